@@ -1,4 +1,4 @@
-"""Looks inside a model at each evaluation: one probe, one file, named like its `kind`."""
+"""Probes of the inside of a model: one probe per file, named like its `kind`."""
 
 from runners.probes.attention_entropy import AttentionEntropy
 from runners.probes.attention_maps import AttentionMaps

@@ -1,4 +1,4 @@
-"""Attention weights themselves, of a few sequences: what a viewer shows and no table holds."""
+"""Attention weights of a few sequences, as files for a viewer."""
 
 from typing import ClassVar, Literal
 
@@ -11,10 +11,10 @@ from variants.model.transformer import LayerTrace
 
 
 class AttentionMaps(Probe):
-    """A file `attention-<layer>` for each layer, in float16, and `attention-inputs` with what the model was given.
+    """A file `attention-<layer>` for each layer, in float16, and `attention-inputs` with the inputs of the model.
 
-    `weights` [B, H, T, T], and where the operator has them `extra` and `ground` [B, H, T]: the weights of a learned key
-    and of a ground state or sink. Sink tokens of the model come first. What float16 cannot hold is its largest number.
+    `weights` are [B, H, T, T]. `extra`, the weights of a learned key, and `ground`, those of a ground state or sink,
+    are [B, H, T]. Sink tokens of the model come first. Values beyond float16 become its largest number.
     """
 
     rows: ClassVar[tuple[RowInfo, ...]] = (
@@ -25,17 +25,17 @@ class AttentionMaps(Probe):
 
     kind: Literal["attention_maps"] = "attention_maps"
     sequences: PositiveInt = 2
-    """Of how many of the probed sequences, at most."""
+    """Most sequences, of those that probes see."""
 
     def of_layer(self, layer: LayerTrace, seen: ProbeInput) -> Found:  # noqa: ARG002
         attended = layer.worked.attended
-        found = {"weights": attended.weights}
+        arrays = {"weights": attended.weights}
         if attended.extra is not None:
-            found["extra"] = attended.extra[..., 0]
+            arrays["extra"] = attended.extra[..., 0]
         if attended.ground is not None:
-            found["ground"] = attended.ground[..., 0]
-        arrays = {name: _half(each[: self.sequences]).numpy() for name, each in found.items()}
-        yield ProbeArray(f"attention-{layer.layer:02d}", arrays)
+            arrays["ground"] = attended.ground[..., 0]
+        halves = {name: _half(each[: self.sequences]).numpy() for name, each in arrays.items()}
+        yield ProbeArray(f"attention-{layer.layer:02d}", halves)
 
     def of_model(self, seen: ProbeInput) -> Found:
         yield ProbeArray("attention-inputs", {"inputs": seen.batch.inputs[: self.sequences].cpu().numpy()})

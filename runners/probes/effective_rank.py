@@ -1,11 +1,11 @@
-"""How many directions an attention matrix has: the exponential of the entropy of its singular values.
+"""Effective rank of an attention matrix: the exponential of the entropy of its singular values.
 
     erank = exp(-sum_k p_k ln p_k),   p_k = sigma_k / sum sigma          (Roy and Vetterli 2007)
 
-in float64. "Integral Transformer" (table 5) asks for the rank, which is N for every causal softmax matrix, as it is
-triangular with a positive diagonal; this is what its numbers can mean. Its share of sequences with a higher rank
-than another operator gives pairs `effective_rank_median` by sequence: docs/sql.md has the query. Rows of padding are
-0; a matrix of zeros has no rank.
+in float64. "Integral Transformer" (table 5) reports the rank. But every causal softmax matrix has rank N, since it is
+triangular with a positive diagonal; the effective rank is what its numbers can mean. The paper's share of sequences
+with a higher rank than another operator follows from pairs of `effective_rank_median` by sequence: docs/sql.md has the
+query. Rows of padding are 0. A matrix of zeros has no rank.
 """
 
 from typing import ClassVar, Literal
@@ -42,7 +42,7 @@ class EffectiveRank(Probe):
 
 
 def effective_rank(maps: Tensor) -> Tensor:
-    """That of matrices [..., T, T]; NaN for one with an entry that is no finite number, 1 for one of zeros."""
+    """Compute it for matrices [..., T, T]: NaN if an entry is not finite, 1 for zeros."""
     wrong = ~maps.isfinite().all(-1).all(-1)
     singular = torch.linalg.svdvals(maps.double().masked_fill(wrong[..., None, None], 0))
     return entropy(shares(singular)).exp().masked_fill(wrong, torch.nan)

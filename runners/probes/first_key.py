@@ -1,18 +1,17 @@
-"""What makes the first key one: the sizes of keys and values, and how queries point to them.
+"""Norms of the first key and value, and cosines of queries and the first key.
 
     cos(q_i, k_1) over i > 1      against      cos(q_i, k_j) over 1 < j <= i
 
 "When Attention Sink Emerges", figure 6: the first key is small and points along all queries. Queries and keys are
-prepared and turned by positions, without a gate's channels. The cosine is that of what the operator's product
-multiplies, a mean over its signals, each of which has slices of its own:
+prepared and turned by positions, without a gate's channels. The cosine belongs to the operator's product, as a mean
+over its signals, each with its own slices:
 
     cos(q_i, k_j) = z_ij / sqrt(z(q_i, q_i) z(k_j, k_j)),   z the product, of a vector and itself at distance 0
 
-For q . k / sqrt(d) that is the angle of query and key, and for kernels that of their features; cosFormer's has the
-cosine of the distance in it. Where z(q_i, q_i) or z(k_j, k_j) is 0, so is the cosine; where one is below 0, as a
-product of a user's own may have it, there is none: NaN. Norms are those of whole keys and values, whatever the signals.
-Pairs are those the operator lets see. The first token is the first key: in a model with sink tokens, the first of
-these.
+For q . k / sqrt(d) this is the cosine of query and key, and for kernels the one of their features. cosFormer's includes
+the cosine of the distance. The cosine is 0 if z(q_i, q_i) or z(k_j, k_j) is 0, and NaN if one is negative, which only a
+user's product allows. Norms are those of whole keys and values. Pairs are those that the operator shows. The first
+token is the first key: in a model with sink tokens, the first of these.
 """
 
 from typing import ClassVar, Literal
@@ -56,7 +55,7 @@ class FirstKey(Probe):
 
 
 def _cosines(layer: LayerTrace, q: Tensor, k: Tensor) -> Tensor:
-    """[B, H, T_q, T_k] of float64 channels, whatever the precision of other products."""
+    """Compute cosines [B, H, T_q, T_k] in float64."""
     operator, distance = layer.operator, layer.worked.heads.distance
     numbers = by_stage(layer.worked.numbers)["product"]
     signals = [sliced(x, operator.signals.count) for x in (q, k)]

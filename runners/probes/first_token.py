@@ -1,10 +1,10 @@
-"""The weight of the first token as it is, signed, and how often it is negative.
+"""Signed weight of the first token, and the share of negative weights.
 
     mean over i > 1 of w_i1            "Affine-Scaled Attention", figure 4; "Integral Transformer", figure 1
     share of i > 1 with w_i1 < 0       "Integral Transformer", figure 5
 
-The first token is the first key: in a model with sink tokens, the first of these. The first query and padding are left
-out, and queries from which the task hides the first token: those of later documents.
+The first token is the first key: in a model with sink tokens, the first of these. The first query, padding, and queries
+of later documents, from which the task hides the first token, are left out.
 """
 
 from typing import ClassVar, Literal
@@ -15,7 +15,7 @@ from variants.model.transformer import LayerTrace
 
 
 class FirstToken(Probe):
-    """`first_token_weight` and `first_token_negative` by head, over queries and sequences; nothing of one token."""
+    """`first_token_weight` and `first_token_negative` by head, over queries and sequences of two tokens or more."""
 
     rows: ClassVar[tuple[RowInfo, ...]] = (
         RowInfo("first_token_weight", "weight, signed"),
@@ -25,11 +25,11 @@ class FirstToken(Probe):
 
     kind: Literal["first_token"] = "first_token"
     by_query: bool = False
-    """Also `first_token_weight` at the point {"query": i}, i from 2: a mean over sequences."""
+    """Record `first_token_weight` also at the point {"query": i}, i from 2, as a mean over sequences."""
 
     def of_layer(self, layer: LayerTrace, seen: ProbeInput) -> Found:  # noqa: ARG002
         rows = AttentionRows(layer)
-        weight, counted = rows.weights[..., 1:, 0], rows.shown(1)[..., 1:]
+        weight, counted = rows.weights[..., 1:, 0], rows.visible(1)[..., 1:]
         negative = (weight < 0).to(weight.dtype)
         yield from by_head("first_token_weight", layer.layer, mean(weight, counted, (0, 2)))
         yield from by_head("first_token_negative", layer.layer, mean(negative, counted, (0, 2)))

@@ -1,10 +1,10 @@
-"""English function words: the closed classes, which gain no new members, so that a list can hold them.
+"""A list of English function words by word class.
 
-The list is our own, after the classes of Universal Dependencies. A word that belongs to several stands in one of them;
-one that is mostly a content word ("like", "round", "need") stands in none, and nor do words of quantity and comparison
-that are adjectives or adverbs there ("many", "more", "other", "several", "such"). What joins sentences and is an adverb
-there at times ("when", "how", "once") stands as a conjunction. Contractions stand as they are cut: "do" and "n't", "it"
-and "'s".
+The list is our own, after the classes of Universal Dependencies. A word of several classes stands in one of them. A
+word that is mostly a content word ("like", "round", "need") stands in none. Words of quantity and comparison that are
+adjectives or adverbs there ("many", "more", "other", "several", "such") stand in none either. Words that join sentences
+and are sometimes adverbs there ("when", "how", "once") stand as conjunctions. Contractions stand as a tokenizer cuts
+them: "do" and "n't", "it" and "'s".
 """
 
 from typing import Final
@@ -43,4 +43,4 @@ _WORDS: Final = {
 }
 
 CLASS_OF: Final = {word: name for name, words in _WORDS.items() for word in words.split()}
-"""The class of each, in lower case."""
+"""The class of each word, in lower case."""

@@ -1,6 +1,6 @@
-"""How far an output gate is closed: the share of its values below a bound, over tokens, channels and sequences.
+"""Sparsity of an output gate: the share of its values below a bound, over tokens, channels and sequences.
 
-"Gated Attention" (Qiu et al. 2025), where gates that are mostly closed go with the absence of sinks.
+"Gated Attention" (Qiu et al. 2025), where models with mostly closed gates have no sinks.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,12 +24,12 @@ class GateSparsity(Probe):
 
     kind: Literal["gate_sparsity"] = "gate_sparsity"
     below: Annotated[float, Field(gt=0)] = 0.1
-    """What counts as closed."""
+    """A gate below this value counts as closed."""
 
     def check(self, task: Task, model: Backbone, operators: Sequence[Operator]) -> None:  # noqa: ARG002
         if not any(_OPENING in operator.numbers() for operator in operators):
             raise ValueError(
-                f"gate_sparsity looks at {_OPENING} and no operator of the trial has an output gate; got "
+                f"gate_sparsity measures {_OPENING} and no operator of the trial has an output gate; got "
                 f"{', '.join(dict.fromkeys(operator.label for operator in operators))}; leave it out, or use "
                 "gated_heads() or gated_elements()"
             )

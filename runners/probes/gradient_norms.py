@@ -1,10 +1,10 @@
-"""How steady the gradient is: its norm over all weights before clipping, at the first 500 steps.
+"""Statistics of the gradient norm over all weights before clipping, at the first 500 steps.
 
     mean, sd, variance (over n, not n - 1), cv = sd / mean
-    spikes at k:  how many steps have  norm > median + k MAD,   MAD = median |norm - median|, not scaled
+    spikes at k:  number of steps with  norm > median + k MAD,   MAD = median |norm - median|, not scaled
 
-"Affine-Scaled Attention", tables 4 and 5. The window holds the steps of the warm-up, whose large norms count as spikes.
-Where the MAD is 0 any excess would be a spike, and none are counted. Norms that are no finite number are counted apart.
+"Affine-Scaled Attention", tables 4 and 5. The window includes the warm-up, whose large norms count as spikes. With a
+MAD of 0 no spikes are counted. Norms that are not finite are counted separately.
 """
 
 import math
@@ -20,7 +20,7 @@ from runners.probes.probe import Found, Probe, Probed, ProbeInput, RowInfo
 class GradientNorms(Probe):
     """`gradient_norm_mean`, `_sd`, `_variance` and `_cv`, and `gradient_spikes` at {"k": k}, of the whole model.
 
-    `gradient_norm_not_finite` counts what is left out, where there is something.
+    `gradient_norm_not_finite` counts norms that are left out, if there are any.
     """
 
     at_divergence: ClassVar[bool] = True
@@ -36,10 +36,10 @@ class GradientNorms(Probe):
 
     kind: Literal["gradient_norms"] = "gradient_norms"
     k: tuple[PositiveFloat, ...] = (6, 9)
-    """How many MADs above the median a spike is, rising."""
+    """Distances of spikes from the median, in MADs, rising."""
 
     @model_validator(mode="after")
-    def _points_are_told_apart(self) -> Self:
+    def _k_rises(self) -> Self:
         require_increasing("k", self.k)
         return self
 

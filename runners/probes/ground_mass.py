@@ -1,10 +1,10 @@
-"""How much weight rests beside the keys, and how many keys are under the threshold of relevance.
+"""Weight of a ground state or sink, and the share of keys below the relevance threshold.
 
     w_i0                               the weight of a ground state or sink
     share of visible keys, a_ij < gamma
 
-"Principled Attention", sections 3.1 and 3.2.1; a_ij is the logit after margin and gate. At a tie a key is relevant. A
-sink has a mass and no threshold.
+"Principled Attention", sections 3.1 and 3.2.1. a_ij is the logit after margin and gate. A key at the threshold is
+relevant. A sink has no threshold.
 """
 
 from collections.abc import Sequence
@@ -30,7 +30,7 @@ class GroundMass(Probe):
     def check(self, task: Task, model: Backbone, operators: Sequence[Operator]) -> None:  # noqa: ARG002
         if not any(operator.normaliser.has_ground for operator in operators):
             raise ValueError(
-                "ground_mass looks at a ground state or sink and no operator of the trial has one; got "
+                "ground_mass measures a ground state or sink and no operator of the trial has one; got "
                 f"{', '.join(dict.fromkeys(operator.label for operator in operators))}; leave it out, or use an "
                 "operator such as principled_ground() or learned_sink()"
             )

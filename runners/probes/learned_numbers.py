@@ -1,6 +1,6 @@
-"""Where training has moved the operators' numbers: `number.<stage>.<field>` for every layer and head.
+"""Learned numbers of the operators: `number.<stage>.<field>` for every layer and head.
 
-Their way there takes evaluations on the way: `training.evaluate_every`. Where they start, the operator says.
+Their values during training need evaluations during training: `training.evaluate_every`.
 """
 
 from typing import ClassVar, Literal
@@ -9,7 +9,7 @@ from runners.probes.probe import Found, Probe, Probed, ProbeInput, RowInfo
 
 
 class LearnedNumbers(Probe):
-    """The value of every learned number; of a vector its norm, of a per-query number its value at a zero query."""
+    """The value of every learned number: the norm of a vector, the value at a zero query of a per-query number."""
 
     at_divergence: ClassVar[bool] = True
     rows: ClassVar[tuple[RowInfo, ...]] = (RowInfo("number.STAGE.FIELD", "the number's own"),)

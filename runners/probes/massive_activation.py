@@ -1,16 +1,15 @@
-"""How much larger the residual stream is at the first token than elsewhere.
+"""Norm of the residual stream at the first token, relative to other tokens.
 
     ratio_d = mean over sequences of |h_1|  /  mean over t > 1 of the mean over sequences of |h_t|
 
-"When Attention Sink Emerges", figures 4 and 8. The depth d counts layers: 0 is what enters the first, l what leaves the
-l-th. The stream of a post-norm model is what its last norm gives, which hides most of the ratio; of such a model there
-are also rows of what the norm is given. The first token is the first key: in a model with sink tokens, the first of
-these. Every position counts alike: where there is padding, the mean at a position is over the sequences that reach it.
-Where a sequence holds several documents, the first tokens of later ones are among the others. A sequence of one token
-has no ratio.
+"When Attention Sink Emerges", figures 4 and 8. The depth d counts layers: 0 is the input of the first, l the output of
+the l-th. The stream of a post-norm model is the output of its last norm, which hides most of the ratio; such a model
+also has rows of the norm's input. The first token is the first key: in a model with sink tokens, the first of these.
+Every position has the same weight; with padding, the mean at a position is over the sequences that reach it. First
+tokens of later documents in a sequence are among the others. A sequence of one token has no ratio.
 """
 
-from typing import ClassVar, Literal, NamedTuple
+from typing import ClassVar, Literal
 
 from torch import Tensor
 
@@ -22,7 +21,8 @@ from variants.model.transformer import LayerTrace
 class MassiveActivation(Probe):
     """`activation_ratio`, and the norms `activation_first` and `activation_others`, at {"depth": d} of each layer.
 
-    Of a post-norm model also `unnormed_activation_ratio` and so on, from depth 1 on, before the norm that ends a layer.
+    A post-norm model also has `unnormed_activation_ratio` and so on, from depth 1 on, before the norm that ends a
+    layer.
     """
 
     rows: ClassVar[tuple[RowInfo, ...]] = (
@@ -39,26 +39,19 @@ class MassiveActivation(Probe):
     def of_layer(self, layer: LayerTrace, seen: ProbeInput) -> Found:  # noqa: ARG002
         real, depth = AttentionRows(layer).real[:, 0], layer.layer + 1
         if layer.layer == 0:
-            yield from _compared("activation", layer.entering, real, LayerPoint(0, 0))
-        yield from _compared("activation", layer.leaving, real, LayerPoint(layer.layer, depth))
+            yield from _compare_norms("activation", layer.entering, real, 0, 0)
+        yield from _compare_norms("activation", layer.leaving, real, layer.layer, depth)
         if layer.unnormed is not None:
-            yield from _compared("unnormed_activation", layer.unnormed, real, LayerPoint(layer.layer, depth))
+            yield from _compare_norms("unnormed_activation", layer.unnormed, real, layer.layer, depth)
 
 
-class LayerPoint(NamedTuple):
-    """Which stream it is."""
-
-    layer: int
-    depth: int
-
-
-def _compared(name: str, stream: Tensor, real: Tensor, place: LayerPoint) -> Found:
+def _compare_norms(name: str, stream: Tensor, real: Tensor, layer: int, depth: int) -> Found:
     norms, there = mean(stream.float().norm(dim=-1), real, (0,))
     others, any_other = mean(norms[1:], there[1:], (0,))
     if not (there[0] and any_other):
         return
-    point, first, rest = {"depth": place.depth}, norms[0].item(), others.item()
-    yield Probed(f"{name}_first", first, place.layer, point=point)
-    yield Probed(f"{name}_others", rest, place.layer, point=point)
+    point, first, rest = {"depth": depth}, norms[0].item(), others.item()
+    yield Probed(f"{name}_first", first, layer, point=point)
+    yield Probed(f"{name}_others", rest, layer, point=point)
     if rest != 0:
-        yield Probed(f"{name}_ratio", first / rest, place.layer, point=point)
+        yield Probed(f"{name}_ratio", first / rest, layer, point=point)

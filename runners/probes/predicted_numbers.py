@@ -1,8 +1,8 @@
-"""What a number is that varies by query or token: `predicted.<stage>.<field>`, where `learned_numbers` knows its start.
+"""Numbers that vary by query or token: `predicted.<stage>.<field>`. `learned_numbers` records their start only.
 
-The mean over the tokens of the sequences, of a vector over its channels, too, and the standard deviation of the same:
-the alpha of "Affine-Scaled Attention", lambda per query, the opening of output gates, thresholds and strengths per
-query.
+Records their mean and standard deviation over the tokens of the sequences, and over the channels of a vector. Examples
+are the alpha of "Affine-Scaled Attention", lambda per query, the opening of output gates, and thresholds and strengths
+per query.
 """
 
 from collections.abc import Sequence
@@ -26,24 +26,25 @@ class PredictedNumbers(Probe):
     kind: Literal["predicted_numbers"] = "predicted_numbers"
 
     def check(self, task: Task, model: Backbone, operators: Sequence[Operator]) -> None:  # noqa: ARG002
-        if not any(_predicted(operator) for operator in operators):
+        if not any(_predicted_names(operator) for operator in operators):
             raise ValueError(
-                "predicted_numbers looks at numbers per query or per token and the operators of the trial have none; "
+                "predicted_numbers measures numbers per query or per token and the operators of the trial have none; "
                 "use learned_numbers"
             )
 
     def of_layer(self, layer: LayerTrace, seen: ProbeInput) -> Found:  # noqa: ARG002
         real = AttentionRows(layer).real
-        for name in _predicted(layer.operator):
+        for name in _predicted_names(layer.operator):
             heads = layer.operator.heads_of(name, real.shape[1])
             values, counted = layer.worked.numbers[name].float(), real[:, heads, :, None]
             middle, there = mean(values, counted, (0, 2, 3))
             variance, _ = mean((values - middle[:, None, None]).square(), counted, (0, 2, 3))
-            for what, found in (("predicted", middle), ("predicted_sd", variance.sqrt())):
-                for at, (value, is_there) in enumerate(zip(found.tolist(), there.tolist(), strict=True), heads.start):
+            for statistic, values_by_head in (("predicted", middle), ("predicted_sd", variance.sqrt())):
+                pairs = zip(values_by_head.tolist(), there.tolist(), strict=True)
+                for head, (value, is_there) in enumerate(pairs, heads.start):
                     if is_there:
-                        yield Probed(f"{what}.{name}", value, layer.layer, at)
+                        yield Probed(f"{statistic}.{name}", value, layer.layer, head)
 
 
-def _predicted(operator: Operator) -> list[str]:
+def _predicted_names(operator: Operator) -> list[str]:
     return [name for name, number in operator.numbers().items() if {"query", "token"} & set(number.per)]

@@ -1,9 +1,9 @@
-"""The size of the logits: their mean and spread over the pairs that may see one another.
+"""Mean and spread of the logits over visible pairs.
 
-    z_ij = q_i . k_j / sqrt(d), or what else the operator's product is, transformed
+    z_ij = q_i . k_j / sqrt(d), or the operator's other product, transformed
 
-before what positions add, forgetting, margin and gate, so that operators are compared by what queries and keys have
-learned. "Affine-Scaled Attention", figure 2, which does not say whether its logits are divided by sqrt(d); these are.
+before positions, forgetting, margin and gate, so that operators are compared by what queries and keys have learned.
+"Affine-Scaled Attention", figure 2, does not say whether its logits are divided by sqrt(d); these are.
 """
 
 from typing import ClassVar, Literal

@@ -1,15 +1,15 @@
-"""How many heads have a sink, and how much attention a position draws.
+"""Share of heads with an attention sink, and the importance of positions.
 
     alpha_k = mean over the queries i >= k of A_ik            importance score of position k
     Sink_k  = mean over sequences of 1[alpha_k > eps]         sink share, per head
 
 A_ik is the share of key k in the row of query i (`runners.probes.attention_rows`). "When Attention Sink Emerges",
-section 3 and appendix D.6, with eps = 0.3; its number for a model is the mean of these rows over layers and heads.
-Position 0 is the learned key of a key bias; the released code counts a row for the bias itself, too, which does not
-exist here. In an encoder every query sees key k, and alpha_k is a mean over all of them.
+section 3 and appendix D.6, with eps = 0.3. The paper's number for a model is the mean of these rows over layers and
+heads. Position 0 is the learned key of a key bias. The released code also counts a row for the bias itself, which does
+not exist here. In an encoder every query sees key k, and alpha_k is a mean over all of them.
 
 Uniform causal attention has importance H_T / T at position 1: 0.34 for 8 tokens, a sink by eps = 0.3, and 0.07 for 64.
-Values of different lengths are never comparable, so sequences count in which nothing is hidden: none with padding, and
+Values of different lengths are not comparable. So only sequences without hidden tokens count: none with padding, and
 none of several documents that do not see one another. For texts of short documents set `Probing.length` to a length
 that some of them have.
 """
@@ -32,7 +32,7 @@ Share = Annotated[float, Field(gt=0, lt=1)]
 class SinkShare(Probe):
     """`importance` by head, a mean over queries and sequences, and `sink_share` by head and eps, over sequences.
 
-    `sink_sequences` by layer is how many sequences they are of; with 0 there are no other rows.
+    `sink_sequences` by layer is the number of these sequences; with 0 there are no other rows.
     """
 
     rows: ClassVar[tuple[RowInfo, ...]] = (
@@ -46,14 +46,14 @@ class SinkShare(Probe):
 
     kind: Literal["sink_share"] = "sink_share"
     eps: tuple[Share, ...] = (0.3,)
-    """Importance above which a head has a sink there, rising."""
+    """Bounds of the importance, rising. A head has a sink above it."""
     positions: Annotated[tuple[NonNegativeInt, ...], Field(min_length=1)] = (1,)
     """Keys, counted from 1 and rising, sink tokens of the model first; 0 is the operator's learned key."""
     of: Literal["shares", "weights"] = "shares"
-    """"weights": as they are, signed, whatever they sum to; every row's name begins with `raw_`."""
+    """"weights" measures signed weights, and the name of every row begins with `raw_`."""
 
     @model_validator(mode="after")
-    def _points_are_told_apart(self) -> Self:
+    def _points_rise(self) -> Self:
         require_increasing("eps", self.eps)
         require_increasing("positions", self.positions)
         return self
@@ -70,11 +70,11 @@ class SinkShare(Probe):
         return max(1, max(self.positions) - model.sink_tokens)
 
     def records(self) -> Sequence[tuple[str, Mapping[str, float]]]:
-        found: list[tuple[str, Mapping[str, float]]] = []
+        rows: list[tuple[str, Mapping[str, float]]] = []
         for position in self.positions:
-            found.append((f"{self._prefix}importance", {"position": position}))
-            found += [(f"{self._prefix}sink_share", {"eps": eps, "position": position}) for eps in self.eps]
-        return found
+            rows.append((f"{self._prefix}importance", {"position": position}))
+            rows += [(f"{self._prefix}sink_share", {"eps": eps, "position": position}) for eps in self.eps]
+        return rows
 
     @property
     def _prefix(self) -> str:
@@ -87,7 +87,7 @@ class SinkShare(Probe):
             weight = rows.weight(position)
             if weight is None:
                 continue
-            counted, point = rows.shown(position) & whole[..., None], {"position": position}
+            counted, point = rows.visible(position) & whole[..., None], {"position": position}
             yield Probed(f"{prefix}sink_sequences", int(whole[:, 0].sum()), layer.layer, point=point)
             if self.of == "shares":
                 empty = rows.whole == 0

@@ -1,14 +1,13 @@
-"""What kinds of tokens a head looks at: its weight per class of key, as shares of all classes.
+"""Attention by class of the key token, as shares of all classes.
 
     a_c = mean over queries of sum_(j of class c) w_ij,  then over sequences
     share_c = a_c / sum_c a_c            normalise="shares"
     share_c = e^a_c / sum_c e^a_c        normalise="softmax"
 
 "Integral Transformer", figure 3, whose text says both: the softmax of four shares is flatter than they are. Weights are
-signed; where they sum to 0, or to less, there are no shares. Sink tokens of the model count neither as queries nor as
-keys, and tokens without a class not as keys. Which class a token has, the task says (`Classified`), or it follows from
-the byte, or from the word that it is part of (`word_classes`): the rows say which, and those of the
-softmax are named `token_class_softmax`.
+signed; if they sum to 0 or less, there are no shares. Sink tokens of the model count neither as queries nor as keys.
+Tokens without a class do not count as keys. The class of a token comes from the task (`Classified`), from its byte, or
+from its word (`word_classes`). Rows name the source; rows of the softmax are named `token_class_softmax`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -33,14 +32,14 @@ class Classified(Protocol):
 
     @property
     def class_names(self) -> Sequence[str]:
-        """Lower-case words joined by `_`, in the order of their numbers."""
+        """The names of the classes, lower-case words joined by `_`, by their numbers."""
 
     def token_classes(self, inputs: Tensor) -> Tensor:
-        """The class of each token of ids [B, T], int64 on their device; -1 for a token without one."""
+        """Return the class of each token of ids [B, T], int64 on their device; -1 for no class."""
 
 
 BYTES = ("letter", "digit", "space", "punctuation", "beyond_ascii")
-"""Classes of bytes; control characters other than white space have none."""
+"""Classes of bytes. Control characters that are no white space have none."""
 
 
 class TokenClasses(Probe):
@@ -56,15 +55,15 @@ class TokenClasses(Probe):
 
     kind: Literal["token_classes"] = "token_classes"
     by: Literal["task", "bytes", "closed_class", "spacy"] = "task"
-    """Who says which class a token has: the task, its byte, our list of English function words, or spaCy's tags."""
+    """The source of the classes: the task, the byte, our list of English function words, or spaCy's tags."""
     normalise: Literal["shares", "softmax"] = "shares"
-    """How weights per class become shares of all classes."""
+    """How weights per class become shares."""
 
     def check(self, task: Task, model: Backbone, operators: Sequence[Operator]) -> None:  # noqa: ARG002
         if self.by == "task" and not isinstance(task, Classified):
             raise ValueError(
-                f"token_classes asks the task for the class of each token and {task.label!r} has none; use "
-                "by='closed_class' or 'spacy' for text"
+                f"token_classes needs a task with classes of tokens and {task.label!r} has none; use by='closed_class' "
+                "or 'spacy' for text"
             )
         if self.by == "bytes" and task.inputs != Tokens(256):
             raise ValueError(f"by='bytes' takes tokens that are bytes; {task.label!r} has {task.inputs}")
@@ -87,12 +86,12 @@ class TokenClasses(Probe):
         rows = AttentionRows(layer)
         own = slice(rows.weights.shape[-1] - classes.shape[-1], None)  # without sink tokens
         keys, queries = rows.weights[..., own, own], rows.real[..., own]
-        found = []
+        means = []
         for number in range(len(names)):
             weight = (keys * (classes == number)[:, None, None]).sum(-1)
             of_sequence, there = mean(weight, queries, (2,))
-            found.append(mean(of_sequence, there, (0,)))
-        scores, there = (torch.stack(each) for each in zip(*found, strict=True))
+            means.append(mean(of_sequence, there, (0,)))
+        scores, there = (torch.stack(each) for each in zip(*means, strict=True))
         if self.normalise == "softmax":
             shared = scores.softmax(0)
         else:
@@ -105,29 +104,29 @@ class TokenClasses(Probe):
     def _classes(self, seen: ProbeInput) -> tuple[Sequence[str], Tensor]:
         inputs = seen.batch.inputs
         if self.by == "bytes":
-            return BYTES, _of_bytes(inputs.device)[inputs]
+            return BYTES, _byte_classes(inputs.device)[inputs]
         if self.by != "task":
-            found = _of_words(seen.task, self.by, tuple(map(tuple, inputs.tolist())))
-            return CLASSES, torch.tensor(found, device=inputs.device)
+            numbers = _word_classes(seen.task, self.by, tuple(map(tuple, inputs.tolist())))
+            return CLASSES, torch.tensor(numbers, device=inputs.device)
         assert isinstance(seen.task, Classified)
         return seen.task.class_names, seen.task.token_classes(inputs)
 
 
-@lru_cache(maxsize=4)  # every layer asks about the same sequences
-def _of_words(task: Task, by: Backend, sequences: tuple[tuple[int, ...], ...]) -> list[list[int]]:
-    """The class of each token [B, T]."""
+@lru_cache(maxsize=4)  # every layer has the same sequences
+def _word_classes(task: Task, by: Backend, sequences: tuple[tuple[int, ...], ...]) -> list[list[int]]:
+    """Find the class of each token [B, T]."""
     assert isinstance(task, Encodes)
     encoder = task.encoder()
     return [classes(encoder, ids, by) for ids in sequences]
 
 
-def _of_bytes(device: torch.device) -> Tensor:
-    """The class of each of the 256 bytes."""
-    found = [_of_byte(chr(byte)) for byte in range(128)] + [BYTES.index("beyond_ascii")] * 128
-    return torch.tensor(found, device=device)
+def _byte_classes(device: torch.device) -> Tensor:
+    """Return the class of each of the 256 bytes."""
+    numbers = [_byte_class(chr(byte)) for byte in range(128)] + [BYTES.index("beyond_ascii")] * 128
+    return torch.tensor(numbers, device=device)
 
 
-def _of_byte(character: str) -> int:
+def _byte_class(character: str) -> int:
     if character.isspace():
         return BYTES.index("space")
     if not character.isprintable():

@@ -1,11 +1,11 @@
-"""What the weights of a row sum to, without learned key, ground state and sink.
+"""Sums of the weights of a row, without learned key, ground state and sink.
 
     s_i = sum_j w_ij
 
-By head, over queries and sequences: what the head totals of "Affine-Scaled Attention", figure 5, are made of. The
-figure shows them scaled to 0 to 1 and, beside a sink, divided by the 1 - S that it leaves, so that they sum to 1; here
-they are as they are. And per query, as the mean over heads: the histogram of figure 3 with its mean and median. Softmax
-has 1 everywhere. Padding is left out; a query whose weights are all 0 counts with 0.
+By head, over queries and sequences: the head totals of "Affine-Scaled Attention", figure 5. The figure scales them to 0
+to 1 and divides those beside a sink by 1 - S; here they are unscaled. And per query, as the mean over heads: the
+histogram of figure 3 with its mean and median. Softmax has 1 everywhere. Padding is left out. A query whose weights are
+all 0 counts with 0.
 """
 
 from collections import Counter
@@ -20,14 +20,14 @@ from runners.probes.probe import Found, Probe, Probed, ProbeInput, RowInfo
 from variants.model.transformer import LayerTrace
 
 _MOST_BINS = 100_000
-"""On either side of 0."""
+"""Most bins on either side of 0."""
 
 
 class WeightSums(Probe):
     """`weight_sum` by head; by layer `weight_sum_mean`, `weight_sum_median` and `weight_sum_count` per bin.
 
-    A bin is named by its middle, {"sum": 1.0}, and is as wide as `bin`; empty ones have no row. What lies beyond
-    `limit` on either side counts in the bin there.
+    A bin has the name of its middle, {"sum": 1.0}, and the width `bin`; empty bins have no row. Sums beyond `limit` on
+    either side count in the last bin there.
     """
 
     rows: ClassVar[tuple[RowInfo, ...]] = (
@@ -39,16 +39,15 @@ class WeightSums(Probe):
 
     kind: Literal["weight_sums"] = "weight_sums"
     bin: PositiveFloat = 0.05
-    """Width of a bin of the histogram; its middles are multiples of it."""
+    """Width of a bin of the histogram; the middles are multiples of it."""
     limit: PositiveFloat = 2.0
-    """Size of the largest sum that has a bin of its own."""
+    """Largest sum with its own bin."""
 
     @model_validator(mode="after")
     def _has_bins(self) -> Self:
         if not self.bin <= self.limit <= _MOST_BINS * self.bin:
             raise ValueError(
-                f"a histogram has a bin beside that of 0, and {_MOST_BINS:,} at most; got bin={self.bin} and "
-                f"limit={self.limit}; make bin smaller than limit, or greater than limit / {_MOST_BINS:,}"
+                f"bin lies between limit / {_MOST_BINS:,} and limit; got bin={self.bin} and limit={self.limit}"
             )
         return self
 
@@ -56,8 +55,8 @@ class WeightSums(Probe):
         rows = AttentionRows(layer)
         sums, counted = rows.weights.sum(-1), rows.real
         yield from by_head("weight_sum", layer.layer, mean(sums, counted, (0, 2)))
-        found, there = mean(sums, counted, (1,))
-        queries = found[there]
+        head_means, there = mean(sums, counted, (1,))
+        queries = head_means[there]
         if not len(queries):
             return
         yield Probed("weight_sum_mean", queries.mean().item(), layer.layer)
@@ -70,7 +69,7 @@ class WeightSums(Probe):
 
 
 def _median(values: Tensor) -> float:
-    """That of an even number of values lies half-way between two."""
+    """Return the median, which lies half-way between two values if their number is even."""
     ordered = values.sort().values
     middle = torch.stack((ordered[(len(ordered) - 1) // 2], ordered[len(ordered) // 2]))
     return middle.mean().item()

@@ -1,17 +1,17 @@
-"""Four classes of words, after "Integral Transformer" (paper 002, figure 3), and which of them a token belongs to.
+"""Four classes of words, after "Integral Transformer" (paper 002, figure 3), and the class of each token.
 
     special_punctuation   special tokens and PUNCT
     content               NOUN, VERB, ADJ, ADV, PROPN
     function              DET, ADP, CCONJ, SCONJ, PART, AUX, PRON
     other                 NUM, SYM, X, SPACE, INTJ
 
-"closed_class" looks words up in our own list of English function words (`function_words`); every other word is
-content, and marks and digits tell themselves. It is no tagger: "that" is always a function word, "can" of beans too,
-and the words of other languages are content. "spacy" asks the English model of spaCy, as the paper did.
+"closed_class" uses our list of English function words (`function_words`). Every other word is content; punctuation and
+digits are recognised by their characters. It is no tagger: "that" is always a function word, so is the "can" of beans,
+and words of other languages are content. "spacy" uses spaCy's English model, as the paper did.
 
-A token has the class of the word that its last visible character is in, so parts of a word have the class of the word,
-and the blank before it does not count; a token of white space alone is other. Of a word that a sequence begins inside
-of, only what is there is looked up.
+A token has the class of the word with its last visible character. So parts of a word have the class of the word, and
+the blank before it does not count. A token of white space is other. If a sequence begins inside a word, the rest of the
+word is looked up.
 """
 
 import re
@@ -38,28 +38,10 @@ _TAGS: Final = {
     **dict.fromkeys(("DET", "ADP", "CCONJ", "SCONJ", "PART", "AUX", "PRON"), FUNCTION),
 }
 _INTERJECTIONS: Final = frozenset(
-    (
-        "ah",
-        "aha",
-        "alas",
-        "bye",
-        "eh",
-        "goodbye",
-        "hello",
-        "hey",
-        "hi",
-        "hm",
-        "hmm",
-        "oh",
-        "ok",
-        "okay",
-        "oops",
-        "ouch",
-        "uh",
-        "um",
-        "wow",
-        "yes",
-    )
+    [
+        *("ah", "aha", "alas", "bye", "eh", "goodbye", "hello", "hey", "hi", "hm"),
+        *("hmm", "oh", "ok", "okay", "oops", "ouch", "uh", "um", "wow", "yes"),
+    ]
 )
 _WORD: Final = re.compile(
     r"[^\W\d_]+?(?=n['’]t\b)|n['’]t\b|(?<=\w)['’](?:s|re|ve|ll|d|m)\b|[^\W\d_]+|\d+(?:[.,]\d+)*", re.IGNORECASE
@@ -67,21 +49,21 @@ _WORD: Final = re.compile(
 
 
 def classes(encoder: Encoder, ids: Sequence[int], backend: Backend) -> list[int]:
-    """The class of each token of a sequence, as its place in `CLASSES`."""
-    found = [SPECIAL] * len(ids)
+    """Find the class of each token of a sequence, as its place in `CLASSES`."""
+    token_classes = [SPECIAL] * len(ids)
     for start, end in _between_special(encoder, ids):
         written = encoder.written(ids[start:end])
         text, owner = _characters(b"".join(written))
-        of_characters, begin = BACKENDS[backend](text), 0
+        character_classes, begin = BACKENDS[backend](text), 0
         for at, part in enumerate(written, start):
             visible = [place for place in owner[begin : begin + len(part)] if not text[place].isspace()]
-            found[at] = of_characters[visible[-1]] if visible else OTHER
+            token_classes[at] = character_classes[visible[-1]] if visible else OTHER
             begin += len(part)
-    return found
+    return token_classes
 
 
 def _characters(data: bytes) -> tuple[str, list[int]]:
-    """The text, with U+FFFD for each byte that is part of no character, and the place of the character of each byte."""
+    """Decode bytes, with U+FFFD for each invalid byte, and return the character of each byte."""
     text = data.decode(errors="surrogateescape")
     broken = [0xDC80 <= ord(character) <= 0xDCFF for character in text]
     sizes = [1 if lone else len(character.encode()) for character, lone in zip(text, broken, strict=True)]
@@ -99,33 +81,33 @@ def _between_special(encoder: Encoder, ids: Sequence[int]) -> Iterator[tuple[int
 
 
 def by_closed_class(text: str) -> list[int]:
-    """The class of each character of a text, by our list."""
-    found = [SPECIAL if unicodedata.category(character).startswith("P") else OTHER for character in text]
+    """Find the class of each character of a text by our list."""
+    numbers = [SPECIAL if unicodedata.category(character).startswith("P") else OTHER for character in text]
     for word in _WORD.finditer(text):
         lower = word.group().lower()
-        found[word.start() : word.end()] = [_of_word(lower)] * len(word.group())
-    return found
+        numbers[word.start() : word.end()] = [_word_class(lower)] * len(word.group())
+    return numbers
 
 
-def _of_word(lower: str) -> int:
+def _word_class(lower: str) -> int:
     if lower in CLASS_OF:
         return FUNCTION
     return OTHER if lower[0].isdigit() or lower in _INTERJECTIONS else CONTENT
 
 
 def by_spacy(text: str) -> list[int]:
-    """The class of each character of a text, by spaCy's English model; white space between words is other."""
-    found = [OTHER] * len(text)
+    """Find the class of each character of a text by spaCy's English model. White space between words is other."""
+    numbers = [OTHER] * len(text)
     for token in _spacy()(text):
-        found[token.idx : token.idx + len(token)] = [_TAGS.get(token.pos_, OTHER)] * len(token)
-    return found
+        numbers[token.idx : token.idx + len(token)] = [_TAGS.get(token.pos_, OTHER)] * len(token)
+    return numbers
 
 
 BACKENDS: Final[dict[str, Callable[[str], list[int]]]] = {"closed_class": by_closed_class, "spacy": by_spacy}
 
 
 def require_spacy() -> None:
-    """Raise EnvironmentProblem where spaCy or its English model is not installed."""
+    """Raise EnvironmentProblem if spaCy or its English model is not installed."""
     for package in ("spacy", MODEL):
         if find_spec(package) is None:
             raise EnvironmentProblem(

@@ -144,14 +144,14 @@ class Twice(Probe):
 @pytest.mark.parametrize(
     ("what", "said"),
     [
-        ("row", r"twice recorded twice size of layer 0, head 2 at a=1, b=0\.5; give each a name, a layer, a head or a"),
-        ("file", "twice recorded twice a file 'maps'; give each a name of its own"),
-        ("foreign row", r"learned_numbers and twice both recorded number\.score\.n of layer 1, head 0; give each"),
+        ("row", r"twice recorded twice size of layer 0, head 2 at a=1, b=0\.5"),
+        ("file", "twice recorded twice a file 'maps'"),
+        ("foreign row", r"learned_numbers and twice both recorded number\.score\.n of layer 1, head 0"),
     ],
 )
 def test_two_values_for_one_place_end_the_trial(tiny: Trial, memory: Callable, what: str, said: str) -> None:
     probes = (LearnedNumbers(), Twice.model_validate({"what": what}))
-    with pytest.raises(SpecError, match=f"what probes find has one place each; {said}"):
+    with pytest.raises(SpecError, match=f"{said}"):
         train(tiny.changed(operator=ssa(), probing=Probing(probes=probes, sequences=2)), memory())
 
 

@@ -244,7 +244,7 @@ def test_weight_sums_are_those_of_keys_and_their_bins_have_ends() -> None:
 
 @pytest.mark.parametrize("fields", [{"bin": 1, "limit": 0.2}, {"bin": 0.05, "limit": 0.001}, {"bin": 1e-9}])
 def test_sums_need_bins_to_fall_into(fields: dict[str, float]) -> None:
-    with pytest.raises(ValidationError, match=r"a bin beside that of 0, and 100,000 at most; got bin=.* make bin"):
+    with pytest.raises(ValidationError, match="bin lies between"):
         WeightSums.model_validate(fields)
     assert WeightSums(bin=1, limit=1).limit == 1
 

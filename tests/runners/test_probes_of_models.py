@@ -342,7 +342,7 @@ def test_the_task_says_which_class_a_token_has() -> None:
         (
             SinkShare(positions=(1, 99)),
             {},
-            "sink_share looks into sequences of 99 tokens or more; got probing.length=64 and a task of up to 9;",
+            "sink_share needs sequences of 99 tokens",
         ),
         (
             SinkShare(positions=(0,)),
@@ -352,7 +352,7 @@ def test_the_task_says_which_class_a_token_has() -> None:
         (GroundMass(), {"operator": ssa()}, "no operator of the trial has one; got SSA; leave it out, or use an op"),
         (GateSparsity(), {"operator": ssa()}, "has an output gate; got SSA; leave it out, or use gated_heads"),
         (PredictedNumbers(), {"operator": ssa()}, "use learned_numbers"),
-        (TokenClasses(), {}, "asks the task for the class of each token and 'linear_functions"),
+        (TokenClasses(), {}, "needs a task with classes of tokens and 'linear_functions"),
         (TokenClasses(by="bytes"), {}, "takes tokens that are bytes"),
     ],
     ids=lambda value: getattr(value, "label", None),
