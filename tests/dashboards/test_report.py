@@ -15,7 +15,7 @@ from dashboards.data.captions import ICONS, measured, progress_words, summary
 from dashboards.data.grid_context import averages, campaign_styles, grid_context, in_grid_order, worth_drawing
 from dashboards.data.user_errors import catch_user_error
 from dashboards.figures.states import STATUSES
-from dashboards.report import report
+from dashboards.report.report import report
 from dashboards.report.sections.overview import overview
 from dashboards.theme.styles import CellStyle, operator_styles
 from grid.errors import NotFoundError
