@@ -65,8 +65,10 @@ def change_by(campaign: Campaign, along: str | None = None, grid: str | None = N
 
 
 def error_map(campaign: Campaign, label: str | None = None, grid: str | None = None) -> go.Figure:
-    """The measured evaluation over the two coordinates with most values, of the variant `label`: its change from the
-    baseline, paired by seed; of the baseline, which is the default, the values themselves."""
+    """Draw the measured evaluation over the two coordinates with most values.
+
+    A variant `label` is shown as its change from the baseline, paired by seed; the default is the baseline.
+    """
     about = _about(campaign, grid)
     measure = _measure(about)
     at = shift.coordinates(about.store, about.grid, measure.name)
@@ -88,7 +90,7 @@ def error_map(campaign: Campaign, label: str | None = None, grid: str | None = N
 
 
 def main_effects(campaign: Campaign, grid: str | None = None) -> go.Figure:
-    """What each level of each axis does to the measure, the other axes averaged out."""
+    """Draw the effect of each level of each axis on the measure, averaged over the other axes."""
     about = _about(campaign, grid)
     measure = _measure(about)
     found = effects_figure.effects(about.store, about.grid, measure)

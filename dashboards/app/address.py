@@ -17,7 +17,7 @@ _LONGEST: Final = 4000
 
 
 class Address(BaseModel):
-    """What a page shows. Each field is a parameter of the query string; what is at its default is left out."""
+    """A page's choices; each field is a parameter of the query string, and defaults are left out."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 

@@ -22,7 +22,7 @@ EVERY_S: Final = 5.0
 """Seconds from the end of one look for new files to the next."""
 
 MEMORY_BYTES: Final = 512 * 2**20
-"""Of one page's queries; what needs more is spilled to as much disk, and then refused."""
+"""Memory of one query; DuckDB spills up to as much to disk, then refuses."""
 
 
 class IngestReport(NamedTuple):

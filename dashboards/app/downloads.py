@@ -1,4 +1,4 @@
-"""What a slot shows, as files: its data, the SQL behind it, the figure alone. The address says all."""
+"""Downloads of a slot: its data, the SQL behind it, and the figure as one HTML file."""
 
 import re
 from collections.abc import Callable
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from dashboards.app.engine import Engine
 
 IN_PAGE: Final = ("table", "sql")
-"""What a page shows below a slot; the others are files."""
+"""Shown on the page below a slot; the others are files."""
 
 MOST_ROWS: Final = 500
-"""Of a table inside a page; files have all."""
+"""Rows of a table inside a page; files have all."""
 
 
 def download(engine: "Engine", campaign: str, page: str, name: str, end: str, search: str) -> Response:

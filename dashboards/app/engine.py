@@ -1,4 +1,4 @@
-"""What happens between an address, the controls, new results and the browser; pages only say what they show.
+"""Callbacks between an address, the controls, new results and the browser.
 
 Going to an address makes the page anew. A control writes the address and refreshes the slots. New results refresh the
 slots. A figure that is refreshed keeps the reader's zoom as long as its axes mean the same.
@@ -37,7 +37,7 @@ from store import Store
 from store.campaign import only
 
 _LEGEND: Final = Control("hide", "", "hidden")
-"""What the entries of legends set."""
+"""Fields that entries of legends set."""
 
 
 @final
@@ -71,7 +71,7 @@ class Engine:
         return read(page.address, resolved(self.campaigns.root(campaign), page.name, search))
 
     def view(self, store: Store, campaign: str, page: AppPage, address: Address, **how: bool) -> PageView:
-        """What slots are made from; `how` is `again` and `whole`. Raises as `grid_context`, Unknown for another
+        """Make the view of a page; `how` is `again` and `whole`. Raises as `grid_context`, Unknown for another
         grid.
         """
         operators = campaign_styles(store)
@@ -214,7 +214,7 @@ class Engine:
         new = changed(address, gone | other)
         if new == address and moment == seen["moment"]:
             if problem:
-                return _only(problem="")  # what was wrong has been taken back
+                return _only(problem="")  # the wrong input was taken back
             raise PreventUpdate
         now = written(new) if new != address else search or ""
         if other.keys() & seen["remakes"].keys():  # navigation follows: what can be chosen is another
@@ -257,7 +257,7 @@ class Engine:
 
 
 def _only(search: Any = no_update, *, problem: Any = no_update, again: Any = no_update) -> tuple[Any, ...]:
-    """What `refresh` answers where the slots stay as they are."""
+    """Answer `refresh` without a change of the slots."""
     slots = ([no_update] * len(each) for each in callback_context.outputs_list[1:5])
     return search, *slots, no_update, problem, again
 
@@ -282,7 +282,7 @@ def _attach_in_browser(app: Dash) -> None:
 
 
 def shown_of(slot: Slot, view: PageView) -> SlotContent:
-    """What a slot shows; where that cannot be computed, the sentence why."""
+    """Make the content of a slot, or the sentence of its error."""
     found, problem = catch_user_error(lambda: slot.make(view))
     return SlotContent(message=problem or "") if found is None else found
 
@@ -290,7 +290,7 @@ def shown_of(slot: Slot, view: PageView) -> SlotContent:
 def _compared(
     made: Mapping[str, SlotContent], words: Mapping[str, Sequence[Component]], given: Sequence[Control]
 ) -> dict[str, Any]:
-    """What a refresh compares with what was seen: of slots and their words, by slot, and of controls, by field."""
+    """Collect what a refresh compares: slots and their captions by name, controls by field."""
     texts = {name: json.dumps(each, cls=PlotlyJSONEncoder) for name, each in words.items()}
     return {
         "axes": {name: redraw.axes(shown) for name, shown in made.items()},
@@ -304,7 +304,7 @@ def _compared(
 
 
 def _moved(given: Sequence[Control], address: Address, before: Mapping[str, Any]) -> dict[str, Any]:
-    """What controls show by now of which the address says nothing, and whose usual value was another before."""
+    """Find controls that show a default which new results have changed."""
     silent = (each for each in given if _said(each, address) in (None, ()))
     return {each.field: each.usual for each in silent if before.get(each.field) != _plain(each.usual)}
 
@@ -344,7 +344,7 @@ def _plain(value: Any) -> Any:
 
 
 def _value(value: Any) -> Any:
-    """What a control says, as an address takes it: a switch is a list of nothing or of "1"."""
+    """Convert the value of a control to a field of an address: a switch is a list of nothing or of "1"."""
     if value == ["1"]:
         return "1"
     return tuple(value) if isinstance(value, list) and value else None if value == [] else value

@@ -36,7 +36,7 @@ _AT_FIRST: Final = {"width": "initialWidth", "flex": "initialFlex"}
 """Parts of a column that AG Grid takes once."""
 
 _HIDDEN: Final = {"display": "none"}
-"""Of a table without columns, which a sentence stands for."""
+"""A message stands for a table without columns."""
 
 FILES: Final = (("CSV", "csv"), ("Parquet", "parquet"), ("LaTeX", "tex"), ("Markdown", "md"), ("HTML", "html"))
 
@@ -85,7 +85,7 @@ def _control(control: Control, value: Any) -> Component:
 
 
 def options_of(control: Control) -> list[dict[str, str]]:
-    """What can be chosen, as drop-downs take it."""
+    """Convert options to those of a drop-down."""
     return [{"label": option.label, "value": option.value} for option in control.options]
 
 
@@ -135,7 +135,7 @@ def slot(given: Slot, shown: SlotContent, address: str, look: Looks) -> Componen
 
 
 def words(shown: SlotContent, hide: Collection[str]) -> list[Component]:
-    """What a reader must know of a slot, and its legend."""
+    """Show the words of a slot and its legend."""
     found: list[Component] = []
     if shown.message:
         found.append(html.P(shown.message, className="state"))

@@ -1,4 +1,4 @@
-"""What a page judges by: the grid's own measure, or another measurement at one of its points.
+"""The measure of a page: the grid's own, or another measurement at one of its points.
 
 In an address that is one short text: "mse@sigma_f=5,sigma_x=1".
 """
@@ -48,12 +48,12 @@ def measurements(store: Store, grid: str) -> dict[str, tuple[str, dict[str, floa
     judged = set(found.filter(source="evaluation")["name"])
     kept = found.filter((pl.col("source") == "evaluation") | ~pl.col("name").is_in(list(judged)))
     rows = [(str(name), dict(at)) for name, at in kept.select("name", "point").iter_rows()]
-    rows.sort(key=lambda row: not row[1])  # what has a point is an evaluation: those first
+    rows.sort(key=lambda row: not row[1])  # evaluations, which have a point, come first
     return {text_of(*row): row for row in rows}
 
 
 def judged_by(view: PageView) -> GridMeasure:
-    """What the page judges by.
+    """Return the measure of the page.
 
     Another measurement than the grid's own is compared on the linear scale, without a margin that counts as equal.
 

@@ -1,4 +1,4 @@
-"""What stands around every page: campaigns, pages, how new the results are, saved views, keys."""
+"""Frame of every page: campaigns, pages, age of the results, saved views, keys."""
 
 from collections.abc import Sequence
 from typing import Final

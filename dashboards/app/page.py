@@ -1,4 +1,4 @@
-"""What a page of the app is: a state, controls for it, and slots that say what they show for a view of a campaign."""
+"""Definition of a page: its address, its controls, and slots that turn a view of a campaign into content."""
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from types import MappingProxyType
@@ -24,12 +24,12 @@ class PageView(NamedTuple):
     campaign: str
     store: Store
     address: Any
-    """Of the page's own class of `Address`."""
+    """Has the page's own class of `Address`."""
     operators: dict[str, Style]
     about: GridContext | None
     """The grid that is shown; None while the campaign has none."""
     maths: OperatorCatalogue | None = None
-    """What knows the operators; None where nothing does."""
+    """Describes operators; None if nothing does."""
     again: bool = False
     """Whether the page is there already, and a control or new results refresh it."""
     whole: bool = False
@@ -51,7 +51,7 @@ class ControlOption(NamedTuple):
 
 
 class Control(NamedTuple):
-    """What sets one field of the state."""
+    """An input for one field of the address."""
 
     field: str
     """A field of the page's `Address`; "numbers:beta" is the entry "beta=..." of a field with entries name=value."""
@@ -61,13 +61,13 @@ class Control(NamedTuple):
     options: Sequence[ControlOption] = ()
     hint: str = ""
     usual: Any = None
-    """What is shown, and meant, while the address says nothing."""
+    """The value if the address gives none."""
     span: tuple[float, float, float] | None = None
-    """Of a slider: least, greatest, step."""
+    """Least, greatest and step of a slider."""
     remakes: bool = False
     """Whether other controls depend on it, so that the page is made anew when it changes."""
     resets: Sequence[str] = ()
-    """Fields that mean something else once it changes: they go back to their defaults. Of one that `remakes`."""
+    """Fields that go back to their defaults if this one changes. Needs `remakes`."""
 
 
 def options(names: Iterable[str]) -> list[ControlOption]:
@@ -87,20 +87,20 @@ class Key(NamedTuple):
 
 
 class SlotContent(NamedTuple):
-    """What a slot shows for one view: a figure, a table, or a sentence why there is neither."""
+    """Content of a slot: a figure, a table, or a message if there is neither."""
 
     figure: go.Figure | None = None
     caption: str = ""
-    """What bars, lines and bands are, n, and the unit."""
+    """Explains lines, bars and bands, and gives n and the unit."""
     data: pl.DataFrame = pl.DataFrame()
-    """What is drawn or listed, with full precision."""
+    """The plotted or listed data, with full precision."""
     legend: Sequence[Key] = ()
     message: str = ""
     """Instead of what could not be shown, or beside what was left out."""
     hint: str = ""
-    """What a reader can do with it on the page; files and reports, which are paper, leave it out."""
+    """Tells how to use it on the page; files and reports leave it out."""
     columns: Sequence[dict[str, Any]] = ()
-    """Of a table: column definitions of AG Grid; see `link`."""
+    """Column definitions of AG Grid, for a table; see `link`."""
     parts: Sequence[Any] = ()
     """Dash components below the words, for what is neither figure nor table."""
     files: Mapping[str, Callable[[], str]] = MappingProxyType({})
@@ -135,9 +135,9 @@ class Slot(NamedTuple):
     sets: str = ""
     """The field that a click on a point of the figure sets, to the first entry of the point's `customdata`."""
     picks: Sequence[Pick] = ()
-    """Of a table: its rows can be selected, and taken there."""
+    """Destinations for selected rows, for a table."""
     row: str = ""
-    """Of a table: the column that tells rows apart, so that new results keep what is selected."""
+    """The column that identifies a row, for a table, so that new results keep the selection."""
 
 
 class AppPage(NamedTuple):
@@ -152,10 +152,10 @@ class AppPage(NamedTuple):
     """One sentence: the question that it answers."""
     address: type[Address]
     controls: Callable[[PageView], Sequence[Control]]
-    """Those beside that of the grid."""
+    """Controls beside the one for the grid."""
     slots: Sequence[Slot]
     of: Literal["grid", "campaign"] = "grid"
-    """What it is about; that of a campaign has no control for the grid, and `View.about` may be None."""
+    """A campaign's page has no control for the grid, and `PageView.about` may be None."""
     listed: bool = True
     """Whether the navigation shows it; others are reached by links."""
 
@@ -166,7 +166,7 @@ _KEPT: Final[WeakKeyDictionary[Store, dict[Hashable, Any]]] = WeakKeyDictionary(
 
 
 def once(store: Store, key: Hashable, make: Callable[[], T]) -> T:
-    """What `make` returns, or what it returned under this `key` since `store` was opened. Errors are not kept."""
+    """Return the result of `make`, cached under `key` for as long as `store` is open. Errors are not cached."""
     kept = _KEPT.setdefault(store, {})
     if key not in kept:
         kept[key] = make()

@@ -22,7 +22,7 @@ AT_ONCE: Final = 2
 LIVE_S: Final = 1.0
 """A query that took longer is not asked again by new results."""
 MOST_BYTES: Final = 64 * 2**20
-"""Of a result."""
+"""Most rows of a result."""
 WAIT_S: Final = 3.0
 """Seconds that a query waits for its turn."""
 _KEPT: Final = 16

@@ -1,4 +1,4 @@
-"""What a refresh sends of the figures and tables that a page shows already, so that what a reader did to them stays."""
+"""Smallest updates of figures and tables on an open page, so that a reader keeps zoom and selection."""
 
 import json
 from hashlib import blake2b
@@ -20,12 +20,12 @@ _SIZES: Final = frozenset({"width", "minWidth", "flex"})
 
 
 def digest(text: str) -> str:
-    """What two equal texts have in common."""
+    """Find the common start and end of two texts."""
     return blake2b(text.encode(), digest_size=8).hexdigest()  # short: it travels with every look for news
 
 
 def axes(shown: SlotContent) -> str:
-    """What the axes of a figure are; while it stays the same, so does the reader's zoom."""
+    """Identify the axes of a figure; the reader keeps the zoom while they stay the same."""
     if shown.figure is None:
         return ""
     layout = shown.figure.layout.to_plotly_json()
@@ -51,7 +51,7 @@ def figure(shown: SlotContent, look: frame.Looks, *, same: bool) -> Any:
 
 
 def heads(shown: SlotContent) -> str:
-    """What the columns of a table are; while it stays the same, so does what a reader did to them."""
+    """Identify the columns of a table; the reader keeps sorting and filters while they stay the same."""
     told = [{part: said for part, said in each.items() if part not in _SIZES} for each in shown.columns]
     return digest(json.dumps(told))
 

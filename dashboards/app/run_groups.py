@@ -33,7 +33,7 @@ class GroupedAddress(Address):
 
 
 class RunGroups(NamedTuple):
-    """What is shown, of what there is."""
+    """The chosen runs and their groups."""
 
     given: Grouped
     found: pl.DataFrame
@@ -116,7 +116,7 @@ _SHOWN = 8
 
 
 def cells_control(view: PageView) -> Control:
-    """What sets the field `cells` of an address: names of cells."""
+    """Make the control for the field `cells`: names of cells."""
     about = grid_of(view)
     names = [about.look.names[cell.cell] for cell in about.cells]
     return Control("cells", "Cells", "choices", options(names), "Nothing chosen: the baseline and the best")

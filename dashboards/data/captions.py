@@ -66,7 +66,7 @@ def paired_words(verdicts: pl.DataFrame) -> str:
 
 
 def pairs_words(row: Mapping[str, Any]) -> str:
-    """What stands in a column of pairs: '4 of 5' that are planned; 'unpaired: 5 runs against 4'."""
+    """Write an entry of a column of pairs: '4 of 5' planned ones, or 'unpaired: 5 runs against 4'."""
     return runs_words(row) if row["method"] == "Welch" else f"{row['pairs']} of {row['planned']}"
 
 
@@ -92,7 +92,7 @@ def chosen(
 
 
 def difference_of(scale: Scale) -> str:
-    """What a difference is of, behind that word."""
+    """Write the unit behind the word "difference"."""
     return {"log": " of logarithms", "logit": " of log odds", "linear": ""}[scale]
 
 
@@ -104,7 +104,7 @@ def named(frame: pl.DataFrame, about: GridContext) -> pl.DataFrame:
 
 
 def effects_words(measure: GridMeasure, unit: str, notes: Sequence[str]) -> str:
-    """What points and bars of main effects are, and what the analysis notes."""
+    """Explain points and bars of main effects, with the notes of the analysis."""
     said = (
         f"What each level of an axis does to {measured(measure, unit)}, the other axes averaged out, against the mean "
         f"of all{in_odds(measure.scale)}. Where an axis does not apply to a cell, it adds nothing there. Bar: "

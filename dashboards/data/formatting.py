@@ -7,12 +7,12 @@ from typing import Any, Final, NamedTuple
 
 BETWEEN: Final = " · "  # joins the parts of a cell's label
 MOST_LISTED: Final = 6
-"""Of a list in one place of a table; files have all."""
+"""Entries of a list in one cell of a table; files have all."""
 _MINUS: Final = "\N{MINUS SIGN}"
 
 
 NO_MARGIN: Final = "No margin counts as equal."
-"""What a caption says where no difference is too small to count."""
+"""Caption if no difference is too small to count."""
 
 
 def number(value: float | None, digits: int = 3, *, padded: bool = False) -> str:
@@ -54,7 +54,7 @@ def change(difference: float | None, scale: str) -> str:
 
 
 def in_odds(scale: str) -> str:
-    """What stands behind a `change` on the logit scale, which is one of odds; '' on the others."""
+    """Write the unit behind a `change` on the logit scale, which is one of odds; '' on other scales."""
     return " in odds" if scale == "logit" else ""
 
 
@@ -64,9 +64,7 @@ def count(n: int, noun: str) -> str:
 
 
 def runs_words(row: Mapping[str, Any]) -> str:
-    """What a comparison (a row of `store.analysis.verdicts.verdicts`) rests on: '5 pairs'; 'unpaired: 5 runs against
-    4'.
-    """
+    """Count the runs of a row of `store.analysis.verdicts.verdicts`: '5 pairs'; 'unpaired: 5 runs against 4'."""
     if row["method"] == "Welch":
         return f"unpaired: {count(row['runs'], 'run')} against {row['baseline_runs']}"
     return count(row["pairs"], "pair")
@@ -116,7 +114,7 @@ class Names(NamedTuple):
     parts: tuple[str, ...]
     """The axes whose values end the names, in order; empty where names speak for themselves."""
     common: str = ""
-    """What every label begins with, and no name."""
+    """The start that all labels share, and names leave out."""
 
 
 def short_names(labels: Sequence[str]) -> Names:

@@ -1,4 +1,4 @@
-"""What a report is about: one grid of an open store, with the names and styles of its cells."""
+"""One grid of an open store, with the names and styles of its cells."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -34,7 +34,7 @@ class GridContext(NamedTuple):
     grid: str
     header: Mapping[str, Any]
     measure: GridMeasure | None
-    """What the grid is judged by; None where it names nothing, or nothing that its runs can be judged by."""
+    """The measure that judges the grid; None if it names none, or none that its runs have."""
     problem: str | None
     """Why the measure that the grid names is of no use."""
     cells: Sequence[CellStyle]
@@ -45,11 +45,11 @@ class GridContext(NamedTuple):
     parts: Sequence[str]
     """The axes whose values end the names of the cells."""
     common: str
-    """What all cells are, and their names leave out."""
+    """The parts of labels that all cells share, and names leave out."""
 
     @property
     def unit(self) -> str:
-        """Of the measure; empty where it has none."""
+        """Unit of the measure; empty if it has none."""
         return str((self.header["measure"] or {}).get("unit") or "")
 
     @property
@@ -135,8 +135,8 @@ def in_order(found: pl.DataFrame, cells: Sequence[str], *then: str) -> pl.DataFr
 def averages(store: Store, grid: str, measure: GridMeasure) -> pl.DataFrame:
     """The measure of every cell over its ok trials, in the order of the plan: cell, n, value.
 
-    `value` is the geometric mean on the log scale, the rate of the mean log odds on the logit scale, else the mean;
-    null where the scale cannot take a value, or one is not finite.
+    `value` is the geometric mean on the log scale, the rate of the mean log odds on the logit scale, else the mean.
+    It is null if the scale cannot take a value, or one is not finite.
     """
     found = store.final(grid, measure.name, measure.point).filter(pl.col("status") == "ok")
     value = pl.col("value")

@@ -78,7 +78,7 @@ def _has(about: GridContext, path: str) -> bool:
 
 
 def names(about: GridContext, by: Sequence[str], found: pl.DataFrame) -> dict[str, str]:
-    """What groups are called, by `series`; `found` is of `figures.training.groups`."""
+    """Name the groups of `found`, the frame of `figures.training.groups`, by `series`."""
     rows = found.select("series", "cell", "seed").iter_rows()
     if tuple(by) in ((), (CELL,)):
         return {series: about.look.names[cell] for series, cell, _ in rows}

@@ -22,7 +22,7 @@ class LogTail(NamedTuple):
 
     text: str
     told: str
-    """What is shown of how much, or why there is nothing."""
+    """Says how much of the log is shown, or why there is none."""
 
 
 def log_tail(layout: Layout, key: str, attempt: int, lines: int = LINES) -> LogTail:

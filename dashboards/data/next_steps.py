@@ -1,4 +1,4 @@
-"""What to do next about a grid: what failed, what is outstanding, what seeds would decide."""
+"""Next steps for a grid: failed trials, outstanding trials, seeds that would decide."""
 
 import shlex
 from collections import Counter
@@ -30,7 +30,7 @@ class Step(NamedTuple):
 def next_steps(
     about: GridContext, states: Mapping[str, int], verdicts: pl.DataFrame | None, unfinished: Collection[str] = ()
 ) -> pl.DataFrame:
-    """What there is to do, what blocks verdicts first: what, why, how.
+    """List the next steps with reason and command; steps that block verdicts come first.
 
     Args:
         about: the grid.
@@ -81,14 +81,14 @@ def _outstanding(states: Mapping[str, int]) -> list[Step]:
 
 
 def _waiting(verdicts: pl.DataFrame) -> list[Step]:
-    """Of variants that are not finished those without a decision."""
+    """List unfinished variants without a decision."""
     n = verdicts.filter(pl.col("verdict").is_in(["undecided", "no verdict"])).height
     why = "undecided or without a verdict so far, with trials of theirs or of the baseline outstanding"
     return [Step(f"wait for {count(n, 'verdict')}", why, "")] if n else []
 
 
 def _undecided(about: GridContext, verdicts: pl.DataFrame) -> list[Step]:
-    """Those with the smallest p, then those that no affordable number of seeds would decide, then how many more."""
+    """List variants by p, then those that no affordable number of seeds decides, then count the rest."""
     open_ = verdicts.filter(pl.col("verdict") == "undecided").sort("p", nulls_last=True, maintain_order=True)
     told = [
         (about.look.names[cell], _what_decides(reason)) for cell, reason in open_.select("cell", "reason").iter_rows()
@@ -114,5 +114,5 @@ def _without(verdicts: pl.DataFrame) -> list[Step]:
 
 
 def _what_decides(reason: str) -> str:
-    """What a reason for no decision ends with, behind its p: how many seeds would decide, and what they cost."""
+    """Extract how many seeds would decide, and their cost, from the reason for no decision."""
     return reason.rpartition("; Holm p ")[2].partition("; ")[2]

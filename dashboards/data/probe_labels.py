@@ -1,4 +1,4 @@
-"""What the rows of probes are, for readers: a title, the unit, and the probe that a spec lists to have them."""
+"""Titles, units and probes for the recorded rows of probes."""
 
 from collections.abc import Mapping
 from typing import Final, NamedTuple
@@ -10,7 +10,7 @@ _OWN: Final = "the number's own"
 
 
 class ProbeLabel(NamedTuple):
-    """What a row of a probe is."""
+    """Title, unit and probe of a row."""
 
     title: str
     unit: str
@@ -71,7 +71,7 @@ PROBES: Final = tuple(sorted({probe for _, _, probe in _ROWS.values()}))
 
 
 def probe_label(name: str) -> ProbeLabel:
-    """What the row `name` of a probe is: "number.margin.amplification" a learned number of that name."""
+    """Describe the row `name` of a probe: "number.margin.amplification" is a learned number of that name."""
     first, _, rest = name.partition(".")
     if first not in _ROWS:
         return ProbeLabel(name, "", "")

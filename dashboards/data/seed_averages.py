@@ -1,8 +1,7 @@
 """Averages and intervals over seeds, computed by the database.
 
 On the log scale the average is the geometric mean and the interval is that of the mean of logarithms: t, two-sided,
-95 %. On the logit scale both are of log odds. Values that the scale cannot take (NaN, infinite, on the log scale also
-zero and negative ones, on the logit scale what is not between 0 and 1) are left out and counted in `lost`.
+95 %. On the logit scale both are of log odds. Values that the scale cannot take are left out and counted in `lost`.
 """
 
 from collections.abc import Sequence
@@ -13,7 +12,7 @@ from dashboards.data.formatting import in_odds
 Scale = Literal["log", "linear", "logit"]
 
 Band = Literal["interval", "spread", "range"]
-"""What `low` and `high` are: a 95 % t interval, one standard deviation to each side, or the least and the greatest."""
+"""`low` and `high`: a 95 % t interval, one standard deviation to each side, or the range."""
 
 _LARGEST: Final = 700.0  # exp of more leaves the doubles
 
@@ -65,12 +64,12 @@ def _back(y: str, scale: Scale) -> str:
 
 
 def average_words(scale: Scale) -> str:
-    """What the lines of a figure are."""
+    """Name the average that lines show."""
     return {"log": "geometric mean", "logit": "mean of log odds", "linear": "mean"}[scale]
 
 
 def interval_words(scale: Scale, alpha: float = 0.05) -> str:
-    """What bars and bands are."""
+    """Name the interval that bars and bands show."""
     return (
         f"{(1 - alpha) * 100:g} % t interval over seeds"
         + {"log": " (of logarithms)", "logit": " (of log odds)", "linear": ""}[scale]
@@ -78,7 +77,7 @@ def interval_words(scale: Scale, alpha: float = 0.05) -> str:
 
 
 def band_words(band: Band, scale: Scale) -> str:
-    """What bands of a kind are."""
+    """Explain bands of a kind."""
     of = {"log": " (of logarithms)", "logit": " (of log odds)", "linear": ""}[scale]
     return {
         "interval": interval_words(scale),
@@ -88,7 +87,7 @@ def band_words(band: Band, scale: Scale) -> str:
 
 
 def rope_words(rope: float, scale: Scale, unit: str) -> str:
-    """What counts as equal: '10 %', '10 % in odds', '0.005 nats'."""
+    """Write the margin that counts as equal: '10 %', '10 % in odds', '0.005 nats'."""
     if scale == "linear":
         return f"{rope:g} {unit}".strip()
     return f"{rope * 100:g} %{in_odds(scale)}"

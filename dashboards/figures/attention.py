@@ -27,7 +27,7 @@ _BESIDE: Final = {"extra": "learned key", "ground": "ground"}
 _WIDE: Final = 1500
 """Pixels of a mosaic, at most."""
 MOST_TOKENS: Final = 160
-"""Of a map of one head; a longer one is shown in blocks."""
+"""Most tokens of a map of one head; a longer one is shown in blocks."""
 _TOLERANCE: Final = 0.005
 """Sums of weights in half precision are no nearer to 1."""
 _LEVELS: Final = 127
@@ -42,7 +42,7 @@ class Maps(NamedTuple):
     queries: Sequence[str]
     """Names of the tokens."""
     keys: Sequence[str]
-    """Those of `_BESIDE`, if there are any, then the tokens."""
+    """Names from `_BESIDE`, if there are any, then the tokens."""
     sequences: int
     """How many the files hold."""
 
@@ -102,7 +102,7 @@ def summary(maps: Maps) -> pl.DataFrame:
 
 
 def sum_words(low: float, high: float) -> str:
-    """What the weights of a query sum to, as a sentence."""
+    """Say what the weights of a query sum to."""
     if abs(low - 1) <= _TOLERANCE and abs(high - 1) <= _TOLERANCE:
         return "The weights of each query sum to 1."
     same = high - low <= _TOLERANCE
@@ -178,7 +178,7 @@ def shrunk(values: npt.NDArray[Any], size: int) -> npt.NDArray[Any]:
 
 
 def _targets(maps: Maps, told: pl.DataFrame) -> go.Heatmap:
-    """What is pointed at and clicked on: a cell per map that nobody sees."""
+    """Make an invisible cell per map, for the pointer and for clicks."""
     heads = maps.weights.shape[1]
     words = [
         f"layer {row['layer']}, head {row['head']}<br>first token {number(row['first'])}<br>"

@@ -80,8 +80,8 @@ def finite(values: Sequence[float | None]) -> list[float]:
 def value_axis(found: pl.DataFrame, scale: Scale) -> dict[str, Any]:
     """An axis that shows every `value` of the frame, and of the intervals `low`, `high` what leaves values legible.
 
-    A wide interval of few seeds would otherwise flatten everything else: on the log scale an interval gets a factor of
-    10 beyond the values, on the linear one the span of the values.
+    A wide interval of few seeds would otherwise flatten everything else. On the log scale an interval gets a factor of
+    10 beyond the values; on the linear scale it gets the span of the values.
     """
     ends = _ends(found, scale)
     kind = "log" if scale == "log" else "linear"

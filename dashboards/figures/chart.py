@@ -21,7 +21,7 @@ MOST_POINTS: Final = 5_000
 MOST_GROUPS: Final = 12
 """Groups with a look of their own."""
 MOST_SQUARES: Final = 40_000
-"""Of a heat map."""
+"""Most cells of a heat map."""
 
 _LONGEST: Final = 40
 
@@ -32,11 +32,11 @@ class ChartColumns(NamedTuple):
     x: str
     y: str
     colour: str | None = None
-    """What groups points, lines and bars; of a heat map its value."""
+    """Groups points, lines and bars; is the value in a heat map."""
 
 
 def charted(found: pl.DataFrame, kind: Kind, columns: ChartColumns) -> pl.DataFrame:
-    """What is drawn of a result.
+    """Select the drawn rows of a result.
 
     Returns:
         x (a number, or text), y (of a heat map a number or text, else a number), and of a heat map value, else group
@@ -133,7 +133,7 @@ def _trace(rows: pl.DataFrame, kind: Kind, name: str | None, styles: Mapping[str
 
 
 _SINGLE: Final = Style("#3f7fb3", "#5c9fd3", "solid", "circle")
-"""Of a chart without groups."""
+"""Style of a chart without groups."""
 
 
 def as_text(x: object) -> str:

@@ -16,7 +16,7 @@ _DRAWING: Final = Drawing(width=1.6)
 
 
 class Curves(NamedTuple):
-    """What the database reduced the steps to."""
+    """Curves as buckets of steps."""
 
     frame: pl.DataFrame
     """cell, step (the first of its bucket), n, lost, value, low, high."""

@@ -20,7 +20,7 @@ _RIGHT: Final = ("dash", "square-open")
 
 
 class Side(NamedTuple):
-    """What is drawn along one of the two axes."""
+    """The quantity along one of the two axes."""
 
     title: str
     """With the unit."""

@@ -29,7 +29,7 @@ def effects(store: Store, grid: str, measure: GridMeasure) -> pl.DataFrame:
 
 
 def notes(store: Store, grid: str, measure: GridMeasure) -> list[str]:
-    """What must be known of main effects: what the analysis left out, and of each axis why its effects are partial."""
+    """Collect notes on main effects: what the analysis left out, and why effects of an axis are partial."""
     found = analysis(store, grid, measure=measure._asdict())
     said = found.terms.filter(pl.col("note") != "").select("term", "note").rows()
     return [*found.notes, *(f"for {term}: {note}" for term, note in said)]

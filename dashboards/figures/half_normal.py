@@ -23,7 +23,7 @@ KINDS: Final = {
     "": ("as large as noise may be", REST._replace(marker="circle-open")),
     "not judged": ("not judged", REST._replace(marker="circle")),
 }
-"""What a contrast is beyond: in words, and how its point looks."""
+"""Words and point style for each kind of contrast."""
 
 
 def contrasts(found: HalfNormal) -> pl.DataFrame:
@@ -33,7 +33,7 @@ def contrasts(found: HalfNormal) -> pl.DataFrame:
 
 
 def units_of(scale: Scale) -> str:
-    """What sizes are in, behind that word; '' for the measure's own unit."""
+    """Write the unit behind the word "size"; '' for the measure's own unit."""
     return {"log": ", in logarithms", "logit": ", in log odds", "linear": ""}[scale]
 
 
@@ -59,7 +59,7 @@ def draw_half_normal(found: HalfNormal, scale: Scale) -> go.Figure:
 
 
 def _names(frame: pl.DataFrame, widest: float, top: float) -> list[str]:
-    """What stands beside each point: the names of the largest beyond a margin, but none upon another."""
+    """Choose a label for each point: the largest beyond a margin are named, without overlaps."""
     boxes: list[tuple[float, float, float]] = []
     found: list[str] = []
     for contrast, beyond, x, y in frame.select("contrast", "beyond", "quantile", "size").iter_rows():

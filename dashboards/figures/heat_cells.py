@@ -1,4 +1,4 @@
-"""What a heat map consists of: axes of levels, and cells with a value or the reason why they have none."""
+"""Parts of a heat map: axes of levels, and cells with a value or the reason for its absence."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -36,7 +36,7 @@ class Ramp(NamedTuple):
     log: bool = False
     """Colours follow the logarithm, and values that are not positive have none."""
     title: str = ""
-    """Of the bar of colours, with the unit; without one there is no bar."""
+    """Title of the bar of colours, with the unit; without one there is no bar."""
     words: Callable[[float | None], str] = number
     """A value in words."""
 
@@ -51,7 +51,7 @@ class Ramp(NamedTuple):
         return (math.log10(self.low), math.log10(self.high)) if self.log else (self.low, self.high)
 
     def shade(self, value: float | None) -> float | None:
-        """What is drawn of a value: itself, or its decimal logarithm; None where it has no colour."""
+        """Convert a value to its place on the ramp; None if it has no colour."""
         if value is None or not math.isfinite(value) or (self.log and value <= 0):
             return None
         return math.log10(value) if self.log else value
@@ -113,11 +113,11 @@ class HeatCell(NamedTuple):
     words: str
     """Its value, or why it has none, for plotly."""
     told: str
-    """What is said to who points at it, for plotly."""
+    """Words of the tooltip, for plotly."""
     sign: str
     """plotly's marker for it where it has no value; empty: none."""
     key: Any
-    """What a click sets."""
+    """The value that a click sets."""
     partial: bool = False
     """Whether its value is of less than its neighbours'."""
 

@@ -22,7 +22,7 @@ _VALUES: Final = ("greatest", "least", "value")
 FEW: Final = 2
 """Up to so many curves each has its least and greatest values as lines; more would hide each other."""
 SPIKE: Final = 5.0
-"""Of more curves only values so many times as far from the line as the curve's usual extreme are drawn."""
+"""Extremes of many curves are drawn only if they lie so many times as far from the line as usual."""
 _ROOM: Final = 100.0
 """How far beyond the values an interval is drawn; an axis never goes so far."""
 _MOST_TOLD: Final = 4000
@@ -60,7 +60,7 @@ class Panel(NamedTuple):
 
 
 class Drawing(NamedTuple):
-    """What all panels of a figure share."""
+    """Settings that all panels of a figure share."""
 
     height: int = 400
     """Pixels of one panel."""
@@ -162,7 +162,7 @@ def beyond(found: pl.DataFrame, scale: Scale) -> pl.DataFrame:
 
 
 def extremes_words(curves: int) -> str:
-    """What is drawn of the least and greatest values of buckets where there are so many curves."""
+    """Explain how the least and greatest values of buckets are drawn for so many curves."""
     if curves <= FEW:
         return "Faint lines: the least and the greatest single value of each."
     return f"Upright strokes: single values more than {SPIKE:g} times as far from the line as its extremes usually are."
@@ -308,7 +308,7 @@ def _bars(y: npt.NDArray[Any], low: npt.NDArray[Any], high: npt.NDArray[Any], co
 
 
 def _told(rows: pl.DataFrame, drawing: Drawing, *, much: bool) -> dict[str, Any]:
-    """What the pointer tells of a point."""
+    """Write the tooltip of each point."""
     place = "%{x:,}" if rows["x"].dtype.is_numeric() else "%{x}"
     if much:
         return {"customdata": _numbers(rows["n"]), "hovertemplate": f"{place}: %{{y:.4g}}<br>n %{{customdata}}"}

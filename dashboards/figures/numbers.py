@@ -12,7 +12,7 @@ from dashboards.figures.canvas import broken, canvas
 from store import Store
 
 PREFIX: Final = "number."
-_SPREAD: Final = 0.6  # of the distance between two layers
+_SPREAD: Final = 0.6  # share of the distance between two layers
 
 
 def numbers(store: Store, grid: str, cells: Sequence[str]) -> pl.DataFrame:

@@ -10,9 +10,9 @@ from dashboards.figures.canvas import canvas, panel_title, upright
 _TITLE: Final = 30
 """Pixels above a panel, for its title."""
 _BETWEEN: Final = 0.03
-"""Of the width, between two columns."""
+"""Share of the width between two columns."""
 _LETTERS: Final = 110
-"""Of titles side by side, in a window of usual width."""
+"""Letters of titles side by side, in a window of usual width."""
 _BELOW: Final = 64
 """Pixels below the last row, for ticks and the title of the axis."""
 
@@ -30,7 +30,7 @@ class PanelPosition(NamedTuple):
 
     @property
     def trace(self) -> dict[str, str]:
-        """What puts a trace into the panel."""
+        """Arguments that put a trace into the panel."""
         return {"xaxis": self.x, "yaxis": self.y}
 
 
@@ -77,7 +77,7 @@ def panels(
 
 
 _ACROSS: Final = 0.19
-"""Of the width, between two columns: room for the numbers and the title of an axis."""
+"""Share of the width between two columns: room for the numbers and the title of an axis."""
 _ABOVE: Final = 34
 """Pixels above a panel, for its title."""
 _BELOW_FIGURE: Final = 70

@@ -30,8 +30,9 @@ class TradeOffs(NamedTuple):
     """Cells in two objectives."""
 
     frame: pl.DataFrame
-    """cell, label, n (seeds with both values), planned, failed, lacks (seeds that another has), x, x_low, x_high,
-    value, low, high, step (see `on_steps`), standing, dominated_by, untold, note; in the grid's order."""
+    """Cells in the grid's order: cell, label, n (seeds with both values), planned, failed, lacks (seeds that another
+    has). Objectives: x, x_low, x_high, value, low, high. Also step (see `on_steps`), standing, dominated_by, untold,
+    note."""
     x: Objective
     y: Objective
 

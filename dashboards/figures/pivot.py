@@ -31,17 +31,18 @@ class Pivot(NamedTuple):
     """The cells of the map."""
 
     frame: pl.DataFrame
-    """x, y (in the grid's order), value (average over seeds), low, high, n (seeds of the setting with the fewest), runs
-    (that it rests on), planned (runs, of all seeds and settings, or of the one that stands for them), settings (of
-    `rest`, that it averages or was chosen among), best (the setting that stands for them, if one does), reason (why
-    there is no value; else null), key (places of the two levels), text, note, partial (whether settings lack that
-    another cell has planned, or have too few values to be chosen)."""
+    """Rows in the grid's order.
+
+    Levels: x, y, key (places of both). Averages over seeds: value, low, high, text, note, or the reason for no value.
+    Counts: n (seeds of the setting with the fewest), runs, planned, settings (of `rest`). `best` is the setting that
+    stands for the cell, if one does. `partial` is true if settings of another cell are missing here.
+    """
     span: tuple[float, float] | None
     """Least and greatest mean of a single cell of the grid: a scale that every choice of the others shares."""
     warning: str
-    """What must be known of values that were chosen as the best."""
+    """Warning about values that were chosen as the best."""
     rest: Settings
-    """Of the axes that are averaged or chosen among."""
+    """Settings of the axes that are averaged or chosen among."""
     followers: Mapping[str, str]
     """By an axis that each level of a shown one decides, as if zipped, that one."""
 
@@ -99,10 +100,9 @@ def pivot(
 ) -> Pivot:
     """The runs of `table` over two axes.
 
-    A cell is the mean over the settings of the axes that are neither shown nor `fixed`, each counted alike, with its t
-    interval over seeds (`balanced_means`); with `best` the setting with the best mean of those with the most values
-    stands for all, chosen on the seeds that are shown. Averages are of logarithms or log odds where the measure's scale
-    says so.
+    A cell averages the settings of the axes that are neither shown nor `fixed`, with equal weights and a t interval
+    over seeds (`balanced_means`). With `best`, the setting with the best mean stands for all. It is chosen on the seeds
+    that are shown, among the settings with the most values. Averages are on the measure's scale.
     """
     units = forward(_finite(found), measure.scale)
     found = found.with_columns(pl.Series("units", units).fill_nan(None))
@@ -139,11 +139,11 @@ def _places(levels: Mapping[str, Sequence[str]], axes: tuple[str, str]) -> list[
 
 
 class _Runs(NamedTuple):
-    """Of a cell of the map."""
+    """The runs of a cell of the map."""
 
     planned: pl.DataFrame
     kept: pl.DataFrame
-    """Those of its best setting, where one is chosen; else all."""
+    """Runs of the best setting if one is chosen; else all."""
     average: Average | None
     chooses: bool
 

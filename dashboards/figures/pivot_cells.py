@@ -1,4 +1,4 @@
-"""What the cells of a map over two axes hold: an average over settings of the other axes, or why there is none."""
+"""Cells of a map over two axes: an average over settings of the other axes, or the reason for its absence."""
 
 import math
 from collections import Counter
@@ -27,7 +27,7 @@ _LONGEST: Final = 18
 
 
 class Average(NamedTuple):
-    """Of the runs behind a cell of the map, in the measure's unit."""
+    """Average of the runs behind a cell of the map, in the measure's unit."""
 
     value: float
     low: float | None
@@ -73,15 +73,15 @@ def _state(run: Mapping[str, Any], scale: Scale) -> str:
 
 
 class Settings(NamedTuple):
-    """Of the axes that vary behind the cells of a map."""
+    """Settings of the axes that vary behind the cells of a map."""
 
     names: Sequence[str]
     """The axes."""
     every: Sequence[str]
-    """What some cell of the map has planned, in words."""
+    """Settings, in words, that some cell of the map plans."""
 
     def lacking(self, there: Sequence[str]) -> list[str]:
-        """Those that are not `there`."""
+        """List the settings that are not in `there`."""
         return [each for each in self.every if each not in set(there)]
 
 
@@ -89,15 +89,15 @@ class Behind(NamedTuple):
     """The settings behind a cell of a map that has a value."""
 
     there: Sequence[str]
-    """Those that the value averages or was chosen among."""
+    """Settings that the value averages or was chosen among."""
     best: str | None
     """The one that stands for them, if one does."""
     fewer: Mapping[str, str]
-    """Those that could not be chosen, with how many values they have: '2 of 3 values'."""
+    """Settings that could not be chosen, with their numbers of values: '2 of 3 values'."""
 
 
 def behind(runs: pl.DataFrame, chosen: pl.DataFrame | None) -> Behind:
-    """Of all `runs` of a cell; `chosen` are those of its best setting, where one stands for all.
+    """Describe the settings in all `runs` of a cell; `chosen` are the runs of its best setting, if one stands for all.
 
     One with fewer values than the best is not chosen, however good they are (`select_then_report`).
     """

@@ -1,4 +1,4 @@
-"""What probes recorded, reduced by the database: over training, by layer, by head, along a coordinate.
+"""Recorded probes as averages: over training, by layer, by head, along a coordinate.
 
 A probe has rows by layer and head, and where it looks at several places, by a point: `importance` at each position,
 `sink_share` at each eps. A `ProbeReading` says which of them.
@@ -84,9 +84,9 @@ class Places(NamedTuple):
     """Where a probe looked."""
 
     coordinates: Mapping[str, Sequence[float]]
-    """Of its points, each with its values, rising."""
+    """Values of each coordinate of its points, rising."""
     bare: Mapping[str, bool]
-    """Of each coordinate, whether some rows are without it."""
+    """True for each coordinate that some rows lack."""
     steps: Sequence[int]
     layers: Sequence[int]
     """Empty where it looks at whole models."""

@@ -177,7 +177,7 @@ def _words(value: float | None, column: str, scale: str) -> str:
 
 
 def scale_ends(span: tuple[float, float], column: str, measure: GridMeasure) -> Mapping[str, str]:
-    """What stands at the two ends of the colour scale."""
+    """Write both ends of the colour scale."""
     if column == "change":
         return {"low": change(span[0], measure.scale), "high": change(span[1], measure.scale)}
     back = [10**end if measure.scale == "log" else end for end in span]

@@ -36,7 +36,7 @@ class State(NamedTuple):
     sign: str
     color: str
     ink: str
-    """Of its sign."""
+    """Colour of its sign."""
     symbol: str
     """plotly's name of the marker where there is no room for a sign."""
 
@@ -166,7 +166,7 @@ class Shares(NamedTuple):
     frame: pl.DataFrame
     """x (seed), y (group), value (share that is done), text (how many are in which state), note (in words)."""
     by: str
-    """What the groups are: "operator", an axis, or "" where all are one."""
+    """Name of the groups: "operator", an axis, or "" for one group."""
 
 
 def room(found: pl.DataFrame) -> Literal["rows", "marks", "groups"]:

@@ -33,11 +33,11 @@ class TableText(NamedTuple):
     best: bool = False
     """Not shown to be worse than the best: bold, and said in `hint`."""
     hint: str = ""
-    """What there is to know of it: n, or why it is missing."""
+    """Tooltip: n, or the reason for its absence."""
     printed: str = ""
-    """What a paper prints in its place; empty where nothing is printed."""
+    """The paper's value; empty if the paper prints none."""
     note: str = ""
-    """What has to be read with it."""
+    """A remark below the value."""
     printed_marks: str = ""
     """Signs of what is under the table about the printed value: "a, b"."""
     marks: str = ""
@@ -52,13 +52,13 @@ class Sheet(NamedTuple):
     entries: Sequence[Sequence[TableText]]
     """By row, then by column."""
     corner: str = ""
-    """What the columns are levels of."""
+    """Name of the axis whose levels the columns are."""
     legend: Sequence[tuple[str, str]] = ()
-    """What stands under the table: a sign and its words; what is of all values comes first."""
+    """Footnotes: a sign and its words; notes on all values come first."""
 
 
 class _Marks(NamedTuple):
-    """What there is to say of a table under it: what is of all values, and by sign what is of some."""
+    """Footnotes of a table: notes on all values, and the sign of each note on some."""
 
     everywhere: Sequence[tuple[str, str]]
     signs: Mapping[str, str]

@@ -13,7 +13,7 @@ Along = Literal["step", "seconds", "tokens"]
 MOST_BUCKETS: Final = 400
 """More points than a line has pixels."""
 _MOST_POINTS: Final = 10_000
-"""Of a whole figure, so that it stays small."""
+"""Most points of a whole figure, so that it stays small."""
 
 
 class Grouped(NamedTuple):
@@ -42,7 +42,7 @@ class Reduction(NamedTuple):
 
 
 class Reduced(NamedTuple):
-    """What the database reduced them to."""
+    """Curves of groups as buckets."""
 
     frame: pl.DataFrame
     """series, x (of the first value in the bucket), n, lost, value, low, high, least, greatest (of single values)."""
@@ -51,7 +51,7 @@ class Reduced(NamedTuple):
     runs: pl.DataFrame
     """trial, series, x, value: the mean of every bucket of every run; empty unless it is wanted."""
     width: float
-    """Of a bucket, in units of x; of the first one on a log axis."""
+    """Width of a bucket, in units of x; of the first one on a log axis."""
 
 
 def buckets_for(lines: int) -> int:
@@ -196,8 +196,8 @@ def _buckets(first: float, last: float, how: Reduction) -> tuple[str, float]:
 def smoothed(found: pl.DataFrame, kind: Literal["exponential", "window"], amount: float, scale: Scale) -> pl.DataFrame:
     """The frame with `value` smoothed along each series and what it was in `raw`; gaps stay gaps.
 
-    "exponential" keeps the share `amount` of the average so far at every point (0 to below 1, with the correction for
-    the first points); "window" is the mean of `amount` points about each. On the log scale means are geometric.
+    "exponential" keeps the share `amount` (0 to below 1) of the average so far at every point, corrected at the start.
+    "window" is the mean of `amount` points about each. On the log scale means are geometric.
     """
     value: Any = pl.col("value").log() if scale == "log" else pl.col("value")
     if kind == "exponential":

@@ -1,4 +1,4 @@
-"""What an operator does to one row of logits: its weights beside softmax's, and its score over the logit."""
+"""Weights of an operator on one row of logits beside softmax's, and its score over the logit."""
 
 import math
 from collections.abc import Mapping, Sequence

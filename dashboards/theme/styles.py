@@ -97,7 +97,7 @@ REST: Final = Style("#7b8591", "#8f99a5", "solid", "circle")
 
 
 class CellStyle(NamedTuple):
-    """What a style depends on."""
+    """Facts that decide a style."""
 
     cell: str
     label: str
@@ -185,8 +185,8 @@ def contrast(one: str, other: str) -> float:
 def on_fill(colors: Sequence[str], place: float) -> str:
     """The colour of a text on a ramp of `colors` at `place` (0..1), which contrasts there in both editions.
 
-    Light and dark edition of a ramp need not turn from light to dark at the same place: each of the four cases has a
-    colour of its own, which differs from black and white in what nobody sees.
+    The light and the dark ramp may turn from light to dark at different places. Each of the four cases has its own
+    near-black or near-white colour, so that a theme swap can map it.
     """
     light, dark = (_is_light(_between(ramp, place)) for ramp in (colors, [_SURFACES[color] for color in colors]))
     return _ON_FILL[light, dark]

@@ -145,7 +145,7 @@ def page(browser: Browser) -> Iterator[Page]:
 
 
 class Seen:
-    """What happened while a page was open."""
+    """Requests and console messages of an open page."""
 
     def __init__(self, page: Page) -> None:
         self.page = page

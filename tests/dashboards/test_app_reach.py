@@ -84,7 +84,7 @@ def test_nothing_is_wider_than_a_narrow_window(page: Page, site: Site) -> None:
     for each in LISTED:
         at(page, site, each.name)
         page.wait_for_function("() => document.documentElement.scrollWidth <= 400", timeout=5000)
-    at(page, site, "trade-offs")  # whose data have sentences
+    at(page, site, "trade-offs")  # its data have long sentences
     page.locator("#slot-scatter details", has_text="Data").locator("summary").click()
     page.locator("#slot-scatter .files table").wait_for()
     assert page.evaluate("() => document.documentElement.scrollWidth") <= 400

@@ -1,4 +1,4 @@
-"""What cannot be shown is a sentence on the page: wrong addresses, campaigns that are empty, torn, newer or gone."""
+"""Messages instead of content: wrong addresses, and campaigns that are empty, torn, newer or gone."""
 
 import json
 import shutil

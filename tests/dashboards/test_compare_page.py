@@ -295,7 +295,7 @@ UNEVEN = ("softmax", "apart", "broken")
 
 
 def uneven(line: Line) -> str:
-    """Of "apart" only seed 3 is one of softmax's; "broken" fails on seed 2, and both fail on seed 1."""
+    """Plant "apart", which shares only seed 3 with softmax, and "broken", which fails on seeds 1 and 2."""
     operator, seed = line["operator"], line["seed"]
     if operator == "apart":
         return "ok" if seed in (3, 4, 5, 6) else "pending"

@@ -26,7 +26,7 @@ OPERATORS = ("softmax", "SSA", "<script>%{x}")
 
 
 def value(operator: str, depth: int, seed: int, step: int) -> float:
-    """What is written as "loss"."""
+    """Values of "loss"."""
     return (1 + OPERATORS.index(operator) + 10 * depth + seed) * math.exp(-step / STEPS)
 
 

@@ -113,7 +113,7 @@ def test_lists_and_empty_parts_are_compared_by_place() -> None:
 def test_runs_that_cannot_be_compared_are_told(view: PageView, keys: tuple[str, ...], words: str) -> None:
     assert words in shown(view, "spec", *keys).message.replace("Two", "two").replace("At", "at").replace("No", "no")
     given = {each.field: each for each in DIFF.controls(view._replace(address=DiffAddress(run=keys)))}
-    assert [option.value for option in given["run"].options] == list(keys)  # what was wrong can be taken out
+    assert [option.value for option in given["run"].options] == list(keys)  # a wrong run can be removed
 
 
 def test_many_runs_stand_beside_each_other(view: PageView, tmp_path: Path) -> None:

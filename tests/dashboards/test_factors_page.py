@@ -178,7 +178,7 @@ def test_the_matrix_holds_every_pair_once_in_each_half(page: Look) -> None:
 
 
 def words(root: Path, search: str) -> str:
-    """What the page or one of its slots says instead of what cannot be shown."""
+    """Return the message of the page or of one of its slots."""
     try:
         return "; ".join(shown.message for shown in seen(root, FACTORS, search).slots.values())
     except Unknown as error:
@@ -211,7 +211,7 @@ def test_one_seed_has_its_effects_against_half_normal_quantiles(tmp_path: Path) 
     root = plant(tmp_path / "one", OPERATORS, [0], Planted(planted), factors=FACTORS_OF)
     found = seen(root, FACTORS)
     frame = found.frame("half-normal")
-    assert frame.height == 17  # of 18 runs
+    assert frame.height == 17  # contrasts of 18 runs
     largest = frame.row(0, named=True)
     assert largest["beyond"] == "simultaneous margin"
     assert frame["size"].to_list() == sorted(frame["size"].to_list(), reverse=True)

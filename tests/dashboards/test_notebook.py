@@ -120,7 +120,7 @@ def shown(cell: str, names: dict[str, Any]) -> Any:
 def test_the_cells_of_the_page_run_and_show_tables_and_figures(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     page = (Path(dashboards.__file__).parents[1] / "docs" / "python.md").read_text()
     monkeypatch.chdir(root)
-    monkeypatch.setattr(plotly.io.renderers, "default", "plotly_mimetype")  # what a Jupyter kernel chooses
+    monkeypatch.setattr(plotly.io.renderers, "default", "plotly_mimetype")  # the choice of a Jupyter kernel
     names: dict[str, Any] = {}
     found = [shown(cell, names) for cell in cells(page)]
     tables = [each for each in found if isinstance(each, pl.DataFrame)]

@@ -62,7 +62,7 @@ Show = Callable[..., SlotContent]
 
 @pytest.fixture
 def show(store: Store) -> Show:
-    """What a slot shows for fields of the address."""
+    """Return the content of a slot for fields of the address."""
 
     def make(slot: str, **fields: object) -> SlotContent:
         return shown_of(SLOTS[slot], _view(store, **fields))

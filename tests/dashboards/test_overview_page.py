@@ -75,7 +75,7 @@ def test_verdicts_are_the_store_s_those_that_claim_something_first(root: Path) -
 def test_the_noise_floor_is_found_in_four_of_five_repetitions(root: Path) -> None:
     with Store.open(root) as store:
         found = noise_floor(store, "grid")
-    # of three comparisons the spread of each is known; the level is that of the hardest Holm step
+    # the spread of all three comparisons is known; the level is that of the hardest Holm step
     assert (found.planned, found.family, found.comparisons) == (5, 3, 3)
     logs = {
         op: {s: math.log(value({"operator": op, "seed": s})) for s in SEEDS if (op, s) not in STATES_OF}

@@ -1,7 +1,7 @@
 """Compare, Factors and Trade-offs say what the command line says, and both what plain Python computes.
 
-One grid with all that goes wrong: failed seeds, a cell that never ran, a cell that shares too few seeds with the
-baseline, and a training metric that is called like the evaluation by which the grid is judged.
+The grid has failed seeds, a cell that never ran and a cell that shares too few seeds with the baseline. It also has a
+training metric with the name of its evaluation.
 """
 
 import json
@@ -72,7 +72,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def asked(root: Path, capsys: pytest.CaptureFixture[str]) -> Asked:
-    """What a command prints as JSON."""
+    """Return the JSON output of a command."""
 
     def ask(*words: str) -> Any:
         assert execute([*words, "--json", "--campaign", str(root)]) == 0

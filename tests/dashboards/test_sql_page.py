@@ -99,7 +99,7 @@ Ask = Callable[..., SlotContent]
 
 @pytest.fixture
 def ask(store: Store) -> Ask:
-    """What a slot shows for a query."""
+    """Return the content of a slot for a query."""
 
     def make(query: str | None, slot: int = 0, /, *, whole: bool = False, **fields: str) -> SlotContent:
         address = SqlAddress(query=query, **fields)  # type: ignore[arg-type]
@@ -239,7 +239,7 @@ def test_new_results_ask_again_only_what_is_quick(took_s: float, times: int, sto
     questions.answer(second, "SELECT 1", 10, again=True)  # type: ignore[arg-type]
     assert second.asked == times
     questions.answer(third, "SELECT 1", 10)  # type: ignore[arg-type]
-    assert third.asked == 1  # who opens the page anew gets what is new
+    assert third.asked == 1  # a page that is opened anew gets new results
 
 
 VALUES = {

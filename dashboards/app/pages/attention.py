@@ -35,7 +35,7 @@ class AttentionAddress(Address):
 
 
 class AttentionSelection(NamedTuple):
-    """What the page shows."""
+    """The chosen maps."""
 
     trial: str
     cell: str

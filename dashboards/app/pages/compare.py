@@ -43,7 +43,7 @@ from store.export.cells import CellTable, cells
 from store.export.cells_text import caption as cells_caption, headings, latex_cells, markdown_cells
 
 MOST_CELLS: Final = 32
-"""Of a matrix of all pairs; of more cells the baseline and the best are compared."""
+"""Cells of a matrix of all pairs; of more, the baseline and the best are compared."""
 _ALL: Final = 400
 _MOST_PRINTED: Final = 300
 _WIDTHS: Final = {"verdict": 140, "difference": 104, "interval": 160, "p (Holm)": 104, "seeds": 90}

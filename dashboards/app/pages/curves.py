@@ -161,7 +161,7 @@ def _caption(view: PageView, found: dict[str, tuple[Reduced, Scale]], of: RunGro
 
 
 def _line_words(view: PageView, each: Reduced, scale: Scale, of: RunGroups) -> str:
-    """What the lines and the bands of one metric are."""
+    """Explain the lines and bands of one metric."""
     address: CurvesAddress = view.address
     noun = _noun(view)
     unit = {"step": "step", "seconds": "second", "tokens": "token"}[address.x]
@@ -181,7 +181,7 @@ def _line_words(view: PageView, each: Reduced, scale: Scale, of: RunGroups) -> s
 def _warnings(
     panels: Sequence[Panel], found: dict[str, tuple[Reduced, Scale]], of: RunGroups, reached: dict[str, int]
 ) -> str:
-    """What a reader must know before comparing."""
+    """Warn about groups that are not comparable."""
     said: list[str] = []
     sizes = sorted({reached[key] for key in of.keep})
     if len(sizes) > 1:

@@ -57,7 +57,7 @@ def _no_map(levels: Mapping[str, Sequence[str]]) -> str:
 
 
 def _fixed(view: PageView, axes: tuple[str, str], levels: Mapping[str, Sequence[str]]) -> dict[str, str]:
-    """What the address fixes, of axes that the map does not show."""
+    """Return levels that the address fixes, of axes that the map does not show."""
     found = entries(view.address.fix)
     for name, level in found.items():
         if name not in levels:
@@ -93,7 +93,7 @@ def map_of(view: PageView) -> SlotContent:
 
 
 def _over(made: pivot.Pivot, *, best: bool) -> str:
-    """What became of the axes that are neither shown nor fixed."""
+    """Explain how the other axes are reduced."""
     if not made.rest.names:
         return ""
     settings = count(len(made.rest.every), "setting")

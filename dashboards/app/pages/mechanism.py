@@ -34,7 +34,7 @@ from dashboards.figures.lines import Drawing, draw_lines, of_cells
 from dashboards.theme.styles import REST
 
 _FIRST: Final = ("sink_share", "first_token_weight", "entropy", "ground_mass")
-"""What is shown first, if it is there."""
+"""Shown first if it is recorded."""
 ALONG: Final = "Along a coordinate"
 """The title of a slot that others lead to."""
 _BINS: Final = "sum"
@@ -55,7 +55,7 @@ class MechanismAddress(MeasuredAddress):
     cells: tuple[str, ...] = ()
     """Names of cells; empty: the baseline and the best."""
     band: Literal["seeds", "heads"] = "seeds"
-    """What bands are: t intervals over seeds, or the standard deviation over heads."""
+    """Bands are t intervals over seeds, or the standard deviation over heads."""
     along: str | None = None
     """A coordinate of several values; None is that with the most."""
 
@@ -85,7 +85,7 @@ def _places(view: PageView) -> probe_curves.Places:
 
 
 def _reading(view: PageView) -> probe_curves.ProbeReading:
-    """What the page shows. Raises Unknown for a probe, place, step or layer that is not there."""
+    """Read the choices of a view. Raises Unknown for a probe, place, step or layer that is not recorded."""
     there, address = _places(view), view.address
     for field, values in (("step", there.steps), ("layer", there.layers)):
         said = getattr(address, field)
@@ -168,7 +168,7 @@ def _training(view: PageView) -> SlotContent:
 
 
 def _band(view: PageView) -> Literal["seeds", "heads"]:
-    """What bands are: where heads are not told apart, there is nothing to spread over them."""
+    """Return the kind of bands; a probe without heads has no spread over them."""
     return view.address.band if _places(view).heads else "seeds"
 
 

@@ -61,7 +61,7 @@ class OperatorsAddress(Address):
 
 
 def maths_of(view: PageView) -> OperatorCatalogue:
-    """What knows the operators. Raises Unknown where nothing does."""
+    """Return the operator catalogue. Raises Unknown if there is none."""
     if view.maths is None:
         raise Unknown(_NOTHING_KNOWN)
     return view.maths
@@ -98,7 +98,7 @@ def operator_of(view: PageView) -> str | Mapping[str, Any]:
 
 
 def described(view: PageView) -> OperatorView:
-    """What is known about the operator of a view. Raises Unknown, and as `OperatorCatalogue`."""
+    """Describe the operator of a view. Raises Unknown, and as `OperatorCatalogue`."""
     return maths_of(view).described(operator_of(view), entries(view.address.arguments))
 
 
@@ -147,7 +147,7 @@ def _weights(view: PageView) -> SlotContent:
 
 
 def _sums(rows: Sequence[Profile], apart: str) -> str:
-    """What the weights sum to, and where the rest is."""
+    """Say what the weights sum to, and where the rest is."""
     told = []
     for row in rows:
         who = f"{row.heads[:1].upper()}{row.heads[1:]}: keys" if row.heads else "Keys"

@@ -141,14 +141,14 @@ def _between(low: str, high: str) -> str:
 
 
 def _noisy(about: GridContext) -> str:
-    """What differences are of."""
+    """Name the unit of differences."""
     if about.measure is None:
         return "the measure"
     return f"{'odds of ' if about.measure.scale == 'logit' else ''}{about.measure.name}"
 
 
 def _or_equal(about: GridContext) -> str:
-    """What else a small difference may be shown to be."""
+    """Say which verdicts a small difference may get."""
     if about.measure is None or not about.measure.rope:
         return ""
     rope = rope_words(about.measure.rope, about.measure.scale, about.unit)

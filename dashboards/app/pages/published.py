@@ -50,7 +50,7 @@ class PublishedAddress(Address):
 
 
 def chosen_item(view: PageView) -> Item:
-    """What is shown.
+    """Read the choices of a view.
 
     Raises:
         Unknown: there is no grid, paper or item.
@@ -146,7 +146,7 @@ def _beside(view: PageView, chosen_: Item) -> list[Beside]:
 
 
 def _compared(view: PageView, chosen_: Item) -> pl.DataFrame:
-    """What the grid says of the claims of a table; empty where it makes none."""
+    """Say if the grid agrees with the claims of a table; empty if the table makes none."""
     about, paper, table = grid_of(view), chosen_.paper, f"T{chosen_.number}"
     return once(
         view.store,
@@ -243,7 +243,7 @@ _CLAIMED: Final = (
 
 
 def notes_of(chosen_: Item) -> list[Note]:
-    """What is known against an item: of its printed values, of the table whose values it shows, or of itself."""
+    """Collect known problems of an item: of its printed values, of its table, or of itself."""
     numbers = {n for cell in _cells_of(chosen_) for n in cell.notes}
     return [
         each for each in notes() if each.note in numbers or (each.paper == chosen_.paper and each.place == chosen_.name)
@@ -251,7 +251,7 @@ def notes_of(chosen_: Item) -> list[Note]:
 
 
 def _cells_of(chosen_: Item) -> Sequence[PublishedCell]:
-    """What a paper prints of an item; of a figure what its marks are."""
+    """Describe what a paper prints for an item; for a figure, explain its marks."""
     number = chosen_.printed.number if chosen_.printed is not None else chosen_.number
     if number is None or (chosen_.kind == "figure" and chosen_.printed is None):
         return ()

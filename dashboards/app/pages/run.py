@@ -25,7 +25,7 @@ _MOST_PANELS: Final = 4
 _MOST_LINKED: Final = 20
 """Runs that a link names."""
 _MOST_ROWS: Final = 5000
-"""Of a table on the page."""
+"""Rows of a table on the page."""
 
 
 class RunAddress(Address):
@@ -36,7 +36,7 @@ class RunAddress(Address):
     metric: tuple[str, ...] = ()
     """Empty: the loss, or the first there are."""
     attempt: int | None = None
-    """Whose log and environment are shown; None is the last."""
+    """The attempt whose log and environment are shown; None is the last."""
     linear: bool = False
 
 
@@ -181,7 +181,7 @@ def _clock(seconds: float) -> str:
 
 
 def _measured(view: PageView, table: str, keys: Sequence[str]) -> pl.DataFrame:
-    """What a table of measurements holds of the run, at the last step that each name was taken at."""
+    """List the measurements of the run, each at its last step."""
     order = ["map_keys(point), map_values(point)" if name == "point" else name for name in keys]
     found = view.store.sql(
         f"SELECT name, step, {', '.join(keys)}, value FROM v_{table} WHERE trial = $key "
@@ -262,7 +262,7 @@ def _chosen_attempt(view: PageView) -> dict[str, Any] | None:
 
 
 def environment(attempt: Mapping[str, Any]) -> dict[str, Any]:
-    """What an attempt ran on: host, device, versions, data, code."""
+    """List host, device, versions, data and code of an attempt."""
     plain = {name: attempt[name] for name in ("host", "device", "threads", "path", "code")}
     nested = {name: json.loads(attempt[name]) for name in ("versions", "data", "sources") if attempt[name] is not None}
     return {name: value for name, value in (plain | nested).items() if value is not None}

@@ -43,8 +43,10 @@ def _axis_columns(about: GridContext) -> dict[str, str]:
 
 
 def trials(about: GridContext) -> pl.DataFrame:
-    """Every trial of the grid: run (of its key, as much as tells it apart), label, seed, status, a column per axis, how
-    far it came, trial, cell; the baseline first, then as the grid lists its levels.
+    """List every trial of the grid, the baseline first, then as the grid lists its levels.
+
+    Columns: run (short key), label, seed, status, a column per axis, how
+    far it came, trial, cell.
     """
     axes = "".join(f", {sql} AS {quoting.identifier(name)}" for name, sql in _axis_columns(about).items())
     counted = ", ".join(f"t.{name}" for name in _COUNTED)
@@ -151,7 +153,7 @@ def _column(name: str, found: pl.DataFrame) -> dict[str, Any]:
 
 
 def _title(name: str) -> str:
-    """What a column is called above it: "mse@sigma_f=5" is "mse · sigma_f 5"."""
+    """Write the title of a column: "mse@sigma_f=5" is "mse · sigma_f 5"."""
     measured, _, at = name.partition("@")
     return _TITLES.get(name, name) if not at else f"{measured}{BETWEEN}{at.replace('=', ' ').replace(',', ', ')}"
 

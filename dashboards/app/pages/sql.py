@@ -159,7 +159,7 @@ def _known(view: PageView, groups: pl.Series) -> Mapping[str, Style]:
     """The looks that other pages have for `groups`: as operators, or as cells of a grid that draws them all."""
     if set(groups) <= view.operators.keys():
         return view.operators
-    with logged_queries():  # what is asked here is not the SQL of the chart
+    with logged_queries():  # this query is not the SQL of the chart
         found = view.store.sql(_GRIDS, {"labels": groups.to_list(), "n": len(groups)})["grid"]
         about = None if found.is_empty() else grid_context(view.store, found[0], view.operators)
     if about is None:

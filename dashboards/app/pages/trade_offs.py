@@ -152,13 +152,13 @@ def _scatter(view: PageView) -> SlotContent:
 
 
 def _averages(found: TradeOffs) -> str:
-    """What points are averages of, up and across."""
+    """Explain the averages of both axes."""
     up, across = (average_words(each.scale) for each in (found.y, found.x))
     return f"{up} over seeds of both" if up == across else f"{up} over seeds up, {across} across"
 
 
 def _ring_words(frame: pl.DataFrame) -> str:
-    """What rings mean, where there are any."""
+    """Explain rings, if there are any."""
     lacking = frame.filter(pl.col("lacks") > 0)
     if lacking.is_empty():
         return ""

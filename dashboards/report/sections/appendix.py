@@ -20,7 +20,7 @@ _READING = (
 
 
 def definition(about: GridContext) -> str:
-    """What the grid is: measure, seeds, axes, rules, and the base trial as JSON."""
+    """List the measure, seeds, axes, rules and the base trial of the grid."""
     header = about.header
     rows = [("Seeds", _seeds(header["seeds"]))]
     measure = about.measure

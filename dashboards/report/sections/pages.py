@@ -1,4 +1,4 @@
-"""What the dashboard's pages show of a grid as they open, for the report: the same figures from the same functions."""
+"""Figures of the dashboard's pages in the report, with their default choices."""
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
