@@ -12,7 +12,7 @@ from matplotlib.figure import Figure, SubFigure
 from matplotlib.patches import Patch, Rectangle
 
 WIDTH: Final = 6.4
-"""Of all pictures, in inches."""
+"""Width of all pictures, in inches."""
 COLOURS: Final = {"mark": "#0072b2", "odd": "#d55e00", "plain": "#6e7781", "": "#ffffff"}
 _PALE: Final = {"mark": "#c8e0ef", "odd": "#f7d9c5", "plain": "#f0f1f2", "": "#ffffff"}
 _EDGE: Final = "#c5ccd3"

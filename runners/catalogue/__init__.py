@@ -1,1 +1,1 @@
-"""What operators are and whether they are right, collected from the code itself."""
+"""Facts about operators, tasks, evaluations and probes, collected from the code."""

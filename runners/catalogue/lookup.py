@@ -1,4 +1,4 @@
-"""Finding what there is by name: named operators, stages, kinds, models; and what a spec file defines of them."""
+"""Find named operators, stages, kinds and models by name, and the choices of a spec file."""
 
 import inspect
 import re
@@ -19,7 +19,7 @@ from variants.stages.positions.scheme import Positions
 
 
 class KindRow(NamedTuple):
-    """One choice of a stage."""
+    """Describes one choice of a stage."""
 
     stage: str
     kind: str
@@ -28,7 +28,7 @@ class KindRow(NamedTuple):
 
 
 class OwnRow(NamedTuple):
-    """What a spec file defines: a named operator, or a choice of a stage."""
+    """Describes a named operator or a choice of a stage in a spec file."""
 
     of: str
     """"operator", or the stage."""
@@ -38,19 +38,19 @@ class OwnRow(NamedTuple):
 
 
 def find_named(name: str) -> Named:
-    """The named operator `name`, or the only one whose name or label on charts differs from it in case and signs only.
+    """Find a named operator by its name, or by a name or label that is equal without case and signs.
 
     Raises:
-        NotFoundError: there is none, or there are several; the text names the nearest.
+        NotFoundError: no operator or several operators have this name.
     """
     known = catalogue()
     if name in known:
         return known[name]
-    alike = [each for each in known.values() if _bare(name) in (_bare(each.name), _bare(each.make().label))]
-    if len(alike) == 1:
-        return alike[0]
-    if alike:
-        names = ", ".join(each.name for each in alike)
+    matches = [each for each in known.values() if _bare(name) in (_bare(each.name), _bare(each.make().label))]
+    if len(matches) == 1:
+        return matches[0]
+    if matches:
+        names = ", ".join(each.name for each in matches)
         raise NotFoundError(f"{name!r} is the label of several operators: {names}; give one of these names")
     stages = [stage for stage, family in families().items() if name in family.members()]
     if stages:
@@ -67,24 +67,24 @@ def _bare(name: str) -> str:
 def _is_a_kind(name: str, stages: list[str]) -> str:
     if len(stages) == 1:
         return f"{name!r} is a kind of {stages[0]}; `ablate operators {stages[0]} {name}` explains it"
-    among = f"{', '.join(stages[:-1])} and {stages[-1]}"
-    return f"{name!r} is a kind of {among}; name the stage too, such as `ablate operators {stages[0]} {name}`"
+    all_stages = f"{', '.join(stages[:-1])} and {stages[-1]}"
+    return f"{name!r} is a kind of {all_stages}; name the stage too, such as `ablate operators {stages[0]} {name}`"
 
 
 def of_paper(paper: str | None) -> list[Named]:
-    """The catalogue, or what of it is from one paper; SpecError for a paper that is none of them."""
+    """List the named operators of one paper, or of all. Raise SpecError for an unknown paper."""
     if paper is not None and paper not in PAPERS:
         raise SpecError(f"a paper is one of {', '.join(PAPERS)}; got {paper!r}")
     return [each for each in catalogue().values() if paper in (None, each.paper)]
 
 
 def families() -> dict[str, type[Choice]]:
-    """The family of every stage of an operator, and that of the backbone's positions."""
+    """Return the family of every stage of an operator, and of the backbone's positions."""
     return {**{stage: family(stage) for stage in KINDS}, "positions": Positions}
 
 
 def stage_kinds(only: str | None = None) -> list[KindRow]:
-    """Every choice there is, in the order of the equation; or those of one stage."""
+    """List all choices in the order of the equation, or those of one stage."""
     return [
         KindRow(stage, kind, summary(member), source_of(member))
         for stage, family in families().items()
@@ -94,10 +94,10 @@ def stage_kinds(only: str | None = None) -> list[KindRow]:
 
 
 def defined_in(module: ModuleType) -> list[OwnRow]:
-    """The named operators and the choices that a spec file defines.
+    """List the named operators and choices that a spec file defines.
 
     Raises:
-        SpecError: it defines neither.
+        SpecError: it defines none.
     """
     named = [each for each in catalogue().values() if each.make.__module__ == module.__name__]
     rows = [OwnRow("operator", each.name, each.line, PAPERS[each.paper]) for each in named]
@@ -111,7 +111,7 @@ def defined_in(module: ModuleType) -> list[OwnRow]:
 
 
 def find_kind(stage: str, kind: str) -> type[Choice]:
-    """The member `kind` of the family of `stage`; NotFoundError names the nearest."""
+    """Find the member `kind` of the family of `stage`, or raise NotFoundError."""
     known = families()
     if stage not in known:
         raise NotFoundError(
@@ -126,7 +126,7 @@ def find_kind(stage: str, kind: str) -> type[Choice]:
 
 
 def find_model(name: str) -> Backbone:
-    """The papers' model `name` of `variants.model.named_backbones`; NotFoundError names the nearest."""
+    """Make the model `name` of `variants.model.named_backbones`, or raise NotFoundError."""
     known = presets()
     if name not in known:
         near = suggest_name(name, list(known))
@@ -135,7 +135,7 @@ def find_model(name: str) -> Backbone:
 
 
 def presets() -> dict[str, Callable[[], Backbone]]:
-    """The functions of `variants.model.named_backbones` that make a model with a paper's sizes."""
+    """Return the functions of `variants.model.named_backbones` that make a paper's model."""
     return {
         name: make
         for name, make in vars(named_backbones).items()

@@ -1,8 +1,9 @@
-"""Operators for the dashboard: what there is, what is known about each, and its weights. torch comes with first use."""
+"""Facts and weights of operators for the dashboard. Imports torch on first use."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from threading import Lock
+from types import ModuleType
 from typing import final
 
 from grid.operator_view import ListedOperator, OperatorName, OperatorView, Profile, ScoreCurve
@@ -10,38 +11,35 @@ from grid.operator_view import ListedOperator, OperatorName, OperatorView, Profi
 
 @final
 class OperatorMaths:
-    """Answers about operators; `spec` is a file whose operators and choices are known, too.
+    """Implements `OperatorCatalogue`. `spec` is a file whose operators and choices are known, too.
 
-    Every method raises NotFoundError for an operator that there is not, and SpecError for a spec, an argument, a number
-    or a row of logits that makes no sense.
+    Methods raise NotFoundError for an unknown operator, and SpecError for an invalid spec, argument, number or row of
+    logits.
     """
 
     def __init__(self, spec: Path | None = None) -> None:
         self._spec = spec
         self._lock = Lock()
 
-    def _ready(self) -> None:
-        """Load the spec file, once."""
+    def _view(self) -> ModuleType:
+        """Import the operators, and the spec file once."""
+        from runners.catalogue import operator_view
+
         with self._lock:
             if self._spec is not None:
                 from runners.provenance.specfile import import_spec_file
 
                 import_spec_file(self._spec)
                 self._spec = None
+        return operator_view
 
     def named(self) -> Sequence[ListedOperator]:
-        """All named operators, in the order of the papers."""
-        from runners.catalogue import operator_view
-
-        self._ready()
-        return operator_view.named()
+        """List all named operators, in the order of the papers."""
+        return self._view().list_operators()  # type: ignore[no-any-return]
 
     def described(self, operator: OperatorName, arguments: Mapping[str, str]) -> OperatorView:
-        """What is known about an operator; `arguments` are of the function of a named one."""
-        from runners.catalogue import operator_view
-
-        self._ready()
-        return operator_view.described(operator, arguments)
+        """Describe an operator. `arguments` belong to the function of a named one."""
+        return self._view().describe_operator(operator, arguments)  # type: ignore[no-any-return]
 
     def weights(
         self,
@@ -50,11 +48,9 @@ class OperatorMaths:
         numbers: Mapping[str, float],
         logits: Sequence[float],
     ) -> Sequence[Profile]:
-        """The weights of the last query over keys with these logits (nats)."""
-        from runners.catalogue import operator_view
-
-        self._ready()
-        return operator_view.weights(operator_view.made(operator, arguments), numbers, logits)
+        """Compute the weights of the last query over keys with these logits (nats)."""
+        view = self._view()
+        return view.weights(view.make_operator(operator, arguments), numbers, logits)  # type: ignore[no-any-return]
 
     def scores(
         self,
@@ -63,8 +59,6 @@ class OperatorMaths:
         numbers: Mapping[str, float],
         logits: Sequence[float],
     ) -> Sequence[ScoreCurve]:
-        """What a key with each of these logits counts before normalisation."""
-        from runners.catalogue import operator_view
-
-        self._ready()
-        return operator_view.scores(operator_view.made(operator, arguments), numbers, logits)
+        """Compute the unnormalised score of a key with each of these logits."""
+        view = self._view()
+        return view.scores(view.make_operator(operator, arguments), numbers, logits)  # type: ignore[no-any-return]

@@ -1,4 +1,4 @@
-"""One operator as the dashboard shows it: its words, its numbers with spans for sliders, its weights and its scores."""
+"""The dashboard's view of an operator: its words, its numbers with spans for sliders, its weights and scores."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -33,18 +33,18 @@ from variants.papers.named import PAPERS, Limit, Named, catalogue
 MOST_LOGITS = 64
 LARGEST_LOGIT = 1e4
 _LARGEST_ARGUMENT = 4096
-"""Of what says how many channels or keys there are; beyond it the picture is the same, and memory is not."""
+"""Largest count of channels or keys in an argument. Beyond it the weights are the same, but memory is not."""
 _AFTER = ("readout", "head_norm", "output_gate")
-"""Stages that come after the weights."""
+"""Stages after the weights."""
 _EXACT = 15
-"""Digits of weights that are kept."""
+"""Decimals of the weights."""
 _WIDEST_LIMIT = 1e3
-"""Beyond it a value has no place on a slider."""
+"""Largest value of a number on a slider."""
 T = TypeVar("T")
 
 
-def named() -> list[ListedOperator]:
-    """All named operators, in the order of the papers."""
+def list_operators() -> list[ListedOperator]:
+    """List all named operators, in the order of the papers."""
     return [ListedOperator(each.name, _short(each), PAPERS[each.paper]) for each in catalogue().values()]
 
 
@@ -53,25 +53,21 @@ def _short(known: Named) -> str:
     return label if label.lower() == known.name else f"{label} ({known.name})"
 
 
-def made(asked: OperatorName, given: Mapping[str, str]) -> Operator:
-    """The operator.
+def make_operator(name: OperatorName, given: Mapping[str, str]) -> Operator:
+    """Make an operator from its name and arguments, or from a whole spec.
 
     Raises:
         NotFoundError: no operator has that name.
-        SpecError: the spec is none, or an argument is not one of the function's.
+        SpecError: the spec or an argument is invalid.
     """
-    if not isinstance(asked, str):
+    if not isinstance(name, str):
         if given:
-            raise SpecError(
-                f"an operator of a grid is a whole spec and takes no arguments; leave {next(iter(given))!r} out"
-            )
-        return _of_spec(asked)
-    known = find_named(asked)
-    if not given:
-        return known.make()
+            raise SpecError(f"an operator of a grid is a whole spec and takes no arguments; got {', '.join(given)}")
+        return _of_spec(name)
+    known = find_named(name)
     taken = {each.name: each for each in arguments(known)}
-    values = {name: _parsed(known, taken, name, text) for name, text in given.items()}
-    return _told(lambda: known.make(**values))
+    values = {argument: _parse_argument(known, taken, argument, text) for argument, text in given.items()}
+    return _as_spec_error(lambda: known.make(**values))
 
 
 def _of_spec(data: Mapping[str, Any]) -> Operator:
@@ -84,7 +80,7 @@ def _of_spec(data: Mapping[str, Any]) -> Operator:
         ) from error
 
 
-def _parsed(known: Named, taken: Mapping[str, Argument], name: str, text: str) -> object:
+def _parse_argument(known: Named, taken: Mapping[str, Argument], name: str, text: str) -> object:
     if name not in taken:
         raise SpecError(
             f"{known.name} has no argument {name!r}; it has {', '.join(taken)}{suggest_name(name, [*taken])}"
@@ -105,8 +101,8 @@ def _parsed(known: Named, taken: Mapping[str, Argument], name: str, text: str) -
     return value
 
 
-def _told(make: Callable[[], T]) -> T:
-    """What `make` returns; what it finds wrong with its values as an error with one sentence."""
+def _as_spec_error(make: Callable[[], T]) -> T:
+    """Call `make` and convert its errors to SpecError."""
     try:
         return make()
     except AblateError:
@@ -117,10 +113,10 @@ def _told(make: Callable[[], T]) -> T:
         raise SpecError(f"it cannot be drawn so: {str(error).strip().splitlines()[0]}") from error
 
 
-def described(asked: OperatorName, given: Mapping[str, str]) -> OperatorView:
-    """What is known about an operator. Raises as `made`."""
-    operator = made(asked, given)
-    known = find_named(asked) if isinstance(asked, str) else None
+def describe_operator(name: OperatorName, given: Mapping[str, str]) -> OperatorView:
+    """Describe an operator. Raises as `make_operator`."""
+    operator = make_operator(name, given)
+    known = find_named(name) if isinstance(name, str) else None
     parts = different_stages(operator) or {name: getattr(operator, name) for name in PLAIN}
     rows = [row for stage, choice in parts.items() for row in number_rows(choice, f"{stage}.")]
     traps = [
@@ -144,17 +140,19 @@ def described(asked: OperatorName, given: Mapping[str, str]) -> OperatorView:
             )
             for row in rows
         ),
-        arguments=tuple(filter(None, map(_choice, arguments(known)))) if known else (),
-        options={name: option_words(value) for stage, of in parts.items() for name, value in options(of, f"{stage}.")},
+        arguments=tuple(filter(None, map(_selectable, arguments(known)))) if known else (),
+        options={
+            name: option_words(value) for stage, part in parts.items() for name, value in options(part, f"{stage}.")
+        },
         settings=_settings(known, operator),
         notes=tuple(dict.fromkeys((*traps, *broken))),
-        apart=_apart(operator),
-        unseen=_unseen(operator),
+        apart=_ground_name(operator),
+        unseen=_hidden_effects(operator),
     )
 
 
-def _choice(argument: Argument) -> OperatorArgument | None:
-    """An argument that can be chosen: of few values, or a number that is no number of the operator."""
+def _selectable(argument: Argument) -> OperatorArgument | None:
+    """Return an argument with few values, or a count; else None."""
     if argument.values:
         values = dict.fromkeys(map(str, (argument.default, *argument.values)))
         return OperatorArgument(argument.name, str(argument.default), tuple(values))
@@ -163,7 +161,7 @@ def _choice(argument: Argument) -> OperatorArgument | None:
 
 
 def _settings(known: Named | None, operator: Operator) -> tuple[OperatorSetting, ...]:
-    """Where the operator differs from softmax plainly, where its score is another, and where it is another operator."""
+    """Return settings that show the operator, its limits, and the identities of its score."""
     drawn = SETTINGS.get(known.name) if known else None
     shown = (
         [OperatorSetting("Where it differs from softmax plainly", drawn.numbers, _texts(drawn.arguments))]
@@ -189,7 +187,7 @@ def _settings(known: Named | None, operator: Operator) -> tuple[OperatorSetting,
 
 
 def _can_be_set(limit: Limit, operator: Operator) -> bool:
-    """Whether sliders alone reach a limit."""
+    """Return True if sliders alone reach a limit."""
     own = operator.numbers()
     if limit.where != "anywhere" or limit.fields:
         return False
@@ -204,30 +202,30 @@ def _values(numbers: Mapping[str, float]) -> str:
     return ", ".join(f"{name} = {value:g}" for name, value in numbers.items())
 
 
-def _apart(operator: Operator) -> str:
-    """What has the weight that is neither a key's nor a learned key's."""
+def _ground_name(operator: Operator) -> str:
+    """Name the weight of the ground state or sink."""
     if not operator.normaliser.has_ground:
         return ""
     return "ground state" if operator.normaliser.label == "ground" else "sink"
 
 
-def _unseen(operator: Operator) -> str:
-    """What the weights of one row do not show."""
-    told = []
+def _hidden_effects(operator: Operator) -> str:
+    """Describe the effects that the weights of one row do not show."""
+    sentences = []
     if operator.product.label != "dot":
-        told.append(
+        sentences.append(
             "Its product is not q . k: queries and keys are made so that q . k / sqrt(d) is the row, and it computes "
             "its own weights from them"
         )
     changed = [stage for stage in _AFTER if stage in different_stages(operator)]
     if changed:
-        told.append(f"it also changes {' and '.join(changed).replace('_', ' ')}, which comes after the weights")
-    text = "; ".join(told)
+        sentences.append(f"it also changes {' and '.join(changed).replace('_', ' ')}, which comes after the weights")
+    text = "; ".join(sentences)
     return f"{text[:1].upper()}{text[1:]}." if text else ""
 
 
 def span(name: str, number: Number) -> tuple[float, float, float] | None:
-    """Least, greatest and step of a slider for a number; None for what does not act on weights or is a matrix."""
+    """Return least, greatest and step of a slider, or None for a matrix or a number that does not act on weights."""
     stage = name.partition(".")[0]
     silent = stage in _AFTER or (stage == "extra" and not isinstance(number, KeyVector))
     if silent or isinstance(number, Matrix):
@@ -243,7 +241,7 @@ def span(name: str, number: Number) -> tuple[float, float, float] | None:
 
 
 def _check_numbers(operator: Operator, numbers: Mapping[str, float]) -> None:
-    """Refuse numbers that the operator has not, or that leave their range."""
+    """Refuse unknown numbers and numbers out of range."""
     own = operator.numbers()
     for name, value in numbers.items():
         if name not in own:
@@ -265,27 +263,27 @@ def _check_row(logits: Sequence[float]) -> None:
 
 
 def weights(operator: Operator, numbers: Mapping[str, float], logits: Sequence[float]) -> list[Profile]:
-    """The weights of the last query over keys with these logits; numbers that are not given are where they start.
+    """Compute the weights of the last query over keys with these logits. Other numbers have their start values.
 
     Raises:
-        SpecError: a number or the row makes no sense, or the operator cannot have so few keys.
+        SpecError: a number or the row is invalid, or the operator cannot have so few keys.
     """
     _check_numbers(operator, numbers)
     _check_row(logits)
-    found = _told(lambda: profiles(operator, numbers, len(logits) - 1, logits, digits=_EXACT))
-    if any(not math.isfinite(weight) for row in found for weight in row.keys):
+    rows = _as_spec_error(lambda: profiles(operator, numbers, len(logits) - 1, logits, digits=_EXACT))
+    if any(not math.isfinite(weight) for row in rows for weight in row.keys):
         raise SpecError(f"{operator.label} has no finite weights here; move its numbers back")
-    return found
+    return rows
 
 
 def scores(operator: Operator, numbers: Mapping[str, float], logits: Sequence[float]) -> list[ScoreCurve]:
-    """The score at each of these logits, of every group of heads. Raises as `weights`."""
+    """Compute the score at each of these logits, for every group of heads. Raises as `weights`."""
     _check_numbers(operator, numbers)
     heads = heads_needed(operator)
-    found = [operator.score.of_head(head, heads) for head in range(heads)]
+    by_head = [operator.score.of_head(head, heads) for head in range(heads)]
     curves: list[ScoreCurve] = []
     at = 0
-    for (score, prefix), group in groupby(found, key=lambda each: each):
+    for (score, prefix), group in groupby(by_head):
         size = len(list(group))
         own = {field: numbers.get(f"score.{prefix}{field}", number.init) for field, number in score.numbers().items()}
         values = tuple(_finite(lambda z=z, own=own, score=score: score.oracle(z, **own)) for z in logits)  # type: ignore[misc]

@@ -1,4 +1,4 @@
-"""Proving operators law by law: those of the package, or of a user's spec file with the choices it defines."""
+"""Prove operators law by law: those of the package, or those of a spec file with its choices."""
 
 import time
 from collections import Counter
@@ -22,14 +22,14 @@ from variants.papers.named import catalogue
 from variants.stages.stage import Stage
 
 BROKEN = 4
-"""The exit code where an operator breaks a law without saying so."""
+"""The exit code if an operator breaks a law that it does not declare broken."""
 
 
 def prove(spec: Path | None, name: str | None) -> int:
-    """Try every law on every operator of a spec file, or of the package; one line for each on stdout.
+    """Try every law on every operator of a spec file, or of the package, and print a line for each.
 
-    Once those of a spec file keep their laws, the file's choices are tried beside every other as the package's are.
-    `name` chooses one by its label. Returns 0, or 4 where a law is broken that the operator does not say it breaks.
+    If the operators of a spec file keep their laws, the file's choices are also tried beside all others. `name` chooses
+    one operator by its label. Returns 0, or 4 if an operator breaks a law without declaring it.
 
     Raises:
         NotFoundError: no operator has that name.
@@ -37,25 +37,24 @@ def prove(spec: Path | None, name: str | None) -> int:
     """
     operators, further = (list(examples()), []) if spec is None else operators_of(spec)
     if name is not None:
-        operators, further = _called(name, operators + further), []
+        operators, further = _with_label(name, operators + further), []
     started = time.monotonic()
-    failed = _proved(operators)
+    failed = _count_failures(operators)
     tried = operators if failed else operators + further
-    failed += 0 if failed else _proved(further)
+    failed += 0 if failed else _count_failures(further)
     many = f"{len(tried)} operator{'s' if len(tried) > 1 else ''}"
-    told = f"{failed} with a broken law" if failed else "no law is broken that is not declared"
+    result = f"{failed} with a broken law" if failed else "no law is broken that is not declared"
     more = len(operators + further) - len(tried)
-    left = f"; {more} combinations of its choices were not tried, mend these first" if more else ""
-    say(f"{many} in {duration(time.monotonic() - started)}: {told}{left}")
+    left = f"; {more} combinations of its choices were not tried, repair these first" if more else ""
+    say(f"{many} in {duration(time.monotonic() - started)}: {result}{left}")
     return BROKEN if failed else 0
 
 
-def _proved(operators: list[Operator]) -> int:
-    """Try and tell each; how many break a law."""
-    told_at, failed = time.monotonic(), 0
+def _count_failures(operators: list[Operator]) -> int:
+    last_line, failed = time.monotonic(), 0
     for done, operator in enumerate(operators):
-        if time.monotonic() - told_at >= LINE_EVERY_S:
-            told_at = time.monotonic()
+        if time.monotonic() - last_line >= LINE_EVERY_S:
+            last_line = time.monotonic()
             say(f"{done}/{len(operators)} operators · at {operator.label}")
         findings = list(_findings(operator))
         write(line(operator, findings))
@@ -64,7 +63,7 @@ def _proved(operators: list[Operator]) -> int:
 
 
 def _findings(operator: Operator) -> Iterator[LawFinding]:
-    """Of every law; where numbers are not finite the others would say so again, and are not tried."""
+    """Try every law. If numbers are not finite, try no other laws: they would report the same."""
     for law in LAWS:
         finding = find(operator, law)
         yield finding
@@ -73,7 +72,7 @@ def _findings(operator: Operator) -> Iterator[LawFinding]:
 
 
 def line(operator: Operator, findings: list[LawFinding]) -> str:
-    """What came of the laws, in one line; what is wrong stands last, indented, in lines of its own."""
+    """Summarise the laws in one line, with an indented line below for each problem."""
     stated = [finding for finding in findings if finding.stated]
     kept = sum(finding.kept and finding.proved for finding in stated)
     wrong = [finding for finding in findings if not finding.proved]
@@ -89,7 +88,7 @@ def line(operator: Operator, findings: list[LawFinding]) -> str:
 
 
 def _wrong(findings: list[LawFinding]) -> Iterator[str]:
-    """A line per law; an error that is raised at one place is told once."""
+    """Yield a line per law. An error that is raised at one place is reported once."""
     at = Counter(finding.raised for finding in findings if finding.raised)
     for finding in findings:
         words = finding.words or f"it says that it breaks this law ({finding.declared}), and keeps it"
@@ -101,22 +100,22 @@ def _wrong(findings: list[LawFinding]) -> Iterator[str]:
 
 
 def operators_of(spec: Path) -> tuple[list[Operator], list[Operator]]:
-    """The operators of a spec file, each once: those in its grids, around its choices, and its named ones.
+    """Return the operators of a spec file, each once, and the combinations of its choices with all others.
 
-    And those that have one of its choices beside another.
+    The operators are those in its grids, around its choices, and its named ones.
     """
     module = import_spec_file(spec)
     own = tuple(choice for _, choice in _choices(module))
-    found = distinct(chain(_in_grids(module), _of_choices(module), _of_names(module)))
-    if not found:
+    own_operators = distinct(chain(_in_grids(module), _of_choices(module), _of_names(module)))
+    if not own_operators:
         raise SpecError(f"{spec}: there is nothing to prove; define a Grid, or a choice of a stage such as a Score")
-    known = {operator.key for operator in found}
+    known = {operator.key for operator in own_operators}
     further = distinct(combined(own)) if own else []
-    return found, [operator for operator in further if operator.key not in known]
+    return own_operators, [operator for operator in further if operator.key not in known]
 
 
 def _in_grids(module: ModuleType) -> Iterator[Operator]:
-    """Of several operators with one label, each is called after the first cell that has it."""
+    """Yield the operators of all grids. Operators with the same label get the name of their first cell."""
     grids = [value for name, value in vars(module).items() if isinstance(value, Grid) and not name.startswith("_")]
     cells: dict[str, tuple[Operator, str]] = {}
     for planned in (planned for grid in grids for planned in grid.cells()):
@@ -128,7 +127,7 @@ def _in_grids(module: ModuleType) -> Iterator[Operator]:
 
 
 def _inside(value: object) -> Iterator[Operator]:
-    """Every operator that a trial's layers have; of any other spec, every operator in it."""
+    """Yield all operators of a trial's layers, or in any other spec."""
     if isinstance(value, Operator):
         yield value
     elif isinstance(value, Trial):
@@ -142,7 +141,7 @@ def _inside(value: object) -> Iterator[Operator]:
 
 
 def _choices(module: ModuleType) -> Iterator[tuple[str, Stage]]:
-    """Of every stage, the choices that the file defines."""
+    """Yield the choices of a spec file, with their stages."""
     for stage in KINDS:
         for member in family(stage).members().values():
             if member.__module__ == module.__name__:
@@ -160,10 +159,10 @@ def _of_names(module: ModuleType) -> Iterator[Operator]:
             yield known.make()
 
 
-def _called(name: str, operators: list[Operator]) -> list[Operator]:
-    found = [operator for operator in operators if operator.label == name]
-    if not found:
+def _with_label(name: str, operators: list[Operator]) -> list[Operator]:
+    matches = [operator for operator in operators if operator.label == name]
+    if not matches:
         labels = [operator.label for operator in operators]
         near = suggest_name(name, labels) or f"; there are {', '.join(labels[:12])}{' ...' if labels[12:] else ''}"
         raise NotFoundError(f"there is no operator {name!r} to prove{near}")
-    return found
+    return matches

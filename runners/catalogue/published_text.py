@@ -109,12 +109,12 @@ def _cell_line(cell: "PublishedCell") -> tuple[object, ...]:
 def _claim_line(row: Mapping[str, object]) -> tuple[object, ...]:
     return (
         *(f"{row['paper']} {row['paper_table']}", row["claim"]),
-        *(_rounded(row[name]) for name in ("published", "own", "low", "high")),
-        *(row["unit"], row["label"], row["pairs"], _rounded(row["p_holm"]), row["word"], row["because"]),
+        *(_round(row[name]) for name in ("published", "own", "low", "high")),
+        *(row["unit"], row["label"], row["pairs"], _round(row["p_holm"]), row["word"], row["because"]),
     )
 
 
-def _rounded(value: object) -> object:
+def _round(value: object) -> object:
     return float(f"{value:.3g}") if isinstance(value, float) else value
 
 

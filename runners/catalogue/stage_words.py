@@ -1,4 +1,4 @@
-"""The words of a stage: its formula, its numbers and its other fields, read from the docstrings of the code."""
+"""Words about a stage: its formula, its numbers and its other fields, read from docstrings."""
 
 import ast
 import inspect
@@ -14,7 +14,7 @@ from variants.stages.stage import Stage
 
 
 class NumberRow(NamedTuple):
-    """A number of an operator, in words."""
+    """Describes a number of an operator."""
 
     number: str
     start: str
@@ -22,7 +22,7 @@ class NumberRow(NamedTuple):
     range: str
     what: str
     spec: Number
-    """The number itself, for programs."""
+    """The number, for programs."""
 
     @property
     def words(self) -> tuple[str, ...]:
@@ -31,22 +31,22 @@ class NumberRow(NamedTuple):
 
 
 def number_rows(choice: Spec, prefix: str = "") -> list[NumberRow]:
-    """The numbers of a stage, each with the docstring below its field."""
+    """List the numbers of a stage, each with the docstring below its field."""
     if not isinstance(choice, Stage):
         return []
     return [
-        NumberRow(f"{prefix}{name}", *told(number), _number_words(choice, name), number)
+        NumberRow(f"{prefix}{name}", *_number_columns(number), _number_words(choice, name), number)
         for name, number in choice.numbers().items()
     ]
 
 
-def told(number: Number) -> tuple[str, str, str]:
-    """Where a number starts, what it varies along, and its range."""
+def _number_columns(number: Number) -> tuple[str, str, str]:
+    """Return the start, the axes and the range of a number."""
     return _start(number), _varies(number), _range(number)
 
 
 def _number_words(choice: Spec, name: str) -> str:
-    """The docstring below a number's field; "0.n" is field n of the first of the choice's parts."""
+    """Return the docstring below a number's field; "0.n" is field n of the first part."""
     index, _, field = name.rpartition(".")
     if not index:
         return field_words(type(choice)).get(name, "")
@@ -55,13 +55,13 @@ def _number_words(choice: Spec, name: str) -> str:
 
 
 def options(choice: Spec, prefix: str = "") -> list[tuple[str, object]]:
-    """The fields of a stage that are not numbers, with their values."""
+    """List the fields of a stage that are no numbers, with their values."""
     values = {name: getattr(choice, name) for name in type(choice).model_fields if name != "kind"}
     return [(f"{prefix}{name}", value) for name, value in values.items() if not isinstance(value, Number)]
 
 
 def option_words(value: object) -> str:
-    """The value of a field as it is written; parts that are specs by their labels."""
+    """Write the value of a field as in a spec file. Specs in it are written by their labels."""
     return ", ".join(each.label for each in value) if _is_specs(value) else repr(value)
 
 
@@ -70,7 +70,7 @@ def _is_specs(value: object) -> TypeGuard[tuple[Spec, ...]]:
 
 
 def formula(cls: type[Spec]) -> str:
-    """What the file of a choice says, where it is named after the choice; else what the class says."""
+    """Return the docstring of the file of a choice if the file has its name, else of the class."""
     module, kind = inspect.getmodule(cls), cls.model_fields.get("kind")
     names = (cls.__name__.lower(), kind.default if kind is not None else "")
     own_file = module is not None and module.__doc__ and cls.__module__.rpartition(".")[2] in names
@@ -78,29 +78,29 @@ def formula(cls: type[Spec]) -> str:
 
 
 def summary(cls: type[Choice]) -> str:
-    """The first paragraph, as one line."""
+    """Return the first paragraph of the docstring as one line."""
     return " ".join(formula(cls).partition("\n\n")[0].split())
 
 
 def source_of(cls: type[Spec]) -> str:
-    """Where the formula of a choice is from; empty where it does not say."""
+    """Return the source of the formula of a choice, or ""."""
     return str(getattr(cls, "source", "") or "")
 
 
 @lru_cache(maxsize=256)
 def field_words(cls: type[Spec]) -> Mapping[str, str]:
-    """The docstrings below the fields of a spec class and of those it derives from, by field.
+    """Return the docstrings below the fields of a spec class and its bases, by field.
 
-    They are read from the source, so that importing a spec costs nothing for them.
+    They are read from the source, so importing a spec costs nothing for them.
     """
-    found: dict[str, str] = {}
+    words: dict[str, str] = {}
     for each in reversed(cls.__mro__):
         if issubclass(each, Spec) and each.__module__ != Spec.__module__:
-            found |= _below_fields(each)
-    return found
+            words |= _field_docstrings(each)
+    return words
 
 
-def _below_fields(cls: type) -> dict[str, str]:
+def _field_docstrings(cls: type) -> dict[str, str]:
     module = inspect.getmodule(cls)
     try:
         tree = ast.parse(inspect.getsource(module) if module is not None else "")
@@ -121,8 +121,8 @@ def _start(number: Number) -> str:
     if isinstance(number, RunningMean):
         return f"{number.init:g}, the mean of {number.of}"
     if isinstance(number, ByDepth):
-        made = f", from vectors of s.d. {number.spread:g}" if isinstance(number, Contrast) and number.random else ""
-        return f"{number.init:g} in layer 0, towards {number.deep:g}{made}"
+        spread = f", from vectors of s.d. {number.spread:g}" if isinstance(number, Contrast) and number.random else ""
+        return f"{number.init:g} in layer 0, towards {number.deep:g}{spread}"
     if isinstance(number, Vector):
         first = " in the first channel" if number.along == "first" else ""
         return f"{number.init:g}{first}" + (f", s.d. {number.spread:g}" if number.spread else "")
@@ -139,5 +139,5 @@ def _varies(number: Number) -> str:
 def _range(number: Number) -> str:
     words = LINKS[number.link].words(trained=number.trained)
     entries = "matrix" if isinstance(number, Matrix) else "vector" if isinstance(number, Vector) else ""
-    told = "any" if words == "(-inf, inf)" else f"{words} {number.link}"
-    return f"{entries}, {told}" if entries else told
+    limits = "any" if words == "(-inf, inf)" else f"{words} {number.link}"
+    return f"{entries}, {limits}" if entries else limits

@@ -1,1 +1,1 @@
-"""Judging models that have been trained: weights that a trial kept, evaluations of later, and their records."""
+"""Evaluations of finished trials: kept weights, later evaluations, and their records."""

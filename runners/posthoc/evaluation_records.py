@@ -1,7 +1,7 @@
-"""The record of an evaluation that was made later: written once whole, replaced by a rename, never counted twice.
+"""Write and read records of later evaluations.
 
-An attempt's directory is held by one process at a time while it writes. The shards come first and count for nothing
-until the record names them; so a kill at any moment leaves the evaluation undone or done.
+One process at a time writes into an attempt's directory. Shards are written first and count only when the record names
+them. A new record replaces the old one by a rename, so a kill at any moment leaves the evaluation undone or done.
 """
 
 import fcntl
@@ -31,37 +31,37 @@ from store.files.shards import encode_shard, shard_prefix, verify_shard
 _RECORDED_PACKAGES = ("ablate", "torch", "lm-eval", "datasets", "tokenizers", "transformers")
 
 Coordinates = tuple[tuple[str, float], ...]
-Said = frozenset[tuple[str, Coordinates]]
-"""Names of measurements with the points they are taken at."""
+Coverage = frozenset[tuple[str, Coordinates]]
+"""Names of measurements with their points."""
 
 
 @final
 class EvaluationRecord(NamedTuple):
-    """What an evaluation found, and what it took."""
+    """The result of an evaluation."""
 
     measured: Sequence[Measurements]
     items: Sequence[Items]
     wall_s: float
     data: Mapping[str, Any] | None
-    """What it read."""
+    """The record of the data that it read."""
 
 
-def said(rows: Iterable[Measurements]) -> Said:
-    """What rows are about."""
+def coverage(rows: Iterable[Measurements]) -> Coverage:
+    """Return names and points of measurements."""
     return frozenset((each.name, coordinates(each.point)) for each in rows)
 
 
 def coordinates(point: Mapping[str, float]) -> Coordinates:
-    """A point as something that can be compared."""
+    """Return a point in a form that can be compared."""
     return tuple(sorted((name, float(value)) for name, value in point.items()))
 
 
 @contextmanager
-def held(layout: Layout, trial: str, attempt: int) -> Iterator[None]:
-    """Keep other processes from writing evaluations of this attempt meanwhile; the kernel lets go if this one dies.
+def lock_attempt(layout: Layout, trial: str, attempt: int) -> Iterator[None]:
+    """Lock the evaluations of this attempt. The kernel releases the lock if this process dies.
 
     Raises:
-        EnvironmentProblem: another process has it, or the campaign cannot be written.
+        EnvironmentProblem: another process has the lock, or the campaign cannot be written.
     """
     path = make_directory(layout.evaluations(trial, attempt)) / "lock"
     try:
@@ -86,8 +86,8 @@ def _lock(path: Path, trial: str, descriptor: int) -> None:
         raise environment_problem("lock", path, error) from error
 
 
-def recorded(layout: Layout, place: Place) -> dict[str, Any] | None:
-    """The record of an evaluation with all its rows; None where there is none, or what there is cannot be read."""
+def read_record(layout: Layout, place: Place) -> dict[str, Any] | None:
+    """Read the record of an evaluation and verify its rows; None if it is missing or unreadable."""
     try:
         record = read_evaluation(layout, place)
         for path in evaluation_shards(layout, record):
@@ -97,39 +97,39 @@ def recorded(layout: Layout, place: Place) -> dict[str, Any] | None:
     return record
 
 
-def others(layout: Layout, place: Place) -> dict[str, Said]:
-    """By key what each other later evaluation of the attempt has measured; unreadable ones count for nothing."""
+def read_others(layout: Layout, place: Place) -> dict[str, Coverage]:
+    """Return by key what each other later evaluation of the attempt has measured. Unreadable ones are left out."""
     trial, attempt, evaluation = place
-    found = {}
+    covered = {}
     for key in layout.evaluation_keys(trial, attempt):
-        record = None if key == evaluation else recorded(layout, (trial, attempt, key))
+        record = None if key == evaluation else read_record(layout, (trial, attempt, key))
         if record is not None:
-            found[key] = _said_by(layout, record)
-    return found
+            covered[key] = _read_coverage(layout, record)
+    return covered
 
 
-def _said_by(layout: Layout, record: Mapping[str, Any]) -> Said:
-    found: set[tuple[str, Coordinates]] = set()
+def _read_coverage(layout: Layout, record: Mapping[str, Any]) -> Coverage:
+    covered: set[tuple[str, Coordinates]] = set()
     for path in evaluation_shards(layout, record):
         if "-evaluation." in path.name:
             rows = pq.read_table(path, columns=["name", "point"]).to_pylist()
-            found |= {(row["name"], coordinates(dict(row["point"]))) for row in rows}
-    return frozenset(found)
+            covered |= {(row["name"], coordinates(dict(row["point"]))) for row in rows}
+    return frozenset(covered)
 
 
 def write_evaluation(
-    layout: Layout, trained: TrainedModel, spec: Evaluation, judged: EvaluationRecord, changed: list[str]
+    layout: Layout, trained: TrainedModel, spec: Evaluation, result: EvaluationRecord, changed: list[str]
 ) -> None:
-    """Publish what `spec` found of a trained model, in place of what it found before; the caller holds the attempt.
+    """Publish the result of an evaluation in place of an earlier one. The caller holds the lock.
 
     Raises:
-        SpecError: it says nothing, or the same thing twice.
-        EnvironmentProblem: the campaign cannot be written; what was there stays.
+        SpecError: it measures nothing, or one thing twice.
+        EnvironmentProblem: the campaign cannot be written; the earlier record stays.
     """
     place = (trained.kept.key, trained.kept.number, spec.key)
-    if len(said(judged.measured)) != len(judged.measured) or not judged.measured:
-        raise SpecError(f"an evaluation says something, and each thing once; {spec.label} does not: mend its Judge")
-    shards = _write_shards(layout, trained, judged)
+    if len(coverage(result.measured)) != len(result.measured) or not result.measured:
+        raise SpecError(f"an evaluation measures each name once per point; {spec.label} does not: repair its Judge")
+    shards = _write_shards(layout, trained, result)
     record = {
         "schema": FILE_SCHEMA,
         **dict(zip(("trial", "attempt", "evaluation"), place, strict=True)),
@@ -138,7 +138,7 @@ def write_evaluation(
         "step": trained.step,
         "shards": shards,
         "ended": time.time(),
-        "wall_s": judged.wall_s,
+        "wall_s": result.wall_s,
         "host": socket.gethostname(),
         "device": trained.device.type,
         "threads": trained.trial.execution.threads,
@@ -146,29 +146,29 @@ def write_evaluation(
         "versions": {"python": python_version(), **_versions()},
         "sources": dict(trained.sources),
         "changed": changed,
-        "data": None if judged.data is None else dict(judged.data),
+        "data": None if result.data is None else dict(result.data),
     }
     touch_trial(layout, place[0])
     write_json(layout.evaluation(*place), record)
-    _sweep(layout, place)
+    _remove_unused_shards(layout, place)
 
 
 def forget(layout: Layout, place: Place) -> None:
-    """Remove a later evaluation: everything it said was said anew by another; the caller holds the attempt."""
+    """Remove a later evaluation whose measurements another has replaced. The caller holds the lock."""
     touch_trial(layout, place[0])
     layout.evaluation(*place).unlink(missing_ok=True)
-    _sweep(layout, place)
+    _remove_unused_shards(layout, place)
 
 
-def _write_shards(layout: Layout, trained: TrainedModel, judged: EvaluationRecord) -> list[str]:
+def _write_shards(layout: Layout, trained: TrainedModel, result: EvaluationRecord) -> list[str]:
     key, number = trained.kept.key, trained.kept.number
     where = (key, number, trained.step)
     measured = [
-        (*where, each.name, dict(each.point), each.value, each.items, each.se_items) for each in judged.measured
+        (*where, each.name, dict(each.point), each.value, each.items, each.se_items) for each in result.measured
     ]
     items = [
         (*where, each.name, dict(each.point), item, float(value))
-        for each in judged.items
+        for each in result.items
         for item, value in zip(each.items, each.values, strict=True)
     ]
     prefix, names = shard_prefix(submission_id(), 0, 0), []
@@ -184,8 +184,8 @@ _EVALUATION = ("trial", "attempt", "step", "name", "point", "value", "items", "s
 _ITEM = ("trial", "attempt", "step", "name", "point", "item", "value")
 
 
-def _sweep(layout: Layout, place: Place) -> None:
-    """Remove shards that no record names; all stay while a record cannot be read, since it may be mended."""
+def _remove_unused_shards(layout: Layout, place: Place) -> None:
+    """Remove shards that no record names. All stay while a record is unreadable, since it may be repaired."""
     trial, attempt, _ = place
     named: set[str] = set()
     for key in layout.evaluation_keys(trial, attempt):
@@ -201,10 +201,10 @@ def _sweep(layout: Layout, place: Place) -> None:
 
 
 def _versions() -> dict[str, str]:
-    found = {}
+    versions = {}
     for name in _RECORDED_PACKAGES:
         try:
-            found[name] = version(name)
+            versions[name] = version(name)
         except PackageNotFoundError:
             continue
-    return found
+    return versions

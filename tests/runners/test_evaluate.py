@@ -131,7 +131,7 @@ def test_an_evaluation_is_made_once(
     assert evaluate(campaign, first, "--with", asked, "--json") == 0
     said = capsys.readouterr()
     assert json.loads(said.out)["data"][0]["status"] == "there"
-    assert "--again makes it once more" in said.err
+    assert "--again repeats it" in said.err
     monkeypatch.undo()
     assert evaluate(campaign, first, "--with", asked, "--again") == 0
     assert rows(campaign, LATER) == before
@@ -244,9 +244,9 @@ def test_of_two_that_say_the_same_only_one_counts(
     wide = with_evaluations(tmp_path / "wide.py", DEVIANT.format(n=2).replace("(1.0, 10.0)", "(10.0, 20.0)"))
     assert evaluate(campaign, first, "--with", asked) == 0
     with monkeypatch.context() as patched:
-        patched.delattr("runners.posthoc.trained_model.TrainedModel.measured")  # it is refused before the work
+        patched.delattr("runners.posthoc.trained_model.TrainedModel.evaluate")  # it is refused before the work
         assert evaluate(campaign, first, "--with", other) == 2
-    assert "rows of one name are compared with one another" in capsys.readouterr().err
+    assert "has recorded deviant_mse" in capsys.readouterr().err
     items = f"{ROWS[:7]}items FROM v_evaluation WHERE later IS NOT NULL ORDER BY ALL"
     assert {row[0] for row in rows(campaign, items)} == {3}
     assert evaluate(campaign, first, "--with", other, "--again") == 0
@@ -293,7 +293,7 @@ def test_other_code_is_told_and_another_function_refused(
     state["model"]["read_in.weight"] += 1.0
     save_checkpoint(layout.weights(second, 1), second, step, state)
     assert evaluate(campaign, second, "--with", asked) == 2
-    assert "judged by the function that it learned" in capsys.readouterr().err
+    assert "computes another function" in capsys.readouterr().err
     assert evaluate(campaign, second, "--with", asked, "--other-code") == 0
 
 
@@ -371,8 +371,8 @@ WRONG: dict[str, tuple[Callable[[Path], list[Any]], int, str]] = {
         3,
         "no trial's key begins",
     ),
-    "no file": (lambda at: ["grid=small", "--with", at], 2, "there is no file"),
-    "no evaluations": (lambda at: ["grid=small", "--with", with_evaluations(at, "7")], 2, r"has evaluations = (...)"),
+    "no file": (lambda at: ["grid=small", "--with", at], 2, "does not exist"),
+    "no evaluations": (lambda at: ["grid=small", "--with", with_evaluations(at, "7")], 2, "needs evaluations = (...)"),
     "items in place of evaluations": (
         lambda at: ["grid=small", "--with", [at.with_suffix(".jsonl"), at.with_suffix(".jsonl").write_text("{}")][0]],
         2,

@@ -87,11 +87,11 @@ def test_positions_are_stretched_for_the_evaluation_that_asks_for_it(campaign: P
 def test_two_processes_do_not_write_one_trial_at_once(campaign: Path, tmp_path: Path) -> None:
     first, *_ = keys(campaign)
     asked = asking(tmp_path / "judge.py", PLAIN)
-    with evaluation_records.held(Layout(campaign), first, 1):
+    with evaluation_records.lock_attempt(Layout(campaign), first, 1):
         assert evaluate(campaign, first, "--with", asked) == 5
         with (
             pytest.raises(EnvironmentProblem, match="another process"),
-            evaluation_records.held(Layout(campaign), first, 1),
+            evaluation_records.lock_attempt(Layout(campaign), first, 1),
         ):
             pass
     assert evaluate(campaign, first, "--with", asked) == 0
@@ -103,7 +103,7 @@ def test_what_is_wrong_with_one_folder_is_not_wrong_with_the_others(
     """Another process has the first, and in place of the second's folder there is a file."""
     first, second, third = found = keys(campaign)
     Layout(campaign).evaluations(second, 1).write_text("")
-    with evaluation_records.held(Layout(campaign), first, 1):
+    with evaluation_records.lock_attempt(Layout(campaign), first, 1):
         asked = asking(tmp_path / "judge.py", PLAIN)
         assert evaluate(campaign, "grid=small", "--with", asked, "--json") == 4
     said = {each["trial"]: each for each in json.loads(capsys.readouterr().out)["data"]}

@@ -133,7 +133,7 @@ def test_a_wrong_formula_is_told_with_what_came_and_ends_with_4(
     assert re.fullmatch(f"  oracle: {place}", rest[1])
     assert "2 operators in" in err
     assert "2 with a broken law" in err
-    assert re.search(r"; \d\d combinations of its choices were not tried, mend these first", err)
+    assert re.search(r"; \d\d combinations of its choices were not tried, repair these first", err)
 
 
 def test_an_error_in_a_formula_is_told_once_with_its_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
