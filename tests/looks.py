@@ -3,8 +3,7 @@
 from collections.abc import Callable
 
 from runners.attempts.worker import Outcome
-from runners.slurm.worker.completed_rows import CompletedRows as Known
-from runners.slurm.worker.row_state import RowLook
+from runners.slurm.worker.row_state import CompletedRows as Known, RowLook
 from runners.slurm.worker.rows import NodeRows, RowShare
 from store.files.layout import Layout
 

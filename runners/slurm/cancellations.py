@@ -1,4 +1,4 @@
-"""What of a submission was called off: `submissions/<id>/cancelled.json`, looked at every few seconds."""
+"""Cancelled submissions and trials: `submissions/<id>/cancelled.json`."""
 
 import time
 from collections.abc import Callable
@@ -16,22 +16,22 @@ _LOOK_EVERY_S = 3.0
 @final
 @dataclass(frozen=True)
 class CalledOff:
-    """All of it, or some trials by their keys."""
+    """The whole submission, or some trials by their keys."""
 
     all: bool = False
     trials: frozenset[str] = frozenset()
 
 
 def cancelled_path(layout: Layout, submission: str) -> Path:
-    """Where that is written."""
+    """Return the path of the file."""
     return layout.submission(submission) / "cancelled.json"
 
 
 def read_cancelled(layout: Layout, submission: str) -> CalledOff:
-    """What was called off so far.
+    """Read the file.
 
     Raises:
-        StoreError: the file is torn.
+        StoreError: the file is damaged.
     """
     try:
         data = read_json(cancelled_path(layout, submission))
@@ -42,7 +42,7 @@ def read_cancelled(layout: Layout, submission: str) -> CalledOff:
 
 @final
 class Cancellations:
-    """The file as a worker watches it."""
+    """The file, as a worker watches it."""
 
     def __init__(self, layout: Layout, submission: str, clock: Callable[[], float] = time.monotonic) -> None:
         self._layout = layout
@@ -50,20 +50,20 @@ class Cancellations:
         self._clock = clock
         self._next = clock()
         self._stamp: tuple[int, int] | None = None
-        self.found = CalledOff()
+        self.current = CalledOff()
 
-    def changed(self) -> bool:
-        """Look again if that is due, and say whether there is something new in `found`."""
+    def read_again(self) -> bool:
+        """Read the file every few seconds; return True if `current` has changed."""
         if self._clock() < self._next:
             return False
         self._next = self._clock() + _LOOK_EVERY_S
         try:
-            about = cancelled_path(self._layout, self._submission).stat()
-            stamp = (about.st_mtime_ns, about.st_ino)
+            stat = cancelled_path(self._layout, self._submission).stat()
+            stamp = (stat.st_mtime_ns, stat.st_ino)
             if stamp == self._stamp:
                 return False
-            before, self.found = self.found, read_cancelled(self._layout, self._submission)
-        except (OSError, StoreError):  # not there; or it cannot be read now, and will be looked at again
+            before, self.current = self.current, read_cancelled(self._layout, self._submission)
+        except (OSError, StoreError):  # missing or unreadable; try again later
             return False
         self._stamp = stamp
-        return self.found != before
+        return self.current != before

@@ -1,6 +1,6 @@
 """A worker task on its node: `python -u -m runners.slurm.node ROOT SUBMISSION CLASS_INDEX FIRST`.
 
-Its exit status is what the batch script acts on:
+The batch script acts on its exit code:
 
     0   nothing is left for it
     86  the same, and some trials failed in it
@@ -10,7 +10,7 @@ Its exit status is what the batch script acts on:
     89  the campaign's disk is full: queue it again, and count no death
     1   something unexpected, told on stderr
 
-The signals that end its time are heard from here on, before anything that takes time to import.
+Signals are handled before anything that takes time to import.
 """
 
 import sys
@@ -19,14 +19,14 @@ from runners.slurm.worker.signals import ignore, listen
 
 
 def main() -> int:
-    """Work as the arguments say."""
-    heard = listen()
+    """Run the task of the command line; return the exit code."""
+    signals = listen()
     from runners.slurm.worker.assignment import Arguments
     from runners.slurm.worker.supervisor import supervise
 
     root, submission, index, first = sys.argv[1:]
     try:
-        return supervise(Arguments(root, submission, int(index), int(first)), heard)
+        return supervise(Arguments(root, submission, int(index), int(first)), signals)
     finally:
         ignore()
 

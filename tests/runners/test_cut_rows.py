@@ -12,8 +12,7 @@ from toy_training import ENTRY
 from runners.attempts.crash_counter import MOST_DEATHS, CrashCounter
 from runners.attempts.manifest import trial_lines, write_submission
 from runners.attempts.worker import Job, Outcome, Worker
-from runners.slurm.worker.completed_rows import CompletedRows as Known
-from runners.slurm.worker.row_state import RowStates
+from runners.slurm.worker.row_state import CompletedRows as Known, RowStates
 from runners.slurm.worker.rows import NodeRows, RowShare
 from runners.training.failure import failure_of
 from store.files.layout import Layout
@@ -101,7 +100,7 @@ def test_a_trial_that_cannot_be_cut_any_smaller_is_tried_no_more_by_anybody(layo
         assert outcome.status == came
         life.came_back(outcome)
         assert (life.take(), life.left(), life.unfinished) == (None, 0, False)
-        life._seen.publish()
+        life._completed.publish()
         assert tried(layout, key) == made
     told = rows(layout, publish=True)
     assert (told.take(), told.left(), told.unfinished) == (None, 0, False)
@@ -167,4 +166,4 @@ def test_rows_that_failed_are_not_looked_at_again() -> None:
     life.came_back(Outcome(0, "failed", 1, MEMORY))
     life.came_back(Outcome(1, "was_failed"))
     life.came_back(Outcome(2, "stopped", 1))
-    assert [row in life._seen for row in range(3)] == [True, True, False]
+    assert [row in life._completed for row in range(3)] == [True, True, False]

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from runners.attempts.worker import Outcome
-from runners.slurm.worker.node_health import MOST_FAILURES, NodeHealth, only_node
+from runners.slurm.worker.worker_record import MOST_FAILURES, NodeHealth, only_node
 from runners.slurm.worker_records import WorkerRecord
 from runners.training.failure import Failure, breaks_process
 

@@ -158,13 +158,13 @@ def test_there_is_time_left_to_tell_the_end(
     monkeypatch: pytest.MonkeyPatch, name: str, signal_s: float, patient_s: float
 ) -> None:
     heard = SignalState()
-    assert not heard.overdue(signal_s)
+    assert not heard.is_overdue(signal_s)
     monkeypatch.setattr(time, "monotonic", lambda: 100.0)
     heard.note(getattr(signal, name), None)
     monkeypatch.setattr(time, "monotonic", lambda: 100.0 + patient_s - 0.1)
-    assert not heard.overdue(signal_s)
+    assert not heard.is_overdue(signal_s)
     monkeypatch.setattr(time, "monotonic", lambda: 100.0 + patient_s + 0.1)
-    assert heard.overdue(signal_s)
+    assert heard.is_overdue(signal_s)
 
 
 def test_a_slot_that_cannot_write_lets_its_neighbours_save(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from toy_campaign import run_quietly, tables, toy_grid
 from toy_training import ENTRY
 
 from runners.slurm.cancellations import cancelled_path
-from runners.slurm.worker.completed_rows import CompletedRows
+from runners.slurm.worker.row_state import CompletedRows
 from runners.slurm.worker.supervisor import LATE, _Supervisor
 from runners.slurm.worker_records import read_workers, write_worker
 from store.files.atomic import write_json

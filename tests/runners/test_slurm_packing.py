@@ -7,7 +7,14 @@ import pytest
 from hypothesis import given, strategies as st
 
 from runners.execution import Local
-from runners.slurm.worker.packing import CONTEXT_BYTES, MOST_SIDE_BY_SIDE, Packing, device_groups, side_by_side, slots
+from runners.slurm.worker.assignment import (
+    CONTEXT_BYTES,
+    MOST_SIDE_BY_SIDE,
+    Packing,
+    device_groups,
+    side_by_side,
+    slots,
+)
 
 GIB = 1 << 30
 sizes = st.integers(1, 1 << 42)
@@ -47,12 +54,12 @@ def packing(groups: list[str | None], cpus: int, memory_bytes: int | None, said:
 
 def test_a_packing_is_decided_once_by_the_first_that_says_what_it_needed() -> None:
     decided = packing([None], cpus=8, memory_bytes=10 * GIB)
-    assert decided.grows(None) == []
-    assert decided.grows(2 * GIB) == [None] * 3
-    assert decided.grows(GIB) == []
-    assert packing([None], cpus=2, memory_bytes=10 * GIB).grows(GIB) == [None]
-    assert packing([None], cpus=8, memory_bytes=GIB).grows(2 * GIB) == []
-    assert len(packing([None], cpus=4, memory_bytes=None).grows(1)) == 3  # of this computer's own
+    assert decided.grow(None) == []
+    assert decided.grow(2 * GIB) == [None] * 3
+    assert decided.grow(GIB) == []
+    assert packing([None], cpus=2, memory_bytes=10 * GIB).grow(GIB) == [None]
+    assert packing([None], cpus=8, memory_bytes=GIB).grow(2 * GIB) == []
+    assert len(packing([None], cpus=4, memory_bytes=None).grow(1)) == 3  # of this computer's own
 
 
 GPUS = """0, GPU-11aa, 81920
@@ -76,10 +83,10 @@ def test_gpus_are_packed_by_the_smallest_of_the_task(nvidia_smi: Path, groups: l
     """The third, which is smaller, is somebody else's."""
     need = 9 * GIB - CONTEXT_BYTES
     said: list[str] = []
-    assert packing(groups, 32, None, said).grows(need) == groups * 3  # 36 of 40 GiB
-    assert packing(groups, 2 * len(groups), None, said).grows(need) == groups  # two processors for each
-    assert packing(["2"], 32, None, said).grows(need) == []
-    assert packing(["0"], 32, None, said).grows(need) == ["0"] * 7
+    assert packing(groups, 32, None, said).grow(need) == groups * 3  # 36 of 40 GiB
+    assert packing(groups, 2 * len(groups), None, said).grow(need) == groups  # two processors for each
+    assert packing(["2"], 32, None, said).grow(need) == []
+    assert packing(["0"], 32, None, said).grow(need) == ["0"] * 7
     assert said == []
 
 
@@ -88,7 +95,7 @@ def test_a_gpu_of_unknown_memory_trains_one_at_a_time_and_that_is_told(nvidia_sm
     nvidia_smi.write_text(f"#!/bin/sh\n{answer}\n")
     said: list[str] = []
     groups: list[str | None] = ["0", "MIG-4"]
-    assert packing(groups, 32, None, said).grows(GIB) == []
+    assert packing(groups, 32, None, said).grow(GIB) == []
     assert said == [
         "nvidia-smi does not tell the memory of GPU 0, MIG-4, so one trial is trained on it at a time; --per-gpu N "
         "trains N side by side"

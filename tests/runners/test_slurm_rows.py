@@ -21,11 +21,9 @@ from runners.attempts.manifest import Manifest, trial_lines, write_submission
 from runners.attempts.worker import Job, Outcome
 from runners.checkpoint import has_checkpoints, save_checkpoint
 from runners.slurm.cancellations import CalledOff, Cancellations, cancelled_path
-from runners.slurm.worker.completed_rows import CompletedRows as Known
-from runners.slurm.worker.row_state import RowLook, RowStates
+from runners.slurm.worker.row_state import CompletedRows as Known, RowLook, RowStates
 from runners.slurm.worker.rows import NodeRows, RowShare
-from runners.slurm.worker.task_environment import Deadline, here, seconds_left
-from runners.slurm.worker.time_budget import TimeBudget
+from runners.slurm.worker.task_environment import TimeBudget, here, seconds_left
 from runners.slurm.worker_records import (
     BudgetTracker,
     WorkerRecord,
@@ -56,7 +54,7 @@ def test_a_worker_alone_takes_every_row_that_can_be_had_once(count: int, workers
     share = RowShare((0, count), data.draw(st.integers(0, workers - 1)), workers)
     rows = rows_of(Seen(looks), share)
     found = drained(rows)
-    assert sorted(found) == [row for row in range(count) if looks.get(row, FREE).at == "free"]
+    assert sorted(found) == [row for row in range(count) if looks.get(row, FREE).state == "free"]
     assert rows.left() == 0
     assert not rows.unfinished
 
@@ -225,15 +223,15 @@ def _read(path: Path) -> dict[str, Any]:
 @given(st.lists(st.floats(0.1, 1e4), max_size=40), st.floats(1, 1e5), st.floats(60, 1e5))
 def test_a_trial_is_begun_only_if_most_would_be_over_in_time(took: list[float], left_s: float, limit_s: float) -> None:
     clock = Clock()
-    pace = TimeBudget(Deadline(left_s, clock), limit_s, signal_s=30)
+    pace = TimeBudget(left_s, limit_s, 30, clock)
     for seconds in took:
-        pace.took(seconds)
+        pace.add(seconds)
     assert pace.needed_s <= limit_s / 4
     if pace.needed_s < limit_s / 4:
         assert sum(seconds <= pace.needed_s for seconds in took) >= 0.95 * len(took)
-    assert pace.enough() == (left_s - 30 > pace.needed_s)
+    assert pace.is_enough() == (left_s - 30 > pace.needed_s)
     clock.now += left_s
-    assert not pace.enough()
+    assert not pace.is_enough()
 
 
 def test_a_task_knows_its_place() -> None:
@@ -332,18 +330,18 @@ def test_between_two_looks_at_a_budget_workers_are_taken_to_go_on(tmp_path: Path
 def test_cancellations_are_noticed_when_the_file_changes(tmp_path: Path) -> None:
     layout, clock = Layout(tmp_path), Clock()
     found = Cancellations(layout, SUBMISSION, clock)
-    assert not found.changed()
+    assert not found.read_again()
     layout.submission(SUBMISSION).mkdir(parents=True)
     cancelled_path(layout, SUBMISSION).write_text('{"schema": 1, "all"')
     clock.now += 4
-    assert not found.changed()
+    assert not found.read_again()
     write_json(cancelled_path(layout, SUBMISSION), {"schema": 1, "all": False, "trials": ["ab"]})
-    assert not found.changed()
+    assert not found.read_again()
     clock.now += 4
-    assert found.changed()
-    assert found.found == CalledOff(all=False, trials=frozenset({"ab"}))
+    assert found.read_again()
+    assert found.current == CalledOff(all=False, trials=frozenset({"ab"}))
     clock.now += 4
-    assert not found.changed()
+    assert not found.read_again()
 
 
 def test_the_clock_of_rows_is_the_one_that_nobody_sets() -> None:

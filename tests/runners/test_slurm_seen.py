@@ -11,7 +11,7 @@ from hypothesis import given, strategies as st
 from looks import DONE, FREE, SUBMISSION, Clock, Seen, drained, rows_of
 
 from runners.attempts.worker import Outcome
-from runners.slurm.worker.completed_rows import CompletedRows as Known
+from runners.slurm.worker.row_state import CompletedRows as Known
 from runners.slurm.worker.rows import RowShare
 from runners.training.failure import failure_of
 from store.files.atomic import read_json, write_json

@@ -1,7 +1,7 @@
-"""What a worker task was sent to do: its class of rows, its share of them, and the job, as the submission has it."""
+"""The assignment of a worker task: its rows, its job and its devices, from the submission's record."""
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import Any, NamedTuple, final
@@ -9,33 +9,38 @@ from typing import Any, NamedTuple, final
 from pydantic import ValidationError
 
 from grid.errors import StoreError
-from runners.attempts.submission_record import ResourceClass, Submission, read_submission_record
+from runners.attempts.submission_record import read_submission_record
 from runners.attempts.worker import Job, WorkerEntry
+from runners.provenance.nvidia_smi import ask_gpus
 from runners.slurm.spec import Resources, Slurm
-from runners.slurm.worker.packing import Packing, device_groups
 from runners.slurm.worker.rows import RowShare
 from runners.slurm.worker.task_environment import TaskEnvironment
 from store.files.layout import Layout
 
+MOST_SIDE_BY_SIDE = 16
+USED_OF_DEVICE = 0.9
+CONTEXT_BYTES = 600 << 20
+"""Memory of a process on a GPU before its first tensor, which torch does not count."""
+
 
 class Arguments(NamedTuple):
-    """Those of the command that a worker task is."""
+    """Command-line arguments of a worker task."""
 
     root: str
     submission: str
     resource_class: int
-    """Its place among the classes of the submission."""
+    """Index of its class in the submission."""
     first: int
-    """The worker number of its array's first task."""
+    """Worker number of its array's first task."""
 
 
 @final
 class Assignment:
-    """A task at its place.
+    """What a task has to do.
 
     Raises:
         NotFoundError: there is no such submission.
-        StoreError: its record is torn or altered.
+        StoreError: its record is damaged.
     """
 
     def __init__(self, task: Arguments, place: TaskEnvironment) -> None:
@@ -45,12 +50,17 @@ class Assignment:
         self.record = read_submission_record(self.layout, task.submission)
         self.wanted = self.record.classes[task.resource_class]
         self.worker = task.first + place.task
-        self.slurm, self.resources = _asked(self.record, self.wanted)
+        try:
+            self.slurm, self.resources = Slurm.model_validate(self.record.slurm), Resources(**self.wanted.resources)
+        except (ValidationError, TypeError) as error:
+            raise StoreError(
+                f"what submission {task.submission} asked of the cluster cannot be read ({error}); submit again"
+            ) from error
         self.limit_s = self.resources.time * 60.0
 
     @property
     def share(self) -> RowShare:
-        """The rows that are its own, among those of its class."""
+        """Its share of the rows of its class."""
         return RowShare(self.wanted.rows, self.worker, self.wanted.workers)
 
     @property
@@ -60,13 +70,16 @@ class Assignment:
 
     @property
     def job(self) -> Job:
-        """What its worker processes must know; spec files are those of the extracted tree."""
+        """The job of its worker processes; spec files are those of the extracted tree."""
         tree = Path(os.environ.get("ABLATE_TREE", "/"))
         job = self.record.job
+        entry = dict(job.get("entry") or {})
+        if "preload" in entry:
+            entry["preload"] = tuple(entry["preload"])
         data: dict[str, Any] = job | {
             "root": self.layout.root,
             "submission": self.task.submission,
-            "entry": _entry(job.get("entry") or {}),
+            "entry": WorkerEntry(**entry),
             "files": tuple(tree / file for file in job.get("files", ())),
             "place": self.place.record,
         }
@@ -75,24 +88,81 @@ class Assignment:
 
     @property
     def groups(self) -> list[str | None]:
-        """Its devices, cut into groups for one trial each."""
+        """Its devices, in groups for one trial each."""
         return device_groups(self.place.devices(self.resources.gpus), self.resources.per_trial)
 
-    def packing(self, first_spec: Mapping[str, Any], told: Callable[[str], None]) -> Packing:
-        """How its trials are packed, each of which needs as many processors as the first of the class."""
+    def packing(self, first_spec: Mapping[str, Any], notify: Callable[[str], None]) -> "Packing":
+        """Return how its trials are packed; each needs as many processors as the first of the class."""
         threads = int((first_spec.get("execution") or {}).get("threads", 1))
         cpus = self.place.cpus // (threads * self.resources.per_trial)
-        return Packing(self.groups, cpus, self.place.memory_bytes, told)
+        return Packing(self.groups, cpus, self.place.memory_bytes, notify)
 
 
-def _asked(record: Submission, wanted: ResourceClass) -> tuple[Slurm, Resources]:
-    try:
-        return Slurm.model_validate(record.slurm), Resources(**wanted.resources)
-    except (ValidationError, TypeError) as error:
-        raise StoreError(
-            f"what submission {record.submission} asked of the cluster cannot be read ({error}); submit again"
-        ) from error
+def side_by_side(trial_bytes: int, device_bytes: int, cpus: int) -> int:
+    """Return how many trials fit on a device, with a tenth of its memory to spare.
+
+    At least one, which may not fit; at most one per CPU, and `MOST_SIDE_BY_SIDE`.
+    """
+    fits = int(USED_OF_DEVICE * device_bytes) // max(1, trial_bytes)
+    return max(1, min(fits, cpus, MOST_SIDE_BY_SIDE))
 
 
-def _entry(data: Mapping[str, Any]) -> WorkerEntry:
-    return WorkerEntry(**{**data, **({"preload": tuple(data["preload"])} if "preload" in data else {})})
+def slots(groups: Sequence[str | None], per_group: int) -> list[str | None]:
+    """Return the CUDA_VISIBLE_DEVICES of each worker: every group `per_group` times, in turn."""
+    return list(groups) * per_group
+
+
+def device_groups(devices: Sequence[str], per_trial: int) -> list[str | None]:
+    """Cut devices into groups of `per_trial`; one None without devices."""
+    if not devices:
+        return [None]
+    whole = range(0, len(devices) - per_trial + 1, per_trial)
+    return [",".join(devices[first : first + per_trial]) for first in whole] or [",".join(devices)]
+
+
+@final
+class Packing:
+    """Packing for per_gpu="auto": one trial per group of devices first, then as many as the first one's memory allows.
+
+    `cpus` is the number of trials that have a processor. `memory_bytes` is the task's memory on the host; None: all.
+    """
+
+    def __init__(
+        self, groups: Sequence[str | None], cpus: int, memory_bytes: int | None, notify: Callable[[str], None]
+    ) -> None:
+        self._groups = groups
+        self._notify = notify
+        self._cpus = max(1, cpus // len(groups))
+        self._memory_bytes = memory_bytes
+        self._decided = False
+
+    def grow(self, trial_bytes: int | None) -> list[str | None]:
+        """Return the slots to add, once, after a trial that needed `trial_bytes` (None: unknown)."""
+        if self._decided or not trial_bytes:
+            return []
+        self._decided = True
+        devices = [device for group in self._groups for device in (group or "").split(",") if device]
+        if not devices:
+            host_bytes = self._memory_bytes or os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+            return slots(self._groups, side_by_side(trial_bytes, host_bytes, self._cpus) - 1)
+        sizes = _gpu_bytes(devices)
+        if sizes is None:
+            self._notify(
+                f"nvidia-smi does not tell the memory of GPU {', '.join(devices)}, so one trial is trained on it at a "
+                "time; --per-gpu N trains N side by side"
+            )
+            return []
+        return slots(self._groups, side_by_side(trial_bytes + CONTEXT_BYTES, min(sizes), self._cpus) - 1)
+
+
+def _gpu_bytes(devices: Sequence[str]) -> list[int] | None:
+    """Return the memory of each GPU, named as in CUDA_VISIBLE_DEVICES; None if nvidia-smi does not know one."""
+    rows = [row for row in ask_gpus("index", "uuid", "memory.total") or [] if len(row) == 3]
+    known = [(index, uuid, int(size) << 20) for index, uuid, size in rows if size.isdecimal()]
+    sizes = [
+        size
+        for device in devices
+        for index, uuid, size in known
+        if device == index or (device.startswith("GPU-") and uuid.startswith(device))  # CUDA accepts shortened UUIDs
+    ]
+    return sizes if len(sizes) == len(devices) else None

@@ -1,7 +1,7 @@
-"""The rows of one worker task, found from files alone: its own, then what nobody has begun, then what was given up.
+"""The rows that a worker task trains: its own, then rows that nobody has begun, then rows whose owner is gone.
 
-Workers ask nobody and tell nobody. Of two that reach for one row, one gets it: that is decided by the claim of the
-trial and nowhere else, so what is seen here may be late but never makes a trial run twice.
+Workers do not talk to each other. The claim of a trial decides between two workers, so a late look never trains a trial
+twice.
 """
 
 import heapq
@@ -13,17 +13,16 @@ from typing import NamedTuple, final
 
 from runners.attempts.worker import Outcome
 from runners.execution import RowSource
-from runners.slurm.worker.completed_rows import CompletedRows
-from runners.slurm.worker.row_state import RowStates
+from runners.slurm.worker.row_state import CompletedRows, RowStates
 
 _LOOK_S = 0.1
-"""A worker asks for a row between two looks at its processes; the files are read no longer than this at once."""
+"""Longest time that one call reads files: between calls, the task looks after its processes."""
 _FIRST_WAIT_S = 1.0
 _LONGEST_WAIT_S = 30.0
 
 
 class RowShare(NamedTuple):
-    """Who this is among the workers of a class."""
+    """A worker's place among the workers of a class."""
 
     rows: tuple[int, int]
     """First row of the class, and the first after it."""
@@ -32,48 +31,50 @@ class RowShare(NamedTuple):
 
     @property
     def own(self) -> list[int]:
-        """Rows that are this worker's to begin, in order."""
+        """Rows that this worker begins, in order."""
         first, end = self.rows
         return list(range(first + self.worker, end, self.workers))
 
     @property
     def others(self) -> list[int]:
-        """Rows of the others, in an order of this worker's own: two that look for work do not meet at every row."""
-        mine = set(self.own)
-        found = [row for row in range(*self.rows) if row not in mine]
-        random.Random(self.worker).shuffle(found)
-        return found
+        """Rows of the other workers, in random order: two workers seldom reach for the same row."""
+        own = set(self.own)
+        rows = [row for row in range(*self.rows) if row not in own]
+        random.Random(self.worker).shuffle(rows)
+        return rows
 
 
 @final
 class NodeRows(RowSource):
-    """Hands out rows while `willing` says that one may be begun.
+    """Hands out rows while `willing` says that one may begin.
 
-    A row `seen` done, by this worker or another, is never looked at again; one that somebody works on is looked at now
-    and then, less and less often.
+    A row that is `completed` is never examined again. A row that somebody works on is examined less and less often.
     """
 
     def __init__(
         self,
-        outlook: RowStates,
+        states: RowStates,
         share: RowShare,
         willing: Callable[[], bool],
-        seen: CompletedRows,
+        completed: CompletedRows,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._outlook = outlook
-        self._seen = seen
+        self._states = states
+        self._completed = completed
         self._willing = willing
         self._clock = clock
         self._back: deque[int] = deque()
         self._own = deque(share.own)
         self._others = deque(share.others)
         self._last: deque[int] = deque()
+        """Rows that were lost on this node; other nodes go first."""
         self._later: list[tuple[float, float, int]] = []
+        """A heap of held rows: time of the next look, pause before it, row."""
         self._unsure: set[int] = set()
+        """Held rows whose owner may be dead."""
         self._dropped: frozenset[str] = frozenset()
         self._stopped: set[int] = set()
-        self._heard = self._through = False
+        self._recalled = self._published = False
         self.out: set[int] = set()
         """Rows that are with this task's workers."""
 
@@ -88,109 +89,105 @@ class NodeRows(RowSource):
     def give_back(self, row: int) -> None:
         self.out.discard(row)
         self._stopped.discard(row)
-        if not self._off(row):
+        if not self._is_dropped(row):
             self._back.appendleft(row)
 
     def reclaim(self) -> None:
-        """All workers of this task are gone: what they had is to be begun again."""
+        """Take back all rows after the workers of this task died."""
         for row in sorted(self.out, reverse=True):
             self.give_back(row)
 
     def left(self) -> int:
-        """0 as well once everything that is left is with others, who were all seen alive."""
+        """Return 0 also if all remaining rows are with others who are alive."""
         if not self._willing():
             return 0
         here = len(self._back) + len(self._own) + len(self._others) + len(self._last)
-        if here or self.out or self._unsure:
-            return here + len(self._later)
-        return 0
+        return here + len(self._later) if here or self.out or self._unsure else 0
 
     @property
     def unfinished(self) -> bool:
-        """Whether there are rows that are neither done nor with somebody who is alive, as far as is known."""
+        """True if rows may be neither done nor with a live owner."""
         rows = {*self._back, *self._own, *self._others, *self._last, *self._unsure, *self._stopped, *self.out}
-        return any(row not in self._seen and not self._off(row) for row in rows)
+        return any(row not in self._completed and not self._is_dropped(row) for row in rows)
 
     def came_back(self, outcome: Outcome) -> None:
-        """A worker of this task is through with a row; one that failed is not tried again, as no smaller piece is left
-        where trials out of memory are cut."""
+        """Record a worker's outcome of a row; a failed row is not tried again."""
         self.out.discard(outcome.row)
         if outcome.status in ("ok", "was_ok", "was_failed") or outcome.failure:
-            self._seen.add(outcome.row)
+            self._completed.add(outcome.row)
         elif outcome.status == "held":
             self._wait(outcome.row, _FIRST_WAIT_S, sure=False)
         elif outcome.status == "stopped":
             self._stopped.add(outcome.row)
 
     def drop(self, trials: Collection[str]) -> None:
-        """Neither take nor take back rows of `trials`, given by their keys."""
+        """Hand out no rows of these trials (keys) any more."""
         self._dropped = frozenset(trials)
 
-    def _off(self, row: int) -> bool:
-        return bool(self._dropped) and self._outlook.key(row) in self._dropped
+    def _is_dropped(self, row: int) -> bool:
+        return bool(self._dropped) and self._states.key(row) in self._dropped
 
     def _next(self, until: float) -> int | None:
         while self._back:
             row = self._back.popleft()
-            if not self._off(row):
+            if not self._is_dropped(row):
                 return row
-        if not self._heard:  # what others know is theirs to be asked for when no own row is left
-            self._heard = True
-            self._seen.recall()
+        if not self._recalled:
+            self._recalled = True
+            self._completed.recall()
         while self._own:
-            if self._offers(row := self._own.popleft()):
+            if self._is_free(row := self._own.popleft()):
                 return row
             if self._clock() >= until:
                 return None
-        return self._of_others(until)
+        return self._next_of_others(until)
 
-    def _of_others(self, until: float) -> int | None:
-        """A row that is not this worker's own; what they know is read before their trials are looked at."""
-        if not self._through:
-            self._through = True
-            self._seen.publish()
-        if not self._seen.read(until):
+    def _next_of_others(self, until: float) -> int | None:
+        """Return a row of another worker; first read which rows the others know to be done."""
+        if not self._published:
+            self._published = True
+            self._completed.publish()
+        if not self._completed.read(until):
             return None
         while self._others:
             row = self._others.popleft()
-            if row in self._seen:
+            if row in self._completed:
                 continue
-            if not self._outlook.begun(row):
-                if not self._off(row):
-                    return row
-            else:
+            if self._states.begun(row):
                 self._wait(row, 0.0, sure=False)
+            elif not self._is_dropped(row):
+                return row
             if self._clock() >= until:
                 return None
-        return self._given_up(until)
+        return self._next_abandoned(until)
 
-    def _given_up(self, until: float) -> int | None:
-        """A row that had an owner; those that were lost on this very node come last."""
+    def _next_abandoned(self, until: float) -> int | None:
+        """Return a row whose owner is gone; rows that were lost on this node come last."""
         while self._later and self._later[0][0] <= self._clock():
             _, waited, row = heapq.heappop(self._later)
-            if self._offers(row, waited):
+            if self._is_free(row, waited):
                 return row
             if self._clock() >= until:
                 return None
         for _ in range(len(self._last)):
             row = self._last.popleft()
-            if self._offers(row, last=True):
+            if self._is_free(row, last=True):
                 return row
         return None
 
-    def _offers(self, row: int, waited: float = 0.0, *, last: bool = False) -> bool:
-        """Whether the row is to be had now; if not, it is put where it belongs."""
+    def _is_free(self, row: int, waited: float = 0.0, *, last: bool = False) -> bool:
+        """Return True if the row may begin now; otherwise file it for later."""
         self._unsure.discard(row)
-        if row in self._seen or self._off(row):
+        if row in self._completed or self._is_dropped(row):
             return False
-        found = self._outlook.look(row)
-        if found.at == "done":
-            self._seen.add(row)
-        elif found.at == "held":
-            self._wait(row, min(max(_FIRST_WAIT_S, 2 * waited), _LONGEST_WAIT_S), sure=found.sure)
-        elif found.at == "free" and found.lost_here and not last:
+        look = self._states.look(row)
+        if look.state == "done":
+            self._completed.add(row)
+        elif look.state == "held":
+            self._wait(row, min(max(_FIRST_WAIT_S, 2 * waited), _LONGEST_WAIT_S), sure=look.sure)
+        elif look.lost_here and not last:
             self._last.append(row)
-        return found.at == "free" and (last or not found.lost_here)
+        return look.state == "free" and (last or not look.lost_here)
 
     def _wait(self, row: int, seconds: float, *, sure: bool) -> None:
         heapq.heappush(self._later, (self._clock() + seconds, seconds, row))

@@ -1,4 +1,4 @@
-"""The process of a worker task: checks the node, drives warm worker processes over its rows, says why it leaves."""
+"""The process of a worker task: checks the node, runs worker processes over its rows, records why it leaves."""
 
 import sys
 import time
@@ -14,21 +14,17 @@ from runners.execution import Local
 from runners.execution.fork_client import CannotStart, ServerDied
 from runners.output import counted
 from runners.slurm.cancellations import Cancellations
-from runners.slurm.worker.assignment import Arguments, Assignment
-from runners.slurm.worker.completed_rows import CompletedRows
-from runners.slurm.worker.node_health import NodeHealth, only_node
-from runners.slurm.worker.packing import slots
-from runners.slurm.worker.row_state import RowStates
+from runners.slurm.worker.assignment import Arguments, Assignment, slots
+from runners.slurm.worker.row_state import CompletedRows, RowStates
 from runners.slurm.worker.rows import NodeRows
 from runners.slurm.worker.signals import SignalState
-from runners.slurm.worker.task_environment import Deadline, here, seconds_left
-from runners.slurm.worker.time_budget import TimeBudget
-from runners.slurm.worker.worker_record import WorkerRecordFile
+from runners.slurm.worker.task_environment import TimeBudget, here, seconds_left
+from runners.slurm.worker.worker_record import NodeHealth, WorkerRecordFile, only_node
 from runners.slurm.worker_records import BudgetTracker, Left, read_workers
 from store.files.atomic import environment_problem, read_json, set_retry_timeout
 
 DONE, UNEXPECTED, AGAIN, SOME_FAILED, REFUSED, LATE, FULL = 0, 1, 85, 86, 87, 88, 89
-"""Exit statuses; the batch script acts on them."""
+"""Exit codes; worker.sh acts on them."""
 
 _LOOK_EVERY_S = 0.2
 _MOST_SERVERS = 3
@@ -36,117 +32,114 @@ _MOST_SERVERS = 3
 _MOST_PROBED = 50
 _MOST_FORKS = 1000
 _PATIENCE_S = 300.0
-"""For a file system that is away; no longer once a signal was heard."""
+"""Time to wait for a file system that does not answer, until a signal comes."""
 
 
 class _OutOfTime(Exception):
-    """Workers that do not leave cannot be waited for any longer."""
+    """Workers did not save before the end."""
 
 
-def supervise(task: Arguments, heard: SignalState) -> int:
-    """Work until nothing is left or the time is over; the exit status of the task.
+def supervise(task: Arguments, signals: SignalState) -> int:
+    """Work until nothing is left or the time is over; return the exit code.
 
-    A place that cannot be worked in is told in a sentence, what nobody foresaw with its traceback; both are in the
-    worker's record if there is one.
+    Errors are in the worker's record if there is one; unexpected errors print their traceback.
     """
-    diary: WorkerRecordFile | None = None
+    record_file: WorkerRecordFile | None = None
     try:
         assignment = Assignment(task, here())
-        diary = WorkerRecordFile(assignment)
-        return _Supervisor(assignment, diary, heard).run()
+        record_file = WorkerRecordFile(assignment)
+        return _Supervisor(assignment, record_file, signals).run()
     except (EnvironmentProblem, NotFoundError, OSError) as error:
         problem = environment_problem("work in", Path(task.root), error) if isinstance(error, OSError) else error
         full = disk_problem(Path(task.root), error)
-        if diary is None:
+        if record_file is None:
             sys.stderr.write(f"{full or problem}\n")
         else:
-            diary.close("full" if full else "error", full or str(problem))
+            record_file.close("full" if full else "error", full or str(problem))
         return FULL if full else UNEXPECTED
-    except Exception as error:  # noqa: BLE001  # the batch script sees the exit status, a person the traceback
+    except Exception as error:  # noqa: BLE001  # worker.sh needs the exit code, a person the traceback
         traceback.print_exc()
-        if diary is not None:
-            diary.close("error", f"{type(error).__name__}: {error}")
+        if record_file is not None:
+            record_file.close("error", f"{type(error).__name__}: {error}")
         return UNEXPECTED
 
 
 @final
 class _Supervisor:
-    """The overseer of this node's workers."""
+    """Supervises the worker processes of this task; the overseer of its machine."""
 
-    def __init__(self, assignment: Assignment, diary: WorkerRecordFile, heard: SignalState) -> None:
+    def __init__(self, assignment: Assignment, record_file: WorkerRecordFile, signals: SignalState) -> None:
         self._assignment = assignment
-        self._diary = diary
-        self._heard = heard
+        self._record_file = record_file
+        self._signals = signals
         self._job = assignment.job
         self._layout = assignment.layout
-        self._outlook = RowStates(self._job, assignment.place.node)
-        self._cancellations = Cancellations(self._layout, self._job.submission)
-        left_s = seconds_left(assignment.limit_s)
-        self._pace = TimeBudget(Deadline(left_s), assignment.limit_s, assignment.slurm.signal_s)
-        budget = assignment.record.budget
-        self._purse = budget and BudgetTracker(
-            self._layout, self._job.submission, float(budget["hours"]), budget["unit"]
-        )
+        self._states = RowStates(self._job, assignment.place.node)
         submission, wanted = self._job.submission, assignment.wanted
+        self._cancellations = Cancellations(self._layout, submission)
+        left_s = seconds_left(assignment.limit_s)
+        self._time = TimeBudget(left_s, assignment.limit_s, assignment.slurm.signal_s)
+        budget = assignment.record.budget
+        self._budget = budget and BudgetTracker(self._layout, submission, float(budget["hours"]), budget["unit"])
         name = f"{assignment.task.resource_class}-{assignment.worker}"
-        self._seen = CompletedRows(self._layout, submission, name, wanted.rows)
-        self._rows = NodeRows(self._outlook, assignment.share, self._willing, self._seen)
-        alone = partial(only_node, assignment.resources.partition)
-        self._doubts = NodeHealth(diary.record, lambda: read_workers(self._layout, submission), alone)
-        self._doubt: str | None = None
+        self._completed = CompletedRows(self._layout, submission, name, wanted.rows)
+        self._rows = NodeRows(self._states, assignment.share, self._may_begin, self._completed)
+        is_only_node = partial(only_node, assignment.resources.partition)
+        self._health = NodeHealth(record_file.record, lambda: read_workers(self._layout, submission), is_only_node)
+        self._node_problem: str | None = None
         self._idle = True
         self._ready = False
         self._in_time = False
-        self._began: dict[int, tuple[int, float]] = {}
+        """True once there was time to begin a row."""
+        self._began: dict[int, float] = {}
         self._forks = 0
-        self._packing = assignment.packing(self._outlook.line(wanted.rows[0])["spec"], self.note)
+        self._packing = assignment.packing(self._states.line(wanted.rows[0])["spec"], self.note)
         self._auto = assignment.per_gpu is None
         self._machine = self._local(slots(assignment.groups, assignment.per_gpu or 1))
 
     def run(self) -> int:
-        """Work, and say why it is over."""
-        set_retry_timeout(_PATIENCE_S, self.note, lambda: self._heard.first is not None)
-        self._diary.keep()
-        late = None
+        """Work; return the exit code."""
+        set_retry_timeout(_PATIENCE_S, self.note, lambda: self._signals.first is not None)
+        self._record_file.keep()
+        unsaved = None
         try:
-            refused = self._differences() or self._work()
+            refused = self._check_environment() or self._work()
         except _OutOfTime as error:
-            refused, late = None, str(error)
-        self._seen.publish()
+            refused, unsaved = None, str(error)
+        self._completed.publish()
         if refused is not None:
             full = disk_problem(self._layout.root)
             return self._leave("full", full, FULL) if full else self._leave("refused", refused, REFUSED)
-        left = self._why()
-        if left == "time" and self._idle and not self._in_time and not self._pace.enough():
+        left = self._reason()
+        if left == "time" and self._idle and not self._in_time and not self._time.is_enough():
             return self._leave("late", self._too_late(), LATE)
-        self._diary.close(left, late)
+        self._record_file.close(left, unsaved)
         if left in ("time", "signal"):
             return AGAIN
-        return SOME_FAILED if self._diary.record.failed and left != "cancelled" else DONE
+        return SOME_FAILED if self._record_file.record.failed and left != "cancelled" else DONE
 
     def _leave(self, left: Left, says: str, status: int) -> int:
         sys.stderr.write(f"{says}\n")
-        self._diary.close(left, says)
+        self._record_file.close(left, says)
         return status
 
     def _too_late(self) -> str:
-        """A life that could begin nothing is no reason for another, which would be the same."""
         task = self._assignment
         return (
-            f"{max(0.0, self._pace.left_s):.0f} s of {task.limit_s:.0f} s were left when work could begin, of which "
+            f"{max(0.0, self._time.left_s):.0f} s of {task.limit_s:.0f} s were left when work could begin, of which "
             f"{task.slurm.signal_s:.0f} s are to save in, so nothing was begun; ask for more --time, or see whether "
             f"the clock of {task.place.node} is right"
         )
 
     def _local(self, devices: list[str | None]) -> Local:
         if self._auto:
-            known = self._outlook.memory_bytes(self._assignment.share.own[:_MOST_PROBED], gpu=devices[0] is not None)
-            devices = devices + self._packing.grows(known)
-        self._diary.has_slots(len(devices))
+            known = self._states.memory_bytes(self._assignment.share.own[:_MOST_PROBED], gpu=devices[0] is not None)
+            devices = devices + self._packing.grow(known)
+        self._record_file.set_slots(len(devices))
         return Local(len(devices), devices=devices)
 
-    def _differences(self) -> str | None:
-        """Why this node's environment must not train these trials; what else differs is told."""
+    def _check_environment(self) -> str | None:
+        """Return why this node's environment must not train these trials; note other differences."""
         from runners.provenance.environment import differences, record, torch_without_cuda
 
         if self._assignment.resources.gpus and torch_without_cuda():
@@ -154,15 +147,15 @@ class _Supervisor:
         recorded = self._assignment.record.environment
         if recorded is None:
             return None
-        found = differences(recorded, record())
-        for remark in found.remarks:
+        different = differences(recorded, record())
+        for remark in different.remarks:
             self.note(remark)
-        return "; ".join(found.forbidding) or None
+        return "; ".join(different.forbidding) or None
 
     def _work(self) -> str | None:
-        """Train rows while there are any to begin; a sentence where this node cannot train any."""
+        """Train rows while there are any; return why this node cannot train them."""
         servers = 0
-        while self._something_to_begin():
+        while self._wait_for_row():
             self._ready = True
             try:
                 self._machine.run(self._job, self._rows, self)
@@ -176,10 +169,10 @@ class _Supervisor:
                 self._rows.reclaim()
             finally:
                 self._ready = False
-        return self._doubt if self._rows.unfinished else None
+        return self._node_problem if self._rows.unfinished else None
 
-    def _something_to_begin(self) -> bool:
-        """Whether there is a row to begin; waits while that is not known. Nothing heavy is started for nothing."""
+    def _wait_for_row(self) -> bool:
+        """Wait until a row may begin; return False if none is left. So no worker process starts for nothing."""
         while not self.stop_requested():
             row = self._rows.take()
             if row is not None:
@@ -187,52 +180,52 @@ class _Supervisor:
                 return True
             if self._rows.left() == 0:
                 return False
-            self._in_time = self._in_time or self._willing()
+            self._in_time = self._in_time or self._may_begin()
             time.sleep(_LOOK_EVERY_S)
         return False
 
-    def _willing(self) -> bool:
-        """Whether another row may be begun; a machine that is loaded asks, and so does who waits for rows of others."""
-        willing = not (self._stopping or (self._purse and self._purse.empty())) and self._pace.enough()
-        self._in_time = self._in_time or (willing and self._ready)
-        return willing
+    def _may_begin(self) -> bool:
+        over_budget = self._budget and self._budget.empty()
+        may_begin = not (self._stopping or over_budget) and self._time.is_enough()
+        self._in_time = self._in_time or (may_begin and self._ready)
+        return may_begin
 
     @property
     def _stopping(self) -> bool:
-        return self._heard.first is not None or self._cancellations.found.all or self._doubt is not None
+        return self._signals.first is not None or self._cancellations.current.all or self._node_problem is not None
 
-    def _why(self) -> Left:
-        if self._cancellations.found.all:
+    def _reason(self) -> Left:
+        if self._cancellations.current.all:
             return "cancelled"
         if not self._rows.unfinished:
             return "done"
-        if self._heard.first is not None:
-            return "time" if self._heard.first.name == "SIGUSR2" else "signal"
-        return "budget" if self._purse and self._purse.empty() else "time"
+        if self._signals.first is not None:
+            return "time" if self._signals.first.name == "SIGUSR2" else "signal"
+        return "budget" if self._budget and self._budget.empty() else "time"
 
     def _name(self, row: int) -> str:
-        line = self._outlook.line(row)
+        line = self._states.line(row)
         return f"{line['trial'][:8]}  {line['label']}  seed {line['seed']}"
 
-    # What the machine tells, and asks:
+    # The methods of an overseer:
 
     def stop_requested(self) -> bool:
-        """Whether the time is over or all was called off; asked several times a second."""
-        if self._heard.overdue(self._assignment.slurm.signal_s):
+        """Return True if the task has to stop; called several times a second."""
+        if self._signals.is_overdue(self._assignment.slurm.signal_s):
             raise _OutOfTime(
                 f"{counted(len(self._rows.out), 'trial')} did not save in time; "
                 "the next worker goes on from what was saved before"
             )
-        self._diary.keep()
-        self._seen.keep()
-        if self._cancellations.changed():
-            off = self._cancellations.found.trials
-            self._rows.drop(off)
-            self._machine.recall({row for row in self._rows.out if self._outlook.key(row) in off})
+        self._record_file.keep()
+        self._completed.keep()
+        if self._cancellations.read_again():
+            trials = self._cancellations.current.trials
+            self._rows.drop(trials)
+            self._machine.recall({row for row in self._rows.out if self._states.key(row) in trials})
         return self._stopping
 
     def worker_number(self) -> int:
-        """A number of its own among all processes that ever write for the submission."""
+        """Return a number that no other process of the submission has."""
         if self._forks >= _MOST_FORKS:
             raise EnvironmentProblem(f"{_MOST_FORKS} worker processes died or left on this node; look into its log")
         task = self._assignment.task.resource_class * 100_000 + self._assignment.worker
@@ -240,39 +233,38 @@ class _Supervisor:
         return task * 1_000_000 + self._assignment.place.restarts * 1_000 + self._forks - 1
 
     def started(self, row: int, worker: int, attempt: int, step: int) -> None:
-        """A worker process claimed a row."""
+        """Log that a worker process claimed a row."""
         del worker
         self._idle = False
-        self._began[row] = attempt, time.monotonic()
-        self._diary.tell(f"{self._name(row)}  attempt {attempt}  begins" + (f" at step {step}" if step else ""))
+        self._began[row] = time.monotonic()
+        self.note(f"{self._name(row)}  attempt {attempt}  begins" + (f" at step {step}" if step else ""))
 
     def stepped(self, row: int, step: int, steps: int, loss: float) -> None:
-        """Its heartbeat says so too."""
+        """Do nothing: the trial's heartbeat has it."""
 
     def ended(self, outcome: Outcome) -> None:
-        """A row came back."""
+        """Count and log a row that came back."""
         self._rows.came_back(outcome)
-        self._diary.count(outcome)
-        self._doubt = self._doubt or self._doubts.came_back(outcome)
-        _, began = self._began.pop(outcome.row, (0, time.monotonic()))
-        seconds = time.monotonic() - began
+        self._record_file.count(outcome)
+        self._node_problem = self._node_problem or self._health.came_back(outcome)
+        now = time.monotonic()
+        seconds = now - self._began.pop(outcome.row, now)
         attempt = "" if outcome.attempt is None else f"  attempt {outcome.attempt}"
         after = f" after {seconds:.1f} s" if outcome.attempt is not None else ""
         why = f": {outcome.failure.reason}: {outcome.failure.message}" if outcome.failure else ""
-        self._diary.tell(f"{self._name(outcome.row)}{attempt}  {outcome.status}{after}{why}")
+        self.note(f"{self._name(outcome.row)}{attempt}  {outcome.status}{after}{why}")
         if outcome.status == "ok" and outcome.attempt is not None:
-            self._pace.took(seconds)
-            self._pack(outcome.row, outcome.attempt)
+            self._time.add(seconds)
+            if self._auto:
+                self._pack(outcome.row, outcome.attempt)
 
     def note(self, text: str) -> None:
-        """Something a person should know."""
-        self._diary.tell(text)
+        """Log a line."""
+        self._record_file.log(text)
 
     def _pack(self, row: int, attempt: int) -> None:
-        if not self._auto:
-            return
-        more = self._packing.grows(read_json(self._layout.end(self._outlook.key(row), attempt)).get("memory_bytes"))
-        if more:
-            self._machine.grow(more)
-            self._diary.has_slots(self._machine.workers)
+        devices = self._packing.grow(read_json(self._layout.end(self._states.key(row), attempt)).get("memory_bytes"))
+        if devices:
+            self._machine.grow(devices)
+            self._record_file.set_slots(self._machine.workers)
             self.note(f"{counted(self._machine.workers, 'trial')} side by side from now on")

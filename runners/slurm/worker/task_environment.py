@@ -1,7 +1,7 @@
-"""Where a task runs and for how long: what SLURM says in the environment, looked at once.
+"""The environment of a worker task, as SLURM describes it: job, node, cores, GPUs and time left.
 
-Time left is counted by a clock that nobody sets. SLURM says when the job ends by the wall clock of another machine;
-where that contradicts the time limit it is not believed.
+The monotonic clock counts the time left. SLURM gives the end by another machine's wall clock; an end that contradicts
+the time limit is ignored.
 """
 
 import math
@@ -25,13 +25,12 @@ class TaskEnvironment:
     task: int
     """Its index in the array; 0 without one."""
     restarts: int
-    """How often it was queued again."""
     node: str
     cpus: int
     memory_bytes: int | None
-    """What the job was given; None where that is the node's."""
+    """Memory of the job; None: all of the node's."""
     visible: tuple[str, ...] | None
-    """Entries of CUDA_VISIBLE_DEVICES; None where it is not set."""
+    """Entries of CUDA_VISIBLE_DEVICES; None if it is not set."""
 
     @property
     def record(self) -> dict[str, Any]:
@@ -45,25 +44,24 @@ class TaskEnvironment:
         }
 
     def devices(self, gpus: int) -> tuple[str, ...]:
-        """The GPUs of a task that asked for `gpus`, as CUDA_VISIBLE_DEVICES names them."""
-        if self.visible is None:
-            return tuple(map(str, range(gpus)))
-        return self.visible[:gpus]
+        """Return `gpus` GPUs, as CUDA_VISIBLE_DEVICES names them."""
+        return tuple(map(str, range(gpus))) if self.visible is None else self.visible[:gpus]
 
 
 def here(environ: Mapping[str, str] = os.environ) -> TaskEnvironment:
-    """The place of this process."""
+    """Read the environment of this process."""
     array, task = environ.get("SLURM_ARRAY_JOB_ID"), environ.get("SLURM_ARRAY_TASK_ID")
-    alone = array is None or task is None
+    single = array is None or task is None
     visible = environ.get("CUDA_VISIBLE_DEVICES")
     cpus = _count(environ, "SLURM_CPUS_PER_TASK") or _count(environ, "SLURM_CPUS_ON_NODE") or 1
+    mebibytes = _count(environ, "SLURM_MEM_PER_NODE") or _count(environ, "SLURM_MEM_PER_CPU") * cpus
     return TaskEnvironment(
-        job=environ.get("SLURM_JOB_ID", "0") if alone else f"{array}_{task}",
-        task=0 if alone else _count(environ, "SLURM_ARRAY_TASK_ID"),
+        job=environ.get("SLURM_JOB_ID", "0") if single else f"{array}_{task}",
+        task=0 if single else _count(environ, "SLURM_ARRAY_TASK_ID"),
         restarts=_count(environ, "SLURM_RESTART_COUNT"),
         node=environ.get("SLURMD_NODENAME") or socket.gethostname(),
         cpus=cpus,
-        memory_bytes=_memory_bytes(environ, cpus),
+        memory_bytes=mebibytes << 20 or None,
         visible=None if visible is None else tuple(each.strip() for each in visible.split(",") if each.strip()),
     )
 
@@ -73,40 +71,60 @@ def _count(environ: Mapping[str, str], name: str) -> int:
     return int(text) if text.isdecimal() else 0
 
 
-def _memory_bytes(environ: Mapping[str, str], cpus: int) -> int | None:
-    megabytes = _count(environ, "SLURM_MEM_PER_NODE") or _count(environ, "SLURM_MEM_PER_CPU") * cpus
-    return megabytes << 20 or None
-
-
-@final
-class Deadline:
-    """Seconds until the task is ended."""
-
-    def __init__(self, seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
-        self._end = clock() + seconds
-
-    def left(self) -> float:
-        """Seconds from now; below 0 once it is over."""
-        return self._end - self._clock()
-
-
 def seconds_left(limit_s: float, environ: Mapping[str, str] = os.environ, now: float | None = None) -> float:
-    """Seconds that a task has, of a time limit of `limit_s` and by what SLURM says; else from its process's start.
+    """Return the seconds until the task ends: by SLURM's end time, else by this process's age.
 
-    `now` is the wall clock's time.
+    `now` is wall-clock time.
     """
     try:
         end = float(environ.get("SLURM_JOB_END_TIME", "nan"))
     except ValueError:
         end = math.nan
     left = end - (time.time() if now is None else now)
-    return left if 0 < left <= limit_s else limit_s - _age_s()
+    return left if 0 < left <= limit_s else limit_s - _process_age_s()
 
 
-def _age_s() -> float:
-    """Seconds since this process began; 0 where the system does not say."""
+def _process_age_s() -> float:
+    """Return the seconds since this process began; 0 if the system does not say."""
     started = process_started(os.getpid())
     if started is None:
         return 0.0
     return max(0.0, time.clock_gettime(time.CLOCK_BOOTTIME) - started / os.sysconf("SC_CLK_TCK"))
+
+
+@final
+class TimeBudget:
+    """Decides if there is time for one more trial in a task that ends in `seconds`.
+
+    A trial needs as long as 95 of 100 trials took here, at most a quarter of `limit_s`: longer trials take several
+    lives of a worker anyway. `signal_s` is for saving.
+    """
+
+    def __init__(
+        self, seconds: float, limit_s: float, signal_s: float, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._clock = clock
+        self._end = clock() + seconds
+        self._limit_s = limit_s
+        self._signal_s = signal_s
+        self._durations: list[float] = []
+
+    @property
+    def left_s(self) -> float:
+        """Seconds until the task ends; negative after the end."""
+        return self._end - self._clock()
+
+    def add(self, seconds: float) -> None:
+        """Count a trial that took `seconds`."""
+        self._durations.append(seconds)
+
+    @property
+    def needed_s(self) -> float:
+        """Seconds that the next trial needs."""
+        durations = sorted(self._durations)
+        percentile = durations[math.ceil(0.95 * len(durations)) - 1] if durations else 0.0
+        return min(percentile, self._limit_s / 4)
+
+    def is_enough(self) -> bool:
+        """Return True if another trial may begin."""
+        return self.left_s - self._signal_s > self.needed_s

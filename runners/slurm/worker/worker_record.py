@@ -1,11 +1,17 @@
-"""What a worker task says of itself: its record, kept up to date, and a line per event on stdout."""
+"""The record file and log of a worker task, and the health of its node.
+
+A node on which the first trials all fail leaves its rows to others. A failure does not count against the node if a node
+that trains well has met it; if no node trains well, if another node has met it.
+"""
 
 import os
 import socket
+import subprocess
 import sys
 import time
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from typing import final
+from typing import NamedTuple, final
 
 from grid.errors import EnvironmentProblem
 from runners.attempts.attempt import require_there
@@ -13,21 +19,22 @@ from runners.attempts.worker import Outcome
 from runners.slurm.worker.assignment import Assignment
 from runners.slurm.worker_records import MOST_FINGERPRINTS, Left, WorkerRecord, write_worker
 
+MOST_FAILURES = 3
+"""Failures in a row, for reasons unknown elsewhere, that stop a node without a finished trial."""
+
 _EVERY_S = 60.0
+_PATIENCE_S = 30.0
 
 
 @final
 class WorkerRecordFile:
-    """The record of a task that begins now.
-
-    A record that cannot be written is told once and tried again: nothing that counts is in it.
-    """
+    """The record of a task that begins now; a record that cannot be written is reported once and tried again."""
 
     def __init__(self, assignment: Assignment) -> None:
         self._layout = assignment.layout
         self._began = time.monotonic()
         self._due = self._began
-        self._unwritten = False
+        self._failed = False
         now = time.time()
         self.record = WorkerRecord(
             submission=assignment.task.submission,
@@ -47,33 +54,33 @@ class WorkerRecordFile:
         )
 
     def keep(self) -> None:
-        """Write the record, if the last time is long enough ago."""
+        """Write the record every minute."""
         if time.monotonic() >= self._due:
             self._write()
 
-    def has_slots(self, slots: int) -> None:
-        """So many trials are trained side by side from now on."""
+    def set_slots(self, slots: int) -> None:
+        """Record how many trials are trained side by side."""
         self.record = replace(self.record, slots=slots)
 
     def count(self, outcome: Outcome) -> None:
-        """A row came back."""
+        """Count a row that came back."""
         if outcome.status in ("ok", "failed", "stopped"):
             name = outcome.status
             self.record = replace(self.record, **{name: getattr(self.record, name) + 1})
-        met = self.record.failures
-        if outcome.failure is not None and outcome.failure.fingerprint not in met and len(met) < MOST_FINGERPRINTS:
-            self.record = replace(self.record, failures=(*met, outcome.failure.fingerprint))
+        known = self.record.failures
+        if outcome.failure is not None and outcome.failure.fingerprint not in known and len(known) < MOST_FINGERPRINTS:
+            self.record = replace(self.record, failures=(*known, outcome.failure.fingerprint))
 
     def close(self, left: Left, says: str | None = None) -> None:
-        """Say why the task leaves."""
+        """Record why the task leaves."""
         self.record = replace(self.record, left=left, says=says)
         self._write()
-        found = self.record
-        counts = f"{found.ok} ok, {found.failed} failed, {found.stopped} stopped"
-        self.tell(f"leaves: {left}; {counts}" + (f"; {says}" if says else ""))
+        record = self.record
+        counts = f"{record.ok} ok, {record.failed} failed, {record.stopped} stopped"
+        self.log(f"leaves: {left}; {counts}" + (f"; {says}" if says else ""))
 
-    def tell(self, text: str) -> None:
-        """A line for people."""
+    def log(self, text: str) -> None:
+        """Print a line to the task's log."""
         sys.stdout.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')}  {text}\n")
         sys.stdout.flush()
 
@@ -84,8 +91,72 @@ class WorkerRecordFile:
         try:
             require_there(self._layout.submission_record(self.record.submission))
             write_worker(self._layout, self.record)
-            self._unwritten = False
+            self._failed = False
         except EnvironmentProblem as error:
-            if not self._unwritten:
-                self.tell(str(error))
-            self._unwritten = True
+            if not self._failed:
+                self.log(str(error))
+            self._failed = True
+
+
+class _WorkerOnNode(NamedTuple):
+    node: str
+    resource_class: int
+    worker: int
+
+
+def _worker_on_node(record: WorkerRecord) -> _WorkerOnNode:
+    return _WorkerOnNode(record.node, record.resource_class, record.worker)
+
+
+@final
+class NodeHealth:
+    """The health of the node of the worker `mine`; `records` returns all workers, `is_only_node` if there is one."""
+
+    def __init__(
+        self, mine: WorkerRecord, records: Callable[[], Iterable[WorkerRecord]], is_only_node: Callable[[], bool]
+    ) -> None:
+        self._me = _worker_on_node(mine)
+        self._records = records
+        self._is_only_node = is_only_node
+        self._trusted = False
+        self._unexplained: list[str] = []
+        self._explained: set[str] = set()
+
+    def came_back(self, outcome: Outcome) -> str | None:
+        """Count a row that came back; return a sentence if the node must take no more rows."""
+        if outcome.status == "ok":
+            self._trusted = True
+        failure = outcome.failure
+        if self._trusted or failure is None or failure.reason not in ("error", "killed"):
+            return None
+        if failure.fingerprint not in self._explained:
+            self._unexplained.append(failure.fingerprint)
+        if len(self._unexplained) < MOST_FAILURES:
+            return None
+        self._compare_with_others()
+        if len(self._unexplained) < MOST_FAILURES or self._trusted:
+            return None
+        return (
+            f"{len(self._unexplained)} trials in a row failed on {self._me.node} and none was trained, for reasons "
+            f"that no other node has met (the last: {failure.message}); look at the node, then `ablate retry --failed`"
+        )
+
+    def _compare_with_others(self) -> None:
+        records = list(self._records())
+        well = {_worker_on_node(record) for record in records if record.ok}
+        self._trusted = self._me in well or (not well and self._is_only_node())
+        for record in records:
+            if _worker_on_node(record) in well if well else record.node != self._me.node:
+                self._explained.update(record.failures)
+        self._unexplained = [each for each in self._unexplained if each not in self._explained]
+
+
+def only_node(partitions: str | None, environ: Mapping[str, str] = os.environ) -> bool:
+    """Return True if the requested partitions (None: the current one) have a single node."""
+    names = partitions or environ.get("SLURM_JOB_PARTITION", "")
+    command = ["sinfo", "--noheader", "--Node", f"--partition={names}", "--format=%N"]
+    try:
+        answer = subprocess.run(command, capture_output=True, text=True, timeout=_PATIENCE_S, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    return answer.returncode == 0 and len(set(answer.stdout.split())) == 1
