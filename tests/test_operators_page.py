@@ -15,7 +15,7 @@ from runners.catalogue.operators_page import DRAWN, packaged, page, write_page
 from runners.catalogue.weight_profile import CHANNELS, LAST, LOGITS, _queries_and_keys, profiles
 from runners.catalogue.weight_svg import drawing
 from variants import Operator, prefix_lm, softmax
-from variants.papers.named import catalogue
+from variants.papers.catalogue import catalogue
 
 DOCS = Path(__file__).parent.parent / "docs"
 SVG = "{http://www.w3.org/2000/svg}"

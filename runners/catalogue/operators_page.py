@@ -20,7 +20,7 @@ from runners.output import write
 from variants import Backbone, Operator, Placement, Tokens, Transformer, softmax
 from variants.attend import attention
 from variants.model.shapes import shapes_only
-from variants.papers.named import PAPERS, Named, catalogue
+from variants.papers.catalogue import PAPERS, NamedOperator, catalogue
 
 INTRO = """# Operators
 
@@ -95,7 +95,7 @@ def equation() -> str:
     return "\n".join(line.removeprefix("    ") for line in lines if line.startswith("    "))
 
 
-def packaged() -> list[Named]:
+def packaged() -> list[NamedOperator]:
     """The named operators of the package, without those of a user."""
     return [each for each in catalogue().values() if _ours(each.make)]
 
@@ -115,7 +115,7 @@ class Picture(NamedTuple):
     svg: str | None
 
 
-def _picture(known: Named) -> Picture:
+def _picture(known: NamedOperator) -> Picture:
     drawn = DRAWN.get(known.name, Drawn())
     operator = known.make(**drawn.arguments) if drawn.arguments else known.make()
     rows = profiles(operator, drawn.numbers, drawn.query)

@@ -87,7 +87,7 @@ class TrainedModel:
     def measured(self, judge: Judge) -> tuple[list[Measurements | Items], Mapping[str, Any] | None]:
         """What `judge`, of the one evaluation of the trial, finds, and what it has read."""
         (spec,) = self.trial.evaluations
-        with self.judged(), self.model.positioned(spec.positions(self.trial.model)):
+        with self.judged(), self.model.use_positions(spec.positions(self.trial.model)):
             return list(judge.evaluate(self.predict)), judge.record
 
 

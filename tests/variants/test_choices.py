@@ -52,9 +52,9 @@ from variants import (
 from variants.laws.battery import prove
 from variants.laws.examples import around, family
 from variants.operator import KINDS
+from variants.papers.catalogue import catalogue
 from variants.papers.differential import differential
 from variants.papers.integral import integral_weights
-from variants.papers.named import catalogue
 from variants.papers.windows import prefix_lm, sliding_window
 from variants.stages.positions.scheme import Positions
 
@@ -88,25 +88,25 @@ def test_every_stage_has_its_folder() -> None:
 
 @pytest.mark.parametrize("folder", FOLDERS)
 def test_every_file_is_one_choice_named_like_its_kind(folder: str) -> None:
-    files = {path.stem for path in (Path(variants.__file__).parent / folder).glob("*.py")} - {"__init__"}
+    files = {path.stem for path in (Path(variants.__file__).parent / "stages" / folder).glob("*.py")} - {"__init__"}
     own = {
         kind: member.__module__
         for kind, member in FOLDERS[folder].members().items()
         if member.__module__.startswith("variants.")
     }
-    assert set(own) == files, f"a file in variants/{folder} defines the one choice it is named after"
-    assert all(module == f"variants.{folder}.{kind}" for kind, module in own.items())
+    assert set(own) == files, f"a file in variants/stages/{folder} defines the one choice it is named after"
+    assert all(module == f"variants.stages.{folder}.{kind}" for kind, module in own.items())
 
 
 @pytest.mark.parametrize("folder", FOLDERS)
 def test_choices_of_a_family_do_not_import_each_other(folder: str) -> None:
-    for path in (Path(variants.__file__).parent / folder).glob("*.py"):
+    for path in (Path(variants.__file__).parent / "stages" / folder).glob("*.py"):
         imported = {
             node.module
             for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
             if isinstance(node, ast.ImportFrom)
         }
-        assert not {module for module in imported if module and module.startswith(f"variants.{folder}.")}, path
+        assert not {module for module in imported if module and module.startswith(f"variants.stages.{folder}.")}, path
 
 
 @pytest.mark.parametrize("member", MEMBERS)
@@ -342,7 +342,7 @@ def test_an_operator_that_an_axis_changed_is_not_called_what_it_was(
 def test_the_example_of_the_contributing_guide_is_whole() -> None:
     root = Path(variants.__file__).parent.parent
     example, *_ = re.findall(r"```python\n(.*?)```", (root / "CONTRIBUTING.md").read_text(encoding="utf-8"), re.DOTALL)
-    source = (root / "variants" / "scores" / "ssa.py").read_text(encoding="utf-8")
+    source = (root / "variants" / "stages" / "scores" / "ssa.py").read_text(encoding="utf-8")
     imports = [line for line in source.splitlines() if line.startswith(("import ", "from "))]
     names: dict[str, type[Score]] = {}
     with forgotten():
