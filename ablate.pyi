@@ -280,7 +280,7 @@ from variants import (
     llama3_3b as llama3_3b,
     mlp_kernel as mlp_kernel,
     mlp_kernel_unnormalised as mlp_kernel_unnormalised,
-    named as named,
+    named_operator as named_operator,
     off_by_one as off_by_one,
     prefix_lm as prefix_lm,
     principled as principled,

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from variants.papers import named
+from variants.papers import catalogue
 from variants.stages.stage import Stage
 
 
@@ -16,7 +16,7 @@ def _families(cls: type = Stage) -> Iterator[type]:
 
 
 def _places() -> list[dict[str, Any]]:
-    return [family._members for family in _families()] + [named._CATALOGUE]
+    return [family._members for family in _families()] + [catalogue._CATALOGUE]
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from runners.catalogue.explain_choice import is_ours, kinds
 from runners.evaluations import Evaluation
 from runners.probes import Probe
 from runners.tasks import Task
-from variants.papers.named import catalogue
+from variants.papers.catalogue import catalogue
 
 ROOT = Path(__file__).parent.parent
 PAGES = ("operators", "probes", "tasks")

@@ -33,8 +33,10 @@ from variants.papers.after_softmax import scaled_softmax, value_bias
 from variants.papers.baselines import softmax
 from variants.papers.beyond import fox, qk_norm, selective, softcap, ssmax
 from variants.papers.biases import fixed_value_bias, key_bias, key_value_bias
+from variants.papers.catalogue import Limit, catalogue, named_operator
+from variants.papers.cog import cog
 from variants.papers.differential import differential
-from variants.papers.gated import gated_elements, gated_heads
+from variants.papers.gated_attention import gated_elements, gated_heads
 from variants.papers.head_groups import four_scores, soft_avg
 from variants.papers.integral import integral, integral_control, integral_weights
 from variants.papers.kernels import (
@@ -44,7 +46,6 @@ from variants.papers.kernels import (
     mlp_kernel,
     mlp_kernel_unnormalised,
 )
-from variants.papers.named import Limit, catalogue, named
 from variants.papers.principled import principled, principled_gate, principled_ground, principled_margin
 from variants.papers.scores_of_logits import (
     elu_plus_one,
@@ -56,7 +57,6 @@ from variants.papers.scores_of_logits import (
     sigmoid_normalised,
 )
 from variants.papers.self_adjusting import sa_softmax
-from variants.papers.signed import cog
 from variants.papers.sinks import learned_sink, off_by_one
 from variants.papers.sparse import entmax15, sparsemax
 from variants.papers.ssa import ssa
@@ -311,7 +311,7 @@ __all__ = [
     "llama3_3b",
     "mlp_kernel",
     "mlp_kernel_unnormalised",
-    "named",
+    "named_operator",
     "off_by_one",
     "prefix_lm",
     "principled",

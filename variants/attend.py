@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from variants.operator import NumberValues, Operator, by_stage, causal, distances, head_shape
-from variants.stages.families import AttentionWeights, sliced
+from variants.stages.families import AttentionWeights, split_signals
 from variants.stages.positions.none import NoPositions
 from variants.stages.positions.scheme import Positions
 
@@ -83,16 +83,16 @@ def attend(
     if numbers is None:
         shape = head_shape(operator, heads=q.shape[1], query=q.shape[-1], value=v.shape[-1], width=1)
         numbers = operator.at_init(shape)
-    q, k = prepared(operator, q, k, NoPositions(), numbers)
+    q, k = prepare(operator, q, k, NoPositions(), numbers)
     return attention(operator, Heads(q, k, v, mask), numbers)
 
 
-def prepared(
+def prepare(
     operator: Operator, q: Tensor, k: Tensor, positions: Positions, numbers: NumberValues
 ) -> tuple[Tensor, Tensor]:
     """Semantic channels prepared, then given their positions; gate channels as they are."""
-    (q_own, q_gate), (k_own, k_gate) = _parted(operator, q), _parted(operator, k)
-    q_own, k_own = operator.preparation.prepared(q_own, k_own, **by_stage(numbers)["preparation"])
+    (q_own, q_gate), (k_own, k_gate) = _split_gate(operator, q), _split_gate(operator, k)
+    q_own, k_own = operator.preparation.prepare(q_own, k_own, **by_stage(numbers)["preparation"])
     if positions.rotates:
         signals = operator.signals.count if operator.signals.rotary == "per_signal" else 1
         q_own, k_own = positions.rotate(q_own, signals=signals), positions.rotate(k_own, signals=signals)
@@ -101,7 +101,7 @@ def prepared(
     return torch.cat((q_own, q_gate), -1), torch.cat((k_own, k_gate), -1)
 
 
-def _parted(operator: Operator, x: Tensor) -> tuple[Tensor, Tensor | None]:
+def _split_gate(operator: Operator, x: Tensor) -> tuple[Tensor, Tensor | None]:
     """Semantic channels of queries or keys, and the gate's; a slice of all channels would cost a copy of gradients."""
     own = operator.gate.channels
     return (x[..., :-own], x[..., -own:]) if own else (x, None)
@@ -136,17 +136,17 @@ def attention(operator: Operator, heads: Heads, numbers: NumberValues) -> Attent
     a = _logits(operator, heads, mask, pair.key if pair is not None else None, value)
     scores = operator.score.scores(a.masked_fill(~seen, 0), seen, **value["score"])
     weights = operator.normaliser.weights(scores, **value["normaliser"])
-    weights = _dropped(weights, heads.dropout) if heads.dropout else weights
+    weights = _drop(weights, heads.dropout) if heads.dropout else weights
     if not operator.merge.of_logits:
-        weights = operator.merge.merged(weights, **value["merge"])
-    weights = operator.rescale.rescaled(weights, seen, **value["rescale"])
+        weights = operator.merge.merge(weights, **value["merge"])
+    weights = operator.rescale.rescale(weights, seen, **value["rescale"])
     output = postprocess(operator, operator.readout.output(weights, v, **value["readout"]), value).to(given)
     if pair is None:
         return AttentionOutput(output, weights.keys, weights.ground, None, a)
     return AttentionOutput(output, weights.keys[..., 1:], weights.ground, weights.keys[..., :1], a[..., 1:])
 
 
-def _dropped(weights: AttentionWeights, p: float) -> AttentionWeights:
+def _drop(weights: AttentionWeights, p: float) -> AttentionWeights:
     """Every weight of every map is 0 with probability p, else divided by 1 - p."""
     keys, ground = weights
     return AttentionWeights(F.dropout(keys, p), None if ground is None else F.dropout(ground, p))
@@ -154,7 +154,7 @@ def _dropped(weights: AttentionWeights, p: float) -> AttentionWeights:
 
 def visible_keys(operator: Operator, heads: Heads) -> Tensor:
     """Boolean, broadcasts to [B, H, T_q, T_k]: True = the operator lets the query see the key."""
-    return operator.visible.restricted(heads.model_mask, heads.distance)
+    return operator.visible.restrict(heads.model_mask, heads.distance)
 
 
 def qk_logits(operator: Operator, heads: Heads, numbers: NumberValues) -> Tensor:
@@ -165,25 +165,25 @@ def qk_logits(operator: Operator, heads: Heads, numbers: NumberValues) -> Tensor
     anything.
     """
     working = torch.promote_types(heads.q.dtype, torch.float32)
-    (q, _), (k, _) = _parted(operator, heads.q.to(working)), _parted(operator, heads.k.to(working))
+    (q, _), (k, _) = _split_gate(operator, heads.q.to(working)), _split_gate(operator, heads.k.to(working))
     with _as_given(q.device.type):
         return _products(operator, q, k, heads.distance, by_stage(numbers))
 
 
 def semantic_channels(operator: Operator, x: Tensor) -> Tensor:
     """Queries or keys [B, H, T, D + G] without the gate's channels."""
-    return _parted(operator, x)[0]
+    return _split_gate(operator, x)[0]
 
 
 def postprocess(operator: Operator, output: Tensor, value: Keywords) -> Tensor:
     """What comes after the readout: head norm and output gate."""
-    normed = operator.head_norm.normed(output, **value["head_norm"])
-    return operator.output_gate.gated(normed, **value["output_gate"])
+    normed = operator.head_norm.normalise(output, **value["head_norm"])
+    return operator.output_gate.gate(normed, **value["output_gate"])
 
 
 def _logits(operator: Operator, heads: Heads, mask: Tensor, key: Tensor | None, value: Keywords) -> Tensor:
     """a [S?, B, H, T_q, T_k], with the learned key's column first where there is one; not masked."""
-    (q, q_gate), (k, k_gate) = _parted(operator, heads.q), _parted(operator, heads.k)
+    (q, q_gate), (k, k_gate) = _split_gate(operator, heads.q), _split_gate(operator, heads.k)
     z = _products(operator, q, k, heads.distance, value)
     z = z if heads.bias is None else z + heads.bias
     if operator.forgetting.label != "none" or operator.margin.label != "none":  # what is hidden reaches no gradient
@@ -210,5 +210,5 @@ def _products(operator: Operator, q: Tensor, k: Tensor, distance: Tensor, value:
     if operator.merge.of_logits:
         z = product.mean_logits(q, k, distance, signals, **value["product"])
     else:
-        z = product.logits(sliced(q, signals), sliced(k, signals), distance, **value["product"])
-    return operator.transform.transformed(z, **value["transform"])
+        z = product.logits(split_signals(q, signals), split_signals(k, signals), distance, **value["product"])
+    return operator.transform.transform(z, **value["transform"])

@@ -149,11 +149,11 @@ class Number(Spec):
 
     def table(self, shape: HeadShape, layer: int) -> Tensor:
         """Its raw table [1, H or 1, rows, columns] where training starts, before anything random is added."""
-        return self._filled(shape, LINKS[self.link].inverse(self.init_at(layer)))
+        return self._fill(shape, LINKS[self.link].inverse(self.init_at(layer)))
 
-    def fixed(self, shape: HeadShape, layer: int) -> Tensor:
+    def fixed_value(self, shape: HeadShape, layer: int) -> Tensor:
         """Its value where it is not trained, [1, H or 1, rows, columns]."""
-        return self._filled(shape, self.init_at(layer))
+        return self._fill(shape, self.init_at(layer))
 
     def disturb(self, table: Tensor, made: torch.Generator) -> None:
         """Add to a raw table what is random about its start; nothing about a scalar's is."""
@@ -162,7 +162,7 @@ class Number(Spec):
         """The operator's value for a raw one."""
         return LINKS[self.link].value(raw)
 
-    def _filled(self, shape: HeadShape, value: float) -> Tensor:
+    def _fill(self, shape: HeadShape, value: float) -> Tensor:
         return torch.full((1, self.heads(shape), *self.entries(shape)), value, dtype=torch.float32)
 
     def heads(self, shape: HeadShape) -> int:
@@ -211,8 +211,8 @@ class Vector(Number):
         if self.spread:
             table.add_(_noise(table, self.spread, made))
 
-    def _filled(self, shape: HeadShape, value: float) -> Tensor:
-        filled = super()._filled(shape, value)
+    def _fill(self, shape: HeadShape, value: float) -> Tensor:
+        filled = super()._fill(shape, value)
         if self.along == "first":
             filled[..., 1:] = 0
         return filled
@@ -254,7 +254,7 @@ class Matrix(Number):
         return shape.signal, shape.signal
 
     def table(self, shape: HeadShape, layer: int) -> Tensor:  # noqa: ARG002
-        return self._filled(shape, 0.0)
+        return self._fill(shape, 0.0)
 
     def disturb(self, table: Tensor, made: torch.Generator) -> None:
         table.add_(_noise(table, self.init / math.sqrt(table.shape[-1]), made))

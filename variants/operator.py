@@ -185,7 +185,7 @@ class Operator(Spec):
     def label(self) -> str:
         """For tables and charts: the name, or the stages that differ from softmax; and the number of signals."""
         signals = self.signals.label if self.merge.signals is None else ""
-        return (self.name or self._described()) + (f" {signals}" if signals else "")
+        return (self.name or self._describe()) + (f" {signals}" if signals else "")
 
     def renamed(self, before: Self) -> Self:
         """The name it was given says what it was; a stage of another kind is added to it."""
@@ -195,7 +195,7 @@ class Operator(Spec):
         kinds = (f"{stage} {kind}" if (kind := getattr(self, stage).kind) == "none" else kind for stage in changed)
         return self.changed(name=" + ".join((self.name, *kinds)))
 
-    def _described(self) -> str:
+    def _describe(self) -> str:
         fields = type(self).model_fields
         changed = [stage for stage in KINDS if getattr(self, stage) != fields[stage].default]
         return " + ".join(getattr(self, stage).kind for stage in changed) or "softmax"
@@ -222,7 +222,7 @@ class Operator(Spec):
         return {
             name: number.value(number.table(shapes[name], layer), layer)
             if number.trained
-            else number.fixed(shapes[name], layer)
+            else number.fixed_value(shapes[name], layer)
             for name, number in numbers.items()
         }
 

@@ -60,7 +60,7 @@ class Scores(NamedTuple):
         """
         if self.parts:
             blocks = (None if further is None else block(further, *at) for at in self._blocks())
-            return _joined([part.relative(own) for part, own in zip(self.parts, blocks, strict=True)])
+            return _join_heads([part.relative(own) for part, own in zip(self.parts, blocks, strict=True)])
         if self.plain is not None:
             f = self.plain.masked_fill(~self.mask, 0)
             return Relative(f, f.abs(), None)
@@ -73,15 +73,15 @@ class Scores(NamedTuple):
         size = (log - largest).exp()
         return Relative(size if self.sign is None else size * self.sign, size, largest)
 
-    def beside(self, logit: Tensor) -> tuple["Relative", Tensor]:
+    def relative_with(self, logit: Tensor) -> tuple["Relative", Tensor]:
         """As `relative`, and in the same units the score of one further logit, at least 0; nothing overflows.
 
         `logit` broadcasts to [..., H, T, 1].
         """
         if self.parts:
-            each = [part.beside(block(logit, *at)) for part, at in zip(self.parts, self._blocks(), strict=True)]
+            each = [part.relative_with(block(logit, *at)) for part, at in zip(self.parts, self._blocks(), strict=True)]
             owns = [own.broadcast_to(found.f[..., :1].shape) for found, own in each]
-            return _joined([found for found, _ in each]), torch.cat(owns, -3)
+            return _join_heads([found for found, _ in each]), torch.cat(owns, -3)
         own = self.score(logit)
         if self.log is not None:
             found = self.relative(own)
@@ -91,7 +91,7 @@ class Scores(NamedTuple):
         found = self.relative(own.clamp(min=torch.finfo(own.dtype).tiny).log())
         return found, own * found.unit()
 
-    def projected(self, onto: Callable[[Tensor], Tensor]) -> Tensor:
+    def project(self, onto: Callable[[Tensor], Tensor]) -> Tensor:
         """Weights that `onto` makes of a map of ln f, hidden entries -inf; a row that sees nothing gets 0."""
         empty = ~self.mask.any(-1, keepdim=True)
         return onto(self.visible_log().masked_fill(empty, 0)).masked_fill(~self.mask, 0)
@@ -122,7 +122,7 @@ def block(x: Tensor, at: int, each: int) -> Tensor:
     return x[..., at * each : (at + 1) * each, :, :] if x.dim() > 2 and x.shape[-3] > 1 else x
 
 
-def _joined(parts: list[Relative]) -> Relative:
+def _join_heads(parts: list[Relative]) -> Relative:
     """The blocks of heads together."""
     m = [torch.zeros_like(part.f[..., :1]) if part.m is None else part.m for part in parts]
     return Relative(

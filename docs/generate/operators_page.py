@@ -17,7 +17,7 @@ from runners.catalogue.stage_words import field_words, formula, option_words
 from runners.catalogue.weight_profile import LAST, LOGITS, SETTINGS, Setting, equation, profiles
 from variants import Backbone, Operator, Placement, Tokens, Transformer, softmax
 from variants.model.shapes import shapes_only
-from variants.papers.named import PAPERS, Named, catalogue
+from variants.papers.catalogue import PAPERS, NamedOperator, catalogue
 
 _AFTER_WEIGHTS: Final = {
     "readout": "what is read out with them",
@@ -93,7 +93,7 @@ def _is_ours(value: object) -> bool:
     return str(getattr(value, "__module__", "")).startswith("variants.")
 
 
-def _draw_operator(known: Named) -> tuple[str, str]:
+def _draw_operator(known: NamedOperator) -> tuple[str, str]:
     """Return the caption and the picture, which is empty if the weights are those of softmax."""
     setting = SETTINGS.get(known.name, Setting())
     operator = known.make(**setting.arguments) if setting.arguments else known.make()

@@ -16,7 +16,7 @@ from runners.catalogue.stage_words import NumberRow, formula, number_rows, optio
 from runners.provenance.code import SOURCE
 from variants import Backbone, Operator, Tokens, Transformer
 from variants.model.shapes import shapes_only
-from variants.papers.named import PAPERS, Named, catalogue
+from variants.papers.catalogue import PAPERS, NamedOperator, catalogue
 from variants.paths.choose import PATHS
 from variants.stages.stage import Stage
 
@@ -86,7 +86,7 @@ class KindExplanation(NamedTuple):
     """The named operators that have it."""
 
 
-def explain(known: Named, model: str = MODEL) -> Explanation:
+def explain(known: NamedOperator, model: str = MODEL) -> Explanation:
     """Collect all facts about a named operator. Raise NotFoundError for an unknown model."""
     operator = known.make()
     parts = different_stages(operator) or {name: getattr(operator, name) for name in SOFTMAX}
@@ -136,7 +136,7 @@ def different_stages(operator: Operator) -> dict[str, Spec]:
     return {name: getattr(operator, name) for name in names if getattr(operator, name) != fields[name].default}
 
 
-def how_to_write(known: Named) -> str:
+def how_to_write(known: NamedOperator) -> str:
     """Write the import and the call with all defaults, or the call alone for a function of a spec file."""
     home = sys.modules[known.make.__module__]
     if SOURCE in vars(home):
@@ -145,7 +145,7 @@ def how_to_write(known: Named) -> str:
     return f"from {'variants' if exported else home.__name__} import {known.name}; {known.name}()"
 
 
-def arguments(known: Named) -> tuple[Argument, ...]:
+def arguments(known: NamedOperator) -> tuple[Argument, ...]:
     """List the arguments of the function of a named operator, without the name on charts."""
     hints = get_type_hints(known.make)
     taken = [each for each in inspect.signature(known.make).parameters.values() if each.name != "name"]

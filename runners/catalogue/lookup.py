@@ -14,7 +14,7 @@ from variants import Backbone
 from variants.laws.examples import family
 from variants.model import named_backbones
 from variants.operator import KINDS
-from variants.papers.named import PAPERS, Named, catalogue
+from variants.papers.catalogue import PAPERS, NamedOperator, catalogue
 from variants.stages.positions.scheme import Positions
 
 
@@ -37,7 +37,7 @@ class OwnRow(NamedTuple):
     source: str
 
 
-def find_named(name: str) -> Named:
+def find_named(name: str) -> NamedOperator:
     """Find a named operator by its name, or by a name or label that is equal without case and signs.
 
     Raises:
@@ -71,7 +71,7 @@ def _is_a_kind(name: str, stages: list[str]) -> str:
     return f"{name!r} is a kind of {all_stages}; name the stage too, such as `ablate operators {stages[0]} {name}`"
 
 
-def of_paper(paper: str | None) -> list[Named]:
+def of_paper(paper: str | None) -> list[NamedOperator]:
     """List the named operators of one paper, or of all. Raise SpecError for an unknown paper."""
     if paper is not None and paper not in PAPERS:
         raise SpecError(f"a paper is one of {', '.join(PAPERS)}; got {paper!r}")
@@ -105,7 +105,7 @@ def defined_in(module: ModuleType) -> list[OwnRow]:
     if not rows:
         raise SpecError(
             f"{module.__file__} defines neither a named operator nor a choice of a stage; decorate a function with "
-            "@named('beyond'), or leave --spec out"
+            "@named_operator('beyond'), or leave --spec out"
         )
     return rows
 

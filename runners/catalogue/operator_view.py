@@ -28,7 +28,7 @@ from runners.catalogue.weight_profile import SETTINGS, equation, head_words, hea
 from variants import Operator
 from variants.links import LINKS
 from variants.number import KeyVector, Matrix, Number
-from variants.papers.named import PAPERS, Limit, Named, catalogue
+from variants.papers.catalogue import PAPERS, Limit, NamedOperator, catalogue
 
 MOST_LOGITS = 64
 LARGEST_LOGIT = 1e4
@@ -48,7 +48,7 @@ def list_operators() -> list[ListedOperator]:
     return [ListedOperator(each.name, _short(each), PAPERS[each.paper]) for each in catalogue().values()]
 
 
-def _short(known: Named) -> str:
+def _short(known: NamedOperator) -> str:
     label = known.make().label
     return label if label.lower() == known.name else f"{label} ({known.name})"
 
@@ -80,7 +80,7 @@ def _of_spec(data: Mapping[str, Any]) -> Operator:
         ) from error
 
 
-def _parse_argument(known: Named, taken: Mapping[str, Argument], name: str, text: str) -> object:
+def _parse_argument(known: NamedOperator, taken: Mapping[str, Argument], name: str, text: str) -> object:
     if name not in taken:
         raise SpecError(
             f"{known.name} has no argument {name!r}; it has {', '.join(taken)}{suggest_name(name, [*taken])}"
@@ -160,7 +160,7 @@ def _selectable(argument: Argument) -> OperatorArgument | None:
     return OperatorArgument(argument.name, str(argument.default), ()) if is_count else None
 
 
-def _settings(known: Named | None, operator: Operator) -> tuple[OperatorSetting, ...]:
+def _settings(known: NamedOperator | None, operator: Operator) -> tuple[OperatorSetting, ...]:
     """Return settings that show the operator, its limits, and the identities of its score."""
     drawn = SETTINGS.get(known.name) if known else None
     shown = (

@@ -16,9 +16,9 @@ from runners.output import LINE_EVERY_S, duration, say, write
 from runners.provenance.specfile import import_spec_file
 from runners.trial import Trial
 from variants.laws.battery import LAWS, LawFinding, find
-from variants.laws.examples import around, combined, distinct, examples, family
+from variants.laws.examples import around, combinations_of_choices, distinct, examples, family
 from variants.operator import KINDS, Operator
-from variants.papers.named import catalogue
+from variants.papers.catalogue import catalogue
 from variants.stages.stage import Stage
 
 BROKEN = 4
@@ -110,7 +110,7 @@ def operators_of(spec: Path) -> tuple[list[Operator], list[Operator]]:
     if not own_operators:
         raise SpecError(f"{spec}: there is nothing to prove; define a Grid, or a choice of a stage such as a Score")
     known = {operator.key for operator in own_operators}
-    further = distinct(combined(own)) if own else []
+    further = distinct(combinations_of_choices(own)) if own else []
     return own_operators, [operator for operator in further if operator.key not in known]
 
 

@@ -159,4 +159,4 @@ def _at_start(number: Number, shape: HeadShape) -> Tensor:
         number = number.changed(spread=0.0)
     if number.trained:
         return number.value(number.table(shape, 0).double(), 0)
-    return number.fixed(shape, 0).double()
+    return number.fixed_value(shape, 0).double()

@@ -87,7 +87,7 @@ class TrainedModel:
     def evaluate(self, judge: Judge) -> tuple[list[Measurements | Items], Mapping[str, Any] | None]:
         """Evaluate the model with the judge of the trial's only evaluation. Return its values and its record."""
         (spec,) = self.trial.evaluations
-        with self.evaluation_context(), self.model.positioned(spec.positions(self.trial.model)):
+        with self.evaluation_context(), self.model.use_positions(spec.positions(self.trial.model)):
             return list(judge.evaluate(self.predict)), judge.record
 
 

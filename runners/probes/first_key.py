@@ -23,7 +23,7 @@ from runners.probes.probe import Found, Probe, ProbeInput, RowInfo
 from variants.attend import semantic_channels
 from variants.model.transformer import LayerTrace
 from variants.operator import by_stage
-from variants.stages.families import sliced
+from variants.stages.families import split_signals
 
 
 class FirstKey(Probe):
@@ -58,7 +58,7 @@ def _cosines(layer: LayerTrace, q: Tensor, k: Tensor) -> Tensor:
     """Compute cosines [B, H, T_q, T_k] in float64."""
     operator, distance = layer.operator, layer.worked.heads.distance
     numbers = by_stage(layer.worked.numbers)["product"]
-    signals = [sliced(x, operator.signals.count) for x in (q, k)]
+    signals = [split_signals(x, operator.signals.count) for x in (q, k)]
     z = operator.product.logits(*signals, distance, **numbers)
     own = [operator.product.logits(x, x, distance, **numbers).diagonal(dim1=-2, dim2=-1) for x in signals]
     size = own[0].sqrt()[..., :, None] * own[1].sqrt()[..., None, :]

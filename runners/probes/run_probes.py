@@ -57,7 +57,7 @@ def look_at_divergence(probing: Probing, seen: ProbeInput) -> Found:
 def _all_records(probing: Probing, seen: ProbeInput) -> Iterator[tuple[Probe, Probed | ProbeArray]]:
     at_layers = [probe for probe in probing.probes if type(probe).of_layer is not Probe.of_layer]
     if at_layers:
-        for layer in seen.model.watched(seen.batch.inputs, seen.batch.visible):
+        for layer in seen.model.trace_layers(seen.batch.inputs, seen.batch.visible):
             for probe in at_layers:
                 yield from ((probe, record) for record in probe.of_layer(layer, seen))
     for probe in probing.probes:

@@ -98,9 +98,9 @@ class Data(ABC):
         parts = [self.batch(0, 0)]
         while sum(len(part.inputs) for part in parts) < count:
             parts.append(self.batch(len(parts), 0))
-        return joined(parts).first(count)
+        return join_batches(parts).first(count)
 
-    def completed(self, part: Batch) -> Batch:
+    def complete_batch(self, part: Batch) -> Batch:
         """A part of a batch with the targets that `loss` takes, where these are computed and not drawn; called on the
         part's device right before the model sees it. By default as it was drawn."""
         return part
@@ -175,7 +175,7 @@ class Task(Choice):
         """
 
 
-def joined(parts: Sequence[Batch]) -> Batch:
+def join_batches(parts: Sequence[Batch]) -> Batch:
     """The sequences of all parts, which are equally long and hide keys all or none."""
     inputs, targets = (torch.cat([part[index] for part in parts]) for index in (0, 1))  # type: ignore[misc]
     visible = [part.visible for part in parts if part.visible is not None]

@@ -25,7 +25,7 @@ class Flat:
     """
 
     def __init__(self, model: Transformer, *, by_matrix: bool = False) -> None:
-        spared = {id(parameter) for parameter in model.undecayed()}
+        spared = {id(parameter) for parameter in model.undecayed_parameters()}
         rows = _hidden_rows(model) if by_matrix else {}
         hidden = [p for p in model.parameters() if id(p) in rows]
         others = [p for p in model.parameters() if id(p) not in rows]

@@ -159,7 +159,7 @@ class _TrainingRun:
         """Add the part's gradient to that of the batch; its share of the loss and of what is logged beside it."""
         if self._means is not None:
             self._seed(step, part.number)
-        batch = self._data.completed(part.batch)
+        batch = self._data.complete_batch(part.batch)
         losses = self._data.losses(self._forward(batch.inputs, batch.visible), batch.targets)
         losses = losses if part.terms == 1 else [each * part.terms for each in losses]
         losses[0].backward()  # type: ignore[no-untyped-call]
@@ -211,7 +211,7 @@ class _TrainingRun:
         yield from self._data.evaluate(self._predict)
         for evaluation, judge in self._judges:
             if step == self._training.steps or not evaluation.at_end:
-                with self._model.positioned(evaluation.positions(self._trial.model)):
+                with self._model.use_positions(evaluation.positions(self._trial.model)):
                     yield from judge.evaluate(self._predict)
 
     def _look(self, step: int, looking: Callable[[Probing, ProbeInput], Found] = look) -> None:

@@ -21,7 +21,7 @@ from runners import LinearFunctions, Training, Trial
 from runners.catalogue.operator_maths import OperatorMaths
 from store import Store
 from variants import gpt2, principled, softmax, ssa
-from variants.papers.named import catalogue
+from variants.papers.catalogue import catalogue
 
 ROW = [float(part) for part in LOGITS.split(",")]
 SLOTS = {slot.name: slot for slot in OPERATORS.slots}

@@ -86,7 +86,7 @@ def test_hot_divergences_tend_to_half_the_variance_of_the_difference_of_logits()
 
 def losses(task: Distillation, outputs: Tensor) -> tuple[Data, Batch, list[float]]:
     data = task.open()
-    part = data.completed(data.batch(1, 1))
+    part = data.complete_batch(data.batch(1, 1))
     return data, part, [float(each) for each in data.losses(outputs, part.targets)]
 
 
@@ -121,7 +121,7 @@ def test_targets_are_the_teachers_logits_and_the_tokens(taught: Distillation) ->
     data, plain = taught.open(), taught.task.open().batch(3, 5)
     batch = data.batch(3, 5)
     assert torch.equal(batch.targets, plain.targets)
-    part = data.completed(batch)
+    part = data.complete_batch(batch)
     assert part.targets.shape == (6, 8, 257)
     with torch.no_grad():
         assert torch.equal(part.targets[..., :-1], build_model(trial).eval()(plain.inputs))
@@ -136,9 +136,9 @@ def test_a_teacher_is_not_trained_and_drops_nothing(tmp_path: Path, memory: Call
     finished(tmp_path / "campaign", trial)
     data = Distillation(task=task, teacher=teacher(tmp_path / "campaign", trial)).open()
     batch = data.batch(1, 1)
-    assert torch.equal(data.completed(batch).targets, data.completed(batch).targets)
+    assert torch.equal(data.complete_batch(batch).targets, data.complete_batch(batch).targets)
     student = drawn(6, 8, 256).requires_grad_()
-    data.loss(student, data.completed(batch).targets).backward()
+    data.loss(student, data.complete_batch(batch).targets).backward()
     assert student.grad is not None
 
 
@@ -185,7 +185,7 @@ def test_validation_compares_at_temperature_one_on_the_windows_of_the_task(taugh
         return outputs[rows]
 
     found = {row.name: row for row in data.evaluate(predict)}
-    logits = data.completed(windows).targets[..., :-1]
+    logits = data.complete_batch(windows).targets[..., :-1]
     p, q = (exact_softmax(each.double().numpy(), -1)[:7] for each in (logits, outputs))
     assert found["validation_kl"].value == pytest.approx(rel_entr(p, q).sum(-1).mean(), rel=1e-5)
     soft = -(p * torch.tensor(q).log().numpy()).sum(-1).mean(-1)
@@ -233,7 +233,7 @@ def test_only_what_the_task_asks_for_is_learned(tmp_path: Path, memory: Callable
     finished(tmp_path / "campaign", trial)
     distillation = Distillation(task=task, teacher=teacher(tmp_path / "campaign", trial))
     data = distillation.open()
-    part = data.completed(data.batch(1, 1))
+    part = data.complete_batch(data.batch(1, 1))
     outputs = drawn(*part.targets.shape[:2], task.vocabulary)
     asked = data.batch(1, 1).targets != -100
     assert 0 < int(asked.sum()) == data.terms(data.batch(1, 1).targets) < asked.numel()
@@ -264,7 +264,7 @@ def test_a_teacher_sees_what_the_task_makes_visible(taught: Distillation) -> Non
     hidden = batch._replace(visible=(side[:, None] == side[None, :]).expand(6, 8, 8))
     changed = torch.cat((batch.inputs[:, :4].flip(1), batch.inputs[:, 4:]), 1)
     one, two, plain = (
-        data.completed(each).targets[:, 4:, :-1] for each in (hidden, hidden._replace(inputs=changed), batch)
+        data.complete_batch(each).targets[:, 4:, :-1] for each in (hidden, hidden._replace(inputs=changed), batch)
     )
     torch.testing.assert_close(one, two, rtol=0, atol=1e-6)
     assert (plain - one).abs().max() > 1e-4
@@ -290,7 +290,7 @@ def test_documents_prefixes_and_replaced_tokens_are_those_of_the_text(taught: Di
     """A prefix is in no loss; student and teacher see one another's documents or both do not."""
     prefixed = taught.changed(task=taught.task.changed(prefix=4))
     data = prefixed.open()
-    part = data.completed(data.batch(1, 1))
+    part = data.complete_batch(data.batch(1, 1))
     outputs = drawn(6, 8, 256)
     wanted = divergence(outputs, part.targets[..., :-1], 1.0).kl[:, 3:].mean()
     assert float(data.loss(outputs, part.targets)) == pytest.approx(float(wanted), rel=1e-6)

@@ -22,7 +22,7 @@ from runners.cli.catalogue import STAGES
 from runners.provenance.specfile import import_spec_file
 from variants import LogScore, Operator, Score, Stage, Transformer, attend
 from variants.model.transformer import Tokens
-from variants.papers.named import _CATALOGUE, PAPERS, Named, catalogue, named
+from variants.papers.catalogue import _CATALOGUE, PAPERS, NamedOperator, catalogue, named
 
 SCORE = '''"""A file with two choices."""
 
@@ -293,10 +293,10 @@ def test_a_choice_of_a_user_s_file_is_explained_by_its_class(tmp_path: Path) -> 
 
 NAMED = '''
 
-from variants import Operator, named
+from variants import Operator, named_operator
 
 
-@named("beyond")
+@named_operator("beyond")
 def softer(power: float = 2.0) -> Operator:
     """Softmax, but gentler."""
     return Operator(name="Softer!", score=Gentle(g={"init": power}))
@@ -334,7 +334,7 @@ def test_the_examples_of_the_contributing_guide_are_a_spec_file_and_keep_all_law
     root = Path(variants.__file__).parent.parent
     examples = re.findall(r"```python\n(.*?)```", (root / "CONTRIBUTING.md").read_text(encoding="utf-8"), re.DOTALL)
     imports = (root / "variants" / "stages" / "scores" / "ssa.py").read_text(encoding="utf-8").splitlines()
-    told_in_the_guide = "from variants import Limit, Operator, named, softmax"
+    told_in_the_guide = "from variants import Limit, Operator, named_operator, softmax"
     lines = [told_in_the_guide, *(line for line in imports if line.startswith(("import ", "from "))), *examples]
     path = tmp_path / "guide.py"
     path.write_text("\n".join(lines), encoding="utf-8")
@@ -353,7 +353,7 @@ def test_the_examples_of_the_contributing_guide_are_a_spec_file_and_keep_all_law
             del _CATALOGUE[name]
 
 
-def _check_limits(known: Named) -> None:
+def _check_limits(known: NamedOperator) -> None:
     q, k, v = torch.randn(3, 1, 2, 13, 8, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     for limit in known.limits:
         numbers = {name: torch.full((1, 1, 1, 1), value).double() for name, value in limit.numbers.items()}

@@ -222,7 +222,7 @@ def test_positions_without_end_fit_every_task(root: Path, task: Text) -> None:
     trial = teaching_trial(task.changed(context=4), model=llama2(layers=1, heads=2, width=8, feedforward_width=16))
     finished(root, trial)
     data = Distillation(task=task, teacher=teacher(root, trial)).open()
-    assert data.completed(data.batch(1, 1)).targets.shape == (6, 8, 257)
+    assert data.complete_batch(data.batch(1, 1)).targets.shape == (6, 8, 257)
 
 
 def test_another_vocabulary_or_tokenizer_is_refused(root: Path, task: Text) -> None:

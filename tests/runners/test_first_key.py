@@ -90,7 +90,7 @@ def test_the_cosine_is_that_of_what_the_product_multiplies(kind: str, signals: i
 def test_a_learned_kernel_has_the_cosine_of_its_features() -> None:
     model = model_of(Operator().changed(product={"kind": "mlp"}))
     found = keyed(in_model(model, ids(2, 6), FirstKey()))
-    worked = next(model.watched(ids(2, 6))).worked
+    worked = next(model.trace_layers(ids(2, 6))).worked
     inner, outer = (worked.numbers[f"product.{name}"].double() for name in ("inner", "outer"))
     q, k = (((x @ inner.mT).relu() @ outer.mT)[:, 1] for x in (worked.heads.q, worked.heads.k))
     cosines = torch.nn.functional.cosine_similarity(q, k[:, :1], dim=-1)[:, 1:]

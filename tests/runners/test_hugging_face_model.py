@@ -65,7 +65,7 @@ def test_targets_are_what_transformers_predicts(tmp_path: Path, task: Text, conf
     data = Distillation(task=task, teacher=HuggingFaceModel(directory=str(tmp_path / "model"))).open()
     batch = data.batch(1, 1)
     with torch.no_grad():
-        assert torch.equal(data.completed(batch).targets[..., :-1], model(input_ids=batch.inputs).logits)
+        assert torch.equal(data.complete_batch(batch).targets[..., :-1], model(input_ids=batch.inputs).logits)
 
 
 def test_hidden_documents_are_as_if_they_were_not_there(tmp_path: Path, task: Text) -> None:

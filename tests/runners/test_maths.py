@@ -13,7 +13,7 @@ from grid.errors import AblateError, NotFoundError, SpecError
 from grid.operator_view import OperatorCatalogue
 from runners.catalogue.operator_maths import OperatorMaths
 from variants import Operator, principled, ssa
-from variants.papers.named import catalogue
+from variants.papers.catalogue import catalogue
 
 LOGITS = (0.2, 4.0, 1.9, 2.0, -0.5, 0.1, -1.5, -3.0)
 MATHS: OperatorCatalogue = OperatorMaths()
@@ -205,13 +205,13 @@ def test_operators_and_choices_of_a_spec_file_are_known(tmp_path: Path) -> None:
     spec = tmp_path / "mine.py"
     spec.write_text(
         '"""Mine."""\nfrom typing import ClassVar, Literal\n\nfrom torch import Tensor\n\n'
-        "from variants import Operator\nfrom variants.papers.named import named\n"
+        "from variants import Operator\nfrom variants.papers.catalogue import named_operator\n"
         "from variants.stages.families import PlainScore\n\n\n"
         'class Cube(PlainScore):\n    """The cube: f(a) = a^3."""\n\n    source: ClassVar[str] = "here"\n'
         '    range: ClassVar = "any"\n    kind: Literal["dash_cube"] = "dash_cube"\n\n'
         "    def score(self, a: Tensor) -> Tensor:\n        return a**3\n\n"
         "    def oracle(self, a: float) -> float:\n        return a**3\n\n\n"
-        '@named("beyond")\ndef dash_cube(name: str = "Dash cube") -> Operator:\n    """Cubes as weights."""\n'
+        '@named_operator("beyond")\ndef dash_cube(name: str = "Dash cube") -> Operator:\n    """Cubes as weights."""\n'
         '    return Operator(name=name, score=Cube(), normaliser={"kind": "none"})\n'
     )
     script = (

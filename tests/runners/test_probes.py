@@ -403,7 +403,7 @@ def test_maps_are_kept_in_half_precision_and_nothing_overflows(tmp_path: object)
     found = {each.name: each.arrays for each in in_model(model, inputs, AttentionMaps())}  # type: ignore[union-attr]
     assert set(found) == {"attention-00", "attention-01", "attention-inputs"}
     assert all(Layout(tmp_path).artefact("0" * 32, 1, 3, name) for name in found)  # type: ignore[arg-type]
-    expected = next(model.watched(inputs)).worked.attended
+    expected = next(model.trace_layers(inputs)).worked.attended
     weights, extra = found["attention-00"]["weights"], found["attention-00"]["extra"]
     assert (weights.dtype, weights.shape, extra.shape) == (np.float16, (2, 2, 5, 5), (2, 2, 5))
     np.testing.assert_allclose(weights, expected.weights[:2].detach(), atol=1e-3)

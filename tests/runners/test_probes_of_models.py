@@ -102,7 +102,7 @@ def test_a_post_norm_model_is_also_looked_at_before_its_norms() -> None:
         assert found[name, 0, None, ("depth", 1)] == pytest.approx(4, rel=1e-4)
     assert found["activation_first", 1, None, ("depth", 2)] == pytest.approx(4, rel=1e-4)
     before = found["unnormed_activation_first", 1, None, ("depth", 2)]
-    hidden = model.layers[0](model.embedded(inputs))
+    hidden = model.layers[0](model.embed(inputs))
     plain = model.blocks()[1].attention_norm(hidden) + model.blocks()[1].feedforward.down.bias
     assert before == pytest.approx(plain[:, 0].norm(dim=-1).mean().item(), rel=1e-6)
     assert before > 25
@@ -142,7 +142,7 @@ def test_logits_are_the_scaled_products_before_margin_gate_and_positions(operato
             block.attention.qkv.weight *= 20
     inputs, own = ids(2, 7), 8
     found = keyed(in_model(model, inputs, QKLogits()))
-    heads = next(model.watched(inputs)).worked.heads
+    heads = next(model.trace_layers(inputs)).worked.heads
     count = operator.signals.count
     z = (heads.q[..., :own] @ heads.k[..., :own].mT / math.sqrt(own * count)).detach()  # signals: mean of their logits
     for head in range(2):
@@ -162,7 +162,7 @@ def test_signals_that_are_merged_later_count_each() -> None:
     model = model_of(differential())
     found = keyed(in_model(model, ids(2, 7), QKLogits()))
     assert {(name, head) for name, _, head in found} == {("qk_logit_mean", 0), ("qk_logit_sd", 0)}  # two heads are one
-    heads = next(model.watched(ids(2, 7))).worked.heads
+    heads = next(model.trace_layers(ids(2, 7))).worked.heads
     z = torch.stack(
         [(q @ k.mT) / math.sqrt(8) for q, k in zip(heads.q.split(8, -1), heads.k.split(8, -1), strict=True)]
     )
@@ -182,7 +182,7 @@ def test_the_ground_state_has_the_mass_of_the_keys_under_the_threshold() -> None
         for block in model.blocks():
             block.attention.qkv.weight *= 20
     found = keyed(in_model(model, ids(2, 7), GroundMass()))
-    worked = next(model.watched(ids(2, 7))).worked
+    worked = next(model.trace_layers(ids(2, 7))).worked
     gamma, a = worked.numbers["normaliser.threshold"], worked.attended.logits
     pairs = [(b, i, j) for b in range(2) for i in range(7) for j in range(i + 1)]
     expected = np.mean([bool(a[b, 1, i, j] < gamma[min(b, len(gamma) - 1), 1, i, 0]) for b, i, j in pairs])
@@ -251,7 +251,7 @@ def test_numbers_are_known_where_they_start_where_they_average_and_where_they_ar
     found = keyed(in_model(model, ids(2, 7), LearnedNumbers(), PredictedNumbers()))
     assert found["number.rescale.scale", 0, 1] == 0.5
     assert found["number.rescale.mean", 0, 1] == pytest.approx(0.7)
-    alpha = next(model.watched(ids(2, 7))).worked.numbers["rescale.scale"][:, 1].detach()
+    alpha = next(model.trace_layers(ids(2, 7))).worked.numbers["rescale.scale"][:, 1].detach()
     assert found["predicted.rescale.scale", 0, 1] == pytest.approx(alpha.mean().item())
     assert found["predicted_sd.rescale.scale", 0, 1] == pytest.approx(alpha.std(correction=0).item())
     assert alpha.std() > 0.01
@@ -329,7 +329,7 @@ def test_the_task_says_which_class_a_token_has() -> None:
     model = model_of(softmax(), causal=False)
     inputs = torch.tensor([[0, 1, 2, 4, 6, 8], [1, 3, 5, 7, 9, 0]])
     found = keyed(in_model(model, inputs, TokenClasses(), task=Halves()))
-    weights = next(model.watched(inputs)).worked.attended.weights[:, 1]
+    weights = next(model.trace_layers(inputs)).worked.attended.weights[:, 1]
     even = (weights[0, :, 2:].sum(-1).mean() / 2).item()
     odd = ((weights[0, :, 1].mean() + weights[1, :, :5].sum(-1).mean()) / 2).item()
     assert found["token_class.task.even", 0, 1] == pytest.approx(even / (even + odd))
@@ -457,7 +457,7 @@ def test_what_is_looked_at_by_default_has_a_meaning_for_every_task(tiny: Trial, 
 def test_an_encoder_is_looked_at_like_any_other_model() -> None:
     model = model_of(softmax(), causal=False)
     found = keyed(in_model(model, ids(2, 9), SinkShare(positions=(1, 9)), FirstToken()))
-    weights = next(model.watched(ids(2, 9))).worked.attended.weights
+    weights = next(model.trace_layers(ids(2, 9))).worked.attended.weights
     for k in (1, 9):  # all queries see all keys
         assert found["importance", 0, 0, ("position", k)] == pytest.approx(weights[:, 0, :, k - 1].mean().item())
 
@@ -467,5 +467,5 @@ def test_looking_first_leaves_nothing_behind_that_training_cannot_use() -> None:
     model = Transformer(backbone, [operator], inputs=Scalars(), seed=0)
     inputs = torch.ones(2, 53, 1)  # a length that nothing else has
     with torch.inference_mode():
-        list(model.watched(inputs))
+        list(model.trace_layers(inputs))
     model(inputs).sum().backward()

@@ -11,7 +11,7 @@ from grid.errors import NotFoundError, SpecError
 from runners.catalogue.prove import operators_of, prove
 from variants import Operator
 from variants.laws.battery import LAWS
-from variants.laws.examples import combined
+from variants.laws.examples import combinations_of_choices
 from variants.stages.stage import Stage
 
 SOUND = '''
@@ -19,7 +19,7 @@ import math
 from typing import ClassVar, Literal
 from torch import Tensor
 from variants import LogScore, Number, Operator, softmax
-from variants.papers.named import named
+from variants.papers.catalogue import named_operator
 
 class Halved(LogScore):
     """Half the logit."""
@@ -33,7 +33,7 @@ class Halved(LogScore):
     def oracle(self, a: float, *, share: float) -> float:
         return math.exp(a * share)
 
-@named("beyond")
+@named_operator("beyond")
 def halved_operator() -> Operator:
     """Softmax of half the logit."""
     return Operator(name="halved", score=Halved(share=Number(init=0.25)))
@@ -85,11 +85,11 @@ def beside(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     labels: list[str] = []
 
     def few(own: Sequence[Stage]) -> list[Operator]:
-        found = list(combined(own))
+        found = list(combinations_of_choices(own))
         labels.extend(operator.label for operator in found)
         return [operator for operator in found if operator.label in BESIDE]
 
-    monkeypatch.setattr("runners.catalogue.prove.combined", few)
+    monkeypatch.setattr("runners.catalogue.prove.combinations_of_choices", few)
     return labels
 
 

@@ -9,7 +9,7 @@ import pytest
 from store.files.layout import STORE_SCHEMA
 from store.published.tables import PublishedCell, cells, file_hash, notes, operators, version
 from store.store import Store
-from variants.papers.named import catalogue
+from variants.papers.catalogue import catalogue
 
 # Rows times columns as they are printed, counted in the papers.
 SHAPES = {

@@ -12,7 +12,7 @@ from store.published.comparison import ALPHA, WORDS, _judged, compare_published
 from store.published.tables import operators
 from store.statistics.paired import Paired
 from variants import principled, softcap, softmax, ssa, temperature
-from variants.papers.named import catalogue
+from variants.papers.catalogue import catalogue
 
 AT = (2, 3, 5, 10)
 EFFECTS = {2: -1.0, 3: 1.0, 5: -1.0, 10: 0.0}

@@ -26,7 +26,7 @@ from variants.model.named_backbones import (
     sink_60m,
     tiny,
 )
-from variants.papers.named import catalogue
+from variants.papers.catalogue import catalogue
 from variants.stages.visible.prefix import Prefix
 
 EVERY: dict[str, Operator] = {

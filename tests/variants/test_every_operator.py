@@ -14,11 +14,11 @@ from grid.errors import SpecError
 from variants import AttentionWeights, Ground, Operator, Suppress, Total, Values, principled
 from variants.laws.battery import LAWS, MAY_BREAK, Law, LawBroken, check, find, prove
 from variants.laws.examples import around, every_choice, examples, family, named_operators
-from variants.laws.inputs import fit, random_inputs, refined, with_number
+from variants.laws.inputs import fit, granularities_of, random_inputs, with_number
 from variants.laws.law import near
 from variants.number import Number
 from variants.operator import KINDS
-from variants.papers.named import catalogue
+from variants.papers.catalogue import catalogue
 from variants.score_map import Scores
 from variants.stages.families import PlainScore
 from variants.stages.normalisers.absolute import Absolute
@@ -78,7 +78,7 @@ SILENT = {
     "mlp_kernel_unnormalised": "it is a limit of others",
     "sigmoid_log_count": "its shift differs by query, and no other operator's does",
 }
-"""Named operators without a limit or an identity, and why."""
+"""NamedOperator operators without a limit or an identity, and why."""
 
 
 def test_every_named_operator_states_a_limit_or_an_identity() -> None:
@@ -114,7 +114,7 @@ def test_heads_are_widened_until_they_carry_an_operator() -> None:
 
 def test_a_number_is_tried_at_every_granularity_that_its_operator_accepts() -> None:
     operator = Operator(normaliser=Ground())
-    pers = [per for per, _ in refined(operator, "normaliser.threshold")]
+    pers = [per for per, _ in granularities_of(operator, "normaliser.threshold")]
     assert len(pers) == len(Number.allowed)
     assert pers[0] == ()
     with pytest.raises(SpecError, match="has no number"):
@@ -184,7 +184,7 @@ def test_a_number_that_says_nothing_is_found(defining: None) -> None:
     class Idle(Temperature):
         kind: Literal["idle_in_a_test"] = "idle_in_a_test"  # type: ignore[assignment]
 
-        def transformed(self, z: Tensor, *, tau: Tensor) -> Tensor:
+        def transform(self, z: Tensor, *, tau: Tensor) -> Tensor:
             return z + 0 * tau
 
         def oracle(self, z: float, *, tau: float) -> float:  # noqa: ARG002

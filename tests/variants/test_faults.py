@@ -18,7 +18,7 @@ RAISE = {"a row that sees nothing is projected"}
 """Faults that the library itself answers with an error: any other error is a fault badly planted."""
 
 
-def tried(fault: Fault) -> Operator:
+def example_of(fault: Fault) -> Operator:
     """The example it is tried on."""
     assert fault.operator in BY_LABEL, f"there is no example {fault.operator!r}"
     return BY_LABEL[fault.operator]
@@ -26,7 +26,7 @@ def tried(fault: Fault) -> Operator:
 
 @pytest.mark.parametrize("fault", FAULTS, ids=[fault.words.replace(" ", "-") for fault in FAULTS])
 def test_a_fault_is_found_by_its_law(fault: Fault) -> None:
-    operator, law = tried(fault), BY_NAME[fault.law]
+    operator, law = example_of(fault), BY_NAME[fault.law]
     assert find(operator, law).proved, "the law is broken without the fault"
     with planted(fault):
         finding = find(operator, law)
@@ -38,7 +38,7 @@ def test_a_fault_is_found_by_its_law(fault: Fault) -> None:
 def also(fault: Fault) -> list[str]:
     """All laws that find it on its operator."""
     with planted(fault):
-        return [law.name for law in LAWS if not find(tried(fault), law).proved]
+        return [law.name for law in LAWS if not find(example_of(fault), law).proved]
 
 
 def test_every_law_finds_a_fault_that_is_planted() -> None:
@@ -46,7 +46,7 @@ def test_every_law_finds_a_fault_that_is_planted() -> None:
 
 
 def test_there_are_faults_in_every_stage() -> None:
-    folders = {fault.where.split(".")[2] for fault in FAULTS}
+    folders = {fault.where.split(".")[2] for fault in FAULTS if fault.where.startswith("variants.stages.")}
     stages = {"visible", "preparations", "extras", "products", "transforms", "forgetting", "margins", "gates", "scores"}
     stages |= {"normalisers", "merges", "rescales", "readouts", "head_norms", "output_gates"}
     assert stages <= folders

@@ -81,8 +81,8 @@ def test_a_prefix_shows_no_padding_and_changes_no_encoder() -> None:
     padded = torch.ones(T, T, dtype=torch.bool)
     padded[:, 2], padded[5] = False, False
     prefix = Prefix(length=7)
-    assert (prefix.restricted(padded, distances(T, T)) == padded).all()
-    seen = prefix.restricted(padded & causal(T, T), distances(T, T))
+    assert (prefix.restrict(padded, distances(T, T)) == padded).all()
+    seen = prefix.restrict(padded & causal(T, T), distances(T, T))
     assert not seen[:, 2].any()
     assert not seen[5].any()
     assert seen[0].tolist() == [j < 7 and j != 2 for j in range(T)]
@@ -126,7 +126,7 @@ def test_normalising_to_length_1_is_a_temperature_away() -> None:
 
 def test_a_query_of_zeros_is_left_at_zero() -> None:
     q = torch.zeros(1, 1, 1, D, requires_grad=True)
-    found, _ = RMSNorm().prepared(q, q, query_gain=torch.ones(D), key_gain=torch.ones(D))
+    found, _ = RMSNorm().prepare(q, q, query_gain=torch.ones(D), key_gain=torch.ones(D))
     found.sum().backward()
     assert (found == 0).all()
     assert q.grad is not None
@@ -181,7 +181,7 @@ def test_a_fixed_value_lies_along_its_direction(along: str, expected: list[float
     operator = fixed_value_bias(5.0, along=along)  # type: ignore[arg-type]
     number = operator.numbers()["extra.learned_value"]
     assert not number.trained
-    assert number.fixed(HeadShape(2, D, D, D, D, 16), 0).flatten().tolist() == expected
+    assert number.fixed_value(HeadShape(2, D, D, D, D, 16), 0).flatten().tolist() == expected
 
 
 # transforms and margins

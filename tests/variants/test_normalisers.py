@@ -10,7 +10,7 @@ from torch import Tensor
 
 from grid import SpecError
 from variants import Ground, GroundValue, Normaliser, Number, Operator, Scores, attend, causal, softmax
-from variants.papers.named import catalogue
+from variants.papers.catalogue import catalogue
 from variants.papers.scores_of_logits import identity_clamped
 from variants.papers.self_adjusting import sa_softmax
 from variants.papers.sinks import learned_sink, off_by_one

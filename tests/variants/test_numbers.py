@@ -15,7 +15,7 @@ from variants.model.placement import Placement
 from variants.number import ByDepth, Contrast, HeadShape, Matrix, Number, RunningMean, Vector
 from variants.papers.affine_scaled import affine_gated, affine_scaled
 from variants.papers.differential import differential
-from variants.papers.gated import gated_elements, gated_heads
+from variants.papers.gated_attention import gated_elements, gated_heads
 from variants.stages.merges.difference import Difference
 from variants.stages.output_gates.per_channel import PerChannel
 from variants.stages.output_gates.per_head import PerHead
@@ -236,7 +236,7 @@ class TestLearned:
     def test_a_vector_of_one_channel_is_told_by_its_norm_too(self) -> None:
         operator = Operator(readout=ValueBias(value_bias=Vector(init=-0.5, per="layer")))
         numbers = numbers_of(operator, shape=SHAPE._replace(value=1))
-        assert [value for *_, value in numbers.learned()] == [0.5]
+        assert [value for *_, value in numbers.learned_values()] == [0.5]
 
 
 def added(operator: Operator, backbone: Backbone) -> int:
@@ -331,7 +331,7 @@ def test_the_mean_of_a_vector_is_refused_in_a_user_s_choice_too() -> None:
         each: Vector = Vector(init=0.0, per="token")
         mean: RunningMean = RunningMean(of="each")
 
-        def gated(self, output: Tensor, *, each: Tensor, mean: Tensor) -> Tensor:
+        def gate(self, output: Tensor, *, each: Tensor, mean: Tensor) -> Tensor:
             return output * each * mean
 
         def oracle(self, output: list[float], *, each: list[float], mean: float) -> list[float]:

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from grid.errors import SpecError
 from variants import Heads, Operator, attend, causal
-from variants.attend import prepared
+from variants.attend import prepare
 from variants.laws.inputs import random_inputs
 from variants.number import Number
 from variants.paths import sdpa
@@ -46,7 +46,7 @@ def run(operator: Operator, path: Any, mask: Tensor | None, *, alibi: bool = Fal
     inputs = random_inputs(operator, length=13)
     q, k, v = (x.clone().requires_grad_() for x in (inputs.q, inputs.k, inputs.v))
     numbers = {name: value.clone().requires_grad_() for name, value in inputs.numbers.items()}
-    heads = Heads(*prepared(operator, q, k, NoPositions(), numbers), v, mask)
+    heads = Heads(*prepare(operator, q, k, NoPositions(), numbers), v, mask)
     if alibi:
         heads = heads._replace(bias=Alibi().bias(heads.distance, q.shape[1], None, causal=True).double())
     output = path.run(operator, heads, numbers)

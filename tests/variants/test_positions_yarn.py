@@ -102,14 +102,14 @@ def test_a_trained_model_takes_it_for_a_while(operator: object) -> None:
         layer.attention.qkv.weight.data *= 20
     x = torch.arange(40)[None] % 11
     before = model(x)
-    with model.positioned(Yarn(factor=1, original=20)):
+    with model.use_positions(Yarn(factor=1, original=20)):
         assert torch.equal(model(x), before)
-    with model.positioned(Yarn(factor=4, original=20)):
+    with model.use_positions(Yarn(factor=4, original=20)):
         assert not torch.allclose(model(x), before, rtol=1e-3)
     assert torch.equal(model(x), before)
     learned = Transformer(tiny("gpt2"), [operator] * 2, inputs=Tokens(11), seed=0)
     assert isinstance(learned.backbone.positions, Learned)
-    with pytest.raises(SpecError, match="without learned parameters only"), learned.positioned(FOUR):
+    with pytest.raises(SpecError, match="without learned parameters only"), learned.use_positions(FOUR):
         pass
 
 

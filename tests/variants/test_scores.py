@@ -25,6 +25,7 @@ from variants import (
     softmax,
 )
 from variants.laws.oracle import attend_in_floats
+from variants.papers.cog import cog
 from variants.papers.head_groups import four_scores, soft_avg
 from variants.papers.scores_of_logits import (
     elu_plus_one_normalised,
@@ -33,7 +34,6 @@ from variants.papers.scores_of_logits import (
     sigmoid_log_count,
     sigmoid_normalised,
 )
-from variants.papers.signed import cog
 from variants.papers.ssa import ssa
 from variants.stages.margins.ssmax import SSMax
 from variants.stages.normalisers.absolute import Absolute

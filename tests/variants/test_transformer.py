@@ -350,7 +350,7 @@ def test_dropout_is_off_in_evaluation_and_on_in_training() -> None:
 
 def test_embeddings_and_both_parts_of_a_layer_are_dropped() -> None:
     model = build(softmax(), tiny("gpt2").changed(dropout=0.5), inputs=TOKENS)
-    assert 0.4 < (model.embedded(words(63)) == 0).float().mean() < 0.6
+    assert 0.4 < (model.embed(words(63)) == 0).float().mean() < 0.6
     block, x = model.layers[0], torch.randn(2, 63, 64, generator=torch.Generator().manual_seed(0))
     for part in (block.attention, block.feedforward):
         part.register_forward_hook(lambda *call: torch.zeros_like(call[-1]))
@@ -387,7 +387,7 @@ def test_a_masked_read_out_is_dense_gelu_norm_and_a_tied_projection_with_bias() 
 
 def test_embeddings_are_normalised_where_the_family_does() -> None:
     model = build(softmax(), tiny("babyberta"), inputs=TOKENS).eval()
-    embedded = model.embedded(words())
+    embedded = model.embed(words())
     torch.testing.assert_close(embedded.std(-1, correction=0), torch.ones(2, 13), rtol=2e-2, atol=0)
 
 
@@ -407,7 +407,7 @@ def test_a_family_without_positions_has_no_table() -> None:
 )
 def test_matrices_among_the_numbers_are_weights(operator: Operator, decayed: set[int]) -> None:
     model = build(operator)
-    spared = {id(p) for p in model.undecayed()}
+    spared = {id(p) for p in model.undecayed_parameters()}
     assert {p.numel() for p in model.number_parameters() if id(p) not in spared} == decayed
 
 
@@ -426,7 +426,7 @@ def test_a_trained_model_can_be_given_other_positions_for_a_while(positions: Pos
         build(softmax(), own.changed(positions=positions), inputs=TOKENS),
     )
     before = model(words())
-    with model.positioned(positions):
+    with model.use_positions(positions):
         torch.testing.assert_close(model(words()), other(words()), rtol=0, atol=0)
     torch.testing.assert_close(model(words()), before, rtol=0, atol=0)
     assert not torch.allclose(before, other(words()))
@@ -435,6 +435,6 @@ def test_a_trained_model_can_be_given_other_positions_for_a_while(positions: Pos
 def test_learned_positions_cannot_be_exchanged() -> None:
     with (
         pytest.raises(SpecError, match="takes other positions without learned parameters only; got 'rotary'"),
-        build(softmax()).positioned(Rotary()),
+        build(softmax()).use_positions(Rotary()),
     ):
         pass

@@ -59,10 +59,10 @@ def test_watching_changes_nothing_and_shows_what_attention_did(operator: Operato
     whole = ids(2, 7)
     visible = (torch.arange(7) < torch.tensor([[7], [4]]))[:, None, :]
     before = model(whole, visible)
-    layers = list(model.watched(whole, visible))
+    layers = list(model.trace_layers(whole, visible))
     torch.testing.assert_close(model(whole, visible), before)
     assert [each.layer for each in layers] == [0, 1]
-    torch.testing.assert_close(layers[0].entering, model.embedded(whole))
+    torch.testing.assert_close(layers[0].entering, model.embed(whole))
     torch.testing.assert_close(layers[0].leaving, layers[1].entering)
     torch.testing.assert_close(model.read_out(model.norm(layers[1].leaving)), before)
     for each in layers:

@@ -7,7 +7,7 @@ from itertools import combinations, product
 from grid.errors import SpecError
 from variants.laws.inputs import fit
 from variants.operator import KINDS, Operator
-from variants.papers.named import catalogue
+from variants.papers.catalogue import catalogue
 from variants.papers.principled import principled
 from variants.stages.stage import Stage
 
@@ -94,7 +94,7 @@ _PAIRS = (
 """Stages whose choices are proved together: those that share a row, a mask or an order."""
 
 
-def combined(only: tuple[Stage, ...] = ()) -> Iterator[Operator]:
+def combinations_of_choices(only: tuple[Stage, ...] = ()) -> Iterator[Operator]:
     """Combinations across papers, where they have a meaning; of `only` some choices, those that have one of them."""
     chosen = {type(choice) for choice in only}
     if not only:
@@ -147,6 +147,6 @@ def examples() -> tuple[Operator, ...]:
     def every() -> Iterator[Operator]:
         yield from named_operators()
         yield from every_choice()
-        yield from combined()
+        yield from combinations_of_choices()
 
     return tuple(distinct(every()))

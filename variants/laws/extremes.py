@@ -22,14 +22,14 @@ def _large(operator: Operator) -> None:
     stated = False
     for size, scale in _SCALES.items():
         inputs = random_inputs(operator, seed=11, scale=scale).to(torch.float32)
-        if operator.normaliser.shared or _held(operator, inputs, _LARGEST * size):
+        if operator.normaliser.shared or _fits_float32(operator, inputs, _LARGEST * size):
             stated = True
             _all_finite(operator, inputs, f"in float32, on logits of about +-{size:g}")
     if not stated:
         raise NothingStated
 
 
-def _held(operator: Operator, inputs: Inputs, size: float) -> bool:
+def _fits_float32(operator: Operator, inputs: Inputs, size: float) -> bool:
     """Whether float32 holds products of two scores of logits of +-size: a gradient is one."""
     own = {name: value.double() for name, value in by_stage(inputs.numbers)["score"].items()}
     a = torch.tensor((-size, size), dtype=torch.float64).expand(*inputs.q.shape[:3], 2)

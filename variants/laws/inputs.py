@@ -59,7 +59,7 @@ def with_number(operator: Operator, name: str, number: Number) -> Operator:
 
 
 @lru_cache(maxsize=4096)
-def refined(operator: Operator, name: str) -> tuple[tuple[tuple[Axis, ...], Operator], ...]:
+def granularities_of(operator: Operator, name: str) -> tuple[tuple[tuple[Axis, ...], Operator], ...]:
     """The operator with its number `name` at every granularity it accepts, coarse to fine."""
     number, found = operator.numbers()[name], []
     for per in number.allowed:
@@ -90,7 +90,7 @@ class Inputs(NamedTuple):
         numbers = {name: value[chosen] if value.shape[0] > 1 else value for name, value in self.numbers.items()}
         return Inputs(self.q[chosen], self.k[chosen], self.v[chosen], numbers)
 
-    def joined(self, other: "Inputs", after: int) -> "Inputs":
+    def join(self, other: "Inputs", after: int) -> "Inputs":
         """These up to position `after`, `other` from there on; numbers of every token likewise."""
 
         def cut(a: Tensor, b: Tensor) -> Tensor:
@@ -146,17 +146,17 @@ def random_inputs(
     shape = head_shape(operator, heads=heads, query=query, value=fitted.channels, width=1)
     numbers = {}
     for name, number in operator.numbers().items():
-        finest = refined(operator, name)[-1][0] if refined(operator, name) else number.per
-        numbers[name] = _drawn(number, finest, shape, (batch, length), made)
+        finest = granularities_of(operator, name)[-1][0] if granularities_of(operator, name) else number.per
+        numbers[name] = _draw(number, finest, shape, (batch, length), made)
     return Inputs(q * scale, k * scale, v, numbers)
 
 
-def _drawn(
+def _draw(
     number: Number, finest: tuple[Axis, ...], shape: HeadShape, tokens: tuple[int, int], made: torch.Generator
 ) -> Tensor:
     """A value along the axes `finest`."""
     at = number.at(finest) if finest != number.per else number
-    raw = at.table(shape, 0).double() if at.trained else at.fixed(shape, 0).double()
+    raw = at.table(shape, 0).double() if at.trained else at.fixed_value(shape, 0).double()
     raw = raw.expand(1, shape.heads, *raw.shape[2:])
     if {"query", "token"} & set(finest):
         raw = raw.expand(tokens[0], -1, tokens[1], -1)

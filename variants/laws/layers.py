@@ -9,7 +9,7 @@ from torch import Tensor
 from grid.errors import SpecError
 from variants.laws.law import Law, Telling, near
 from variants.laws.oracle import Added, Rows, attend_in_floats
-from variants.laws.tiny import LENGTH, attentions, model_of, own_heads, predicted, sequences, tiny
+from variants.laws.tiny import LENGTH, attentions, model_of, own_heads, predict_numbers, sequences, tiny
 from variants.laws.values import EXACT
 from variants.links import Link
 from variants.model.backbone import Backbone
@@ -36,12 +36,12 @@ def _layer(operator: Operator) -> None:
     Several signals are turned each by itself, then as a whole.
     """
     for axis, rotary in (("query", "per_signal"), ("token", "before_split")):
-        each = predicted(operator, axis)
+        each = predict_numbers(operator, axis)
         turned = each.changed(signals=each.signals.changed(rotary=rotary))
         backbones = (backbone for wider in (1, 2) if (backbone := _rotary(turned, wider)) is not None)
         backbone = next(backbones, None)
         each, backbone = (turned, backbone) if backbone is not None else (each, tiny(each))
-        attention = _drawn(Attention(backbone, each, LayerPosition(1, {}, "auto")).double().eval())
+        attention = _draw_weights(Attention(backbone, each, LayerPosition(1, {}, "auto")).double().eval())
         x = torch.randn(_TOKENS, backbone.width, generator=torch.Generator().manual_seed(4), dtype=torch.float64)
         words = f"a layer of {backbone.positions.kind} positions, numbers per {axis}"  # type: ignore[attr-defined]
         expected = torch.tensor(_in_floats(attention, x), dtype=torch.float64)
@@ -61,7 +61,7 @@ def _rotary(operator: Operator, wider: int) -> Backbone | None:
 
 
 @torch.no_grad()
-def _drawn(attention: Attention) -> Attention:
+def _draw_weights(attention: Attention) -> Attention:
     """Every weight and table at random, running means as well."""
     made = torch.Generator().manual_seed(6)
     own = {id(each) for each in attention.numbers.table.values()}
@@ -116,7 +116,7 @@ def _number(attention: Attention, name: str, q: list[Rows], x: Rows) -> Tensor:
     if isinstance(number, Contrast) and number.form == "vectors":
         return torch.tensor([[[_contrast(number, parameters.layer, *rows)]] for rows in table], dtype=torch.float64)
     if not {"query", "token"} & set(number.per):
-        return torch.tensor([[_linked(number, row) for row in rows] for rows in table], dtype=torch.float64)
+        return torch.tensor([[_apply_link(number, row) for row in rows] for rows in table], dtype=torch.float64)
     projection: Rows = parameters.projection[place].tolist()
     found = []
     for at, (start,) in enumerate(table):
@@ -126,11 +126,11 @@ def _number(attention: Attention, name: str, q: list[Rows], x: Rows) -> Tensor:
         else:
             own = projection[at * len(start) :][: len(start)]
             added = [[_dot(row, x[t]) for row in own] for t in range(len(x))]
-        found.append([_linked(number, [a + b for a, b in zip(start, row, strict=True)]) for row in added])
+        found.append([_apply_link(number, [a + b for a, b in zip(start, row, strict=True)]) for row in added])
     return torch.tensor(found, dtype=torch.float64)
 
 
-def _linked(number: Number, raw: list[float]) -> list[float]:
+def _apply_link(number: Number, raw: list[float]) -> list[float]:
     return [_LINKS[number.link](each) for each in raw]
 
 
@@ -146,7 +146,7 @@ def _causality_in_a_model(operator: Operator) -> None:
     if "causality" in operator.breaks:
         return
     for axis in ("query", "token"):
-        model, made = model_of(predicted(operator, axis)).eval(), torch.Generator().manual_seed(8)
+        model, made = model_of(predict_numbers(operator, axis)).eval(), torch.Generator().manual_seed(8)
         for attention in attentions(model):
             attention.qkv.weight.data *= 30
             for each in attention.numbers.projection.values():

@@ -11,7 +11,7 @@ from variants.laws.inputs import Inputs, random_inputs
 from variants.laws.law import OUTPUT, Law, NothingStated, near, require
 from variants.number import Number, Vector
 from variants.operator import Operator, head_shape
-from variants.papers.named import Limit, Where, catalogue
+from variants.papers.catalogue import Limit, Where, catalogue
 
 
 @lru_cache(maxsize=1024)
@@ -56,7 +56,7 @@ def at_start(operator: Operator, inputs: Inputs) -> dict[str, Tensor]:
     def start(name: str, number: Number) -> Tensor:
         if not number.trained:
             plain = not isinstance(number, Vector)  # a scalar without the rounding of float32
-            fixed = number.fixed(shape, 0).double()
+            fixed = number.fixed_value(shape, 0).double()
             return torch.full_like(fixed, number.init_at(0)) if plain else fixed
         raw = number.table(shape, 0)
         number.disturb(raw, torch.Generator().manual_seed(len(name)))
@@ -68,10 +68,10 @@ def at_start(operator: Operator, inputs: Inputs) -> dict[str, Tensor]:
 def _equal_signals(operator: Operator, inputs: Inputs) -> Inputs:
     count = operator.signals.count
 
-    def repeated(x: Tensor) -> Tensor:
+    def repeat_first(x: Tensor) -> Tensor:
         return x[..., : x.shape[-1] // count].repeat(1, 1, 1, count)
 
-    return inputs._replace(q=repeated(inputs.q), k=repeated(inputs.k))
+    return inputs._replace(q=repeat_first(inputs.q), k=repeat_first(inputs.k))
 
 
 def _first_signal(operator: Operator, inputs: Inputs) -> Inputs:

@@ -4,7 +4,7 @@ from functools import lru_cache
 
 import torch
 
-from variants.laws.inputs import fit, refined
+from variants.laws.inputs import fit, granularities_of
 from variants.laws.law import Law, LawBroken, NothingStated, near, require
 from variants.laws.tiny import LAYERS, attentions, model_of, own_heads, sequences, table, tiny
 from variants.model.backbone import Backbone
@@ -28,8 +28,8 @@ def _granularity(operator: Operator) -> None:
     if not operator.numbers():
         raise NothingStated
     for name in operator.numbers():
-        expected, coarsest, start = None, refined(operator, name)[0][0], None
-        for per, each in refined(operator, name):
+        expected, coarsest, start = None, granularities_of(operator, name)[0][0], None
+        for per, each in granularities_of(operator, name):
             model = model_of(each).eval()
             for attention in attentions(model):
                 attention.qkv.weight.data *= 30  # numbers that act on logits matter,
@@ -60,17 +60,17 @@ def _without_noise(
     return start
 
 
-def _trained(operator: Operator) -> None:
+def _training(operator: Operator) -> None:
     """On large logits, with numbers near to and far from where they start: on both sides of thresholds."""
     if not operator.numbers():
         raise NothingStated
     for name in operator.numbers():
-        for per, each in refined(operator, name):
+        for per, each in granularities_of(operator, name):
             if each.numbers()[name].trained:
-                _reached(each, name, f"{name} along {per or 'no axis'}")
+                _require_gradients(each, name, f"{name} along {per or 'no axis'}")
 
 
-def _reached(operator: Operator, name: str, words: str) -> None:
+def _require_gradients(operator: Operator, name: str, words: str) -> None:
     """Every layer's and head's own entries of the number, and of its projection where it has one, have a gradient."""
     left, deaf = None, _deaf(operator, name)
     for seed in range(_SEEDS):
@@ -114,7 +114,7 @@ def _slopes(operator: Operator, name: str, seed: int) -> dict[tuple[int, str, in
 
 
 def _parameters(operator: Operator) -> None:
-    variants = [operator, *(each for name in operator.numbers() for _, each in refined(operator, name))]
+    variants = [operator, *(each for name in operator.numbers() for _, each in granularities_of(operator, name))]
     for each in variants:
         model = model_of(each)
         expected = sum(
@@ -178,7 +178,7 @@ def _evaluation(operator: Operator) -> None:
 LAWS = (
     Law("granularity", "At step 0 every granularity of every number computes the same function.", _granularity),
     Law(
-        "training", "Every trained number receives a gradient in every layer and head, at every granularity.", _trained
+        "training", "Every trained number receives a gradient in every layer and head, at every granularity.", _training
     ),
     Law("evaluation", "An evaluation changes nothing.", _evaluation),
     Law("parameters", "It has as many parameters as the axes of its numbers say.", _parameters),

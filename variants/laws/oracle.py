@@ -39,7 +39,7 @@ def attend_in_floats(
     return _Floats(operator, heads, seen, numbers, added or Added()).output()
 
 
-def _turned(row: Row, position: int, base: float, slices: int) -> Row:
+def _rotate(row: Row, position: int, base: float, slices: int) -> Row:
     """Each slice's channels i and i + D/2 as a complex number, turned by position * base^(-2i/D)."""
     found, width = list(row), len(row) // slices
     for start in range(0, len(row), width):
@@ -79,7 +79,7 @@ class _Floats:
         if rotary is not None:
             slices = operator.signals.count if operator.signals.rotary == "per_signal" else 1
             self._q, self._k = (
-                [[_turned(row, i, rotary.base, slices) for i, row in enumerate(rows)] for rows in x]
+                [[_rotate(row, i, rotary.base, slices) for i, row in enumerate(rows)] for rows in x]
                 for x in (self._q, self._k)
             )
         self._z = [[self._map(h, s) for h in range(self._heads)] for s in range(self._signals)]
@@ -124,7 +124,7 @@ class _Floats:
         q, k = self._q[head], self._k[head]
         return [
             [
-                self._transformed(head, i, self._product(head, q[i], k[j], i - j, signal)) + self._added(head, i, j)
+                self._transform(head, i, self._product(head, q[i], k[j], i - j, signal)) + self._bias_at(head, i, j)
                 if self._seen[i][j]
                 else 0.0
                 for j in range(self._length)
@@ -132,10 +132,10 @@ class _Floats:
             for i in range(self._length)
         ]
 
-    def _added(self, head: int, i: int, j: int) -> float:
+    def _bias_at(self, head: int, i: int, j: int) -> float:
         return 0.0 if self._bias is None else self._bias[head][i][j]
 
-    def _transformed(self, head: int, i: int, z: float) -> float:
+    def _transform(self, head: int, i: int, z: float) -> float:
         return self._operator.transform.oracle(z, **self._own("transform", head, i))
 
     def _logit(self, head: int, i: int, z: float, suppression: float) -> float:
@@ -150,7 +150,7 @@ class _Floats:
         extra = operator.extra.oracle(**self._own("extra", head, i))
         if extra is not None:
             z = self._product(head, self._q[head][i], extra[0], 0, signal)
-            logits.append(self._logit(head, i, self._transformed(head, i, z), 0.0))
+            logits.append(self._logit(head, i, self._transform(head, i, z), 0.0))
         for j in (j for j in range(self._length) if self._seen[i][j]):
             own = self._own("forgetting", head, None)
             lowering = operator.forgetting.oracle(self._z[signal][0], self._seen, i, j, **own)

@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map
 
-from variants.attend import Heads, attend, prepared
+from variants.attend import Heads, attend, prepare
 from variants.laws.inputs import Inputs, random_inputs
 from variants.laws.law import Law, NothingStated, near, require
 from variants.operator import Operator
@@ -23,10 +23,10 @@ class EveryStepRounded(TorchDispatchMode):  # type: ignore[no-untyped-call]  # t
         self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
         found = func(*args, **(kwargs or {}))
-        return tree_map(lambda x: _rounded(x, args), found)
+        return tree_map(lambda x: _round(x, args), found)
 
 
-def _rounded(x: Any, args: tuple[Any, ...]) -> Any:
+def _round(x: Any, args: tuple[Any, ...]) -> Any:
     if not isinstance(x, Tensor) or not x.is_floating_point():
         return x
     if any(x is each for each in args):  # in place
@@ -44,10 +44,10 @@ def _low_precision(operator: Operator) -> None:
     others = [path for path in PATHS[:-1] if path.cannot(operator) is None]
     if not others:
         return
-    exact = _along("reference", operator, _prepared(operator, rounded.to(torch.float64)))
+    exact = _along("reference", operator, _prepare(operator, rounded.to(torch.float64)))
     with EveryStepRounded():  # type: ignore[no-untyped-call]
-        naive = _along("reference", operator, _prepared(operator, wide))
-    ready = _prepared(operator, rounded)
+        naive = _along("reference", operator, _prepare(operator, wide))
+    ready = _prepare(operator, rounded)
     for path in others:
         came, most = _along(path.name, operator, ready), 2 * _error(naive, exact)
         require(
@@ -57,8 +57,8 @@ def _low_precision(operator: Operator) -> None:
         )
 
 
-def _prepared(operator: Operator, inputs: Inputs) -> Inputs:
-    q, k = prepared(operator, inputs.q, inputs.k, NoPositions(), inputs.numbers)
+def _prepare(operator: Operator, inputs: Inputs) -> Inputs:
+    q, k = prepare(operator, inputs.q, inputs.k, NoPositions(), inputs.numbers)
     return inputs._replace(q=q, k=k)
 
 

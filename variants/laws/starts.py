@@ -8,7 +8,7 @@ from torch import Tensor
 
 from variants.laws.inputs import fit
 from variants.laws.law import Law, NothingStated, near, require
-from variants.laws.tiny import LAYERS, attentions, model_of, predicted, table
+from variants.laws.tiny import LAYERS, attentions, model_of, predict_numbers, table
 from variants.model.block import Attention
 from variants.number import ByDepth, Contrast, Matrix, Number, RunningMean, Vector
 from variants.operator import Operator
@@ -27,12 +27,12 @@ def _start(operator: Operator) -> None:
         for name in drawn:
             tables[name].append([table(each.numbers.table, name).detach() for each in found])
         if not seed:
-            _stated(operator, found)
+            _check_start(operator, found)
     for name in drawn:
         _spread(operator.numbers()[name], tables[name], name)
 
 
-def _stated(operator: Operator, found: list[Attention]) -> None:
+def _check_start(operator: Operator, found: list[Attention]) -> None:
     """What is not drawn at random is at each layer what the number says."""
     shape, width = fit(operator), found[0].qkv.in_features
     query = torch.zeros(1, shape.heads, 1, shape.channels + operator.added_channels, dtype=torch.float64)
@@ -78,7 +78,7 @@ def _running_means(operator: Operator) -> None:
     means = {name: number for name, number in operator.numbers().items() if isinstance(number, RunningMean)}
     if not means:
         raise NothingStated
-    for each in (operator, predicted(operator, "query"), predicted(operator, "token")):
+    for each in (operator, predict_numbers(operator, "query"), predict_numbers(operator, "token")):
         numbers, made = attentions(model_of(each))[0].numbers, torch.Generator().manual_seed(9)
         for parameter in numbers.parameters():
             parameter.data.copy_(torch.randn(parameter.shape, generator=made, dtype=torch.float64))

@@ -2,7 +2,7 @@
 
 import torch
 
-from variants.attend import Heads, attend, prepared
+from variants.attend import Heads, attend, prepare
 from variants.laws.inputs import Inputs, fit, random_inputs
 from variants.laws.law import OUTPUT, Law, finite, near, require
 from variants.laws.values import EXACT
@@ -56,7 +56,7 @@ def _paths(operator: Operator) -> None:
 def _along(operator: Operator, inputs: Inputs, heads: Heads, name: str) -> dict[str, torch.Tensor]:
     there = inputs.following()
     (path,) = (path for path in PATHS if path.name == name)
-    q, k = prepared(operator, there.q, there.k, NoPositions(), there.numbers)
+    q, k = prepare(operator, there.q, there.k, NoPositions(), there.numbers)
     came = path.run(operator, heads._replace(q=q, k=k, v=there.v), there.numbers)
     return {"output": came.detach(), **gradients(came.square().sum(), there)}
 
@@ -65,7 +65,7 @@ def _definition(operator: Operator) -> None:
     """What `attend` says of the weights is what its output is made of: shapes, and 0 where nothing may be seen."""
     inputs = random_inputs(operator)
     found = attend(operator, inputs.q, inputs.k, inputs.v, numbers=inputs.numbers)
-    seen = operator.visible.restricted(causal(13, 13), Heads(inputs.q, inputs.k, inputs.v).distance)
+    seen = operator.visible.restrict(causal(13, 13), Heads(inputs.q, inputs.k, inputs.v).distance)
     hidden = found.weights.masked_select(~seen)
     require(found.weights.shape[-2:] == (13, 13), f"expected weights [..., 13, 13], came {[*found.weights.shape]}")
     near(hidden, torch.zeros_like(hidden), "the weights of keys that may not be seen")

@@ -46,7 +46,7 @@ def table(tables: torch.nn.ParameterDict, name: str) -> torch.nn.Parameter:
     return found
 
 
-def predicted(operator: Operator, axis: str) -> Operator:
+def predict_numbers(operator: Operator, axis: str) -> Operator:
     """The operator with every number that can be so along the axis "query" or "token"."""
     for name, number in operator.numbers().items():
         try:

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from grid.errors import SpecError
-from variants.attend import Heads, attend, attention, prepared
+from variants.attend import Heads, attend, attention, prepare
 from variants.laws.inputs import Inputs, fit, random_inputs, with_number
 from variants.laws.law import ORACLE, Law, NothingStated, near
 from variants.laws.oracle import Added, attend_in_floats
@@ -122,7 +122,7 @@ def _bias_and_masks(operator: Operator) -> None:
     batch, heads = inputs.q.shape[:2]
     mask = causal(7, 7) & (torch.rand(batch, 1, 7, 7, generator=made) < 0.6)
     bias = torch.randn(1, heads, 7, 7, generator=made, dtype=torch.float64) if _admits_bias(operator) else None
-    q, k = prepared(operator, inputs.q, inputs.k, NoPositions(), inputs.numbers)
+    q, k = prepare(operator, inputs.q, inputs.k, NoPositions(), inputs.numbers)
     came = attention(operator, Heads(q, k, inputs.v, mask, bias), inputs.numbers).output
     added = None if bias is None else Added(bias=bias[0].tolist())
     for at in range(batch):

@@ -19,7 +19,7 @@ def output(operator: Operator, inputs: Inputs, mask: Tensor | None = None) -> Te
 
 def _causality(operator: Operator) -> None:
     inputs, other = random_inputs(operator), random_inputs(operator, seed=1)
-    came = output(operator, inputs.joined(other, 7))[:, :, :7]
+    came = output(operator, inputs.join(other, 7))[:, :, :7]
     expected = output(operator, inputs)
     if not torch.equal(came, expected[:, :, :7]):
         _tell_leak(operator, inputs, other, expected)
@@ -29,7 +29,7 @@ def _causality(operator: Operator) -> None:
 def _tell_leak(operator: Operator, inputs: Inputs, other: Inputs, before: Tensor) -> None:
     """Raise LawBroken with the first key that an earlier query sees, if one alone shows it."""
     for key in range(7, _LENGTH):
-        alone = inputs.joined(other.joined(inputs, key + 1), key)
+        alone = inputs.join(other.join(inputs, key + 1), key)
         moved = (output(operator, alone) - before)[:, :, :key].abs().amax((0, 3))
         if moved.amax() > 0:
             head, query = divmod(int(moved.argmax()), key)
@@ -53,7 +53,7 @@ def _hidden(operator: Operator) -> None:
     mask[:, _HIDDEN] = False
     expected = _with_gradients(operator, inputs, mask)
     for garbage in (0.0, 1e4, -1e30):
-        k, v = _filled(inputs.k, garbage), _filled(inputs.v, garbage)
+        k, v = _fill_hidden(inputs.k, garbage), _fill_hidden(inputs.v, garbage)
         came = _with_gradients(operator, inputs._replace(k=k, v=v), mask)
         for name, value in came.items():
             words = f"{garbage:g} in key and value 9 of 13, which is hidden: {name}"
@@ -61,14 +61,14 @@ def _hidden(operator: Operator) -> None:
     expected = _with_gradients(operator, inputs, mask, of_others=True)
     for garbage in (0.0, 20.0, -20.0):
         numbers = {name: _one_other(value, other.numbers[name]) for name, value in inputs.numbers.items()}
-        q, k, v = (_filled(x, garbage) for x in (inputs.q, inputs.k, inputs.v))
+        q, k, v = (_fill_hidden(x, garbage) for x in (inputs.q, inputs.k, inputs.v))
         came = _with_gradients(operator, Inputs(q, k, v, numbers), mask, of_others=True)
         for name, value in came.items():
             words = f"{garbage:g} in query, key and value 9 of 13, which is hidden, and other numbers there: {name}"
             near(value, expected[name], words)
 
 
-def _filled(x: Tensor, value: float) -> Tensor:
+def _fill_hidden(x: Tensor, value: float) -> Tensor:
     """[B, H, T, D] with `value` in the hidden token's place."""
     return x.index_fill(2, torch.tensor(_HIDDEN), value)
 

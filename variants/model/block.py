@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from variants.attend import AttentionOutput, Heads, definition, prepared
+from variants.attend import AttentionOutput, Heads, definition, prepare
 from variants.model.backbone import Backbone
 from variants.model.feedforward import FeedForward
 from variants.model.parameters import NumberParameters
@@ -61,9 +61,9 @@ class Attention(nn.Module):
         `mask` is boolean and broadcasts to [B, H, T, T], True = may look, None = causal; `bias` [H or 1, T, T] is
         added to the logits.
         """
-        q, k, v = self._projected(x)
+        q, k, v = self._project(x)
         numbers = self.numbers.values(q, x)
-        q, k = prepared(self.operator, q, k, self.positions, numbers)
+        q, k = prepare(self.operator, q, k, self.positions, numbers)
         dropout = self.dropout if self.training else 0.0
         output = self._output(Heads(q, k, v, mask, bias, dropout), numbers)
         joined = output.sum(1) if self.added else output.transpose(1, 2).flatten(2)
@@ -78,9 +78,9 @@ class Attention(nn.Module):
 
     def averages(self, x: Tensor) -> list[Tensor]:
         """What running means would move by if `x` [B, T, width] were the whole batch."""
-        return self.numbers.averages(self._projected(x)[0], x)
+        return self.numbers.averages(self._project(x)[0], x)
 
-    def _projected(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def _project(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """q and k [B, H, T, D + G], v [B, H, T, D], without positions."""
         queries, keys = self.heads * self.channels, self.key_heads * self.channels
         q, k, v = (_in_heads(each, self.channels) for each in self.qkv(x).split((queries, keys, keys), -1))
@@ -114,17 +114,17 @@ class Block(nn.Module):
     def forward(self, x: Tensor, mask: Tensor | None = None, bias: Tensor | None = None) -> Tensor:
         """[B, T, width] to [B, T, width]; `mask` and `bias` as in `Attention`."""
         if self.post:
-            x = self.attention_norm(x + self._dropped(self.attention(x, mask, bias)))
-            return self.feedforward_norm(x + self._dropped(self.feedforward(x)))  # type: ignore[no-any-return]
-        attended = x + self._dropped(self.attention(self.attention_norm(x), mask, bias))
+            x = self.attention_norm(x + self._drop(self.attention(x, mask, bias)))
+            return self.feedforward_norm(x + self._drop(self.feedforward(x)))  # type: ignore[no-any-return]
+        attended = x + self._drop(self.attention(self.attention_norm(x), mask, bias))
         read = x if self.parallel else attended
-        return attended + self._dropped(self.feedforward(self.feedforward_norm(read)))
+        return attended + self._drop(self.feedforward(self.feedforward_norm(read)))
 
     def averages(self, x: Tensor) -> list[Tensor]:
         """What the attention's running means would move by if `x` [B, T, width] were the whole batch."""
         return self.attention.averages(x if self.post else self.attention_norm(x))
 
-    def _dropped(self, x: Tensor) -> Tensor:
+    def _drop(self, x: Tensor) -> Tensor:
         return F.dropout(x, self.dropout, self.training)
 
 

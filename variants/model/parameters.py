@@ -28,7 +28,7 @@ class NumberParameters(nn.Module):
             own_shape = operator.own_shape(name, shape)
             if not number.trained:
                 running = isinstance(number, RunningMean)  # part of the state of a run; a constant is not
-                self.register_buffer(_attribute(name), number.fixed(own_shape, layer), persistent=running)
+                self.register_buffer(_attribute(name), number.fixed_value(own_shape, layer), persistent=running)
                 continue
             table = nn.Parameter(number.table(own_shape, layer))
             if "layer" not in number.per:
@@ -59,7 +59,7 @@ class NumberParameters(nn.Module):
         """
         values = {name: self._value(name, number, query, x) for name, number in self.numbers.items()}
         if self.training and self.moving:
-            self.move([self._average(name, values[_averaged(name, number)]) for name, number in self._means.items()])
+            self.move([self._average(name, values[_mean_of(name, number)]) for name, number in self._means.items()])
         for name in self._means:
             values[name] = self.get_buffer(_attribute(name)).clone()  # the next step changes it in place
         return values
@@ -72,7 +72,7 @@ class NumberParameters(nn.Module):
     @torch.no_grad()
     def averages(self, query: Tensor, x: Tensor) -> list[Tensor]:
         """The mean of what each running mean averages, over the examples given; arguments as for `values`."""
-        averaged = [(name, _averaged(name, number)) for name, number in self._means.items()]
+        averaged = [(name, _mean_of(name, number)) for name, number in self._means.items()]
         return [self._average(name, self._value(of, self.numbers[of], query, x)) for name, of in averaged]
 
     @torch.no_grad()
@@ -107,7 +107,7 @@ class NumberParameters(nn.Module):
             elif "token" in number.per:
                 yield self.projection[attribute]
 
-    def learned(self) -> Iterator[tuple[int | None, str, float]]:
+    def learned_values(self) -> Iterator[tuple[int | None, str, float]]:
         """(head or None, name, value) of every trained number and running mean; of a vector or matrix its norm.
 
         Of a number predicted from the query or the token, the value where that is zero.
@@ -126,7 +126,7 @@ class NumberParameters(nn.Module):
                 yield (head if apart else None), name, value
 
 
-def _averaged(name: str, number: RunningMean) -> str:
+def _mean_of(name: str, number: RunningMean) -> str:
     return f"{name.rpartition('.')[0]}.{number.of}"
 
 

@@ -61,8 +61,8 @@ class _Passing:
     def __init__(self, model: Transformer, share: BatchShare) -> None:
         self._blocks, self._weight = model.blocks(), share.weight
         share.noise()
-        self._hidden = model.embedded(share.inputs)
-        self._layers = model.applied(self._hidden.shape[1], self._hidden.device, share.visible)
+        self._hidden = model.embed(share.inputs)
+        self._layers = model.bind_layers(self._hidden.shape[1], self._hidden.device, share.visible)
         self._draws = _draws(self._hidden.device)
 
     def averages(self, layer: int) -> list[Tensor]:

@@ -112,8 +112,8 @@ class Transformer(nn.Module):
         Raises:
             SpecError: the sequence, sink tokens included, is longer than the learned positions.
         """
-        hidden = self.embedded(x)
-        for layer in self.applied(hidden.shape[1], hidden.device, visible):
+        hidden = self.embed(x)
+        for layer in self.bind_layers(hidden.shape[1], hidden.device, visible):
             hidden = layer(hidden)
         if self.sink is not None:
             hidden = hidden[:, self.backbone.sink_tokens :]
@@ -121,17 +121,17 @@ class Transformer(nn.Module):
             hidden = hidden if last is None else last(hidden)
         return self.read_out(hidden)  # type: ignore[no-any-return]
 
-    def watched(self, x: Tensor, visible: Tensor | None = None) -> Iterator[LayerTrace]:
+    def trace_layers(self, x: Tensor, visible: Tensor | None = None) -> Iterator[LayerTrace]:
         """Every layer at work on `x`, bottom first, one after another; attention is computed by the definition."""
-        hidden = self.embedded(x)
-        layers = self.applied(hidden.shape[1], hidden.device, visible)
+        hidden = self.embed(x)
+        layers = self.bind_layers(hidden.shape[1], hidden.device, visible)
         for number, (block, layer) in enumerate(zip(self.blocks(), layers, strict=True)):
             worked, leaving, unnormed = _at_work(block, layer, hidden)
             yield LayerTrace(number, block.attention.operator, worked, hidden, leaving, unnormed)
             hidden = leaving
 
     @contextmanager
-    def positioned(self, positions: Positions) -> Iterator[None]:
+    def use_positions(self, positions: Positions) -> Iterator[None]:
         """Positions as another scheme has them, with the same weights, as long as this is open.
 
         Raises:
@@ -158,7 +158,7 @@ class Transformer(nn.Module):
         for attention in self._attentions():
             attention.positions = backbone.positions
 
-    def applied(
+    def bind_layers(
         self, length: int, device: torch.device, visible: Tensor | None = None
     ) -> list[Callable[[Tensor], Tensor]]:
         """Every layer, bottom first, as a function of [B, length, width] alone; `visible` as in `forward`."""
@@ -175,7 +175,7 @@ class Transformer(nn.Module):
         seen = F.pad(seen, (before, 0, before, 0), value=True) if before else seen
         return (seen & causal(length, length, device) if self.backbone.causal else seen).unsqueeze(-3)
 
-    def embedded(self, x: Tensor) -> Tensor:
+    def embed(self, x: Tensor) -> Tensor:
         """What the first layer reads, [B, sink tokens + T, width]."""
         hidden = self.read_in(x)
         if self.sink is not None:
@@ -211,7 +211,7 @@ class Transformer(nn.Module):
         found = {id(p): p for table in self._tables() for p in table.parameters()}
         return list(found.values())
 
-    def undecayed(self) -> list[nn.Parameter]:
+    def undecayed_parameters(self) -> list[nn.Parameter]:
         """The numbers that weight decay leaves alone, since their neutral point is not zero.
 
         A kernel's matrices, and what predicts a number from the layer's input, are weights like any other.
@@ -226,7 +226,7 @@ class Transformer(nn.Module):
     def numbers(self) -> Iterator[tuple[int, int | None, str, float]]:
         """(layer, head or None, name, value) of every learned number; a vector by its norm."""
         for layer, table in enumerate(self._tables()):
-            for head, name, value in table.learned():
+            for head, name, value in table.learned_values():
                 yield layer, head, name, value
 
     def paths(self) -> list[str]:

@@ -5,14 +5,14 @@ from typing import Literal
 from variants.number import Number, RunningMean
 from variants.operator import Operator
 from variants.papers.baselines import softmax
-from variants.papers.named import Limit, named
+from variants.papers.catalogue import Limit, named_operator
 from variants.stages.output_gates.per_channel import PerChannel
 from variants.stages.rescales.affine import Affine
 
 _IS_SOFTMAX = {"rescale.scale": 1.0, "rescale.mean": 1.0}
 
 
-@named(
+@named_operator(
     "000",
     limits=(Limit("alpha = mean = 1", _IS_SOFTMAX, softmax),),
     traps=(
@@ -32,7 +32,7 @@ def affine_scaled(
     return Operator(name=name, rescale=Affine(scale=scale, mean=mean, n=n))
 
 
-@named("000", limits=(Limit("alpha = mean = gate = 1", {**_IS_SOFTMAX, "output_gate.opening": 1.0}, softmax),))
+@named_operator("000", limits=(Limit("alpha = mean = gate = 1", {**_IS_SOFTMAX, "output_gate.opening": 1.0}, softmax),))
 def affine_gated(
     link: Literal["clipped", "unit"] = "clipped",
     *,

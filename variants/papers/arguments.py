@@ -12,12 +12,12 @@ from grid.suggestions import suggest_name
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def checked(make: F) -> F:
+def check_literals(make: F) -> F:
     """The function, which raises SpecError for a value that an argument's `Literal` has not."""
     signature = inspect.signature(make)
 
     @wraps(make)
-    def called(*args: Any, **kwargs: Any) -> Any:
+    def call(*args: Any, **kwargs: Any) -> Any:
         for name, given in signature.bind(*args, **kwargs).arguments.items():
             values = _values(make, name)
             if values and given not in values:
@@ -26,7 +26,7 @@ def checked(make: F) -> F:
                 raise SpecError(f"{name} of {make.__name__} is one of {known}; got {given!r}{near}")
         return make(*args, **kwargs)
 
-    return cast(F, called)
+    return cast(F, call)
 
 
 @lru_cache(maxsize=512)

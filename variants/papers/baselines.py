@@ -1,10 +1,10 @@
 """What everything is compared with."""
 
 from variants.operator import Operator
-from variants.papers.named import named
+from variants.papers.catalogue import named_operator
 
 
-@named("baseline")
+@named_operator("baseline")
 def softmax() -> Operator:
     """Scaled dot-product attention."""
     return Operator(name="softmax")

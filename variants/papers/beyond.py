@@ -5,7 +5,7 @@ from typing import Literal
 from variants.number import Number, PerScalar, PerVector
 from variants.operator import Operator
 from variants.papers.baselines import softmax
-from variants.papers.named import Limit, named
+from variants.papers.catalogue import Limit, named_operator
 from variants.stages.forgetting.forget_gate import ForgetGate
 from variants.stages.forgetting.selective import Selective
 from variants.stages.margins.ssmax import SSMax
@@ -19,7 +19,7 @@ def _equal() -> Operator:
     return Operator(name="equal weights", score=Uniform())
 
 
-@named("beyond", limits=(Limit("q and k of root mean square 1", {}, softmax, within=1e-4, where="unit"),))
+@named_operator("beyond", limits=(Limit("q and k of root mean square 1", {}, softmax, within=1e-4, where="unit"),))
 def qk_norm(per: PerVector = "layer", *, name: str = "QK-norm") -> Operator:
     """Softmax of queries and keys whose root mean square is 1, times a gain per channel (ViT-22B, Qwen3, Gemma 3)."""
     norm = RMSNorm()
@@ -28,19 +28,19 @@ def qk_norm(per: PerVector = "layer", *, name: str = "QK-norm") -> Operator:
     )
 
 
-@named("beyond", limits=(Limit("c -> inf", {"transform.cap": 1e8}, softmax),))
+@named_operator("beyond", limits=(Limit("c -> inf", {"transform.cap": 1e8}, softmax),))
 def softcap(cap: float = 50.0, *, per: PerScalar = "constant", name: str = "softcap") -> Operator:
     """Softmax of c tanh(z / c), so that no logit leaves [-c, c] (Gemma 2)."""
     return Operator(name=name, transform=Softcap(cap=Number(init=cap, per=per, link="positive")))
 
 
-@named("beyond", limits=(Limit("s = 0, where weights are equal", {"margin.scale": 0.0}, _equal),))
+@named_operator("beyond", limits=(Limit("s = 0, where weights are equal", {"margin.scale": 0.0}, _equal),))
 def ssmax(scale: float = 0.168, *, per: PerScalar = "head", name: str = "SSMax") -> Operator:
     """Softmax of s ln(K) z: attention does not fade as the number of visible keys K grows (scalable softmax)."""
     return Operator(name=name, margin=SSMax(scale=Number(init=scale, per=per)))
 
 
-@named("beyond", limits=(Limit("f = 1", {"forgetting.gate": 1.0}, softmax),))
+@named_operator("beyond", limits=(Limit("f = 1", {"forgetting.gate": 1.0}, softmax),))
 def fox(
     per: Literal["constant", "layer", "head", "query", "token"] = "token",
     *,
@@ -54,7 +54,7 @@ def fox(
     return Operator(name=name, forgetting=ForgetGate(gate=Number(init=forget, per=per, link="unit")))
 
 
-@named("beyond", limits=(Limit("all logits below 0", {}, softmax, where="logits below 0"),))
+@named_operator("beyond", limits=(Limit("all logits below 0", {}, softmax, where="logits below 0"),))
 def selective(*, name: str = "Selective Attention") -> Operator:
     """Softmax in which the first head's earlier queries take from a key what they attended to; no parameters."""
     return Operator(name=name, forgetting=Selective())

@@ -4,7 +4,7 @@ from typing import Literal
 
 from variants.number import KeyVector, Vector
 from variants.operator import Operator
-from variants.papers.named import Limit, named
+from variants.papers.catalogue import Limit, named_operator
 from variants.papers.sinks import off_by_one
 from variants.stages.extras.key_bias import KeyBias
 from variants.stages.extras.key_value_bias import KeyValueBias
@@ -16,20 +16,20 @@ def _key(*, shared: bool) -> KeyVector:
     return KeyVector(init=0.0, per="layer" if shared else "head", spread=0.02)
 
 
-@named("004", limits=(Limit("k* = 0", {"extra.learned_key": 0.0}, off_by_one),), traps=(_SHARED,))
+@named_operator("004", limits=(Limit("k* = 0", {"extra.learned_key": 0.0}, off_by_one),), traps=(_SHARED,))
 def key_bias(*, shared: bool = False, name: str = "K biases") -> Operator:
     """A learned key of value 0, per head or shared by a layer's heads."""
     return Operator(name=name, extra=KeyBias(learned_key=_key(shared=shared)))
 
 
-@named("004", limits=(Limit("v* = 0", {"extra.learned_value": 0.0}, key_bias),), traps=(_SHARED,))
+@named_operator("004", limits=(Limit("v* = 0", {"extra.learned_value": 0.0}, key_bias),), traps=(_SHARED,))
 def key_value_bias(*, shared: bool = False, name: str = "KV biases") -> Operator:
     """A learned key and a learned value, per head or shared by a layer's heads."""
     value = Vector(init=0.0, per="layer" if shared else "head", spread=0.02)
     return Operator(name=name, extra=KeyValueBias(learned_key=_key(shared=shared), learned_value=value))
 
 
-@named(
+@named_operator(
     "004",
     limits=(Limit("m = 0", {"extra.learned_value": 0.0}, key_bias),),
     traps=("At m = 0 it is the K biases.",),

@@ -5,7 +5,7 @@ from typing import Literal
 
 from variants.number import ByDepth, Contrast, Number
 from variants.operator import Operator
-from variants.papers.named import Limit, named
+from variants.papers.catalogue import Limit, named_operator
 from variants.stages.head_norms.rms import RMS
 from variants.stages.merges.difference import Difference
 from variants.stages.signals import Signals
@@ -20,7 +20,7 @@ def _first_map() -> Operator:
     )
 
 
-@named(
+@named_operator(
     "002",
     limits=(
         Limit("lambda = 0, q and k within the first signal", {"merge.factor": 0.0}, _first_map, where="first signal"),

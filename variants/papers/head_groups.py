@@ -4,7 +4,7 @@ from typing import Literal
 
 from variants.operator import Operator
 from variants.papers.baselines import softmax
-from variants.papers.named import Limit, named
+from variants.papers.catalogue import Limit, named_operator
 from variants.stages.normalisers.absolute import Absolute
 from variants.stages.normalisers.count import Count
 from variants.stages.scores.exponential import Exponential
@@ -15,7 +15,7 @@ from variants.stages.scores.tanh import Tanh
 from variants.stages.scores.uniform import Uniform
 
 
-@named(
+@named_operator(
     "003",
     limits=(Limit("all logits equal", {}, softmax, where="logits of 0"),),
     traps=(
@@ -28,7 +28,7 @@ def soft_avg(*, name: str = "SOFT/AVG") -> Operator:
     return Operator(name=name, score=HeadGroups(parts=(Exponential(), Uniform())))
 
 
-@named(
+@named_operator(
     "003",
     traps=(
         "The paper does not say how these scores are normalised; divided='count' takes means over the visible keys.",

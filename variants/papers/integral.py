@@ -6,13 +6,13 @@ from typing import Literal
 from variants.number import Number
 from variants.operator import Operator
 from variants.papers.baselines import softmax
-from variants.papers.named import Limit, named
+from variants.papers.catalogue import Limit, named_operator
 from variants.stages.merges.mean import MeanWeights
 from variants.stages.signals import Signals
 from variants.stages.transforms.temperature import Temperature
 
 
-@named("002", limits=(Limit("tau = 1", {"transform.tau": 1.0}, softmax),))
+@named_operator("002", limits=(Limit("tau = 1", {"transform.tau": 1.0}, softmax),))
 def integral_control(signals: int = 8, *, name: str = "Integral control") -> Operator:
     """Softmax at scale 1/sqrt(S d): what Integral on S signals' logits is, but for rotary positions per signal."""
     return Operator(
@@ -20,7 +20,7 @@ def integral_control(signals: int = 8, *, name: str = "Integral control") -> Ope
     )
 
 
-@named(
+@named_operator(
     "002",
     limits=(Limit("no rotary positions per signal", {}, integral_control, within=1e-7),),
     traps=(
@@ -36,7 +36,7 @@ def integral(
     return Operator(name=name, signals=Signals(count=signals, rotary=rotary))
 
 
-@named(
+@named_operator(
     "002",
     limits=(Limit("all signals equal", {}, integral_control, where="equal signals"),),
     traps=("It takes S softmaxes per head; the paper reports chance-level accuracy for it.",),

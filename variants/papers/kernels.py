@@ -2,7 +2,7 @@
 
 from variants.operator import Operator
 from variants.papers.baselines import softmax
-from variants.papers.named import Limit, named
+from variants.papers.catalogue import Limit, named_operator
 from variants.stages.normalisers.clamped import Clamped
 from variants.stages.normalisers.none import NoNormaliser
 from variants.stages.products.cosformer import CosFormer
@@ -15,7 +15,7 @@ _SMALL = "small logits, whose sum is within 1"
 _DIVERGED = "The paper reports that its training failed."
 
 
-@named(
+@named_operator(
     "004",
     limits=(Limit("q = k = 0", {}, softmax, where="logits of 0"),),
     traps=("The scale 1 / sqrt(d) cancels.",),
@@ -25,19 +25,19 @@ def linear_elu(*, name: str = "linear ELU") -> Operator:
     return Operator(name=name, product=LinearELU(), score=Identity())
 
 
-@named("004", traps=(_DIVERGED,))
+@named_operator("004", traps=(_DIVERGED,))
 def linear_elu_unnormalised(*, name: str = "linear ELU, not normalised") -> Operator:
     """Weights phi(q) . phi(k) / sqrt(d), phi(x) = elu(x) + 1, that need not sum to 1."""
     return Operator(name=name, product=LinearELU(), score=Identity(), normaliser=NoNormaliser())
 
 
-@named("004")
+@named_operator("004")
 def mlp_kernel_unnormalised(*, name: str = "MLP kernel, not normalised") -> Operator:
     """Weights phi(q) . phi(k) / sqrt(d) of a learned phi, of either sign."""
     return Operator(name=name, product=MLP(), score=Identity(), normaliser=NoNormaliser())
 
 
-@named("004", limits=(Limit(_SMALL, {}, mlp_kernel_unnormalised, where="small logits"),))
+@named_operator("004", limits=(Limit(_SMALL, {}, mlp_kernel_unnormalised, where="small logits"),))
 def mlp_kernel(*, name: str = "MLP kernel") -> Operator:
     """Weights phi(q) . phi(k) / sqrt(d) of a learned phi, divided by |their sum| where that is above 1."""
     return Operator(name=name, product=MLP(), score=Identity(), normaliser=Clamped())
@@ -48,7 +48,7 @@ def _relu_features() -> Operator:
     return Operator(name="ReLU features", product=ReluFeatures(), score=Identity())
 
 
-@named("003", limits=(Limit("M -> inf", {}, _relu_features, fields={"product": {"length": 10**9}}),))
+@named_operator("003", limits=(Limit("M -> inf", {}, _relu_features, fields={"product": {"length": 10**9}}),))
 def cosformer(length: int | None = None, *, name: str = "cosFormer") -> Operator:
     """Weights proportional to relu(q) . relu(k), less with distance by a cosine.
 

@@ -5,7 +5,7 @@ from typing import Literal
 from variants.number import PerScalar, PerVector
 from variants.operator import Operator
 from variants.papers.baselines import softmax
-from variants.papers.named import Limit, named
+from variants.papers.catalogue import Limit, named_operator
 from variants.stages.gates.suppress import Suppress
 from variants.stages.margins.log_count import LogCount
 from variants.stages.normalisers.ground import Ground
@@ -31,7 +31,7 @@ _DEAD = (
 _COUNT = "K counts visible keys before gating, not the length of the sequence."
 
 
-@named(
+@named_operator(
     "001",
     limits=(Limit("alpha, beta, gamma -> -inf", {**_NO_MARGIN, **_NO_GATE, **_NO_GROUND}, softmax),),
     traps=(_MASS, _DEAD, _COUNT, _SPLIT),
@@ -57,14 +57,14 @@ def principled(
     )
 
 
-@named("001", limits=(Limit("alpha -> -inf", _NO_MARGIN, softmax),), traps=(_COUNT,))
+@named_operator("001", limits=(Limit("alpha -> -inf", _NO_MARGIN, softmax),), traps=(_COUNT,))
 def principled_margin(per: PerScalar = "constant", *, name: str = "Principled margin") -> Operator:
     """Margin amplification alone: logits grow with the logarithm of the number of visible keys."""
     margin = LogCount()
     return Operator(name=name, margin=margin.changed(amplification=margin.amplification.at(per)))
 
 
-@named("001", limits=(Limit("beta -> -inf", _NO_GATE, softmax),), traps=(_SPLIT,))
+@named_operator("001", limits=(Limit("beta -> -inf", _NO_GATE, softmax),), traps=(_SPLIT,))
 def principled_gate(
     per: PerScalar = "constant", *, width: int = 16, dims: Dims = "add", name: str = "Principled gate"
 ) -> Operator:
@@ -73,7 +73,7 @@ def principled_gate(
     return Operator(name=name, gate=gate.changed(strength=gate.strength.at(per)))
 
 
-@named("001", limits=(Limit("gamma -> -inf", _NO_GROUND, softmax),), traps=(_MASS, _DEAD))
+@named_operator("001", limits=(Limit("gamma -> -inf", _NO_GROUND, softmax),), traps=(_MASS, _DEAD))
 def principled_ground(
     per: PerScalar = "constant", *, ground_value: PerVector | None = None, name: str = "Principled ground"
 ) -> Operator:

@@ -3,7 +3,7 @@
 from variants.number import Number, PerVector
 from variants.operator import Operator
 from variants.papers.baselines import softmax
-from variants.papers.named import Limit, named
+from variants.papers.catalogue import Limit, named_operator
 from variants.stages.normalisers.against_count import AgainstCount
 from variants.stages.normalisers.clamped import Clamped
 from variants.stages.normalisers.none import NoNormaliser
@@ -30,7 +30,7 @@ def _exponential() -> Operator:
     return Operator(name="exponential, not normalised", normaliser=NoNormaliser())
 
 
-@named(
+@named_operator(
     "004",
     limits=(Limit("b -> inf", {"score.shift": 60.0}, _ones),),
     traps=(f"{_GROWS} K / 2.", "The paper has no bias b; a fixed b = -ln n belongs to another paper."),
@@ -40,7 +40,7 @@ def sigmoid(shift: float = 0.0, *, per: PerVector = "constant", name: str = "Sig
     return Operator(name=name, score=_sigmoid(shift, per), normaliser=NoNormaliser())
 
 
-@named("004", limits=(Limit("b -> -inf", {"score.shift": -40.0}, softmax),))
+@named_operator("004", limits=(Limit("b -> -inf", {"score.shift": -40.0}, softmax),))
 def sigmoid_normalised(
     shift: float = 0.0, *, per: PerVector = "constant", name: str = "Sigmoid normalised"
 ) -> Operator:
@@ -48,7 +48,7 @@ def sigmoid_normalised(
     return Operator(name=name, score=_sigmoid(shift, per))
 
 
-@named(
+@named_operator(
     "beyond",
     traps=(
         "The published b = -ln n has the length n of training; here n is what each query sees. "
@@ -60,7 +60,7 @@ def sigmoid_log_count(*, name: str = "Sigmoid - ln n") -> Operator:
     return Operator(name=name, normaliser=AgainstCount())
 
 
-@named(
+@named_operator(
     "004",
     limits=(Limit("all logits below 0", {}, _exponential, where="logits below 0"),),
     traps=(f"{_GROWS} K.",),
@@ -70,7 +70,7 @@ def elu_plus_one(*, name: str = "ELU + 1") -> Operator:
     return Operator(name=name, score=EluPlusOne(), normaliser=NoNormaliser())
 
 
-@named(
+@named_operator(
     "004",
     limits=(Limit("all logits below 0", {}, softmax, where="logits below 0"),),
     traps=(_FAILED, "It is softmax for queries all of whose logits are at most 0."),
@@ -80,13 +80,15 @@ def elu_plus_one_normalised(*, name: str = "ELU + 1 normalised") -> Operator:
     return Operator(name=name, score=EluPlusOne())
 
 
-@named("004", traps=("It is linear attention without features: its outputs are sums, of both signs, of any size.",))
+@named_operator(
+    "004", traps=("It is linear attention without features: its outputs are sums, of both signs, of any size.",)
+)
 def identity(*, name: str = "Identity") -> Operator:
     """The logits as weights, without a sum."""
     return Operator(name=name, score=Identity(), normaliser=NoNormaliser())
 
 
-@named(
+@named_operator(
     "004",
     limits=(Limit("small logits, whose sum is within 1", {}, identity, where="small logits"),),
     traps=(_FAILED, "The sum of logits has either sign; the size of a row's sum is at most 1."),

@@ -2,11 +2,11 @@
 
 from variants.operator import Operator
 from variants.papers.baselines import softmax
-from variants.papers.named import Limit, named
+from variants.papers.catalogue import Limit, named_operator
 from variants.stages.normalisers.self_adjusted import SelfAdjusted
 
 
-@named(
+@named_operator(
     "003",
     limits=(Limit("all logits 0", {}, softmax, where="logits of 0"),),
     traps=(

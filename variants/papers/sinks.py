@@ -7,13 +7,13 @@ from grid.errors import SpecError
 from variants.number import Number
 from variants.operator import Operator
 from variants.papers.baselines import softmax
-from variants.papers.named import Limit, named
+from variants.papers.catalogue import Limit, named_operator
 from variants.stages.normalisers.sink import Sink
 
 _GONE = Limit("s -> -inf", {"normaliser.logit": -60.0}, softmax)
 
 
-@named("000", limits=(_GONE,))
+@named_operator("000", limits=(_GONE,))
 def off_by_one(n: float = 1.0, *, name: str = "Off by one") -> Operator:
     """Softmax with n added to the sum: n = 1 is off by one, and the same as n more keys and values of zero.
 
@@ -25,7 +25,7 @@ def off_by_one(n: float = 1.0, *, name: str = "Off by one") -> Operator:
     return Operator(name=name, normaliser=Sink(logit=Number(init=math.log(n))))
 
 
-@named(
+@named_operator(
     "000",
     limits=(_GONE, Limit("s = 0", {"normaliser.logit": 0.0}, off_by_one)),
     traps=(

@@ -2,7 +2,7 @@
 
 from variants.operator import Operator
 from variants.papers.baselines import softmax
-from variants.papers.named import Limit, named
+from variants.papers.catalogue import Limit, named_operator
 from variants.stages.normalisers.entmax15 import Entmax15
 from variants.stages.normalisers.sparsemax import Sparsemax
 
@@ -14,13 +14,15 @@ _SCALED = (
 _EQUAL = Limit("all logits equal", {}, softmax, where="logits of 0")
 
 
-@named("003", limits=(_EQUAL,), traps=(_SCALED, "One key has all the weight once its logit is 1 above all others."))
+@named_operator(
+    "003", limits=(_EQUAL,), traps=(_SCALED, "One key has all the weight once its logit is 1 above all others.")
+)
 def sparsemax(*, name: str = "Sparsemax") -> Operator:
     """The nearest distribution to the logits; many weights are exactly 0."""
     return Operator(name=name, normaliser=Sparsemax())
 
 
-@named(
+@named_operator(
     "003",
     limits=(_EQUAL,),
     traps=(

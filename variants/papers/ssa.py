@@ -5,11 +5,11 @@ from typing import Literal
 from variants.number import Number, PerScalar
 from variants.operator import Operator
 from variants.papers.baselines import softmax
-from variants.papers.named import Limit, named
+from variants.papers.catalogue import Limit, named_operator
 from variants.stages.scores.ssa import SSA
 
 
-@named(
+@named_operator(
     "003",
     limits=(Limit("n, 1/b -> inf", {"score.n": 1e7, "score.b": 1e-7}, softmax, within=1e-4),),
     traps=(

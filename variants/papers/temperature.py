@@ -3,11 +3,11 @@
 from variants.number import Number, PerScalar
 from variants.operator import Operator
 from variants.papers.baselines import softmax
-from variants.papers.named import Limit, named
+from variants.papers.catalogue import Limit, named_operator
 from variants.stages.transforms.temperature import Temperature
 
 
-@named(
+@named_operator(
     "003",
     limits=(Limit("tau = 1", {"transform.tau": 1.0}, softmax),),
     traps=("The scale 1 / sqrt(d) is kept; tau comes on top of it.",),

@@ -19,7 +19,7 @@ from torch.nn import functional as F
 
 from variants.attend import Heads, Keywords, postprocess
 from variants.operator import NumberValues, Operator, by_stage
-from variants.stages.families import sliced
+from variants.stages.families import split_signals
 from variants.stages.products.dot import Dot
 from variants.stages.rescales.affine import Affine
 
@@ -77,8 +77,8 @@ class _Folded:
     def output(self) -> Tensor:
         """[B, H, T, D]."""
         operator, value = self._operator, self._value
-        output, ground = self._split(self._merged(self._fused()))
-        output = self._rescaled(output)
+        output, ground = self._split(self._merge_maps(self._run_fused()))
+        output = self._rescale(output)
         if ground is not None:
             output = output + ground * value["readout"]["ground_value"]
         if operator.readout.label == "value_bias":
@@ -101,7 +101,7 @@ class _Folded:
     @property
     def _seen(self) -> Tensor:
         if self._found_seen is None:
-            self._found_seen = self._operator.visible.restricted(self._heads.model_mask, self._heads.distance)
+            self._found_seen = self._operator.visible.restrict(self._heads.model_mask, self._heads.distance)
         return self._found_seen
 
     @property
@@ -125,7 +125,7 @@ class _Folded:
         tau = self._value["transform"]["tau"]
         return 1 / tau if c is None else c / tau
 
-    def _fused(self) -> Tensor:
+    def _run_fused(self) -> Tensor:
         """[S, B, H, T, D], or [B, H, T, D] where logits are merged."""
         operator, heads, signals = self._operator, self._heads, self._operator.signals.count
         plain, width = operator.merge.of_logits, heads.q.shape[-1]
@@ -136,7 +136,7 @@ class _Folded:
             v = torch.cat((self._column(self._pair.value), v), -2)
         q = q if self._factor is None else (q * self._factor).to(q.dtype)
         if not plain:
-            q, k = sliced(q, signals), sliced(k, signals)
+            q, k = split_signals(q, signals), split_signals(k, signals)
         if operator.normaliser.label == "sink":
             q, k = _with_sink(q, k, self._value["normaliser"]["logit"] / scale)
             v = torch.cat((self._column(None), v), -2)
@@ -173,7 +173,7 @@ class _Folded:
         bias = bias if self._margin is None else self._margin * bias
         return bias.to(self._heads.q.dtype).masked_fill(~self._seen, -float("inf"))
 
-    def _merged(self, output: Tensor) -> Tensor:
+    def _merge_maps(self, output: Tensor) -> Tensor:
         merge = self._operator.merge
         if merge.of_logits:
             return output
@@ -181,7 +181,7 @@ class _Folded:
             return output.mean(0)
         return output[0] - self._value["merge"]["factor"] * output[1]
 
-    def _rescaled(self, output: Tensor) -> Tensor:
+    def _rescale(self, output: Tensor) -> Tensor:
         rescale, value = self._operator.rescale, self._value["rescale"]
         if rescale.label == "scale":
             return output * value["factor"]

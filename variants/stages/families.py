@@ -28,7 +28,7 @@ class Visible(Stage):
         return 0
 
     @abstractmethod
-    def restricted(self, mask: Tensor, distance: Tensor) -> Tensor:
+    def restrict(self, mask: Tensor, distance: Tensor) -> Tensor:
         """Boolean [..., T_q, T_k] from the model's own mask; `distance` [T_q, T_k] is i - j, with i counted so that the
         last query sits at the last key."""
 
@@ -40,10 +40,10 @@ class Visible(Stage):
 class Preparation(Stage):
     """What is done to queries and keys before positions are put into them."""
 
-    functions: ClassVar[tuple[str, ...]] = ("prepared", "oracle")
+    functions: ClassVar[tuple[str, ...]] = ("prepare", "oracle")
 
     @abstractmethod
-    def prepared(self, q: Tensor, k: Tensor, *args: Any, **numbers: Any) -> tuple[Tensor, Tensor]:
+    def prepare(self, q: Tensor, k: Tensor, *args: Any, **numbers: Any) -> tuple[Tensor, Tensor]:
         """Semantic channels [B, H, T, D] of queries and keys."""
 
     @abstractmethod
@@ -90,7 +90,7 @@ class Product(Stage):
 
     def mean_logits(self, q: Tensor, k: Tensor, distance: Tensor, signals: int, **numbers: Tensor) -> Tensor:
         """The mean of the logits of `signals` slices of the channels."""
-        return self.logits(sliced(q, signals), sliced(k, signals), distance, **numbers).mean(0)
+        return self.logits(split_signals(q, signals), split_signals(k, signals), distance, **numbers).mean(0)
 
     @abstractmethod
     def oracle(self, q: list[float], k: list[float], distance: int, length: int, *args: Any, **numbers: Any) -> float:
@@ -110,7 +110,7 @@ class FeatureProduct(Product):
         return (self.features(q, **numbers) / math.sqrt(q.shape[-1])) @ self.features(k, **numbers).transpose(-2, -1)
 
 
-def sliced(x: Tensor, signals: int) -> Tensor:
+def split_signals(x: Tensor, signals: int) -> Tensor:
     """[B, H, T, D] as [S, B, H, T, D / S]."""
     return x.reshape(*x.shape[:-1], signals, -1).movedim(-2, 0)
 
@@ -118,10 +118,10 @@ def sliced(x: Tensor, signals: int) -> Tensor:
 class Transform(Stage):
     """What is done to a logit before positions are added to it."""
 
-    functions: ClassVar[tuple[str, ...]] = ("transformed", "oracle")
+    functions: ClassVar[tuple[str, ...]] = ("transform", "oracle")
 
     @abstractmethod
-    def transformed(self, z: Tensor, *args: Any, **numbers: Any) -> Tensor:
+    def transform(self, z: Tensor, *args: Any, **numbers: Any) -> Tensor:
         """The shape of `z`."""
 
     @abstractmethod
@@ -305,7 +305,7 @@ class Normaliser(Stage):
 class Merge(Stage):
     """How the maps of several signals become one."""
 
-    functions: ClassVar[tuple[str, ...]] = ("merged", "oracle")
+    functions: ClassVar[tuple[str, ...]] = ("merge", "oracle")
 
     @property
     def of_logits(self) -> bool:
@@ -323,7 +323,7 @@ class Merge(Stage):
         return 1
 
     @abstractmethod
-    def merged(self, weights: AttentionWeights, *args: Any, **numbers: Any) -> AttentionWeights:
+    def merge(self, weights: AttentionWeights, *args: Any, **numbers: Any) -> AttentionWeights:
         """One map [B, H, T, T] from maps [S, B, H, T, T]; the ground state's weight likewise."""
 
     @abstractmethod
@@ -336,12 +336,12 @@ class Merge(Stage):
 class Rescale(Stage):
     """What is done to the weights of a row after normalisation."""
 
-    functions: ClassVar[tuple[str, ...]] = ("rescaled", "oracle")
+    functions: ClassVar[tuple[str, ...]] = ("rescale", "oracle")
     only_scales: ClassVar[bool] = False
     """Whether a row and its ground state are multiplied by one number."""
 
     @abstractmethod
-    def rescaled(self, weights: AttentionWeights, mask: Tensor, *args: Any, **numbers: Any) -> AttentionWeights:
+    def rescale(self, weights: AttentionWeights, mask: Tensor, *args: Any, **numbers: Any) -> AttentionWeights:
         """Weights [B, H, T, T]; `mask` is boolean, True = may look."""
 
     @abstractmethod
@@ -371,12 +371,12 @@ class Readout(Stage):
 class HeadNorm(Stage):
     """What is done to the output vector of each head as a whole."""
 
-    functions: ClassVar[tuple[str, ...]] = ("normed", "oracle")
+    functions: ClassVar[tuple[str, ...]] = ("normalise", "oracle")
     ignores_size: ClassVar[bool] = False
     """Whether an output multiplied by a positive number gives what it gives itself."""
 
     @abstractmethod
-    def normed(self, output: Tensor, *args: Any, **numbers: Any) -> Tensor:
+    def normalise(self, output: Tensor, *args: Any, **numbers: Any) -> Tensor:
         """[B, H, T, D]."""
 
     @abstractmethod
@@ -387,10 +387,10 @@ class HeadNorm(Stage):
 class OutputGate(Stage):
     """What the output of a head is multiplied by before heads are joined."""
 
-    functions: ClassVar[tuple[str, ...]] = ("gated", "oracle")
+    functions: ClassVar[tuple[str, ...]] = ("gate", "oracle")
 
     @abstractmethod
-    def gated(self, output: Tensor, *args: Any, **numbers: Any) -> Tensor:
+    def gate(self, output: Tensor, *args: Any, **numbers: Any) -> Tensor:
         """[B, H, T, D]."""
 
     @abstractmethod

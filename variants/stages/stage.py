@@ -134,10 +134,10 @@ def _require_numbers(cls: type[Stage], name: str) -> None:
     if taken != numbers and not any(each.kind is inspect.Parameter.VAR_KEYWORD for each in parameters):
         raise SpecError(
             f"{cls.__qualname__}.{name} takes the numbers of its spec by name, after *: {sorted(numbers)}; "
-            f"it takes {sorted(taken)}{_undeclared(cls, taken - numbers)}"
+            f"it takes {sorted(taken)}{_advise_declaration(cls, taken - numbers)}"
         )
 
 
-def _undeclared(cls: type[Stage], names: set[str]) -> str:
+def _advise_declaration(cls: type[Stage], names: set[str]) -> str:
     fields = sorted(names & cls.model_fields.keys())
     return f"; declare {', '.join(fields)} as a Number, or read it from self" if fields else ""

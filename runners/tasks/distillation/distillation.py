@@ -183,7 +183,7 @@ class DistillationData(Data):
     def examples(self, count: int) -> Batch:
         return self._inner.examples(count)
 
-    def completed(self, part: Batch) -> Batch:
+    def complete_batch(self, part: Batch) -> Batch:
         """Targets float32 [B, T, vocabulary + 1]: the teacher's logits, and last the token itself."""
         logits = self._teaching.logits(part.inputs, part.visible)
         return part._replace(targets=torch.cat((logits, part.targets[..., None].to(logits.dtype)), -1))

@@ -14,7 +14,7 @@ class NoHeadNorm(HeadNorm):
 
     kind: Literal["none"] = "none"
 
-    def normed(self, output: Tensor) -> Tensor:
+    def normalise(self, output: Tensor) -> Tensor:
         return output
 
     def oracle(self, output: list[float]) -> list[float]:

@@ -31,7 +31,7 @@ class RMS(HeadNorm):
     """Multiplies every channel: 1, or by depth."""
     eps: PositiveFloat = 1e-5
 
-    def normed(self, output: Tensor, *, gain: Tensor, factor: Tensor) -> Tensor:
+    def normalise(self, output: Tensor, *, gain: Tensor, factor: Tensor) -> Tensor:
         size = output.square().mean(-1, keepdim=True) + self.eps
         return output * torch.rsqrt(size) * gain * factor
 

@@ -40,7 +40,7 @@ class Difference(Merge):
     def heads_joined(self) -> int:
         return 2 if self.heads == "halved" else 1
 
-    def merged(self, weights: AttentionWeights, *, factor: Tensor) -> AttentionWeights:
+    def merge(self, weights: AttentionWeights, *, factor: Tensor) -> AttentionWeights:
         keys, ground = weights
         return AttentionWeights(keys[0] - factor * keys[1], None if ground is None else ground[0] - factor * ground[1])
 

@@ -19,7 +19,7 @@ class MeanLogits(Merge):
     def of_logits(self) -> bool:
         return True
 
-    def merged(self, weights: AttentionWeights) -> AttentionWeights:
+    def merge(self, weights: AttentionWeights) -> AttentionWeights:
         raise NotImplementedError("logits are merged before the score; attend() has one map already")
 
     def oracle(self, maps: list[list[float]], grounds: list[float]) -> tuple[list[float], float]:

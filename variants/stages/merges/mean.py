@@ -17,7 +17,7 @@ class MeanWeights(Merge):
 
     kind: Literal["mean"] = "mean"
 
-    def merged(self, weights: AttentionWeights) -> AttentionWeights:
+    def merge(self, weights: AttentionWeights) -> AttentionWeights:
         return AttentionWeights(weights.keys.mean(0), None if weights.ground is None else weights.ground.mean(0))
 
     def oracle(self, maps: list[list[float]], grounds: list[float]) -> tuple[list[float], float]:

@@ -29,7 +29,7 @@ class Entmax15(Normaliser):
     kind: Literal["entmax15"] = "entmax15"
 
     def weights(self, scores: Scores) -> AttentionWeights:
-        return AttentionWeights(scores.projected(entmax.entmax15), None)
+        return AttentionWeights(scores.project(entmax.entmax15), None)
 
     def oracle(self, f: list[float], score: Callable[[float], float]) -> tuple[list[float], float]:  # noqa: ARG002
         a = [math.log(each) if each else -math.inf for each in f]

@@ -33,7 +33,7 @@ class Sink(Normaliser):
     """s: learned per head from 0, where it starts as off by one; fixed with per="constant"."""
 
     def weights(self, scores: Scores, *, logit: Tensor) -> AttentionWeights:
-        found, own = scores.beside(logit)
+        found, own = scores.relative_with(logit)
         total = found.f.sum(-1, keepdim=True) + own
         nothing = total == 0
         total = total.masked_fill(nothing, 1)

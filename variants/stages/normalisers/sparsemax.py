@@ -28,7 +28,7 @@ class Sparsemax(Normaliser):
     kind: Literal["sparsemax"] = "sparsemax"
 
     def weights(self, scores: Scores) -> AttentionWeights:
-        return AttentionWeights(scores.projected(entmax.sparsemax), None)
+        return AttentionWeights(scores.project(entmax.sparsemax), None)
 
     def oracle(self, f: list[float], score: Callable[[float], float]) -> tuple[list[float], float]:  # noqa: ARG002
         a = [math.log(each) if each else -math.inf for each in f]

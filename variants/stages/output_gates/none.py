@@ -14,7 +14,7 @@ class NoOutputGate(OutputGate):
 
     kind: Literal["none"] = "none"
 
-    def gated(self, output: Tensor) -> Tensor:
+    def gate(self, output: Tensor) -> Tensor:
         return output
 
     def oracle(self, output: list[float]) -> list[float]:

@@ -17,7 +17,7 @@ class PerChannel(OutputGate):
     opening: Vector = Vector(init=0.5, per="token", link="unit")
     """g: how far the gate is open, one number per channel, head and token."""
 
-    def gated(self, output: Tensor, *, opening: Tensor) -> Tensor:
+    def gate(self, output: Tensor, *, opening: Tensor) -> Tensor:
         return opening * output
 
     def oracle(self, output: list[float], *, opening: list[float]) -> list[float]:

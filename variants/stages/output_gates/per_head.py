@@ -17,7 +17,7 @@ class PerHead(OutputGate):
     opening: Number = Number(init=0.5, per="token", link="unit")
     """g: how far the gate is open, one number per head and token."""
 
-    def gated(self, output: Tensor, *, opening: Tensor) -> Tensor:
+    def gate(self, output: Tensor, *, opening: Tensor) -> Tensor:
         return opening * output
 
     def oracle(self, output: list[float], *, opening: float) -> list[float]:

@@ -14,7 +14,7 @@ class NoPreparation(Preparation):
 
     kind: Literal["none"] = "none"
 
-    def prepared(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
+    def prepare(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
         return q, k
 
     def oracle(self, q: list[float], k: list[float]) -> tuple[list[float], list[float]]:

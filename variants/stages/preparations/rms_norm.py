@@ -38,11 +38,11 @@ class RMSNorm(Preparation):
     eps: PositiveFloat = 1e-6
     """What keeps a zero vector from being divided by 0; 1e-6 in released code."""
 
-    def prepared(self, q: Tensor, k: Tensor, *, query_gain: Tensor, key_gain: Tensor) -> tuple[Tensor, Tensor]:
-        q, k = self._normed(q), self._normed(k)
+    def prepare(self, q: Tensor, k: Tensor, *, query_gain: Tensor, key_gain: Tensor) -> tuple[Tensor, Tensor]:
+        q, k = self._normalise(q), self._normalise(k)
         return q * query_gain.to(q), k * key_gain.to(k)
 
-    def _normed(self, x: Tensor) -> Tensor:
+    def _normalise(self, x: Tensor) -> Tensor:
         """In float32 or more, and left there: rounded again, large logits would move."""
         wide = x.to(torch.promote_types(x.dtype, torch.float32))
         return wide * (wide.square().mean(-1, keepdim=True) + self.eps).rsqrt()

@@ -45,7 +45,7 @@ class Affine(Rescale):
             return {}
         return {"prefix": "the uniform share is divided by the number of keys there are, which a prefix has fewer of"}
 
-    def rescaled(self, weights: AttentionWeights, mask: Tensor, *, scale: Tensor, mean: Tensor) -> AttentionWeights:
+    def rescale(self, weights: AttentionWeights, mask: Tensor, *, scale: Tensor, mean: Tensor) -> AttentionWeights:
         keys, ground = weights
         there = mask.sum(-1, keepdim=True).clamp(min=1) if self.n == "visible" else keys.shape[-1]
         return AttentionWeights(

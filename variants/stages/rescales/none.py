@@ -14,7 +14,7 @@ class NoRescale(Rescale):
 
     kind: Literal["none"] = "none"
 
-    def rescaled(self, weights: AttentionWeights, mask: Tensor) -> AttentionWeights:  # noqa: ARG002
+    def rescale(self, weights: AttentionWeights, mask: Tensor) -> AttentionWeights:  # noqa: ARG002
         return weights
 
     def oracle(self, weights: list[float], ground: float, length: int) -> tuple[list[float], float]:  # noqa: ARG002

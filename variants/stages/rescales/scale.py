@@ -25,7 +25,7 @@ class Scale(Rescale):
     factor: Number = Number(init=1.0)
     """alpha; the paper tries 2, 1, 0.2, 0.1 and 0.02."""
 
-    def rescaled(self, weights: AttentionWeights, mask: Tensor, *, factor: Tensor) -> AttentionWeights:  # noqa: ARG002
+    def rescale(self, weights: AttentionWeights, mask: Tensor, *, factor: Tensor) -> AttentionWeights:  # noqa: ARG002
         return AttentionWeights(factor * weights.keys, None if weights.ground is None else factor * weights.ground)
 
     def oracle(

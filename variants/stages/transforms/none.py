@@ -14,7 +14,7 @@ class NoTransform(Transform):
 
     kind: Literal["none"] = "none"
 
-    def transformed(self, z: Tensor) -> Tensor:
+    def transform(self, z: Tensor) -> Tensor:
         return z
 
     def oracle(self, z: float) -> float:

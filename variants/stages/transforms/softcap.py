@@ -29,7 +29,7 @@ class Softcap(Transform):
             raise ValueError(f"the cap is above 0 and needs link='positive'; got {self.cap.link!r}")
         return self
 
-    def transformed(self, z: Tensor, *, cap: Tensor) -> Tensor:
+    def transform(self, z: Tensor, *, cap: Tensor) -> Tensor:
         return cap * torch.tanh(z / cap)
 
     def oracle(self, z: float, *, cap: float) -> float:

@@ -29,7 +29,7 @@ class Temperature(Transform):
             raise ValueError(f"tau is above 0 and needs link='positive'; got {self.tau.link!r}")
         return self
 
-    def transformed(self, z: Tensor, *, tau: Tensor) -> Tensor:
+    def transform(self, z: Tensor, *, tau: Tensor) -> Tensor:
         return z / tau
 
     def oracle(self, z: float, *, tau: float) -> float:

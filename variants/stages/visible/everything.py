@@ -14,7 +14,7 @@ class Everything(Visible):
 
     kind: Literal["everything"] = "everything"
 
-    def restricted(self, mask: Tensor, distance: Tensor) -> Tensor:  # noqa: ARG002
+    def restrict(self, mask: Tensor, distance: Tensor) -> Tensor:  # noqa: ARG002
         return mask
 
     def oracle(self, seen: list[list[bool]], i: int, j: int) -> bool:

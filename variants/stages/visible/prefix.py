@@ -51,7 +51,7 @@ class Prefix(Visible):
     def ahead(self) -> int:
         return self.length - 1
 
-    def restricted(self, mask: Tensor, distance: Tensor) -> Tensor:
+    def restrict(self, mask: Tensor, distance: Tensor) -> Tensor:
         inside = torch.arange(distance.shape[-1], device=distance.device) < self.length
         alive = mask.any(-1, keepdim=True) & mask.any(-2, keepdim=True)
         return mask | ((distance < 0) & inside & alive)

@@ -38,7 +38,7 @@ class Window(Visible):
     def example(cls) -> Self:
         return cls(size=3)
 
-    def restricted(self, mask: Tensor, distance: Tensor) -> Tensor:
+    def restrict(self, mask: Tensor, distance: Tensor) -> Tensor:
         return mask & (distance.abs() < self.size)
 
     def oracle(self, seen: list[list[bool]], i: int, j: int) -> bool:

@@ -2,12 +2,12 @@
 
 from variants.operator import Operator
 from variants.papers.baselines import softmax
-from variants.papers.named import Limit, named
+from variants.papers.catalogue import Limit, named_operator
 from variants.stages.normalisers.absolute import Absolute
 from variants.stages.scores.signed_exponential import SignedExponential
 
 
-@named(
+@named_operator(
     "002",
     limits=(Limit("all logits above 0", {}, softmax, where="logits above 0"),),
     traps=(

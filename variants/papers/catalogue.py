@@ -1,4 +1,4 @@
-"""Named operators: functions that make one, with what is known about it. `catalogue` finds them all."""
+"""NamedOperator operators: functions that make one, with what is known about it. `catalogue` finds them all."""
 
 import inspect
 from collections.abc import Callable, Mapping
@@ -6,7 +6,7 @@ from typing import Literal, NamedTuple, TypeVar
 
 from grid.errors import SpecError
 from variants.operator import Operator
-from variants.papers.arguments import checked
+from variants.papers.arguments import check_literals
 
 Paper = Literal["baseline", "000", "001", "002", "003", "004", "beyond"]
 
@@ -52,7 +52,7 @@ class Limit(NamedTuple):
     """Fields that are no numbers, by stage: what an argument that goes to its limit sets."""
 
 
-class Named(NamedTuple):
+class NamedOperator(NamedTuple):
     """A named operator and what is known about it."""
 
     name: str
@@ -67,12 +67,12 @@ class Named(NamedTuple):
     """What has misled people about it, a sentence each."""
 
 
-_CATALOGUE: dict[str, Named] = {}
+_CATALOGUE: dict[str, NamedOperator] = {}
 
 F = TypeVar("F", bound=Callable[..., Operator])
 
 
-def named(paper: Paper, *, limits: tuple[Limit, ...] = (), traps: tuple[str, ...] = ()) -> Callable[[F], F]:
+def named_operator(paper: Paper, *, limits: tuple[Limit, ...] = (), traps: tuple[str, ...] = ()) -> Callable[[F], F]:
     """Put a function that makes an operator into the catalogue. All its arguments have defaults.
 
     An argument that is annotated as a `Literal` takes those values; the function raises SpecError for another.
@@ -81,17 +81,17 @@ def named(paper: Paper, *, limits: tuple[Limit, ...] = (), traps: tuple[str, ...
         SpecError: an argument has none, there is no docstring, or another function of that name is there.
     """
     if paper not in PAPERS:
-        hint = "write @named('beyond')" if callable(paper) else f"yours is 'beyond'; got {paper!r}"
+        hint = "write @named_operator('beyond')" if callable(paper) else f"yours is 'beyond'; got {paper!r}"
         raise SpecError(f"a named operator says its paper, one of {', '.join(PAPERS)}; {hint}")
 
-    def noted(function: F) -> F:
+    def register(function: F) -> F:
         line = (function.__doc__ or "").strip().partition("\n")[0]
         _check(function, line)
-        make = checked(function)
-        _CATALOGUE[make.__name__] = Named(make.__name__, paper, line, make, limits, traps)
+        make = check_literals(function)
+        _CATALOGUE[make.__name__] = NamedOperator(make.__name__, paper, line, make, limits, traps)
         return make
 
-    return noted
+    return register
 
 
 def _check(make: Callable[..., Operator], line: str) -> None:
@@ -106,7 +106,7 @@ def _check(make: Callable[..., Operator], line: str) -> None:
         raise SpecError(f"{name!r} is already an operator of {known.make.__module__}; give that of {home} another name")
 
 
-def catalogue() -> dict[str, Named]:
+def catalogue() -> dict[str, NamedOperator]:
     """Every named operator by name: those of the package in the order of the papers, then those of the user."""
     order = list(PAPERS)
     return dict(sorted(_CATALOGUE.items(), key=lambda item: order.index(item[1].paper)))
