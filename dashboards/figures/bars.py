@@ -9,7 +9,7 @@ import polars as pl
 
 from dashboards.data.formatting import number, plain
 from dashboards.data.grid_context import CellLook
-from dashboards.figures.canvas import broken, canvas
+from dashboards.figures.canvas import break_name, canvas
 from dashboards.theme.styles import PAPER, Style
 
 _PATTERNS: Final = ("", "/", "x", ".", "\\", "-", "|", "+")
@@ -30,12 +30,12 @@ def draw_bars(found: pl.DataFrame, look: CellLook, *, x: str, y: str) -> go.Figu
     for place, series in enumerate(dict.fromkeys(found["series"])):
         rows = found.filter(pl.col("series") == series)
         bars = _bars(rows, {group: i for i, group in enumerate(groups)}, look.styles[series], place)
-        figure.add_trace(bars.update(name=broken(look.names[series]), legendgroup=series))
+        figure.add_trace(bars.update(name=break_name(look.names[series]), legendgroup=series))
     figure.update_layout(barmode="group", bargap=0.25, bargroupgap=0.06)
     every = max(1, -(-len(groups) // _MOST_LABELS))
     figure.update_xaxes(
         tickvals=list(range(0, len(groups), every)),
-        ticktext=[broken(str(group), 14) for group in groups[::every]],
+        ticktext=[break_name(str(group), 14) for group in groups[::every]],
         ticks="",
         showgrid=False,
     )
@@ -43,7 +43,7 @@ def draw_bars(found: pl.DataFrame, look: CellLook, *, x: str, y: str) -> go.Figu
 
 
 def _bars(rows: pl.DataFrame, at: Mapping[Any, int], style: Style, place: int) -> go.Bar:
-    values, lows, highs = (map(_drawn, rows[name]) for name in ("value", "low", "high"))
+    values, lows, highs = (map(_finite_or_none, rows[name]) for name in ("value", "low", "high"))
     drawn = list(zip(values, lows, highs, rows["n"], strict=True))
     shape = _PATTERNS[place % len(_PATTERNS)]
     return go.Bar(
@@ -64,17 +64,17 @@ def _bars(rows: pl.DataFrame, at: Mapping[Any, int], style: Style, place: int) -
         },
         text=[plain(str(group)) for group in rows["group"]],
         textposition="none",
-        customdata=[_told(*each) for each in drawn],
+        customdata=[_describe(*each) for each in drawn],
         hovertemplate="%{text}: %{customdata}",
     )
 
 
-def _told(value: float | None, low: float | None, high: float | None, n: int | None) -> str:
+def _describe(value: float | None, low: float | None, high: float | None, n: int | None) -> str:
     ends = [f"{number(low)} to {number(high)}"] if low is not None and high is not None else []
     return "<br>".join([number(value), ", ".join([*ends, *([f"n {n}"] if n is not None else [])])]).removesuffix("<br>")
 
 
-def _drawn(value: float | None) -> float | None:
+def _finite_or_none(value: float | None) -> float | None:
     return value if value is not None and math.isfinite(value) else None
 
 

@@ -163,7 +163,7 @@ def rows_height(rows: int, each: int = 34) -> int:
     return 74 + each * max(rows, 1)
 
 
-def broken(name: str, longest: int = 26) -> str:
+def break_name(name: str, longest: int = 26) -> str:
     """A long name as plotly shows it literally: in lines broken between its parts, parts cut that are too long.
 
     The name is cut before it is escaped: a cut through an entity would show half of it.
@@ -220,7 +220,7 @@ _ENTRIES: Final = 4
 """Entries of a legend."""
 
 
-def alone(figure: go.Figure, title: str, *, legend: bool = False) -> go.Figure:
+def standalone(figure: go.Figure, title: str, *, legend: bool = False) -> go.Figure:
     """The figure with its title, and a legend where one is wanted; it is changed in place.
 
     One entry per `legendgroup` of traces that have a name and do not decline a legend.

@@ -7,7 +7,7 @@ import plotly.graph_objects as go
 import polars as pl
 
 from dashboards.data.formatting import change, in_odds, plain
-from dashboards.figures.canvas import broken, canvas, finite, ratio_ticks
+from dashboards.figures.canvas import break_name, canvas, finite, ratio_ticks
 from dashboards.theme.styles import INK, MUTED, ROPE
 from store import Store
 from store.analysis.effects import analysis, effects as main_effects
@@ -54,7 +54,7 @@ def draw_effects(found: pl.DataFrame, measure: GridMeasure) -> go.Figure:
             align="left",
             font={"color": MUTED, "size": 12},
         )
-    levels = [broken(level) for level in found["level"]]
+    levels = [break_name(level) for level in found["level"]]
     figure.update_yaxes(
         range=[height - 0.4, -0.6], tickvals=places, ticktext=levels, tickfont={"color": INK}, showgrid=False
     )

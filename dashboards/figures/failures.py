@@ -6,7 +6,7 @@ import plotly.graph_objects as go
 import polars as pl
 
 from dashboards.data.grid_context import CellLook, in_order
-from dashboards.figures.canvas import broken, canvas, rows_height
+from dashboards.figures.canvas import break_name, canvas, rows_height
 from dashboards.figures.forest import MOST_ROWS
 from dashboards.theme.styles import INK
 from store import Store
@@ -49,7 +49,7 @@ def draw_rates(found: pl.DataFrame, look: CellLook) -> go.Figure:
                 hovertemplate=f"{row['failed']} of {row['ended']}<extra></extra>",
             )
         )
-    names = [broken(look.names[cell]) for cell in found["cell"]]
+    names = [break_name(look.names[cell]) for cell in found["cell"]]
     figure.update_xaxes(range=[-0.03, 1.03], tickformat=".0%")
     figure.update_yaxes(
         range=[found.height - 0.4, -0.6],

@@ -9,7 +9,7 @@ import polars as pl
 
 from dashboards.data.formatting import change, in_odds, plain, runs_words
 from dashboards.data.grid_context import CellLook
-from dashboards.figures.canvas import broken, canvas, finite, one_line, ratio_ticks, rows_height
+from dashboards.figures.canvas import break_name, canvas, finite, one_line, ratio_ticks, rows_height
 from dashboards.theme.styles import INK, ROPE
 from store.analysis.verdicts import GridMeasure
 
@@ -75,7 +75,7 @@ def _tick(row: Mapping[str, Any], look: CellLook, words: Mapping[str, str], rows
     unpaired = ", unpaired" if row["method"] == "Welch" else ""
     if rows > _ROOMY:
         return f"{one_line(name)}{unpaired}  {words[row['verdict']][0]}"
-    return f"{broken(name)}<br><span style='font-size:12px'>{words[row['verdict']]}{unpaired}</span>"
+    return f"{break_name(name)}<br><span style='font-size:12px'>{words[row['verdict']]}{unpaired}</span>"
 
 
 def _row(place: int, row: Mapping[str, Any], look: CellLook, scale: str) -> go.Scatter:

@@ -8,7 +8,7 @@ import plotly.graph_objects as go
 import polars as pl
 
 from dashboards.figures.heat import draw_heat, heat_ramp
-from dashboards.figures.pivot_cells import Average, Settings, averages, behind, reason, told
+from dashboards.figures.pivot_cells import Average, Settings, averages, behind, describe_cell, reason
 from store import Store
 from store.analysis.effects import BESIDE, levels_of
 from store.analysis.verdicts import GridMeasure, runs
@@ -82,7 +82,7 @@ def follows(found: pl.DataFrame, axis: str, other: str) -> bool:
     return bool((counts[_AXIS + axis] == 1).all())
 
 
-def held(found: pl.DataFrame, fixed: Mapping[str, str]) -> pl.DataFrame:
+def at_levels(found: pl.DataFrame, fixed: Mapping[str, str]) -> pl.DataFrame:
     """The runs of `table` at these levels."""
     for name, level in fixed.items():
         found = found.filter(pl.col(_AXIS + name) == level)
@@ -108,7 +108,7 @@ def pivot(
     found = found.with_columns(pl.Series("units", units).fill_nan(None))
     spans = found.group_by("cell").agg(pl.col("units").mean())["units"].drop_nulls().to_list()
     span = (back(min(spans), measure.scale), back(max(spans), measure.scale)) if spans else None
-    found = held(found, fixed)
+    found = at_levels(found, fixed)
     others = [name for name in levels if name not in (*axes, *fixed) and found[_AXIS + name].n_unique() > 1]
     followers = {name: by for by in reversed(axes) for name in others if follows(found, name, by)}
     names = [name for name in others if name not in followers]
@@ -155,7 +155,7 @@ def _row(runs: _Runs, rest: Settings, key: str, measure: GridMeasure) -> tuple[A
         why = reason(runs.planned, measure.scale)
         return (None,) * 3 + (None, None, runs.planned.height, 0, None, why, key, "", "", False)
     planned, found = runs.kept.height, behind(runs.planned, runs.kept if runs.chooses else None)
-    text, note = told(average, planned, rest, found, measure.scale)
+    text, note = describe_cell(average, planned, rest, found, measure.scale)
     lacks = bool(rest.lacking(found.there))
     return *average, planned, len(found.there), found.best, None, key, text, note, lacks
 

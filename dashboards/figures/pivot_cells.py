@@ -110,7 +110,7 @@ def behind(runs: pl.DataFrame, chosen: pl.DataFrame | None) -> Behind:
     return Behind([each for each in known if each not in fewer], str(chosen["setting"][0]), fewer)
 
 
-def told(average: Average, planned: int, settings: Settings, found: Behind, scale: Scale) -> tuple[str, str]:
+def describe_cell(average: Average, planned: int, settings: Settings, found: Behind, scale: Scale) -> tuple[str, str]:
     """A cell in words, lines as plotly takes them, and more for who points at it."""
     value, low, high, n, runs = average
     spread = spread_words(value, low, high, scale)

@@ -7,8 +7,8 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
+from dashboard_site import ServeSite, Site, serve
 from playwright.sync_api import Browser, Page, sync_playwright
-from served import ServeSite, Site, serve
 from synthetic import MEASURE, SUBMISSION, plan_header, plan_lines, publish_grid, write_campaign, write_end, write_start
 
 from store import Store
@@ -123,10 +123,10 @@ def serve_site() -> Iterator[ServeSite]:
     with ExitStack() as sites:
 
         @contextmanager
-        def kept(roots: Sequence[Path]) -> Iterator[Site]:
+        def keep_open(roots: Sequence[Path]) -> Iterator[Site]:
             yield sites.enter_context(serve(roots))
 
-        yield kept
+        yield keep_open
 
 
 @pytest.fixture

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from dashboard_site import ServeSite, Site
 from playwright.sync_api import Page
-from served import ServeSite, Site
 from synthetic import write_campaign
 
 pytestmark = pytest.mark.browser

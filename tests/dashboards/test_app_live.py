@@ -3,8 +3,8 @@
 from pathlib import Path
 
 import pytest
+from dashboard_site import ServeSite
 from playwright.sync_api import Page
-from served import ServeSite
 from synthetic import write_campaign
 
 pytestmark = pytest.mark.browser

@@ -8,8 +8,8 @@ from typing import Any
 import polars as pl
 import pytest
 from contrasts import CONTRASTS
+from dashboard_site import ServeSite, Site
 from playwright.sync_api import Page
-from served import ServeSite, Site
 from synthetic import write_campaign
 
 from dashboards.app.pages import PAGES
@@ -90,7 +90,7 @@ def test_nothing_is_wider_than_a_narrow_window(page: Page, site: Site) -> None:
     assert page.evaluate("() => document.documentElement.scrollWidth") <= 400
 
 
-def focused(page: Page) -> str:
+def get_focus(page: Page) -> str:
     found: str = page.evaluate("() => document.activeElement.textContent || document.activeElement.tagName")
     return found
 
@@ -98,7 +98,7 @@ def focused(page: Page) -> str:
 def test_a_walk_by_keyboard_alone(page: Page, site: Site) -> None:
     at(page, site, "overview")
     page.keyboard.press("Tab")
-    assert focused(page) == "Skip to the content"
+    assert get_focus(page) == "Skip to the content"
     page.keyboard.press("Enter")
     assert page.evaluate("() => location.hash") == "#page"
     page.keyboard.press("g")
@@ -115,7 +115,7 @@ def test_a_walk_by_keyboard_alone(page: Page, site: Site) -> None:
     reached: set[str] = set()
     for _ in range(80):
         page.keyboard.press("Tab")
-        reached.add(focused(page))
+        reached.add(get_focus(page))
         if "SVG" in reached:
             break
     assert {"Data", "SQL", "CSV", "PNG", "SVG"} <= reached

@@ -12,10 +12,10 @@ import numpy.typing as npt
 import plotly.graph_objects as go
 import polars as pl
 import pytest
+from dashboard_site import ServeSite
 from PIL import Image
 from playwright.sync_api import Page
 from probed_campaign import HEADS, LAYERS, NAMES, STEPS, TOKENS, weights, write_arrays, write_maps, write_probed
-from served import ServeSite
 
 from dashboards.app.address import read
 from dashboards.app.campaigns import Campaigns
@@ -43,7 +43,7 @@ Look = Callable[..., SlotContent]
 
 
 @contextmanager
-def opened(root: Path) -> Iterator[Callable[[str], PageView]]:
+def open_views(root: Path) -> Iterator[Callable[[str], PageView]]:
     engine = Engine(Campaigns([root]), [ATTENTION])
     with engine.campaigns.reading(root.name) as store:
         yield lambda search: engine.view(store, root.name, ATTENTION, read(ATTENTION.address, search))
@@ -58,7 +58,7 @@ def campaign(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def at(campaign: Path) -> Iterator[Callable[[str], PageView]]:
-    with opened(campaign) as found:
+    with open_views(campaign) as found:
         yield found
 
 
@@ -170,7 +170,7 @@ def test_a_ground_state_is_a_column_of_its_own_and_in_the_sums(tmp_path: Path) -
         trial = with_artefacts(store, "probed", "attention_maps").filter(seed=0)["trial"][0]
     half = (weights(0, 0) / 2).astype(np.float16)
     write_maps(layout, trial, half, ground=np.full(half.shape[:3], 0.5, np.float16))
-    with opened(tmp_path / "g") as at:
+    with open_views(tmp_path / "g") as at:
         shown = shown_of(ATTENTION.slots[1], at("?seed=0"))
         mosaic = shown_of(ATTENTION.slots[0], at("?seed=0"))
     assert figure(shown).layout.xaxis.ticktext[:2] == ("ground", "a")
@@ -245,7 +245,7 @@ def test_controls_offer_runs_that_keep_maps_and_their_heads(at: Callable[[str], 
 
 def test_a_grid_without_maps_says_how_to_have_them(tmp_path: Path) -> None:
     write_probed(tmp_path / "none", maps=False)
-    with opened(tmp_path / "none") as at:
+    with open_views(tmp_path / "none") as at:
         assert ATTENTION.controls(at("")) == ()
         assert "AttentionMaps(sequences=2)" in shown_of(ATTENTION.slots[0], at("")).message
 

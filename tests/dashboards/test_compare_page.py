@@ -7,9 +7,9 @@ from statistics import fmean
 
 import polars as pl
 import pytest
+from dashboard_site import ServeSite
 from planted import Line, Planted, Seen, plant, seen
 from playwright.sync_api import Page
-from served import ServeSite
 
 from dashboards import write_report
 from dashboards.app.campaigns import Campaigns

@@ -205,10 +205,10 @@ def test_a_pair_that_is_not_there_gets_a_sentence(page: Look) -> None:
 
 
 def test_one_seed_has_its_effects_against_half_normal_quantiles(tmp_path: Path) -> None:
-    def planted(line: Line) -> float:
+    def plant_value(line: Line) -> float:
         return value(line) / (1 + 0.1 * line["seed"])
 
-    root = plant(tmp_path / "one", OPERATORS, [0], Planted(planted), factors=FACTORS_OF)
+    root = plant(tmp_path / "one", OPERATORS, [0], Planted(plant_value), factors=FACTORS_OF)
     found = seen(root, FACTORS)
     frame = found.frame("half-normal")
     assert frame.height == 17  # contrasts of 18 runs
@@ -220,10 +220,10 @@ def test_one_seed_has_its_effects_against_half_normal_quantiles(tmp_path: Path) 
 
 
 def test_one_axis_has_no_pair_and_no_map(tmp_path: Path) -> None:
-    def planted(line: Line) -> float:
+    def plant_value(line: Line) -> float:
         return 1.0 + 0.1 * line["seed"] + 0.01 * len(line["operator"]) * (line["seed"] + 1)
 
-    found = seen(plant(tmp_path / "runs", OPERATORS, SEEDS, Planted(planted)), FACTORS)
+    found = seen(plant(tmp_path / "runs", OPERATORS, SEEDS, Planted(plant_value)), FACTORS)
     assert found.slots["effects"].figure is not None
     assert "Fewer than two axes vary" in found.slots["matrix"].message
     assert "No pair passes" in found.slots["pair"].message
@@ -231,14 +231,14 @@ def test_one_axis_has_no_pair_and_no_map(tmp_path: Path) -> None:
 
 
 def test_axes_of_very_many_levels_have_effects_and_a_map_but_no_interactions(tmp_path: Path) -> None:
-    def planted(line: Line) -> float:
+    def plant_value(line: Line) -> float:
         return 1.0 + 0.01 * ((17 * line["axes"]["n"] + 5 * line["axes"]["m"] + 3 * line["seed"]) % 7)
 
     def state(line: Line) -> str:
         return "ok" if (line["axes"]["n"] - line["axes"]["m"]) % 28 < 2 else "pending"
 
     factors: dict[str, Any] = {"n": list(range(31)), "m": list(range(28))}
-    root = plant(tmp_path / "runs", ["softmax"], [0, 1], Planted(planted, state), factors=factors)
+    root = plant(tmp_path / "runs", ["softmax"], [0, 1], Planted(plant_value, state), factors=factors)
     found = seen(root, FACTORS)
     assert "too many pairs of levels" in found.slots["matrix"].message
     assert set(found.frame("importance")["axis"]) == {"n", "m"}

@@ -36,7 +36,7 @@ def campaign(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @contextmanager
-def opened(root: Path, page: AppPage) -> Iterator[Callable[[str], PageView]]:
+def open_views(root: Path, page: AppPage) -> Iterator[Callable[[str], PageView]]:
     """Views of a page by what its address says."""
     engine = Engine(Campaigns([root]), [page])
     with engine.campaigns.reading(root.name) as store:
@@ -45,7 +45,7 @@ def opened(root: Path, page: AppPage) -> Iterator[Callable[[str], PageView]]:
 
 @pytest.fixture(scope="module")
 def at(campaign: Path) -> Iterator[Callable[[str], PageView]]:
-    with opened(campaign, MECHANISM) as found:
+    with open_views(campaign, MECHANISM) as found:
         yield found
 
 
@@ -232,7 +232,7 @@ def test_controls_offer_what_there_is(at: Callable[[str], PageView]) -> None:
 
 def test_a_campaign_without_probes_says_which_there_are(tmp_path: Path) -> None:
     write_campaign(tmp_path / "none", operators=("softmax",), seeds=range(1), steps=2)
-    with opened(tmp_path / "none", MECHANISM) as empty:
+    with open_views(tmp_path / "none", MECHANISM) as empty:
         assert MECHANISM.controls(empty("")) == ()
         for slot in MECHANISM.slots:
             said = shown_of(slot, empty("")).message

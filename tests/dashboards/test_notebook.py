@@ -109,7 +109,7 @@ def cells(page: str) -> list[str]:
     return [part.split("```", 1)[0] for part in page.split("```python\n")[1:]]
 
 
-def shown(cell: str, names: dict[str, Any]) -> Any:
+def run_cell(cell: str, names: dict[str, Any]) -> Any:
     """Run a cell; what a notebook would show: the value of its last line."""
     body = ast.parse(cell).body
     last = body.pop() if isinstance(body[-1], ast.Expr) else None
@@ -122,7 +122,7 @@ def test_the_cells_of_the_page_run_and_show_tables_and_figures(root: Path, monke
     monkeypatch.chdir(root)
     monkeypatch.setattr(plotly.io.renderers, "default", "plotly_mimetype")  # the choice of a Jupyter kernel
     names: dict[str, Any] = {}
-    found = [shown(cell, names) for cell in cells(page)]
+    found = [run_cell(cell, names) for cell in cells(page)]
     tables = [each for each in found if isinstance(each, pl.DataFrame)]
     figures = [each for each in found if isinstance(each, go.Figure)]
     assert len(tables) == 3

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from synthetic import write_campaign, write_grid
 
-from dashboards.app.address import changed, read, written
+from dashboards.app.address import read, replace_fields, write_query
 from dashboards.app.campaigns import Campaigns
 from dashboards.app.downloads import download
 from dashboards.app.engine import Engine, shown_of
@@ -179,11 +179,11 @@ def test_without_maths_the_page_says_so(store: Store) -> None:
 
 def test_another_operator_leaves_the_numbers_of_the_last_behind() -> None:
     address = OperatorsAddress(operator="ssa", numbers=("score.n=2",), logits="1, 2")
-    assert changed(address, {"numbers": None, "arguments": None, "operator": "sigmoid"}) == OperatorsAddress(
+    assert replace_fields(address, {"numbers": None, "arguments": None, "operator": "sigmoid"}) == OperatorsAddress(
         operator="sigmoid", logits="1, 2"
     )
-    assert changed(address, {"numbers:score.n": 2.5}).numbers == ("score.n=2.5",)
-    assert read(OperatorsAddress, written(address)) == address
+    assert replace_fields(address, {"numbers:score.n": 2.5}).numbers == ("score.n=2.5",)
+    assert read(OperatorsAddress, write_query(address)) == address
 
 
 def test_a_slider_reaches_the_value_that_the_address_says(store: Store) -> None:

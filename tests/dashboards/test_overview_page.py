@@ -181,10 +181,10 @@ def test_files_in_quarantine_are_listed(tmp_path: Path) -> None:
 
 
 def test_a_grid_that_is_done_and_decided_has_nothing_left_to_do(tmp_path: Path) -> None:
-    def planted(line: Line) -> float:
+    def plant_value(line: Line) -> float:
         return 0.5 * value(line) if line["operator"] == "zeta" else value(line)
 
-    found = seen(plant(tmp_path / "runs", ["softmax", "zeta"], SEEDS, Planted(planted)), OVERVIEW)
+    found = seen(plant(tmp_path / "runs", ["softmax", "zeta"], SEEDS, Planted(plant_value)), OVERVIEW)
     assert "Nothing is left to do" in found.slots["next"].message
     assert found.slots["failures"].message == "No trial has failed."
 
@@ -196,13 +196,13 @@ UNSETTLED = {("zeta", 2): "running", ("alpha", 1): "pending"}
 def unsettled(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Rates that are compared by odds; one run is on, one waits, and two have ended with no number."""
 
-    def planted(line: Line) -> float:
+    def plant_value(line: Line) -> float:
         if line["operator"] == "alpha" and line["seed"] > 2:
             return math.nan if line["seed"] == 3 else math.inf
         return value(line) / 4
 
     root = tmp_path_factory.mktemp("unsettled") / "runs"
-    planned = Planted(planted, lambda line: UNSETTLED.get((line["operator"], line["seed"]), "ok"))
+    planned = Planted(plant_value, lambda line: UNSETTLED.get((line["operator"], line["seed"]), "ok"))
     return plant(root, OPERATORS, SEEDS, planned, measure={"scale": "logit"})
 
 
@@ -242,7 +242,7 @@ def test_differences_of_odds_are_called_so(unsettled: Path) -> None:
 def test_what_would_decide_is_told_whole_and_what_nothing_decides_is_left(root: Path) -> None:
     rule = VerdictRule("log", 0.05, 0.05, 1)
 
-    def said(seeds: float) -> str:
+    def explain(seeds: float) -> str:
         found = VerdictFacts("undecided", 0.01, -0.1, 0.1, (5, 5), "paired t", 0.3, 0.3, seeds, 30.0, on_gpu=False)
         return f"preliminary: 5 of 6 seeds; {reason(found, rule)}"
 
@@ -250,7 +250,7 @@ def test_what_would_decide_is_told_whole_and_what_nothing_decides_is_left(root: 
         about = grid_context(store, "grid", campaign_styles(store))
         found = verdicts(store, "grid").with_columns(
             verdict=pl.lit("undecided"),
-            reason=pl.Series([said(math.nan), said(12.0), said(4.0)]),
+            reason=pl.Series([explain(math.nan), explain(12.0), explain(4.0)]),
             p=pl.Series([0.1, 0.3, 0.2]),
         )
         steps = next_steps(about, {}, found).filter(pl.col("what").str.contains("seeds for|undecided"))
@@ -269,14 +269,14 @@ def test_what_would_decide_is_told_whole_and_what_nothing_decides_is_left(root: 
 
 
 def test_why_the_noise_is_not_known_is_said(tmp_path: Path) -> None:
-    def planted(line: Line) -> float:
+    def plant_value(line: Line) -> float:
         factor = {"zeta": 2.0, HOSTILE: -1.0}.get(line["operator"], 1.0)
         return factor * (1 + line["seed"])
 
     def planted_state(line: Line) -> str:
         return "pending" if line["operator"] == "alpha" and line["seed"] > 1 else "ok"
 
-    found = seen(plant(tmp_path / "runs", OPERATORS, SEEDS, Planted(planted, planted_state)), OVERVIEW)
+    found = seen(plant(tmp_path / "runs", OPERATORS, SEEDS, Planted(plant_value, planted_state)), OVERVIEW)
     assert found.slots["noise"].message == (
         "Nothing is known of the noise yet: the same difference on every seed (1 variant); fewer than 3 finished seeds "
         "in common with the baseline (1 variant); a value is zero or negative, so the log scale has no meaning "

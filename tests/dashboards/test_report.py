@@ -11,7 +11,7 @@ from planted import Line, Planted, plant
 from synthetic import MEASURE, plan_header, plan_lines, publish_grid, write_campaign
 
 from dashboards import write_report
-from dashboards.data.captions import ICONS, measured, progress_words, summary
+from dashboards.data.captions import ICONS, measured, progress_words, summarise_verdicts
 from dashboards.data.grid_context import averages, campaign_styles, grid_context, in_grid_order, worth_drawing
 from dashboards.data.user_errors import catch_user_error
 from dashboards.figures.states import STATUSES
@@ -192,7 +192,7 @@ def frame(**counts: int) -> pl.DataFrame:
     ],
 )
 def test_the_summary_counts_every_verdict(counts: Mapping[str, int], sentence: str) -> None:
-    assert summary(frame(**counts), "softmax") == sentence
+    assert summarise_verdicts(frame(**counts), "softmax") == sentence
 
 
 @pytest.mark.parametrize(

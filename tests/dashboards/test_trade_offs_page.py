@@ -247,7 +247,7 @@ def test_parallel_numbers_stand_where_their_scale_says() -> None:
     found = pl.DataFrame(
         {"cell": ["a", "b", "c", "d"], "cost": [1.0, 10.0, 100.0, -1.0], "loss": [0.0, 1.0, None, 2.0]}
     )
-    kept = parallel.drawn(found, [("cost", True), ("loss", False)])
+    kept = parallel.complete_rows(found, [("cost", True), ("loss", False)])
     assert kept["cell"].to_list() == ["a", "b"]
     (scale,) = parallel.scales(found.head(3), {}, [("cost", True)])
     low, middle, high = (scale.height(value) for value in (1.0, 10.0, 100.0))
@@ -286,14 +286,14 @@ def test_failed_and_lonely_cells_are_left_out_and_counted(tmp_path: Path) -> Non
 
 
 def test_two_hundred_cells_are_drawn(tmp_path: Path) -> None:
-    def planted(line: Line) -> float:
+    def plant_value(line: Line) -> float:
         return 1.0 + 0.001 * ((line["axes"]["n"] * 37 + line["seed"] * 11) % 101)
 
     def costs(line: Line) -> Mapping[str, float]:
         return {"train_s": 1.0 + (line["axes"]["n"] * 53 + line["seed"]) % 97}
 
     factors = {"n": list(range(200))}
-    root = plant(tmp_path / "runs", ["softmax"], range(2), Planted(planted, cost=costs), factors=factors)
+    root = plant(tmp_path / "runs", ["softmax"], range(2), Planted(plant_value, cost=costs), factors=factors)
     found = seen(root, TRADE_OFFS)
     assert found.frame("scatter").height == 200
     figure = found.slots["parallel"].figure
@@ -306,7 +306,7 @@ def test_pairs_that_cannot_be_compared_are_those_that_the_comparison_refuses(tmp
     def state(line: Line) -> str:
         return "diverged" if (line["operator"], line["seed"]) == ("alpha", 1) else "ok"
 
-    def planted(line: Line) -> float:
+    def plant_value(line: Line) -> float:
         if line["operator"] in ("zeta", "constant"):
             return 1.0 + 0.1 * line["seed"]
         return 1.0 + (line["seed"] * len(line["operator"])) % 3
@@ -315,7 +315,7 @@ def test_pairs_that_cannot_be_compared_are_those_that_the_comparison_refuses(tmp
         return {"train_s": 1.0 + line["seed"]}
 
     operators = (*OPERATORS, "constant")
-    root = plant(tmp_path / "runs", operators, range(seeds), Planted(planted, state, costs))
+    root = plant(tmp_path / "runs", operators, range(seeds), Planted(plant_value, state, costs))
     with Store.open(root) as store:
         rules = measure_of(store, "grid", None)
         values = runs(store, "grid", rules)
