@@ -17,7 +17,6 @@ from dashboards.data.grid_context import GridContext, campaign_styles, grid_cont
 from dashboards.figures import (
     curves as curves_figure,
     effects as effects_figure,
-    failures as failures_figure,
     forest,
     numbers,
     shift,
@@ -125,8 +124,8 @@ def learned_numbers(campaign: Campaign, name: str | None = None, grid: str | Non
 def failure_rates(campaign: Campaign, grid: str | None = None) -> go.Figure:
     """The share of ended trials of each variant that failed, with its 95 % Wilson interval."""
     about = _about(campaign, grid)
-    found = failures_figure.rates(about.store, about.grid, [cell.cell for cell in about.cells])
-    return standalone(failures_figure.draw_rates(found, about.look), "Trials that failed")
+    found = forest.rates(about.store, about.grid, [cell.cell for cell in about.cells])
+    return standalone(forest.draw_rates(found, about.look), "Trials that failed")
 
 
 def progress(campaign: Campaign, grid: str | None = None) -> go.Figure:

@@ -10,7 +10,7 @@ import polars as pl
 from dashboards.data.formatting import count, number, plain
 from dashboards.data.grid_context import CellLook, in_order
 from dashboards.data.seed_averages import Scale
-from dashboards.figures.canvas import canvas, finite, is_cut as goes_on, one_line, value_axis
+from dashboards.figures.canvas import canvas, error_bars, finite, is_cut as goes_on, one_line, value_axis
 from dashboards.theme.styles import MUTED, REST, ROPE
 from store import Store
 from store.analysis.pareto import Quantity, compared
@@ -239,18 +239,8 @@ def _describe(row: Row, look: CellLook) -> str:
 
 def _bars(rows: Sequence[Row], mean: str, ends: tuple[str, str], color: str) -> dict[str, Any]:
     """Intervals, none where an end is missing."""
-    known = [len(finite([row[end] for end in ends])) == len(ends) for row in rows]
-    both = list(zip(rows, known, strict=True))
-    return {
-        "type": "data",
-        "symmetric": False,
-        "thickness": 1.2,
-        "width": 3,
-        "color": color,
-        "array": [row[ends[1]] - row[mean] if sure else 0.0 for row, sure in both],
-        "arrayminus": [row[mean] - row[ends[0]] if sure else 0.0 for row, sure in both],
-        "visible": any(known),
-    }
+    values, low, high = ([row[name] for row in rows] for name in (mean, *ends))
+    return error_bars(values, low, high, color, thickness=1.2, width=3)
 
 
 def _span(row: Row, mean: str, ends: tuple[str, str]) -> str:

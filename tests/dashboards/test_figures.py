@@ -16,7 +16,7 @@ from dashboards.data.captions import ICONS, mark_verdict
 from dashboards.data.formatting import plain
 from dashboards.data.grid_context import CellLook, GridContext, grid_context
 from dashboards.data.seed_averages import Scale
-from dashboards.figures import curves, effects, failures, forest, numbers, shift, states
+from dashboards.figures import curves, effects, forest, numbers, shift, states
 from dashboards.figures.canvas import (
     break_name,
     canvas,
@@ -265,11 +265,11 @@ def test_progress_and_failures_count_every_trial(tmp_path: Path) -> None:
         )
         kinds = store.failures("quickstart")
         assert kinds.select("reason", "n").rows() == [("error", 2)]
-        rates = failures.rates(store, "quickstart", keys(about))
+        rates = forest.rates(store, "quickstart", keys(about))
         assert rates.select("ended", "failed", "rate").rows() == [(4, 0, 0.0), (3, 2, pytest.approx(2 / 3))]
         # Wilson (1927) by hand: p = 2/3, n = 3, z = 1.959964
         assert rates["low"][1] == pytest.approx(0.2077, abs=1e-4)
-        check_json(failures.draw_rates(rates, about.look))
+        check_json(forest.draw_rates(rates, about.look))
 
 
 def test_a_large_grid_is_summed_by_operator_in_the_progress_figure(about: GridContext) -> None:

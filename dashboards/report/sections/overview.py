@@ -8,7 +8,7 @@ import polars as pl
 from dashboards.data.captions import name_cells, progress_words
 from dashboards.data.formatting import BETWEEN, count
 from dashboards.data.grid_context import GridContext
-from dashboards.figures.failures import draw_rates, rates
+from dashboards.figures.forest import draw_rates, rates
 from dashboards.figures.states import STATUSES, WORDS, draw_progress, states, totals
 from dashboards.html.blocks import FigureBlock, color_legend, draw_all
 from dashboards.html.markup import details, tag, text
