@@ -54,7 +54,7 @@ def draw_numbers(found: pl.DataFrame, look: CellLook) -> go.Figure:
                 name=break_name(look.names[key]),
                 legendgroup=key,
                 marker={"symbol": style.marker, "size": 8, "color": style.color},
-                error_y=error_bars(*rows.select("value", "low", "high"), style.color, thickness=1.4, width=3),
+                error_y=error_bars(value, rows["low"], rows["high"], style.color, thickness=1.4, width=3),
                 customdata=rows.select(
                     pl.when(pl.col("head") < 0)
                     .then(pl.lit("all heads"))

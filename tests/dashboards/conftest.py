@@ -16,6 +16,8 @@ from store.files.layout import Layout
 from store.files.shards import ShardBuffer
 
 SEEDS = (0, 1, 2)
+PATIENCE_MS = 180_000
+"""Browser tests wait for a condition, and fail after so long on a busy machine."""
 HOSTILE = (
     "softmax",
     "<script>window.hacked=1</script>",
@@ -100,12 +102,6 @@ def chromium(environment: Mapping[str, str]) -> str | None:
 
 
 @pytest.fixture(scope="session")
-def find_chromium() -> Callable[[Mapping[str, str]], str | None]:
-    """`chromium`, for the test of it."""
-    return chromium
-
-
-@pytest.fixture(scope="session")
 def browser() -> Iterator[Browser]:
     """Chromium without a window."""
     path = chromium(os.environ)
@@ -133,6 +129,7 @@ def serve_site() -> Iterator[ServeSite]:
 def page(browser: Browser) -> Iterator[Page]:
     """A fresh page; whatever its console complains about, and whatever asks another machine, fails the test."""
     context = browser.new_context(viewport={"width": 1280, "height": 900}, color_scheme="light")
+    context.set_default_timeout(PATIENCE_MS)
     found = context.new_page()
     complaints: list[str] = []
     found.on("console", lambda said: complaints.append(said.text) if said.type in ("error", "warning") else None)
@@ -168,6 +165,7 @@ def look(browser: Browser) -> Iterator[Callable[..., Seen]]:
             permissions=["clipboard-read", "clipboard-write"],
         )
         contexts.append(context)
+        context.set_default_timeout(PATIENCE_MS)
         seen = Seen(context.new_page())
         seen.page.goto(path.resolve().as_uri())
         seen.page.wait_for_selector("html[data-drawn]", state="attached")

@@ -83,7 +83,7 @@ def test_nothing_is_wider_than_a_narrow_window(page: Page, site: Site) -> None:
     page.set_viewport_size({"width": 400, "height": 900})
     for each in LISTED:
         at(page, site, each.name)
-        page.wait_for_function("() => document.documentElement.scrollWidth <= 400", timeout=5000)
+        page.wait_for_function("() => document.documentElement.scrollWidth <= 400")
     at(page, site, "trade-offs")  # its data have long sentences
     page.locator("#slot-scatter details", has_text="Data").locator("summary").click()
     page.locator("#slot-scatter .files table").wait_for()
@@ -177,6 +177,6 @@ def test_a_server_that_goes_away_is_told(browser: Any, serve_site: ServeSite, si
         page = browser.new_page()
         at(page, second, "overview")
         second.close()
-        page.get_by_text("The server has not answered since").wait_for(timeout=20000)
+        page.get_by_text("The server has not answered since").wait_for()
         assert "Progress" in page.locator("#page").inner_text()
         page.close()

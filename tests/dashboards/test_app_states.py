@@ -3,7 +3,7 @@
 import json
 import shutil
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,6 @@ from dashboards.data.user_errors import Unknown
 from store.files.atomic import write_json
 
 NAMES = ("softmax", "SSA")
-Show = Callable[..., str]
 
 
 @pytest.fixture(scope="module")

@@ -34,7 +34,6 @@ from dashboards.figures.attention import (
     summary,
     token_names,
 )
-from dashboards.figures.canvas import least_width
 from grid.errors import NotFoundError, StoreError
 from store import Store
 from store.analysis.artefacts import LARGEST, StoredArray, arrays, artefacts, with_artefacts
@@ -153,10 +152,6 @@ def test_a_map_has_its_tokens_at_both_axes_and_every_weight(look: Look) -> None:
     assert (row["query_token"], row["key_token"]) == ("b", "␣")
 
 
-def test_another_sequence_has_its_own_tokens(look: Look) -> None:
-    assert figure(look("map", "?sequence=2")).layout.xaxis.ticktext == ("↵", "&gt;", "b", "&lt;", "␣", "a")
-
-
 def test_rows_that_do_not_sum_to_1_are_told(look: Look) -> None:
     assert "The weights of each query sum to 1." in look("map", "?cell=softmax").caption
     assert "do not sum to 1: 0 to 1.1." in look("map", "?cell=SSA&seed=1").caption
@@ -202,13 +197,6 @@ def test_a_long_map_is_shown_in_blocks_that_keep_the_mean() -> None:
     assert listed["query"].unique().sort().to_list()[:2] == [1, 4]
 
 
-@pytest.mark.parametrize("n", [8, 64, 130])
-def test_every_key_that_is_named_has_room_for_its_name(n: int) -> None:
-    drawn = draw_map(maps_of(np.tril(np.ones((1, 1, n, n)))), 0, 0)
-    named = len(drawn.layout.xaxis.tickvals)
-    assert (least_width(drawn) - 160) / named >= 12 if n > 8 else least_width(drawn) == 0
-
-
 def test_bytes_are_letters_and_what_is_no_letter_is_a_number() -> None:
     assert byte_names(list("a é\n".encode())) == ["a", "␣", "é", "…", "↵"]
     assert byte_names([0xFF, 0x41, 0xE2, 0x82, 0x00, 0x1A]) == ["\\xff", "A", "\\xe2", "\\x82", "␀", "␚"]
@@ -241,13 +229,6 @@ def test_controls_offer_runs_that_keep_maps_and_their_heads(at: Callable[[str], 
     assert [option.value for option in controls["cell"].options] == list(NAMES)
     assert [option.value for option in controls["head"].options] == [f"{i}.{j}" for i in range(2) for j in range(3)]
     assert (controls["seed"].usual, controls["step"].usual) == ("0", str(STEPS[-1]))
-
-
-def test_a_grid_without_maps_says_how_to_have_them(tmp_path: Path) -> None:
-    write_probed(tmp_path / "none", maps=False)
-    with open_views(tmp_path / "none") as at:
-        assert ATTENTION.controls(at("")) == ()
-        assert "AttentionMaps(sequences=2)" in shown_of(ATTENTION.slots[0], at("")).message
 
 
 @pytest.mark.browser

@@ -9,14 +9,13 @@ import polars as pl
 import pytest
 from dashboard_site import ServeSite
 from playwright.sync_api import Page as Tab
-from synthetic import Campaign, plan_header, plan_lines, publish_grid, write_campaign, write_end, write_start
+from synthetic import plan_header, plan_lines, publish_grid, write_campaign, write_end, write_start
 
 from dashboards.app.address import read
 from dashboards.app.campaigns import Campaigns
 from dashboards.app.engine import Engine, shown_of
 from dashboards.app.page import PageView, SlotContent
 from dashboards.app.pages.curves import CURVES, CurvesAddress
-from store import Store
 from store.files.layout import Layout
 from store.files.shards import ShardBuffer
 
@@ -133,11 +132,6 @@ def test_the_legend_says_how_many_seeds_and_a_sentence_that_groups_differ(view: 
     whole = show(view, "?failed=1")
     assert {key.note for key in whole.legend} == {"3 of 3 seeds"}
     assert whole.message == ""
-
-
-def test_failed_runs_of_groups_that_are_not_shown_are_not_told(view: PageView) -> None:
-    assert show(view, "?show=softmax · 1").message == ""
-    assert show(view, "?show=SSA · 1").message == "1 failed run left out."
 
 
 def test_a_spike_in_one_step_of_one_seed_is_seen(view: PageView) -> None:
@@ -279,56 +273,6 @@ def test_parts_of_a_second_are_averages_too_and_their_extremes_are_of_finite_val
     assert data["lost"].sum() == sum(step % 10 in wild for step in range(6, 4000))
 
 
-def test_the_caption_says_of_each_metric_what_its_lines_are(view: PageView) -> None:
-    both = show(view, "?metric=loss&metric=signed").caption
-    assert (
-        "loss: Line: geometric mean over seeds of means over 3 steps. Band: 95 % t interval over seeds (of log" in both
-    )
-    assert "signed: Line: mean over seeds of means over 3 steps. Band: 95 % t interval over seeds, n up to 3." in both
-    alike = show(view, "?metric=loss&metric=wild").caption
-    assert alike.count("Line: ") == 1
-    assert not alike.startswith("loss")
-
-
-def test_the_legend_has_the_baseline_first_and_then_the_order_of_the_grid(tmp_path: Path) -> None:
-    operators, widths = ("softmax", "Cog", "SSA"), [64, 32, 128]
-    layout = Layout(tmp_path / "runs")
-    lines = plan_lines(operators, [0, 1], "known", {"width": widths})
-    header = plan_header(lines, "known", {"width": widths}, operators)
-    baseline = next(line["cell"] for line in lines if line["label"] == "Cog · 32")
-    lines.sort(key=lambda line: str(line["trial"]))
-    publish_grid(layout, header | {"baseline": baseline}, lines)
-    buffer = ShardBuffer(layout, submission="20260921T141320-0a1b2c", worker=0)
-    buffer.extend("metric", [(line["trial"], 1, t, "loss", 1.0 + t, 0.0) for line in lines for t in range(3)])
-    buffer.flush()
-    for line in lines:
-        write_start(layout, line["trial"], 1)
-        write_end(layout, line["trial"], 1)
-    engine = Engine(Campaigns([layout.root]), [CURVES])
-    with engine.campaigns.reading("runs") as store:
-        of = engine.view(store, "runs", CURVES, CurvesAddress())
-        names = {search: [key.name for key in show(of, search).legend] for search in ("", "?by=width", "?by=run")}
-    cells = [f"{operator} · {width}" for operator in operators for width in widths]
-    assert names[""] == ["Cog · 32", *(cell for cell in cells if cell != "Cog · 32")]
-    assert names["?by=width"] == ["32", "64", "128"]
-    assert [name.split(" · seed")[0] for name in names["?by=run"]][:2] == ["Cog · 32", "Cog · 32"]
-
-
-def test_of_many_cells_the_baseline_and_the_best_are_shown_or_as_many_as_fit(tmp_path: Path) -> None:
-    campaign: Campaign = write_campaign(
-        tmp_path / "runs", operators=("softmax",), factors={"width": list(range(60))}, seeds=(0,), steps=4, sigma_f=(5,)
-    )
-    engine = Engine(Campaigns([tmp_path / "runs"]), [CURVES])
-    with engine.campaigns.reading("runs") as store:
-        of = engine.view(store, "runs", CURVES, CurvesAddress())
-        few, many = show(of), show(of, "?show=*")
-        best = _best(store)
-    assert len(few.legend) == 9
-    assert len(many.legend) == 40
-    assert "the 39 cells of 60 with the best mse so far" in many.caption
-    assert {key.key for key in many.legend} == {campaign.header["baseline"], *best[:39]}
-
-
 AXIS = "() => document.querySelector('.js-plotly-plot').layout.yaxis.range"
 
 
@@ -369,11 +313,3 @@ def test_axes_follow_new_results_until_the_reader_zooms(page: Tab, serve_site: S
             timeout=20000,
         )
         assert page.evaluate(AXIS) == zoomed
-
-
-def _best(store: Store) -> list[str]:
-    base = store.grid("quickstart")["baseline"]
-    return store.sql(
-        "SELECT cell FROM v_final WHERE name = 'mse' AND point['sigma_x'] = 1 AND cell <> $base ORDER BY value",
-        {"base": base},
-    )["cell"].to_list()

@@ -1,6 +1,5 @@
 """Diff: what differs between runs, and nothing else."""
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -85,12 +84,6 @@ def test_environment_code_and_results_stand_beside_each_other(view: PageView) ->
     )
 
 
-def test_a_run_that_has_not_begun_has_nothing_to_compare(view: PageView) -> None:
-    found = rows(show(view, "environment", KEYS["softmax", 0], KEYS["<i>SSA", 1]))
-    assert found["host"][1] == MISSING
-    assert rows(show(view, "results", KEYS["softmax", 0], KEYS["<i>SSA", 1]))["status"] == ["ok", "pending"]
-
-
 def test_lists_and_empty_parts_are_compared_by_place() -> None:
     assert flat({"a": [1, {"b": []}], "c": {}}) == {"a.0": 1, "a.1.b": [], "c": {}}
     alike = {"a": "true", "b": "null", "c": MISSING, "d": '"x"', "e": "x"}
@@ -114,12 +107,6 @@ def test_runs_that_cannot_be_compared_are_told(view: PageView, keys: tuple[str, 
     assert words in show(view, "spec", *keys).message.replace("Two", "two").replace("At", "at").replace("No", "no")
     given = {each.field: each for each in DIFF.controls(view._replace(address=DiffAddress(run=keys)))}
     assert [option.value for option in given["run"].options] == list(keys)  # a wrong run can be removed
-
-
-def test_many_runs_stand_beside_each_other(view: PageView, tmp_path: Path) -> None:
-    found = show(view, "results", *KEYS.values())
-    assert found.data.width == 5
-    json.dumps(found.data.rows(named=True))
 
 
 def test_a_field_that_only_begins_like_an_ignored_one_counts() -> None:

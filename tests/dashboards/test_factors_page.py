@@ -200,10 +200,6 @@ def test_an_address_that_names_what_is_not_there_gets_a_sentence(root: Path, sea
     assert said.lower() in words(root, search).lower()
 
 
-def test_a_pair_that_is_not_there_gets_a_sentence(page: Look) -> None:
-    assert "No two axes are called 'a*b'" in page("?pair=a*b", "pair").slots["pair"].message
-
-
 def test_one_seed_has_its_effects_against_half_normal_quantiles(tmp_path: Path) -> None:
     def plant_value(line: Line) -> float:
         return value(line) / (1 + 0.1 * line["seed"])
@@ -250,13 +246,6 @@ def test_a_value_off_the_scale_leaves_the_controls(tmp_path: Path) -> None:
     found = seen(plant(tmp_path / "c", ("softmax", "SSA"), range(3), from_zero), FACTORS, "", ("effects",))
     assert "log scale needs values above 0" in str(found.slots)
     assert {"measure", "pair"} <= found.controls.keys()
-
-
-def test_nothing_finished_is_said(tmp_path: Path) -> None:
-    root = plant(tmp_path / "runs", OPERATORS, SEEDS, Planted(value, lambda _: "pending"), factors=FACTORS_OF)
-    found = seen(root, FACTORS)
-    assert "no effect to show" in found.slots["effects"].message
-    assert set(found.frame("pivot")["reason"]) == {"not run"}
 
 
 ODD: dict[str, Any] = {"width": [8, 16], "mean": [32, 64], "seed": [1, 2, 3]}
@@ -382,12 +371,6 @@ def test_names_of_axes_and_measures_may_be_those_of_columns(odd: Look) -> None:
         assert rows.columns[-1] == ("value" if name in ("reason", "seed") else name)
 
 
-def test_what_main_effects_lack_is_said_of_each_axis(odd: Look) -> None:
-    caption = odd("").slots["effects"].caption
-    assert "runs failed unequally (" in caption
-    assert " For operator: " in caption
-
-
 def test_captions_have_the_point_of_the_measure_and_its_own_alpha(odd: Look) -> None:
     shown = odd("").slots
     for name in ("effects", "pivot"):
@@ -397,34 +380,6 @@ def test_captions_have_the_point_of_the_measure_and_its_own_alpha(odd: Look) -> 
     logs = pl.Series(of("SSA", 8, 1)).log().to_list()
     half = float(stats.t.ppf(0.95, 2)) * stdev(logs) / 3**0.5
     assert math.log(row["high"] / row["value"]) == pytest.approx(half)
-
-
-def test_intervals_that_end_at_the_edge_of_a_pair_s_figure_are_said_to(tmp_path: Path) -> None:
-    def noisy(line: Line) -> float:
-        parity = (line["operator"] == "SSA") + line["axes"]["depth"] + line["seed"]
-        return 10.0 + 0.01 * line["axes"]["depth"] + (-1.0) ** parity
-
-    root = plant(
-        tmp_path / "runs",
-        ["softmax", "SSA"],
-        [0, 1],
-        Planted(noisy),
-        factors={"depth": [1, 2]},
-        measure={"scale": "linear"},
-    )
-    found = seen(root, FACTORS, "?pair=operator*depth", ["pair"]).slots["pair"]
-    span = found.data["value"].max() - found.data["value"].min()
-    assert (found.data["high"] > found.data["value"].max() + span).any()
-    assert "Intervals that end at the edge of the figure go on beyond it." in found.caption
-
-
-def test_contrasts_that_cannot_be_judged_are_called_so(tmp_path: Path) -> None:
-    planted = Planted(lambda line: 1.0 + line["axes"]["depth"])
-    root = plant(tmp_path / "few", ["softmax"], [0], planted, factors={"depth": [1, 2]})
-    found = seen(root, FACTORS, "", ["half-normal"]).slots["half-normal"]
-    assert "Fewer than three contrasts cannot tell the noise, so none is judged." in found.caption
-    assert [entry.name for entry in found.legend] == ["not judged"]
-    assert "changes (of two levels half of their difference), in logarithms." in found.caption
 
 
 def test_no_name_of_a_contrast_stands_upon_another() -> None:

@@ -14,7 +14,7 @@ from synthetic import publish_grid, write_campaign
 
 from dashboards.data.captions import ICONS, mark_verdict
 from dashboards.data.formatting import plain
-from dashboards.data.grid_context import CellLook, GridContext, grid_context
+from dashboards.data.grid_context import GridContext, grid_context
 from dashboards.data.seed_averages import Scale
 from dashboards.figures import curves, effects, forest, numbers, shift, states
 from dashboards.figures.canvas import (
@@ -27,7 +27,7 @@ from dashboards.figures.canvas import (
     tick_text,
     value_axis,
 )
-from dashboards.theme.styles import REST, operator_styles
+from dashboards.theme.styles import operator_styles
 from store import Store
 from store.analysis.verdicts import GridMeasure, verdicts
 
@@ -62,13 +62,6 @@ def test_error_by_shift_is_the_geometric_mean_over_seeds_at_the_measures_other_c
     assert found["n"].unique().to_list() == [3]
     figure = check_json(shift.draw_error_by_shift(found, about.look, MEASURE, "sigma_f", "mse"))
     assert [trace.legendgroup for trace in figure.data] == [key for key in keys(about) for _ in range(2)]
-
-
-def test_error_by_shift_of_a_linear_measure_is_the_mean(opened: Callable[..., Store]) -> None:
-    store = opened({("softmax", 0): 1.0, ("softmax", 1): 2.0, ("softmax", 2): 6.0}, scale="linear")
-    about = grid_context(store, "known", operator_styles(["softmax"]))
-    found = shift.error_by_shift(store, "known", about.measure, "sigma_f", keys(about))
-    assert found["value"].to_list() == pytest.approx([3, 15, 27])
 
 
 def test_change_by_shift_is_the_paired_log_ratio(opened: Callable[..., Store]) -> None:
@@ -161,10 +154,6 @@ def test_curves_are_not_averaged_where_there_are_few_steps(about: GridContext) -
     assert found.frame.filter(pl.col("cell") == about.baseline)["value"].to_list() == pytest.approx([2, 4, 6, 8])
 
 
-def test_a_metric_that_nobody_recorded_gives_an_empty_frame(about: GridContext) -> None:
-    assert curves.curves(about.store, "known", "nothing", keys(about)).frame.is_empty()
-
-
 def test_learned_numbers_keep_layers_and_heads_apart(about: GridContext) -> None:
     found = numbers.numbers(about.store, "known", [about.baseline])
     assert found.select("name", "layer", "head").rows() == [("n", l, h) for l in (0, 1) for h in (0, 1)]
@@ -239,14 +228,6 @@ def test_effects_of_axes_that_move_together_are_estimated_as_one(tmp_path: Path)
     assert [note.text for note in figure.layout.annotations] == ["<b>size = twin</b>"]
 
 
-def test_effects_of_a_campaign_without_results_are_empty(tmp_path: Path) -> None:
-    write_campaign(
-        tmp_path / "c", seeds=range(1), pending=[(name, 0) for name in ("softmax", "SSA")], operators=("softmax", "SSA")
-    )
-    with Store.open(tmp_path / "c") as store:
-        assert effects.effects(store, "quickstart", MEASURE).is_empty()
-
-
 def test_progress_and_failures_count_every_trial(tmp_path: Path) -> None:
     write_campaign(
         tmp_path / "c",
@@ -270,12 +251,6 @@ def test_progress_and_failures_count_every_trial(tmp_path: Path) -> None:
         # Wilson (1927) by hand: p = 2/3, n = 3, z = 1.959964
         assert rates["low"][1] == pytest.approx(0.2077, abs=1e-4)
         check_json(forest.draw_rates(rates, about.look))
-
-
-def test_a_large_grid_is_summed_by_operator_in_the_progress_figure(about: GridContext) -> None:
-    rows = pl.concat([about.store.progress("known")] * 20)
-    figure = check_json(states.draw_progress(rows, about.look))
-    assert list(figure.data[0].x) == [60, 60]
 
 
 def test_log_axes_have_round_ticks_of_which_there_are_not_too_many() -> None:
@@ -311,12 +286,6 @@ def test_an_interval_of_ordinary_width_is_shown_whole(scale: Scale) -> None:
     assert not is_cut(ordinary, scale)
 
 
-@pytest.mark.parametrize("scale", ["log", "linear"])
-def test_an_axis_without_values_is_left_to_plotly(scale: Scale) -> None:
-    for values in ([], [None], [math.nan]):
-        assert value_axis(estimates(values, math.nan, math.nan), scale) == {"type": scale}
-
-
 def test_ticks_are_written_as_a_reader_writes_them() -> None:
     assert [tick_text(value) for value in (0.003, 20.0, 1e4, 1e-6, 3e-7)] == [
         "0.003",
@@ -349,17 +318,6 @@ def test_a_cut_never_goes_through_an_entity(place: int) -> None:
     for shown in (break_name(name), one_line(name)):
         assert plain(unescape(shown)) == shown
         assert "…" in shown
-
-
-def test_rows_of_a_large_grid_have_one_line_each(about: GridContext) -> None:
-    names = {f"k{i}": f"Principled · per query · per query · per layer · per head · {i}" for i in range(32)}
-    look = CellLook(names, dict.fromkeys(names, REST))
-    rows = {"cell": list(names), "difference": 0.1, "low": 0.0, "high": 0.2, **PAIRED, "verdict": "undecided"}
-    figure = check_json(forest.draw_differences(pl.DataFrame(rows), look, MEASURE, WORDS))
-    assert figure.layout.height < 1000
-    assert not any("<br>" in text for text in figure.layout.yaxis.ticktext)
-    assert len(set(figure.layout.yaxis.ticktext)) == 32
-    assert figure.data[3].hovertemplate.startswith(names["k3"])
 
 
 @pytest.mark.parametrize("height", [40, 300, 2000])

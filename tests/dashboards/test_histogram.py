@@ -78,12 +78,3 @@ def test_a_log_axis_has_no_empty_bins() -> None:
     assert figure.layout.yaxis.type == "log"
     assert [y if math.isfinite(y) else None for y in bars(figure)[0].y] == [3, None, 1]
     assert all(min(trace.y) > 0 for trace in figure.data if isinstance(trace, go.Scatter))
-
-
-def test_nothing_to_count_is_an_empty_figure() -> None:
-    found = values(a=[math.nan])
-    assert (
-        bars(draw_histogram(count_bins(found, bin_edges([])), middles(found), SERIES, x="x", y="heads"))[0].y.sum() == 0
-    )
-    none = values()
-    assert bars(draw_histogram(count_bins(none, [0, 1]), middles(none), SERIES, x="x", y="heads")) == []

@@ -12,8 +12,8 @@ import pytest
 from synthetic import write_campaign
 
 import dashboards
-from dashboards import differences, error_by, error_map, failure_rates, learned_numbers, progress, training_curves
-from grid.errors import NotFoundError, SpecError
+from dashboards import error_by, error_map, learned_numbers, training_curves
+from grid.errors import NotFoundError
 from store import Campaign
 
 FIGURES: list[Callable[..., go.Figure]] = [
@@ -87,21 +87,6 @@ def test_what_is_asked_for_is_found_or_told(campaign: Campaign) -> None:
             ask()
     assert "change from softmax of SSA" in texts(error_map(campaign, "SSA"))
     assert "change" not in str(error_map(campaign).layout.title.text)
-
-
-def test_where_there_is_nothing_the_figure_says_so(tmp_path: Path) -> None:
-    with Campaign(tmp_path).grid("a", baseline="x", measure={"name": "mse"}) as campaign:
-        for label in "xy":
-            campaign.start("a", label=label, seed=0).fail("no")
-        assert "can be computed yet" in texts(differences(campaign))
-        assert "learned numbers" in texts(learned_numbers(campaign))
-        assert len(failure_rates(campaign).data) == 2
-        campaign.start("b", label="x", seed=0).finish()
-        assert len(progress(campaign, "b").data) > 0
-        with pytest.raises(SpecError, match="grid 'b' has no measure"):
-            differences(campaign, "b")
-        with pytest.raises(SpecError, match="several grids"):
-            differences(campaign)
 
 
 def cells(page: str) -> list[str]:

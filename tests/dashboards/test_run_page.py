@@ -24,7 +24,6 @@ from dashboards.app.engine import Engine, shown_of
 from dashboards.app.page import PageView, SlotContent
 from dashboards.app.pages.run import RUN, RunAddress
 from dashboards.data.log_tail import log_tail, visible
-from dashboards.data.user_errors import Unknown
 from store.files.layout import Layout
 from store.files.shards import ShardBuffer
 
@@ -138,29 +137,6 @@ def test_the_environment_is_that_of_the_chosen_attempt(view: PageView, campaign:
     assert "no attempt 7; it has 1 and 2" in show(view, "environment", key, "&attempt=7").message
 
 
-@pytest.mark.parametrize("number", [0, -1, 2])
-def test_an_attempt_that_is_not_there_is_told(view: PageView, campaign: Campaign, number: int) -> None:
-    assert show(view, "log", campaign.line("softmax", 0)["trial"], f"&attempt={number}").message.startswith(
-        f"This run has no attempt {number}; it has 1"
-    )
-
-
-@pytest.mark.parametrize(
-    ("key", "told"),
-    [
-        ("", "No run is named"),
-        ("zz", "got 'zz'"),
-        ("../../x", "got '../../x'"),
-        ("0" * 32, "no run of this campaign has a key that begins with"),
-    ],
-)
-def test_a_run_that_is_not_there_is_told(view: PageView, key: str, told: str) -> None:
-    for slot in RUN.slots:
-        assert told.lower() in shown_of(slot, at(view, key)).message.lower()
-    with pytest.raises(Unknown):
-        RUN.controls(at(view, key))
-
-
 def test_a_beginning_that_several_share_is_told(view: PageView, campaign: Campaign) -> None:
     first: dict[str, int] = {}
     for line in campaign.lines:
@@ -201,13 +177,6 @@ def test_a_huge_or_binary_log_is_bounded(campaign: Campaign) -> None:
     assert all(letter.isprintable() or letter in "\n\t" for letter in found.text)
     key, _ = log(campaign, b"x" * 3_000_000)
     assert len(log_tail(campaign.layout, key, 1).text) == 2001
-
-
-def test_a_log_that_is_missing_or_empty_is_told(campaign: Campaign) -> None:
-    key, path = log(campaign, b" \n")
-    assert log_tail(campaign.layout, key, 1).told == "The log of attempt 1 is empty."
-    path.unlink()
-    assert log_tail(campaign.layout, key, 1).told == "Attempt 1 has no log."
 
 
 def test_no_log_outside_the_campaign_is_read(view: PageView, campaign: Campaign, tmp_path: Path) -> None:

@@ -103,11 +103,6 @@ def test_measurements_may_be_called_like_columns_and_what_is_no_number_is_counte
     assert {"seed (value)", "trial (value)"} <= {option.value for option in found.controls["columns"].options}
 
 
-def test_the_status_is_told_by_a_sign_and_a_word(view: PageView) -> None:
-    column = next(column for column in show(view).columns if column["field"] == "status")
-    assert "'failed' ? '✗ failed'" in column["valueFormatter"]["function"]
-
-
 @pytest.mark.parametrize("name", ["nothing", "x'; DROP", "<script>"])
 def test_a_column_that_is_not_there_is_told(view: PageView, name: str) -> None:
     found = show(view, f"?columns={name.replace(';', '%3B')}")

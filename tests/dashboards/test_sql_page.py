@@ -140,11 +140,6 @@ def test_an_error_is_a_sentence_with_the_suggestion_of_the_engine(ask: Ask) -> N
     assert "no SQL statement" in ask("-- nothing").message
 
 
-def test_without_a_query_the_page_says_how_to_begin(ask: Ask) -> None:
-    assert "Ctrl+Enter" in ask(None).message
-    assert "Ctrl+Enter" in ask("   ").message
-
-
 def test_a_heavy_query_is_cancelled_and_leaves_no_thread(store: Store) -> None:
     before = threading.active_count()
     questions = QueryRunner(limit_s=0.2)
@@ -167,11 +162,6 @@ def test_a_query_that_needs_more_memory_than_there_is_says_so(ask: Ask) -> None:
     shown = ask("SELECT list(range ORDER BY hash(range)) AS l FROM range(100000000)")
     assert "memory" in shown.message.lower()
     assert shown.data.is_empty()
-
-
-def test_a_result_too_large_for_a_page_says_so(ask: Ask) -> None:
-    shown = ask("SELECT repeat('x', 100000) AS x FROM range(2000)")
-    assert "MiB, and a page takes" in shown.message
 
 
 def test_others_are_answered_while_heavy_queries_run(root: Path, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -331,11 +321,6 @@ def test_a_query_survives_its_address() -> None:
     assert read(SqlAddress, write_query(address)) == address
 
 
-def test_a_query_too_long_for_an_address_says_where_it_can_be_kept(ask: Ask) -> None:
-    assert "ablate sql --save NAME" in ask(f"SELECT '{'x' * 3000}'").message
-    assert "ablate sql --save NAME" in ask(f"SELECT '{'é' * 1500}'").message
-
-
 @pytest.mark.parametrize("relation", relations(), ids=lambda each: each.name)
 def test_the_example_of_every_relation_runs(relation: Relation, ask: Ask) -> None:
     shown = ask(example(relation))
@@ -417,11 +402,6 @@ def test_a_heat_map_has_a_square_per_row() -> None:
         select_rows(FRAME, "heat", ChartColumns("step", "who"))
 
 
-def test_a_heat_map_of_too_many_squares_says_so(ask: Ask) -> None:
-    shown = ask("SELECT range AS x, range AS y, range AS v FROM range(4000)", 1, chart="heat", x="x", y="y", colour="v")
-    assert "4,000 times 4,000 squares" in shown.message
-
-
 def test_a_chart_says_which_column_it_cannot_draw() -> None:
     with pytest.raises(Unknown, match=r"no column 'lass'; it has step, loss, who"):
         select_rows(FRAME, "lines", ChartColumns("step", "lass"))
@@ -441,12 +421,6 @@ def test_a_chart_of_many_groups_hostile_names_and_many_rows_is_drawn(kind: str, 
     if kind != "heat":
         assert len(shown.legend) == MOST_GROUPS
         assert "188 groups beyond the first 12 of who in grey" in shown.caption
-
-
-def test_rows_that_cover_each_other_are_told(ask: Ask) -> None:
-    query = "SELECT 'a' AS x, range AS y FROM range(3)"
-    assert "cover each other" in ask(query, 1, chart="bars", x="x", y="y").caption
-    assert "cover each other" not in ask(query, 1, chart="points", x="x", y="y").caption
 
 
 def test_operators_keep_their_colours_in_a_chart(store: Store) -> None:

@@ -12,12 +12,12 @@ from planted import Line, Planted, Seen, plant, seen
 from scipy import stats
 
 from dashboards.app.page import SlotContent
-from dashboards.app.pages.trade_offs import COST_WORDS, TRADE_OFFS
+from dashboards.app.pages.trade_offs import TRADE_OFFS
 from dashboards.data.user_errors import Unknown
 from dashboards.figures import parallel
 from dashboards.figures.pareto import on_steps
 from store import Store
-from store.analysis.pareto import COSTS, compared, pareto
+from store.analysis.pareto import compared, pareto
 from store.analysis.verdicts import measure_of, runs
 from store.statistics import Objective
 from store.statistics.arms import arms, pair
@@ -211,26 +211,6 @@ def test_axes_and_measurements_may_be_called_like_columns(others: Path, search: 
     assert figure is not None
     titles = [note.text for note in figure.layout.annotations if note.y > 1]
     assert titles[:3] == ["operator", "cell (value)", "variant (value)"]
-
-
-def test_bars_that_the_frame_cuts_are_said(tmp_path: Path) -> None:
-    def wild(line: Line) -> float:
-        return float(1000.0 ** (line["seed"] * 2) if line["operator"] == "zeta" else value(line))
-
-    root = plant(tmp_path / "runs", OPERATORS, range(2), Planted(wild, cost=cost))
-    cut = "Bars that end at the frame go on beyond it."
-    assert cut in scatter(root, "").caption
-
-
-def test_words_that_look_like_markup_stay_words(usual: Seen) -> None:
-    figure = usual.slots["scatter"].figure
-    assert figure is not None
-    assert "<script>" not in figure.to_json()
-    assert "%{x}" not in figure.to_json()
-
-
-def test_every_cost_of_the_store_has_words() -> None:
-    assert COST_WORDS.keys() == set(COSTS)
 
 
 def test_parallel_axes_keep_the_order_of_the_grid(usual: Seen) -> None:
