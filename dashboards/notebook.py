@@ -11,18 +11,17 @@ show, the figure is empty and says so.
 
 import plotly.graph_objects as go
 
-from dashboards.data.captions import ICONS, marked
+from dashboards.data.captions import ICONS, mark_verdict
 from dashboards.data.formatting import plain, point
 from dashboards.data.grid_context import GridContext, campaign_styles, grid_context, in_order
 from dashboards.figures import (
     curves as curves_figure,
     effects as effects_figure,
-    failures as failures_figure,
     forest,
     numbers,
     shift,
 )
-from dashboards.figures.canvas import alone, canvas
+from dashboards.figures.canvas import canvas, standalone
 from dashboards.figures.states import draw_progress
 from dashboards.theme.styles import PAPER
 from store import Campaign
@@ -37,8 +36,8 @@ def differences(campaign: Campaign, grid: str | None = None) -> go.Figure:
     found = forest.differences(verdicts(about.store, about.grid), measure)
     if found["difference"].is_null().all():
         return _empty("No difference from the baseline can be computed yet.")
-    figure = forest.draw_differences(found, about.look, measure, {word: marked(word) for word in ICONS})
-    return alone(figure, f"{measure.name}: difference from {about.baseline_name}")
+    figure = forest.draw_differences(found, about.look, measure, {word: mark_verdict(word) for word in ICONS})
+    return standalone(figure, f"{measure.name}: difference from {about.baseline_name}")
 
 
 def error_by(campaign: Campaign, along: str | None = None, grid: str | None = None) -> go.Figure:
@@ -48,7 +47,7 @@ def error_by(campaign: Campaign, along: str | None = None, grid: str | None = No
     along = _coordinate(about, measure, along)
     found = shift.error_by_shift(about.store, about.grid, measure, along, about.drawn)
     figure = shift.draw_error_by_shift(found, about.look, measure, along, measure.name)
-    return alone(figure, f"{measure.name} by {along}{_fixed(measure, along)}", legend=True)
+    return standalone(figure, f"{measure.name} by {along}{_describe_point(measure, along)}", legend=True)
 
 
 def change_by(campaign: Campaign, along: str | None = None, grid: str | None = None) -> go.Figure:
@@ -60,8 +59,8 @@ def change_by(campaign: Campaign, along: str | None = None, grid: str | None = N
     if found["value"].is_null().all():
         return _empty("No change from the baseline can be computed yet.")
     figure = shift.draw_change_by_shift(found, about.look, measure, along)
-    title = f"{measure.name}: change from {about.baseline_name} by {along}{_fixed(measure, along)}"
-    return alone(figure, title, legend=True)
+    title = f"{measure.name}: change from {about.baseline_name} by {along}{_describe_point(measure, along)}"
+    return standalone(figure, title, legend=True)
 
 
 def error_map(campaign: Campaign, label: str | None = None, grid: str | None = None) -> go.Figure:
@@ -86,7 +85,7 @@ def error_map(campaign: Campaign, label: str | None = None, grid: str | None = N
     span = shift.ends(found, column, log=measure.scale == "log")
     figure = shift.draw_shift_map(found, measure, axes, span, column)
     what = measure.name if column == "value" else f"{measure.name}: change from {about.baseline_name}"
-    return alone(figure, f"{what} of {about.look.names[cell]}")
+    return standalone(figure, f"{what} of {about.look.names[cell]}")
 
 
 def main_effects(campaign: Campaign, grid: str | None = None) -> go.Figure:
@@ -96,7 +95,7 @@ def main_effects(campaign: Campaign, grid: str | None = None) -> go.Figure:
     found = effects_figure.effects(about.store, about.grid, measure)
     if found.is_empty():
         return _empty("No axis has effects that can be estimated yet.")
-    return alone(effects_figure.draw_effects(found, measure), f"Main effects on {measure.name}")
+    return standalone(effects_figure.draw_effects(found, measure), f"Main effects on {measure.name}")
 
 
 def training_curves(campaign: Campaign, name: str = "loss", grid: str | None = None) -> go.Figure:
@@ -108,7 +107,7 @@ def training_curves(campaign: Campaign, name: str = "loss", grid: str | None = N
     if found.frame.is_empty():
         return _empty(f"No value of {name} can be shown on the {scale} scale.")
     figure = curves_figure.draw_curves(found, about.look, title=name, scale=scale)
-    return alone(figure, f"{name} by training step", legend=True)
+    return standalone(figure, f"{name} by training step", legend=True)
 
 
 def learned_numbers(campaign: Campaign, name: str | None = None, grid: str | None = None) -> go.Figure:
@@ -119,21 +118,21 @@ def learned_numbers(campaign: Campaign, name: str | None = None, grid: str | Non
         return _empty("No run of this grid has recorded learned numbers.")
     chosen = only("learned number", name, sorted(set(found["name"].to_list())), f"grid {about.grid!r}")
     rows = found.filter(found["name"] == chosen)
-    return alone(numbers.draw_numbers(rows, about.look), f"{chosen} after training", legend=True)
+    return standalone(numbers.draw_numbers(rows, about.look), f"{chosen} after training", legend=True)
 
 
 def failure_rates(campaign: Campaign, grid: str | None = None) -> go.Figure:
     """The share of ended trials of each variant that failed, with its 95 % Wilson interval."""
     about = _about(campaign, grid)
-    found = failures_figure.rates(about.store, about.grid, [cell.cell for cell in about.cells])
-    return alone(failures_figure.draw_rates(found, about.look), "Trials that failed")
+    found = forest.rates(about.store, about.grid, [cell.cell for cell in about.cells])
+    return standalone(forest.draw_rates(found, about.look), "Trials that failed")
 
 
 def progress(campaign: Campaign, grid: str | None = None) -> go.Figure:
     """Trials of each variant by state."""
     about = _about(campaign, grid)
     found = in_order(about.store.progress(about.grid), [cell.cell for cell in about.cells])
-    return alone(draw_progress(found, about.look), f"Progress of {about.grid}", legend=True)
+    return standalone(draw_progress(found, about.look), f"Progress of {about.grid}", legend=True)
 
 
 def _about(campaign: Campaign, grid: str | None) -> GridContext:
@@ -153,7 +152,7 @@ def _coordinate(about: GridContext, measure: GridMeasure, wanted: str | None) ->
     return only("varying coordinate", default, varying, f"{measure.name} of grid {about.grid!r}")
 
 
-def _fixed(measure: GridMeasure, along: str) -> str:
+def _describe_point(measure: GridMeasure, along: str) -> str:
     rest = {name: value for name, value in measure.point.items() if name != along}
     return f" at {point(rest)}" if rest else ""
 

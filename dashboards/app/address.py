@@ -48,10 +48,10 @@ def read(kind: type[A], search: str) -> A:
         if len(texts) > 1 and not several:
             raise Unknown(f"the address says {name!r} {len(texts)} times; once is meant")
         values[name] = tuple(text for text in texts if text) if several else texts[0]
-    return _checked(kind, values)
+    return _validate(kind, values)
 
 
-def _checked(kind: type[A], values: Mapping[str, Any]) -> A:
+def _validate(kind: type[A], values: Mapping[str, Any]) -> A:
     try:
         return kind.model_validate(values)
     except ValidationError as error:
@@ -60,7 +60,7 @@ def _checked(kind: type[A], values: Mapping[str, Any]) -> A:
         raise Unknown(f"in the address {name}={values[name]!r}: {first['msg'].removeprefix('Input ')}") from error
 
 
-def changed(address: A, values: Mapping[str, Any]) -> A:
+def replace_fields(address: A, values: Mapping[str, Any]) -> A:
     """The state with some fields replaced by what controls say: None and "" are the default. Raises Unknown.
 
     "numbers:beta" is the entry "beta=..." of the field `numbers`.
@@ -70,10 +70,10 @@ def changed(address: A, values: Mapping[str, Any]) -> A:
         said = {key.partition(":")[2]: value for key, value in values.items() if key.startswith(f"{name}:")}
         found = entries(getattr(address, name)) | said
         whole[name] = tuple(f"{key}={_text(value)}" for key, value in found.items() if value not in (None, ""))
-    given = {name: _fitted(type(address), name, value) for name, value in whole.items() if value not in (None, "")}
+    given = {name: _coerce(type(address), name, value) for name, value in whole.items() if value not in (None, "")}
     kept = {name: value for name, value in address.model_dump(exclude_defaults=True).items() if name not in whole}
-    state = _checked(type(address), kept | given)
-    if len(written(state)) > _LONGEST:
+    state = _validate(type(address), kept | given)
+    if len(write_query(state)) > _LONGEST:
         raise Unknown(
             f"what is chosen does not fit into an address, which has at most {_LONGEST} characters; take less"
         )
@@ -88,7 +88,7 @@ def entries(listed: Sequence[str]) -> dict[str, str]:
     return dict(each.split("=", 1) for each in listed)
 
 
-def _fitted(kind: type[Address], name: str, value: Any) -> Any:
+def _coerce(kind: type[Address], name: str, value: Any) -> Any:
     """A value of a control in the form of its field: one of a list of one, or a list of one."""
     several = _is_several(kind, name)
     if isinstance(value, tuple) and not several:
@@ -106,7 +106,7 @@ def _text(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def written(address: Address) -> str:
+def write_query(address: Address) -> str:
     """The query string that `read` reads; empty for defaults."""
     pairs: list[tuple[str, str]] = []
     for name, value in address.model_dump(exclude_defaults=True).items():
@@ -122,7 +122,7 @@ def saved_views(root: Path) -> list[tuple[str, str]]:
     return [(name, _read_view(name, text)["page"]) for name, text in VIEWS.every(Layout(root)).items()]
 
 
-def resolved(root: Path, page: str, search: str) -> str:
+def resolve_view(root: Path, page: str, search: str) -> str:
     """The query string that `search` stands for: "?view=NAME" that of a saved view, anything else itself.
 
     Raises:

@@ -39,7 +39,7 @@ class Campaigns:
     """Campaign directories by short names that are part of addresses."""
 
     def __init__(self, roots: Sequence[Path]) -> None:
-        self._roots = _named([root.resolve() for root in roots])
+        self._roots = _name_roots([root.resolve() for root in roots])
         self._stale: dict[str, str] = {}
         self._looked: dict[str, float] = {}
         self._stop = threading.Event()
@@ -65,7 +65,7 @@ class Campaigns:
             return ""
         return f"{found.st_ino:x}-{found.st_mtime_ns:x}"
 
-    def told(self, name: str) -> IngestReport:
+    def describe(self, name: str) -> IngestReport:
         """How new the results of a campaign are. Raises Unknown."""
         path = Layout(self.root(name)).snapshot
         written, _ = catch_user_error(lambda: path.stat().st_mtime if path.exists() else None)
@@ -118,7 +118,7 @@ class Campaigns:
 def _problem_of(root: Path) -> str | None:
     """Bring in what is new; why that failed. No error ends the looking, since the next look may do."""
     try:
-        return catch_user_error(lambda: _ingested(root))[1]
+        return catch_user_error(lambda: _ingest(root))[1]
     except Exception as error:  # noqa: BLE001  # told and logged
         _LOG.exception("cannot bring in what is new in %s", root)
         return (
@@ -126,13 +126,13 @@ def _problem_of(root: Path) -> str | None:
         )
 
 
-def _ingested(root: Path) -> None:
+def _ingest(root: Path) -> None:
     if not Layout(root).exists():  # ingesting would make its store anew
         raise Unknown(f"there is no campaign in {root} any more")
     ingest(root, wait=False, threads=1, thorough=False)
 
 
-def _named(roots: Sequence[Path]) -> dict[str, Path]:
+def _name_roots(roots: Sequence[Path]) -> dict[str, Path]:
     """By the last part of their paths; where two share it, by as many as tell them apart; at last by a number, too."""
     found: dict[str, Path] = {}
     for root in dict.fromkeys(roots):

@@ -11,7 +11,7 @@ from flask import Response
 from dashboards.app.page import AppPage, Slot, SlotContent
 from dashboards.data.formatting import count, entry
 from dashboards.data.user_errors import Unknown
-from dashboards.figures.canvas import alone
+from dashboards.figures.canvas import standalone
 from dashboards.html.markup import plain_table, tag, text
 from store.database.query_log import logged_queries
 from store.export.formats import encoded
@@ -46,11 +46,11 @@ def download(engine: "Engine", campaign: str, page: str, name: str, end: str, se
     body = own or (encoded(shown.data, end) if end in _DATA else _MADE[end](shown, slot, statements))
     response = Response(body, mimetype=_DATA.get(end, "text/html"))
     if end not in IN_PAGE:
-        response.headers.set("Content-Disposition", "attachment", **_called(f"{campaign}-{name}.{end}"))
+        response.headers.set("Content-Disposition", "attachment", **_name_header(f"{campaign}-{name}.{end}"))
     return response
 
 
-def _called(name: str) -> dict[str, str]:
+def _name_header(name: str) -> dict[str, str]:
     """A name of a file as headers say it (RFC 6266): without signs that mean something there, once in ASCII alone."""
     plain = re.sub(r"[^\w .,=+-]", "_", name)
     ascii_only = re.sub(r"[^ -~]", "_", plain)
@@ -83,7 +83,7 @@ def _figure(shown: SlotContent, slot: Slot, statements: list[str]) -> str:
     if shown.figure is None:
         raise Unknown(shown.message or f"{slot.title} has no figure")
     config = {"displaylogo": False, "showSendToCloud": False, "plotlyServerURL": ""}
-    figure = alone(shown.figure, slot.title, legend=any(key.key for key in shown.legend))
+    figure = standalone(shown.figure, slot.title, legend=any(key.key for key in shown.legend))
     drawn: str = pio.to_html(figure, config=config, include_plotlyjs=True, full_html=False)
     head = tag("head", f'<meta charset="utf-8"><title>{text(slot.title)}</title>')
     body = tag("body", drawn + tag("p", text(shown.caption)), style="font-family: sans-serif; margin: 24px")

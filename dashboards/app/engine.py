@@ -25,7 +25,7 @@ from dash.exceptions import PreventUpdate
 from plotly.utils import PlotlyJSONEncoder
 
 from dashboards.app import frame, navigation, redraw
-from dashboards.app.address import Address, changed, entries, read, resolved, save, saved_views, written
+from dashboards.app.address import Address, entries, read, replace_fields, resolve_view, save, saved_views, write_query
 from dashboards.app.campaigns import Campaigns
 from dashboards.app.page import AppPage, Component, Control, PageView, Slot, SlotContent, options
 from dashboards.app.redraw import digest
@@ -68,7 +68,7 @@ class Engine:
 
     def address(self, campaign: str, page: AppPage, search: str) -> Address:
         """The state that a query string says, or the saved view that it names. Raises Unknown, and as saved texts."""
-        return read(page.address, resolved(self.campaigns.root(campaign), page.name, search))
+        return read(page.address, resolve_view(self.campaigns.root(campaign), page.name, search))
 
     def view(self, store: Store, campaign: str, page: AppPage, address: Address, **how: bool) -> PageView:
         """Make the view of a page; `how` is `again` and `whole`. Raises as `grid_context`, Unknown for another
@@ -128,7 +128,7 @@ class Engine:
         parts = [unquote(part) for part in path.split("/") if part]
         names = self.campaigns.names
         name = parts[0] if parts else next(iter(names), "")
-        return navigation.live(self.campaigns.told(name)) if name in names else ""
+        return navigation.live(self.campaigns.describe(name)) if name in names else ""
 
     def save(self, clicks: int | None, name: str | None, path: str, search: str) -> Any:
         """Keep the page as it is under a name."""
@@ -137,7 +137,7 @@ class Engine:
         campaign, page = self.place(path)
         root = self.campaigns.root(campaign)
         address = self.address(campaign, page, search or "")
-        _, problem = catch_user_error(lambda: save(root, name or "", page.name, written(address)))
+        _, problem = catch_user_error(lambda: save(root, name or "", page.name, write_query(address)))
         return navigation.views(campaign, saved_views(root), problem or f"Saved as {name}.")
 
     def navigate(
@@ -181,7 +181,7 @@ class Engine:
         shown_values = {name: _plain(value) for name, value in values.items()}
         remakes = {each.field: list(each.resets) for each in given if each.remakes}
         words = {name: frame.words(shown, address.hide) for name, shown in made.items()}
-        return parts, {"values": shown_values, "remakes": remakes, **_compared(made, words, given)}
+        return parts, {"values": shown_values, "remakes": remakes, **_collect_state(made, words, given)}
 
     def refresh(
         self,
@@ -211,12 +211,12 @@ class Engine:
         said = dict(zip(fields, map(_value, values), strict=True))
         other = {name: value for name, value in said.items() if _plain(value) != before.get(name)}
         gone = {name: None for field in other for name in seen["remakes"].get(field, ())}
-        new = changed(address, gone | other)
+        new = replace_fields(address, gone | other)
         if new == address and moment == seen["moment"]:
             if problem:
                 return _only(problem="")  # the wrong input was taken back
             raise PreventUpdate
-        now = written(new) if new != address else search or ""
+        now = write_query(new) if new != address else search or ""
         if other.keys() & seen["remakes"].keys():  # navigation follows: what can be chosen is another
             return _only(now, problem="")
         values_now = {**before, **{name: _plain(value) for name, value in said.items()}}
@@ -233,7 +233,7 @@ class Engine:
             made = {slot.name: shown_of(slot, view) for slot in page.slots}
             given = _controls(page, view)
         words = {name: frame.words(shown, address.hide) for name, shown in made.items()}
-        after = _compared(made, words, given)
+        after = _collect_state(made, words, given)
         for each in given:
             if after["choices"].get(each.field) != seen["choices"].get(each.field):  # there are others by now
                 set_props({"type": "control", "field": each.field}, {"options": frame.options_of(each)})
@@ -251,7 +251,9 @@ class Engine:
         bare = after["bare"]
         same = {name for name in made if now["search"] == seen["search"] and (name in bare) == (name in seen["bare"])}
         files = [no_update if name in same else frame.files(by_name[name], made[name], link) for name in order[3]]
-        moved = _moved(given, address, seen["usual"])  # the page's script sets them once this has been seen
+        moved = _find_changed_defaults(
+            given, address, seen["usual"]
+        )  # the page's script sets them once this has been seen
         values = {**now["values"], **{name: _plain(value) for name, value in moved.items()}}
         return figures, told, tables, files, {**now, **after, "values": values, "moved": moved}
 
@@ -287,7 +289,7 @@ def shown_of(slot: Slot, view: PageView) -> SlotContent:
     return SlotContent(message=problem or "") if found is None else found
 
 
-def _compared(
+def _collect_state(
     made: Mapping[str, SlotContent], words: Mapping[str, Sequence[Component]], given: Sequence[Control]
 ) -> dict[str, Any]:
     """Collect what a refresh compares: slots and their captions by name, controls by field."""
@@ -303,9 +305,9 @@ def _compared(
     }
 
 
-def _moved(given: Sequence[Control], address: Address, before: Mapping[str, Any]) -> dict[str, Any]:
+def _find_changed_defaults(given: Sequence[Control], address: Address, before: Mapping[str, Any]) -> dict[str, Any]:
     """Find controls that show a default which new results have changed."""
-    silent = (each for each in given if _said(each, address) in (None, ()))
+    silent = (each for each in given if _control_value(each, address) in (None, ()))
     return {each.field: each.usual for each in silent if before.get(each.field) != _plain(each.usual)}
 
 
@@ -319,17 +321,17 @@ def _controls(page: AppPage, view: PageView) -> Sequence[Control]:
 
 
 def _path(campaign: str, page: AppPage, address: Address) -> str:
-    return f"/{quote(campaign)}/{page.name}{written(address)}"
+    return f"/{quote(campaign)}/{page.name}{write_query(address)}"
 
 
 def _value_of(control: Control, address: Address) -> Any:
-    value = _said(control, address)
+    value = _control_value(control, address)
     if value in (None, ()):
         return control.usual
     return str(value) if control.kind == "choice" else value  # as its options are written
 
 
-def _said(control: Control, address: Address) -> Any:
+def _control_value(control: Control, address: Address) -> Any:
     name, several, entry = control.field.partition(":")
     return entries(getattr(address, name)).get(entry) if several else getattr(address, name)
 

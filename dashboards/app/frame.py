@@ -191,7 +191,7 @@ def figure_of(shown: SlotContent, look: Looks) -> dict[str, Any]:
         }
         return {"data": [], "layout": bare}
     own = dark_partners([key.style for key in shown.legend])
-    found = edition(shown.figure, None if look.partners is None else {**own, **look.partners})
+    found = recolour(shown.figure, None if look.partners is None else {**own, **look.partners})
     off = {each.key for each in shown.legend if each.name in look.hide}
     for trace in found["data"]:
         trace["visible"] = trace.get("legendgroup") not in off
@@ -253,7 +253,7 @@ def _grid(given: Slot, shown: SlotContent) -> Component:
 
 def columns_of(shown: SlotContent) -> list[dict[str, Any]]:
     """The columns of a table as AG Grid takes them; one that stays when they are sent again keeps a reader's width."""
-    sized = [_sized(column, shown.data) for column in shown.columns]
+    sized = [_add_width(column, shown.data) for column in shown.columns]
     return [{_AT_FIRST.get(part, part): said for part, said in column.items()} for column in sized]
 
 
@@ -267,7 +267,7 @@ def style_of(shown: SlotContent) -> dict[str, Any]:
     return {"height": None if shown.data.height <= FEW_ROWS else "480px", **({} if shown.columns else _HIDDEN)}
 
 
-def _sized(column: Mapping[str, Any], data: pl.DataFrame) -> dict[str, Any]:
+def _add_width(column: Mapping[str, Any], data: pl.DataFrame) -> dict[str, Any]:
     """A column with its own name and a width for what stands in it, where it does not say otherwise."""
     name = str(column["field"])
     found = {"headerName": name, **column}
@@ -324,17 +324,17 @@ _TEXTS: Final = frozenset({"text", "ticktext", "name", "hovertemplate", "x", "y"
 """Parts of a figure that are data, in which no text is a colour."""
 
 
-def edition(figure: go.Figure, partners: Mapping[str, str] | None) -> dict[str, Any]:
+def recolour(figure: go.Figure, partners: Mapping[str, str] | None) -> dict[str, Any]:
     """The figure as plain data; with `partners` (light colour -> dark one) in the dark edition."""
     plain: dict[str, Any] = json.loads(figure.to_json())
-    return plain if partners is None else _darkened(plain, partners)
+    return plain if partners is None else _darken(plain, partners)
 
 
-def _darkened(value: Any, partners: Mapping[str, str]) -> Any:
+def _darken(value: Any, partners: Mapping[str, str]) -> Any:
     if isinstance(value, str) and _COLOR.fullmatch(value):
         return partners.get(value[:7], value[:7]) + value[7:]  # #rrggbbaa keeps its alpha
     if isinstance(value, list):
-        return [_darkened(each, partners) for each in value]
+        return [_darken(each, partners) for each in value]
     if isinstance(value, dict):
-        return {name: each if name in _TEXTS else _darkened(each, partners) for name, each in value.items()}
+        return {name: each if name in _TEXTS else _darken(each, partners) for name, each in value.items()}
     return value

@@ -83,7 +83,7 @@ def _usual_way(view: PageView) -> str:
     return "lower" if usual is None else usual.better
 
 
-def guessed(view: PageView, measure: GridMeasure) -> str:
+def warn_of_guess(view: PageView, measure: GridMeasure) -> str:
     """A sentence where nothing says which way `measure` is better, neither the grid nor a task nor the address."""
     own = (grid_of(view).header["measure"] or {}).get("name")
     if measure.name == own or view.address.better is not None or direction(measure.name) is not None:
@@ -109,7 +109,7 @@ def measure_controls(view: PageView) -> tuple[Control, Control]:
     if usual is not None and usual not in known:  # its point leaves out coordinates that do not vary
         usual = next((text for text, (name, at) in known.items() if own and _agrees(own, name, at)), None)
     measure, _ = catch_user_error(lambda: judged_by(view))
-    guess = "" if measure is None else guessed(view, measure)
+    guess = "" if measure is None else warn_of_guess(view, measure)
     return (
         Control(
             "measure",

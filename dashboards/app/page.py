@@ -165,7 +165,7 @@ T = TypeVar("T")
 _KEPT: Final[WeakKeyDictionary[Store, dict[Hashable, Any]]] = WeakKeyDictionary()
 
 
-def once(store: Store, key: Hashable, make: Callable[[], T]) -> T:
+def memoise(store: Store, key: Hashable, make: Callable[[], T]) -> T:
     """Return the result of `make`, cached under `key` for as long as `store` is open. Errors are not cached."""
     kept = _KEPT.setdefault(store, {})
     if key not in kept:

@@ -71,12 +71,12 @@ class QueryRunner:
         if found is None and again and before is not None and before[1] > LIVE_S:
             found = before[0]
         if found is None:
-            found = self._asked(store, key)
+            found = self._answer(store, key)
         if isinstance(found, Exception):
             raise found
         return found
 
-    def _asked(self, store: Store, key: tuple[str, str, int]) -> _Outcome:
+    def _answer(self, store: Store, key: tuple[str, str, int]) -> _Outcome:
         _, query, most = key
         started, at = self._clock(), datetime.now()
         outcome: _Outcome
@@ -98,7 +98,7 @@ class QueryRunner:
             raise Unknown(f"{AT_ONCE} queries of readers are running already; run yours again in a moment")
         try:
             self._count(1)
-            with limited(store, self._limit_s) as over:
+            with limit_time(store, self._limit_s) as over:
                 try:
                     frame = ask()
                 except Exception:
@@ -129,7 +129,7 @@ def _too_long(limit_s: float) -> str:
 
 
 @contextmanager
-def limited(store: Store, limit_s: float) -> Iterator[threading.Event]:
+def limit_time(store: Store, limit_s: float) -> Iterator[threading.Event]:
     """Inside, the query of `store` is cancelled after `limit_s` seconds, and the event says so.
 
     An interruption between two steps of a query is not heard, so that it is repeated until the query has ended.

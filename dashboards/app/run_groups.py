@@ -8,7 +8,7 @@ import polars as pl
 from dashboards.app.address import Address
 from dashboards.app.page import Control, PageView, grid_of, options
 from dashboards.data import grouping
-from dashboards.data.captions import chosen
+from dashboards.data.captions import describe_selection
 from dashboards.data.formatting import count, listed
 from dashboards.data.grid_context import MOST_CURVES, CellLook, GridContext, averages, worth_drawing
 from dashboards.data.user_errors import Unknown
@@ -55,10 +55,10 @@ def run_groups(view: PageView) -> RunGroups:
     """The groups of a view whose address is a `GroupedAddress`. Raises Unknown for runs and groups not there."""
     about, by = grid_of(view), by_of(view)
     runs = _runs(view)
-    given = Grouped(about.grid, grouping.grouped(about, by), runs, view.address.failed or bool(runs))
+    given = Grouped(about.grid, grouping.group_sql(about, by), runs, view.address.failed or bool(runs))
     found = _in_grid_order(about, groups(view.store, given))
     names = grouping.names(about, by, found)
-    keep, why = _kept(view, about, found, names)
+    keep, why = _keep_groups(view, about, found, names)
     shown = found.filter(pl.col("series").is_in(keep))
     return RunGroups(given, found, keep, names, grouping.styles(about, by, shown, view.operators), why)
 
@@ -85,7 +85,9 @@ def _runs(view: PageView) -> list[str]:
     return keys
 
 
-def _kept(view: PageView, about: GridContext, found: pl.DataFrame, names: dict[str, str]) -> tuple[list[str], str]:
+def _keep_groups(
+    view: PageView, about: GridContext, found: pl.DataFrame, names: dict[str, str]
+) -> tuple[list[str], str]:
     """Which groups are shown, and a sentence that says which where it is not all."""
     keys: list[str] = found["series"].to_list()
     wanted, cells = view.address.show, by_of(view) in ((), (grouping.CELL,))
@@ -104,7 +106,7 @@ def _kept(view: PageView, about: GridContext, found: pl.DataFrame, names: dict[s
     if cells:
         known = None if about.measure is None else averages(about.store, about.grid, about.measure)
         best = about.drawn if not wanted else worth_drawing(about.cells, about.baseline, known, about.measure, most)
-        return [key for key in best if key in set(keys)], chosen(about, best)
+        return [key for key in best if key in set(keys)], describe_selection(about, best)
     base = grouping.baseline_of(about, found)
     first = [key for key in keys if key != base][: most - (base is not None)]
     kept = [key for key in keys if key == base or key in set(first)]
@@ -148,5 +150,5 @@ def chosen_words(view: PageView) -> str:
     about = grid_of(view)
     cells, look = chosen_cells(view)
     if not view.address.cells:
-        return chosen(about, cells)
+        return describe_selection(about, cells)
     return f" Shown: {listed([look.names[cell] for cell in cells])}, as chosen, of {len(about.cells)} cells."

@@ -49,7 +49,7 @@ def make_app(campaigns: Campaigns, pages: Sequence[AppPage], maths: OperatorCata
         suppress_callback_exceptions=True,
         meta_tags=[{"name": "viewport", "content": "width=device-width, initial-scale=1"}],
         add_log_handler=False,
-        on_error=_failed,
+        on_error=_report_error,
     )
     app.index_string = _INDEX.replace("{%variables%}", variables(dark_partners([])))
     app.layout = navigation.shell(pages)
@@ -72,7 +72,7 @@ def make_app(campaigns: Campaigns, pages: Sequence[AppPage], maths: OperatorCata
     return app
 
 
-def _failed(error: Exception) -> None:
+def _report_error(error: Exception) -> None:
     """A callback could not answer: the page keeps what it shows, and says why above it."""
     if isinstance(error, AblateError):
         set_props("problem", {"children": sentence(error)})

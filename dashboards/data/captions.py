@@ -21,12 +21,12 @@ ICONS: Final = {
 """Verdict -> its icon and its CSS class."""
 
 
-def marked(verdict: str) -> str:
+def mark_verdict(verdict: str) -> str:
     """A verdict as plain text with its icon."""
     return f"{ICONS[verdict][0]} {verdict}"
 
 
-def summary(verdicts: pl.DataFrame, baseline: str) -> str:
+def summarise_verdicts(verdicts: pl.DataFrame, baseline: str) -> str:
     """The grid in one or two sentences: '2 of 5 variants differ from softmax: 2 better. 3 are undecided.'"""
     counts = dict(verdicts["verdict"].value_counts().iter_rows())
     differing = [(name, counts[name]) for name in ("better", "worse", "tiny but real") if counts.get(name)]
@@ -70,7 +70,7 @@ def pairs_words(row: Mapping[str, Any]) -> str:
     return runs_words(row) if row["method"] == "Welch" else f"{row['pairs']} of {row['planned']}"
 
 
-def chosen(
+def describe_selection(
     about: GridContext, cells: Sequence[str], measure: GridMeasure | None = None, baseline: str | None = None
 ) -> str:
     """A sentence that says which cells are shown, where it is not all of them.
@@ -96,7 +96,7 @@ def difference_of(scale: Scale) -> str:
     return {"log": " of logarithms", "logit": " of log odds", "linear": ""}[scale]
 
 
-def named(frame: pl.DataFrame, about: GridContext) -> pl.DataFrame:
+def name_cells(frame: pl.DataFrame, about: GridContext) -> pl.DataFrame:
     """The frame with the names of its cells in place of their keys."""
     labels = {cell.cell: cell.label or cell.operator for cell in about.cells}
     name = pl.col("cell").replace_strict(labels, default=None, return_dtype=pl.String).alias("variant")

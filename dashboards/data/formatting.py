@@ -25,15 +25,15 @@ def number(value: float | None, digits: int = 3, *, padded: bool = False) -> str
     if value == 0 or 1e-4 <= abs(value) < 1e6:
         short = f"{value:#.{digits}g}" if padded else f"{value:.{digits}g}"
         large = "e" in short or abs(value) >= 1000 or abs(float(short)) >= 1000
-        return _signed(f"{value:,.0f}" if large else short.removesuffix("."))
+        return _use_minus(f"{value:,.0f}" if large else short.removesuffix("."))
     mantissa, exponent = f"{value:.{digits - 1}e}".split("e")
-    return _signed(mantissa) + " × 10" + str(int(exponent)).translate(_SUPERSCRIPT)
+    return _use_minus(mantissa) + " × 10" + str(int(exponent)).translate(_SUPERSCRIPT)
 
 
 _SUPERSCRIPT: Final = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
-def _signed(text: str) -> str:
+def _use_minus(text: str) -> str:
     return text.replace("-", _MINUS)
 
 
@@ -50,7 +50,7 @@ def change(difference: float | None, scale: str) -> str:
     shown = f"{percent:+.0f}" if abs(percent) >= 9.5 else f"{percent:+.1f}"
     if float(shown) == 0:
         shown = "0.0"
-    return _signed(shown) + " %"
+    return _use_minus(shown) + " %"
 
 
 def in_odds(scale: str) -> str:

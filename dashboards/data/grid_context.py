@@ -82,7 +82,7 @@ def grid_context(store: Store, grid: str, operators: Mapping[str, Style]) -> Gri
     cells = in_grid_order(header, [(CellStyle(*row[:3]), json.loads(row[3])) for row in listed.iter_rows()])
     names, parts, common = short_names([cell.label or cell.operator for cell in cells])
     named = "name" in (header["measure"] or {})
-    judged, problem = catch_user_error(lambda: _measured(store, grid)) if named else (None, None)
+    judged, problem = catch_user_error(lambda: _read_measure(store, grid)) if named else (None, None)
     measure, found = judged or (None, None)
     drawn = worth_drawing(cells, header["baseline"], found, measure)
     styles = cell_styles([cell for cell in cells if cell.cell in set(drawn)], operators, header["baseline"])
@@ -93,7 +93,7 @@ def grid_context(store: Store, grid: str, operators: Mapping[str, Style]) -> Gri
     return GridContext(store, grid, header, measure, problem, cells, look, drawn, parts, common)
 
 
-def _measured(store: Store, grid: str) -> tuple[GridMeasure, pl.DataFrame]:
+def _read_measure(store: Store, grid: str) -> tuple[GridMeasure, pl.DataFrame]:
     measure = measure_of(store, grid, None)
     return measure, averages(store, grid, measure)
 

@@ -41,7 +41,7 @@ def fields(store: Store, grid: str) -> list[str]:
     return [path for path in paths if path != "seed" and len({each.get(path) for each in flats}) > 1]
 
 
-def grouped(about: GridContext, by: Sequence[str]) -> str:
+def group_sql(about: GridContext, by: Sequence[str]) -> str:
     """SQL for the group of a trial, of columns of g (`grid_trial`) and t (`trial`).
 
     Raises:

@@ -38,16 +38,16 @@ def next_steps(
         verdicts: those of the grid; None where it cannot be judged.
         unfinished: cells of which trials run or are outstanding: what they show is not the last word.
     """
-    steps = [*_failed(about), *_outstanding(states)]
+    steps = [*_retry_steps(about), *_outstanding(states)]
     if verdicts is not None:
         waits = pl.lit(value=True) if about.baseline in unfinished else pl.col("cell").is_in(list(unfinished))
         steps += _waiting(verdicts.filter(waits))
         settled = verdicts.filter(~waits)
-        steps += [*_without(settled), *_undecided(about, settled)]
+        steps += [*_without(settled), *_seed_steps(about, settled)]
     return pl.DataFrame([tuple(step) for step in steps], schema=SCHEMA, orient="row")
 
 
-def _failed(about: GridContext) -> list[Step]:
+def _retry_steps(about: GridContext) -> list[Step]:
     root = shlex.quote(str(about.store.layout.root))
     steps = []
     for row in about.store.failures(about.grid).iter_rows(named=True):
@@ -87,7 +87,7 @@ def _waiting(verdicts: pl.DataFrame) -> list[Step]:
     return [Step(f"wait for {count(n, 'verdict')}", why, "")] if n else []
 
 
-def _undecided(about: GridContext, verdicts: pl.DataFrame) -> list[Step]:
+def _seed_steps(about: GridContext, verdicts: pl.DataFrame) -> list[Step]:
     """List variants by p, then those that no affordable number of seeds decides, then count the rest."""
     open_ = verdicts.filter(pl.col("verdict") == "undecided").sort("p", nulls_last=True, maintain_order=True)
     told = [

@@ -17,7 +17,7 @@ _DIGITS: Final = 15
 """So many of a decimal the browser's numbers keep."""
 
 
-def shown(frame: pl.DataFrame) -> pl.DataFrame:
+def as_browser_table(frame: pl.DataFrame) -> pl.DataFrame:
     """The frame with columns of numbers that a browser can hold, and texts."""
     return pl.DataFrame([_column(frame[name]) for name in frame.columns])
 
@@ -89,15 +89,15 @@ def _text(value: object) -> str:
     if isinstance(value, datetime | date | time):
         return value.isoformat(" ") if isinstance(value, datetime) else value.isoformat()
     if isinstance(value, Mapping | list | tuple | pl.Series):
-        return json.dumps(_nested(value), ensure_ascii=False)
+        return json.dumps(_unnest(value), ensure_ascii=False)
     return str(value)
 
 
-def _nested(value: object) -> object:
+def _unnest(value: object) -> object:
     if isinstance(value, Mapping):
-        return {str(name): _nested(each) for name, each in value.items()}
+        return {str(name): _unnest(each) for name, each in value.items()}
     if isinstance(value, list | tuple | pl.Series):
-        return [_nested(each) for each in value]
+        return [_unnest(each) for each in value]
     if value is None or isinstance(value, bool | str):
         return value
     if isinstance(value, int | float):

@@ -12,7 +12,7 @@ SHORTEST: Final = 8
 _MOST_TOLD: Final = 4
 
 
-def shortened(store: Store, keys: Sequence[str]) -> list[str]:
+def shorten_keys(store: Store, keys: Sequence[str]) -> list[str]:
     """The first eight digits of every key, or as many as tell it from all others of the campaign."""
     alike = store.sql(
         "SELECT trial FROM trial WHERE substr(trial, 1, $digits) IN (SELECT substr(unnest($keys), 1, $digits))",
@@ -26,11 +26,11 @@ def _distinct(keys: Sequence[str], ordered: Sequence[str]) -> list[str]:
     found = {}
     for place, key in enumerate(ordered):
         beside = [other for other in ordered[max(place - 1, 0) : place + 2] if other != key]
-        found[key] = key[: max([SHORTEST, *(_shared(key, other) + 1 for other in beside)])]
+        found[key] = key[: max([SHORTEST, *(_count_shared(key, other) + 1 for other in beside)])]
     return [found[key] for key in keys]
 
 
-def _shared(one: str, other: str) -> int:
+def _count_shared(one: str, other: str) -> int:
     return next((at for at, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
 
 

@@ -26,7 +26,7 @@ def over_seeds(source: str, keys: Sequence[str], scale: Scale, band: Band = "int
     half = {"interval": "q.q * sd / sqrt(n)", "spread": "sd"}.get(band)
     low, high = (f"centre - {half}", f"centre + {half}") if half else ("least", "greatest")
     return f"""
-    WITH per_seed AS (SELECT {names}, {_scaled("value", scale)} AS scaled_ FROM ({source})),
+    WITH per_seed AS (SELECT {names}, {_to_units("value", scale)} AS scaled_ FROM ({source})),
     summed AS (
         SELECT {names}, count(scaled_) AS n, count(*) - count(scaled_) AS lost, avg(scaled_) AS centre,
                CASE WHEN count(scaled_) > 1 THEN stddev_samp(scaled_) END AS sd,
@@ -45,10 +45,10 @@ def over_seeds(source: str, keys: Sequence[str], scale: Scale, band: Band = "int
 
 def paired_change(scale: Scale) -> str:
     """SQL for the change of a row of `v_pair` in units of the scale; null where it cannot take a value."""
-    return f"{_scaled('value', scale)} - {_scaled('baseline_value', scale)}"
+    return f"{_to_units('value', scale)} - {_to_units('baseline_value', scale)}"
 
 
-def _scaled(column: str, scale: Scale) -> str:
+def _to_units(column: str, scale: Scale) -> str:
     kept = {"log": f"{column} > 0", "logit": f"{column} > 0 AND {column} < 1", "linear": "true"}[scale]
     units = {"log": f"ln({column})", "logit": f"ln({column} / (1 - {column}))", "linear": column}[scale]
     return f"CASE WHEN isfinite({column}) AND {kept} THEN {units} END"

@@ -242,7 +242,7 @@ def draw_map(maps: Maps, layer: int, head: int) -> go.Figure:
             z=weights.astype(np.float32),
             zmin=ramp.low,
             zmax=ramp.high,
-            colorscale=_rooted(ramp),
+            colorscale=_root_scale(ramp),
             colorbar={
                 "title": {"text": "weight", "side": "right", "font": {"size": TEXT_SIZE}},
                 "thickness": 12,
@@ -256,7 +256,7 @@ def draw_map(maps: Maps, layer: int, head: int) -> go.Figure:
     return figure
 
 
-def _rooted(ramp: Ramp) -> list[list[Any]]:
+def _root_scale(ramp: Ramp) -> list[list[Any]]:
     """The colours of a ramp as they follow the square root of a value's size: most weights are small."""
     places = np.linspace(-1.0 if ramp.diverging else 0.0, 1.0, len(ramp.colors))
     squares = np.sign(places) * places**2

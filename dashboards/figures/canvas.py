@@ -1,7 +1,7 @@
 """The sheet that every figure is drawn on: quiet axes, no title (the page has it), one font, marks for a theme swap."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from textwrap import wrap
 from typing import Any, Final
 
@@ -70,6 +70,32 @@ def upright(title: str, height: int) -> str:
 def in_lines(title: str, letters: int) -> str:
     """A title as plotly shows it literally, in lines of so many letters at most."""
     return "<br>".join(plain(line) for line in wrap(title, letters))
+
+
+def error_bars(
+    values: Iterable[float | None],
+    low: Iterable[float | None],
+    high: Iterable[float | None],
+    color: str | None = None,
+    *,
+    thickness: float = 1.8,
+    width: int = 5,
+) -> dict[str, Any]:
+    """Asymmetric error bars of plotly; a point without a finite interval has none."""
+    ends = [
+        (most - value, value - least) if len(finite([value, least, most])) == 3 else (None, None)  # type: ignore[operator]
+        for value, least, most in zip(values, low, high, strict=True)
+    ]
+    up, down = ([end[i] for end in ends] for i in (0, 1))
+    look = {"thickness": thickness, "width": width, "color": color, "visible": any(end is not None for end in up)}
+    return {"type": "data", "symmetric": False, "array": up, "arrayminus": down, **look}
+
+
+def name_rows(figure: go.Figure, names: Sequence[str], places: Sequence[float] | None = None) -> None:
+    """Write a name beside each row, the first row at the top."""
+    places = list(range(len(names))) if places is None else list(places)
+    ends = [max(places, default=0) + 0.6, -0.6]
+    figure.update_yaxes(range=ends, tickvals=places, ticktext=names, tickfont={"color": INK}, showgrid=False)
 
 
 def finite(values: Sequence[float | None]) -> list[float]:
@@ -163,7 +189,7 @@ def rows_height(rows: int, each: int = 34) -> int:
     return 74 + each * max(rows, 1)
 
 
-def broken(name: str, longest: int = 26) -> str:
+def break_name(name: str, longest: int = 26) -> str:
     """A long name as plotly shows it literally: in lines broken between its parts, parts cut that are too long.
 
     The name is cut before it is escaped: a cut through an entity would show half of it.
@@ -220,7 +246,7 @@ _ENTRIES: Final = 4
 """Entries of a legend."""
 
 
-def alone(figure: go.Figure, title: str, *, legend: bool = False) -> go.Figure:
+def standalone(figure: go.Figure, title: str, *, legend: bool = False) -> go.Figure:
     """The figure with its title, and a legend where one is wanted; it is changed in place.
 
     One entry per `legendgroup` of traces that have a name and do not decline a legend.

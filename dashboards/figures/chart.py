@@ -35,7 +35,7 @@ class ChartColumns(NamedTuple):
     """Groups points, lines and bars; is the value in a heat map."""
 
 
-def charted(found: pl.DataFrame, kind: Kind, columns: ChartColumns) -> pl.DataFrame:
+def select_rows(found: pl.DataFrame, kind: Kind, columns: ChartColumns) -> pl.DataFrame:
     """Select the drawn rows of a result.
 
     Returns:
@@ -92,7 +92,7 @@ def group_styles(drawn: pl.DataFrame, known: Mapping[str, Style]) -> dict[str, S
 def draw_chart(
     drawn: pl.DataFrame, kind: Kind, columns: ChartColumns, styles: Mapping[str, Style], *, log: Sequence[str] = ()
 ) -> go.Figure:
-    """The figure of what `charted` found; `log` holds the axes, "x" and "y", that have a log scale."""
+    """The figure of what `select_rows` found; `log` holds the axes, "x" and "y", that have a log scale."""
     if kind == "heat":
         ramp = heat_ramp(drawn["value"], plain(cut(str(columns.colour), _LONGEST)))
         return draw_heat(drawn, ramp, x=columns.x, y=columns.y)

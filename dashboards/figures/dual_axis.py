@@ -10,7 +10,7 @@ import polars as pl
 
 from dashboards.data.formatting import plain
 from dashboards.data.grid_context import CellLook
-from dashboards.figures.canvas import broken, canvas, upright
+from dashboards.figures.canvas import break_name, canvas, upright
 from dashboards.figures.lines import band
 
 _LEFT: Final = (("solid", "circle"), ("dot", "circle-open"))
@@ -56,12 +56,12 @@ def draw_dual_axis(left: Sequence[Side], right: Side, look: CellLook, *, x: str)
 def _traces(series: str, rows: pl.DataFrame, look: CellLook, title: str, drawn: tuple[str, str]) -> list[Any]:
     style, (dash, symbol) = look.styles[series], drawn
     x = rows["x"].to_numpy()
-    low, high, value = (_drawn(rows[name]) for name in ("low", "high", "value"))
+    low, high, value = (_finite_or_nan(rows[name]) for name in ("low", "high", "value"))
     line = go.Scatter(
         x=x,
         y=value,
         mode="lines+markers",
-        name=f"{broken(look.names[series])}, {plain(title)}",
+        name=f"{break_name(look.names[series])}, {plain(title)}",
         legendgroup=series,
         line={"color": style.color, "dash": dash, "width": 2},
         marker={"symbol": symbol, "size": 7, "color": style.color},
@@ -71,7 +71,7 @@ def _traces(series: str, rows: pl.DataFrame, look: CellLook, title: str, drawn: 
     return [band(x, low, high, style.band(), series), line]
 
 
-def _drawn(values: pl.Series) -> npt.NDArray[np.float64]:
+def _finite_or_nan(values: pl.Series) -> npt.NDArray[np.float64]:
     """NaN, which plotly draws as a gap, for what is not finite."""
     found = values.cast(pl.Float64).to_numpy()
     return np.where(np.isfinite(found), found, np.nan)

@@ -7,8 +7,8 @@ import plotly.graph_objects as go
 import polars as pl
 
 from dashboards.data.formatting import change, in_odds, plain
-from dashboards.figures.canvas import broken, canvas, finite, ratio_ticks
-from dashboards.theme.styles import INK, MUTED, ROPE
+from dashboards.figures.canvas import break_name, canvas, error_bars, finite, name_rows, ratio_ticks
+from dashboards.theme.styles import MUTED, ROPE
 from store import Store
 from store.analysis.effects import analysis, effects as main_effects
 from store.analysis.verdicts import GridMeasure, runs
@@ -54,10 +54,8 @@ def draw_effects(found: pl.DataFrame, measure: GridMeasure) -> go.Figure:
             align="left",
             font={"color": MUTED, "size": 12},
         )
-    levels = [broken(level) for level in found["level"]]
-    figure.update_yaxes(
-        range=[height - 0.4, -0.6], tickvals=places, ticktext=levels, tickfont={"color": INK}, showgrid=False
-    )
+    levels = [break_name(level) for level in found["level"]]
+    name_rows(figure, levels, places)
     if _log(measure):
         figure.update_xaxes(**_percent_ticks(found))
     return figure
@@ -87,25 +85,11 @@ def _places(found: pl.DataFrame) -> tuple[list[float], list[tuple[float, str]], 
 
 
 def _row(place: float, row: Mapping[str, Any], scale: str) -> go.Scatter:
-    known = row["low"] is not None
-    bar = (
-        {
-            "type": "data",
-            "symmetric": False,
-            "thickness": 1.8,
-            "width": 5,
-            "color": _BLUE,
-            "array": [row["high"] - row["effect"]],
-            "arrayminus": [row["effect"] - row["low"]],
-        }
-        if known
-        else None
-    )
-    span = f"<br>{change(row['low'], scale)} to {change(row['high'], scale)}" if known else ""
+    span = f"<br>{change(row['low'], scale)} to {change(row['high'], scale)}" if row["low"] is not None else ""
     return go.Scatter(
         x=[row["effect"]],
         y=[place],
-        error_x=bar,
+        error_x=error_bars([row["effect"]], [row["low"]], [row["high"]], _BLUE),
         mode="markers",
         marker={"size": 9, "color": _BLUE},
         hovertemplate=f"{change(row['effect'], scale)}{in_odds(scale)}{span}<br>n {row['n']}<extra></extra>",

@@ -1,17 +1,27 @@
-"""Paired differences from the baseline with their intervals and the region of practical equivalence."""
+"""Rows with intervals: paired differences from the baseline with the margin of equality, and failure rates."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import plotly.graph_objects as go
 import polars as pl
 
 from dashboards.data.formatting import change, in_odds, plain, runs_words
-from dashboards.data.grid_context import CellLook
-from dashboards.figures.canvas import broken, canvas, finite, one_line, ratio_ticks, rows_height
-from dashboards.theme.styles import INK, ROPE
-from store.analysis.verdicts import GridMeasure
+from dashboards.data.grid_context import CellLook, in_order
+from dashboards.figures.canvas import (
+    break_name,
+    canvas,
+    error_bars,
+    finite,
+    name_rows,
+    one_line,
+    ratio_ticks,
+    rows_height,
+)
+from dashboards.theme.styles import ROPE
+from store import Store
+from store.analysis.verdicts import GridMeasure, failure_rates
 
 MOST_ROWS: Final = 32
 _ROOMY: Final = 12
@@ -43,17 +53,10 @@ def draw_differences(found: pl.DataFrame, look: CellLook, measure: GridMeasure, 
     rope = measure.rope if measure.scale == "linear" else math.log1p(measure.rope)
     figure.add_vrect(x0=-rope, x1=rope, fillcolor=ROPE + "26", line={"width": 0}, layer="below")
     figure.add_vline(x=0, line={"color": ROPE, "width": 1})
-    places = list(range(found.height))
-    for place, row in zip(places, found.iter_rows(named=True), strict=True):
+    for place, row in enumerate(found.iter_rows(named=True)):
         if row["difference"] is not None:
             figure.add_trace(_row(place, row, look, measure.scale))
-    figure.update_yaxes(
-        range=[found.height - 0.5, -0.5],
-        tickvals=places,
-        ticktext=ticks,
-        tickfont={"color": INK},
-        showgrid=False,
-    )
+    name_rows(figure, ticks)
     figure.update_xaxes(range=[-limit, limit], **({} if measure.scale == "linear" else ratio_ticks(limit)))
     return figure
 
@@ -75,31 +78,18 @@ def _tick(row: Mapping[str, Any], look: CellLook, words: Mapping[str, str], rows
     unpaired = ", unpaired" if row["method"] == "Welch" else ""
     if rows > _ROOMY:
         return f"{one_line(name)}{unpaired}  {words[row['verdict']][0]}"
-    return f"{broken(name)}<br><span style='font-size:12px'>{words[row['verdict']]}{unpaired}</span>"
+    return f"{break_name(name)}<br><span style='font-size:12px'>{words[row['verdict']]}{unpaired}</span>"
 
 
 def _row(place: int, row: Mapping[str, Any], look: CellLook, scale: str) -> go.Scatter:
     style = look.styles[row["cell"]]
     known = row["low"] is not None and row["high"] is not None
-    bar = (
-        {
-            "type": "data",
-            "symmetric": False,
-            "thickness": 1.8,
-            "width": 5,
-            "color": style.color,
-            "array": [row["high"] - row["difference"]],
-            "arrayminus": [row["difference"] - row["low"]],
-        }
-        if known
-        else None
-    )
     text = change(row["difference"], scale) + in_odds(scale)
     span = f"<br>{change(row['low'], scale)} to {change(row['high'], scale)}" if known else ""
     return go.Scatter(
         x=[row["difference"]],
         y=[place],
-        error_x=bar,
+        error_x=error_bars([row["difference"]], [row["low"]], [row["high"]], style.color),
         mode="markers",
         legendgroup=row["cell"],
         customdata=[[row["cell"]]],
@@ -115,3 +105,37 @@ def _limit(found: pl.DataFrame, measure: GridMeasure) -> float:
     ends = [abs(value) for value in finite(found["low"].to_list() + found["high"].to_list())]
     widest = max([*centres, 2 * rope])
     return 1.08 * max(widest, min(max([*ends, 0.0]), 3 * widest))
+
+
+def rates(store: Store, grid: str, cells: Sequence[str]) -> pl.DataFrame:
+    """The failure rate of every cell that has one: cell, ended, failed, rate, low, high (Wilson, 95 %), p_holm.
+
+    The grid needs a baseline and a measure. In the order of `cells`, or where more than fit into a picture have a rate
+    the highest ones first.
+    """
+    found = in_order(failure_rates(store, grid).filter(pl.col("ended") > 0), cells)
+    if found.height > MOST_ROWS:
+        found = found.sort("rate", descending=True, maintain_order=True).head(MOST_ROWS)
+    return found.select("cell", "ended", "failed", "rate", "low", "high", "p_holm")
+
+
+def draw_rates(found: pl.DataFrame, look: CellLook) -> go.Figure:
+    """A point with its interval per cell."""
+    figure = canvas(rows_height(found.height, 30), x="share that failed")
+    for place, row in enumerate(found.iter_rows(named=True)):
+        style = look.styles[row["cell"]]
+        figure.add_trace(
+            go.Scatter(
+                x=[row["rate"]],
+                y=[place],
+                mode="markers",
+                legendgroup=row["cell"],
+                marker={"symbol": style.marker, "size": 9, "color": style.color},
+                error_x=error_bars([row["rate"]], [row["low"]], [row["high"]], style.color),
+                hovertemplate=f"{row['failed']} of {row['ended']}<extra></extra>",
+            )
+        )
+    names = [break_name(look.names[cell]) for cell in found["cell"]]
+    figure.update_xaxes(range=[-0.03, 1.03], tickformat=".0%")
+    name_rows(figure, names)
+    return figure

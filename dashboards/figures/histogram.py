@@ -11,7 +11,7 @@ import plotly.graph_objects as go
 import polars as pl
 
 from dashboards.data.formatting import number
-from dashboards.figures.canvas import broken, finite
+from dashboards.figures.canvas import break_name, finite
 from dashboards.figures.lines import Series
 from dashboards.figures.panels import PanelPosition, panels
 from dashboards.theme.styles import INK, MUTED
@@ -38,7 +38,7 @@ def bin_edges(values: Sequence[float | None], bins: int | None = None) -> list[f
     return [float(edge) for edge in np.linspace(low, high, bins + 1)]
 
 
-def binned(found: pl.DataFrame, edges: Sequence[float]) -> pl.DataFrame:
+def count_bins(found: pl.DataFrame, edges: Sequence[float]) -> pl.DataFrame:
     """How many values of each series fall into each bin: series, low, high, count; the last bin has its upper edge.
 
     Args:
@@ -54,7 +54,7 @@ def binned(found: pl.DataFrame, edges: Sequence[float]) -> pl.DataFrame:
 
 
 def middles(found: pl.DataFrame) -> pl.DataFrame:
-    """series, n, mean and median of the finite values of a frame as of `binned`."""
+    """series, n, mean and median of the finite values of a frame as of `count_bins`."""
     kept = found.filter(pl.col("value").is_finite()).group_by("series", maintain_order=True)
     value = pl.col("value")
     return kept.agg(value.count().alias("n"), value.mean().alias("mean"), value.median().alias("median"))
@@ -87,7 +87,7 @@ def draw_histogram(
     """A panel per series: bars of counts, a full rule at the mean and a dashed one at the median.
 
     Args:
-        counts: as of `binned`; any other counts of bins do, too.
+        counts: as of `count_bins`; any other counts of bins do, too.
         rules: series, mean, median; a series may have none.
         series: by the entries of the column `series`.
         x: title of the axis of values.
@@ -106,7 +106,7 @@ def draw_histogram(
                 x=(low + high) / 2,
                 y=np.where(count > 0, count, np.nan) if log else count,
                 width=0.94 * (high - low),
-                name=broken(series[key].name),
+                name=break_name(series[key].name),
                 legendgroup=series[key].group or key,
                 marker={"color": style.color + "a6", "line": {"width": 0}},
                 text=[f"{number(a)} to {number(b)}: {n:,}" for a, b, n in zip(low, high, count, strict=True)],

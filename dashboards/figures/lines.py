@@ -12,7 +12,7 @@ import polars as pl
 from dashboards.data.formatting import number, plain
 from dashboards.data.grid_context import CellLook
 from dashboards.data.seed_averages import Scale
-from dashboards.figures.canvas import broken, canvas, upright, value_axis
+from dashboards.figures.canvas import break_name, canvas, upright, value_axis
 from dashboards.theme.styles import Style
 
 FAR: Final[Mapping[Scale, float]] = {"linear": 1e4, "log": 1e9, "logit": math.inf}
@@ -124,7 +124,7 @@ def draw_panels(
         found = panel.found.with_columns(missing)
         if drawing.log_x:
             found = found.filter(pl.col("x") > 0)
-        shown = _clipped(found, panel.scale)
+        shown = _clip(found, panel.scale)
         if "least" in shown.columns and not few:
             shown = _spikes(shown, panel.scale)
         figure.update_layout(_axes(usual, place, len(panels), drawing))
@@ -158,7 +158,7 @@ def _counts(places: pl.Series) -> bool:
 
 def beyond(found: pl.DataFrame, scale: Scale) -> pl.DataFrame:
     """The rows of a frame as of `draw_lines` with a value too far off to be drawn where it is: in column `beyond`."""
-    return _clipped(found, scale).filter(pl.col("beyond").is_not_null())
+    return _clip(found, scale).filter(pl.col("beyond").is_not_null())
 
 
 def extremes_words(curves: int) -> str:
@@ -168,7 +168,7 @@ def extremes_words(curves: int) -> str:
     return f"Upright strokes: single values more than {SPIKE:g} times as far from the line as its extremes usually are."
 
 
-def _clipped(found: pl.DataFrame, scale: Scale) -> pl.DataFrame:
+def _clip(found: pl.DataFrame, scale: Scale) -> pl.DataFrame:
     """The frame with what is too far off at the `edge` of the figure, and the value itself in column `beyond`."""
     ends = [name for name in (*_VALUES, "raw", "low", "high") if name in found.columns]
     found = found.with_columns(pl.col(name).cast(pl.Float64).fill_nan(None) for name in ends)
@@ -245,7 +245,7 @@ def _add(figure: go.Figure, rows: pl.DataFrame, series: Series, where: tuple[str
     """The bands, the line and the marks of one series."""
     at, much, few, drawing = where
     axes = {"xaxis": f"x{at}", "yaxis": f"y{at}", "legendgroup": series.group, "showlegend": False}
-    style, name = series.style, broken(series.name)
+    style, name = series.style, break_name(series.name)
     x = _numbers(rows["x"])
     if rows["low"].null_count() < rows.height:
         area = band(x, _numbers(rows["low"]), _numbers(rows["high"]), style.band(), series.group)
@@ -260,7 +260,7 @@ def _add(figure: go.Figure, rows: pl.DataFrame, series: Series, where: tuple[str
     y = _numbers(rows["value"])
     figure.add_trace(
         go.Scatter(
-            x=x, y=y, name=name, line=line, **_marks(y, style, drawing), **_told(rows, drawing, much=much), **axes
+            x=x, y=y, name=name, line=line, **_marks(y, style, drawing), **_tooltips(rows, drawing, much=much), **axes
         ).update(error_y=_bars(y, _numbers(rows["low"]), _numbers(rows["high"]), color))
     )
     far = rows.filter(pl.col("beyond").is_not_null())
@@ -307,7 +307,7 @@ def _bars(y: npt.NDArray[Any], low: npt.NDArray[Any], high: npt.NDArray[Any], co
     return {"type": "data", "symmetric": False, "array": up, "arrayminus": down, "color": color, "thickness": 1.2}
 
 
-def _told(rows: pl.DataFrame, drawing: Drawing, *, much: bool) -> dict[str, Any]:
+def _tooltips(rows: pl.DataFrame, drawing: Drawing, *, much: bool) -> dict[str, Any]:
     """Write the tooltip of each point."""
     place = "%{x:,}" if rows["x"].dtype.is_numeric() else "%{x}"
     if much:

@@ -8,7 +8,7 @@ import polars as pl
 
 from dashboards.data.grid_context import CellLook, in_order
 from dashboards.data.seed_averages import over_seeds
-from dashboards.figures.canvas import broken, canvas
+from dashboards.figures.canvas import break_name, canvas, error_bars
 from store import Store
 
 PREFIX: Final = "number."
@@ -51,18 +51,10 @@ def draw_numbers(found: pl.DataFrame, look: CellLook) -> go.Figure:
                 x=x,
                 y=value.to_list(),
                 mode="markers",
-                name=broken(look.names[key]),
+                name=break_name(look.names[key]),
                 legendgroup=key,
                 marker={"symbol": style.marker, "size": 8, "color": style.color},
-                error_y={
-                    "type": "data",
-                    "symmetric": False,
-                    "thickness": 1.4,
-                    "width": 3,
-                    "color": style.color,
-                    "array": (rows["high"] - value).to_list(),
-                    "arrayminus": (value - rows["low"]).to_list(),
-                },
+                error_y=error_bars(value, rows["low"], rows["high"], style.color, thickness=1.4, width=3),
                 customdata=rows.select(
                     pl.when(pl.col("head") < 0)
                     .then(pl.lit("all heads"))

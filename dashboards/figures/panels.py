@@ -117,11 +117,11 @@ def _add(figure: go.Figure, panel: go.Figure, box: tuple[float, float, float, fl
                 figure.layout[f"{kind}{new[old]}"] = _axis(layout[f"{kind}{old}"], kind, old, box, new)
     for trace in panel.data:
         given = trace.to_plotly_json()
-        axes = {axis: _named(given.get(axis) or axis[0], new) for axis in ("xaxis", "yaxis")}
+        axes = {axis: _rename_axis(given.get(axis) or axis[0], new) for axis in ("xaxis", "yaxis")}
         bar = {"colorbar": _bar(given["colorbar"], box)} if given.get("showscale") and "colorbar" in given else {}
         figure.add_trace({**given, **axes, **bar})
     for kind in ("annotations", "shapes"):
-        figure.layout[kind] = [*figure.layout[kind], *_placed(layout.get(kind) or (), box, new)]
+        figure.layout[kind] = [*figure.layout[kind], *_move_marks(layout.get(kind) or (), box, new)]
     return used + len(names)
 
 
@@ -129,7 +129,7 @@ def _number(place: int) -> str:
     return "" if place == 0 else str(place + 1)
 
 
-def _named(name: str, new: dict[str, str]) -> str:
+def _rename_axis(name: str, new: dict[str, str]) -> str:
     """The new name of an axis that is called "x2", or "x2 domain"."""
     axis, _, domain = name.partition(" ")
     return f"{axis[0]}{new[axis[1:]]}{' domain' if domain else ''}"
@@ -141,14 +141,14 @@ def _axis(
     low, high = box[:2] if kind == "xaxis" else box[2:]
     first, last = given.get("domain") or (0, 1)
     other = "y" if kind == "xaxis" else "x"
-    named = {name: _named(given[name], new) for name in ("matches", "overlaying") if given.get(name)}
+    named = {name: _rename_axis(given[name], new) for name in ("matches", "overlaying") if given.get(name)}
     anchor = given.get("anchor") or f"{other}{old if old in new else ''}"
     if named.get("overlaying"):
         anchor = f"{other}{_first(given['overlaying'])}"
     return {
         **given,
         **named,
-        "anchor": _named(anchor, new),
+        "anchor": _rename_axis(anchor, new),
         "domain": [low + first * (high - low), low + last * (high - low)],
     }
 
@@ -161,7 +161,7 @@ def _bar(given: dict[str, Any], box: tuple[float, float, float, float]) -> dict[
     return {**given, "x": box[1] + 0.005, "xanchor": "left", "y": box[3], "yanchor": "top"}
 
 
-def _placed(given: Sequence[Any], box: tuple[float, float, float, float], new: dict[str, str]) -> Iterator[Any]:
+def _move_marks(given: Sequence[Any], box: tuple[float, float, float, float], new: dict[str, str]) -> Iterator[Any]:
     for each in given:
         moved = dict(each)
         for axis, (low, high) in (("x", box[:2]), ("y", box[2:])):
@@ -171,5 +171,5 @@ def _placed(given: Sequence[Any], box: tuple[float, float, float, float], new: d
                     if isinstance(each.get(part), int | float):
                         moved[part] = low + each[part] * (high - low)
             else:
-                moved[f"{axis}ref"] = _named(ref, new)
+                moved[f"{axis}ref"] = _rename_axis(ref, new)
         yield moved

@@ -44,13 +44,13 @@ class ParallelAxis(NamedTuple):
 def scales(
     found: pl.DataFrame, levels: Mapping[str, Sequence[str]], numbers: Sequence[tuple[str, bool]]
 ) -> list[ParallelAxis]:
-    """The axes of `drawn` rows: levels from below in their order, then numbers, each with whether it is logarithmic."""
-    return [_levelled(name, of) for name, of in levels.items()] + [
-        _numbered(name, found[name].to_list(), log=log) for name, log in numbers
+    """Make an axis per list of levels, then an axis per number, with whether it is logarithmic."""
+    return [_level_axis(name, of) for name, of in levels.items()] + [
+        _number_axis(name, found[name].to_list(), log=log) for name, log in numbers
     ]
 
 
-def drawn(found: pl.DataFrame, numbers: Sequence[tuple[str, bool]]) -> pl.DataFrame:
+def complete_rows(found: pl.DataFrame, numbers: Sequence[tuple[str, bool]]) -> pl.DataFrame:
     """The rows that have every number, positive where its axis is logarithmic."""
     return found.filter(
         pl.col(name).is_not_null() & pl.col(name).is_finite() & (pl.col(name) > 0 if log else pl.lit(value=True))
@@ -121,7 +121,7 @@ def _rest(rows: Sequence[Mapping[str, Any]], axes: Sequence[ParallelAxis]) -> go
     )
 
 
-def _levelled(name: str, levels: Sequence[str]) -> ParallelAxis:
+def _level_axis(name: str, levels: Sequence[str]) -> ParallelAxis:
     step = max(len(levels) - 1, 1)
     places = {level: i / step for i, level in enumerate(levels)}
     every = max(1, math.ceil(len(levels) / _MOST_TICKS))
@@ -129,7 +129,7 @@ def _levelled(name: str, levels: Sequence[str]) -> ParallelAxis:
     return ParallelAxis(name, places, (0.0, 1.0), log=False, ticks=ticks)
 
 
-def _numbered(name: str, values: Sequence[float], *, log: bool) -> ParallelAxis:
+def _number_axis(name: str, values: Sequence[float], *, log: bool) -> ParallelAxis:
     units = finite([math.log10(value) if log else value for value in values])
     low, high = (min(units), max(units)) if units else (0.0, 1.0)
     pad = 0.03 * (high - low) or 0.5

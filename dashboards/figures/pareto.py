@@ -10,7 +10,7 @@ import polars as pl
 from dashboards.data.formatting import count, number, plain
 from dashboards.data.grid_context import CellLook, in_order
 from dashboards.data.seed_averages import Scale
-from dashboards.figures.canvas import canvas, finite, is_cut as goes_on, one_line, value_axis
+from dashboards.figures.canvas import canvas, error_bars, finite, is_cut as goes_on, one_line, value_axis
 from dashboards.theme.styles import MUTED, REST, ROPE
 from store import Store
 from store.analysis.pareto import Quantity, compared
@@ -138,7 +138,7 @@ def draw_trade_offs(found: TradeOffs, look: CellLook, titles: tuple[str, str], l
     figure = canvas(480, x=_arrow(titles[0], found.x, "←", "→"), y=_arrow(titles[1], found.y, "↓", "↑"))
     frame = found.frame
     figure.add_trace(_steps(frame, found))
-    names = _named(frame, look)
+    names = _label_points(frame, look)
     rows = [row for row in frame.iter_rows(named=True) if row["x"] is not None and row["value"] is not None]
     for group in _alike(rows, look):
         points = _points(group, look, names)
@@ -155,7 +155,7 @@ def _arrow(title: str, of: Objective, down: str, up: str) -> str:
     return f"{title} ({down} better)" if of.better == "lower" else f"{title} (better {up})"
 
 
-def _named(frame: pl.DataFrame, look: CellLook) -> dict[str, str]:
+def _label_points(frame: pl.DataFrame, look: CellLook) -> dict[str, str]:
     """Names beside the points of the line, while there is room."""
     cells = frame.filter(pl.col("step"))["cell"].to_list()
     return {cell: one_line(look.names[cell], 30) for cell in cells} if len(cells) <= _MOST_NAMES else {}
@@ -209,7 +209,7 @@ def _points(rows: Sequence[Row], look: CellLook, names: Mapping[str, str]) -> go
             "color": color,
             "line": {"color": color, "width": 1.5},
         },
-        customdata=[_told(row, look) for row in rows],
+        customdata=[_describe(row, look) for row in rows],
         hovertemplate="%{customdata}<extra></extra>",
     )
 
@@ -227,7 +227,7 @@ def _rings(rows: Sequence[Row], group: str) -> go.Scatter:
     )
 
 
-def _told(row: Row, look: CellLook) -> str:
+def _describe(row: Row, look: CellLook) -> str:
     by = f" by {plain(', '.join(row['dominated_by'][:3]))}" if row["dominated_by"] else ""
     failed = f", {row['failed']} failed" if row["failed"] else ""
     return (
@@ -239,18 +239,8 @@ def _told(row: Row, look: CellLook) -> str:
 
 def _bars(rows: Sequence[Row], mean: str, ends: tuple[str, str], color: str) -> dict[str, Any]:
     """Intervals, none where an end is missing."""
-    known = [len(finite([row[end] for end in ends])) == len(ends) for row in rows]
-    both = list(zip(rows, known, strict=True))
-    return {
-        "type": "data",
-        "symmetric": False,
-        "thickness": 1.2,
-        "width": 3,
-        "color": color,
-        "array": [row[ends[1]] - row[mean] if sure else 0.0 for row, sure in both],
-        "arrayminus": [row[mean] - row[ends[0]] if sure else 0.0 for row, sure in both],
-        "visible": any(known),
-    }
+    values, low, high = ([row[name] for row in rows] for name in (mean, *ends))
+    return error_bars(values, low, high, color, thickness=1.2, width=3)
 
 
 def _span(row: Row, mean: str, ends: tuple[str, str]) -> str:

@@ -15,7 +15,7 @@ from dashboards.data.grid_context import CellLook, in_order
 from dashboards.data.seed_averages import Scale, over_seeds
 from dashboards.data.user_errors import Unknown
 from dashboards.figures import probe_curves
-from dashboards.figures.canvas import broken, canvas, value_axis
+from dashboards.figures.canvas import break_name, canvas, value_axis
 from dashboards.theme.styles import REST
 from store import Store
 from store.analysis.verdicts import GridMeasure
@@ -119,7 +119,7 @@ def places(store: Store, grid: str, name: str) -> Places:
     return Places(coordinates, bare, steps, layers.to_list(), bool(heads))
 
 
-def fixed(found: Places, said: Mapping[str, str]) -> dict[str, float | None]:
+def choose_places(found: Places, said: Mapping[str, str]) -> dict[str, float | None]:
     """Where to look, by coordinate: as `said`, or where rows are without it, or at its first value.
 
     Raises:
@@ -258,7 +258,7 @@ def draw_against(found: pl.DataFrame, look: CellLook, *, x: str, y: str, scale: 
     averages = by_cell(found, scale)
     for (cell,), rows in found.group_by("cell", maintain_order=True):
         key, style = str(cell), look.styles[str(cell)]
-        shared = {"name": broken(look.names[key]), "legendgroup": "" if style == REST else key}
+        shared = {"name": break_name(look.names[key]), "legendgroup": "" if style == REST else key}
         mean = averages.row(by_predicate=pl.col("cell") == key, named=True)
         words = f"{plain(look.names[key])}<br>{number(mean['x'])}, {number(mean['y'])}, n {mean['n']}<extra></extra>"
         figure.add_trace(

@@ -77,7 +77,7 @@ def draw_error_by_shift(found: pl.DataFrame, look: CellLook, measure: GridMeasur
     drawing = Drawing(height=420, markers=True, width=2)
     rows = found.rename({"cell": "series"})
     figure = draw_lines(rows, of_cells(look), x=along, y=title, scale=measure.scale, drawing=drawing)
-    return _judged(figure, found, measure, along)
+    return _mark_judged_point(figure, found, measure, along)
 
 
 def draw_change_by_shift(found: pl.DataFrame, look: CellLook, measure: GridMeasure, along: str) -> go.Figure:
@@ -94,10 +94,10 @@ def draw_change_by_shift(found: pl.DataFrame, look: CellLook, measure: GridMeasu
     if span[0] < span[1]:
         ticks = {} if measure.scale == "linear" else ratio_ticks(max(map(abs, span)), each_side=6)
         figure.update_yaxes(range=span, **ticks)
-    return _judged(figure, found, measure, along)
+    return _mark_judged_point(figure, found, measure, along)
 
 
-def _judged(figure: go.Figure, found: pl.DataFrame, measure: GridMeasure, along: str) -> go.Figure:
+def _mark_judged_point(figure: go.Figure, found: pl.DataFrame, measure: GridMeasure, along: str) -> go.Figure:
     judged = measure.point.get(along)
     if judged is not None:
         figure.add_vline(x=judged, line={"color": MUTED, "width": 1, "dash": "dot"})

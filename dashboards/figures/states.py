@@ -9,7 +9,7 @@ import polars as pl
 
 from dashboards.data.formatting import plain
 from dashboards.data.grid_context import CellLook, in_order
-from dashboards.figures.canvas import broken, canvas, one_line, rows_height
+from dashboards.figures.canvas import break_name, canvas, name_rows, one_line, rows_height
 from dashboards.figures.heat import draw_heat
 from dashboards.figures.heat_cells import Ramp
 from dashboards.figures.pivot import NOWHERE
@@ -94,13 +94,7 @@ def draw_states(found: pl.DataFrame, look: CellLook) -> go.Figure:
         ticktext=[str(seed) for seed in seeds[::every]],
         showgrid=False,
     )
-    figure.update_yaxes(
-        range=[len(cells) - 0.4, -0.6],
-        tickvals=list(range(len(cells))),
-        ticktext=[broken(look.names[cell], 40) for cell in cells],
-        tickfont={"color": INK},
-        showgrid=False,
-    )
+    name_rows(figure, [break_name(look.names[cell], 40) for cell in cells])
     return figure
 
 
@@ -236,11 +230,5 @@ def draw_progress(found: pl.DataFrame, look: CellLook) -> go.Figure:
             )
         )
     figure.update_layout(barmode="stack")
-    figure.update_yaxes(
-        range=[rows.height - 0.4, -0.6],
-        tickvals=places,
-        ticktext=[broken(name) for name in rows["name"]],
-        tickfont={"color": INK},
-        showgrid=False,
-    )
+    name_rows(figure, [break_name(name) for name in rows["name"]])
     return figure

@@ -76,7 +76,7 @@ def groups(store: Store, given: Grouped) -> pl.DataFrame:
     )
 
 
-def logged(store: Store, grid: str) -> list[str]:
+def list_metrics(store: Store, grid: str) -> list[str]:
     """Names of the training metrics of a grid; those of most trials first, then by name."""
     found = store.sql(
         """
@@ -193,7 +193,7 @@ def _buckets(first: float, last: float, how: Reduction) -> tuple[str, float]:
     return f"least(floor((x - {first!r}) / {width_s!r}), {how.buckets - 1})::BIGINT", width_s
 
 
-def smoothed(found: pl.DataFrame, kind: Literal["exponential", "window"], amount: float, scale: Scale) -> pl.DataFrame:
+def smooth(found: pl.DataFrame, kind: Literal["exponential", "window"], amount: float, scale: Scale) -> pl.DataFrame:
     """The frame with `value` smoothed along each series and what it was in `raw`; gaps stay gaps.
 
     "exponential" keeps the share `amount` (0 to below 1) of the average so far at every point, corrected at the start.

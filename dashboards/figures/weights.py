@@ -9,7 +9,7 @@ import polars as pl
 
 from dashboards.data.formatting import number, plain
 from dashboards.data.grid_context import CellLook
-from dashboards.figures.canvas import broken, canvas
+from dashboards.figures.canvas import break_name, canvas
 from dashboards.theme.styles import INK, Style, operator_styles
 from grid.operator_view import Profile, ScoreCurve
 
@@ -81,7 +81,7 @@ def draw_weights(found: pl.DataFrame, styles: Mapping[str, Style]) -> go.Figure:
     if usual.height:
         figure.add_trace(_dashes(usual, places))
     figure.update_layout(barmode="group", bargap=0.35)
-    texts = [broken(name, 14) if z is None else number(z) for name, z in keys["name", "logit"].rows()]
+    texts = [break_name(name, 14) if z is None else number(z) for name, z in keys["name", "logit"].rows()]
     figure.update_xaxes(tickvals=list(places.values()), ticktext=texts, showgrid=False, ticks="")
     figure.update_yaxes(zeroline=True, zerolinecolor=INK, zerolinewidth=1)
     return figure
@@ -136,7 +136,7 @@ def draw_functions(found: pl.DataFrame, look: CellLook, *, x: str, y: str) -> go
                 x=rows["x"].to_list(),
                 y=values,
                 mode="lines",
-                name=broken(look.names[key]),
+                name=break_name(look.names[key]),
                 legendgroup=key,
                 line={"color": style.color, "dash": style.dash, "width": 2},
                 connectgaps=False,

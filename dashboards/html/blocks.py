@@ -148,7 +148,7 @@ def state(words: str) -> str:
     return tag("div", tag("p", text(words)), class_="state")
 
 
-def drawn(title: str, pictures: Iterable[FigureBlock]) -> str:
+def draw_all(title: str, pictures: Iterable[FigureBlock]) -> str:
     """The pictures as HTML; where they cannot be computed, `title` and why."""
     html, problem = catch_user_error(lambda: "".join(map(picture, pictures)))
     return tag("div", tag("h3", text(title)) + state(str(problem)), class_="block") if html is None else html

@@ -68,12 +68,12 @@ def variables(partners: Mapping[str, str]) -> str:
     light = {**shared, **{name: pair[0] for name, pair in VARIABLES.items()}}
     dark = {name: partners[color] for name, color in shared.items()}
     dark |= {name: pair[1] for name, pair in VARIABLES.items()}
-    first = f":root{{color-scheme:light dark;--font:{FONT};{_declared(light)}}}"
-    system = f"@media screen and (prefers-color-scheme: dark){{:root:not([data-theme=light]){{{_declared(dark)}}}}}"
-    return f"{first}{system}@media screen{{:root[data-theme=dark]{{{_declared(dark)}}}}}"
+    first = f":root{{color-scheme:light dark;--font:{FONT};{_declare(light)}}}"
+    system = f"@media screen and (prefers-color-scheme: dark){{:root:not([data-theme=light]){{{_declare(dark)}}}}}"
+    return f"{first}{system}@media screen{{:root[data-theme=dark]{{{_declare(dark)}}}}}"
 
 
-def _declared(colors: Mapping[str, str]) -> str:
+def _declare(colors: Mapping[str, str]) -> str:
     return "".join(f"--{name}:{color};" for name, color in colors.items())
 
 

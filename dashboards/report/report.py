@@ -6,7 +6,7 @@ from pathlib import Path
 
 import polars as pl
 
-from dashboards.data.captions import summary
+from dashboards.data.captions import summarise_verdicts
 from dashboards.data.formatting import count
 from dashboards.data.grid_context import GridContext, campaign_styles, grid_context, in_order
 from dashboards.data.user_errors import catch_user_error
@@ -16,7 +16,7 @@ from dashboards.html.document import document
 from dashboards.html.markup import tag, text
 from dashboards.report.sections.appendix import definition, environment, quarantine, reading
 from dashboards.report.sections.charts import charts
-from dashboards.report.sections.overview import failed, overview, progress_picture
+from dashboards.report.sections.overview import overview, progress_picture, show_failures
 from dashboards.report.sections.pages import pages
 from dashboards.report.sections.verdict_table import verdict_table
 from dashboards.theme.styles import REST, Style
@@ -55,7 +55,7 @@ def report(store: Store, title: str, grids: Sequence[str]) -> str:
     styles = [REST, *operators.values(), *(style for about in subjects for style in about.look.styles.values())]
     body = _header(store, title, subjects) + quarantine(store)
     body += "".join(
-        _guarded(about, operators, f"grid-{i}", alone=len(grids) == 1 and about.grid == title)
+        _section_or_error(about, operators, f"grid-{i}", alone=len(grids) == 1 and about.grid == title)
         for i, about in enumerate(subjects, 1)
     )
     body += tag("section", tag("h2", "Appendix") + reading() + environment(store), id="appendix", class_="appendix")
@@ -81,7 +81,7 @@ def _header(store: Store, title: str, subjects: Sequence[GridContext]) -> str:
     return tag("header", top, class_="page")
 
 
-def _guarded(about: GridContext, operators: dict[str, Style], key: str, *, alone: bool) -> str:
+def _section_or_error(about: GridContext, operators: dict[str, Style], key: str, *, alone: bool) -> str:
     """The section of a grid; where that cannot be computed at all, why, so that the other grids have theirs."""
     html, problem = catch_user_error(lambda: _section(about, operators, key, alone=alone))
     return tag("section", tag("h2", text(about.grid)) + state(str(problem)), id=key) if html is None else html
@@ -90,9 +90,9 @@ def _guarded(about: GridContext, operators: dict[str, Style], key: str, *, alone
 def _section(about: GridContext, operators: dict[str, Style], key: str, *, alone: bool) -> str:
     cells = [cell.cell for cell in about.cells]
     found = in_order(about.store.progress(about.grid), cells)
-    judged, problem = _judged(about, found)
-    lead = "" if judged is None else tag("p", text(summary(judged, str(about.baseline_name))), class_="lead")
-    unjudged = _unjudged(about, found) if problem is None else f"Nothing is judged. {problem}"
+    judged, problem = _read_verdicts(about, found)
+    lead = "" if judged is None else tag("p", text(summarise_verdicts(judged, str(about.baseline_name))), class_="lead")
+    unjudged = _explain_no_verdicts(about, found) if problem is None else f"Nothing is judged. {problem}"
     inner = (
         tag("h2", text(about.grid), class_="unseen" if alone else None)
         + lead
@@ -104,11 +104,13 @@ def _section(about: GridContext, operators: dict[str, Style], key: str, *, alone
     if judged is not None and about.measure is not None:
         inner += verdict_table(about, about.measure, judged)
     usable = about if problem is None else about._replace(measure=None)
-    inner += charts(usable, judged, key) + pages(usable, operators, key) + failed(usable, key) + definition(about)
+    inner += (
+        charts(usable, judged, key) + pages(usable, operators, key) + show_failures(usable, key) + definition(about)
+    )
     return tag("section", inner, id=key)
 
 
-def _judged(about: GridContext, found: pl.DataFrame) -> tuple[pl.DataFrame | None, str | None]:
+def _read_verdicts(about: GridContext, found: pl.DataFrame) -> tuple[pl.DataFrame | None, str | None]:
     """The verdicts of a grid that has something to judge, and why there are none where they cannot be computed."""
     if about.measure is None or about.baseline is None or not totals(found)["ok"]:
         return None, None
@@ -118,7 +120,7 @@ def _judged(about: GridContext, found: pl.DataFrame) -> tuple[pl.DataFrame | Non
     return in_order(judged, [cell.cell for cell in about.cells]), None
 
 
-def _unjudged(about: GridContext, found: pl.DataFrame) -> str:
+def _explain_no_verdicts(about: GridContext, found: pl.DataFrame) -> str:
     """Why there are no verdicts, in a sentence; nothing where there are."""
     if about.problem is not None:
         return f"Nothing is judged. {about.problem}"

@@ -114,7 +114,7 @@ def operator_styles(operators: Sequence[str], neutral: str | None = None) -> dic
     plain = neutral if neutral in names else next((name for name in names if name.lower() == "softmax"), None)
     found = {} if plain is None else {plain: Style(*_NEUTRAL, _DASHES[0], _MARKERS[0])}
     others = (name for name in names if name != plain)
-    return found | {name: _colored(place) for place, name in enumerate(others)}
+    return found | {name: _color_style(place) for place, name in enumerate(others)}
 
 
 def cell_styles(cells: Sequence[CellStyle], operators: Mapping[str, Style], baseline: str | None) -> dict[str, Style]:
@@ -126,7 +126,7 @@ def cell_styles(cells: Sequence[CellStyle], operators: Mapping[str, Style], base
     found = {cell.cell: Style(*_NEUTRAL, _DASHES[0], _MARKERS[0]) for cell in cells if cell.cell == baseline}
     others = [cell for cell in cells if cell.cell != baseline]
     if len(others) > _MOST_SHADES and len({cell.operator for cell in others}) == 1:
-        return found | {cell.cell: _colored(i) for i, cell in enumerate(others)}
+        return found | {cell.cell: _color_style(i) for i, cell in enumerate(others)}
     black = bool(found)
     siblings: dict[str, list[str]] = {}
     for cell in others:
@@ -140,10 +140,10 @@ def cell_styles(cells: Sequence[CellStyle], operators: Mapping[str, Style], base
 
 def level_styles(levels: Sequence[str]) -> dict[str, Style]:
     """A style for each level of an axis, in the order of the axis."""
-    return {level: _colored(place) for place, level in enumerate(levels)}
+    return {level: _color_style(place) for place, level in enumerate(levels)}
 
 
-def _colored(place: int) -> Style:
+def _color_style(place: int) -> Style:
     light, dark = _OKABE_ITO[place % len(_OKABE_ITO)]
     # the second round of colours meets other dashes and markers than the first
     turn = place + 1 + place // len(_OKABE_ITO)

@@ -7,8 +7,8 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
+from dashboard_site import ServeSite, Site, serve
 from playwright.sync_api import Browser, Page, sync_playwright
-from served import ServeSite, Site, serve
 from synthetic import MEASURE, SUBMISSION, plan_header, plan_lines, publish_grid, write_campaign, write_end, write_start
 
 from store import Store
@@ -16,6 +16,8 @@ from store.files.layout import Layout
 from store.files.shards import ShardBuffer
 
 SEEDS = (0, 1, 2)
+PATIENCE_MS = 180_000
+"""Browser tests wait for a condition, and fail after so long on a busy machine."""
 HOSTILE = (
     "softmax",
     "<script>window.hacked=1</script>",
@@ -100,12 +102,6 @@ def chromium(environment: Mapping[str, str]) -> str | None:
 
 
 @pytest.fixture(scope="session")
-def find_chromium() -> Callable[[Mapping[str, str]], str | None]:
-    """`chromium`, for the test of it."""
-    return chromium
-
-
-@pytest.fixture(scope="session")
 def browser() -> Iterator[Browser]:
     """Chromium without a window."""
     path = chromium(os.environ)
@@ -123,16 +119,17 @@ def serve_site() -> Iterator[ServeSite]:
     with ExitStack() as sites:
 
         @contextmanager
-        def kept(roots: Sequence[Path]) -> Iterator[Site]:
+        def keep_open(roots: Sequence[Path]) -> Iterator[Site]:
             yield sites.enter_context(serve(roots))
 
-        yield kept
+        yield keep_open
 
 
 @pytest.fixture
 def page(browser: Browser) -> Iterator[Page]:
     """A fresh page; whatever its console complains about, and whatever asks another machine, fails the test."""
     context = browser.new_context(viewport={"width": 1280, "height": 900}, color_scheme="light")
+    context.set_default_timeout(PATIENCE_MS)
     found = context.new_page()
     complaints: list[str] = []
     found.on("console", lambda said: complaints.append(said.text) if said.type in ("error", "warning") else None)
@@ -168,6 +165,7 @@ def look(browser: Browser) -> Iterator[Callable[..., Seen]]:
             permissions=["clipboard-read", "clipboard-write"],
         )
         contexts.append(context)
+        context.set_default_timeout(PATIENCE_MS)
         seen = Seen(context.new_page())
         seen.page.goto(path.resolve().as_uri())
         seen.page.wait_for_selector("html[data-drawn]", state="attached")

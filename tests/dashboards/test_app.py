@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from dashboard_site import ServeSite, Site
 from playwright.sync_api import Page
-from served import ServeSite, Site
 from synthetic import write_campaign
 
 pytestmark = pytest.mark.browser
@@ -64,9 +64,7 @@ def test_new_results_keep_the_zoom_and_what_the_legend_hides(page: Page, site: S
         write_campaign(site.roots[0], operators=NAMES, seeds=range(seeds), steps=24)
         site.campaigns.look()
         page.wait_for_function(
-            "(n) => document.querySelector('.slot .caption').innerText.includes(`n up to ${n}`)",
-            arg=seeds,
-            timeout=20000,
+            "(n) => document.querySelector('.slot .caption').innerText.includes(`n up to ${n}`)", arg=seeds
         )
         assert hidden(page) == 2
         assert ranges(page) == [zoomed, traces]
@@ -80,5 +78,5 @@ def test_what_can_be_chosen_follows_new_results(page: Page, site: Site) -> None:
     )
     site.campaigns.look()
     page.locator(".control", has_text="Grid").locator("button").first.click()
-    page.get_by_text("second", exact=True).first.click(timeout=20000)
+    page.get_by_text("second", exact=True).first.click()
     page.wait_for_url("**/overview?grid=second")

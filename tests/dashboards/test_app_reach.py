@@ -8,8 +8,8 @@ from typing import Any
 import polars as pl
 import pytest
 from contrasts import CONTRASTS
+from dashboard_site import ServeSite, Site
 from playwright.sync_api import Page
-from served import ServeSite, Site
 from synthetic import write_campaign
 
 from dashboards.app.pages import PAGES
@@ -83,14 +83,14 @@ def test_nothing_is_wider_than_a_narrow_window(page: Page, site: Site) -> None:
     page.set_viewport_size({"width": 400, "height": 900})
     for each in LISTED:
         at(page, site, each.name)
-        page.wait_for_function("() => document.documentElement.scrollWidth <= 400", timeout=5000)
+        page.wait_for_function("() => document.documentElement.scrollWidth <= 400")
     at(page, site, "trade-offs")  # its data have long sentences
     page.locator("#slot-scatter details", has_text="Data").locator("summary").click()
     page.locator("#slot-scatter .files table").wait_for()
     assert page.evaluate("() => document.documentElement.scrollWidth") <= 400
 
 
-def focused(page: Page) -> str:
+def get_focus(page: Page) -> str:
     found: str = page.evaluate("() => document.activeElement.textContent || document.activeElement.tagName")
     return found
 
@@ -98,7 +98,7 @@ def focused(page: Page) -> str:
 def test_a_walk_by_keyboard_alone(page: Page, site: Site) -> None:
     at(page, site, "overview")
     page.keyboard.press("Tab")
-    assert focused(page) == "Skip to the content"
+    assert get_focus(page) == "Skip to the content"
     page.keyboard.press("Enter")
     assert page.evaluate("() => location.hash") == "#page"
     page.keyboard.press("g")
@@ -115,7 +115,7 @@ def test_a_walk_by_keyboard_alone(page: Page, site: Site) -> None:
     reached: set[str] = set()
     for _ in range(80):
         page.keyboard.press("Tab")
-        reached.add(focused(page))
+        reached.add(get_focus(page))
         if "SVG" in reached:
             break
     assert {"Data", "SQL", "CSV", "PNG", "SVG"} <= reached
@@ -177,6 +177,6 @@ def test_a_server_that_goes_away_is_told(browser: Any, serve_site: ServeSite, si
         page = browser.new_page()
         at(page, second, "overview")
         second.close()
-        page.get_by_text("The server has not answered since").wait_for(timeout=20000)
+        page.get_by_text("The server has not answered since").wait_for()
         assert "Progress" in page.locator("#page").inner_text()
         page.close()

@@ -3,7 +3,7 @@
 import json
 import shutil
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ import pytest
 from plotly.utils import PlotlyJSONEncoder
 from synthetic import write_campaign
 
-from dashboards.app.address import Address, changed, read, save, saved_views, written
+from dashboards.app.address import Address, read, replace_fields, save, saved_views, write_query
 from dashboards.app.campaigns import Campaigns
 from dashboards.app.engine import Engine
 from dashboards.app.pages import PAGES
@@ -20,7 +20,6 @@ from dashboards.data.user_errors import Unknown
 from store.files.atomic import write_json
 
 NAMES = ("softmax", "SSA")
-Show = Callable[..., str]
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +47,7 @@ def texts(component: Any) -> list[str]:
     return found
 
 
-def shown(roots: Sequence[Path], address: str, campaigns: Campaigns | None = None) -> str:
+def show(roots: Sequence[Path], address: str, campaigns: Campaigns | None = None) -> str:
     engine = Engine(campaigns or Campaigns(roots), PAGES)
     content, *_ = engine.navigate(*address.partition("?")[::2], "light", None, {})
     return " | ".join(texts(content))
@@ -71,23 +70,23 @@ def shown(roots: Sequence[Path], address: str, campaigns: Campaigns | None = Non
     ],
 )
 def test_a_wrong_address_is_answered_with_what_there_is(runs: Path, address: str, said: str) -> None:
-    found = shown([runs], address)
+    found = show([runs], address)
     assert said.lower() in found.lower()
     assert "Traceback" not in found
 
 
 def test_no_campaign_at_all_says_what_makes_one() -> None:
-    assert "`ablate run` makes one" in shown([], "/")
+    assert "`ablate run` makes one" in show([], "/")
 
 
 def test_a_path_without_page_is_the_first_page_of_the_first_campaign(runs: Path) -> None:
-    assert shown([runs], "/").startswith("Overview")
+    assert show([runs], "/").startswith("Overview")
 
 
 def test_an_empty_campaign_opens_on_every_page(tmp_path: Path) -> None:
     (tmp_path / "bare" / "grids").mkdir(parents=True)
     for page in PAGES:
-        found = shown([tmp_path / "bare"], f"/bare/{page.name}")
+        found = show([tmp_path / "bare"], f"/bare/{page.name}")
         assert found.startswith((page.title, "This page cannot be shown")), page.name
         assert "This page cannot be shown" not in found or len(found) > 40, page.name
 
@@ -96,17 +95,17 @@ def test_a_campaign_of_a_newer_version_says_so(runs: Path, tmp_path: Path) -> No
     root = shutil.copytree(runs, tmp_path / "newer")
     path = root / "grids" / "quickstart.json"
     write_json(path, {**json.loads(path.read_text()), "schema": 99})
-    found = shown([root], "/newer/overview")
+    found = show([root], "/newer/overview")
     assert "schema version 99" in found
     assert "upgrade ablate" in found
 
 
 def test_a_damaged_database_says_what_to_do(runs: Path, tmp_path: Path) -> None:
     root = shutil.copytree(runs, tmp_path / "torn")
-    shown([root], "/torn/overview")
+    show([root], "/torn/overview")
     snapshot = root / "store" / "snapshot.duckdb"
     snapshot.write_bytes(b"\0" * 4096)
-    found = shown([root], "/torn/overview")
+    found = show([root], "/torn/overview")
     assert "cannot be shown" in found
     assert "ablate rebuild" in found
 
@@ -117,7 +116,7 @@ def test_half_written_files_do_not_hide_the_rest(runs: Path, tmp_path: Path) -> 
     (root / "spool" / "20260921T141320-0a1b2c-00-99.parquet").write_bytes(shard.read_bytes()[:100])
     end = next((root / "trials").glob("*/*/001/end.json"))
     end.write_text('{"schema": 1, "sta')
-    found = shown([root], "/half/overview")
+    found = show([root], "/half/overview")
     assert "Progress" in found
     assert "cannot be shown" not in found
 
@@ -125,11 +124,11 @@ def test_half_written_files_do_not_hide_the_rest(runs: Path, tmp_path: Path) -> 
 def test_a_campaign_that_goes_away_while_it_is_open_says_so(runs: Path, tmp_path: Path) -> None:
     root = shutil.copytree(runs, tmp_path / "gone")
     campaigns = Campaigns([root])
-    assert "Progress" in shown([], "/gone/overview", campaigns)
+    assert "Progress" in show([], "/gone/overview", campaigns)
     shutil.rmtree(root)
-    assert "There is no campaign in" in shown([], "/gone/overview", campaigns)
+    assert "There is no campaign in" in show([], "/gone/overview", campaigns)
     campaigns.look()
-    assert "There is no campaign in" in str(campaigns.told("gone").problem)
+    assert "There is no campaign in" in str(campaigns.describe("gone").problem)
     assert not root.exists()
 
 
@@ -140,7 +139,7 @@ def test_a_saved_view_is_the_page_as_it_was(runs: Path, tmp_path: Path) -> None:
     engine = Engine(Campaigns([root]), PAGES)
     address = engine.address("kept", engine.pages["curves"], "?view=noise")
     assert address.hide == ("SSA",)
-    assert "is one of the page 'curves'" in shown([root], "/kept/overview?view=noise")
+    assert "is one of the page 'curves'" in show([root], "/kept/overview?view=noise")
 
 
 @pytest.mark.parametrize("text", ["", "{}", "[1]", '{"page": "curves"}', '{"page": 1, "search": "?"}', "{"])
@@ -148,8 +147,8 @@ def test_a_torn_view_is_named(runs: Path, tmp_path: Path, text: str) -> None:
     root = shutil.copytree(runs, tmp_path / "torn-view")
     (root / "views").mkdir()
     (root / "views" / "one.json").write_text(text)
-    assert "views/one.json is no saved view" in shown([root], "/torn-view/curves?view=one").lower()
-    assert shown([root], "/torn-view/curves").startswith("Curves")
+    assert "views/one.json is no saved view" in show([root], "/torn-view/curves?view=one").lower()
+    assert show([root], "/torn-view/curves").startswith("Curves")
     _, top, *_ = Engine(Campaigns([root]), PAGES).navigate("/torn-view/curves", "", "light", None, {})
     assert "Views/one.json is no saved view; save it again or delete it." in texts(top)
 
@@ -160,12 +159,12 @@ def test_no_saved_text_outside_the_campaign_is_read(runs: Path, tmp_path: Path) 
     (root / "queries").mkdir()
     (root / "queries" / "one.sql").symlink_to(tmp_path / "secret")
     for page in ("sql", "sql?saved=one"):
-        found = shown([root], f"/linked/{page}")
+        found = show([root], f"/linked/{page}")
         assert "a link that leads out of the campaign; it is not read" in found
     (root / "queries" / "two.sql").write_text("SELECT 'mine'")
     (root / "queries" / "one.sql").unlink()
     (root / "queries" / "one.sql").symlink_to("two.sql")
-    assert "leads out" not in shown([root], "/linked/sql?saved=one")
+    assert "leads out" not in show([root], "/linked/sql?saved=one")
 
 
 @pytest.mark.parametrize("end", ["table", "sql"])
@@ -187,18 +186,18 @@ class Numbered(Address):
 
 
 def test_an_entry_is_set_and_taken_back_without_touching_the_others() -> None:
-    first = changed(Numbered(), {"numbers:beta": 0.5, "numbers:alpha": "2"})
-    assert written(first) == "?numbers=beta%3D0.5&numbers=alpha%3D2"
-    assert read(Numbered, written(first)) == first
-    assert changed(first, {"numbers:beta": None}).numbers == ("alpha=2",)
-    assert changed(first, {"numbers:beta": 0.25}).numbers == ("beta=0.25", "alpha=2")
+    first = replace_fields(Numbered(), {"numbers:beta": 0.5, "numbers:alpha": "2"})
+    assert write_query(first) == "?numbers=beta%3D0.5&numbers=alpha%3D2"
+    assert read(Numbered, write_query(first)) == first
+    assert replace_fields(first, {"numbers:beta": None}).numbers == ("alpha=2",)
+    assert replace_fields(first, {"numbers:beta": 0.25}).numbers == ("beta=0.25", "alpha=2")
 
 
 def test_one_value_of_a_list_and_a_list_of_one_fit_their_fields() -> None:
-    assert changed(Address(), {"hide": "1"}).hide == ("1",)
-    assert changed(Numbered(), {"by": ("seed",)}).by == "seed"
+    assert replace_fields(Address(), {"hide": "1"}).hide == ("1",)
+    assert replace_fields(Numbered(), {"by": ("seed",)}).by == "seed"
     with pytest.raises(Unknown, match="name=value"):
-        changed(Numbered(numbers=("beta",)), {"numbers:alpha": 1.0})
+        replace_fields(Numbered(numbers=("beta",)), {"numbers:alpha": 1.0})
 
 
 def test_names_and_keys_of_pages_are_their_own() -> None:
@@ -222,11 +221,11 @@ def test_an_error_in_one_look_is_told_and_the_next_look_goes_on(
         broken.setattr("dashboards.app.campaigns.ingest", lambda *_, **__: {}["a bug"])
         campaigns.follow(every_s=0.01)
         try:
-            while campaigns.told("runs").problem is None:
+            while campaigns.describe("runs").problem is None:
                 time.sleep(0.01)
-            assert "itself failed to bring in new results (KeyError)" in str(campaigns.told("runs").problem)
+            assert "itself failed to bring in new results (KeyError)" in str(campaigns.describe("runs").problem)
             broken.undo()
-            while campaigns.told("runs").problem is not None:
+            while campaigns.describe("runs").problem is not None:
                 time.sleep(0.01)
         finally:
             campaigns.close()

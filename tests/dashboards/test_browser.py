@@ -112,17 +112,6 @@ def test_there_is_no_upload_button(shown: Page) -> None:
     assert shown.locator(".plotlyjsicon, .modebar-btn--logo").count() == 0
 
 
-def test_plotly_would_show_one_unless_told_not_to(shown: Page) -> None:
-    shown.evaluate(
-        "() => { const own = document.createElement('div'); own.id = 'own'; document.body.append(own);"
-        " return Plotly.newPlot(own, [{ y: [1, 2] }], {}, {}); }"
-    )
-    try:
-        assert shown.evaluate(UPLOADS)
-    finally:
-        shown.evaluate("() => document.getElementById('own').remove()")
-
-
 def test_a_click_sorts_and_a_second_click_turns_the_order(shown: Page) -> None:
     head(shown, 3).locator("button").click()
     rising = [float(value) for value in column(shown, 3) if value is not None]

@@ -5,7 +5,7 @@ from typing import Any, get_args
 import polars as pl
 import pytest
 
-from dashboards.figures.chart import ChartColumns, Kind, charted, draw_chart, group_styles
+from dashboards.figures.chart import ChartColumns, Kind, draw_chart, group_styles, select_rows
 
 HOSTILE = "<b>%{meta}</b>"
 
@@ -14,7 +14,7 @@ HOSTILE = "<b>%{meta}</b>"
 def test_no_text_of_a_result_is_read_by_plotly(kind: Any) -> None:
     found = pl.DataFrame({HOSTILE: [HOSTILE, "two"], "y": [1.0, 2.0], "who": [HOSTILE, "b"]})
     columns = ChartColumns(HOSTILE, "who", "y") if kind == "heat" else ChartColumns(HOSTILE, "y", "who")
-    drawn = charted(found, kind, columns)
+    drawn = select_rows(found, kind, columns)
     styles = {} if kind == "heat" else group_styles(drawn, {})
     figure = draw_chart(drawn, kind, columns, styles).to_dict()
     read: list[str] = []

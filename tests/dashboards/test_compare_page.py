@@ -7,9 +7,9 @@ from statistics import fmean
 
 import polars as pl
 import pytest
+from dashboard_site import ServeSite
 from planted import Line, Planted, Seen, plant, seen
 from playwright.sync_api import Page
-from served import ServeSite
 
 from dashboards import write_report
 from dashboards.app.campaigns import Campaigns
@@ -106,15 +106,6 @@ def test_the_direction_that_the_page_shows_is_the_one_that_it_judges_by(tmp_path
     assert "lower is better" in opposite.slots["differences"].caption
 
 
-@pytest.mark.parametrize(
-    ("scale", "said"), [("log", "difference of logarithms."), ("logit", "of log odds."), ("linear", "mean difference.")]
-)
-def test_a_difference_says_what_it_is_of(tmp_path: Path, scale: str, said: str) -> None:
-    planted = Planted(lambda line: value(line) / 10)
-    found = seen(plant(tmp_path / "runs", OPERATORS, SEEDS, planted, measure={"scale": scale}), COMPARE)
-    assert said in found.slots["differences"].caption
-
-
 def test_any_cell_can_be_the_baseline_by_its_label(root: Path) -> None:
     found = seen(root, COMPARE, "?baseline=zeta")
     frame = found.frame("differences")
@@ -209,16 +200,6 @@ def test_an_address_that_names_what_is_not_there_gets_a_sentence(root: Path, sea
     assert said.lower() in words.lower()
 
 
-def test_one_seed_and_none_are_said(tmp_path: Path) -> None:
-    one = seen(plant(tmp_path / "one", OPERATORS, [0], Planted(value)), COMPARE)
-    assert set(one.frame("verdicts")["verdict"]) == {"– no verdict"}
-    assert one.slots["paired"].figure is not None
-    none = seen(plant(tmp_path / "none", OPERATORS, SEEDS, Planted(value, lambda _: "pending")), COMPARE)
-    assert "can be computed yet" in none.slots["differences"].message
-    assert "has finished with a value" in none.slots["paired"].message
-    assert "No two cells" in none.slots["wins"].message
-
-
 N = 60
 """Cells of a large grid."""
 
@@ -260,17 +241,6 @@ def test_a_matrix_of_the_best_is_of_those_that_the_page_judges_best(many: Path) 
     assert {name(cell) for cell in shown.data["cell"]} == {name(n) for n in (7, *range(N - 31, N))}
     best = shown.data.filter(pl.col("cell") == str(N - 1), pl.col("against") == "7").row(0, named=True)
     assert (best["won"], best["n"], best["planned"]) == (1.0, 3, 3)
-
-
-def test_which_variant_is_looked_at_is_said_unless_the_address_says_it(many: Path) -> None:
-    with Store.open(many) as store:
-        least = verdicts(store, "grid").sort("p", nulls_last=True)["label"][0]
-    usual, asked = seen(many, COMPARE), seen(many, COMPARE, "?cell=softmax%20%C2%B7%201")
-    for slot in ("why", "paired"):
-        assert "Shown: of 59 variants the one with the smallest p." in usual.slots[slot].caption
-        assert "smallest p" not in asked.slots[slot].caption
-    assert usual.controls["cell"].usual == least
-    assert "mse at sigma_f 5, sigma_x 1 (" in asked.slots["paired"].caption
 
 
 def test_of_many_items_the_ends_are_drawn_and_how_many_is_said(many: Path) -> None:

@@ -7,16 +7,15 @@ from statistics import fmean, geometric_mean, stdev
 
 import polars as pl
 import pytest
+from dashboard_site import ServeSite
 from playwright.sync_api import Page as Tab
-from served import ServeSite
-from synthetic import Campaign, plan_header, plan_lines, publish_grid, write_campaign, write_end, write_start
+from synthetic import plan_header, plan_lines, publish_grid, write_campaign, write_end, write_start
 
 from dashboards.app.address import read
 from dashboards.app.campaigns import Campaigns
 from dashboards.app.engine import Engine, shown_of
 from dashboards.app.page import PageView, SlotContent
 from dashboards.app.pages.curves import CURVES, CurvesAddress
-from store import Store
 from store.files.layout import Layout
 from store.files.shards import ShardBuffer
 
@@ -71,12 +70,12 @@ def view(engine: Engine) -> Iterator[PageView]:
         yield engine.view(store, "runs", CURVES, CurvesAddress())
 
 
-def shown(view: PageView, search: str = "") -> SlotContent:
+def show(view: PageView, search: str = "") -> SlotContent:
     return shown_of(CURVES.slots[0], view._replace(address=read(CurvesAddress, search)))
 
 
 def test_a_line_is_the_geometric_mean_over_seeds_of_the_means_of_buckets(view: PageView) -> None:
-    data = shown(view).data.filter(pl.col("group") == "softmax · 1")
+    data = show(view).data.filter(pl.col("group") == "softmax · 1")
     assert data.height == 333  # 3 steps each, the last bucket one more
     for step in (0, 3, 600):
         means = [fmean(value("softmax", 1, seed, t) for t in range(step, step + 3)) for seed in SEEDS]
@@ -96,14 +95,14 @@ def test_a_line_is_the_geometric_mean_over_seeds_of_the_means_of_buckets(view: P
 def test_a_band_is_what_was_asked_for(
     view: PageView, band: str, low: Callable[[list[float]], float], high: Callable[[list[float]], float]
 ) -> None:
-    data = shown(view, f"?linear=1&band={band}").data.filter(pl.col("group") == "softmax · 1")
+    data = show(view, f"?linear=1&band={band}").data.filter(pl.col("group") == "softmax · 1")
     means = [fmean(value("softmax", 1, seed, t) for t in range(3)) for seed in SEEDS]
     row = data.row(0, named=True)
     assert (row["value"], row["low"], row["high"]) == pytest.approx((fmean(means), low(means), high(means)))
 
 
 def test_groups_are_levels_of_an_axis_and_runs_that_lack_it_are_undefined(view: PageView) -> None:
-    found = shown(view, "?by=depth&linear=1")
+    found = show(view, "?by=depth&linear=1")
     assert {key.name for key in found.legend} == {"1", "2", "undefined"}
     first = found.data.filter((pl.col("group") == "undefined") & (pl.col("step") == 0))
     means = [fmean(value("SSA", 2, seed, t) for t in range(3)) for seed in SEEDS]
@@ -111,14 +110,14 @@ def test_groups_are_levels_of_an_axis_and_runs_that_lack_it_are_undefined(view: 
 
 
 def test_groups_are_fields_of_the_spec(view: PageView) -> None:
-    found = shown(view, "?by=operator.kind")
+    found = show(view, "?by=operator.kind")
     assert {key.name for key in found.legend} == {name.lower() for name in OPERATORS}
     assert "has no" not in found.message
 
 
 def test_runs_can_stand_alone(view: PageView) -> None:
     trial = view.store.sql("SELECT trial FROM grid_trial WHERE label = 'SSA · 1' AND seed = 2")["trial"][0]
-    found = shown(view, f"?run={trial[:8]}")
+    found = show(view, f"?run={trial[:8]}")
     assert [key.name for key in found.legend] == ["SSA · 1 · seed 2"]
     assert found.caption.startswith("Line: a single run in means over 3 steps.")
     assert "Band" not in found.caption
@@ -126,22 +125,17 @@ def test_runs_can_stand_alone(view: PageView) -> None:
 
 
 def test_the_legend_says_how_many_seeds_and_a_sentence_that_groups_differ(view: PageView) -> None:
-    found = shown(view)
+    found = show(view)
     notes = {key.name: key.note for key in found.legend}
     assert (notes["SSA · 1"], notes["SSA · 2"]) == ("2 of 3 seeds", "3 of 3 seeds")
     assert "Groups differ in size: 2 to 3 runs. 1 failed run left out." in found.message
-    whole = shown(view, "?failed=1")
+    whole = show(view, "?failed=1")
     assert {key.note for key in whole.legend} == {"3 of 3 seeds"}
     assert whole.message == ""
 
 
-def test_failed_runs_of_groups_that_are_not_shown_are_not_told(view: PageView) -> None:
-    assert shown(view, "?show=softmax · 1").message == ""
-    assert shown(view, "?show=SSA · 1").message == "1 failed run left out."
-
-
 def test_a_spike_in_one_step_of_one_seed_is_seen(view: PageView) -> None:
-    found = shown(view, "?metric=spiky")
+    found = show(view, "?metric=spiky")
     spike = found.data.filter(pl.col("greatest") == 50)
     assert spike.select("group", "step").rows() == [("softmax · 1", 333)]
     assert found.figure is not None
@@ -149,15 +143,15 @@ def test_a_spike_in_one_step_of_one_seed_is_seen(view: PageView) -> None:
     assert [set(trace.x) for trace in strokes] == [{333}]
     assert 50 in strokes[0].y
     assert "Upright strokes: single values more than 5 times" in found.caption
-    alone = shown(view, "?metric=spiky&show=softmax · 1")
+    alone = show(view, "?metric=spiky&show=softmax · 1")
     assert "Faint lines: the least and the greatest single value of each." in alone.caption
     assert 10 ** found.figure.layout.yaxis.range[1] > 50
-    assert "greatest" not in shown(view, "?metric=spiky&quiet=1").data.columns
+    assert "greatest" not in show(view, "?metric=spiky&quiet=1").data.columns
 
 
 @pytest.mark.parametrize("axis", ["", "&linear=1"])
 def test_a_wild_value_is_marked_and_leaves_the_axis_to_the_others(view: PageView, axis: str) -> None:
-    found = shown(view, f"?metric=wild{axis}")
+    found = show(view, f"?metric=wild{axis}")
     assert "1 value of wild could not be averaged, the first near 699 (softmax · 1)." in found.message
     assert "1 point of wild beyond the axis (▲ ▼), the first 1.00 × 10³⁰ near 498 (softmax · 1)." in found.message
     assert found.figure is not None
@@ -166,7 +160,7 @@ def test_a_wild_value_is_marked_and_leaves_the_axis_to_the_others(view: PageView
 
 
 def test_values_without_a_logarithm_are_drawn_on_a_linear_axis(view: PageView) -> None:
-    found = shown(view, "?metric=signed")
+    found = show(view, "?metric=signed")
     assert found.figure is not None
     assert found.figure.layout.yaxis.type == "linear"
     assert found.data.filter(pl.col("group") == "softmax · 1")["value"].to_list() == pytest.approx([0.0] * 10)
@@ -174,7 +168,7 @@ def test_values_without_a_logarithm_are_drawn_on_a_linear_axis(view: PageView) -
 
 @pytest.mark.parametrize(("along", "per_step"), [("seconds", 0.5), ("tokens", 64.0)])
 def test_curves_run_along_seconds_and_tokens(view: PageView, along: str, per_step: float) -> None:
-    data = shown(view, f"?x={along}&linear=1").data.filter(pl.col("group") == "softmax · 1")
+    data = show(view, f"?x={along}&linear=1").data.filter(pl.col("group") == "softmax · 1")
     assert data.height <= 400
     assert data[along].max() <= per_step * (STEPS - 1)  # type: ignore[operator]
     steps = [round(at / per_step) for at in data[along]][:2]
@@ -183,25 +177,25 @@ def test_curves_run_along_seconds_and_tokens(view: PageView, along: str, per_ste
 
 
 def test_a_log_axis_has_finer_buckets_at_its_beginning(view: PageView) -> None:
-    data = shown(view, "?logx=1").data.filter(pl.col("group") == "softmax · 1")
+    data = show(view, "?logx=1").data.filter(pl.col("group") == "softmax · 1")
     assert data["step"].to_list()[:4] == [1, 2, 3, 4]
     assert data["n"].unique().to_list() == [3]
 
 
 def test_smoothing_is_labelled_and_what_was_before_stays(view: PageView) -> None:
-    found = shown(view, "?smooth=window&amount=3&linear=1")
+    found = show(view, "?smooth=window&amount=3&linear=1")
     data = found.data.filter(pl.col("group") == "softmax · 1")
     assert data["value"][5] == pytest.approx(fmean(data["raw"][4:7]))
     assert found.figure is not None
     assert found.figure.layout.yaxis.title.text == "loss, smoothed (window 3)"
     assert "Smoothed: mean of 3 points about each" in found.caption
-    kept = shown(view, "?smooth=exponential&amount=0.5&linear=1").data.filter(pl.col("group") == "softmax · 1")
+    kept = show(view, "?smooth=exponential&amount=0.5&linear=1").data.filter(pl.col("group") == "softmax · 1")
     first, second = kept["raw"][:2]
     assert kept["value"][1] == pytest.approx((0.5 * first + second) / 1.5)
 
 
 def test_single_seeds_are_thin_lines_of_their_group(view: PageView) -> None:
-    found = shown(view, "?band=seeds&show=softmax · 1")
+    found = show(view, "?band=seeds&show=softmax · 1")
     assert found.figure is not None
     assert {trace.legendgroup for trace in found.figure.data} == {found.legend[0].key}
     assert len(found.figure.data) == 4
@@ -209,7 +203,7 @@ def test_single_seeds_are_thin_lines_of_their_group(view: PageView) -> None:
 
 
 def test_several_metrics_have_a_panel_each(view: PageView) -> None:
-    found = shown(view, "?metric=loss&metric=spiky")
+    found = show(view, "?metric=loss&metric=spiky")
     assert found.figure is not None
     assert found.figure.layout.yaxis2.title.text == "spiky"
     assert found.data["metric"].unique().sort().to_list() == ["loss", "spiky"]
@@ -228,18 +222,18 @@ def test_several_metrics_have_a_panel_each(view: PageView) -> None:
     ],
 )
 def test_what_is_not_there_is_told_in_a_sentence(view: PageView, search: str, words: str) -> None:
-    assert shown(view, search).message.startswith(words)
+    assert show(view, search).message.startswith(words)
 
 
 def test_a_grid_in_which_nothing_has_run_says_so(tmp_path: Path) -> None:
     write_campaign(tmp_path / "runs", operators=("softmax",), seeds=(0,), pending={("softmax", 0)})
     engine = Engine(Campaigns([tmp_path / "runs"]), [CURVES])
     with engine.campaigns.reading("runs") as store:
-        found = shown(engine.view(store, "runs", CURVES, CurvesAddress()))
+        found = show(engine.view(store, "runs", CURVES, CurvesAddress()))
     assert found.message == "No run of this grid has logged anything yet."
 
 
-def logged(root: Path, *metrics: tuple[int, int, str, float, float]) -> SlotContent:
+def plot_logged(root: Path, *metrics: tuple[int, int, str, float, float]) -> SlotContent:
     """Curves along seconds, on a linear axis, of one run with `metrics` (attempt, step, name, value, wall_s).
 
     Its second attempt went on from step 6 of the first one.
@@ -256,13 +250,13 @@ def logged(root: Path, *metrics: tuple[int, int, str, float, float]) -> SlotCont
     write_end(layout, key, 2, step=10)
     engine = Engine(Campaigns([root]), [CURVES])
     with engine.campaigns.reading("runs") as store:
-        return shown(engine.view(store, "runs", CURVES, CurvesAddress()), "?x=seconds&linear=1")
+        return show(engine.view(store, "runs", CURVES, CurvesAddress()), "?x=seconds&linear=1")
 
 
 def test_seconds_of_a_run_that_went_on_come_after_those_that_it_went_on_from(tmp_path: Path) -> None:
     first = [(1, step, "loss", 100.0 + step, 2.0 * step) for step in range(8)]  # two steps more than are kept
     then = [(2, step, "loss", 200.0 + step, 3.0 * (step - 5)) for step in range(6, 10)]
-    data = logged(tmp_path / "runs", *first, *then).data
+    data = plot_logged(tmp_path / "runs", *first, *then).data
     assert data["seconds"].to_list() == pytest.approx([0, 2, 4, 6, 8, 10, 13, 16, 19, 22])
     assert data["value"].to_list() == [*(100.0 + step for step in range(6)), *(200.0 + step for step in range(6, 10))]
 
@@ -271,62 +265,12 @@ def test_parts_of_a_second_are_averages_too_and_their_extremes_are_of_finite_val
     wild = {3: math.inf, 5: -math.inf, 7: math.nan}
     points = [(1, 0, "loss", 1.0, 0.0)]
     points += [(2, step, "loss", wild.get(step % 10, 1.0 + step % 4), 0.001 * step) for step in range(6, 4000)]
-    found = logged(tmp_path / "runs", *points)
+    found = plot_logged(tmp_path / "runs", *points)
     data = found.data
     assert "in means over 0.01 seconds" in found.caption
     assert data["least"].min() == 1.0
     assert data["greatest"].max() == 4.0
     assert data["lost"].sum() == sum(step % 10 in wild for step in range(6, 4000))
-
-
-def test_the_caption_says_of_each_metric_what_its_lines_are(view: PageView) -> None:
-    both = shown(view, "?metric=loss&metric=signed").caption
-    assert (
-        "loss: Line: geometric mean over seeds of means over 3 steps. Band: 95 % t interval over seeds (of log" in both
-    )
-    assert "signed: Line: mean over seeds of means over 3 steps. Band: 95 % t interval over seeds, n up to 3." in both
-    alike = shown(view, "?metric=loss&metric=wild").caption
-    assert alike.count("Line: ") == 1
-    assert not alike.startswith("loss")
-
-
-def test_the_legend_has_the_baseline_first_and_then_the_order_of_the_grid(tmp_path: Path) -> None:
-    operators, widths = ("softmax", "Cog", "SSA"), [64, 32, 128]
-    layout = Layout(tmp_path / "runs")
-    lines = plan_lines(operators, [0, 1], "known", {"width": widths})
-    header = plan_header(lines, "known", {"width": widths}, operators)
-    baseline = next(line["cell"] for line in lines if line["label"] == "Cog · 32")
-    lines.sort(key=lambda line: str(line["trial"]))
-    publish_grid(layout, header | {"baseline": baseline}, lines)
-    buffer = ShardBuffer(layout, submission="20260921T141320-0a1b2c", worker=0)
-    buffer.extend("metric", [(line["trial"], 1, t, "loss", 1.0 + t, 0.0) for line in lines for t in range(3)])
-    buffer.flush()
-    for line in lines:
-        write_start(layout, line["trial"], 1)
-        write_end(layout, line["trial"], 1)
-    engine = Engine(Campaigns([layout.root]), [CURVES])
-    with engine.campaigns.reading("runs") as store:
-        of = engine.view(store, "runs", CURVES, CurvesAddress())
-        names = {search: [key.name for key in shown(of, search).legend] for search in ("", "?by=width", "?by=run")}
-    cells = [f"{operator} · {width}" for operator in operators for width in widths]
-    assert names[""] == ["Cog · 32", *(cell for cell in cells if cell != "Cog · 32")]
-    assert names["?by=width"] == ["32", "64", "128"]
-    assert [name.split(" · seed")[0] for name in names["?by=run"]][:2] == ["Cog · 32", "Cog · 32"]
-
-
-def test_of_many_cells_the_baseline_and_the_best_are_shown_or_as_many_as_fit(tmp_path: Path) -> None:
-    campaign: Campaign = write_campaign(
-        tmp_path / "runs", operators=("softmax",), factors={"width": list(range(60))}, seeds=(0,), steps=4, sigma_f=(5,)
-    )
-    engine = Engine(Campaigns([tmp_path / "runs"]), [CURVES])
-    with engine.campaigns.reading("runs") as store:
-        of = engine.view(store, "runs", CURVES, CurvesAddress())
-        few, many = shown(of), shown(of, "?show=*")
-        best = _best(store)
-    assert len(few.legend) == 9
-    assert len(many.legend) == 40
-    assert "the 39 cells of 60 with the best mse so far" in many.caption
-    assert {key.key for key in many.legend} == {campaign.header["baseline"], *best[:39]}
 
 
 AXIS = "() => document.querySelector('.js-plotly-plot').layout.yaxis.range"
@@ -336,7 +280,7 @@ AXIS = "() => document.querySelector('.js-plotly-plot').layout.yaxis.range"
 def test_axes_follow_new_results_until_the_reader_zooms(page: Tab, serve_site: ServeSite, tmp_path: Path) -> None:
     root = tmp_path / "live"
 
-    def written(seeds: int, height: float, stored: str) -> None:
+    def write(seeds: int, height: float, stored: str) -> None:
         write_campaign(root, operators=("softmax",), seeds=range(seeds), steps=4, sigma_f=(5,), submission=stored)
         layout = Layout(root)
         buffer = ShardBuffer(layout, submission=stored, worker=7)
@@ -345,13 +289,13 @@ def test_axes_follow_new_results_until_the_reader_zooms(page: Tab, serve_site: S
         buffer.add("metric", (key, 1, seeds + 10, "height", 2 * height, 0.0))
         buffer.flush()
 
-    written(1, 1.0, "20260921T141320-0a1b2c")
+    write(1, 1.0, "20260921T141320-0a1b2c")
     with serve_site([root]) as site:
         page.goto(f"{site.url}/live/curves?metric=height&linear=1")
         page.wait_for_selector(".js-plotly-plot .scatterlayer")
         low, high = page.evaluate(AXIS)
         assert high == pytest.approx(2.05)
-        written(2, 50.0, "20260921T141320-0a1b2d")
+        write(2, 50.0, "20260921T141320-0a1b2d")
         site.campaigns.look()
         page.wait_for_function(f"() => ({AXIS})()[1] > 90", timeout=20000)
         box = page.locator(".js-plotly-plot .nsewdrag").bounding_box()
@@ -362,18 +306,10 @@ def test_axes_follow_new_results_until_the_reader_zooms(page: Tab, serve_site: S
         page.mouse.up()
         zoomed = page.evaluate(AXIS)
         assert zoomed != pytest.approx([low, high])
-        written(3, 500.0, "20260921T141320-0a1b2e")
+        write(3, 500.0, "20260921T141320-0a1b2e")
         site.campaigns.look()
         page.wait_for_function(
             "() => Math.max(...document.querySelector('.js-plotly-plot').calcdata.flat().map((at) => at.y || 0)) > 900",
             timeout=20000,
         )
         assert page.evaluate(AXIS) == zoomed
-
-
-def _best(store: Store) -> list[str]:
-    base = store.grid("quickstart")["baseline"]
-    return store.sql(
-        "SELECT cell FROM v_final WHERE name = 'mse' AND point['sigma_x'] = 1 AND cell <> $base ORDER BY value",
-        {"base": base},
-    )["cell"].to_list()

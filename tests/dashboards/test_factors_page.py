@@ -200,15 +200,11 @@ def test_an_address_that_names_what_is_not_there_gets_a_sentence(root: Path, sea
     assert said.lower() in words(root, search).lower()
 
 
-def test_a_pair_that_is_not_there_gets_a_sentence(page: Look) -> None:
-    assert "No two axes are called 'a*b'" in page("?pair=a*b", "pair").slots["pair"].message
-
-
 def test_one_seed_has_its_effects_against_half_normal_quantiles(tmp_path: Path) -> None:
-    def planted(line: Line) -> float:
+    def plant_value(line: Line) -> float:
         return value(line) / (1 + 0.1 * line["seed"])
 
-    root = plant(tmp_path / "one", OPERATORS, [0], Planted(planted), factors=FACTORS_OF)
+    root = plant(tmp_path / "one", OPERATORS, [0], Planted(plant_value), factors=FACTORS_OF)
     found = seen(root, FACTORS)
     frame = found.frame("half-normal")
     assert frame.height == 17  # contrasts of 18 runs
@@ -220,10 +216,10 @@ def test_one_seed_has_its_effects_against_half_normal_quantiles(tmp_path: Path) 
 
 
 def test_one_axis_has_no_pair_and_no_map(tmp_path: Path) -> None:
-    def planted(line: Line) -> float:
+    def plant_value(line: Line) -> float:
         return 1.0 + 0.1 * line["seed"] + 0.01 * len(line["operator"]) * (line["seed"] + 1)
 
-    found = seen(plant(tmp_path / "runs", OPERATORS, SEEDS, Planted(planted)), FACTORS)
+    found = seen(plant(tmp_path / "runs", OPERATORS, SEEDS, Planted(plant_value)), FACTORS)
     assert found.slots["effects"].figure is not None
     assert "Fewer than two axes vary" in found.slots["matrix"].message
     assert "No pair passes" in found.slots["pair"].message
@@ -231,14 +227,14 @@ def test_one_axis_has_no_pair_and_no_map(tmp_path: Path) -> None:
 
 
 def test_axes_of_very_many_levels_have_effects_and_a_map_but_no_interactions(tmp_path: Path) -> None:
-    def planted(line: Line) -> float:
+    def plant_value(line: Line) -> float:
         return 1.0 + 0.01 * ((17 * line["axes"]["n"] + 5 * line["axes"]["m"] + 3 * line["seed"]) % 7)
 
     def state(line: Line) -> str:
         return "ok" if (line["axes"]["n"] - line["axes"]["m"]) % 28 < 2 else "pending"
 
     factors: dict[str, Any] = {"n": list(range(31)), "m": list(range(28))}
-    root = plant(tmp_path / "runs", ["softmax"], [0, 1], Planted(planted, state), factors=factors)
+    root = plant(tmp_path / "runs", ["softmax"], [0, 1], Planted(plant_value, state), factors=factors)
     found = seen(root, FACTORS)
     assert "too many pairs of levels" in found.slots["matrix"].message
     assert set(found.frame("importance")["axis"]) == {"n", "m"}
@@ -250,13 +246,6 @@ def test_a_value_off_the_scale_leaves_the_controls(tmp_path: Path) -> None:
     found = seen(plant(tmp_path / "c", ("softmax", "SSA"), range(3), from_zero), FACTORS, "", ("effects",))
     assert "log scale needs values above 0" in str(found.slots)
     assert {"measure", "pair"} <= found.controls.keys()
-
-
-def test_nothing_finished_is_said(tmp_path: Path) -> None:
-    root = plant(tmp_path / "runs", OPERATORS, SEEDS, Planted(value, lambda _: "pending"), factors=FACTORS_OF)
-    found = seen(root, FACTORS)
-    assert "no effect to show" in found.slots["effects"].message
-    assert set(found.frame("pivot")["reason"]) == {"not run"}
 
 
 ODD: dict[str, Any] = {"width": [8, 16], "mean": [32, 64], "seed": [1, 2, 3]}
@@ -382,12 +371,6 @@ def test_names_of_axes_and_measures_may_be_those_of_columns(odd: Look) -> None:
         assert rows.columns[-1] == ("value" if name in ("reason", "seed") else name)
 
 
-def test_what_main_effects_lack_is_said_of_each_axis(odd: Look) -> None:
-    caption = odd("").slots["effects"].caption
-    assert "runs failed unequally (" in caption
-    assert " For operator: " in caption
-
-
 def test_captions_have_the_point_of_the_measure_and_its_own_alpha(odd: Look) -> None:
     shown = odd("").slots
     for name in ("effects", "pivot"):
@@ -397,34 +380,6 @@ def test_captions_have_the_point_of_the_measure_and_its_own_alpha(odd: Look) -> 
     logs = pl.Series(of("SSA", 8, 1)).log().to_list()
     half = float(stats.t.ppf(0.95, 2)) * stdev(logs) / 3**0.5
     assert math.log(row["high"] / row["value"]) == pytest.approx(half)
-
-
-def test_intervals_that_end_at_the_edge_of_a_pair_s_figure_are_said_to(tmp_path: Path) -> None:
-    def noisy(line: Line) -> float:
-        parity = (line["operator"] == "SSA") + line["axes"]["depth"] + line["seed"]
-        return 10.0 + 0.01 * line["axes"]["depth"] + (-1.0) ** parity
-
-    root = plant(
-        tmp_path / "runs",
-        ["softmax", "SSA"],
-        [0, 1],
-        Planted(noisy),
-        factors={"depth": [1, 2]},
-        measure={"scale": "linear"},
-    )
-    found = seen(root, FACTORS, "?pair=operator*depth", ["pair"]).slots["pair"]
-    span = found.data["value"].max() - found.data["value"].min()
-    assert (found.data["high"] > found.data["value"].max() + span).any()
-    assert "Intervals that end at the edge of the figure go on beyond it." in found.caption
-
-
-def test_contrasts_that_cannot_be_judged_are_called_so(tmp_path: Path) -> None:
-    planted = Planted(lambda line: 1.0 + line["axes"]["depth"])
-    root = plant(tmp_path / "few", ["softmax"], [0], planted, factors={"depth": [1, 2]})
-    found = seen(root, FACTORS, "", ["half-normal"]).slots["half-normal"]
-    assert "Fewer than three contrasts cannot tell the noise, so none is judged." in found.caption
-    assert [entry.name for entry in found.legend] == ["not judged"]
-    assert "changes (of two levels half of their difference), in logarithms." in found.caption
 
 
 def test_no_name_of_a_contrast_stands_upon_another() -> None:

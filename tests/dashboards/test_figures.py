@@ -12,19 +12,28 @@ import polars as pl
 import pytest
 from synthetic import publish_grid, write_campaign
 
-from dashboards.data.captions import ICONS, marked
+from dashboards.data.captions import ICONS, mark_verdict
 from dashboards.data.formatting import plain
-from dashboards.data.grid_context import CellLook, GridContext, grid_context
+from dashboards.data.grid_context import GridContext, grid_context
 from dashboards.data.seed_averages import Scale
-from dashboards.figures import curves, effects, failures, forest, numbers, shift, states
-from dashboards.figures.canvas import broken, canvas, is_cut, log_ticks, one_line, ratio_ticks, tick_text, value_axis
-from dashboards.theme.styles import REST, operator_styles
+from dashboards.figures import curves, effects, forest, numbers, shift, states
+from dashboards.figures.canvas import (
+    break_name,
+    canvas,
+    is_cut,
+    log_ticks,
+    one_line,
+    ratio_ticks,
+    tick_text,
+    value_axis,
+)
+from dashboards.theme.styles import operator_styles
 from store import Store
 from store.analysis.verdicts import GridMeasure, verdicts
 
 MEASURE = GridMeasure("mse", {"sigma_f": 5.0, "sigma_x": 1.0})
 HALF = 4.302653 * math.log(2) / math.sqrt(3)  # half the t interval of log(1, 2, 4)
-WORDS = {word: marked(word) for word in ICONS}
+WORDS = {word: mark_verdict(word) for word in ICONS}
 PAIRED = {"pairs": 3, "method": "paired t", "runs": 3, "baseline_runs": 3}
 
 
@@ -37,7 +46,7 @@ def keys(about: GridContext) -> list[str]:
     return [cell.cell for cell in about.cells]
 
 
-def drawn(figure: go.Figure) -> go.Figure:
+def check_json(figure: go.Figure) -> go.Figure:
     """The figure, once it is known to be JSON that a page can hold."""
     assert json.loads(figure.to_json())["layout"]["height"] > 100
     return figure
@@ -51,15 +60,8 @@ def test_error_by_shift_is_the_geometric_mean_over_seeds_at_the_measures_other_c
         [value * math.exp(HALF) for value in (2, 10, 18, 1, 5, 9)], rel=1e-5
     )
     assert found["n"].unique().to_list() == [3]
-    figure = drawn(shift.draw_error_by_shift(found, about.look, MEASURE, "sigma_f", "mse"))
+    figure = check_json(shift.draw_error_by_shift(found, about.look, MEASURE, "sigma_f", "mse"))
     assert [trace.legendgroup for trace in figure.data] == [key for key in keys(about) for _ in range(2)]
-
-
-def test_error_by_shift_of_a_linear_measure_is_the_mean(opened: Callable[..., Store]) -> None:
-    store = opened({("softmax", 0): 1.0, ("softmax", 1): 2.0, ("softmax", 2): 6.0}, scale="linear")
-    about = grid_context(store, "known", operator_styles(["softmax"]))
-    found = shift.error_by_shift(store, "known", about.measure, "sigma_f", keys(about))
-    assert found["value"].to_list() == pytest.approx([3, 15, 27])
 
 
 def test_change_by_shift_is_the_paired_log_ratio(opened: Callable[..., Store]) -> None:
@@ -70,7 +72,7 @@ def test_change_by_shift_is_the_paired_log_ratio(opened: Callable[..., Store]) -
     assert set(found["cell"]) == set(keys(about)) - {about.baseline}
     assert found["value"].to_list() == pytest.approx([math.log(2)] * 3)
     assert found["high"].to_list() == pytest.approx([math.log(2) + HALF] * 3, rel=1e-5)
-    figure = drawn(shift.draw_change_by_shift(found, about.look, MEASURE, "sigma_f"))
+    figure = check_json(shift.draw_change_by_shift(found, about.look, MEASURE, "sigma_f"))
     assert figure.data[1].text[0].startswith("× 2<br>")
 
 
@@ -96,21 +98,21 @@ def test_the_map_has_the_value_and_the_paired_change_from_the_baseline(about: Gr
     assert other["change"].to_list() == pytest.approx([-math.log(2)] * 6)
     assert shift.ends(found, "change", log=True) == pytest.approx((-math.log(2), math.log(2)))
     assert shift.ends(found, "value", log=True) == pytest.approx((0, math.log10(36)))
-    figure = drawn(shift.draw_shift_map(other, MEASURE, ("sigma_f", "sigma_x"), (-1, 1), "change"))
+    figure = check_json(shift.draw_shift_map(other, MEASURE, ("sigma_f", "sigma_x"), (-1, 1), "change"))
     assert figure.data[0].x == ("1", "5", "9")
     assert figure.data[0].text[0][0] == "÷ 2"
 
 
 def test_a_map_with_a_missing_corner_has_a_hole_there(about: GridContext) -> None:
     found = pl.DataFrame({"x": [1.0, 2.0, 1.0], "y": [1.0, 1.0, 2.0], "value": [1.0, 10.0, 100.0]})
-    figure = drawn(shift.draw_shift_map(found, MEASURE, ("a", "b"), (0, 2), "value"))
+    figure = check_json(shift.draw_shift_map(found, MEASURE, ("a", "b"), (0, 2), "value"))
     assert [list(row) for row in figure.data[0].z] == [[0, 1], [2, None]]
 
 
 @pytest.mark.parametrize(("n", "texts"), [(3, 9), (10, 0)])
 def test_a_map_in_a_narrow_panel_has_no_texts_that_overlap(n: int, texts: int) -> None:
     found = pl.DataFrame([(x, y, -0.2) for x in range(n) for y in range(3)], schema=["x", "y", "change"], orient="row")
-    figure = drawn(shift.draw_shift_map(found, MEASURE, ("a", "b"), (-1, 1), "change"))
+    figure = check_json(shift.draw_shift_map(found, MEASURE, ("a", "b"), (-1, 1), "change"))
     written = [text for trace in figure.select_traces({"type": "scatter", "mode": "text"}) for text in trace.text]
     assert len(written) == texts
 
@@ -123,7 +125,7 @@ def test_curves_average_buckets_of_steps_then_seeds(opened: Callable[..., Store]
     assert found.frame["step"].to_list() == [0, 2, 4]
     # mean of steps 1 and 2, of 3 and 4, of 5 and 6; times the geometric mean of 1 and 4
     assert found.frame["value"].to_list() == pytest.approx([1.5 * 2, 3.5 * 2, 5.5 * 2])
-    drawn(curves.draw_curves(found, about.look, title="loss"))
+    check_json(curves.draw_curves(found, about.look, title="loss"))
 
 
 def test_buckets_begin_at_the_first_step_and_the_last_one_is_never_short(opened: Callable[..., Store]) -> None:
@@ -152,20 +154,16 @@ def test_curves_are_not_averaged_where_there_are_few_steps(about: GridContext) -
     assert found.frame.filter(pl.col("cell") == about.baseline)["value"].to_list() == pytest.approx([2, 4, 6, 8])
 
 
-def test_a_metric_that_nobody_recorded_gives_an_empty_frame(about: GridContext) -> None:
-    assert curves.curves(about.store, "known", "nothing", keys(about)).frame.is_empty()
-
-
 def test_learned_numbers_keep_layers_and_heads_apart(about: GridContext) -> None:
     found = numbers.numbers(about.store, "known", [about.baseline])
     assert found.select("name", "layer", "head").rows() == [("n", l, h) for l in (0, 1) for h in (0, 1)]
     assert found["value"].to_list() == pytest.approx([1, 11, 2, 12])  # layer + 10 head + mean seed
-    drawn(numbers.draw_numbers(found, about.look))
+    check_json(numbers.draw_numbers(found, about.look))
 
 
 def test_heads_of_a_layer_stand_apart_and_inside_their_layer(about: GridContext) -> None:
     found = numbers.numbers(about.store, "known", keys(about))
-    figure = drawn(numbers.draw_numbers(found, about.look))
+    figure = check_json(numbers.draw_numbers(found, about.look))
     places = sorted(x for trace in figure.data for x in trace.x)
     assert len(set(places)) == 8
     assert {round(x) for x in places} == {0, 1}
@@ -192,18 +190,18 @@ def test_differences_keep_the_order_of_the_table_until_the_least_likely_are_chos
 
 def test_the_forest_plot_shows_the_rope_and_a_row_without_a_difference(about: GridContext) -> None:
     found = forest.differences(verdicts(about.store, "known"), MEASURE)
-    figure = drawn(forest.draw_differences(found, about.look, MEASURE, WORDS))
+    figure = check_json(forest.draw_differences(found, about.look, MEASURE, WORDS))
     assert figure.layout.shapes[0].x1 == pytest.approx(math.log(1.05))
     assert figure.data[0].x[0] == pytest.approx(-math.log(2))
     empty = found.with_columns(difference=None, low=None, high=None)
-    assert not drawn(forest.draw_differences(empty, about.look, MEASURE, WORDS)).data
+    assert not check_json(forest.draw_differences(empty, about.look, MEASURE, WORDS)).data
 
 
 def test_one_huge_interval_does_not_flatten_the_others(about: GridContext) -> None:
     frame = pl.DataFrame(
         {"cell": keys(about), "difference": [-0.5, 0.1], "low": [-80.0, 0.0], "high": [79.0, 0.2], **PAIRED}
     ).with_columns(verdict=pl.lit("undecided"))
-    figure = drawn(forest.draw_differences(frame, about.look, MEASURE, WORDS))
+    figure = check_json(forest.draw_differences(frame, about.look, MEASURE, WORDS))
     assert figure.layout.xaxis.range[1] < 2
     assert forest.is_cut(frame, MEASURE)
 
@@ -226,16 +224,8 @@ def test_effects_of_axes_that_move_together_are_estimated_as_one(tmp_path: Path)
         found = effects.effects(store, "quickstart", MEASURE)
     assert found.select("factor", "level").rows() == [("size = twin", "narrow"), ("size = twin", "wide")]
     assert found["effect"].to_list() == pytest.approx([-0.2, 0.2], abs=1e-9)
-    figure = drawn(effects.draw_effects(found, MEASURE))
+    figure = check_json(effects.draw_effects(found, MEASURE))
     assert [note.text for note in figure.layout.annotations] == ["<b>size = twin</b>"]
-
-
-def test_effects_of_a_campaign_without_results_are_empty(tmp_path: Path) -> None:
-    write_campaign(
-        tmp_path / "c", seeds=range(1), pending=[(name, 0) for name in ("softmax", "SSA")], operators=("softmax", "SSA")
-    )
-    with Store.open(tmp_path / "c") as store:
-        assert effects.effects(store, "quickstart", MEASURE).is_empty()
 
 
 def test_progress_and_failures_count_every_trial(tmp_path: Path) -> None:
@@ -251,22 +241,16 @@ def test_progress_and_failures_count_every_trial(tmp_path: Path) -> None:
         about = grid_context(store, "quickstart", operator_styles(["softmax", "SSA"]))
         found = store.progress("quickstart")
         assert states.totals(found) == {"planned": 8, "ok": 5, "failed": 2, "running": 0, "pending": 1}
-        assert [trace.name for trace in drawn(states.draw_progress(found, about.look)).data] == list(
+        assert [trace.name for trace in check_json(states.draw_progress(found, about.look)).data] == list(
             states.WORDS.values()
         )
         kinds = store.failures("quickstart")
         assert kinds.select("reason", "n").rows() == [("error", 2)]
-        rates = failures.rates(store, "quickstart", keys(about))
+        rates = forest.rates(store, "quickstart", keys(about))
         assert rates.select("ended", "failed", "rate").rows() == [(4, 0, 0.0), (3, 2, pytest.approx(2 / 3))]
         # Wilson (1927) by hand: p = 2/3, n = 3, z = 1.959964
         assert rates["low"][1] == pytest.approx(0.2077, abs=1e-4)
-        drawn(failures.draw_rates(rates, about.look))
-
-
-def test_a_large_grid_is_summed_by_operator_in_the_progress_figure(about: GridContext) -> None:
-    rows = pl.concat([about.store.progress("known")] * 20)
-    figure = drawn(states.draw_progress(rows, about.look))
-    assert list(figure.data[0].x) == [60, 60]
+        check_json(forest.draw_rates(rates, about.look))
 
 
 def test_log_axes_have_round_ticks_of_which_there_are_not_too_many() -> None:
@@ -302,12 +286,6 @@ def test_an_interval_of_ordinary_width_is_shown_whole(scale: Scale) -> None:
     assert not is_cut(ordinary, scale)
 
 
-@pytest.mark.parametrize("scale", ["log", "linear"])
-def test_an_axis_without_values_is_left_to_plotly(scale: Scale) -> None:
-    for values in ([], [None], [math.nan]):
-        assert value_axis(estimates(values, math.nan, math.nan), scale) == {"type": scale}
-
-
 def test_ticks_are_written_as_a_reader_writes_them() -> None:
     assert [tick_text(value) for value in (0.003, 20.0, 1e4, 1e-6, 3e-7)] == [
         "0.003",
@@ -327,30 +305,19 @@ def test_ticks_of_ratios_are_symmetric_and_apart(limit: float) -> None:
 
 
 def test_long_names_break_between_their_parts() -> None:
-    assert broken("a · b") == "a · b"
-    assert broken("Principled · granularity=constant") == "Principled<br>granularity=constant"
-    assert broken("x" * 99) == "x" * 39 + "…"
+    assert break_name("a · b") == "a · b"
+    assert break_name("Principled · granularity=constant") == "Principled<br>granularity=constant"
+    assert break_name("x" * 99) == "x" * 39 + "…"
     four = "constant · per query · per layer · per head"
-    assert broken(four, 44) == four
+    assert break_name(four, 44) == four
 
 
 @pytest.mark.parametrize("place", range(30, 45))
 def test_a_cut_never_goes_through_an_entity(place: int) -> None:
     name = "x" * place + "<&>%{" + "y" * 40
-    for shown in (broken(name), one_line(name)):
+    for shown in (break_name(name), one_line(name)):
         assert plain(unescape(shown)) == shown
         assert "…" in shown
-
-
-def test_rows_of_a_large_grid_have_one_line_each(about: GridContext) -> None:
-    names = {f"k{i}": f"Principled · per query · per query · per layer · per head · {i}" for i in range(32)}
-    look = CellLook(names, dict.fromkeys(names, REST))
-    rows = {"cell": list(names), "difference": 0.1, "low": 0.0, "high": 0.2, **PAIRED, "verdict": "undecided"}
-    figure = drawn(forest.draw_differences(pl.DataFrame(rows), look, MEASURE, WORDS))
-    assert figure.layout.height < 1000
-    assert not any("<br>" in text for text in figure.layout.yaxis.ticktext)
-    assert len(set(figure.layout.yaxis.ticktext)) == 32
-    assert figure.data[3].hovertemplate.startswith(names["k3"])
 
 
 @pytest.mark.parametrize("height", [40, 300, 2000])

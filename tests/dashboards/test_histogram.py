@@ -6,7 +6,7 @@ import plotly.graph_objects as go
 import polars as pl
 import pytest
 
-from dashboards.figures.histogram import MOST_BINS, bin_edges, binned, draw_histogram, middles, of_bins
+from dashboards.figures.histogram import MOST_BINS, bin_edges, count_bins, draw_histogram, middles, of_bins
 from dashboards.figures.lines import Series
 from dashboards.theme.styles import REST
 
@@ -27,7 +27,7 @@ def test_every_finite_value_is_counted_once(found: list[float]) -> None:
     assert edges == sorted(set(edges))
     assert 2 <= len(edges) <= MOST_BINS + 1
     kept = [value for value in found if math.isfinite(value)]
-    counts = binned(values(a=found), edges)
+    counts = count_bins(values(a=found), edges)
     assert sum(counts["count"]) == len(kept)
     for low, high, n in counts.select("low", "high", "count").iter_rows():
         last = high == edges[-1]
@@ -63,7 +63,7 @@ def bars(figure: go.Figure) -> list[go.Bar]:
 def test_each_series_has_a_panel_with_its_name_literally_and_its_rules() -> None:
     found = values(**{"a": [0.0, 1, 1, 4], "<b>%{x}</b>": [2.0, 2]})
     edges = bin_edges(found["value"].to_list(), 4)
-    figure = draw_histogram(binned(found, edges), middles(found), SERIES, x="x", y="heads")
+    figure = draw_histogram(count_bins(found, edges), middles(found), SERIES, x="x", y="heads")
     one, two = bars(figure)
     assert list(one.y) == [1, 2, 0, 1]
     assert list(two.y) == [0, 0, 2, 0]
@@ -74,14 +74,7 @@ def test_each_series_has_a_panel_with_its_name_literally_and_its_rules() -> None
 
 def test_a_log_axis_has_no_empty_bins() -> None:
     found = values(a=[0, 0, 0, 4])
-    figure = draw_histogram(binned(found, [0, 1, 2, 5]), middles(found), SERIES, x="x", y="heads", log=True)
+    figure = draw_histogram(count_bins(found, [0, 1, 2, 5]), middles(found), SERIES, x="x", y="heads", log=True)
     assert figure.layout.yaxis.type == "log"
     assert [y if math.isfinite(y) else None for y in bars(figure)[0].y] == [3, None, 1]
     assert all(min(trace.y) > 0 for trace in figure.data if isinstance(trace, go.Scatter))
-
-
-def test_nothing_to_count_is_an_empty_figure() -> None:
-    found = values(a=[math.nan])
-    assert bars(draw_histogram(binned(found, bin_edges([])), middles(found), SERIES, x="x", y="heads"))[0].y.sum() == 0
-    none = values()
-    assert bars(draw_histogram(binned(none, [0, 1]), middles(none), SERIES, x="x", y="heads")) == []

@@ -50,11 +50,6 @@ def test_at_a_single_place_series_stand_beside_each_other_and_elsewhere_they_do_
     assert (two.layout.scattermode, line(two).offsetgroup) == (None, None)
 
 
-@pytest.mark.parametrize("kind", [pl.Int8, pl.Int32, pl.Int64])
-def test_places_may_be_integers_of_any_width(kind: type[pl.DataType]) -> None:
-    assert list(line(draw(frame([1.0, 2.0]).cast({"x": kind}))).x) == [1, 2]
-
-
 def test_a_point_between_two_gaps_is_marked_since_no_line_reaches_it() -> None:
     assert line(draw(frame([1.0, None, 3.0, 4.0]))).marker.size == (6, 0, 0, 0)
     assert line(draw(frame([1.0, 2.0]))).mode == "lines"
@@ -118,12 +113,6 @@ def test_of_many_curves_only_spikes_are_drawn_and_the_axis_has_room_for_them(sca
     assert (10**high if scale == "log" else high) > 9
 
 
-def test_what_was_before_smoothing_stands_behind_the_line() -> None:
-    figure = draw(frame([1.0, 2.0], raw=[0.5, 2.5]))
-    assert [list(trace.y) for trace in figure.data] == [[0.5, 2.5], [1.0, 2.0]]
-    assert figure.data[0].line.color != figure.data[1].line.color
-
-
 def test_a_log_axis_has_no_place_for_zero() -> None:
     figure = draw(frame([1.0, 2.0, 3.0]).with_columns(x=pl.col("x") - 1), log_x=True)
     assert list(line(figure).x) == [1, 2]
@@ -166,16 +155,3 @@ def test_an_interval_that_no_area_reaches_is_a_bar() -> None:
     bars = line(draw(found.with_columns(pl.when(pl.col("x") != 2).then(pl.col("low", "high"))))).error_y
     assert (bars.array, bars.arrayminus) == ((1.0, 0, 0, 0), (0.5, 0, 0, 0))
     assert line(draw(frame([1.0, 2.0], low=[0.5, 1.0], high=[2.0, 3.0]))).error_y.array is None
-
-
-def test_a_single_place_is_the_only_tick() -> None:
-    assert draw(frame([1.0])).layout.xaxis.tickvals == (1,)
-    assert draw(frame([1.0, 2.0])).layout.xaxis.tickvals is None
-
-
-@pytest.mark.parametrize("columns", [1, 2, 3, 4])
-def test_panels_side_by_side_are_of_one_width(columns: int) -> None:
-    figure = draw_panels([Panel(frame([1.0, 2.0]), "loss")] * 4, TWO, x="step", drawing=Drawing(columns=columns))
-    ends = [figure.layout[f"xaxis{i}"].domain for i in ("", 2, 3, 4)]
-    assert [right - left for left, right in ends] == pytest.approx([ends[0][1] - ends[0][0]] * 4)
-    assert max(right for _, right in ends) == pytest.approx(1)

@@ -11,7 +11,6 @@ import plotly.graph_objects as go
 import polars as pl
 import pytest
 from probed_campaign import HEADS, LAYERS, NAMES, SEEDS, STEPS, first, write_probed
-from synthetic import write_campaign
 
 from dashboards.app.address import read
 from dashboards.app.campaigns import Campaigns
@@ -36,7 +35,7 @@ def campaign(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @contextmanager
-def opened(root: Path, page: AppPage) -> Iterator[Callable[[str], PageView]]:
+def open_views(root: Path, page: AppPage) -> Iterator[Callable[[str], PageView]]:
     """Views of a page by what its address says."""
     engine = Engine(Campaigns([root]), [page])
     with engine.campaigns.reading(root.name) as store:
@@ -45,7 +44,7 @@ def opened(root: Path, page: AppPage) -> Iterator[Callable[[str], PageView]]:
 
 @pytest.fixture(scope="module")
 def at(campaign: Path) -> Iterator[Callable[[str], PageView]]:
-    with opened(campaign, MECHANISM) as found:
+    with open_views(campaign, MECHANISM) as found:
         yield found
 
 
@@ -166,31 +165,11 @@ def test_rank_correlation_is_spearmans(x: list[float], y: list[float], rho: floa
     assert rank_correlation(pl.Series(x), pl.Series(y)) == (None if rho is None else pytest.approx(rho))
 
 
-def test_what_is_of_whole_models_says_that_it_has_no_layers(look: Look) -> None:
-    assert values(look("training", "?probe=gradient_norm_cv"), "SSA") == [2, 2]
-    assert "has no layers" in look("layers", "?probe=gradient_norm_cv").message
-    assert "does not tell heads apart" in look("heads", "?probe=gradient_norm_cv").message
-
-
 def test_values_that_are_no_number_are_left_out_of_averages(look: Look) -> None:
     shown = look("layers", "?probe=holes")
     assert values(shown, "SSA") == [2]
     assert shown.data.filter(pl.col("variant") == "SSA")["n"].to_list() == [2]
     assert "Not recorded: <script>" in shown.caption  # its only run that is done has none
-
-
-@pytest.mark.parametrize("slot", ["training", "layers", "heads", "histogram", "against"])
-def test_captions_count_the_values_that_are_no_number(look: Look, at: Callable[[str], PageView], slot: str) -> None:
-    search = "?probe=holes"
-    steps = "p.step = t.step AND t.status = 'ok'" if slot != "training" else "t.status IS DISTINCT FROM 'failed'"
-    found = at(search).store.sql(
-        "SELECT count(*) AS n FROM v_probe p JOIN grid_trial g USING (trial) JOIN trial t USING (trial) "
-        f"WHERE p.name = 'holes' AND isnan(p.value) AND {steps}"
-    )
-    shown = look(slot, search)
-    assert found["n"][0] > 1
-    assert f" {found['n'][0]} recorded values not finite: left out." in shown.caption + shown.message
-    assert "not finite" not in look(slot, FIRST).caption
 
 
 def test_chosen_cells_are_shown_alone_and_names_stand_literally(look: Look) -> None:
@@ -216,11 +195,6 @@ def test_an_address_that_names_what_is_not_there_gets_a_sentence(look: Look, sea
     assert said in look("against", search).message
 
 
-def test_a_reading_of_one_layer_is_of_that_layer(at: Callable[[str], PageView]) -> None:
-    reading = probe_curves.ProbeReading("probed", "sink_share", {"eps": 0.3, "position": 1.0}, layer=1)
-    assert probe_curves.of_trials(at("").store, reading)["value"].to_list() == pytest.approx([0.6] * 7)
-
-
 def test_controls_offer_what_there_is(at: Callable[[str], PageView]) -> None:
     controls = {control.field: control for control in MECHANISM.controls(at("?probe=sink_share"))}
     assert [option.value for option in controls["at:eps"].options] == ["0.2", "0.3"]
@@ -228,16 +202,6 @@ def test_controls_offer_what_there_is(at: Callable[[str], PageView]) -> None:
     assert "at:position" not in controls
     assert [option.value for option in controls["step"].options] == ["", "10", "20"]
     assert "first_token_weight" in {option.value for option in controls["probe"].options}
-
-
-def test_a_campaign_without_probes_says_which_there_are(tmp_path: Path) -> None:
-    write_campaign(tmp_path / "none", operators=("softmax",), seeds=range(1), steps=2)
-    with opened(tmp_path / "none", MECHANISM) as empty:
-        assert MECHANISM.controls(empty("")) == ()
-        for slot in MECHANISM.slots:
-            said = shown_of(slot, empty("")).message
-            assert "has recorded a probe yet" in said
-            assert "SinkShare" in said
 
 
 def test_every_row_of_our_probes_has_words_and_its_unit() -> None:

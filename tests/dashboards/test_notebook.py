@@ -12,8 +12,8 @@ import pytest
 from synthetic import write_campaign
 
 import dashboards
-from dashboards import differences, error_by, error_map, failure_rates, learned_numbers, progress, training_curves
-from grid.errors import NotFoundError, SpecError
+from dashboards import error_by, error_map, learned_numbers, training_curves
+from grid.errors import NotFoundError
 from store import Campaign
 
 FIGURES: list[Callable[..., go.Figure]] = [
@@ -89,27 +89,12 @@ def test_what_is_asked_for_is_found_or_told(campaign: Campaign) -> None:
     assert "change" not in str(error_map(campaign).layout.title.text)
 
 
-def test_where_there_is_nothing_the_figure_says_so(tmp_path: Path) -> None:
-    with Campaign(tmp_path).grid("a", baseline="x", measure={"name": "mse"}) as campaign:
-        for label in "xy":
-            campaign.start("a", label=label, seed=0).fail("no")
-        assert "can be computed yet" in texts(differences(campaign))
-        assert "learned numbers" in texts(learned_numbers(campaign))
-        assert len(failure_rates(campaign).data) == 2
-        campaign.start("b", label="x", seed=0).finish()
-        assert len(progress(campaign, "b").data) > 0
-        with pytest.raises(SpecError, match="grid 'b' has no measure"):
-            differences(campaign, "b")
-        with pytest.raises(SpecError, match="several grids"):
-            differences(campaign)
-
-
 def cells(page: str) -> list[str]:
     """The Python blocks of a page."""
     return [part.split("```", 1)[0] for part in page.split("```python\n")[1:]]
 
 
-def shown(cell: str, names: dict[str, Any]) -> Any:
+def run_cell(cell: str, names: dict[str, Any]) -> Any:
     """Run a cell; what a notebook would show: the value of its last line."""
     body = ast.parse(cell).body
     last = body.pop() if isinstance(body[-1], ast.Expr) else None
@@ -122,7 +107,7 @@ def test_the_cells_of_the_page_run_and_show_tables_and_figures(root: Path, monke
     monkeypatch.chdir(root)
     monkeypatch.setattr(plotly.io.renderers, "default", "plotly_mimetype")  # the choice of a Jupyter kernel
     names: dict[str, Any] = {}
-    found = [shown(cell, names) for cell in cells(page)]
+    found = [run_cell(cell, names) for cell in cells(page)]
     tables = [each for each in found if isinstance(each, pl.DataFrame)]
     figures = [each for each in found if isinstance(each, go.Figure)]
     assert len(tables) == 3

@@ -1,6 +1,5 @@
 """The page of operators: every one opens, sliders move weights, and what makes no sense is a sentence."""
 
-import json
 import math
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -8,7 +7,7 @@ from pathlib import Path
 import pytest
 from synthetic import write_campaign, write_grid
 
-from dashboards.app.address import changed, read, written
+from dashboards.app.address import read, replace_fields, write_query
 from dashboards.app.campaigns import Campaigns
 from dashboards.app.downloads import download
 from dashboards.app.engine import Engine, shown_of
@@ -123,10 +122,6 @@ def test_an_operator_whose_weights_are_those_of_softmax_says_so(show: Show) -> N
     assert show("weights").message == ""
 
 
-def test_the_row_is_the_readers(show: Show) -> None:
-    assert show("weights", logits="1  2.5", operator="identity").data["weight"].to_list() == pytest.approx([1.0, 2.5])
-
-
 @pytest.mark.parametrize("logits", ["1", "a, b", "1, nan", "1, inf", ",".join(["1"] * 65), "<script>"])
 def test_a_row_that_is_none_is_a_sentence(logits: str, show: Show) -> None:
     assert show("weights", logits=logits).message.startswith("A row of logits is 2 to 64 finite numbers")
@@ -170,20 +165,13 @@ def test_an_operator_of_a_grid_that_cannot_be_read_says_why(tmp_path: Path) -> N
         assert shown.message.startswith("No grid") or "`ablate dash --spec FILE`" in shown.message
 
 
-def test_without_maths_the_page_says_so(store: Store) -> None:
-    view = _view(store)._replace(maths=None)
-    for slot in SLOTS.values():
-        assert "`ablate operators NAME`" in shown_of(slot, view).message
-    assert OPERATORS.controls(view) == ()
-
-
 def test_another_operator_leaves_the_numbers_of_the_last_behind() -> None:
     address = OperatorsAddress(operator="ssa", numbers=("score.n=2",), logits="1, 2")
-    assert changed(address, {"numbers": None, "arguments": None, "operator": "sigmoid"}) == OperatorsAddress(
+    assert replace_fields(address, {"numbers": None, "arguments": None, "operator": "sigmoid"}) == OperatorsAddress(
         operator="sigmoid", logits="1, 2"
     )
-    assert changed(address, {"numbers:score.n": 2.5}).numbers == ("score.n=2.5",)
-    assert read(OperatorsAddress, written(address)) == address
+    assert replace_fields(address, {"numbers:score.n": 2.5}).numbers == ("score.n=2.5",)
+    assert read(OperatorsAddress, write_query(address)) == address
 
 
 def test_a_slider_reaches_the_value_that_the_address_says(store: Store) -> None:
@@ -192,11 +180,6 @@ def test_a_slider_reaches_the_value_that_the_address_says(store: Store) -> None:
     assert slider.span is not None
     assert slider.span[1] == 50.0
     assert slider.usual == 1.5
-
-
-def test_a_setting_that_is_linked_to_is_answered(show: Show) -> None:
-    text = json.dumps(str(show("formula", operator="principled").parts[0]))
-    assert "operators?operator=principled&numbers=" in text
 
 
 def test_the_data_of_a_figure_can_be_had(root: Path) -> None:

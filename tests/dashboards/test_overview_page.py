@@ -21,7 +21,6 @@ from store import Store
 from store.analysis.noise_floor import noise_floor
 from store.analysis.verdicts import verdicts
 from store.statistics import power
-from store.statistics.reasons import VerdictFacts, VerdictRule, reason
 
 HOSTILE = "<script>%{x}"
 OPERATORS = ("softmax", "zeta", "alpha", HOSTILE)
@@ -181,10 +180,10 @@ def test_files_in_quarantine_are_listed(tmp_path: Path) -> None:
 
 
 def test_a_grid_that_is_done_and_decided_has_nothing_left_to_do(tmp_path: Path) -> None:
-    def planted(line: Line) -> float:
+    def plant_value(line: Line) -> float:
         return 0.5 * value(line) if line["operator"] == "zeta" else value(line)
 
-    found = seen(plant(tmp_path / "runs", ["softmax", "zeta"], SEEDS, Planted(planted)), OVERVIEW)
+    found = seen(plant(tmp_path / "runs", ["softmax", "zeta"], SEEDS, Planted(plant_value)), OVERVIEW)
     assert "Nothing is left to do" in found.slots["next"].message
     assert found.slots["failures"].message == "No trial has failed."
 
@@ -196,13 +195,13 @@ UNSETTLED = {("zeta", 2): "running", ("alpha", 1): "pending"}
 def unsettled(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Rates that are compared by odds; one run is on, one waits, and two have ended with no number."""
 
-    def planted(line: Line) -> float:
+    def plant_value(line: Line) -> float:
         if line["operator"] == "alpha" and line["seed"] > 2:
             return math.nan if line["seed"] == 3 else math.inf
         return value(line) / 4
 
     root = tmp_path_factory.mktemp("unsettled") / "runs"
-    planned = Planted(planted, lambda line: UNSETTLED.get((line["operator"], line["seed"]), "ok"))
+    planned = Planted(plant_value, lambda line: UNSETTLED.get((line["operator"], line["seed"]), "ok"))
     return plant(root, OPERATORS, SEEDS, planned, measure={"scale": "logit"})
 
 
@@ -232,58 +231,6 @@ def test_running_and_waiting_trials_are_steps(unsettled: Path) -> None:
     assert alone["what"].to_list() == ["wait for 2 running trials"]
 
 
-def test_differences_of_odds_are_called_so(unsettled: Path) -> None:
-    found = seen(unsettled, OVERVIEW)
-    assert "difference in odds" in found.frame("verdicts").columns
-    assert " in odds of mse in four of five repetitions" in found.slots["noise"].caption
-    assert "lies within the 5 % in odds that count as equal" in found.slots["noise"].caption
-
-
-def test_what_would_decide_is_told_whole_and_what_nothing_decides_is_left(root: Path) -> None:
-    rule = VerdictRule("log", 0.05, 0.05, 1)
-
-    def said(seeds: float) -> str:
-        found = VerdictFacts("undecided", 0.01, -0.1, 0.1, (5, 5), "paired t", 0.3, 0.3, seeds, 30.0, on_gpu=False)
-        return f"preliminary: 5 of 6 seeds; {reason(found, rule)}"
-
-    with Store.open(root) as store:
-        about = grid_context(store, "grid", campaign_styles(store))
-        found = verdicts(store, "grid").with_columns(
-            verdict=pl.lit("undecided"),
-            reason=pl.Series([said(math.nan), said(12.0), said(4.0)]),
-            p=pl.Series([0.1, 0.3, 0.2]),
-        )
-        steps = next_steps(about, {}, found).filter(pl.col("what").str.contains("seeds for|undecided"))
-    names = [about.look.names[cell] for cell in found["cell"]]
-    assert steps.select("what", "why").rows() == [
-        (
-            f"more seeds for {names[2]}",
-            "these seeds could have decided if the true difference is the one seen; a few more may",
-        ),
-        (
-            f"more seeds for {names[1]}",
-            "if the true difference is the one seen, about 12 seeds (7 more, 3.5 min) would decide",
-        ),
-        (f"leave {names[0]} undecided", "no affordable number of seeds would decide"),
-    ]
-
-
-def test_why_the_noise_is_not_known_is_said(tmp_path: Path) -> None:
-    def planted(line: Line) -> float:
-        factor = {"zeta": 2.0, HOSTILE: -1.0}.get(line["operator"], 1.0)
-        return factor * (1 + line["seed"])
-
-    def planted_state(line: Line) -> str:
-        return "pending" if line["operator"] == "alpha" and line["seed"] > 1 else "ok"
-
-    found = seen(plant(tmp_path / "runs", OPERATORS, SEEDS, Planted(planted, planted_state)), OVERVIEW)
-    assert found.slots["noise"].message == (
-        "Nothing is known of the noise yet: the same difference on every seed (1 variant); fewer than 3 finished seeds "
-        "in common with the baseline (1 variant); a value is zero or negative, so the log scale has no meaning "
-        "(1 variant)."
-    )
-
-
 @pytest.mark.parametrize("seeds", [2, 3])
 def test_more_seeds_are_the_remedy_for_too_few_pairs_alone(tmp_path: Path, seeds: int) -> None:
     def state(line: Line) -> str:
@@ -297,17 +244,3 @@ def test_more_seeds_are_the_remedy_for_too_few_pairs_alone(tmp_path: Path, seeds
     else:
         assert remedies.pop("2 pairs of 2 planned") == "more"
         assert list(remedies.values()) == [""]
-
-
-def test_one_seed_and_a_grid_without_results_are_said(tmp_path: Path) -> None:
-    one = seen(plant(tmp_path / "one", OPERATORS, [0], Planted(value)), OVERVIEW)
-    assert "Nothing is known of the noise yet" in one.slots["noise"].message
-    (step,) = one.frame("next").select("what", "how").rows()
-    assert step == (
-        "see to 3 variants without a verdict",
-        "more seeds=... in the spec, for all cells, then ablate run SPEC",
-    )
-    assert one.slots["noise"].message.endswith("in common with the baseline (3 variants).")
-    none = seen(plant(tmp_path / "none", OPERATORS, SEEDS, Planted(value, lambda _: "pending")), OVERVIEW)
-    assert "None of 20 trials has run yet." in none.slots["progress"].caption
-    assert "train 20 outstanding trials" in none.frame("next")["what"].to_list()

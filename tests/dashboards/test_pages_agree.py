@@ -51,7 +51,7 @@ def state_of(of: tuple[str, int], seed: int) -> str:
     return "diverged" if of == BROKEN and seed == 2 else "ok"
 
 
-def done(of: tuple[str, int]) -> list[int]:
+def run_seeds(of: tuple[str, int]) -> list[int]:
     return [seed for seed in SEEDS if state_of(of, seed) == "ok"]
 
 
@@ -88,14 +88,14 @@ def close(one: Any, other: Any) -> bool:
     return bool(one == other)
 
 
-def expected(of: tuple[str, int]) -> dict[str, float]:
+def expect_scipy(of: tuple[str, int]) -> dict[str, float]:
     """The difference from the baseline in logarithms, its interval and its p, by SciPy."""
-    shared = sorted(set(done(of)) & set(done(BASELINE)))
+    shared = sorted(set(run_seeds(of)) & set(run_seeds(BASELINE)))
     if len(shared) < 3:
-        both = ([math.log(mse(each, seed)) for seed in done(each)] for each in (of, BASELINE))
+        both = ([math.log(mse(each, seed)) for seed in run_seeds(each)] for each in (of, BASELINE))
         found = stats.ttest_ind(*both, equal_var=False)
-        mean = float(np.mean([math.log(mse(of, s)) for s in done(of)])) - float(
-            np.mean([math.log(mse(BASELINE, s)) for s in done(BASELINE)])
+        mean = float(np.mean([math.log(mse(of, s)) for s in run_seeds(of)])) - float(
+            np.mean([math.log(mse(BASELINE, s)) for s in run_seeds(BASELINE)])
         )
     else:
         logs = [math.log(mse(of, seed) / mse(BASELINE, seed)) for seed in shared]
@@ -120,7 +120,7 @@ def test_compare_says_what_the_table_and_plain_python_say(root: Path, asked: Ask
     assert [name for name, method in methods.items() if method == "Welch"] == [label(APART)]
     for of in CELLS:
         if of not in (BASELINE, GONE, BROKEN):
-            for column, value in expected(of).items():
+            for column, value in expect_scipy(of).items():
                 assert printed[label(of)][column] == pytest.approx(value, rel=1e-6, abs=1e-12), (of, column)
     for of in (BROKEN, GONE):
         assert printed[label(of)]["verdict"] == "no verdict"
@@ -132,7 +132,7 @@ def test_compare_says_what_the_table_and_plain_python_say(root: Path, asked: Ask
 
 def marginal_effects() -> dict[tuple[str, str], float]:
     """Main effects of the additive model with seeds as blocks by least squares: marginal mean less their average."""
-    kept = [(of, seed) for of in CELLS for seed in done(of)]
+    kept = [(of, seed) for of in CELLS for seed in run_seeds(of)]
     levels = {"seed": list(SEEDS), "operator": list(OPERATORS), "depth": list(DEPTHS)}
 
     def row(values: Mapping[str, Any]) -> list[float]:
@@ -164,7 +164,7 @@ def test_factors_say_what_the_command_and_least_squares_say(root: Path, asked: A
     for (factor, level), value in marginal_effects().items():
         row = effects.filter(factor=factor, level=level).row(0, named=True)
         assert row["effect"] == pytest.approx(value, rel=1e-9)
-        assert row["n"] == sum(len(done(of)) for of in CELLS if level in (of[0], str(of[1])))
+        assert row["n"] == sum(len(run_seeds(of)) for of in CELLS if level in (of[0], str(of[1])))
     shown = {row["axis"]: row for row in page.frame("importance").iter_rows(named=True)}
     with_pairs = {row["term"]: row for row in asked("effects", "--interactions")["terms"]}
     assert {row["term"] for row in data["terms"]} <= set(with_pairs) == set(shown)
@@ -182,7 +182,7 @@ def test_trade_offs_say_what_the_command_and_plain_python_say(root: Path, asked:
     for of in CELLS:
         if of == GONE:
             continue
-        row, known = drawn[label(of)], done(of)
+        row, known = drawn[label(of)], run_seeds(of)
         assert row["value"] == pytest.approx(stats.gmean([mse(of, seed) for seed in known]))
         assert row["x"] == pytest.approx(stats.gmean([seconds(of, seed) for seed in known]))
         assert row["n"] == len(known)

@@ -15,7 +15,7 @@ from dashboards.app.address import read
 from dashboards.app.campaigns import Campaigns
 from dashboards.app.engine import Engine, shown_of
 from dashboards.app.page import PageView, Slot, SlotContent
-from dashboards.app.pages.published import PUBLISHED, chosen_item
+from dashboards.app.pages.paper_results import PUBLISHED, chosen_item
 from dashboards.data.user_errors import Unknown
 from dashboards.papers.items import ITEMS
 from store.published.comparison import compare_published

@@ -11,7 +11,7 @@ from planted import Line, Planted, plant
 from synthetic import MEASURE, plan_header, plan_lines, publish_grid, write_campaign
 
 from dashboards import write_report
-from dashboards.data.captions import ICONS, measured, progress_words, summary
+from dashboards.data.captions import progress_words, summarise_verdicts
 from dashboards.data.grid_context import averages, campaign_styles, grid_context, in_grid_order, worth_drawing
 from dashboards.data.user_errors import catch_user_error
 from dashboards.figures.states import STATUSES
@@ -22,7 +22,6 @@ from grid.errors import NotFoundError
 from store import Store
 from store.analysis.verdicts import GridMeasure, measure_of
 from store.files.layout import Layout
-from store.statistics.multiple_testing import VERDICTS
 
 
 def page(root: Path) -> str:
@@ -84,14 +83,6 @@ def test_an_unfinished_campaign_says_that_its_verdicts_are_preliminary(tmp_path:
     assert "to do" in html
 
 
-def test_a_campaign_that_has_not_begun_says_so(tmp_path: Path) -> None:
-    open_ = [(name, 0) for name in ("softmax", "SSA")]
-    write_campaign(tmp_path / "c", operators=("softmax", "SSA"), seeds=[0], pending=open_)
-    html = page(tmp_path / "c")
-    assert "None of 2 trials has run yet." in html
-    assert "Verdicts appear with the first results." in html
-
-
 def test_a_grid_that_cannot_be_judged_says_why_and_shows_its_runs(tmp_path: Path) -> None:
     campaign = write_campaign(tmp_path / "c", operators=("softmax", "SSA"), seeds=range(3), steps=4)
     changes = {"quickstart": ["measure"], "second": ["baseline"], "third": ["measure", "baseline"]}
@@ -116,11 +107,6 @@ def test_a_report_is_paper_that_nobody_clicks_on(of_finished: Path) -> None:
     figures = re.findall(r"<figcaption.*?</figcaption>|<p class=.caption.>.*?</p>", without_plotly(of_finished))
     assert len(figures) > 5
     assert not [each for each in figures if re.search(r"click|pointer", each, re.IGNORECASE)]
-
-
-def test_a_grid_of_one_cell_has_nothing_to_compare(tmp_path: Path) -> None:
-    write_campaign(tmp_path / "c", operators=("softmax",), seeds=range(3), steps=4)
-    assert "nothing to compare" in page(tmp_path / "c")
 
 
 def test_a_campaign_without_a_grid_is_a_page_too(tmp_path: Path) -> None:
@@ -159,20 +145,6 @@ def test_a_missing_campaign_is_an_error_and_no_file(tmp_path: Path) -> None:
     assert not (tmp_path / "nowhere").exists()
 
 
-@pytest.mark.parametrize(("seeds", "qualified"), [(4, True), (5, False)])
-def test_the_promise_of_few_false_claims_is_qualified_below_five_pairs(
-    tmp_path: Path, seeds: int, qualified: bool
-) -> None:
-    write_campaign(tmp_path / "c", operators=("softmax", "SSA"), seeds=range(seeds), steps=4)
-    html = page(tmp_path / "c")
-    assert "at most 5 % of tables have one, from 5 pairs on" in html
-    assert ("13 % of tables of 5 comparisons" in html) == qualified
-
-
-def test_every_verdict_of_the_store_has_an_icon() -> None:
-    assert set(ICONS) == set(VERDICTS)
-
-
 def frame(**counts: int) -> pl.DataFrame:
     return pl.DataFrame({"verdict": [name.replace("_", " ") for name, n in counts.items() for _ in range(n)]})
 
@@ -192,7 +164,7 @@ def frame(**counts: int) -> pl.DataFrame:
     ],
 )
 def test_the_summary_counts_every_verdict(counts: Mapping[str, int], sentence: str) -> None:
-    assert summary(frame(**counts), "softmax") == sentence
+    assert summarise_verdicts(frame(**counts), "softmax") == sentence
 
 
 @pytest.mark.parametrize(
@@ -208,13 +180,6 @@ def test_the_summary_counts_every_verdict(counts: Mapping[str, int], sentence: s
 )
 def test_progress_is_one_sentence(counts: tuple[int, ...], sentence: str) -> None:
     assert progress_words(dict(zip(("planned", *STATUSES), counts, strict=True))) == sentence
-
-
-def test_the_measure_is_told_with_point_unit_and_direction() -> None:
-    assert measured(GridMeasure("mse", {"sigma_x": 1, "sigma_f": 3}), "units") == (
-        "mse at sigma_f 3, sigma_x 1 (units; lower is better)"
-    )
-    assert measured(GridMeasure("accuracy", {}, better="higher"), "") == "accuracy (higher is better)"
 
 
 def test_cells_stand_in_the_order_of_their_axes_with_the_baseline_first() -> None:

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import polars as pl
 import pytest
+from dashboard_site import ServeSite
 from planted import Line, Planted, plant, seen
 from playwright.sync_api import Page as Tab
-from served import ServeSite
 from synthetic import Campaign, write_campaign
 
 from dashboards.app.address import read
@@ -17,7 +17,7 @@ from dashboards.app.campaigns import Campaigns
 from dashboards.app.engine import Engine, shown_of
 from dashboards.app.page import PageView, SlotContent
 from dashboards.app.pages.runs import RUNS, RunsAddress
-from dashboards.data.run_keys import key_of, shortened
+from dashboards.data.run_keys import key_of, shorten_keys
 from store import Store
 
 OPERATORS = ("softmax", "SSA", "<b>%{x}'\"")
@@ -46,12 +46,12 @@ def view(campaign: Campaign) -> Iterator[PageView]:
         yield engine.view(store, "runs", RUNS, RunsAddress())
 
 
-def shown(view: PageView, search: str = "") -> SlotContent:
+def show(view: PageView, search: str = "") -> SlotContent:
     return shown_of(RUNS.slots[0], view._replace(address=read(RunsAddress, search)))
 
 
 def test_every_planned_trial_is_a_row_with_its_choices_and_its_state(view: PageView, campaign: Campaign) -> None:
-    found = shown(view)
+    found = show(view)
     rows = {(row["label"], row["seed"]): row for row in found.data.rows(named=True)}
     assert {who: row["trial"] for who, row in rows.items()} == {
         (line["label"], line["seed"]): line["trial"] for line in campaign.lines
@@ -64,7 +64,7 @@ def test_every_planned_trial_is_a_row_with_its_choices_and_its_state(view: PageV
 
 
 def test_the_measure_is_a_column_and_empty_for_what_has_not_finished(view: PageView) -> None:
-    data, name = shown(view).data, "mse@sigma_f=5,sigma_x=1"
+    data, name = show(view).data, "mse@sigma_f=5,sigma_x=1"
     values = dict(
         view.store.sql(
             "SELECT trial, value FROM v_final WHERE name = 'mse' AND point['sigma_f'] = 5 AND point['sigma_x'] = 1"
@@ -79,7 +79,7 @@ def test_any_measurement_can_be_picked_and_what_varies_stands_first(view: PageVi
     names = [option.value for option in control.options]
     assert names[:2] == ["operator", "status (axis)"]
     assert names.index("mse@sigma_f=1,sigma_x=1") < names.index("depth")
-    found = shown(view, "?columns=mse@sigma_f=1,sigma_x=1&columns=depth&columns=loss")
+    found = show(view, "?columns=mse@sigma_f=1,sigma_x=1&columns=depth&columns=loss")
     assert [column["field"] for column in found.columns][4:] == ["mse@sigma_f=1,sigma_x=1", "depth", "loss"]
     assert found.data["loss"].null_count() == 2
     assert json.loads(json.dumps(list(found.columns))) == list(found.columns)
@@ -103,14 +103,9 @@ def test_measurements_may_be_called_like_columns_and_what_is_no_number_is_counte
     assert {"seed (value)", "trial (value)"} <= {option.value for option in found.controls["columns"].options}
 
 
-def test_the_status_is_told_by_a_sign_and_a_word(view: PageView) -> None:
-    column = next(column for column in shown(view).columns if column["field"] == "status")
-    assert "'failed' ? '✗ failed'" in column["valueFormatter"]["function"]
-
-
 @pytest.mark.parametrize("name", ["nothing", "x'; DROP", "<script>"])
 def test_a_column_that_is_not_there_is_told(view: PageView, name: str) -> None:
-    found = shown(view, f"?columns={name.replace(';', '%3B')}")
+    found = show(view, f"?columns={name.replace(';', '%3B')}")
     assert found.message.startswith(f"Runs of 'of-runs' have no {name!r}; they have operator, ")
     assert found.data.is_empty()
 
@@ -119,9 +114,9 @@ def test_keys_are_as_short_as_tells_them_apart(tmp_path: Path) -> None:
     one = write_campaign(tmp_path / "c", operators=("softmax",), seeds=range(2), steps=2, sigma_f=(5,))
     with Store.open(one.root) as store:
         keys = [line["trial"] for line in one.lines]
-        assert shortened(store, keys) == [key[:8] for key in keys]
+        assert shorten_keys(store, keys) == [key[:8] for key in keys]
         twin = keys[0][:10] + ("0" if keys[0][10] != "0" else "1") + "0" * 21
-        assert shortened(store, [keys[0], twin]) == [keys[0][:11], twin[:11]]
+        assert shorten_keys(store, [keys[0], twin]) == [keys[0][:11], twin[:11]]
         assert key_of(store, keys[1][:5]) == keys[1]
 
 

@@ -5,8 +5,6 @@ from typing import Any
 import polars as pl
 
 from dashboards.figures.table import table_sheet
-from dashboards.papers.columns import columns_of
-from dashboards.papers.paper_tables import printed_table
 from store.published.tables import notes
 
 _PLAIN = {"mean": 1.0, "spread": 0.1, "n": 3, "planned": 3, "missing": None, "why": None, "best": False}
@@ -57,25 +55,3 @@ def test_what_is_missing_and_what_lacks_seeds_is_seen_in_the_table() -> None:
     assert (failed.words, failed.hint, unmeasured.words) == ("×", "3 of 3 runs failed", "–")
     assert (few.note, whole.note) == ("2 of 3 seeds; 1 of 2 cells: first", "")
     assert [sign for sign, _ in sheet.legend] == ["×", "–"]  # no value differs, none is unfinished
-
-
-def test_more_than_26_remarks_have_signs_of_two_letters() -> None:
-    sheet = table_sheet(frame(*({"differs": f"{i} heads, here 2"} for i in range(30))))
-    assert [row[0].marks for row in sheet.entries][24:29] == ["y", "z", "aa", "ab", "ac"]
-
-
-def test_headings_that_are_bare_numbers_have_their_quantity_in_the_corner() -> None:
-    corners = {(paper, number): columns_of(printed_table(paper, number)) for paper, number in _TABLES}
-    assert corners == _TABLES
-    assert table_sheet(frame({}), corners["003", 1]).corner == "sigma_f"
-
-
-_TABLES = {
-    ("003", 1): "sigma_f",
-    ("003", 5): "sigma_first",
-    ("003", 6): "sigma_f",
-    ("004", 1): "weight decay",
-    ("004", 12): "alpha",
-    ("004", 2): "",
-    ("000", 1): "",
-}

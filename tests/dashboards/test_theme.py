@@ -5,7 +5,7 @@ import random
 import plotly.graph_objects as go
 import pytest
 
-from dashboards.app.frame import edition
+from dashboards.app.frame import recolour
 from dashboards.html.document import VARIABLES
 from dashboards.theme.styles import (
     DIVERGING,
@@ -81,20 +81,20 @@ def test_many_cells_of_one_operator_are_told_apart_by_colour() -> None:
     assert len({style.color for style in found.values()}) >= 8
 
 
-@pytest.mark.parametrize("edition", [0, 1])
-def test_text_colours_have_a_contrast_of_at_least_4_5(edition: int) -> None:
+@pytest.mark.parametrize("recolour", [0, 1])
+def test_text_colours_have_a_contrast_of_at_least_4_5(recolour: int) -> None:
     partners = dark_partners([])
-    paper = PAPER if edition == 0 else partners[PAPER]
-    colors = [color if edition == 0 else partners[color] for color in (INK, MUTED)]
-    colors += [pair[edition] for name, pair in VARIABLES.items() if name != "shade"]
+    paper = PAPER if recolour == 0 else partners[PAPER]
+    colors = [color if recolour == 0 else partners[color] for color in (INK, MUTED)]
+    colors += [pair[recolour] for name, pair in VARIABLES.items() if name != "shade"]
     assert min(contrast(color, paper) for color in colors) >= 4.5
 
 
-@pytest.mark.parametrize("edition", [0, 1])
-def test_lines_have_a_contrast_of_at_least_2_6(edition: int) -> None:
-    paper = PAPER if edition == 0 else dark_partners([])[PAPER]
+@pytest.mark.parametrize("recolour", [0, 1])
+def test_lines_have_a_contrast_of_at_least_2_6(recolour: int) -> None:
+    paper = PAPER if recolour == 0 else dark_partners([])[PAPER]
     styles = [REST, *operator_styles(NAMES).values()]
-    assert min(contrast((style.color, style.dark)[edition], paper) for style in styles) >= 2.6
+    assert min(contrast((style.color, style.dark)[recolour], paper) for style in styles) >= 2.6
 
 
 def test_contrast_is_that_of_the_standard() -> None:
@@ -113,6 +113,6 @@ def test_a_text_that_reads_like_a_colour_stays_in_the_dark_edition() -> None:
     figure = go.Figure(
         go.Scatter(x=[light], y=[1], name=light, text=[light], customdata=[light], line={"color": light})
     )
-    [trace] = edition(figure, {light: "#abcdef"})["data"]
+    [trace] = recolour(figure, {light: "#abcdef"})["data"]
     assert trace["line"]["color"] == "#abcdef"
     assert (trace["x"], trace["name"], trace["text"], trace["customdata"]) == ([light], light, [light], [light])

@@ -12,12 +12,12 @@ from planted import Line, Planted, Seen, plant, seen
 from scipy import stats
 
 from dashboards.app.page import SlotContent
-from dashboards.app.pages.trade_offs import COST_WORDS, TRADE_OFFS
+from dashboards.app.pages.trade_offs import TRADE_OFFS
 from dashboards.data.user_errors import Unknown
 from dashboards.figures import parallel
 from dashboards.figures.pareto import on_steps
 from store import Store
-from store.analysis.pareto import COSTS, compared, pareto
+from store.analysis.pareto import compared, pareto
 from store.analysis.verdicts import measure_of, runs
 from store.statistics import Objective
 from store.statistics.arms import arms, pair
@@ -213,26 +213,6 @@ def test_axes_and_measurements_may_be_called_like_columns(others: Path, search: 
     assert titles[:3] == ["operator", "cell (value)", "variant (value)"]
 
 
-def test_bars_that_the_frame_cuts_are_said(tmp_path: Path) -> None:
-    def wild(line: Line) -> float:
-        return float(1000.0 ** (line["seed"] * 2) if line["operator"] == "zeta" else value(line))
-
-    root = plant(tmp_path / "runs", OPERATORS, range(2), Planted(wild, cost=cost))
-    cut = "Bars that end at the frame go on beyond it."
-    assert cut in scatter(root, "").caption
-
-
-def test_words_that_look_like_markup_stay_words(usual: Seen) -> None:
-    figure = usual.slots["scatter"].figure
-    assert figure is not None
-    assert "<script>" not in figure.to_json()
-    assert "%{x}" not in figure.to_json()
-
-
-def test_every_cost_of_the_store_has_words() -> None:
-    assert COST_WORDS.keys() == set(COSTS)
-
-
 def test_parallel_axes_keep_the_order_of_the_grid(usual: Seen) -> None:
     figure = usual.slots["parallel"].figure
     assert usual.frame("parallel")["variant"].to_list() == ["softmax", "zeta", "alpha", "<script>%{x}"]
@@ -247,7 +227,7 @@ def test_parallel_numbers_stand_where_their_scale_says() -> None:
     found = pl.DataFrame(
         {"cell": ["a", "b", "c", "d"], "cost": [1.0, 10.0, 100.0, -1.0], "loss": [0.0, 1.0, None, 2.0]}
     )
-    kept = parallel.drawn(found, [("cost", True), ("loss", False)])
+    kept = parallel.complete_rows(found, [("cost", True), ("loss", False)])
     assert kept["cell"].to_list() == ["a", "b"]
     (scale,) = parallel.scales(found.head(3), {}, [("cost", True)])
     low, middle, high = (scale.height(value) for value in (1.0, 10.0, 100.0))
@@ -286,14 +266,14 @@ def test_failed_and_lonely_cells_are_left_out_and_counted(tmp_path: Path) -> Non
 
 
 def test_two_hundred_cells_are_drawn(tmp_path: Path) -> None:
-    def planted(line: Line) -> float:
+    def plant_value(line: Line) -> float:
         return 1.0 + 0.001 * ((line["axes"]["n"] * 37 + line["seed"] * 11) % 101)
 
     def costs(line: Line) -> Mapping[str, float]:
         return {"train_s": 1.0 + (line["axes"]["n"] * 53 + line["seed"]) % 97}
 
     factors = {"n": list(range(200))}
-    root = plant(tmp_path / "runs", ["softmax"], range(2), Planted(planted, cost=costs), factors=factors)
+    root = plant(tmp_path / "runs", ["softmax"], range(2), Planted(plant_value, cost=costs), factors=factors)
     found = seen(root, TRADE_OFFS)
     assert found.frame("scatter").height == 200
     figure = found.slots["parallel"].figure
@@ -306,7 +286,7 @@ def test_pairs_that_cannot_be_compared_are_those_that_the_comparison_refuses(tmp
     def state(line: Line) -> str:
         return "diverged" if (line["operator"], line["seed"]) == ("alpha", 1) else "ok"
 
-    def planted(line: Line) -> float:
+    def plant_value(line: Line) -> float:
         if line["operator"] in ("zeta", "constant"):
             return 1.0 + 0.1 * line["seed"]
         return 1.0 + (line["seed"] * len(line["operator"])) % 3
@@ -315,7 +295,7 @@ def test_pairs_that_cannot_be_compared_are_those_that_the_comparison_refuses(tmp
         return {"train_s": 1.0 + line["seed"]}
 
     operators = (*OPERATORS, "constant")
-    root = plant(tmp_path / "runs", operators, range(seeds), Planted(planted, state, costs))
+    root = plant(tmp_path / "runs", operators, range(seeds), Planted(plant_value, state, costs))
     with Store.open(root) as store:
         rules = measure_of(store, "grid", None)
         values = runs(store, "grid", rules)

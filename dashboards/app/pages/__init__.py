@@ -9,7 +9,7 @@ from dashboards.app.pages.factors import FACTORS
 from dashboards.app.pages.mechanism import MECHANISM
 from dashboards.app.pages.operators import OPERATORS
 from dashboards.app.pages.overview import OVERVIEW
-from dashboards.app.pages.published import PUBLISHED
+from dashboards.app.pages.paper_results import PUBLISHED
 from dashboards.app.pages.run import RUN
 from dashboards.app.pages.runs import RUNS
 from dashboards.app.pages.sql import SQL

@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 
 from dashboards.app.address import Address
-from dashboards.app.page import AppPage, Control, ControlOption, PageView, Slot, SlotContent, grid_of, once, options
+from dashboards.app.page import AppPage, Control, ControlOption, PageView, Slot, SlotContent, grid_of, memoise, options
 from dashboards.data.formatting import count, listed
 from dashboards.data.user_errors import Unknown
 from dashboards.figures import attention
@@ -48,7 +48,7 @@ class AttentionSelection(NamedTuple):
 def _runs(view: PageView) -> pl.DataFrame:
     """Trials that are to have maps, with the names of their cells; those that are done first."""
     about = grid_of(view)
-    found = once(view.store, ("maps", about.grid), lambda: with_artefacts(view.store, about.grid, _KIND))
+    found = memoise(view.store, ("maps", about.grid), lambda: with_artefacts(view.store, about.grid, _KIND))
     places = {cell.cell: i for i, cell in enumerate(about.cells)}
     kept = found.with_columns(
         pl.col("cell").replace_strict(dict(about.look.names), default=None, return_dtype=pl.String).alias("name"),
@@ -57,7 +57,7 @@ def _runs(view: PageView) -> pl.DataFrame:
     return kept.sort((pl.col("status") != "ok"), "place", "seed")
 
 
-def _looked(view: PageView) -> AttentionSelection:
+def _select_run(view: PageView) -> AttentionSelection:
     """The run and its files. Raises Unknown where there is no such run, or it has none."""
     about, address, runs = grid_of(view), view.address, _runs(view)
     if runs.is_empty():
@@ -74,7 +74,7 @@ def _looked(view: PageView) -> AttentionSelection:
                 raise Unknown(f"no run with attention maps has {field} {said!r}; there are {shown}")
     for trial, name, seed in runs.select("trial", "name", "seed").head(_SHOWN).iter_rows():
         key = ("artefacts", trial)
-        files = once(view.store, key, lambda trial=trial: artefacts(view.store, trial))  # type: ignore[misc]
+        files = memoise(view.store, key, lambda trial=trial: artefacts(view.store, trial))  # type: ignore[misc]
         steps = sorted({each.step for each in files if attention.layers_of(files, each.step)})
         if steps:
             step = address.step if address.step is not None else steps[-1]
@@ -85,9 +85,9 @@ def _looked(view: PageView) -> AttentionSelection:
 
 
 def _maps(view: PageView) -> tuple[AttentionSelection, Maps]:
-    looked, sequence = _looked(view), view.address.sequence
+    looked, sequence = _select_run(view), view.address.sequence
     key = ("maps of", looked.trial, looked.step, sequence)
-    return looked, once(
+    return looked, memoise(
         view.store,
         key,
         lambda: attention.read_maps(view.store, looked.files, looked.step, sequence, _task(view, looked.trial)),

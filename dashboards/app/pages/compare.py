@@ -17,25 +17,25 @@ from dashboards.app.page import (
     SlotContent,
     grid_of,
     html,
-    once,
+    memoise,
 )
 from dashboards.data.captions import (
     ICONS,
-    chosen,
+    describe_selection,
     difference_of,
-    marked,
+    mark_verdict,
     measured,
     n_words,
-    named,
+    name_cells,
     paired_words,
     pairs_words,
-    summary,
+    summarise_verdicts,
 )
 from dashboards.data.formatting import NO_MARGIN, change, count, p_value
 from dashboards.data.grid_context import GridContext, averages, in_order, worth_drawing
 from dashboards.data.seed_averages import average_words, rope_words
 from dashboards.data.user_errors import Unknown, catch_user_error
-from dashboards.figures import forest, paired, win_rates
+from dashboards.figures import forest, seed_pairs, win_rates
 from dashboards.theme.styles import Style, dark_partners
 from store.analysis.explain_verdict import why, why_text
 from store.analysis.verdicts import GridMeasure, baseline_of, verdicts
@@ -61,7 +61,7 @@ class CompareAddress(MeasuredAddress):
     """Most rows of the forest plot."""
 
 
-def judged(view: PageView) -> tuple[GridContext, GridMeasure, pl.DataFrame]:
+def judge_view(view: PageView) -> tuple[GridContext, GridMeasure, pl.DataFrame]:
     """The grid of a view with its measure and verdicts; the baseline is the grid's own or that of the address.
 
     Raises:
@@ -70,7 +70,7 @@ def judged(view: PageView) -> tuple[GridContext, GridMeasure, pl.DataFrame]:
     about = grid_of(view)
     base = view.address.baseline
     measure = judged_by(view)
-    found = once(
+    found = memoise(
         view.store,
         ("verdicts", about.grid, base, str(measure)),
         lambda: verdicts(view.store, about.grid, baseline=base, measure=measure._asdict()),
@@ -84,7 +84,7 @@ def _baseline(view: PageView) -> str:
 
 def _chosen(view: PageView) -> str:
     """The key of the cell that is looked at closely. Raises Unknown for the baseline itself."""
-    about, _, found = judged(view)
+    about, _, found = judge_view(view)
     if view.address.cell is None:
         if found.is_empty():
             raise Unknown("the grid has no cell beside the baseline")
@@ -96,7 +96,7 @@ def _chosen(view: PageView) -> str:
 
 
 def _differences(view: PageView) -> SlotContent:
-    about, measure, found = judged(view)
+    about, measure, found = judge_view(view)
     drawn = forest.differences(found, measure, int(view.address.rows))
     if drawn["difference"].is_null().all():
         return SlotContent(message="No difference from the baseline can be computed yet.")
@@ -114,23 +114,23 @@ def _differences(view: PageView) -> SlotContent:
         )
         + (" Bars that end at the edge of the axis go on beyond it." if forest.is_cut(drawn, measure) else "")
     )
-    figure = forest.draw_differences(drawn, about.look, measure, {word: marked(word) for word in ICONS})
+    figure = forest.draw_differences(drawn, about.look, measure, {word: mark_verdict(word) for word in ICONS})
     hint = "A click on a point shows why it has its verdict."
-    return SlotContent(figure, caption, named(drawn, about), hint=hint)
+    return SlotContent(figure, caption, name_cells(drawn, about), hint=hint)
 
 
 def verdict_rows(view: PageView) -> SlotContent:
     """The table of verdicts, with the reason of each."""
-    about, measure, found = judged(view)
+    about, measure, found = judge_view(view)
     scale = measure.scale
-    rows = named(found, about).select(
+    rows = name_cells(found, about).select(
         "variant",
-        pl.col("verdict").map_elements(marked, return_dtype=pl.String),
+        pl.col("verdict").map_elements(mark_verdict, return_dtype=pl.String),
         "value",
-        _worded("difference", scale).alias("difference"),
+        _expr_in_words("difference", scale).alias("difference"),
         pl.when(pl.col("low").is_null())
         .then(pl.lit("–"))
-        .otherwise(pl.format("{} to {}", _worded("low", scale), _worded("high", scale)))
+        .otherwise(pl.format("{} to {}", _expr_in_words("low", scale), _expr_in_words("high", scale)))
         .alias("interval"),
         pl.col("p_holm").map_elements(p_value, return_dtype=pl.String, skip_nulls=False).alias("p (Holm)"),
         pl.struct("method", "pairs", "planned", "runs", "baseline_runs")
@@ -140,7 +140,8 @@ def verdict_rows(view: PageView) -> SlotContent:
     )
     base = about.look.names[_baseline(view)]
     said = (
-        f"{summary(found, base)} Judged by {measured(measure, unit_of(view, measure))}, {average_words(scale)} over "
+        f"{summarise_verdicts(found, base)} Judged by {measured(measure, unit_of(view, measure))}, "
+        f"{average_words(scale)} over "
         f"seeds, {paired_words(found)}; verdicts are corrected (Holm) for all comparisons of the table."
         f"{' Differences are ratios of odds.' if scale == 'logit' else ''}"
     )
@@ -150,7 +151,7 @@ def verdict_rows(view: PageView) -> SlotContent:
     )
 
 
-def _worded(name: str, scale: str) -> pl.Expr:
+def _expr_in_words(name: str, scale: str) -> pl.Expr:
     words = pl.struct(name).map_elements(lambda row: change(row[name], scale), return_dtype=pl.String)
     return words if name == "difference" else words.fill_null("–")
 
@@ -170,12 +171,12 @@ def _column(name: str, rows: pl.DataFrame) -> dict[str, object]:
 
 
 def _why(view: PageView) -> SlotContent:
-    about, measure, found = judged(view)
+    about, measure, found = judge_view(view)
     cell = _chosen(view)
     row = why(view.store, about.grid, cell, baseline=view.address.baseline, measure=measure._asdict())
     lines = [line.partition(": ") for line in why_text(row)]
-    caption = f"{about.look.names[cell]} against {about.look.names[_baseline(view)]}: {marked(row['verdict'])}."
-    caption += _picked(view, found)
+    caption = f"{about.look.names[cell]} against {about.look.names[_baseline(view)]}: {mark_verdict(row['verdict'])}."
+    caption += _explain_choice(view, found)
     data = pl.DataFrame([(topic, said) for topic, _, said in lines], schema=["topic", "what it is"], orient="row")
     return SlotContent(caption=caption, data=data, parts=[_topics(data)])
 
@@ -188,7 +189,7 @@ def _topics(data: pl.DataFrame) -> Component:
     return html.Table(html.Tbody(rows), className="plain")
 
 
-def _picked(view: PageView, found: pl.DataFrame) -> str:
+def _explain_choice(view: PageView, found: pl.DataFrame) -> str:
     """How the cell was chosen that is looked at closely, where the address does not say it."""
     if view.address.cell is not None or found.height < 2:
         return ""
@@ -196,10 +197,10 @@ def _picked(view: PageView, found: pl.DataFrame) -> str:
     return f" Shown: of {found.height} variants the {'one with the smallest p' if tested else 'first: none has a p'}."
 
 
-def _paired(view: PageView) -> SlotContent:
-    about, measure, judged_rows = judged(view)
+def _draw_pairs(view: PageView) -> SlotContent:
+    about, measure, judged_rows = judge_view(view)
     cell, base = _chosen(view), _baseline(view)
-    found = paired.paired(view.store, about.grid, measure, cell, base)
+    found = seed_pairs.pair_runs(view.store, about.grid, measure, cell, base)
     if found.is_empty():
         return SlotContent(message="No run of the two cells has finished with a value yet.")
     both = found.drop_nulls(["value", "baseline_value"]).height
@@ -217,29 +218,29 @@ def _paired(view: PageView) -> SlotContent:
         caption += " Fewer than three pairs: compared unpaired (Welch), by all points."
     legend = [
         Key(Style(color, dark_partners([])[color], dash, "circle"), words, key)
-        for (color, dash), words, key in ((paired.GAIN, "better", "gain"), (paired.LOSS, "not better", "loss"))
+        for (color, dash), words, key in ((seed_pairs.GAIN, "better", "gain"), (seed_pairs.LOSS, "not better", "loss"))
     ]
     title = f"{measure.name}, {unit}" if unit else measure.name
-    figure = paired.draw_paired(found, about.look, (cell, base), measure, title)
-    return SlotContent(figure, caption + _picked(view, judged_rows), found, legend)
+    figure = seed_pairs.draw_paired(found, about.look, (cell, base), measure, title)
+    return SlotContent(figure, caption + _explain_choice(view, judged_rows), found, legend)
 
 
 def _items(view: PageView) -> SlotContent:
-    about, measure, judged_rows = judged(view)
+    about, measure, judged_rows = judge_view(view)
     cell, base = _chosen(view), _baseline(view)
-    found = paired.items(view.store, about.grid, measure, (cell, base))
+    found = seed_pairs.items(view.store, about.grid, measure, (cell, base))
     if found.is_empty():
         return SlotContent(message=f"No values of single items are recorded for both cells in {measure.name}.")
     row = why(view.store, about.grid, cell, baseline=view.address.baseline, measure=measure._asdict())
     bars = why_text(row)[-1].partition(": ")[2]
-    drawn = paired.drawn(found).height
+    drawn = seed_pairs.thin_items(found).height
     some = f" Drawn: {drawn:,} of {found.height:,} items, evenly by rank." if drawn < found.height else ""
     caption = (
         f"{about.look.names[cell]} less {about.look.names[base]} in {measured(measure, unit_of(view, measure))}, a "
         f"point per item, averaged over {count(max(found['seeds'].to_list()), 'seed')}; dashed: the mean. "
-        f"{bars[:1].upper()}{bars[1:]}.{some}{_picked(view, judged_rows)}"
+        f"{bars[:1].upper()}{bars[1:]}.{some}{_explain_choice(view, judged_rows)}"
     )
-    figure = paired.draw_items(found, about.look.styles[cell], f"difference in {measure.name}")
+    figure = seed_pairs.draw_items(found, about.look.styles[cell], f"difference in {measure.name}")
     return SlotContent(figure, caption, found)
 
 
@@ -251,7 +252,7 @@ def _most(view: PageView, measure: GridMeasure) -> tuple[list[str], str]:
     known = averages(about.store, about.grid, measure)
     base, _ = catch_user_error(lambda: _baseline(view))
     kept = worth_drawing(about.cells, base, known, measure, MOST_CELLS)
-    return kept, chosen(about, kept, measure, base)
+    return kept, describe_selection(about, kept, measure, base)
 
 
 def _wins(view: PageView) -> SlotContent:
@@ -355,7 +356,7 @@ COMPARE = AppPage(
         Slot("differences", "Differences from the baseline", _differences, sets="cell"),
         Slot("verdicts", "Verdicts", verdict_rows, "table"),
         Slot("why", "Why this verdict", _why, "words"),
-        Slot("paired", "Seed by seed", _paired),
+        Slot("paired", "Seed by seed", _draw_pairs),
         Slot("items", "Item by item", _items),
         Slot("wins", "Which beats which", _wins),
         Slot("cells", "All cells, for a paper", _cells, "table"),

@@ -13,7 +13,7 @@ from dashboards.data.formatting import count, listed, number
 from dashboards.data.seed_averages import Band, Scale, average_words, band_words
 from dashboards.data.user_errors import Unknown
 from dashboards.figures.lines import Drawing, Panel, Series, beyond, draw_panels, extremes_words
-from dashboards.figures.training import Along, Reduced, Reduction, buckets_for, logged, smoothed, training
+from dashboards.figures.training import Along, Reduced, Reduction, buckets_for, list_metrics, smooth, training
 
 _ALONG: Final[dict[Along, str]] = {"step": "training step", "seconds": "seconds of training", "tokens": "tokens"}
 _AMOUNT: Final = {"exponential": 0.9, "window": 9.0}
@@ -37,7 +37,7 @@ class CurvesAddress(GroupedAddress):
 
 def _curves(view: PageView) -> SlotContent:
     address: CurvesAddress = view.address
-    about, known = grid_of(view), logged(view.store, grid_of(view).grid)
+    about, known = grid_of(view), list_metrics(view.store, grid_of(view).grid)
     if not known:
         return SlotContent(message="No run of this grid has logged anything yet.")
     metrics = address.metric or known[:1]
@@ -45,7 +45,7 @@ def _curves(view: PageView) -> SlotContent:
     if unknown:
         raise Unknown(f"no run of {about.grid!r} has logged {unknown[0]!r}; they have {listed(known[:12])}")
     chosen_groups = run_groups(view)
-    found = {name: _reduced(view, name, chosen_groups, len(metrics)) for name in metrics}
+    found = {name: _reduce(view, name, chosen_groups, len(metrics)) for name in metrics}
     if all(each.frame.is_empty() for each, _ in found.values()):
         return SlotContent(message=_nothing(view, metrics, chosen_groups))
     series = _series(chosen_groups, [each for each, _ in found.values()])
@@ -62,7 +62,7 @@ def _curves(view: PageView) -> SlotContent:
         )
         for name, panel in zip(metrics, panels, strict=True)
     )
-    reached = {key: max(_reached(each).get(key, 0) for each, _ in found.values()) for key in chosen_groups.keep}
+    reached = {key: max(_count_reached(each).get(key, 0) for each, _ in found.values()) for key in chosen_groups.keep}
     return SlotContent(
         figure,
         _caption(view, found, chosen_groups),
@@ -72,7 +72,7 @@ def _curves(view: PageView) -> SlotContent:
     )
 
 
-def _reduced(view: PageView, name: str, of: RunGroups, panels: int) -> tuple[Reduced, Scale]:
+def _reduce(view: PageView, name: str, of: RunGroups, panels: int) -> tuple[Reduced, Scale]:
     """A metric on the log scale, unless another is wanted or it takes values that have no logarithm."""
     address: CurvesAddress = view.address
     lines = len(of.keep) * panels
@@ -94,17 +94,17 @@ def _panel(view: PageView, name: str, found: Reduced, scale: Scale) -> Panel:
     frame, title = found.frame, name
     if address.smooth != "none":
         amount = _amount(address)
-        frame = smoothed(frame, address.smooth, amount, scale)
+        frame = smooth(frame, address.smooth, amount, scale)
         title += f", smoothed ({address.smooth} {amount:g})"
     bare = address.band in ("seeds", "none")
     frame = frame.drop(["low", "high"] if bare else [])
-    if address.quiet or bare or not _averaged(address, found):
+    if address.quiet or bare or not _averages_buckets(address, found):
         frame = frame.drop("least", "greatest")
     runs = found.runs.drop("series").rename({"trial": "series"})
     return Panel(pl.concat([runs, frame], how="diagonal_relaxed") if runs.height else frame, title, scale)
 
 
-def _averaged(address: CurvesAddress, found: Reduced) -> bool:
+def _averages_buckets(address: CurvesAddress, found: Reduced) -> bool:
     """Whether buckets of one width hold more than a value of a run: a step has one, a second has any number."""
     return not address.logx and (address.x != "step" or found.width > 1)
 
@@ -128,7 +128,7 @@ def _noun(view: PageView) -> str:
     return "run" if by_of(view) not in ((), (grouping.CELL,)) else "seed"
 
 
-def _reached(found: Reduced) -> dict[str, int]:
+def _count_reached(found: Reduced) -> dict[str, int]:
     return {str(key): int(n) for key, n in found.reached.iter_rows()}
 
 
@@ -148,7 +148,7 @@ def _caption(view: PageView, found: dict[str, tuple[Reduced, Scale]], of: RunGro
         if not each.frame.is_empty():
             told.setdefault(_line_words(view, each, scale, of), []).append(name)
     words = next(iter(told)) if len(told) == 1 else " ".join(f"{listed(of_)}: {said}" for said, of_ in told.items())
-    averaged = any(_averaged(address, each) for each, _ in found.values())
+    averaged = any(_averages_buckets(address, each) for each, _ in found.values())
     if averaged and not address.quiet and address.band not in ("seeds", "none"):
         words += f" {extremes_words(max(each.frame['series'].n_unique() for each, _ in found.values()))}"
     if address.smooth != "none":
@@ -165,7 +165,7 @@ def _line_words(view: PageView, each: Reduced, scale: Scale, of: RunGroups) -> s
     address: CurvesAddress = view.address
     noun = _noun(view)
     unit = {"step": "step", "seconds": "second", "tokens": "token"}[address.x]
-    means = f" of means over {number(each.width)} {unit}s" if _averaged(address, each) else ""
+    means = f" of means over {number(each.width)} {unit}s" if _averages_buckets(address, each) else ""
     means = f" of means over {len(set(each.frame['x']))} parts of the axis" if address.logx else means
     if max(of.found["planned"].to_list(), default=0) == 1:
         return f"Line: a single run{means.replace('of means', 'in means', 1)}."
@@ -221,7 +221,7 @@ def _nothing(view: PageView, metrics: Sequence[str], of: RunGroups) -> str:
 
 def _controls(view: PageView) -> Sequence[Control]:
     about = grid_of(view)
-    known = logged(view.store, about.grid)
+    known = list_metrics(view.store, about.grid)
     ways = [
         ControlOption(grouping.CELL, "all but the seed"),
         *options(grouping.axes(about)),

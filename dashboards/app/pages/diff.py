@@ -11,7 +11,7 @@ from dashboards.app.page import AppPage, Control, PageView, Slot, SlotContent, o
 from dashboards.app.pages.run import environment
 from dashboards.data.formatting import count, point
 from dashboards.data.result_table import flat
-from dashboards.data.run_keys import key_of, shortened
+from dashboards.data.run_keys import key_of, shorten_keys
 from dashboards.data.user_errors import Unknown, catch_user_error
 from store import Store
 
@@ -53,7 +53,7 @@ def _runs(view: PageView) -> list[_DiffRun]:
             {"keys": keys},
         ).iter_rows()
     )
-    return [_DiffRun(key, short, names[key]) for key, short in zip(keys, shortened(store, keys), strict=True)]
+    return [_DiffRun(key, short, names[key]) for key, short in zip(keys, shorten_keys(store, keys), strict=True)]
 
 
 def specs(store: Store, key: str) -> dict[str, Any]:
@@ -112,7 +112,7 @@ def _is_json(text: str) -> bool:
     return True
 
 
-def _compared(view: PageView, of: Callable[[Store, str], dict[str, Any]], what: str) -> SlotContent:
+def _compare(view: PageView, of: Callable[[Store, str], dict[str, Any]], what: str) -> SlotContent:
     runs = _runs(view)
     found = table({run.short: of(view.store, run.key) for run in runs}, view.address.ignore, whole=view.address.all)
     ignored = f" {count(len(view.address.ignore), 'field')} and all below ignored." if view.address.ignore else ""
@@ -143,15 +143,15 @@ def _controls(view: PageView) -> Sequence[Control]:
 
 
 def _specs(view: PageView) -> SlotContent:
-    return _compared(view, specs, "specs")
+    return _compare(view, specs, "specs")
 
 
 def _environments(view: PageView) -> SlotContent:
-    return _compared(view, environments, "environments and code")
+    return _compare(view, environments, "environments and code")
 
 
 def _results(view: PageView) -> SlotContent:
-    return _compared(view, results, "results")
+    return _compare(view, results, "results")
 
 
 DIFF = AppPage(

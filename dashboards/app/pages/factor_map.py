@@ -8,7 +8,7 @@ import polars as pl
 
 from dashboards.app.address import entries
 from dashboards.app.measures import judged_by, unit_of
-from dashboards.app.page import Control, ControlOption, PageView, SlotContent, grid_of, link, once, options
+from dashboards.app.page import Control, ControlOption, PageView, SlotContent, grid_of, link, memoise, options
 from dashboards.data.captions import measured
 from dashboards.data.formatting import count, listed
 from dashboards.data.seed_averages import average_words, interval_words
@@ -24,7 +24,9 @@ _Table = tuple[pl.DataFrame, dict[str, list[str]]]
 
 def _table(view: PageView, measure: GridMeasure) -> _Table:
     about = grid_of(view)
-    return once(view.store, ("pivot", about.grid, str(measure)), lambda: pivot.table(view.store, about.grid, measure))
+    return memoise(
+        view.store, ("pivot", about.grid, str(measure)), lambda: pivot.table(view.store, about.grid, measure)
+    )
 
 
 def _axes(view: PageView, table: _Table) -> tuple[str, str] | None:
@@ -56,7 +58,7 @@ def _no_map(levels: Mapping[str, Sequence[str]]) -> str:
     return f"A map needs two axes that vary apart; in this grid {why}."
 
 
-def _fixed(view: PageView, axes: tuple[str, str], levels: Mapping[str, Sequence[str]]) -> dict[str, str]:
+def _read_fixed(view: PageView, axes: tuple[str, str], levels: Mapping[str, Sequence[str]]) -> dict[str, str]:
     """Return levels that the address fixes, of axes that the map does not show."""
     found = entries(view.address.fix)
     for name, level in found.items():
@@ -74,7 +76,7 @@ def map_of(view: PageView) -> SlotContent:
     axes = _axes(view, (found, levels))
     if axes is None:
         return SlotContent(message=_no_map(levels))
-    fixed = _fixed(view, axes, levels)
+    fixed = _read_fixed(view, axes, levels)
     made = pivot.pivot(found, levels, measure, axes, fixed=fixed, best=best)
     log = (view.address.colours or _usual_colours(measure)) == "log"
     figure = pivot.draw_pivot(made, axes, measure.name, log=log, shared=view.address.shared)
@@ -86,7 +88,7 @@ def map_of(view: PageView) -> SlotContent:
         f"{interval_words(measure.scale, measure.alpha)}; n: seeds{fewest}. Signs stand for what has no value."
         f"{''.join(f' Each level of {by} has one of {name}.' for name, by in made.followers.items())}"
     )
-    said = [_warned(made.warning), _partial(made, best=best), _uncoloured(made) if log else ""]
+    said = [_write_warning(made.warning), _partial(made, best=best), _count_uncoloured(made) if log else ""]
     hint = "The pointer tells why; a click on a cell lists its runs."
     data = made.frame.drop("key", "text", "partial", *([] if best else ["best"]))
     return SlotContent(figure, caption, data, message=" ".join(filter(None, said)), hint=hint)
@@ -103,7 +105,7 @@ def _over(made: pivot.Pivot, *, best: bool) -> str:
     return f", averaged over {listed(made.rest.names)} ({settings}, each counted alike)"
 
 
-def _warned(warning: str) -> str:
+def _write_warning(warning: str) -> str:
     return f"Winner's curse: {warning}." if warning else ""
 
 
@@ -119,7 +121,7 @@ def _partial(made: pivot.Pivot, *, best: bool) -> str:
     )
 
 
-def _uncoloured(made: pivot.Pivot) -> str:
+def _count_uncoloured(made: pivot.Pivot) -> str:
     lost = int((made.frame["value"] <= 0).sum())
     if not lost:
         return ""
@@ -138,7 +140,7 @@ def runs_of(view: PageView) -> SlotContent:
     axes = _axes(view, (found, levels))
     if axes is None or view.address.at is None:
         return SlotContent(message="A click on a cell of the map lists its runs here.")
-    found = pivot.held(found, _fixed(view, axes, levels))
+    found = pivot.at_levels(found, _read_fixed(view, axes, levels))
     rows = pivot.runs_at(found, levels, axes, view.address.at)
     if rows.is_empty():
         return SlotContent(message="The cell of the map that was chosen has no planned runs.")
@@ -159,7 +161,7 @@ def map_controls(view: PageView) -> list[Control]:
     axes = _axes(view, (found, levels))
     if axes is None:
         return []
-    fixed = _fixed(view, axes, levels)
+    fixed = _read_fixed(view, axes, levels)
     wide = [name for name, of in levels.items() if len(of) > 1 or name in axes]
     free = [
         name

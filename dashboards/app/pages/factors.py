@@ -7,7 +7,18 @@ from typing import Final, Literal
 import polars as pl
 
 from dashboards.app.measures import MeasuredAddress, judged_by, measure_controls, unit_of
-from dashboards.app.page import AppPage, Control, ControlOption, Key, PageView, Pick, Slot, SlotContent, grid_of, once
+from dashboards.app.page import (
+    AppPage,
+    Control,
+    ControlOption,
+    Key,
+    PageView,
+    Pick,
+    Slot,
+    SlotContent,
+    grid_of,
+    memoise,
+)
 from dashboards.app.pages.factor_map import NUMBER_WORDS, map_controls, map_of, runs_of
 from dashboards.data.captions import effects_words, measured
 from dashboards.data.formatting import count, listed, number, p_value
@@ -43,13 +54,13 @@ class FactorsAddress(MeasuredAddress):
     """A cell of the map."""
 
 
-def _analysed(view: PageView) -> Factorial:
+def _analyse(view: PageView) -> Factorial:
     """The grid's terms; with interactions unless there are too many of them to estimate."""
     about, measure = grid_of(view), judged_by(view)
     sizes = [len(axis["labels"]) - 1 for axis in about.header["axes"]]
     columns = sum(prod((a, b)) for i, a in enumerate(sizes) for b in sizes[:i])
     both = columns <= _MOST_COLUMNS
-    return once(
+    return memoise(
         view.store,
         ("factorial", about.grid, str(measure)),
         lambda: analysis(view.store, about.grid, interactions=both, measure=measure._asdict()),
@@ -68,7 +79,7 @@ def _effects(view: PageView) -> SlotContent:
 
 
 def _importance(view: PageView) -> SlotContent:
-    found = _analysed(view)
+    found = _analyse(view)
     runs = {
         name: int(rows["n"].sum())
         for (name,), rows in found.means.filter(pl.col("term").is_in(interactions.mains(found))).group_by("term")
@@ -118,7 +129,7 @@ def _column(name: str, rows: pl.DataFrame) -> dict[str, object]:
 
 
 def _matrix(view: PageView) -> SlotContent:
-    found, measure = _analysed(view), judged_by(view)
+    found, measure = _analyse(view), judged_by(view)
     if len(interactions.mains(found)) < 2:
         return SlotContent(message="Fewer than two axes vary, so none can act together.")
     listed_pairs = interactions.pairs(found, measure.alpha)
@@ -141,7 +152,7 @@ def _too_many(view: PageView) -> str:
 
 
 def _pair(view: PageView) -> SlotContent:
-    found, measure = _analysed(view), judged_by(view)
+    found, measure = _analyse(view), judged_by(view)
     known = interactions.pairs(found, measure.alpha)
     wanted = view.address.pair
     chosen = next((each for each in known if each.key == wanted), None)
@@ -190,11 +201,11 @@ def _styles(view: PageView, levels: Sequence[str]) -> dict[str, Style]:
 
 def _half_normal(view: PageView) -> SlotContent:
     about, measure = grid_of(view), judged_by(view)
-    if _analysed(view).seeds > 1:
+    if _analyse(view).seeds > 1:
         return SlotContent(
             message="Several seeds tell the noise, so effects are tested above; this figure is for one seed."
         )
-    if (runs := _analysed(view).runs) > _MOST_RUNS:
+    if (runs := _analyse(view).runs) > _MOST_RUNS:
         return SlotContent(
             message=f"{count(runs, 'run')} have more contrasts than can be made orthogonal while one waits."
         )
@@ -232,7 +243,7 @@ def _sentences(notes: Sequence[str]) -> str:
 def _controls(view: PageView) -> Sequence[Control]:
     measure = judged_by(view)
     known, _ = catch_user_error(
-        lambda: interactions.pairs(_analysed(view), measure.alpha)
+        lambda: interactions.pairs(_analyse(view), measure.alpha)
     )  # the figures say why there are none
     passing = [
         ControlOption(each.key, each.name) for each in known or () if each.passes or each.key == view.address.pair

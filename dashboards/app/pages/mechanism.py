@@ -16,11 +16,11 @@ from dashboards.app.page import (
     Slot,
     SlotContent,
     grid_of,
-    once,
+    memoise,
     options,
 )
 from dashboards.app.run_groups import cells_control, chosen_cells, chosen_words
-from dashboards.data.captions import named
+from dashboards.data.captions import name_cells
 from dashboards.data.formatting import count, listed, number
 from dashboards.data.grid_context import CellLook
 from dashboards.data.probe_labels import PROBES, probe_label
@@ -29,7 +29,7 @@ from dashboards.data.user_errors import Unknown
 from dashboards.figures import probe_curves
 from dashboards.figures.canvas import is_cut
 from dashboards.figures.heat import draw_heat, heat_ramp
-from dashboards.figures.histogram import bin_edges, binned, draw_histogram, middles, of_bins
+from dashboards.figures.histogram import bin_edges, count_bins, draw_histogram, middles, of_bins
 from dashboards.figures.lines import Drawing, draw_lines, of_cells
 from dashboards.theme.styles import REST
 
@@ -62,7 +62,7 @@ class MechanismAddress(MeasuredAddress):
 
 def _names(view: PageView) -> list[str]:
     about = grid_of(view)
-    return once(view.store, ("probes", about.grid), lambda: probe_curves.names(view.store, about.grid))
+    return memoise(view.store, ("probes", about.grid), lambda: probe_curves.names(view.store, about.grid))
 
 
 def _probe(view: PageView) -> str:
@@ -81,7 +81,7 @@ def _probe(view: PageView) -> str:
 
 def _places(view: PageView) -> probe_curves.Places:
     about, name = grid_of(view), _probe(view)
-    return once(view.store, ("places", about.grid, name), lambda: probe_curves.places(view.store, about.grid, name))
+    return memoise(view.store, ("places", about.grid, name), lambda: probe_curves.places(view.store, about.grid, name))
 
 
 def _reading(view: PageView) -> probe_curves.ProbeReading:
@@ -93,7 +93,7 @@ def _reading(view: PageView) -> probe_curves.ProbeReading:
             raise Unknown(
                 f"{_probe(view)!r} has no {field} {said}; it has {listed([str(each) for each in values]) or 'none'}"
             )
-    at = probe_curves.fixed(there, entries(address.at))
+    at = probe_curves.choose_places(there, entries(address.at))
     return probe_curves.ProbeReading(grid_of(view).grid, _probe(view), at, address.step, address.layer)
 
 
@@ -126,7 +126,7 @@ def _over(reading: probe_curves.ProbeReading, there: probe_curves.Places) -> str
     return "Mean over layers and heads." if heads else "Mean over layers."
 
 
-def _lost(cells: Sequence[str], found: pl.DataFrame, look: CellLook) -> str:
+def _describe_lost(cells: Sequence[str], found: pl.DataFrame, look: CellLook) -> str:
     lost = [look.names[cell] for cell in cells if cell not in set(found["cell"].to_list())]
     return f" Not recorded: {listed(lost)}." if lost else ""
 
@@ -157,14 +157,14 @@ def _training(view: PageView) -> SlotContent:
     caption = (
         f"{_over(reading, there)} Line: mean over seeds. Band: {interval_words('linear')}, {_counts(found)}."
         f"{_cut(found)} Failed trials are left out.{_holes(view, reading, cells, last=False)}"
-        f"{_lost(cells, found, look)}{chosen_words(view)}"
+        f"{_describe_lost(cells, found, look)}{chosen_words(view)}"
     )
     if found["x"].n_unique() == 1:
         caption += " Recorded at one step only; `training.evaluate_every` has probes look on the way, too."
     lines = found.rename({"cell": "series"})
     drawing = Drawing(height=360, markers=found["x"].n_unique() <= 40)
     figure = draw_lines(lines, of_cells(look), x="training step", y=_title(reading), drawing=drawing)
-    return SlotContent(figure, caption, named(found, grid_of(view)), _legend(found, look))
+    return SlotContent(figure, caption, name_cells(found, grid_of(view)), _legend(found, look))
 
 
 def _band(view: PageView) -> Literal["seeds", "heads"]:
@@ -195,12 +195,12 @@ def _layers(view: PageView) -> SlotContent:
     if found.is_empty():
         return SlotContent(message=_nothing(view, reading) + _holes(view, reading, cells))
     mean = "mean over heads and seeds" if there.heads else "mean over seeds"
-    said = f"{_when(view)}{_holes(view, reading, cells)}{_lost(cells, found, look)}{chosen_words(view)}"
+    said = f"{_when(view)}{_holes(view, reading, cells)}{_describe_lost(cells, found, look)}{chosen_words(view)}"
     caption = f"Line: {mean}. {_band_words(view, found)}{said}"
     drawing = Drawing(height=340, markers=True)
     figure = draw_lines(found.rename({"cell": "series"}), of_cells(look), x="layer", y=_title(reading), drawing=drawing)
     figure.update_xaxes(tickvals=list(there.layers) if len(there.layers) <= 40 else None)
-    return SlotContent(figure, caption, named(found.rename({"x": "layer"}), grid_of(view)), _legend(found, look))
+    return SlotContent(figure, caption, name_cells(found.rename({"x": "layer"}), grid_of(view)), _legend(found, look))
 
 
 def _when(view: PageView) -> str:
@@ -233,9 +233,11 @@ def _along(view: PageView) -> SlotContent:
     found = probe_curves.along(view.store, reading, cells, axis, _band(view))
     if found.is_empty():
         return SlotContent(message=_nothing(view, reading) + _holes(view, reading, cells, without=axis))
-    data = named(found.rename({"x": axis}), grid_of(view))
+    data = name_cells(found.rename({"x": axis}), grid_of(view))
     holes = _holes(view, reading, cells, without=axis)
-    said = f"{_over(reading, _places(view))}{_when(view)}{holes}{_lost(cells, found, look)}{chosen_words(view)}"
+    said = (
+        f"{_over(reading, _places(view))}{_when(view)}{holes}{_describe_lost(cells, found, look)}{chosen_words(view)}"
+    )
     if axis == _BINS:
         unit = probe_label(reading.name).unit
         counts, rules = of_bins(found.rename({"cell": "series"}))
@@ -269,9 +271,9 @@ def _heads(view: PageView) -> SlotContent:
     ramp = heat_ramp(drawn["value"], probe_label(reading.name).unit or reading.name, diverging=signed)
     caption = (
         f"Each head by layer, mean over seeds, {_counts(found)}; one scale of colours."
-        f"{_when(view)}{_holes(view, reading, cells)}{_lost(cells, found, look)}{chosen_words(view)}"
+        f"{_when(view)}{_holes(view, reading, cells)}{_describe_lost(cells, found, look)}{chosen_words(view)}"
     )
-    return SlotContent(draw_heat(drawn, ramp, x="head", y="layer"), caption, named(found, grid_of(view)))
+    return SlotContent(draw_heat(drawn, ramp, x="head", y="layer"), caption, name_cells(found, grid_of(view)))
 
 
 def _histogram(view: PageView) -> SlotContent:
@@ -282,14 +284,14 @@ def _histogram(view: PageView) -> SlotContent:
     found = probe_curves.over_heads(view.store, reading, cells).rename({"cell": "series"})
     if found.is_empty():
         return SlotContent(message=_nothing(view, reading) + _holes(view, reading, cells))
-    counts = binned(found, bin_edges(found["value"].to_list()))
+    counts = count_bins(found, bin_edges(found["value"].to_list()))
     rules = middles(found)
     layer = "all layers" if reading.layer is None else f"layer {reading.layer}"
     caption = (
         f"Bars: heads of {layer} and of all seeds, {_counts(rules)} heads. Full rule: mean; dashed: median."
         f"{_when(view)}{_holes(view, reading, cells)}{chosen_words(view)}"
     )
-    data = named(counts.rename({"series": "cell"}), grid_of(view))
+    data = name_cells(counts.rename({"series": "cell"}), grid_of(view))
     return SlotContent(draw_histogram(counts, rules, of_cells(look), x=_title(reading), y="heads"), caption, data)
 
 
@@ -317,7 +319,7 @@ def _against(view: PageView) -> SlotContent:
     unit = unit_of(view, measure)
     title = f"{measure.name}, {unit}" if unit else measure.name
     figure = probe_curves.draw_against(found, look, x=_title(reading), y=title, scale=measure.scale)
-    return SlotContent(figure, caption, named(found, about), _legend(found, look))
+    return SlotContent(figure, caption, name_cells(found, about), _legend(found, look))
 
 
 def _controls(view: PageView) -> Sequence[Control]:
@@ -325,7 +327,7 @@ def _controls(view: PageView) -> Sequence[Control]:
     if not there:
         return ()
     found, name = _places(view), _probe(view)
-    chosen = probe_curves.fixed(found, entries(view.address.at))
+    chosen = probe_curves.choose_places(found, entries(view.address.at))
     choices = [
         ControlOption(each, f"{each}: {probe_label(each).title}" if probe_label(each).probe else each) for each in there
     ]

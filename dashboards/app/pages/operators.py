@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 import polars as pl
 
-from dashboards.app.address import Address, entries, written
+from dashboards.app.address import Address, entries, write_query
 from dashboards.app.page import (
     AppPage,
     Component,
@@ -97,7 +97,7 @@ def operator_of(view: PageView) -> str | Mapping[str, Any]:
     return own[name]
 
 
-def described(view: PageView) -> OperatorView:
+def describe_view(view: PageView) -> OperatorView:
     """Describe the operator of a view. Raises Unknown, and as `OperatorCatalogue`."""
     return maths_of(view).described(operator_of(view), entries(view.address.arguments))
 
@@ -130,7 +130,7 @@ def _number(text: str) -> float | None:
 
 
 def _weights(view: PageView) -> SlotContent:
-    maths, found, logits = maths_of(view), described(view), logits_of(view)
+    maths, found, logits = maths_of(view), describe_view(view), logits_of(view)
     rows = maths.weights(operator_of(view), entries(view.address.arguments), numbers_of(view), logits)
     usual = maths.weights(SOFTMAX, {}, {}, logits)[0].keys
     is_softmax = view.address.operator == SOFTMAX
@@ -167,7 +167,7 @@ def _message(view: PageView, found: OperatorView, *, same: bool) -> str:
 
 
 def _scores(view: PageView) -> SlotContent:
-    maths, found, logits = maths_of(view), described(view), logits_of(view)
+    maths, found, logits = maths_of(view), describe_view(view), logits_of(view)
     widest = max(4.0, *(abs(z) for z in logits)) + 1
     points = [widest * (2 * i / (_POINTS - 1) - 1) for i in range(_POINTS)]
     is_softmax = view.address.operator == SOFTMAX
@@ -190,7 +190,7 @@ def _scores(view: PageView) -> SlotContent:
 
 
 def _numbers(view: PageView) -> SlotContent:
-    found = described(view).numbers
+    found = describe_view(view).numbers
     if not found:
         return SlotContent(message="It has no numbers.")
     given = numbers_of(view)
@@ -213,16 +213,16 @@ def _words(view: PageView) -> SlotContent:
     def link(setting: OperatorSetting) -> str:
         there = OperatorsAddress(
             operator=here.operator,
-            arguments=_listed({**entries(here.arguments), **setting.arguments}),
-            numbers=_listed({name: f"{value:g}" for name, value in setting.numbers.items()}),
+            arguments=_list_entries({**entries(here.arguments), **setting.arguments}),
+            numbers=_list_entries({name: f"{value:g}" for name, value in setting.numbers.items()}),
             logits=here.logits,
         )
-        return f"/{quote(view.campaign)}/operators{written(there)}"
+        return f"/{quote(view.campaign)}/operators{write_query(there)}"
 
-    return SlotContent(parts=_view_parts(described(view), link))
+    return SlotContent(parts=_view_parts(describe_view(view), link))
 
 
-def _listed(found: Mapping[str, str]) -> tuple[str, ...]:
+def _list_entries(found: Mapping[str, str]) -> tuple[str, ...]:
     return tuple(f"{name}={value}" for name, value in found.items())
 
 
@@ -232,7 +232,7 @@ def _controls(view: PageView) -> Sequence[Control]:
     known = [ControlOption(each.name, f"{each.label} · {each.paper}") for each in view.maths.named()]
     own = [ControlOption(name, f"{name.removeprefix(OWN)} · in this campaign") for name in own_operators(view)]
     chosen = Control("operator", "Operator", "choice", [*own, *known], remakes=True, resets=("arguments", "numbers"))
-    found = described(view)
+    found = describe_view(view)
     given, asked = numbers_of(view), entries(view.address.arguments)
     row = Control("logits", "Logits (nats)", "text", hint="2 to 64 numbers with commas between them", usual=LOGITS)
     arguments = [

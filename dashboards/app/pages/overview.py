@@ -6,9 +6,9 @@ from typing import Any, Final
 import polars as pl
 
 from dashboards.app.address import Address
-from dashboards.app.page import AppPage, Key, PageView, Slot, SlotContent, grid_of, link, once
-from dashboards.app.pages.compare import CompareAddress, judged
-from dashboards.data.captions import marked, measured, named, pairs_words, progress_words, summary
+from dashboards.app.page import AppPage, Key, PageView, Slot, SlotContent, grid_of, link, memoise
+from dashboards.app.pages.compare import CompareAddress, judge_view
+from dashboards.data.captions import mark_verdict, measured, name_cells, pairs_words, progress_words, summarise_verdicts
 from dashboards.data.formatting import change, count, in_odds, p_value
 from dashboards.data.grid_context import GridContext
 from dashboards.data.next_steps import next_steps
@@ -27,13 +27,13 @@ _RANK: Final = {"better": 0, "worse": 1, "tiny but real": 2, "undecided": 3, "eq
 def _states(view: PageView) -> tuple[pl.DataFrame, Counter[str]]:
     about = grid_of(view)
     cells = [cell.cell for cell in about.cells]
-    found = once(view.store, ("states", about.grid), lambda: states(view.store, about.grid, cells, about.measure))
+    found = memoise(view.store, ("states", about.grid), lambda: states(view.store, about.grid, cells, about.measure))
     return found, Counter(found["state"].to_list())
 
 
-def _judged(view: PageView) -> tuple[GridContext, GridMeasure, pl.DataFrame]:
+def _judge_view(view: PageView) -> tuple[GridContext, GridMeasure, pl.DataFrame]:
     """The grid by its own measure and baseline."""
-    return judged(view._replace(address=CompareAddress(grid=view.address.grid)))
+    return judge_view(view._replace(address=CompareAddress(grid=view.address.grid)))
 
 
 def _progress(view: PageView) -> SlotContent:
@@ -74,12 +74,12 @@ def _progress(view: PageView) -> SlotContent:
 
 
 def _verdicts(view: PageView) -> SlotContent:
-    about, measure, found = _judged(view)
+    about, measure, found = _judge_view(view)
     place = pl.col("verdict").replace_strict(_RANK, return_dtype=pl.Int64)
     found = found.sort(place, "p", nulls_last=True, maintain_order=True)
-    rows = named(found, about).select(
+    rows = name_cells(found, about).select(
         "variant",
-        pl.col("verdict").map_elements(marked, return_dtype=pl.String),
+        pl.col("verdict").map_elements(mark_verdict, return_dtype=pl.String),
         pl.struct("difference")
         .map_elements(lambda row: change(row["difference"], measure.scale), return_dtype=pl.String)
         .alias(f"difference{in_odds(measure.scale)}"),
@@ -89,15 +89,15 @@ def _verdicts(view: PageView) -> SlotContent:
         .alias("pairs"),
         "reason",
     )
-    said = f"{summary(found, str(about.baseline_name))} Judged by {measured(measure, about.unit)}."
+    said = f"{summarise_verdicts(found, str(about.baseline_name))} Judged by {measured(measure, about.unit)}."
     columns = [
         link("variant", "compare", "cell"),
-        *(_wrapped(name) if name == "reason" else {"field": name} for name in rows.columns[1:]),
+        *(_wrap_column(name) if name == "reason" else {"field": name} for name in rows.columns[1:]),
     ]
     return SlotContent(caption=said, data=rows, columns=columns)
 
 
-def _wrapped(name: str, share: int = 1) -> dict[str, Any]:
+def _wrap_column(name: str, share: int = 1) -> dict[str, Any]:
     return {"field": name, "flex": share, "minWidth": 240, "wrapText": True, "autoHeight": True}
 
 
@@ -158,7 +158,7 @@ def _or_equal(about: GridContext) -> str:
 def _next(view: PageView) -> SlotContent:
     about = grid_of(view)
     trials, counts = _states(view)
-    found, problem = catch_user_error(lambda: _judged(view)[2])
+    found, problem = catch_user_error(lambda: _judge_view(view)[2])
     outstanding = trials.filter(pl.col("state").is_in(["running", "pending"]))
     steps = next_steps(about, counts, found, set(outstanding["cell"]))
     why = "" if problem is None else f"What is undecided is not known: {problem}"
@@ -166,7 +166,7 @@ def _next(view: PageView) -> SlotContent:
         return SlotContent(
             message=why or "Nothing is left to do: every trial has ended well and every variant has a verdict."
         )
-    columns = [_wrapped("what"), _wrapped("why", 2), _wrapped("how", 2)]
+    columns = [_wrap_column("what"), _wrap_column("why", 2), _wrap_column("how", 2)]
     return SlotContent(caption="What stands in the way of verdicts first.", message=why, data=steps, columns=columns)
 
 
@@ -195,8 +195,8 @@ def _failures(view: PageView) -> SlotContent:
     columns: list[dict[str, Any]] = [
         {"field": "reason", "width": 150},
         {"field": "n", "width": 80},
-        _wrapped("cells"),
-        _wrapped("message", 2),
+        _wrap_column("cells"),
+        _wrap_column("message", 2),
         link("example", "run", "run", width=150),
     ]
     return SlotContent(caption=caption, data=rows, columns=columns)
@@ -225,7 +225,9 @@ def _left_out(view: PageView) -> SlotContent:
         return SlotContent(message="No file is in quarantine.")
     n = found.height
     said = f"{count(n, 'file')} could not be read and {'is' if n == 1 else 'are'} not served; the rest is shown."
-    return SlotContent(message=said, data=found, columns=[_wrapped("file"), {"field": "what"}, _wrapped("reason", 2)])
+    return SlotContent(
+        message=said, data=found, columns=[_wrap_column("file"), {"field": "what"}, _wrap_column("reason", 2)]
+    )
 
 
 OVERVIEW = AppPage(

@@ -15,7 +15,7 @@ from dashboards.app.pages.runs import ICONS
 from dashboards.data.formatting import count, duration, listed, point
 from dashboards.data.log_tail import log_tail
 from dashboards.data.result_table import flat
-from dashboards.data.run_keys import key_of, shortened
+from dashboards.data.run_keys import key_of, shorten_keys
 from dashboards.data.user_errors import Unknown
 from dashboards.figures.lines import Drawing, Panel, Series, beyond, draw_panels, extremes_words
 from dashboards.figures.training import Grouped, Reduction, buckets_for, training
@@ -79,7 +79,7 @@ def _what(view: PageView) -> SlotContent:
     parts: list[Component] = [html.Table(html.Tbody(rows)), *_ways_on(view, key)]
     if last and last[0]["traceback"]:
         parts.append(html.Details([html.Summary("Traceback"), html.Pre(last[0]["traceback"])], open=True))
-    begins = shortened(view.store, [key])[0]
+    begins = shorten_keys(view.store, [key])[0]
     command = f"ablate repro {begins} --campaign {shlex.quote(str(view.store.layout.root))}"
     parts += [html.P("To run it again with the code that it was submitted with:"), html.Pre(command)]
     return SlotContent(parts=parts)
@@ -97,7 +97,7 @@ def _ways_on(view: PageView, key: str) -> list[Component]:
     )
     links = []
     for (grid, same), rows in beside.group_by("grid", "same", maintain_order=True):
-        runs = shortened(view.store, [key, *rows["trial"].to_list()])[:_MOST_LINKED]
+        runs = shorten_keys(view.store, [key, *rows["trial"].to_list()])[:_MOST_LINKED]
         given = urlencode([("grid", str(grid)), *(("run", run) for run in runs)])
         page, words = (
             ("curves", "Curves of all seeds of this cell")
@@ -180,7 +180,7 @@ def _clock(seconds: float) -> str:
     return f"{datetime.fromtimestamp(seconds):%Y-%m-%d %H:%M:%S}"
 
 
-def _measured(view: PageView, table: str, keys: Sequence[str]) -> pl.DataFrame:
+def _list_measurements(view: PageView, table: str, keys: Sequence[str]) -> pl.DataFrame:
     """List the measurements of the run, each at its last step."""
     order = ["map_keys(point), map_values(point)" if name == "point" else name for name in keys]
     found = view.store.sql(
@@ -194,7 +194,7 @@ def _measured(view: PageView, table: str, keys: Sequence[str]) -> pl.DataFrame:
 
 
 def _evaluations(view: PageView) -> SlotContent:
-    found = _measured(view, "evaluation", ("point", "items", "se_items", "later"))
+    found = _list_measurements(view, "evaluation", ("point", "items", "se_items", "later"))
     if found.is_empty():
         return SlotContent(message="It has not been evaluated.")
     kept = [name for name in found.columns if found[name].null_count() < found.height]
@@ -204,7 +204,7 @@ def _evaluations(view: PageView) -> SlotContent:
 
 
 def _probes(view: PageView) -> SlotContent:
-    found = _measured(view, "probe", ("layer", "head", "point"))
+    found = _list_measurements(view, "probe", ("layer", "head", "point"))
     if found.is_empty():
         return SlotContent(message="It was not probed.")
     cut = ""

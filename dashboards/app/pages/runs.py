@@ -10,7 +10,7 @@ from dashboards.app.measures import measurements, text_of
 from dashboards.app.page import AppPage, Control, ControlOption, PageView, Pick, Slot, SlotContent, grid_of, link
 from dashboards.data.formatting import BETWEEN, count, listed
 from dashboards.data.grid_context import GridContext, in_order
-from dashboards.data.run_keys import shortened
+from dashboards.data.run_keys import shorten_keys
 from dashboards.data.user_errors import Unknown
 from store.database import quoting
 from store.database.queries import agrees
@@ -55,7 +55,7 @@ def trials(about: GridContext) -> pl.DataFrame:
         "FROM grid_trial g JOIN trial t USING (trial) WHERE g.grid = $grid",
         {"grid": about.grid},
     )
-    short = shortened(about.store, found["trial"].to_list())
+    short = shorten_keys(about.store, found["trial"].to_list())
     return in_order(
         found.insert_column(0, pl.Series("run", short, dtype=pl.String)), [cell.cell for cell in about.cells], "seed"
     )

@@ -6,7 +6,7 @@ from urllib.parse import quote
 
 import polars as pl
 
-from dashboards.app.address import Address, written
+from dashboards.app.address import Address, write_query
 from dashboards.app.page import (
     AppPage,
     Component,
@@ -29,10 +29,10 @@ from dashboards.figures.chart import (
     MOST_POINTS,
     ChartColumns,
     Kind,
-    charted,
     draw_chart,
     group_styles,
     numeric,
+    select_rows,
 )
 from dashboards.theme.styles import REST, Style
 from store import Store
@@ -78,7 +78,7 @@ def query_of(view: PageView) -> str:
     if view.address.query is None and view.address.saved is not None:
         return QUERIES.text(view.store.layout, view.address.saved).strip()
     text: str = (view.address.query or "").strip()
-    if len(text) > LONGEST_QUERY or len(written(view.address)) > _LONGEST_ADDRESS:
+    if len(text) > LONGEST_QUERY or len(write_query(view.address)) > _LONGEST_ADDRESS:
         raise Unknown(
             f"a query in an address has at most {LONGEST_QUERY:,} characters, and fewer with many signs in it; this "
             f"one has {len(text):,}: keep it with `ablate sql --save NAME -f FILE` and open it from the schema"
@@ -99,12 +99,14 @@ def _result(view: PageView) -> SlotContent:
     if answer is None:
         return SlotContent(message=_EMPTY)
     frame = answer.frame.head(SHOWN_ROWS)
-    shown = result_table.shown(frame)
+    shown = result_table.as_browser_table(frame)
     message = "The query has no rows." if frame.is_empty() else ""
-    return SlotContent(message=message, caption=_told(answer), data=shown, columns=result_table.definitions(shown))
+    return SlotContent(
+        message=message, caption=_describe_answer(answer), data=shown, columns=result_table.definitions(shown)
+    )
 
 
-def _told(answer: QueryAnswer) -> str:
+def _describe_answer(answer: QueryAnswer) -> str:
     """How many rows there are, and whether they follow new results."""
     height = answer.frame.height
     words = [f"{count(height, 'row')}, {count(answer.frame.width, 'column')}"]
@@ -143,10 +145,10 @@ def _chart(view: PageView) -> SlotContent:
         return SlotContent(message="The query has no rows to draw.")
     kind: Kind = chosen.chart
     columns = columns_of(view, answer.frame)
-    drawn = charted(answer.frame, kind, columns)
+    drawn = select_rows(answer.frame, kind, columns)
     if drawn.is_empty():
         return SlotContent(message=f"No row has finite numbers to draw in {columns.x!r} and {columns.y!r}.", data=drawn)
-    styles = {} if kind == "heat" else group_styles(drawn, _known(view, drawn["group"].drop_nulls().unique()))
+    styles = {} if kind == "heat" else group_styles(drawn, _known_styles(view, drawn["group"].drop_nulls().unique()))
     figure = draw_chart(drawn, kind, columns, styles, log=chosen.log)
     named = [name for name, style in styles.items() if style is not REST]
     legend = [Key(styles[name], name, name) for name in named]
@@ -155,7 +157,7 @@ def _chart(view: PageView) -> SlotContent:
     )
 
 
-def _known(view: PageView, groups: pl.Series) -> Mapping[str, Style]:
+def _known_styles(view: PageView, groups: pl.Series) -> Mapping[str, Style]:
     """The looks that other pages have for `groups`: as operators, or as cells of a grid that draws them all."""
     if set(groups) <= view.operators.keys():
         return view.operators
@@ -208,8 +210,8 @@ def _schema(view: PageView) -> SlotContent:
     parts = schema(
         view.store,
         saved,
-        lambda query: here + written(SqlAddress(query=query)),
-        lambda name: here + written(SqlAddress(saved=name)),
+        lambda query: here + write_query(SqlAddress(query=query)),
+        lambda name: here + write_query(SqlAddress(saved=name)),
     )
     return SlotContent(parts=parts)
 

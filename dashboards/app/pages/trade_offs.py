@@ -7,15 +7,26 @@ import polars as pl
 
 from dashboards.app.measures import (
     MeasuredAddress,
-    guessed,
     judged_by,
     measure_controls,
     measurements,
     text_of,
     unit_of,
+    warn_of_guess,
 )
-from dashboards.app.page import AppPage, Control, ControlOption, Key, PageView, Slot, SlotContent, grid_of, link, once
-from dashboards.data.captions import measured, named
+from dashboards.app.page import (
+    AppPage,
+    Control,
+    ControlOption,
+    Key,
+    PageView,
+    Slot,
+    SlotContent,
+    grid_of,
+    link,
+    memoise,
+)
+from dashboards.data.captions import measured, name_cells
 from dashboards.data.formatting import BETWEEN, count, listed, point
 from dashboards.data.grid_context import in_order
 from dashboards.data.seed_averages import average_words
@@ -81,7 +92,7 @@ def _against(view: PageView) -> _Against:
     if wanted in COST_WORDS:
         quantity = Quantity(wanted, better=better)
         return _Against(quantity, COST_WORDS[wanted], rule(view.store, about.grid, wanted))
-    known = once(view.store, ("quantities", about.grid), lambda: _quantities(view))
+    known = memoise(view.store, ("quantities", about.grid), lambda: _quantities(view))
     if wanted not in known:
         raise Unknown(
             f"nothing is called {wanted!r} here; there are {', '.join([*COST_WORDS, *list(known)[:_MOST_AXES]])}"
@@ -91,11 +102,11 @@ def _against(view: PageView) -> _Against:
 
 
 def _first_cost(view: PageView) -> str:
-    have = once(view.store, ("costs", grid_of(view).grid), lambda: known_costs(view.store, grid_of(view).grid))
+    have = memoise(view.store, ("costs", grid_of(view).grid), lambda: known_costs(view.store, grid_of(view).grid))
     return next(iter(have), "train_s")
 
 
-def _compared(view: PageView) -> TradeOffs:
+def _compare(view: PageView) -> TradeOffs:
     about, measure, against = grid_of(view), judged_by(view), _against(view)
     name, at = against.quantity.name, against.quantity.point
     if name == measure.name and all(at.get(axis) == value for axis, value in measure.point.items()):
@@ -107,7 +118,7 @@ def _compared(view: PageView) -> TradeOffs:
             f"are shown up to {_MOST_TESTED} cells"
         )
     key = ("trade-offs", about.grid, str(measure), str(against))
-    return once(view.store, key, lambda: trade_offs(view.store, about.grid, measure, against.quantity, cells))
+    return memoise(view.store, key, lambda: trade_offs(view.store, about.grid, measure, against.quantity, cells))
 
 
 def _logs(view: PageView) -> tuple[bool, bool]:
@@ -120,9 +131,9 @@ def _logs(view: PageView) -> tuple[bool, bool]:
 
 def _scatter(view: PageView) -> SlotContent:
     about, measure, against = grid_of(view), judged_by(view), _against(view)
-    found = _compared(view)
+    found = _compare(view)
     log = _logs(view)
-    lost = [_lost(found.frame["x"], log=log[0]), _lost(found.frame["value"], log=log[1])]
+    lost = [_count_lost(found.frame["x"], log=log[0]), _count_lost(found.frame["value"], log=log[1])]
     unit = unit_of(view, measure)
     figure = draw_trade_offs(found, about.look, (against.title, f"{measure.name}{f', {unit}' if unit else ''}"), log)
     counts = dict(found.frame["standing"].value_counts().iter_rows())
@@ -147,7 +158,7 @@ def _scatter(view: PageView) -> SlotContent:
         if missing
         else ""
     )
-    data = named(found.frame.drop("label"), about)
+    data = name_cells(found.frame.drop("label"), about)
     return SlotContent(figure, caption, data, legend, message)
 
 
@@ -175,7 +186,7 @@ def _guesses(view: PageView) -> str:
     against = _against(view)
     unsaid = not against.way.known and view.address.against_better is None
     other = f"Nothing says which way {against.title} is better: lower is taken to be." if unsaid else ""
-    return "".join(f" {each}" for each in (guessed(view, judged_by(view)), other) if each)
+    return "".join(f" {each}" for each in (warn_of_guess(view, judged_by(view)), other) if each)
 
 
 def _n(found: pl.DataFrame) -> str:
@@ -188,7 +199,7 @@ def _ends(values: Sequence[int]) -> str:
     return " to ".join(map(str, dict.fromkeys([*values[:1], *values[-1:]]))) or "0"
 
 
-def _lost(values: pl.Series, *, log: bool) -> int:
+def _count_lost(values: pl.Series, *, log: bool) -> int:
     return int((values <= 0).sum()) if log else 0
 
 
@@ -198,7 +209,7 @@ def _hidden(n: int) -> str:
 
 def _parallel(view: PageView) -> SlotContent:
     about, measure, against = grid_of(view), judged_by(view), _against(view)
-    found = _compared(view)
+    found = _compare(view)
     whole, levels = table(view.store, about.grid, measure)
     wide = [name for name, of in levels.items() if len(of) > 1][:_MOST_AXES]
     *axes, across, up = _apart([*wide, against.title, measure.name])
@@ -206,7 +217,7 @@ def _parallel(view: PageView) -> SlotContent:
     values = found.frame.select("cell", "n", "planned", pl.col("x").alias(across), pl.col("value").alias(up))
     rows = in_order(chosen.unique("cell").join(values, on="cell", how="inner"), [cell.cell for cell in about.cells])
     numbers = list(zip((across, up), _logs(view), strict=True))
-    kept = parallel.drawn(rows, numbers)
+    kept = parallel.complete_rows(rows, numbers)
     if kept.is_empty():
         return SlotContent(message="No cell has both values yet.")
     scales = parallel.scales(kept, {axis: levels[name] for name, axis in zip(wide, axes, strict=True)}, numbers)
@@ -222,21 +233,21 @@ def _parallel(view: PageView) -> SlotContent:
     )
     here = set(kept["cell"])
     legend = [Key(about.look.styles[cell], about.look.names[cell], cell) for cell in about.drawn if cell in here]
-    return SlotContent(figure, caption, named(rows, about), legend)
+    return SlotContent(figure, caption, name_cells(rows, about), legend)
 
 
 def _standings(view: PageView) -> SlotContent:
     about = grid_of(view)
-    found = _compared(view).frame
+    found = _compare(view).frame
     several = pl.col("dominated_by").list.join(", ").alias("dominated by")
     seeds = pl.format("{} of {}", "n", "planned").alias("seeds")
-    rows = named(found.drop("label"), about).select("variant", "standing", several, seeds, "note")
+    rows = name_cells(found.drop("label"), about).select("variant", "standing", several, seeds, "note")
     columns = [
         link("variant", "compare", "cell", width=220),
         {"field": "standing", "width": 150},
-        _wrapped("dominated by"),
+        _wrap_column("dominated by"),
         {"field": "seeds", "width": 90, "filter": False},
-        _wrapped("note"),
+        _wrap_column("note"),
     ]
     exact = ", or equal in parameters, which have no noise" if _against(view).quantity.name == "parameters" else ""
     cells = len(about.cells)
@@ -249,7 +260,7 @@ def _standings(view: PageView) -> SlotContent:
     return SlotContent(caption=caption, data=rows, columns=columns)
 
 
-def _wrapped(name: str) -> dict[str, Any]:
+def _wrap_column(name: str) -> dict[str, Any]:
     return {"field": name, "flex": 1, "minWidth": 220, "wrapText": True, "autoHeight": True}
 
 
@@ -267,7 +278,7 @@ def _apart(names: Sequence[str]) -> list[str]:
 
 def _controls(view: PageView) -> Sequence[Control]:
     about = grid_of(view)
-    known = once(view.store, ("quantities", about.grid), lambda: _quantities(view))
+    known = memoise(view.store, ("quantities", about.grid), lambda: _quantities(view))
     costs = [ControlOption(name, words) for name, words in COST_WORDS.items()]
     more = [ControlOption(text, name + (f"{BETWEEN}{point(at)}" if at else "")) for text, (name, at) in known.items()]
     against = _against(view)

@@ -8,13 +8,13 @@ import polars as pl
 
 from dashboards.data.captions import (
     ICONS,
-    chosen,
+    describe_selection,
     difference_of,
     effects_words,
-    marked,
+    mark_verdict,
     measured,
     n_words,
-    named,
+    name_cells,
     paired_words,
 )
 from dashboards.data.formatting import NO_MARGIN, count, point
@@ -22,7 +22,7 @@ from dashboards.data.grid_context import GridContext
 from dashboards.data.seed_averages import Scale, average_words, interval_words, rope_words
 from dashboards.figures import curves as curves_figure, effects as effects_figure, forest, numbers, shift
 from dashboards.figures.canvas import is_cut
-from dashboards.html.blocks import FigureBlock, cell_legend, drawn
+from dashboards.html.blocks import FigureBlock, cell_legend, draw_all
 from dashboards.html.markup import tag, text
 from store.analysis.verdicts import GridMeasure
 
@@ -31,7 +31,7 @@ LOSS: Final = "loss"
 
 def charts(about: GridContext, verdicts: pl.DataFrame | None, key: str) -> str:
     """Every figure for which the grid has data, as HTML; where one cannot be computed, why."""
-    return "".join(drawn(title, pictures) for title, pictures in _parts(about, verdicts, key))
+    return "".join(draw_all(title, pictures) for title, pictures in _parts(about, verdicts, key))
 
 
 def _parts(about: GridContext, verdicts: pl.DataFrame | None, key: str) -> Iterator[tuple[str, Iterator[FigureBlock]]]:
@@ -62,9 +62,13 @@ def _forest(about: GridContext, measure: GridMeasure, verdicts: pl.DataFrame, ke
         + (f" Shown: the {found.height} of {verdicts.height} with the smallest p, best first." if most else "")
         + (" Bars that end at the edge of the axis go on beyond it." if forest.is_cut(found, measure) else "")
     )
-    figure = forest.draw_differences(found, about.look, measure, {word: marked(word) for word in ICONS})
+    figure = forest.draw_differences(found, about.look, measure, {word: mark_verdict(word) for word in ICONS})
     yield FigureBlock(
-        f"{key}-differences", f"Difference from {about.baseline_name}", caption, [(None, figure)], named(found, about)
+        f"{key}-differences",
+        f"Difference from {about.baseline_name}",
+        caption,
+        [(None, figure)],
+        name_cells(found, about),
     )
 
 
@@ -81,11 +85,11 @@ def _shifts(
             f"Line: {average_words(measure.scale)} over seeds"
             + (f", at {point(fixed)}" if fixed else "")
             + f". Band: {interval_words(measure.scale)}, {n_words(found)}.{_cut(found, measure.scale)}"
-            f"{chosen(about, cells)}{_lost(found)}"
+            f"{describe_selection(about, cells)}{_count_lost(found)}"
         )
         title = f"{measure.name} by {along}"
         legend = cell_legend(_in(found), about.look)
-        yield FigureBlock(f"{key}-by-{along}", title, caption, [(None, figure)], named(found, about), legend)
+        yield FigureBlock(f"{key}-by-{along}", title, caption, [(None, figure)], name_cells(found, about), legend)
         yield from _changes(about, measure, along, cells, key)
 
 
@@ -105,7 +109,7 @@ def _changes(
     figure = shift.draw_change_by_shift(found, about.look, measure, along)
     legend = cell_legend(_in(found), about.look)
     title = f"Change from {about.baseline_name} by {along}"
-    yield FigureBlock(f"{key}-change-by-{along}", title, caption, [(None, figure)], named(found, about), legend)
+    yield FigureBlock(f"{key}-change-by-{along}", title, caption, [(None, figure)], name_cells(found, about), legend)
 
 
 def _change_of(scale: Scale) -> str:
@@ -134,7 +138,7 @@ def _maps(
     caption = (
         f"Map of {of}: {average_words(measure.scale)} of {measure.name} over seeds. The others: their change from it, "
         f"paired by seed and averaged, {n_words(found)}. One colour scale for all "
-        f"maps of a kind.{chosen(about, cells)}"
+        f"maps of a kind.{describe_selection(about, cells)}"
     )
     ramps = "".join(_ramp(about, measure, column, spans[column]) for column in ("value", "change"))
     yield FigureBlock(
@@ -142,7 +146,7 @@ def _maps(
         f"Over {axes[0]} and {axes[1]}",
         caption,
         panels,
-        named(found, about),
+        name_cells(found, about),
         tag("div", ramps, class_="ramp"),
     )
 
@@ -175,11 +179,13 @@ def _curves(about: GridContext, cells: Sequence[str], key: str) -> Iterator[Figu
         smooth = f"Each point averages {count(found.width, 'step')}{last}, and stands at the first; no other smoothing."
     caption = (
         f"Line: {average_words(scale)} over seeds. Band: {interval_words(scale)}, {n_words(found.frame)}."
-        f"{_cut(found.frame, scale)} {smooth}{chosen(about, cells)}"
+        f"{_cut(found.frame, scale)} {smooth}{describe_selection(about, cells)}"
     )
     figure = curves_figure.draw_curves(found, about.look, title="training loss", scale=scale)
     legend = cell_legend(_in(found.frame), about.look)
-    yield FigureBlock(f"{key}-curves", "Training loss", caption, [(None, figure)], named(found.frame, about), legend)
+    yield FigureBlock(
+        f"{key}-curves", "Training loss", caption, [(None, figure)], name_cells(found.frame, about), legend
+    )
 
 
 def _numbers(about: GridContext, cells: Sequence[str], key: str) -> Iterator[FigureBlock]:
@@ -191,10 +197,15 @@ def _numbers(about: GridContext, cells: Sequence[str], key: str) -> Iterator[Fig
     ]
     caption = (
         "Learned numbers of the operators after training, by layer; heads stand side by side. Point: mean over seeds. "
-        f"Bar: {interval_words('linear')}, {n_words(found)}.{chosen(about, cells)}"
+        f"Bar: {interval_words('linear')}, {n_words(found)}.{describe_selection(about, cells)}"
     )
     yield FigureBlock(
-        f"{key}-numbers", "Learned numbers", caption, panels, named(found, about), cell_legend(_in(found), about.look)
+        f"{key}-numbers",
+        "Learned numbers",
+        caption,
+        panels,
+        name_cells(found, about),
+        cell_legend(_in(found), about.look),
     )
 
 
@@ -215,6 +226,6 @@ def _cut(found: pl.DataFrame, scale: Scale) -> str:
     return " Bands that end at the edge of the figure go on beyond it." if is_cut(found, scale) else ""
 
 
-def _lost(found: pl.DataFrame) -> str:
+def _count_lost(found: pl.DataFrame) -> str:
     lost = int(found["lost"].sum())
     return f" {count(lost, 'value')} could not be shown on this scale." if lost else ""

@@ -5,12 +5,12 @@ from typing import Any, Final
 
 import polars as pl
 
-from dashboards.data.captions import named, progress_words
+from dashboards.data.captions import name_cells, progress_words
 from dashboards.data.formatting import BETWEEN, count
 from dashboards.data.grid_context import GridContext
-from dashboards.figures.failures import draw_rates, rates
+from dashboards.figures.forest import draw_rates, rates
 from dashboards.figures.states import STATUSES, WORDS, draw_progress, states, totals
-from dashboards.html.blocks import FigureBlock, color_legend, drawn
+from dashboards.html.blocks import FigureBlock, color_legend, draw_all
 from dashboards.html.markup import details, tag, text
 
 
@@ -58,7 +58,7 @@ _WORDS: Final = {"diverged": "diverged", "out_of_memory": "ran out of memory", "
 _MOST_LABELS: Final = 6
 
 
-def failed(about: GridContext, key: str) -> str:
+def show_failures(about: GridContext, key: str) -> str:
     """The section, or nothing where nothing failed."""
     found = about.store.failures(about.grid)
     if found.is_empty():
@@ -67,7 +67,7 @@ def failed(about: GridContext, key: str) -> str:
     words = f"{count(total, 'failed trial')} of {count(found.height, 'kind')}. Averages leave failed trials out."
     heading = tag("h3", "Failures") + tag("p", text(words), class_="caption")
     kinds = "".join(_kind(row, about) for row in found.iter_rows(named=True))
-    return tag("div", heading + kinds, class_="block failures") + drawn("Failure rates", _rates(about, key))
+    return tag("div", heading + kinds, class_="block failures") + draw_all("Failure rates", _rates(about, key))
 
 
 def _kind(row: Mapping[str, Any], about: GridContext) -> str:
@@ -95,4 +95,4 @@ def _rates(about: GridContext, key: str) -> Iterator[FigureBlock]:
         return
     caption = "Share of the ended trials of each variant that failed. Bar: 95 % Wilson interval."
     figure = draw_rates(found, about.look)
-    yield FigureBlock(f"{key}-rates", "Failure rates", caption, [(None, figure)], named(found, about))
+    yield FigureBlock(f"{key}-rates", "Failure rates", caption, [(None, figure)], name_cells(found, about))

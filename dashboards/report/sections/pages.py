@@ -40,7 +40,7 @@ def pages(about: GridContext, operators: dict[str, Style], key: str) -> str:
         slots = {slot.name: slot for slot in page.slots}
         for name in (each for each in SHOWN[page.name] if about.baseline is not None or each not in OF_BASELINE):
             slot = slots[name]
-            made, problem = catch_user_error(lambda: _made(slot, view, f"{key}-{page.name}-{slot.name}"))  # noqa: B023
+            made, problem = catch_user_error(lambda: _make(slot, view, f"{key}-{page.name}-{slot.name}"))  # noqa: B023
             if made is None:
                 parts += tag("div", tag("h3", text(slot.title)) + state(str(problem)), class_="block")
                 continue
@@ -59,7 +59,7 @@ class _Made(NamedTuple):
     """Why there is none; empty where there is."""
 
 
-def _made(slot: "Slot", view: "PageView", place: str) -> _Made:
+def _make(slot: "Slot", view: "PageView", place: str) -> _Made:
     try:
         shown = slot.make(view)
     except Unknown as error:  # there is nothing of the kind in this grid

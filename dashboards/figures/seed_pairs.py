@@ -7,7 +7,7 @@ import polars as pl
 
 from dashboards.data.formatting import change, count, in_odds, number, plain
 from dashboards.data.grid_context import CellLook
-from dashboards.figures.canvas import broken, canvas, value_axis
+from dashboards.figures.canvas import break_name, canvas, value_axis
 from dashboards.theme.styles import DIVERGING, INK, MUTED, ROPE, Style
 from store import Store
 from store.analysis.explain_verdict import item_differences
@@ -19,7 +19,7 @@ LOSS: Final = (DIVERGING[-1], "dot")
 """Colour and dash of the lines of seeds on which the cell is better, and worse."""
 
 
-def paired(store: Store, grid: str, measure: GridMeasure, cell: str, baseline: str) -> pl.DataFrame:
+def pair_runs(store: Store, grid: str, measure: GridMeasure, cell: str, baseline: str) -> pl.DataFrame:
     """The finished runs of two cells by seed.
 
     Returns:
@@ -49,7 +49,7 @@ def draw_paired(
     for place, cell, column in ((0, cells[1], "baseline_value"), (1, cells[0], "value")):
         rows = found.drop_nulls(column)
         style = look.styles[cell]
-        told = [_told(row, column, measure) for row in rows.iter_rows(named=True)]
+        told = [_describe(row, column, measure) for row in rows.iter_rows(named=True)]
         figure.add_trace(
             go.Scatter(
                 x=[place] * rows.height,
@@ -60,7 +60,7 @@ def draw_paired(
                 hovertemplate="%{customdata}<extra></extra>",
             )
         )
-    names = [broken(look.names[cell]) for cell in reversed(cells)]
+    names = [break_name(look.names[cell]) for cell in reversed(cells)]
     figure.update_xaxes(range=[-0.5, 1.5], tickvals=[0, 1], ticktext=names, tickfont={"color": INK}, ticks="")
     values = pl.concat([found[name].alias("value") for name in ("value", "baseline_value")]).drop_nulls()
     ends = pl.DataFrame({"value": values}).with_columns(low=pl.col("value"), high=pl.col("value"))
@@ -81,7 +81,7 @@ def _line(value: float, base: float, measure: GridMeasure) -> go.Scatter:
     )
 
 
-def _told(row: dict[str, float | None], column: str, measure: GridMeasure) -> str:
+def _describe(row: dict[str, float | None], column: str, measure: GridMeasure) -> str:
     more = (
         "" if row["difference"] is None else f"<br>{change(row['difference'], measure.scale)}{in_odds(measure.scale)}"
     )
@@ -104,7 +104,7 @@ def items(store: Store, grid: str, measure: GridMeasure, cells: tuple[str, str])
     return by_item.sort("difference", "item").with_row_index("rank", offset=1).cast({"rank": pl.Int64})
 
 
-def drawn(found: pl.DataFrame) -> pl.DataFrame:
+def thin_items(found: pl.DataFrame) -> pl.DataFrame:
     """The rows of `items` that a picture shows."""
     if found.height <= MOST_POINTS:
         return found
@@ -113,8 +113,8 @@ def drawn(found: pl.DataFrame) -> pl.DataFrame:
 
 
 def draw_items(found: pl.DataFrame, style: Style, title: str) -> go.Figure:
-    """A point per item that is `drawn`, by rank; the dashed rule is the mean of all."""
-    shown = drawn(found)
+    """A point per item that is `thin_items`, by rank; the dashed rule is the mean of all."""
+    shown = thin_items(found)
     figure = canvas(340, x="items, by their difference", y=title)
     figure.add_hline(y=0, line={"color": ROPE, "width": 1})
     mean = found["difference"].mean()

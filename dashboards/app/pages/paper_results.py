@@ -18,7 +18,7 @@ from dashboards.app.page import (
     SlotContent,
     grid_of,
     html,
-    once,
+    memoise,
 )
 from dashboards.data.formatting import change, count
 from dashboards.data.seed_averages import Scale
@@ -57,7 +57,7 @@ def chosen_item(view: PageView) -> Item:
     """
     about = grid_of(view)
     paper, name = view.address.paper, view.address.item
-    most = once(view.store, ("published", about.grid), lambda: _most(view))
+    most = memoise(view.store, ("published", about.grid), lambda: _most(view))
     if paper is None:
         paper = most[0][0] if most else next(iter(papers()))
     if paper not in papers():
@@ -83,13 +83,13 @@ def _most(view: PageView) -> list[tuple[str, str]]:
     return [(str(paper), str(table)) for paper, table in found.iter_rows()]
 
 
-def _shown(view: PageView) -> SlotContent:
+def _show_item(view: PageView) -> SlotContent:
     chosen_ = chosen_item(view)
     if chosen_.kind == "figure" or chosen_.number is None:
-        return _drawn(view, chosen_)
+        return _draw_item(view, chosen_)
     about = grid_of(view)
-    found = _beside(view, chosen_)
-    data = judged(frame(about, found), found, _compared(view, chosen_))
+    found = _find_printed(view, chosen_)
+    data = judged(frame(about, found), found, _compare_claims(view, chosen_))
     caption = (
         f"Above in each place: what the paper prints. Below: your own runs. {own_words(about, _cells_of(chosen_))} "
         "Below that: your mean less the printed value (their ratio where the table spans decades), and where the "
@@ -104,14 +104,14 @@ def _shown(view: PageView) -> SlotContent:
     return SlotContent(caption=caption, data=data.rename(_OWN), parts=[_table(sheet, _bands(data))], files=files)
 
 
-def _drawn(view: PageView, chosen_: Item) -> SlotContent:
+def _draw_item(view: PageView, chosen_: Item) -> SlotContent:
     """A figure, or the design table, from one's own runs; printed values are hollow marks."""
     drawn: Drawn = chosen_.make(grid_of(view))
     figure, caption, data = drawn.figure, drawn.caption, drawn.data
     if figure is not None and chosen_.printed is not None:
         marks = overlaid(grid_of(view), chosen_)
         if not marks.is_empty():
-            figure, caption = _marked(figure, marks, data), f"{caption} Hollow: printed in {chosen_.printed.words}."
+            figure, caption = _add_marks(figure, marks, data), f"{caption} Hollow: printed in {chosen_.printed.words}."
             data = pl.concat([data, marks], how="diagonal_relaxed")
     legend = [Key(each.style, each.name, each.group or key) for key, each in drawn.legend.items()]
     parts = [_table(drawn.sheet, {})] if drawn.sheet is not None else []
@@ -119,7 +119,7 @@ def _drawn(view: PageView, chosen_: Item) -> SlotContent:
     return SlotContent(figure, caption, data, legend, drawn.message, parts=parts, files=files)
 
 
-def _marked(figure: go.Figure, marks: pl.DataFrame, data: pl.DataFrame) -> go.Figure:
+def _add_marks(figure: go.Figure, marks: pl.DataFrame, data: pl.DataFrame) -> go.Figure:
     ends = pl.concat([data.select("value", "low", "high"), marks.select("value")], how="diagonal")
     scale: Scale = "log" if figure.layout.yaxis.type == "log" else "linear"
     figure.update_layout(yaxis=value_axis(ends, scale))
@@ -139,16 +139,16 @@ def _marked(figure: go.Figure, marks: pl.DataFrame, data: pl.DataFrame) -> go.Fi
     return figure
 
 
-def _beside(view: PageView, chosen_: Item) -> list[Beside]:
+def _find_printed(view: PageView, chosen_: Item) -> list[Beside]:
     assert chosen_.number is not None
     table = printed_table(chosen_.paper, chosen_.number)
-    return once(view.store, ("beside", grid_of(view).grid, chosen_.key), lambda: beside(grid_of(view), table))
+    return memoise(view.store, ("beside", grid_of(view).grid, chosen_.key), lambda: beside(grid_of(view), table))
 
 
-def _compared(view: PageView, chosen_: Item) -> pl.DataFrame:
+def _compare_claims(view: PageView, chosen_: Item) -> pl.DataFrame:
     """Say if the grid agrees with the claims of a table; empty if the table makes none."""
     about, paper, table = grid_of(view), chosen_.paper, f"T{chosen_.number}"
-    return once(
+    return memoise(
         view.store,
         ("claims", about.grid, chosen_.key),
         lambda: compare_published(view.store, about.grid, paper=paper, table=table),
@@ -219,7 +219,7 @@ def _claims(view: PageView) -> SlotContent:
         return SlotContent(
             message="This table compares no operator with a baseline, so it makes no claim of that kind."
         )
-    found = _compared(view, chosen_)
+    found = _compare_claims(view, chosen_)
     counts = dict(found.group_by("word").len().iter_rows())
     told = ", ".join(f"{counts[word]} {word}" for word in WORDS if counts.get(word))
     rows = found if view.address.claims == "all" else found.filter(pl.col("word") != "not comparable")
@@ -279,7 +279,7 @@ def _lacks(view: PageView) -> SlotContent:
     chosen_ = chosen_item(view)
     parts: list[Component] = []
     if chosen_.kind == "table" and chosen_.number is not None:
-        found = frame(grid_of(view), _beside(view, chosen_))
+        found = frame(grid_of(view), _find_printed(view, chosen_))
         have = found.height - found["mean"].null_count()
         parts.append(html.P(f"{have} of {count(found.height, 'printed cell')} have a value of this grid beside them."))
         reasons = found.filter(pl.col("mean").is_null())["why"].value_counts(sort=True).head(_MOST_REASONS)
@@ -325,7 +325,7 @@ PUBLISHED = AppPage(
     address=PublishedAddress,
     controls=_controls,
     slots=(
-        Slot("item", "Printed and own", _shown),
+        Slot("item", "Printed and own", _show_item),
         Slot("claims", "Claims", _claims, "table"),
         Slot("doubts", "What is known of the printed values", _doubts, "words"),
         Slot("lacks", "What this grid has of it", _lacks, "words"),
