@@ -127,7 +127,7 @@ def test_bad_input_is_refused(tiny: Trial) -> None:
     for fields, said in (
         ({"x": (1, 1)}, "x rises from value to value"),
         ({"slopes": (2, 1)}, "slopes rises from value to value"),
-        ({"slopes": (0, 1)}, "no slope a is 0"),
+        ({"slopes": (0, 1)}, "slopes are not 0"),
         ({"points": 2}, "greater than or equal to 3"),
         ({"x": (1,)}, "at least 2 items"),
         ({"x": (0, math.inf)}, "finite number"),
@@ -137,5 +137,5 @@ def test_bad_input_is_refused(tiny: Trial) -> None:
     with pytest.raises(SpecError, match="up to 79 tokens and the model has 16 positions"):
         tiny.changed(evaluations=(BoundaryValues(),))
     text = Text(content_hash="0" * 32, source="/nowhere/text.txt", context=8)
-    with pytest.raises(SpecError, match="a model of linear functions; the task is Text: leave it out"):
+    with pytest.raises(SpecError, match="needs the task linear_functions; got Text"):
         tiny.changed(task=text, evaluations=(SMALL,))

@@ -405,4 +405,4 @@ def test_an_evaluation_that_does_not_suit_the_task_is_refused(
     path = tmp_path / "judge.py"
     path.write_text("from runners import LargeValue\nevaluations = (LargeValue(numbers=3, sequences=2),)\n")
     assert evaluate(trained, "seed=0", "softmax", "--with", path) == 2
-    assert "large_value asks a model of quantifiers" in capsys.readouterr().err
+    assert "large_value needs the task quantifiers" in capsys.readouterr().err

@@ -94,7 +94,7 @@ def test_a_model_needs_positions_for_what_it_is_shown_and_hidden_labels_take_non
 
 
 def test_bad_input_is_refused(tiny: Trial) -> None:
-    with pytest.raises(ValidationError, match="values rise from value to value"):
+    with pytest.raises(ValidationError, match="values rises from"):
         LargeValue(values=(2, 1))
-    with pytest.raises(SpecError, match="asks a model of quantifiers; the task is LinearFunctions: leave it out"):
+    with pytest.raises(SpecError, match="needs the task quantifiers; got LinearFunctions"):
         tiny.changed(evaluations=(LargeValue(numbers=5),))

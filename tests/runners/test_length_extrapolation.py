@@ -13,7 +13,7 @@ from torch.nn import functional as F
 from grid.errors import SpecError
 from runners import Grammar, LengthExtrapolation, Needle, Stretch, Text, Trial
 from runners.evaluations.likelihood import costs
-from runners.evaluations.rope_scaling import stretched
+from runners.evaluations.rope_scaling import stretch_positions
 from runners.tasks import Batch, Data, Measurements, Predict, Task
 from runners.tasks.task import Items
 from runners.training.loop import train
@@ -216,7 +216,9 @@ def test_scaling_holds_for_its_own_rows_and_nothing_else(tiny: Trial, memory: An
 def test_all_of_a_stretch_and_of_the_model_s_own_positions_is_in_the_frequencies(beside: dict[str, float]) -> None:
     plain, own = {"factor": 4, "original": 64, "beta_fast": 8, "beta_slow": 2}, Rotary(base=500, share=0.5)
     for fields in (plain, plain | beside):
-        found = stretched(gpt2(layers=1, heads=1, width=8).changed(positions=own), Stretch.model_validate(fields))
+        found = stretch_positions(
+            gpt2(layers=1, heads=1, width=8).changed(positions=own), Stretch.model_validate(fields)
+        )
         assert found == Yarn.model_validate({"base": 500, "share": 0.5, **fields})
 
 
@@ -259,16 +261,16 @@ def refusals(tiny: Trial, text: Text) -> Iterator[tuple[str, Any]]:
     learned = gpt2(layers=2, heads=2, width=8, max_positions=30)
     stretch = SMALL.changed(scaling=Stretch(factor=4, original=16))
     yield "rises from value to value", lambda: SMALL.changed(lengths=(20, 20))
-    yield r"last=6 and lengths from 5 on; lower last", lambda: SMALL.changed(lengths=(5, 20))
+    yield r"shortest length, 5; got last=6", lambda: SMALL.changed(lengths=(5, 20))
     yield "greater than 1", lambda: Stretch(factor=1, original=16)
-    yield "windows of text or grammar; the task is Needle", lambda: language_trial(tiny, SMALL, task=Needle())
+    yield "needs a task of text or grammar; got Needle", lambda: language_trial(tiny, SMALL, task=Needle())
     yield "up to 63 tokens and the model has 30 positions", lambda: language_trial(tiny, SMALL, model=learned)
     yield (
         "scaling stretches rotary positions; the model has 'alibi'",
         lambda: language_trial(tiny, stretch, model=backbone(positions=Alibi())),
     )
     yield "original=3, nearest is 7", lambda: language_trial(tiny, SMALL.changed(scaling=Stretch(factor=4, original=3)))
-    yield "the shortest window has 7; lengthen it or lower last", lambda: SMALL.check(Repeated(skips=2), backbone())
+    yield "the shortest window has 7 positions", lambda: SMALL.check(Repeated(skips=2), backbone())
     long = SMALL.changed(lengths=(100_000,))
     yield "length_extrapolation shows windows of 100000 predictions: .*give more text", lambda: long.open(text)
 

@@ -52,7 +52,7 @@ def test_of_what_is_written(tmp_path: Path, source: str) -> None:
         (tmp_path / "set.jsonl").write_text("".join(json.dumps(each) + "\n" for each in several))
         spec = LongContext(source=str(tmp_path / "set.jsonl"), context=64, new_tokens=6)
         judges.append(spec.open(Text(source=source, context=8)))
-    together, *alone = [judge._written(counting, judge._prompts["qasper"], one_line=False) for judge in judges]
+    together, *alone = [judge._write_answers(counting, judge._prompts["qasper"], one_line=False) for judge in judges]
     assert together == [text for each in alone for text in each]
     assert len(set(together)) == 5
 

@@ -109,7 +109,7 @@ def test_a_model_writes_the_same_alone_and_among_others(tmp_path: Path, task: Te
     judge = asking(tmp_path / "a.jsonl", item(), new_tokens=12).open(task)
     with torch.inference_mode():
         shown = [LongPrompt(list(each), truncated=False) for each in prompts]
-        found = judge._written(model, shown, one_line=False)
+        found = judge._write_answers(model, shown, one_line=False)
         for prompt, written in zip(prompts, found, strict=True):
             ids = list(prompt)
             for _ in range(12):
@@ -163,8 +163,8 @@ def test_positions_are_stretched_while_it_judges(tiny: Trial, memory: Any, tmp_p
     ("line", "said"),
     [
         (item("dureader"), "dataset is one of narrativeqa, .*; .*line 1 has 'dureader'"),
-        (item("trec", all_classes=["a"]), r"answers of trec are among all_classes; .*\['42'\] and \['a'\]"),
-        (item("trec"), "answers of trec are among all_classes"),
+        (item("trec", all_classes=["a"]), r"answers of trec must be among all_classes; .*\['42'\] and \['a'\]"),
+        (item("trec"), "answers of trec must be among all_classes"),
         (item("passage_retrieval_en"), r"'Paragraph' and a number; got '42', in .*line 1; mend it"),
         (item(answers=[]), "'answers' of an item is a list of texts"),
         (item(context=None), "'context' of an item is a text; .* has None"),
@@ -178,15 +178,15 @@ def test_a_file_that_asks_nothing_is_refused(tmp_path: Path, line: Mapping[str, 
 def test_other_bad_input_is_refused_before_any_training(tmp_path: Path, task: Text, tiny: Trial) -> None:
     spec = asking(tmp_path / "a.jsonl", item())
     for template in ("{context}", "{context}{context}{input}"):
-        with pytest.raises(SpecError, match=r"template has \{\w+\} once"):
+        with pytest.raises(SpecError, match=r"template needs \{\w+\} once"):
             spec.changed(template=template)
-    with pytest.raises(SpecError, match="reads something before it writes; got context=10 and new_tokens=8"):
+    with pytest.raises(SpecError, match="context is at least new_tokens . 3; got context=10 and new_tokens=8"):
         spec.changed(context=10)
     with pytest.raises(ValueError, match="scaling stretches rotary positions; the model has 'learned'"):
         spec.changed(scaling=Stretch(factor=2, original=8)).check(task, gpt2(layers=1, heads=1, width=8))
     with pytest.raises(SpecError, match="up to 64 tokens and the model has 16 positions"):
         tiny.changed(task=task, evaluations=(spec,))
-    with pytest.raises(ValueError, match="long_context shows text to a model that reads text; the task is Needle"):
+    with pytest.raises(ValueError, match="long_context needs a task of text; got Needle"):
         spec.check(Needle(), gpt2(layers=1, heads=1, width=8))
     with pytest.raises(SpecError, match=r"item 'a/1' of .* cannot be encoded: .*NUL"):
         asking(tmp_path / "a.jsonl", item(context="\0")).open(task)
@@ -201,5 +201,5 @@ def test_lines_may_hold_more_than_is_read(tmp_path: Path, task: Text) -> None:
 def test_an_answer_begins_where_nothing_is_seen_ahead(tmp_path: Path, task: Text) -> None:
     spec = asking(tmp_path / "a.jsonl", item(context="a", input=""), template="{context}{input}")
     assert spec.open(task.changed(prefix=2))
-    with pytest.raises(SpecError, match=r"after the 2 positions that the task leaves out of its loss; .* has 2 tokens"):
+    with pytest.raises(SpecError, match=r"first 2 positions out of its loss; .* has 2 tokens"):
         spec.open(task.changed(prefix=3))

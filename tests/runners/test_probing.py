@@ -107,6 +107,6 @@ def test_a_position_beyond_what_is_looked_at_is_refused(tiny: Trial, tmp_path: A
     recall = AssociativeRecall(context=40, batch=2, evaluation={"lengths": (80,)})  # type: ignore[arg-type]
     short = trial.changed(task=recall)
     world = memory()
-    with pytest.raises(SpecError, match="70 tokens or more.* have 40"):
+    with pytest.raises(SpecError, match=r"70 tokens or more.* have 40"):
         train(short, world)
     assert world.began is None
