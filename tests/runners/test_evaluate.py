@@ -161,11 +161,11 @@ def test_a_kill_leaves_an_evaluation_undone_or_done(
     """Killed before the shards, and between them and the record."""
     (first, *_) = keys(campaign)
 
-    def killed(*_: object) -> None:
+    def kill(*_: object) -> None:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(evaluation_records, ("write_atomic", "write_json")[writes], killed)
+        patched.setattr(evaluation_records, ("write_atomic", "write_json")[writes], kill)
         assert evaluate(campaign, first, "--with", asked) == 130
     place = Layout(campaign).evaluations(first, 1)
     assert len(list(place.glob("*.parquet"))) == writes
@@ -182,11 +182,11 @@ def test_an_evaluation_that_is_made_again_and_killed_keeps_what_was_found(
     assert evaluate(campaign, first, "--with", asked) == 0
     before = rows(campaign, LATER)
 
-    def killed(*_: object) -> None:
+    def kill(*_: object) -> None:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(evaluation_records, "write_json", killed)
+        patched.setattr(evaluation_records, "write_json", kill)
         assert evaluate(campaign, first, "--with", asked, "--again") == 130
     assert rows(campaign, LATER) == before
     assert len(rows(campaign, "FROM shard WHERE later")) == 1

@@ -1,4 +1,4 @@
-"""What a model that counts the positions it is shown says of an item does not depend on the other items."""
+"""A model that counts positions scores an item independently of the other items."""
 
 import json
 from pathlib import Path
@@ -75,9 +75,9 @@ def test_costs_are_those_of_float64() -> None:
     logits[0, 0, 0] = -(2.0**24)
     batch = Batch(torch.zeros(1, 1, dtype=torch.int64), torch.zeros(1, 1, dtype=torch.int64))
 
-    def fixed(inputs: Tensor, visible: Tensor | None = None) -> Tensor:
+    def constant_model(inputs: Tensor, visible: Tensor | None = None) -> Tensor:
         return logits
 
-    found = costs(fixed, batch, 256)
+    found = costs(constant_model, batch, 256)
     assert found.item() == pytest.approx(2.0**24 + float(torch.tensor(255.0, dtype=torch.float64).log()), abs=1e-8)
-    assert costs_of(fixed, [[5, 0]], 256)[0].item() == found.item()
+    assert costs_of(constant_model, [[5, 0]], 256)[0].item() == found.item()

@@ -116,14 +116,14 @@ def registry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("lm_eval.tasks.manager.__file__", str(place / "manager.py"))
 
 
-def judged(spec: LmEval, predict: Callable[..., Tensor]) -> tuple[dict[str, Measurements], dict[str, Items]]:
+def evaluate(spec: LmEval, predict: Callable[..., Tensor]) -> tuple[dict[str, Measurements], dict[str, Items]]:
     rows = list(spec.open(TASK).evaluate(predict))
     found = {each.name: each for each in rows if isinstance(each, Measurements)}
     return found, {each.name: each for each in rows if isinstance(each, Items)}
 
 
 def test_accuracy_is_what_plain_arithmetic_says(tmp_path: Path, table: Tensor) -> None:
-    found, items = judged(LmEval(tasks=("mine",), include=str(folder(tmp_path / "t"))), bigrams(table))
+    found, items = evaluate(LmEval(tasks=("mine",), include=str(folder(tmp_path / "t"))), bigrams(table))
     costs = [[log_likelihood(table, each["question"], f" {choice}") for choice in each["choices"]] for each in ITEMS]
     lengths = [[len(choice) for choice in each["choices"]] for each in ITEMS]
     right = [float(row.index(max(row)) == each["answer"]) for row, each in zip(costs, ITEMS, strict=True)]
@@ -168,7 +168,7 @@ def test_the_harness_itself_says_the_same_of_a_model_of_its_own_kind(tmp_path: P
     (place / "rolling.yaml").write_text(ROLLING.replace("items.jsonl", str(place / "items.jsonl")))
     manager = TaskManager(include_path=str(place), include_defaults=False)
     theirs = simple_evaluate(model=Plain(), tasks=["mine", "rolling"], task_manager=manager, bootstrap_iters=10)
-    found, _ = judged(LmEval(tasks=("mine", "rolling"), include=str(place)), bigrams(table))
+    found, _ = evaluate(LmEval(tasks=("mine", "rolling"), include=str(place)), bigrams(table))
     for name in ("acc", "acc_norm"):
         assert found[f"lm_eval.mine.{name}"].value == theirs["results"]["mine"][f"{name},none"]
         assert found[f"lm_eval.mine.{name}"].se_items == pytest.approx(
@@ -200,7 +200,7 @@ def test_what_does_not_fit_loses_its_beginning_and_is_counted(tmp_path: Path, ta
         seen.append(inputs)
         return table[inputs]
 
-    found, items = judged(spec, predict)
+    found, items = evaluate(spec, predict)
     # the end of a document, the question, a blank and a choice, of which all but the last are read
     long = [float(any(1 + len(each["question"] + choice) > 4 for choice in each["choices"])) for each in ITEMS]
     assert list(items["lm_eval.mine.truncated"].values) == long
@@ -241,7 +241,7 @@ def test_what_is_generated_is_compared(tmp_path: Path) -> None:
         table[ord(here), ord(following)] = 1.0
     # "a" goes on with "bcd", which ends before "d", and "c" with nothing but that
     items = [ITEMS[0], {**ITEMS[4], "next": "d"}]
-    found, single = judged(LmEval(tasks=("written",), include=str(folder(tmp_path / "t", items))), bigrams(table))
+    found, single = evaluate(LmEval(tasks=("written",), include=str(folder(tmp_path / "t", items))), bigrams(table))
     assert list(single["lm_eval.written.exact_match"].values) == [1.0, 0.0]
     assert found["lm_eval.written.exact_match"].value == 0.5
 

@@ -79,7 +79,7 @@ def test_answers_are_what_the_model_writes(tmp_path: Path, task: Text) -> None:
 def test_writing_stops_at_the_end_at_a_line_or_when_there_is_enough(tmp_path: Path, task: Text) -> None:
     calls: list[tuple[int, ...]] = []
 
-    def counted(predict: Predict) -> Predict:
+    def counting(predict: Predict) -> Predict:
         def run(inputs: Tensor, visible: Tensor | None = None) -> Tensor:
             calls.append(tuple(inputs.shape))
             return predict(inputs)
@@ -95,7 +95,7 @@ def test_writing_stops_at_the_end_at_a_line_or_when_there_is_enough(tmp_path: Pa
     ):
         calls.clear()
         spec = asking(tmp_path / "a.jsonl", item(dataset), template=ASK)
-        found = rows(spec, counted(saying(said)), task)[f"long_context.{dataset}"]
+        found = rows(spec, counting(saying(said)), task)[f"long_context.{dataset}"]
         assert found.value == pytest.approx(expected)
         assert calls == [(1, len("\0words Q?|") + step) for step in range(passes)]
 
@@ -120,7 +120,7 @@ def test_a_model_writes_the_same_alone_and_among_others(tmp_path: Path, task: Te
     assert len(set(found)) == 3
 
 
-def shown(spec: LongContext, task: Text) -> list[bytes]:
+def record_inputs(spec: LongContext, task: Text) -> list[bytes]:
     seen: list[bytes] = []
 
     def remember(inputs: Tensor, visible: Tensor | None = None) -> Tensor:
@@ -135,15 +135,15 @@ def test_what_does_not_fit_loses_its_middle(tmp_path: Path, task: Text) -> None:
     spec = asking(tmp_path / "a.jsonl", item(context="abcdefghijklmnop"), template="{context}-{input}")
     whole = b"\0abcdefghijklmnop-Q?"
     for context, expected in ((64, whole), (28, whole), (27, b"\0abcdefghiklmnop-Q?"), (17, b"\0abcdp-Q?")):
-        assert shown(spec.changed(context=context), task) == [expected]
-    assert shown(spec.changed(context=16), task) == [b"\0abc-Q?"]  # room for 7: the odd one stays empty
+        assert record_inputs(spec.changed(context=context), task) == [expected]
+    assert record_inputs(spec.changed(context=16), task) == [b"\0abc-Q?"]  # room for 7: the odd one stays empty
     assert rows(spec.changed(context=28), saying("42"), task)["long_context_truncated"].value == 0
     assert rows(spec.changed(context=27), saying("42"), task)["long_context_truncated"].value == 1
 
 
 def test_a_template_puts_every_part_where_it_belongs(tmp_path: Path, task: Text) -> None:
     spec = asking(tmp_path / "a.jsonl", item(context="{input}", input="{context}"), template="<{input}> ({context})")
-    assert shown(spec, task) == [b"\0<{context}> ({input})"]
+    assert record_inputs(spec, task) == [b"\0<{context}> ({input})"]
 
 
 def test_positions_are_stretched_while_it_judges(tiny: Trial, memory: Any, tmp_path: Path, task: Text) -> None:

@@ -290,7 +290,7 @@ def test_what_cannot_be_judged_is_refused_before_training(tiny: Trial, pairs: Pa
 
 
 def test_a_sentence_that_just_fits_is_scored(tmp_path: Path, prose: Path) -> None:
-    """Of the 12 tokens of the longest, a causal model reads 12 positions and an encoder 14."""
+    """A causal model reads 12 positions of the longest sentence and an encoder 14."""
     path = tmp_path / "fits.txt"
     path.write_text("there xs one\nthere ys one\n")
     for scoring, longest in (("masked", 14), ("holistic", 14), ("causal", 12)):

@@ -92,7 +92,7 @@ def scores(question: str, choice: str) -> tuple[float, ...]:
     return total, total / len(choice), total / len(choice.encode()), total / len(answer), mean
 
 
-def drawn(count: int) -> list[dict[str, object]]:
+def draw_questions(count: int) -> list[dict[str, object]]:
     """Questions of random letters, among them some of two bytes; the answer is anywhere."""
     made = torch.Generator().manual_seed(0)
 
@@ -112,7 +112,7 @@ def drawn(count: int) -> list[dict[str, object]]:
 
 
 def test_every_rule_is_that_of_plain_python(tmp_path: Path, task: Text) -> None:
-    items = drawn(150)
+    items = draw_questions(150)
     found = chosen(asking(tmp_path / "set.jsonl", *items), task)
     agreed = set()
     for at, rule in enumerate(RULES):
@@ -155,7 +155,7 @@ def test_it_records_what_it_declares_and_nothing_else(tmp_path: Path, task: Text
     assert sorted(found) == sorted(spec.measures())
 
 
-def seen(spec: MultipleChoice, task: Text) -> list[list[int]]:
+def seen_tokens(spec: MultipleChoice, task: Text) -> list[list[int]]:
     shown: list[list[int]] = []
 
     def remember(inputs: Tensor, visible: Tensor | None = None) -> Tensor:
@@ -169,13 +169,16 @@ def seen(spec: MultipleChoice, task: Text) -> list[list[int]]:
 def test_what_a_model_reads(tmp_path: Path, task: Text) -> None:
     """The end of a document, context, question and answer but for its last token, without padding."""
     spec = asking(tmp_path / "set.jsonl", {"context": "A b", "question": "c? ", "choices": ["d", "ee"], "answer": 0})
-    assert [bytes(ids) for ids in seen(spec, task)] == [b"\0A b\nc?  ", b"\0A b\nc?  e"]
-    assert [bytes(ids) for ids in seen(spec.changed(delimiter="\n"), task)] == [b"\0A b\nc? \n", b"\0A b\nc? \ne"]
+    assert [bytes(ids) for ids in seen_tokens(spec, task)] == [b"\0A b\nc?  ", b"\0A b\nc?  e"]
+    assert [bytes(ids) for ids in seen_tokens(spec.changed(delimiter="\n"), task)] == [
+        b"\0A b\nc? \n",
+        b"\0A b\nc? \ne",
+    ]
 
 
 def test_what_does_not_fit_loses_its_beginning_and_is_counted(tmp_path: Path, task: Text) -> None:
     spec = asking(tmp_path / "set.jsonl", item("abcdefgh", "ij", "k"), item("ab", "c", "d"), context=9)
-    shown = {bytes(ids).rstrip(b"\0") for ids in seen(spec, task)}
+    shown = {bytes(ids).rstrip(b"\0") for ids in seen_tokens(spec, task)}
     assert shown == {b"bcdefgh i", b"abcdefgh ", b"\0ab "}
     assert rows(spec, unigram, task)["truncated"].value == 0.5
     assert rows(spec.changed(context=10), unigram, task)["truncated"].value == 0.5
@@ -202,7 +205,7 @@ def _model(task: Text) -> Any:
 
 
 def test_positions_that_may_see_ahead_are_left_out(tmp_path: Path, task: Text) -> None:
-    """Of a prefix of four tokens the first three predictions cost nothing, and no answer may begin there."""
+    """The first three predictions of a prefix of four tokens cost nothing, and no answer may begin there."""
     prefixed = task.changed(prefix=4)
     spec = asking(tmp_path / "set.jsonl", item("zzza", "a", "ab"), item("zzz", "a", "ab"))
     left = [[-sum(BITS[ord(one)] for one in "a " + choice) / (2 + len(choice)) for choice in ("a", "ab")]]
