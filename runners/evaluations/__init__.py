@@ -1,4 +1,4 @@
-"""What a trained model is judged by beside its own task: one evaluation, one file, named like its `kind`."""
+"""Evaluations of trained models beside their task: one evaluation per file, named like its `kind`."""
 
 from runners.evaluations.boundary_values import BoundaryValues
 from runners.evaluations.deviant_inputs import DeviantInputs

@@ -1,10 +1,10 @@
-"""How well a generated text answers: the scores of LongBench, each between 0 and 1.
+"""Scores of generated answers: those of LongBench, each between 0 and 1.
 
 Source: LongBench (Bai et al. 2024), table 1 and its released code, which says which data set has which score. It
-differs from what is here in three places. Its ROUGE-L is that of the package `rouge`, which adds up the sentences of a
-text; here it is that of the original ROUGE (`rouge_score`): one longest common subsequence. Its edit similarity rounds
-to whole per cents and, without a further package, takes Python's `difflib`, which does not always find the longest
-match; here it is exact. Its search for classes skips the class after one that it strikes out.
+differs from this module in three places. Its ROUGE-L is the one of the package `rouge`, which adds up the sentences of
+a text; here it is the original ROUGE (`rouge_score`): one longest common subsequence. Its edit similarity rounds to
+whole per cents and uses Python's `difflib` by default, which does not always find the longest match; here it is exact.
+Its search for classes skips the class after one that it strikes out.
 """
 
 import re
@@ -13,55 +13,55 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 
 Score = Callable[[str, str, Sequence[str]], float]
-"""Of a prediction, a right answer, and all classes there are."""
+"""Score a prediction by one right answer and all possible classes."""
 
 _PUNCTUATION = str.maketrans("", "", string.punctuation)
 
 
 def qa_f1(prediction: str, answer: str, classes: Sequence[str] = ()) -> float:
-    """The harmonic mean of precision and recall over words, without case, punctuation and articles (SQuAD)."""
+    """Compute the harmonic mean of precision and recall over words, without case, punctuation and articles (SQuAD)."""
     del classes
-    said, right = _words(prediction), _words(answer)
-    common = sum((Counter(said) & Counter(right)).values())
-    return 2 * common / (len(said) + len(right)) if common else 0.0
+    words, right = _words(prediction), _words(answer)
+    common = sum((Counter(words) & Counter(right)).values())
+    return 2 * common / (len(words) + len(right)) if common else 0.0
 
 
 def rouge_l(prediction: str, answer: str, classes: Sequence[str] = ()) -> float:
-    """The same over the longest common subsequence of words, which are runs of a-z and 0-9 in lower case, unstemmed."""
+    """Compute it over the longest common subsequence of words: runs of a-z and 0-9 in lower case, unstemmed."""
     del classes
-    said, right = (re.findall("[a-z0-9]+", text.lower()) for text in (prediction, answer))
-    common = longest_common(said, right)
-    return 2 * common / (len(said) + len(right)) if common else 0.0
+    words, right = (re.findall("[a-z0-9]+", text.lower()) for text in (prediction, answer))
+    common = longest_common(words, right)
+    return 2 * common / (len(words) + len(right)) if common else 0.0
 
 
 def classification(prediction: str, answer: str, classes: Sequence[str] = ()) -> float:
-    """1 / n where the answer is one of n classes that the prediction names, else 0.
+    """Return 1 / n if the answer is one of n classes in the prediction, else 0.
 
-    A class that is part of the right one, and named with it, is not counted.
+    A class that is a part of the right one, and occurs with it, is not counted.
     """
     named = [name for name in classes if name in prediction and (name == answer or name not in answer)]
     return 1 / len(named) if answer in named else 0.0
 
 
 def retrieval(prediction: str, answer: str, classes: Sequence[str] = ()) -> float:
-    """The share of the prediction's numbers that are the one of the answer, which has the form "Paragraph 7"."""
-    found = re.search(r"Paragraph (\d+)", answer)
-    if found is None:
+    """Return the share of the prediction's numbers that are the answer's, which has the form "Paragraph 7"."""
+    match = re.search(r"Paragraph (\d+)", answer)
+    if match is None:
         raise ValueError(f"an answer of retrieval reads 'Paragraph' and a number; got {answer!r:.60}")
-    return count(prediction, found.group(1), classes)
+    return count(prediction, match.group(1), classes)
 
 
 def count(prediction: str, answer: str, classes: Sequence[str] = ()) -> float:
-    """The share of the prediction's numbers that are the answer."""
+    """Return the share of the prediction's numbers that are the answer."""
     del classes
     numbers = re.findall(r"\d+", prediction)
     return numbers.count(answer) / len(numbers) if numbers else 0.0
 
 
 def edit_similarity(prediction: str, answer: str, classes: Sequence[str] = ()) -> float:
-    """1 - edits / (length + length), edits insert or remove a character, of the first line that is code.
+    """Return 1 - edits / (length + length) of the first line of code; an edit inserts or removes a character.
 
-    That is the first line after empty ones without `, # and //. Of two empty texts it is 1.
+    This is the first line after empty ones without `, # and //. Two empty texts have 1.
     """
     del classes
     lines = prediction.lstrip("\n").split("\n")
@@ -78,24 +78,25 @@ SCORES: dict[str, Score] = {
     "passage_retrieval_en": retrieval,
     **dict.fromkeys(("lcc", "repobench-p"), edit_similarity),
 }
-"""By data set; those in Chinese, which need a segmentation into words, are left out."""
+"""By data set. Chinese data sets, which need word segmentation, are left out."""
 
 ONE_LINE = frozenset({"trec", "triviaqa", "samsum"})
-"""Data sets of whose predictions the first line counts, after empty ones."""
+"""Data sets that score only the first non-empty line of a prediction."""
 
 
 def score(dataset: str, prediction: str, answers: Sequence[str], classes: Sequence[str] = ()) -> float:
-    """That of the right answer that fits best."""
+    """Return the score by the right answer that fits best."""
     if dataset in ONE_LINE:
         prediction = prediction.lstrip("\n").split("\n")[0]
     return max(SCORES[dataset](prediction, answer, classes) for answer in answers)
 
 
 def longest_common(one: Sequence[str], other: Sequence[str]) -> int:
-    """The length of the longest common subsequence.
+    """Return the length of the longest common subsequence.
 
-    Bit i of `rows` is 0 where the prefix of i + 1 symbols of `one` has one more in common with what was read of `other`
-    than the prefix of i (Hyyro 2004): a row of the usual table in a few operations on whole numbers.
+    `rows` is a row of the usual table, in a few operations on whole numbers (Hyyro 2004). Bit i is 0 if the prefix of
+    i + 1 symbols of `one` has one more in common with the symbols read from
+    `other` than the prefix of i.
     """
     places: dict[str, int] = {}
     for at, symbol in enumerate(one):

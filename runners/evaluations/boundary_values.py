@@ -1,12 +1,12 @@
-"""Boundary values: the values that a model's predictions do not exceed, however large f(x) = a x becomes.
+"""Boundary values: bounds of a model's predictions, however large f(x) = a x becomes.
 
     p(x)     the prediction at x after a context of points of f, spread as in training
     B+ = sup p(x),  B- = inf p(x)     over the sweep of x
     extent = min {|x| : |p(x) - a x| > tolerance |a| max(|x|, sigma_x)}
 
 Source: Scaled Signed Averaging (paper 003), section 5 and figures 1 and 9, after Naim and Asher (2024). The paper does
-not say with which context it sweeps. The tolerance is relative to |a x|, and within the spread of training to
-|a| sigma_x: of a value near 0, ten per cent is nothing.
+not say with which context it sweeps. The tolerance is relative to |a x|, and to |a| sigma_x within the spread of
+training, since ten per cent of a value near 0 is nothing.
 """
 
 import math
@@ -28,7 +28,7 @@ _OUTWARD = (0.25, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 7.0, 10.0, 15.0, 20.0, 30.0
 
 
 class BoundaryValues(Evaluation):
-    """Predictions of a x over a sweep of x, and where they stop following it."""
+    """Predictions of a x over a sweep of x, and the point at which they stop following it."""
 
     units: ClassVar[Mapping[str, str]] = {
         **dict.fromkeys(("boundary_prediction", "boundary_upper", "boundary_lower"), "unit of f(x)"),
@@ -41,20 +41,20 @@ class BoundaryValues(Evaluation):
     x: Annotated[tuple[FiniteFloat, ...], Field(min_length=2)] = (*(-x for x in reversed(_OUTWARD)), 0.0, *_OUTWARD)
     """The sweep, rising."""
     points: Annotated[int, Field(ge=3)] = 40
-    """Points of a prompt, of which the last is swept; two before it determine the function."""
+    """Points of a prompt. The last is swept; two others determine the function."""
     contexts: PositiveInt = 16
-    """Prompts per x, the same at every x and slope but for the values of the function."""
+    """Prompts per x, the same for all x and slopes except for the values of the function."""
     tolerance: PositiveFloat = 0.1
-    """How far a prediction may be off, relative to |a| max(|x|, sigma_x), and still follow the function."""
+    """Largest error of a prediction that follows the function, relative to |a| max(|x|, sigma_x)."""
     sample: NonNegativeInt = 0
-    """Chooses another draw of the contexts."""
+    """Seed of the contexts."""
 
     @model_validator(mode="after")
     def _has_meaning(self) -> Self:
         for name in ("slopes", "x"):
             require_increasing(name, getattr(self, name))
         if 0 in self.slopes:
-            raise ValueError(f"errors are relative to a x, so no slope a is 0; got {self.slopes}")
+            raise ValueError(f"slopes are not 0, since errors are relative to a x; got {self.slopes}")
         return self
 
     @property
@@ -64,8 +64,8 @@ class BoundaryValues(Evaluation):
     def check(self, task: Task, model: Backbone) -> None:  # noqa: ARG002
         if not isinstance(task, LinearFunctions):
             raise ValueError(  # noqa: TRY004  (a rule of the spec)
-                f"boundary_values shows x, f(x) to a model of linear functions; the task is {type(task).__name__}: "
-                "leave it out of evaluations"
+                f"boundary_values needs the task linear_functions; got {type(task).__name__}; leave it out of "
+                "evaluations"
             )
 
     def measures(self) -> Mapping[str, Sequence[Mapping[str, float]]]:
@@ -82,30 +82,30 @@ class BoundaryValues(Evaluation):
 
 @final
 class BoundaryValuesJudge(Judge):
-    """Sweeps."""
+    """Sweeps x."""
 
     def __init__(self, spec: BoundaryValues, sigma_x: float) -> None:
         self._spec, self._sigma_x = spec, sigma_x
 
     def evaluate(self, predict: Predict) -> Iterator[Measurements]:
-        """`boundary_prediction` at every {a, x}; items are contexts, and so for what follows from each one's sweep.
+        """Yield `boundary_prediction` at every {a, x}, and four summaries at every {a}; items are contexts.
 
-        At every {a}: `boundary_upper` and `boundary_lower`, the greatest and the least prediction; `boundary_slope`,
-        how steep predictions are where |x| is greatest, over a (1 follows the function, 0 is saturated);
-        `boundary_extent`, the least |x| where the mean prediction is off or NaN, infinite where it is nowhere.
+        `boundary_upper` and `boundary_lower` are the greatest and the least prediction. `boundary_slope` is the slope
+        of predictions at the largest |x|, over a: 1 follows the function, 0 is saturated. `boundary_extent` is the
+        least |x| with a wrong or NaN mean prediction, infinite if there is none.
         """
         x = torch.tensor(self._spec.x, dtype=torch.float64)
         for a in self._spec.slopes:
-            found, point = self._swept(predict, a), {"a": a}
-            for place, value in zip(self._spec.x, found.unbind(1), strict=True):
+            outputs, point = self._sweep(predict, a), {"a": a}
+            for place, value in zip(self._spec.x, outputs.unbind(1), strict=True):
                 yield over_items("boundary_prediction", value, {"a": a, "x": place})
-            yield over_items("boundary_upper", found.amax(1), point)
-            yield over_items("boundary_lower", found.amin(1), point)
-            yield over_items("boundary_slope", _outermost(found, x) / a, point)
-            yield Measurements("boundary_extent", self._extent(found.mean(0), a, x), point, len(found), None)
+            yield over_items("boundary_upper", outputs.amax(1), point)
+            yield over_items("boundary_lower", outputs.amin(1), point)
+            yield over_items("boundary_slope", _outermost_slope(outputs, x) / a, point)
+            yield Measurements("boundary_extent", self._extent(outputs.mean(0), a, x), point, len(outputs), None)
 
-    def _swept(self, predict: Predict, a: float) -> Tensor:
-        """Predictions, float64 [contexts, len(x)]."""
+    def _sweep(self, predict: Predict, a: float) -> Tensor:
+        """Predict, float64 [contexts, len(x)]."""
         spec = self._spec
         context = self._sigma_x * evaluation_draws(spec.sample, 1, spec.contexts, spec.points)[2][0]
         x = context[:, None].repeat(1, len(spec.x), 1)
@@ -113,12 +113,14 @@ class BoundaryValuesJudge(Judge):
         x = x.flatten(0, 1)
         return predictions(predict, prompt(x, a * x))[:, -1].view(spec.contexts, len(spec.x))
 
-    def _extent(self, found: Tensor, a: float, x: Tensor) -> float:
-        off = ~((found - a * x).abs() <= self._spec.tolerance * abs(a) * x.abs().clamp(min=self._sigma_x))  # NaN is off
+    def _extent(self, outputs: Tensor, a: float, x: Tensor) -> float:
+        off = ~(
+            (outputs - a * x).abs() <= self._spec.tolerance * abs(a) * x.abs().clamp(min=self._sigma_x)
+        )  # NaN is off
         return float(x[off].abs().min()) if off.any() else math.inf
 
 
-def _outermost(found: Tensor, x: Tensor) -> Tensor:
-    """The slope of predictions over the interval farthest from 0, the mean where two are equally far: [contexts]."""
+def _outermost_slope(outputs: Tensor, x: Tensor) -> Tensor:
+    """Return the slope [contexts] over the interval farthest from 0, or the mean of two equally far ones."""
     far = (x[1:] + x[:-1]).abs()
-    return (found.diff(dim=1) / x.diff())[:, far == far.max()].mean(1)
+    return (outputs.diff(dim=1) / x.diff())[:, far == far.max()].mean(1)

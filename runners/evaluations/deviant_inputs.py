@@ -1,10 +1,10 @@
-"""Deviant inputs: what a single number far outside the training distribution does to every later prediction.
+"""Deviant inputs: the effect of one number far outside the training distribution on all later predictions.
 
-    x_1 ~ N(0, sigma_first^2), the other x and the function as in training; or prompts that are written down
+    x_1 ~ N(0, sigma_first^2), the other x and the function as in training; or fixed prompts
 
-Source: Scaled Signed Averaging (paper 003), table 5 and section 5.3, whose model answers the prompt
+Source: Scaled Signed Averaging (paper 003), table 5 and section 5.3. Its model answers the prompt
 [100, -1.09, 0.78, 0.26, 0.42] of f(x) = x with [-1.21, -0.28, 2.15, 0.96, 0.65]. Least squares is right from the third
-position on, whatever the first is.
+position on, whatever the first number is.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -41,7 +41,7 @@ class Prompt(Spec):
 
 
 class DeviantInputs(Evaluation):
-    """The error of later predictions at every spread of the first input, and the answers to named prompts.
+    """The error of later predictions by spread of the first input, and the answers to fixed prompts.
 
     `functions` functions with `sequences` prompts of `points` points each are those of a `ShiftGrid` of the same sizes.
     """
@@ -54,18 +54,18 @@ class DeviantInputs(Evaluation):
     sigma: Sigmas = (1.0, *map(float, range(10, 101, 10)))
     """Spreads of the first input, rising."""
     functions: PositiveInt = 100
-    """Functions that are judged, the items of the standard error."""
+    """Functions, which are the items of the standard error."""
     sequences: PositiveInt = 64
     """Prompts per function."""
     points: Annotated[int, Field(gt=SCORED_FROM)] = 40
     """Points of a prompt."""
     sample: NonNegativeInt = 0
-    """Chooses another draw."""
+    """Seed of the draw."""
     prompts: tuple[Prompt, ...] = (Prompt(x=(100.0, -1.09, 0.78, 0.26, 0.42)),)
     """Prompts whose answers are recorded position by position."""
 
     @model_validator(mode="after")
-    def _spreads_are_told_apart(self) -> Self:
+    def _sigma_rises(self) -> Self:
         require_increasing("sigma", self.sigma)
         return self
 
@@ -104,24 +104,24 @@ def _place(number: int, position: int) -> dict[str, float]:
 
 @final
 class DeviantInputsJudge(Judge):
-    """Judges with everything but the first input spread as in training."""
+    """Draws all but the first input with the spreads of the training."""
 
     def __init__(self, spec: DeviantInputs, usual: _Spread) -> None:
         self._spec, self._usual = spec, usual
 
     def evaluate(self, predict: Predict) -> Iterator[Measurements]:
-        """`deviant_mse` at every {sigma_first}, over positions from the fourth on, with `zero.` and `least_squares.`;
-        `deviant_prediction` at every {prompt, position}, both from 1, with `truth.`.
+        """Yield `deviant_mse` at every {sigma_first}, over positions from the fourth on; items are functions.
 
-        Items of the error are functions.
+        Also yield it for `zero.` and `least_squares.`, and `deviant_prediction` at every {prompt, position}, both from
+        1, also for `truth.`.
         """
         for sigma in self._spec.sigma:
             x, y = self.prompts(sigma)
             point = {"sigma_first": sigma}
             errors = errors_of(predict, x.flatten(0, 1), y.flatten(0, 1)).view(x.shape)
-            yield _scored("deviant_mse", errors, point)
-            yield _scored("zero.deviant_mse", y.double().square(), point)
-            yield _scored("least_squares.deviant_mse", (least_squares(x, y) - y).square(), point)
+            yield _scored_mean("deviant_mse", errors, point)
+            yield _scored_mean("zero.deviant_mse", y.double().square(), point)
+            yield _scored_mean("least_squares.deviant_mse", (least_squares(x, y) - y).square(), point)
         for number, named in enumerate(self._spec.prompts, start=1):
             x = torch.tensor([named.x])
             y = named.slope * x + named.intercept
@@ -130,12 +130,12 @@ class DeviantInputsJudge(Judge):
                     yield Measurements(f"{name}deviant_prediction", value, _place(number, position), 1, None)
 
     def prompts(self, sigma: float) -> tuple[Tensor, Tensor]:
-        """Points x and values y, [functions, sequences, points] each, where the first x has the spread `sigma`."""
+        """Draw points x and values y, [functions, sequences, points] each. The first x has the spread `sigma`."""
         spec = self._spec
         a, b, x = evaluation_draws(spec.sample, spec.functions, spec.sequences, spec.points)
         x = torch.cat((sigma * x[..., :1], self._usual.x * x[..., 1:]), -1)
         return x, self._usual.f * (a * x + b)
 
 
-def _scored(name: str, errors: Tensor, point: Mapping[str, float]) -> Measurements:
+def _scored_mean(name: str, errors: Tensor, point: Mapping[str, float]) -> Measurements:
     return over_items(name, errors[..., SCORED_FROM:].mean((1, 2)), point)

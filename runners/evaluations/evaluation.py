@@ -1,7 +1,7 @@
-"""The family of evaluations: what a trained model is judged by beside what its task measures.
+"""The family of evaluations: measurements of a trained model beside those of its task.
 
-An evaluation reads files or draws items of its own, so one model can be judged by many and one of them can judge models
-of several tasks. Items are kept apart from seeds: `se_items` is the standard error over items of one model.
+An evaluation reads files or draws its own items. So many evaluations can judge one model, and one evaluation can judge
+models of several tasks. `se_items` is the standard error over items of one model; seeds are separate.
 """
 
 from abc import ABC, abstractmethod
@@ -16,79 +16,75 @@ from variants.stages.positions.scheme import Positions
 
 
 class Judge(ABC):
-    """An evaluation with whatever it had to read."""
+    """An evaluation with the data that it has read."""
 
     @property
     def record(self) -> Mapping[str, Any] | None:
-        """What was read: files and hashes, or None where nothing was."""
+        """The files that were read, with hashes, or None without files."""
         return None
 
     @property
     def subjects(self) -> Mapping[str, Mapping[str, float]]:
-        """What its rows are about and at which point, where its spec does not say so (`Evaluation.measures`)."""
+        """Names of rows with their points, if the spec does not know them (`Evaluation.measures`)."""
         return {}
 
     @abstractmethod
     def evaluate(self, predict: Predict) -> Iterator[Measurements | Items]:
-        """Everything it measures of a model; the values of single items where models will be compared item by item."""
+        """Measure a model. Yield also the values of single items if models will be compared item by item."""
 
 
 class Evaluation(Choice):
-    """What is measured of a model of tokens or scalars, at every evaluation of the training or at the end only."""
+    """Measurements of a model of tokens or scalars, at every evaluation of the training or at its end only."""
 
     units: ClassVar[Mapping[str, str]] = {}
     """The unit of each measurement, by its name without a reference predictor or set."""
 
     at_end: bool = True
-    """Whether it waits for the end of the training."""
+    """True if it runs only at the end of the training."""
 
     @property
     @abstractmethod
     def length(self) -> int:
-        """The longest sequence that it shows to a model."""
+        """Length of the longest sequence that it shows to a model."""
 
     def length_on(self, task: Task) -> int:  # noqa: ARG002
-        """The longest sequence that it shows to a model of `task`; by default `length`, whatever the task."""
+        """Return the length of the longest sequence that it shows to a model of `task`; by default `length`."""
         return self.length
 
     def check(self, task: Task, model: Backbone) -> None:
-        """Refuse a trial that it cannot judge.
-
-        Raises:
-            ValueError: the rule, what came, and what to do.
-        """
+        """Raise ValueError if it cannot judge this trial."""
 
     def positions(self, model: Backbone) -> Positions:
-        """How a trained model knows order while it is judged; by default as in training."""
+        """Return the positions of the model during the evaluation; by default those of the training."""
         return model.positions
 
     def measures(self) -> Mapping[str, Sequence[Mapping[str, float]]] | None:
-        """As `Task.measures`."""
+        """Return names and points of measurements, as `Task.measures` does."""
         return None
 
     @abstractmethod
     def open(self, task: Task) -> Judge:
-        """Read or draw what it needs; cheap after the first time in a process.
+        """Read or draw its items; cheap after the first time in a process.
 
         Raises:
-            SpecError: files it names are missing or are not what the spec says.
+            SpecError: files are missing or differ from the spec.
         """
 
 
 def opened(task: Task, evaluations: Sequence[Evaluation]) -> list[tuple[Evaluation, Judge]]:
-    """Each of `evaluations` with its judge.
+    """Open evaluations and return each with its judge.
 
     Raises:
-        SpecError: two of them are about the same thing at the same point; else as `Evaluation.open`.
+        SpecError: two of them have a row of one name and point; else as `Evaluation.open`.
     """
-    found = [(each, each.open(task)) for each in evaluations]
+    pairs = [(each, each.open(task)) for each in evaluations]
     taken: dict[tuple[object, ...], Evaluation] = {}
-    for spec, judge in found:
+    for spec, judge in pairs:
         for subject, point in judge.subjects.items():
             if taken.setdefault((subject, *sorted(point.items())), spec) is not spec:
                 at = ", ".join(f"{coordinate}={value:g}" for coordinate, value in point.items())
                 raise SpecError(
-                    f"a measure has one value at a point; two evaluations {spec.label} are about {subject}"
-                    f"{at and f' at {at}'}: leave one out, or change where it is taken"
+                    f"two evaluations {spec.label} both measure {subject}{at and f' at {at}'}; leave one out, or "
+                    "change its point"
                 )
-    return found
+    return pairs

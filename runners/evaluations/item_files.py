@@ -1,7 +1,7 @@
-"""Items to judge models by, in JSON lines of the user's own: a .jsonl file, or a folder of these.
+"""Items of evaluations in JSON lines: a .jsonl file, or a folder of these.
 
-An item belongs to a set, which is judged apart: a benchmark, or a part of one. What the lines hold is the evaluation's
-business. The hash of the files is part of a spec, where they lie is not.
+An item belongs to a set, which has its own rows: a benchmark, or a part of one. The evaluation defines the fields of
+the lines. The hash of the files is part of a spec, and their place is not.
 """
 
 import json
@@ -28,52 +28,52 @@ Name = Annotated[str, Field(pattern="^[^\\W_A-Z]+(_[^\\W_A-Z]+)*$")]
 
 
 class Line(NamedTuple):
-    """One line."""
+    """One line of a file."""
 
     where: str
-    """The file and the number of the line, for messages."""
+    """File and line number, for messages."""
     place: str
-    """The same, whatever folder the file is in: what an item without a name of its own is called."""
+    """File name and line number without the folder: the default name of an item."""
     fields: Mapping[str, Any]
 
-    def text(self, name: str, otherwise: str | None = None) -> str:
-        """The field `name`, a text; `otherwise` where it is missing and that is allowed.
+    def text(self, name: str, default: str | None = None) -> str:
+        """Return the text field `name`, or `default` if it is missing.
 
         Raises:
             SpecError: it is missing or no text.
         """
-        found = self.fields.get(name, otherwise)
-        if not isinstance(found, str):
-            raise SpecError(f"the field {name!r} of an item is a text; {self.where} has {found!r:.60}")
-        return found
+        value = self.fields.get(name, default)
+        if not isinstance(value, str):
+            raise SpecError(f"the field {name!r} of an item is a text; {self.where} has {value!r:.60}")
+        return value
 
     def texts(self, name: str) -> tuple[str, ...]:
-        """The field `name`, a list of texts, one or more.
+        """Return the field `name`, a list of texts that is not empty.
 
         Raises:
             SpecError: it is missing or something else.
         """
-        found = self.fields.get(name)
-        if not isinstance(found, list) or not found or not all(isinstance(each, str) for each in found):
-            raise SpecError(f"the field {name!r} of an item is a list of texts; {self.where} has {found!r:.60}")
-        return tuple(found)
+        value = self.fields.get(name)
+        if not isinstance(value, list) or not value or not all(isinstance(each, str) for each in value):
+            raise SpecError(f"the field {name!r} of an item is a list of texts; {self.where} has {value!r:.60}")
+        return tuple(value)
 
 
 class FromFiles(Evaluation):
-    """An evaluation whose items lie in files and are shown to a model of text, at most `context` tokens at a time."""
+    """An evaluation whose items lie in files. A model of text sees at most `context` tokens of them at a time."""
 
     source: Annotated[str, OutsideKey()]
     """A .jsonl file or a folder of these."""
     content_hash: Annotated[str | None, Field(pattern="^[0-9a-f]{32}$")] = None
-    """Of all its files; filled in when the spec is built."""
+    """Hash of all files; filled in when the spec is built."""
     sets: Annotated[tuple[Name, ...], Field(min_length=1)] | None = None
-    """Which sets of items; None is all, by name once the spec is built."""
+    """Sets of items; None is all, by name once the spec is built."""
     context: PositiveInt = 512
     """Most tokens that a model reads at a time."""
 
     @model_validator(mode="after")
-    def _is_what_lies_there(self) -> Self:
-        """A spec that names its content can be read where the files are not; one that does not, looks."""
+    def _matches_the_files(self) -> Self:
+        """Read the files, unless the spec has their hash and they are missing."""
         object.__setattr__(self, "source", absolute_path("source", self.source))
         if self.sets is not None:
             self.settle(sets=tuple(sorted(set(self.sets))))
@@ -91,11 +91,11 @@ class FromFiles(Evaluation):
 
     @abstractmethod
     def _items(self) -> Mapping[str, Mapping[str, Any]]:
-        """The items of every chosen set, by its name; `chosen` reads them."""
+        """Read the items of every read_sets set with `read_sets`."""
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The sets, sorted."""
+        """Names of the sets, sorted."""
         return self.sets or ()
 
     @property
@@ -103,61 +103,59 @@ class FromFiles(Evaluation):
         return self.context
 
     def record_of(self, sets: Mapping[str, Mapping[str, Any]]) -> Mapping[str, Any]:
-        """What an attempt records of the items that it found."""
+        """Return the record of the items that were read."""
         items = {name: len(members) for name, members in sets.items()}
         return {"source": self.source, "content_hash": self.content_hash, "items": items}
 
     def check(self, task: Task, model: Backbone) -> None:
         if not isinstance(task, Encodes):
             raise ValueError(  # noqa: TRY004  (a rule of the spec)
-                f"{self.label} shows text to a model that reads text; the task is {type(task).__name__}: "
-                "leave it out of evaluations"
+                f"{self.label} needs a task of text; got {type(task).__name__}; leave it out of evaluations"
             )
         if not model.causal:
             raise ValueError(
-                f"{self.label} asks what comes next and the model is an encoder, which sees it: leave it out of "
-                "evaluations"
+                f"{self.label} needs a causal model; an encoder sees the next token; leave it out of evaluations"
             )
 
 
 Item = TypeVar("Item")
 Parse = Callable[[Line], tuple[str, str, Item]]
-"""A line as the name of its set, as it stands there, that of the item, and the item; SpecError where it is none."""
+"""Parses a line into the name of its set as written, the name of the item, and the item; may raise SpecError."""
 
 
-def chosen(spec: FromFiles, parse: Parse[Item]) -> dict[str, dict[str, Item]]:
-    """The items of the sets of `spec`, all of them where it names none, by set and name.
+def read_sets(spec: FromFiles, parse: Parse[Item]) -> dict[str, dict[str, Item]]:
+    """Read the items of the sets of `spec`, or of all sets, by set and name.
 
     Raises:
-        SpecError: as `files` and `parse`; other content than `spec` names, or no such set.
+        SpecError: the files are missing or invalid, their hash differs from the spec, or a set is missing.
     """
-    source, found = Path(spec.source), hash_of(Path(spec.source))
-    if spec.content_hash != found:
+    source, actual = Path(spec.source), hash_of(Path(spec.source))
+    if spec.content_hash != actual:
         raise SpecError(
-            f"content_hash names the items a model is judged by; it is {spec.content_hash} and {source} has {found}; "
-            "restore these, or leave content_hash out to take them as they are"
+            f"content_hash is {spec.content_hash} and {source} has {actual}; restore the files, or leave content_hash "
+            "out to take them as they are"
         )
-    there = _parsed(source, found, parse)
+    sets = _parse_files(source, actual, parse)
     for name in spec.names:
-        if name not in there:
-            raise SpecError(f"sets are among those of {source}; got {name!r}; there are {', '.join(there)}")
-    return {name: items for name, items in there.items() if not spec.names or name in spec.names}
+        if name not in sets:
+            raise SpecError(f"{source} has no set {name!r}; it has {', '.join(sets)}")
+    return {name: items for name, items in sets.items() if not spec.names or name in spec.names}
 
 
 def slug(name: str, where: str) -> str:
-    """`name` in lower case with `_` for whatever is no letter and no digit: what rows of a set are called.
+    """Return `name` in lower case, with `_` for all that is no letter and no digit. Rows of a set have this name.
 
     Raises:
         SpecError: nothing is left of it.
     """
-    found = re.sub(r"[\W_]+", "_", name.lower()).strip("_")
-    if not found:
-        raise SpecError(f"the name of a set has letters or digits; {where} has {name!r}")
-    return found
+    text = re.sub(r"[\W_]+", "_", name.lower()).strip("_")
+    if not text:
+        raise SpecError(f"the name of a set needs letters or digits; {where} has {name!r}")
+    return text
 
 
 def hash_of(source: Path) -> str:
-    """blake2b-128 over the files' hashes; cheap after the first time in a process.
+    """Compute blake2b-128 over the files' hashes; cheap after the first time in a process.
 
     Raises:
         SpecError: there is no such file.
@@ -167,34 +165,34 @@ def hash_of(source: Path) -> str:
 
 
 @lru_cache(maxsize=64)
-def _parsed(source: Path, found: str, parse: Parse[Item]) -> dict[str, dict[str, Item]]:
-    del found  # other content is another entry
+def _parse_files(source: Path, content: str, parse: Parse[Item]) -> dict[str, dict[str, Item]]:
+    del content  # part of the cache key
     sets: dict[str, dict[str, Item]] = {}
-    written: dict[str, str] = {}
+    names: dict[str, str] = {}
     for path in _files(source):
         for line in _lines(path, _read(path)[1]):
-            group, item, content = parse(line)
+            group, item_name, item = parse(line)
             name = slug(group, line.where)
-            if written.setdefault(name, group) != group:
+            if names.setdefault(name, group) != group:
                 raise SpecError(
-                    f"sets are told apart by letters and digits, in lower case; {line.where} has {group!r} and there "
-                    f"is {written[name]!r}: give one of them another name"
+                    f"names of sets differ in letters or digits; {line.where} has {group!r} and there is "
+                    f"{names[name]!r}; rename one"
                 )
             members = sets.setdefault(name, {})
-            if item in members:
-                raise SpecError(f"items of a set are told apart by their `id`; {line.where} has {item!r} once more")
-            members[item] = content
+            if item_name in members:
+                raise SpecError(f"each item of a set has its own `id`; {line.where} repeats {item_name!r}")
+            members[item_name] = item
     if not sets:
-        raise SpecError(f"a file of items has one per line; {source} has none")
+        raise SpecError(f"{source} has no items")
     return dict(sorted(sets.items()))
 
 
 def _files(source: Path) -> list[Path]:
     if source.is_dir():
-        found = sorted(path for path in source.iterdir() if path.suffix.lower() == ".jsonl" and path.is_file())
-        if not found:
+        paths = sorted(path for path in source.iterdir() if path.suffix.lower() == ".jsonl" and path.is_file())
+        if not paths:
             raise SpecError(f"a folder of items holds .jsonl files; {source} has none")
-        return found
+        return paths
     if not source.exists():
         raise SpecError(f"there are no items {source}; give a .jsonl file or a folder of these")
     if source.suffix.lower() != ".jsonl":
@@ -204,7 +202,7 @@ def _files(source: Path) -> list[Path]:
 
 @cache_by_file(entries=256)
 def _read(path: Path) -> tuple[str, bytes]:
-    """The hash of a file and what is in it."""
+    """Return the hash and the content of a file."""
     data = path.read_bytes()
     return content_hash(path.name, data), data
 
@@ -214,7 +212,7 @@ def _lines(path: Path, data: bytes) -> list[Line]:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise SpecError(f"items are UTF-8; {path} is not, at byte {error.start}; convert it") from error
-    found = []
+    lines = []
     for number, line in enumerate(text.split("\n"), start=1):
         if not line.strip():
             continue
@@ -227,5 +225,5 @@ def _lines(path: Path, data: bytes) -> list[Line]:
             raise SpecError(f"a line of a file of items is one JSON object; {where} is nested too deep") from error
         if not isinstance(fields, dict):
             raise SpecError(f"each line of a file of items is one JSON object; {where} has {line[:60]!r}")
-        found.append(Line(where, f"{path.stem}/{number}", fields))
-    return found
+        lines.append(Line(where, f"{path.stem}/{number}", fields))
+    return lines

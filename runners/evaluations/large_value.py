@@ -1,20 +1,20 @@
-"""One large value: whether a single number far from the others makes a model forget what they say.
+"""One large value: whether one number far from the others makes a model forget the others.
 
     x_1, ..., x_{n-1} as in training, x_n = value;   is every (some) number positive?
 
-Source: Scaled Signed Averaging (paper 003), section 5 and figure 2, where a last number of 70 makes a softmax model say
-that every number is positive. Nearly all random sequences are decided before the last number, so they are judged apart
-from those that it decides: all others positive for `every`, none for `some`.
+Source: Scaled Signed Averaging (paper 003), section 5 and figure 2. There, a last number of 70 makes a softmax model
+say that every number is positive. Other numbers settle the answer of nearly all random sequences. So sequences that the
+last number decides are judged separately: all others are positive for `every`, none for `some`.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import pairwise
 from typing import Annotated, ClassVar, Literal, Self, final
 
 import torch
 from pydantic import Field, FiniteFloat, NonNegativeInt, PositiveInt, model_validator
 from torch import Tensor
 
+from grid.validation import require_increasing
 from runners.evaluations.evaluation import Evaluation, Judge
 from runners.tasks.synthetic.quantifiers import Quantifiers, answers_of, evaluation_draws, logits_of, running
 from runners.tasks.task import Measurements, Predict, Task, over_items
@@ -22,32 +22,25 @@ from variants import Backbone
 
 
 class LargeValue(Evaluation):
-    """The error of the last answer, for each value of the last number."""
+    """The error of the last answer by value of the last number."""
 
     units: ClassVar[Mapping[str, str]] = {"large_value_error_rate": "share of 1"}
     kind: Literal["large_value"] = "large_value"
     values: Annotated[tuple[FiniteFloat, ...], Field(min_length=1)] = (
-        -100.0,
-        -70.0,
-        -30.0,
-        -10.0,
-        10.0,
-        30.0,
-        70.0,
-        100.0,
+        *(-100.0, -70.0, -30.0, -10.0),
+        *(10.0, 30.0, 70.0, 100.0),
     )
-    """What the last number is, rising."""
+    """Values of the last number, rising."""
     numbers: Annotated[int, Field(ge=2)] = 40
-    """Of a sequence, the large one included; with labels in between, it takes nearly twice as many positions."""
+    """Numbers of a sequence with the large one. With labels in between they take nearly twice as many positions."""
     sequences: PositiveInt = 512
     """Sequences per point."""
     sample: NonNegativeInt = 0
-    """Chooses another draw."""
+    """Seed of the draw."""
 
     @model_validator(mode="after")
-    def _values_are_told_apart(self) -> Self:
-        if any(low >= high for low, high in pairwise(self.values)):
-            raise ValueError(f"values rise from value to value; got {self.values}")
+    def _values_rise(self) -> Self:
+        require_increasing("values", self.values)
         return self
 
     @property
@@ -60,12 +53,11 @@ class LargeValue(Evaluation):
     def check(self, task: Task, model: Backbone) -> None:  # noqa: ARG002
         if not isinstance(task, Quantifiers):
             raise ValueError(  # noqa: TRY004  (a rule of the spec)
-                f"large_value asks a model of quantifiers; the task is {type(task).__name__}: "
-                "leave it out of evaluations"
+                f"large_value needs the task quantifiers; got {type(task).__name__}; leave it out of evaluations"
             )
 
     def measures(self) -> Mapping[str, Sequence[Mapping[str, float]]]:
-        points = [_at(value, decides) for value in self.values for decides in (False, True)]
+        points = [_point(value, decides) for value in self.values for decides in (False, True)]
         names = ("large_value_error_rate", "always_true.large_value_error_rate", "always_false.large_value_error_rate")
         return dict.fromkeys(names, points)
 
@@ -74,35 +66,35 @@ class LargeValue(Evaluation):
         return LargeValueJudge(self, task)
 
 
-def _at(value: float, decides: bool) -> dict[str, float]:  # noqa: FBT001
+def _point(value: float, decides: bool) -> dict[str, float]:  # noqa: FBT001
     return {"value": value, "decides": float(decides)}
 
 
 @final
 class LargeValueJudge(Judge):
-    """Asks about sequences that end with the large number."""
+    """Shows sequences that end with the large number."""
 
     def __init__(self, spec: LargeValue, task: Quantifiers) -> None:
         self._spec, self._task = spec, task
 
     def evaluate(self, predict: Predict) -> Iterator[Measurements]:
-        """`large_value_error_rate` at every {value, decides}, with `always_true.` and `always_false.`.
+        """Yield `large_value_error_rate` at every {value, decides}, also for `always_true.` and `always_false.`.
 
-        `decides` is 1 where all but the last number leave the answer open, and 0 for random ones. Items are sequences.
-        NaN is never right.
+        `decides` is 1 if the last number decides the answer, and 0 for random sequences. Items are sequences. NaN is
+        wrong.
         """
         for value in self._spec.values:
             for decides in (False, True):
                 x = self.sequences(value, decides=decides)
                 label = running(self._task.quantifier, x)[:, -1]
-                point = _at(value, decides)
+                point = _point(value, decides)
                 answer = answers_of(logits_of(predict, self._task, x)[:, -1], label)
                 yield over_items("large_value_error_rate", (answer != label).double(), point)
                 yield over_items("always_true.large_value_error_rate", (~label).double(), point)
                 yield over_items("always_false.large_value_error_rate", label.double(), point)
 
     def sequences(self, value: float, *, decides: bool) -> Tensor:
-        """Numbers [sequences, numbers], the last of them `value`."""
+        """Draw numbers [sequences, numbers]; the last is `value`."""
         spec = self._spec
         x = self._task.sigma * evaluation_draws(spec.sample, spec.sequences, spec.numbers - 1)
         if decides:

@@ -1,10 +1,10 @@
-"""What tokens cost a model: the scoring that evaluations of text share.
+"""Token losses of a model, shared by evaluations of text.
 
     cost of a token = -log p(token | all before it)        nats
 
-computed in float64, in as many forward passes as keep outputs near `_NUMBERS` numbers. Sequences of one length go
-through the model together, without padding: an operator may count the positions that there are, and then a neighbour's
-length would change what a sequence costs.
+computed in float64, with about `_NUMBERS` logits per forward pass. Sequences of one length go through the model
+together, without padding. An operator may count the visible positions; then a neighbour's length would change a
+sequence's loss.
 """
 
 from collections.abc import Iterator, Sequence
@@ -17,39 +17,39 @@ from runners.tasks.task import Batch, Predict
 from runners.tasks.text.encoder import Encoder
 
 UNSCORED = -100
-"""The target of a position that costs nothing."""
+"""The target of a position without a loss."""
 
 _NUMBERS = 1 << 24
 """Logits per forward pass."""
 
 
 def costs(predict: Predict, batch: Batch, vocabulary: int) -> Tensor:
-    """Nats per target, float64 [B, T] on the CPU; 0 where the target is `UNSCORED`."""
-    found = torch.zeros(batch.targets.shape, dtype=torch.float64)
+    """Compute the loss of each target in nats, float64 [B, T] on the CPU; 0 if the target is `UNSCORED`."""
+    losses = torch.zeros(batch.targets.shape, dtype=torch.float64)
     for rows in _chunks(len(batch.inputs), batch.inputs.shape[1] * vocabulary):
         visible = None if batch.visible is None else batch.visible[rows]
         logits = predict(batch.inputs[rows]) if visible is None else predict(batch.inputs[rows], visible)
         wanted = batch.targets[rows].to(logits.device)
         each = F.cross_entropy(logits.transpose(1, 2).double(), wanted, ignore_index=UNSCORED, reduction="none")
-        found[rows] = each.cpu()
-    return found
+        losses[rows] = each.cpu()
+    return losses
 
 
 def costs_of(predict: Predict, sequences: Sequence[Sequence[int]], vocabulary: int) -> list[Tensor]:
-    """What each token after the first costs, float64 [len - 1] per sequence, in the order of `sequences`.
+    """Compute the loss of each token after the first, float64 [len - 1] for each of `sequences`.
 
-    Each has two tokens or more.
+    A sequence has two tokens or more.
     """
-    found: list[Tensor] = [torch.empty(0)] * len(sequences)
+    losses: list[Tensor] = [torch.empty(0)] * len(sequences)
     for members in by_length([len(each) - 1 for each in sequences]):
         ids = torch.tensor([list(sequences[at]) for at in members])
         for at, each in zip(members, costs(predict, Batch(ids[:, :-1], ids[:, 1:]), vocabulary), strict=True):
-            found[at] = each
-    return found
+            losses[at] = each
+    return losses
 
 
 def by_length(lengths: Sequence[int]) -> Iterator[list[int]]:
-    """The indices of `lengths`, those of one length together, shorter ones first."""
+    """Yield groups of indices of equal lengths, shorter ones first."""
     groups: dict[int, list[int]] = {}
     for index, length in enumerate(lengths):
         groups.setdefault(length, []).append(index)
@@ -58,11 +58,11 @@ def by_length(lengths: Sequence[int]) -> Iterator[list[int]]:
 
 
 def pair(encoder: Encoder, context: str, continuation: str) -> tuple[list[int], list[int]]:
-    """The tokens of a context and of what continues it, as lm-eval's models cut them.
+    """Cut a context and its continuation into tokens, as lm-eval's models do.
 
-    White space at the end of the context belongs to the continuation. Both are encoded as one text; the continuation is
-    what is left of its tokens after as many as the context has alone. Where a token spans the border, the context's
-    tokens are those it has alone, and their number is what counts.
+    White space at the end of the context belongs to the continuation. Both are encoded as one text. The continuation
+    gets the tokens after as many as the context has alone. If a token spans the border, the context keeps its own
+    tokens.
     """
     kept = context.rstrip()
     continuation, context = context[len(kept) :] + continuation, kept
@@ -71,7 +71,7 @@ def pair(encoder: Encoder, context: str, continuation: str) -> tuple[list[int], 
 
 
 def _chunks(sequences: int, each: int) -> Iterator[slice]:
-    """Slices of sequences that have `each` logits."""
+    """Yield slices of sequences with `each` logits."""
     rows = max(1, _NUMBERS // max(1, each))
     for start in range(0, sequences, rows):
         yield slice(start, start + rows)

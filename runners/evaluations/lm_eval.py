@@ -1,17 +1,16 @@
 """Tasks of lm-evaluation-harness: a trained model of text answers them, and the harness computes their metrics.
 
-    lm_eval.<task>.<metric>       as the harness (0.4.13) has it; of a filter other than "none", .<filter> after it
-    lm_eval.<task>.loss           -log p(right answer), nats; of multiple choice only
-    lm_eval.<task>.truncated      the share of documents that did not fit and lost tokens at their beginning
+    lm_eval.<task>.<metric>       as in the harness (0.4.13); a filter other than "none" adds .<filter>
+    lm_eval.<task>.loss           -log p(right answer), nats; for multiple choice only
+    lm_eval.<task>.truncated      the share of documents that were too long and lost tokens at their beginning
 
-All at the point {fewshot, context}: examples before each question, and most tokens that a model sees at a time. A group
-whose tasks have different numbers of examples is at {context} alone. Items are documents, named by their number in the
-task. `se_items` is the standard error over them where a metric is a mean, as the harness computes it; where it would be
-bootstrapped, or is of a group of tasks, there is none.
+All rows are at the point {fewshot, context}: examples before each question, and most tokens that a model sees at a
+time. A group whose tasks have different numbers of examples is at {context} alone. Items are documents, named by their
+number in the task. If a metric is a mean, `se_items` is the standard error over them, as the harness computes it.
+Groups of tasks, and metrics that need a bootstrap, have none.
 
-Tasks are YAML files of the user's own, in a folder with their data, or the harness's. Nothing is downloaded: the data
-of the harness's own tasks must be in the cache of Hugging Face datasets on this machine. How a model is asked says
-`harness`.
+Tasks are YAML files of the user, in a folder with their data, or the harness's. Nothing is downloaded: the data of the
+harness's own tasks must be in the cache of Hugging Face datasets on this machine. `lm_eval_adapter` asks the model.
 """
 
 import re
@@ -30,9 +29,9 @@ from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
 from grid.errors import SpecError
 from grid.spec import OutsideKey
 from runners.evaluations.evaluation import Evaluation, Judge
-from runners.evaluations.lm_eval_adapter import SEED, HarnessRequest, check_requests, language_model, offline, quietly
+from runners.evaluations.lm_eval_adapter import SEED, HarnessRequest, check_requests, language_model, offline, quiet
 from runners.evaluations.lm_eval_documents import right_answers
-from runners.evaluations.lm_eval_files import counts, load_tasks
+from runners.evaluations.lm_eval_files import is_hashed, load_tasks
 from runners.tasks.file_cache import cache_by_file
 from runners.tasks.optional_packages import require_package
 from runners.tasks.paths import absolute_path
@@ -43,7 +42,7 @@ from variants import Backbone
 
 
 class LmEval(Evaluation):
-    """The metrics of tasks of lm-evaluation-harness, which `pip install "ablate[lm-eval]"` installs."""
+    """The metrics of tasks of lm-evaluation-harness, which needs `pip install "ablate[lm-eval]"`."""
 
     kind: Literal["lm_eval"] = "lm_eval"
     tasks: Annotated[tuple[str, ...], Field(min_length=1)]
@@ -51,32 +50,32 @@ class LmEval(Evaluation):
     include: Annotated[str | None, OutsideKey()] = None
     """The folder of their YAML files and data; None: the harness's own tasks. Paths of data are relative to it."""
     content_hash: Annotated[str | None, Field(pattern="^[0-9a-f]{32}$")] = None
-    """Of all files of that folder; filled in when the spec is built."""
+    """Hash of all files of that folder; filled in when the spec is built."""
     fewshot: NonNegativeInt | None = None
-    """Examples before each question; None: what the task says, or none."""
+    """Examples before each question; None: the task's own number, or none."""
     context: PositiveInt | None = None
-    """Most tokens that a model sees at a time; None: as many as its task shows it."""
+    """Most tokens that a model sees at a time; None: the length of its task."""
 
     @model_validator(mode="after")
-    def _is_what_lies_there(self) -> Self:
-        """A spec that names its content can be read where the files are not; one that does not, looks."""
+    def _matches_the_files(self) -> Self:
+        """Read the files, unless the spec has their hash and they are missing."""
         if len(set(self.tasks)) < len(self.tasks):
-            raise ValueError(f"each task is named once; got {', '.join(self.tasks)}")
+            raise ValueError(f"tasks repeats a name; got {', '.join(self.tasks)}")
         if self.include is None:
             if self.content_hash is not None:
-                raise ValueError("content_hash is of the files in include; the harness's own tasks have none")
+                raise ValueError("content_hash needs include; the harness's own tasks have none")
             return self
         object.__setattr__(self, "include", absolute_path("include", self.include))
         if self.content_hash is not None and not Path(self.include).exists():
             return self
         try:
-            found = _hash_of(Path(self.include))
+            actual = _hash_of(Path(self.include))
         except SpecError as error:
             raise ValueError(str(error)) from error
         if self.content_hash is None:
-            self.settle(content_hash=found)
-        if self.content_hash != found:
-            raise ValueError(_other_content(self, found))
+            self.settle(content_hash=actual)
+        if self.content_hash != actual:
+            raise ValueError(_hash_problem(self, actual))
         return self
 
     @property
@@ -89,56 +88,54 @@ class LmEval(Evaluation):
     def check(self, task: Task, model: Backbone) -> None:
         if not isinstance(task, Encodes):
             raise ValueError(  # noqa: TRY004  (a rule of the spec)
-                f"lm_eval shows text to a model that reads text; the task is {type(task).__name__}: leave it out of "
-                "evaluations"
+                f"lm_eval needs a task of text; got {type(task).__name__}; leave it out of evaluations"
             )
         if task.sees_ahead or not model.causal:
             raise ValueError(
-                "lm_eval asks what comes next, and an encoder sees it: leave it out of evaluations, or train a causal "
-                "model"
+                "lm_eval needs a causal model; an encoder sees the next token; leave it out of evaluations"
             )
         if task.unscored:
             raise ValueError(
-                "lm_eval asks for every token from the first on, and the task leaves the first "
-                f"{task.unscored} out, which may be seen ahead: leave it out of evaluations"
+                f"lm_eval scores every token, and the task leaves the first {task.unscored} out of its loss; leave it "
+                "out of evaluations"
             )
 
     def open(self, task: Task) -> "LmEvalJudge":
         assert isinstance(task, Encodes)
         include = None if self.include is None else Path(self.include)
-        if include is not None and (found := _hash_of(include)) != self.content_hash:
-            raise SpecError(_other_content(self, found))
+        if include is not None and (actual := _hash_of(include)) != self.content_hash:
+            raise SpecError(_hash_problem(self, actual))
         return LmEvalJudge(self, HarnessRequest(task.encoder(), self.length_on(task)))
 
 
-def _other_content(spec: LmEval, found: str) -> str:
+def _hash_problem(spec: LmEval, actual: str) -> str:
     return (
-        f"content_hash names the tasks that a model is judged by; it is {spec.content_hash} and {spec.include} has "
-        f"{found}; restore its files, or leave content_hash out to take them as they are"
+        f"content_hash is {spec.content_hash} and {spec.include} has {actual}; restore its files, or leave "
+        "content_hash out to take them as they are"
     )
 
 
 def _hash_of(folder: Path) -> str:
-    """blake2b-128 over names and contents of all files below `folder`; hidden ones and caches do not count."""
+    """Compute blake2b-128 over names and contents of all files below `folder`, without hidden files and caches."""
     if not folder.is_dir():
-        raise SpecError(f"include is a folder of YAML files and their data; there is no folder {folder}")
-    files = sorted(path for path in folder.rglob("*") if path.is_file() and counts(path.relative_to(folder)))
+        raise SpecError(f"include needs a folder of YAML files and their data; there is no folder {folder}")
+    files = sorted(path for path in folder.rglob("*") if path.is_file() and is_hashed(path.relative_to(folder)))
     if not any(path.suffix == ".yaml" for path in files):
-        raise SpecError(f"include is a folder of YAML files and their data; {folder} has no .yaml file")
-    return content_hash(*(part for path in files for part in (path.relative_to(folder).as_posix(), _hash_in(path))))
+        raise SpecError(f"include needs a folder of YAML files and their data; {folder} has no .yaml file")
+    return content_hash(*(part for path in files for part in (path.relative_to(folder).as_posix(), _file_hash(path))))
 
 
-@cache_by_file(entries=4096)  # a grid names one folder in every trial
-def _hash_in(path: Path) -> str:
+@cache_by_file(entries=4096)  # all trials of a grid have the same folder
+def _file_hash(path: Path) -> str:
     return content_hash(path.read_bytes())
 
 
 @final
 class LmEvalJudge(Judge):
-    """Asks everything once when it is opened, of nobody, so that what cannot be asked is known before any training."""
+    """Builds all requests when it is opened, so problems are known before any training."""
 
-    def __init__(self, spec: LmEval, asked: HarnessRequest) -> None:
-        self._spec, self._asked = spec, asked
+    def __init__(self, spec: LmEval, request: HarnessRequest) -> None:
+        self._spec, self._request = spec, request
         scratch = mkdtemp(prefix="ablate-lm-eval-")
         finalize(self, rmtree, scratch, ignore_errors=True)
         include = None if spec.include is None else Path(spec.include)
@@ -146,11 +143,11 @@ class LmEvalJudge(Judge):
         for name, task in self._loaded["tasks"].items():
             self._set_fewshot(name, task)
         with offline():
-            check_requests(self._loaded["tasks"], asked)
+            check_requests(self._loaded["tasks"], request)
 
     @property
     def record(self) -> Mapping[str, Any]:
-        """The harness's version, which decides what its own tasks are, and of each task its version and documents."""
+        """The versions of the harness and of each task, with numbers of documents."""
         tasks = self._loaded["tasks"].items()
         return {
             "lm_eval": version("lm_eval"),
@@ -168,97 +165,97 @@ class LmEvalJudge(Judge):
 
     @property
     def subjects(self) -> Mapping[str, Mapping[str, float]]:
-        """Tasks and groups."""
+        """Names and points of tasks and groups."""
         names = (*self._loaded["tasks"], *self._loaded["groups"])
         return {f"lm_eval.{_slug(name)}": self._point(name) for name in names}
 
     def _point(self, name: str) -> dict[str, float]:
-        """Where the rows of a task or group are taken."""
+        """Return the point of a task or group."""
         shots = {int(self._loaded["tasks"][each].get_config("num_fewshot")) for each in self._members(name)}
-        context = {"context": float(self._asked.longest)}
+        context = {"context": float(self._request.longest)}
         return {"fewshot": float(*shots), **context} if len(shots) == 1 else context
 
     def _members(self, name: str) -> set[str]:
-        """The tasks of a group, of groups in it as well; of a task, the task."""
+        """Return the tasks of a group, also of groups in it, or the task itself."""
         if name in self._loaded["tasks"]:
             return {name}
         return set().union(*(self._members(each) for each in self._loaded["groups"][name].child_names))
 
     def evaluate(self, predict: Predict) -> Iterator[Measurements | Items]:
-        """Every metric of every task and group, the values of its documents, and what did not fit."""
+        """Yield every metric of every task and group, the values of documents, and the share of cut documents."""
         harness = require_package("lm_eval.evaluator", by="the evaluation lm_eval", extra="lm-eval")
-        self._asked.truncated.clear()
-        with offline(), quietly():
+        self._request.truncated.clear()
+        with offline(), quiet():
             for task in self._loaded["tasks"].values():
                 task.set_fewshot_seed(seed=SEED)
-            found = harness.evaluate(
-                lm=language_model(predict, self._asked), task_dict=self._loaded, bootstrap_iters=0, log_samples=True
+            results = harness.evaluate(
+                lm=language_model(predict, self._request), task_dict=self._loaded, bootstrap_iters=0, log_samples=True
             )
-        rows = [each for name in found["results"] for each in self._of_task(name, found)]
+        rows = [each for name in results["results"] for each in self._task_rows(name, results)]
         names = [each.name for each in rows if isinstance(each, Measurements)]
         if len(set(names)) < len(names):
             twice = next(name for name in names if names.count(name) > 1)
             raise SpecError(
-                f"tasks and metrics of lm-eval are told apart by letters and digits; two are called {twice}"
+                f"names of lm-eval tasks and metrics must differ in letters or digits; two are called {twice}"
             )
         yield from rows
 
     def _set_fewshot(self, name: str, task: Any) -> None:
         own, wanted = task.get_config("num_fewshot"), self._spec.fewshot
         if wanted is not None and own == 0 != wanted:
-            raise SpecError(
-                f"a task that has 0 examples by itself takes none; {name!r} is one, and fewshot is {wanted}"
-            )
+            raise SpecError(f"the task {name!r} sets num_fewshot to 0 and takes no examples; got fewshot={wanted}")
         if wanted is not None or own is None:
             task.set_config(key="num_fewshot", value=wanted or 0)
 
-    def _of_task(self, name: str, found: Mapping[str, Any]) -> Iterator[Measurements | Items]:
-        task, metrics = self._loaded["tasks"].get(name), found["results"][name]
-        samples = found["samples"].get(name, [])
+    def _task_rows(self, name: str, results: Mapping[str, Any]) -> Iterator[Measurements | Items]:
+        task, metrics = self._loaded["tasks"].get(name), results["results"][name]
+        samples = results["samples"].get(name, [])
         count, point = int(metrics.get("sample_len") or 0), self._point(name)
         for key, value in metrics.items():
             metric, comma, chosen = key.partition(",")
             if not comma or metric.endswith("_stderr") or not _is_number(value):
                 continue
             row = ".".join(map(_slug, ("lm_eval", name, metric, *([] if chosen == "none" else [chosen]))))
-            single = None if task is None else _single(task, metric, chosen, samples)
+            single = None if task is None else _document_values(task, metric, chosen, samples)
             if single is None:
                 yield Measurements(row, float(value), point, count, None)
             else:
                 yield Measurements(row, float(value), point, len(single), _error(list(single.values())))
                 yield Items(row, point, list(single), list(single.values()))
         if task is not None:
-            yield from self._beside(name, task, samples)
+            yield from self._extra_rows(name, task, samples)
 
-    def _beside(self, name: str, task: Any, samples: Sequence[Mapping[str, Any]]) -> Iterator[Measurements | Items]:
-        """What the harness does not say."""
-        point, lost = self._point(name), self._asked.truncated.get(name, set())
+    def _extra_rows(self, name: str, task: Any, samples: Sequence[Mapping[str, Any]]) -> Iterator[Measurements | Items]:
+        """Yield the rows that the harness does not compute."""
+        point, lost = self._point(name), self._request.truncated.get(name, set())
         documents = sorted({int(each["doc_id"]) for each in samples})
         cut = {str(each): float(each in lost) for each in documents}
         yield from _mean(f"lm_eval.{_slug(name)}.truncated", cut, point)
-        chosen = task.OUTPUT_TYPE == "multiple_choice" and task.config.doc_to_choice
-        costs = _costs(task, samples) if chosen else {}
-        if costs:
-            yield from _mean(f"lm_eval.{_slug(name)}.loss", costs, point)
+        has_choices = task.OUTPUT_TYPE == "multiple_choice" and task.config.doc_to_choice
+        losses = _answer_losses(task, samples) if has_choices else {}
+        if losses:
+            yield from _mean(f"lm_eval.{_slug(name)}.loss", losses, point)
 
 
-def _single(task: Any, metric: str, chosen: str, samples: Sequence[Mapping[str, Any]]) -> dict[str, float] | None:
-    """A metric's value by document, where the metric is their mean; else None."""
+def _document_values(
+    task: Any, metric: str, chosen: str, samples: Sequence[Mapping[str, Any]]
+) -> dict[str, float] | None:
+    """Return a metric's values by document if the metric is their mean, else None."""
     mean = require_package("lm_eval.api.metrics", by="the evaluation lm_eval", extra="lm-eval").mean
-    found = {str(each["doc_id"]): each[metric] for each in samples if each["filter"] == chosen and metric in each}
-    if task.aggregation().get(metric) is not mean or not found or not all(map(_is_number, found.values())):
+    values = {str(each["doc_id"]): each[metric] for each in samples if each["filter"] == chosen and metric in each}
+    if task.aggregation().get(metric) is not mean or not values or not all(map(_is_number, values.values())):
         return None
-    return {name: float(value) for name, value in found.items()}
+    return {name: float(value) for name, value in values.items()}
 
 
-def _costs(task: Any, samples: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-    """Nats of the right answer by document, where exactly one is right."""
-    found = {}
+def _answer_losses(task: Any, samples: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+    """Return the loss of the right answer by document, in nats, if exactly one is right."""
+    losses = {}
     for each in samples:
         right = right_answers(task, each["doc"]) if each["filter"] == "none" else None
         if right is not None and len(right) == 1:
-            found[str(each["doc_id"])] = -float(each["filtered_resps"][right[0]][0])
-    return found
+            losses[str(each["doc_id"])] = -float(each["filtered_resps"][right[0]][0])
+    return losses
 
 
 def _mean(name: str, values: Mapping[str, float], point: Mapping[str, float]) -> Iterator[Measurements | Items]:
@@ -276,5 +273,5 @@ def _is_number(value: object) -> bool:
 
 
 def _slug(name: str) -> str:
-    """In lower case, with `_` for whatever is no letter and no digit."""
+    """Return the name in lower case, with `_` for all that is no letter and no digit."""
     return re.sub(r"[\W_]+", "_", name.lower()).strip("_") or "_"

@@ -1,6 +1,6 @@
-"""Minimal pairs in files of the Zorro format: a sentence per line, two lines after one another are a pair.
+"""Files of minimal pairs in the Zorro format: one sentence per line, two consecutive lines are a pair.
 
-One file is one paradigm, named after the file.
+One file is one paradigm, with the name of the file.
 """
 
 from collections.abc import Iterable, Mapping
@@ -14,20 +14,20 @@ from runners.tasks.text.corpus import content_hash
 
 
 class Pairs(NamedTuple):
-    """What one file says."""
+    """The content of one file."""
 
     content_hash: str
     pairs: tuple[tuple[str, str], ...]
-    """The odd line and the even one after it."""
+    """The odd line and the following even line."""
 
 
-def paradigms(source: Path) -> dict[str, Path]:
-    """Files by the names of their paradigms, sorted: a .txt file, or those of a folder (not of folders inside it).
+def find_paradigms(source: Path) -> dict[str, Path]:
+    """Find files by the sorted names of their paradigms: a .txt file, or those of a folder without its subfolders.
 
-    A name is the file's in lower case with `_` for whatever is no letter and no digit.
+    A name is the file's in lower case, with `_` for all that is no letter and no digit.
 
     Raises:
-        SpecError: there is no such file, one has a name without letters, or two have one name.
+        SpecError: a file is missing, its name has no letters, or two files have one name.
     """
     if source.is_dir():
         paths = sorted(path for path in source.iterdir() if path.suffix.lower() == ".txt" and path.is_file())
@@ -39,21 +39,20 @@ def paradigms(source: Path) -> dict[str, Path]:
         raise SpecError(f"minimal pairs are a .txt file or a folder of these; got {source}")
     else:
         paths = [source]
-    found: dict[str, Path] = {}
+    files: dict[str, Path] = {}
     for path in paths:
         name = slug(path.stem, str(path))
-        if name in found:
+        if name in files:
             raise SpecError(
-                f"paradigms are told apart by their files' names; {found[name]} and {path} are both {name!r}; "
-                "rename one"
+                f"each paradigm needs its own file name; {files[name]} and {path} are both {name!r}; rename one"
             )
-        found[name] = path
-    return dict(sorted(found.items()))
+        files[name] = path
+    return dict(sorted(files.items()))
 
 
 @cache_by_file(entries=256)
-def read(path: Path) -> Pairs:
-    """The pairs of a file; cheap after the first time in a process.
+def read_pairs(path: Path) -> Pairs:
+    """Read the pairs of a file; cheap after the first time in a process.
 
     Raises:
         SpecError: it is not UTF-8, or its lines are no pairs.
@@ -74,25 +73,25 @@ def read(path: Path) -> Pairs:
     for number, (odd, even) in enumerate(pairs, start=1):
         if odd.lower() == even.lower():
             raise SpecError(
-                f"the sentences of a pair differ in more than capitals; {path}, pair {number} has {odd!r} twice; "
+                f"the sentences of a pair must differ in more than capitals; {path}, pair {number} has {odd!r} twice; "
                 "remove it"
             )
     return Pairs(content_hash(data), pairs)
 
 
 def hash_of(files: Iterable[Pairs]) -> str:
-    """blake2b-128 of several files, in order."""
+    """Compute blake2b-128 of several files, in order."""
     return content_hash(*(each.content_hash for each in files))
 
 
-def chosen(source: Path, names: Iterable[str]) -> Mapping[str, Pairs]:
-    """The pairs of each paradigm.
+def read_paradigms(source: Path, names: Iterable[str]) -> Mapping[str, Pairs]:
+    """Read the pairs of each paradigm.
 
     Raises:
-        SpecError: as `paradigms` and `read`, or there is no such paradigm.
+        SpecError: as `find_paradigms` and `read_pairs`, or a paradigm is missing.
     """
-    there = paradigms(source)
+    files = find_paradigms(source)
     for name in names:
-        if name not in there:
-            raise SpecError(f"a paradigm is a file of {source}; got {name!r}; there are {', '.join(there)}")
-    return {name: read(there[name]) for name in names}
+        if name not in files:
+            raise SpecError(f"a paradigm is a file of {source}; got {name!r}; there are {', '.join(files)}")
+    return {name: read_pairs(files[name]) for name in names}

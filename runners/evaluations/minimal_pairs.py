@@ -5,12 +5,12 @@
     causal     sum_i log p(w_i | those before)                     over the n tokens; more is better
     accuracy = share of pairs whose grammatical sentence is strictly better
 
-Source: Zorro (Huebner et al. 2021) and its scoring code UnMasked, as used by Scaled Signed Averaging (paper 003), table
-3, whose "MLM metric" is `masked`, the pseudo-log-likelihood of Salazar et al. (2020). The file format is Zorro's: odd
-lines are ungrammatical and even ones grammatical; UnMasked keeps copies in the other order (`first`). Zorro tosses a
-coin at a tie and UnMasked calls it wrong: here it is wrong, and ties are counted beside. UnMasked's page says that
-holistic scores are sums; its code takes means. The unmasked score lets a model see the token it is asked for, which it
-has only learned to use where training put another token in its place.
+Source: Zorro (Huebner et al. 2021) and its scoring code UnMasked. Scaled Signed Averaging (paper 003) uses it in table
+3; its "MLM metric" is `masked`, the pseudo-log-likelihood of Salazar et al. (2020). The file format is Zorro's: odd
+lines are ungrammatical and even ones grammatical. UnMasked keeps copies in the other order (`first`). Zorro tosses a
+coin at a tie and UnMasked counts it as wrong. Here it is wrong, and ties have their own row. UnMasked's page says that
+holistic scores are sums; its code takes means. The holistic score shows the model the token that it scores. The model
+has learned to use that only if training put another token in its place.
 """
 
 import math
@@ -28,7 +28,7 @@ from grid.spec import OutsideKey
 from runners.evaluations.evaluation import Evaluation, Judge
 from runners.evaluations.item_files import Name
 from runners.evaluations.likelihood import costs
-from runners.evaluations.minimal_pair_files import Pairs, chosen, hash_of, paradigms
+from runners.evaluations.minimal_pair_files import Pairs, find_paradigms, hash_of, read_paradigms
 from runners.tasks.paths import absolute_path
 from runners.tasks.synthetic.query_task import UNASKED
 from runners.tasks.task import Batch, Items, Measurements, Predict, Task, over_items
@@ -48,21 +48,21 @@ class MinimalPairs(Evaluation):
     source: Annotated[str, OutsideKey()]
     """A .txt file or a folder of these; a file is a paradigm."""
     paradigms: Annotated[tuple[Name, ...], Field(min_length=1)] | None = None
-    """Which files, named in lower case with `_` between words; None is all, by name once the spec is built."""
+    """Paradigms, in lower case with `_` between words; None is all, by name once the spec is built."""
     content_hash: Annotated[str | None, Field(pattern="^[0-9a-f]{32}$")] = None
-    """Of the files of `paradigms`; filled in when the spec is built. Where they lie is outside the key."""
+    """Hash of the files of `paradigms`; filled in when the spec is built."""
     first: Literal["ungrammatical", "grammatical"] = "ungrammatical"
-    """What the first line of a pair is: ungrammatical in Zorro's files."""
+    """The kind of the first line of a pair; it is ungrammatical in Zorro's files."""
     scoring: Literal["masked", "holistic", "causal"] = "masked"
-    """How a sentence is scored: encoders "masked" or "holistic", models that predict what follows "causal"."""
+    """The score of a sentence: "masked" or "holistic" for encoders, "causal" for causal models."""
     lower_case: bool = False
-    """Whether sentences are shown in lower case, for models trained on text without capitals."""
+    """True shows sentences in lower case, for models of text without capitals."""
     longest: Annotated[int, Field(ge=3)] = 128
-    """Most positions that a sentence takes, for an encoder the two ends included; longer ones are refused."""
+    """Most positions of a sentence, with both ends for an encoder. Longer sentences are refused."""
 
     @model_validator(mode="after")
-    def _is_what_lies_there(self) -> Self:
-        """A spec that names its content can be read where the files are not; one that does not, looks."""
+    def _matches_the_files(self) -> Self:
+        """Read the files, unless the spec has their hash and they are missing."""
         object.__setattr__(self, "source", absolute_path("source", self.source))
         if self.paradigms is not None:
             self.settle(paradigms=tuple(sorted(set(self.paradigms))))
@@ -71,18 +71,18 @@ class MinimalPairs(Evaluation):
             return self
         try:
             if self.paradigms is None:
-                self.settle(paradigms=tuple(paradigms(Path(self.source))))
-            found = hash_of(chosen(Path(self.source), self.names).values())
+                self.settle(paradigms=tuple(find_paradigms(Path(self.source))))
+            actual = hash_of(read_paradigms(Path(self.source), self.names).values())
             if self.content_hash is None:
-                self.settle(content_hash=found)
-            self._require(found)
+                self.settle(content_hash=actual)
+            self._require_hash(actual)
         except SpecError as error:
             raise ValueError(str(error)) from error
         return self
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The paradigms, sorted."""
+        """Names of the paradigms, sorted."""
         return self.paradigms or ()
 
     @property
@@ -92,37 +92,36 @@ class MinimalPairs(Evaluation):
     def check(self, task: Task, model: Backbone) -> None:
         if not isinstance(task, Encodes):
             raise ValueError(  # noqa: TRY004  (a rule of the spec)
-                f"minimal_pairs shows sentences to a model of text; the task is {type(task).__name__}: "
-                "leave it out of evaluations"
+                f"minimal_pairs needs a task of text; got {type(task).__name__}; leave it out of evaluations"
             )
         if model.causal != (self.scoring == "causal"):
             fits = "'causal'" if model.causal else "'masked' or 'holistic'"
             raise ValueError(
-                f"minimal_pairs scores a {'causal model' if model.causal else 'model that sees both sides'} with "
-                f"scoring={fits}; got scoring={self.scoring!r}"
+                f"minimal_pairs needs scoring={fits} for {'a causal model' if model.causal else 'an encoder'}; got "
+                f"scoring={self.scoring!r}"
             )
         if self.scoring == "causal" and task.unscored:
             raise ValueError(
-                f"minimal_pairs asks for every token what comes next, and the task {task.label!r} leaves the first "
-                f"{task.unscored} out, which may be seen ahead: leave it out of evaluations"
+                f"minimal_pairs scores every token, and the task {task.label!r} leaves the first {task.unscored} out "
+                "of its loss; leave it out of evaluations"
             )
 
     def measures(self) -> Mapping[str, Sequence[Mapping[str, float]]]:
         kinds = ("minimal_pairs", "minimal_pairs_ties")
-        of_each = [f"{kind}.{name}" for kind in kinds for name in self.names]
-        return {name: [{}] for name in (*kinds, "chance.minimal_pairs", *of_each)}
+        by_paradigm = [f"{kind}.{name}" for kind in kinds for name in self.names]
+        return {name: [{}] for name in (*kinds, "chance.minimal_pairs", *by_paradigm)}
 
     def open(self, task: Task) -> "MinimalPairsJudge":
         assert isinstance(task, Encodes)
-        files = chosen(Path(self.source), self.names)
-        self._require(hash_of(files.values()))
+        files = read_paradigms(Path(self.source), self.names)
+        self._require_hash(hash_of(files.values()))
         return MinimalPairsJudge(self, task.encoder(), files)
 
-    def _require(self, found: str) -> None:
-        if self.content_hash != found:
+    def _require_hash(self, actual: str) -> None:
+        if self.content_hash != actual:
             raise SpecError(
-                f"content_hash names the pairs a model is judged by; it is {self.content_hash} and {self.source} has "
-                f"{found}; restore these, or leave content_hash out to take them as they are"
+                f"content_hash is {self.content_hash} and {self.source} has {actual}; restore the files, or leave "
+                "content_hash out to take them as they are"
             )
 
 
@@ -140,11 +139,11 @@ class MinimalPairsJudge(Judge):
     def __init__(self, spec: MinimalPairs, encoder: Encoder, files: Mapping[str, Pairs]) -> None:
         if spec.scoring == "masked" and encoder.mask is None:
             raise SpecError(
-                "scoring='masked' hides one token after another; the tokenizer of the task has no mask token; use "
-                "scoring='holistic' or another tokenizer"
+                "scoring='masked' needs a mask token, and the task's tokenizer has none; use scoring='holistic' or "
+                "another tokenizer"
             )
         self._spec, self._encoder, self._files = spec, encoder, files
-        self._paradigms = {name: self._encoded(name, each.pairs) for name, each in files.items()}
+        self._paradigms = {name: self._encode_pairs(name, each.pairs) for name, each in files.items()}
 
     @property
     def record(self) -> Mapping[str, Any]:
@@ -156,10 +155,10 @@ class MinimalPairsJudge(Judge):
         }
 
     def evaluate(self, predict: Predict) -> Iterator[Measurements | Items]:
-        """`minimal_pairs.<paradigm>`, the accuracy, and `minimal_pairs_ties.<paradigm>`, the share of ties, each with
-        its mean over paradigms, whatever their sizes, under the name without a paradigm; `chance.minimal_pairs`.
+        """Yield `minimal_pairs.<paradigm>`, the accuracy, and `minimal_pairs_ties.<paradigm>`, the share of ties.
 
-        Items are pairs, named by their numbers in the file.
+        Names without a paradigm are the mean over paradigms, whatever their sizes. Items are pairs, named by their
+        numbers in the file. `chance.minimal_pairs` is 0.5.
         """
         right, ties = [], []
         for name, (grammatical, other) in self._paradigms.items():
@@ -178,17 +177,15 @@ class MinimalPairsJudge(Judge):
 
     def scores(self, predict: Predict, sentences: Sequence[Sequence[int]]) -> Tensor:
         """How good each sentence is, more is better: float64 on the CPU."""
-        all_of_them, scores = (
-            Sentences([np.array(each) for each in sentences]),
-            torch.zeros(len(sentences), dtype=torch.float64),
-        )
+        padded = Sentences([np.array(each) for each in sentences])
+        scores = torch.zeros(len(sentences), dtype=torch.float64)
         for group in self._groups([len(each) for each in sentences]):
-            asked = self._asked(all_of_them, group)
-            spent = costs(predict, asked.batch, self._encoder.vocabulary).sum(1)
-            scores.index_add_(0, group[asked.owner], -spent)
-        return scores / (all_of_them.sizes + 2) if self._spec.scoring == "holistic" else scores
+            question = self._make_question(padded, group)
+            losses = costs(predict, question.batch, self._encoder.vocabulary).sum(1)
+            scores.index_add_(0, group[question.owner], -losses)
+        return scores / (padded.sizes + 2) if self._spec.scoring == "holistic" else scores
 
-    def _encoded(self, name: str, pairs: Sequence[tuple[str, str]]) -> Paradigm:
+    def _encode_pairs(self, name: str, pairs: Sequence[tuple[str, str]]) -> Paradigm:
         odd, even = ([self._ids(name, pair[place], at) for at, pair in enumerate(pairs, 1)] for place in (0, 1))
         return Paradigm(even, odd) if self._spec.first == "ungrammatical" else Paradigm(odd, even)
 
@@ -199,19 +196,19 @@ class MinimalPairsJudge(Judge):
         except ValueError as error:
             raise SpecError(f"{error}; {where} has {sentence!r}; remove it") from error
         if not ids:
-            raise SpecError(f"a sentence has a token or more; {where} has {sentence!r} without any; remove it")
+            raise SpecError(f"{where} has {sentence!r} without tokens; remove it")
         taken = len(ids) + (0 if self._spec.scoring == "causal" else 2)
         if taken > self._spec.longest:
             raise SpecError(
-                f"a sentence takes at most minimal_pairs.longest={self._spec.longest} positions; {where} takes "
-                f"{taken}: {sentence!r}; raise longest, and the model's positions with it, or remove the pair"
+                f"minimal_pairs.longest={self._spec.longest} is less than the {taken} positions of {where}, "
+                f"{sentence!r}; raise longest, and the model's positions with it, or remove the pair"
             )
         return ids
 
     def _groups(self, sizes: Sequence[int]) -> Iterator[Tensor]:
-        """Sentences that go through the model together: of one size, about `_TOKENS` tokens with all their rows.
+        """Yield groups of sentences of one size for one forward pass, with about `_TOKENS` tokens in all rows.
 
-        What a sentence scores does not depend on the others: an operator may count the positions that there are.
+        Without padding the score of a sentence is independent of the others, also if an operator counts positions.
         """
         group: list[int] = []
         rows = 0
@@ -226,7 +223,7 @@ class MinimalPairsJudge(Judge):
         if group:
             yield torch.tensor(group)
 
-    def _asked(self, sentences: Sentences, group: Tensor) -> "PairQuestion":
+    def _make_question(self, sentences: Sentences, group: Tensor) -> "PairQuestion":
         causal = self._spec.scoring == "causal"
         ids, sizes = sentences.framed(group, self._encoder.end, int(sentences.sizes[group[0]]) + 2)
         column, each = torch.arange(ids.shape[1]), torch.arange(len(group))
@@ -244,14 +241,14 @@ class MinimalPairsJudge(Judge):
 
 
 class PairQuestion(NamedTuple):
-    """What a model is shown and asked, and for each sequence which sentence of its group it is about."""
+    """The input of a model, and for each sequence the sentence of its group."""
 
     batch: Batch
     owner: Tensor
 
 
 def _mean(name: str, paradigms: Sequence[Measurements]) -> Measurements:
-    """Every paradigm counts the same; its standard error is that of a mean of independent means."""
+    """Return the mean over paradigms, each with the same weight, and the standard error of independent means."""
     errors = [each.se_items for each in paradigms]
     known = [error for error in errors if error is not None]
     se = math.sqrt(sum(error**2 for error in known)) / len(errors) if len(known) == len(errors) else None

@@ -1,4 +1,4 @@
-"""Stretching a trained model's rotary positions over longer sequences, while it is judged."""
+"""Stretch a trained model's rotary positions over longer sequences during an evaluation."""
 
 from typing import Annotated
 
@@ -14,16 +14,16 @@ class Stretch(Spec):
     """
 
     factor: Annotated[float, Field(gt=1)]
-    """How many times longer sequences become."""
+    """Factor by which sequences become longer."""
     original: PositiveInt
-    """The length, in tokens, that the model was trained at."""
+    """Length of the training sequences, in tokens."""
     beta_fast: PositiveFloat = 32.0
-    """Turns within the original length from which on a frequency stays as it is."""
+    """Frequencies with at least this many turns in the original length stay as they are."""
     beta_slow: PositiveFloat = 1.0
-    """Turns within the original length up to which a frequency is interpolated in full."""
+    """Frequencies with at most this many turns in the original length are fully interpolated."""
 
     def of(self, own: Rotary) -> Yarn:
-        """The positions of a model that was trained with `own`; ValueError where these cannot be stretched so."""
+        """Return the stretch_positions positions of a model that was trained with `own`; ValueError if impossible."""
         return Yarn(
             base=own.base,
             share=own.share,
@@ -34,11 +34,11 @@ class Stretch(Spec):
         )
 
 
-def stretched(model: Backbone, scaling: Stretch | None) -> Positions:
-    """How `model` knows order under `scaling`.
+def stretch_positions(model: Backbone, scaling: Stretch | None) -> Positions:
+    """Return the positions of `model` under `scaling`.
 
     Raises:
-        ValueError: it does not have rotary positions, which alone can be stretched.
+        ValueError: its positions are not rotary.
     """
     own = model.positions
     if scaling is None:
@@ -51,5 +51,5 @@ def stretched(model: Backbone, scaling: Stretch | None) -> Positions:
 
 
 def factor_of(scaling: Stretch | None) -> float:
-    """What is told of it beside what was measured; 1 without."""
+    """Return the factor of a scaling, 1 without."""
     return 1.0 if scaling is None else scaling.factor

@@ -27,12 +27,12 @@ def exact(inputs: Tensor) -> Tensor:
     return predicted
 
 
-def bounded(inputs: Tensor) -> Tensor:
+def clip(inputs: Tensor) -> Tensor:
     """The same, never under -6 or over 8."""
     return exact(inputs).clamp(-6, 8)
 
 
-def found(
+def evaluate(
     spec: BoundaryValues, predict: Callable[[Tensor], Tensor], task: LinearFunctions = TASK
 ) -> dict[Any, Measurements]:
     return {(each.name, *each.point.values()): each for each in spec.open(task).evaluate(predict)}
@@ -40,12 +40,12 @@ def found(
 
 def test_it_records_what_it_declares_and_nothing_else() -> None:
     declared = [(name, *point.values()) for name, points in SMALL.measures().items() for point in points]
-    assert sorted(map(str, declared)) == sorted(map(str, found(SMALL, exact)))
+    assert sorted(map(str, declared)) == sorted(map(str, evaluate(SMALL, exact)))
 
 
 @pytest.mark.parametrize("a", SMALL.slopes)
 def test_what_is_linear_has_no_boundary(a: float) -> None:
-    rows = found(SMALL, exact)
+    rows = evaluate(SMALL, exact)
     for x in SMALL.x:
         assert rows["boundary_prediction", a, x].value == pytest.approx(a * x, rel=1e-3, abs=1e-3)
     assert rows["boundary_upper", a].value == pytest.approx(100 * abs(a), rel=1e-3)
@@ -56,7 +56,7 @@ def test_what_is_linear_has_no_boundary(a: float) -> None:
 
 @pytest.mark.parametrize("a", SMALL.slopes)
 def test_a_bounded_predictor_is_found_out(a: float) -> None:
-    rows = found(SMALL, bounded)
+    rows = evaluate(SMALL, clip)
     assert rows["boundary_upper", a].value == pytest.approx(8)
     assert rows["boundary_lower", a].value == pytest.approx(-6)
     assert rows["boundary_slope", a].value == pytest.approx(0, abs=1e-6)
@@ -66,14 +66,14 @@ def test_a_bounded_predictor_is_found_out(a: float) -> None:
 
 @pytest.mark.parametrize("share", [1.0, 0.25])
 def test_nan_follows_no_function(share: float) -> None:
-    """Of all contexts, or of one of four."""
+    """NaN in all contexts, or in one of four."""
 
     def unsure(inputs: Tensor) -> Tensor:
         outputs = exact(inputs)
         outputs[: round(share * len(outputs))] = math.nan
         return outputs
 
-    rows = found(SMALL, unsure)
+    rows = evaluate(SMALL, unsure)
     for a in SMALL.slopes:
         assert rows["boundary_extent", a].value == 0
         assert math.isnan(rows["boundary_upper", a].value)
@@ -82,12 +82,12 @@ def test_nan_follows_no_function(share: float) -> None:
 def test_near_zero_the_tolerance_is_that_of_the_spread_of_training() -> None:
     """An error of 0.45 everywhere is too much for 0.1 |a| sigma_x = 0.1 and not for 0.5."""
 
-    def shifted(inputs: Tensor) -> Tensor:
+    def shift(inputs: Tensor) -> Tensor:
         return exact(inputs) + 0.45
 
     spec = SMALL.changed(slopes=(1, 5))
-    assert [found(spec, shifted)["boundary_extent", a].value for a in (1, 5)] == [0, math.inf]
-    wide = found(spec, shifted, LinearFunctions(points=5, sigma_x=5))
+    assert [evaluate(spec, shift)["boundary_extent", a].value for a in (1, 5)] == [0, math.inf]
+    wide = evaluate(spec, shift, LinearFunctions(points=5, sigma_x=5))
     assert wide["boundary_extent", 1].value == math.inf
 
 
@@ -99,7 +99,7 @@ def test_only_the_last_point_is_swept_and_contexts_are_those_of_training() -> No
         return inputs
 
     spec = SMALL.changed(contexts=300, x=(-3, 0, 50), slopes=(9,))
-    found(spec, remember, LinearFunctions(points=5, sigma_x=2))
+    evaluate(spec, remember, LinearFunctions(points=5, sigma_x=2))
     prompts = torch.cat(seen)[..., 0].view(300, 3, 9)
     assert torch.equal(prompts[:, 0, :-1], prompts[:, 2, :-1])
     assert prompts[:, :, -1].unique(dim=0).tolist() == [[-3, 0, 50]]
@@ -111,7 +111,7 @@ def test_the_slope_of_a_sweep_to_one_side_is_that_of_its_far_end() -> None:
     def root(inputs: Tensor) -> Tensor:
         return inputs.clamp(min=0).sqrt()
 
-    rows = found(SMALL.changed(slopes=(2,), x=(0, 1, 9, 25)), root)
+    rows = evaluate(SMALL.changed(slopes=(2,), x=(0, 1, 9, 25)), root)
     assert rows["boundary_slope", 2.0].value == pytest.approx((5 - 3) / 16 / 2)
     assert rows["boundary_upper", 2.0].se_items == 0
 
@@ -127,7 +127,7 @@ def test_bad_input_is_refused(tiny: Trial) -> None:
     for fields, said in (
         ({"x": (1, 1)}, "x rises from value to value"),
         ({"slopes": (2, 1)}, "slopes rises from value to value"),
-        ({"slopes": (0, 1)}, "no slope a is 0"),
+        ({"slopes": (0, 1)}, "slopes are not 0"),
         ({"points": 2}, "greater than or equal to 3"),
         ({"x": (1,)}, "at least 2 items"),
         ({"x": (0, math.inf)}, "finite number"),
@@ -137,5 +137,5 @@ def test_bad_input_is_refused(tiny: Trial) -> None:
     with pytest.raises(SpecError, match="up to 79 tokens and the model has 16 positions"):
         tiny.changed(evaluations=(BoundaryValues(),))
     text = Text(content_hash="0" * 32, source="/nowhere/text.txt", context=8)
-    with pytest.raises(SpecError, match="a model of linear functions; the task is Text: leave it out"):
+    with pytest.raises(SpecError, match="needs the task linear_functions; got Text"):
         tiny.changed(task=text, evaluations=(SMALL,))

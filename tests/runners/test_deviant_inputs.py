@@ -23,12 +23,12 @@ def nothing(inputs: Tensor) -> Tensor:
     return torch.zeros_like(inputs)
 
 
-def repeated(inputs: Tensor) -> Tensor:
+def repeat(inputs: Tensor) -> Tensor:
     """Predicts the input itself."""
     return inputs
 
 
-def found(
+def evaluate(
     spec: DeviantInputs, predict: Callable[[Tensor], Tensor], task: LinearFunctions = TASK
 ) -> dict[Any, Measurements]:
     return {(each.name, *each.point.values()): each for each in spec.open(task).evaluate(predict)}
@@ -36,7 +36,7 @@ def found(
 
 def test_it_records_what_it_declares_and_nothing_else() -> None:
     declared = [(name, *point.values()) for name, points in SMALL.measures().items() for point in points]
-    assert sorted(map(str, declared)) == sorted(map(str, found(SMALL, nothing)))
+    assert sorted(map(str, declared)) == sorted(map(str, evaluate(SMALL, nothing)))
 
 
 @pytest.mark.parametrize(("sigma_x", "sigma_f"), [(1.0, 1.0), (2.0, 3.0)])
@@ -48,7 +48,7 @@ def test_only_the_first_input_is_spread_differently(sigma_x: float, sigma_f: flo
         return nothing(inputs)
 
     spec = SMALL.changed(sigma=(50,), functions=2000, sequences=2, prompts=())
-    found(spec, remember, LinearFunctions(sigma_x=sigma_x, sigma_f=sigma_f))
+    evaluate(spec, remember, LinearFunctions(sigma_x=sigma_x, sigma_f=sigma_f))
     x, y = torch.cat(seen)[:, ::2, 0], torch.cat(seen)[:, 1::2, 0]
     assert x[:, 0].std() == pytest.approx(50, rel=0.05)
     assert x[:, 1:].std(0).tolist() == pytest.approx([sigma_x] * 6, rel=0.05)
@@ -58,15 +58,15 @@ def test_only_the_first_input_is_spread_differently(sigma_x: float, sigma_f: flo
 
 def test_at_the_spread_of_training_it_is_the_error_of_the_task() -> None:
     grid = ShiftGrid(sigma_x=(1,), sigma_f=(1,), functions=40, sequences=5, points=7)
-    error = found(SMALL, repeated)["deviant_mse", 1.0]
-    expected = squared_errors(repeated, grid, 1, 1)[:, 3:].mean(1)
+    error = evaluate(SMALL, repeat)["deviant_mse", 1.0]
+    expected = squared_errors(repeat, grid, 1, 1)[:, 3:].mean(1)
     assert error.value == pytest.approx(expected.mean().item())
     assert error.se_items == pytest.approx(expected.std().item() / 40**0.5)
     assert error.items == 40
 
 
 def test_references_are_blind_to_the_first_input_or_exact() -> None:
-    rows = found(SMALL, nothing)
+    rows = evaluate(SMALL, nothing)
     for sigma in SMALL.sigma:
         zero = rows["zero.deviant_mse", sigma]
         assert zero.value == pytest.approx(rows["zero.deviant_mse", 1.0].value)
@@ -84,7 +84,7 @@ def test_a_named_prompt_is_shown_as_it_is_written() -> None:
 
     paper = (100.0, -1.09, 0.78, 0.26, 0.42)
     spec = SMALL.changed(sigma=(1,), prompts=(Prompt(x=paper), Prompt(x=(3, 4), slope=2, intercept=1)))
-    rows = found(spec, remember)
+    rows = evaluate(spec, remember)
     assert seen[-2][0, :, 0].tolist() == pytest.approx([100, 100, -1.09, -1.09, 0.78, 0.78, 0.26, 0.26, 0.42])
     assert seen[-1][0, :, 0].tolist() == [3, 7, 4]
     assert [rows["deviant_prediction", 1, at].value for at in range(1, 6)] == pytest.approx([x + 1 for x in paper])

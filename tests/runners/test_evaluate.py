@@ -161,11 +161,11 @@ def test_a_kill_leaves_an_evaluation_undone_or_done(
     """Killed before the shards, and between them and the record."""
     (first, *_) = keys(campaign)
 
-    def killed(*_: object) -> None:
+    def kill(*_: object) -> None:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(evaluation_records, ("write_atomic", "write_json")[writes], killed)
+        patched.setattr(evaluation_records, ("write_atomic", "write_json")[writes], kill)
         assert evaluate(campaign, first, "--with", asked) == 130
     place = Layout(campaign).evaluations(first, 1)
     assert len(list(place.glob("*.parquet"))) == writes
@@ -182,11 +182,11 @@ def test_an_evaluation_that_is_made_again_and_killed_keeps_what_was_found(
     assert evaluate(campaign, first, "--with", asked) == 0
     before = rows(campaign, LATER)
 
-    def killed(*_: object) -> None:
+    def kill(*_: object) -> None:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(evaluation_records, "write_json", killed)
+        patched.setattr(evaluation_records, "write_json", kill)
         assert evaluate(campaign, first, "--with", asked, "--again") == 130
     assert rows(campaign, LATER) == before
     assert len(rows(campaign, "FROM shard WHERE later")) == 1
@@ -405,4 +405,4 @@ def test_an_evaluation_that_does_not_suit_the_task_is_refused(
     path = tmp_path / "judge.py"
     path.write_text("from runners import LargeValue\nevaluations = (LargeValue(numbers=3, sequences=2),)\n")
     assert evaluate(trained, "seed=0", "softmax", "--with", path) == 2
-    assert "large_value asks a model of quantifiers" in capsys.readouterr().err
+    assert "large_value needs the task quantifiers" in capsys.readouterr().err

@@ -191,13 +191,13 @@ def test_a_subject_that_was_spoken_of_at_its_point_is_refused_before_the_work(
     monkeypatch.setattr(TalksJudge, "asked", 0)
     file = asking(tmp_path / "judge.py", "")
 
-    def judged(spec: Talks) -> int:
+    def evaluate_with(spec: Talks) -> int:
         monkeypatch.setattr("runners.posthoc.evaluate.evaluations_of", lambda _: (spec,))
         return evaluate(campaign, key, "--with", file)
 
-    assert judged(Talks()) == 0
-    assert judged(Talks(loud=True)) == 2
+    assert evaluate_with(Talks()) == 0
+    assert evaluate_with(Talks(loud=True)) == 2
     assert "has recorded talk.words" in capsys.readouterr().err
     assert TalksJudge.asked == 1
-    assert [judged(each) for each in (Talks(at=1), Talks(about="talking"), Talks(about="tal"))] == [0, 0, 0]
+    assert [evaluate_with(each) for each in (Talks(at=1), Talks(about="talking"), Talks(about="tal"))] == [0, 0, 0]
     assert TalksJudge.asked == 4

@@ -1,4 +1,4 @@
-"""What `ablate operators` says is what the code says."""
+"""`ablate operators` says what the code says."""
 
 import json
 import re
@@ -22,7 +22,7 @@ from runners.cli.catalogue import STAGES
 from runners.provenance.specfile import import_spec_file
 from variants import LogScore, Operator, Score, Stage, Transformer, attend
 from variants.model.transformer import Tokens
-from variants.papers.catalogue import _CATALOGUE, PAPERS, NamedOperator, catalogue, named
+from variants.papers.catalogue import _CATALOGUE, PAPERS, NamedOperator, catalogue, named_operator
 
 SCORE = '''"""A file with two choices."""
 
@@ -68,28 +68,28 @@ def forget() -> None:
             family._members.pop(kind, None)
 
 
-def said(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+def command_text(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
     assert execute(["operators", *arguments]) == 0
     return capsys.readouterr().out
 
 
-def told(capsys: pytest.CaptureFixture[str], *arguments: str) -> object:
-    answer = json.loads(said(capsys, *arguments, "--json"))
+def command_data(capsys: pytest.CaptureFixture[str], *arguments: str) -> object:
+    answer = json.loads(command_text(capsys, *arguments, "--json"))
     assert answer["schema"] == "ablate/operators/1"
     return answer["data"]
 
 
 def test_the_list_has_every_named_operator_with_its_paper(capsys: pytest.CaptureFixture[str]) -> None:
-    rows = told(capsys)
+    rows = command_data(capsys)
     assert isinstance(rows, list)
     assert {row["operator"]: row["paper"] for row in rows} == {each.name: each.paper for each in catalogue().values()}
-    text = said(capsys)
+    text = command_text(capsys)
     assert [name for name in catalogue() if name not in text] == []
 
 
 @pytest.mark.parametrize("paper", PAPERS)
 def test_a_paper_s_list_has_its_operators_only(paper: str, capsys: pytest.CaptureFixture[str]) -> None:
-    rows = told(capsys, "--paper", paper)
+    rows = command_data(capsys, "--paper", paper)
     assert isinstance(rows, list)
     assert {row["paper"] for row in rows} == {paper}
 
@@ -120,7 +120,7 @@ def test_every_kind_says_what_it_is_and_what_its_numbers_are(member: str) -> Non
 
 
 def test_the_page_of_ssa_says_what_a_user_asks(capsys: pytest.CaptureFixture[str]) -> None:
-    text = said(capsys, "ssa", "--model", "icl")
+    text = command_text(capsys, "ssa", "--model", "icl")
     for words in (
         "Scaled Signed Averaging (arXiv 2508.14685)",
         "from variants import ssa; ssa()",
@@ -140,14 +140,16 @@ def test_the_page_of_ssa_says_what_a_user_asks(capsys: pytest.CaptureFixture[str
 def test_added_parameters_are_those_of_the_model(capsys: pytest.CaptureFixture[str]) -> None:
     operator, model = variants.principled(), presets()["icl"]()
     built = Transformer(model, (operator,) * model.layers, inputs=Tokens(3), seed=1)
-    data = told(capsys, "principled", "--model", "icl")
+    data = command_data(capsys, "principled", "--model", "icl")
     assert isinstance(data, Mapping)
     assert (data["added"], data["reason"]) == (built.operator_parameters(), None)
-    assert f"parameters added to icl: {built.operator_parameters():,}" in said(capsys, "principled", "--model", "icl")
+    assert f"parameters added to icl: {built.operator_parameters():,}" in command_text(
+        capsys, "principled", "--model", "icl"
+    )
 
 
 def test_what_a_program_reads_is_data(capsys: pytest.CaptureFixture[str]) -> None:
-    data = told(capsys, "ssa")
+    data = command_data(capsys, "ssa")
     assert isinstance(data, Mapping)
     n_link = {"name": "n_link", "default": "at_least_one", "values": ["at_least_one", "positive"]}
     assert [each for each in data["arguments"] if each["name"] in ("n", "n_link")] == [
@@ -158,10 +160,10 @@ def test_what_a_program_reads_is_data(capsys: pytest.CaptureFixture[str]) -> Non
         ("score.n", 1.5, ["layer", "head"]),
         ("score.b", 1.0, ["layer", "head"]),
     ]
-    gate = told(capsys, "principled_gate")
+    gate = command_data(capsys, "principled_gate")
     assert isinstance(gate, Mapping)
     assert gate["options"] == {"gate.width": 16, "gate.dims": "add"}
-    groups = told(capsys, "soft_avg")
+    groups = command_data(capsys, "soft_avg")
     assert isinstance(groups, Mapping)
     assert [part["kind"] for part in groups["options"]["score.parts"]] == ["exponential", "uniform"]
 
@@ -188,32 +190,32 @@ def test_a_model_that_cannot_carry_it_says_why(capsys: pytest.CaptureFixture[str
 
 
 def test_softmax_is_explained_by_the_stages_that_make_it(capsys: pytest.CaptureFixture[str]) -> None:
-    data = told(capsys, "softmax")
+    data = command_data(capsys, "softmax")
     assert isinstance(data, Mapping)
     assert [part["stage"] for part in data["parts"]] == ["product", "score", "normaliser", "readout"]
     assert data["numbers"] == []
 
 
 def test_a_stage_lists_its_kinds_and_a_kind_is_explained(capsys: pytest.CaptureFixture[str]) -> None:
-    rows = told(capsys, "stages")
+    rows = command_data(capsys, "stages")
     assert isinstance(rows, list)
     assert {(row["stage"], row["kind"]) for row in rows} == {
         (stage, kind) for stage, family in families().items() for kind in family.members()
     }
-    of_score = told(capsys, "score")
+    of_score = command_data(capsys, "score")
     assert of_score == [row for row in rows if row["stage"] == "score"]
-    data = told(capsys, "score", "ssa")
+    data = command_data(capsys, "score", "ssa")
     assert isinstance(data, Mapping)
     assert data["used_by"][0] == "ssa"
     assert [row["number"] for row in data["numbers"]] == ["n", "b"]
-    assert "named operators that have it\n  - ssa" in said(capsys, "score", "ssa")
+    assert "named operators that have it\n  - ssa" in command_text(capsys, "score", "ssa")
 
 
 @pytest.mark.parametrize(
     ("given", "name"), [("SSA", "ssa"), ("Affine-Scaled", "affine_scaled"), ("learned sink", "learned_sink")]
 )
 def test_a_label_or_another_case_finds_the_operator(given: str, name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert said(capsys, given).startswith(f"{name}: ")
+    assert command_text(capsys, given).startswith(f"{name}: ")
 
 
 def test_a_label_of_several_operators_names_them(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -224,7 +226,7 @@ def test_a_label_of_several_operators_names_them(monkeypatch: pytest.MonkeyPatch
 
 
 def ssa() -> Operator:
-    """Of this test."""
+    """An operator of this test."""
     return Operator()
 
 
@@ -233,7 +235,7 @@ def mute() -> Operator:
 
 
 def bare(n: float) -> Operator:
-    """Of this test."""
+    """An operator of this test."""
     return Operator()
 
 
@@ -244,7 +246,7 @@ def bare(n: float) -> Operator:
 def test_a_function_that_cannot_be_listed_is_refused(make: Callable[..., Operator], words: str) -> None:
     before = catalogue()
     with pytest.raises(SpecError, match=words):
-        named("beyond")(make)
+        named_operator("beyond")(make)
     assert catalogue() == before
 
 
@@ -309,20 +311,20 @@ def test_a_spec_file_s_operators_and_choices_are_listed_and_explained(
     path = tmp_path / "mine.py"
     path.write_text(SCORE + NAMED, encoding="utf-8")
     try:
-        rows = told(capsys, "--spec", str(path))
+        rows = command_data(capsys, "--spec", str(path))
         assert isinstance(rows, list)
         assert [(row["of"], row["name"], row["line"]) for row in rows] == [
             ("operator", "softer", "Softmax, but gentler."),
             ("score", "gentle", "exp(a / g): a gentler exponential."),
             ("score", "steeper", "exp(g a)."),
         ]
-        text = said(capsys, "softer", "--spec", str(path), "--model", "icl")
+        text = command_text(capsys, "softer", "--spec", str(path), "--model", "icl")
         assert f"softer() in {path}" in text
         assert "parameters added to icl: 0" in text
         assert "exp(a / g): a gentler exponential." in text
-        assert "the divisor g" in said(capsys, "score", "gentle", "--spec", str(path))
-        assert "softer" in said(capsys, "--paper", "beyond", "--spec", str(path))
-        assert "gentle" in said(capsys, "stages", "--spec", str(path))
+        assert "the divisor g" in command_text(capsys, "score", "gentle", "--spec", str(path))
+        assert "softer" in command_text(capsys, "--paper", "beyond", "--spec", str(path))
+        assert "gentle" in command_text(capsys, "stages", "--spec", str(path))
     finally:
         forget()
         _CATALOGUE.pop("softer", None)
@@ -334,13 +336,13 @@ def test_the_examples_of_the_contributing_guide_are_a_spec_file_and_keep_all_law
     root = Path(variants.__file__).parent.parent
     examples = re.findall(r"```python\n(.*?)```", (root / "CONTRIBUTING.md").read_text(encoding="utf-8"), re.DOTALL)
     imports = (root / "variants" / "stages" / "scores" / "ssa.py").read_text(encoding="utf-8").splitlines()
-    told_in_the_guide = "from variants import Limit, Operator, named_operator, softmax"
-    lines = [told_in_the_guide, *(line for line in imports if line.startswith(("import ", "from "))), *examples]
+    guide_imports = "from variants import Limit, Operator, named_operator, softmax"
+    lines = [guide_imports, *(line for line in imports if line.startswith(("import ", "from "))), *examples]
     path = tmp_path / "guide.py"
     path.write_text("\n".join(lines), encoding="utf-8")
     before = catalogue()
     try:
-        rows = told(capsys, "--spec", str(path))
+        rows = command_data(capsys, "--spec", str(path))
         assert isinstance(rows, list)
         assert {(row["of"], row["name"]) for row in rows} == {("operator", "softcapped"), ("score", "softcap")}
         # softcapped is the same operator; beside other choices those of users are proved in tests of prove

@@ -13,7 +13,7 @@ from torch.nn import functional as F
 from grid.errors import SpecError
 from runners import Grammar, LengthExtrapolation, Needle, Stretch, Text, Trial
 from runners.evaluations.likelihood import costs
-from runners.evaluations.rope_scaling import stretched
+from runners.evaluations.rope_scaling import stretch_positions
 from runners.tasks import Batch, Data, Measurements, Predict, Task
 from runners.tasks.task import Items
 from runners.training.loop import train
@@ -53,7 +53,7 @@ class Repeated(Task):
         raise AssertionError
 
 
-def found(spec: LengthExtrapolation, predict: Predict, task: Task = WORDS) -> dict[Any, Measurements]:
+def evaluate(spec: LengthExtrapolation, predict: Predict, task: Task = WORDS) -> dict[Any, Measurements]:
     rows = [each for each in spec.open(task).evaluate(predict) if isinstance(each, Measurements)]
     keyed = {(each.name.removeprefix("length_extrapolation_"), *each.point.values()): each for each in rows}
     assert len(keyed) == len(rows)
@@ -72,7 +72,7 @@ def cost_at(t: int) -> float:
 
 
 def test_every_loss_is_the_mean_over_its_positions() -> None:
-    rows = found(SMALL, by_place, Repeated())
+    rows = evaluate(SMALL, by_place, Repeated())
     for length in SMALL.lengths:
         expected = [cost_at(t) for t in range(length)]
         assert rows["loss", length, 1].value == pytest.approx(sum(expected) / length, rel=1e-12)
@@ -85,7 +85,7 @@ def test_every_loss_is_the_mean_over_its_positions() -> None:
 
 
 def test_positions_that_may_see_ahead_are_left_out() -> None:
-    rows = found(SMALL.changed(lengths=(20,), bucket=1), by_place, Repeated(skips=2))
+    rows = evaluate(SMALL.changed(lengths=(20,), bucket=1), by_place, Repeated(skips=2))
     expected = [cost_at(t) for t in range(2, 20)]
     assert rows["loss", 20, 1].value == pytest.approx(sum(expected) / 18, rel=1e-12)
     assert ("bucket_loss", 20, 1, 2) not in rows
@@ -95,30 +95,30 @@ def test_positions_that_may_see_ahead_are_left_out() -> None:
 def test_it_records_what_it_declares_and_nothing_else() -> None:
     for spec in (SMALL, SMALL.changed(scaling=Stretch(factor=4, original=16))):
         declared = [(name, *point.values()) for name, points in spec.measures().items() for point in points]
-        names = [("length_extrapolation_" + name, *point) for name, *point in found(spec, by_place, Repeated())]
+        names = [("length_extrapolation_" + name, *point) for name, *point in evaluate(spec, by_place, Repeated())]
         assert sorted(map(str, declared)) == sorted(map(str, names))
 
 
-def shown(spec: LengthExtrapolation, task: Task) -> list[tuple[Tensor, Tensor | None]]:
+def record_inputs(spec: LengthExtrapolation, task: Task) -> list[tuple[Tensor, Tensor | None]]:
     seen: list[tuple[Tensor, Tensor | None]] = []
 
     def remember(inputs: Tensor, visible: Tensor | None = None) -> Tensor:
         seen.append((inputs, visible))
         return torch.zeros(*inputs.shape, task.inputs.vocabulary)  # type: ignore[union-attr]
 
-    found(spec, remember, task)
+    evaluate(spec, remember, task)
     return seen
 
 
 def test_windows_of_all_lengths_end_at_the_same_tokens() -> None:
-    seven, twenty, longest = (inputs for inputs, _ in shown(SMALL, WORDS))
+    seven, twenty, longest = (inputs for inputs, _ in record_inputs(SMALL, WORDS))
     assert longest.shape == (5, 63)
     assert torch.equal(seven, longest[:, -7:])
     assert torch.equal(twenty, longest[:, -20:])
 
 
 def test_what_is_hidden_stays_hidden() -> None:
-    for inputs, visible in shown(SMALL, Repeated(hides=True)):
+    for inputs, visible in record_inputs(SMALL, Repeated(hides=True)):
         places = torch.arange(inputs.shape[1])
         assert torch.equal(visible, ((places[:, None] - places).abs() < 3).expand(5, -1, -1))
 
@@ -158,7 +158,7 @@ def test_losses_of_a_model_are_those_of_plain_python() -> None:
     model = Transformer(backbone(), [softmax()] * 2, inputs=WORDS.inputs, seed=0).eval()
     windows = WORDS.windows(63, 5)
     with torch.inference_mode():
-        rows = found(SMALL, model)
+        rows = evaluate(SMALL, model)
         each = []
         for ids, targets in zip(windows.inputs[:, -20:], windows.targets[:, -20:], strict=True):
             logits = model(ids[None])[0].double()
@@ -172,11 +172,11 @@ def test_costs_do_not_depend_on_how_many_are_computed_at_once(monkeypatch: pytes
     monkeypatch.setattr("runners.evaluations.likelihood._NUMBERS", 50 * WORDS.inputs.vocabulary)
     sizes: list[int] = []
 
-    def counted(inputs: Tensor, visible: Tensor | None = None) -> Tensor:
+    def count_tokens(inputs: Tensor, visible: Tensor | None = None) -> Tensor:
         sizes.append(len(inputs))
         return counting(inputs)
 
-    assert torch.equal(costs(counted, windows, WORDS.inputs.vocabulary), whole)
+    assert torch.equal(costs(count_tokens, windows, WORDS.inputs.vocabulary), whole)
     assert sizes == [2, 2, 2, 1]
 
 
@@ -204,7 +204,7 @@ def test_scaling_holds_for_its_own_rows_and_nothing_else(tiny: Trial, memory: An
         model = Transformer(trial.model.changed(positions=positions), trial.operators(), inputs=WORDS.inputs, seed=0)
         model.load_state_dict(state)
         with torch.inference_mode():
-            expected = found(SMALL, model.eval())["last_loss", 63, 1].value
+            expected = evaluate(SMALL, model.eval())["last_loss", 63, 1].value
         place = (12, "length_extrapolation_last_loss", ("factor", factor), ("length", 63))
         assert worlds[0].evaluations[place][0] == pytest.approx(expected, rel=1e-6)
         single = worlds[0].single[place]
@@ -216,7 +216,9 @@ def test_scaling_holds_for_its_own_rows_and_nothing_else(tiny: Trial, memory: An
 def test_all_of_a_stretch_and_of_the_model_s_own_positions_is_in_the_frequencies(beside: dict[str, float]) -> None:
     plain, own = {"factor": 4, "original": 64, "beta_fast": 8, "beta_slow": 2}, Rotary(base=500, share=0.5)
     for fields in (plain, plain | beside):
-        found = stretched(gpt2(layers=1, heads=1, width=8).changed(positions=own), Stretch.model_validate(fields))
+        found = stretch_positions(
+            gpt2(layers=1, heads=1, width=8).changed(positions=own), Stretch.model_validate(fields)
+        )
         assert found == Yarn.model_validate({"base": 500, "share": 0.5, **fields})
 
 
@@ -259,18 +261,18 @@ def refusals(tiny: Trial, text: Text) -> Iterator[tuple[str, Any]]:
     learned = gpt2(layers=2, heads=2, width=8, max_positions=30)
     stretch = SMALL.changed(scaling=Stretch(factor=4, original=16))
     yield "rises from value to value", lambda: SMALL.changed(lengths=(20, 20))
-    yield r"last=6 and lengths from 5 on; lower last", lambda: SMALL.changed(lengths=(5, 20))
+    yield r"shortest length, 5; got last=6", lambda: SMALL.changed(lengths=(5, 20))
     yield "greater than 1", lambda: Stretch(factor=1, original=16)
-    yield "windows of text or grammar; the task is Needle", lambda: language_trial(tiny, SMALL, task=Needle())
+    yield "needs a task of text or grammar; got Needle", lambda: language_trial(tiny, SMALL, task=Needle())
     yield "up to 63 tokens and the model has 30 positions", lambda: language_trial(tiny, SMALL, model=learned)
     yield (
         "scaling stretches rotary positions; the model has 'alibi'",
         lambda: language_trial(tiny, stretch, model=backbone(positions=Alibi())),
     )
     yield "original=3, nearest is 7", lambda: language_trial(tiny, SMALL.changed(scaling=Stretch(factor=4, original=3)))
-    yield "the shortest window has 7; lengthen it or lower last", lambda: SMALL.check(Repeated(skips=2), backbone())
+    yield "the shortest window has 7 positions", lambda: SMALL.check(Repeated(skips=2), backbone())
     long = SMALL.changed(lengths=(100_000,))
-    yield "length_extrapolation shows windows of 100000 predictions: .*give more text", lambda: long.open(text)
+    yield "length_extrapolation needs windows of 100000 predictions: .*give more text", lambda: long.open(text)
 
 
 def test_bad_input_is_refused_before_any_training(tiny: Trial, text: Text) -> None:

@@ -1,4 +1,4 @@
-"""What a model that counts the positions it is shown says of an item does not depend on the other items."""
+"""A model that counts positions scores an item independently of the other items."""
 
 import json
 from pathlib import Path
@@ -52,7 +52,7 @@ def test_of_what_is_written(tmp_path: Path, source: str) -> None:
         (tmp_path / "set.jsonl").write_text("".join(json.dumps(each) + "\n" for each in several))
         spec = LongContext(source=str(tmp_path / "set.jsonl"), context=64, new_tokens=6)
         judges.append(spec.open(Text(source=source, context=8)))
-    together, *alone = [judge._written(counting, judge._prompts["qasper"], one_line=False) for judge in judges]
+    together, *alone = [judge._write_answers(counting, judge._prompts["qasper"], one_line=False) for judge in judges]
     assert together == [text for each in alone for text in each]
     assert len(set(together)) == 5
 
@@ -75,9 +75,9 @@ def test_costs_are_those_of_float64() -> None:
     logits[0, 0, 0] = -(2.0**24)
     batch = Batch(torch.zeros(1, 1, dtype=torch.int64), torch.zeros(1, 1, dtype=torch.int64))
 
-    def fixed(inputs: Tensor, visible: Tensor | None = None) -> Tensor:
+    def constant_model(inputs: Tensor, visible: Tensor | None = None) -> Tensor:
         return logits
 
-    found = costs(fixed, batch, 256)
+    found = costs(constant_model, batch, 256)
     assert found.item() == pytest.approx(2.0**24 + float(torch.tensor(255.0, dtype=torch.float64).log()), abs=1e-8)
-    assert costs_of(fixed, [[5, 0]], 256)[0].item() == found.item()
+    assert costs_of(constant_model, [[5, 0]], 256)[0].item() == found.item()

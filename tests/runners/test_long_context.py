@@ -79,7 +79,7 @@ def test_answers_are_what_the_model_writes(tmp_path: Path, task: Text) -> None:
 def test_writing_stops_at_the_end_at_a_line_or_when_there_is_enough(tmp_path: Path, task: Text) -> None:
     calls: list[tuple[int, ...]] = []
 
-    def counted(predict: Predict) -> Predict:
+    def counting(predict: Predict) -> Predict:
         def run(inputs: Tensor, visible: Tensor | None = None) -> Tensor:
             calls.append(tuple(inputs.shape))
             return predict(inputs)
@@ -95,7 +95,7 @@ def test_writing_stops_at_the_end_at_a_line_or_when_there_is_enough(tmp_path: Pa
     ):
         calls.clear()
         spec = asking(tmp_path / "a.jsonl", item(dataset), template=ASK)
-        found = rows(spec, counted(saying(said)), task)[f"long_context.{dataset}"]
+        found = rows(spec, counting(saying(said)), task)[f"long_context.{dataset}"]
         assert found.value == pytest.approx(expected)
         assert calls == [(1, len("\0words Q?|") + step) for step in range(passes)]
 
@@ -109,7 +109,7 @@ def test_a_model_writes_the_same_alone_and_among_others(tmp_path: Path, task: Te
     judge = asking(tmp_path / "a.jsonl", item(), new_tokens=12).open(task)
     with torch.inference_mode():
         shown = [LongPrompt(list(each), truncated=False) for each in prompts]
-        found = judge._written(model, shown, one_line=False)
+        found = judge._write_answers(model, shown, one_line=False)
         for prompt, written in zip(prompts, found, strict=True):
             ids = list(prompt)
             for _ in range(12):
@@ -120,7 +120,7 @@ def test_a_model_writes_the_same_alone_and_among_others(tmp_path: Path, task: Te
     assert len(set(found)) == 3
 
 
-def shown(spec: LongContext, task: Text) -> list[bytes]:
+def record_inputs(spec: LongContext, task: Text) -> list[bytes]:
     seen: list[bytes] = []
 
     def remember(inputs: Tensor, visible: Tensor | None = None) -> Tensor:
@@ -135,15 +135,15 @@ def test_what_does_not_fit_loses_its_middle(tmp_path: Path, task: Text) -> None:
     spec = asking(tmp_path / "a.jsonl", item(context="abcdefghijklmnop"), template="{context}-{input}")
     whole = b"\0abcdefghijklmnop-Q?"
     for context, expected in ((64, whole), (28, whole), (27, b"\0abcdefghiklmnop-Q?"), (17, b"\0abcdp-Q?")):
-        assert shown(spec.changed(context=context), task) == [expected]
-    assert shown(spec.changed(context=16), task) == [b"\0abc-Q?"]  # room for 7: the odd one stays empty
+        assert record_inputs(spec.changed(context=context), task) == [expected]
+    assert record_inputs(spec.changed(context=16), task) == [b"\0abc-Q?"]  # room for 7: the odd one stays empty
     assert rows(spec.changed(context=28), saying("42"), task)["long_context_truncated"].value == 0
     assert rows(spec.changed(context=27), saying("42"), task)["long_context_truncated"].value == 1
 
 
 def test_a_template_puts_every_part_where_it_belongs(tmp_path: Path, task: Text) -> None:
     spec = asking(tmp_path / "a.jsonl", item(context="{input}", input="{context}"), template="<{input}> ({context})")
-    assert shown(spec, task) == [b"\0<{context}> ({input})"]
+    assert record_inputs(spec, task) == [b"\0<{context}> ({input})"]
 
 
 def test_positions_are_stretched_while_it_judges(tiny: Trial, memory: Any, tmp_path: Path, task: Text) -> None:
@@ -163,8 +163,8 @@ def test_positions_are_stretched_while_it_judges(tiny: Trial, memory: Any, tmp_p
     ("line", "said"),
     [
         (item("dureader"), "dataset is one of narrativeqa, .*; .*line 1 has 'dureader'"),
-        (item("trec", all_classes=["a"]), r"answers of trec are among all_classes; .*\['42'\] and \['a'\]"),
-        (item("trec"), "answers of trec are among all_classes"),
+        (item("trec", all_classes=["a"]), r"answers of trec must be among all_classes; .*\['42'\] and \['a'\]"),
+        (item("trec"), "answers of trec must be among all_classes"),
         (item("passage_retrieval_en"), r"'Paragraph' and a number; got '42', in .*line 1; mend it"),
         (item(answers=[]), "'answers' of an item is a list of texts"),
         (item(context=None), "'context' of an item is a text; .* has None"),
@@ -178,15 +178,15 @@ def test_a_file_that_asks_nothing_is_refused(tmp_path: Path, line: Mapping[str, 
 def test_other_bad_input_is_refused_before_any_training(tmp_path: Path, task: Text, tiny: Trial) -> None:
     spec = asking(tmp_path / "a.jsonl", item())
     for template in ("{context}", "{context}{context}{input}"):
-        with pytest.raises(SpecError, match=r"template has \{\w+\} once"):
+        with pytest.raises(SpecError, match=r"template needs \{\w+\} once"):
             spec.changed(template=template)
-    with pytest.raises(SpecError, match="reads something before it writes; got context=10 and new_tokens=8"):
+    with pytest.raises(SpecError, match="got context=10 and new_tokens=8"):
         spec.changed(context=10)
     with pytest.raises(ValueError, match="scaling stretches rotary positions; the model has 'learned'"):
         spec.changed(scaling=Stretch(factor=2, original=8)).check(task, gpt2(layers=1, heads=1, width=8))
     with pytest.raises(SpecError, match="up to 64 tokens and the model has 16 positions"):
         tiny.changed(task=task, evaluations=(spec,))
-    with pytest.raises(ValueError, match="long_context shows text to a model that reads text; the task is Needle"):
+    with pytest.raises(ValueError, match="long_context needs a task of text; got Needle"):
         spec.check(Needle(), gpt2(layers=1, heads=1, width=8))
     with pytest.raises(SpecError, match=r"item 'a/1' of .* cannot be encoded: .*NUL"):
         asking(tmp_path / "a.jsonl", item(context="\0")).open(task)
@@ -201,5 +201,5 @@ def test_lines_may_hold_more_than_is_read(tmp_path: Path, task: Text) -> None:
 def test_an_answer_begins_where_nothing_is_seen_ahead(tmp_path: Path, task: Text) -> None:
     spec = asking(tmp_path / "a.jsonl", item(context="a", input=""), template="{context}{input}")
     assert spec.open(task.changed(prefix=2))
-    with pytest.raises(SpecError, match=r"after the 2 positions that the task leaves out of its loss; .* has 2 tokens"):
+    with pytest.raises(SpecError, match=r"first 2 positions out of its loss; .* has 2 tokens"):
         spec.open(task.changed(prefix=3))

@@ -1,4 +1,4 @@
-"""What the dashboard is told about operators: weights as by hand, words of every operator, sentences for nonsense."""
+"""Operators for the dashboard: weights as by hand, words of every operator, one sentence for each error."""
 
 import math
 import subprocess
@@ -8,10 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from grid.errors import AblateError, NotFoundError, SpecError
 from grid.operator_view import OperatorCatalogue
 from runners.catalogue.operator_maths import OperatorMaths
+from runners.catalogue.weight_profile import CHANNELS, LAST, LOGITS as ROW, SETTINGS, _queries_and_keys, profiles
 from variants import Operator, principled, ssa
 from variants.papers.catalogue import catalogue
 
@@ -237,3 +239,38 @@ def test_torch_comes_with_the_first_question() -> None:
 
 def test_the_default_operator_is_softmax() -> None:
     assert MATHS.weights(Operator().data(), {}, {}, LOGITS)[0].keys == MATHS.weights("softmax", {}, {}, LOGITS)[0].keys
+
+
+@pytest.mark.parametrize("query", [LAST, 4])
+def test_queries_and_keys_have_the_logits_of_the_row(query: int) -> None:
+    q, k = _queries_and_keys(5, query)
+    z = (q[0, 0, query, :CHANNELS] * k[0, 0, :, :CHANNELS]).sum(-1) / math.sqrt(CHANNELS)
+    assert z.tolist() == pytest.approx(ROW, abs=1e-12)
+
+
+def test_heads_with_different_scores_have_a_profile_each() -> None:
+    rows = profiles(catalogue()["soft_avg"].make(), {})
+    assert [row.heads for row in rows] == ["head 1 of 2", "head 2 of 2"]
+    assert rows[0].keys == profiles(Operator(), {})[0].keys
+    assert set(rows[1].keys) == {round(1 / len(ROW), 3)}
+
+
+@pytest.mark.parametrize("name", ["differential", "mlp_kernel", "key_bias"])
+def test_profiles_do_not_depend_on_the_random_state(name: str) -> None:
+    rows = []
+    for seed in (0, 7):
+        torch.manual_seed(seed)
+        rows.append(profiles(catalogue()[name].make(), {}))
+    assert rows[0] == rows[1]
+
+
+def test_a_prefix_shows_more_keys_to_a_query() -> None:
+    setting = SETTINGS["prefix_lm"]
+    (row,) = profiles(catalogue()["prefix_lm"].make(**setting.arguments), {}, setting.query)
+    total = sum(map(math.exp, ROW[:8]))
+    assert row.keys == pytest.approx([math.exp(z) / total for z in ROW[:8]] + [0.0] * 5, abs=5e-4)
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_a_setting_names_numbers_of_its_operator(name: str) -> None:
+    assert set(SETTINGS[name].numbers) <= set(catalogue()[name].make().numbers())

@@ -217,9 +217,9 @@ def test_the_content_is_in_the_key_and_the_place_is_not(pairs: Path, tmp_path: P
     assert len({planned.key, *(spec(pairs, **{"scoring": "masked", **change}).key for change in changes)}) == 5
     (pairs / "word_order.txt").write_text("a b\na c\n")
     assert spec(pairs).key != planned.key
-    with pytest.raises(SpecError, match="content_hash names the pairs a model is judged by"):
+    with pytest.raises(SpecError, match="content_hash is"):
         planned.open(task(prose, "masked"))
-    with pytest.raises(ValidationError, match="restore these, or leave content_hash out"):
+    with pytest.raises(ValidationError, match="restore the files, or leave content_hash out"):
         MinimalPairs.model_validate(planned.data())
     shutil.rmtree(pairs)
     assert MinimalPairs.model_validate(planned.data()).key == planned.key
@@ -271,26 +271,26 @@ def test_folders_without_pairs_names_that_clash_and_paradigms_that_are_not_there
 
 def test_what_cannot_be_judged_is_refused_before_training(tiny: Trial, pairs: Path, prose: Path) -> None:
     assert isinstance(tiny.task, LinearFunctions)
-    with pytest.raises(SpecError, match="sentences to a model of text; the task is LinearFunctions: leave it out"):
+    with pytest.raises(SpecError, match="needs a task of text; got LinearFunctions"):
         tiny.changed(evaluations=(spec(pairs, longest=16),))
     encoder = trial(prose, spec(pairs))
-    with pytest.raises(SpecError, match="with scoring='masked' or 'holistic'; got scoring='causal'"):
+    with pytest.raises(SpecError, match="needs scoring='masked' or 'holistic' for an encoder; got scoring='causal'"):
         encoder.changed(evaluations=(spec(pairs, "causal"),))
     causal = trial(prose, spec(pairs, "causal"))
-    with pytest.raises(SpecError, match="a causal model with scoring='causal'; got scoring='holistic'"):
+    with pytest.raises(SpecError, match="needs scoring='causal' for a causal model; got scoring='holistic'"):
         causal.changed(evaluations=(spec(pairs, "holistic"),))
     seen_ahead = {"task": causal.task.changed(prefix=8), "operator": softmax().changed(visible=Prefix(length=8))}
-    with pytest.raises(SpecError, match=r"the task 'text' leaves the first 7 out, which may be seen ahead: leave it"):
+    with pytest.raises(SpecError, match=r"the task 'text' leaves the first 7 out of its loss"):
         causal.changed(**seen_ahead)
     assert causal.changed(**seen_ahead, evaluations=())
     with pytest.raises(SpecError, match="up to 49 tokens and the model has 48 positions"):
         causal.changed(evaluations=(spec(pairs, "causal", longest=49),))
-    with pytest.raises(SpecError, match=r"longest=20 positions; agreement_across_pp in .*, pair 1 takes 29: 'the"):
+    with pytest.raises(SpecError, match=r"longest=20 .* 29 positions of agreement_across_pp in .*, pair 1, 'the"):
         spec(pairs, longest=20).open(task(prose, "masked"))
 
 
 def test_a_sentence_that_just_fits_is_scored(tmp_path: Path, prose: Path) -> None:
-    """Of the 12 tokens of the longest, a causal model reads 12 positions and an encoder 14."""
+    """A causal model reads 12 positions of the longest sentence and an encoder 14."""
     path = tmp_path / "fits.txt"
     path.write_text("there xs one\nthere ys one\n")
     for scoring, longest in (("masked", 14), ("holistic", 14), ("causal", 12)):
@@ -302,5 +302,5 @@ def test_a_sentence_that_just_fits_is_scored(tmp_path: Path, prose: Path) -> Non
 
         assert values(spec(path, scoring, longest=longest).open(task(prose, scoring)), predict)["minimal_pairs"] == 1
         assert set(widths) == {longest}
-        with pytest.raises(SpecError, match=f"takes {longest}"):
+        with pytest.raises(SpecError, match=f"the {longest}"):
             spec(path, scoring, longest=longest - 1).open(task(prose, scoring))

@@ -14,12 +14,12 @@ from runners.tasks import Items, Measurements
 from runners.tasks.text.encoder import ByteEncoder, EncodedText, Encoder
 from variants import Transformer, llama2, softmax
 
-pytestmark = pytest.mark.filterwarnings("ignore")  # those of lm-eval and what it imports
+pytestmark = pytest.mark.filterwarnings("ignore")  # warnings of lm-eval and what it imports
 
 WORDS = ("the", "cat", "sat", "on", "a", "mat", "then", "it", "ran", "dogs", "bark", "night.", "\u00e9t\u00e9", "warm!")
 
 
-def drawn(count: int) -> list[dict[str, Any]]:
+def draw_questions(count: int) -> list[dict[str, Any]]:
     """Questions of random words, some with white space at their end, some of nothing."""
     made = torch.Generator().manual_seed(0)
 
@@ -91,9 +91,9 @@ def language_model() -> Callable[..., Any]:
             return list(self.encoder.encode(string).ids)
 
         def _loglikelihood_tokens(self, requests: Any, **_: Any) -> list[tuple[float, bool]]:
-            return [self._scored(context, answer) for _, context, answer in requests]
+            return [self._score(context, answer) for _, context, answer in requests]
 
-        def _scored(self, context: list[int], answer: list[int]) -> tuple[float, bool]:
+        def _score(self, context: list[int], answer: list[int]) -> tuple[float, bool]:
             begin = [] if context == [self.encoder.end] else [self.encoder.end]
             whole = [*begin, *context, *answer]
             with torch.inference_mode():
@@ -151,7 +151,7 @@ def offline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 @pytest.mark.usefixtures("offline")
 def test_lm_eval_is_right_about_the_same_questions(tmp_path: Path, model: Any, language_model: Any) -> None:
     data = tmp_path / "set.jsonl"
-    data.write_text("".join(json.dumps(each) + "\n" for each in drawn(40)), encoding="utf-8")
+    data.write_text("".join(json.dumps(each) + "\n" for each in draw_questions(40)), encoding="utf-8")
     theirs = by_lm_eval(tmp_path, data, language_model(ByteEncoder(), model))
     task, spec = Text(context=8), MultipleChoice(source=str(data))
     with torch.inference_mode():

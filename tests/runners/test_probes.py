@@ -21,7 +21,7 @@ from runners.probes import (
 )
 from runners.tasks import Batch
 from store.files.layout import Layout
-from tests.runners.looked import at_hand, at_layer, in_model, keyed, model_of
+from tests.runners.probe_fixtures import by_place, make_layer, make_model, probe_layer, probe_model
 from variants import Operator, Uniform, Window, affine_scaled, key_bias, learned_sink
 from variants.model.transformer import LayerTrace
 
@@ -32,11 +32,11 @@ def ids(*shape: int) -> Tensor:
     return torch.randint(256, shape, generator=torch.Generator().manual_seed(0))
 
 
-def drawn(*shape: int, seed: int = 0) -> Tensor:
+def draw(*shape: int, seed: int = 0) -> Tensor:
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
-def padded() -> Tensor:
+def make_mask() -> Tensor:
     """Causal, of two documents in the first sequence, with two tokens of padding at the end of the second, and nothing
     hidden in the others."""
     causal = torch.ones(T, T, dtype=torch.bool).tril()
@@ -47,14 +47,14 @@ def padded() -> Tensor:
     return mask[:, None]
 
 
-def signed() -> LayerTrace:
+def make_signed_layer() -> LayerTrace:
     """Signed weights that sum to anything, some rows of zeros; and a ground state and a learned key beside them."""
-    mask = padded()
-    weights = drawn(B, H, T, T).masked_fill(~mask, 0)
+    mask = make_mask()
+    weights = draw(B, H, T, T).masked_fill(~mask, 0)
     weights[1, 1, 2] = 0
-    ground, extra = drawn(B, H, T, 1, seed=1).abs(), drawn(B, H, T, 1, seed=2)
+    ground, extra = draw(B, H, T, 1, seed=1).abs(), draw(B, H, T, 1, seed=2)
     ground[1, 1, 2] = extra[1, 1, 2] = 0
-    return at_hand(weights, mask, ground=ground, extra=extra)
+    return make_layer(weights, mask, ground=ground, extra=extra)
 
 
 def queries(layer: LayerTrace, b: int) -> list[int]:
@@ -69,7 +69,7 @@ def importance(layer: LayerTrace, head: int, position: int, *, raw: bool = False
         x.tolist() for x in (layer.worked.attended.weights, layer.worked.attended.ground, layer.worked.attended.extra)
     )
     assert layer.worked.heads.mask is not None
-    found = []
+    records = []
     for b in (2, 3):
         given = []
         for i in queries(layer, b):
@@ -82,25 +82,25 @@ def importance(layer: LayerTrace, head: int, position: int, *, raw: bool = False
                 given.append(own)
             elif whole:
                 given.append(abs(own) / whole)
-        found.append(sum(given) / len(given))
-    return found
+        records.append(sum(given) / len(given))
+    return records
 
 
 @pytest.mark.parametrize("raw", [False, True])
 @pytest.mark.parametrize("position", [0, 1, 2, 5])
 def test_importance_and_sink_share_are_what_loops_over_floats_say(position: int, raw: bool) -> None:
-    layer, prefix = signed(), "raw_" if raw else ""
+    layer, prefix = make_signed_layer(), "raw_" if raw else ""
     probe = SinkShare(eps=(0.1, 0.3), positions=(position,), of="weights" if raw else "shares")
-    found = at_layer(probe, layer)
+    records = probe_layer(probe, layer)
     for head in range(H):
         alpha = importance(layer, head, position, raw=raw)
         at = ("position", position)
-        assert found.pop((f"{prefix}importance", 1, head, at)) == pytest.approx(np.mean(alpha))
+        assert records.pop((f"{prefix}importance", 1, head, at)) == pytest.approx(np.mean(alpha))
         for eps in (0.1, 0.3):
             share = np.mean([each > eps for each in alpha])
-            assert found.pop((f"{prefix}sink_share", 1, head, ("eps", eps), at)) == pytest.approx(share)
-    assert found.pop((f"{prefix}sink_sequences", 1, None, at)) == 2
-    assert not found
+            assert records.pop((f"{prefix}sink_share", 1, head, ("eps", eps), at)) == pytest.approx(share)
+    assert records.pop((f"{prefix}sink_sequences", 1, None, at)) == 2
+    assert not records
 
 
 def test_short_documents_have_no_trivial_sink() -> None:
@@ -110,24 +110,24 @@ def test_short_documents_have_no_trivial_sink() -> None:
     visible = starts[:, :, None] == starts[:, None, :]
     at, eps = ("position", 1), ("eps", 0.3)
     for sinks in (0, 1):
-        model = model_of(Operator(score=Uniform()), sink_tokens=sinks)
-        found = keyed(in_model(model, inputs, SinkShare(), visible=visible))
-        assert found["sink_sequences", 0, None, at] == 1
+        model = make_model(Operator(score=Uniform()), sink_tokens=sinks)
+        records = by_place(probe_model(model, inputs, SinkShare(), visible=visible))
+        assert records["sink_sequences", 0, None, at] == 1
         keys = 64 + sinks
-        assert found["importance", 0, 0, at] == pytest.approx(sum(1 / i for i in range(1, keys + 1)) / keys)
-        assert found["sink_share", 0, 0, eps, at] == 0
-    none = keyed(in_model(model, inputs[:2], SinkShare(), visible=visible[:2]))
+        assert records["importance", 0, 0, at] == pytest.approx(sum(1 / i for i in range(1, keys + 1)) / keys)
+        assert records["sink_share", 0, 0, eps, at] == 0
+    none = by_place(probe_model(model, inputs[:2], SinkShare(), visible=visible[:2]))
     assert none == {("sink_sequences", layer, None, at): 0 for layer in (0, 1)}
 
 
 def test_an_encoder_with_padding_or_several_documents_has_no_sink() -> None:
-    model = model_of(Operator(score=Uniform()), causal=False)
+    model = make_model(Operator(score=Uniform()), causal=False)
     visible = torch.ones(3, 8, 8, dtype=torch.bool)
     visible[0, :, 6:] = False
     visible[1, :4, 4:] = visible[1, 4:, :4] = False
-    found = keyed(in_model(model, ids(3, 8), SinkShare(positions=(1, 5)), visible=visible))
-    assert found["sink_sequences", 0, None, ("position", 5)] == 1
-    assert found["importance", 0, 0, ("position", 5)] == pytest.approx(1 / 8)
+    records = by_place(probe_model(model, ids(3, 8), SinkShare(positions=(1, 5)), visible=visible))
+    assert records["sink_sequences", 0, None, ("position", 5)] == 1
+    assert records["importance", 0, 0, ("position", 5)] == pytest.approx(1 / 8)
 
 
 def test_an_importance_of_exactly_eps_is_no_sink() -> None:
@@ -135,58 +135,58 @@ def test_an_importance_of_exactly_eps_is_no_sink() -> None:
     weights[..., 0, 0] = weights[..., 1, 1] = 1
     for i in (2, 3):
         weights[..., i, 0] = weights[..., i, i] = 0.5  # alpha = (1 + 0 + 0.5 + 0.5) / 4
-    found = at_layer(SinkShare(eps=(0.4, 0.5)), at_hand(weights))
-    assert found["importance", 1, 0, ("position", 1)] == 0.5
-    assert found["sink_share", 1, 0, ("eps", 0.4), ("position", 1)] == 1
-    assert found["sink_share", 1, 0, ("eps", 0.5), ("position", 1)] == 0
+    records = probe_layer(SinkShare(eps=(0.4, 0.5)), make_layer(weights))
+    assert records["importance", 1, 0, ("position", 1)] == 0.5
+    assert records["sink_share", 1, 0, ("eps", 0.4), ("position", 1)] == 1
+    assert records["sink_share", 1, 0, ("eps", 0.5), ("position", 1)] == 0
 
 
 def test_a_position_that_no_sequence_has_gives_no_row() -> None:
-    assert at_layer(SinkShare(positions=(T + 1,)), signed()) == {}
-    assert at_layer(SinkShare(positions=(0,)), at_hand(torch.ones(1, 1, 3, 3))) == {}
+    assert probe_layer(SinkShare(positions=(T + 1,)), make_signed_layer()) == {}
+    assert probe_layer(SinkShare(positions=(0,)), make_layer(torch.ones(1, 1, 3, 3))) == {}
 
 
 def test_uniform_causal_attention_has_the_harmonic_importance_and_logarithmic_entropies() -> None:
     probes = SinkShare(eps=(0.05, 0.3)), AttentionEntropy(), FirstToken(by_query=True), WeightSums()
-    found = keyed(in_model(model_of(Operator(score=Uniform())), ids(2, 64), *probes))
+    records = by_place(probe_model(make_model(Operator(score=Uniform())), ids(2, 64), *probes))
     harmonic = sum(1 / i for i in range(1, 65))
     at = ("position", 1)
     for layer in (0, 1):
         for head in (0, 1):
-            assert found["importance", layer, head, at] == pytest.approx(harmonic / 64)
-            assert found["importance", layer, head, at] == pytest.approx(0.0741, abs=5e-5)
-            assert found["sink_share", layer, head, ("eps", 0.05), at] == 1
-            assert found["sink_share", layer, head, ("eps", 0.3), at] == 0
-            assert found["entropy", layer, head] == pytest.approx(np.mean([math.log(i) for i in range(1, 65)]))
-            assert found["entropy_last", layer, head] == pytest.approx(math.log(64))
-            assert found["first_token_weight", layer, head] == pytest.approx((harmonic - 1) / 63)
-            assert found["first_token_weight", layer, head, ("query", 5)] == pytest.approx(1 / 5)
-            assert ("first_token_weight", layer, head, ("query", 1)) not in found
-            assert found["first_token_negative", layer, head] == 0
-            assert found["weight_sum", layer, head] == pytest.approx(1)
-        assert found["weight_sum_count", layer, None, ("sum", 1.0)] == 2 * 64
-    short = keyed(in_model(model_of(Operator(score=Uniform())), ids(2, 8), SinkShare()))
+            assert records["importance", layer, head, at] == pytest.approx(harmonic / 64)
+            assert records["importance", layer, head, at] == pytest.approx(0.0741, abs=5e-5)
+            assert records["sink_share", layer, head, ("eps", 0.05), at] == 1
+            assert records["sink_share", layer, head, ("eps", 0.3), at] == 0
+            assert records["entropy", layer, head] == pytest.approx(np.mean([math.log(i) for i in range(1, 65)]))
+            assert records["entropy_last", layer, head] == pytest.approx(math.log(64))
+            assert records["first_token_weight", layer, head] == pytest.approx((harmonic - 1) / 63)
+            assert records["first_token_weight", layer, head, ("query", 5)] == pytest.approx(1 / 5)
+            assert ("first_token_weight", layer, head, ("query", 1)) not in records
+            assert records["first_token_negative", layer, head] == 0
+            assert records["weight_sum", layer, head] == pytest.approx(1)
+        assert records["weight_sum_count", layer, None, ("sum", 1.0)] == 2 * 64
+    short = by_place(probe_model(make_model(Operator(score=Uniform())), ids(2, 8), SinkShare()))
     assert short["importance", 0, 0, at] == pytest.approx(0.3397, abs=5e-5)
     assert short["sink_share", 0, 0, ("eps", 0.3), at] == 1  # lengths are not comparable
 
 
 def test_attention_to_oneself_has_full_rank_and_no_entropy() -> None:
     probes = EffectiveRank(), AttentionEntropy(), SinkShare(positions=(1, 2))
-    found = keyed(in_model(model_of(Operator(visible=Window(size=1))), ids(2, 9), *probes))
-    assert found["effective_rank", 1, 0] == pytest.approx(9)
-    assert found["effective_rank_median", 1, None, ("sequence", 2)] == pytest.approx(9)
-    assert found["entropy", 1, 1] == found["entropy_last", 1, 1] == 0
-    assert found["importance", 1, 1, ("position", 1)] == pytest.approx(1 / 9)  # hidden by the operator: counts with 0
-    assert found["importance", 1, 1, ("position", 2)] == pytest.approx(1 / 8)
+    records = by_place(probe_model(make_model(Operator(visible=Window(size=1))), ids(2, 9), *probes))
+    assert records["effective_rank", 1, 0] == pytest.approx(9)
+    assert records["effective_rank_median", 1, None, ("sequence", 2)] == pytest.approx(9)
+    assert records["entropy", 1, 1] == records["entropy_last", 1, 1] == 0
+    assert records["importance", 1, 1, ("position", 1)] == pytest.approx(1 / 9)  # hidden by the operator: counts with 0
+    assert records["importance", 1, 1, ("position", 2)] == pytest.approx(1 / 8)
 
 
 def test_the_effective_rank_is_the_exponential_of_the_entropy_of_singular_values() -> None:
-    weights = drawn(B, H, T, T)
+    weights = draw(B, H, T, T)
     weights[2, 1] = 0
-    weights[1, 0] = drawn(T, 1, seed=4) @ drawn(1, T, seed=5)
+    weights[1, 0] = draw(T, 1, seed=4) @ draw(1, T, seed=5)
     mask = torch.ones(B, 1, T, T, dtype=torch.bool)
     mask[0, :, 4:, 4:] = False  # padding: its rows count as zeros
-    found, ranks = at_layer(EffectiveRank(), at_hand(weights, mask)), np.full((B, H), np.nan)
+    records, ranks = probe_layer(EffectiveRank(), make_layer(weights, mask)), np.full((B, H), np.nan)
     for b in range(B):
         for h in range(H):
             rows = weights[b, h, :4] if b == 0 else weights[b, h]
@@ -195,38 +195,44 @@ def test_the_effective_rank_is_the_exponential_of_the_entropy_of_singular_values
                 shares = shares[shares > 0] / shares.sum()
                 ranks[b, h] = math.exp(-(shares * np.log(shares)).sum())
     for h in range(H):
-        assert found["effective_rank", 1, h] == pytest.approx(np.nanmean(ranks[:, h]))
+        assert records["effective_rank", 1, h] == pytest.approx(np.nanmean(ranks[:, h]))
     for b in range(B):
-        assert found["effective_rank_median", 1, None, ("sequence", b + 1)] == pytest.approx(np.nanmedian(ranks[b]))
+        assert records["effective_rank_median", 1, None, ("sequence", b + 1)] == pytest.approx(np.nanmedian(ranks[b]))
     assert ranks[1, 0] == pytest.approx(1)
 
 
 def test_the_effective_rank_of_single_precision_is_computed_in_double() -> None:
     """One direction; in single precision the 63 others would have singular values that are not 0, and 1e-5 in all."""
-    found = at_layer(EffectiveRank(), at_hand(torch.full((1, 1, 64, 64), 1 / 64), torch.ones(1, 1, 64, 64).bool()))
-    assert found["effective_rank", 1, 0] == pytest.approx(1, abs=1e-9)
+    records = probe_layer(
+        EffectiveRank(), make_layer(torch.full((1, 1, 64, 64), 1 / 64), torch.ones(1, 1, 64, 64).bool())
+    )
+    assert records["effective_rank", 1, 0] == pytest.approx(1, abs=1e-9)
 
 
 @pytest.mark.parametrize("n", ["visible", "context"])
 def test_the_weights_of_affine_scaled_sum_to_what_its_formula_says(n: str) -> None:
-    model = model_of(affine_scaled(n=n))  # type: ignore[arg-type]
+    model = make_model(affine_scaled(n=n))  # type: ignore[arg-type]
     for block in model.blocks():
         block.attention.numbers.get_buffer("rescale_mean").copy_(torch.tensor([0.8, 0.4]).view(1, 2, 1, 1))
     length = 12
-    found = keyed(in_model(model, ids(2, length), WeightSums(), SinkShare(positions=tuple(range(1, length + 1)))))
+    records = by_place(
+        probe_model(model, ids(2, length), WeightSums(), SinkShare(positions=tuple(range(1, length + 1))))
+    )
     kept = np.arange(1, length + 1) / length if n == "context" else np.ones(length)
     sums = [0.5 + kept * (mean - 0.5) for mean in (0.8, 0.4)]  # alpha is 0.5 at the start
     for head, expected in enumerate(sums):
-        assert found["weight_sum", 0, head] == pytest.approx(np.mean(expected))
+        assert records["weight_sum", 0, head] == pytest.approx(np.mean(expected))
     over_heads = np.mean(sums, 0)
-    assert found["weight_sum_mean", 0, None] == pytest.approx(over_heads.mean())
-    assert found["weight_sum_median", 0, None] == pytest.approx(np.median(over_heads))
+    assert records["weight_sum_mean", 0, None] == pytest.approx(over_heads.mean())
+    assert records["weight_sum_median", 0, None] == pytest.approx(np.median(over_heads))
     counts = {
-        dict(place)["sum"]: value for (name, layer, _, *place), value in found.items() if "count" in name and not layer
+        dict(place)["sum"]: value
+        for (name, layer, _, *place), value in records.items()
+        if "count" in name and not layer
     }
     assert sum(counts.values()) == 2 * length
     assert sum(middle * count for middle, count in counts.items()) / 24 == pytest.approx(over_heads.mean(), abs=0.025)
-    weighted = [found["importance", 0, 0, ("position", k)] * (length - k + 1) for k in range(1, length + 1)]
+    weighted = [records["importance", 0, 0, ("position", k)] * (length - k + 1) for k in range(1, length + 1)]
     assert sum(weighted) == pytest.approx(length)  # shares of a row sum to 1, whatever its weights sum to
 
 
@@ -234,12 +240,12 @@ def test_weight_sums_are_those_of_keys_and_their_bins_have_ends() -> None:
     weights = torch.zeros(1, 2, 4, 4, dtype=torch.float64)
     weights[0, :, 1, 0], weights[0, 0, 2, 0], weights[0, :, 3, 1] = -9.0, 1.02, 3.0
     beside = torch.ones(1, 2, 4, 1, dtype=torch.float64)
-    found = at_layer(WeightSums(bin=0.5, limit=2.5), at_hand(weights, ground=beside, extra=beside))
-    assert found["weight_sum", 1, 0] == pytest.approx((0 - 9 + 1.02 + 3) / 4)
-    counts = {place[1]: value for (name, _, _, *point), value in found.items() for place in point if "count" in name}
+    records = probe_layer(WeightSums(bin=0.5, limit=2.5), make_layer(weights, ground=beside, extra=beside))
+    assert records["weight_sum", 1, 0] == pytest.approx((0 - 9 + 1.02 + 3) / 4)
+    counts = {place[1]: value for (name, _, _, *point), value in records.items() for place in point if "count" in name}
     assert counts == {-2.5: 1, 0.0: 1, 0.5: 1, 2.5: 1}
-    assert found["weight_sum_median", 1, None] == pytest.approx(0.51 / 2)
-    assert found["weight_sum_mean", 1, None] == pytest.approx((-9 + 0.51 + 3) / 4)
+    assert records["weight_sum_median", 1, None] == pytest.approx(0.51 / 2)
+    assert records["weight_sum_mean", 1, None] == pytest.approx((-9 + 0.51 + 3) / 4)
 
 
 @pytest.mark.parametrize("fields", [{"bin": 1, "limit": 0.2}, {"bin": 0.05, "limit": 0.001}, {"bin": 1e-9}])
@@ -250,9 +256,9 @@ def test_sums_need_bins_to_fall_into(fields: dict[str, float]) -> None:
 
 
 def test_entropies_are_what_loops_over_floats_say() -> None:
-    layer = signed()
+    layer = make_signed_layer()
     weights = layer.worked.attended.weights.tolist()
-    found = at_layer(AttentionEntropy(), layer)
+    records = probe_layer(AttentionEntropy(), layer)
     assert layer.worked.heads.mask is not None
     of_sequences = [0.0] * B
     for head in range(H):
@@ -266,22 +272,26 @@ def test_entropies_are_what_loops_over_floats_say() -> None:
             row = [w for w, seen in zip(weights[b][head][i], layer.worked.heads.mask[b, 0, i], strict=True) if seen]
             above = [w - min(row) for w in row]
             last.append(-sum(w / sum(above) * math.log(w / sum(above)) for w in above if w))
-        assert found["entropy", 1, head] == pytest.approx(np.mean(everywhere))
-        assert found["entropy_last", 1, head] == pytest.approx(np.mean(last))
+        assert records["entropy", 1, head] == pytest.approx(np.mean(everywhere))
+        assert records["entropy_last", 1, head] == pytest.approx(np.mean(last))
         of_sequences = [before + one / H for before, one in zip(of_sequences, last, strict=True)]
-    assert found["entropy_last_sd", 1, None] == pytest.approx(statistics.stdev(of_sequences))
-    assert ("entropy_last_sd", 1, None) not in at_layer(AttentionEntropy(), at_hand(torch.ones(1, 2, 4, 4).tril()))
+    assert records["entropy_last_sd", 1, None] == pytest.approx(statistics.stdev(of_sequences))
+    assert ("entropy_last_sd", 1, None) not in probe_layer(
+        AttentionEntropy(), make_layer(torch.ones(1, 2, 4, 4).tril())
+    )
 
 
 def test_a_last_row_of_equal_weights_has_the_entropy_of_its_visible_keys() -> None:
     for size in (0.0, -0.3, 0.25):
-        found = at_layer(AttentionEntropy(), at_hand(torch.full((1, 1, 4, 4), size, dtype=torch.float64).tril()))
-        assert found["entropy_last", 1, 0] == pytest.approx(math.log(4))
-        assert (("entropy", 1, 0) in found) == (size != 0)
+        records = probe_layer(
+            AttentionEntropy(), make_layer(torch.full((1, 1, 4, 4), size, dtype=torch.float64).tril())
+        )
+        assert records["entropy_last", 1, 0] == pytest.approx(math.log(4))
+        assert (("entropy", 1, 0) in records) == (size != 0)
     unequal = torch.zeros(1, 1, 4, 4, dtype=torch.float64)
     unequal[..., -1, :] = torch.tensor([1.0, 1.0, 1.0, 0.5])
-    found = at_layer(AttentionEntropy(), at_hand(unequal))
-    assert found["entropy_last", 1, 0] == pytest.approx(math.log(3))  # the least visible key drops out
+    records = probe_layer(AttentionEntropy(), make_layer(unequal))
+    assert records["entropy_last", 1, 0] == pytest.approx(math.log(3))  # the least visible key drops out
 
 
 def test_the_least_weight_is_that_of_a_visible_key() -> None:
@@ -289,32 +299,32 @@ def test_the_least_weight_is_that_of_a_visible_key() -> None:
     weights[..., -1, 1:] = torch.tensor([0.5, 0.3, 0.2])
     mask = torch.ones(4, 4, dtype=torch.bool).tril()
     mask[1:, 0] = False
-    found = at_layer(AttentionEntropy(), at_hand(weights, mask[None, None]))
-    assert found["entropy_last", 1, 0] == pytest.approx(-(0.75 * math.log(0.75) + 0.25 * math.log(0.25)))
+    records = probe_layer(AttentionEntropy(), make_layer(weights, mask[None, None]))
+    assert records["entropy_last", 1, 0] == pytest.approx(-(0.75 * math.log(0.75) + 0.25 * math.log(0.25)))
 
 
 def test_what_is_hidden_or_padding_counts_for_nothing() -> None:
     probes = SinkShare(positions=(1, 2)), FirstToken(by_query=True), WeightSums(), AttentionEntropy(), EffectiveRank()
-    clean = signed()
+    clean = make_signed_layer()
     attended, real = clean.worked.attended, clean.worked.heads.model_mask.diagonal(dim1=-2, dim2=-1)
     other = attended.weights.masked_fill(~real[..., None], 99.0)
     ground = (attended.ground * 1).masked_fill(~real[..., None], 99.0)  # type: ignore[operator]
-    dirty = at_hand(other, clean.worked.heads.mask, ground=ground, extra=attended.extra)
+    dirty = make_layer(other, clean.worked.heads.mask, ground=ground, extra=attended.extra)
     for probe in probes:
-        assert at_layer(probe, dirty) == at_layer(probe, clean)
+        assert probe_layer(probe, dirty) == probe_layer(probe, clean)
 
 
 def test_the_first_token_of_signed_weights() -> None:
-    layer = signed()
-    weights, found = layer.worked.attended.weights, at_layer(FirstToken(by_query=True), layer)
+    layer = make_signed_layer()
+    weights, records = layer.worked.attended.weights, probe_layer(FirstToken(by_query=True), layer)
     seen = [
         (b, i) for b, last in ((0, 4), (1, 4), (2, 6), (3, 6)) for i in range(1, last)
     ]  # the second document has another
     for head in range(H):
         given = [weights[b, head, i, 0].item() for b, i in seen]
-        assert found["first_token_weight", 1, head] == pytest.approx(np.mean(given))
-        assert found["first_token_negative", 1, head] == pytest.approx(np.mean([w < 0 for w in given]))
-        assert found["first_token_weight", 1, head, ("query", 6)] == pytest.approx(
+        assert records["first_token_weight", 1, head] == pytest.approx(np.mean(given))
+        assert records["first_token_negative", 1, head] == pytest.approx(np.mean([w < 0 for w in given]))
+        assert records["first_token_weight", 1, head, ("query", 6)] == pytest.approx(
             weights[2:, head, 5, 0].mean().item()
         )
 
@@ -322,32 +332,32 @@ def test_the_first_token_of_signed_weights() -> None:
 def test_a_first_token_that_the_operator_hides_counts_with_no_weight() -> None:
     """In a window of two only the second query sees it, and gives it a half; one that the task hides does not count."""
     operator = Operator(score=Uniform(), visible=Window(size=2))
-    found = keyed(in_model(model_of(operator), ids(2, 5), FirstToken()))
-    assert found["first_token_weight", 0, 0] == pytest.approx(0.5 / 4)
+    records = by_place(probe_model(make_model(operator), ids(2, 5), FirstToken()))
+    assert records["first_token_weight", 0, 0] == pytest.approx(0.5 / 4)
     visible = torch.ones(2, 5, 5, dtype=torch.bool)
     visible[:, 3:, :3] = False
-    hidden = keyed(in_model(model_of(operator), ids(2, 5), FirstToken(), visible=visible))
+    hidden = by_place(probe_model(make_model(operator), ids(2, 5), FirstToken(), visible=visible))
     assert hidden["first_token_weight", 0, 0] == pytest.approx(0.5 / 2)
 
 
 def test_one_token_has_no_first_token() -> None:
-    assert at_layer(FirstToken(), at_hand(torch.ones(2, 2, 1, 1))) == {}
+    assert probe_layer(FirstToken(), make_layer(torch.ones(2, 2, 1, 1))) == {}
 
 
 def test_the_first_key_of_a_model_with_sink_tokens_is_the_sink_token() -> None:
-    model = model_of(Operator(score=Uniform()), sink_tokens=2)
-    found = keyed(in_model(model, ids(2, 6), SinkShare(positions=(1, 3, 8)), FirstToken()))
+    model = make_model(Operator(score=Uniform()), sink_tokens=2)
+    records = by_place(probe_model(model, ids(2, 6), SinkShare(positions=(1, 3, 8)), FirstToken()))
     expected = {k: np.mean([1 / i for i in range(k, 9)]) for k in (1, 3, 8)}  # keys: two sink tokens, then six
-    assert {k: found["importance", 0, 0, ("position", k)] for k in expected} == pytest.approx(expected)
-    assert found["first_token_weight", 0, 0] == pytest.approx(np.mean([1 / i for i in range(2, 9)]))
+    assert {k: records["importance", 0, 0, ("position", k)] for k in expected} == pytest.approx(expected)
+    assert records["first_token_weight", 0, 0] == pytest.approx(np.mean([1 / i for i in range(2, 9)]))
 
 
 def test_a_learned_key_is_position_zero_and_a_sink_lowers_the_share_of_keys() -> None:
-    biased = keyed(in_model(model_of(key_bias()), ids(2, 9), SinkShare(positions=(0, 1)), WeightSums()))
+    biased = by_place(probe_model(make_model(key_bias()), ids(2, 9), SinkShare(positions=(0, 1)), WeightSums()))
     positions = 1 - np.mean([biased["importance", 0, h, ("position", 0)] for h in (0, 1)])
     assert positions == pytest.approx(np.mean([biased["weight_sum", 0, h] for h in (0, 1)]))
-    sunk = keyed(in_model(model_of(learned_sink()), ids(2, 9), SinkShare()))
-    weights = next(model_of(learned_sink()).watched(ids(2, 9))).worked.attended.weights
+    sunk = by_place(probe_model(make_model(learned_sink()), ids(2, 9), SinkShare()))
+    weights = next(make_model(learned_sink()).watched(ids(2, 9))).worked.attended.weights
     assert sunk["importance", 0, 0, ("position", 1)] == pytest.approx(weights[:, 0, :, 0].mean().item())
 
 
@@ -355,20 +365,20 @@ def test_what_is_no_number_stays_visible() -> None:
     weights = torch.ones(1, 1, 3, 3, dtype=torch.float64).tril()
     weights[0, 0, 1, 0] = math.nan
     for probe in (SinkShare(), FirstToken(), WeightSums(), AttentionEntropy(), EffectiveRank()):
-        assert any(math.isnan(value) for value in at_layer(probe, at_hand(weights)).values()), probe.label
+        assert any(math.isnan(value) for value in probe_layer(probe, make_layer(weights)).values()), probe.label
 
 
 def test_classes_of_bytes_share_uniform_attention_by_their_number() -> None:
     text = torch.tensor(list("ab 1,é\x00z".encode()))[None]  # 3 letters, space, digit, comma, 2 beyond, one without
-    model = model_of(Operator(score=Uniform()), causal=False, sink_tokens=1)
-    found = keyed(in_model(model, text, TokenClasses(by="bytes")))
-    shares = {name.rpartition(".")[2]: v for (name, layer, head), v in found.items() if (layer, head) == (1, 0)}
+    model = make_model(Operator(score=Uniform()), causal=False, sink_tokens=1)
+    records = by_place(probe_model(model, text, TokenClasses(by="bytes")))
+    shares = {name.rpartition(".")[2]: v for (name, layer, head), v in records.items() if (layer, head) == (1, 0)}
     counts = {"letter": 3, "digit": 1, "space": 1, "punctuation": 1, "beyond_ascii": 2}
     assert shares == pytest.approx({name: count / 8 for name, count in counts.items()})
-    both = in_model(model, text, TokenClasses(by="bytes"), TokenClasses(by="bytes", normalise="softmax"))
-    flat = keyed(both)
+    both = probe_model(model, text, TokenClasses(by="bytes"), TokenClasses(by="bytes", normalise="softmax"))
+    flat = by_place(both)
     assert flat["token_class.bytes.letter", 1, 0] == shares["letter"]
-    total = sum(math.exp(count / 10) for count in counts.values())  # of ten keys: the sink token, nine bytes
+    total = sum(math.exp(count / 10) for count in counts.values())  # ten keys: the sink token, nine bytes
     assert flat["token_class_softmax.bytes.letter", 1, 0] == pytest.approx(math.exp(3 / 10) / total)
 
 
@@ -382,10 +392,10 @@ def test_classes_count_no_query_of_padding_and_weights_that_sum_to_nothing_have_
     mask = torch.ones(4, 4, dtype=torch.bool).tril()
     mask[2:] = False
     seen = ProbeInput(None, None, Batch(text, text), 1, [])  # type: ignore[arg-type]
-    found = at_layer(TokenClasses(by="bytes"), at_hand(weights, mask[None, None]), seen)
-    assert {head for _, _, head in found} == {0}
-    assert found["token_class.bytes.letter", 1, 0] == pytest.approx(2 / 3)
-    assert found["token_class.bytes.digit", 1, 0] == pytest.approx(1 / 3)
+    records = probe_layer(TokenClasses(by="bytes"), make_layer(weights, mask[None, None]), seen)
+    assert {head for _, _, head in records} == {0}
+    assert records["token_class.bytes.letter", 1, 0] == pytest.approx(2 / 3)
+    assert records["token_class.bytes.digit", 1, 0] == pytest.approx(1 / 3)
 
 
 def test_sink_tokens_of_the_model_are_no_queries_of_classes() -> None:
@@ -393,21 +403,21 @@ def test_sink_tokens_of_the_model_are_no_queries_of_classes() -> None:
     text = torch.tensor([list(b"a1")])
     weights = torch.tensor([[0.0, 1.0, 0.0], [0.5, 0.0, 0.5], [0.5, 0.0, 0.5]], dtype=torch.float64)[None, None]
     seen = ProbeInput(None, None, Batch(text, text), 1, [])  # type: ignore[arg-type]
-    found = at_layer(TokenClasses(by="bytes"), at_hand(weights, torch.ones(1, 1, 3, 3).bool()), seen)
-    assert (found["token_class.bytes.letter", 1, 0], found["token_class.bytes.digit", 1, 0]) == (0, 1)
+    records = probe_layer(TokenClasses(by="bytes"), make_layer(weights, torch.ones(1, 1, 3, 3).bool()), seen)
+    assert (records["token_class.bytes.letter", 1, 0], records["token_class.bytes.digit", 1, 0]) == (0, 1)
 
 
 def test_maps_are_kept_in_half_precision_and_nothing_overflows(tmp_path: object) -> None:
-    model = model_of(key_bias())
+    model = make_model(key_bias())
     inputs = ids(3, 5)
-    found = {each.name: each.arrays for each in in_model(model, inputs, AttentionMaps())}  # type: ignore[union-attr]
-    assert set(found) == {"attention-00", "attention-01", "attention-inputs"}
-    assert all(Layout(tmp_path).artefact("0" * 32, 1, 3, name) for name in found)  # type: ignore[arg-type]
+    records = {each.name: each.arrays for each in probe_model(model, inputs, AttentionMaps())}  # type: ignore[union-attr]
+    assert set(records) == {"attention-00", "attention-01", "attention-inputs"}
+    assert all(Layout(tmp_path).artefact("0" * 32, 1, 3, name) for name in records)  # type: ignore[arg-type]
     expected = next(model.trace_layers(inputs)).worked.attended
-    weights, extra = found["attention-00"]["weights"], found["attention-00"]["extra"]
+    weights, extra = records["attention-00"]["weights"], records["attention-00"]["extra"]
     assert (weights.dtype, weights.shape, extra.shape) == (np.float16, (2, 2, 5, 5), (2, 2, 5))
     np.testing.assert_allclose(weights, expected.weights[:2].detach(), atol=1e-3)
     np.testing.assert_allclose(weights.sum(-1) + extra, 1, atol=2e-3)
-    assert (found["attention-inputs"]["inputs"] == inputs[:2].numpy()).all()
-    large = list(AttentionMaps().of_layer(at_hand(torch.full((1, 1, 2, 2), -1e9)), None))  # type: ignore[arg-type]
+    assert (records["attention-inputs"]["inputs"] == inputs[:2].numpy()).all()
+    large = list(AttentionMaps().of_layer(make_layer(torch.full((1, 1, 2, 2), -1e9)), None))  # type: ignore[arg-type]
     assert np.isfinite(large[0].arrays["weights"]).all()  # type: ignore[union-attr]

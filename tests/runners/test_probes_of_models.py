@@ -32,7 +32,7 @@ from runners.tasks import LinearFunctions, Text
 from runners.tasks.task import Data, Task
 from runners.training.loop import train
 from runners.trial import DEFAULT_PROBES, Trial, build_model
-from tests.runners.looked import at_hand, at_layer, in_model, keyed, model_of
+from tests.runners.probe_fixtures import by_place, make_layer, make_model, probe_layer, probe_model
 from variants import (
     Operator,
     Scalars,
@@ -64,7 +64,7 @@ def ids(*shape: int) -> Tensor:
 
 
 def test_a_massive_first_token_is_as_massive_as_it_was_made() -> None:
-    model = model_of(softmax())
+    model = make_model(softmax())
     assert model.position is not None
     with torch.no_grad():
         model.position.weight.zero_()
@@ -73,19 +73,19 @@ def test_a_massive_first_token_is_as_massive_as_it_was_made() -> None:
             block.attention.out.weight.zero_()
             block.feedforward.down.weight.zero_()
     inputs = torch.tensor([[0, 7, 8, 9], [0, 1, 2, 3]])
-    found = keyed(in_model(model, inputs, MassiveActivation()))
+    records = by_place(probe_model(model, inputs, MassiveActivation()))
     for depth, layer in ((0, 0), (1, 0), (2, 1)):  # layers that add nothing leave the stream as it is
         at = ("depth", depth)
-        assert found["activation_first", layer, None, at] == pytest.approx(50)
-        assert found["activation_others", layer, None, at] == pytest.approx(2)
-        assert found["activation_ratio", layer, None, at] == pytest.approx(25)
-    assert len(found) == 9
-    assert keyed(in_model(model, inputs[:, :1], MassiveActivation())) == {}
+        assert records["activation_first", layer, None, at] == pytest.approx(50)
+        assert records["activation_others", layer, None, at] == pytest.approx(2)
+        assert records["activation_ratio", layer, None, at] == pytest.approx(25)
+    assert len(records) == 9
+    assert by_place(probe_model(model, inputs[:, :1], MassiveActivation())) == {}
 
 
 def test_a_post_norm_model_is_also_looked_at_before_its_norms() -> None:
     """Where layers add nothing, the last norm is given what the first one made: norms of 4 in 16 channels."""
-    model = model_of(softmax(), norm_position="post")
+    model = make_model(softmax(), norm_position="post")
     assert model.position is not None
     with torch.no_grad():
         model.position.weight.zero_()
@@ -96,99 +96,102 @@ def test_a_post_norm_model_is_also_looked_at_before_its_norms() -> None:
             block.feedforward.down.weight.zero_()
         model.blocks()[1].feedforward.down.bias.copy_(torch.tensor([30.0] + [0.0] * 15))
     inputs = torch.tensor([[0, 7, 8, 9], [0, 1, 2, 3]])
-    found = keyed(in_model(model, inputs, MassiveActivation()))
-    assert found["activation_ratio", 0, None, ("depth", 0)] > 5
+    records = by_place(probe_model(model, inputs, MassiveActivation()))
+    assert records["activation_ratio", 0, None, ("depth", 0)] > 5
     for name in ("activation_first", "activation_others", "unnormed_activation_others"):
-        assert found[name, 0, None, ("depth", 1)] == pytest.approx(4, rel=1e-4)
-    assert found["activation_first", 1, None, ("depth", 2)] == pytest.approx(4, rel=1e-4)
-    before = found["unnormed_activation_first", 1, None, ("depth", 2)]
+        assert records[name, 0, None, ("depth", 1)] == pytest.approx(4, rel=1e-4)
+    assert records["activation_first", 1, None, ("depth", 2)] == pytest.approx(4, rel=1e-4)
+    before = records["unnormed_activation_first", 1, None, ("depth", 2)]
     hidden = model.layers[0](model.embed(inputs))
     plain = model.blocks()[1].attention_norm(hidden) + model.blocks()[1].feedforward.down.bias
     assert before == pytest.approx(plain[:, 0].norm(dim=-1).mean().item(), rel=1e-6)
     assert before > 25
-    assert ("unnormed_activation_ratio", 0, None, ("depth", 0)) not in found
-    assert len(found) == 15
+    assert ("unnormed_activation_ratio", 0, None, ("depth", 0)) not in records
+    assert len(records) == 15
 
 
 def test_activations_leave_padding_out_and_nothing_is_divided_by_zero() -> None:
     mask = torch.ones(2, 1, 3, 3, dtype=torch.bool).tril()
     mask[1, :, 2] = False
-    layer = at_hand(torch.ones(2, 1, 3, 3), mask)
+    layer = make_layer(torch.ones(2, 1, 3, 3), mask)
     leaving = layer.leaving.norm(dim=-1)
-    found = at_layer(MassiveActivation(), layer)
+    records = probe_layer(MassiveActivation(), layer)
     others = (leaving[:, 1].mean() + leaving[0, 2]) / 2
-    assert found["activation_ratio", 1, None, ("depth", 2)] == pytest.approx((leaving[:, 0].mean() / others).item())
+    assert records["activation_ratio", 1, None, ("depth", 2)] == pytest.approx((leaving[:, 0].mean() / others).item())
     leaving_zero = layer._replace(leaving=torch.zeros_like(layer.leaving))
-    assert ("activation_ratio", 1, None, ("depth", 2)) not in at_layer(MassiveActivation(), leaving_zero)
+    assert ("activation_ratio", 1, None, ("depth", 2)) not in probe_layer(MassiveActivation(), leaving_zero)
 
 
 def test_logits_and_cosines_are_of_pairs_that_the_operator_lets_see() -> None:
     hidden = torch.ones(2, 1, 5, 5, dtype=torch.bool).tril()
     hidden[1, :, 3:] = False
-    layer = at_hand(torch.ones(2, 2, 5, 5), hidden, Operator(visible=Window(size=2)))
-    found, heads = at_layer(QKLogits(), layer), layer.worked.heads
+    layer = make_layer(torch.ones(2, 2, 5, 5), hidden, Operator(visible=Window(size=2)))
+    records, heads = probe_layer(QKLogits(), layer), layer.worked.heads
     pairs = [(b, i, j) for b, last in ((0, 5), (1, 3)) for i in range(last) for j in (i - 1, i) if j >= 0]
     for head in range(2):
         z = [float(heads.q[b, head, i] @ heads.k[b, head, j]) / math.sqrt(3) for b, i, j in pairs]
-        assert found["qk_logit_mean", 1, head] == pytest.approx(np.mean(z))
-        assert found["qk_logit_sd", 1, head] == pytest.approx(np.std(z))
+        assert records["qk_logit_mean", 1, head] == pytest.approx(np.mean(z))
+        assert records["qk_logit_sd", 1, head] == pytest.approx(np.std(z))
 
 
 @pytest.mark.parametrize("operator", [softmax(), principled("head", gate_width=2), integral(2)], ids=lambda o: o.label)
 def test_logits_are_the_scaled_products_before_margin_gate_and_positions(operator: Operator) -> None:
-    model = model_of(operator, positions={"kind": "alibi"}, kv_heads=1)
+    model = make_model(operator, positions={"kind": "alibi"}, kv_heads=1)
     with torch.no_grad():
         for block in model.blocks():
             block.attention.qkv.weight *= 20
     inputs, own = ids(2, 7), 8
-    found = keyed(in_model(model, inputs, QKLogits()))
+    records = by_place(probe_model(model, inputs, QKLogits()))
     heads = next(model.trace_layers(inputs)).worked.heads
     count = operator.signals.count
     z = (heads.q[..., :own] @ heads.k[..., :own].mT / math.sqrt(own * count)).detach()  # signals: mean of their logits
     for head in range(2):
         seen = [z[b, head, i, j].item() for b in range(2) for i in range(7) for j in range(i + 1)]
-        assert found["qk_logit_mean", 0, head] == pytest.approx(statistics.fmean(seen), rel=1e-4)
-        assert found["qk_logit_sd", 0, head] == pytest.approx(statistics.pstdev(seen), rel=1e-4)
+        assert records["qk_logit_mean", 0, head] == pytest.approx(statistics.fmean(seen), rel=1e-4)
+        assert records["qk_logit_sd", 0, head] == pytest.approx(statistics.pstdev(seen), rel=1e-4)
 
 
 def test_logits_are_of_full_precision_where_products_are_not() -> None:
-    layer = next(model_of(softmax()).float().watched(ids(2, 7)))
+    layer = next(make_model(softmax()).float().watched(ids(2, 7)))
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        mixed = at_layer(QKLogits(), layer)
-    assert mixed == at_layer(QKLogits(), layer)
+        mixed = probe_layer(QKLogits(), layer)
+    assert mixed == probe_layer(QKLogits(), layer)
 
 
 def test_signals_that_are_merged_later_count_each() -> None:
-    model = model_of(differential())
-    found = keyed(in_model(model, ids(2, 7), QKLogits()))
-    assert {(name, head) for name, _, head in found} == {("qk_logit_mean", 0), ("qk_logit_sd", 0)}  # two heads are one
+    model = make_model(differential())
+    records = by_place(probe_model(model, ids(2, 7), QKLogits()))
+    assert {(name, head) for name, _, head in records} == {
+        ("qk_logit_mean", 0),
+        ("qk_logit_sd", 0),
+    }  # two heads are one
     heads = next(model.trace_layers(ids(2, 7))).worked.heads
     z = torch.stack(
         [(q @ k.mT) / math.sqrt(8) for q, k in zip(heads.q.split(8, -1), heads.k.split(8, -1), strict=True)]
     )
     seen = z[..., torch.ones(7, 7, dtype=torch.bool).tril()]
-    assert found["qk_logit_mean", 0, 0] == pytest.approx(seen.mean().item())
-    assert found["qk_logit_sd", 0, 0] == pytest.approx(seen.std(correction=0).item())
+    assert records["qk_logit_mean", 0, 0] == pytest.approx(seen.mean().item())
+    assert records["qk_logit_sd", 0, 0] == pytest.approx(seen.std(correction=0).item())
 
 
 def test_the_ground_state_has_the_mass_of_the_keys_under_the_threshold() -> None:
     for threshold, mass, below in ((-40.0, 0.0, 0.0), (40.0, 1.0, 1.0)):
         operator = Operator().changed(normaliser={"kind": "ground", "threshold": {"init": threshold}})
-        found = keyed(in_model(model_of(operator), ids(2, 7), GroundMass()))
-        assert found["ground_mass", 1, 0] == pytest.approx(mass, abs=1e-6)
-        assert found["below_threshold", 1, 0] == below
-    model = model_of(principled("query", gate_width=2))
+        records = by_place(probe_model(make_model(operator), ids(2, 7), GroundMass()))
+        assert records["ground_mass", 1, 0] == pytest.approx(mass, abs=1e-6)
+        assert records["below_threshold", 1, 0] == below
+    model = make_model(principled("query", gate_width=2))
     with torch.no_grad():
         for block in model.blocks():
             block.attention.qkv.weight *= 20
-    found = keyed(in_model(model, ids(2, 7), GroundMass()))
+    records = by_place(probe_model(model, ids(2, 7), GroundMass()))
     worked = next(model.trace_layers(ids(2, 7))).worked
     gamma, a = worked.numbers["normaliser.threshold"], worked.attended.logits
     pairs = [(b, i, j) for b in range(2) for i in range(7) for j in range(i + 1)]
     expected = np.mean([bool(a[b, 1, i, j] < gamma[min(b, len(gamma) - 1), 1, i, 0]) for b, i, j in pairs])
     assert 0 < expected < 1
-    assert found["below_threshold", 0, 1] == pytest.approx(expected)
-    assert found["ground_mass", 0, 1] == pytest.approx(1 - worked.attended.weights[:, 1].sum(-1).mean().item())
+    assert records["below_threshold", 0, 1] == pytest.approx(expected)
+    assert records["ground_mass", 0, 1] == pytest.approx(1 - worked.attended.weights[:, 1].sum(-1).mean().item())
 
 
 def test_a_tie_is_relevant_and_padding_has_neither_mass_nor_logits() -> None:
@@ -197,91 +200,91 @@ def test_a_tie_is_relevant_and_padding_has_neither_mass_nor_logits() -> None:
     logits = torch.full((2, 1, 3, 3), 0.5, dtype=torch.float64)  # at the threshold
     logits[0, 0, 2, 1], logits[1, 0, 1:] = 0.25, -9.0
     ground = torch.tensor([0.1, 0.2, 0.3, 0.4, 9.0, 9.0], dtype=torch.float64).view(2, 1, 3, 1)
-    layer = at_hand(torch.ones(2, 1, 3, 3), mask, principled_ground(), logits=logits, ground=ground)
+    layer = make_layer(torch.ones(2, 1, 3, 3), mask, principled_ground(), logits=logits, ground=ground)
     numbers = {"normaliser.threshold": torch.full((1, 1, 1, 1), 0.5, dtype=torch.float64)}
-    found = at_layer(GroundMass(), layer._replace(worked=layer.worked._replace(numbers=numbers)))
-    assert found["ground_mass", 1, 0] == pytest.approx((0.1 + 0.2 + 0.3 + 0.4) / 4)
-    assert found["below_threshold", 1, 0] == pytest.approx(1 / 7)
+    records = probe_layer(GroundMass(), layer._replace(worked=layer.worked._replace(numbers=numbers)))
+    assert records["ground_mass", 1, 0] == pytest.approx((0.1 + 0.2 + 0.3 + 0.4) / 4)
+    assert records["below_threshold", 1, 0] == pytest.approx(1 / 7)
 
 
 def test_gates_and_predicted_numbers_leave_padding_out_and_know_their_bound() -> None:
     mask = torch.ones(1, 1, 4, 4, dtype=torch.bool).tril()
     mask[:, :, 3] = False
     opening = torch.tensor([0.05, 0.1, 0.7, 0.01], dtype=torch.float64).view(1, 1, 4, 1)
-    layer = at_hand(torch.ones(1, 1, 4, 4), mask, gated_heads())
+    layer = make_layer(torch.ones(1, 1, 4, 4), mask, gated_heads())
     layer = layer._replace(worked=layer.worked._replace(numbers={"output_gate.opening": opening}))
     for below, share in ((0.1, 1 / 3), (0.2, 2 / 3), (0.9, 1)):
-        found = at_layer(GateSparsity(below=below), layer)
-        assert found == {("gate_sparsity", 1, 0, ("below", below)): pytest.approx(share)}
-    predicted = at_layer(PredictedNumbers(), layer)
+        records = probe_layer(GateSparsity(below=below), layer)
+        assert records == {("gate_sparsity", 1, 0, ("below", below)): pytest.approx(share)}
+    predicted = probe_layer(PredictedNumbers(), layer)
     assert predicted["predicted.output_gate.opening", 1, 0] == pytest.approx(np.mean([0.05, 0.1, 0.7]))
     assert predicted["predicted_sd.output_gate.opening", 1, 0] == pytest.approx(np.std([0.05, 0.1, 0.7]))
 
 
 def test_a_sink_has_a_mass_and_no_threshold() -> None:
-    found = keyed(in_model(model_of(learned_sink()), ids(2, 7), GroundMass()))
-    assert {name for name, *_ in found} == {"ground_mass"}
-    assert 0 < found["ground_mass", 0, 0] < 1
+    records = by_place(probe_model(make_model(learned_sink()), ids(2, 7), GroundMass()))
+    assert {name for name, *_ in records} == {"ground_mass"}
+    assert 0 < records["ground_mass", 0, 0] < 1
 
 
 @pytest.mark.parametrize("operator", [gated_heads(), gated_elements()], ids=lambda operator: operator.label)
 def test_gates_are_as_closed_as_they_were_made(operator: Operator) -> None:
-    model = model_of(operator)
+    model = make_model(operator)
     table = model.blocks()[0].attention.numbers.table["output_gate_opening"]
     with torch.no_grad():
         table[:, 0] = -5.0  # sigmoid(-5) = 0.0067
         if table.shape[-1] > 1:
             table[:, 1, :, :2] = -5.0
-    found = keyed(in_model(model, ids(2, 7), GateSparsity(), PredictedNumbers()))
+    records = by_place(probe_model(model, ids(2, 7), GateSparsity(), PredictedNumbers()))
     at = ("below", 0.1)
-    assert found["gate_sparsity", 0, 0, at] == 1
-    assert found["gate_sparsity", 0, 1, at] == (0.25 if table.shape[-1] > 1 else 0)
-    assert found["gate_sparsity", 1, 0, at] == 0
-    assert found["predicted.output_gate.opening", 0, 0] == pytest.approx(1 / (1 + math.exp(5)))
-    assert found["predicted.output_gate.opening", 1, 1] == 0.5
-    assert found["predicted_sd.output_gate.opening", 1, 1] == 0
+    assert records["gate_sparsity", 0, 0, at] == 1
+    assert records["gate_sparsity", 0, 1, at] == (0.25 if table.shape[-1] > 1 else 0)
+    assert records["gate_sparsity", 1, 0, at] == 0
+    assert records["predicted.output_gate.opening", 0, 0] == pytest.approx(1 / (1 + math.exp(5)))
+    assert records["predicted.output_gate.opening", 1, 1] == 0.5
+    assert records["predicted_sd.output_gate.opening", 1, 1] == 0
 
 
 def test_numbers_are_known_where_they_start_where_they_average_and_where_they_are_used() -> None:
-    model = model_of(affine_scaled())
+    model = make_model(affine_scaled())
     numbers = model.blocks()[0].attention.numbers
     with torch.no_grad():
         numbers.projection["rescale_scale"] += torch.randn(2, 16, generator=torch.Generator().manual_seed(2)) * 0.1
         numbers.get_buffer("rescale_mean").fill_(0.7)
-    found = keyed(in_model(model, ids(2, 7), LearnedNumbers(), PredictedNumbers()))
-    assert found["number.rescale.scale", 0, 1] == 0.5
-    assert found["number.rescale.mean", 0, 1] == pytest.approx(0.7)
+    records = by_place(probe_model(model, ids(2, 7), LearnedNumbers(), PredictedNumbers()))
+    assert records["number.rescale.scale", 0, 1] == 0.5
+    assert records["number.rescale.mean", 0, 1] == pytest.approx(0.7)
     alpha = next(model.trace_layers(ids(2, 7))).worked.numbers["rescale.scale"][:, 1].detach()
-    assert found["predicted.rescale.scale", 0, 1] == pytest.approx(alpha.mean().item())
-    assert found["predicted_sd.rescale.scale", 0, 1] == pytest.approx(alpha.std(correction=0).item())
+    assert records["predicted.rescale.scale", 0, 1] == pytest.approx(alpha.mean().item())
+    assert records["predicted_sd.rescale.scale", 0, 1] == pytest.approx(alpha.std(correction=0).item())
     assert alpha.std() > 0.01
-    lambdas = keyed(in_model(model_of(differential()), ids(2, 7), LearnedNumbers()))
-    worked = [layer.worked.numbers["merge.factor"].item() for layer in model_of(differential()).watched(ids(2, 7))]
+    lambdas = by_place(probe_model(make_model(differential()), ids(2, 7), LearnedNumbers()))
+    worked = [layer.worked.numbers["merge.factor"].item() for layer in make_model(differential()).watched(ids(2, 7))]
     assert [lambdas["number.merge.factor", layer, None] for layer in (0, 1)] == pytest.approx(worked)
 
 
 def norms_of(norms: list[float], **fields: Any) -> dict[Any, float]:
     seen = ProbeInput(None, None, None, 1, norms)  # type: ignore[arg-type]
-    return keyed(list(GradientNorms(**fields).of_model(seen)))
+    return by_place(list(GradientNorms(**fields).of_model(seen)))
 
 
 def test_gradient_norms_have_the_statistics_of_numpy() -> None:
     norms = np.random.default_rng(0).lognormal(size=500)
-    found = norms_of(norms.tolist(), k=(2, 6))
-    assert found["gradient_norm_mean", None, None] == pytest.approx(norms.mean())
-    assert found["gradient_norm_sd", None, None] == pytest.approx(norms.std())
-    assert found["gradient_norm_variance", None, None] == pytest.approx(norms.var())
-    assert found["gradient_norm_cv", None, None] == pytest.approx(norms.std() / norms.mean())
+    records = norms_of(norms.tolist(), k=(2, 6))
+    assert records["gradient_norm_mean", None, None] == pytest.approx(norms.mean())
+    assert records["gradient_norm_sd", None, None] == pytest.approx(norms.std())
+    assert records["gradient_norm_variance", None, None] == pytest.approx(norms.var())
+    assert records["gradient_norm_cv", None, None] == pytest.approx(norms.std() / norms.mean())
     mad = statistics.median(abs(norm - statistics.median(norms)) for norm in norms)
     for k in (2, 6):
         expected = sum(norm > statistics.median(norms) + k * mad for norm in norms)
-        assert found["gradient_spikes", None, None, ("k", k)] == expected > 0
+        assert records["gradient_spikes", None, None, ("k", k)] == expected > 0
 
 
 def test_a_norm_at_the_bound_is_no_spike() -> None:
-    found = norms_of([1.0, 2.0, 3.0, 4.0, 5.0, 5.5], k=(1, 1.5))  # median 3.5, MAD 1.5
-    assert found["gradient_spikes", None, None, ("k", 1)] == 1
-    assert found["gradient_spikes", None, None, ("k", 1.5)] == 0
+    records = norms_of([1.0, 2.0, 3.0, 4.0, 5.0, 5.5], k=(1, 1.5))  # median 3.5, MAD 1.5
+    assert records["gradient_spikes", None, None, ("k", 1)] == 1
+    assert records["gradient_spikes", None, None, ("k", 1.5)] == 0
     assert norms_of([1.0, 2.0, 3.0, 4.0, 5.0], k=(1, 2))["gradient_spikes", None, None, ("k", 2)] == 0
 
 
@@ -289,8 +292,8 @@ def test_predicted_numbers_of_a_part_of_the_heads_are_told_of_these_heads() -> N
     n = {"init": 1.5, "per": "query", "link": "at_least_one"}
     parts = [{"kind": "exponential"}, {"kind": "ssa", "n": n}]
     operator = Operator().changed(score={"kind": "head_groups", "parts": parts})
-    found = keyed(in_model(model_of(operator), ids(2, 7), PredictedNumbers()))
-    assert {(name, head) for name, _, head in found if name == "predicted.score.1.n"} == {("predicted.score.1.n", 1)}
+    records = by_place(probe_model(make_model(operator), ids(2, 7), PredictedNumbers()))
+    assert {(name, head) for name, _, head in records if name == "predicted.score.1.n"} == {("predicted.score.1.n", 1)}
 
 
 def test_gradient_norms_that_say_nothing_are_left_out() -> None:
@@ -298,9 +301,9 @@ def test_gradient_norms_that_say_nothing_are_left_out() -> None:
     same = {name for name, *_ in norms_of([2.0] * 9 + [5.0])}  # the MAD is 0
     assert same == {"gradient_norm_mean", "gradient_norm_sd", "gradient_norm_variance", "gradient_norm_cv"}
     assert ("gradient_norm_cv", None, None) not in norms_of([0.0, 0.0])
-    found = norms_of([1.0, math.inf, 3.0, math.nan])
-    assert found["gradient_norm_not_finite", None, None] == 2
-    assert found["gradient_norm_mean", None, None] == 2
+    records = norms_of([1.0, math.inf, 3.0, math.nan])
+    assert records["gradient_norm_not_finite", None, None] == 2
+    assert records["gradient_norm_mean", None, None] == 2
 
 
 class Halves(Task):
@@ -326,14 +329,14 @@ class Halves(Task):
 
 
 def test_the_task_says_which_class_a_token_has() -> None:
-    model = model_of(softmax(), causal=False)
+    model = make_model(softmax(), causal=False)
     inputs = torch.tensor([[0, 1, 2, 4, 6, 8], [1, 3, 5, 7, 9, 0]])
-    found = keyed(in_model(model, inputs, TokenClasses(), task=Halves()))
+    records = by_place(probe_model(model, inputs, TokenClasses(), task=Halves()))
     weights = next(model.trace_layers(inputs)).worked.attended.weights[:, 1]
     even = (weights[0, :, 2:].sum(-1).mean() / 2).item()
     odd = ((weights[0, :, 1].mean() + weights[1, :, :5].sum(-1).mean()) / 2).item()
-    assert found["token_class.task.even", 0, 1] == pytest.approx(even / (even + odd))
-    assert found["token_class.task.odd", 0, 1] == pytest.approx(odd / (even + odd))
+    assert records["token_class.task.even", 0, 1] == pytest.approx(even / (even + odd))
+    assert records["token_class.task.odd", 0, 1] == pytest.approx(odd / (even + odd))
 
 
 @pytest.mark.parametrize(
@@ -367,8 +370,8 @@ def test_a_probe_that_means_something_in_one_layer_is_accepted(tiny: Trial) -> N
         operator=key_bias(), placement={"share": 0.5}, probing=Probing(probes=(SinkShare(positions=(0,)),))
     )
     model = build_model(half)
-    found = keyed(in_model(model, torch.ones(2, 5, 1), *half.probing.probes))
-    assert {layer for _, layer, *_ in found} == {1}
+    records = by_place(probe_model(model, torch.ones(2, 5, 1), *half.probing.probes))
+    assert {layer for _, layer, *_ in records} == {1}
     with pytest.raises(ValidationError, match="less than 1"):
         SinkShare(eps=(1.0,))
 
@@ -379,7 +382,7 @@ def every_probe(operator: Operator, task: Task) -> list[Probe]:
         "sink_share": {"eps": (0.1, 0.3), "positions": (0, 1, 2)},
         "first_token": {"by_query": True},
     }
-    found = []
+    records = []
     for member in ALL:
         probe = member(**settings.get(member.model_fields["kind"].default, {}))
         try:
@@ -388,8 +391,8 @@ def every_probe(operator: Operator, task: Task) -> list[Probe]:
             if not isinstance(probe, SinkShare):
                 continue
             probe = SinkShare(eps=(0.1, 0.3), positions=(1, 2))
-        found.append(probe)
-    return found
+        records.append(probe)
+    return records
 
 
 def test_every_file_of_probes_has_one() -> None:
@@ -404,10 +407,10 @@ def test_every_probe_finds_finite_values_in_every_named_operator(operator: Opera
         for block in model.blocks():
             block.attention.qkv.weight *= 30  # logits that are not all alike
     probes = every_probe(operator, LinearFunctions(points=LENGTH))
-    found = in_model(model, sequences(), *probes)
-    assert all(math.isfinite(value) for value in keyed(found).values())
-    assert all(np.isfinite(x).all() for each in found if isinstance(each, ProbeArray) for x in each.arrays.values())
-    heads, rows = model.blocks()[0].attention.heads, keyed(found)
+    records = probe_model(model, sequences(), *probes)
+    assert all(math.isfinite(value) for value in by_place(records).values())
+    assert all(np.isfinite(x).all() for each in records if isinstance(each, ProbeArray) for x in each.arrays.values())
+    heads, rows = model.blocks()[0].attention.heads, by_place(records)
     names = ("weight_sum", "first_token_weight", "effective_rank", "entropy", "entropy_last", "qk_logit_sd")
     for name in (*names, "first_key_norm", "other_qk_cosine"):
         assert {(layer, head) for own, layer, head, *point in rows if own == name and not point} == {
@@ -449,17 +452,17 @@ def test_what_is_looked_at_by_default_has_a_meaning_for_every_task(tiny: Trial, 
         trial = tiny.changed(task=task, model=model)
         assert trial.probing.probes == DEFAULT_PROBES
         built, examples = build_model(trial).eval(), task.open().examples(4)
-        found = keyed(in_model(built, examples.inputs, *DEFAULT_PROBES, task=task))
-        assert all(math.isfinite(value) for value in found.values())
-        assert ("importance", 1, 0, ("position", 1)) in found
+        records = by_place(probe_model(built, examples.inputs, *DEFAULT_PROBES, task=task))
+        assert all(math.isfinite(value) for value in records.values())
+        assert ("importance", 1, 0, ("position", 1)) in records
 
 
 def test_an_encoder_is_looked_at_like_any_other_model() -> None:
-    model = model_of(softmax(), causal=False)
-    found = keyed(in_model(model, ids(2, 9), SinkShare(positions=(1, 9)), FirstToken()))
+    model = make_model(softmax(), causal=False)
+    records = by_place(probe_model(model, ids(2, 9), SinkShare(positions=(1, 9)), FirstToken()))
     weights = next(model.trace_layers(ids(2, 9))).worked.attended.weights
     for k in (1, 9):  # all queries see all keys
-        assert found["importance", 0, 0, ("position", k)] == pytest.approx(weights[:, 0, :, k - 1].mean().item())
+        assert records["importance", 0, 0, ("position", k)] == pytest.approx(weights[:, 0, :, k - 1].mean().item())
 
 
 def test_looking_first_leaves_nothing_behind_that_training_cannot_use() -> None:

@@ -22,7 +22,7 @@ from runners.probes import (
 from runners.tasks import AssociativeRecall, Text
 from runners.training.loop import train
 from runners.trial import Trial
-from tests.runners.looked import in_model, keyed, model_of
+from tests.runners.probe_fixtures import by_place, make_model, probe_model
 from variants import gated_heads
 
 ALL = [member for member in Probe.members().values() if member.__module__.startswith("runners.probes.")]
@@ -59,8 +59,8 @@ def test_probes_of_one_kind_whose_rows_differ_are_recorded_both() -> None:
     )
     assert Probing(probes=probes).probes == probes
     layerwise = (each for each in probes if getattr(each, "by", "bytes") == "bytes")
-    found = in_model(model_of(gated_heads()), ids(2, 7), *layerwise)
-    keyed(found)  # no place has two values
+    found = probe_model(make_model(gated_heads()), ids(2, 7), *layerwise)
+    by_place(found)  # no place has two values
     names = {each.name.rpartition(".")[0] or each.name for each in found}
     assert {"token_class.bytes", "token_class_softmax.bytes", "importance", "raw_importance"} <= names
 
@@ -75,7 +75,7 @@ def test_what_a_probe_says_that_it_records_is_among_what_it_records(member: type
         return
     if isinstance(probe, TokenClasses):
         probe = TokenClasses(by="bytes")
-    found = [each for each in in_model(model_of(gated_heads()), ids(2, 7), probe) if isinstance(each, Probed)]
+    found = [each for each in probe_model(make_model(gated_heads()), ids(2, 7), probe) if isinstance(each, Probed)]
     for name, point in probe.records():
         assert any((row.name == name or row.name.startswith(f"{name}.")) and row.point == point for row in found)
 

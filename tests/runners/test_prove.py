@@ -60,7 +60,7 @@ small = Grid(
 
 @pytest.fixture(autouse=True)
 def nothing_stays() -> Iterator[None]:
-    """What a spec file of a test defines is no choice of the package."""
+    """Forget the choices of a test's spec file."""
     with forgotten():
         yield
 
@@ -113,7 +113,7 @@ def test_a_choice_of_the_user_s_is_proved_by_itself_and_beside_others(
 
 @pytest.mark.usefixtures("beside")
 def test_what_is_wrong_beside_another_choice_only_is_found(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    sunk = "return a * share + (1 if a.shape[-1] == 1 < a.shape[-2] else 0)\n"  # of a sink's own logit
+    sunk = "return a * share + (1 if a.shape[-1] == 1 < a.shape[-2] else 0)\n"  # changes the logit of a sink
     assert prove(write(tmp_path, SOUND.replace("return a * share\n", sunk, 1)), None) == 4
     out, _ = capsys.readouterr()
     assert not any("BREAKS" in line for line in out.splitlines()[:2])

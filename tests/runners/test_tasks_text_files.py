@@ -14,7 +14,7 @@ from torch import Tensor
 
 from grid.errors import EnvironmentProblem, SpecError
 from runners import BytePairs, HubText, MaskedText, MinimalPairs, MultipleChoice, Text, TokenizerFile
-from runners.evaluations.minimal_pair_files import read
+from runners.evaluations.minimal_pair_files import read_pairs
 from runners.tasks.text.corpus import Corpus, content_hash, repeated, split
 from runners.tasks.text.text_source import TextTask
 
@@ -43,7 +43,7 @@ def test_a_byte_order_mark_is_no_part_of_a_text(tmp_path: Path, suffix: str) -> 
 
 def test_a_byte_order_mark_is_no_part_of_a_sentence_or_an_item(tmp_path: Path) -> None:
     (tmp_path / "p.txt").write_bytes(BOM + b"the dogs sleeps\nthe dogs sleep\n")
-    assert read(tmp_path / "p.txt").pairs == (("the dogs sleeps", "the dogs sleep"),)
+    assert read_pairs(tmp_path / "p.txt").pairs == (("the dogs sleeps", "the dogs sleep"),)
     line = json.dumps({"question": "a", "choices": ["b", "c"], "answer": 0}).encode()
     (tmp_path / "q.jsonl").write_bytes(BOM + line)
     assert MultipleChoice(source=str(tmp_path / "q.jsonl")).names == ("q",)

@@ -16,12 +16,12 @@ from runners import BytePairs, Grammar, Induction, Probing, Text, TokenClasses, 
 from runners.probes import word_classes
 from runners.probes.function_words import _WORDS, CLASS_OF
 from runners.probes.probe import ProbeInput
-from runners.probes.run_probes import look, probe_model
+from runners.probes.run_probes import look, probe_model as probe_batch
 from runners.probes.word_classes import CLASSES, by_closed_class, by_spacy, classes
 from runners.tasks.task import Batch, Task
 from runners.tasks.text.encoder import ByteEncoder, Encoder
 from runners.trial import build_model
-from tests.runners.looked import at_hand, at_layer
+from tests.runners.probe_fixtures import make_layer, probe_layer
 from variants import gpt2, softmax
 
 SENTENCE = "He didn't see the dog's 3.5 tails, oh — it’s “well” known."
@@ -213,9 +213,9 @@ class Tagger(ModuleType):
 
     def load(self, name: str) -> object:
         assert name == "en_core_web_sm"
-        return self.tagged
+        return self.tag
 
-    def tagged(self, text: str) -> list[object]:
+    def tag(self, text: str) -> list[object]:
         found, at = [], 0
         for word in text.split():
             start = text.index(word, at)
@@ -282,7 +282,7 @@ def test_shares_of_uniform_attention_are_the_counts_of_visible_tokens(
     for name, parameter in model.named_parameters():
         if "qkv" in name:
             parameter.data.zero_()
-    batch = probe_model(task.open(), built.probing)
+    batch = probe_batch(task.open(), built.probing)
     weights = torch.stack([(torch.arange(24) <= at).double() / (at + 1) for at in range(24)]).mean(0)
     kinds = torch.tensor([classes(task.encoder(), ids, "closed_class") for ids in batch.inputs.tolist()])
     expected = torch.stack([((kinds == number) * weights).sum(1).mean() for number in range(4)])
@@ -303,7 +303,7 @@ def test_sequences_count_alike_however_many_queries_they_have() -> None:
     mask = torch.ones(2, 1, 3, 3, dtype=torch.bool).tril()
     mask[0, :, 1:] = False
     seen = ProbeInput(None, None, Batch(text, text), 1, [])  # type: ignore[arg-type]
-    found = at_layer(TokenClasses(by="bytes"), at_hand(weights, mask), seen)
+    found = probe_layer(TokenClasses(by="bytes"), make_layer(weights, mask), seen)
     assert found["token_class.bytes.letter", 1, 0] == pytest.approx(1 / 2)
     assert found["token_class.bytes.digit", 1, 0] == pytest.approx(1 / 2)
 
@@ -315,7 +315,7 @@ def test_grammar_s_tokens_have_the_class_that_made_them() -> None:
     assert names == ["stop"] + ["preposition"] * 2 + ["noun"] * 8 + ["verb"] * 10 + ["name"] * 3
     found = trial(task, TokenClasses())
     with torch.inference_mode():
-        batch = probe_model(task.open(), found.probing)
+        batch = probe_batch(task.open(), found.probing)
         rows = list(look(found.probing, ProbeInput(build_model(found), task, batch, 0, [])))
     assert {row.name for row in rows} == {f"token_class.task.{name}" for name in task.class_names}
     assert sum(row.value for row in rows if row.head == 0) == pytest.approx(1)

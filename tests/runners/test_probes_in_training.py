@@ -12,7 +12,7 @@ from grid.errors import SpecError
 from runners.checkpoint import load_checkpoint
 from runners.evaluations import Evaluation, Judge
 from runners.probes import Found, GradientNorms, LearnedNumbers, Probe, ProbeArray, Probed, ProbeInput, Probing
-from runners.probes.run_probes import probe_model
+from runners.probes.run_probes import probe_model as probe_batch
 from runners.tasks import Items, LinearFunctions, Measurements, Predict, Task, Text
 from runners.tasks.counter_rng import CPU, Draws
 from runners.tasks.task import Batch, Data
@@ -164,7 +164,7 @@ def test_norms_are_those_of_the_first_steps(tiny: Trial, memory: Callable, monke
 
 @pytest.mark.parametrize("again", [False, True])
 def test_a_trial_that_diverges_records_its_norms_and_numbers_there(tiny: Trial, memory: Callable, again: bool) -> None:
-    """Of the step whose loss is out of bounds, and of all before it; no layer is looked at, and it is a divergence."""
+    """Records include the step whose loss is out of bounds and all before it; no layer is probed."""
     probes = (GradientNorms(), LearnedNumbers(), RowSums())
     training = {"steps": 12, "evaluate_every": None, "optimiser": {"kind": "adamw", "lr": 1e4}}
     trial = tiny.changed(operator=ssa(), training=training, probing=Probing(probes=probes, length=5))
@@ -231,7 +231,7 @@ def test_examples_are_as_many_as_are_asked_for_however_few_a_batch_has(rows: str
 @pytest.mark.parametrize("rows", ["one", "each", "none"])
 def test_sequences_are_cut_with_what_is_visible_in_them(rows: str) -> None:
     data = Short.model_validate({"rows": rows}).open()
-    whole, cut = data.examples(3), probe_model(data, Probing(sequences=3, length=4))
+    whole, cut = data.examples(3), probe_batch(data, Probing(sequences=3, length=4))
     assert torch.equal(cut.inputs, whole.inputs[:, :4])
     if whole.visible is None:
         assert cut.visible is None

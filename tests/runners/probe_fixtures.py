@@ -1,6 +1,6 @@
-"""Layers made by hand for probes to look at, and what they find, by name, layer, head and point."""
+"""Layers with given weights for probes, and the values that probes record."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -11,7 +11,7 @@ from runners.probes.probe import Probing
 from runners.probes.run_probes import look
 from runners.tasks import LinearFunctions
 from runners.tasks.task import Batch, Task
-from variants import Backbone, Heads, Operator, Tokens, Transformer, gpt2
+from variants import Heads, Operator, Tokens, Transformer, gpt2
 from variants.attend import AttentionOutput
 from variants.model.block import AttentionTrace
 from variants.model.transformer import LayerTrace
@@ -19,33 +19,33 @@ from variants.model.transformer import LayerTrace
 Row = tuple[Any, ...]
 
 
-def keyed(found: Sequence[Probed | ProbeArray]) -> dict[Row, float]:
-    """Values by (name, layer, head, *point); no two rows have one place."""
-    rows = [each for each in found if isinstance(each, Probed)]
+def by_place(records: Sequence[Probed | ProbeArray]) -> dict[Row, float]:
+    """Return values by (name, layer, head, *point), and require that places are unique."""
+    rows = [each for each in records if isinstance(each, Probed)]
     values = {(row.name, row.layer, row.head, *sorted(row.point.items())): row.value for row in rows}
     assert len(values) == len(rows)
     return values
 
 
-def at_hand(
+def make_layer(
     weights: Tensor, mask: Tensor | None = None, operator: Operator | None = None, **attended: Tensor | None
 ) -> LayerTrace:
-    """A layer with the weights [B, H, T, T]; heads of 3 channels and streams of width 5, drawn at random."""
+    """Make a layer with the weights [B, H, T, T]. Its heads have 3 channels, its streams 5, drawn at random."""
     batch, heads, length, _ = weights.shape
-    made = torch.Generator().manual_seed(1)
-    q, k, v = (torch.randn(batch, heads, length, 3, generator=made, dtype=torch.float64) for _ in range(3))
-    streams = [torch.randn(batch, length, 5, generator=made, dtype=torch.float64) for _ in range(2)]
+    generator = torch.Generator().manual_seed(1)
+    q, k, v = (torch.randn(batch, heads, length, 3, generator=generator, dtype=torch.float64) for _ in range(3))
+    streams = [torch.randn(batch, length, 5, generator=generator, dtype=torch.float64) for _ in range(2)]
     parts = {"output": v, "weights": weights, "ground": None, "extra": None, "logits": weights, **attended}
     return LayerTrace(
         1, operator or Operator(), AttentionTrace(Heads(q, k, v, mask), {}, AttentionOutput(**parts)), *streams
     )  # type: ignore[arg-type]
 
 
-def at_layer(probe: Probe, layer: LayerTrace, seen: Any = None) -> dict[Row, float]:
-    """What it finds there."""
+def probe_layer(probe: Probe, layer: LayerTrace, seen: Any = None) -> dict[Row, float]:
+    """Return the values that a probe records for a layer."""
     records = list(probe.of_layer(layer, seen))
     require_declared(probe, records)
-    return keyed(records)
+    return by_place(records)
 
 
 def require_declared(probe: Probe, records: Sequence[Probed | ProbeArray]) -> None:
@@ -59,22 +59,17 @@ def require_declared(probe: Probe, records: Sequence[Probed | ProbeArray]) -> No
             }, each
 
 
-def model_of(operator: Operator, inputs: Any = None, **changes: object) -> Transformer:
-    """Two layers of two heads, learned positions, float64."""
+def make_model(operator: Operator, inputs: Any = None, **changes: object) -> Transformer:
+    """Make a model of two layers of two heads, with learned positions, in float64."""
     backbone = gpt2(layers=2, heads=2, width=16, max_positions=80).changed(**changes)
     return Transformer(backbone, [operator] * backbone.layers, inputs=inputs or Tokens(256), seed=3).double().eval()
 
 
-def in_model(
+def probe_model(
     model: Transformer, inputs: Tensor, *probes: Probe, task: Task | None = None, visible: Tensor | None = None
 ) -> list[Probed | ProbeArray]:
-    """What probes find in a model."""
+    """Return the records of probes for a model."""
     batch = Batch(inputs, inputs, visible)
     seen = ProbeInput(model, task or LinearFunctions(), batch, 7, [1.0, 2.0, 4.0])
     with torch.inference_mode():
         return list(look(Probing(probes=probes), seen))
-
-
-def refused(probe: Probe, task: Task, model: Backbone, *operators: Operator) -> Callable[[], None]:
-    """Asks the probe whether it has a meaning."""
-    return lambda: probe.check(task, model, operators or (Operator(),))
