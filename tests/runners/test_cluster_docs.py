@@ -12,7 +12,7 @@ from runners.attempts.attempt import FLUSH_S, FLUSH_SHARE
 from runners.cli.app import app
 from runners.provenance.specfile import load_spec_file
 from runners.slurm.spec import Needs, Slurm, cluster_of
-from runners.slurm.submit.worker_script import MOST_DEATHS, MOST_REFUSALS
+from runners.slurm.submit.job_arrays import MOST_DEATHS, MOST_REFUSALS
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGES = {

@@ -161,7 +161,7 @@ def test_the_queue_s_rows() -> None:
     first, second, third = queue_rows(text, 1795282618.0)
     assert first == (TaskId(7, 2), "ablate-x", TaskStatus("pending", "JobArrayTaskLimit"))
     assert second == (TaskId(7, 0), "ablate-x", TaskStatus("running", "", "n1", 365 * 86400.0 - 1))
-    assert (str(third.id), third.news.words) == ("9", "ReqNodeNotAvail, UnavailableNodes:n[1-2]")
+    assert (str(third.id), third.status.words) == ("9", "ReqNodeNotAvail, UnavailableNodes:n[1-2]")
 
 
 def test_accounting_s_rows_with_a_range_that_overlaps_tasks_of_their_own() -> None:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import pytest
 
-from runners.slurm.submit.worker_script import MOST_DEATHS, MOST_REFUSALS, setup_lines, teardown_lines
+from runners.slurm.submit.job_arrays import MOST_DEATHS, MOST_REFUSALS, setup_lines, teardown_lines
 
 COMMAND = """#!/bin/bash
 printf '%s\\n' "{name} $*" >> {log}

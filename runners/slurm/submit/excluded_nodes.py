@@ -1,4 +1,4 @@
-"""Nodes on which trials were lost or failed: the next workers are not sent there, unless that leaves too few."""
+"""Nodes to exclude from a submission: trials were lost or failed there."""
 
 import time
 from collections import Counter, defaultdict
@@ -12,45 +12,43 @@ from store.files.layout import Layout
 from store.files.trial_status import AttemptState, trial_state
 
 _SEVERAL = 3
-"""Failures on one node that other nodes do not have; fewer may be chance."""
+"""Least failures that count against a node; fewer may be chance."""
 
-_LATELY_S = 7 * 86_400.0
-"""For so long a node is not forgiven."""
+_MAX_AGE_S = 7 * 86_400.0
 
 
 class Faults(NamedTuple):
-    """What went wrong with trials, counted by node."""
+    """Lost and failed trials, by node."""
 
     lost: Counter[str]
-    """Trials to train whose latest attempt never ended and whose process is gone."""
+    """Missing trials whose latest attempt never ended and has no process any more."""
     failed: Counter[str]
-    """Attempts that ended by an error or were killed, in cells that other nodes did well and this one never."""
+    """Failed or killed attempts of cells that other nodes trained and this node never did."""
 
 
 def faults(layout: Layout, wanted: Iterable[Surveyed], trials: Iterable[Surveyed]) -> Faults:
-    """What the nodes did to the trials `wanted`, which are to be trained, and to all `trials` of the grids."""
+    """Count the faults of nodes: losses in `wanted`, the missing trials, and failures in all `trials`."""
     return Faults(_lost(layout, wanted), _failed(layout, trials))
 
 
 def _lost(layout: Layout, wanted: Iterable[Surveyed]) -> Counter[str]:
-    found: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     for trial in wanted:
         if trial.status != "pending" or not layout.trial(trial.key).exists():
             continue
         attempts = trial_state(layout, trial.key).attempts
-        node = _node(attempts[-1]) if attempts and attempts[-1].end is None else None
-        if node is not None:
-            found[node] += 1
-    return found
+        if attempts and attempts[-1].end is None and (node := _node(attempts[-1])) is not None:
+            counts[node] += 1
+    return counts
 
 
 def _failed(layout: Layout, trials: Iterable[Surveyed]) -> Counter[str]:
-    """Trials are looked into only where a node had several failures, as its workers say."""
-    found: Counter[str] = Counter()
-    if not _suspects(layout):
-        return found
-    bad: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
-    well: dict[tuple[str, str], set[str | None]] = defaultdict(set)
+    """Read the trials only if some node had several failures, by its workers' records."""
+    counts: Counter[str] = Counter()
+    if not _has_suspects(layout):
+        return counts
+    failures: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
+    successes: dict[tuple[str, str], set[str | None]] = defaultdict(set)
     for trial in trials:
         if trial.status == "pending" or not layout.trial(trial.key).exists():
             continue
@@ -58,28 +56,27 @@ def _failed(layout: Layout, trials: Iterable[Surveyed]) -> Counter[str]:
         for attempt in trial_state(layout, trial.key).attempts:
             end, node = attempt.end or {}, _node(attempt)
             if end.get("status") == "ok":
-                well[cell].add(node)
-            elif node is not None and end.get("reason") in ("error", "killed") and _is_late(end["ended"]):
-                bad[cell][node] += 1
-    for cell, nodes in bad.items():
+                successes[cell].add(node)
+            elif node is not None and end.get("reason") in ("error", "killed") and _is_recent(end["ended"]):
+                failures[cell][node] += 1
+    for cell, nodes in failures.items():
         for node, count in nodes.items():
-            if well[cell] and node not in well[cell]:
-                found[node] += count
-    return Counter({node: count for node, count in found.items() if count >= _SEVERAL})
+            if successes[cell] and node not in successes[cell]:
+                counts[node] += count
+    return Counter({node: count for node, count in counts.items() if count >= _SEVERAL})
 
 
-def _suspects(layout: Layout) -> set[str]:
-    """Nodes whose workers had several failures lately."""
+def _has_suspects(layout: Layout) -> bool:
     failures: Counter[str] = Counter()
     for submission in layout.submission_ids():
         for worker in read_workers(layout, submission):
-            if _is_late(worker.touched):
+            if _is_recent(worker.touched):
                 failures[worker.node] += worker.failed
-    return {node for node, count in failures.items() if count >= _SEVERAL}
+    return any(count >= _SEVERAL for count in failures.values())
 
 
-def _is_late(moment: float) -> bool:
-    return time.time() - moment < _LATELY_S
+def _is_recent(moment: float) -> bool:
+    return time.time() - moment < _MAX_AGE_S
 
 
 def _node(attempt: AttemptState) -> str | None:
@@ -88,16 +85,15 @@ def _node(attempt: AttemptState) -> str | None:
 
 
 def excluded_nodes(found: Faults, places: Sequence[Partition]) -> tuple[list[str], list[str]]:
-    """The nodes to exclude and remarks on it: none where they would be half of a partition or more."""
+    """Return the nodes to exclude and remarks; no nodes if they are half of a partition or more."""
     nodes = sorted({*found.lost, *found.failed})
     if not nodes:
         return [], []
-    said = [
+    words = ", ".join(
         f"trials {what} on {', '.join(f'{node} ({counts[node]})' for node in sorted(counts))}"
         for what, counts in (("were lost", found.lost), ("failed that other nodes do well", found.failed))
         if counts
-    ]
-    words = ", ".join(said)
-    if any(2 * len(nodes) >= place.nodes for place in places):
+    )
+    if any(2 * len(nodes) >= partition.nodes for partition in places):
         return [], [f"{words}; these are too many nodes of the partition to do without"]
     return nodes, [f"{words}; no worker is sent there this time"]
