@@ -205,12 +205,12 @@ class _StatusReader:
     @property
     def may_work(self) -> bool:
         """True if some worker has not left for good."""
-        return any(self._left(worker) not in FOR_GOOD for worker in self._workers(None))
+        return any(self._end_reason(worker) not in FOR_GOOD for worker in self._workers(None))
 
     def missing_jobs(self, queue: QueueStatus) -> Iterator[int]:
         """Yield jobs of workers that are neither in the queue nor have a record of their end."""
         for worker in self._workers(queue):
-            if worker.job is not None and worker.job not in queue.tasks and self._left(worker) is None:
+            if worker.job is not None and worker.job not in queue.tasks and self._end_reason(worker) is None:
                 yield int(worker.job.partition("_")[0])
 
     def status(self, queue: QueueStatus | None, accounts: Mapping[str, TaskStatus]) -> SubmissionStatus:
@@ -221,7 +221,7 @@ class _StatusReader:
     def _record(self, worker: _RequestedWorker) -> WorkerRecord | None:
         return self.last_lives.get((worker.class_index, worker.number))
 
-    def _left(self, worker: _RequestedWorker) -> str | None:
+    def _end_reason(self, worker: _RequestedWorker) -> str | None:
         record = self._record(worker)
         return record.left if record else None
 

@@ -15,7 +15,7 @@ from runners.planning.grid_cells import walk
 from runners.planning.survey import survey
 from runners.slurm.spec import Needs, Resources, Slurm, mebibytes, memory_factors, minutes
 from runners.slurm.submit.resource_classes import Demands, Group
-from runners.slurm.submit.worker_allocation import Load, at_once, shared, workers
+from runners.slurm.submit.worker_allocation import Load, at_once, split, workers
 from store.files.layout import Layout
 
 
@@ -281,7 +281,7 @@ def test_arrays_share_the_workers_that_run_at_once(sizes: list[int], limit: int 
 
 @given(st.integers(0, 200), st.lists(st.floats(0.1, 1e3), min_size=1, max_size=6))
 def test_parts_are_in_the_ratio_of_the_weights(total: int, weights: list[float]) -> None:
-    found = shared(total, weights, [1000] * len(weights))
+    found = split(total, weights, [1000] * len(weights))
     for part, weight in zip(found, weights, strict=True):
         fair = total * weight / sum(weights)
         assert part <= max(1, fair + 1)

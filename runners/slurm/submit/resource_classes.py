@@ -72,7 +72,8 @@ class Demands:
         flags: frozenset[str] = frozenset(),
     ) -> None:
         self._slurm = slurm
-        self._requests = {None: slurm, **{at: slurm.with_needs(needs) for at, needs in enumerate(slurm.needs)}}
+        self._requests: dict[int | None, Slurm] = {None: slurm}
+        self._requests |= {at: slurm.with_needs(needs) for at, needs in enumerate(slurm.needs)}
         self._most_cpus = most_cpus
         self._flags = flags
         self._cells: dict[tuple[str, str], Demand] = {}

@@ -56,7 +56,7 @@ def submit(drafter: Drafter, told: Callable[[str], None]) -> SubmittedJobs:
             told(remark)
         for remark in let_go(drafter.layout, drafter.scheduler, lambda job: release(TaskId(job))):
             told(remark)
-        draft = drafter.drafted()
+        draft = drafter.make_draft()
         for grid in drafter.grids:  # a grid of finished trials is recorded, too
             write_grid(drafter.layout, grid, drafter.lines.of(grid.name))
         done = sum(trial.status == "ok" for trial in drafter.survey.trials)

@@ -43,10 +43,10 @@ def workers(loads: Sequence[Load], asked: int | None) -> list[int]:
         return [load.wanted for load in loads]
     known = all(load.seconds for load in loads)
     work = [(load.seconds if known and load.seconds else float(load.trials)) / load.slots for load in loads]
-    return shared(asked, work, [load.most for load in loads])
+    return split(asked, work, [load.most for load in loads])
 
 
-def shared(total: int, weights: Sequence[float], most: Sequence[int]) -> list[int]:
+def split(total: int, weights: Sequence[float], most: Sequence[int]) -> list[int]:
     """Split `total` in the ratio of `weights`: at least 1 each, at most `most`."""
     parts = [1] * len(weights)
     for _ in range(max(0, min(total, sum(most)) - len(weights))):
@@ -59,4 +59,4 @@ def at_once(sizes: Sequence[int], limit: int | None) -> list[int]:
     """Return how many tasks of each array may run at the same time; at least one each."""
     if limit is None:
         return list(sizes)
-    return shared(limit, [float(size) for size in sizes], sizes)
+    return split(limit, [float(size) for size in sizes], sizes)
