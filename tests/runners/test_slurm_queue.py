@@ -1,4 +1,4 @@
-"""What SLURM's commands print, in the forms of several versions, is read as what it means."""
+"""The output of SLURM's commands, in the forms of several versions."""
 
 import stat
 from pathlib import Path
