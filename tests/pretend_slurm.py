@@ -129,8 +129,8 @@ class PretendSlurm:
         """A job waits, as `reason` says, until it is released."""
         (self.place / "held" / str(job)).write_text(reason)
 
-    def held(self) -> list[int]:
-        """Jobs that are held."""
+    def held_jobs(self) -> list[int]:
+        """Return the held jobs."""
         return sorted(int(path.name) for path in (self.place / "held").iterdir())
 
     def forget(self) -> None:

@@ -34,17 +34,17 @@ CPU = Resources(partition=None, time=60, gpus=0, gpu_type=None, cpus=1, mem=None
 _NODE = """
 import os, runpy
 from runners.slurm.worker import rows
-from slurm_node import named
+from slurm_node import set_host_name
 
 rows._FIRST_WAIT_S, rows._LONGEST_WAIT_S = 0.02, 0.5  # as much shorter as the time between signs of life
-named(os.environ["SLURMD_NODENAME"])
+set_host_name(os.environ["SLURMD_NODENAME"])
 runpy.run_module("runners.slurm.node", run_name="__main__", alter_sys=True)
 """
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _CLONE_NEWUTS = 0x04000000
 
 
-def named(host: str) -> None:
+def set_host_name(host: str) -> None:
     """Give the process that is about to begin a host name of its own; a shell would unblock its signals."""
     if _LIBC.unshare(_CLONE_NEWUTS) == 0:
         socket.sethostname(host)
@@ -54,7 +54,7 @@ def named(host: str) -> None:
 def own_host_names() -> bool:
     """Whether processes can be given a host name of their own here."""
     program = [sys.executable, "-c", "import socket; print(socket.gethostname())"]
-    told = subprocess.run(program, preexec_fn=lambda: named("n0"), capture_output=True, text=True, check=True)
+    told = subprocess.run(program, preexec_fn=lambda: set_host_name("n0"), capture_output=True, text=True, check=True)
     return told.stdout.strip() == "n0"
 
 
@@ -102,7 +102,7 @@ class Sent:
                 return Warm([sys.executable, "-c", _NODE, *place], **options)
             return subprocess.Popen(
                 [sys.executable, "-u", "-m", "runners.slurm.node", *place],
-                preexec_fn=lambda: named(slurm["SLURMD_NODENAME"]),
+                preexec_fn=lambda: set_host_name(slurm["SLURMD_NODENAME"]),
                 **options,
             )
 
@@ -123,7 +123,7 @@ def send(root: Path, grid: Grid, *, workers: int = 1, entry: WorkerEntry = ENTRY
     return Sent(root, name, workers)
 
 
-def ended(process: "subprocess.Popen[str]", seconds: float = 120) -> tuple[int, str, str]:
+def end_of(process: "subprocess.Popen[str]", seconds: float = 120) -> tuple[int, str, str]:
     """Exit status, stdout and stderr of a task; killed with its group if it does not end."""
     try:
         out, err = process.communicate(timeout=seconds)
@@ -139,7 +139,7 @@ def to_the_end(sent: Sent, worker: int = 0, lives: int = 40, **environ: str) -> 
     statuses: list[int] = []
     while not statuses or statuses[-1] not in (0, 86):
         assert len(statuses) < lives, statuses
-        status, out, err = ended(sent.start(worker, **environ))
+        status, out, err = end_of(sent.start(worker, **environ))
         assert status in (0, 85, 86), f"{statuses}, then {status}\n{out}\n{err}"
         statuses.append(status)
     return statuses

@@ -224,6 +224,12 @@ def test_the_project_speaks_of_itself_only() -> None:
     assert not found
 
 
+def test_every_link_of_the_readme_exists() -> None:
+    links = re.findall(r"\]\(([\w./-]+)\)", (ROOT / "README.md").read_text(encoding="utf-8"))
+    assert len(links) > 20
+    assert [link for link in links if not (ROOT / link).exists()] == []
+
+
 def test_the_readme_s_grid_is_a_grid(tmp_path: Path) -> None:
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     (code,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)

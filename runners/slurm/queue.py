@@ -1,7 +1,7 @@
-"""SLURM's commands: one call each, bounded in time; names of tasks as the commands take and print them.
+"""Calls of SLURM's commands, bounded in time, and its notations for tasks and durations.
 
-Every command is optional. A question that finds no answer says why and is no error: the files of the campaign know more
-than the queue. An order that cannot be carried out is an `EnvironmentProblem`.
+A question without an answer returns the problem: the campaign's files know more than the queue. A command that fails
+raises `EnvironmentProblem`.
 """
 
 import os
@@ -15,7 +15,7 @@ from typing import NamedTuple
 from grid.errors import EnvironmentProblem
 
 PATIENCE_S = 30.0
-"""How long a command may take; SLURM's own clients give up on a silent controller after about as long."""
+"""Time limit of a command; SLURM's own clients wait about as long."""
 
 _UNKNOWN = "Invalid job id"
 
@@ -31,21 +31,21 @@ class TaskId(NamedTuple):
 
 
 class Said(NamedTuple):
-    """What a command printed, and in one sentence why it failed."""
+    """The output of a command, and in a sentence why it failed."""
 
     text: str
     problem: str | None
     unknown: bool = False
-    """Whether it failed because a job is not there (any more)."""
+    """True if it failed because a job does not exist (any more)."""
 
 
 def user() -> str:
-    """The user whose jobs these are, as SLURM names them."""
+    """Return this user's name."""
     return pwd.getpwuid(os.getuid()).pw_name
 
 
 def ask(program: str, *arguments: str, patience_s: float = PATIENCE_S) -> Said:
-    """Run one of SLURM's commands; times come as seconds since the epoch and lists of tasks uncut."""
+    """Run a command; it prints times as seconds since the epoch and task lists in full."""
     ours = {name: value for name, value in os.environ.items() if not re.match("(SQUEUE|SACCT|SINFO|SCANCEL)_", name)}
     environment = {**ours, "SLURM_TIME_FORMAT": "%s", "SLURM_BITSTR_LEN": "0", "LC_ALL": "C"}
     try:
@@ -72,30 +72,29 @@ def ask(program: str, *arguments: str, patience_s: float = PATIENCE_S) -> Said:
 
 
 def release(task: TaskId) -> bool:
-    """Let a held task start; False if the scheduler has forgotten it."""
-    return _order("scontrol", "release", str(task))
+    """Release a held task; return False if it does not exist."""
+    return _run("scontrol", "release", str(task))
 
 
 def cancel(tasks: Iterable[TaskId]) -> None:
-    """End tasks that wait or run; those that have ended already are left alone. `TaskId(job)` is a whole array."""
+    """Cancel tasks that wait or run; `TaskId(job)` is a whole array."""
     if names := shorthand(tasks):
-        _order("scancel", *names)
+        _run("scancel", *names)
 
 
 def shorthand(tasks: Iterable[TaskId]) -> list[str]:
-    """The names of tasks as the commands take them, one per job: `12`, `13_[0-4,7]`."""
-    found = []
-    for job, group in groupby(
-        sorted(set(tasks), key=lambda each: (each.job, each.task or 0)), key=lambda each: each.job
-    ):
+    """Return the names of tasks, one per job: `12`, `13_[0-4,7]`."""
+    names = []
+    ordered = sorted(set(tasks), key=lambda each: (each.job, each.task or 0))
+    for job, group in groupby(ordered, key=lambda each: each.job):
         numbers = [each.task for each in group]
         known = [number for number in numbers if number is not None]
-        found.append(str(job) if len(known) < len(numbers) else f"{job}_[{','.join(_runs(known))}]")
-    return found
+        names.append(str(job) if len(known) < len(numbers) else f"{job}_[{','.join(_ranges(known))}]")
+    return names
 
 
 def task_ids(name: str) -> Iterator[TaskId]:
-    """The tasks that SLURM means by `12`, `12_3`, `12_[3-5,9%2]` or `12_[0-8:4]`; none by anything else."""
+    """Yield the tasks of `12`, `12_3`, `12_[3-5,9%2]` or `12_[0-8:4]`; none for other text."""
     match = re.fullmatch(r"(\d+)(?:_(\d+)|_\[([\d,:-]+)(?:%\d+)?\])?", name.strip())
     if match is None:
         return
@@ -110,7 +109,7 @@ def task_ids(name: str) -> Iterator[TaskId]:
 
 
 def seconds(text: str) -> int | None:
-    """SLURM's durations in seconds: [days-]hours:minutes:seconds, minutes:seconds; None for UNLIMITED and the like."""
+    """Convert `[days-]hours:minutes:seconds` or `minutes:seconds` to seconds; None for UNLIMITED and the like."""
     match = re.fullmatch(r"(?:(\d+)-)?(?:(\d+):)?(\d+):(\d+)", text.strip())
     if match is None:
         return None
@@ -118,22 +117,20 @@ def seconds(text: str) -> int | None:
     return ((days * 24 + hours) * 60 + minutes) * 60 + rest
 
 
-def _order(*command: str) -> bool:
-    """Have a command carried out; False if its job is gone."""
+def _run(*command: str) -> bool:
+    """Run a command; return False if its job does not exist."""
     said = ask(*command)
-    if said.problem is None:
-        return True
-    if said.unknown:
-        return False
-    raise EnvironmentProblem(f"{' '.join(command)[:80]} was not carried out: {said.problem}; try again")
+    if said.problem is not None and not said.unknown:
+        raise EnvironmentProblem(f"{' '.join(command)[:80]} was not carried out: {said.problem}; try again")
+    return said.problem is None
 
 
-def _runs(numbers: Sequence[int]) -> list[str]:
-    """Consecutive numbers as SLURM writes them: 0-4, 7."""
-    found: list[list[int]] = []
+def _ranges(numbers: Sequence[int]) -> list[str]:
+    """Return consecutive numbers as ranges: 0-4, 7."""
+    ranges: list[list[int]] = []
     for number in numbers:
-        if found and number == found[-1][-1] + 1:
-            found[-1].append(number)
+        if ranges and number == ranges[-1][-1] + 1:
+            ranges[-1].append(number)
         else:
-            found.append([number])
-    return [f"{run[0]}-{run[-1]}" if len(run) > 1 else str(run[0]) for run in found]
+            ranges.append([number])
+    return [f"{each[0]}-{each[-1]}" if len(each) > 1 else str(each[0]) for each in ranges]

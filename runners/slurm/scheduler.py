@@ -1,4 +1,4 @@
-"""What the scheduler says of jobs, as far as it can be asked: which tasks wait, which run, how others ended."""
+"""Status of tasks from SLURM: which wait, which run, how others ended."""
 
 import re
 import time
@@ -10,46 +10,46 @@ from runners.slurm.queue import TaskId, ask, cancel, seconds, task_ids, user
 
 
 class TaskStatus(NamedTuple):
-    """One task of a job array, or a job where arrays are off."""
+    """The status of a task of a job array, or of a job."""
 
     state: Literal["pending", "held", "running", "ended"]
-    """Held: it waits, and does not start before somebody lets it go."""
+    """Held: it does not start before it is released."""
     words: str
-    """Why it waits or is held, or how it ended, in the scheduler's words; nothing while it runs."""
+    """Why it waits or how it ended, in the scheduler's words; empty while it runs."""
     node: str | None = None
     time_left_s: float | None = None
 
 
 class QueueStatus(NamedTuple):
-    """What one question brought."""
+    """The answer of the scheduler."""
 
     tasks: Mapping[str, TaskStatus]
     """By name: `123_4`, or `123`."""
     asked: float | None
-    """When the scheduler answered, in seconds since the epoch; None if it did not."""
+    """Time of the answer, in seconds since the epoch; None without one."""
     problem: str | None = None
-    """Why it did not."""
+    """Why there is no new answer."""
     named: Mapping[str, Sequence[int]] = {}
-    """Jobs by the name they were asked for."""
+    """Jobs by name."""
 
 
 class Scheduler(Protocol):
-    """Where the news is from."""
+    """Answers questions about jobs."""
 
     def queued(self, jobs: Collection[int], names: Collection[str]) -> QueueStatus:
-        """Tasks of `jobs`, and of the jobs called so, that wait or run."""
+        """Return the waiting and running tasks of `jobs` and of the jobs called `names`."""
 
     def accounted(self, jobs: Collection[int]) -> QueueStatus:
-        """How tasks of `jobs` ended, where the cluster keeps accounts."""
+        """Return how tasks of `jobs` ended, if the cluster has accounting."""
 
 
 PATIENCE_S = 8.0
-"""For how long one question may hold up an answer that files could have given alone."""
+"""Time limit of a question; files alone could answer in part."""
 
 _WAITING = frozenset({"PENDING", "REQUEUED", "REQUEUE_FED"})
 _HOLDS = frozenset({"REQUEUE_HOLD", "SPECIAL_EXIT", "RESV_DEL_HOLD"})
 _HELD = re.compile(r"JobHeld|JobHold|(^|[ _])held(_|$)")
-"""Of the reasons why a job waits: JobHeldUser, JobHeldAdmin, JobHoldMaxRequeue, launch_failed_requeued_held, ..."""
+"""Matches reasons such as JobHeldUser, JobHeldAdmin, JobHoldMaxRequeue, launch_failed_requeued_held."""
 _ENDED = frozenset(
     {"BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL", "OUT_OF_MEMORY", "REVOKED", "TIMEOUT"}
 )
@@ -69,12 +69,12 @@ _ACCOUNT = "JobID,State,ExitCode,NodeList"
 
 @final
 class SlurmScheduler(Scheduler):
-    """SLURM, through its commands; every question is bounded in time, and no answer is no error."""
+    """SLURM, through its commands; no answer is no error."""
 
     def queued(self, jobs: Collection[int], names: Collection[str]) -> QueueStatus:
-        """One squeue, and one more per name."""
+        """Call squeue once, and once per name."""
         shown = ",".join(f"{field}:{width}|" for field, width in _QUEUE.items())
-        questions: list[tuple[str, ...]] = [("-j", _listed(jobs))] if jobs else []
+        questions: list[tuple[str, ...]] = [("-j", _join(jobs))] if jobs else []
         questions += [("--user", user(), "--name", name) for name in names]
         tasks: dict[str, TaskStatus] = {}
         named: dict[str, list[int]] = {}
@@ -83,22 +83,22 @@ class SlurmScheduler(Scheduler):
             if said.problem is not None and not said.unknown:
                 return QueueStatus({}, None, said.problem)
             for task in queue_rows(said.text, time.time()):
-                tasks[str(task.id)] = task.news
+                tasks[str(task.id)] = task.status
                 if task.id.job not in named.setdefault(task.name, []):
                     named[task.name].append(task.id.job)
         return QueueStatus(tasks, time.time(), named=named)
 
     def accounted(self, jobs: Collection[int]) -> QueueStatus:
-        """One sacct."""
+        """Call sacct once."""
         if not jobs:
             return QueueStatus({}, time.time())
-        said = ask("sacct", "-nPX", "-j", _listed(jobs), "--format", _ACCOUNT, patience_s=PATIENCE_S)
-        return (
-            QueueStatus({}, None, said.problem) if said.problem else QueueStatus(account_rows(said.text), time.time())
-        )
+        said = ask("sacct", "-nPX", "-j", _join(jobs), "--format", _ACCOUNT, patience_s=PATIENCE_S)
+        if said.problem:
+            return QueueStatus({}, None, said.problem)
+        return QueueStatus(account_rows(said.text), time.time())
 
     def cancel(self, jobs: Sequence[int]) -> str | None:
-        """Take jobs out of the queue and end what runs of them; why that was not possible."""
+        """Cancel jobs; return why it failed."""
         try:
             cancel(map(TaskId, jobs))
         except EnvironmentProblem as problem:
@@ -107,46 +107,42 @@ class SlurmScheduler(Scheduler):
 
 
 class QueueRow(NamedTuple):
-    """A task in the queue."""
+    """A task in the queue and the name of its job."""
 
     id: TaskId
     name: str
-    """Of its job."""
-    news: TaskStatus
+    status: TaskStatus
 
 
 def queue_rows(text: str, now: float) -> Iterator[QueueRow]:
-    """The rows of squeue's answer; lines of another form, such as the name of a cluster, are none."""
+    """Parse squeue's output; skip other lines, such as the name of a cluster."""
     for line in text.splitlines():
         row = [field.strip() for field in line.split("|", len(_QUEUE))]
         if len(row) >= len(_QUEUE) and row[0].isdigit():
             job, task, state, reason, node, started, limit, name, *_ = row
-            waits = _waiting(state, _said(reason))
-            news = waits or _started(state, _said(node), _left_s(started, limit, now))
-            yield QueueRow(TaskId(int(job), int(task) if task.isdigit() else None), name, news)
+            status = _task_status(state, _text(reason), _text(node), _left_s(started, limit, now))
+            yield QueueRow(TaskId(int(job), int(task) if task.isdigit() else None), name, status)
 
 
 def account_rows(text: str) -> dict[str, TaskStatus]:
-    """The tasks of sacct's answer; a range of waiting tasks says nothing of one that has its own row."""
+    """Parse sacct's output; a task's own row counts before a range of tasks."""
     single: dict[str, TaskStatus] = {}
     ranged: dict[str, TaskStatus] = {}
     for line in text.splitlines():
         name, *fields = line.split("|")
         if len(fields) == _ACCOUNT.count(","):
             state, code, node = (field.strip() for field in fields)
-            ended = TaskStatus("ended", f"{state.partition(' ')[0]}, exit {code}", _said(node) or None)
-            found = single if "[" not in name else ranged
-            found.update((str(task), ended) for task in task_ids(name))
+            status = TaskStatus("ended", f"{state.partition(' ')[0]}, exit {code}", _text(node) or None)
+            target = single if "[" not in name else ranged
+            target.update((str(task), status) for task in task_ids(name))
     return {**ranged, **single}
 
 
-def _waiting(state: str, reason: str) -> TaskStatus | None:
+def _task_status(state: str, reason: str, node: str, left_s: float | None) -> TaskStatus:
     if state in _HOLDS or (state in _WAITING and _HELD.search(reason)):
         return TaskStatus("held", reason or state)
-    return TaskStatus("pending", reason) if state in _WAITING else None
-
-
-def _started(state: str, node: str, left_s: float | None) -> TaskStatus:
+    if state in _WAITING:
+        return TaskStatus("pending", reason)
     if state in _ENDED:
         return TaskStatus("ended", state, node or None)
     return TaskStatus("running", "", node or None, left_s)
@@ -157,9 +153,9 @@ def _left_s(started: str, limit: str, now: float) -> float | None:
     return max(0.0, limit_s - (now - int(started))) if limit_s is not None and started.isdigit() else None
 
 
-def _listed(jobs: Collection[int]) -> str:
+def _join(jobs: Collection[int]) -> str:
     return ",".join(map(str, sorted(set(jobs))))
 
 
-def _said(text: str) -> str:
+def _text(text: str) -> str:
     return "" if text in {"None", "N/A", "(null)", "None assigned"} else text

@@ -1,4 +1,4 @@
-"""The workers of a submission: from their records first, then the queue, then the accounts."""
+"""Status of submissions and their workers: from the workers' records, the queue and the accounts."""
 
 import time
 from collections import Counter
@@ -20,26 +20,25 @@ from runners.output import age
 from runners.slurm.cancellations import CalledOff, read_cancelled
 from runners.slurm.queue import TaskId, shorthand, task_ids
 from runners.slurm.scheduler import QueueStatus, Scheduler, TaskStatus
-from runners.slurm.task_output import LastWords, given_up, logs, worker_log
+from runners.slurm.task_output import given_up, logs, worker_log
 from runners.slurm.worker_records import FOR_GOOD, WorkerRecord, read_records, used_hours
 from store.files.layout import Layout
 
 SILENT_S = 180.0
-"""A worker writes its record every minute; after three without, its record no longer says that it is at work."""
+"""A worker writes its record every minute; after three minutes without, the record no longer proves that it works."""
 
 Standing = Literal["pending", "held", "running", "ended", "gone", "unknown"]
-"""Of a worker: it waits; waits until it is let go; works; has ended by itself; ended without saying so; nobody can be
-asked."""
+"""State of a worker; "gone": it ended without a record of its end."""
 
 AT_WORK: tuple[Standing, ...] = ("running", "pending", "held", "unknown")
-"""Of workers that have not ended, as far as is known."""
+"""States of workers that may still train."""
 
 _NO_OUTPUT = "exit 0:53"
-"""Of a task whose output SLURM could not open on the node."""
+"""SLURM's exit code if the node could not open the output file."""
 
 
 class WorkerStatus(NamedTuple):
-    """One worker of a submission, as far as is known."""
+    """The status of one worker of a submission."""
 
     submission: str
     resources: str
@@ -51,15 +50,15 @@ class WorkerStatus(NamedTuple):
     words: str
     """Why it waits, why it left, how it ended."""
     says: str | None
-    """What it said when it left."""
+    """Its message when it left."""
     restarts: int
     time_left_s: float | None
     seen: float
-    """The last that is known of it, in seconds since the epoch."""
+    """Time of the latest information, in seconds since the epoch."""
     ok: int
     failed: int
     output: str | None = None
-    """Where what it printed lies, if that says that it was given up and its record does not."""
+    """Path of its log, if only the log says that the task was given up."""
 
 
 @final
@@ -73,30 +72,30 @@ class SubmissionStatus:
     records: tuple[WorkerRecord, ...]
 
     def standing(self, resources: str) -> Literal["live", "held", "over", "unknown"]:
-        """Whether a class of rows has workers that will take rows, or would if they were let go."""
+        """Return if a class has workers that will take rows; "held": after a release."""
         if self.cancelled.all:
             return "over"
-        found = {worker.standing for worker in self.workers if worker.resources == resources}
-        if found & {"pending", "running"}:
+        standings = {worker.standing for worker in self.workers if worker.resources == resources}
+        if standings & {"pending", "running"}:
             return "live"
-        if "unknown" in found:
+        if "unknown" in standings:
             return "unknown"
-        return "held" if "held" in found else "over"
+        return "held" if "held" in standings else "over"
 
     @property
     def held(self) -> str | None:
-        """That some of its workers are held, and what to do, in a sentence."""
-        found = [worker for worker in self.workers if worker.standing == "held"]
-        if not found or self.cancelled.all:
+        """A sentence about its held workers and what to do."""
+        held = [worker for worker in self.workers if worker.standing == "held"]
+        if not held or self.cancelled.all:
             return None
-        reasons = ", ".join(sorted({worker.words for worker in found}))
-        count = "a worker" if len(found) == 1 else f"{len(found)} workers"
+        reasons = ", ".join(sorted({worker.words for worker in held}))
+        count = "a worker" if len(held) == 1 else f"{len(held)} workers"
         said = f"{count} of submission {self.record.submission}: held ({reasons})"
         if any(array.job is None for each in self.record.classes for array in each.arrays):
             return f"{said} since the shell that queued them was cut off; the next `ablate run` takes them back"
         if not self.record.released:
             return f"{said} since the shell that queued them was cut off; the next `ablate run` lets them go"
-        tasks = {task for worker in found if worker.job for task in task_ids(worker.job)}
+        tasks = {task for worker in held if worker.job for task in task_ids(worker.job)}
         others = {worker.job.partition("_")[0] for worker in self.workers if worker.job and worker.standing != "held"}
         jobs = shorthand(task if str(task.job) in others else TaskId(task.job) for task in tasks)
         who = ", which takes an administrator where one has held them" if "Admin" in reasons else ""
@@ -104,19 +103,19 @@ class SubmissionStatus:
 
     @property
     def unit(self) -> str:
-        """`gpuh`, or `cpuh` where its workers have no GPUs and no budget says otherwise."""
+        """The budget's unit; without a budget `gpuh`, or `cpuh` for workers without GPUs."""
         if self.record.budget is not None:
             return str(self.record.budget["unit"])
-        return "gpuh" if any(found.resources.get("gpus") for found in self.record.classes) else "cpuh"
+        return "gpuh" if any(each.resources.get("gpus") for each in self.record.classes) else "cpuh"
 
     @cached_property
     def hours(self) -> float:
-        """What its workers have used so far, in `unit`."""
+        """Hours that its workers have used, in `unit`."""
         return used_hours(self.records, self.unit)
 
     @property
     def spent(self) -> bool:
-        """Whether its budget is used up: its workers end what they have begun and begin nothing more."""
+        """True if its budget is used up: its workers begin nothing more."""
         return self.record.budget is not None and self.hours >= float(self.record.budget["hours"])
 
     @property
@@ -126,34 +125,31 @@ class SubmissionStatus:
 
 
 def read_submission_status(layout: Layout, scheduler: Scheduler) -> tuple[list[SubmissionStatus], list[str]]:
-    """The crews of the campaign's submissions to a cluster, oldest first, and a sentence for what cannot be known.
+    """Return the status of the campaign's submissions, oldest first, and sentences about what is unknown.
 
-    The queue is asked once, for all crews that may still work, and the accounts once, for workers that the queue does
-    not know and whose record has no end.
+    The queue is asked once for all submissions that may still work. The accounts are asked once for workers that are
+    neither in the queue nor have a record of their end.
     """
-    drafts, notes = _drafts(layout)
-    open_ones = [draft for draft in drafts if draft.may_work]
-    if not open_ones:
-        return [draft.crew(None, {}) for draft in drafts], notes
-    nameless = [draft.name for draft in open_ones if draft.nameless]
-    queue = scheduler.queued([job for draft in open_ones for job in draft.record.jobs], nameless)
+    readers, notes = _readers(layout)
+    active = [reader for reader in readers if reader.may_work]
+    if not active:
+        return [reader.status(None, {}) for reader in readers], notes
+    unnumbered = [job_name(reader.record.submission) for reader in active if reader.has_unknown_jobs]
+    queue = scheduler.queued([job for reader in active for job in reader.record.jobs], unnumbered)
+    if queue.asked is None:
+        if queue.problem is not None:
+            notes.append(f"the scheduler cannot be asked ({queue.problem}); workers are shown as their records say")
+        return [reader.status(None, {}) for reader in readers], notes
     if queue.problem is not None:
-        notes.append(_stale(queue))
-    if queue.asked is None:
-        return [draft.crew(None, {}) for draft in drafts], notes
-    missing = sorted({job for draft in open_ones for job in draft.unaccounted(queue)})
+        shown = f"the queue is shown as it was {age(queue.asked)} ago"
+        notes.append(f"the scheduler does not answer ({queue.problem}); {shown}")
+    missing = sorted({job for reader in active for job in reader.missing_jobs(queue)})
     accounts = scheduler.accounted(missing).tasks if missing else {}
-    return [draft.crew(queue, accounts) for draft in drafts], notes
+    return [reader.status(queue, accounts) for reader in readers], notes
 
 
-def _stale(queue: QueueStatus) -> str:
-    if queue.asked is None:
-        return f"the scheduler cannot be asked ({queue.problem}); workers are shown as their records say"
-    return f"the scheduler does not answer ({queue.problem}); the queue is shown as it was {age(queue.asked)} ago"
-
-
-def _drafts(layout: Layout) -> "tuple[list[_Draft], list[str]]":
-    drafts: list[_Draft] = []
+def _readers(layout: Layout) -> "tuple[list[_StatusReader], list[str]]":
+    readers: list[_StatusReader] = []
     notes: list[str] = []
     for record in submission_records(layout):
         if isinstance(record, Unreadable):
@@ -165,14 +161,13 @@ def _drafts(layout: Layout) -> "tuple[list[_Draft], list[str]]":
                 notes.append(Unreadable(record.submission, str(error)).in_words())
                 continue
             workers, note = read_records(layout, record.submission)
-            drafts.append(_Draft(layout, record, cancelled, workers))
+            readers.append(_StatusReader(layout, record, cancelled, workers))
             notes += [note] if note else []
-    return drafts, notes
+    return readers, notes
 
 
-class _WorkerPlace(NamedTuple):
-    """A worker as it was asked for."""
-
+class _RequestedWorker(NamedTuple):
+    class_index: int
     resources: ResourceClass
     number: int
     job: str | None
@@ -180,8 +175,8 @@ class _WorkerPlace(NamedTuple):
 
 @final
 @dataclass(frozen=True)
-class _Draft:
-    """A crew before the scheduler was asked."""
+class _StatusReader:
+    """Derives the status of a submission from its files and the scheduler's answers."""
 
     layout: Layout
     record: Submission
@@ -189,121 +184,115 @@ class _Draft:
     records: list[WorkerRecord]
 
     @property
-    def name(self) -> str:
-        """What its jobs are called."""
-        return job_name(self.record.submission)
-
-    @property
-    def nameless(self) -> bool:
-        """Whether a job may exist whose number was never written down."""
-        return any(array.job is None for found in self.record.classes for array in found.arrays)
+    def has_unknown_jobs(self) -> bool:
+        """True if a job may exist whose number was never written down."""
+        return any(array.job is None for each in self.record.classes for array in each.arrays)
 
     @cached_property
-    def last(self) -> dict[tuple[int, int], WorkerRecord]:
-        """The record of the latest life of each worker, by class and number."""
+    def last_lives(self) -> dict[tuple[int, int], WorkerRecord]:
+        """The latest life of each worker, by class and number."""
         return {(each.resource_class, each.worker): each for each in self.records}
 
     @cached_property
-    def trained(self) -> Counter[tuple[int, int, str]]:
-        """Trials by class, worker and what became of them, over all starts of the worker."""
-        found: Counter[tuple[int, int, str]] = Counter()
+    def trials(self) -> Counter[tuple[int, int, str]]:
+        """Trials by class, worker and outcome, over all lives."""
+        counts: Counter[tuple[int, int, str]] = Counter()
         for each in self.records:
-            found[each.resource_class, each.worker, "ok"] += each.ok
-            found[each.resource_class, each.worker, "failed"] += each.failed
-        return found
+            counts[each.resource_class, each.worker, "ok"] += each.ok
+            counts[each.resource_class, each.worker, "failed"] += each.failed
+        return counts
 
     @property
     def may_work(self) -> bool:
-        """Whether any worker has not left for good."""
-        return any(self._left(at, place) not in FOR_GOOD for at, place in self._places(None))
+        """True if some worker has not left for good."""
+        return any(self._end_reason(worker) not in FOR_GOOD for worker in self._workers(None))
 
-    def _left(self, at: int, place: _WorkerPlace) -> str | None:
-        record = self.last.get((at, place.number))
-        return record.left if record else None
+    def missing_jobs(self, queue: QueueStatus) -> Iterator[int]:
+        """Yield jobs of workers that are neither in the queue nor have a record of their end."""
+        for worker in self._workers(queue):
+            if worker.job is not None and worker.job not in queue.tasks and self._end_reason(worker) is None:
+                yield int(worker.job.partition("_")[0])
 
-    def unaccounted(self, queue: QueueStatus) -> Iterator[int]:
-        """Jobs of workers that the queue does not know and that did not say how they ended."""
-        for at, place in self._places(queue):
-            if place.job is not None and place.job not in queue.tasks and self._left(at, place) is None:
-                yield int(place.job.partition("_")[0])
-
-    def crew(self, queue: QueueStatus | None, accounts: Mapping[str, TaskStatus]) -> SubmissionStatus:
-        """The crew, with what the scheduler said; `queue` is None where it could not be asked."""
-        workers = tuple(self._worker(at, place, queue, accounts) for at, place in self._places(queue))
+    def status(self, queue: QueueStatus | None, accounts: Mapping[str, TaskStatus]) -> SubmissionStatus:
+        """Return the status; `queue` is None if the scheduler gave no answer."""
+        workers = tuple(self._status(worker, queue, accounts) for worker in self._workers(queue))
         return SubmissionStatus(self.record, self.cancelled, workers, tuple(self.records))
 
-    def _places(self, queue: QueueStatus | None) -> Iterator[tuple[int, _WorkerPlace]]:
-        named = queue.named.get(self.name, ()) if queue else ()
-        strays = iter(sorted(set(named) - set(self.record.jobs)))  # in the order in which they were submitted
-        for at, resources in enumerate(self.record.classes):
+    def _record(self, worker: _RequestedWorker) -> WorkerRecord | None:
+        return self.last_lives.get((worker.class_index, worker.number))
+
+    def _end_reason(self, worker: _RequestedWorker) -> str | None:
+        record = self._record(worker)
+        return record.left if record else None
+
+    def _workers(self, queue: QueueStatus | None) -> Iterator[_RequestedWorker]:
+        by_name = queue.named.get(job_name(self.record.submission), ()) if queue else ()
+        unnumbered = iter(sorted(set(by_name) - set(self.record.jobs)))  # in the order of submission
+        for index, resources in enumerate(self.record.classes):
             for array in resources.arrays:
-                job = array.job if array.job is not None else next(strays, None)
-                single = self._single(resources, array, queue)
+                job = array.job if array.job is not None else next(unnumbered, None)
+                single = self._is_single(resources, array, queue)
                 for task in range(array.tasks):
                     name = None if job is None else str(job) if single else f"{job}_{task}"
-                    yield at, _WorkerPlace(resources, array.first + task, name)
+                    yield _RequestedWorker(index, resources, array.first + task, name)
 
-    def _single(self, resources: ResourceClass, array: Array, queue: QueueStatus | None) -> bool:
-        """Whether it is a job without an array, as its script says; else as the queue does."""
+    def _is_single(self, resources: ResourceClass, array: Array, queue: QueueStatus | None) -> bool:
+        """Return True for a job without an array, by its script, else by the queue."""
         name = f"{resources.name} from {array.first}" if array.first else resources.name
         script = self.record.scripts.get(name)
         if script is not None:
             return "#SBATCH --array=" not in script
         return queue is not None and str(array.job) in queue.tasks
 
-    def _worker(
-        self, at: int, place: _WorkerPlace, queue: QueueStatus | None, accounts: Mapping[str, TaskStatus]
+    def _status(
+        self, worker: _RequestedWorker, queue: QueueStatus | None, accounts: Mapping[str, TaskStatus]
     ) -> WorkerStatus:
-        record = self.last.get((at, place.number))
-        news = queue.tasks.get(place.job or "") if queue else None
-        standing, words = _standing(record, news, asked=queue is not None)
-        account = accounts.get(place.job or "")
-        printed = self._given_up(place, record) if standing in ("gone", "ended") else None
+        record = self._record(worker)
+        task = queue.tasks.get(worker.job or "") if queue else None
+        standing, words = _standing(record, task, asked=queue is not None)
+        account = accounts.get(worker.job or "")
+        printed = None
+        if standing in ("gone", "ended") and worker.job is not None:
+            printed = given_up(self.layout, self.record.submission, worker.job, record.left if record else None)
         if standing == "gone":
             words = words if account is None else account.words
-            words = words if printed or record else f"{words}{self._unprinted(place, account)}"
+            words = words if printed or record else f"{words}{self._missing_output(worker, account)}"
         seen = record.touched if record else self.record.written
+        counts = self.trials
         return WorkerStatus(
             submission=self.record.submission,
-            resources=place.resources.name,
-            number=place.number,
+            resources=worker.resources.name,
+            number=worker.number,
             standing=standing,
-            job=place.job or (record.job if record else None),
-            node=None if standing in ("pending", "held") else (news and news.node) or (record and record.node),
+            job=worker.job or (record.job if record else None),
+            node=None if standing in ("pending", "held") else (task and task.node) or (record and record.node),
             words=words,
             says=printed.text if printed else record.says if record else None,
             restarts=record.restarts if record else 0,
-            time_left_s=news.time_left_s if news else None,
-            seen=max(seen, queue.asked or seen) if queue and news else seen,
-            ok=self.trained[at, place.number, "ok"],
-            failed=self.trained[at, place.number, "failed"],
+            time_left_s=task.time_left_s if task else None,
+            seen=max(seen, queue.asked or seen) if queue and task else seen,
+            ok=counts[worker.class_index, worker.number, "ok"],
+            failed=counts[worker.class_index, worker.number, "failed"],
             output=str(printed.path) if printed else None,
         )
 
-    def _given_up(self, place: _WorkerPlace, record: WorkerRecord | None) -> LastWords | None:
-        """What the task printed at its end, if nobody takes it any more and its record does not say why."""
-        if place.job is None:
-            return None
-        return given_up(self.layout, self.record.submission, place.job, record.left if record else None)
-
-    def _unprinted(self, place: _WorkerPlace, account: TaskStatus | None) -> str:
-        """What may be wrong where a task has not even left an output."""
-        folder = logs(self.layout, self.record.submission)
-        if self.cancelled.all or place.job is None:
+    def _missing_output(self, worker: _RequestedWorker, account: TaskStatus | None) -> str:
+        """Return a likely reason if a task left no output."""
+        submission = self.record.submission
+        if self.cancelled.all or worker.job is None or worker_log(self.layout, submission, worker.job).exists():
             return ""
-        if worker_log(self.layout, self.record.submission, place.job).exists():
-            return ""
-        if account is not None and _NO_OUTPUT in account.words:
-            return f": the node cannot write {folder}; is the campaign on a file system that nodes share?"
+        folder = logs(self.layout, submission)
         if account is None:
             return f"; it was cancelled as it waited, or its node cannot write {folder}"
+        if _NO_OUTPUT in account.words:
+            return f": the node cannot write {folder}; is the campaign on a file system that nodes share?"
         return ""
 
 
-def _standing(record: WorkerRecord | None, news: TaskStatus | None, *, asked: bool) -> tuple[Standing, str]:
+def _standing(record: WorkerRecord | None, task: TaskStatus | None, *, asked: bool) -> tuple[Standing, str]:
     left = record.left if record else None
-    if news is not None and news.state != "ended":
-        return news.state, news.words
+    if task is not None and task.state != "ended":
+        return task.state, task.words
     if left is not None and (asked or left in FOR_GOOD):
         return "ended", left
     if asked:

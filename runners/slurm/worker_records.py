@@ -1,4 +1,4 @@
-"""Workers as they say themselves: a file per worker, written at the start of a life, every minute and at its end."""
+"""Records of workers: one file per worker, written at the start of a life, every minute and at its end."""
 
 import math
 import time
@@ -15,27 +15,26 @@ from store.files.layout import FILE_SCHEMA, Layout
 Left = Literal["done", "time", "signal", "budget", "cancelled", "refused", "error", "late", "full"]
 
 GAVE_UP: tuple[Left, ...] = ("refused", "error", "late", "full")
-"""Of those, the ends of workers that could not train; the last passes when there is room on the disk again."""
+"""Ends of workers that could not train; "full" passes when the disk has space again."""
 
 FOR_GOOD: tuple[Left, ...] = ("done", "budget", "cancelled", "late")
-"""Ends after which no worker is queued again."""
+"""Ends after which the worker is not queued again."""
 
 MOST_FINGERPRINTS = 64
 
-_TOLD_ONE_BY_ONE: tuple[Left, ...] = ("refused", "error", "late")
-"""Ends of which a worker has a few at most; all other lives on a node become one record once they are over."""
+_KEPT_APART: tuple[Left, ...] = ("refused", "error", "late")
+"""Rare ends; other lives on the same node are merged into one record."""
 
-_LOOK_EVERY_S = 60.0
-_LOOK_S_PER_WORKER = 0.2
-"""Of those at work; in between it is counted on that they are."""
+_READ_EVERY_S = 60.0
+_READ_S_PER_WORKER = 0.2
 
 
 @final
 @dataclass(frozen=True)
 class WorkerRecord:
-    """A life of a worker, or earlier ones on one node that ended alike, added up; times in seconds since the epoch.
+    """A life of a worker, or the sum of earlier lives on a node that ended alike; times in seconds since the epoch.
 
-    A worker's lives are the file `submissions/<id>/workers/<class>-<worker>.json`.
+    The file `submissions/<id>/workers/<class>-<worker>.json` has all lives of a worker.
     """
 
     submission: str
@@ -44,7 +43,7 @@ class WorkerRecord:
     worker: int
     """Its number within the class."""
     restarts: int
-    """How often it had been queued again; of several lives the last."""
+    """Restarts before this life; the last of several."""
     job: str
     node: str
     host: str
@@ -52,7 +51,7 @@ class WorkerRecord:
     started: float
     touched: float
     seconds: float
-    """How long it has been at work, by a clock that is never set."""
+    """Time at work, by the monotonic clock."""
     gpus: int
     slots: int
     """Trials side by side."""
@@ -60,55 +59,53 @@ class WorkerRecord:
     failed: int = 0
     stopped: int = 0
     left: Left | None = None
-    """Why it left; None while it is there, or where it was killed."""
+    """Why it left; None while it works, or if it was killed."""
     says: str | None = None
-    """What a person should know of why it left."""
+    """The reason in a sentence."""
     cpus: int = 1
-    """Cores that were asked for."""
+    """Requested cores."""
     failures: tuple[str, ...] = ()
-    """Fingerprints of the failures it has met, each once."""
+    """Fingerprints of its trials' failures, each once."""
 
     def hours(self, unit: str) -> float:
-        """What it has used: `gpuh` of its GPUs, or `cpuh` of its cores."""
+        """Return the hours it has used of its GPUs (`gpuh`) or cores (`cpuh`)."""
         return self.seconds / 3600 * (self.gpus if unit == "gpuh" else self.cpus)
 
 
 def worker_path(layout: Layout, found: WorkerRecord) -> Path:
-    """Where the records of its worker lie."""
+    """Return the path of its file."""
     return layout.submission(found.submission) / "workers" / f"{found.resource_class}-{found.worker}.json"
 
 
 def write_worker(layout: Layout, found: WorkerRecord) -> None:
-    """Publish the record of a life, or publish it anew, after what its file says of earlier lives.
+    """Write the record of a life after those of earlier lives.
 
-    A life that was cut short is there as it was last written, so what it used counts. One that goes on although the
-    next has begun, on a node that SLURM took for dead, writes nothing; if the two write at the same moment, what is
-    missing then comes with the next life's next writing. Beside a file that cannot be read it has one of its own.
+    A life writes nothing once the next life has begun: SLURM may have taken its node for dead. A file that cannot be
+    read is kept; the record gets a file of its own.
 
     Raises:
         EnvironmentProblem: the campaign cannot be written.
     """
     path = worker_path(layout, found)
-    there = _read(path)
-    if there is None and path.exists():
+    lives = _read(path)
+    if lives is None and path.exists():
         path = path.with_name(f"{path.stem}-{found.restarts}.json")
-        there = _read(path)
-    lives = there or []
+        lives = _read(path)
+    lives = lives or []
     if any(life.restarts > found.restarts for life in lives):
         return
-    lives = [*added_up(life for life in lives if life.restarts < found.restarts), found]
+    lives = [*merge_lives(life for life in lives if life.restarts < found.restarts), found]
     write_json(path, {"schema": FILE_SCHEMA, "lives": [_data(life) for life in lives]})
 
 
-def added_up(lives: Iterable[WorkerRecord]) -> list[WorkerRecord]:
-    """Lives that are over, those of a worker on a node that ended alike as one; by their last."""
-    alike: dict[tuple[object, ...], WorkerRecord] = {}
+def merge_lives(lives: Iterable[WorkerRecord]) -> list[WorkerRecord]:
+    """Add up lives of a worker on the same node that ended alike."""
+    merged: dict[tuple[object, ...], WorkerRecord] = {}
     for life in sorted(lives, key=lambda each: each.restarts):
-        single = life.restarts if life.left in _TOLD_ONE_BY_ONE else None
-        how = (life.node, life.host, life.left, life.gpus, life.cpus, single)
-        before = alike.get(how)
-        alike[how] = life if before is None else _sum(before, life)
-    return sorted(alike.values(), key=lambda each: each.restarts)
+        apart = life.restarts if life.left in _KEPT_APART else None
+        kind = (life.node, life.host, life.left, life.gpus, life.cpus, apart)
+        merged[kind] = _sum(merged[kind], life) if kind in merged else life
+    return sorted(merged.values(), key=lambda each: each.restarts)
 
 
 def _sum(before: WorkerRecord, life: WorkerRecord) -> WorkerRecord:
@@ -129,20 +126,20 @@ def _data(found: WorkerRecord) -> dict[str, Any]:
 
 
 def read_workers(layout: Layout, submission: str) -> list[WorkerRecord]:
-    """The records of a submission, by class, worker and life; a file that cannot be read is left out."""
+    """Return the records of a submission, by class, worker and life; skip files that cannot be read."""
     return read_records(layout, submission)[0]
 
 
 def read_records(layout: Layout, submission: str) -> tuple[list[WorkerRecord], str | None]:
-    """The records as above, and a sentence for those that cannot be read."""
-    read = [(path, _read(path)) for path in _paths(layout, submission)]
-    found = [record for _, records in read for record in records or ()]
-    bad = sorted(path for path, records in read if records is None and path.exists())
-    ordered = sorted(found, key=lambda each: (each.resource_class, each.worker, each.restarts))
+    """Return the records of a submission, and a sentence about files that cannot be read."""
+    files = [(path, _read(path)) for path in _paths(layout, submission)]
+    records = [record for _, lives in files for record in lives or ()]
+    bad = sorted(path for path, lives in files if lives is None and path.exists())
+    ordered = sorted(records, key=lambda each: (each.resource_class, each.worker, each.restarts))
     if not bad:
         return ordered, None
     return ordered, (
-        f"{len(bad)} of {counted(len(read), 'record')} of workers of submission {submission} "
+        f"{len(bad)} of {counted(len(files), 'record')} of workers of submission {submission} "
         f"{'is' if len(bad) == 1 else 'are'} damaged or of a newer version, such as {bad[0].name}; "
         f"{'its' if len(bad) == 1 else 'their'} hours and trials are not counted"
     )
@@ -157,12 +154,12 @@ def _paths(layout: Layout, submission: str) -> list[Path]:
 
 
 def _read(path: Path) -> list[WorkerRecord] | None:
-    """The lives in a file, the last one last; None where it is not there or cannot be read."""
+    """Return the lives in a file, in order; None if it is missing or cannot be read."""
     try:
         data: dict[str, Any] = read_json(path)
         if data.pop("schema") != FILE_SCHEMA:
             return None
-        return [_life(life) for life in data.get("lives", [data])]  # without: one life, of before files had several
+        return [_life(life) for life in data.get("lives", [data])]  # older files have one life
     except (NotFoundError, StoreError, KeyError, TypeError, AttributeError):
         return None
 
@@ -173,16 +170,15 @@ def _life(data: dict[str, Any]) -> WorkerRecord:
 
 
 def used_hours(found: Iterable[WorkerRecord], unit: str) -> float:
-    """What the workers have used in all."""
+    """Return the hours that the workers have used in total."""
     return math.fsum(each.hours(unit) for each in found)
 
 
 @final
 class BudgetTracker:
-    """What is left of a submission's budget, looked at again now and then; less often the more workers are at work.
+    """Tracks the budget of a submission; reads the records less often the more workers there are.
 
-    In between those are taken to go on as they were, so that a budget is not overdrawn by more than what workers use
-    that have begun since: those of a minute or so.
+    Between reads it assumes that the workers continue.
     """
 
     def __init__(
@@ -193,35 +189,35 @@ class BudgetTracker:
         self._hours = hours
         self._unit = unit
         self._clock = clock
-        self._over: dict[Path, float] = {}
-        self._looked = -math.inf
+        self._final: dict[Path, float] = {}
+        self._read_at = -math.inf
         self._next = -math.inf
         self._used = self._per_s = 0.0
         self._empty = False
 
     def empty(self) -> bool:
-        """Whether the budget is used up; it stays so."""
+        """Return True once the budget is used up."""
         now = self._clock()
-        if self._empty or now < self._looked + _LOOK_EVERY_S:
+        if self._empty or now < self._read_at + _READ_EVERY_S:
             return self._empty
-        if now >= self._next or self._used + (now - self._looked) * self._per_s >= self._hours:
-            self._look()
+        if now >= self._next or self._used + (now - self._read_at) * self._per_s >= self._hours:
+            self._read_files()
         return self._empty
 
-    def _look(self) -> None:
-        """Read the files of those who have not left for good; the others have been counted."""
-        unread = [path for path in _paths(self._layout, self._submission) if path not in self._over]
+    def _read_files(self) -> None:
         at_work: list[WorkerRecord] = []
         used = []
-        for path in unread:
+        for path in _paths(self._layout, self._submission):
+            if path in self._final:
+                continue
             lives = _read(path) or []
             if lives and lives[-1].left in FOR_GOOD:
-                self._over[path] = used_hours(lives, self._unit)
+                self._final[path] = used_hours(lives, self._unit)
             else:
                 used.append(used_hours(lives, self._unit))
                 at_work += [life for life in lives[-1:] if life.left is None]
-        self._looked = self._clock()
-        self._next = self._looked + max(_LOOK_EVERY_S, _LOOK_S_PER_WORKER * len(at_work))
-        self._used = math.fsum((*self._over.values(), *used))
+        self._read_at = self._clock()
+        self._next = self._read_at + max(_READ_EVERY_S, _READ_S_PER_WORKER * len(at_work))
+        self._used = math.fsum((*self._final.values(), *used))
         self._per_s = used_hours((replace(each, seconds=1.0) for each in at_work), self._unit)
         self._empty = self._used >= self._hours

@@ -1,24 +1,22 @@
-"""Rows whose trial ran out of memory: whoever comes to one cuts it smaller, until it cannot be cut any smaller."""
+"""Rows whose trial ran out of memory: each worker that takes one tries smaller micro-batches, down to the smallest."""
 
 from pathlib import Path
 from typing import Any
 
 import pytest
-from looks import DONE, FREE, SUBMISSION, Clock, Seen, rows_of
+from looks import DONE, FREE, SUBMISSION, Clock
 from synthetic import write_end, write_start
 from toy_campaign import toy_grid
 from toy_training import ENTRY
 
 from runners.attempts.crash_counter import MOST_DEATHS, CrashCounter
 from runners.attempts.manifest import trial_lines, write_submission
-from runners.attempts.worker import Job, Outcome, Worker
+from runners.attempts.worker import Job, Worker
 from runners.slurm.worker.row_state import CompletedRows as Known, RowStates
 from runners.slurm.worker.rows import NodeRows, RowShare
-from runners.training.failure import failure_of
 from store.files.layout import Layout
 from store.files.trial_status import trial_state
 
-MEMORY = failure_of(MemoryError())
 GONE = {"pid": 2**22 + 1, "pid_started": 1}
 
 
@@ -38,8 +36,8 @@ def layout(tmp_path: Path) -> Layout:
     return Layout(tmp_path)
 
 
-def submitted(layout: Layout, fits: int) -> str:
-    """A submission of one trial, which fits into memory in so many micro-batches; at most 6 there are. Its key."""
+def write_toy_submission(layout: Layout, fits: int) -> str:
+    """Submit a trial that fits into memory in `fits` micro-batches, of at most 6; return its key."""
     grid = toy_grid(seeds=[0], fates=["too_big"], fits=fits, checkpoint_s=0.0, steps=100)
     line = next(trial_lines(grid))
     write_submission(layout, SUBMISSION, [line])
@@ -56,42 +54,42 @@ def worker(layout: Layout, number: int, **fields: Any) -> Worker:
 
 
 def rows(layout: Layout, *, publish: bool = False, **fields: Any) -> NodeRows:
-    """What a life of a worker task hands out; nothing is known to it of others unless they `publish`."""
+    """Return the rows of a worker task; it reads the files of others only with `publish`."""
     known = Known(layout if publish else Layout("/nowhere"), SUBMISSION, "0-0", (0, 1), Clock())
     return NodeRows(RowStates(job(layout, **fields), "n0"), RowShare((0, 1), 0, 1), lambda: True, known)
 
 
-def tried(layout: Layout, key: str) -> list[tuple[int, str | None]]:
-    """Of each attempt its micro-batches and how it ended."""
+def list_attempts(layout: Layout, key: str) -> list[tuple[int, str | None]]:
+    """Return the micro-batches and the end of each attempt."""
     found = trial_state(layout, key).attempts
     return [(each.start["accumulate"], each.end and (each.end["reason"] or each.end["status"])) for each in found]
 
 
 def test_a_trial_is_cut_by_the_next_where_its_worker_died_before_it_could(layout: Layout) -> None:
-    key = submitted(layout, 4)
+    key = write_toy_submission(layout, 4)
     worker(layout, 0)._tried(0)  # and is killed
-    assert tried(layout, key) == [(1, "out_of_memory")]
+    assert list_attempts(layout, key) == [(1, "out_of_memory")]
     assert rows(layout, oom="fail").take() is None
     life = rows(layout)
     assert life.take() == 0
     life.came_back(worker(layout, 1).run(0))
-    assert tried(layout, key) == [(1, "out_of_memory"), (2, "out_of_memory"), (4, "ok")]
+    assert list_attempts(layout, key) == [(1, "out_of_memory"), (2, "out_of_memory"), (4, "ok")]
     assert (life.take(), life.left(), life.unfinished) == (None, 0, False)
 
 
 def test_a_trial_whose_worker_vanished_over_the_smaller_pieces_is_taken_in_these(layout: Layout) -> None:
-    key = submitted(layout, 2)
+    key = write_toy_submission(layout, 2)
     worker(layout, 0)._tried(0)
     write_start(layout, key, 2, **GONE, submission=SUBMISSION, accumulate=2)
     life = rows(layout)
     assert life.take() == 0
     life.came_back(worker(layout, 1).run(0))
-    assert tried(layout, key) == [(1, "out_of_memory"), (2, None), (2, "ok")]
+    assert list_attempts(layout, key) == [(1, "out_of_memory"), (2, None), (2, "ok")]
 
 
 def test_a_trial_that_cannot_be_cut_any_smaller_is_tried_no_more_by_anybody(layout: Layout) -> None:
     """Each life that knows nothing of others takes it once and finds that out; who is told takes it not at all."""
-    key = submitted(layout, 7)
+    key = write_toy_submission(layout, 7)
     made = [(1, "out_of_memory"), (2, "out_of_memory"), (4, "out_of_memory")]
     for number, came in enumerate(["failed", "was_failed", "was_failed"]):
         life = rows(layout, publish=number == 1)
@@ -101,7 +99,7 @@ def test_a_trial_that_cannot_be_cut_any_smaller_is_tried_no_more_by_anybody(layo
         life.came_back(outcome)
         assert (life.take(), life.left(), life.unfinished) == (None, 0, False)
         life._completed.publish()
-        assert tried(layout, key) == made
+        assert list_attempts(layout, key) == made
     told = rows(layout, publish=True)
     assert (told.take(), told.left(), told.unfinished) == (None, 0, False)
 
@@ -109,7 +107,7 @@ def test_a_trial_that_cannot_be_cut_any_smaller_is_tried_no_more_by_anybody(layo
 def test_a_trial_whose_workers_die_before_they_have_it_is_given_up(
     layout: Layout, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    key = submitted(layout, 4)
+    key = write_toy_submission(layout, 4)
     worker(layout, 0)._tried(0)
     kills = iter(range(100))
     monkeypatch.setattr("runners.attempts.crash_counter.oom_kills", lambda: next(kills))
@@ -123,14 +121,14 @@ def test_a_trial_whose_workers_die_before_they_have_it_is_given_up(
         else:
             life.came_back(outcome)
     assert (life.take(), life.left(), life.unfinished) == (None, 0, False)
-    assert tried(layout, key) == [(1, "out_of_memory")]
+    assert list_attempts(layout, key) == [(1, "out_of_memory")]
 
 
 def test_a_worker_that_others_overtake_goes_on_from_what_they_found(
     layout: Layout, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It looks, another tries the same pieces and dies, it claims: that these failed says nothing of smaller ones."""
-    key = submitted(layout, 4)
+    key = write_toy_submission(layout, 4)
     plain, overtaken = Worker._about, []
 
     def about(self: Worker, *given: Any) -> dict[str, Any]:
@@ -142,7 +140,7 @@ def test_a_worker_that_others_overtake_goes_on_from_what_they_found(
     worker(layout, 0)._tried(0)
     monkeypatch.setattr(Worker, "_about", about)
     assert worker(layout, 3).run(0).status == "ok"
-    assert tried(layout, key)[-1] == (4, "ok")
+    assert list_attempts(layout, key)[-1] == (4, "ok")
 
 
 @pytest.mark.parametrize(
@@ -152,18 +150,8 @@ def test_a_worker_that_others_overtake_goes_on_from_what_they_found(
 def test_only_what_an_attempt_found_too_big_is_to_be_cut(
     layout: Layout, accumulate: int | None, reason: str, look: Any
 ) -> None:
-    key = submitted(layout, 4)
+    key = write_toy_submission(layout, 4)
     write_start(layout, key, 1, **GONE, submission=SUBMISSION, accumulate=accumulate)
     write_end(layout, key, 1, status="failed", reason=reason)
     assert RowStates(job(layout), "n0").look(0) == look
     assert RowStates(job(layout, oom="bigger"), "n0").look(0) == DONE
-
-
-def test_rows_that_failed_are_not_looked_at_again() -> None:
-    looks = Seen({0: FREE, 1: FREE, 2: FREE})
-    life = rows_of(looks, RowShare((0, 3), 0, 1))
-    assert [life.take() for _ in range(3)] == [0, 1, 2]
-    life.came_back(Outcome(0, "failed", 1, MEMORY))
-    life.came_back(Outcome(1, "was_failed"))
-    life.came_back(Outcome(2, "stopped", 1))
-    assert [row in life._completed for row in range(3)] == [True, True, False]

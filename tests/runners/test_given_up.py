@@ -12,7 +12,7 @@ from runners.monitoring.status_text import read_status, write_status
 from runners.monitoring.trial_states import locate_trials
 from runners.monitoring.worker_rejections import worker_rejections
 from runners.slurm.scheduler import TaskStatus
-from runners.slurm.submit.worker_script import MOST_REFUSALS
+from runners.slurm.submit.job_arrays import MOST_REFUSALS
 from runners.slurm.task_output import last_words, worker_log
 from store.store import Store
 

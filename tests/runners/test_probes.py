@@ -357,7 +357,7 @@ def test_a_learned_key_is_position_zero_and_a_sink_lowers_the_share_of_keys() ->
     positions = 1 - np.mean([biased["importance", 0, h, ("position", 0)] for h in (0, 1)])
     assert positions == pytest.approx(np.mean([biased["weight_sum", 0, h] for h in (0, 1)]))
     sunk = by_place(probe_model(make_model(learned_sink()), ids(2, 9), SinkShare()))
-    weights = next(make_model(learned_sink()).watched(ids(2, 9))).worked.attended.weights
+    weights = next(make_model(learned_sink()).trace_layers(ids(2, 9))).worked.attended.weights
     assert sunk["importance", 0, 0, ("position", 1)] == pytest.approx(weights[:, 0, :, 0].mean().item())
 
 

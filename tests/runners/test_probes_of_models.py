@@ -152,7 +152,7 @@ def test_logits_are_the_scaled_products_before_margin_gate_and_positions(operato
 
 
 def test_logits_are_of_full_precision_where_products_are_not() -> None:
-    layer = next(make_model(softmax()).float().watched(ids(2, 7)))
+    layer = next(make_model(softmax()).float().trace_layers(ids(2, 7)))
     with torch.autocast("cpu", dtype=torch.bfloat16):
         mixed = probe_layer(QKLogits(), layer)
     assert mixed == probe_layer(QKLogits(), layer)
@@ -259,7 +259,9 @@ def test_numbers_are_known_where_they_start_where_they_average_and_where_they_ar
     assert records["predicted_sd.rescale.scale", 0, 1] == pytest.approx(alpha.std(correction=0).item())
     assert alpha.std() > 0.01
     lambdas = by_place(probe_model(make_model(differential()), ids(2, 7), LearnedNumbers()))
-    worked = [layer.worked.numbers["merge.factor"].item() for layer in make_model(differential()).watched(ids(2, 7))]
+    worked = [
+        layer.worked.numbers["merge.factor"].item() for layer in make_model(differential()).trace_layers(ids(2, 7))
+    ]
     assert [lambdas["number.merge.factor", layer, None] for layer in (0, 1)] == pytest.approx(worked)
 
 

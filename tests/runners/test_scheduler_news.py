@@ -1,4 +1,4 @@
-"""SLURM's news through its commands: here they are scripts that answer, refuse, hang, or are not there."""
+"""Questions to SLURM's commands: pretended ones that answer, refuse, hang or are missing."""
 
 import json
 import os
@@ -38,13 +38,7 @@ def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Fake:
 
 
 def row(job: int, task: object, state: str, **fields: object) -> str:
-    usual = {
-        "Reason": "None",
-        "NodeList": "",
-        "StartTime": "N/A",
-        "TimeLimit": "1:00:00",
-        "Name": "x",
-    }
+    usual = {"Reason": "None", "NodeList": "", "StartTime": "N/A", "TimeLimit": "1:00:00", "Name": "x"}
     values = {**usual, "ArrayJobID": job, "ArrayTaskID": task, "State": state, **fields}
     return "|".join(f"{values[name]!s:{width}}" for name, width in _QUEUE.items()) + "|"
 
@@ -111,14 +105,6 @@ def test_jobs_are_found_by_name(fake: Fake) -> None:
     assert set(found.tasks) == {"31_0", "31_1"}
 
 
-def test_how_tasks_ended(fake: Fake) -> None:
-    fake("sacct", answers("7_0|NODE_FAIL|1:0|n3", "8|CANCELLED by 0|0:15|n3"))
-    assert SlurmScheduler().accounted([7, 8]).tasks == {
-        "7_0": TaskStatus("ended", "NODE_FAIL, exit 1:0", "n3"),
-        "8": TaskStatus("ended", "CANCELLED, exit 0:15", "n3"),
-    }
-
-
 def test_whoever_does_not_answer_is_named_and_nothing_fails(fake: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
     assert SlurmScheduler().queued([7], [])[1:3] == (None, "squeue is not installed on this machine")
     fake("squeue", "echo 'slurm_load_jobs error: Unable to contact slurm controller' >&2; exit 1")
@@ -161,7 +147,7 @@ def test_the_queue_s_rows() -> None:
     first, second, third = queue_rows(text, 1795282618.0)
     assert first == (TaskId(7, 2), "ablate-x", TaskStatus("pending", "JobArrayTaskLimit"))
     assert second == (TaskId(7, 0), "ablate-x", TaskStatus("running", "", "n1", 365 * 86400.0 - 1))
-    assert (str(third.id), third.news.words) == ("9", "ReqNodeNotAvail, UnavailableNodes:n[1-2]")
+    assert (str(third.id), third.status.words) == ("9", "ReqNodeNotAvail, UnavailableNodes:n[1-2]")
 
 
 def test_accounting_s_rows_with_a_range_that_overlaps_tasks_of_their_own() -> None:

@@ -1,4 +1,4 @@
-"""Whether a node or the trials are at fault, from what all workers of a submission have met."""
+"""A node or the trials: which is at fault, by the failures of all workers."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +14,7 @@ MINE = WorkerRecord("20260101T000000-000000", 0, 0, 1, "7_0", "n0", "n0", 5, 1.0
 OTHER = replace(MINE, worker=1, node="n1")
 
 
-def failed(row: int, fingerprint: str = "f", reason: str = "error") -> Outcome:
+def fail(row: int, fingerprint: str = "f", reason: str = "error") -> Outcome:
     return Outcome(row, "failed", 1, Failure(reason, "it broke", None, fingerprint))  # type: ignore[arg-type]
 
 
@@ -24,7 +24,7 @@ def verdict(records: list[WorkerRecord], outcomes: list[Outcome], *, alone: bool
     return next((each for each in said if each is not None), None)
 
 
-FAILING = [failed(row) for row in range(MOST_FAILURES)]
+FAILING = [fail(row) for row in range(MOST_FAILURES)]
 
 
 @pytest.mark.parametrize(
@@ -53,16 +53,16 @@ def test_failures_are_the_trials_own_where_those_who_train_well_have_met_them(
 def test_a_node_is_trusted_once_it_has_trained_a_trial() -> None:
     assert verdict([], [Outcome(9, "ok", 1), *FAILING]) is None
     assert verdict([], FAILING[:-1]) is None
-    assert verdict([], [failed(row, reason="diverged") for row in range(9)]) is None
-    assert verdict([], [failed(row, reason="out_of_memory") for row in range(9)]) is None
-    assert verdict([], [failed(row, reason="killed") for row in range(9)]) is not None
+    assert verdict([], [fail(row, reason="diverged") for row in range(9)]) is None
+    assert verdict([], [fail(row, reason="out_of_memory") for row in range(9)]) is None
+    assert verdict([], [fail(row, reason="killed") for row in range(9)]) is not None
     assert verdict([], [Outcome(row, "was_failed") for row in range(9)]) is None
 
 
 def test_a_failure_of_its_own_counts_beside_those_that_others_have_met() -> None:
     records = [replace(OTHER, ok=1, failures=("f",))]
-    assert verdict(records, [*FAILING, *(failed(row, "mine") for row in range(MOST_FAILURES - 1))]) is None
-    assert verdict(records, [*FAILING, *(failed(row, "mine") for row in range(MOST_FAILURES))]) is not None
+    assert verdict(records, [*FAILING, *(fail(row, "mine") for row in range(MOST_FAILURES - 1))]) is None
+    assert verdict(records, [*FAILING, *(fail(row, "mine") for row in range(MOST_FAILURES))]) is not None
 
 
 def test_the_only_node_goes_on_where_nothing_can_be_compared() -> None:
@@ -70,31 +70,21 @@ def test_the_only_node_goes_on_where_nothing_can_be_compared() -> None:
     assert verdict([replace(MINE, worker=4, ok=9)], FAILING, alone=True) is not None
 
 
-@pytest.mark.parametrize(("nodes", "alone"), [("n1\nn1\n", True), ("n1\nn2\n", False), ("", False)])
-def test_the_scheduler_says_how_many_nodes_there_are(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, nodes: str, alone: bool
+@pytest.mark.parametrize(
+    ("requested", "runs_in", "is_only"),
+    [(None, "gpu", True), (None, "old", False), ("gpu", "gpu", True), ("gpu,old", "gpu", False), (None, "none", False)],
+)
+def test_the_nodes_of_all_requested_partitions_count(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, requested: str | None, runs_in: str, is_only: bool
 ) -> None:
     program = tmp_path / "sinfo"
-    program.write_text("#!/bin/sh\nprintf '%s' \"" + nodes + '"\n')
+    cases = "*=gpu,old*) echo n1; echo n2 ;; *=gpu*) echo n1; echo n1 ;; *=old*) echo n1; echo n2 ;; *=none*) ;;"
+    program.write_text(f'#!/bin/sh\ncase "$*" in {cases} esac\n')
     program.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
-    assert only_node(None, {"SLURM_JOB_PARTITION": "debug"}) == alone
+    assert only_node(requested, {"SLURM_JOB_PARTITION": runs_in}) == is_only
     monkeypatch.setenv("PATH", str(tmp_path / "nothing"))
     assert not only_node(None, {})
-
-
-def test_the_nodes_of_all_partitions_that_were_asked_for_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It runs in gpu, which has one node; a task asked for both, so another may tell."""
-    program = tmp_path / "sinfo"
-    program.write_text(
-        '#!/bin/sh\necho n1\nfor word in "$@"; do case $word in --partition=*old*) echo n2 ;; esac; done\n'
-    )
-    program.chmod(0o755)
-    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
-    runs_in = {"SLURM_JOB_PARTITION": "gpu"}
-    assert not only_node("gpu,old", runs_in)
-    assert only_node("gpu", runs_in)
-    assert only_node(None, runs_in)
 
 
 @pytest.mark.parametrize(

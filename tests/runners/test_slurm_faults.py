@@ -9,7 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from slurm_node import Sent, ended, send
+from slurm_node import Sent, end_of, send
 from toy_campaign import run_quietly, toy_grid
 from toy_training import ENTRY
 from warm import warm_server
@@ -49,12 +49,12 @@ def begun(sent: Sent, count: int) -> None:
 
 def test_a_node_that_lacks_something_refuses_and_fails_no_trial(tmp_path: Path) -> None:
     sent = send(tmp_path, toy_grid(seeds=range(4)), workers=2, entry=entry_of("lacking"))
-    status, _, err = ended(sent.start(0, LACKING="yes"))
+    status, _, err = end_of(sent.start(0, LACKING="yes"))
     assert (status, err) == (87, "cannot read /data/text: No such file or directory\n")
     (record,) = sent.records()
     assert (record.left, record.says, record.failed) == ("refused", err.strip(), 0)
     assert [end["message"] for end in ends(sent.layout, "stopped")] == [record.says]
-    assert ended(sent.start(1))[0] == 0
+    assert end_of(sent.start(1))[0] == 0
     assert [state.status for state in states(sent.layout)] == ["ok"] * 8
 
 
@@ -73,32 +73,32 @@ def test_a_run_here_that_lacks_something_ends_with_a_sentence_and_fails_no_trial
 
 def test_a_node_on_which_everything_fails_leaves_the_rows_to_others(tmp_path: Path) -> None:
     sent = send(tmp_path, toy_grid(seeds=range(10)), workers=2, entry=entry_of("broken"))
-    status, _, err = ended(sent.start(0, BROKEN="yes"))
+    status, _, err = end_of(sent.start(0, BROKEN="yes"))
     assert status == 87
     assert "3 trials in a row failed on n0 and none was trained" in err
     assert "a library is not what it should be" in err
-    assert ended(sent.start(1))[0] == 0
+    assert end_of(sent.start(1))[0] == 0
     assert len(ends(sent.layout, "failed")) == 3
     assert len(ends(sent.layout, "ok")) == 17
 
 
 def test_trials_that_all_raise_are_all_tried_once_two_nodes_agree(tmp_path: Path) -> None:
     sent = send(tmp_path, toy_grid(seeds=range(4), fates=["raises"]))
-    assert ended(sent.start(0, host="n0"))[0] == 87
+    assert end_of(sent.start(0, host="n0"))[0] == 87
     assert len(ends(sent.layout, "failed")) == 3
-    assert ended(sent.start(0, host="n1"))[0] == 86
+    assert end_of(sent.start(0, host="n1"))[0] == 86
     assert len(ends(sent.layout, "failed")) == 8
 
 
 def test_a_node_whose_failures_were_the_last_trials_leaves_nothing_for_others(tmp_path: Path) -> None:
     sent = send(tmp_path, Grid("three", toy_grid().base, [over("fate", ["raises"])], seeds=range(3)))
-    assert ended(sent.start())[0] == 86
+    assert end_of(sent.start())[0] == 86
     assert len(ends(sent.layout, "failed")) == 3
 
 
 def test_a_process_that_cuda_refuses_is_replaced(tmp_path: Path) -> None:
     sent = send(tmp_path, toy_grid(seeds=range(10)), entry=entry_of("poisoning"))
-    status, out, _ = ended(sent.start())
+    status, out, _ = end_of(sent.start())
     assert status == 86
     (record,) = sent.records()
     assert (record.ok, record.failed) == (18, 2)
@@ -121,14 +121,14 @@ def test_a_run_in_a_process_that_cuda_refuses_ends(tmp_path: Path) -> None:
 def test_a_worker_that_was_sent_to_gpus_and_sees_none_refuses(tmp_path: Path) -> None:
     preload = ("torch", "pretend_cuda", *ENTRY.preload)
     sent = send(tmp_path, toy_grid(seeds=[0]), entry=replace(ENTRY, preload=preload), resources={"gpus": 1})
-    status, _, err = ended(sent.start(CUDA_VISIBLE_DEVICES="0"))
+    status, _, err = end_of(sent.start(CUDA_VISIBLE_DEVICES="0"))
     assert (status, err) == (87, "1 GPU was asked for and torch sees none on n0\n")
     assert not states(sent.layout)
 
 
 def test_torch_without_cuda_trains_on_a_gpu_node_and_says_so(tmp_path: Path) -> None:
     sent = send(tmp_path, toy_grid(seeds=[0]), entry=replace(ENTRY, preload=WARM), resources={"gpus": 1})
-    status, out, _ = ended(sent.start(CUDA_VISIBLE_DEVICES="0"))
+    status, out, _ = end_of(sent.start(CUDA_VISIBLE_DEVICES="0"))
     assert status == 0
     assert out.count("torch is a build for the CPU") == 1
 
@@ -140,13 +140,13 @@ def test_a_worker_that_does_not_leave_is_not_waited_for_beyond_its_time(tmp_path
     task = sent.start(HANGING="yes")
     begun(sent, 2)
     task.send_signal(signal.SIGUSR2)
-    status, _, err = ended(task, seconds=60)
+    status, _, err = end_of(task, seconds=60)
     assert (status, err) == (85, "")
     (record,) = sent.records()
     assert record.left == "time"
     assert record.says == "1 trial did not save in time; the next worker goes on from what was saved before"
     assert len(ends(sent.layout, "stopped")) == 1
-    assert ended(sent.start())[0] == 0
+    assert end_of(sent.start())[0] == 0
     assert [state.status for state in states(sent.layout)] == ["ok", "ok"]
 
 
@@ -171,7 +171,7 @@ def test_a_slot_that_cannot_write_lets_its_neighbours_save(tmp_path: Path) -> No
     grid = toy_grid(seeds=[0], steps=2000, step_s=0.02, fate_at=5000)
     entry = replace(entry_of("unwritable"), preload=WARM)
     sent = send(tmp_path / "campaign", grid, entry=entry, resources={"per_gpu": 2})
-    status, out, _ = ended(sent.start(MEETING=str(tmp_path / "meeting")))
+    status, out, _ = end_of(sent.start(MEETING=str(tmp_path / "meeting")))
     assert status == 1, out
     (record,) = sent.records()
     assert (record.left, record.stopped) == ("error", 1)
@@ -183,12 +183,12 @@ def test_a_slot_that_cannot_write_lets_its_neighbours_save(tmp_path: Path) -> No
 
 def test_a_full_disk_is_told_apart_from_a_death_and_the_worker_goes_on_when_there_is_room(tmp_path: Path) -> None:
     sent = send(tmp_path, toy_grid(seeds=[0]), entry=entry_of("full"))
-    status, out, _ = ended(sent.start(FULL="yes"))
+    status, out, _ = end_of(sent.start(FULL="yes"))
     assert status == FULL, out
     (record,) = sent.records()
     assert record.left == "full"
     assert f"the campaign's disk is full ({tmp_path}: " in str(record.says)
-    assert ended(sent.start())[0] == 0
+    assert end_of(sent.start())[0] == 0
     assert [state.status for state in states(sent.layout)] == ["ok", "ok"]
 
 
@@ -210,7 +210,7 @@ def test_a_disk_is_full_where_it_has_no_room_or_an_error_there_says_so(
 
 def test_a_file_system_that_is_away_for_a_while_is_waited_for(tmp_path: Path) -> None:
     sent = send(tmp_path, toy_grid(seeds=[0]), entry=entry_of("away"))
-    status, out, _ = ended(sent.start())
+    status, out, _ = end_of(sent.start())
     assert status == 0, out
     assert "the file system is away ([Errno 116] Stale file handle); waiting for up to 600 s" in out
     assert "the file system is back after" in out

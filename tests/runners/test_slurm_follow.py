@@ -84,7 +84,7 @@ def test_workers_that_are_held_are_not_waited_for(
     slurm.hold(1, "JobHeldAdmin")
     before = len(slurm.calls("squeue"))
     assert submitted.follow(ask_every_s=0.1) == 4
-    assert len(slurm.calls("squeue")) == before + 2  # what was just released may be shown as held once
+    assert len(slurm.calls("squeue")) == before + 2  # right after a release, the queue may still show a job as held
     said = capsys.readouterr().err
     assert "held (JobHeldAdmin); `scontrol release 1` lets them go, which takes an administrator" in said
 
@@ -118,7 +118,7 @@ def test_what_was_called_off_is_said_and_no_failure(
         root, grid = tmp_path / f"campaign{number}", toy_grid(fates=fates)
         drafter = Drafter(root, [grid], Slurm(gpus=0, workers=1), Scheduler(), SubmitOptions(entry=ENTRY))
 
-        def ended(self: Following, root: Path = root, number: int = number) -> None:
+        def cancel_first(self: Following, root: Path = root, number: int = number) -> None:
             if number:
                 run_quietly(root, toy_grid(fates=["raises"]))
             assert execute(["cancel", "--campaign", str(root)]) == 0
@@ -126,7 +126,7 @@ def test_what_was_called_off_is_said_and_no_failure(
             until_over(self, look_every_s=0.05, ask_every_s=0.1)
 
         with monkeypatch.context() as patch:
-            patch.setattr(Following, "until_over", ended)
+            patch.setattr(Following, "until_over", cancel_first)
             assert show_or_queue(drafter, root, SlurmFlags(wait=True)) == (4 if number else 0)
         said = capsys.readouterr().err
         assert "called off: 6 trials of submission 2" in said

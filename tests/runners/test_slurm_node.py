@@ -14,7 +14,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from slurm_node import Sent, ended, own_host_names, plain, send, to_the_end
+from slurm_node import Sent, end_of, own_host_names, plain, send, to_the_end
 from synthetic import write_start
 from toy_campaign import run_quietly, tables, toy_grid
 from toy_training import ENTRY
@@ -43,7 +43,7 @@ def states(sent: Sent) -> list[TrialState]:
 
 
 def until(found: Callable[[], Any], process: "subprocess.Popen[str]") -> Any:
-    """What `found` gives once that is something; the task is not to end before."""
+    """Wait for a true value of `found` and return it; the task must not end before."""
     while not (value := found()):
         assert process.poll() is None, process.communicate()
         time.sleep(0.03)
@@ -54,14 +54,14 @@ def live(sent: Sent) -> list[dict[str, Any]]:
     return [state.live.start for state in states(sent) if state.live is not None]
 
 
-def left(sent: Sent) -> list[str | None]:
+def reasons(sent: Sent) -> list[str | None]:
     return [record.left for record in sent.records()]
 
 
 def test_two_nodes_train_every_trial_once(tmp_path: Path, undisturbed: dict[str, Any]) -> None:
     sent = send(tmp_path, toy_grid(**{**GRID, "step_s": 0.01}), workers=2)
     tasks = [sent.start(0, fresh=True), sent.start(1, fresh=True)]
-    assert [ended(task)[0] for task in tasks] == [0, 0]
+    assert [end_of(task)[0] for task in tasks] == [0, 0]
     assert plain(tables(tmp_path)) == undisturbed
     assert [len(state.attempts) for state in states(sent)] == [1] * 6
     starts = [state.attempts[0].start for state in states(sent)]
@@ -70,13 +70,13 @@ def test_two_nodes_train_every_trial_once(tmp_path: Path, undisturbed: dict[str,
     if own_host_names():
         assert {start["host"] for start in starts} == {"n0", "n1"}
     assert {start["worker"] // 1_000_000 for start in starts} == {0, 1}
-    assert left(sent) == ["done", "done"]
+    assert reasons(sent) == ["done", "done"]
     assert sum(record.ok for record in sent.records()) == 6
 
 
 def test_a_task_says_what_happens_and_keeps_its_record(tmp_path: Path) -> None:
     sent = send(tmp_path, toy_grid(seeds=[0], fates=["ok", "raises"]))
-    status, out, err = ended(sent.start())
+    status, out, err = end_of(sent.start())
     assert (status, err) == (86, "")
     assert out.count("attempt 1  begins") == 4
     assert out.count("attempt 1  ok after") == 2
@@ -102,12 +102,12 @@ def test_usr2_at_any_moment_saves_and_asks_to_be_queued_again(tmp_path: Path, un
             until(lambda: live(sent), task)
         time.sleep(moment)
         (os.killpg if number % 2 else os.kill)(task.pid, signal.SIGUSR2)
-        status, out, err = ended(task)
+        status, out, err = end_of(task)
         unfinished = any(state.status != "ok" for state in states(sent)) or len(states(sent)) < 6
         assert status == (85 if unfinished else 0), (moment, out, err)
         assert all(found.end is not None for state in states(sent) for found in state.attempts)
         assert "died" not in out + err
-        assert left(sent)[-1] == ("time" if unfinished else "done")
+        assert reasons(sent)[-1] == ("time" if unfinished else "done")
         for state in states(sent):
             resumed += _went_on(state)
     to_the_end(sent)
@@ -122,8 +122,8 @@ def test_signals_that_never_end_do_not_change_how_a_task_ends(tmp_path: Path) ->
     while task.poll() is None:
         task.send_signal(signal.SIGUSR2)
         time.sleep(0.001)
-    status, out, err = ended(task)
-    assert (status, err, left(sent)) == (85, "", ["time"]), out
+    status, out, err = end_of(task)
+    assert (status, err, reasons(sent)) == (85, "", ["time"]), out
 
 
 def _went_on(state: TrialState) -> bool:
@@ -143,8 +143,8 @@ def test_a_signal_to_the_whole_group_saves_and_asks_to_be_queued_again(tmp_path:
     task = sent.start()
     until(lambda: len(live(sent)) == 2, task)
     os.killpg(task.pid, getattr(signal, name))
-    status, out, err = ended(task)
-    assert (status, err, left(sent)) == (85, "", ["signal"]), out
+    status, out, err = end_of(task)
+    assert (status, err, reasons(sent)) == (85, "", ["signal"]), out
     ends = [state.attempts[-1].end for state in states(sent)]
     assert all(end is not None and end["status"] in ("ok", "stopped") for end in ends)
     assert any(end is not None and end["status"] == "stopped" for end in ends)
@@ -209,7 +209,7 @@ def test_a_worker_process_that_is_killed_costs_its_node_nothing_else(tmp_path: P
     task = sent.start()
     (start,) = until(lambda: live(sent), task)
     os.kill(start["pid"], signal.SIGKILL)
-    status, out, _ = ended(task)
+    status, out, _ = end_of(task)
     assert status == 0
     assert "died (SIGKILL); its trial goes on" in out
     assert {state.status for state in states(sent)} == {"ok"}
@@ -221,7 +221,7 @@ def test_a_fork_server_that_is_killed_is_replaced(tmp_path: Path) -> None:
     (start,) = until(lambda: live(sent), task)
     server = int(Path(f"/proc/{start['pid']}/stat").read_text().rpartition(")")[2].split()[1])
     os.kill(server, signal.SIGKILL)
-    status, out, _ = ended(task)
+    status, out, _ = end_of(task)
     assert status == 0
     assert "the process that starts workers died (SIGKILL)" in out
     assert {state.status for state in states(sent)} == {"ok"}
@@ -236,8 +236,8 @@ def test_a_trial_whose_node_died_is_taken_over_by_the_other(tmp_path: Path) -> N
     second = sent.start(1)
     until(lambda: len(live(sent)) == 2, second)
     os.killpg(first.pid, signal.SIGKILL)
-    ended(first)
-    status, out, err = ended(second)
+    end_of(first)
+    status, out, err = end_of(second)
     assert (status, err) == (0, ""), out
     assert {state.status for state in states(sent)} == {"ok"}
     (taken,) = [state for state in states(sent) if len(state.attempts) == 2]
@@ -252,12 +252,12 @@ def test_a_task_leaves_when_all_that_is_left_is_alive_elsewhere(tmp_path: Path) 
     busy = sent.start(1)
     until(lambda: len(live(sent)) == 2, busy)
     late = sent.start(2)
-    status, out, err = ended(late)
+    status, out, err = end_of(late)
     assert (status, err) == (0, ""), out
     assert "begins" not in out
     for task in (first, busy):
         os.kill(task.pid, signal.SIGTERM)
-        assert ended(task)[0] == 85
+        assert end_of(task)[0] == 85
 
 
 def test_an_environment_that_differs_is_refused_before_any_work(tmp_path: Path) -> None:
@@ -265,7 +265,7 @@ def test_an_environment_that_differs_is_refused_before_any_work(tmp_path: Path) 
 
     recorded = record()
     sent = send(tmp_path, toy_grid(), environment={**recorded, "python": "3.9.2"})
-    status, out, err = ended(sent.start())
+    status, out, err = end_of(sent.start())
     assert status == 87
     assert "Python is" in err
     assert "3.9.2" in err
@@ -276,7 +276,7 @@ def test_an_environment_that_differs_is_refused_before_any_work(tmp_path: Path) 
     assert found.says is not None
     assert "3.9.2" in found.says
     fit = send(tmp_path, toy_grid(), environment=recorded)
-    assert ended(fit.start())[0] == 0
+    assert end_of(fit.start())[0] == 0
 
 
 @pytest.mark.parametrize(
@@ -288,23 +288,23 @@ def test_an_environment_that_differs_is_refused_before_any_work(tmp_path: Path) 
 )
 def test_a_node_that_cannot_load_the_spec_refuses(tmp_path: Path, change: dict[str, Any], said: str) -> None:
     sent = send(tmp_path, toy_grid(), job=change)
-    status, _, err = ended(sent.start())
+    status, _, err = end_of(sent.start())
     assert status == 87
     assert said in err
-    assert left(sent) == ["refused"]
+    assert reasons(sent) == ["refused"]
 
 
 def test_what_nobody_foresaw_ends_with_a_traceback_and_in_the_record(tmp_path: Path) -> None:
     sent = send(tmp_path, toy_grid())
     sent.layout.manifest_index(sent.submission).write_bytes(b"torn")
-    status, _, err = ended(sent.start())
+    status, _, err = end_of(sent.start())
     assert status == 1
     assert "Traceback" in err
     (record,) = sent.records()
     assert record.left == "error"
     assert "was torn or altered" in str(record.says)
     gone = replace(sent, submission="20200101T000000-abcdef", restarts={})
-    status, _, err = ended(gone.start())
+    status, _, err = end_of(gone.start())
     assert status == 1
     assert "there is no" in err
     assert "Traceback" not in err
@@ -315,10 +315,10 @@ def test_all_called_off_stops_as_a_signal_does_and_is_not_queued_again(tmp_path:
     task = sent.start()
     until(lambda: live(sent), task)
     write_json(cancelled_path(sent.layout, sent.submission), {"schema": 1, "all": True, "trials": []})
-    status, out, err = ended(task)
-    assert (status, err, left(sent)) == (0, "", ["cancelled"]), out
+    status, out, err = end_of(task)
+    assert (status, err, reasons(sent)) == (0, "", ["cancelled"]), out
     assert [state.attempts[-1].end and state.attempts[-1].end["status"] for state in states(sent)] == ["stopped"]
-    assert ended(sent.start())[0] == 0
+    assert end_of(sent.start())[0] == 0
     assert len(states(sent)[0].attempts) == 1
 
 
@@ -328,8 +328,8 @@ def test_a_task_that_was_called_off_does_not_end_as_failed_because_a_trial_faile
     task = sent.start()
     until(lambda: "failed" in {state.status for state in states(sent)} and live(sent), task)
     write_json(cancelled_path(sent.layout, sent.submission), {"schema": 1, "all": True, "trials": []})
-    status, out, _ = ended(task)
-    assert (status, left(sent), sent.records()[0].failed > 0) == (0, ["cancelled"], True), out
+    status, out, _ = end_of(task)
+    assert (status, reasons(sent), sent.records()[0].failed > 0) == (0, ["cancelled"], True), out
 
 
 def test_no_two_worker_processes_of_a_submission_have_one_number() -> None:
@@ -350,8 +350,8 @@ def test_trials_called_off_stop_and_the_others_go_on(tmp_path: Path) -> None:
     (start,) = until(lambda: live(sent), task)
     off = {"schema": 1, "all": False, "trials": [start["trial"]]}
     write_json(cancelled_path(sent.layout, sent.submission), off)
-    status, out, err = ended(task)
-    assert (status, err, left(sent)) == (0, "", ["done"]), out
+    status, out, err = end_of(task)
+    assert (status, err, reasons(sent)) == (0, "", ["done"]), out
     assert trial_state(sent.layout, start["trial"]).status == "pending"
     assert sorted(state.status for state in states(sent)) == ["ok", "pending"]
 
@@ -359,8 +359,8 @@ def test_trials_called_off_stop_and_the_others_go_on(tmp_path: Path) -> None:
 def test_rows_are_not_begun_when_the_time_left_is_too_short(tmp_path: Path) -> None:
     sent = send(tmp_path, toy_grid(), resources={"time": 1}, slurm={"signal_s": 59})
     soon = str(int(time.time()) + 30)
-    status, out, err = ended(sent.start(SLURM_JOB_END_TIME=soon))
-    assert (status, left(sent)) == (LATE, ["late"])
+    status, out, err = end_of(sent.start(SLURM_JOB_END_TIME=soon))
+    assert (status, reasons(sent)) == (LATE, ["late"])
     assert "begins" not in out
     assert "so nothing was begun; ask for more --time, or see whether the clock of n0 is right" in err
 
@@ -369,8 +369,8 @@ def test_a_worker_whose_signal_comes_before_it_can_begin_is_over(tmp_path: Path)
     sent = send(tmp_path, toy_grid(), resources={"time": 1}, slurm={"signal_s": 59})
     task = sent.start(SLURM_JOB_END_TIME=str(int(time.time()) + 30))
     task.send_signal(signal.SIGUSR2)
-    status, out, _ = ended(task)
-    assert (status, left(sent)) == (LATE, ["late"]), out
+    status, out, _ = end_of(task)
+    assert (status, reasons(sent)) == (LATE, ["late"]), out
 
 
 def test_a_worker_that_waited_for_the_rows_of_others_all_its_time_is_queued_again(tmp_path: Path) -> None:
@@ -384,19 +384,19 @@ def test_a_worker_that_waited_for_the_rows_of_others_all_its_time_is_queued_agai
     task = sent.start(SLURM_JOB_END_TIME=str(end))
     until(lambda: time.time() > end - 50, task)
     task.send_signal(signal.SIGUSR2)
-    status, out, _ = ended(task)
-    assert (status, left(sent)) == (85, ["time"]), out
+    status, out, _ = end_of(task)
+    assert (status, reasons(sent)) == (85, ["time"]), out
 
 
 def test_a_used_up_budget_ends_the_taking_of_rows(tmp_path: Path) -> None:
     sent = send(tmp_path, toy_grid(), budget={"hours": 2.0, "unit": "cpuh"})
-    assert ended(send(tmp_path / "other", toy_grid(seeds=[9])).start())[0] == 0
+    assert end_of(send(tmp_path / "other", toy_grid(seeds=[9])).start())[0] == 0
     (other,) = read_workers(send_layout(tmp_path / "other"), _only(tmp_path / "other"))
     write_worker(sent.layout, replace(other, submission=sent.submission, worker=7, seconds=7200.0))
-    status, out, _ = ended(sent.start())
+    status, out, _ = end_of(sent.start())
     assert status == 0
     assert "begins" not in out
-    assert left(sent)[0] == "budget"
+    assert reasons(sent)[0] == "budget"
 
 
 def send_layout(root: Path) -> Any:
@@ -413,7 +413,7 @@ def _only(root: Path) -> str:
 def test_trials_side_by_side_have_their_devices(tmp_path: Path) -> None:
     entry = replace(ENTRY, train="slurm_node:see")
     sent = send(tmp_path, toy_grid(step_s=0.2), entry=entry, resources={"gpus": 2, "per_gpu": 1})
-    assert ended(sent.start(CUDA_VISIBLE_DEVICES="4,7"))[0] == 0
+    assert end_of(sent.start(CUDA_VISIBLE_DEVICES="4,7"))[0] == 0
     seen = {trial: str(round(value)) for trial, _, name, value in tables(tmp_path)["metric"] if name == "device"}
     assert seen == {
         state.attempts[0].start["trial"]: state.attempts[0].start["place"]["devices"] for state in states(sent)
@@ -429,14 +429,14 @@ def test_trials_side_by_side_have_their_devices(tmp_path: Path) -> None:
 
 def test_a_worker_that_sizes_its_packing_grows_after_the_first_trial(tmp_path: Path) -> None:
     sent = send(tmp_path, toy_grid(**{**SLOW, "seeds": range(4)}), resources={"per_gpu": "auto"}, entry=WARM)
-    status, out, _ = ended(sent.start(SLURM_MEM_PER_NODE="1000000"))
+    status, out, _ = end_of(sent.start(SLURM_MEM_PER_NODE="1000000"))
     assert status == 0
     assert "4 trials side by side from now on" in out
     assert _most_at_once(states(sent)[:]) > 1
     starts = sorted(_spans(states(sent)))
     assert all(begin >= starts[0][1] - 0.5 for begin, _ in starts[1:])
     again = send(tmp_path, toy_grid(**{**SLOW, "seeds": range(8)}), resources={"per_gpu": "auto"}, entry=WARM)
-    ended(again.start(SLURM_MEM_PER_NODE="1000000"))
+    end_of(again.start(SLURM_MEM_PER_NODE="1000000"))
     assert again.records()[0].slots == 4
 
 

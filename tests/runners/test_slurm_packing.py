@@ -59,7 +59,7 @@ def test_a_packing_is_decided_once_by_the_first_that_says_what_it_needed() -> No
     assert decided.grow(GIB) == []
     assert packing([None], cpus=2, memory_bytes=10 * GIB).grow(GIB) == [None]
     assert packing([None], cpus=8, memory_bytes=GIB).grow(2 * GIB) == []
-    assert len(packing([None], cpus=4, memory_bytes=None).grow(1)) == 3  # of this computer's own
+    assert len(packing([None], cpus=4, memory_bytes=None).grow(1)) == 3  # all memory of this machine
 
 
 GPUS = """0, GPU-11aa, 81920
@@ -96,10 +96,7 @@ def test_a_gpu_of_unknown_memory_trains_one_at_a_time_and_that_is_told(nvidia_sm
     said: list[str] = []
     groups: list[str | None] = ["0", "MIG-4"]
     assert packing(groups, 32, None, said).grow(GIB) == []
-    assert said == [
-        "nvidia-smi does not tell the memory of GPU 0, MIG-4, so one trial is trained on it at a time; --per-gpu N "
-        "trains N side by side"
-    ]
+    assert ["GPU 0, MIG-4" in each for each in said] == [True]
 
 
 def test_a_machine_grows_and_has_a_device_for_every_worker() -> None:

@@ -1,4 +1,4 @@
-"""What SLURM's commands print, in the forms of several versions, is read as what it means."""
+"""The output of SLURM's commands, in the forms of several versions."""
 
 import stat
 from pathlib import Path
@@ -15,7 +15,7 @@ from runners.slurm.submit.cluster_limits import (
     QueuedTasks,
     arrays,
     associations,
-    counted,
+    count_queued,
     gpus,
     partitions,
     qos_levels,
@@ -227,7 +227,7 @@ def test_what_accounting_prints() -> None:
         Association("big", "cpu", None, "few"),
     )
     assert qos_levels("normal|\nfew|3\n")["few"] == Quality("few", 3)
-    found = counted("me|small|normal|gpu\nme|big|few|gpu\nyou|big|few|cpu\n", "me")
+    found = count_queued("me|small|normal|gpu\nme|big|few|gpu\nyou|big|few|cpu\n", "me")
     assert found == QueuedTasks(3, {"small": 1, "big": 1}, {"normal": 1, "few": 1}, {"gpu": 2})
 
 

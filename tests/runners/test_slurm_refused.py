@@ -1,4 +1,4 @@
-"""What would never train is refused before it is queued: too little time, no GPU, a set-up that is no shell."""
+"""Submissions that could never train are refused: too little time, no GPU, invalid set-up."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""Rows of worker tasks: each is somebody's, none is forgotten, and files are not looked at for nothing."""
+"""Rows of worker tasks: each row is trained, none is forgotten, and few files are read."""
 
 import errno
 import os
@@ -22,7 +22,7 @@ from runners.attempts.worker import Job, Outcome
 from runners.checkpoint import has_checkpoints, save_checkpoint
 from runners.slurm.cancellations import CalledOff, Cancellations, cancelled_path
 from runners.slurm.worker.row_state import CompletedRows as Known, RowLook, RowStates
-from runners.slurm.worker.rows import NodeRows, RowShare
+from runners.slurm.worker.rows import RowShare
 from runners.slurm.worker.task_environment import TimeBudget, here, seconds_left
 from runners.slurm.worker_records import (
     BudgetTracker,
@@ -344,18 +344,12 @@ def test_cancellations_are_noticed_when_the_file_changes(tmp_path: Path) -> None
     assert not found.read_again()
 
 
-def test_the_clock_of_rows_is_the_one_that_nobody_sets() -> None:
-    known = Known(Layout("/nowhere"), SUBMISSION, "0-0", (0, 1))
-    rows = NodeRows(Seen(), RowShare((0, 1), 0, 1), lambda: True, known)  # type: ignore[arg-type]
-    assert rows._clock is time.monotonic
-
-
 def test_a_task_stays_while_its_own_workers_are_at_work_though_the_rest_is_surely_with_others() -> None:
     clock = Clock()
     rows = rows_of(Seen({1: ALIVE}), RowShare((0, 2), 0, 1), clock)
     assert rows.take() == 0
     assert rows.take() is None
-    assert (rows.left(), rows.unfinished) == (1, True)  # who waits here takes 1, should its owner die
+    assert (rows.left(), rows.unfinished) == (1, True)  # this task takes 1 if its owner dies
     rows.came_back(Outcome(0, "ok", 1))
     assert (rows.left(), rows.unfinished) == (0, False)
 

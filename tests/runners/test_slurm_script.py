@@ -1,4 +1,4 @@
-"""What becomes of a task when its worker has left: the shell of the batch script, run with commands that pretend."""
+"""The shell script around a worker, run with pretended SLURM commands."""
 
 import os
 import shlex
@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import pytest
 
-from runners.slurm.submit.worker_script import MOST_DEATHS, MOST_REFUSALS, setup_lines, teardown_lines
+from runners.slurm.submit.job_arrays import MOST_DEATHS, MOST_REFUSALS, setup_lines, teardown_lines
 
 COMMAND = """#!/bin/bash
 printf '%s\\n' "{name} $*" >> {log}
@@ -100,11 +100,12 @@ def requeues(ended: Ended) -> int:
     return sum(line.startswith("scontrol requeue 123_4") for line in ended.commands)
 
 
-@pytest.mark.parametrize("status", [0, 86])
-def test_a_worker_that_is_done_is_not_queued_again(script: Script, status: int) -> None:
+@pytest.mark.parametrize(("status", "said"), [(0, ""), (86, ""), (88, "its time limit leaves no time to begin")])
+def test_a_worker_that_is_done_or_late_is_not_queued_again(script: Script, status: int, said: str) -> None:
     ended = script.run(f"(exit {status})")
     assert ended.status == status
     assert ended.commands == []
+    assert said in ended.said
 
 
 @pytest.mark.parametrize("status", [85, 1, 2, 127, 137, 139, 143])
@@ -158,12 +159,6 @@ def test_only_deaths_in_a_row_are_counted_and_orderly_ends_are_none(script: Scri
     assert all(life(script, 137, 600) for _ in range(MOST_DEATHS - 1))
     assert not life(script, 137, 609)
     assert life(script, 85, 610)
-
-
-def test_a_worker_without_time_to_begin_in_is_over(script: Script) -> None:
-    ended = script.run("(exit 88)")
-    assert (requeues(ended), ended.status) == (0, 88)
-    assert "not queued again: its time limit leaves no time to begin anything in" in ended.said
 
 
 def test_a_full_disk_is_no_death(script: Script) -> None:
@@ -352,8 +347,3 @@ def until(path: Path) -> None:
     while not path.exists():
         assert time.monotonic() < end
         time.sleep(0.01)
-
-
-def test_bash_can_read_it(script: Script) -> None:
-    done = subprocess.run(["bash", "-n", "-c", script.text("true")], capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stderr) == (0, "")

@@ -1,4 +1,4 @@
-"""What workers tell one another of rows that are done: it is true, it spares looks, and nothing depends on it."""
+"""Files of rows that are done: they are true, they spare looks, and nothing depends on them."""
 
 import base64
 import json
@@ -28,11 +28,11 @@ def layout(tmp_path: Path) -> Layout:
     return found
 
 
-def known(layout: Layout, name: str = "0-0", rows: tuple[int, int] = (5, 30), clock: Clock | None = None) -> Known:
+def new_known(layout: Layout, name: str = "0-0", rows: tuple[int, int] = (5, 30), clock: Clock | None = None) -> Known:
     return Known(layout, SUBMISSION, name, rows, clock or Clock())
 
 
-def held(found: Known, rows: tuple[int, int] = (5, 30)) -> set[int]:
+def rows_in(found: Known, rows: tuple[int, int] = (5, 30)) -> set[int]:
     return {row for row in range(*rows) if row in found}
 
 
@@ -44,18 +44,18 @@ def test_who_reads_knows_what_all_have_published_together(
     layout.submission(SUBMISSION).mkdir(parents=True)
     layout.submission_record(SUBMISSION).write_text("{}")
     for worker, part in enumerate(parts):
-        one = known(layout, f"0-{worker}")
+        one = new_known(layout, f"0-{worker}")
         for row in part:
             one.add(row)
         one.publish()
-    reader = known(layout, "0-9")
+    reader = new_known(layout, "0-9")
     assert reader.read(FAR)
-    assert held(reader) == set().union(*parts)
-    assert reader.complete == (len(held(reader)) == 25)
+    assert rows_in(reader) == set().union(*parts)
+    assert reader.complete == (len(rows_in(reader)) == 25)
     reader.publish()
-    again = known(layout, "0-9")
+    again = new_known(layout, "0-9")
     again.read(FAR)
-    assert held(again) == held(reader)
+    assert rows_in(again) == rows_in(reader)
     shutil.rmtree(layout.root)
 
 
@@ -72,22 +72,22 @@ def test_who_reads_knows_what_all_have_published_together(
     ],
 )
 def test_a_file_that_is_damaged_or_of_other_rows_says_nothing(layout: Layout, text: str) -> None:
-    one = known(layout, "0-1")
+    one = new_known(layout, "0-1")
     one.add(7)
     one.publish()
     folder = layout.submission(SUBMISSION) / "seen"
     (folder / "0-2.json").write_text(text)
-    shutil.copy(folder / "0-1.json", folder / "1-1.json")  # of another class
+    shutil.copy(folder / "0-1.json", folder / "1-1.json")  # a file of another class
     data = read_json(folder / "0-1.json")
     (folder / "0-3.json").write_text(json.dumps({**data, "schema": 99}))
-    reader = known(layout)
+    reader = new_known(layout)
     assert reader.read(FAR)
-    assert held(reader) == {7}
+    assert rows_in(reader) == {7}
 
 
 def test_files_are_written_and_read_now_and_then(layout: Layout) -> None:
     clock = Clock()
-    one, reader = known(layout, "0-1", clock=clock), known(layout, "0-2", clock=clock)
+    one, reader = new_known(layout, "0-1", clock=clock), new_known(layout, "0-2", clock=clock)
     file = layout.submission(SUBMISSION) / "seen" / "0-1.json"
     one.add(7)
     one.keep()
@@ -98,10 +98,10 @@ def test_files_are_written_and_read_now_and_then(layout: Layout) -> None:
     one.add(8)
     one.publish()
     assert reader.read(FAR)
-    assert held(reader) == {7}
+    assert rows_in(reader) == {7}
     clock.now += 61
     assert reader.read(FAR)
-    assert held(reader) == {7, 8}
+    assert rows_in(reader) == {7, 8}
     before = file.stat().st_mtime_ns, file.stat().st_ino
     one.publish()
     assert (file.stat().st_mtime_ns, file.stat().st_ino) == before
@@ -109,19 +109,19 @@ def test_files_are_written_and_read_now_and_then(layout: Layout) -> None:
 
 def test_reading_goes_on_where_its_time_was_up(layout: Layout) -> None:
     for worker in range(4):
-        one = known(layout, f"0-{worker}")
+        one = new_known(layout, f"0-{worker}")
         one.add(5 + worker)
         one.publish()
-    reader = known(layout, "0-9")
+    reader = new_known(layout, "0-9")
     turns = 1
     while not reader.read(0.0):
         turns += 1
     assert turns == 5
-    assert held(reader) == {5, 6, 7, 8}
+    assert rows_in(reader) == {5, 6, 7, 8}
 
 
 def test_a_campaign_that_was_moved_away_does_not_begin_to_exist_again(layout: Layout) -> None:
-    one = known(layout)
+    one = new_known(layout)
     one.add(7)
     shutil.rmtree(layout.root)
     one.publish()
@@ -131,19 +131,19 @@ def test_a_campaign_that_was_moved_away_does_not_begin_to_exist_again(layout: La
 def test_rows_that_others_have_seen_done_are_not_looked_at(layout: Layout) -> None:
     share = RowShare((0, 10_000), 3, 1000)
     looks = Seen(dict.fromkeys(range(10_000), DONE))
-    first = rows_of(looks, share, known=known(layout, "0-3", share.rows))
+    first = rows_of(looks, share, known=new_known(layout, "0-3", share.rows))
     assert drained(first) == []
     assert len(looks.asked) == 10_000
-    told = known(layout, "0-3", share.rows)
+    told = new_known(layout, "0-3", share.rows)
     told.recall()
-    assert held(told, share.rows) == set(share.own)  # published when its own rows were through
+    assert rows_in(told, share.rows) == set(share.own)  # published when its own rows were through
     for row in range(10_000):
         told.add(row)
     told.publish()
     looks.asked.clear()
     looks.listed.clear()
     fourth = RowShare((0, 10_000), 4, 1000)
-    second = rows_of(looks, fourth, known=known(layout, "0-4", share.rows))
+    second = rows_of(looks, fourth, known=new_known(layout, "0-4", share.rows))
     assert drained(second) == []
     assert (second.left(), second.unfinished, looks.asked, looks.listed) == (0, False, fourth.own, [])
 
@@ -151,7 +151,7 @@ def test_rows_that_others_have_seen_done_are_not_looked_at(layout: Layout) -> No
 def test_what_is_not_final_is_not_told(layout: Layout) -> None:
     memory = failure_of(MemoryError())
     looks = Seen({0: DONE, 1: DONE, 2: FREE, 3: FREE, 4: FREE, 5: FREE})
-    found = known(layout, rows=(0, 6))
+    found = new_known(layout, rows=(0, 6))
     rows = rows_of(looks, RowShare((0, 6), 0, 1), known=found)
     taken = []
     while (row := rows.take()) is not None:
@@ -161,48 +161,38 @@ def test_what_is_not_final_is_not_told(layout: Layout) -> None:
     rows.came_back(Outcome(3, "failed", 1, failure_of(ValueError())))
     rows.came_back(Outcome(4, "failed", 1, memory))
     rows.came_back(Outcome(5, "stopped", 1))
-    assert held(found, (0, 6)) == {0, 1, 2, 3, 4}
+    assert rows_in(found, (0, 6)) == {0, 1, 2, 3, 4}
 
 
 def test_a_list_of_other_rows_or_of_more_of_them_says_nothing(layout: Layout) -> None:
     for name, rows in (("0-1", (5, 31)), ("0-2", (6, 30))):
-        one = known(layout, name, rows)
+        one = new_known(layout, name, rows)
         for row in range(*rows):
             one.add(row)
         one.publish()
     longer = layout.submission(SUBMISSION) / "seen" / "0-3.json"
     done = base64.b64encode(zlib.compress(bytes([1] * 5))).decode()
     write_json(longer, {"schema": 1, "rows": [5, 30], "done": done})
-    reader = known(layout)
+    reader = new_known(layout)
     assert reader.read(FAR)
-    assert held(reader) == set()
+    assert rows_in(reader) == set()
 
 
 def test_many_lists_are_read_less_often(layout: Layout) -> None:
     clock = Clock()
-    one = known(layout, "0-1", clock=clock)
+    one = new_known(layout, "0-1", clock=clock)
     one.add(7)
     one.publish()
     folder = layout.submission(SUBMISSION) / "seen"
     for worker in range(2, 901):
         (folder / f"0-{worker}.json").write_text("{}")
-    reader = known(layout, "0-1000", clock=clock)
+    reader = new_known(layout, "0-1000", clock=clock)
     assert reader.read(FAR)
     one.add(8)
     one.publish()
     clock.now += 80
     assert reader.read(FAR)
-    assert held(reader) == {7}
+    assert rows_in(reader) == {7}
     clock.now += 11  # 0.1 s for each of 900
     assert reader.read(FAR)
-    assert held(reader) == {7, 8}
-
-
-def test_what_a_worker_knows_is_there_for_its_next_life(layout: Layout) -> None:
-    one = known(layout, "0-1")
-    one.add(7)
-    one.publish()
-    again, other = known(layout, "0-1"), known(layout, "0-2")
-    again.recall()
-    other.recall()
-    assert (held(again), held(other)) == ({7}, set())
+    assert rows_in(reader) == {7, 8}

@@ -1,4 +1,4 @@
-"""Shells that submit to one campaign from several login nodes, and what is left when one of them is cut off."""
+"""Shells that submit to one campaign from several login nodes, some of which are cut off."""
 
 import fcntl
 import os
@@ -78,7 +78,7 @@ def test_what_another_shell_took_back_is_not_released(
     with pytest.raises(EnvironmentProblem, match="was taken back while it was being queued"):
         queue(layout.root)
     assert slurm.jobs() == {}
-    assert int((slurm.place / "last").read_text()) == (1 if moment == 1 else 3)  # what sbatch was asked for
+    assert int((slurm.place / "last").read_text()) == (1 if moment == 1 else 3)  # calls of sbatch
     assert slurm.calls("scontrol release") == []
     assert list(layout.submissions.iterdir()) == []
 
@@ -86,10 +86,10 @@ def test_what_another_shell_took_back_is_not_released(
 def test_jobs_that_were_cancelled_before_they_are_released_are_no_submission(
     tmp_path: Path, slurm: PretendSlurm, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def gone(task: TaskId) -> bool:
+    def release_but_one(task: TaskId) -> bool:
         return release(task) and task.job != 2
 
-    monkeypatch.setattr("runners.slurm.submit.submit.release", gone)
+    monkeypatch.setattr("runners.slurm.submit.submit.release", release_but_one)
     with pytest.raises(EnvironmentProblem, match=r"job 2 of submission .* was cancelled while it was being queued"):
         queue(tmp_path / "campaign")
     assert slurm.jobs() == {}
@@ -132,10 +132,14 @@ def test_ctrl_c_while_jobs_are_queued_takes_them_back(
 def test_who_waited_for_a_turn_has_a_lock_that_others_find(tmp_path: Path) -> None:
     """The first removes the file that the second waits for, which then is no lock to a third."""
     layout = Layout(tmp_path)
-    waits, found = threading.Event(), []
+    waits, said, found = threading.Event(), list[str](), []
+
+    def tell(text: str) -> None:
+        said.append(text)
+        waits.set()
 
     def second() -> None:
-        with submit_lock(layout, lambda _: waits.set()):
+        with submit_lock(layout, tell):
             held = os.open(layout.submissions / ".lock", os.O_RDWR | os.O_CREAT)
             with pytest.raises(BlockingIOError):
                 fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -148,6 +152,8 @@ def test_who_waited_for_a_turn_has_a_lock_that_others_find(tmp_path: Path) -> No
         assert waits.wait(60)
     thread.join()
     assert found == ["locked"]
+    assert said == ["another shell is submitting to this campaign, or cancels; waiting for it"]
+    assert list(layout.submissions.iterdir()) == []
 
 
 def cut_off(root: Path, **fields: Any) -> str:

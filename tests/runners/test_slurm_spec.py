@@ -15,7 +15,7 @@ from runners.planning.grid_cells import walk
 from runners.planning.survey import survey
 from runners.slurm.spec import Needs, Resources, Slurm, mebibytes, memory_factors, minutes
 from runners.slurm.submit.resource_classes import Demands, Group
-from runners.slurm.submit.worker_allocation import Load, at_once, shared, workers
+from runners.slurm.submit.worker_allocation import Load, at_once, split, workers
 from store.files.layout import Layout
 
 
@@ -113,7 +113,7 @@ def test_needs_replace_the_fields_that_they_set_and_no_others(given: dict[str, A
 
 def test_trials_without_gpus_drop_the_type_of_the_others(tmp_path: Any) -> None:
     needs = Needs(where={"operator": "rising"}, gpus=0)
-    found = {group.name: group.resources for group in grouped(Slurm(gpu_type="h100", needs=(needs,)), tmp_path)}
+    found = {group.name: group.resources for group in group_trials(Slurm(gpu_type="h100", needs=(needs,)), tmp_path)}
     assert {name: each.gpu_type for name, each in found.items()} == {"all": "h100", "operator=rising": None}
 
 
@@ -122,7 +122,7 @@ def test_a_request_survives_its_record() -> None:
     assert Slurm.model_validate(request.data()) == request
 
 
-def grouped(slurm: Slurm, tmp_path: Any, flags: frozenset[str] = frozenset(), **base: Any) -> list[Group]:
+def group_trials(slurm: Slurm, tmp_path: Any, flags: frozenset[str] = frozenset(), **base: Any) -> list[Group]:
     grid = toy_grid(**base)
     demands = Demands(slurm, flags=flags)
     found = survey(Layout(tmp_path), [grid], walk([grid], demands.look))
@@ -131,7 +131,7 @@ def grouped(slurm: Slurm, tmp_path: Any, flags: frozenset[str] = frozenset(), **
 
 
 def test_trials_of_one_need_are_one_class(tmp_path: Any) -> None:
-    (found,) = grouped(Slurm(gpus=1, per_gpu=3, time="8h"), tmp_path)
+    (found,) = group_trials(Slurm(gpus=1, per_gpu=3, time="8h"), tmp_path)
     assert found.name == "all"
     assert found.resources.cpus == 4
     assert found.resources.slots == 3
@@ -141,7 +141,7 @@ def test_trials_of_one_need_are_one_class(tmp_path: Any) -> None:
 @pytest.mark.parametrize("where", [{"operator": "rising"}, {"operator.kind": "rising"}, {"operator.rate": 1.1}])
 def test_needs_select_trials_by_paths_and_values(tmp_path: Any, where: dict[str, Any]) -> None:
     needs = Needs(where={**where, "steps": 20}, mem="8G", gpus=0)
-    found = {group.name: group for group in grouped(Slurm(needs=(needs,)), tmp_path)}
+    found = {group.name: group for group in group_trials(Slurm(needs=(needs,)), tmp_path)}
     assert {trial.operator for trial in found["all"].trials} == {"falling"}
     (name,) = set(found) - {"all"}
     assert {trial.operator for trial in found[name].trials} == {"rising"}
@@ -151,14 +151,14 @@ def test_needs_select_trials_by_paths_and_values(tmp_path: Any, where: dict[str,
 
 def test_the_first_that_fits_counts_and_equal_resources_are_one_class(tmp_path: Any) -> None:
     first, second = Needs(where={"operator": "rising"}, mem="8G"), Needs(where={"steps": 20}, mem="8G")
-    (found,) = grouped(Slurm(needs=(first, second)), tmp_path)
+    (found,) = group_trials(Slurm(needs=(first, second)), tmp_path)
     assert sorted(found.name.split(" or ")) == ["operator=rising", "steps=20"]
     assert len(found.trials) == 6
 
 
 def test_a_path_that_no_trial_has_is_refused_with_what_there_is(tmp_path: Any) -> None:
     with pytest.raises(SpecError, match=r"fits no trial.*'widht' is not a field of ToyTrial"):
-        grouped(Slurm(needs=(Needs(where={"widht": 1}, mem="1G"),)), tmp_path)
+        group_trials(Slurm(needs=(Needs(where={"widht": 1}, mem="1G"),)), tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -176,7 +176,7 @@ def test_trials_over_several_gpus_get_workers_with_a_multiple_and_memory_and_cor
     tmp_path: Any, asked: dict[str, Any], ranks: int, expected: tuple[Any, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Execution, "gpus", ranks, raising=False)
-    (group,) = grouped(Slurm(**asked), tmp_path)
+    (group,) = group_trials(Slurm(**asked), tmp_path)
     resources, (gpus, slots, scaled) = group.resources, expected
     assert (resources.gpus, resources.slots) == (gpus, slots)
     assert scaled in (None, (resources.cpus, resources.mem))
@@ -188,14 +188,16 @@ def test_trials_over_several_gpus_are_not_packed_and_that_is_told(
     tmp_path: Any, monkeypatch: pytest.MonkeyPatch, gpus: int, words: str
 ) -> None:
     monkeypatch.setattr(Execution, "gpus", 2, raising=False)
-    (found,) = grouped(Slurm(gpus=gpus, per_gpu=4), tmp_path)
+    (found,) = group_trials(Slurm(gpus=gpus, per_gpu=4), tmp_path)
     assert found.remarks == (f"{words} are not trained side by side; per_gpu=4 is for trials on one",)
-    assert grouped(Slurm(gpus=gpus), tmp_path)[0].remarks == ()
+    assert group_trials(Slurm(gpus=gpus), tmp_path)[0].remarks == ()
 
 
 def test_needs_that_stay_although_an_option_says_otherwise_are_told(tmp_path: Any) -> None:
     needs = Needs(where={"operator": "rising"}, time="8h", mem="4G")
-    groups = {group.name: group for group in grouped(Slurm(time="1h", needs=(needs,)), tmp_path, frozenset({"time"}))}
+    groups = {
+        group.name: group for group in group_trials(Slurm(time="1h", needs=(needs,)), tmp_path, frozenset({"time"}))
+    }
     assert {name: group.resources.time for name, group in groups.items()} == {"all": 60, "operator=rising": 480}
     assert groups["all"].remarks == ()
     assert groups["operator=rising"].remarks == (
@@ -281,7 +283,7 @@ def test_arrays_share_the_workers_that_run_at_once(sizes: list[int], limit: int 
 
 @given(st.integers(0, 200), st.lists(st.floats(0.1, 1e3), min_size=1, max_size=6))
 def test_parts_are_in_the_ratio_of_the_weights(total: int, weights: list[float]) -> None:
-    found = shared(total, weights, [1000] * len(weights))
+    found = split(total, weights, [1000] * len(weights))
     for part, weight in zip(found, weights, strict=True):
         fair = total * weight / sum(weights)
         assert part <= max(1, fair + 1)

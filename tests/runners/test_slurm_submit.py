@@ -1,4 +1,4 @@
-"""Submitting: everything once, or nothing at all; limits, refusals, two shells, and words for each of them."""
+"""Submission: all jobs or none, limits, refusals and two shells at once."""
 
 import contextlib
 import json
@@ -7,7 +7,6 @@ import shutil
 import socket
 import subprocess
 import sys
-import threading
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -31,7 +30,7 @@ from runners.slurm.scheduler import SlurmScheduler as Scheduler
 from runners.slurm.spec import Needs, Slurm
 from runners.slurm.submit.already_queued import half_submitted
 from runners.slurm.submit.job_arrays import in_words
-from runners.slurm.submit.submit import Draft, Drafter, SubmitOptions, SubmittedJobs, submit as queue
+from runners.slurm.submit.submit import Drafter, SubmitOptions, SubmittedJobs, submit as queue
 from runners.slurm.worker_records import WorkerRecord, write_worker
 from store.files.layout import Layout
 
@@ -329,7 +328,7 @@ def test_jobs_that_a_killed_shell_left_held_are_released_by_the_next(
     root, request, grid = tmp_path / "campaign", CPU.changed(workers=12), toy_grid(seeds=range(10))
     calls: list[object] = []
 
-    def killed(task: Any) -> bool:
+    def kill_after(task: Any) -> bool:
         calls.append(task)
         if len(calls) > released:
             os._exit(9)
@@ -337,7 +336,7 @@ def test_jobs_that_a_killed_shell_left_held_are_released_by_the_next(
 
     shell = os.fork()
     if shell == 0:
-        monkeypatch.setattr("runners.slurm.submit.submit.release", killed)
+        monkeypatch.setattr("runners.slurm.submit.submit.release", kill_after)
         if released == 3:
             monkeypatch.setattr(
                 "runners.slurm.submit.submit.replace",
@@ -347,17 +346,17 @@ def test_jobs_that_a_killed_shell_left_held_are_released_by_the_next(
             submit(root, request, grid=grid)
         os._exit(1)
     assert os.waitstatus_to_exitcode(os.waitpid(shell, 0)[1]) == 9
-    assert len(slurm.held()) == 3 - released
+    assert len(slurm.held_jobs()) == 3 - released
     (name,) = Layout(root).submission_ids()
     said: list[str] = []
     assert queue(drafter(root, request, grid=grid), said.append).record is None
-    assert slurm.held() == []
+    assert slurm.held_jobs() == []
     assert len(slurm.jobs()) == 3
     assert len(said) == (released < 3)
     assert all(f"submission {name} was cut off before its jobs were released" in each for each in said)
     slurm.hold(1, "JobHeldUser")  # by the user, with a reason
     assert queue(drafter(root, request, grid=grid), said.append).record is None
-    assert slurm.held() == [1]
+    assert slurm.held_jobs() == [1]
 
 
 def test_trials_of_workers_that_are_held_are_queued_anew(tmp_path: Path, slurm: PretendSlurm) -> None:
@@ -367,7 +366,7 @@ def test_trials_of_workers_that_are_held_are_queued_anew(tmp_path: Path, slurm: 
     queued = submit(root)
     assert queued.draft.trials == 6
     assert any("`scontrol release 1` lets them go" in note for note in queued.draft.notes)
-    assert slurm.held() == [1]
+    assert slurm.held_jobs() == [1]
 
 
 def test_the_second_submission_finds_everything_queued(tmp_path: Path, slurm: PretendSlurm) -> None:
@@ -580,16 +579,12 @@ def test_no_gpus_means_no_type_of_them(tmp_path: Path, slurm: PretendSlurm, caps
 def test_submitting_inside_a_job_forgets_that_job(
     tmp_path: Path, slurm: PretendSlurm, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("SLURM_JOB_ID", "77")
-    monkeypatch.setenv("SLURM_CPUS_PER_TASK", "3")
-    monkeypatch.setenv("SLURM_CONF", "/there")
-    monkeypatch.setenv("SBATCH_PARTITION", "gpu")
-    monkeypatch.setenv("SBATCH_TIMELIMIT", "1")
+    variables = {"SLURM_JOB_ID": "77", "SLURM_CPUS_PER_TASK": "3", "SLURM_CONF": "/there", "SBATCH_PARTITION": "gpu"}
+    for name, value in {**variables, "SBATCH_TIMELIMIT": "1"}.items():
+        monkeypatch.setenv(name, value)
     submit(tmp_path / "campaign")
     environment = (slurm.place / "env").read_text()
-    assert "SLURM_JOB_ID" not in environment
-    assert "SLURM_CPUS_PER_TASK" not in environment
-    assert "SBATCH_" not in environment  # it would override the script
+    assert not any(name in environment for name in ("SLURM_JOB_ID", "SLURM_CPUS_PER_TASK", "SBATCH_"))
     assert "SLURM_CONF=/there" in environment
     assert "#SBATCH --partition=gpu\n" in slurm.jobs()[1]
     assert os.environ["SLURM_JOB_ID"] == "77"
@@ -599,13 +594,6 @@ def test_without_slurm_it_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(EnvironmentProblem, match=r"--on slurm runs on a login node.*sbatch is not among"):
         submit(tmp_path / "campaign")
-
-
-def test_a_controller_that_is_away_is_said(tmp_path: Path, slurm: PretendSlurm) -> None:
-    slurm.says("scontrol", "slurm_load_ctl_conf error: Unable to contact slurm controller (connect failure)")
-    with pytest.raises(EnvironmentProblem, match="Unable to contact slurm controller"):
-        submit(tmp_path / "campaign")
-    assert not (tmp_path / "campaign").exists()
 
 
 def test_a_place_that_cannot_hold_a_campaign_is_refused(
@@ -629,7 +617,7 @@ def test_a_disk_that_fills_up_leaves_nothing_queued(
 ) -> None:
     real = subprocess.run
 
-    def filled(command: list[str], **options: Any) -> Any:
+    def fill_after(command: list[str], **options: Any) -> Any:
         done = real(command, **options)
         if command[0] == "sbatch" and "--hold" in command:
             monkeypatch.setattr("runners.slurm.submit.submit.write_submission_record", full)
@@ -638,7 +626,7 @@ def test_a_disk_that_fills_up_leaves_nothing_queued(
     def full(*_: object) -> None:
         raise EnvironmentProblem("cannot write: No space left on device")
 
-    monkeypatch.setattr("runners.slurm.submit.job_arrays.subprocess.run", filled)
+    monkeypatch.setattr("runners.slurm.submit.job_arrays.subprocess.run", fill_after)
     with pytest.raises(EnvironmentProblem, match="No space left"):
         submit(tmp_path / "campaign")
     assert slurm.jobs() == {}
@@ -646,69 +634,34 @@ def test_a_disk_that_fills_up_leaves_nothing_queued(
     assert list(Layout(tmp_path / "campaign").submissions.iterdir()) == []
 
 
+FAILED = "sbatch: error: Batch job submission failed: "
+POLICY = f"\n{FAILED}Job violates accounting/QOS policy (job submit limit, user's size and/or time limits)"
+
+
 @pytest.mark.parametrize(
     ("said", "kind", "words"),
     [
-        (
-            "sbatch: error: Batch job submission failed: Invalid partition name specified",
-            SpecError,
-            "no such partition",
-        ),
-        (
-            "sbatch: error: Batch job submission failed: Invalid account or account/partition combination specified",
-            SpecError,
-            "the account is not one you may use",
-        ),
-        ("sbatch: error: Batch job submission failed: Invalid qos specification", SpecError, "the qos is not one"),
-        (
-            "sbatch: error: Batch job submission failed: Requested time limit is invalid (missing or exceeds some "
-            "limit)",
-            SpecError,
-            "lower --time",
-        ),
-        (
-            "sbatch: error: AssocMaxSubmitJobLimit\nsbatch: error: Batch job submission failed: Job violates "
-            "accounting/QOS policy (job submit limit, user's size and/or time limits)",
-            EnvironmentProblem,
-            "as many jobs in the queue as you may",
-        ),
-        (
-            "sbatch: error: QOSMaxSubmitJobPerUserLimit\nsbatch: error: Batch job submission failed: Job violates "
-            "accounting/QOS policy (job submit limit, user's size and/or time limits)",
-            EnvironmentProblem,
-            "as many jobs in the queue as you may",
-        ),
+        (f"{FAILED}Invalid partition name specified", SpecError, "no such partition"),
+        (f"{FAILED}Invalid account or account/partition combination specified", SpecError, "the account is not one"),
+        (f"{FAILED}Invalid qos specification", SpecError, "the qos is not one"),
+        (f"{FAILED}Requested time limit is invalid (missing or exceeds some limit)", SpecError, "lower --time"),
+        (f"sbatch: error: AssocMaxSubmitJobLimit{POLICY}", EnvironmentProblem, "as many jobs in the queue as you may"),
+        (f"sbatch: error: QOSMaxSubmitJobPerUserLimit{POLICY}", EnvironmentProblem, "as many jobs in the queue"),
         ("sbatch: error: Invalid generic resource (gres) specification", SpecError, "no node has such GPUs"),
-        (
-            "sbatch: error: Batch job submission failed: Invalid Trackable RESource (TRES) specification",
-            SpecError,
-            "GPU",
-        ),
-        (
-            "sbatch: error: Batch job submission failed: Requested node configuration is not available",
-            SpecError,
-            "lower --gpus, --cpus or --mem",
-        ),
+        (f"{FAILED}Invalid Trackable RESource (TRES) specification", SpecError, "GPU"),
+        (f"{FAILED}Requested node configuration is not available", SpecError, "lower --gpus, --cpus or --mem"),
         ("sbatch: error: Memory specification can not be satisfied", SpecError, "--mem"),
-        ("sbatch: error: Batch job submission failed: Invalid feature specification", SpecError, "--constraint"),
-        ("sbatch: error: Batch job submission failed: Invalid job array specification", SpecError, "no array of this"),
-        (
-            "sbatch: error: Batch job submission failed: Unable to contact slurm controller (connect failure)",
-            EnvironmentProblem,
-            "cannot be reached",
-        ),
-        (
-            "sbatch: error: Batch job submission failed: Socket timed out on send/recv operation",
-            EnvironmentProblem,
-            "rea",
-        ),
+        (f"{FAILED}Invalid feature specification", SpecError, "--constraint"),
+        (f"{FAILED}Invalid job array specification", SpecError, "no array of this"),
+        (f"{FAILED}Unable to contact slurm controller (connect failure)", EnvironmentProblem, "cannot be reached"),
+        (f"{FAILED}Socket timed out on send/recv operation", EnvironmentProblem, "cannot be reached"),
         ("sbatch: fatal: Could not establish a configuration source", EnvironmentProblem, "cannot be reached"),
         ("sbatch: unrecognized option '--reservatoin=x'", SpecError, "extra={...} names an option"),
         ("sbatch: error: the site says hello", EnvironmentProblem, "the site says hello"),
         ("", EnvironmentProblem, "did not say why"),
     ],
 )
-def test_what_sbatch_says_is_one_sentence_with_its_own_words(said: str, kind: type[AblateError], words: str) -> None:
+def test_messages_of_sbatch_become_one_sentence(said: str, kind: type[AblateError], words: str) -> None:
     found = in_words(said)
     assert type(found) is kind
     assert words in str(found)
@@ -717,30 +670,25 @@ def test_what_sbatch_says_is_one_sentence_with_its_own_words(said: str, kind: ty
 
 
 @pytest.mark.parametrize(
-    ("arguments", "code", "words"),
+    ("arguments", "words"),
     [
-        (["--on", "local", "--partition", "gpu"], 2, "--partition is for --on slurm, and this is --on local"),
-        (["--gpus", "0"], 2, "--gpus is for --on slurm"),
-        (["--dry-run"], 2, "--dry-run is for --on slurm"),
-        (["--on", "slurm", "--time", "5 minutes"], 2, "a time limit is written 90m"),
-        (["--on", "slurm", "--mem", "lots"], 2, "memory is written 500M"),
-        (["--on", "slurm", "--budget", "200"], 2, "a budget is a number of hours"),
-        (["--on", "slurm", "--partition", "gpus"], 2, "partitions here: debug, gpu, short"),
-        (["--on", "slurm", "--workers", "0"], 2, "workers"),
-        (["--on", "slurm", "--per-gpu", "many"], 2, "per-gpu"),
+        (["--on", "local", "--partition", "gpu"], "--partition is for --on slurm, and this is --on local"),
+        (["--gpus", "0"], "--gpus is for --on slurm"),
+        (["--dry-run"], "--dry-run is for --on slurm"),
+        (["--on", "slurm", "--time", "5 minutes"], "a time limit is written 90m"),
+        (["--on", "slurm", "--mem", "lots"], "memory is written 500M"),
+        (["--on", "slurm", "--budget", "200"], "a budget is a number of hours"),
+        (["--on", "slurm", "--partition", "gpus"], "partitions here: debug, gpu, short"),
+        (["--on", "slurm", "--workers", "0"], "workers"),
+        (["--on", "slurm", "--per-gpu", "many"], "per-gpu"),
     ],
 )
 def test_wrong_use_is_one_sentence_and_its_exit_code(
-    tmp_path: Path,
-    slurm: PretendSlurm,
-    capsys: pytest.CaptureFixture[str],
-    arguments: list[str],
-    code: int,
-    words: str,
+    tmp_path: Path, slurm: PretendSlurm, capsys: pytest.CaptureFixture[str], arguments: list[str], words: str
 ) -> None:
     spec = tmp_path / "toys.py"
     spec.write_text(SPEC)
-    assert execute(["run", str(spec), "--campaign", str(tmp_path / "campaign"), *arguments]) == code
+    assert execute(["run", str(spec), "--campaign", str(tmp_path / "campaign"), *arguments]) == 2
     said = capsys.readouterr().err
     assert words in said
     assert len(said.strip().splitlines()) == 1
@@ -768,46 +716,3 @@ def test_a_file_with_two_requests_is_refused(
     spec.write_text(f"{SPEC}\nother = Slurm(gpus=0)\n_third = Slurm(gpus=2)\nsame = slurm\n")
     assert execute(["run", str(spec), "--on", "slurm", "--campaign", str(tmp_path / "campaign")]) == 2
     assert "at most one Slurm, and this has slurm, other" in capsys.readouterr().err
-
-
-def test_the_turn_waits_for_the_other_shell_and_leaves_no_file(tmp_path: Path) -> None:
-    from runners.slurm.submit.submit_lock import submit_lock
-
-    layout = Layout(tmp_path)
-    order: list[str] = []
-    said: list[str] = []
-    inside, go = threading.Event(), threading.Event()
-
-    def first() -> None:
-        with submit_lock(layout, said.append):
-            order.append("first in")
-            inside.set()
-            assert go.wait(30)
-            order.append("first out")
-
-    thread = threading.Thread(target=first)
-    thread.start()
-    assert inside.wait(30)
-    second = threading.Thread(target=lambda: _second(layout, order, said))
-    second.start()
-    end = time.monotonic() + 30
-    while not said and time.monotonic() < end:
-        time.sleep(0.01)
-    go.set()
-    thread.join()
-    second.join()
-    assert order == ["first in", "first out", "second in"]
-    assert said == ["another shell is submitting to this campaign, or cancels; waiting for it"]
-    assert list(layout.submissions.iterdir()) == []
-
-
-def _second(layout: Layout, order: list[str], said: list[str]) -> None:
-    from runners.slurm.submit.submit_lock import submit_lock
-
-    with submit_lock(layout, said.append):
-        order.append("second in")
-
-
-def test_a_draft_counts(tmp_path: Path, slurm: PretendSlurm) -> None:
-    draft: Draft = drafter(tmp_path / "campaign").draft()
-    assert (draft.trials, draft.workers) == (6, 2)

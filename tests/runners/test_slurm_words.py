@@ -1,4 +1,4 @@
-"""What `run --on slurm` says: what it is at, that nothing was queued, that nothing is left to queue."""
+"""Messages of `run --on slurm`: progress, refusals, and nothing to queue."""
 
 from pathlib import Path
 

@@ -24,9 +24,14 @@ from runners.slurm.scheduler import Scheduler
 from runners.slurm.spec import Slurm
 from runners.slurm.submit import worker_allocation
 from runners.slurm.submit.already_queued import AlreadyQueued, queued_elsewhere
-from runners.slurm.submit.cluster_checks import partitions_of, require_allowed, warn_if_not_shared
+from runners.slurm.submit.cluster_checks import (
+    choose_excluded,
+    count_faults,
+    partitions_of,
+    require_allowed,
+    warn_if_not_shared,
+)
 from runners.slurm.submit.cluster_limits import Limits, arrays, read_limits
-from runners.slurm.submit.excluded_nodes import excluded_nodes, faults
 from runners.slurm.submit.job_arrays import Arrays, ArrayTasks, require_commands
 from runners.slurm.submit.resource_classes import Demands, Group
 from runners.slurm.submit.workload import loads, trial_s
@@ -112,7 +117,7 @@ class Drafter:
         self.survey = survey(self.layout, self.grids, cells, retry=options.retry, again=options.again, kept=self.lines)
         only = options.only
         self._wanted = tuple(trial for trial in self.survey.to_do if only is None or trial.key in only)
-        self._faults = faults(self.layout, self._wanted, self.survey.trials)
+        self._faults = count_faults(self.layout, self._wanted, self.survey.trials)
         self.packed = pack(options.files) if options.files else None
         self._trial_s: dict[str, float | None] = {}
         self._exclude: str | None = None
@@ -127,13 +132,13 @@ class Drafter:
         Raises:
             SpecError, EnvironmentProblem: SLURM would refuse it, or the campaign cannot take it.
         """
-        draft = self.drafted()
+        draft = self.make_draft()
         arrays = self.arrays(draft.submission)
         for script in {script.name.partition(" from ")[0]: script for script in reversed(draft.scripts)}.values():
             arrays.test(script.text)
         return draft
 
-    def drafted(self) -> Draft:
+    def make_draft(self) -> Draft:
         """Draft a submission without a test by sbatch."""
         elsewhere = queued_elsewhere(self.layout, self._wanted, self.scheduler)
         groups = self._demands.groups(self.layout, [each for each in self._wanted if each.key not in elsewhere.trials])
@@ -171,7 +176,7 @@ class Drafter:
     def _avoid_nodes(self, groups: Sequence[Group]) -> list[str]:
         """Exclude nodes that lost or failed trials, from this submission only; it is not part of the request."""
         partitions = [each for group in groups for each in partitions_of(group.resources.partition, self._limits)]
-        nodes, remarks = excluded_nodes(self._faults, partitions)
+        nodes, remarks = choose_excluded(self._faults, partitions)
         self._exclude = ",".join(filter(None, (self.asked.exclude, *nodes))) or None
         return remarks
 
@@ -193,7 +198,7 @@ class Drafter:
                     f"may queue {counted(room.tasks, 'more job')}: "
                     f"{room.because}; wait until some of yours have ended, or cancel some"
                 )
-            sizes = worker_allocation.shared(room.tasks, [float(size) for size in sizes], sizes)
+            sizes = worker_allocation.split(room.tasks, [float(size) for size in sizes], sizes)
             notes.append(
                 f"{counted(room.tasks, 'worker')} and not {total}, each of which trains more trials: {room.because}"
             )

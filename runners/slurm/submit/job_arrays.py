@@ -1,7 +1,6 @@
-"""Job arrays through submitit: its executor writes the script and reads sbatch's answer; no pickle, no file.
+"""Batch scripts and job arrays: submitit writes the scripts, sbatch reads them from stdin.
 
-The command of a task is a module and four words, so nothing has to be serialised; sbatch reads the script from stdin,
-and the record of the submission keeps it.
+The record of the submission keeps the scripts.
 """
 
 import os
@@ -11,6 +10,8 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
+from importlib.resources import files
+from pathlib import Path
 from typing import NamedTuple, final
 
 from submitit.core.utils import FailedSubmissionError
@@ -21,31 +22,36 @@ from grid.errors import AblateError, EnvironmentProblem, SpecError
 from runners.attempts.submission_record import job_name
 from runners.slurm.queue import ask
 from runners.slurm.spec import Resources, Slurm
-from runners.slurm.submit.worker_script import setup_lines, teardown_lines
 from runners.slurm.task_output import logs
 from store.files.layout import Layout
 
+MOST_DEATHS = 10
+"""Deaths and refusals since the worker last left in good order; restarts by SLURM itself do not count."""
+
+MOST_REFUSALS = 3
+"""Nodes that may refuse a worker; each is excluded."""
+
 _KEPT = ("SLURM_CONF", "SLURM_CLUSTERS", "SLURM_JWT")
-"""Of the environment's SLURM variables, those that say which cluster is asked, and as whom."""
+"""SLURM variables of the environment that choose the cluster and the user."""
 
 _PATIENCE_S = 120.0
-"""sbatch waits by itself while the controller is busy."""
+"""Time limit of sbatch; it waits by itself while the controller is busy."""
 
 
 class ArrayTasks(NamedTuple):
     """An array of workers of one class."""
 
     number: int
-    """Of the class."""
+    """Number of the class."""
     first: int
-    """The worker that is task 0."""
+    """Number of the worker that is task 0."""
     tasks: int
     at_once: int
 
 
 @final
 class Arrays(SlurmExecutor):
-    """Scripts and jobs of one submission; `tree` are the shell lines that lay out its code on a node."""
+    """Writes and submits the scripts of a submission; `tree` are the shell lines that extract its code on a node."""
 
     def __init__(self, layout: Layout, submission: str, slurm: Slurm, tree: Sequence[str], *, single: bool) -> None:
         folder = logs(layout, submission)
@@ -60,7 +66,7 @@ class Arrays(SlurmExecutor):
         self._single = single
 
     def script(self, task: ArrayTasks, resources: Resources) -> str:
-        """What sbatch is given for an array, or for a job where arrays are off."""
+        """Return the script of an array, or of a job if the cluster has no arrays."""
         slurm = self._slurm
         self.update_parameters(
             job_name=job_name(self._submission),
@@ -95,28 +101,28 @@ class Arrays(SlurmExecutor):
         return f"{text}\n"
 
     def test(self, script: str) -> None:
-        """Ask SLURM whether it would take the script; nothing is queued.
+        """Let bash and sbatch test the script; nothing is queued.
 
         Raises:
-            SpecError, EnvironmentProblem: it would not, or bash cannot read it.
+            SpecError, EnvironmentProblem: one of them refuses it.
         """
         _require_readable(script)
         try:
             sbatch(script, "--test-only")
         except Refused as refused:
             if not refused.passing:
-                raise self._told(refused, script) from None
+                raise self._explain(refused, script) from None
 
     def submit_held(self, script: str) -> int:
-        """Queue the script, held; its job.
+        """Queue the script, held; return the job.
 
         Raises:
-            SpecError, EnvironmentProblem: it was refused, and why.
+            SpecError, EnvironmentProblem: sbatch refuses it.
         """
         try:
             answer = sbatch(script, "--hold")
         except Refused as refused:
-            raise self._told(refused, script) from None
+            raise self._explain(refused, script) from None
         try:
             return int(self._get_job_id_from_submission_command(answer))
         except FailedSubmissionError:
@@ -125,15 +131,15 @@ class Arrays(SlurmExecutor):
                 "the sbatch on PATH is SLURM's own"
             ) from None
 
-    def _told(self, refused: "Refused", script: str) -> AblateError:
-        """Why sbatch refused; that nodes are left out is told first where they may be those it looks for."""
+    def _explain(self, refused: "Refused", script: str) -> AblateError:
+        """Return why sbatch refused; excluded nodes may be the reason."""
         nodes = self._slurm.exclude
         if nodes is None or not re.search(_TOO_MUCH, str(refused)):
             return refused.told
         names = nodes if len(nodes) < _MOST_NAMES else f"{nodes[:_MOST_NAMES]}..."
         own = _own_words(str(refused))
-        asked = re.search(r"^#SBATCH --partition=(\S+)", script, re.MULTILINE)
-        if _none_left(nodes, asked and asked[1]):
+        partition = re.search(r"^#SBATCH --partition=(\S+)", script, re.MULTILINE)
+        if _excludes_all(nodes, partition and partition[1]):
             return SpecError(f"--exclude {names} leaves no node to train on; exclude fewer (sbatch: {own})")
         return SpecError(
             f"no node that --exclude {names} leaves has that many GPUs, cores or that much memory; exclude fewer, or "
@@ -141,12 +147,32 @@ class Arrays(SlurmExecutor):
         )
 
 
-def _require_readable(script: str) -> None:
-    """Refuse what bash cannot read; only the lines of `setup` are not ours.
+def setup_lines(
+    user: Sequence[str], tree: Sequence[str], *, logs: Path, partition: str | None, exclude: str | None
+) -> list[str]:
+    """Return the lines before the worker; `tree` extracts the code and `logs` holds the file of deaths.
 
-    Raises:
-        SpecError: it cannot.
+    `partition` is the request (None: the cluster's default). `exclude` lists the nodes that the user excludes.
     """
+    values = {
+        "ablate_logs": str(logs),
+        "ablate_most_deaths": str(MOST_DEATHS),
+        "ablate_most_refusals": str(MOST_REFUSALS),
+        "ablate_excluded": exclude or "",
+    }
+    first = [f"{name}={shlex.quote(value)}" for name, value in values.items()]
+    first.append(f"ablate_partitions={shlex.quote(partition) if partition else '$SLURM_JOB_PARTITION'}")
+    shell = (files(__package__) / "worker.sh").read_text(encoding="utf-8").splitlines()
+    return [*first, *shell, *user, "trap - ERR", *tree, "ablate_began=yes"]
+
+
+def teardown_lines() -> list[str]:
+    """Return the lines after the worker; submitit's comment before them keeps the worker's status."""
+    return ["exit $?"]
+
+
+def _require_readable(script: str) -> None:
+    """Refuse a script that bash cannot parse; the reason is in the user's `setup`."""
     bash = shutil.which("bash")
     if bash is None:  # a login node need not have what nodes have
         return
@@ -156,12 +182,12 @@ def _require_readable(script: str) -> None:
         raise SpecError(f"the lines of setup are no shell that bash can read ({said}); mend --setup or setup=")
 
 
-def _none_left(excluded: str, partition: str | None) -> bool:
-    """Whether the partitions (None: the cluster's own) have no node but those excluded, as far as SLURM says."""
-    where = [f"--partition={partition}"] if partition else []
-    there = ask("sinfo", "--noheader", "--Node", *where, "--format=%N")
-    out = ask("scontrol", "show", "hostnames", excluded)
-    return there.problem is None and out.problem is None and set(there.text.split()) <= set(out.text.split())
+def _excludes_all(excluded: str, partition: str | None) -> bool:
+    """Return True if the partitions (None: the default) have only excluded nodes."""
+    option = [f"--partition={partition}"] if partition else []
+    nodes = ask("sinfo", "--noheader", "--Node", *option, "--format=%N")
+    without = ask("scontrol", "show", "hostnames", excluded)
+    return nodes.problem is None and without.problem is None and set(nodes.text.split()) <= set(without.text.split())
 
 
 def _gres(resources: Resources) -> str | None:
@@ -170,18 +196,14 @@ def _gres(resources: Resources) -> str | None:
 
 
 def _additional(slurm: Slurm, resources: Resources) -> dict[str, str | bool]:
-    found: dict[str, str | bool] = {name.replace("_", "-"): value or True for name, value in slurm.extra.items()}
+    options: dict[str, str | bool] = {name.replace("_", "-"): value or True for name, value in slurm.extra.items()}
     if resources.mem is not None:
-        found["mem"] = f"{resources.mem}M"
-    return {**found, "ntasks": "1", "requeue": True, "signal": f"USR2@{slurm.signal_s}"}
+        options["mem"] = f"{resources.mem}M"
+    return {**options, "ntasks": "1", "requeue": True, "signal": f"USR2@{slurm.signal_s}"}
 
 
 def require_commands() -> None:
-    """Refuse a machine without SLURM's commands.
-
-    Raises:
-        EnvironmentProblem: it is one.
-    """
+    """Raise EnvironmentProblem on a machine without SLURM's commands."""
     missing = [name for name in ("sbatch", "srun", "squeue", "scontrol", "scancel") if shutil.which(name) is None]
     if missing:
         raise EnvironmentProblem(
@@ -192,7 +214,7 @@ def require_commands() -> None:
 
 @final
 class Refused(Exception):
-    """sbatch said no; `told` says it in words, and `passing` that it may say yes later."""
+    """sbatch refused a script; `told` explains it, `passing` is True if it may accept later."""
 
     def __init__(self, said: str) -> None:
         super().__init__(said)
@@ -201,11 +223,11 @@ class Refused(Exception):
 
 
 def sbatch(script: str, *options: str) -> str:
-    """What sbatch answers to a script on its stdin, also when this process is itself part of a job.
+    """Run sbatch on a script and return its answer; works within a job, too.
 
     Raises:
-        Refused: it was refused.
-        EnvironmentProblem: there is no answer.
+        Refused: sbatch refused the script.
+        EnvironmentProblem: sbatch gave no answer.
     """
     with clean_env():
         environment = dict(os.environ)
@@ -281,7 +303,7 @@ _WORDS: tuple[tuple[str, type[AblateError], str], ...] = (
 
 
 def in_words(said: str) -> AblateError:
-    """What sbatch said as one sentence: what it is about, and its own words; unknown ones are passed on."""
+    """Return sbatch's message as an error: an explanation and its own words."""
     own = _own_words(said)
     for pattern, kind, words in _WORDS:
         if re.search(pattern, said):

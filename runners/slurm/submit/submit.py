@@ -1,7 +1,7 @@
-"""Submitting a campaign's missing trials to SLURM: all that can be wrong is looked for first, then all of it is queued.
+"""Submit a campaign's missing trials to SLURM: check everything first, then queue all jobs or none.
 
-Jobs are queued held and released together, so until the record of a submission knows all of its jobs, none has begun;
-whatever goes wrong before takes back what there is.
+Jobs are queued held and released together, after the record of the submission has all their numbers. An error before
+the release cancels them and removes the submission.
 """
 
 import contextlib
@@ -35,29 +35,29 @@ __all__ = ["Draft", "Drafter", "SubmitOptions", "SubmittedJobs", "submit"]
 
 
 class SubmittedJobs(NamedTuple):
-    """What was queued."""
+    """The result of `submit`."""
 
     draft: Draft
     record: Submission | None
-    """None: nothing is left to queue."""
+    """None: there is nothing to queue."""
     done: int
-    """Trials that were ok before."""
+    """Trials that were already ok."""
 
 
 def submit(drafter: Drafter, told: Callable[[str], None]) -> SubmittedJobs:
-    """Queue what is missing. One shell at a time; of two, the second finds everything queued.
+    """Queue the missing trials. A lock admits one shell at a time; the second finds everything queued.
 
     Raises:
         SpecError, EnvironmentProblem: it was refused, and nothing of it is left.
     """
-    drafter.draft()  # what is wrong is said before the campaign is touched
-    with submit_lock(drafter.layout, told) as certain:
-        for remark in half_submitted(drafter.layout, certain=certain, cancel=_cancel_named):
+    drafter.draft()  # report errors before anything is written
+    with submit_lock(drafter.layout, told) as enforced:
+        for remark in half_submitted(drafter.layout, certain=enforced, cancel=_cancel_named):
             told(remark)
         for remark in let_go(drafter.layout, drafter.scheduler, lambda job: release(TaskId(job))):
             told(remark)
-        draft = drafter.drafted()
-        for grid in drafter.grids:  # also where nothing is left to queue: a grid of finished trials is one
+        draft = drafter.make_draft()
+        for grid in drafter.grids:  # a grid of finished trials is recorded, too
             write_grid(drafter.layout, grid, drafter.lines.of(grid.name))
         done = sum(trial.status == "ok" for trial in drafter.survey.trials)
         return SubmittedJobs(draft, _queue(drafter, draft) if draft.groups else None, done)
@@ -65,66 +65,67 @@ def submit(drafter: Drafter, told: Callable[[str], None]) -> SubmittedJobs:
 
 def _queue(drafter: Drafter, draft: Draft) -> Submission:
     layout = drafter.layout
-    found = _record(drafter, draft)
-    place = layout.submission(draft.submission)
+    record = _new_record(drafter, draft)
+    folder = layout.submission(draft.submission)
     jobs: list[int] = []
     try:
-        _write(drafter, draft, found)
-        made = drafter.arrays(draft.submission)
+        lines = chain.from_iterable(drafter.survey.lines(group.trials) for group in draft.groups)
+        write_submission(layout, draft.submission, lines)
+        if drafter.packed is not None:
+            write(layout, drafter.packed)
+        make_directory(logs(layout, draft.submission))
+        write_submission_record(layout, record)
+        arrays = drafter.arrays(draft.submission)
         for script in draft.scripts:
-            if jobs:
-                found = _still_there(layout, replace(found, written=time.time()))
-            jobs.append(made.submit_held(script.text))
-        known = iter(jobs)
+            if jobs:  # show other shells that this one is alive
+                record = replace(record, written=time.time())
+                _update(layout, record)
+            jobs.append(arrays.submit_held(script.text))
+        numbers = iter(jobs)
         classes = tuple(
-            replace(each, arrays=tuple(replace(array, job=next(known)) for array in each.arrays))
-            for each in found.classes
+            replace(each, arrays=tuple(replace(array, job=next(numbers)) for array in each.arrays))
+            for each in record.classes
         )
-        found = _still_there(layout, replace(found, classes=classes))
-        _let_go(layout, found)
+        record = replace(record, classes=classes)
+        _update(layout, record)
+        _release_all(layout, record)
     except BaseException:
-        if jobs or place.exists():
+        if jobs or folder.exists():
             _cancel_named(job_name(draft.submission))
-            shutil.rmtree(place, ignore_errors=True)
+            shutil.rmtree(folder, ignore_errors=True)
         raise
-    found = replace(found, released=True)
-    with contextlib.suppress(EnvironmentProblem):  # they are queued; who comes next finds that none of them is held
-        write_submission_record(layout, found)
-    return found
+    record = replace(record, released=True)
+    with contextlib.suppress(EnvironmentProblem):  # the jobs are queued; the next shell finds that none is held
+        write_submission_record(layout, record)
+    return record
 
 
-def _still_there(layout: Layout, found: Submission) -> Submission:
-    """Write the record anew, unless the submission was taken back: by a shell that took this one for dead.
-
-    Raises:
-        EnvironmentProblem: it was.
-    """
-    _require_manifest(layout, found)
-    write_submission_record(layout, found)
-    return found
+def _update(layout: Layout, record: Submission) -> None:
+    _require_manifest(layout, record)
+    write_submission_record(layout, record)
 
 
-def _require_manifest(layout: Layout, found: Submission) -> None:
-    if not layout.manifest(found.submission).exists():
+def _require_manifest(layout: Layout, record: Submission) -> None:
+    """Raise EnvironmentProblem if another shell removed the submission, because it took this one for dead."""
+    if not layout.manifest(record.submission).exists():
         raise EnvironmentProblem(
-            f"submission {found.submission} was taken back while it was being queued, by a shell on another host that "
+            f"submission {record.submission} was taken back while it was being queued, by a shell on another host that "
             "took this one for dead, or by hand; the same command queues its trials anew"
         )
 
 
-def _let_go(layout: Layout, found: Submission) -> None:
-    """Release all of its jobs; whoever has taken the submission back has cancelled them before."""
-    _require_manifest(layout, found)
-    for job in found.jobs:
+def _release_all(layout: Layout, record: Submission) -> None:
+    _require_manifest(layout, record)
+    for job in record.jobs:
         if not release(TaskId(job)):
             raise EnvironmentProblem(
-                f"job {job} of submission {found.submission} was cancelled while it was being queued; the same command "
-                "queues its trials anew"
+                f"job {job} of submission {record.submission} was cancelled while it was being queued; the same "
+                "command queues its trials anew"
             )
 
 
-def _record(drafter: Drafter, draft: Draft) -> Submission:
-    """What was asked; nodes that are avoided this time are in the scripts alone."""
+def _new_record(drafter: Drafter, draft: Draft) -> Submission:
+    """Return the record of the request; excluded nodes of this submission are only in the scripts."""
     options, slurm = drafter.options, drafter.asked
     job = Job(
         drafter.layout.root,
@@ -158,18 +159,8 @@ def _record(drafter: Drafter, draft: Draft) -> Submission:
     )
 
 
-def _write(drafter: Drafter, draft: Draft, found: Submission) -> None:
-    layout = drafter.layout
-    lines = chain.from_iterable(drafter.survey.lines(group.trials) for group in draft.groups)
-    write_submission(layout, draft.submission, lines)
-    if drafter.packed is not None:
-        write(layout, drafter.packed)
-    make_directory(logs(layout, draft.submission))
-    write_submission_record(layout, found)
-
-
 def _cancel_named(name: str) -> None:
-    """Cancel the jobs called so, whether or not their numbers are known."""
+    """Cancel all jobs with that name, also those whose numbers are unknown."""
     said = ask("scancel", f"--name={name}", f"--user={user()}")
     if said.problem is not None:
         raise EnvironmentProblem(

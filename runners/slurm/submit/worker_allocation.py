@@ -1,14 +1,14 @@
-"""How many workers each resource class gets, and how arrays share a limit on those that run at once."""
+"""Numbers of workers: for each resource class, and for each array under a limit on running workers."""
 
 from collections.abc import Sequence
 from math import ceil
 from typing import NamedTuple
 
 USUAL_TRIALS = 5
-"""Trials that a worker is given one after the other, where nobody knows how long they take."""
+"""Trials per worker slot if their duration is unknown."""
 
 FILL = 0.5
-"""Of its time limit, the part that a worker is given work for."""
+"""Share of its time limit that a worker gets work for."""
 
 
 class Load(NamedTuple):
@@ -19,11 +19,11 @@ class Load(NamedTuple):
     """Trials side by side in one worker."""
     limit_s: float
     seconds: float | None
-    """Of all its trials, one after the other; None: unknown."""
+    """Duration of all trials, one after the other; None: unknown."""
 
     @property
     def most(self) -> int:
-        """Workers that all have something to do."""
+        """Most workers that all have a trial."""
         return max(1, ceil(self.trials / self.slots))
 
     @property
@@ -35,33 +35,28 @@ class Load(NamedTuple):
 
 
 def workers(loads: Sequence[Load], asked: int | None) -> list[int]:
-    """Workers of every class: `asked` in all, shared by estimated work, or as many as their work fills.
+    """Return the workers of each class: `asked` in total, shared by work; None: as many as the work fills.
 
-    Each class has at least one, and none more than it has trials to hand out at once.
+    Each class has at least one worker, and no worker without a trial.
     """
     if asked is None:
         return [load.wanted for load in loads]
-    work = [_work(load, loads) / load.slots for load in loads]
-    return shared(asked, work, [load.most for load in loads])
+    known = all(load.seconds for load in loads)
+    work = [(load.seconds if known and load.seconds else float(load.trials)) / load.slots for load in loads]
+    return split(asked, work, [load.most for load in loads])
 
 
-def _work(load: Load, loads: Sequence[Load]) -> float:
-    """Seconds, or trials where those of a class are not known."""
-    known = all(each.seconds for each in loads)
-    return load.seconds if known and load.seconds else float(load.trials)
-
-
-def shared(total: int, weights: Sequence[float], most: Sequence[int]) -> list[int]:
-    """Whole parts of `total` in the ratio of `weights`: at least 1 each, at most `most`."""
-    found = [1] * len(weights)
+def split(total: int, weights: Sequence[float], most: Sequence[int]) -> list[int]:
+    """Split `total` in the ratio of `weights`: at least 1 each, at most `most`."""
+    parts = [1] * len(weights)
     for _ in range(max(0, min(total, sum(most)) - len(weights))):
-        open_ = [at for at in range(len(found)) if found[at] < most[at]]
-        found[max(open_, key=lambda at: weights[at] / found[at])] += 1
-    return found
+        growing = [index for index in range(len(parts)) if parts[index] < most[index]]
+        parts[max(growing, key=lambda index: weights[index] / parts[index])] += 1
+    return parts
 
 
 def at_once(sizes: Sequence[int], limit: int | None) -> list[int]:
-    """How many tasks of each array may run at the same time, `limit` in all; at least one each."""
+    """Return how many tasks of each array may run at the same time; at least one each."""
     if limit is None:
         return list(sizes)
-    return shared(limit, [float(size) for size in sizes], sizes)
+    return split(limit, [float(size) for size in sizes], sizes)

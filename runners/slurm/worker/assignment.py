@@ -36,7 +36,7 @@ class Arguments(NamedTuple):
 
 @final
 class Assignment:
-    """What a task has to do.
+    """The rows, job and devices of a task.
 
     Raises:
         NotFoundError: there is no such submission.
