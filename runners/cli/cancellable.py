@@ -1,7 +1,7 @@
 """A query that Ctrl-C cancels: it runs beside, since the engine hears nothing while it computes."""
 
 from collections.abc import Callable
-from threading import Event, Thread
+from threading import Event, Thread, enumerate as enumerate_threads
 from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
@@ -31,12 +31,13 @@ def cancellable(store: "Store", ask: Callable[[], T]) -> T:
         finally:
             over.set()
 
-    Thread(target=run, daemon=True).start()
+    thread = Thread(target=run, daemon=True)
     try:
+        thread.start()
         while not over.wait(_LOOK_S):
             pass
     except KeyboardInterrupt:
-        while not over.wait(_LOOK_S):  # an interruption between two steps of a query is not heard
+        while thread in enumerate_threads() and not over.wait(_LOOK_S):  # one call may fall between two steps
             store.interrupt()
         raise
     if failed:

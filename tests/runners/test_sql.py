@@ -90,7 +90,7 @@ def test_what_a_killed_writer_left_is_no_query(tmp_path: Path) -> None:
         (["--json", "--csv", "select 1"], 2, "one format; got --json and --csv"),
         (["--parquet", "x.parquet", "--md", "select 1"], 2, "one format; got --md and --parquet"),
         (["--json"], 2, "--json needs a query"),
-        ([], 2, "a prompt needs a terminal"),
+        ([], 2, "a terminal is needed"),
         (["select 1", "-f", "x.sql"], 2, "one query at a time"),
         (["-f", "nowhere.sql"], 3, "no file nowhere.sql"),
         (["--save", "Best of all", "select 1"], 2, "lower-case letters, digits, _ and -; got 'Best of all'"),
@@ -156,3 +156,29 @@ def telling(store, ask):
 c.cancellable = telling
 sys.exit(execute(["sql", sys.argv[1], "--campaign", sys.argv[2]]))
 """
+
+
+def test_without_a_query_harlequin_opens_the_snapshot_read_only(
+    campaign: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started = []
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
+    monkeypatch.setattr("runners.cli.sql.find_spec", lambda name: name)
+    monkeypatch.setattr(
+        "runners.cli.sql.subprocess.run",
+        lambda command, **_: started.append(command) or subprocess.CompletedProcess(command, 0),
+    )
+    assert ask(campaign) == 0
+    (command,) = started
+    assert command[1:] == ["-m", "harlequin", "--read-only", str(Layout(campaign).snapshot)]
+
+
+def test_without_harlequin_it_says_how_to_install_it(
+    campaign: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
+    monkeypatch.setattr("runners.cli.sql.find_spec", lambda _: None)
+    assert ask(campaign) == 5
+    assert "pip install 'ablate[sql]'" in capsys.readouterr().err
