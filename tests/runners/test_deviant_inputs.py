@@ -112,5 +112,5 @@ def test_bad_input_is_refused(tiny: Trial) -> None:
     with pytest.raises(SpecError, match="up to 79 tokens and the model has 16 positions"):
         tiny.changed(evaluations=(DeviantInputs(),))
     text = Text(content_hash="0" * 32, source="/nowhere/text.txt", context=8)
-    with pytest.raises(SpecError, match="a model of linear functions; the task is Text: leave it out"):
+    with pytest.raises(SpecError, match="needs the task linear_functions; got Text"):
         tiny.changed(task=text, evaluations=(DeviantInputs(points=5),))
