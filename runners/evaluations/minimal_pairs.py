@@ -173,7 +173,7 @@ class MinimalPairsJudge(Judge):
         yield Measurements("chance.minimal_pairs", 0.5, {}, sum(each.items for each in right), None)
 
     def scores(self, predict: Predict, sentences: Sequence[Sequence[int]]) -> Tensor:
-        """How good each sentence is, more is better: float64 on the CPU."""
+        """Score sentences, more is better: float64 on the CPU."""
         padded = Sentences([np.array(each) for each in sentences])
         scores = torch.zeros(len(sentences), dtype=torch.float64)
         for group in self._groups([len(each) for each in sentences]):
