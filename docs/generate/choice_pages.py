@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 
 import example_heads
-from evaluation_pictures import draw_evaluation
+from evaluation_pictures import PICTURES as EVALUATIONS, draw_evaluation
 from markdown import bullets, code_table, escape, fill_template, table
 from probe_pictures import draw_heads, draw_probe
-from task_pictures import PICTURES, draw_task
+from task_pictures import PICTURES as TASKS, draw_task
 
 from runners.catalogue.choice_words import FIELD_HEADINGS, FieldRow, field_rows, spec_line
 from runners.catalogue.explain_choice import ChoiceExplanation, explain_choice, find_choice, is_ours, kinds
@@ -38,8 +38,12 @@ def make_tasks_page() -> dict[str, str]:
     tasks, evaluations = _explain_all("task"), _explain_all("evaluation")
     with make_fixture_files() as folder:
         files = {f"tasks/{each.name}.svg": draw_task(each.name, folder) for each in tasks}
-        files |= {f"tasks/{each.name}.svg": draw_evaluation(each.name, folder) for each in evaluations}
-        drawn = {name: spec_line(picture.make_task(folder), folder) for name, picture in PICTURES.items()}
+        files |= {
+            f"tasks/{each.name}.svg": draw_evaluation(each.name, folder)
+            for each in evaluations
+            if each.name in EVALUATIONS
+        }
+        drawn = {name: spec_line(picture.make_task(folder), folder) for name, picture in TASKS.items()}
     text = fill_template(
         "tasks",
         {
@@ -67,8 +71,9 @@ def _section(choice: ChoiceExplanation, folder: str, drawn: str = "") -> str:
         f"### {choice.name}\n",
         f"{escape(choice.line)}\n",
         f"`{choice.use}`\n",
-        f"![{caption}]({folder}/{choice.name}.svg)\n",
     ]
+    if choice.of != "evaluation" or choice.name in EVALUATIONS:
+        parts.append(f"![{caption}]({folder}/{choice.name}.svg)\n")
     if drawn and not choice.use.endswith(f"; {drawn}"):
         parts.append(f"Drawn: `{drawn}`.\n")
     _, _, formula = choice.formula.partition("\n\n")

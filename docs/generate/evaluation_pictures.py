@@ -6,14 +6,13 @@ from typing import Final
 
 import torch
 from figures import Cell, Chart, Lines, Panel, Strip, draw_picture, number_words
-from task_pictures import WINDOW, make_small_sentences, make_small_text, token_symbol
+from task_pictures import WINDOW, make_small_text, token_symbol
 from torch import Tensor
 
 from runners.catalogue.fixture_files import EXAMPLES
 from runners.evaluations import BoundaryValues, DeviantInputs, Evaluation, LargeValue, LengthExtrapolation, LongContext
 from runners.evaluations.deviant_inputs import DeviantInputsJudge
 from runners.evaluations.large_value import LargeValueJudge
-from runners.evaluations.likelihood import pair
 from runners.tasks import LinearFunctions, Measurements, Quantifiers, Task
 from runners.tasks.synthetic.in_context import SCORED_FROM
 from runners.tasks.synthetic.linear_functions import least_squares
@@ -128,40 +127,6 @@ def _length_extrapolation(folder: Path) -> list[Panel]:
     return [Strip("one window at each length; last=4", rows)]
 
 
-def _multiple_choice(folder: Path) -> list[Panel]:
-    task, spec = make_small_text(folder), EXAMPLES["multiple_choice"](folder)
-    assert isinstance(spec, Evaluation)
-    shown = sorted((row for batch in _record_inputs(spec, task) for row in batch.tolist()), key=len)
-    panels: list[Panel] = []
-    for tokens, answer, words in zip(shown, ("one", "a lot"), ("right", "wrong"), strict=True):
-        size = len("Rows sum to ") + len(answer)
-        letters = [Cell(token_symbol(task.encoder(), ord(letter)), "mark") for letter in f" {answer}"]
-        rows: dict[str, list[Cell | None]] = {
-            "input": [*_token_cells(task, tokens[: size - 1])],
-            "scored": [*[None] * (size - 1 - len(letters)), *letters],
-        }
-        panels.append(Strip(f"answer {answer!r}, {words}", rows))
-    return panels
-
-
-def _minimal_pairs(folder: Path) -> list[Panel]:
-    task, spec = make_small_sentences(folder), EXAMPLES["minimal_pairs"](folder)
-    assert isinstance(task, Encodes)
-    assert isinstance(spec, Evaluation)
-    encoder, panels = task.encoder(), list[Panel]()
-    shown = [row for batch in _record_inputs(spec, task) for row in batch.tolist()]
-    for sentence, words in (("heads look", "grammatical"), ("heads looks", "ungrammatical")):
-        ids = list(sentence.encode())
-        passes = [row for row in shown if row[len(ids) + 1 :][:1] == [encoder.end]]
-        passes = [row for row in passes if all(a in (b, encoder.mask) for a, b in zip(row[1:], ids, strict=False))]
-        rows = {
-            f"pass {at + 1}": _token_cells(task, passes[at][: len(ids) + 2], slice(at + 1, at + 2))
-            for at in (0, 1, len(passes) - 1)
-        }
-        panels.append(Strip(f"{words}: {len(passes)} passes, one for each token; first, second and last", rows))
-    return panels
-
-
 def _long_context(folder: Path) -> list[Panel]:
     task, answer, context, new_tokens = make_small_text(folder), b"one\0", 61, 5
     spec = EXAMPLES["long_context"](folder)
@@ -171,21 +136,6 @@ def _long_context(folder: Path) -> list[Panel]:
     cells = [*_token_cells(task, tokens, slice(len(tokens) - len(answer) + 1, None)), Cell("⊣", "mark")]
     cells.insert(1 + (context - new_tokens - 1) // 2, Cell("...", "odd"))
     return [Strip("what the model has read and written at the end of its document", {"": cells})]
-
-
-def _lm_eval(folder: Path) -> list[Panel]:
-    task = make_small_text(folder)
-    encoder = task.encoder()
-    before, after = pair(encoder, "Rows sum to", " one")
-    requests = {
-        "loglikelihood: of a continuation, such as each answer of multiple choice": (before, after),
-        "loglikelihood_rolling: of a whole text": ([], [*before, *after]),
-        "generate_until: what the model writes after a text, token by token": (before, after),
-    }
-    return [
-        Strip(heading, {"": _token_cells(task, [encoder.end, *given, *scored], slice(1 + len(given), None))})
-        for heading, (given, scored) in requests.items()
-    ]
 
 
 PICTURES: Final[Mapping[str, tuple[Callable[[Path], list[Panel]], Mapping[str, str]]]] = {
@@ -199,12 +149,9 @@ PICTURES: Final[Mapping[str, tuple[Callable[[Path], list[Panel]], Mapping[str, s
     ),
     "large_value": (_large_value, {"odd": "the last number", "mark": "its right answer"}),
     "length_extrapolation": (_length_extrapolation, {"mark": "the last positions, compared across lengths"}),
-    "lm_eval": (_lm_eval, {"mark": "scored, or written"}),
     "long_context": (_long_context, {"odd": "the middle of the text is left out here", "mark": "written"}),
-    "minimal_pairs": (_minimal_pairs, {"mark": "masked and asked for"}),
-    "multiple_choice": (_multiple_choice, {"mark": "the answer, whose tokens are scored"}),
 }
-"""Panels and legend of every evaluation."""
+"""Panels and legends; evaluations of short texts have no picture."""
 
 
 def draw_evaluation(kind: str, folder: Path) -> str:

@@ -2,18 +2,18 @@
 
 import inspect
 from collections.abc import Callable, Sequence
-from typing import Annotated, Final, Literal, NamedTuple, get_args, get_origin
+from typing import Final, NamedTuple
 
 from figures import COLOURS, Lines, Panel, draw_picture
 from markdown import bullets, escape, fill_template, table
 from matplotlib.figure import SubFigure
 
 from grid.operator_view import Profile
-from grid.spec import Choice
+from runners.catalogue.choice_words import FIELD_HEADINGS, field_rows
 from runners.catalogue.explain import Argument, Explanation, Part, different_stages, explain
 from runners.catalogue.explain_text import NUMBER_HEADINGS, added_words
 from runners.catalogue.lookup import KindRow, find_kind, presets, stage_kinds
-from runners.catalogue.stage_words import field_words, formula, option_words
+from runners.catalogue.stage_words import formula, option_words
 from runners.catalogue.weight_profile import LAST, LOGITS, SETTINGS, Setting, equation, profiles
 from variants import Backbone, Operator, Placement, Tokens, Transformer, softmax
 from variants.model.shapes import shapes_only
@@ -24,7 +24,6 @@ _AFTER_WEIGHTS: Final = {
     "head_norm": "a head's output",
     "output_gate": "a head's output",
 }
-_FIELD_COLUMNS: Final = ("field", "is one of", "default", "is")
 _PRESET_COLUMNS: Final = ("model", "is", "layers", "heads", "width", "feedforward", "parameters of its layers")
 
 
@@ -81,8 +80,8 @@ def make_operators_page() -> dict[str, str]:
             "stages": table(("stage", "kind", "is", "source"), [row for row in rows if row.stage != "positions"]),
             "positions": table(KindRow._fields[1:], [row[1:] for row in rows if row.stage == "positions"]),
             "presets": table(_PRESET_COLUMNS, [_preset_row(name, make) for name, make in presets().items()]),
-            "backbone": table(_FIELD_COLUMNS, _field_rows(Backbone)),
-            "placement_fields": table(_FIELD_COLUMNS, _field_rows(Placement)),
+            "backbone": table(FIELD_HEADINGS, field_rows(Backbone, documented=False)),
+            "placement_fields": table(FIELD_HEADINGS, field_rows(Placement)),
             "placement": f"{formula(Placement)}\n\n{inspect.getdoc(Placement)}",
         },
     )
@@ -157,26 +156,3 @@ def _preset_row(name: str, make: Callable[[], Backbone]) -> tuple[str, ...]:
     line = " ".join((inspect.getdoc(make) or "").split())
     feedforward = f"{model.feedforward_width} {model.feedforward}"
     return (name, line, str(model.layers), heads, str(model.width), feedforward, f"{size:,}")
-
-
-def _field_rows(cls: type[Backbone] | type[Placement]) -> list[tuple[str, str, str, str]]:
-    words = field_words(cls)
-    return [
-        (name, _values(field.annotation), "" if field.is_required() else _default(field.default), words.get(name, ""))
-        for name, field in cls.model_fields.items()
-    ]
-
-
-def _values(annotation: object) -> str:
-    """List the values of a Literal or the kinds of a family, or name another type."""
-    if get_origin(annotation) is Literal:
-        return ", ".join(map(repr, get_args(annotation)))
-    if get_origin(annotation) is Annotated:
-        return _values(get_args(annotation)[0])
-    if isinstance(annotation, type):
-        return ", ".join(annotation.members()) if issubclass(annotation, Choice) else annotation.__name__
-    return " or ".join(_values(each) for each in get_args(annotation)).replace("NoneType", "None")
-
-
-def _default(value: object) -> str:
-    return value.label if isinstance(value, Operator) else repr(value)

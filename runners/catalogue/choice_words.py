@@ -51,17 +51,17 @@ class ProbeRow(NamedTuple):
     unit: str
 
 
-def field_rows(cls: type[Spec]) -> list[FieldRow]:
+def field_rows(cls: type[Spec], *, documented: bool = True) -> list[FieldRow]:
     """List all fields except the kind, with the docstring below each.
 
     Raises:
-        SpecError: a field of the package has no docstring.
+        SpecError: a field of the package has no docstring, and all must be `documented`.
     """
     words, rows = field_words(cls), []
     for name, field in cls.model_fields.items():
         if name == "kind":
             continue
-        if not words.get(name) and cls.__module__.startswith(_PACKAGE):
+        if documented and not words.get(name) and cls.__module__.startswith(_PACKAGE):
             raise SpecError(f"every field needs a docstring below it; {cls.__name__}.{name} has none")
         outside = " Outside the key." if is_outside_key(cls, name) else ""
         default = "" if field.is_required() else value_words(field.get_default(call_default_factory=True))

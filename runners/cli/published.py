@@ -80,7 +80,7 @@ def published(
         return 0
     if beside != ComparisonFlags():
         raise SpecError("--grid, --campaign and --all belong to a comparison; add --compare")
-    from runners.catalogue.published_text import flat, write_cells, write_tables
+    from runners.cli.published_text import flat, write_cells, write_tables
     from store.published.filter import chosen
 
     cells = chosen(asked.paper, asked.table, asked.metric)
@@ -96,7 +96,7 @@ def published(
 
 
 def _compare(asked: PublishedQuery, beside: ComparisonFlags, *, as_json: bool, as_csv: bool) -> None:
-    from runners.catalogue.published_text import write_claims
+    from runners.cli.published_text import write_claims
 
     found = _compared(asked, beside)
     if as_json or as_csv:

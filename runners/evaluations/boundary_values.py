@@ -18,7 +18,7 @@ from pydantic import Field, FiniteFloat, NonNegativeInt, PositiveFloat, Positive
 from torch import Tensor
 
 from grid.validation import require_increasing
-from runners.evaluations.evaluation import Evaluation, Judge
+from runners.evaluations.evaluation import Evaluation, Judge, require_task
 from runners.tasks.synthetic.in_context import prompt
 from runners.tasks.synthetic.linear_functions import LinearFunctions, evaluation_draws, predictions
 from runners.tasks.task import Measurements, Predict, Task, over_items
@@ -62,11 +62,7 @@ class BoundaryValues(Evaluation):
         return 2 * self.points - 1
 
     def check(self, task: Task, model: Backbone) -> None:  # noqa: ARG002
-        if not isinstance(task, LinearFunctions):
-            raise ValueError(  # noqa: TRY004  (a rule of the spec)
-                f"boundary_values needs the task linear_functions; got {type(task).__name__}; leave it out of "
-                "evaluations"
-            )
+        require_task(self, task, LinearFunctions, "the task linear_functions")
 
     def measures(self) -> Mapping[str, Sequence[Mapping[str, float]]]:
         slopes = [{"a": a} for a in self.slopes]

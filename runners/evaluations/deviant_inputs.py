@@ -16,7 +16,7 @@ from torch import Tensor
 
 from grid.spec import Spec
 from grid.validation import require_increasing
-from runners.evaluations.evaluation import Evaluation, Judge
+from runners.evaluations.evaluation import Evaluation, Judge, require_task
 from runners.tasks.synthetic.in_context import SCORED_FROM, Sigmas, prompt
 from runners.tasks.synthetic.linear_functions import (
     LinearFunctions,
@@ -74,11 +74,7 @@ class DeviantInputs(Evaluation):
         return 2 * max(self.points, *(len(each.x) for each in self.prompts), 1) - 1
 
     def check(self, task: Task, model: Backbone) -> None:  # noqa: ARG002
-        if not isinstance(task, LinearFunctions):
-            raise ValueError(  # noqa: TRY004  (a rule of the spec)
-                f"deviant_inputs shows x, f(x) to a model of linear functions; the task is {type(task).__name__}: "
-                "leave it out of evaluations"
-            )
+        require_task(self, task, LinearFunctions, "the task linear_functions")
 
     def measures(self) -> Mapping[str, Sequence[Mapping[str, float]]]:
         spreads = [{"sigma_first": sigma} for sigma in self.sigma]

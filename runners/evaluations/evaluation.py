@@ -33,6 +33,14 @@ class Judge(ABC):
         """Measure a model. Yield also the values of single items if models will be compared item by item."""
 
 
+def require_task(evaluation: "Evaluation", task: Task, kind: type, name: str) -> None:
+    """Raise ValueError if a task is not of this kind, which is described by `name`."""
+    if not isinstance(task, kind):
+        raise ValueError(  # noqa: TRY004  (a rule of the spec)
+            f"{evaluation.label} needs {name}; got {type(task).__name__}; leave it out of evaluations"
+        )
+
+
 class Evaluation(Choice):
     """Measurements of a model of tokens or scalars, at every evaluation of the training or at its end only."""
 

@@ -16,7 +16,7 @@ from pydantic import Field, PositiveInt, model_validator
 
 from grid.errors import SpecError
 from grid.spec import OutsideKey
-from runners.evaluations.evaluation import Evaluation
+from runners.evaluations.evaluation import Evaluation, require_task
 from runners.tasks.file_cache import cache_by_file
 from runners.tasks.paths import absolute_path
 from runners.tasks.task import Task
@@ -108,10 +108,7 @@ class FromFiles(Evaluation):
         return {"source": self.source, "content_hash": self.content_hash, "items": items}
 
     def check(self, task: Task, model: Backbone) -> None:
-        if not isinstance(task, Encodes):
-            raise ValueError(  # noqa: TRY004  (a rule of the spec)
-                f"{self.label} needs a task of text; got {type(task).__name__}; leave it out of evaluations"
-            )
+        require_task(self, task, Encodes, "a task of text")
         if not model.causal:
             raise ValueError(
                 f"{self.label} needs a causal model; an encoder sees the next token; leave it out of evaluations"

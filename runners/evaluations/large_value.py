@@ -15,7 +15,7 @@ from pydantic import Field, FiniteFloat, NonNegativeInt, PositiveInt, model_vali
 from torch import Tensor
 
 from grid.validation import require_increasing
-from runners.evaluations.evaluation import Evaluation, Judge
+from runners.evaluations.evaluation import Evaluation, Judge, require_task
 from runners.tasks.synthetic.quantifiers import Quantifiers, answers_of, evaluation_draws, logits_of, running
 from runners.tasks.task import Measurements, Predict, Task, over_items
 from variants import Backbone
@@ -51,10 +51,7 @@ class LargeValue(Evaluation):
         return task.tokens(self.numbers) if isinstance(task, Quantifiers) else self.length
 
     def check(self, task: Task, model: Backbone) -> None:  # noqa: ARG002
-        if not isinstance(task, Quantifiers):
-            raise ValueError(  # noqa: TRY004  (a rule of the spec)
-                f"large_value needs the task quantifiers; got {type(task).__name__}; leave it out of evaluations"
-            )
+        require_task(self, task, Quantifiers, "the task quantifiers")
 
     def measures(self) -> Mapping[str, Sequence[Mapping[str, float]]]:
         points = [_point(value, decides) for value in self.values for decides in (False, True)]

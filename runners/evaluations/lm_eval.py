@@ -28,7 +28,7 @@ from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
 
 from grid.errors import SpecError
 from grid.spec import OutsideKey
-from runners.evaluations.evaluation import Evaluation, Judge
+from runners.evaluations.evaluation import Evaluation, Judge, require_task
 from runners.evaluations.lm_eval_adapter import SEED, HarnessRequest, check_requests, language_model, offline, quiet
 from runners.evaluations.lm_eval_documents import right_answers
 from runners.evaluations.lm_eval_files import is_hashed, load_tasks
@@ -86,10 +86,7 @@ class LmEval(Evaluation):
         return self.context or task.length
 
     def check(self, task: Task, model: Backbone) -> None:
-        if not isinstance(task, Encodes):
-            raise ValueError(  # noqa: TRY004  (a rule of the spec)
-                f"lm_eval needs a task of text; got {type(task).__name__}; leave it out of evaluations"
-            )
+        require_task(self, task, Encodes, "a task of text")
         if task.sees_ahead or not model.causal:
             raise ValueError(
                 "lm_eval needs a causal model; an encoder sees the next token; leave it out of evaluations"

@@ -10,8 +10,6 @@ from typing import Any, SupportsIndex
 from grid.errors import SpecError
 from grid.suggestions import suggest_name
 
-_SPLITS = ("test_split", "validation_split", "training_split", "fewshot_split")
-
 
 def right_answers(task: Any, document: Any) -> list[int] | None:
     """Return the numbers of the right choices, as the harness finds them, or None if an answer is no choice.
@@ -81,50 +79,6 @@ def _renders(task: Any, document: Any) -> bool:
     return True
 
 
-def task_problem(task: Any, error: Exception) -> SpecError | None:
-    """Return the reason why a task over files cannot be built, or None if only its YAML file shows it."""
-    config, data = task.config, getattr(task, "dataset", None)
-    if config is None:
-        return None
-    name = f"the lm-eval task {config.task!r}"
-    if data is None:
-        return _data_problem(task, name)
-    for field in _SPLITS:
-        split = getattr(config, field)
-        if split is not None and split not in data:
-            return SpecError(
-                f"{field} of {name} is {split!r} and its data have "
-                f"{', '.join(data)}{suggest_name(str(split), list(data))}"
-            )
-    if config.test_split is None and config.validation_split is None:
-        return SpecError(
-            f"{name} has neither test_split nor validation_split; add test_split to its YAML file, one of "
-            f"{', '.join(data)}"
-        )
-    if not len(task.eval_docs):
-        return SpecError(f"{name} has no documents; repair its data, or process_docs")
-    if not hasattr(task, "multiple_target"):
-        return None
-    document = task.eval_docs[0]
-    if not _renders(task, document):
-        return document_problem(task, error)
-    task.multiple_target = isinstance(task.doc_to_target(document), list)
-    choice = task.OUTPUT_TYPE == "multiple_choice" and config.doc_to_choice
-    return _answer_problem(task, 0, document) if choice and right_answers(task, document) is None else None
-
-
-def _data_problem(task: Any, name: str) -> SpecError | None:
-    try:
-        task.download(task.config.dataset_kwargs)
-    except Exception as error:  # noqa: BLE001  (any error of the library)
-        files = (task.config.dataset_kwargs or {}).get("data_files") or task.config.dataset_path
-        return SpecError(
-            f"the data of {name} cannot be read ({error_words(_root_cause(error))}); repair {files}, lines of JSON or "
-            "the format of dataset_path"
-        )
-    return None
-
-
 def require_metrics(config: Mapping[str, Any], registry: Any) -> None:
     """Refuse a metric that is missing in the harness's `registry`, which the harness silently leaves out.
 
@@ -142,12 +96,7 @@ def require_metrics(config: Mapping[str, Any], registry: Any) -> None:
 
 
 def error_words(error: BaseException) -> str:
-    """Write the error of another library on one line."""
+    """Write the root cause of an error of another library on one line."""
+    while error.__cause__ is not None:
+        error = error.__cause__
     return f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
-
-
-def _root_cause(error: BaseException) -> BaseException:
-    """Return the root cause of an error."""
-    while (before := error.__cause__) is not None:
-        error = before
-    return error

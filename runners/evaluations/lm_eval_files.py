@@ -11,7 +11,7 @@ from typing import Any
 from grid.errors import EnvironmentProblem, SpecError
 from grid.suggestions import suggest_name
 from runners.evaluations.lm_eval_adapter import offline, quiet
-from runners.evaluations.lm_eval_documents import error_words, require_metrics, task_problem
+from runners.evaluations.lm_eval_documents import error_words, require_metrics
 from runners.tasks.optional_packages import require_package
 
 _LEFT_OUT = ("__pycache__", ".ipynb_checkpoints")
@@ -115,17 +115,6 @@ def _factory(include: Path, scratch: Path) -> Any:
             options = _options(config, home, include, scratch)
             return {**config, "dataset_kwargs": options} if options else config
 
-        def _build_task(self, entry: Any, overrides: Any) -> Any:
-            try:
-                return super()._build_task(entry, overrides)
-            except SpecError:
-                raise
-            except Exception as error:
-                config = self._load_full_config(entry, overrides)
-                if "class" not in config and (why := _build_problem(factory.ConfigurableTask, config)) is not None:
-                    raise why from error
-                raise
-
         def _build_group_members(self, members: Any, group: str, overrides: Any, registry: Any) -> Any:
             for each in members:
                 name = each.get("task") if isinstance(each, Mapping) and "group" not in each else each
@@ -148,15 +137,6 @@ def _options(config: Mapping[str, Any], home: Path, include: Path, scratch: Path
     if "data_files" in options:
         options["cache_dir"] = str(scratch)
     return options
-
-
-def _build_problem(kind: Any, config: Mapping[str, Any]) -> SpecError | None:
-    task = kind.__new__(kind)
-    try:
-        task.__init__(config={name: each for name, each in config.items() if name not in ("tag", "group", "task_list")})
-    except Exception as error:  # noqa: BLE001  (any error of the harness)
-        return task_problem(task, error)
-    return None
 
 
 def _absolute_paths(value: Any, home: Path, include: Path, task: str) -> Any:

@@ -25,7 +25,7 @@ from torch import Tensor
 
 from grid.errors import SpecError
 from grid.spec import OutsideKey
-from runners.evaluations.evaluation import Evaluation, Judge
+from runners.evaluations.evaluation import Evaluation, Judge, require_task
 from runners.evaluations.item_files import Name
 from runners.evaluations.likelihood import costs
 from runners.evaluations.minimal_pair_files import Pairs, find_paradigms, hash_of, read_paradigms
@@ -90,10 +90,7 @@ class MinimalPairs(Evaluation):
         return self.longest
 
     def check(self, task: Task, model: Backbone) -> None:
-        if not isinstance(task, Encodes):
-            raise ValueError(  # noqa: TRY004  (a rule of the spec)
-                f"minimal_pairs needs a task of text; got {type(task).__name__}; leave it out of evaluations"
-            )
+        require_task(self, task, Encodes, "a task of text")
         if model.causal != (self.scoring == "causal"):
             fits = "'causal'" if model.causal else "'masked' or 'holistic'"
             raise ValueError(
@@ -176,7 +173,7 @@ class MinimalPairsJudge(Judge):
         yield Measurements("chance.minimal_pairs", 0.5, {}, sum(each.items for each in right), None)
 
     def scores(self, predict: Predict, sentences: Sequence[Sequence[int]]) -> Tensor:
-        """How good each sentence is, more is better: float64 on the CPU."""
+        """Score sentences, more is better: float64 on the CPU."""
         padded = Sentences([np.array(each) for each in sentences])
         scores = torch.zeros(len(sentences), dtype=torch.float64)
         for group in self._groups([len(each) for each in sentences]):

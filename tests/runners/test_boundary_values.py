@@ -13,7 +13,6 @@ from grid.errors import SpecError
 from runners import BoundaryValues, LinearFunctions, Text, Trial
 from runners.tasks import Measurements
 from runners.tasks.synthetic.linear_functions import least_squares
-from runners.training.loop import train
 
 SMALL = BoundaryValues(slopes=(-2, 1, 10), points=5, contexts=4)
 TASK = LinearFunctions(points=5)
@@ -114,13 +113,6 @@ def test_the_slope_of_a_sweep_to_one_side_is_that_of_its_far_end() -> None:
     rows = evaluate(SMALL.changed(slopes=(2,), x=(0, 1, 9, 25)), root)
     assert rows["boundary_slope", 2.0].value == pytest.approx((5 - 3) / 16 / 2)
     assert rows["boundary_upper", 2.0].se_items == 0
-
-
-def test_a_model_in_training_is_judged(tiny: Trial, memory: Any) -> None:
-    world = memory()
-    train(tiny.changed(evaluations=(SMALL.changed(x=(-5, 0, 5)),)), world)
-    rows = {name: value for (step, name, *_), (value, *_) in world.evaluations.items() if step == 12}
-    assert rows["boundary_lower"] < rows["boundary_upper"]
 
 
 def test_bad_input_is_refused(tiny: Trial) -> None:

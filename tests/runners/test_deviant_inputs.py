@@ -12,7 +12,6 @@ from grid.errors import SpecError
 from runners import DeviantInputs, LinearFunctions, Prompt, ShiftGrid, Text, Trial
 from runners.tasks import Measurements
 from runners.tasks.synthetic.linear_functions import squared_errors
-from runners.training.loop import train
 
 SMALL = DeviantInputs(sigma=(1, 10, 50), functions=40, sequences=5, points=7)
 TASK = LinearFunctions(points=7)
@@ -94,14 +93,6 @@ def test_a_named_prompt_is_shown_as_it_is_written() -> None:
     assert (spec.length, spec.changed(prompts=(Prompt(x=(1.0,) * 30),)).length) == (13, 59)
 
 
-def test_a_model_in_training_is_judged(tiny: Trial, memory: Any) -> None:
-    world = memory()
-    spec = DeviantInputs(sigma=(1, 100), functions=3, sequences=2, points=5)
-    train(tiny.changed(evaluations=(spec,)), world)
-    names = [name for step, name, *_ in world.evaluations if step == 12]
-    assert (names.count("deviant_mse"), names.count("deviant_prediction")) == (2, 5)
-
-
 def test_bad_input_is_refused(tiny: Trial) -> None:
     with pytest.raises(ValidationError, match=r"sigma rises from value to value; got \(2.0, 1.0\)"):
         DeviantInputs(sigma=(2, 1))
@@ -112,5 +103,5 @@ def test_bad_input_is_refused(tiny: Trial) -> None:
     with pytest.raises(SpecError, match="up to 79 tokens and the model has 16 positions"):
         tiny.changed(evaluations=(DeviantInputs(),))
     text = Text(content_hash="0" * 32, source="/nowhere/text.txt", context=8)
-    with pytest.raises(SpecError, match="a model of linear functions; the task is Text: leave it out"):
+    with pytest.raises(SpecError, match="needs the task linear_functions; got Text"):
         tiny.changed(task=text, evaluations=(DeviantInputs(points=5),))

@@ -13,7 +13,6 @@ from grid.errors import SpecError
 from runners import LargeValue, LengthGrid, Quantifiers, Trial
 from runners.tasks import Measurements
 from runners.tasks.synthetic.quantifiers import Quantifier, running
-from runners.training.loop import train
 
 SMALL = LargeValue(values=(-70, 70), numbers=12, sequences=4000)
 NAME = "large_value_error_rate"
@@ -74,13 +73,6 @@ def test_the_other_numbers_are_those_of_training() -> None:
     assert free[:, :-1].std() == pytest.approx(2, rel=0.02)
     assert torch.equal(decided[:, :-1], free[:, :-1].abs())
     assert torch.equal(SMALL.open(hidden("some")).sequences(-70, decides=True)[:, :-1], -free[:, :-1].abs())
-
-
-def test_a_model_in_training_is_judged(tiny: Trial, memory: Any) -> None:
-    world = memory()
-    task = Quantifiers(points=5, batch=4, evaluation=LengthGrid(lengths=(5,), sigma=(1,), sequences=3))
-    train(tiny.changed(task=task, evaluations=(LargeValue(numbers=5, sequences=3),)), world)
-    assert len([name for step, name, *_ in world.evaluations if step == 12 and name == NAME]) == 16
 
 
 def test_a_model_needs_positions_for_what_it_is_shown_and_hidden_labels_take_none(tiny: Trial) -> None:

@@ -309,7 +309,7 @@ BROKEN: Mapping[str, tuple[Callable[[Path], LmEval], str]] = {
             (place / "items.jsonl").write_text('{"question": '),
             LmEval(tasks=("mine",), include=str(place)),
         )[1],
-        r"data of .*'mine' cannot be read",
+        r"mine in .* cannot be loaded .*JSON parse error",
     ),
     "a text with NUL": (
         lambda place: LmEval(tasks=("mine",), include=str(folder(place, [{**ITEMS[0], "question": "a\0"}]))),

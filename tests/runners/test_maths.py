@@ -141,6 +141,8 @@ def test_every_named_operator_is_described_and_weighs_a_row(name: str) -> None:
             assert low <= each.init <= high
             assert 0 < step <= high - low
             numbers[each.name] = each.init
+            assert MATHS.weights(name, {}, {each.name: low}, LOGITS)
+            assert MATHS.weights(name, {}, {each.name: high}, LOGITS)
     usual = MATHS.weights(name, {}, {}, LOGITS)
     assert all(len(row.keys) == len(LOGITS) for row in usual)
     for row, other in zip(MATHS.weights(name, {}, numbers, LOGITS), usual, strict=True):
@@ -148,13 +150,6 @@ def test_every_named_operator_is_described_and_weighs_a_row(name: str) -> None:
     assert MATHS.scores(name, {}, numbers, (-1.0, 1.0))
     for setting in found.settings:
         assert MATHS.weights(name, setting.arguments, setting.numbers, LOGITS)
-
-
-@pytest.mark.parametrize("name", catalogue())
-def test_both_ends_of_every_slider_are_answered(name: str) -> None:
-    for each in MATHS.described(name, {}).numbers:
-        for value in each.span[:2] if each.span else ():
-            assert MATHS.weights(name, {}, {each.name: value}, LOGITS)
 
 
 def test_arguments_make_another_operator() -> None:

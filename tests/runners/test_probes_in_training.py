@@ -316,8 +316,3 @@ def test_what_a_probe_or_an_evaluation_refuses_is_refused_when_the_trial_is_buil
         tiny.changed(task=Text(content_hash="0" * 32, source="/nowhere/text.txt", context=8), evaluations=(Shifted(),))
     with pytest.raises(SpecError, match="one value at a point; shifted and shifted both record ones; leave one out"):
         tiny.changed(evaluations=(Shifted(), Shifted(points=2)))
-
-
-def test_a_batch_is_the_same_wherever_it_is_asked_for(tiny: Trial) -> None:
-    data = tiny.task.open()
-    assert torch.equal(data.batch(3, 4).inputs, data.batch(3, 4, CPU).inputs)
