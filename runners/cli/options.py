@@ -164,16 +164,8 @@ class SlurmFlags:
         from runners.slurm.spec import Slurm
 
         own = {name: value for name, value in self.given().items() if name in Slurm.model_fields}
-        if own.get("gpus") == 0:
-            own.setdefault("gpu_type", None)
         asked = {**own, **({} if workers is None else {"workers": workers})}
-        return (kept or _defaults()).changed(**asked)
-
-
-def _defaults() -> "Slurm":
-    from runners.slurm.spec import Slurm
-
-    return Slurm()
+        return (kept or Slurm()).override(**asked)
 
 
 SLURM_FLAGS = Annotated[SlurmFlags, Parameter(name="*", group=ON_SLURM)]

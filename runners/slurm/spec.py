@@ -179,10 +179,13 @@ class Slurm(WorkerFields):
     def with_needs(self, needs: Needs) -> "Slurm":
         """Return the request for the trials of `needs`."""
         own = {name: getattr(needs, name) for name in field_names(WorkerFields)}
-        given = {name: value for name, value in own.items() if value is not None}
-        if needs.gpus == 0:
-            given["gpu_type"] = needs.gpu_type
-        return self.changed(needs=(), **given)
+        return self.override(needs=(), **{name: value for name, value in own.items() if value is not None})
+
+    def override(self, **fields: Any) -> "Slurm":
+        """Return the request with `fields` replaced; gpus=0 also removes the GPU type."""
+        if fields.get("gpus") == 0:
+            fields.setdefault("gpu_type", None)
+        return self.changed(**fields)
 
 
 def _require_extra(name: str) -> None:

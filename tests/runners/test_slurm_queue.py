@@ -11,7 +11,6 @@ from runners.slurm.submit.cluster_limits import (
     Association,
     Limits,
     Partition,
-    Quality,
     QueuedTasks,
     arrays,
     associations,
@@ -173,7 +172,7 @@ RIGHTS = (
     Association("big", "", None, "few"),
     Association("big", "cpu", 21, "normal"),
 )
-LEVELS = {"normal": Quality("normal", None), "few": Quality("few", 3), "part": Quality("part", 25)}
+LEVELS = {"normal": None, "few": 3, "part": 25}
 
 
 @pytest.mark.parametrize(
@@ -226,7 +225,7 @@ def test_what_accounting_prints() -> None:
         Association("small", "", 4, ""),
         Association("big", "cpu", None, "few"),
     )
-    assert qos_levels("normal|\nfew|3\n")["few"] == Quality("few", 3)
+    assert qos_levels("normal|\nfew|3\n") == {"normal": None, "few": 3}
     found = count_queued("me|small|normal|gpu\nme|big|few|gpu\nyou|big|few|cpu\n", "me")
     assert found == QueuedTasks(3, {"small": 1, "big": 1}, {"normal": 1, "few": 1}, {"gpu": 2})
 

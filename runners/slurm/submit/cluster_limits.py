@@ -53,14 +53,6 @@ class Association(NamedTuple):
     default_qos: str
 
 
-class Quality(NamedTuple):
-    """A QOS."""
-
-    name: str
-    max_submit: int | None
-    """Most tasks of one user in the queue."""
-
-
 @final
 @dataclass(frozen=True)
 class Limits:
@@ -75,7 +67,8 @@ class Limits:
     queued: QueuedTasks
     associations: tuple[Association, ...] | None = None
     """None: accounting is off or not enforced."""
-    qualities: Mapping[str, Quality] = field(default_factory=dict)
+    qualities: Mapping[str, int | None] = field(default_factory=dict)
+    """Most tasks of one user in the queue, by QOS; None: no limit."""
     default_account: str | None = None
     problems: tuple[str, ...] = ()
     """Sentences about limits that could not be read."""
@@ -126,10 +119,9 @@ class Limits:
         job_qos = qos or next((each.default_qos for each in rights if each.default_qos), "normal")
         used = [(partition.limiting_qos, self.queued.by_partition.get(partition.name, 0))] if partition else []
         for name, count in [*used, (job_qos, self.queued.by_qos.get(job_qos, 0))]:
-            level = self.qualities.get(name)
-            if level is not None and level.max_submit is not None:
-                because = f"QOS {name} allows {level.max_submit} jobs of a user (MaxSubmitJobsPerUser)"
-                return [Room(level.max_submit - count, because)]
+            most = self.qualities.get(name)
+            if most is not None:
+                return [Room(most - count, f"QOS {name} allows {most} jobs of a user (MaxSubmitJobsPerUser)")]
         return [
             Room(
                 right.max_submit - self.queued.by_account.get(right.account, 0),
@@ -182,7 +174,7 @@ def read_limits() -> Limits:
 class _Permission(NamedTuple):
     rights: tuple[Association, ...] | None = None
     account: str | None = None
-    qualities: Mapping[str, Quality] = {}
+    qualities: Mapping[str, int | None] = {}
     problems: tuple[str, ...] = ()
 
 
@@ -198,7 +190,7 @@ def _read_permission(config: Mapping[str, str], me: str) -> _Permission:
     qualities = qos_levels(levels.text)
     if not enforced & {"limits", "safe", "all"}:  # names are checked, numbers are not
         rights = tuple(right._replace(max_submit=None) for right in rights)
-        qualities = {name: level._replace(max_submit=None) for name, level in qualities.items()}
+        qualities = dict.fromkeys(qualities)
     return _Permission(rights, account, qualities)
 
 
@@ -240,10 +232,10 @@ def associations(text: str, cluster: str) -> tuple[tuple[Association, ...], str 
     return rights, next((row[0] for row in rows if row[0]), None)
 
 
-def qos_levels(text: str) -> dict[str, Quality]:
+def qos_levels(text: str) -> dict[str, int | None]:
     """Parse the QOS from sacctmgr."""
     rows = (row for line in text.splitlines() if len(row := line.split("|")) == 2)
-    return {name: Quality(name, _number(most)) for name, most in rows}
+    return {name: _number(most) for name, most in rows}
 
 
 def gpus(gres: str) -> dict[str, int]:

@@ -259,47 +259,33 @@ _MOST_NAMES = 60
 
 _PASSING = "not available now|Required node not available|Job dependency|down, drained or reserved"
 
+_NO_CONTACT = (
+    r"[Uu]nable to contact|[Cc]onnection (refused|timed out)|timed out|controller|configuration source|"
+    r"Unable to process configuration|[Tt]ransport|Zero Bytes|unable to accept job|[Mm]unge|authenticat"
+)
+_ASSOCIATIONS = "`sacctmgr show assoc user=$USER` lists yours"
 _WORDS: tuple[tuple[str, type[AblateError], str], ...] = (
-    (
-        r"QOSMaxSubmit|AssocMaxSubmit|AssocGrpSubmit|QOSGrpSubmit|MaxSubmitJob",
-        EnvironmentProblem,
-        "you have as many jobs in the queue as you may; wait, cancel some, or lower --workers",
-    ),
-    (r"[Ii]nvalid partition|Invalid partition name", SpecError, "there is no such partition; `sinfo -s` lists them"),
-    (
-        r"Invalid account|account/partition combination",
-        SpecError,
-        "the account is not one you may use there; `sacctmgr show assoc user=$USER` lists yours",
-    ),
-    (r"Invalid qos", SpecError, "the qos is not one you may use; `sacctmgr show assoc user=$USER` lists yours"),
-    (
-        r"[Rr]equested time limit|MaxWall|TimeLimit",
-        SpecError,
-        "the time limit is longer than the partition or qos allows; lower --time",
-    ),
+    (r"QOSMaxSubmit|AssocMaxSubmit|AssocGrpSubmit|QOSGrpSubmit|MaxSubmitJob", EnvironmentProblem,
+     "you have as many jobs in the queue as you may; wait, cancel some, or lower --workers"),
+    (r"[Ii]nvalid partition", SpecError, "there is no such partition; `sinfo -s` lists them"),
+    (r"Invalid account|account/partition combination", SpecError,
+     f"the account is not one you may use there; {_ASSOCIATIONS}"),
+    (r"Invalid qos", SpecError, f"the qos is not one you may use; {_ASSOCIATIONS}"),
+    (r"[Rr]equested time limit|MaxWall|TimeLimit", SpecError,
+     "the time limit is longer than the partition or qos allows; lower --time"),
     (r"Invalid job array", SpecError, "the cluster takes no array of this size; lower --workers"),
     (r"Invalid feature", SpecError, "no node has what --constraint asks for; `sinfo -o '%N %f'` lists features"),
     (r"Invalid node name", SpecError, "--exclude names a node that does not exist; `sinfo -N` lists them"),
-    (
-        r"generic resource|[Gg][Rr][Ee][Ss]|TRES",
-        SpecError,
-        "no node has such GPUs; `sinfo -o '%P %G'` lists what each partition has",
-    ),
+    (r"generic resource|[Gg][Rr][Ee][Ss]|TRES", SpecError,
+     "no node has such GPUs; `sinfo -o '%P %G'` lists what each partition has"),
     (r"reservation", SpecError, "the reservation does not exist, or is not yours"),
-    (
-        _TOO_MUCH,
-        SpecError,
-        "no node of the partition has that many GPUs, cores or that much memory; lower --gpus, --cpus or --mem",
-    ),
+    (_TOO_MUCH, SpecError,
+     "no node of the partition has that many GPUs, cores or that much memory; lower --gpus, --cpus or --mem"),
     (r"QOS|[Aa]ssoc", EnvironmentProblem, "the account or qos does not allow so much; lower what is asked for"),
-    (
-        r"[Uu]nable to contact|[Cc]onnection (refused|timed out)|timed out|controller|configuration source|"
-        r"Unable to process configuration|[Tt]ransport|Zero Bytes|unable to accept job|[Mm]unge|authenticat",
-        EnvironmentProblem,
-        "SLURM's controller cannot be reached; try again later",
-    ),
+    (_NO_CONTACT, EnvironmentProblem, "SLURM's controller cannot be reached; try again later"),
     (r"unrecognized option|invalid option", SpecError, "extra={...} names an option that sbatch does not have"),
-)
+)  # fmt: skip
+"""Patterns of sbatch's messages, kinds of errors, and explanations; the first match counts."""
 
 
 def in_words(said: str) -> AblateError:
