@@ -29,14 +29,14 @@ class OperatorMaths:
                 import_spec_file(self._spec)
                 self._spec = None
 
-    def named(self) -> Sequence[ListedOperator]:
+    def list_operators(self) -> Sequence[ListedOperator]:
         """All named operators, in the order of the papers."""
         from runners.catalogue import operator_view
 
         self._ready()
         return operator_view.named()
 
-    def described(self, operator: OperatorName, arguments: Mapping[str, str]) -> OperatorView:
+    def describe(self, operator: OperatorName, arguments: Mapping[str, str]) -> OperatorView:
         """What is known about an operator; `arguments` are of the function of a named one."""
         from runners.catalogue import operator_view
 

@@ -74,7 +74,7 @@ class LmEval(Evaluation):
         except SpecError as error:
             raise ValueError(str(error)) from error
         if self.content_hash is None:
-            self.settle(content_hash=found)
+            self.set_normal_form(content_hash=found)
         if self.content_hash != found:
             raise ValueError(_other_content(self, found))
         return self

@@ -64,16 +64,16 @@ class MinimalPairs(Evaluation):
         """A spec that names its content can be read where the files are not; one that does not, looks."""
         object.__setattr__(self, "source", absolute_path("source", self.source))
         if self.paradigms is not None:
-            self.settle(paradigms=tuple(sorted(set(self.paradigms))))
+            self.set_normal_form(paradigms=tuple(sorted(set(self.paradigms))))
         known = self.content_hash is not None and self.paradigms is not None
         if known and not Path(self.source).exists():
             return self
         try:
             if self.paradigms is None:
-                self.settle(paradigms=tuple(paradigms(Path(self.source))))
+                self.set_normal_form(paradigms=tuple(paradigms(Path(self.source))))
             found = hash_of(chosen(Path(self.source), self.names).values())
             if self.content_hash is None:
-                self.settle(content_hash=found)
+                self.set_normal_form(content_hash=found)
             self._require(found)
         except SpecError as error:
             raise ValueError(str(error)) from error

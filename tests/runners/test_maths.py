@@ -92,7 +92,7 @@ def test_what_is_left_to_the_ground_state_is_told_apart() -> None:
     (row,) = MATHS.weights("principled_ground", {}, {"normaliser.threshold": 1.5}, LOGITS)
     assert row.ground == pytest.approx(ground(1.5)[1], abs=1e-9)
     assert row.total + row.ground == pytest.approx(1.0, abs=1e-9)
-    assert MATHS.described("principled_ground", {}).apart == "ground state"
+    assert MATHS.describe("principled_ground", {}).apart == "ground state"
 
 
 def test_a_sink_and_a_learned_key_have_weights_of_their_own() -> None:
@@ -105,7 +105,7 @@ def test_a_sink_and_a_learned_key_have_weights_of_their_own() -> None:
 
 @pytest.mark.parametrize("per", ["constant", "layer", "head", "query"])
 def test_a_number_of_any_granularity_has_a_slider_that_does_the_same(per: str) -> None:
-    found = MATHS.described("ssa", {"per": per})
+    found = MATHS.describe("ssa", {"per": per})
     n = next(each for each in found.numbers if each.name == "score.n")
     assert n.span is not None
     assert n.varies.startswith("constant" if per == "constant" else f"per {per}")
@@ -128,7 +128,7 @@ def test_scores_are_those_of_the_formula_for_every_group_of_heads() -> None:
 
 @pytest.mark.parametrize("name", catalogue())
 def test_every_named_operator_is_described_and_weighs_a_row(name: str) -> None:
-    found = MATHS.described(name, {})
+    found = MATHS.describe(name, {})
     assert found.line
     assert found.paper
     assert all(part.formula for part in found.parts)
@@ -150,7 +150,7 @@ def test_every_named_operator_is_described_and_weighs_a_row(name: str) -> None:
 
 @pytest.mark.parametrize("name", catalogue())
 def test_both_ends_of_every_slider_are_answered(name: str) -> None:
-    for each in MATHS.described(name, {}).numbers:
+    for each in MATHS.describe(name, {}).numbers:
         for value in each.span[:2] if each.span else ():
             assert MATHS.weights(name, {}, {each.name: value}, LOGITS)
 
@@ -164,8 +164,8 @@ def test_arguments_make_another_operator() -> None:
 def test_the_spec_of_a_grid_is_an_operator() -> None:
     data = ssa(n=2.0, per="query").data()
     assert MATHS.weights(data, {}, {}, LOGITS)[0].keys == pytest.approx(ratios(lambda z: power(z, 2.0, 1.0)), abs=1e-9)
-    assert MATHS.described(data, {}).label == "SSA"
-    assert MATHS.described(principled().data(), {}).paper == ""
+    assert MATHS.describe(data, {}).label == "SSA"
+    assert MATHS.describe(principled().data(), {}).paper == ""
 
 
 NONSENSE: dict[str, tuple[Any, dict[str, str], dict[str, float], Sequence[float]]] = {
@@ -216,7 +216,7 @@ def test_operators_and_choices_of_a_spec_file_are_known(tmp_path: Path) -> None:
     )
     script = (
         "from pathlib import Path; from runners.catalogue.operator_maths import OperatorMaths; "
-        f"m = OperatorMaths(Path({str(spec)!r})); print([each.name for each in m.named()][-1]); "
+        f"m = OperatorMaths(Path({str(spec)!r})); print([each.name for each in m.list_operators()][-1]); "
         "print(m.weights('dash_cube', {}, {}, (1.0, 2.0))[0].keys); "
         "print(m.weights({'score': {'kind': 'dash_cube'}, 'normaliser': {'kind': 'none'}}, {}, {}, (3.0, 1.0))[0].keys)"
     )
@@ -230,7 +230,7 @@ def test_operators_and_choices_of_a_spec_file_are_known(tmp_path: Path) -> None:
 def test_torch_comes_with_the_first_question() -> None:
     script = (
         "import sys; from runners.catalogue.operator_maths import OperatorMaths; m = OperatorMaths(); "
-        "assert 'torch' not in sys.modules; m.named(); assert 'torch' in sys.modules"
+        "assert 'torch' not in sys.modules; m.list_operators(); assert 'torch' in sys.modules"
     )
     subprocess.run([sys.executable, "-c", script], check=True)
 

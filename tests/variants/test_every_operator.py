@@ -78,7 +78,7 @@ SILENT = {
     "mlp_kernel_unnormalised": "it is a limit of others",
     "sigmoid_log_count": "its shift differs by query, and no other operator's does",
 }
-"""NamedOperator operators without a limit or an identity, and why."""
+"""Named operators without a limit or an identity, and why."""
 
 
 def test_every_named_operator_states_a_limit_or_an_identity() -> None:

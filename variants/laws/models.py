@@ -1,4 +1,4 @@
-"""Laws of an operator inside a model: granularities, training, and what is counted as its parameters."""
+"""Laws of an operator inside a model: granularities, training and parameter counts."""
 
 from functools import lru_cache
 
@@ -15,7 +15,7 @@ from variants.papers.baselines import softmax
 
 _SEEDS = 12
 _OF_LOGITS = ("preparation", "product", "transform", "forgetting", "margin", "gate", "normaliser")
-"""Stages whose numbers say something about logits only."""
+"""Stages whose numbers act on logits only."""
 
 
 def _shape(operator: Operator) -> tuple[int, int]:
@@ -24,7 +24,7 @@ def _shape(operator: Operator) -> tuple[int, int]:
 
 
 def _granularity(operator: Operator) -> None:
-    """Without the noise that some numbers start with: their tables as they are before it is drawn."""
+    """Compare granularities without the noise that some numbers start with."""
     if not operator.numbers():
         raise NothingStated
     for name in operator.numbers():
@@ -45,7 +45,7 @@ def _granularity(operator: Operator) -> None:
 def _without_noise(
     model: Transformer, operator: Operator, name: str, start: list[torch.Tensor] | None
 ) -> list[torch.Tensor] | None:
-    """Of a matrix, which is all noise, the tables of the coarsest granularity everywhere."""
+    """Remove noise from a number's tables; a matrix, which is all noise, keeps those of the coarsest granularity."""
     number = operator.numbers()[name]
     if not (number.trained and number.random):
         return start
@@ -61,7 +61,7 @@ def _without_noise(
 
 
 def _training(operator: Operator) -> None:
-    """On large logits, with numbers near to and far from where they start: on both sides of thresholds."""
+    """Check on large logits, with numbers near and far from their start, on both sides of thresholds."""
     if not operator.numbers():
         raise NothingStated
     for name in operator.numbers():
@@ -71,7 +71,7 @@ def _training(operator: Operator) -> None:
 
 
 def _require_gradients(operator: Operator, name: str, words: str) -> None:
-    """Every layer's and head's own entries of the number, and of its projection where it has one, have a gradient."""
+    """Require a gradient for every layer's and head's entries of the number and of its projection."""
     left, deaf = None, _deaf(operator, name)
     for seed in range(_SEEDS):
         slopes = _slopes(operator, name, seed)
@@ -84,7 +84,7 @@ def _require_gradients(operator: Operator, name: str, words: str) -> None:
 
 
 def _deaf(operator: Operator, name: str) -> set[int]:
-    """The heads whose score is the same whatever the logit, of a number that says something about logits only."""
+    """Return the heads with a constant score, if the number acts on logits only."""
     heads = fit(operator).heads
     of_ground = ("readout",) if operator.readout.needs_ground else ()
     if name.partition(".")[0] not in (*_OF_LOGITS, *of_ground):
@@ -93,7 +93,7 @@ def _deaf(operator: Operator, name: str) -> set[int]:
 
 
 def _slopes(operator: Operator, name: str, seed: int) -> dict[tuple[int, str, int], float]:
-    """The largest gradient by layer, "table" or "projection", and head."""
+    """Return the largest gradient by layer, "table" or "projection", and head."""
     model, made = model_of(operator), torch.Generator().manual_seed(seed)
     for attention in attentions(model):
         attention.qkv.weight.data *= (30, 5, 1, 1)[seed // 3]
@@ -132,13 +132,13 @@ def _parameters(operator: Operator) -> None:
 
 @lru_cache(maxsize=256)
 def _plain(backbone: Backbone) -> int:
-    """The parameters of the same model with softmax."""
+    """Count the parameters of the same model with softmax."""
     model = Transformer(backbone, [softmax()] * LAYERS, inputs=Scalars(), seed=5)
     return sum(p.numel() for p in model.parameters())
 
 
 def _size(operator: Operator, name: str, width: int) -> int:
-    """How many parameters a trained number is, by what its axes say."""
+    """Count the parameters of a trained number from its axes."""
     number, heads, (_, query) = operator.numbers()[name], len(own_heads(operator, name)), _shape(operator)
     layers = LAYERS if "layer" in number.per else 1
     entries = _entries(operator, number)
@@ -151,7 +151,7 @@ def _size(operator: Operator, name: str, width: int) -> int:
 
 
 def _entries(operator: Operator, number: Number) -> int:
-    """How many entries a number has: of one head, one layer."""
+    """Count the entries of a number for one head and layer."""
     value = fit(operator).channels
     semantic = value - operator.split_channels
     signal = semantic // operator.signals.count
@@ -165,7 +165,7 @@ def _entries(operator: Operator, number: Number) -> int:
 
 
 def _evaluation(operator: Operator) -> None:
-    """After a step of training, which moves what is averaged over steps."""
+    """Check after a training step, which moves running means."""
     model = model_of(operator)
     model(sequences())
     state = {name: value.clone() for name, value in model.state_dict().items()}
