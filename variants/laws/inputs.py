@@ -70,6 +70,28 @@ def granularities_of(operator: Operator, name: str) -> tuple[tuple[tuple[Axis, .
     return tuple(sorted(found, key=lambda item: len(item[0])))
 
 
+@lru_cache(maxsize=4096)
+def granularity_levels(operator: Operator) -> tuple[Operator, ...]:
+    """Return the operator with all its numbers at their coarsest granularity, at the next one, up to the finest.
+
+    Granularities that do not combine follow one by one, so every granularity of every number is there.
+    """
+    choices = {name: granularities_of(operator, name) for name in operator.numbers()}
+    levels, missing = list[Operator](), {(name, per) for name, found in choices.items() for per, _ in found}
+    for level in range(max(map(len, choices.values()), default=0)):
+        refined = operator
+        for name, found in choices.items():
+            number = found[min(level, len(found) - 1)][1].numbers()[name]
+            try:
+                refined = with_number(refined, name, number)
+            except SpecError:
+                continue
+        missing -= {(name, number.per) for name, number in refined.numbers().items()}
+        levels.append(refined)
+    levels += [each for name, found in choices.items() for per, each in found if (name, per) in missing]
+    return tuple(levels)
+
+
 class Inputs(NamedTuple):
     """Queries, keys, values and an operator's numbers in float64."""
 
