@@ -1,11 +1,11 @@
-"""What to run: specs, keys, axes and grids. Pure data; needs pydantic only.
+"""Specs, keys, axes and grids: pure data that says what to run. Needs pydantic only.
 
     Grid(name="scores", base=Trial(...), axes=[over("operator.score", [Exponential(), SSA()])], seeds=range(5))
 
 A `Spec` is a frozen value with a content key, a `Choice` a family of specs told apart by `kind`. A `Grid` changes a
-base trial along axes; `grid.trials()` yields its trials in execution order. What is wrong is a `SpecError`.
+base trial along axes; `grid.trials()` yields its trials in execution order. Errors are `SpecError`.
 
-Names are imported when they are first used, so that what needs `grid.errors` alone does not load pydantic.
+Names are imported at first use, so that `grid.errors` alone does not load pydantic.
 """
 
 import lazy_loader

@@ -1,4 +1,4 @@
-"""Axes: which field varies, over which values, alone, together, or one at a time."""
+"""Axes: a field and its values, varied alone, together or one at a time."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -12,10 +12,10 @@ from grid.names import label_of, require_name
 from grid.path import Predicate, steps
 
 Scalar = str | int | float | bool | None
-"""What an axis is in a table: a JSON scalar."""
+"""A value of an axis in a table: a JSON scalar."""
 
 Choices = tuple[tuple[int, ...], ...]
-"""For each choice of a dimension, the index of the value of each of its axes."""
+"""For each choice of a dimension, the index of each axis's value."""
 
 
 @final
@@ -29,11 +29,11 @@ class Axis:
     name: str | None = None
     when: Predicate | None = None
     named: bool = False
-    """Whether the labels were given rather than derived."""
+    """True if the user gave the labels."""
 
     @property
     def axes(self) -> tuple["Axis", ...]:
-        """This axis: a dimension of one."""
+        """This axis alone."""
         return (self,)
 
     @cached_property
@@ -43,7 +43,7 @@ class Axis:
 
     @cached_property
     def scalars(self) -> tuple[Scalar, ...]:
-        """The values as they appear in tables: scalars as they are, everything else by label."""
+        """The values in tables: scalars unchanged, other values by label."""
         pairs = zip(self.values, self.labels, strict=True)
         return self.labels if self.named else tuple(v if is_scalar(v) else label for v, label in pairs)
 
@@ -51,7 +51,7 @@ class Axis:
 @final
 @dataclass(frozen=True, eq=False)
 class Bundle:
-    """Several axes that do not vary freely. Build it with `zipped` or `one_at_a_time`."""
+    """Several axes that vary together. Build it with `zipped` or `one_at_a_time`."""
 
     axes: tuple[Axis, ...]
     choices: Choices
@@ -72,9 +72,9 @@ def over(
 ) -> Axis:
     """Vary the field at the dotted `path` over `values`.
 
-    `name` is a column in SQL (default: the shortest telling tail of the path); `labels` name the values in tables
-    and charts (default: a spec's own label, else the value as text), and then stand for the values in SQL too.
-    `when(trial)` says whether the axis applies; where it does not, the axis is null. Raises `SpecError`.
+    `name` is a column in SQL (default: the shortest unambiguous end of the path). `labels` name the values in tables,
+    charts and SQL (default: a spec's own label, else the value as text). If `when(trial)` is False, the axis does not
+    apply and is null. Raises `SpecError`.
     """
     steps(path)
     if isinstance(values, str | bytes):
@@ -97,7 +97,7 @@ def over(
 
 
 def zipped(*dimensions: Dimension, when: Predicate | None = None) -> Bundle:
-    """Vary axes together: the first values of all, then the second values, and so on. Raises `SpecError`."""
+    """Vary axes together: first all first values, then all second values, and so on. Raises `SpecError`."""
     lengths = [len(dimension.choices) for dimension in _unconditional("zipped", dimensions)]
     if len(set(lengths)) > 1:
         told = ", ".join(f"{_paths(d)} has {n}" for d, n in zip(dimensions, lengths, strict=True))
@@ -107,7 +107,7 @@ def zipped(*dimensions: Dimension, when: Predicate | None = None) -> Bundle:
 
 
 def one_at_a_time(*dimensions: Dimension, when: Predicate | None = None) -> Bundle:
-    """The base and each change alone: the first value of every axis is where it rests. 1 + sum(n - 1) choices."""
+    """Vary one axis at a time; the others keep their first value. This gives 1 + sum(n - 1) choices."""
     resting = [dimension.choices[0] for dimension in _unconditional("one_at_a_time", dimensions)]
     rows = [resting]
     for place, dimension in enumerate(dimensions):
@@ -120,7 +120,7 @@ def _example(values: Iterable[object]) -> str:
 
 
 def is_scalar(value: object) -> TypeGuard[Scalar]:
-    """Whether a value is its own name in a table."""
+    """Return True if tables show the value unchanged."""
     return value is None or isinstance(value, str | int | float)
 
 

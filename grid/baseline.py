@@ -1,4 +1,4 @@
-"""The one cell of a grid that the others are compared with."""
+"""The baseline: the cell of a grid that the others are compared with."""
 
 from collections.abc import Callable, Mapping
 from typing import final
@@ -10,7 +10,7 @@ SHOWN = 3
 
 @final
 class Baseline:
-    """Looks for the cell that has every wanted label or value, and remembers the nearest for the error."""
+    """Finds the cell with every wanted label or value, and keeps the nearest cells for the error."""
 
     def __init__(self, wanted: Mapping[str, object]) -> None:
         self._wanted = wanted
@@ -19,7 +19,7 @@ class Baseline:
         self._labels: list[str] = []
 
     def offer(self, key: str, label: str, has: Callable[[str, object], bool]) -> None:
-        """Consider a cell; `has(axis name, wanted)` says whether it agrees on one axis."""
+        """Consider a cell; `has(axis name, wanted)` is True if it agrees on this axis."""
         agreed = sum(has(name, wanted) for name, wanted in self._wanted.items())
         if agreed > self._best:
             self._best, self._keys, self._labels = agreed, [], []
@@ -28,15 +28,17 @@ class Baseline:
             self._labels.append(label)
 
     def key(self, grid: str) -> str:
-        """The key of the cell; raises `SpecError` that names the nearest cells unless there is exactly one."""
+        """Return the cell's key; raise `SpecError` with the nearest cells unless exactly one fits."""
         some = ", ".join(map(repr, self._labels[:SHOWN])) + (", ..." if len(self._labels) > SHOWN else "")
         if self._best < len(self._wanted):
             raise SpecError(
-                f"the baseline of grid {grid!r} is one of its cells; no cell has {self._told()}, near: {some}"
+                f"the baseline of grid {grid!r} is one of its cells; no cell has {self._describe()}, near: {some}"
             )
         if len(self._keys) > 1:
-            raise SpecError(f"the baseline of grid {grid!r} is one cell; {self._told()} selects {some}, name more axes")
+            raise SpecError(
+                f"the baseline of grid {grid!r} is one cell; {self._describe()} selects {some}, name more axes"
+            )
         return self._keys[0]
 
-    def _told(self) -> str:
+    def _describe(self) -> str:
         return ", ".join(f"{name}={getattr(value, 'label', value)!r}" for name, value in self._wanted.items())

@@ -1,4 +1,4 @@
-"""How the cells of a grid are named: one column per axis, one label per cell."""
+"""Columns and labels of a grid's cells: one column per axis, one label per cell."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any, final
@@ -17,8 +17,8 @@ BETWEEN = " · "
 class Columns:
     """The axes of all parts of a grid: axes with the same path and name are one column.
 
-    A cell's label joins the labels of the axes that vary. A label that says nothing alone (a number, or a word two
-    axes share) is written `name=label`. Of zipped axes that always have the same label only the first speaks.
+    A cell's label joins the labels of the axes that vary. A number, or a label of two axes, is written `name=label`.
+    Zipped axes that always have the same label appear once.
     """
 
     def __init__(self, parts: Sequence[Part]) -> None:
@@ -56,12 +56,12 @@ class Columns:
         ]
 
     def label(self, part: int, picks: Sequence[int]) -> str:
-        """The name of a cell within the grid; empty when nothing varies."""
+        """Return the name of a cell within the grid; empty if nothing varies."""
         pairs = zip(self._cells[part], picks, strict=True)
         return BETWEEN.join([texts[pick] for (_, _, texts), pick in pairs if texts and pick != NOT_APPLICABLE])
 
     def row(self, part: int, picks: Sequence[int]) -> dict[str, Scalar]:
-        """What a cell has in each column; null where an axis does not apply."""
+        """Return a cell's value in each column; None if an axis does not apply."""
         row: dict[str, Scalar] = dict.fromkeys(self.names)
         for (name, scalars, _), pick in zip(self._cells[part], picks, strict=True):
             if pick != NOT_APPLICABLE:
@@ -69,24 +69,24 @@ class Columns:
         return row
 
     def equals(self, part: int, picks: Sequence[int], name: str, wanted: object) -> bool:
-        """Whether a cell has the label or the value `wanted` in column `name`; None is where it does not apply."""
+        """Return True if a cell has the label or value `wanted` in column `name`; None means that it does not apply."""
         for (column, _, _), pick, axis in zip(self._cells[part], picks, self._axes[part], strict=True):
             if column == name and pick != NOT_APPLICABLE:
                 return wanted in (axis.labels[pick], axis.values[pick], axis.scalars[pick])
         return wanted is None
 
     def labels(self, name: str) -> list[str]:
-        """Every label of a column, in order of declaration."""
+        """Return every label of a column, in order of declaration."""
         return self._labels[self.names.index(name)]
 
     def header(self) -> list[dict[str, Any]]:
-        """The `axes` of a grid's header."""
+        """Return the `axes` of a grid's header."""
         zipped = zip(self._paths, self.names, self._labels, strict=True)
         return [{"path": path, "name": name, "labels": labels} for path, name, labels in zipped]
 
 
 def _echoes(part: Part) -> Iterator[Axis]:
-    """Zipped axes whose label is that of the first of them in every choice."""
+    """Yield zipped axes that have the label of the first axis in every choice."""
     for bundle in part.dimensions:
         if isinstance(bundle, Bundle):
             first, *others = bundle.axes

@@ -1,4 +1,4 @@
-"""The difference of two specs in words: dotted path, old -> new."""
+"""Differences of two specs as text: dotted path, old -> new."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -11,13 +11,13 @@ from grid.spec import Choice, Spec, field_names, is_outside_key
 @final
 @dataclass(frozen=True)
 class SpecDifference:
-    """One field that two specs do not share."""
+    """One field that differs between two specs."""
 
     path: str
     old: str
     new: str
     identity: bool = True
-    """False for fields outside the key: the two are the same trial as far as this field goes."""
+    """False for a field outside the key, which does not change the trial."""
 
     def __str__(self) -> str:
         note = "" if self.identity else "  (outside the key)"
@@ -25,15 +25,15 @@ class SpecDifference:
 
 
 def diff(a: Spec, b: Spec) -> tuple[SpecDifference, ...]:
-    """What changes from `a` to `b`, in order of declaration; empty when they are equal, labels included.
+    """List the changes from `a` to `b`, labels included, in order of declaration.
 
-    Where the class changes, for example the kind of a choice, the two are told whole, with what is not default.
+    If the class changes, for example the kind of a choice, both are written whole, without defaults.
     """
     return tuple(_between(a, b, "", identity=True))
 
 
 def words(value: object) -> str:
-    """A value as one writes it in a sentence: `ssa(n=Number(init=2.0))`, without what is default."""
+    """Write a value without its defaults: `ssa(n=Number(init=2.0))`."""
     if isinstance(value, Spec):
         defaults = type(value).model_fields
         said = [
@@ -54,13 +54,13 @@ def _between(a: object, b: object, path: str, *, identity: bool) -> Iterator[Spe
     if isinstance(a, Spec) and type(a) is type(b):
         for name in field_names(type(a)):
             inside = identity and not is_outside_key(type(a), name)
-            yield from _between(getattr(a, name), getattr(b, name), _joined(path, name), identity=inside)
+            yield from _between(getattr(a, name), getattr(b, name), _join_path(path, name), identity=inside)
     elif isinstance(a, Mapping) and isinstance(b, Mapping) and a.keys() == b.keys():
         for name in a:
-            yield from _between(a[name], b[name], _joined(path, str(name)), identity=identity)
+            yield from _between(a[name], b[name], _join_path(path, str(name)), identity=identity)
     elif a != b:
         yield SpecDifference(path, words(a), words(b), identity)
 
 
-def _joined(path: str, name: str) -> str:
+def _join_path(path: str, name: str) -> str:
     return f"{path}.{name}" if path else name

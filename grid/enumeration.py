@@ -1,4 +1,4 @@
-"""The cells of a grid, one after the other: built, asked against the rules, told apart."""
+"""Enumeration of a grid's cells: build each, apply the rules, and check that all differ."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -12,14 +12,14 @@ from grid.spec import Spec, cell_key
 
 
 class CellPosition(NamedTuple):
-    """Where a cell is: small enough to keep one for every cell of a grid."""
+    """Part and address of a cell: small enough to keep one for every cell."""
 
     part: int
     address: Address
 
 
 class Cell(NamedTuple):
-    """A cell as enumeration comes to it: where, which value of each axis, its name, its first trial, its key."""
+    """A cell: position, index of each axis's value, label, first trial and key."""
 
     place: CellPosition
     picks: Picks
@@ -29,22 +29,21 @@ class Cell(NamedTuple):
 
 
 Pruned = Counter[tuple[int, int]]
-"""How many cells each rule forbade, by (part, rule)."""
+"""Number of cells that each rule forbade, by (part, rule)."""
 
 
 @final
 class CellEnumerator:
-    """Enumerates and builds the cells of the grid called `name`; `seed` stands in wherever a cell needs one."""
+    """Enumerates and builds the cells of grid `name`, with `seed` in the first trials."""
 
     def __init__(self, name: str, parts: tuple[Part, ...], columns: Columns, seed: int) -> None:
         self._name, self._parts, self._columns, self._seed = name, parts, columns, seed
 
     def all(self, pruned: Pruned) -> Iterator[Cell]:
-        """Every cell once, lazily, in order of declaration; counts in `pruned`.
+        """Yield every cell once, in order of declaration; count forbidden cells in `pruned`.
 
-        Raises `SpecError` at a cell that cannot be built, at the second of two equal cells of a part or of two cells
-        with one label, at a rule or condition that cannot be asked, and in the end when there was no cell or an axis
-        never applied.
+        Raises `SpecError` if a cell cannot be built, two cells of a part are equal, two cells share a label, or a rule
+        or condition fails. It also raises if there is no cell or an axis never applies.
         """
         seen: dict[bytes, CellPosition] = {}
         labels: set[str] = set()
@@ -61,11 +60,11 @@ class CellEnumerator:
             raise SpecError(f"a grid has at least one cell; grid {self._name!r} has none{self._why(pruned)}")
 
     def build(self, part: int, picks: Picks, seed: int) -> Spec:
-        """The trial of a cell with `seed`, validated; raises `SpecError` naming the cell."""
+        """Build the trial of a cell with `seed`; raise `SpecError` with the cell's name."""
         try:
             return self._parts[part].builder.trial(picks, seed)
         except SpecError as error:
-            raise SpecError(f"{self._told(part, picks)} cannot be built: {error}") from error
+            raise SpecError(f"{self._describe(part, picks)} cannot be built: {error}") from error
 
     def _cell(self, place: CellPosition, pruned: Pruned) -> Cell | None:
         number, part = place.part, self._parts[place.part]
@@ -87,18 +86,18 @@ class CellEnumerator:
         try:
             return self._parts[number].forbidden_by(trial)
         except SpecError as error:
-            raise SpecError(f"{self._told(number, picks)}: {error}") from error
+            raise SpecError(f"{self._describe(number, picks)}: {error}") from error
 
     def _forbidden_unbuilt(self, part: Part, picks: Picks) -> int | None:
         try:
             return part.forbidden_by(part.builder.draft(picks, self._seed))
-        except SpecError:  # the rules cannot be asked about it either: why it cannot be built is what to tell
+        except SpecError:  # no rule applies: report why the trial cannot be built
             return None
 
     def _is_new(self, seen: dict[bytes, CellPosition], cell: Cell) -> bool:
         known = seen.setdefault(bytes.fromhex(cell.key), cell.place)
         if known is not cell.place and known.part == cell.place.part:
-            first = self._told(known.part, self._parts[known.part].picks(known.address))
+            first = self._describe(known.part, self._parts[known.part].picks(known.address))
             raise SpecError(
                 f"every cell is another trial; {first} and {cell.label!r} are the same, drop one "
                 "or give the axis that makes no difference a condition, when=..."
@@ -125,6 +124,6 @@ class CellEnumerator:
         told = [f"{self._parts[p].rules[r].reason!r} forbids {count}" for (p, r), count in pruned.most_common(3)]
         return f": {', '.join(told)}; loosen a rule" if told else ""
 
-    def _told(self, part: int, picks: Picks) -> str:
+    def _describe(self, part: int, picks: Picks) -> str:
         label = self._columns.label(part, picks)
         return f"cell {label!r} of grid {self._name!r}" if label else f"the only cell of grid {self._name!r}"

@@ -1,13 +1,13 @@
-"""What can go wrong, as exceptions a command turns into one sentence and an exit code.
+"""Exceptions that a command turns into one sentence and an exit code.
 
-An error text states the rule, what came, where, and what to do.
+An error text states the rule, the given value, its place and the remedy.
 """
 
 from typing import ClassVar
 
 
 class AblateError(Exception):
-    """Anything the user can act on; `exit_code` is what the command returns."""
+    """An error that the user can act on; `exit_code` is the command's exit code."""
 
     exit_code: ClassVar[int] = 1
 

@@ -1,4 +1,4 @@
-"""Mappings inside frozen specs: `Annotated[dict[str, float], FROZEN]` is read like a dict and cannot be changed."""
+"""Immutable mappings for specs: `Annotated[dict[str, float], FROZEN]` reads like a dict and cannot change."""
 
 from typing import Any, Never
 
@@ -6,7 +6,7 @@ from pydantic import AfterValidator
 
 
 class FrozenDict(dict[str, Any]):
-    """A dict that refuses to change, so that the key of the spec that holds it stays true."""
+    """A dict that cannot change, so that the key of its spec stays valid."""
 
     def _refuse(self, *entries: object, **named: object) -> Never:
         told = ", ".join(map(repr, (*entries, *named)))

@@ -1,4 +1,4 @@
-"""A grid: a base trial, axes, rules and seeds; which trials that makes, and in which order they run."""
+"""A grid: a base trial, axes, rules and seeds, and its trials in execution order."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -21,7 +21,7 @@ HEADER_SCHEMA = 1
 
 
 class Planned(NamedTuple):
-    """One trial of a grid, as it is written into a plan."""
+    """One trial of a grid, as a plan stores it."""
 
     trial: Spec
     key: str
@@ -31,15 +31,15 @@ class Planned(NamedTuple):
     label: str
     """Names the cell within its grid."""
     operator: str
-    """The label of the trial's operator (of the cell, where a trial has no operator)."""
+    """Label of the trial's operator, or of the cell if the trial has no operator."""
     axes: Mapping[str, Scalar]
-    """What the cell has on each axis; None where the axis does not apply."""
+    """Value of the cell on each axis; None if the axis does not apply."""
     turn: tuple[int, str]
-    """Sort by it for execution order: the place of the seed, then the cell's key."""
+    """Sort key of the execution order: index of the seed, then the cell's key."""
 
 
 class GridCount(NamedTuple):
-    """What only a walk over all cells can tell; a key and an address per cell, never a spec."""
+    """Results of a walk over all cells, with a key and an address per cell."""
 
     cells: list[tuple[bytes, CellPosition]]
     pruned: Pruned
@@ -51,10 +51,10 @@ class GridCount(NamedTuple):
 class Grid:
     """A base trial and the changes to it; every cell runs once per seed.
 
-    `name` is part of file names and, with _ for -, of a view in SQL. `axes` multiply; `rules` leave cells out;
-    `baseline` selects the one cell the others are compared with, as {axis name: label or value}; `measure` says what
-    is compared. `a | b` has the cells of both. Raises `SpecError`: at once for what is wrong with the grid itself,
-    during enumeration for what is wrong with a cell.
+    `name` is part of file names and, with _ for -, of a view in SQL. `axes` multiply; `rules` leave cells out.
+    `baseline` selects the cell to compare with, as {axis name: label or value}. `measure` says what is compared.
+    `a | b` has the cells of both. Raises `SpecError` at once for an invalid grid, and during enumeration for an
+    invalid cell.
     """
 
     name: str
@@ -86,34 +86,34 @@ class Grid:
                 )
 
     def cells(self) -> Iterator[Planned]:
-        """The first trial of every cell, lazily, in order of declaration (the last axis fastest)."""
+        """Yield the first trial of every cell, in order of declaration (the last axis fastest)."""
         for planned in self.enumerate():
             if planned.turn[0] == 0:
                 yield planned
 
     def enumerate(self) -> Iterator[Planned]:
-        """Every trial, lazily, cell by cell in one pass; sorted by `turn` they are in execution order."""
+        """Yield every trial cell by cell in one pass; sort by `turn` for execution order."""
         for cell in self._cells.all(Counter()):
             row = self.columns.row(cell.place.part, cell.picks)
             for turn in enumerate(self.seeds):
                 trial = self._cells.build(cell.place.part, cell.picks, turn[1]) if turn[0] else cell.trial
-                yield self._planned(cell, trial, row, turn)
+                yield self._plan_trial(cell, trial, row, turn)
 
     def trials(self) -> Iterator[Planned]:
-        """Every trial in execution order: all cells with the first seed, then with the second, and so on.
+        """Yield every trial in execution order: all cells with the first seed, then with the second, and so on.
 
-        Within a seed the cells come in the fixed pseudo-random order of their keys, so a grid that is stopped half
-        way is balanced. Walks over all cells before the first trial; `enumerate` does not.
+        Within a seed, cells come in the pseudo-random order of their keys, so a grid that stops half way is balanced.
+        This walks over all cells before the first trial; `enumerate` does not.
         """
         for turn in enumerate(self.seeds):
             for key, place in self.survey.cells:
                 picks = self.parts[place.part].picks(place.address)
                 trial = self._cells.build(place.part, picks, turn[1])
                 cell = Cell(place, picks, self.columns.label(place.part, picks), trial, key.hex())
-                yield self._planned(cell, trial, self.columns.row(place.part, picks), turn)
+                yield self._plan_trial(cell, trial, self.columns.row(place.part, picks), turn)
 
     def header(self) -> dict[str, Any]:
-        """The grid as plain JSON data, with counts: what `grids/<name>.json` holds. Walks over all cells."""
+        """Return the content of `grids/<name>.json`: the grid as JSON data with counts. Walks over all cells."""
         seeds = list(self.seeds)
         return {
             "schema": HEADER_SCHEMA,
@@ -133,7 +133,7 @@ class Grid:
         }
 
     def __or__(self, other: "Grid") -> "Grid":
-        """The cells of both grids, equal ones once; needs the same seeds and measure. Named a-b; see `named`."""
+        """Join the cells of both grids, equal ones once, under the name a-b. Seeds and measure must be the same."""
         for what in ("seeds", "measure"):
             mine, its = getattr(self, what), getattr(other, what)
             if mine != its:
@@ -143,19 +143,19 @@ class Grid:
         name, baseline = f"{self.name}-{other.name}", self.baseline or other.baseline
         return replace(self, name=name, baseline=baseline, joined=(*self.joined, other))
 
-    def named(self, name: str, *, baseline: Mapping[str, object] | None = None) -> "Grid":
-        """The same grid under another name and, when given, with another baseline."""
+    def rename(self, name: str, *, baseline: Mapping[str, object] | None = None) -> "Grid":
+        """Return the grid under another name and, if given, with another baseline."""
         return replace(self, name=name, baseline=baseline or self.baseline)
 
     @cached_property
     def parts(self) -> tuple[Part, ...]:
-        """The products the grid consists of: one, or several for a union."""
+        """The products of the grid: one, or several for a union."""
         own = Part(self.base, tuple(self.axes), tuple(self.rules))
         return (own, *(part for grid in self.joined for part in grid.parts))
 
     @cached_property
     def columns(self) -> Columns:
-        """The grid's axes by name, and how cells are labelled."""
+        """Columns and labels of the cells."""
         return Columns(self.parts)
 
     @cached_property
@@ -174,7 +174,7 @@ class Grid:
     def _cells(self) -> CellEnumerator:
         return CellEnumerator(self.name, self.parts, self.columns, next(iter(self.seeds)))
 
-    def _planned(self, cell: Cell, trial: Spec, row: Mapping[str, Scalar], turn: tuple[int, int]) -> Planned:
+    def _plan_trial(self, cell: Cell, trial: Spec, row: Mapping[str, Scalar], turn: tuple[int, int]) -> Planned:
         operator = getattr(trial, "operator", None)
         named = operator.label if isinstance(operator, Spec) else cell.label or self.name
         return Planned(trial, trial.key, cell.key, turn[1], cell.label or named, named, row, (turn[0], cell.key))

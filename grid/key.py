@@ -1,4 +1,4 @@
-"""Canonical JSON and the 128-bit content key: the identity of a spec for ever.
+"""Canonical JSON and the 128-bit content key, the permanent identity of a spec.
 
 canonical   UTF-8 JSON, object keys sorted, no spaces, shortest float form, -0.0 written 0.0, no NaN or infinity
 key         blake2b-128 of  {"schema": SPEC_SCHEMA, "spec": canonical}  as 32 hexadecimal digits
@@ -12,22 +12,24 @@ from hashlib import blake2b
 from grid.errors import SpecError
 
 SPEC_SCHEMA = 1
-"""Raised only when the meaning of stored specs changes; every key changes with it."""
+"""Increased only if the meaning of stored specs changes; every key then changes."""
 
-_written = json.JSONEncoder(ensure_ascii=False).encode
+_encode = json.JSONEncoder(ensure_ascii=False).encode
 
 
 def canonical_json(data: object) -> str:
-    """The one way to write `data` (mappings, sequences, strings, numbers, booleans, None) as JSON.
+    """Write `data` (mappings, sequences, strings, numbers, booleans, None) as canonical JSON.
 
-    Raises `SpecError` for anything else, for numbers that are not finite and for mappings whose keys are not strings.
+    Raises `SpecError` for other data, numbers that are not finite, and keys that are not strings.
     """
     if data is None or isinstance(data, bool | str | int):
-        return _written(data)
+        return _encode(data)
     if isinstance(data, float):
         return canonical_float(data)
     if isinstance(data, Mapping):
-        return "{" + ",".join(f"{canonical_name(name)}:{canonical_json(data[name])}" for name in _sorted(data)) + "}"
+        return (
+            "{" + ",".join(f"{canonical_name(name)}:{canonical_json(data[name])}" for name in _sort_names(data)) + "}"
+        )
     if isinstance(data, list | tuple):
         return "[" + ",".join(map(canonical_json, data)) + "]"
     if callable(data):
@@ -38,19 +40,19 @@ def canonical_json(data: object) -> str:
 
 
 def canonical_name(name: str) -> str:
-    """The name of a field or an entry, as JSON."""
-    return _written(name)
+    """Write the name of a field or an entry as JSON."""
+    return _encode(name)
 
 
 def canonical_float(value: float) -> str:
-    """Shortest text that reads back as `value`; -0.0 is 0.0."""
+    """Write the shortest text that reads back as `value`; -0.0 is 0.0."""
     if not math.isfinite(value):
         raise SpecError(f"a spec holds finite numbers only; got {value}")
     return repr(float(value) + 0.0)
 
 
 def content_key(canonical: str) -> str:
-    """128-bit key of a canonical JSON text, as 32 hexadecimal digits."""
+    """Hash a canonical JSON text to a 128-bit key of 32 hexadecimal digits."""
     text = f'{{"schema":{SPEC_SCHEMA},"spec":{canonical}}}'
     try:
         return blake2b(text.encode(), digest_size=16).hexdigest()
@@ -58,7 +60,7 @@ def content_key(canonical: str) -> str:
         raise SpecError(f"a spec holds Unicode text only; {error.object[error.start]!r} is half a character") from error
 
 
-def _sorted(data: Mapping[str, object]) -> list[str]:
+def _sort_names(data: Mapping[str, object]) -> list[str]:
     for name in data:
         if not isinstance(name, str):
             raise SpecError(f"the entries of a mapping in a spec are named by strings; got {name!r}")

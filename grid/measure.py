@@ -1,4 +1,4 @@
-"""What a grid is judged by: one evaluation, at one point, on one scale."""
+"""The measure of a grid: one evaluation, at one point, on one scale."""
 
 from typing import Annotated, Literal
 
@@ -9,14 +9,16 @@ from grid.spec import Label, Spec
 
 
 class Measure(Spec):
-    """The number that decides, and what counts as a difference.
+    """The number that a grid compares, and the smallest difference that counts.
 
-    `name` is an evaluation's name and `point` the place on its evaluation grid (`{"sigma_x": 1, "sigma_f": 5}`). On
-    the log scale variants are compared by ratios, so values must be positive; on the logit scale by ratios of odds,
-    for rates between 0 and 1 such as an accuracy; on the linear scale by differences. `rope` is the region of
-    practical equivalence: a ratio on the log scale (0.05 = within 5 %), a ratio of odds on the logit scale (0.05 is
-    1.2 points at 50 % and 0.44 at 90 %), a difference in the measure's own unit on the linear scale. `alpha` is the
-    family-wise error rate of the verdicts.
+    `name` is an evaluation's name and `point` a point of its evaluation grid (`{"sigma_x": 1, "sigma_f": 5}`).
+
+    `scale` says how variants are compared. "log": by ratios of positive values. "logit": by odds ratios of rates
+    between 0 and 1, such as an accuracy. "linear": by differences.
+
+    `rope` is the region of practical equivalence. On the log scale 0.05 means within 5 %. On the logit scale 0.05 is
+    1.2 points at 50 % and 0.44 at 90 %. On the linear scale it has the measure's unit. `alpha` is the family-wise
+    error rate of the verdicts.
     """
 
     name: Annotated[str, Field(min_length=1)]

@@ -1,4 +1,4 @@
-"""What values are called in tables."""
+"""Names of axes and labels of values in tables."""
 
 import re
 from collections.abc import Sequence
@@ -8,7 +8,7 @@ from grid.errors import SpecError
 from grid.key import canonical_json
 
 _VAGUE = frozenset({"per", "init", "link", "learned", "kind", "name", "value", "values"})
-"""Fields that say nothing without the field before them."""
+"""Fields that are ambiguous without the field before them."""
 
 _TAKEN = ("trial", "cell", "seed")
 
@@ -20,11 +20,11 @@ _RESERVED = re.compile(
     variadic|when|where|window|with""",
     re.VERBOSE | re.IGNORECASE,
 )
-"""Words that DuckDB does not take as a column's name without quotes."""
+"""Words that DuckDB refuses as a column name without quotes."""
 
 
 def require_name(name: str) -> str:
-    """`name` when it can be a column in SQL without quotes; raises `SpecError` otherwise."""
+    """Return `name` if it can be a column in SQL without quotes; else raise `SpecError`."""
     if name.lower() in _TAKEN:
         raise SpecError(f"every grid has the columns {', '.join(_TAKEN)}; give the axis {name!r} another name=")
     if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name) or _RESERVED.fullmatch(name):
@@ -35,14 +35,14 @@ def require_name(name: str) -> str:
 
 
 def require_slug(name: str) -> str:
-    """`name` when it can be part of a file's name and, with _ for -, of a view's; raises `SpecError` otherwise."""
+    """Return `name` if it can be part of a file name and, with _ for -, of a view; else raise `SpecError`."""
     if not re.fullmatch(r"[a-z0-9]+([-_][a-z0-9]+)*", name):
         raise SpecError(f"a grid's name is lower-case letters and digits joined by - or _; got {name!r}")
     return name
 
 
 def axis_names(wanted: Sequence[tuple[str, str | None]]) -> list[str]:
-    """A name for each (path, given name): the given one, or the shortest tail of the path that tells them apart."""
+    """Name each (path, given name): by the given name, or by the shortest unambiguous end of the path."""
     lengths = [_telling(path) for path, _ in wanted]
     while True:
         names = [given or _tail(path, length) for (path, given), length in zip(wanted, lengths, strict=True)]
@@ -70,7 +70,7 @@ def _tail(path: str, length: int) -> str:
 
 
 def _clashing(names: list[str]) -> list[int]:
-    """Places of the first name that occurs twice; SQL does not see the case of letters."""
+    """Return the places of the first name that occurs twice; SQL ignores case."""
     lowered = [name.lower() for name in names]
     for name in lowered:
         places = [at for at, other in enumerate(lowered) if other == name]
@@ -81,7 +81,7 @@ def _clashing(names: list[str]) -> list[int]:
 
 @singledispatch
 def label_of(value: object) -> str:
-    """The name of a value in tables: a spec's label, a tuple's labels, a scalar as it is written in JSON."""
+    """Return the name of a value in tables: a spec's label, a tuple's labels, or a scalar as JSON."""
     return "none" if value is None else canonical_json(value)
 
 

@@ -1,4 +1,4 @@
-"""One operator as the dashboard shows it: its words, its numbers with spans of sliders, its weights and its scores."""
+"""Views of an operator for the dashboard: descriptions, numbers with slider ranges, weights and scores."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
@@ -11,9 +11,9 @@ class ListedOperator(NamedTuple):
     """A named operator in a list."""
 
     name: str
-    """As addresses write it."""
+    """Name in addresses."""
     label: str
-    """As charts write it."""
+    """Name in charts."""
     paper: str
 
 
@@ -34,39 +34,39 @@ class OperatorNumber(NamedTuple):
     name: str
     init: float
     start: str
-    """Where it starts, in words."""
+    """Its start, in words."""
     varies: str
-    """Along which axes, in words."""
+    """Its axes, in words."""
     range: str
     what: str
     span: tuple[float, float, float] | None
-    """Least, greatest and step of a slider; None for what does not act on the weights, or is no single number."""
+    """Minimum, maximum and step of a slider; None if it does not act on the weights or is not a scalar."""
 
 
 class OperatorArgument(NamedTuple):
-    """An argument of the function of a named operator, as it is written in an address."""
+    """An argument of a named operator's function, as in an address."""
 
     name: str
     default: str
     values: tuple[str, ...]
-    """All it takes, if they are few; else a number is meant."""
+    """All its values if they are few; empty for a number."""
 
 
 class OperatorSetting(NamedTuple):
-    """Values at which something is to be seen."""
+    """Values that show an effect."""
 
     words: str
     numbers: Mapping[str, float]
-    """Empty if numbers alone do not show it."""
+    """Empty if arguments show it."""
     arguments: Mapping[str, str]
 
 
 class OperatorView(NamedTuple):
-    """What is known about an operator."""
+    """Description of an operator."""
 
     label: str
     line: str
-    """What it is, in a sentence."""
+    """Description in one sentence."""
     paper: str
     """Empty for an operator of a grid."""
     use: str
@@ -80,25 +80,25 @@ class OperatorView(NamedTuple):
     """Fields that are no numbers, by "stage.field"."""
     settings: tuple[OperatorSetting, ...]
     notes: tuple[str, ...]
-    """Traps, and laws that it does not keep, a sentence each."""
+    """Common mistakes and broken laws, one sentence each."""
     apart: str
-    """What has the weight `Profile.ground`: the ground state or a sink; empty for nothing."""
+    """Name of the holder of `Profile.ground`: the ground state or a sink; empty for none."""
     unseen: str
-    """Why its weights do not say all, in a sentence; empty if they do."""
+    """Why its weights do not describe it fully, in one sentence; empty if they do."""
 
 
 class Profile(NamedTuple):
-    """Weights of one query's row, rounded; of the heads that have the same."""
+    """Rounded weights of one query's row, for heads that share them."""
 
     heads: str
-    """Which heads, counted from 1; empty where all are alike."""
+    """Heads, counted from 1; empty if all are alike."""
     keys: tuple[float, ...]
     ground: float | None
     """Weight of the ground state or sink."""
     extra: float | None
     """Weight of the learned key."""
     total: float
-    """The sum over the keys, of weights that are not rounded."""
+    """Sum over the keys of weights before rounding."""
 
 
 class ScoreCurve(NamedTuple):
@@ -107,17 +107,17 @@ class ScoreCurve(NamedTuple):
     heads: str
     """As in `Profile`."""
     values: tuple[float | None, ...]
-    """None where it is not finite."""
+    """None if it is not finite."""
 
 
 class OperatorCatalogue(Protocol):
-    """Formulas and weights of operators; the dashboard gets one from the command, so that it needs no torch."""
+    """Formulas and weights of operators. The command passes one to the dashboard, which then needs no torch."""
 
-    def named(self) -> Sequence[ListedOperator]:
-        """All named operators, in the order of the papers."""
+    def list_operators(self) -> Sequence[ListedOperator]:
+        """List all named operators, in the order of the papers."""
 
-    def described(self, operator: OperatorName, arguments: Mapping[str, str]) -> OperatorView:
-        """What is known about an operator; `arguments` are of the function of a named one."""
+    def describe(self, operator: OperatorName, arguments: Mapping[str, str]) -> OperatorView:
+        """Describe an operator; `arguments` belong to a named operator's function."""
 
     def weights(
         self,
@@ -126,7 +126,7 @@ class OperatorCatalogue(Protocol):
         numbers: Mapping[str, float],
         logits: Sequence[float],
     ) -> Sequence[Profile]:
-        """The weights of the last query over keys with these logits; `numbers` replace those at the start."""
+        """Compute the weights of the last query over keys with these logits; `numbers` replace their start."""
 
     def scores(
         self,
@@ -135,4 +135,4 @@ class OperatorCatalogue(Protocol):
         numbers: Mapping[str, float],
         logits: Sequence[float],
     ) -> Sequence[ScoreCurve]:
-        """What a key with each of these logits counts before normalisation."""
+        """Compute the score of a key at each of these logits."""

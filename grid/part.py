@@ -1,7 +1,7 @@
-"""One base with its axes and rules: where its cells are, and how to build the one at an address.
+"""A part of a grid: one base with its axes and rules, the addresses of its cells, and their trials.
 
-An address is one choice per dimension. Dimensions without a condition come first, so that a condition sees all of
-them; -1 says that a dimension does not apply.
+An address is one choice per dimension, -1 if a dimension does not apply. Dimensions without a condition come first, so
+that conditions see all of them.
 """
 
 from collections.abc import Iterator, Sequence
@@ -40,11 +40,11 @@ class Part:
 
     @cached_property
     def builder(self) -> Builder:
-        """What builds this part's trials."""
+        """Builder of this part's trials."""
         return Builder(self.base, self.axes)
 
     def check(self) -> None:
-        """Raise `SpecError` for a base without a seed and for a path that leads nowhere in any cell."""
+        """Raise `SpecError` for a base without a seed and for an unconditional path that does not exist."""
         require_spec(self.base, "seed", "seed")
         free = [axis.path for dimension in self.dimensions if dimension.when is None for axis in dimension.axes]
         for axis in self.axes:
@@ -55,13 +55,13 @@ class Part:
                 value_at(self.base, path)
 
     def addresses(self) -> Iterator[Address]:
-        """Every address whose conditions hold, lazily: a product with the last dimension fastest."""
+        """Yield every address whose conditions hold; the last dimension varies fastest."""
         free = [range(len(self.dimensions[at].choices)) for at in self._order[: self._free]]
         for address in product(*free):
-            yield from self._extended(address) if self._free < len(self._order) else (address,)
+            yield from self._extend_address(address) if self._free < len(self._order) else (address,)
 
     def picks(self, address: Address) -> Picks:
-        """The index of the value of each axis, or NOT_APPLICABLE."""
+        """Return the index of each axis's value, or NOT_APPLICABLE."""
         if self._plain:
             return address
         found = [NOT_APPLICABLE] * len(self.axes)
@@ -72,18 +72,18 @@ class Part:
         return found
 
     def forbidden_by(self, trial: Spec) -> int | None:
-        """The place of the first rule that forbids `trial`."""
+        """Return the index of the first rule that forbids `trial`."""
         return next((at for at, rule in enumerate(self.rules) if rule.forbids(trial)), None)
 
     @cached_property
     def conditional(self) -> dict[int, str]:
-        """The dimensions that have a condition: their place in an address, and the path of their first axis."""
+        """Conditional dimensions: place in an address -> path of the first axis."""
         dimensions = [self.dimensions[at] for at in self._order]
         return {at: d.axes[0].path for at, d in enumerate(dimensions) if d.when is not None}
 
     @cached_property
     def _plain(self) -> bool:
-        """Whether an address is its own picks."""
+        """True if an address equals its picks."""
         return not self.conditional and all(isinstance(dimension, Axis) for dimension in self.dimensions)
 
     @cached_property
@@ -99,14 +99,14 @@ class Part:
         widths = [len(dimension.axes) for dimension in self.dimensions]
         return tuple(sum(widths[:at]) for at in range(len(widths)))
 
-    def _extended(self, address: Address) -> Iterator[Address]:
+    def _extend_address(self, address: Address) -> Iterator[Address]:
         if len(address) == len(self._order):
             yield address
             return
         dimension = self.dimensions[self._order[len(address)]]
         count = len(dimension.choices) if self._applies(dimension, address) else 0
         for choice in range(count) if count else (NOT_APPLICABLE,):
-            yield from self._extended((*address, choice))
+            yield from self._extend_address((*address, choice))
 
     def _applies(self, dimension: Dimension, address: Address) -> bool:
         if dimension.when is None:

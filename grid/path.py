@@ -6,11 +6,11 @@ from grid.errors import SpecError
 from grid.spec import Spec, field_names, not_a_field
 
 Predicate = Callable[..., bool]
-"""Says yes or no of a trial spec. (Its argument is the trial's own class, which this room does not know.)"""
+"""A condition on a trial; its argument is the trial's own class."""
 
 
 def steps(path: str) -> tuple[str, ...]:
-    """The fields a path goes through; raises `SpecError` when it is not a dotted path."""
+    """Return the fields of a path; raise `SpecError` if it is not a dotted path."""
     found = tuple(path.split(".")) if isinstance(path, str) else ()
     if not found or not all(step.isidentifier() for step in found):
         raise SpecError(f"a path is field names joined by dots, like 'operator.score'; got {path!r}")
@@ -18,12 +18,12 @@ def steps(path: str) -> tuple[str, ...]:
 
 
 def step(owner: object, name: str, path: str) -> object:
-    """The field `name` of `owner`; raises `SpecError` that says what `owner` has, for the whole `path`."""
+    """Return the field `name` of `owner`; raise `SpecError` with the fields of `owner` and the whole `path`."""
     return getattr(require_spec(owner, name, path), name)
 
 
 def require_spec(owner: object, name: str, path: str) -> Spec:
-    """`owner` when it is a spec with a field `name`; raises `SpecError` otherwise."""
+    """Return `owner` if it is a spec with a field `name`; else raise `SpecError`."""
     if not isinstance(owner, Spec):
         raise SpecError(
             f"path {path!r} asks for {name!r} of {owner!r}, which has no fields; shorten the path, or give the axis "
@@ -37,7 +37,7 @@ def require_spec(owner: object, name: str, path: str) -> Spec:
 
 
 def value_at(spec: Spec, path: str) -> object:
-    """The value at `path` in `spec`; raises `SpecError` that names the fields that exist there and the nearest."""
+    """Return the value at `path` in `spec`; raise `SpecError` with the existing fields and the nearest name."""
     value: object = spec
     for name in steps(path):
         value = step(value, name, path)
@@ -45,7 +45,7 @@ def value_at(spec: Spec, path: str) -> object:
 
 
 def has(path: str) -> Predicate:
-    """A condition: the trial has a field at `path`, and it is not None. For `over(..., when=has("operator.gate"))`."""
+    """Make the condition that the field at `path` exists and is not None: `over(..., when=has("operator.gate"))`."""
     wanted = steps(path)
 
     def holds(trial: Spec) -> bool:

@@ -1,8 +1,8 @@
-"""Specs: frozen, closed pydantic models that are pure data, with one canonical form and one key.
+"""Specs: frozen pydantic models of pure data, with one canonical form and one key.
 
-A `Spec` is a value. A `Choice` is a family of specs told apart by `kind`: a field typed with the abstract family
-accepts every concrete member, and writes *all* of that member's fields. Nobody registers a member; defining the class
-is enough, in this package or in a user's own spec file.
+A `Spec` is a value. A `Choice` is a family of specs that `kind` distinguishes: a field typed with the abstract family
+accepts every concrete member and writes *all* of its fields. Defining a class makes it a member, in this package or in
+a user's spec file.
 """
 
 import sys
@@ -27,60 +27,60 @@ class OutsideKey:
 
 
 Label = Annotated[str, OutsideKey()]
-"""A name for tables and charts; two specs that differ only in labels are the same spec."""
+"""A name for tables and charts; specs that differ only in labels have the same key."""
 
 
 class Spec(BaseModel):
-    """Frozen, closed, plain data. Unknown fields are errors, equal meaning is an equal key.
+    """Frozen plain data. Unknown fields are errors; equal meaning is an equal key.
 
-    A field typed with a concrete spec holds exactly that class; a field that may hold several is typed with a `Choice`.
-    Raises pydantic's ValidationError when built from wrong data; `spec_error` turns it into one sentence.
+    A field typed with a concrete spec holds exactly that class; use a `Choice` for several classes. Invalid data raise
+    pydantic's ValidationError; `spec_error` turns it into one sentence.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, validate_default=True)
 
     @cached_property
     def canonical(self) -> str:
-        """Canonical JSON of every field that is part of the identity, defaults included."""
+        """Canonical JSON of every field in the key, defaults included."""
         return _canonical_without(self, "")
 
     @cached_property
     def _everything(self) -> str:
-        """All fields, labels included, as one text: what makes two specs equal, compared in no time."""
+        """All fields, labels included, as one text for fast comparison."""
         values = self.__dict__
         parts = [f"{name}:{_everything(values[name])}" for name in field_names(type(self))]
         return f"{type(self).__module__}.{type(self).__qualname__}({','.join(parts)})"
 
     @cached_property
     def key(self) -> str:
-        """The 128-bit content key, 32 hexadecimal digits."""
+        """The 128-bit content key as 32 hexadecimal digits."""
         return content_key(self.canonical)
 
     @property
     def label(self) -> str:
-        """The name for tables and charts: the kind of a choice, the class name of another spec."""
+        """Name for tables and charts: the kind of a choice, else the class name."""
         return str(getattr(self, "kind", type(self).__name__))
 
     def data(self) -> dict[str, Any]:
-        """All fields, labels included, as plain JSON data; `model_validate` reads it back."""
+        """Return all fields, labels included, as JSON data; `model_validate` reads it back."""
         return self.model_dump(mode="json")
 
-    def renamed(self, before: Self) -> Self:  # noqa: ARG002  (what a spec with a name of its own needs)
-        """This spec, which a grid's axes made from `before`, under a label that is still true; by default itself."""
+    def relabel(self, before: Self) -> Self:  # noqa: ARG002  (for specs with a name)
+        """Correct the label of this spec, which a grid's axes made from `before`."""
         return self
 
     def changed(self, **fields: Any) -> Self:
-        """A validated copy with `fields` replaced; raises `SpecError`."""
+        """Return a validated copy with `fields` replaced; raise `SpecError`."""
         try:
             return rebuilt(self, fields)
         except ValidationError as error:
             raise spec_error(error, type(self).__name__) from error
 
-    def settle(self, **values: object) -> None:
-        """Give fields the values that they come to beside the others: for validators.
+    def set_normal_form(self, **values: object) -> None:
+        """Set fields to their normal form; for validators.
 
-        What was written is kept. `changed` and the axes of a grid begin with it, since beside other fields it may come
-        to something else: a file's hash with another file, a share of layers with another number of them.
+        The given values are kept: `changed` and axes of a grid start from them, since the normal form may depend on
+        other fields. A share of layers, for example, depends on the number of layers.
         """
         now = self.__dict__
         for name, value in values.items():
@@ -88,13 +88,13 @@ class Spec(BaseModel):
                 now.setdefault(_WRITTEN, {}).setdefault(name, now[name])
                 now[name] = value
 
-    def written(self, name: str) -> object:
-        """The field `name` as it was given, before `settle`."""
+    def as_given(self, name: str) -> object:
+        """Return the field `name` as it was given, before `set_normal_form`."""
         now = self.__dict__
         return now[_WRITTEN][name] if name in now.get(_WRITTEN, ()) else now[name]
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
-        """Like `changed`: pydantic's own copy validates nothing and would keep the old key."""
+        """Copy like `changed`; pydantic's own copy does not validate and would keep the old key."""
         del deep  # a frozen value shares its parts
         return self.changed(**update) if update else self
 
@@ -110,7 +110,7 @@ class Spec(BaseModel):
         return self
 
     def __deepcopy__(self, memo: dict[int, Any] | None = None) -> Self:
-        return self  # a frozen value; pydantic copies defaults for every instance otherwise
+        return self  # a frozen value need not be copied
 
     def __hash__(self) -> int:
         return hash((type(self), self.canonical))
@@ -125,15 +125,15 @@ class Spec(BaseModel):
     def __get_pydantic_core_schema__(cls, source: type[BaseModel], handler: GetCoreSchemaHandler) -> CoreSchema:
         schema = handler(source)
         if schema["type"] == "function-wrap" and schema["function"]["function"] == cls._admit:
-            return schema  # as a field's type, the class comes with its check
+            return schema  # the check is there already
         return core_schema.no_info_wrap_validator_function(cls._admit, schema)
 
     @classmethod
     def _admit(cls, value: object, validate: ValidatorFunctionWrapHandler) -> object:
-        """Take a finished instance as it is; refuse a subclass, and name unknown fields well."""
+        """Accept an instance; refuse a subclass and unknown fields."""
         if type(value) is cls:
             return value
-        if isinstance(value, cls):  # pydantic would accept it and then write it without its own fields
+        if isinstance(value, cls):  # pydantic would accept it and drop its own fields
             words = {"cls": cls.__name__, "got": type(value).__name__}
             raise PydanticCustomError("field", "a field typed {cls} holds no {got}; make {cls} a Choice family", words)
         if isinstance(value, dict) and not value.keys() <= _field_set(cls):
@@ -151,7 +151,7 @@ _IDENTITY: dict[type[Spec], tuple[tuple[str, str], ...]] = {}
 
 
 def field_names(cls: type[Spec]) -> tuple[str, ...]:
-    """The fields of a spec class, in order of declaration."""
+    """Return the fields of a spec class, in order of declaration."""
     if cls not in _NAMES:
         _NAMES[cls] = tuple(cls.model_fields)
     return _NAMES[cls]
@@ -164,7 +164,7 @@ def _field_set(cls: type[Spec]) -> frozenset[str]:
 
 
 def rebuilt(spec: S, fields: Mapping[str, object]) -> S:
-    """`spec` as it was written with `fields` replaced, validated; what is not replaced is shared.
+    """Validate a copy of `spec` as it was given, with `fields` replaced; the other fields are shared.
 
     Raises pydantic's ValidationError.
     """
@@ -174,18 +174,18 @@ def rebuilt(spec: S, fields: Mapping[str, object]) -> S:
 
 
 def cell_key(spec: Spec) -> str:
-    """The key of a trial without its `seed`: trials with this key in common are replicates of one cell."""
+    """Return the key of a trial without its `seed`; trials that share it are replicates of one cell."""
     return content_key(_canonical_without(spec, "seed"))
 
 
 def not_a_field(name: str, owner: type[Spec]) -> str:
-    """The sentence for a field that does not exist: what there is, and the nearest."""
+    """Describe a field that does not exist, with the existing fields and the nearest name."""
     known = sorted(field_names(owner))
     return f"{name!r} is not a field of {owner.__name__}; it has {', '.join(known)}{suggest_name(name, known)}"
 
 
 def is_outside_key(cls: type[Spec], name: str) -> bool:
-    """Whether a field is recorded without being identity."""
+    """Return True if a field is not part of the key."""
     return any(isinstance(mark, OutsideKey) for mark in cls.model_fields[name].metadata)
 
 
@@ -219,7 +219,7 @@ def _everything(value: object) -> str:
 
 
 def _check_field(where: str, annotation: Any, metadata: list[Any]) -> None:
-    """Refuse at definition what would make a key untrue later."""
+    """Refuse a field type that could change in place."""
     origin = get_origin(annotation) or annotation
     if origin in (list, set, dict, Mapping) and FROZEN not in metadata:
         remedy = "Annotated[dict[...], FROZEN]" if origin in (dict, Mapping) else "tuple[..., ...]"
@@ -242,24 +242,23 @@ def _kind_of(cls: type[BaseModel]) -> str | None:
 
 
 def _refuse_second(known: "type[Choice] | None", cls: "type[Choice]", kind: str) -> None:
-    """A spec file may be loaded twice; two different classes may not share a kind."""
+    """Refuse a second class of the same kind; loading one file twice is allowed."""
     if known is not None and (known.__module__, known.__qualname__) != (cls.__module__, cls.__qualname__):
         raise SpecError(f"kind {kind!r} is already {_home(known)}; give {_home(cls)} another kind")
 
 
 def _home(cls: type) -> str:
-    """Where a class is defined: its module, or the file of a module that was not imported by its name."""
+    """Return where a class is defined: its module, or the file if it was not imported by name."""
     file = getattr(sys.modules.get(cls.__module__), "__file__", None)
     own = file is not None and Path(file).stem == cls.__module__.rpartition(".")[2]
     return f"{cls.__module__}.{cls.__qualname__}" if own or file is None else f"{cls.__qualname__} of {Path(file).name}"
 
 
 class Choice(Spec):
-    """A family of specs told apart by `kind: Literal["..."] = "..."`.
+    """A family of specs that `kind: Literal["..."] = "..."` distinguishes.
 
-    An abstract member of the family (no `kind` field) used as a field type stands for the union of all concrete
-    members defined so far; an instance keeps its own class and writes all its fields. Raises `SpecError` when a class
-    is defined whose kind another class of the family has.
+    An abstract class of the family, without a `kind` field, as a field type accepts every concrete member. An instance
+    keeps its class and writes all its fields. Defining a class with a kind that is taken raises `SpecError`.
     """
 
     _members: ClassVar[dict[str, type["Choice"]]] = {}
@@ -281,7 +280,7 @@ class Choice(Spec):
 
     @classmethod
     def members(cls) -> dict[str, type[Self]]:
-        """The concrete members of this family by `kind`, sorted."""
+        """Return the concrete members of this family by `kind`, sorted."""
         return dict(sorted(cls._members.items()))  # type: ignore[arg-type]  # one dict per family, filled by it
 
     @classmethod

@@ -1,13 +1,13 @@
-"""The name that somebody who wrote another one may have meant."""
+"""Suggestions for misspelt names."""
 
 from difflib import SequenceMatcher
 
 
 def suggest_name(name: str, known: list[str]) -> str:
-    """`"; did you mean 'x'?"` for the nearest of `known`, or nothing.
+    """Return `"; did you mean 'x'?"` for the nearest of `known`, or "".
 
-    Near is a large share of letters in common, and nearer for each of the first four that agree (Winkler 1990): of
-    'eps' and 'positions', 'epsilon' means the first and has more letters in common with the second.
+    Similarity is the share of common letters, raised for each of the first four that agree (Winkler 1990). So 'epsilon'
+    is nearer to 'eps' than to 'positions'.
     """
     near = max(((_nearness(name.lower(), each.lower()), each) for each in known), default=(0.0, ""))
     return f"; did you mean {near[1]!r}?" if near[0] >= 0.65 else ""

@@ -1,4 +1,4 @@
-"""One sentence out of a pydantic ValidationError: where, what is expected, what came."""
+"""Pydantic's ValidationError as one sentence: place, rule and given value."""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -15,14 +15,14 @@ _short.maxstring = _short.maxother = 60
 
 
 def spec_error(error: ValidationError, where: str, *, under: str = "") -> SpecError:
-    """`error` as a `SpecError`: `where` (a file, a cell, a line), the dotted path, the rule, and what came.
+    """Turn `error` into a `SpecError`: `where` (a file, a cell, a line), dotted path, rule and given value.
 
-    `under` is the dotted path of the validated spec inside the one the reader knows. Further problems are counted.
+    `under` is the path of the validated spec inside the one that the user wrote. Further problems are counted.
     """
     details = error.errors(include_url=False)
     told: dict[str, str] = {}
     for detail in sorted(details, key=lambda detail: detail["type"] == "none_required"):
-        path = ".".join(filter(None, (under, dotted(detail["loc"]))))
+        path = ".".join(filter(None, (under, join_location(detail["loc"]))))
         told.setdefault(path, _sentence(path, error.title, detail))
     first, *others = told.values()
     more = f" (and {len(others)} more)" if others else ""
@@ -30,8 +30,8 @@ def spec_error(error: ValidationError, where: str, *, under: str = "") -> SpecEr
     return SpecError(f"{where}: {said}" if where and not said.startswith(f"{where}: ") else said)
 
 
-def dotted(location: tuple[int | str, ...]) -> str:
-    """A pydantic location as a dotted path; the marks it adds for the branches of a union are left out."""
+def join_location(location: tuple[int | str, ...]) -> str:
+    """Return a pydantic location as a dotted path, without its marks of union branches."""
     return ".".join(str(step) for step in location if isinstance(step, int) or step.isidentifier())
 
 
@@ -44,15 +44,15 @@ def _sentence(path: str, owner: str, detail: ErrorDetails) -> str:
         return f"{path} is missing and has no default"
     if kind in {"value_error", "assertion_error"}:
         return f"{path}: {message.partition(', ')[2] or message}"
-    return f"{path} {message.removeprefix('Input ')}, got {_seen(detail['input'])}"
+    return f"{path} {message.removeprefix('Input ')}, got {_shorten(detail['input'])}"
 
 
-def _seen(value: Any) -> str:
+def _shorten(value: Any) -> str:
     return _short.repr(value)
 
 
 def require_increasing(name: str, values: Sequence[float]) -> None:
-    """Raise ValueError where a point would come twice, or later than a greater one."""
+    """Raise ValueError unless values increase."""
     if any(low >= high for low, high in pairwise(values)):
         ordered = tuple(sorted(set(values)))
         raise ValueError(f"{name} rises from value to value; got {tuple(values)}; write {ordered}")

@@ -111,7 +111,7 @@ class Trial(Spec):
         placement = _exact(self.placement, self.model.layers)
         if placement.rest.key == self.operator.key:
             placement = Placement()  # it does not matter which layers
-        self.settle(placement=placement)
+        self.set_normal_form(placement=placement)
         path = self.execution.path
         _check_layers(self.task, self.model, self.operators(), self.probing, self.evaluations, path)
         return self

@@ -1,4 +1,4 @@
-"""The equation of attention. The definition every faster path is held to.
+"""The equation of attention: the definition that every faster path must match.
 
 For one head, query i and its visible keys j, K_i of them:
 
@@ -26,7 +26,7 @@ Keywords = dict[str, dict[str, Tensor]]
 
 
 class Heads(NamedTuple):
-    """What attention is computed from, positions and preparation done."""
+    """Prepared inputs of attention: queries and keys carry their positions already."""
 
     q: Tensor
     """[B, H, T_q, D + G]: D semantic channels, then the gate's G."""
@@ -37,9 +37,9 @@ class Heads(NamedTuple):
     mask: Tensor | None = None
     """Boolean, broadcasts to [B, H, T_q, T_k]; True = may look; None = causal."""
     bias: Tensor | None = None
-    """What positions add to the logits; broadcasts to [B, H, T_q, T_k]."""
+    """Position bias of the logits; broadcasts to [B, H, T_q, T_k]."""
     dropout: float = 0.0
-    """The probability that a normalised weight is dropped; 0 but in training."""
+    """The probability that a normalised weight is dropped; 0 outside training."""
 
     @property
     def distance(self) -> Tensor:
@@ -53,7 +53,7 @@ class Heads(NamedTuple):
 
 
 class AttentionOutput(NamedTuple):
-    """What a head computed."""
+    """Output, weights and logits of the heads."""
 
     output: Tensor
     """[B, H, T_q, D_v]."""
@@ -64,7 +64,7 @@ class AttentionOutput(NamedTuple):
     extra: Tensor | None
     """The weight of the learned key [B, H, T_q, 1]."""
     logits: Tensor
-    """a [S, B, H, T_q, T_k]; without S where the signals are merged before the score. What is hidden is anything."""
+    """a [S, B, H, T_q, T_k]; without S if signals merge before the score. Hidden entries are arbitrary."""
 
 
 def attend(
@@ -76,9 +76,9 @@ def attend(
     mask: Tensor | None = None,
     numbers: NumberValues | None = None,
 ) -> AttentionOutput:
-    """The whole equation for projected queries and keys [B, H, T, D + G] and values [B, H, T, D_v], without positions.
+    """Compute the whole equation without positions, from q and k [B, H, T, D + G] and v [B, H, T, D_v].
 
-    `mask` as in `Heads`; `numbers` default to their values at step 0.
+    `mask` is as in `Heads`. `numbers` default to their values at step 0.
     """
     if numbers is None:
         shape = head_shape(operator, heads=q.shape[1], query=q.shape[-1], value=v.shape[-1], width=1)
@@ -90,7 +90,7 @@ def attend(
 def prepare(
     operator: Operator, q: Tensor, k: Tensor, positions: Positions, numbers: NumberValues
 ) -> tuple[Tensor, Tensor]:
-    """Semantic channels prepared, then given their positions; gate channels as they are."""
+    """Prepare the semantic channels and rotate them; leave gate channels unchanged."""
     (q_own, q_gate), (k_own, k_gate) = _split_gate(operator, q), _split_gate(operator, k)
     q_own, k_own = operator.preparation.prepare(q_own, k_own, **by_stage(numbers)["preparation"])
     if positions.rotates:
@@ -102,26 +102,26 @@ def prepare(
 
 
 def _split_gate(operator: Operator, x: Tensor) -> tuple[Tensor, Tensor | None]:
-    """Semantic channels of queries or keys, and the gate's; a slice of all channels would cost a copy of gradients."""
+    """Split queries or keys into semantic and gate channels. Slicing all channels would copy gradients."""
     own = operator.gate.channels
     return (x[..., :-own], x[..., -own:]) if own else (x, None)
 
 
 def definition(operator: Operator, heads: Heads, numbers: NumberValues) -> AttentionOutput:
-    """The equation as `attention` has it, where matrix products are otherwise of lower precision, too."""
+    """Compute `attention` in the precision of its inputs, also under autocast."""
     with _as_given(heads.q.device.type):
         return attention(operator, heads, numbers)
 
 
 def _as_given(device: str) -> AbstractContextManager[object]:
-    """Matrix products inside have the precision of what they are given."""
+    """Turn autocast off, so that matrix products keep the precision of their inputs."""
     if torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device):
         return torch.autocast(device, enabled=False)
     return nullcontext()
 
 
 def attention(operator: Operator, heads: Heads, numbers: NumberValues) -> AttentionOutput:
-    """The equation, term by term, from prepared heads."""
+    """Compute the equation term by term from prepared heads."""
     value, given = by_stage(numbers), heads.v.dtype
     working = torch.promote_types(given, torch.float32)  # scores, weights and sums are never of lower precision
     heads = heads._replace(q=heads.q.to(working), k=heads.k.to(working), v=heads.v.to(working))
@@ -147,22 +147,21 @@ def attention(operator: Operator, heads: Heads, numbers: NumberValues) -> Attent
 
 
 def _drop(weights: AttentionWeights, p: float) -> AttentionWeights:
-    """Every weight of every map is 0 with probability p, else divided by 1 - p."""
+    """Set every weight of every map to 0 with probability p; divide the others by 1 - p."""
     keys, ground = weights
     return AttentionWeights(F.dropout(keys, p), None if ground is None else F.dropout(ground, p))
 
 
 def visible_keys(operator: Operator, heads: Heads) -> Tensor:
-    """Boolean, broadcasts to [B, H, T_q, T_k]: True = the operator lets the query see the key."""
+    """Return a boolean mask that broadcasts to [B, H, T_q, T_k]; True = the query sees the key."""
     return operator.visible.restrict(heads.model_mask, heads.distance)
 
 
 def qk_logits(operator: Operator, heads: Heads, numbers: NumberValues) -> Tensor:
-    """z [S, B, H, T_q, T_k] of prepared heads, in float32 or more; without S where the signals are merged before the
-    score.
+    """Compute z [S, B, H, T_q, T_k] of prepared heads in float32 or more; without S if signals merge before the score.
 
-    Products, scaled and transformed: before what positions add, forgetting, margin and gate. What is hidden is
-    anything.
+    z is the scaled, transformed product, before position bias, forgetting, margin and gate. Hidden entries are
+    arbitrary.
     """
     working = torch.promote_types(heads.q.dtype, torch.float32)
     (q, _), (k, _) = _split_gate(operator, heads.q.to(working)), _split_gate(operator, heads.k.to(working))
@@ -171,22 +170,22 @@ def qk_logits(operator: Operator, heads: Heads, numbers: NumberValues) -> Tensor
 
 
 def semantic_channels(operator: Operator, x: Tensor) -> Tensor:
-    """Queries or keys [B, H, T, D + G] without the gate's channels."""
+    """Return queries or keys [B, H, T, D + G] without the gate's channels."""
     return _split_gate(operator, x)[0]
 
 
 def postprocess(operator: Operator, output: Tensor, value: Keywords) -> Tensor:
-    """What comes after the readout: head norm and output gate."""
+    """Apply head norm and output gate."""
     normed = operator.head_norm.normalise(output, **value["head_norm"])
     return operator.output_gate.gate(normed, **value["output_gate"])
 
 
 def _logits(operator: Operator, heads: Heads, mask: Tensor, key: Tensor | None, value: Keywords) -> Tensor:
-    """a [S?, B, H, T_q, T_k], with the learned key's column first where there is one; not masked."""
+    """Compute a [S?, B, H, T_q, T_k], unmasked. The learned key's column, if any, comes first."""
     (q, q_gate), (k, k_gate) = _split_gate(operator, heads.q), _split_gate(operator, heads.k)
     z = _products(operator, q, k, heads.distance, value)
     z = z if heads.bias is None else z + heads.bias
-    if operator.forgetting.label != "none" or operator.margin.label != "none":  # what is hidden reaches no gradient
+    if operator.forgetting.label != "none" or operator.margin.label != "none":  # hidden logits get no gradient
         z = z.masked_fill(~mask, 0)
     lowering = operator.forgetting.lowering(z, mask, **value["forgetting"])
     z = z if lowering is None else z - lowering

@@ -46,18 +46,18 @@ A scalar may also vary per "token": predicted from the layer's input and not fro
 
 
 class HeadShape(NamedTuple):
-    """What a layer's heads look like to a number. All but `heads` count channels."""
+    """Sizes of a layer's heads. All but `heads` count channels."""
 
     heads: int
     query: int
-    """Of a query, the gate's included."""
+    """Channels of a query, the gate's included."""
     semantic: int
-    """Of a query without the gate's."""
+    """Channels of a query without the gate's."""
     signal: int
-    """Of one signal of a query."""
+    """Channels of one signal of a query."""
     value: int
     width: int
-    """Of the layer's input."""
+    """Channels of the layer's input."""
 
 
 def _axes(per: object) -> object:
@@ -107,7 +107,7 @@ class Number(Spec):
                 f"what varies along {', '.join(self.per)} is learned; use per='constant' for a fixed value"
             )
         if self.learned is bool(self.per):
-            self.settle(learned=None)
+            self.set_normal_form(learned=None)
         link = LINKS[self.link]
         for init in self._inits():
             if not link.holds(init, trained=self.trained):
@@ -121,57 +121,57 @@ class Number(Spec):
 
     @property
     def trained(self) -> bool:
-        """Whether an optimiser moves it."""
+        """True if an optimiser trains it."""
         return bool(self.per) or bool(self.learned)
 
     @property
     def random(self) -> bool:
-        """Whether its start is drawn, and not the same for every seed."""
+        """True if its start is random."""
         return False
 
     @property
     def label(self) -> str:
-        """The usual name of the granularity."""
+        """Usual name of the granularity."""
         names = {axes: name for name, axes in _NAMED.items()}
         return names.get(self.per, "+".join(self.per))
 
     def at(self, per: str | tuple[Axis, ...]) -> Self:
-        """The same number at another granularity."""
+        """Return the number at another granularity."""
         return self.changed(per=per, learned=None)
 
     def init_at(self, layer: int) -> float:  # noqa: ARG002  (a number may start differently by depth)
-        """Where it starts in `layer`, counted from 0."""
+        """Return its start in `layer`, counted from 0."""
         return self.init
 
     def entries(self, shape: HeadShape) -> tuple[int, int]:  # noqa: ARG002  (a vector has one entry per channel)
-        """The last two sizes of its value, [1, H, rows, columns]."""
+        """Return the last two sizes of its value [1, H, rows, columns]."""
         return 1, 1
 
     def table(self, shape: HeadShape, layer: int) -> Tensor:
-        """Its raw table [1, H or 1, rows, columns] where training starts, before anything random is added."""
+        """Build its raw table [1, H or 1, rows, columns] at step 0, without noise."""
         return self._fill(shape, LINKS[self.link].inverse(self.init_at(layer)))
 
     def fixed_value(self, shape: HeadShape, layer: int) -> Tensor:
-        """Its value where it is not trained, [1, H or 1, rows, columns]."""
+        """Build the value [1, H or 1, rows, columns] of an untrained number."""
         return self._fill(shape, self.init_at(layer))
 
     def disturb(self, table: Tensor, made: torch.Generator) -> None:
-        """Add to a raw table what is random about its start; nothing about a scalar's is."""
+        """Add the noise of the start to a raw table; a scalar has none."""
 
     def value(self, raw: Tensor, layer: int) -> Tensor:  # noqa: ARG002  (a number may depend on depth)
-        """The operator's value for a raw one."""
+        """Map a raw table to the operator's value."""
         return LINKS[self.link].value(raw)
 
     def _fill(self, shape: HeadShape, value: float) -> Tensor:
         return torch.full((1, self.heads(shape), *self.entries(shape)), value, dtype=torch.float32)
 
     def heads(self, shape: HeadShape) -> int:
-        """How many heads have a value of their own."""
+        """Count the heads with their own value."""
         return shape.heads if "head" in self.per else 1
 
 
 class Vector(Number):
-    """A quantity with one entry per value channel, such as the ground value v0: [1, H, 1, D] to the operator.
+    """A number with one entry per value channel, such as the ground value v0: [1, H, 1, D] to the operator.
 
     It is never predicted from the query. `init` is the value of every channel, or of the `first` alone, the others
     being 0. A trained one starts with noise of standard deviation `spread` on its raw entries.
@@ -192,7 +192,7 @@ class Vector(Number):
         if self.along == "first" and self.link != "identity":
             raise ValueError(f"along='first' sets the other channels to 0 and needs link='identity'; got {self.link!r}")
         if self.along == "first" and self.init == 0:
-            self.settle(along="all")  # zero in every channel either way
+            self.set_normal_form(along="all")  # zero in every channel either way
         return self
 
     @property
@@ -200,7 +200,7 @@ class Vector(Number):
         return self.spread > 0
 
     def at(self, per: str | tuple[Axis, ...]) -> Self:
-        """The same vector at another granularity; a fixed one has no noise on its start."""
+        """Return the vector at another granularity; a fixed vector has no noise."""
         fixed = per in ("constant", ())
         return self.changed(per=per, learned=None, spread=0.0 if fixed else self.spread)
 
@@ -219,7 +219,7 @@ class Vector(Number):
 
 
 class KeyVector(Vector):
-    """A quantity with one entry per channel of a key, the gate's not counted: [1, H, 1, D] to the operator."""
+    """A vector with one entry per key channel without the gate's: [1, H, 1, D] to the operator."""
 
     allowed: ClassVar[tuple[tuple[Axis, ...], ...]] = ((), ("layer",), ("layer", "head"))
     noun: ClassVar[str] = "vector of key channels"
@@ -261,7 +261,7 @@ class Matrix(Number):
 
 
 class ByDepth(Number):
-    """A number that starts at `init` in the lowest layer and at nearly `deep` far up.
+    """A number that starts at `init` in the lowest layer and tends to `deep` in high layers.
 
     In layer l, counted from 0, it starts at  deep + (init - deep) e^(-rate l).
     """
@@ -278,7 +278,7 @@ class ByDepth(Number):
                 "a number that starts differently by depth is not one scalar for all layers; use per='layer'"
             )
         if self.init == self.deep:
-            self.settle(rate=0.3)  # the same in every layer, at any rate
+            self.set_normal_form(rate=0.3)  # the same in every layer, at any rate
         return self
 
     def _inits(self) -> tuple[float, ...]:
@@ -306,9 +306,9 @@ class Contrast(ByDepth):
     @model_validator(mode="after")
     def _vectors_make_it(self) -> Self:
         if not self.trained:
-            self.settle(form="scalar")  # fixed: nothing is made of vectors
+            self.set_normal_form(form="scalar")  # fixed: nothing is made of vectors
         if self.form == "scalar":
-            self.settle(spread=0.1)  # there are no vectors to draw
+            self.set_normal_form(spread=0.1)  # there are no vectors to draw
         elif _PREDICTED & set(self.per):
             raise ValueError(
                 f"four vectors make one number per layer or head; for per={self.label!r} use form='scalar'"
@@ -367,5 +367,5 @@ class RunningMean(Number):
 
 
 def _noise(table: Tensor, spread: float, made: torch.Generator) -> Tensor:
-    """Drawn on the CPU, so that it is the same on every device."""
+    """Draw noise on the CPU, so that it is the same on every device."""
     return torch.empty(table.shape, dtype=torch.float32).normal_(0, spread, generator=made).to(table)

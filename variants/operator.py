@@ -127,7 +127,7 @@ class Operator(Spec):
             )
 
     def _check_logits_count(self) -> None:
-        """A score that is the same for every logit leaves nothing to say about logits."""
+        """Refuse stages that act on logits if the score is constant."""
         if self.score.range != "constant":
             return
         of_logits = ("preparation", "extra", "product", "signals", "transform", "forgetting", "margin", "gate")
@@ -148,7 +148,7 @@ class Operator(Spec):
         )
 
     def _check_sizes(self) -> None:
-        """What one stage multiplies and a later one divides out again says nothing."""
+        """Refuse a stage whose factor a later stage divides out again."""
         if self._divides_out and self.margin.label != "none" and self.gate.label == "none":
             raise ValueError(self._divided_out(f"margin {self.margin.label!r}"))
         if self.rescale.only_scales and self.head_norm.ignores_size and self.readout.label in _LINEAR_READOUTS:
@@ -166,7 +166,7 @@ class Operator(Spec):
 
     @property
     def _divides_out(self) -> bool:
-        """Whether logits of a row that are all multiplied by one positive number give the same weights."""
+        """True if a positive factor on all logits of a row leaves the weights unchanged."""
         return self.score.homogeneous and self.normaliser.scale_free
 
     def _divided_out(self, what: str) -> str:
@@ -177,7 +177,7 @@ class Operator(Spec):
 
     @property
     def nonnegative_logits(self) -> bool:
-        """Whether no logit can be below 0, whatever the query and the key."""
+        """True if no logit can be below 0."""
         quiet = (self.transform, self.forgetting, self.margin, self.gate)
         return self.product.nonnegative and all(stage.label == "none" for stage in quiet)
 
@@ -187,8 +187,8 @@ class Operator(Spec):
         signals = self.signals.label if self.merge.signals is None else ""
         return (self.name or self._describe()) + (f" {signals}" if signals else "")
 
-    def renamed(self, before: Self) -> Self:
-        """The name it was given says what it was; a stage of another kind is added to it."""
+    def relabel(self, before: Self) -> Self:
+        """Add the kinds of changed stages to a name that was given before the change."""
         changed = [stage for stage in KINDS if getattr(self, stage).kind != getattr(before, stage).kind]
         if not changed or not self.name or self.name != before.name:
             return self
@@ -201,15 +201,15 @@ class Operator(Spec):
         return " + ".join(getattr(self, stage).kind for stage in changed) or "softmax"
 
     def stages(self) -> dict[str, Stage]:
-        """Every choice by its field, in the order of the equation."""
+        """Return every choice by field, in the order of the equation."""
         return {stage: getattr(self, stage) for stage in KINDS}
 
     def numbers(self) -> dict[str, Number]:
-        """Every number of every stage by "stage.field", in the order of the equation."""
+        """Return every number of every stage by "stage.field", in the order of the equation."""
         return dict(_numbers(self))
 
     def at_init(self, shape: HeadShape, layer: int = 0) -> dict[str, Tensor]:
-        """The numbers' values at step 0.
+        """Return the numbers' values at step 0.
 
         Raises:
             ValueError: one of them starts at random.
@@ -227,17 +227,17 @@ class Operator(Spec):
         }
 
     def own_shape(self, name: str, shape: HeadShape) -> HeadShape:
-        """The shape of the heads that the number "stage.field" is for."""
+        """Return the shape of the heads that have the number "stage.field"."""
         own = self.heads_of(name, shape.heads)
         return shape._replace(heads=own.stop - own.start)
 
     @property
     def breaks(self) -> dict[str, str]:
-        """The laws this operator does not keep, each with the reason."""
+        """Laws that this operator breaks, each with the reason."""
         return {law: reason for stage in self.stages().values() for law, reason in stage.breaks.items()}
 
     def check_length(self, length: int) -> None:
-        """Raise ValueError when a sequence of `length` is longer than a stage is defined for."""
+        """Raise ValueError if a sequence of `length` is too long for a stage."""
         for stage, choice in self.stages().items():
             if choice.longest is not None and length > choice.longest:
                 raise ValueError(
@@ -247,23 +247,23 @@ class Operator(Spec):
 
     @property
     def split_channels(self) -> int:
-        """How many of a head's own channels the gate takes."""
+        """Number of a head's own channels that the gate takes."""
         return self.gate.channels if self.gate.takes_channels else 0
 
     @property
     def added_channels(self) -> int:
-        """How many channels the gate adds to a head's query and key."""
+        """Number of channels that the gate adds to a head's query and key."""
         return self.gate.channels - self.split_channels
 
     def heads_of(self, name: str, heads: int) -> slice:
-        """Which of `heads` heads the number "stage.field" is for: all, but of a score that groups heads a block."""
+        """Return which of `heads` heads have the number "stage.field": all, or a block of a score that groups heads."""
         stage, _, field = name.partition(".")
         return self.score.heads_of(field, heads) if stage == "score" else slice(0, heads)
 
     def check(self, *, heads: int, kv_heads: int, head_width: int, positions: Positions, causal: bool = True) -> None:
-        """Raise ValueError when a model with such heads and positions cannot carry this operator.
+        """Raise ValueError if a model with these heads and positions does not fit this operator.
 
-        `causal` is whether the model hides later keys; an encoder does not.
+        `causal` is True if the model hides later keys; an encoder does not.
         """
         if self.visible.label == "prefix" and not causal:
             raise ValueError(
@@ -281,7 +281,7 @@ class Operator(Spec):
         self._check_positions(positions)
 
     def _check_positions(self, positions: Positions) -> None:
-        """What positions add to the logits can give a stage a meaning, and can take it."""
+        """Refuse stages that the positions leave without effect or meaning."""
         if not positions.adds_bias:
             if self.normaliser.needs == "signs" and self.score.range == "as its logit" and self.nonnegative_logits:
                 raise ValueError(self._no_signs())
@@ -325,7 +325,7 @@ class Operator(Spec):
             raise ValueError(f"{error}; {self._rotary_advice(semantic, positions)}") from error
 
     def _nearest_count(self, channels: int, positions: Positions) -> int | None:
-        """The nearest count of signals that heads of so many channels can have; None where there is none."""
+        """Find the nearest valid number of signals for heads of `channels`; None if there is none."""
         if self.merge.signals is not None:
             return None
         whole = self.signals.rotary == "before_split"
@@ -334,7 +334,7 @@ class Operator(Spec):
         return min(valid, key=lambda s: abs(s - self.signals.count), default=None)
 
     def _rotary_advice(self, channels: int, positions: Positions) -> str:
-        """What to do where slices of that many channels cannot be rotated."""
+        """Advise on slices of channels that cannot be rotated."""
         nearest = self._nearest_count(channels, positions)
         whole = self.signals.count > 1 and self.signals.rotary == "per_signal" and positions.fits(channels)
         advice = [f"nearest is signals.count={nearest}"] if nearest else []
@@ -345,10 +345,10 @@ class Operator(Spec):
 _OTHER_HEADS = "use other heads or another width of the model"
 
 _LINEAR_READOUTS = ("values", "ground_value")
-"""Readouts that multiply their output by what weights and the ground state's are multiplied by."""
+"""Readouts that are linear in the weights."""
 
 _SUMS_OF_CHANNELS = ("dot", "linear_elu", "relu", "cosformer")
-"""Products that are a sum over channels: the mean over slices is that of the whole head times one number."""
+"""Products that sum over channels: the mean over slices is the whole head's product times one number."""
 
 KINDS = tuple(name for name in Operator.model_fields if name not in ("name", "signals"))
 """The stages, in the order of the equation."""
@@ -364,13 +364,13 @@ def _numbers(operator: Operator) -> tuple[tuple[str, Number], ...]:
 
 
 def head_shape(operator: Operator, *, heads: int, query: int, value: int, width: int) -> HeadShape:
-    """The shape of heads with `query` channels of q (the gate's included), `value` of v, in a layer of `width`."""
+    """Return the shape of heads with `query` channels of q (gate included) and `value` of v, in a layer of `width`."""
     semantic = query - operator.gate.channels
     return HeadShape(heads, query, semantic, semantic // operator.signals.count, value, width)
 
 
 def by_stage(numbers: NumberValues) -> dict[str, dict[str, Tensor]]:
-    """Numbers by "stage.field" as keywords for each stage."""
+    """Group numbers by "stage.field" into keywords per stage."""
     stages: dict[str, dict[str, Tensor]] = {stage: {} for stage in KINDS}
     for name, value in numbers.items():
         stage, _, field = name.partition(".")
@@ -380,14 +380,14 @@ def by_stage(numbers: NumberValues) -> dict[str, dict[str, Tensor]]:
 
 @lru_cache(maxsize=32)
 def causal(queries: int, keys: int, device: torch.device | None = None) -> Tensor:
-    """Boolean [T_q, T_k]: query i, aligned to the last keys, sees key j when j <= i. Shared: do not write into it."""
+    """Return the causal mask [T_q, T_k]; the last query sits at the last key. It is shared: do not write into it."""
     with torch.inference_mode(False):  # noqa: FBT003  (cached, as distances are)
         return distances(queries, keys, device) >= 0
 
 
 @lru_cache(maxsize=32)
 def distances(queries: int, keys: int, device: torch.device | None = None) -> Tensor:
-    """Integers [T_q, T_k]: i - j, with the last query at the last key. Shared: do not write into it."""
+    """Return i - j as integers [T_q, T_k]; the last query sits at the last key. It is shared: do not write into it."""
     with torch.inference_mode(False):  # noqa: FBT003  (cached: the first caller may be an evaluation, the next one trains)
         i = torch.arange(keys - queries, keys, device=device)
         return i[:, None] - torch.arange(keys, device=device)

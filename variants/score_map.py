@@ -1,4 +1,4 @@
-"""What passes from a score to a normaliser: the scores of a map, known by their logarithm or as they are."""
+"""The scores of an attention map, passed from a score to a normaliser as logarithms or plain values."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -12,25 +12,24 @@ def _as_it_is(a: Tensor) -> Tensor:
 
 
 class Scores(NamedTuple):
-    """Scores f_ij [..., H, T, T] and the mask of what may be seen.
+    """Scores f_ij [..., H, T, T] and the mask of visible keys.
 
-    Exactly one of `log` and `plain` is there. Hidden entries hold whatever the hidden logits gave: a normaliser goes
-    through `relative` or `values`, or masks them itself.
+    Exactly one of `log` and `plain` is set. Hidden entries are arbitrary: a normaliser uses `relative` or `values`, or
+    masks them itself.
     """
 
     mask: Tensor
-    """Boolean, broadcasts to the scores; True = may look."""
+    """Boolean, broadcasts to the scores; True = visible."""
     log: Tensor | None = None
-    """ln |f|, of a score that is known by its logarithm."""
+    """ln |f| of a score that gives its logarithm."""
     sign: Tensor | None = None
-    """-1, 0 or 1, of such a score that can be negative."""
+    """-1, 0 or 1 for a `log` score that can be negative."""
     plain: Tensor | None = None
-    """f, of any other score."""
+    """f of any other score."""
     score: Callable[[Tensor], Tensor] = _as_it_is
-    """The operator's score with its numbers filled in, for logits of the normaliser's own: ln f if `log` is there,
-    else f."""
+    """The score as a function of logits, for the normaliser's own logits: ln f if `log` is set, else f."""
     parts: tuple["Scores", ...] = ()
-    """Of a `plain` score that has parts known by their logarithm: those of its equal blocks of heads, in order."""
+    """Parts of a `plain` score with logarithms, one per equal block of heads, in order."""
 
     @property
     def visible_count(self) -> Tensor:
@@ -40,13 +39,13 @@ class Scores(NamedTuple):
         return self.mask.sum(-1, keepdim=True, dtype=values.dtype)
 
     def visible_log(self) -> Tensor:
-        """ln f with -inf where nothing may be seen; for normalisers that need positive scores known by logarithm."""
+        """Return ln f with -inf for hidden keys; for normalisers that need positive scores with a logarithm."""
         if self.log is None or self.sign is not None:
             raise ValueError("this score is not known by its logarithm")
         return self.log.masked_fill(~self.mask, -float("inf"))
 
     def values(self) -> Tensor:
-        """f itself, hidden entries 0, which an overflow elsewhere in the row does not touch."""
+        """Return f with hidden entries 0, also if another entry of the row overflows."""
         if self.plain is not None:
             return self.plain.masked_fill(~self.mask, 0)
         assert self.log is not None
@@ -54,9 +53,9 @@ class Scores(NamedTuple):
         return f if self.sign is None else f * self.sign
 
     def relative(self, further: Tensor | None = None) -> "Relative":
-        """f / e^m, hidden entries 0, and m: the largest ln |f| of the row, so that nothing overflows.
+        """Return f / e^m with hidden entries 0, and m, the largest ln |f| of the row, so that nothing overflows.
 
-        `further` [..., T, 1] are logarithms that m must not be below. m is 0 for scores that are known as they are.
+        m is at least `further` [..., T, 1], which are logarithms. m is 0 for plain scores.
         """
         if self.parts:
             blocks = (None if further is None else block(further, *at) for at in self._blocks())
@@ -74,7 +73,7 @@ class Scores(NamedTuple):
         return Relative(size if self.sign is None else size * self.sign, size, largest)
 
     def relative_with(self, logit: Tensor) -> tuple["Relative", Tensor]:
-        """As `relative`, and in the same units the score of one further logit, at least 0; nothing overflows.
+        """Return `relative` and, in the same units, the score of one further logit, at least 0, without overflow.
 
         `logit` broadcasts to [..., H, T, 1].
         """
@@ -92,12 +91,12 @@ class Scores(NamedTuple):
         return found, own * found.unit()
 
     def project(self, onto: Callable[[Tensor], Tensor]) -> Tensor:
-        """Weights that `onto` makes of a map of ln f, hidden entries -inf; a row that sees nothing gets 0."""
+        """Map ln f to weights by `onto`, with hidden entries -inf; a row that sees nothing gets 0."""
         empty = ~self.mask.any(-1, keepdim=True)
         return onto(self.visible_log().masked_fill(empty, 0)).masked_fill(~self.mask, 0)
 
     def _blocks(self) -> list[tuple[int, int]]:
-        """(at, each) for every part: its place, and its number of heads."""
+        """Return (index, number of heads) of every part."""
         assert self.plain is not None
         return [(at, self.plain.shape[-3] // len(self.parts)) for at in range(len(self.parts))]
 
@@ -106,24 +105,24 @@ class Relative(NamedTuple):
     """Scores of a map as multiples of e^m."""
 
     f: Tensor
-    """[..., T, T], 0 where nothing may be seen."""
+    """[..., T, T], 0 for hidden keys."""
     size: Tensor
-    """[..., T, T], what each adds to a sum of sizes: |f|, also where a sign of 0 makes f itself 0."""
+    """[..., T, T], the summand of a sum of sizes: |f|, also if a sign of 0 makes f itself 0."""
     m: Tensor | None
     """[..., T, 1]; None for 0."""
 
     def unit(self) -> Tensor:
-        """e^-m: what the number 1 is in these units, [..., T, 1]."""
+        """Return e^-m [..., T, 1], the number 1 in these units."""
         return torch.ones_like(self.f[..., :1]) if self.m is None else (-self.m).exp()
 
 
 def block(x: Tensor, at: int, each: int) -> Tensor:
-    """The heads of part `at`, of `each` heads, of what broadcasts to [..., H, T, T]."""
+    """Return the heads of part `at`, of `each` heads, of a tensor that broadcasts to [..., H, T, T]."""
     return x[..., at * each : (at + 1) * each, :, :] if x.dim() > 2 and x.shape[-3] > 1 else x
 
 
 def _join_heads(parts: list[Relative]) -> Relative:
-    """The blocks of heads together."""
+    """Join blocks of heads."""
     m = [torch.zeros_like(part.f[..., :1]) if part.m is None else part.m for part in parts]
     return Relative(
         torch.cat([part.f for part in parts], -3),

@@ -33,11 +33,11 @@ class OperatorMaths:
                 self._spec = None
         return operator_view
 
-    def named(self) -> Sequence[ListedOperator]:
+    def list_operators(self) -> Sequence[ListedOperator]:
         """List all named operators, in the order of the papers."""
         return self._view().list_operators()  # type: ignore[no-any-return]
 
-    def described(self, operator: OperatorName, arguments: Mapping[str, str]) -> OperatorView:
+    def describe(self, operator: OperatorName, arguments: Mapping[str, str]) -> OperatorView:
         """Describe an operator. `arguments` belong to the function of a named one."""
         return self._view().describe_operator(operator, arguments)  # type: ignore[no-any-return]
 

@@ -76,15 +76,15 @@ class FromFiles(Evaluation):
         """Read the files, unless the spec has their hash and they are missing."""
         object.__setattr__(self, "source", absolute_path("source", self.source))
         if self.sets is not None:
-            self.settle(sets=tuple(sorted(set(self.sets))))
+            self.set_normal_form(sets=tuple(sorted(set(self.sets))))
         if self.content_hash is not None and self.sets is not None and not Path(self.source).exists():
             return self
         try:
             if self.content_hash is None:
-                self.settle(content_hash=hash_of(Path(self.source)))
+                self.set_normal_form(content_hash=hash_of(Path(self.source)))
             there = self._items()
             if self.sets is None:
-                self.settle(sets=tuple(there))
+                self.set_normal_form(sets=tuple(there))
         except SpecError as error:
             raise ValueError(str(error)) from error
         return self

@@ -73,7 +73,7 @@ class LmEval(Evaluation):
         except SpecError as error:
             raise ValueError(str(error)) from error
         if self.content_hash is None:
-            self.settle(content_hash=actual)
+            self.set_normal_form(content_hash=actual)
         if self.content_hash != actual:
             raise ValueError(_hash_problem(self, actual))
         return self

@@ -65,16 +65,16 @@ class MinimalPairs(Evaluation):
         """Read the files, unless the spec has their hash and they are missing."""
         object.__setattr__(self, "source", absolute_path("source", self.source))
         if self.paradigms is not None:
-            self.settle(paradigms=tuple(sorted(set(self.paradigms))))
+            self.set_normal_form(paradigms=tuple(sorted(set(self.paradigms))))
         known = self.content_hash is not None and self.paradigms is not None
         if known and not Path(self.source).exists():
             return self
         try:
             if self.paradigms is None:
-                self.settle(paradigms=tuple(find_paradigms(Path(self.source))))
+                self.set_normal_form(paradigms=tuple(find_paradigms(Path(self.source))))
             actual = hash_of(read_paradigms(Path(self.source), self.names).values())
             if self.content_hash is None:
-                self.settle(content_hash=actual)
+                self.set_normal_form(content_hash=actual)
             self._require_hash(actual)
         except SpecError as error:
             raise ValueError(str(error)) from error

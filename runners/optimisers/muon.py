@@ -64,9 +64,9 @@ class Muon(Optimiser):
     @model_validator(mode="after")
     def _meaning_is_unique(self) -> Self:
         if self.rest_lr == self.lr:
-            self.settle(rest_lr=None)
+            self.set_normal_form(rest_lr=None)
         if not self.momentum:
-            self.settle(nesterov=False)  # without momentum the update is the gradient either way
+            self.set_normal_form(nesterov=False)  # without momentum the update is the gradient either way
         return self
 
     def build(self, weights: ParameterVectors) -> Stepping:

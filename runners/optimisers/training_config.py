@@ -25,7 +25,7 @@ class Training(Spec):
     @model_validator(mode="after")
     def _meaning_is_unique(self) -> Self:
         if self.evaluate_every is not None and self.evaluate_every >= self.steps:
-            self.settle(evaluate_every=None)  # the end is evaluated anyway
+            self.set_normal_form(evaluate_every=None)  # the end is evaluated anyway
         return self
 
     @model_validator(mode="after")

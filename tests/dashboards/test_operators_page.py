@@ -92,7 +92,7 @@ def test_every_named_operator_opens(name: str, show: Show, store: Store) -> None
 
 
 def _parts(name: str) -> list[Mapping[str, str]]:
-    return list(OperatorMaths().described(name, {}).parts)  # type: ignore[arg-type]
+    return list(OperatorMaths().describe(name, {}).parts)  # type: ignore[arg-type]
 
 
 def test_bars_are_the_weights_and_dashes_softmax(show: Show) -> None:

@@ -45,8 +45,8 @@ class Pace(Spec):
     @model_validator(mode="after")
     def _settles(self) -> Self:
         if self.every is not None and self.every >= self.steps:
-            self.settle(every=None)  # as often as never
-        self.settle(whole=self.whole or f"file of {self.steps}")
+            self.set_normal_form(every=None)  # as often as never
+        self.set_normal_form(whole=self.whole or f"file of {self.steps}")
         return self
 
 

@@ -164,16 +164,16 @@ class Share(Spec):
 
     @model_validator(mode="after")
     def _whole_parts(self) -> Self:
-        self.settle(share=round(self.share * self.of) / self.of)
+        self.set_normal_form(share=round(self.share * self.of) / self.of)
         return self
 
 
 def test_what_a_field_came_to_is_its_value_and_what_was_written_is_where_changes_begin() -> None:
     of_three = Share(share=0.5, of=3)
     assert of_three.share == 2 / 3
-    assert of_three.written("share") == 0.5
+    assert of_three.as_given("share") == 0.5
     assert of_three.changed(of=12) == Share(share=0.5, of=12) != Share(share=2 / 3, of=12)
-    assert of_three.changed(share=0.1).written("share") == 0.1
+    assert of_three.changed(share=0.1).as_given("share") == 0.1
 
 
 def test_what_was_written_is_no_part_of_a_specs_identity() -> None:

@@ -94,7 +94,7 @@ def test_what_is_left_to_the_ground_state_is_told_apart() -> None:
     (row,) = MATHS.weights("principled_ground", {}, {"normaliser.threshold": 1.5}, LOGITS)
     assert row.ground == pytest.approx(ground(1.5)[1], abs=1e-9)
     assert row.total + row.ground == pytest.approx(1.0, abs=1e-9)
-    assert MATHS.described("principled_ground", {}).apart == "ground state"
+    assert MATHS.describe("principled_ground", {}).apart == "ground state"
 
 
 def test_a_sink_and_a_learned_key_have_weights_of_their_own() -> None:
@@ -107,7 +107,7 @@ def test_a_sink_and_a_learned_key_have_weights_of_their_own() -> None:
 
 @pytest.mark.parametrize("per", ["constant", "layer", "head", "query"])
 def test_a_number_of_any_granularity_has_a_slider_that_does_the_same(per: str) -> None:
-    found = MATHS.described("ssa", {"per": per})
+    found = MATHS.describe("ssa", {"per": per})
     n = next(each for each in found.numbers if each.name == "score.n")
     assert n.span is not None
     assert n.varies.startswith("constant" if per == "constant" else f"per {per}")
@@ -130,7 +130,7 @@ def test_scores_are_those_of_the_formula_for_every_group_of_heads() -> None:
 
 @pytest.mark.parametrize("name", catalogue())
 def test_every_named_operator_is_described_and_weighs_a_row(name: str) -> None:
-    found = MATHS.described(name, {})
+    found = MATHS.describe(name, {})
     assert found.line
     assert found.paper
     assert all(part.formula for part in found.parts)
@@ -161,8 +161,8 @@ def test_arguments_make_another_operator() -> None:
 def test_the_spec_of_a_grid_is_an_operator() -> None:
     data = ssa(n=2.0, per="query").data()
     assert MATHS.weights(data, {}, {}, LOGITS)[0].keys == pytest.approx(ratios(lambda z: power(z, 2.0, 1.0)), abs=1e-9)
-    assert MATHS.described(data, {}).label == "SSA"
-    assert MATHS.described(principled().data(), {}).paper == ""
+    assert MATHS.describe(data, {}).label == "SSA"
+    assert MATHS.describe(principled().data(), {}).paper == ""
 
 
 NONSENSE: dict[str, tuple[Any, dict[str, str], dict[str, float], Sequence[float]]] = {

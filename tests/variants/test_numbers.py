@@ -221,7 +221,7 @@ class TestRunningMean:
 
 class TestLearned:
     def told(self, operator: Operator) -> list[tuple[int | None, str, float]]:
-        return [(head, name, round(value, 4)) for head, name, value in numbers_of(operator).learned()]
+        return [(head, name, round(value, 4)) for head, name, value in numbers_of(operator).learned_values()]
 
     def test_every_kind_of_number_is_told(self) -> None:
         assert self.told(gate("head")) == [(head, "output_gate.opening", 0.6708) for head in range(3)]  # 0.3 sqrt(5)

@@ -1,4 +1,4 @@
-"""The battery: every law, tried on an operator, and what came of it."""
+"""The battery of laws: try every law on an operator and collect the findings."""
 
 import sys
 from collections.abc import Iterator
@@ -40,10 +40,10 @@ LAWS: tuple[Law, ...] = (
     *models.LAWS,
     *precision.LAWS,
 )
-"""All laws, the most telling first."""
+"""All laws, the most informative first."""
 
 MAY_BREAK = ("causality", "prefix", "heads")
-"""The laws that an operator may break, when it says so in `breaks`."""
+"""The laws that an operator may break if it declares so in `breaks`."""
 
 
 class LawFinding(NamedTuple):
@@ -52,22 +52,22 @@ class LawFinding(NamedTuple):
     law: str
     kept: bool
     declared: str | None
-    """The reason why the operator breaks the law, where it says that it does."""
+    """The reason that the operator declares for breaking the law, if any."""
     words: str
-    """What was expected and what came, where the law does not hold."""
+    """Expected and actual values if the law does not hold."""
     stated: bool = True
-    """Whether there was anything to try. Where there was not, nothing is broken either."""
+    """False if the law does not apply to the operator; then it is not broken either."""
     raised: str = ""
-    """Where the formula raised an error, and which: "N.weights, mine.py:23: RuntimeError"; nothing where none did."""
+    """Place and class of an error in the formula: "N.weights, mine.py:23: RuntimeError"; empty without an error."""
 
     @property
     def proved(self) -> bool:
-        """Whether what the operator says of the law is true."""
+        """True if the operator keeps or breaks the law as it declares."""
         return self.kept == (self.declared is None)
 
 
 def find(operator: Operator, law: Law) -> LawFinding:
-    """Try one law; an error in a formula is a law broken too."""
+    """Try one law; an error in a formula breaks the law too."""
     declared = operator.breaks.get(law.name) if law.name in MAY_BREAK else None
     try:
         law.check(operator)
@@ -82,7 +82,7 @@ def find(operator: Operator, law: Law) -> LawFinding:
 
 
 def _place(operator: Operator, error: Exception) -> str:
-    """The innermost line in a file that defines one of the operator's choices; else the innermost there is."""
+    """Find the innermost line in a file that defines a choice of the operator, else the innermost of all."""
     heads = fit(operator).heads
     choices = [*operator.stages().values(), *(operator.score.of_head(head, heads)[0] for head in range(heads))]
     classes = {each for choice in choices for each in type(choice).__mro__ if issubclass(each, Stage)}
@@ -94,12 +94,12 @@ def _place(operator: Operator, error: Exception) -> str:
 
 
 def prove(operator: Operator) -> Iterator[LawFinding]:
-    """Every law, tried on `operator`."""
+    """Try every law on `operator`."""
     return (find(operator, law) for law in LAWS)
 
 
 def check(operator: Operator, law: Law) -> None:
-    """Raise LawBroken unless the law holds, or is broken as declared."""
+    """Raise LawBroken unless the law holds or is broken as declared."""
     found = find(operator, law)
     if found.declared is not None and found.kept:
         raise LawBroken(f"{operator.label!r} says it breaks {law.name!r} ({found.declared}), and keeps it")

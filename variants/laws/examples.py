@@ -1,4 +1,4 @@
-"""Operators to prove laws about: every choice of every stage, every named one, and combinations across papers."""
+"""Example operators for the laws: every choice of every stage, every named operator, and combinations of choices."""
 
 from collections.abc import Iterator
 from functools import lru_cache
@@ -13,7 +13,7 @@ from variants.stages.stage import Stage
 
 
 def family(stage: str) -> type[Stage]:
-    """The family of choices of a stage of an operator."""
+    """Return the family of choices of a stage."""
     found = Operator.model_fields[stage].annotation
     assert isinstance(found, type)
     assert issubclass(found, Stage)
@@ -21,17 +21,17 @@ def family(stage: str) -> type[Stage]:
 
 
 def every_choice() -> Iterator[Operator]:
-    """An operator for every choice of every stage, the other stages as near to softmax as it allows."""
+    """Yield an operator for every choice of every stage, with the other stages as near to softmax as possible."""
     for stage in KINDS:
         for kind, member in family(stage).members().items():
             yield around(stage, member.example()).changed(name=f"{stage} {kind}")
 
 
 def around(stage: str, choice: Stage) -> Operator:
-    """An operator with `choice` at `stage`: softmax otherwise, or with as little else changed as gives it a meaning.
+    """Build an operator with `choice` at `stage` that changes at most two other stages of softmax.
 
     Raises:
-        SpecError: no two further stages give it one.
+        SpecError: no change of two other stages makes a valid operator.
     """
     reason = ""
     for more in _surroundings():
@@ -50,7 +50,7 @@ def around(stage: str, choice: Stage) -> Operator:
 
 
 def _surroundings() -> Iterator[dict[str, object]]:
-    """Nothing, what is needed most often, then one and two other stages changed."""
+    """Yield changes of other stages: none, the most common one, then single changes and pairs."""
     yield {}
     yield {"normaliser": {"kind": "ground"}}
     singles: list[dict[str, object]] = [{"signals": {"count": 2}}]
@@ -63,7 +63,7 @@ def _surroundings() -> Iterator[dict[str, object]]:
 
 
 def named_operators() -> Iterator[Operator]:
-    """Every named operator with its default arguments, under its function's name."""
+    """Yield every named operator with its default arguments, under its function's name."""
     for name, known in catalogue().items():
         yield known.make().changed(name=name)
 
@@ -91,11 +91,11 @@ _PAIRS = (
     ("extra", "rescale"),
     ("head_norm", "output_gate"),
 )
-"""Stages whose choices are proved together: those that share a row, a mask or an order."""
+"""Stages whose choices are tried together, because they share a row, a mask or an order."""
 
 
 def combinations_of_choices(only: tuple[Stage, ...] = ()) -> Iterator[Operator]:
-    """Combinations across papers, where they have a meaning; of `only` some choices, those that have one of them."""
+    """Yield valid combinations of choices; with `only`, those that contain one of these choices."""
     chosen = {type(choice) for choice in only}
     if not only:
         yield principled("head", gate_width=4, gate_dims="split").changed(name="principled split")
@@ -105,7 +105,7 @@ def combinations_of_choices(only: tuple[Stage, ...] = ()) -> Iterator[Operator]:
 
 
 def _combinations() -> Iterator[tuple[Operator, dict[str, Stage], str]]:
-    """A base, what is changed in it, and how the name starts."""
+    """Yield (base operator, changed stages, start of the name)."""
     ours = principled("head", gate_width=4)
     for first, second in _PAIRS:
         for a, b in product(family(first).members().values(), family(second).members().values()):
@@ -120,7 +120,7 @@ def _combinations() -> Iterator[tuple[Operator, dict[str, Stage], str]]:
 
 
 def _legal(base: Operator, stages: dict[str, Stage], start: str) -> Iterator[Operator]:
-    """The operator with these stages, alone or with two signals; nothing if it has no meaning either way."""
+    """Yield the operator with these stages, with one or else two signals, if it is valid."""
     name = start + " ".join(f"{stage} {choice.kind}" for stage, choice in stages.items())  # type: ignore[attr-defined]
     for more in ({}, {"signals": {"count": 2}}):
         try:
@@ -133,7 +133,7 @@ def _legal(base: Operator, stages: dict[str, Stage], start: str) -> Iterator[Ope
 
 
 def distinct(operators: Iterator[Operator]) -> list[Operator]:
-    """Each operator once, under the first name it had."""
+    """Keep each operator once, under its first name."""
     found: dict[str, Operator] = {}
     for operator in operators:
         found.setdefault(operator.key, operator)
@@ -142,7 +142,7 @@ def distinct(operators: Iterator[Operator]) -> list[Operator]:
 
 @lru_cache(maxsize=1)
 def examples() -> tuple[Operator, ...]:
-    """All of them, each once: what the package proves its laws on."""
+    """List all example operators, each once."""
 
     def every() -> Iterator[Operator]:
         yield from named_operators()

@@ -1,4 +1,4 @@
-"""Laws of finite numbers: on ordinary inputs, and where logits are large."""
+"""Laws of finite numbers: on ordinary inputs and on large logits."""
 
 import torch
 
@@ -8,9 +8,9 @@ from variants.laws.visibility import gradients, output
 from variants.operator import Operator, by_stage
 
 _SCALES = {1e2: 10.0, 1e4: 100.0}
-"""Size of the logits of a scaled product: what queries and keys are multiplied by."""
+"""Factor of queries and keys that gives logits of this size."""
 _LARGEST = 8.0
-"""A logit of standard normal channels is never as many times its size."""
+"""Bound of a logit of standard normal channels, in multiples of its size."""
 
 
 def _finite(operator: Operator) -> None:
@@ -18,7 +18,7 @@ def _finite(operator: Operator) -> None:
 
 
 def _large(operator: Operator) -> None:
-    """In float32. Where nothing but a count divides, of scores that float32 can hold."""
+    """Check in float32. If weights are not shared, check only scores that float32 can hold."""
     stated = False
     for size, scale in _SCALES.items():
         inputs = random_inputs(operator, seed=11, scale=scale).to(torch.float32)
@@ -30,7 +30,7 @@ def _large(operator: Operator) -> None:
 
 
 def _fits_float32(operator: Operator, inputs: Inputs, size: float) -> bool:
-    """Whether float32 holds products of two scores of logits of +-size: a gradient is one."""
+    """Return True if float32 holds the product of two scores of logits +-size, as in a gradient."""
     own = {name: value.double() for name, value in by_stage(inputs.numbers)["score"].items()}
     a = torch.tensor((-size, size), dtype=torch.float64).expand(*inputs.q.shape[:3], 2)
     f = operator.score.scores(a, torch.ones_like(a, dtype=torch.bool), **own).values()

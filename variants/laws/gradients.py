@@ -1,7 +1,7 @@
-"""Laws of the gradient: it is the slope of the output, and at a tie with the relevance threshold the stated one.
+"""Laws of the gradient: it is the slope of the output, also at a tie with the relevance threshold.
 
-An operator may have kinks: a maximum, a sign. Where the central differences of two step sizes disagree, the line that
-is tried crosses one, and other inputs are drawn; an operator that is smooth nowhere has no slope and breaks the law.
+An operator may have kinks, such as a maximum or a sign. If the central differences of two step sizes disagree, the
+line crosses a kink and the law draws other inputs. An operator that is smooth nowhere breaks the law.
 """
 
 import torch
@@ -17,7 +17,7 @@ _SEEDS = 7
 
 
 def _slopes(operator: Operator) -> None:
-    """Along a random direction of every input and number by itself."""
+    """Check along a random direction of every input and number by itself."""
     names = random_inputs(operator, length=1).tensors()
     for name in names:
         _slope(operator, name)
@@ -43,7 +43,7 @@ def _slope(operator: Operator, name: str) -> None:
 
 
 def _difference(operator: Operator, inputs: Inputs, direction: tuple[str, Tensor], read: Tensor, step: float) -> Tensor:
-    """The slope of the sum of output x `read`, by central differences of the fourth order."""
+    """Compute the slope of the sum of output x `read` by central differences of the fourth order."""
     name, along = direction
 
     def at(distance: float) -> Tensor:
@@ -55,7 +55,7 @@ def _difference(operator: Operator, inputs: Inputs, direction: tuple[str, Tensor
 
 
 def _ties(operator: Operator) -> None:
-    """Of a normaliser with a relevance threshold: logits at it count as relevant, as those just above it do."""
+    """Check that a logit at the relevance threshold has the gradient of one just above it."""
     inputs = random_inputs(operator, length=4, seed=6)
     own = _of_stage(inputs, "normaliser")
     gamma = operator.normaliser.relevance(**own)
@@ -70,7 +70,7 @@ def _ties(operator: Operator) -> None:
 
 
 def _map_gradient(operator: Operator, a: Tensor, inputs: Inputs) -> Tensor:
-    """The gradient for logits [B, H, T, T] of a random sum of weights and ground weights."""
+    """Compute the gradient for logits [B, H, T, T] of a random sum of weights and ground weights."""
     a = a.detach().clone().requires_grad_()
     mask = torch.ones(a.shape[-2:], dtype=torch.bool).tril()
     scores = operator.score.scores(a.masked_fill(~mask, 0), mask, **_of_stage(inputs, "score"))

@@ -1,4 +1,4 @@
-"""What laws are tried on: heads that an operator fits, and random values for its numbers."""
+"""Inputs of the laws: the smallest heads that fit an operator, and random values for its numbers."""
 
 from functools import lru_cache
 from typing import NamedTuple
@@ -17,19 +17,19 @@ _HEADS = (2, 4, 3, 6, 8, 12, 16)
 
 
 class InputFit(NamedTuple):
-    """Heads that carry an operator."""
+    """Heads that fit an operator."""
 
     heads: int
-    """Of the operator: fewer than the model's where it joins some."""
+    """Heads of the operator; fewer than the model's if it joins some."""
     channels: int
-    """Of a value, and of a query without what the gate adds."""
+    """Channels of a value, and of a query without the gate's added channels."""
     rotary: bool
-    """Whether it needs rotary positions to mean something."""
+    """True if the operator is valid only with rotary positions."""
 
 
 @lru_cache(maxsize=4096)
 def fit(operator: Operator) -> InputFit:
-    """The smallest heads that carry `operator`. SpecError when none of up to 128 channels do."""
+    """Find the smallest heads that fit `operator`; SpecError if none of up to 128 channels do."""
     joined, reason = operator.merge.heads_joined, ""
     for width in _WIDTHS:
         for heads in _HEADS:
@@ -44,7 +44,7 @@ def fit(operator: Operator) -> InputFit:
 
 
 def with_number(operator: Operator, name: str, number: Number) -> Operator:
-    """The operator with another number at "stage.field". SpecError when it refuses that."""
+    """Return the operator with another number at "stage.field"; SpecError if it refuses that."""
     stage, _, field = name.partition(".")
     choice = getattr(operator, stage)
     part, _, inner = field.partition(".")
@@ -60,7 +60,7 @@ def with_number(operator: Operator, name: str, number: Number) -> Operator:
 
 @lru_cache(maxsize=4096)
 def granularities_of(operator: Operator, name: str) -> tuple[tuple[tuple[Axis, ...], Operator], ...]:
-    """The operator with its number `name` at every granularity it accepts, coarse to fine."""
+    """Return the operator with its number `name` at every granularity it accepts, coarse to fine."""
     number, found = operator.numbers()[name], []
     for per in number.allowed:
         try:
@@ -70,8 +70,30 @@ def granularities_of(operator: Operator, name: str) -> tuple[tuple[tuple[Axis, .
     return tuple(sorted(found, key=lambda item: len(item[0])))
 
 
+@lru_cache(maxsize=4096)
+def granularity_levels(operator: Operator) -> tuple[Operator, ...]:
+    """Return the operator with all its numbers at their coarsest granularity, at the next one, up to the finest.
+
+    Granularities that do not combine follow one by one, so every granularity of every number is there.
+    """
+    choices = {name: granularities_of(operator, name) for name in operator.numbers()}
+    levels, missing = list[Operator](), {(name, per) for name, found in choices.items() for per, _ in found}
+    for level in range(max(map(len, choices.values()), default=0)):
+        refined = operator
+        for name, found in choices.items():
+            number = found[min(level, len(found) - 1)][1].numbers()[name]
+            try:
+                refined = with_number(refined, name, number)
+            except SpecError:
+                continue
+        missing -= {(name, number.per) for name, number in refined.numbers().items()}
+        levels.append(refined)
+    levels += [each for name, found in choices.items() for per, each in found if (name, per) in missing]
+    return tuple(levels)
+
+
 class Inputs(NamedTuple):
-    """Queries, keys, values and an operator's numbers, of float64 unless they are moved."""
+    """Queries, keys, values and an operator's numbers in float64."""
 
     q: Tensor
     """[B, H, T, D + G]."""
@@ -81,17 +103,17 @@ class Inputs(NamedTuple):
     numbers: dict[str, Tensor]
 
     def heads(self, *, chosen: list[int]) -> "Inputs":
-        """The same for some heads, in that order."""
+        """Select heads, in this order."""
         numbers = {name: value[:, chosen] if value.shape[1] > 1 else value for name, value in self.numbers.items()}
         return Inputs(self.q[:, chosen], self.k[:, chosen], self.v[:, chosen], numbers)
 
     def batch(self, *, chosen: list[int]) -> "Inputs":
-        """The same for some sequences, in that order."""
+        """Select sequences, in this order."""
         numbers = {name: value[chosen] if value.shape[0] > 1 else value for name, value in self.numbers.items()}
         return Inputs(self.q[chosen], self.k[chosen], self.v[chosen], numbers)
 
     def join(self, other: "Inputs", after: int) -> "Inputs":
-        """These up to position `after`, `other` from there on; numbers of every token likewise."""
+        """Join these inputs up to position `after` with `other` from there on, numbers of every token too."""
 
         def cut(a: Tensor, b: Tensor) -> Tensor:
             return torch.cat((a[:, :, :after], b[:, :, after:]), 2) if a.shape[2] == length else a
@@ -101,22 +123,22 @@ class Inputs(NamedTuple):
         return Inputs(cut(self.q, other.q), cut(self.k, other.k), cut(self.v, other.v), numbers)
 
     def prefix(self, length: int) -> "Inputs":
-        """The first `length` positions."""
+        """Return the first `length` positions."""
         whole = self.q.shape[2]
         numbers = {n: value[:, :, :length] if value.shape[2] == whole else value for n, value in self.numbers.items()}
         return Inputs(self.q[:, :, :length], self.k[:, :, :length], self.v[:, :, :length], numbers)
 
     def to(self, dtype: torch.dtype) -> "Inputs":
-        """In another precision."""
+        """Convert to another precision."""
         numbers = {name: value.to(dtype) for name, value in self.numbers.items()}
         return Inputs(self.q.to(dtype), self.k.to(dtype), self.v.to(dtype), numbers)
 
     def tensors(self) -> dict[str, Tensor]:
-        """All of them by name."""
+        """Return all tensors by name."""
         return {"q": self.q, "k": self.k, "v": self.v, **self.numbers}
 
     def following(self) -> "Inputs":
-        """Copies that gradients are recorded for."""
+        """Copy all tensors with gradients recorded."""
         numbers = {name: value.detach().clone().requires_grad_() for name, value in self.numbers.items()}
         q, k, v = (x.detach().clone().requires_grad_() for x in (self.q, self.k, self.v))
         return Inputs(q, k, v, numbers)
@@ -131,9 +153,9 @@ def random_inputs(
     seed: int = 0,
     scale: float = 1.0,
 ) -> Inputs:
-    """Standard normal q, k (times `scale`) and v; numbers in their range, away from where they start.
+    """Draw standard normal q, k (times `scale`) and v, and numbers in their range, away from their start.
 
-    Numbers differ by head, and by sequence and token where the operator accepts a number that does.
+    Numbers differ by head, and by sequence and token if the operator accepts that.
     """
     made = torch.Generator().manual_seed(seed)
     fitted = fit(operator)
@@ -154,7 +176,7 @@ def random_inputs(
 def _draw(
     number: Number, finest: tuple[Axis, ...], shape: HeadShape, tokens: tuple[int, int], made: torch.Generator
 ) -> Tensor:
-    """A value along the axes `finest`."""
+    """Draw a value along the axes `finest`."""
     at = number.at(finest) if finest != number.per else number
     raw = at.table(shape, 0).double() if at.trained else at.fixed_value(shape, 0).double()
     raw = raw.expand(1, shape.heads, *raw.shape[2:])

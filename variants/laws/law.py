@@ -1,4 +1,4 @@
-"""A law: what every operator keeps, or says that it breaks."""
+"""A law: a property that every operator keeps or declares to break."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -14,11 +14,11 @@ class LawBroken(Exception):
 
 
 class NothingStated(Exception):
-    """A law has nothing to try: the operator has no such part, or says nothing of the kind."""
+    """A law does not apply: the operator has no such part."""
 
 
 class Law(NamedTuple):
-    """A law, and the function that tries it."""
+    """A law and the function that tries it."""
 
     name: str
     sentence: str
@@ -27,28 +27,28 @@ class Law(NamedTuple):
 
 
 class Telling(NamedTuple):
-    """How a difference is told."""
+    """How to report a difference."""
 
     axes: tuple[str, ...] = ()
-    """What the indices count; without them the place is told as a list."""
+    """Names of the axes; without them a place is a list of indices."""
     expected: str = "expected"
     came: str = "came"
 
     def place(self, at: list[int]) -> str:
-        """Where it is: "head 1, query 6, channel 2"."""
+        """Describe a place: "head 1, query 6, channel 2"."""
         if not self.axes:
             return str(at)
         return ", ".join(f"{axis} {index}" for axis, index in zip(self.axes, at, strict=True))
 
 
 OUTPUT = Telling(("sequence", "head", "query", "channel"))
-"""Of two outputs [B, H, T, D]."""
+"""For two outputs [B, H, T, D]."""
 ORACLE = Telling(("head", "query", "channel"), "the oracle says", "the function")
-"""Of an output [H, T, D] and the oracle's."""
+"""For an output [H, T, D] and the oracle's."""
 
 
 def require(holds: bool, words: str) -> None:  # noqa: FBT001
-    """Raise LawBroken with `words` unless it holds."""
+    """Raise LawBroken with `words` unless `holds`."""
     if not holds:
         raise LawBroken(words)
 
@@ -58,7 +58,7 @@ def near(
 ) -> None:
     """Raise LawBroken unless |came - expected| <= atol + rtol |expected| everywhere; NaN equals nothing.
 
-    `inputs` says for which inputs, for the text.
+    `inputs` names the inputs in the message.
     """
     telling = telling or Telling()
     came, expected = came.detach(), expected.detach()

@@ -1,4 +1,4 @@
-"""Laws of a layer and of a model: projections, positions and predicted numbers are what their words say."""
+"""Laws of a layer and of a model: projections, positions and predicted numbers."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -31,9 +31,9 @@ _LINKS: Mapping[Link, Callable[[float], float]] = {
 
 
 def _layer(operator: Operator) -> None:
-    """With every number that can be predicted from the query, then from the token; with rotary positions if they fit.
+    """Check with numbers predicted from the query, then from the token, and with rotary positions if they fit.
 
-    Several signals are turned each by itself, then as a whole.
+    The first case rotates each signal by itself, the second the whole head.
     """
     for axis, rotary in (("query", "per_signal"), ("token", "before_split")):
         each = predict_numbers(operator, axis)
@@ -49,7 +49,7 @@ def _layer(operator: Operator) -> None:
 
 
 def _rotary(operator: Operator, wider: int) -> Backbone | None:
-    """A backbone with rotary positions and wider heads; None where the operator does not go with it."""
+    """Return a backbone with rotary positions and wider heads, or None if it does not fit the operator."""
     try:
         small = tiny(operator)
         backbone = small.changed(positions=Rotary(), width=small.width * wider)
@@ -62,7 +62,7 @@ def _rotary(operator: Operator, wider: int) -> Backbone | None:
 
 @torch.no_grad()
 def _draw_weights(attention: Attention) -> Attention:
-    """Every weight and table at random, running means as well."""
+    """Draw every weight and table at random, running means as well."""
     made = torch.Generator().manual_seed(6)
     own = {id(each) for each in attention.numbers.table.values()}
     for each in (*attention.parameters(), *attention.numbers.buffers()):
@@ -72,7 +72,7 @@ def _draw_weights(attention: Attention) -> Attention:
 
 
 def _in_floats(attention: Attention, x: Tensor) -> Rows:
-    """[T][W] of the layer in plain floats."""
+    """Compute the layer's output [T][W] in plain floats."""
     heads, size, gate = attention.heads, attention.channels, attention.gate_channels
     rows = x.tolist()
     projected = _linear(attention.qkv, rows)
@@ -101,12 +101,12 @@ def _dot(a: list[float], b: list[float]) -> float:
 
 
 def _by_head(rows: Rows, start: int, heads: int, size: int) -> list[Rows]:
-    """[H][T][size] of the columns from `start` on."""
+    """Split the columns from `start` on into [H][T][size]."""
     return [[row[start + h * size :][:size] for row in rows] for h in range(heads)]
 
 
 def _number(attention: Attention, name: str, q: list[Rows], x: Rows) -> Tensor:
-    """The number's value [H or 1, T or 1, entries] from its table and projection; of a matrix [H or 1, D, D]."""
+    """Compute a number [H or 1, T or 1, entries] from its table and projection; a matrix is [H or 1, D, D]."""
     parameters, number, place = attention.numbers, attention.operator.numbers()[name], name.replace(".", "_")
     if not number.trained:
         return parameters.get_buffer(place)[0]
@@ -142,7 +142,7 @@ def _contrast(
 
 
 def _causality_in_a_model(operator: Operator) -> None:
-    """With every number that can be predicted from the query, then from the token; projections away from 0."""
+    """Check with numbers predicted from the query, then from the token; projections are not 0."""
     if "causality" in operator.breaks:
         return
     for axis in ("query", "token"):

@@ -1,4 +1,4 @@
-"""The law of limits: what a named operator is said to become, it becomes."""
+"""The law of limits: a named operator tends to the operators that its limits name."""
 
 from collections.abc import Callable, Mapping
 from functools import lru_cache
@@ -20,7 +20,7 @@ def _key(make: Callable[[], Operator]) -> str:
 
 
 def limits_of(operator: Operator) -> tuple[Limit, ...]:
-    """The limits that are stated for a named operator equal to this one."""
+    """Return the limits of the named operator that equals this one."""
     return tuple(limit for known in catalogue().values() for limit in known.limits if _key(known.make) == operator.key)
 
 
@@ -33,7 +33,7 @@ def _limits(operator: Operator) -> None:
 
 
 def _limit(operator: Operator, limit: Limit) -> None:
-    """Compared without the gate's channels: in the limit there is no gate, or it is the other operator's own."""
+    """Compare without the gate's channels: the other operator has no gate or its own."""
     drawn, other = random_inputs(operator, seed=5), limit.to()
     inputs = _WHERE[limit.where](operator, drawn)
     unknown = set(limit.numbers) - set(operator.numbers())
@@ -50,7 +50,7 @@ def _limit(operator: Operator, limit: Limit) -> None:
 
 
 def at_start(operator: Operator, inputs: Inputs) -> dict[str, Tensor]:
-    """Every number where it starts; what starts at random is drawn."""
+    """Return every number at its start; draw the random ones."""
     shape = head_shape(operator, heads=inputs.q.shape[1], query=inputs.q.shape[-1], value=inputs.v.shape[-1], width=1)
 
     def start(name: str, number: Number) -> Tensor:

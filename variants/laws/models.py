@@ -1,13 +1,14 @@
-"""Laws of an operator inside a model: granularities, training, and what is counted as its parameters."""
+"""Laws of an operator inside a model: granularities, training and parameter counts."""
 
 from functools import lru_cache
 
 import torch
 
-from variants.laws.inputs import fit, granularities_of
+from variants.laws.inputs import fit, granularity_levels
 from variants.laws.law import Law, LawBroken, NothingStated, near, require
-from variants.laws.tiny import LAYERS, attentions, model_of, own_heads, sequences, table, tiny
+from variants.laws.tiny import LAYERS, attentions, model_of, own_heads, sequences, table
 from variants.model.backbone import Backbone
+from variants.model.block import Attention
 from variants.model.transformer import Scalars, Transformer
 from variants.number import Contrast, KeyVector, Matrix, Number, Vector
 from variants.operator import Operator, head_shape
@@ -15,7 +16,7 @@ from variants.papers.baselines import softmax
 
 _SEEDS = 12
 _OF_LOGITS = ("preparation", "product", "transform", "forgetting", "margin", "gate", "normaliser")
-"""Stages whose numbers say something about logits only."""
+"""Stages whose numbers act on logits only."""
 
 
 def _shape(operator: Operator) -> tuple[int, int]:
@@ -24,67 +25,67 @@ def _shape(operator: Operator) -> tuple[int, int]:
 
 
 def _granularity(operator: Operator) -> None:
-    """Without the noise that some numbers start with: their tables as they are before it is drawn."""
+    """Compare granularities without the noise that some numbers start with."""
     if not operator.numbers():
         raise NothingStated
-    for name in operator.numbers():
-        expected, coarsest, start = None, granularities_of(operator, name)[0][0], None
-        for per, each in granularities_of(operator, name):
-            model = model_of(each).eval()
-            for attention in attentions(model):
-                attention.qkv.weight.data *= 30  # numbers that act on logits matter,
-                attention.out.weight.data *= 30  # and what attention gives is not small beside the rest
-            start = _without_noise(model, each, name, start)
-            came = model(sequences()).detach()
-            if expected is None:
-                expected = came
-            words = f"{name} along {per or 'no axis'} against {coarsest or 'no axis'}"
-            near(came, expected, words, rtol=1e-5, atol=1e-7)
+    expected, start = None, dict[str, list[torch.Tensor]]()
+    for each in granularity_levels(operator):
+        model = model_of(each).eval()
+        for attention in attentions(model):
+            attention.qkv.weight.data *= 30  # numbers that act on logits matter,
+            attention.out.weight.data *= 30  # and the output of attention is large enough
+        for name in each.numbers():
+            _remove_noise(model, each, name, start)
+        came = model(sequences()).detach()
+        expected = came if expected is None else expected
+        near(came, expected, f"{_granularities(each)} against the coarsest granularity", rtol=1e-5, atol=1e-7)
 
 
-def _without_noise(
-    model: Transformer, operator: Operator, name: str, start: list[torch.Tensor] | None
-) -> list[torch.Tensor] | None:
-    """Of a matrix, which is all noise, the tables of the coarsest granularity everywhere."""
+def _granularities(operator: Operator) -> str:
+    return ", ".join(f"{name} along {number.per or 'no axis'}" for name, number in operator.numbers().items())
+
+
+def _remove_noise(model: Transformer, operator: Operator, name: str, start: dict[str, list[torch.Tensor]]) -> None:
+    """Remove noise from a number's tables; a matrix, which is all noise, keeps those of the coarsest granularity."""
     number = operator.numbers()[name]
     if not (number.trained and number.random):
-        return start
+        return
     heads, query = _shape(operator)
     shape = head_shape(operator, heads=heads, query=query, value=fit(operator).channels, width=model.backbone.width)
     tables = [table(attention.numbers.table, name) for attention in attentions(model)]
-    if isinstance(number, Matrix) and start is None:
-        return [each.detach().clone() for each in tables]
-    for layer, each in enumerate(tables):
-        wanted = start[layer] if start is not None and isinstance(number, Matrix) else number.table(shape, layer)
-        each.data.copy_(wanted.expand_as(each))
-    return start
+    if isinstance(number, Matrix):
+        wanted = start.setdefault(name, [each.detach().clone() for each in tables])
+    else:
+        wanted = [number.table(shape, layer) for layer in range(len(tables))]
+    for each, value in zip(tables, wanted, strict=True):
+        each.data.copy_(value.expand_as(each))
 
 
 def _training(operator: Operator) -> None:
-    """On large logits, with numbers near to and far from where they start: on both sides of thresholds."""
+    """Check on large logits, with numbers near and far from their start, on both sides of thresholds."""
     if not operator.numbers():
         raise NothingStated
-    for name in operator.numbers():
-        for per, each in granularities_of(operator, name):
-            if each.numbers()[name].trained:
-                _require_gradients(each, name, f"{name} along {per or 'no axis'}")
+    for each in granularity_levels(operator):
+        if any(number.trained for number in each.numbers().values()):
+            _require_gradients(each)
 
 
-def _require_gradients(operator: Operator, name: str, words: str) -> None:
-    """Every layer's and head's own entries of the number, and of its projection where it has one, have a gradient."""
-    left, deaf = None, _deaf(operator, name)
+def _require_gradients(operator: Operator) -> None:
+    """Require a gradient for every layer's and head's entries of every number and of its projection."""
+    left, deaf = None, {name: _deaf(operator, name) for name in operator.numbers()}
     for seed in range(_SEEDS):
-        slopes = _slopes(operator, name, seed)
-        without = {place for place, slope in slopes.items() if not slope > 0 and place[2] not in deaf}
+        slopes = _slopes(operator, seed)
+        without = {place for place, slope in slopes.items() if not slope > 0 and place[3] not in deaf[place[0]]}
         left = without if left is None else left & without
         if not left:
             return
-    layer, what, head = min(left or ())
+    name, layer, what, head = min(left or ())
+    words = f"{name} along {operator.numbers()[name].per or 'no axis'}"
     raise LawBroken(f"expected a gradient, came none, in the {what} of layer {layer}, head {head}, for {words}")
 
 
 def _deaf(operator: Operator, name: str) -> set[int]:
-    """The heads whose score is the same whatever the logit, of a number that says something about logits only."""
+    """Return the heads with a constant score, if the number acts on logits only."""
     heads = fit(operator).heads
     of_ground = ("readout",) if operator.readout.needs_ground else ()
     if name.partition(".")[0] not in (*_OF_LOGITS, *of_ground):
@@ -92,53 +93,58 @@ def _deaf(operator: Operator, name: str) -> set[int]:
     return {head for head in range(heads) if operator.score.of_head(head, heads)[0].range == "constant"}
 
 
-def _slopes(operator: Operator, name: str, seed: int) -> dict[tuple[int, str, int], float]:
-    """The largest gradient by layer, "table" or "projection", and head."""
+def _slopes(operator: Operator, seed: int) -> dict[tuple[str, int, str, int], float]:
+    """Return the largest gradient by number, layer, "table" or "projection", and head."""
     model, made = model_of(operator), torch.Generator().manual_seed(seed)
     for attention in attentions(model):
         attention.qkv.weight.data *= (30, 5, 1, 1)[seed // 3]
         for each in attention.numbers.table.values():
             each.data += 0.5 * 4 ** (seed % 3) * torch.randn(each.shape, generator=made, dtype=torch.float64)
     model(sequences()).square().sum().backward()
-    found = {}
-    for layer, attention in enumerate(attentions(model)):
-        own = table(attention.numbers.table, name)
-        slope, heads = {"table": own.grad}, own.shape[1]
-        if {"query", "token"} & set(operator.numbers()[name].per):
-            slope["projection"] = table(attention.numbers.projection, name).grad
-        for what, gradient in slope.items():
-            for head in range(heads):
-                one = None if gradient is None else gradient.reshape(heads, -1)[head]
-                found[layer, what, head] = 0.0 if one is None else float(one.abs().max())
-    return found
+    trained = {name: number for name, number in operator.numbers().items() if number.trained}
+    return {
+        (name, layer, what, head): slope
+        for layer, attention in enumerate(attentions(model))
+        for name, number in trained.items()
+        for what, by_head in _slopes_of_number(attention, name, number).items()
+        for head, slope in enumerate(by_head)
+    }
+
+
+def _slopes_of_number(attention: Attention, name: str, number: Number) -> dict[str, list[float]]:
+    own = table(attention.numbers.table, name)
+    gradients, heads = {"table": own.grad}, own.shape[1]
+    if {"query", "token"} & set(number.per):
+        gradients["projection"] = table(attention.numbers.projection, name).grad
+    return {
+        what: [0.0] * heads if gradient is None else gradient.reshape(heads, -1).abs().amax(1).tolist()
+        for what, gradient in gradients.items()
+    }
 
 
 def _parameters(operator: Operator) -> None:
-    variants = [operator, *(each for name in operator.numbers() for _, each in granularities_of(operator, name))]
-    for each in variants:
+    for each in (operator, *granularity_levels(operator)):
         model = model_of(each)
-        expected = sum(
-            _size(each, name, model.backbone.width) for name, number in each.numbers().items() if number.trained
-        )
-        heads = fit(each).heads
-        gates = 2 * heads * each.added_channels * LAYERS
-        expected += gates * (model.backbone.width + (tiny(each).norm == "layer"))  # GPT-2 has biases, Llama-2 none
-        pers = {name: number.per for name, number in each.numbers().items()}
+        width, plain = model.backbone.width, _plain(model.backbone)
+        expected = sum(_size(each, name, width) for name, number in each.numbers().items() if number.trained)
+        gates = 2 * fit(each).heads * each.added_channels * LAYERS
+        expected += gates * (width + (model.backbone.norm == "layer"))  # GPT-2 has biases, Llama-2 none
         came = model.operator_parameters()
-        require(came == expected, f"expected {expected} parameters of the operator, came {came}, for {pers}")
-        added = sum(p.numel() for p in model.parameters()) - _plain(tiny(each))
-        require(added == expected, f"expected {expected} parameters more than softmax has, came {added}, for {pers}")
+        words = _granularities(each)
+        require(came == expected, f"expected {expected} parameters of the operator, came {came}, for {words}")
+        added = sum(p.numel() for p in model.parameters()) - plain
+        require(added == expected, f"expected {expected} parameters more than softmax has, came {added}, for {words}")
 
 
 @lru_cache(maxsize=256)
 def _plain(backbone: Backbone) -> int:
-    """The parameters of the same model with softmax."""
+    """Count the parameters of the same model with softmax."""
     model = Transformer(backbone, [softmax()] * LAYERS, inputs=Scalars(), seed=5)
     return sum(p.numel() for p in model.parameters())
 
 
 def _size(operator: Operator, name: str, width: int) -> int:
-    """How many parameters a trained number is, by what its axes say."""
+    """Count the parameters of a trained number from its axes."""
     number, heads, (_, query) = operator.numbers()[name], len(own_heads(operator, name)), _shape(operator)
     layers = LAYERS if "layer" in number.per else 1
     entries = _entries(operator, number)
@@ -151,7 +157,7 @@ def _size(operator: Operator, name: str, width: int) -> int:
 
 
 def _entries(operator: Operator, number: Number) -> int:
-    """How many entries a number has: of one head, one layer."""
+    """Count the entries of a number for one head and layer."""
     value = fit(operator).channels
     semantic = value - operator.split_channels
     signal = semantic // operator.signals.count
@@ -165,7 +171,7 @@ def _entries(operator: Operator, number: Number) -> int:
 
 
 def _evaluation(operator: Operator) -> None:
-    """After a step of training, which moves what is averaged over steps."""
+    """Check after a training step, which moves running means."""
     model = model_of(operator)
     model(sequences())
     state = {name: value.clone() for name, value in model.state_dict().items()}

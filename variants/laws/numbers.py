@@ -1,4 +1,4 @@
-"""The law that no number is idle: what an operator lets one set, its output depends on."""
+"""The law that no number is idle: the output depends on every number."""
 
 from collections.abc import Iterator
 
@@ -15,7 +15,7 @@ _SEEDS = 3
 
 
 def _matter(operator: Operator) -> None:
-    """Each number by itself drawn again: on some inputs, the output of some query moves."""
+    """Check that the output moves on some inputs when one number is drawn again."""
     if not operator.numbers():
         raise NothingStated
     for name in operator.numbers():
@@ -29,7 +29,7 @@ def _matter(operator: Operator) -> None:
 
 
 def _moves(operator: Operator, name: str) -> Iterator[float]:
-    """By how much the output moves when one number is drawn again, or set to the ends of its range."""
+    """Yield how far the output moves when one number is drawn again or set to an end of its range."""
     for seed in range(_SEEDS):
         inputs = _far_apart(operator, random_inputs(operator, seed=seed), 4.0**seed)
         own = inputs.numbers[name]
@@ -42,7 +42,7 @@ def _moves(operator: Operator, name: str) -> Iterator[float]:
 
 
 def _far_apart(operator: Operator, inputs: Inputs, factor: float) -> Inputs:
-    """Numbers of any sign are multiplied, so that thresholds lie on both sides of the logits."""
+    """Multiply numbers of either sign, so that thresholds lie on both sides of the logits."""
     links = {name: number.link for name, number in operator.numbers().items()}
     numbers = {name: x * factor if links[name] == "identity" else x for name, x in inputs.numbers.items()}
     return inputs._replace(numbers=numbers)

@@ -1,4 +1,4 @@
-"""Any operator in plain floats: no tensors, every term from the stage's own oracle, loops over heads, queries, keys."""
+"""The oracle: any operator in plain floats, with every term from its stage's own oracle and no tensors."""
 
 import cmath
 from collections.abc import Mapping, Sequence
@@ -16,10 +16,10 @@ Value = float | Row | Rows
 
 
 class Added(NamedTuple):
-    """What positions do."""
+    """Effects of positions on the logits."""
 
     rotary: Rotary | None = None
-    """Turns all channels of a signal."""
+    """Rotates all channels of a signal."""
     bias: list[Rows] | None = None
     """[H][T][T], added to the logits of the sequence's keys."""
 
@@ -31,16 +31,16 @@ def attend_in_floats(
     numbers: Mapping[str, Tensor],
     added: Added | None = None,
 ) -> list[Rows]:
-    """Output [H][T][D] of one sequence; `heads` are q, k [H][T][D + G] and v [H][T][D], `seen` the model's mask [T][T].
+    """Compute the output [H][T][D] of one sequence from q, k [H][T][D + G], v [H][T][D] and the model's mask [T][T].
 
     `numbers` by "stage.field" without the batch's axis: scalars [H or 1, T or 1, 1], vectors and matrices alike.
-    `added` is what positions do; None for nothing.
+    `added` holds the effects of positions, None for none.
     """
     return _Floats(operator, heads, seen, numbers, added or Added()).output()
 
 
 def _rotate(row: Row, position: int, base: float, slices: int) -> Row:
-    """Each slice's channels i and i + D/2 as a complex number, turned by position * base^(-2i/D)."""
+    """Rotate each slice: channels i and i + D/2 are a complex number, turned by position * base^(-2i/D)."""
     found, width = list(row), len(row) // slices
     for start in range(0, len(row), width):
         for i in range(width // 2):
@@ -92,7 +92,7 @@ class _Floats:
         return [[self._row(h, i) for i in range(self._length)] for h in range(self._heads)]
 
     def _own(self, stage: str, head: int, token: int | None, prefix: str = "") -> dict[str, Any]:
-        """The numbers of a stage at one head and token; at every token as a list, for token None."""
+        """Return the numbers of a stage at one head and token; for token None, lists over all tokens."""
         start = f"{stage}.{prefix}"
         names = [name for name in self._operator.numbers() if name.startswith(start)]
         if token is None:
@@ -110,7 +110,7 @@ class _Floats:
         return row.tolist() if isinstance(number, Vector) else row.item()
 
     def _product(self, head: int, q: Row, k: Row, distance: int, signal: int) -> float:
-        """The transformed product; of every signal's the mean, where logits are merged."""
+        """Compute the product of one signal, or the mean over signals if logits merge."""
         operator, width = self._operator, len(q) // self._operator.signals.count
         slices = range(operator.signals.count) if operator.merge.of_logits else [signal]
         own = self._own("product", head, 0)
@@ -145,7 +145,7 @@ class _Floats:
         return gamma + c * (z - gamma) - suppression
 
     def _weights(self, head: int, i: int, signal: int) -> tuple[Row, float]:
-        """Of the learned key, if any, and the visible keys; and of the ground state."""
+        """Compute the weights of the learned key, if any, the visible keys, and the ground state."""
         operator, logits = self._operator, []
         extra = operator.extra.oracle(**self._own("extra", head, i))
         if extra is not None:

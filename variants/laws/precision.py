@@ -72,7 +72,7 @@ def _error(came: Tensor, exact: Tensor) -> float:
 
 
 def _small_weights(operator: Operator) -> None:
-    """Of one map: the difference of two may cancel. On large logits, where a ground state or sink has little weight."""
+    """Check a ground state or sink of little weight, on large logits. A difference of two maps may cancel: skip it."""
     if not operator.normaliser.has_ground or not operator.merge.of_logits:
         raise NothingStated
     given = random_inputs(operator, scale=2.5, seed=3).to(torch.float32)

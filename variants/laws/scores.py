@@ -1,4 +1,4 @@
-"""Laws of a score by itself: its function is its oracle, has the range and the limits it says, and a slope at 0."""
+"""Laws of a score by itself: it equals its oracle, keeps its range and limits, and has a slope at 0."""
 
 import math
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ from variants.operator import Operator
 from variants.stages.families import Range, Score
 
 _LOGITS = (-1.3, 1.3, -0.4, 0.4, -1.0, 1.0, -3.1, 3.1, 0.0, -1e-3, 1e-3, -6.0, 6.0, -30.0, 30.0)
-"""The most telling first."""
+"""The most informative first."""
 _FAR = (-1e25, -1e4, 1e4, 1e25)
 _RANGES: dict[Range, str] = {
     "positive": "above 0",
@@ -23,7 +23,7 @@ _RANGES: dict[Range, str] = {
 
 
 def _score(operator: Operator) -> None:
-    """A factor that a sum divides out again is seen here only."""
+    """Compare each score with its oracle. Only this law finds a factor that a normaliser divides out again."""
     for member, own in _members(operator):
         numbers = {name: value.tolist() if value.numel() > 1 else value.item() for name, value in own.items()}
         f, words = _values(member, _LOGITS, own), "".join(f", {name}={value:.3g}" for name, value in numbers.items())
@@ -40,7 +40,7 @@ def _score(operator: Operator) -> None:
 
 
 def _members(operator: Operator) -> Iterator[tuple[Score, dict[str, Tensor]]]:
-    """The score of every head, with its numbers [1, 1, 1, entries]."""
+    """Yield the score of every head with its numbers [1, 1, 1, entries]."""
     inputs = random_inputs(operator, length=1)
     heads = inputs.q.shape[1]
     for head in range(heads):
@@ -51,13 +51,13 @@ def _members(operator: Operator) -> Iterator[tuple[Score, dict[str, Tensor]]]:
 
 
 def _values(member: Score, logits: tuple[float, ...], own: dict[str, Tensor]) -> Tensor:
-    """f [N] of N logits."""
+    """Compute f [N] of N logits."""
     a = torch.tensor(logits, dtype=torch.float64)[None, None, None]
     return member.scores(a, torch.ones(1, a.shape[-1], dtype=torch.bool), **own).values().flatten()
 
 
 def _gives(member: Score, a: float, own: dict[str, Tensor]) -> str:
-    """What its function gives, and the logarithm where it is known by that."""
+    """Describe the score's value, with its logarithm if it has one."""
     found = member.scores(torch.full((1, 1, 1, 1), a, dtype=torch.float64), torch.ones(1, 1, dtype=torch.bool), **own)
     log = "" if found.log is None else f" (log_score: ln f = {found.log.item():.6g})"
     return f"the function gives {found.values().item():.6g}{log}"
@@ -74,7 +74,7 @@ def _within(allowed: Range, a: float, f: float) -> bool:
 
 
 def _far(member: Score, own: dict[str, Tensor], words: str) -> None:
-    """The logarithm of a score is finite wherever its logit is, and so is its slope."""
+    """Require a finite logarithm and slope for every finite logit."""
     a = torch.tensor(_FAR, dtype=torch.float32)[None, None, None].requires_grad_()
     numbers = {name: value.float() for name, value in own.items()}
     log = member.scores(a, torch.ones(1, len(_FAR), dtype=torch.bool), **numbers).log
@@ -87,7 +87,7 @@ def _far(member: Score, own: dict[str, Tensor], words: str) -> None:
 
 
 def _identities(operator: Operator) -> None:
-    """Every score's, by itself: relative to what it tends to."""
+    """Compare a score with the scores that its identities name."""
     if not operator.score.identities:
         raise NothingStated
     logits = tuple(torch.linspace(-6, 6, 101, dtype=torch.float64).tolist())
@@ -101,7 +101,7 @@ def _identities(operator: Operator) -> None:
 
 
 def _slope_at_zero(operator: Operator) -> None:
-    """At a logit of 0, where all logits of a fresh model are, the gradient is a slope the score has there."""
+    """Check the gradient at a logit of 0, where all logits of a fresh model are."""
     step = math.ulp(1.0) ** 0.5
     for member, own in _members(operator):
         _slope(member, own, step)

@@ -1,4 +1,4 @@
-"""Laws of where numbers start, and of what moves in training without being trained."""
+"""Laws of the start of numbers and of running means."""
 
 import math
 from statistics import fmean
@@ -33,7 +33,7 @@ def _start(operator: Operator) -> None:
 
 
 def _check_start(operator: Operator, found: list[Attention]) -> None:
-    """What is not drawn at random is at each layer what the number says."""
+    """Check that numbers without a random start have their stated value in each layer."""
     shape, width = fit(operator), found[0].qkv.in_features
     query = torch.zeros(1, shape.heads, 1, shape.channels + operator.added_channels, dtype=torch.float64)
     x = torch.zeros(1, 1, width, dtype=torch.float64)
@@ -54,7 +54,7 @@ def _init(number: Number, layer: int) -> float:
 
 
 def _spread(number: Number, tables: list[list[Tensor]], name: str) -> None:
-    """Of entries that two seeds give, the difference is spread by sqrt(2) times as much as each of them."""
+    """Check the spread of a random start. The difference of two seeds has sqrt(2) times the spread of each."""
     pairs = [a - b for one, two in zip(tables[::2], tables[1::2], strict=True) for a, b in zip(one, two, strict=True)]
     differences = torch.cat([pair.flatten() for pair in pairs])
     came = float(differences.square().mean().div(2).sqrt())
@@ -74,7 +74,7 @@ def _spread(number: Number, tables: list[list[Tensor]], name: str) -> None:
 
 
 def _running_means(operator: Operator) -> None:
-    """Two steps of training, of what is averaged predicted from the query or the token and not."""
+    """Check two training steps, with and without an averaged number predicted from the query or the token."""
     means = {name: number for name, number in operator.numbers().items() if isinstance(number, RunningMean)}
     if not means:
         raise NothingStated
@@ -99,7 +99,7 @@ def _running_means(operator: Operator) -> None:
 
 
 def _queries(operator: Operator, made: torch.Generator) -> tuple[Tensor, Tensor]:
-    """Queries [B, H, T, D + G] and the layer's input [B, T, W], at random."""
+    """Draw queries [B, H, T, D + G] and the layer's input [B, T, W]."""
     shape = fit(operator)
     q = (_BATCH, shape.heads, _LENGTH, shape.channels + operator.added_channels)
     x = (_BATCH, _LENGTH, shape.heads * shape.channels)

@@ -1,4 +1,4 @@
-"""Laws of sameness: sequences and heads are interchangeable, a spec survives JSON, paths agree."""
+"""Laws of symmetry: sequences and heads are interchangeable, a spec survives JSON, paths agree."""
 
 import torch
 
@@ -34,7 +34,7 @@ def _json(operator: Operator) -> None:
 
 
 def _paths(operator: Operator) -> None:
-    """With and without a mask, a position bias, a query that sees nothing: outputs and gradients."""
+    """Compare outputs and gradients with and without a mask, a position bias and a query that sees nothing."""
     able = [path for path in PATHS if path.cannot(operator) is None]
     require(able[-1:] == [PATHS[-1]], f"path {PATHS[-1].name!r} runs everything, and says it cannot run this")
     inputs = random_inputs(operator)
@@ -62,7 +62,7 @@ def _along(operator: Operator, inputs: Inputs, heads: Heads, name: str) -> dict[
 
 
 def _definition(operator: Operator) -> None:
-    """What `attend` says of the weights is what its output is made of: shapes, and 0 where nothing may be seen."""
+    """Check the weights that `attend` returns: their shape, and 0 for hidden keys."""
     inputs = random_inputs(operator)
     found = attend(operator, inputs.q, inputs.k, inputs.v, numbers=inputs.numbers)
     seen = operator.visible.restrict(causal(13, 13), Heads(inputs.q, inputs.k, inputs.v).distance)

@@ -1,4 +1,4 @@
-"""The smallest models that carry an operator: what laws of an operator inside a model are tried on."""
+"""The smallest models that fit an operator, for laws of an operator inside a model."""
 
 from typing import cast
 
@@ -16,7 +16,7 @@ LAYERS, LENGTH = 2, 11
 
 
 def tiny(operator: Operator) -> Backbone:
-    """The smallest backbone of two layers that carries it."""
+    """Build the smallest backbone of two layers that fits the operator."""
     found = fit(operator)
     width, heads = found.heads * found.channels, found.heads * operator.merge.heads_joined
     if found.rotary:
@@ -25,29 +25,29 @@ def tiny(operator: Operator) -> Backbone:
 
 
 def model_of(operator: Operator, seed: int = 5) -> Transformer:
-    """It in both layers, in float64, as training starts."""
+    """Build a float64 model at step 0 with the operator in both layers."""
     return Transformer(tiny(operator), [operator] * LAYERS, inputs=Scalars(), seed=seed).double()
 
 
 def sequences() -> Tensor:
-    """Three of them, [3, T, 1]."""
+    """Draw three sequences [3, T, 1]."""
     return torch.randn(3, LENGTH, 1, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
 
 
 def attentions(model: Transformer) -> list[Attention]:
-    """Bottom first."""
+    """List the attention of every layer, bottom first."""
     return [cast(Block, layer).attention for layer in model.layers]
 
 
 def table(tables: torch.nn.ParameterDict, name: str) -> torch.nn.Parameter:
-    """What belongs to the number "stage.field"."""
+    """Return the parameter of the number "stage.field"."""
     found = tables[name.replace(".", "_")]
     assert isinstance(found, torch.nn.Parameter)
     return found
 
 
 def predict_numbers(operator: Operator, axis: str) -> Operator:
-    """The operator with every number that can be so along the axis "query" or "token"."""
+    """Return the operator with every number along the axis "query" or "token" if the number can be."""
     for name, number in operator.numbers().items():
         try:
             operator = with_number(operator, name, number.at(("layer", "head", axis)))  # type: ignore[arg-type]
@@ -57,7 +57,7 @@ def predict_numbers(operator: Operator, axis: str) -> Operator:
 
 
 def own_heads(operator: Operator, name: str) -> list[int]:
-    """The heads that the number "stage.field" is for: all, or those of the part of a score that has it."""
+    """List the heads that the number "stage.field" is for: all, or those of one part of a score."""
     stage, _, field = name.partition(".")
     heads, score = range(fit(operator).heads), operator.score
     return [h for h in heads if stage != "score" or field.startswith(score.of_head(h, len(heads))[1])]

@@ -1,4 +1,4 @@
-"""Laws of the value: what it is in plain floats, and at any numbers."""
+"""Laws of the output: it equals the plain-float oracle at any numbers and under any mask."""
 
 from collections.abc import Iterator
 from typing import TypedDict
@@ -26,7 +26,7 @@ class Exact(TypedDict):
 
 
 EXACT: Exact = {"rtol": 1e-10, "atol": 1e-12}
-"""Two ways to compute the same in float64."""
+"""Tolerance of two computations of the same value in float64."""
 
 _EXTREMES: dict[Link, tuple[float, ...]] = {
     "identity": (-10.0, 0.0, 10.0),
@@ -36,11 +36,11 @@ _EXTREMES: dict[Link, tuple[float, ...]] = {
     "clipped": (0.0, 1.0),
 }
 _EXTREME_ENTRIES = (-1.0, 0.0, 1.0)
-"""Of a matrix."""
+"""Entries of a matrix."""
 
 
 def masks(length: int) -> dict[str, Tensor]:
-    """Masks [T, T] of every sort that a model gives."""
+    """Return masks [T, T] of every sort that a model gives."""
     made = torch.Generator().manual_seed(1)
     plain, rows = causal(length, length), torch.arange(length)
     holes = plain & (torch.rand(length, length, generator=made) < 0.6)
@@ -56,14 +56,14 @@ def masks(length: int) -> dict[str, Tensor]:
 
 
 def _against_floats(operator: Operator, inputs: Inputs, mask: Tensor, words: str) -> None:
-    """The last sequence of the batch, against the oracle."""
+    """Compare the last sequence of the batch with the oracle."""
     last = inputs.q.shape[0] - 1
     came = attend(operator, inputs.q, inputs.k, inputs.v, mask=mask, numbers=inputs.numbers).output[last]
     near(came, _floats(operator, inputs, mask, last), words, **EXACT, telling=ORACLE)
 
 
 def _floats(operator: Operator, inputs: Inputs, mask: Tensor, at: int, added: Added | None = None) -> Tensor:
-    """What the oracle says of one sequence [H, T, D] with a mask [T, T]."""
+    """Compute one sequence [H, T, D] with a mask [T, T] by the oracle."""
     numbers = {name: value[at if value.shape[0] > 1 else 0] for name, value in inputs.numbers.items()}
     heads = (inputs.q[at].tolist(), inputs.k[at].tolist(), inputs.v[at].tolist())
     found = attend_in_floats(operator, heads, mask.tolist(), numbers, added)
@@ -99,7 +99,7 @@ def _any_numbers(operator: Operator) -> None:
 
 
 def extremes(operator: Operator, name: str) -> Iterator[float]:
-    """Values at the borders of a number's range, and far out, that the operator accepts."""
+    """Yield values at the borders of a number's range and far out, if the operator accepts them."""
     number = operator.numbers()[name]
     for value in _EXTREME_ENTRIES if isinstance(number, Matrix) else _EXTREMES[number.link]:
         if isinstance(number, Matrix) or _accepts(operator, name, value):
@@ -107,7 +107,7 @@ def extremes(operator: Operator, name: str) -> Iterator[float]:
 
 
 def _accepts(operator: Operator, name: str, value: float) -> bool:
-    """Whether the number may be fixed at `value`."""
+    """Return True if the number may be fixed at `value`."""
     number = operator.numbers()[name]
     try:
         with_number(operator, name, (number.at(()) if number.trained else number).changed(init=value))
@@ -117,7 +117,7 @@ def _accepts(operator: Operator, name: str, value: float) -> bool:
 
 
 def _bias_and_masks(operator: Operator) -> None:
-    """A mask of its own for every sequence, and what positions add to the logits of an operator that admits it."""
+    """Check a mask per sequence, and a position bias if the operator accepts one."""
     inputs, made = random_inputs(operator, length=7, seed=8), torch.Generator().manual_seed(2)
     batch, heads = inputs.q.shape[:2]
     mask = causal(7, 7) & (torch.rand(batch, 1, 7, 7, generator=made) < 0.6)

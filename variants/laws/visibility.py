@@ -1,4 +1,4 @@
-"""Laws of what a query may see: the future, the rest of the sequence, hidden keys, nothing."""
+"""Laws of visibility: the future, the rest of the sequence, hidden keys, and queries that see nothing."""
 
 import torch
 from torch import Tensor
@@ -81,7 +81,7 @@ def _one_other(x: Tensor, other: Tensor) -> Tensor:
 
 
 def _with_gradients(operator: Operator, inputs: Inputs, mask: Tensor, *, of_others: bool = False) -> dict[str, Tensor]:
-    """The output, and the gradient of its squares for queries, the other keys and values, and numbers.
+    """Compute the output and the gradient of its squares for queries, the other keys and values, and numbers.
 
     `of_others` leaves out the hidden token's own query as well: its output, its gradient, its numbers'.
     """
@@ -97,7 +97,7 @@ def _with_gradients(operator: Operator, inputs: Inputs, mask: Tensor, *, of_othe
 
 
 def gradients(loss: Tensor, inputs: Inputs) -> dict[str, Tensor]:
-    """The gradient for every input and number, 0 where there is none."""
+    """Return the gradient for every input and number, 0 if there is none."""
     tensors = inputs.tensors()
     if not loss.requires_grad:
         return {f"gradient of {name}": torch.zeros_like(x) for name, x in tensors.items()}
@@ -106,7 +106,7 @@ def gradients(loss: Tensor, inputs: Inputs) -> dict[str, Tensor]:
 
 
 def _blind(operator: Operator) -> None:
-    """One query among others, and a whole sequence."""
+    """Check one query that sees nothing and a whole sequence of them."""
     for dtype in (torch.float64, torch.float32):
         inputs = random_inputs(operator).to(dtype).following()
         mask = causal(13, 13).repeat(2, 1, 1, 1)

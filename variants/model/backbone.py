@@ -26,7 +26,7 @@ class Backbone(Spec):
     layers: PositiveInt
     heads: PositiveInt
     kv_heads: PositiveInt | None = None
-    """Heads of keys and values, each shared by the same number of queries' heads; None for as many as those."""
+    """Heads of keys and values, each shared by equally many query heads; None for as many as query heads."""
     width: PositiveInt
     feedforward_width: PositiveInt
     feedforward: FeedForwardKind
@@ -34,7 +34,7 @@ class Backbone(Spec):
     norm: Literal["layer", "rms"]
     """LayerNorm with gain and bias, or RMSNorm with a gain."""
     norm_eps: PositiveFloat = 1e-5
-    """What is added to the variance before the root."""
+    """Added to the variance before the root."""
     norm_position: Literal["pre", "post"] = "pre"
     """x + f(norm(x)) with a norm before the read-out, or norm(x + f(x)) without one."""
     parallel: bool = False
@@ -42,28 +42,30 @@ class Backbone(Spec):
     bias: Literal["none", "all", "qkv"]
     """Which projections inside the layers have one; "qkv" are those of queries, keys, values and gate channels."""
     head_outputs: Literal["concatenated", "added"] = "concatenated"
-    """What the output projection reads: all heads side by side, or their sum."""
+    """Input of the output projection: all heads side by side, or their sum."""
     positions: Positions
     """How the model knows order."""
     causal: bool = True
-    """Whether a query sees no later key; an encoder's sees all."""
+    """True if a query sees no later key; False for an encoder."""
     sink_tokens: NonNegativeInt = 0
-    """Learned embeddings before the sequence; they have positions, go through all layers and are not read out."""
+    """Number of learned embeddings before the sequence. They have positions, pass all layers and are not read out."""
     embedding_norm: bool = False
     """A norm on the embeddings, before the first layer (RoBERTa)."""
     dropout: Annotated[float, Field(ge=0, lt=1)] = 0.0
-    """Of embeddings and of what each residual connection adds, in training."""
+    """Dropout rate of the embeddings and of each residual branch, in training."""
     attention_dropout: Annotated[float, Field(ge=0, lt=1)] = 0.0
-    """In training, a weight is 0 with this probability p, else it is divided by 1 - p: after normalisation, before maps
-    are merged and rows rescaled. A sink's, a ground state's and a learned key's weight is dropped like any other."""
+    """In training, a normalised weight is 0 with this probability p, else divided by 1 - p, before merge and rescale.
+    Weights of a sink, a ground state or a learned key are dropped too."""
     read_out: Literal["linear", "mlm"] = "linear"
-    """What turns the last layer into predictions; "mlm" is RoBERTa's: dense, gelu, norm, linear with bias."""
+    """Head that turns the last layer into predictions; "mlm" is RoBERTa's: dense, gelu, norm, linear with bias."""
     tied: bool = True
-    """Whether token embedding and read-out share their weights."""
+    """True if token embedding and read-out share their weights."""
     initialisation: Initialisation = "gpt2"
-    """How weights are drawn, by standard deviation. "gpt2": 0.02, what each residual connection adds by 1/sqrt(2 L), a
-    read-in of scalars by its fan. "fan_in" (paper 004): sqrt(0.4 / fan_in), of embeddings with their width for it, and
-    1 / (L sqrt(fan_in)) for the feedforward's last projection. Biases are 0; tables of logits have 0.02 in both."""
+    """Standard deviation of initial weights; biases are 0.
+
+    "gpt2": 0.02, times 1/sqrt(2 L) for the last projection of each residual branch. A read-in of scalars depends on
+    its fan. "fan_in" (paper 004): sqrt(0.4 / fan_in), with the width as fan of embeddings, and 1 / (L sqrt(fan_in))
+    for the feedforward's last projection. Position bias tables have 0.02 in both."""
 
     @model_validator(mode="after")
     def _heads_divide(self) -> Self:
@@ -77,13 +79,13 @@ class Backbone(Spec):
         if self.parallel and self.norm_position == "post":
             raise ValueError("parallel=True is about norms before attention and feedforward; use norm_position='pre'")
         if self.kv_heads == self.heads:
-            self.settle(kv_heads=None)
+            self.set_normal_form(kv_heads=None)
         if self.heads == 1:
-            self.settle(head_outputs="concatenated")  # one head is its own sum
+            self.set_normal_form(head_outputs="concatenated")  # one head is its own sum
         return self
 
     def check(self, operator: Operator) -> None:
-        """Raise ValueError when `operator` has no meaning in this model."""
+        """Raise ValueError if `operator` has no meaning in this model."""
         operator.check(
             heads=self.heads,
             kv_heads=self.key_heads,

@@ -15,7 +15,7 @@ from variants.paths.choose import PathName, choose
 
 
 class LayerPosition(NamedTuple):
-    """What a layer is built from besides its backbone and operator."""
+    """Arguments of a layer besides its backbone and operator."""
 
     layer: int
     """Counted from 0 at the bottom."""
@@ -25,7 +25,7 @@ class LayerPosition(NamedTuple):
 
 
 class AttentionTrace(NamedTuple):
-    """What the attention of a layer did to a batch."""
+    """Inputs and results of a layer's attention on a batch."""
 
     heads: Heads
     numbers: NumberValues
@@ -38,7 +38,7 @@ class Attention(nn.Module):
     def __init__(self, backbone: Backbone, operator: Operator, place: LayerPosition) -> None:
         super().__init__()
         self.watched: list[AttentionTrace] | None = None
-        """Where a list is given, what attention does is computed by the definition and kept there."""
+        """If set to a list, attention is computed by the definition and its trace is appended."""
         joined, width = operator.merge.heads_joined, backbone.width
         self.heads, self.key_heads = backbone.heads // joined, backbone.key_heads // joined
         self.operator, self.positions = operator, backbone.positions
@@ -56,10 +56,10 @@ class Attention(nn.Module):
         self.numbers = NumberParameters(operator, shape, place.shared, place.layer)
 
     def forward(self, x: Tensor, mask: Tensor | None = None, bias: Tensor | None = None) -> Tensor:
-        """[B, T, width] to [B, T, width].
+        """Map [B, T, width] to [B, T, width].
 
-        `mask` is boolean and broadcasts to [B, H, T, T], True = may look, None = causal; `bias` [H or 1, T, T] is
-        added to the logits.
+        `mask` is boolean and broadcasts to [B, H, T, T]: True = visible, None = causal. `bias` [H or 1, T, T] is added
+        to the logits.
         """
         q, k, v = self._project(x)
         numbers = self.numbers.values(q, x)
@@ -77,11 +77,11 @@ class Attention(nn.Module):
         return attended.output
 
     def averages(self, x: Tensor) -> list[Tensor]:
-        """What running means would move by if `x` [B, T, width] were the whole batch."""
+        """Return the batch means that running means would take in if `x` [B, T, width] were the whole batch."""
         return self.numbers.averages(self._project(x)[0], x)
 
     def _project(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """q and k [B, H, T, D + G], v [B, H, T, D], without positions."""
+        """Project to q and k [B, H, T, D + G] and v [B, H, T, D], without positions."""
         queries, keys = self.heads * self.channels, self.key_heads * self.channels
         q, k, v = (_in_heads(each, self.channels) for each in self.qkv(x).split((queries, keys, keys), -1))
         if self.gate is not None:
@@ -95,7 +95,7 @@ class Attention(nn.Module):
 
 
 def _in_heads(x: Tensor, channels: int) -> Tensor:
-    """[B, T, H D] as [B, H, T, D]."""
+    """Reshape [B, T, H D] to [B, H, T, D]."""
     return x.view(*x.shape[:2], -1, channels).transpose(1, 2)
 
 
@@ -112,7 +112,7 @@ class Block(nn.Module):
         self.feedforward = FeedForward(backbone)
 
     def forward(self, x: Tensor, mask: Tensor | None = None, bias: Tensor | None = None) -> Tensor:
-        """[B, T, width] to [B, T, width]; `mask` and `bias` as in `Attention`."""
+        """Map [B, T, width] to [B, T, width]; `mask` and `bias` are as in `Attention`."""
         if self.post:
             x = self.attention_norm(x + self._drop(self.attention(x, mask, bias)))
             return self.feedforward_norm(x + self._drop(self.feedforward(x)))  # type: ignore[no-any-return]
@@ -121,7 +121,7 @@ class Block(nn.Module):
         return attended + self._drop(self.feedforward(self.feedforward_norm(read)))
 
     def averages(self, x: Tensor) -> list[Tensor]:
-        """What the attention's running means would move by if `x` [B, T, width] were the whole batch."""
+        """Return the batch means that running means would take in if `x` [B, T, width] were the whole batch."""
         return self.attention.averages(x if self.post else self.attention_norm(x))
 
     def _drop(self, x: Tensor) -> Tensor:
@@ -129,6 +129,6 @@ class Block(nn.Module):
 
 
 def normalisation(backbone: Backbone) -> nn.Module:
-    """The norm of a backbone, over the last dimension."""
+    """Build the norm of a backbone, over the last dimension."""
     make = nn.LayerNorm if backbone.norm == "layer" else nn.RMSNorm
     return make(backbone.width, eps=backbone.norm_eps)

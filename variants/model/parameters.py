@@ -1,4 +1,4 @@
-"""Numbers become parameters: tables along their axes, and a projection where they vary by query or token."""
+"""Parameters of an operator's numbers: tables along their axes, and a projection if they vary by query or token."""
 
 from collections.abc import Iterator, Sequence
 
@@ -21,7 +21,7 @@ class NumberParameters(nn.Module):
         self._borrowed = set[str]()
         self._means = {name: number for name, number in self.numbers.items() if isinstance(number, RunningMean)}
         self.moving = True
-        """Whether running means move at a forward pass in training; else `move` alone moves them."""
+        """True if running means move at every forward pass in training; else only `move` moves them."""
         self.table = nn.ParameterDict()
         self.projection = nn.ParameterDict()
         for name, number in self.numbers.items():
@@ -43,19 +43,19 @@ class NumberParameters(nn.Module):
                 self.projection[_attribute(name)] = nn.Parameter(torch.zeros(outputs, shape.width))
 
     def disturb(self, seed: int, path: str) -> None:
-        """Draw what is random about the numbers' start, from the seed and the number's own path.
+        """Draw the random part of the numbers' start from the seed and the number's own path.
 
-        What several layers share is drawn once, by the lowest.
+        The lowest layer draws a number that several layers share.
         """
         for name, number in self.numbers.items():
             if number.trained and number.random and name not in self._borrowed:
                 number.disturb(self.table[_attribute(name)].data, generator(seed, path, name))
 
     def values(self, query: Tensor, x: Tensor) -> dict[str, Tensor]:
-        """Every number, ready to broadcast.
+        """Return the value of every number, ready to broadcast.
 
-        `query` [B, H, T, D + G] is unrotated and unscaled; `x` [B, T, W] is the layer's normalised input. In training,
-        a running mean moves on.
+        `query` [B, H, T, D + G] is unrotated and unscaled; `x` [B, T, W] is the layer's normalised input. Running means
+        move in training.
         """
         values = {name: self._value(name, number, query, x) for name, number in self.numbers.items()}
         if self.training and self.moving:
@@ -66,18 +66,18 @@ class NumberParameters(nn.Module):
 
     @property
     def averaging(self) -> bool:
-        """Whether a number is a running mean."""
+        """True if a number is a running mean."""
         return bool(self._means)
 
     @torch.no_grad()
     def averages(self, query: Tensor, x: Tensor) -> list[Tensor]:
-        """The mean of what each running mean averages, over the examples given; arguments as for `values`."""
+        """Compute the batch mean that each running mean takes in; arguments as for `values`."""
         averaged = [(name, _mean_of(name, number)) for name, number in self._means.items()]
         return [self._average(name, self._value(of, self.numbers[of], query, x)) for name, of in averaged]
 
     @torch.no_grad()
     def move(self, averages: Sequence[Tensor]) -> None:
-        """Move every running mean on by the mean of one batch, in the order of `averages`."""
+        """Move every running mean by the mean of one batch, in the order of `averages`."""
         for (name, number), average in zip(self._means.items(), averages, strict=True):
             self.get_buffer(_attribute(name)).mul_(number.momentum).add_(average, alpha=1 - number.momentum)
 
@@ -99,7 +99,7 @@ class NumberParameters(nn.Module):
         return averaged.detach().to(mean.dtype).mean((0, 2), keepdim=True).expand_as(mean)
 
     def weights(self) -> Iterator[nn.Parameter]:
-        """What is a weight like any other: a kernel's matrix, and what predicts a number from the layer's input."""
+        """Yield parameters under weight decay: a kernel's matrix and projections from the layer's input."""
         for name, number in self.numbers.items():
             attribute = _attribute(name)
             if isinstance(number, Matrix):
@@ -108,9 +108,9 @@ class NumberParameters(nn.Module):
                 yield self.projection[attribute]
 
     def learned_values(self) -> Iterator[tuple[int | None, str, float]]:
-        """(head or None, name, value) of every trained number and running mean; of a vector or matrix its norm.
+        """Yield (head or None, name, value) of every trained number and running mean; a vector or matrix by its norm.
 
-        Of a number predicted from the query or the token, the value where that is zero.
+        A number predicted from the query or the token is given by its value at a zero query or token.
         """
         for name, number in self.numbers.items():
             if number.trained:

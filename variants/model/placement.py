@@ -1,4 +1,4 @@
-"""Which layers get the operator: a share of the depth, the inner layers or every second one; the rest another operator.
+"""Placement of operators: which layers get the operator, and which operator the other layers get.
 
 Sources: Integral Transformer, section 4 (denoising in the top 50 % of layers; tables 2 and 9 sweep the share); Cog
 Attention (all layers but the first and the last).
@@ -14,7 +14,7 @@ from variants.operator import Operator
 
 
 class Placement(Spec):
-    """The layers of `side` get the operator; the others get `rest`.
+    """Selects the layers that get the operator; the others get `rest`.
 
     "top" and "bottom" take `share` of the layers, rounded up; "inner" all but the first and the last; "alternate" every
     second layer, the top one included, counted down from it.
@@ -23,7 +23,7 @@ class Placement(Spec):
     share: Annotated[float, Field(gt=0, le=1)] = 1.0
     """The share of the layers, rounded up, counted from `side`."""
     side: Literal["top", "bottom", "inner", "alternate"] = "top"
-    """From where layers are counted, or which ones: all but the first and last, every second from the top."""
+    """Which layers: counted from the top or bottom, all but the first and last, or every second from the top."""
     rest: Operator = Operator()
     """The operator of the other layers."""
 
@@ -38,7 +38,7 @@ class Placement(Spec):
         if self.share == 1 and self.rest != Operator():
             raise ValueError("with share=1 no layer is left for `rest`; leave it out or lower the share")
         if self.share == 1 and self.side == "bottom":
-            self.settle(side="top")  # all layers are all layers
+            self.set_normal_form(side="top")  # all layers are all layers
         return self
 
     @property
@@ -51,9 +51,9 @@ class Placement(Spec):
         return "all layers" if self.share == 1 else f"{self.side} {self.share:.0%}"
 
     def on(self, layers: int) -> Self:
-        """The same placement with the exact share of `layers` it selects, so that equal placements are equal specs.
+        """Return the same placement with the exact share of `layers`, so that equal placements are equal specs.
 
-        Raises ValueError when it selects no layer, or when `rest` is given and no layer is left for it.
+        Raises ValueError if it selects no layer, or if `rest` is given and no layer is left for it.
         """
         chosen = self.chosen(layers)
         if not chosen:
@@ -70,7 +70,7 @@ class Placement(Spec):
         return self
 
     def chosen(self, layers: int) -> range:
-        """The layers that get the operator, counted from 0 at the bottom."""
+        """Return the layers that get the operator, counted from 0 at the bottom."""
         if self.side == "inner":
             return range(1, layers - 1)
         if self.side == "alternate":
@@ -79,6 +79,6 @@ class Placement(Spec):
         return range(layers - placed, layers) if self.side == "top" else range(placed)
 
     def operators(self, operator: Operator, layers: int) -> tuple[Operator, ...]:
-        """The operator of every layer, bottom first."""
+        """Return the operator of every layer, bottom first."""
         chosen = self.chosen(layers)
         return tuple(operator if layer in chosen else self.rest for layer in range(layers))

@@ -9,6 +9,6 @@ import torch
 
 
 def generator(seed: int, *path: object) -> torch.Generator:
-    """A CPU generator seeded from hash(seed, path)."""
+    """Make a CPU generator seeded from hash(seed, path)."""
     text = "/".join(map(str, (seed, *path)))
     return torch.Generator().manual_seed(int.from_bytes(blake2b(text.encode(), digest_size=7).digest(), "big"))

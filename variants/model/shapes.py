@@ -1,4 +1,4 @@
-"""Models of shapes alone, to count their parameters: no memory, no random numbers."""
+"""Models without memory or random numbers, to count their parameters."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -10,7 +10,7 @@ from torch.overrides import TorchFunctionMode
 
 
 class _NothingDrawn(TorchFunctionMode):
-    """Leaves normal numbers undrawn: a tensor without memory would load the compiler, a second, to draw none."""
+    """Skips drawing normal numbers: on a tensor without memory it would load the compiler, which takes a second."""
 
     def __torch_function__(
         self,
@@ -28,6 +28,6 @@ class _NothingDrawn(TorchFunctionMode):
 
 @contextmanager
 def shapes_only() -> Iterator[None]:
-    """What is built inside has shapes and no values."""
+    """Build tensors with shapes but no values."""
     with torch.device("meta"), _NothingDrawn():
         yield

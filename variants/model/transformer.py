@@ -1,4 +1,4 @@
-"""The one host Transformer: any backbone, any operator in any layer, scalars or tokens in and out."""
+"""The host Transformer: any backbone, any operator in any layer, scalars or tokens in and out."""
 
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -34,7 +34,7 @@ class Tokens(NamedTuple):
 
 
 class LayerTrace(NamedTuple):
-    """One layer at work on a batch."""
+    """Inputs and outputs of one layer on a batch."""
 
     layer: int
     """Counted from 0 at the bottom."""
@@ -45,11 +45,11 @@ class LayerTrace(NamedTuple):
     leaving: Tensor
     """The same after it."""
     unnormed: Tensor | None = None
-    """Of a post-norm model, what the layer's last norm makes `leaving` of."""
+    """Input of the layer's last norm, whose output is `leaving`; only in a post-norm model."""
 
 
 class Predictor(nn.Module):
-    """What RoBERTa does to the last layer before it is read out: dense, GELU, norm."""
+    """RoBERTa's head before the read-out: dense, GELU, norm."""
 
     def __init__(self, backbone: Backbone) -> None:
         super().__init__()
@@ -57,7 +57,7 @@ class Predictor(nn.Module):
         self.norm = normalisation(backbone)
 
     def forward(self, x: Tensor) -> Tensor:
-        """[B, T, width] to [B, T, width]."""
+        """Map [B, T, width] to [B, T, width]."""
         return self.norm(F.gelu(self.dense(x)))  # type: ignore[no-any-return]
 
 
@@ -104,10 +104,10 @@ class Transformer(nn.Module):
             self.read_out.weight = self.read_in.weight
 
     def forward(self, x: Tensor, visible: Tensor | None = None) -> Tensor:
-        """Float [B, T, width] or token ids [B, T], to predictions at every position.
+        """Map float [B, T, width] or token ids [B, T] to predictions at every position.
 
-        `visible` is boolean and broadcasts to [B, T, T]: True = query i may see key j as far as the model lets it;
-        padding and the borders of documents are told this way.
+        `visible` is boolean and broadcasts to [B, T, T]: True = query i may see key j if the model allows it. It hides
+        padding and other documents.
 
         Raises:
             SpecError: the sequence, sink tokens included, is longer than the learned positions.
@@ -122,7 +122,7 @@ class Transformer(nn.Module):
         return self.read_out(hidden)  # type: ignore[no-any-return]
 
     def trace_layers(self, x: Tensor, visible: Tensor | None = None) -> Iterator[LayerTrace]:
-        """Every layer at work on `x`, bottom first, one after another; attention is computed by the definition."""
+        """Yield a trace of every layer on `x`, bottom first; attention is computed by the definition."""
         hidden = self.embed(x)
         layers = self.bind_layers(hidden.shape[1], hidden.device, visible)
         for number, (block, layer) in enumerate(zip(self.blocks(), layers, strict=True)):
@@ -132,7 +132,7 @@ class Transformer(nn.Module):
 
     @contextmanager
     def use_positions(self, positions: Positions) -> Iterator[None]:
-        """Positions as another scheme has them, with the same weights, as long as this is open.
+        """Use another position scheme with the same weights while the context is open.
 
         Raises:
             SpecError: the scheme has learned parameters of its own.
@@ -161,13 +161,13 @@ class Transformer(nn.Module):
     def bind_layers(
         self, length: int, device: torch.device, visible: Tensor | None = None
     ) -> list[Callable[[Tensor], Tensor]]:
-        """Every layer, bottom first, as a function of [B, length, width] alone; `visible` as in `forward`."""
+        """Return every layer, bottom first, as a function of [B, length, width] alone; `visible` as in `forward`."""
         mask = self._mask(length, device, visible)
         biases = self._position_biases(length, device)
         return [partial(block, mask=mask, bias=biases.get(block.attention.heads)) for block in self.blocks()]
 
     def _mask(self, length: int, device: torch.device, visible: Tensor | None) -> Tensor | None:
-        """None where it is the causal one, else boolean, broadcasting to [B, H, length, length]."""
+        """Return the boolean mask that broadcasts to [B, H, length, length], or None for the causal one."""
         if visible is None:
             return None if self.backbone.causal else torch.ones(length, length, dtype=torch.bool, device=device)
         before = self.backbone.sink_tokens
@@ -176,7 +176,7 @@ class Transformer(nn.Module):
         return (seen & causal(length, length, device) if self.backbone.causal else seen).unsqueeze(-3)
 
     def embed(self, x: Tensor) -> Tensor:
-        """What the first layer reads, [B, sink tokens + T, width]."""
+        """Compute the input of the first layer, [B, sink tokens + T, width]."""
         hidden = self.read_in(x)
         if self.sink is not None:
             hidden = torch.cat((self.sink.weight.expand(len(hidden), -1, -1), hidden), 1)
@@ -194,7 +194,7 @@ class Transformer(nn.Module):
         return F.dropout(hidden, self.backbone.dropout, self.training)
 
     def _position_biases(self, length: int, device: torch.device) -> dict[int, Tensor]:
-        """What positions add to the logits [H or 1, T, T], by the number of heads."""
+        """Compute the position bias of the logits [H or 1, T, T] by number of heads."""
         positions = self.backbone.positions
         if not positions.adds_bias:
             return {}
@@ -207,34 +207,34 @@ class Transformer(nn.Module):
         return found
 
     def number_parameters(self) -> list[nn.Parameter]:
-        """The operators' numbers, each once."""
+        """List the parameters of the operators' numbers, each once."""
         found = {id(p): p for table in self._tables() for p in table.parameters()}
         return list(found.values())
 
     def undecayed_parameters(self) -> list[nn.Parameter]:
-        """The numbers that weight decay leaves alone, since their neutral point is not zero.
+        """List the parameters without weight decay: numbers whose neutral value is not zero.
 
-        A kernel's matrices, and what predicts a number from the layer's input, are weights like any other.
+        A kernel's matrices and projections from the layer's input are decayed like other weights.
         """
         weights = {id(p) for table in self._tables() for p in table.weights()}
         return [p for p in self.number_parameters() if id(p) not in weights]
 
     def operator_parameters(self) -> int:
-        """How many parameters this model has more than the same backbone with softmax in every layer."""
+        """Count the parameters beyond those of the same backbone with softmax in every layer."""
         return _count(self) - _softmax_parameters(self.backbone, self.inputs)
 
     def numbers(self) -> Iterator[tuple[int, int | None, str, float]]:
-        """(layer, head or None, name, value) of every learned number; a vector by its norm."""
+        """Yield (layer, head or None, name, value) of every learned number; a vector by its norm."""
         for layer, table in enumerate(self._tables()):
             for head, name, value in table.learned_values():
                 yield layer, head, name, value
 
     def paths(self) -> list[str]:
-        """The execution path of every layer, bottom first."""
+        """Return the execution path of every layer, bottom first."""
         return [attention.path.name for attention in self._attentions()]
 
     def blocks(self) -> list[Block]:
-        """The layers, bottom first."""
+        """Return the layers, bottom first."""
         return [cast(Block, layer) for layer in self.layers]
 
     def _attentions(self) -> list[Attention]:
@@ -245,7 +245,7 @@ class Transformer(nn.Module):
 
     @torch.no_grad()
     def _initialise(self, seed: int) -> None:
-        """Draw every weight from the seed and its own path, with the spread that the backbone says; biases are 0."""
+        """Draw every weight from the seed and its own path, with the backbone's spread; set biases to 0."""
         for name, module in self.named_modules():
             if isinstance(module, NumberParameters):
                 module.disturb(seed, name)
@@ -256,7 +256,7 @@ class Transformer(nn.Module):
                 module.bias.zero_()
 
     def _spread(self, name: str, weight: Tensor) -> float:
-        """The standard deviation that a weight [out, fan in] or an embedding [entries, width] is drawn with."""
+        """Return the standard deviation of an initial weight [out, fan in] or embedding [entries, width]."""
         layers, fan = self.backbone.layers, weight.shape[1]
         if name.startswith("position_bias"):
             return 0.02  # a table of logits has no fan
@@ -270,7 +270,7 @@ class Transformer(nn.Module):
 def _at_work(
     block: Block, layer: Callable[[Tensor], Tensor], entering: Tensor
 ) -> tuple[AttentionTrace, Tensor, Tensor | None]:
-    """What `block` does as `layer`, what leaves it, and what the norm after it was given, where there is one."""
+    """Run `layer` and return its attention trace, its output, and the input of its last norm in a post-norm model."""
     given: list[Tensor] = []
     hook = block.feedforward_norm.register_forward_pre_hook(lambda _, inputs: given.append(inputs[0]))
     block.attention.watched = []

@@ -1,4 +1,4 @@
-"""What paper 004 does to softmax without touching its weights' shape: their scale, and a value for every query."""
+"""Softmax with another scale of its weights, or with a value added for every query (paper 004)."""
 
 from typing import Literal
 
@@ -18,6 +18,6 @@ def scaled_softmax(alpha: float = 0.1, *, name: str = "scaled softmax") -> Opera
 
 @named_operator("004", limits=(Limit("v* = 0", {"readout.value_bias": 0.0}, softmax),))
 def value_bias(per: Literal["layer", "head"] = "head", *, name: str = "V biases") -> Operator:
-    """Softmax and a learned value that every query gets besides; per layer is shared by its heads."""
+    """Softmax plus a learned value for every query; per layer, heads share it."""
     readout = ValueBias()
     return Operator(name=name, readout=readout.changed(value_bias=readout.value_bias.at(per)))

@@ -1,4 +1,4 @@
-"""Arguments of named operators: one that is annotated with the values it takes refuses any other."""
+"""Arguments of named operators: check values against their Literal annotation."""
 
 import inspect
 from collections.abc import Callable
@@ -13,7 +13,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def check_literals(make: F) -> F:
-    """The function, which raises SpecError for a value that an argument's `Literal` has not."""
+    """Wrap a function so that it raises SpecError for a value outside an argument's `Literal`."""
     signature = inspect.signature(make)
 
     @wraps(make)
@@ -31,7 +31,7 @@ def check_literals(make: F) -> F:
 
 @lru_cache(maxsize=512)
 def _values(make: Callable[..., Any], name: str) -> tuple[object, ...]:
-    """The values of an argument that takes a few; nothing for any other."""
+    """Return the values of an argument annotated as a Literal; () for any other."""
     return _literals(get_type_hints(make).get(name))
 
 

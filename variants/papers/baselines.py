@@ -1,4 +1,4 @@
-"""What everything is compared with."""
+"""The baseline of all comparisons."""
 
 from variants.operator import Operator
 from variants.papers.catalogue import named_operator

@@ -1,4 +1,4 @@
-"""NamedOperator operators: functions that make one, with what is known about it. `catalogue` finds them all."""
+"""The catalogue of named operators: functions that make one, with their limits and common mistakes."""
 
 import inspect
 from collections.abc import Callable, Mapping
@@ -31,17 +31,20 @@ Where = Literal[
     "first signal",
     "unit",
 ]
-"""Of a product of queries and keys: any; of one sign; q = k = 0; below 1e-3; the same slices of every channel; a second
-signal of 0; queries and keys of root mean square 1."""
+"""Inputs of a limit.
+
+"small logits": q and k times 1e-3. "equal signals": all slices are the same. "first signal": other signals are 0.
+"unit": q and k have a root mean square of 1.
+"""
 
 
 class Limit(NamedTuple):
-    """A limit that is proved: with these numbers and fields, on such inputs, the operator is another one."""
+    """A limit that the laws check: with these numbers and fields, on such inputs, the operator is another one."""
 
     words: str
     """In the paper's symbols, e.g. "s -> -inf"."""
     numbers: Mapping[str, float]
-    """Values by "stage.field"; the other numbers stay where they start."""
+    """Values by "stage.field"; other numbers keep their start."""
     to: Callable[[], Operator]
     """The operator it becomes."""
     within: float = 1e-12
@@ -49,22 +52,22 @@ class Limit(NamedTuple):
     where: Where = "anywhere"
     """The queries and keys it holds for."""
     fields: Mapping[str, Mapping[str, object]] = {}
-    """Fields that are no numbers, by stage: what an argument that goes to its limit sets."""
+    """Fields other than numbers that the limit sets, by stage."""
 
 
 class NamedOperator(NamedTuple):
-    """A named operator and what is known about it."""
+    """A named operator with its limits and common mistakes."""
 
     name: str
-    """The function's name: what `ablate operators NAME` takes."""
+    """The function's name, as in `ablate operators NAME`."""
     paper: Paper
     line: str
-    """One line: the first of the function's docstring."""
+    """First line of the function's docstring."""
     make: Callable[[], Operator]
     """The operator with its default arguments."""
     limits: tuple[Limit, ...]
     traps: tuple[str, ...]
-    """What has misled people about it, a sentence each."""
+    """Common mistakes about it, one sentence each."""
 
 
 _CATALOGUE: dict[str, NamedOperator] = {}
@@ -73,12 +76,12 @@ F = TypeVar("F", bound=Callable[..., Operator])
 
 
 def named_operator(paper: Paper, *, limits: tuple[Limit, ...] = (), traps: tuple[str, ...] = ()) -> Callable[[F], F]:
-    """Put a function that makes an operator into the catalogue. All its arguments have defaults.
+    """Add a function that makes an operator to the catalogue. All its arguments need defaults.
 
-    An argument that is annotated as a `Literal` takes those values; the function raises SpecError for another.
+    The function raises SpecError for a value outside an argument's `Literal` annotation.
 
     Raises:
-        SpecError: an argument has none, there is no docstring, or another function of that name is there.
+        SpecError: an argument has no default, the docstring is missing, or the name is taken.
     """
     if paper not in PAPERS:
         hint = "write @named_operator('beyond')" if callable(paper) else f"yours is 'beyond'; got {paper!r}"
@@ -107,6 +110,6 @@ def _check(make: Callable[..., Operator], line: str) -> None:
 
 
 def catalogue() -> dict[str, NamedOperator]:
-    """Every named operator by name: those of the package in the order of the papers, then those of the user."""
+    """Return every named operator by name: first the package's in the order of the papers, then the user's."""
     order = list(PAPERS)
     return dict(sorted(_CATALOGUE.items(), key=lambda item: order.index(item[1].paper)))

@@ -1,4 +1,4 @@
-"""Which path computes an operator: the fastest that can, or the one asked for by name, or an error that says why."""
+"""Choice of the execution path of an operator: the fastest that can compute it, or the path given by name."""
 
 from collections.abc import Callable
 from typing import Literal, NamedTuple
@@ -20,10 +20,10 @@ class Path(NamedTuple):
     cannot: Callable[[Operator], str | None]
     run: Callable[[Operator, Heads, NumberValues], Tensor]
     drops: bool
-    """Whether it drops weights, as `Heads.dropout` says."""
+    """True if it supports dropout of weights (`Heads.dropout`)."""
 
     def refuses(self, operator: Operator, dropout: float) -> str | None:
-        """Why it cannot compute `operator` with weights dropped at this rate, or None when it can."""
+        """Return why it cannot compute `operator` at this rate of dropout, or None if it can."""
         if dropout and not self.drops:
             return "it computes attention without dropout only"
         return self.cannot(operator)
@@ -37,10 +37,10 @@ PATHS = (
 
 
 def choose(operator: Operator, name: PathName = "auto", *, dropout: float = 0.0) -> Path:
-    """The path for `operator` with weights dropped at this rate in training.
+    """Choose the path for `operator` at this rate of dropout in training.
 
     Raises:
-        SpecError: the one named cannot run it or does not exist.
+        SpecError: the named path cannot run it or does not exist.
     """
     if name == "auto":
         return next(path for path in PATHS if path.refuses(operator, dropout) is None)

@@ -1,4 +1,4 @@
-"""PyTorch's fused scaled-dot-product attention, and what can be folded into its inputs or done to its output.
+"""PyTorch's fused scaled-dot-product attention, with other stages folded into its inputs or applied to its output.
 
     margin, temperature      row factors c_i / tau go into the queries
     learned key and value    one more column
@@ -7,8 +7,8 @@
     several signals          logits: the scale says it all; maps: slices are one more batch, values are shared
     affine                   alpha o + (mean - alpha) / N times a running sum of the values
 
-In bfloat16 and float16, queries that are multiplied by a factor and logits that get a bias are computed in float32.
-Where the mask is causal, as many empty queries as there are learned columns go in front, so that it stays causal.
+In bfloat16 and float16, factors of queries and biases of logits are computed in float32. If the mask is causal, one
+empty query per learned column goes in front, so that the mask stays causal.
 """
 
 from typing import final
@@ -40,7 +40,7 @@ _KINDS = {
 
 
 def cannot(operator: Operator) -> str | None:
-    """Why this path cannot run `operator`, or None when it can."""
+    """Return why this path cannot run `operator`, or None if it can."""
     for stage, kinds in _KINDS.items():
         given = getattr(operator, stage)
         if given.kind not in kinds:
@@ -49,7 +49,7 @@ def cannot(operator: Operator) -> str | None:
 
 
 def run(operator: Operator, heads: Heads, numbers: NumberValues) -> Tensor:
-    """Output [B, H, T, D]. A query that sees nothing gets 0, or what the learned columns hold."""
+    """Compute the output [B, H, T, D]. A query that sees nothing gets 0, or the learned columns' value."""
     given = working = heads.v.dtype
     if _scales(operator) or heads.bias is not None:  # a factor or a bias rounded to few bits moves large logits
         working = torch.promote_types(given, torch.float32)
@@ -63,7 +63,7 @@ def _scales(operator: Operator) -> bool:
 
 @final
 class _Folded:
-    """One computation: what is folded into the inputs, the fused kernel, what is done to its output."""
+    """One computation: fold stages into the inputs, run the fused kernel, apply the rest to its output."""
 
     def __init__(self, operator: Operator, heads: Heads, value: Keywords) -> None:
         self._operator, self._heads, self._value = operator, heads, value
@@ -75,7 +75,7 @@ class _Folded:
         self._found_count: Tensor | None = None
 
     def output(self) -> Tensor:
-        """[B, H, T, D]."""
+        """Compute the output [B, H, T, D]."""
         operator, value = self._operator, self._value
         output, ground = self._split(self._merge_maps(self._run_fused()))
         output = self._rescale(output)
@@ -90,7 +90,7 @@ class _Folded:
         return self._operator.readout.label == "ground_value"
 
     def _split(self, output: Tensor) -> tuple[Tensor, Tensor | None]:
-        """The output, and the weight [B, H, T, 1] of the sink, which came as one more channel."""
+        """Split off the sink's weight [B, H, T, 1], which is one more channel of the output."""
         if not self._grounded:
             return output, None
         ground = output[..., -1:]
@@ -118,7 +118,7 @@ class _Folded:
 
     @property
     def _factor(self) -> Tensor | None:
-        """What a query is multiplied by: c_i / tau."""
+        """Factor of a query: c_i / tau."""
         c = self._margin
         if self._operator.transform.label != "temperature":
             return c
@@ -126,7 +126,7 @@ class _Folded:
         return 1 / tau if c is None else c / tau
 
     def _run_fused(self) -> Tensor:
-        """[S, B, H, T, D], or [B, H, T, D] where logits are merged."""
+        """Run the kernel: [S, B, H, T, D], or [B, H, T, D] if logits are merged."""
         operator, heads, signals = self._operator, self._heads, self._operator.signals.count
         plain, width = operator.merge.of_logits, heads.q.shape[-1]
         scale = _DOT.scale(width, signals) if plain else _DOT.scale(width // signals)
@@ -145,7 +145,7 @@ class _Folded:
         return self._attention(q, k, v.expand(*k.shape[:-1], -1), scale)
 
     def _column(self, value: Tensor | None) -> Tensor:
-        """The value of a learned column, [B, H, 1, D]."""
+        """Return the value of a learned column, [B, H, 1, D]."""
         one = self._heads.v[..., :1, :]
         return torch.zeros_like(one) if value is None else value.to(one).expand_as(one)
 
@@ -166,7 +166,7 @@ class _Folded:
         return output[..., columns:, :] if columns and mask is None else output
 
     def _mask(self) -> Tensor | None:
-        """What the kernel is told; None where causal says it all."""
+        """Return the kernel's mask; None if it is causal."""
         bias = self._heads.bias
         if bias is None:
             return None if self._causal else self._seen
@@ -198,7 +198,7 @@ class _Folded:
 
 
 def _with_sink(q: Tensor, k: Tensor, logit: Tensor) -> tuple[Tensor, Tensor]:
-    """One more channel and one more key in front, whose product with each query is `logit`."""
+    """Add one channel and, in front, one key whose product with each query is `logit`."""
     own = logit.to(q).expand_as(q[..., :1])
     sink = F.pad(torch.zeros_like(k[..., :1, :]), (0, 1), value=1.0)
     return torch.cat((q, own), -1), torch.cat((sink, F.pad(k, (0, 1))), -2)

@@ -1,9 +1,9 @@
-"""The families of choices that make an operator: what every member of each must provide.
+"""The families of choices that make an operator, with the methods that every member must define.
 
-A member holds no weights: its `Number` fields are turned into parameters by `variants.model.parameters` and handed back
-as keyword tensors that broadcast against [..., B, H, T, T] maps (scalars: [1|B, 1|H, 1|T, 1]) or [B, H, T, D] values
-(vectors). Maps may have a leading axis of signals; functions act on the last dimensions and broadcast over the others.
-Every function has an `oracle`: the same in plain floats for one query, or one query and key, sharing no code with it.
+A member holds no weights: `variants.model.parameters` turns its `Number` fields into parameters. Methods get them as
+keyword tensors. Scalars [1|B, 1|H, 1|T, 1] broadcast against maps [..., B, H, T, T], vectors against values
+[B, H, T, D]. Maps may have a leading axis of signals; methods act on the last dimensions and broadcast over the others.
+Every method has an `oracle`: the same in plain floats for one query, or one query and key, without shared code.
 """
 
 import math
@@ -18,37 +18,39 @@ from variants.stages.stage import Stage, Tends
 
 
 class Visible(Stage):
-    """Which of the keys that the model lets a query see, it does see."""
+    """Which keys a query sees, among those that the model allows."""
 
     functions: ClassVar[tuple[str, ...]] = ()
 
     @property
     def ahead(self) -> int:
-        """How many positions from the first on see the one that follows them; 0 where a causal model stays causal."""
+        """Number of positions from the first on that see the next one; 0 if a causal model stays causal."""
         return 0
 
     @abstractmethod
     def restrict(self, mask: Tensor, distance: Tensor) -> Tensor:
-        """Boolean [..., T_q, T_k] from the model's own mask; `distance` [T_q, T_k] is i - j, with i counted so that the
-        last query sits at the last key."""
+        """Return the mask [..., T_q, T_k] from the model's own mask.
+
+        `distance` [T_q, T_k] is i - j; the last query sits at the last key.
+        """
 
     @abstractmethod
     def oracle(self, seen: list[list[bool]], i: int, j: int) -> bool:
-        """Whether query i sees key j, `seen` being the model's own mask, by query and key."""
+        """Return True if query i sees key j; `seen` is the model's own mask by query and key."""
 
 
 class Preparation(Stage):
-    """What is done to queries and keys before positions are put into them."""
+    """Change of queries and keys before positions."""
 
     functions: ClassVar[tuple[str, ...]] = ("prepare", "oracle")
 
     @abstractmethod
     def prepare(self, q: Tensor, k: Tensor, *args: Any, **numbers: Any) -> tuple[Tensor, Tensor]:
-        """Semantic channels [B, H, T, D] of queries and keys."""
+        """Prepare the semantic channels [B, H, T, D] of queries and keys."""
 
     @abstractmethod
     def oracle(self, q: list[float], k: list[float], *args: Any, **numbers: Any) -> tuple[list[float], list[float]]:
-        """The same for one query and one key."""
+        """Do the same for one query and one key."""
 
 
 class QueryKey(NamedTuple):
@@ -65,177 +67,177 @@ class Extra(Stage):
 
     @property
     def has_value(self) -> bool:
-        """Whether the pair's value can differ from 0."""
+        """True if the pair's value can differ from 0."""
         return True
 
     @abstractmethod
     def pair(self, *args: Any, **numbers: Any) -> QueryKey | None:
-        """The pair; None where there is none."""
+        """Return the pair, or None if there is none."""
 
     @abstractmethod
     def oracle(self, *args: Any, **numbers: Any) -> tuple[list[float], list[float] | None] | None:
-        """The same as lists, for one head."""
+        """Return the pair as lists, for one head."""
 
 
 class Product(Stage):
-    """How a query and a key become a logit."""
+    """The logit of a query and a key."""
 
     functions: ClassVar[tuple[str, ...]] = ("logits", "oracle")
     nonnegative: ClassVar[bool] = False
-    """Whether logits cannot be below 0."""
+    """True if no logit is below 0."""
 
     @abstractmethod
     def logits(self, q: Tensor, k: Tensor, distance: Tensor, *args: Any, **numbers: Any) -> Tensor:
-        """z [..., T_q, T_k] from channels [..., T, D], scaled once; `distance` [T_q, T_k] is i - j."""
+        """Compute the scaled z [..., T_q, T_k] from channels [..., T, D]; `distance` [T_q, T_k] is i - j."""
 
     def mean_logits(self, q: Tensor, k: Tensor, distance: Tensor, signals: int, **numbers: Tensor) -> Tensor:
-        """The mean of the logits of `signals` slices of the channels."""
+        """Compute the mean of the logits of `signals` slices of the channels."""
         return self.logits(split_signals(q, signals), split_signals(k, signals), distance, **numbers).mean(0)
 
     @abstractmethod
     def oracle(self, q: list[float], k: list[float], distance: int, length: int, *args: Any, **numbers: Any) -> float:
-        """z for one query and one key; `length` is the number of keys of the sequence."""
+        """Compute z of one query and one key; `length` is the number of keys."""
 
 
 class FeatureProduct(Product):
-    """The scaled product of features:  z_ij = phi(q_i) . phi(k_j) / sqrt(d),  phi the same for queries and keys."""
+    """The scaled product of features: z_ij = phi(q_i) . phi(k_j) / sqrt(d), with one phi for queries and keys."""
 
     functions: ClassVar[tuple[str, ...]] = ("features", "oracle")
 
     @abstractmethod
     def features(self, x: Tensor, *args: Any, **numbers: Any) -> Tensor:
-        """phi(x) [..., T, D] of queries or keys [..., T, D]."""
+        """Compute phi(x) [..., T, D] of queries or keys [..., T, D]."""
 
     def logits(self, q: Tensor, k: Tensor, distance: Tensor, **numbers: Tensor) -> Tensor:  # noqa: ARG002
         return (self.features(q, **numbers) / math.sqrt(q.shape[-1])) @ self.features(k, **numbers).transpose(-2, -1)
 
 
 def split_signals(x: Tensor, signals: int) -> Tensor:
-    """[B, H, T, D] as [S, B, H, T, D / S]."""
+    """Split [B, H, T, D] into [S, B, H, T, D / S]."""
     return x.reshape(*x.shape[:-1], signals, -1).movedim(-2, 0)
 
 
 class Transform(Stage):
-    """What is done to a logit before positions are added to it."""
+    """Change of a logit before the position bias."""
 
     functions: ClassVar[tuple[str, ...]] = ("transform", "oracle")
 
     @abstractmethod
     def transform(self, z: Tensor, *args: Any, **numbers: Any) -> Tensor:
-        """The shape of `z`."""
+        """Transform logits; keep the shape of `z`."""
 
     @abstractmethod
     def oracle(self, z: float, *args: Any, **numbers: Any) -> float:
-        """The same for one logit."""
+        """Do the same for one logit."""
 
 
 class Forgetting(Stage):
-    """What lowers a logit because of the tokens between key and query."""
+    """Lowers a logit because of the tokens between key and query."""
 
     functions: ClassVar[tuple[str, ...]] = ("lowering", "oracle")
 
     @abstractmethod
     def lowering(self, z: Tensor, mask: Tensor, *args: Any, **numbers: Any) -> Tensor | None:
-        """What is subtracted from z [..., B, H, T, T], of that shape or one that broadcasts; None for 0.
-
-        Hidden entries of z are 0.
-        """
+        """Compute what to subtract from z [..., B, H, T, T]; None for 0. Hidden entries of z are 0."""
 
     @abstractmethod
     def oracle(
         self, first: list[list[float]], seen: list[list[bool]], i: int, j: int, *args: Any, **numbers: Any
     ) -> float:
-        """What is subtracted from z_ij. `first` are the logits of the first head, 0 where hidden; `seen` is what each
-        query sees; every number comes as a list with its value at each token."""
+        """Compute what to subtract from z_ij.
+
+        `first` holds the logits of the first head, 0 if hidden; `seen` is the mask by query and key. Every number is a
+        list with its value at each token.
+        """
 
 
 class Margin(Stage):
-    """How the margin of a logit over the relevance threshold grows with the number of visible keys."""
+    """Growth of a logit's margin over the relevance threshold with the number of visible keys."""
 
     functions: ClassVar[tuple[str, ...]] = ("factor", "oracle")
 
     @abstractmethod
     def factor(self, count: Tensor, *args: Any, **numbers: Any) -> Tensor | None:
-        """c [..., T, 1] in  a = gamma + c (z - gamma);  None for c = 1.  `count` [..., T, 1]: visible keys K_i."""
+        """Compute c [..., T, 1] in a = gamma + c (z - gamma), None for c = 1; `count` [..., T, 1] is K_i."""
 
     @abstractmethod
     def oracle(self, count: int, *args: Any, **numbers: Any) -> float:
-        """c."""
+        """Compute c."""
 
 
 class Gate(Stage):
-    """What is subtracted from a logit because of a second, gating product of query and key."""
+    """Lowers a logit by a second, gating product of query and key."""
 
     functions: ClassVar[tuple[str, ...]] = ("suppression", "oracle")
 
     @property
     def takes_channels(self) -> bool:
-        """Whether the gate's channels come out of the head's own width."""
+        """True if the gate takes its channels from the head's own width."""
         return False
 
     @property
     @abstractmethod
     def channels(self) -> int:
-        """How many of the last channels of q and k carry the gate."""
+        """Number of the last channels of q and k that carry the gate."""
 
     @abstractmethod
     def suppression(self, q: Tensor, k: Tensor, *args: Any, **numbers: Any) -> Tensor:
-        """[B, H, T, T] from the gate channels [B, H, T, G] of queries and keys."""
+        """Compute b [B, H, T, T] from the gate channels [B, H, T, G] of queries and keys."""
 
     @abstractmethod
     def oracle(self, q: list[float], k: list[float], *args: Any, **numbers: Any) -> float:
-        """The same for one query and one key."""
+        """Do the same for one query and one key."""
 
 
 Range = Literal["positive", "nonnegative", "any", "as its logit", "constant"]
-"""Of a score: above 0; not below 0; any number; not below 0 where its logit is not; 1, whatever the logit."""
+"""Range of a score. "as its logit": not below 0 if its logit is not; "constant": 1 for every logit."""
 
 
 class Score(Stage):
-    """How much a key counts, before normalisation. A member derives from `LogScore` or `PlainScore`."""
+    """Weight of a key before normalisation. A member derives from `LogScore` or `PlainScore`."""
 
     advice: ClassVar[str] = "derive it from LogScore and define log_score, or from PlainScore and define score"
     range: ClassVar[Range]
     homogeneous: ClassVar[bool] = False
-    """Whether f(c a) is c^n f(a) for c > 0, with one n: what multiplies logits multiplies scores."""
+    """True if f(c a) = c^n f(a) for every c > 0, with one n."""
     identities: ClassVar[tuple[Tends, ...]] = ()
 
     @abstractmethod
     def scores(self, a: Tensor, mask: Tensor, **numbers: Tensor) -> Scores:
-        """The scores of a map of logits."""
+        """Compute the scores of a map of logits."""
 
     @abstractmethod
     def oracle(self, a: float, *args: Any, **numbers: Any) -> float:
-        """f(a)."""
+        """Compute f(a)."""
 
     def size_oracle(self, a: float, **numbers: Any) -> float:
-        """What a key adds to a sum of sizes: |f(a)|, and more only where a sign of 0 makes f(a) itself 0."""
+        """Compute the summand of a sum of sizes: |f(a)|, or more if a sign of 0 makes f(a) itself 0."""
         return abs(self.oracle(a, **numbers))
 
     def heads_of(self, field: str, heads: int) -> slice:  # noqa: ARG002  (one score for all heads)
-        """Which of an operator's heads the number `field` is for."""
+        """Return the heads that have the number `field`."""
         return slice(0, heads)
 
     def of_head(self, head: int, heads: int) -> "tuple[Score, str]":  # noqa: ARG002  (one score for all heads)
-        """The score of one head, and the prefix its numbers have among this one's."""
+        """Return the score of one head and the prefix of its numbers."""
         return self, ""
 
     def check(self, heads: int) -> None:
-        """Raise ValueError when an operator of so many heads cannot have this score."""
+        """Raise ValueError if an operator with `heads` heads cannot have this score."""
 
 
 class LogScore(Score):
-    """A score known by the logarithm of its magnitude, so that nothing overflows."""
+    """A score given by the logarithm of its magnitude, so that nothing overflows."""
 
     functions: ClassVar[tuple[str, ...]] = ("log_score", "oracle")
     range: ClassVar[Range] = "positive"
 
     @abstractmethod
     def log_score(self, a: Tensor, *args: Any, **numbers: Any) -> Tensor:
-        """ln |f(a)|, the shape of `a`; finite wherever `a` is."""
+        """Compute ln |f(a)| in the shape of `a`; finite if `a` is."""
 
     def sign(self, a: Tensor) -> Tensor | None:  # noqa: ARG002  (the family's signature)
-        """The sign of f(a) where f can be negative: -1, 0 or 1, without a gradient; None for a positive score."""
+        """Compute the sign of f(a), -1, 0 or 1 without a gradient; None for a positive score."""
         return None
 
     def scores(self, a: Tensor, mask: Tensor, **numbers: Tensor) -> Scores:
@@ -244,155 +246,156 @@ class LogScore(Score):
 
 
 class PlainScore(Score):
-    """A score that is computed as it is: it may be zero or negative, and grows slowly enough not to overflow."""
+    """A score given by its value: it may be zero or negative, and grows too slowly to overflow."""
 
     functions: ClassVar[tuple[str, ...]] = ("score", "oracle")
     range: ClassVar[Range] = "any"
 
     @abstractmethod
     def score(self, a: Tensor, *args: Any, **numbers: Any) -> Tensor:
-        """f(a), the shape of `a`; finite wherever `a` is."""
+        """Compute f(a) in the shape of `a`; finite if `a` is."""
 
     def scores(self, a: Tensor, mask: Tensor, **numbers: Tensor) -> Scores:
         return Scores(mask, plain=self.score(a, **numbers), score=lambda logits: self.score(logits, **numbers))
 
 
 class AttentionWeights(NamedTuple):
-    """Attention weights [..., T, T], 0 where nothing may be seen, and the weight [..., T, 1] of what is not a key."""
+    """Weights of keys [..., T, T], 0 for hidden keys, and of the ground state or sink [..., T, 1]."""
 
     keys: Tensor
     ground: Tensor | None
 
 
 class Normaliser(Stage):
-    """From scores to weights. What is not visible gets weight 0 and leaves no trace."""
+    """Maps scores to weights. Hidden keys get weight 0 and have no effect."""
 
     functions: ClassVar[tuple[str, ...]] = ("weights", "oracle")
     needs: ClassVar[Literal["exponential", "logarithm", "nonnegative", "signs", "any"]] = "nonnegative"
-    """Of the score: that its logarithm is the logit; positive and known by its logarithm; not below zero; that it can
-    be below zero; nothing."""
+    """Requirement on the score. "exponential": its logarithm is the logit. "logarithm": it is a positive `LogScore`.
+    "nonnegative": it is never below 0. "signs": it can be below 0."""
     scale_free: ClassVar[bool] = False
-    """Whether the weights of a row stay the same when all its scores are multiplied by one positive number."""
+    """True if a positive factor on all scores of a row leaves its weights unchanged."""
     averages: ClassVar[bool] = False
-    """Whether K keys of score 1 weigh 1 / K each."""
+    """True if K keys of score 1 weigh 1 / K each."""
     shared: ClassVar[bool] = True
-    """Whether the weight of a key depends on the scores of others."""
+    """True if the weight of a key depends on the scores of other keys."""
     has_ground: ClassVar[bool] = False
-    """Whether `weights` leaves weight to a ground state."""
+    """True if `weights` gives weight to a ground state or sink."""
 
     def relevance(self, *args: Any, **numbers: Any) -> Tensor | None:  # noqa: ARG002  (the family's signature)
-        """The relevance threshold gamma that a margin is measured from, in units of the logit; None for 0."""
+        """Return the relevance threshold gamma in units of the logit; None for 0."""
         return None
 
     def relevance_oracle(self, *args: Any, **numbers: Any) -> float:  # noqa: ARG002  (the family's signature)
-        """The same in plain floats."""
+        """Do the same in plain floats."""
         return 0.0
 
     @abstractmethod
     def weights(self, scores: Scores, *args: Any, **numbers: Any) -> AttentionWeights:
-        """Weights from the scores of a map; a row that sees nothing gets 0, or rests in the ground state."""
+        """Compute weights from scores; a row that sees nothing gets 0, or weight 1 in the ground state."""
 
     @abstractmethod
     def oracle(
         self, f: list[float], score: Callable[[float], float], *args: Any, **numbers: Any
     ) -> tuple[list[float], float]:
-        """Weights of the visible keys and of the ground state (0 without one); `score` scores further logits.
+        """Compute weights of the visible keys and of the ground state (0 without one).
 
-        A normaliser that needs "signs" is given the scores' sizes; the weights then take the scores' signs.
+        `score` maps further logits to scores. A normaliser that needs "signs" gets the scores' sizes; the caller then
+        gives the weights the scores' signs.
         """
 
 
 class Merge(Stage):
-    """How the maps of several signals become one."""
+    """Merges the maps of several signals into one."""
 
     functions: ClassVar[tuple[str, ...]] = ("merge", "oracle")
 
     @property
     def of_logits(self) -> bool:
-        """Whether the logits of the signals are averaged before the score, so that there is one map only."""
+        """True if the logits of the signals are averaged before the score, so that there is one map."""
         return False
 
     @property
     def signals(self) -> int | None:
-        """How many signals it merges; None for any number."""
+        """Number of signals it merges; None for any."""
         return None
 
     @property
     def heads_joined(self) -> int:
-        """How many heads of the model become one wider head of this operator."""
+        """Number of model heads that become one wider head of this operator."""
         return 1
 
     @abstractmethod
     def merge(self, weights: AttentionWeights, *args: Any, **numbers: Any) -> AttentionWeights:
-        """One map [B, H, T, T] from maps [S, B, H, T, T]; the ground state's weight likewise."""
+        """Merge maps [S, B, H, T, T] into one [B, H, T, T], and ground weights likewise."""
 
     @abstractmethod
     def oracle(
         self, maps: list[list[float]], grounds: list[float], *args: Any, **numbers: Any
     ) -> tuple[list[float], float]:
-        """The same for one query; one row and one ground weight per signal."""
+        """Do the same for one query, with one row and one ground weight per signal."""
 
 
 class Rescale(Stage):
-    """What is done to the weights of a row after normalisation."""
+    """Change of a row of weights after normalisation."""
 
     functions: ClassVar[tuple[str, ...]] = ("rescale", "oracle")
     only_scales: ClassVar[bool] = False
-    """Whether a row and its ground state are multiplied by one number."""
+    """True if a row and its ground state are multiplied by one number."""
 
     @abstractmethod
     def rescale(self, weights: AttentionWeights, mask: Tensor, *args: Any, **numbers: Any) -> AttentionWeights:
-        """Weights [B, H, T, T]; `mask` is boolean, True = may look."""
+        """Rescale weights [B, H, T, T]; in `mask`, True = visible."""
 
     @abstractmethod
     def oracle(
         self, weights: list[float], ground: float, length: int, *args: Any, **numbers: Any
     ) -> tuple[list[float], float]:
-        """The same for the visible keys of one query; `length` is the number of keys there are."""
+        """Do the same for the visible keys of one query; `length` is the number of all keys."""
 
 
 class Readout(Stage):
-    """From weights and values to the output of a head."""
+    """Maps weights and values to the output of a head."""
 
     functions: ClassVar[tuple[str, ...]] = ("output", "oracle")
     needs_ground: ClassVar[bool] = False
 
     @abstractmethod
     def output(self, weights: AttentionWeights, v: Tensor, *args: Any, **numbers: Any) -> Tensor:
-        """[B, H, T, D] from weights and values [B, H, T, D]."""
+        """Compute the output [B, H, T, D] from weights and values [B, H, T, D]."""
 
     @abstractmethod
     def oracle(
         self, weights: list[float], ground: float, v: list[list[float]], *args: Any, **numbers: Any
     ) -> list[float]:
-        """The output of one query, from one weight per key (0 where hidden) and the values of all keys."""
+        """Compute the output of one query from the weights (0 if hidden) and values of all keys."""
 
 
 class HeadNorm(Stage):
-    """What is done to the output vector of each head as a whole."""
+    """Norm of the output vector of each head."""
 
     functions: ClassVar[tuple[str, ...]] = ("normalise", "oracle")
     ignores_size: ClassVar[bool] = False
-    """Whether an output multiplied by a positive number gives what it gives itself."""
+    """True if a positive factor on the output has no effect."""
 
     @abstractmethod
     def normalise(self, output: Tensor, *args: Any, **numbers: Any) -> Tensor:
-        """[B, H, T, D]."""
+        """Normalise the output [B, H, T, D]."""
 
     @abstractmethod
     def oracle(self, output: list[float], *args: Any, **numbers: Any) -> list[float]:
-        """The same for one query."""
+        """Do the same for one query."""
 
 
 class OutputGate(Stage):
-    """What the output of a head is multiplied by before heads are joined."""
+    """Factor of a head's output before heads are joined."""
 
     functions: ClassVar[tuple[str, ...]] = ("gate", "oracle")
 
     @abstractmethod
     def gate(self, output: Tensor, *args: Any, **numbers: Any) -> Tensor:
-        """[B, H, T, D]."""
+        """Gate the output [B, H, T, D]."""
 
     @abstractmethod
     def oracle(self, output: list[float], *args: Any, **numbers: Any) -> list[float]:
-        """The same for one query."""
+        """Do the same for one query."""

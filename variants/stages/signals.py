@@ -1,10 +1,8 @@
-"""Signals: a head's query and key cut into S slices of channels, each with logits of its own.
+"""Signals: a head's query and key are cut into S slices of channels, each with its own logits.
 
-The stage `merge` says what becomes of them: one map from the mean of their logits, the mean of their maps, or a
-difference of maps.
-Without rotary positions, or with rotary applied to the whole head before the cut, the mean of S signals' logits is
-softmax at temperature sqrt(S); `rotary="per_signal"` (each slice rotated by its own frequencies) is the only structural
-difference.
+The stage `merge` makes one map of them: from the mean of their logits, the mean of their maps, or a difference of maps.
+The mean of S signals' logits is softmax at temperature sqrt(S), unless rotary positions turn each slice by its own
+frequencies (`rotary="per_signal"`).
 Source: Integral Transformer, section 3.
 """
 
@@ -26,7 +24,7 @@ class Signals(Spec):
     @model_validator(mode="after")
     def _meaning_is_unique(self) -> Self:
         if self.count == 1:
-            self.settle(rotary="per_signal")  # one signal is the whole head either way
+            self.set_normal_form(rotary="per_signal")  # one signal is the whole head either way
         return self
 
     @property

@@ -1,4 +1,4 @@
-"""A stage of an operator: what every member of every family declares, checked when its class is defined."""
+"""A stage of an operator: the declarations of every member, checked when its class is defined."""
 
 import inspect
 import re
@@ -13,16 +13,16 @@ from variants.number import Matrix, Number, RunningMean, Vector
 
 
 class Stage(Choice):
-    """A stage of an operator. A member is a frozen spec; its module's docstring says the formula and its symbols."""
+    """A stage of an operator. A member is a frozen spec; its module's docstring gives the formula and its symbols."""
 
     source: ClassVar[str]
-    """Where the formula is from, with the equation's number."""
+    """Source of the formula, with the equation's number."""
     functions: ClassVar[tuple[str, ...]] = ("oracle",)
-    """The methods that take all of the member's numbers as keywords, each under its field's name."""
+    """The methods that take the member's numbers as keywords by field name."""
     advice: ClassVar[str] = ""
-    """What to do where a member's class does not define all it must."""
+    """Advice for a member's class that lacks a method."""
     traps: ClassVar[tuple[str, ...]] = ()
-    """What has misled people about it, a sentence each."""
+    """Common mistakes about it, one sentence each."""
     _means: ClassVar[tuple[str, ...]] = ()
 
     @model_validator(mode="after")
@@ -50,21 +50,21 @@ class Stage(Choice):
 
     @classmethod
     def example(cls) -> Self:
-        """A member that fits heads of 8 channels: what laws are proved on."""
+        """Make a member that fits heads of 8 channels, for the laws."""
         return cls()
 
     @property
     def breaks(self) -> Mapping[str, str]:
-        """The laws it does not keep, each with the reason: "causality", "prefix", "heads" (see `variants.laws`)."""
+        """Laws that it breaks, each with the reason: "causality", "prefix", "heads" (see `variants.laws`)."""
         return {}
 
     @property
     def longest(self) -> int | None:
-        """The longest sequence it is defined for; None for any."""
+        """Longest sequence it is defined for; None for any."""
         return None
 
     def numbers(self) -> dict[str, Number]:
-        """Its numbers by field."""
+        """Return its numbers by field."""
         values = self.__dict__
         return {name: values[name] for name in type(self).model_fields if isinstance(values[name], Number)}
 
@@ -73,7 +73,7 @@ del Stage._members  # not a family of its own: a margin and a gate may have the 
 
 
 class Tends(NamedTuple):
-    """An identity: with these numbers the score is that of the member `to`, within a relative error."""
+    """An identity: with these numbers the score equals that of the member `to` within a relative error."""
 
     numbers: dict[str, float]
     to: str
@@ -85,7 +85,7 @@ def _missing(cls: type[Stage]) -> list[str]:
 
 
 def _require_kind(cls: type[Stage]) -> None:
-    """A class that defines all a member must is meant to be one."""
+    """Require a kind of a class that defines everything else."""
     whole = not _missing(cls) and bool(getattr(cls, "source", ""))
     if whole and "kind" not in cls.model_fields:
         word = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", cls.__name__).lower()
@@ -93,7 +93,7 @@ def _require_kind(cls: type[Stage]) -> None:
 
 
 def _require_literals(cls: type[Stage]) -> None:
-    """A class variable that takes one of several words takes no other."""
+    """Check class variables that are annotated with a Literal."""
     for parent in cls.__mro__:
         for name, annotation in inspect.get_annotations(parent).items():
             inner = get_args(annotation)[:1] if str(annotation).startswith("typing.ClassVar[") else ()
@@ -123,7 +123,7 @@ def _require_plain_numbers(cls: type[Stage]) -> None:
 
 
 def _require_numbers(cls: type[Stage], name: str) -> None:
-    """A misspelt keyword is found here and not in the first step of training."""
+    """Check the keywords of a method, so that a misspelt number fails at definition and not in training."""
     numbers = {
         field
         for field, info in cls.model_fields.items()

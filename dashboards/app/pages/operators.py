@@ -99,7 +99,7 @@ def operator_of(view: PageView) -> str | Mapping[str, Any]:
 
 def describe_view(view: PageView) -> OperatorView:
     """Describe the operator of a view. Raises Unknown, and as `OperatorCatalogue`."""
-    return maths_of(view).described(operator_of(view), entries(view.address.arguments))
+    return maths_of(view).describe(operator_of(view), entries(view.address.arguments))
 
 
 def numbers_of(view: PageView) -> dict[str, float]:
@@ -229,7 +229,7 @@ def _list_entries(found: Mapping[str, str]) -> tuple[str, ...]:
 def _controls(view: PageView) -> Sequence[Control]:
     if view.maths is None:
         return ()
-    known = [ControlOption(each.name, f"{each.label} · {each.paper}") for each in view.maths.named()]
+    known = [ControlOption(each.name, f"{each.label} · {each.paper}") for each in view.maths.list_operators()]
     own = [ControlOption(name, f"{name.removeprefix(OWN)} · in this campaign") for name in own_operators(view)]
     chosen = Control("operator", "Operator", "choice", [*own, *known], remakes=True, resets=("arguments", "numbers"))
     found = describe_view(view)

@@ -132,9 +132,9 @@ class FinishedTrial(Teacher):
         about = _about_file(str(path))
         if self.trial is not None and self.trial != about.trial:
             raise SpecError(f"a teacher is the trial that the spec names, {self.trial}; {path} holds {about.trial}")
-        self.settle(trial=about.trial)
-        self.settle(content_hash=_hash_of(path))
-        self.settle(architecture=about.architecture)
+        self.set_normal_form(trial=about.trial)
+        self.set_normal_form(content_hash=_hash_of(path))
+        self.set_normal_form(architecture=about.architecture)
 
     def _file(self) -> Path:
         """The file of the weights, unread.

@@ -55,12 +55,12 @@ class HuggingFaceModel(Teacher):
         try:
             found = _hash(Path(self.directory))
             if self.content_hash is None:
-                self.settle(content_hash=found)
+                self.set_normal_form(content_hash=found)
             self._require(found)
             if not filled:
                 vocabulary, positions = _sizes(self.directory, found)
-                self.settle(vocabulary=vocabulary)
-                self.settle(positions=positions)
+                self.set_normal_form(vocabulary=vocabulary)
+                self.set_normal_form(positions=positions)
         except SpecError as error:
             raise ValueError(str(error)) from error
         return self

@@ -73,7 +73,7 @@ class ShiftGrid(Spec):
     def _meaning_is_unique(self) -> Self:
         if self.per_position is not None:
             named = [condition for condition in self.conditions() if condition in self.per_position]
-            self.settle(per_position=None if named == self.conditions()[:1] else tuple(named))
+            self.set_normal_form(per_position=None if named == self.conditions()[:1] else tuple(named))
         return self
 
     def conditions(self) -> list[tuple[float, float]]:

@@ -56,7 +56,7 @@ class TextTask(Task):
         try:
             found = self.origin().content_hash
             if self.content_hash is None:
-                self.settle(content_hash=found)
+                self.set_normal_form(content_hash=found)
             self._require(found)
             if where is not None:
                 self.check_corpus(self.corpus())

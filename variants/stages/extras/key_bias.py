@@ -2,8 +2,8 @@
 
     s_i = q_i . k* / sqrt(d)          v* = 0
 
-The key is not turned by positions, is not counted in K_i and is never gated. k* = 0 is off-by-one softmax; weights of
-the sequence's keys sum to sigmoid(LSE_i - s_i).
+Positions do not rotate the key; it is not counted in K_i and never gated. If k* = 0, this is off-by-one softmax.
+Weights of the sequence's keys sum to sigmoid(LSE_i - s_i).
 """
 
 from typing import ClassVar, Literal
@@ -15,7 +15,7 @@ from variants.stages.families import Extra, QueryKey
 
 
 class KeyBias(Extra):
-    """A learned key k*; what it is given adds nothing to the output."""
+    """A learned key k*; its weight adds nothing to the output."""
 
     source: ClassVar[str] = "When Attention Sink Emerges, section 7.2 (K biases)"
     traps: ClassVar[tuple[str, ...]] = (

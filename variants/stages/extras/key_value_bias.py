@@ -2,9 +2,9 @@
 
     o_i = w_i (sum_j p_ij v_j) + (1 - w_i) v*          w_i = sigmoid(LSE_i - q_i . k* / sqrt(d))
 
-under softmax. The key is not turned by positions, is not counted in K_i and is never gated. v* is trained, or fixed:
-m in the first channel (m v' in the paper), or m / sqrt(d) in every one of d channels (m v''). A fixed v* of 0 is kind
-"key_bias".
+under softmax. Positions do not rotate the key; it is not counted in K_i and never gated. The value v* is trained or
+fixed: m in the first channel (m v' in the paper), or m / sqrt(d) in each of d channels (m v''). A fixed v* of 0 is
+kind "key_bias".
 """
 
 from typing import ClassVar, Literal, Self

@@ -1,10 +1,10 @@
-"""A forget gate: a key counts less for every token since that forgets.
+"""A forget gate: the logit of a key falls with every later token that forgets.
 
     z_ij + sum_{l = j+1 .. i} ln f_l          0 < f_l <= 1
 
-The sum is over the tokens that query i sees: what is hidden from a query leaves no trace in it. Keys after the query,
-in an encoder, are not lowered. f predicted from the token is the Forgetting Transformer's; per head it is a learned
-linear decay, ALiBi with a trained slope -ln f. f = 1 forgets nothing.
+The sum is over the tokens that query i sees. Keys after the query, in an encoder, are not lowered. The Forgetting
+Transformer predicts f from the token. One f per head is a learned linear decay: ALiBi with a trained slope -ln f.
+With f = 1 nothing is forgotten.
 """
 
 import math
@@ -29,7 +29,7 @@ class ForgetGate(Forgetting):
 
     kind: Literal["forget_gate"] = "forget_gate"
     gate: Number = Number(init=0.5, per="token", link="unit")
-    """The share f that a token leaves of what was before it."""
+    """The share f that a token keeps of earlier keys."""
 
     @model_validator(mode="after")
     def _is_a_share(self) -> Self:

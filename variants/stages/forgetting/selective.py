@@ -1,9 +1,9 @@
-"""Selective attention: what earlier queries of the first head attended to, later queries see less of.
+"""Selective attention: keys that earlier queries of the first head attended to count less for later queries.
 
     F_ij = sum_{l < i, l != j} relu(z_lj of the first head)          z_ij - F_ij  in every head
 
-A token does not mask itself, and key 0 is never masked. A query l whose own key is hidden from it, as padding is,
-masks nothing. There are no parameters.
+A token does not mask itself, and key 0 is never masked. A padding query, whose own key is hidden, masks nothing.
+There are no parameters.
 """
 
 from collections.abc import Mapping

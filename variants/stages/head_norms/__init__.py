@@ -1,1 +1,1 @@
-"""What is done to the output vector of a head. One norm, one file, named like its `kind`."""
+"""Norms of a head's output vector. One norm, one file, named like its `kind`."""

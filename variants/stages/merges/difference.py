@@ -1,12 +1,12 @@
-"""The difference of two maps: what both signals look at alike is taken away.
+"""The difference of two maps: weight that both signals give cancels.
 
     w_ij = w_ij^1 - lambda w_ij^2          the ground state's weight alike
     lambda = lambda_init(l) + e^(q1 . k1) - e^(q2 . k2)
     lambda_init(l) = 0.8 - 0.6 e^(-0.3 l)  l counts layers from 0: 0.2, 0.36, 0.47, 0.56, ...
 
 Under the plain sum a row sums to 1 - lambda. q1, k1, q2, k2 have as many channels as one signal; lambda may leave
-[0, 1]. With heads="halved", two heads of the model become one of twice the width, as in the paper, so that each signal
-is as wide as a head was; with "kept", every head is cut into two signals of half its width.
+[0, 1]. With heads="halved", as in the paper, two heads of the model become one of twice the width, so that each signal
+is as wide as a model head. With "kept", every head is cut into two signals of half its width.
 """
 
 from typing import ClassVar, Literal

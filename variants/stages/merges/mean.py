@@ -2,7 +2,7 @@
 
     w_ij = (1/S) sum_s w_ij^s          the ground state's weight alike
 
-Signals that are all equal give the map of one. What every map sums to, the mean does.
+Signals that are all equal give the map of one. The mean has the row sum of the maps if all maps have the same.
 """
 
 from typing import ClassVar, Literal

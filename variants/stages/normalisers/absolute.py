@@ -2,7 +2,7 @@
 
     w_ij = f_ij / sum_j |f_ij|          a query that sees nothing, or whose scores are all 0, gets 0
 
-Where a score is a size and a sign, as the signed exponential is, the size counts also where the sign is 0.
+If a score has a size and a sign, as the signed exponential, its size counts also if its sign is 0.
 """
 
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Divide by the size of the sum where that is above one, for scores of both signs.
+"""Divide by the size of the sum if it is above one, for scores of both signs.
 
 w_ij = f_ij / max(|sum_j f_ij|, 1)
 """
@@ -13,7 +13,7 @@ from variants.stages.families import AttentionWeights, Normaliser
 
 
 class Clamped(Normaliser):
-    """A row sums to -1, to 1, or to less than that in size; single weights may be larger where signs differ."""
+    """The size of a row's sum is at most 1; single weights may be larger if signs differ."""
 
     source: ClassVar[str] = "When Attention Sink Emerges, section 7.3 (Z = max(|sum|, 1))"
     needs: ClassVar = "any"

@@ -1,10 +1,10 @@
-"""A ground state: keys below the relevance threshold leave their shortfall to it.
+"""A ground state: it gets the shortfall of keys below the relevance threshold.
 
     Z_i = sum_j max(f(gamma), f_ij)      w_ij = f_ij / Z_i      w_i0 = sum_j max(0, f(gamma) - f_ij) / Z_i
 
 over visible keys only: the mask acts after the maximum, else every hidden key would add f(gamma). At a tie a = gamma
-the key counts as relevant. The shortfall is summed directly; 1 - sum w cancels in low precision. A query that sees
-nothing rests wholly in the ground state. gamma -> -inf is the plain sum.
+the key counts as relevant. The shortfall is summed directly, because 1 - sum w cancels in low precision. The ground
+state has weight 1 for a query that sees nothing. gamma -> -inf is the plain sum.
 """
 
 from collections.abc import Callable

@@ -2,8 +2,8 @@
 
     w_ij = (a_ij - min(low_i, 0)) / (max(high_i, 0) - min(low_i, 0)) p_ij          p = softmax of a
 
-low and high are the smallest and largest a of the keys that the query sees; 0 / 0, where all are 0, is 1. Gradients
-flow through both. normalised=False is the plain variant  w = a p.  Rows do not sum to one: the factor is at most 1.
+low and high are the smallest and largest a of the visible keys. If all are 0, the factor 0 / 0 is 1. Gradients flow
+through both. normalised=False is the plain variant w = a p. Rows do not sum to one: the factor is at most 1.
 """
 
 import math
@@ -29,7 +29,7 @@ class SelfAdjusted(Normaliser):
 
     kind: Literal["self_adjusted"] = "self_adjusted"
     normalised: bool = True
-    """Whether the factor lies between 0 and 1."""
+    """True if the factor lies between 0 and 1."""
 
     def weights(self, scores: Scores) -> AttentionWeights:
         p = scores.relative().f

@@ -2,9 +2,9 @@
 
     Z_i = sum_j f_ij + f(s)      w_ij = f_ij / Z_i      w_i0 = f(s) / Z_i
 
-s is not divided by sqrt(d). A score f(s) below 0 counts as 0. A query that sees nothing, or all of whose scores are 0,
-rests in the sink. s = 0 fixed is off by one: e^0 = 1 is added to the sum; s = ln n adds n. With the exponential, adding
-c to all logits and to s changes nothing, and s -> -inf is the plain sum.
+s is not divided by sqrt(d). A score f(s) below 0 counts as 0. The sink has weight 1 for a query that sees nothing or
+whose scores are all 0. A fixed s = 0 is off by one: it adds e^0 = 1 to the sum, and s = ln n adds n. With the
+exponential, adding c to all logits and to s changes nothing, and s -> -inf is the plain sum.
 """
 
 from collections.abc import Callable

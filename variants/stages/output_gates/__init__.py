@@ -1,1 +1,1 @@
-"""What the output of a head is multiplied by. One gate, one file, named like its `kind`."""
+"""Factors of a head's output. One gate, one file, named like its `kind`."""

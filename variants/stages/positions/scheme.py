@@ -11,34 +11,34 @@ from grid.spec import Choice
 
 
 class Positions(Choice):
-    """A position scheme acts on the embeddings, on queries and keys, on the logits, or not at all."""
+    """A position scheme. It acts on the embeddings, on queries and keys, on the logits, or not at all."""
 
     source: ClassVar[str]
-    """Where the formula is from."""
+    """Source of the formula."""
 
     @property
     @abstractmethod
     def table(self) -> int:
-        """How many learned position vectors are added to the embeddings; 0 for none. No sequence may be longer."""
+        """Number of learned position vectors added to the embeddings; 0 for none. No sequence may be longer."""
 
     def embedding(self, length: int, width: int, device: torch.device) -> Tensor | None:  # noqa: ARG002
-        """Fixed vectors [T, width] that are added to the embeddings; None for none."""
+        """Return fixed vectors [T, width] to add to the embeddings; None for none."""
         return None
 
     @property
     def rotates(self) -> bool:
-        """Whether `rotate` changes anything."""
+        """True if the scheme rotates queries and keys."""
         return False
 
     def rotate(self, x: Tensor, *, signals: int) -> Tensor:  # noqa: ARG002  (the family's signature)
-        """Queries or keys [B, H, T, D] with positions 0..T-1 in them; each of `signals` slices on its own."""
+        """Rotate queries or keys [B, H, T, D] by positions 0..T-1, each of `signals` slices on its own."""
         return x
 
     def check_width(self, width: int) -> None:
-        """Raise ValueError when slices of `width` channels cannot be rotated."""
+        """Raise ValueError if slices of `width` channels cannot be rotated."""
 
     def fits(self, width: int) -> bool:
-        """Whether slices of `width` channels can be rotated."""
+        """Return True if slices of `width` channels can be rotated."""
         try:
             self.check_width(width)
         except ValueError:
@@ -47,25 +47,25 @@ class Positions(Choice):
 
     @property
     def adds_bias(self) -> bool:
-        """Whether `bias` adds anything to the logits."""
+        """True if the scheme adds a bias to the logits."""
         return False
 
     @property
     def buckets(self) -> int:
-        """How many learned numbers per head `bias` looks up; 0 for none. One table serves all layers."""
+        """Number of learned numbers per head that `bias` looks up; 0 for none. All layers share one table."""
         return 0
 
     def bias(self, distance: Tensor, heads: int, learned: Tensor | None, *, causal: bool) -> Tensor | None:  # noqa: ARG002
-        """What is added to the logits, [H or 1, T_q, T_k] or None.
+        """Return the bias of the logits, [H or 1, T_q, T_k] or None.
 
-        `distance` [T_q, T_k] is i - j; `learned` [buckets, H] is the table, where there is one; in a `causal` model
-        nothing is said about keys after the query.
+        `distance` [T_q, T_k] is i - j; `learned` [buckets, H] is the table, if any. In a `causal` model the bias of
+        later keys is arbitrary.
         """
         return None
 
 
 def bucket(distance: Tensor, count: int, max_distance: int) -> Tensor:
-    """The bucket 0..count-1 of every distance >= 0 (int64, any shape), as in T5.
+    """Return the bucket 0..count-1 of every distance >= 0 (int64, any shape), as in T5.
 
     The first half of the buckets holds one distance each; the others grow geometrically up to `max_distance`, and
     everything farther is in the last.
@@ -75,10 +75,10 @@ def bucket(distance: Tensor, count: int, max_distance: int) -> Tensor:
 
 @lru_cache(maxsize=64)
 def _starts(count: int, max_distance: int) -> tuple[int, ...]:
-    """The smallest distance in every bucket but the first.
+    """Return the smallest distance of every bucket but the first.
 
-    In whole numbers, so that no rounding moves a border: n is in bucket e + k, of e exact ones and s others, from
-    (n / e)^s >= (max_distance / e)^k on.
+    With e exact buckets and s others, n is in bucket e + k or above if (n / e)^s >= (max_distance / e)^k. Whole numbers
+    avoid rounding at a border.
     """
     exact, others = count // 2, count - count // 2
     starts, n = list(range(1, exact + 1)), exact
@@ -90,7 +90,7 @@ def _starts(count: int, max_distance: int) -> tuple[int, ...]:
 
 
 def check_buckets(count: int, max_distance: int) -> None:
-    """Raise ValueError when `bucket` has no meaning for so many buckets and such a distance."""
+    """Raise ValueError if `bucket` has no meaning for this count and distance."""
     if max_distance <= count // 2:
         raise ValueError(
             f"max_distance lies beyond the first half of the buckets, which hold one distance each; got {max_distance} "

@@ -78,7 +78,7 @@ class Yarn(Turning):
 
     @property
     def scale(self) -> float:
-        """What cosine and sine are multiplied by; logits by its square."""
+        """Factor of cosine and sine; logits get its square."""
         return 0.1 * math.log(self.factor) + 1
 
     def waves(self, length: int, turning: int, dtype: torch.dtype, device: torch.device) -> tuple[Tensor, Tensor]:

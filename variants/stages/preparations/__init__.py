@@ -1,1 +1,1 @@
-"""What is done to queries and keys before positions. One preparation, one file, named like its `kind`."""
+"""Changes of queries and keys before positions. One preparation, one file, named like its `kind`."""

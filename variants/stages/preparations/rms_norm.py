@@ -2,11 +2,11 @@
 
     q' = g_q q / sqrt(mean(q^2) + eps)          k' = g_k k / sqrt(mean(k^2) + eps)
 
-over the head's channels, the gate's excepted; g_q and g_k are gains per channel. What follows is unchanged, so with
+over the head's channels without the gate's; g_q and g_k are gains per channel. Later stages are unchanged, so with
 gains of 1 the logit is  sqrt(d) cos(q, k)  and cannot leave [-sqrt(d), sqrt(d)].
 
-Normalising to length 1 instead is this with fixed gains of 1 and transform "temperature" (cos(q, k) times a learned g
-is tau = sqrt(d) / g), up to eps; it has no kind of its own.
+Normalising to length 1 has no kind of its own: up to eps, it is this stage with fixed gains of 1 and transform
+"temperature". A learned factor g of cos(q, k) is tau = sqrt(d) / g.
 """
 
 from typing import ClassVar, Literal
@@ -36,7 +36,7 @@ class RMSNorm(Preparation):
     key_gain: KeyVector = KeyVector(init=1.0, per=("layer",))
     """Gain g_k of each channel of a key."""
     eps: PositiveFloat = 1e-6
-    """What keeps a zero vector from being divided by 0; 1e-6 in released code."""
+    """Keeps a zero vector from a division by 0; 1e-6 in released code."""
 
     def prepare(self, q: Tensor, k: Tensor, *, query_gain: Tensor, key_gain: Tensor) -> tuple[Tensor, Tensor]:
         q, k = self._normalise(q), self._normalise(k)

@@ -2,9 +2,9 @@
 
     z_ij = relu(q_i) . relu(k_j) cos(pi (i - j) / 2 M)
 
-There is no 1 / sqrt(d); under the sum as normaliser it would cancel. The cosine is not negative while |i - j| <= M, so
-a longer sequence than M + 1 is refused. A learned key is at distance 0. cos(a - b) = cos a cos b + sin a sin b makes it
-a sum over twice the features, hence linear in the length. M -> inf is the product "relu", sqrt(d) times over.
+There is no 1 / sqrt(d), because it would cancel under normaliser "total". The cosine is not negative if |i - j| <= M,
+so a sequence longer than M + 1 is refused. A learned key is at distance 0. By cos(a - b) = cos a cos b + sin a sin b
+the logit is a sum over twice the features, hence linear in the length. M -> inf is sqrt(d) times the product "relu".
 """
 
 import math

@@ -1,6 +1,6 @@
 """The scaled dot product:  z_ij = q_i . k_j / sqrt(d).
 
-Of S signals, slices of d/S channels each, the mean is
+The mean over S signals, slices of d/S channels each, is
 
     (1/S) sum_s  q_i^s . k_j^s / sqrt(d/S)  =  q_i . k_j / sqrt(S d)
 
@@ -23,7 +23,7 @@ class Dot(Product):
     kind: Literal["dot"] = "dot"
 
     def scale(self, channels: int, signals: int = 1) -> float:
-        """What q . k over all `channels` of `signals` slices is multiplied by for the mean of their logits."""
+        """Return the factor that turns q . k over all `channels` into the mean logit of `signals` slices."""
         return 1 / math.sqrt(channels * signals)
 
     def logits(self, q: Tensor, k: Tensor, distance: Tensor) -> Tensor:  # noqa: ARG002  (the family's signature)

@@ -1,6 +1,6 @@
 """Linear attention with ReLU features:  z_ij = relu(q_i) . relu(k_j) / sqrt(d).
 
-What cosFormer becomes for M -> inf. z is not negative, and it is 0 where query and key share no positive channel.
+It is the limit M -> inf of cosFormer. z is not negative, and 0 if query and key share no positive channel.
 """
 
 import math

@@ -1,1 +1,1 @@
-"""What is done to the weights of a row. One rule, one file, named like its `kind`."""
+"""Changes of a row of weights after normalisation. One rule, one file, named like its `kind`."""

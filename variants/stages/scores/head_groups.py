@@ -35,7 +35,7 @@ class HeadGroups(Score):
         runs = [len(list(run)) for _, run in groupby(self.parts)]
         repeated = gcd(*runs)
         if repeated > 1 and all("head" in number.per for number in self.numbers().values() if number.trained):
-            self.settle(parts=self.parts[::repeated])
+            self.set_normal_form(parts=self.parts[::repeated])
         if len(self.parts) < 2:
             got = ", ".join(part.label for part in self.parts) or "none"
             raise ValueError(f"head groups are two or more different scores; got {got}, use one score without groups")

@@ -1,1 +1,1 @@
-"""What is done to a logit. One transform, one file, named like its `kind`."""
+"""Changes of a logit before the position bias. One transform, one file, named like its `kind`."""

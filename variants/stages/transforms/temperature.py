@@ -1,7 +1,7 @@
 """A temperature: z / tau, the scale 1 / sqrt(d) kept.
 
-It is a reparametrisation: the function is that of softmax with W_Q / tau. What differs is where training starts and how
-large its steps are. tau = 1 is no temperature.
+It is a reparametrisation: the function is softmax with W_Q / tau. Only the start of training and its step sizes differ.
+tau = 1 is no temperature.
 """
 
 from typing import ClassVar, Literal, Self

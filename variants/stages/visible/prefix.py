@@ -2,8 +2,8 @@
 
     j is seen  <=>  the model lets i see j,  or  i < j < p
 
-The second case lifts causality within the first p tokens and nothing else: a key that the model hides from all queries
-and a query from which it hides all keys, such as padding, stay as they are. An encoder is not changed.
+The second case lifts causality within the first p tokens. Padding stays hidden: a key that the model hides from all
+queries, or a query from which it hides all keys. An encoder is not changed.
 """
 
 from collections.abc import Mapping

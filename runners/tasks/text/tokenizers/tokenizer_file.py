@@ -86,7 +86,7 @@ class TokenizerFile(Tokenizer):
 
     def _fill(self, field: str, found: object) -> None:
         if getattr(self, field) is None:
-            self.settle(**{field: found})
+            self.set_normal_form(**{field: found})
         elif field == "content_hash" and self.content_hash != found:
             raise SpecError(self._told(found))
 
