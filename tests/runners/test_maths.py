@@ -213,7 +213,7 @@ def test_operators_and_choices_of_a_spec_file_are_known(tmp_path: Path) -> None:
     )
     script = (
         "from pathlib import Path; from runners.catalogue.operator_maths import OperatorMaths; "
-        f"m = OperatorMaths(Path({str(spec)!r})); print([each.name for each in m.named()][-1]); "
+        f"m = OperatorMaths(Path({str(spec)!r})); print([each.name for each in m.list_operators()][-1]); "
         "print(m.weights('dash_cube', {}, {}, (1.0, 2.0))[0].keys); "
         "print(m.weights({'score': {'kind': 'dash_cube'}, 'normaliser': {'kind': 'none'}}, {}, {}, (3.0, 1.0))[0].keys)"
     )
@@ -227,7 +227,7 @@ def test_operators_and_choices_of_a_spec_file_are_known(tmp_path: Path) -> None:
 def test_torch_comes_with_the_first_question() -> None:
     script = (
         "import sys; from runners.catalogue.operator_maths import OperatorMaths; m = OperatorMaths(); "
-        "assert 'torch' not in sys.modules; m.named(); assert 'torch' in sys.modules"
+        "assert 'torch' not in sys.modules; m.list_operators(); assert 'torch' in sys.modules"
     )
     subprocess.run([sys.executable, "-c", script], check=True)
 
