@@ -221,7 +221,8 @@ class Engine:
             return _only(now, problem="")
         values_now = {**before, **{name: _plain(value) for name, value in said.items()}}
         shown = {**seen, "search": now, "moment": moment, "values": values_now}
-        return now, *self._redrawn(campaign, page, new, shown, seen), "", no_update
+        told = now if new != address else no_update  # else it would undo a link that the reader has just followed
+        return told, *self._redrawn(campaign, page, new, shown, seen), "", no_update
 
     def _redrawn(
         self, campaign: str, page: AppPage, address: Address, now: Mapping[str, Any], seen: Mapping[str, Any]
