@@ -9,18 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, final
 from urllib.parse import quote, unquote
 
-from dash import (
-    ALL,
-    MATCH,
-    ClientsideFunction,
-    Dash,
-    Input,
-    Output,
-    State,
-    callback_context,
-    no_update,
-    set_props,
-)
+from dash import ALL, MATCH, ClientsideFunction, Dash, Input, Output, State, callback_context, no_update, set_props
 from dash.exceptions import PreventUpdate
 from plotly.utils import PlotlyJSONEncoder
 
@@ -184,13 +173,7 @@ class Engine:
         return parts, {"values": shown_values, "remakes": remakes, **_collect_state(made, words, given)}
 
     def refresh(
-        self,
-        values: Sequence[Any],
-        ticks: int,
-        path: str,
-        search: str,
-        seen: Mapping[str, Any],
-        problem: str | None,
+        self, values: Sequence[Any], ticks: int, path: str, search: str, seen: Mapping[str, Any], problem: str | None
     ) -> tuple[Any, ...]:
         """The slots again, after a control or new results."""
         del ticks
