@@ -14,13 +14,7 @@ import plotly.graph_objects as go
 from dashboards.data.captions import ICONS, mark_verdict
 from dashboards.data.formatting import plain, point
 from dashboards.data.grid_context import GridContext, campaign_styles, grid_context, in_order
-from dashboards.figures import (
-    curves as curves_figure,
-    effects as effects_figure,
-    forest,
-    numbers,
-    shift,
-)
+from dashboards.figures import curves as curves_figure, effects as effects_figure, forest, numbers, shift
 from dashboards.figures.canvas import canvas, standalone
 from dashboards.figures.states import draw_progress
 from dashboards.theme.styles import PAPER

@@ -78,9 +78,7 @@ class Campaigns:
     def reading(self, name: str) -> Iterator[Store]:
         """A store of this moment for one thread.
 
-        Raises:
-            Unknown: there is no such campaign.
-            NotFoundError, StoreError, EnvironmentProblem: as `Store.open`.
+        Raises Unknown if there is no such campaign. NotFoundError, StoreError, EnvironmentProblem: as `Store.open`.
         """
         root = self.root(name)
         first = not Layout(root).snapshot.exists()

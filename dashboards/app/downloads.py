@@ -29,8 +29,7 @@ MOST_ROWS: Final = 500
 def download(engine: "Engine", campaign: str, page: str, name: str, end: str, search: str) -> Response:
     """One file of a slot, for the state that `search` says.
 
-    Raises:
-        Unknown: there is no such page, slot or kind of file, or the state is refused; else as slots do.
+    Raises Unknown if there is no such page, slot or kind of file, or the state is refused; else as slots do.
     """
     engine.campaigns.root(campaign)
     found = engine.page_named(page)

@@ -9,18 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, final
 from urllib.parse import quote, unquote
 
-from dash import (
-    ALL,
-    MATCH,
-    ClientsideFunction,
-    Dash,
-    Input,
-    Output,
-    State,
-    callback_context,
-    no_update,
-    set_props,
-)
+from dash import ALL, MATCH, ClientsideFunction, Dash, Input, Output, State, callback_context, no_update, set_props
 from dash.exceptions import PreventUpdate
 from plotly.utils import PlotlyJSONEncoder
 
@@ -184,13 +173,7 @@ class Engine:
         return parts, {"values": shown_values, "remakes": remakes, **_collect_state(made, words, given)}
 
     def refresh(
-        self,
-        values: Sequence[Any],
-        ticks: int,
-        path: str,
-        search: str,
-        seen: Mapping[str, Any],
-        problem: str | None,
+        self, values: Sequence[Any], ticks: int, path: str, search: str, seen: Mapping[str, Any], problem: str | None
     ) -> tuple[Any, ...]:
         """The slots again, after a control or new results."""
         del ticks
@@ -221,7 +204,8 @@ class Engine:
             return _only(now, problem="")
         values_now = {**before, **{name: _plain(value) for name, value in said.items()}}
         shown = {**seen, "search": now, "moment": moment, "values": values_now}
-        return now, *self._redrawn(campaign, page, new, shown, seen), "", no_update
+        told = now if new != address else no_update  # else it would undo a link that the reader has just followed
+        return told, *self._redrawn(campaign, page, new, shown, seen), "", no_update
 
     def _redrawn(
         self, campaign: str, page: AppPage, address: Address, now: Mapping[str, Any], seen: Mapping[str, Any]

@@ -90,7 +90,6 @@ def options_of(control: Control) -> list[dict[str, str]]:
 
 
 def _hidden(key: Mapping[str, str], value: Any) -> Component:
-    """A value that the page's own script sets."""
     kept = list(value) if isinstance(value, tuple | list) else [] if value is None else [value]
     return dcc.Checklist(options=kept, value=kept, id=key, style={"display": "none"})
 

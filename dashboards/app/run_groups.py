@@ -71,7 +71,6 @@ def _in_grid_order(about: GridContext, found: pl.DataFrame) -> pl.DataFrame:
 
 
 def _runs(view: PageView) -> list[str]:
-    """Keys of the runs that the address names. Raises Unknown."""
     keys: list[str] = []
     for begins in view.address.run:
         found = view.store.sql(
@@ -127,8 +126,7 @@ def cells_control(view: PageView) -> Control:
 def chosen_cells(view: PageView) -> tuple[Sequence[str], CellLook]:
     """The keys of the cells that the address names, in the grid's order, and a look that tells them apart.
 
-    Raises:
-        Unknown: it names a cell that the grid does not have.
+    Raises Unknown if it names a cell that the grid does not have.
     """
     about = grid_of(view)
     if not view.address.cells:

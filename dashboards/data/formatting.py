@@ -147,7 +147,6 @@ def _common(split: Sequence[Sequence[str]]) -> int:
 
 
 def _axis(part: str) -> str | None:
-    """The axis of a part 'name=value'."""
     name, equals, _ = part.partition("=")
     return name if equals and name.isidentifier() else None
 

@@ -44,8 +44,7 @@ def fields(store: Store, grid: str) -> list[str]:
 def group_sql(about: GridContext, by: Sequence[str]) -> str:
     """SQL for the group of a trial, of columns of g (`grid_trial`) and t (`trial`).
 
-    Raises:
-        Unknown: there is nothing of that name to group by.
+    Raises Unknown if there is nothing of that name to group by.
     """
     parts = [_part(about, name) for name in by or (CELL,)]
     return parts[0] if len(parts) == 1 else f"concat_ws({quoting.text(BETWEEN)}, {', '.join(parts)})"

@@ -35,11 +35,7 @@ def _count_shared(one: str, other: str) -> int:
 
 
 def key_of(store: Store, begins: str) -> str:
-    """The key of the one trial that `begins` so.
-
-    Raises:
-        Unknown: none does, or several do.
-    """
+    """The key of the one trial that `begins` so. Raises Unknown if none does, or several do."""
     if not re.fullmatch(r"[0-9a-f]{1,32}", begins):
         raise Unknown(f"a run is named by the first of the 32 hexadecimal digits of its key; got {begins!r}")
     found = store.sql(

@@ -56,8 +56,7 @@ def layers_of(files: Sequence[StoredArray], step: int) -> dict[int, StoredArray]
 def read_maps(store: Store, files: Sequence[StoredArray], step: int, sequence: int, task: dict[str, Any]) -> Maps:
     """The maps of the sequence `sequence`, counted from 1, at a step.
 
-    Raises:
-        Unknown: there are none, or fewer sequences; else as `store.analysis.artefacts.arrays`.
+    Raises Unknown if there are none, or fewer sequences; else as `store.analysis.artefacts.arrays`.
     """
     found = {layer: arrays(store, each) for layer, each in layers_of(files, step).items()}
     shapes = {tuple(held["weights"].shape) for held in found.values() if "weights" in held}

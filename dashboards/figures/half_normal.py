@@ -74,11 +74,7 @@ def _names(frame: pl.DataFrame, widest: float, top: float) -> list[str]:
 
 def _noise(widest: float, error: float) -> go.Scatter:
     return go.Scatter(
-        x=[0, widest],
-        y=[0, widest * error],
-        mode="lines",
-        line={"color": ROPE, "width": 1.5},
-        hoverinfo="skip",
+        x=[0, widest], y=[0, widest * error], mode="lines", line={"color": ROPE, "width": 1.5}, hoverinfo="skip"
     )
 
 

@@ -97,13 +97,11 @@ def _least(ramp: Ramp, n: int, columns: int) -> int:
 
 
 def _lines(found: pl.DataFrame) -> int:
-    """How many lines the longest text has."""
     texts = found["text"].drop_nulls().to_list() if "text" in found.columns else []
     return max((text.count(_BREAK) + 1 for text in texts), default=1)
 
 
 def _parts(found: pl.DataFrame) -> dict[str, pl.DataFrame]:
-    """The rows of every panel by its name."""
     if "panel" not in found.columns or found.is_empty():
         return {"": found}
     return {str(name): rows for (name,), rows in found.group_by("panel", maintain_order=True)}
@@ -152,7 +150,6 @@ def _bar(ramp: Ramp, height: int) -> dict[str, Any]:
 
 
 def _bar_title(title: str) -> str:
-    """A title in lines as narrow as a bar's."""
     return _BREAK.join(plain(line) for line in wrap(title, _BAR_TITLE))
 
 

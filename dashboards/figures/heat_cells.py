@@ -10,12 +10,7 @@ from dashboards.data.formatting import number, plain
 from dashboards.figures.canvas import cut
 from dashboards.theme.styles import DIVERGING, SEQUENTIAL
 
-SIGNS: Final = {
-    "failed": "x-thin-open",
-    "not applicable": "line-ew-open",
-    "running": "circle-dot",
-    "masked": "",
-}
+SIGNS: Final = {"failed": "x-thin-open", "not applicable": "line-ew-open", "running": "circle-dot", "masked": ""}
 """plotly's markers by how a reason begins, "" for none; any other, such as "not run", has an open circle."""
 
 LETTER: Final = 7.0

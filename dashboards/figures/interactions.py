@@ -81,7 +81,6 @@ def matrix(found: Factorial) -> pl.DataFrame:
 
 
 def _cell(row: dict[str, object] | None) -> tuple[float | None, str, str, str | None]:
-    """value, text, note and reason of one term."""
     if row is None:
         return None, "", "", "not applicable: the plan does not cross them"
     share, p = row["omega_squared"], row["p_holm"]

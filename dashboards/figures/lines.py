@@ -242,7 +242,6 @@ def _axes(usual: tuple[Any, Any], place: int, panels: int, drawing: Drawing) -> 
 
 
 def _add(figure: go.Figure, rows: pl.DataFrame, series: Series, where: tuple[str, bool, bool, Drawing]) -> None:
-    """The bands, the line and the marks of one series."""
     at, much, few, drawing = where
     axes = {"xaxis": f"x{at}", "yaxis": f"y{at}", "legendgroup": series.group, "showlegend": False}
     style, name = series.style, break_name(series.name)
@@ -308,7 +307,6 @@ def _bars(y: npt.NDArray[Any], low: npt.NDArray[Any], high: npt.NDArray[Any], co
 
 
 def _tooltips(rows: pl.DataFrame, drawing: Drawing, *, much: bool) -> dict[str, Any]:
-    """Write the tooltip of each point."""
     place = "%{x:,}" if rows["x"].dtype.is_numeric() else "%{x}"
     if much:
         return {"customdata": _numbers(rows["n"]), "hovertemplate": f"{place}: %{{y:.4g}}<br>n %{{customdata}}"}
@@ -329,11 +327,7 @@ def _far(rows: pl.DataFrame, style: Style, name: str, drawing: Drawing) -> go.Sc
         y=_numbers(rows["edge"]),
         name=name,
         mode="markers",
-        marker={
-            "symbol": ["triangle-up" if each else "triangle-down" for each in up],
-            "size": 9,
-            "color": style.color,
-        },
+        marker={"symbol": ["triangle-up" if each else "triangle-down" for each in up], "size": 9, "color": style.color},
         text=[drawing.words(value) for value in rows["beyond"]],
         hovertemplate="%{x:,}: %{text}, beyond the axis",
         cliponaxis=False,

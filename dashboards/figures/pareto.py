@@ -116,7 +116,6 @@ def is_cut(found: TradeOffs, log: tuple[bool, bool]) -> bool:
 
 
 def _sides(frame: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """value, low and high of x and of y."""
     across = frame.select(pl.col("x").alias("value"), pl.col("x_low").alias("low"), pl.col("x_high").alias("high"))
     return across, frame.select("value", "low", "high")
 
@@ -162,7 +161,6 @@ def _label_points(frame: pl.DataFrame, look: CellLook) -> dict[str, str]:
 
 
 def _steps(frame: pl.DataFrame, found: TradeOffs) -> go.Scatter:
-    """From best to best."""
     rows = frame.filter(pl.col("step")).sort("x")
     # a step holds the value of the cell with the better x until the next one comes
     shape = "hv" if found.x.better == "lower" else "vh"
@@ -186,7 +184,6 @@ def _alike(rows: Sequence[Row], look: CellLook) -> list[list[Row]]:
 
 
 def _points(rows: Sequence[Row], look: CellLook, names: Mapping[str, str]) -> go.Scatter:
-    """Cells of one style and standing."""
     first = rows[0]
     style = look.styles[first["cell"]]
     color = style.color + (_FAINT if first["standing"] == "dominated" else "")
@@ -238,7 +235,6 @@ def _describe(row: Row, look: CellLook) -> str:
 
 
 def _bars(rows: Sequence[Row], mean: str, ends: tuple[str, str], color: str) -> dict[str, Any]:
-    """Intervals, none where an end is missing."""
     values, low, high = ([row[name] for row in rows] for name in (mean, *ends))
     return error_bars(values, low, high, color, thickness=1.2, width=3)
 

@@ -69,7 +69,6 @@ def reason(runs: pl.DataFrame, scale: Scale) -> str:
 
 
 def _state(run: Mapping[str, Any], scale: Scale) -> str:
-    """Why a run that did not fail has no value."""
     if run["status"] in _STATES:
         return _STATES[run["status"]]
     if run["value"] is None:
@@ -287,7 +286,6 @@ class _Runs(NamedTuple):
 
 
 def _row(runs: _Runs, rest: Settings, key: str, measure: GridMeasure) -> tuple[Any, ...]:
-    """The entries of a cell beside its levels."""
     average = runs.average
     if average is None:
         why = reason(runs.planned, measure.scale)

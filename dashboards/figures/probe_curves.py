@@ -95,11 +95,7 @@ class Places(NamedTuple):
 
 
 def places(store: Store, grid: str, name: str) -> Places:
-    """Where the probe `name` looked in trials of a grid.
-
-    Raises:
-        Unknown: it recorded nothing there.
-    """
+    """Where the probe `name` looked in trials of a grid. Raises Unknown if it recorded nothing there."""
     of = "probe p JOIN grid_trial g USING (trial) WHERE g.grid = $grid AND p.name = $probe"
     given = {"grid": grid, "probe": name}
     points = store.sql(f"SELECT DISTINCT map_entries(p.point) AS point FROM {of}", given)["point"].to_list()
@@ -122,8 +118,7 @@ def places(store: Store, grid: str, name: str) -> Places:
 def choose_places(found: Places, said: Mapping[str, str]) -> dict[str, float | None]:
     """Where to look, by coordinate: as `said`, or where rows are without it, or at its first value.
 
-    Raises:
-        Unknown: a coordinate or a value that there is not.
+    Raises Unknown for an unknown coordinate or value.
     """
     unknown = [axis for axis in said if axis not in found.coordinates]
     if unknown:

@@ -112,7 +112,6 @@ def _of_own(row: Mapping[str, Any]) -> list[str]:
 
 
 def _letter(place: int) -> str:
-    """a, b, ..., z, aa, ab, ..."""
     before, last = divmod(place, 26)
     return (_letter(before - 1) if before else "") + chr(ord("a") + last)
 

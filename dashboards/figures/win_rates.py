@@ -86,7 +86,6 @@ def _seeds(row: Mapping[str, Any]) -> str:
 
 
 def _reason(row: Mapping[str, Any]) -> str | None:
-    """Why there is no share; None where there is one."""
     if row["cell"] == row["against"]:
         return "not applicable"
     if row["value"] is not None:

@@ -111,7 +111,6 @@ def picture(shown: FigureBlock) -> str:
 
 
 def _plot(key: str, title: str | None, figure: go.Figure) -> str:
-    """A place for a plot, and beside it the figure as JSON."""
     least = least_width(figure)
     size = f"height:{figure.layout.height}px" + (f";min-width:{least}px" if least else "")
     heading = "" if title is None else tag("h4", text(title))

@@ -16,7 +16,7 @@ from store.files.layout import Layout
 from store.files.shards import ShardBuffer
 
 SEEDS = (0, 1, 2)
-PATIENCE_MS = 180_000
+PATIENCE_MS = 90_000
 """Browser tests wait for a condition, and fail after so long on a busy machine."""
 HOSTILE = (
     "softmax",

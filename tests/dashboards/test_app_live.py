@@ -97,7 +97,7 @@ def test_what_is_shown_unless_the_reader_chooses_follows_new_results(
         page.locator("#slot-why .caption", has_text="Cog against softmax").wait_for()
         chosen.get_by_text("Cog").wait_for()
         for _ in range(2):  # the page asks again for new results
-            page.wait_for_event("response", lambda answer: answer.url.endswith("/_dash-update-component"))
+            page.wait_for_event("response", lambda answer: answer.request.method == "POST")
         assert page.url.endswith("/compare")  # the reader has not chosen
         chosen.get_by_text("Cog").wait_for()
 

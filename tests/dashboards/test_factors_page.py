@@ -106,9 +106,7 @@ def test_a_fixed_axis_leaves_its_other_levels_out(page: Look) -> None:
     assert row["planned"] == 4
 
 
-def test_the_best_cell_stands_for_its_setting_and_the_page_warns_of_the_winner_s_curse(
-    page: Look,
-) -> None:
+def test_the_best_cell_stands_for_its_setting_and_the_page_warns_of_the_winner_s_curse(page: Look) -> None:
     best = page("?others=best", "pivot")
     row = at(best.frame("pivot"), "SSA", "64")
     assert row["value"] == pytest.approx(geometric_mean(of[0] for of in runs("SSA", 64, (2,)).values()))

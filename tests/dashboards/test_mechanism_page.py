@@ -89,11 +89,7 @@ def test_by_layer_has_a_t_interval_over_seeds_or_the_spread_of_heads(look: Look)
         (heads, mean(of_head) - stdev(of_head), HEADS),
     ):
         row = shown.data.row(by_predicate=(pl.col("variant") == "SSA") & (pl.col("layer") == 1), named=True)
-        assert (row["value"], row["low"], row["n"]) == (
-            pytest.approx(mean(of_seed)),
-            pytest.approx(low, rel=1e-5),
-            n,
-        )
+        assert (row["value"], row["low"], row["n"]) == (pytest.approx(mean(of_seed)), pytest.approx(low, rel=1e-5), n)
     assert "t interval over seeds" in seeds.caption
     assert "standard deviation over heads" in heads.caption
 

@@ -76,11 +76,7 @@ def test_what_zipped_axes_repeat_is_left_out_of_names() -> None:
 
 def test_names_of_a_factorial_keep_every_value_and_say_the_axes_once() -> None:
     labels = [f"a={a} · b={b}" for a in ("x", "y") for b in ("x", "y")]
-    assert short_names([*labels, "softmax"]) == (
-        ["x · x", "x · y", "y · x", "y · y", "softmax"],
-        ("a", "b"),
-        "",
-    )
+    assert short_names([*labels, "softmax"]) == (["x · x", "x · y", "y · x", "y · y", "softmax"], ("a", "b"), "")
 
 
 def test_what_all_labels_begin_with_is_said_once() -> None:

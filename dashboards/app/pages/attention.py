@@ -183,8 +183,5 @@ ATTENTION = AppPage(
     about="Where does each head of a run look?",
     address=AttentionAddress,
     controls=_controls,
-    slots=(
-        Slot("mosaic", "All heads", _mosaic, sets="head"),
-        Slot("map", "One head", _map),
-    ),
+    slots=(Slot("mosaic", "All heads", _mosaic, sets="head"), Slot("map", "One head", _map)),
 )

@@ -64,8 +64,7 @@ class CompareAddress(MeasuredAddress):
 def judge_view(view: PageView) -> tuple[GridContext, GridMeasure, pl.DataFrame]:
     """The grid of a view with its measure and verdicts; the baseline is the grid's own or that of the address.
 
-    Raises:
-        Unknown: there is no grid yet, or no such measurement; SpecError where it has no measure or baseline.
+    Raises Unknown if there is no grid yet, or no such measurement; SpecError where it has no measure or baseline.
     """
     about = grid_of(view)
     base = view.address.baseline

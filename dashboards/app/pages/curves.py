@@ -181,7 +181,6 @@ def _line_words(view: PageView, each: Reduced, scale: Scale, of: RunGroups) -> s
 def _warnings(
     panels: Sequence[Panel], found: dict[str, tuple[Reduced, Scale]], of: RunGroups, reached: dict[str, int]
 ) -> str:
-    """Warn about groups that are not comparable."""
     said: list[str] = []
     sizes = sorted({reached[key] for key in of.keep})
     if len(sizes) > 1:

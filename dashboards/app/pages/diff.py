@@ -38,7 +38,6 @@ class _DiffRun(NamedTuple):
 
 
 def _runs(view: PageView) -> list[_DiffRun]:
-    """The runs that the address names, each once. Raises Unknown."""
     store, wanted = view.store, view.address.run
     if len(wanted) > MOST:
         raise Unknown(f"at most {MOST} runs stand beside each other; the address names {len(wanted)}")

@@ -184,7 +184,6 @@ def _pair(view: PageView) -> SlotContent:
 
 
 def _ends(counts: pl.Series) -> list[int]:
-    """The least and the greatest; one where they are equal."""
     known = sorted(counts.to_list())
     return list(dict.fromkeys([known[0], known[-1]]))
 

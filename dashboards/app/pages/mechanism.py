@@ -134,7 +134,6 @@ def _describe_lost(cells: Sequence[str], found: pl.DataFrame, look: CellLook) ->
 def _holes(
     view: PageView, reading: probe_curves.ProbeReading, cells: Sequence[str], *, without: str = "", last: bool = True
 ) -> str:
-    """How many values averages leave out."""
     lost = probe_curves.not_finite(view.store, reading, cells, without=without, last=last)
     return f" {count(lost, 'recorded value')} not finite: left out." if lost else ""
 

@@ -147,7 +147,6 @@ def _weights(view: PageView) -> SlotContent:
 
 
 def _sums(rows: Sequence[Profile], apart: str) -> str:
-    """Say what the weights sum to, and where the rest is."""
     told = []
     for row in rows:
         who = f"{row.heads[:1].upper()}{row.heads[1:]}: keys" if row.heads else "Keys"

@@ -32,7 +32,6 @@ def _states(view: PageView) -> tuple[pl.DataFrame, Counter[str]]:
 
 
 def _judge_view(view: PageView) -> tuple[GridContext, GridMeasure, pl.DataFrame]:
-    """The grid by its own measure and baseline."""
     return judge_view(view._replace(address=CompareAddress(grid=view.address.grid)))
 
 

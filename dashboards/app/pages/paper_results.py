@@ -50,11 +50,7 @@ class PublishedAddress(Address):
 
 
 def chosen_item(view: PageView) -> Item:
-    """Read the choices of a view.
-
-    Raises:
-        Unknown: there is no grid, paper or item.
-    """
+    """Read the choices of a view. Raises Unknown if there is no grid, paper or item."""
     about = grid_of(view)
     paper, name = view.address.paper, view.address.item
     most = memoise(view.store, ("published", about.grid), lambda: _most(view))

@@ -47,7 +47,6 @@ def _key(view: PageView) -> str:
 
 
 def _trial(view: PageView) -> dict[str, Any]:
-    """The row of the trial. Raises Unknown."""
     return view.store.sql("SELECT * FROM trial WHERE trial = $key", {"key": _key(view)}).row(0, named=True)
 
 
@@ -181,7 +180,6 @@ def _clock(seconds: float) -> str:
 
 
 def _list_measurements(view: PageView, table: str, keys: Sequence[str]) -> pl.DataFrame:
-    """List the measurements of the run, each at its last step."""
     order = ["map_keys(point), map_values(point)" if name == "point" else name for name in keys]
     found = view.store.sql(
         f"SELECT name, step, {', '.join(keys)}, value FROM v_{table} WHERE trial = $key "

@@ -76,7 +76,6 @@ def pickable(about: GridContext, found: pl.DataFrame) -> list[str]:
 
 
 def _usual(about: GridContext, found: pl.DataFrame) -> list[str]:
-    """The columns that are shown unless others are picked."""
     axes = [name for name in _axis_columns(about) if found[name].drop_nulls().n_unique() > 1]
     measure = about.measure
     of_grid = [] if measure is None else [_column_of(text_of(measure.name, measure.point), found)]

@@ -72,8 +72,7 @@ class SqlAddress(Address):
 def query_of(view: PageView) -> str:
     """The text of the query; empty where there is none.
 
-    Raises:
-        Unknown: it is too long for an address; NotFoundError and SpecError for a saved query that is not there.
+    Raises Unknown if it is too long for an address; NotFoundError and SpecError for a saved query that is not there.
     """
     if view.address.query is None and view.address.saved is not None:
         return QUERIES.text(view.store.layout, view.address.saved).strip()
@@ -107,7 +106,6 @@ def _result(view: PageView) -> SlotContent:
 
 
 def _describe_answer(answer: QueryAnswer) -> str:
-    """How many rows there are, and whether they follow new results."""
     height = answer.frame.height
     words = [f"{count(height, 'row')}, {count(answer.frame.width, 'column')}"]
     if height > SHOWN_ROWS:

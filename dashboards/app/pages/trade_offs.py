@@ -122,7 +122,6 @@ def _compare(view: PageView) -> TradeOffs:
 
 
 def _logs(view: PageView) -> tuple[bool, bool]:
-    """Whether x and y are logarithmic."""
     address = view.address
     x = address.x_scale or ("log" if _against(view).way.scale == "log" else "linear")
     y = address.y_scale or ("log" if judged_by(view).scale == "log" else "linear")
@@ -163,13 +162,11 @@ def _scatter(view: PageView) -> SlotContent:
 
 
 def _averages(found: TradeOffs) -> str:
-    """Explain the averages of both axes."""
     up, across = (average_words(each.scale) for each in (found.y, found.x))
     return f"{up} over seeds of both" if up == across else f"{up} over seeds up, {across} across"
 
 
 def _ring_words(frame: pl.DataFrame) -> str:
-    """Explain rings, if there are any."""
     lacking = frame.filter(pl.col("lacks") > 0)
     if lacking.is_empty():
         return ""
