@@ -123,7 +123,8 @@ class Strip(NamedTuple):
     def draw(self, figure: SubFigure) -> None:
         figure.text(0.02, 1 - 0.12 / self.height, self.heading, va="center")
         lines = self._lines
-        axes = _blank_axes(figure, (0, 0.06 / self.height, 1, 0.21 * len(lines) / self.height))
+        axes = figure.add_axes((0, 0.06 / self.height, 1, 0.21 * len(lines) / self.height))
+        axes.axis("off")
         axes.set(xlim=(-self.label_width / self.size, (WIDTH - self.label_width) / self.size), ylim=(len(lines), 0))
         for line, (label, cells) in enumerate(lines):
             axes.text(-0.2, line + 0.5, label, ha="right", va="center", fontsize=6.5, color=COLOURS["plain"])
@@ -147,12 +148,6 @@ def _draw_cell(axes: Axes, place: int, line: int, cell: Cell) -> None:
         )
     colour = COLOURS["plain"] if dim else "black"
     axes.text(place + 0.5, line + 0.52, cell.words, ha="center", va="center", fontsize=7, color=colour)
-
-
-def _blank_axes(figure: SubFigure, place: tuple[float, float, float, float]) -> Axes:
-    axes = figure.add_axes(place)
-    axes.axis("off")
-    return axes
 
 
 class Chart(NamedTuple):

@@ -10,8 +10,8 @@ from matplotlib.figure import SubFigure
 
 from grid.operator_view import Profile
 from runners.catalogue.choice_words import FIELD_HEADINGS, field_rows
-from runners.catalogue.explain import Argument, Explanation, Part, different_stages, explain
-from runners.catalogue.explain_text import NUMBER_HEADINGS, added_words
+from runners.catalogue.explain import Explanation, Part, different_stages, explain
+from runners.catalogue.explain_text import NUMBER_HEADINGS, added_words, argument_words
 from runners.catalogue.lookup import KindRow, find_kind, presets, stage_kinds
 from runners.catalogue.stage_words import formula, option_words
 from runners.catalogue.weight_profile import LAST, LOGITS, SETTINGS, Setting, equation, profiles
@@ -123,7 +123,7 @@ def _setting_words(setting: Setting) -> str:
 def _section(operator: Explanation, caption: str) -> str:
     lines = [f"### {operator.name}\n", f"{escape(operator.line)}\n", f"`{operator.use}`\n"]
     if operator.arguments:
-        lines.append(f"Arguments: {'; '.join(_argument(each) for each in operator.arguments)}.\n")
+        lines.append(f"Arguments: {'; '.join(f'`{argument_words(each)}`' for each in operator.arguments)}.\n")
     lines += [f"{caption}\n", *map(_formula, operator.parts)]
     if operator.numbers:
         lines.append(table(NUMBER_HEADINGS, [row.words for row in operator.numbers]))
@@ -135,11 +135,6 @@ def _section(operator: Explanation, caption: str) -> str:
     lines += bullets("Traps", operator.traps)
     lines += bullets("Laws it does not keep", [f"{law}: {reason}" for law, reason in operator.breaks.items()])
     return "\n".join(lines)
-
-
-def _argument(argument: Argument) -> str:
-    values = f" one of {', '.join(map(repr, argument.values))}" if argument.values else ""
-    return f"`{argument.name}={argument.default!r}`{values}"
 
 
 def _formula(part: Part) -> str:

@@ -83,12 +83,6 @@ def _value_cell(value: float | None) -> Cell:
     return Cell(number_words(value), "odd" if value < 0 else "mark")
 
 
-def _attention_maps() -> list[Panel]:
-    (file,) = AttentionMaps().of_layer(example_heads.make_layer(), example_heads.make_probe_input())
-    weights = torch.from_numpy(file.arrays["weights"].astype(np.float64))  # type: ignore[union-attr]
-    return [Maps(f"attention-00, array weights [1, 4, 8, 8], float16: {_AXES}", example_heads.as_maps(weights))]
-
-
 def _weight_sums() -> list[Panel]:
     bins = [each for each in _find(WeightSums()) if each.name == "weight_sum_count"]
     points = [each.point["sum"] for each in bins], [each.value for each in bins]
@@ -200,7 +194,7 @@ def _token_classes() -> list[Panel]:
 _SIGNS: Final = {"mark": "positive", "odd": "negative"}
 PICTURES: Final[Mapping[str, tuple[Callable[[], list[Panel]], Mapping[str, str]]]] = {
     "attention_entropy": (lambda: _heads_panels(AttentionEntropy()), _SIGNS),
-    "attention_maps": (_attention_maps, _SIGNS),
+    "attention_maps": (lambda: _heads_panels(AttentionMaps()), _SIGNS),
     "effective_rank": (lambda: _heads_panels(EffectiveRank()), _SIGNS),
     "first_key": (lambda: _heads_panels(FirstKey()), _SIGNS),
     "first_token": (lambda: _heads_panels(FirstToken()), _SIGNS),

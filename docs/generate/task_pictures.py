@@ -202,10 +202,6 @@ def _real_tokens(batch: Batch, sequence: int) -> list[bool]:
     return [True] * length if batch.visible is None else batch.visible[sequence].expand(length, length).any(0).tolist()
 
 
-def _sentence_panels(task: Task) -> list[Panel]:
-    return [panel for at in range(3) for panel in _window_panels(f"sentence {at + 1}", task, at)]
-
-
 def _distillation_panels(task: Task) -> list[Panel]:  # noqa: ARG001  (needs no data)
     """Draw the divergence of the predictions of one token at two temperatures."""
     teacher, student = (torch.tensor([[logits]], dtype=torch.float64) for logits in (_TEACHER, _STUDENT))
@@ -256,7 +252,9 @@ PICTURES: Final[Mapping[str, Picture]] = {
     ),
     "linear_functions": Picture(lambda _: LinearFunctions(points=6, evaluation=_SHIFTS), _linear_panels, _IN_LOSS),
     "masked_text": Picture(
-        make_small_sentences, _sentence_panels, {"mark": "scored: the tokens that are hidden or replaced"}
+        make_small_sentences,
+        lambda task: [panel for at in range(3) for panel in _window_panels(f"sentence {at + 1}", task, at)],
+        {"mark": "scored: the tokens that are hidden or replaced"},
     ),
     "needle": Picture(lambda _: Needle(distractors=2, **_SMALL_PAIRS), _query_panels(_PAIRS), _QUERIES),
     "quantifiers": Picture(

@@ -91,7 +91,7 @@ class FromFiles(Evaluation):
 
     @abstractmethod
     def _items(self) -> Mapping[str, Mapping[str, Any]]:
-        """Read the items of every read_sets set with `read_sets`."""
+        """Read the items of every chosen set with `read_sets`."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -158,7 +158,7 @@ def hash_of(source: Path) -> str:
         SpecError: there is no such file.
         EnvironmentProblem: it cannot be read.
     """
-    return content_hash(*(_read(path)[0] for path in _files(source)))
+    return content_hash(*(_read(path)[0] for path in list_files(source, ".jsonl", "items")))
 
 
 @lru_cache(maxsize=64)
@@ -166,7 +166,7 @@ def _parse_files(source: Path, content: str, parse: Parse[Item]) -> dict[str, di
     del content  # part of the cache key
     sets: dict[str, dict[str, Item]] = {}
     names: dict[str, str] = {}
-    for path in _files(source):
+    for path in list_files(source, ".jsonl", "items"):
         for line in _lines(path, _read(path)[1]):
             group, item_name, item = parse(line)
             name = slug(group, line.where)
@@ -184,16 +184,21 @@ def _parse_files(source: Path, content: str, parse: Parse[Item]) -> dict[str, di
     return dict(sorted(sets.items()))
 
 
-def _files(source: Path) -> list[Path]:
+def list_files(source: Path, suffix: str, what: str) -> list[Path]:
+    """List a file, or the files of a folder without its subfolders; `what` names their content in errors.
+
+    Raises:
+        SpecError: there is no such file, or none has this suffix.
+    """
     if source.is_dir():
-        paths = sorted(path for path in source.iterdir() if path.suffix.lower() == ".jsonl" and path.is_file())
+        paths = sorted(path for path in source.iterdir() if path.suffix.lower() == suffix and path.is_file())
         if not paths:
-            raise SpecError(f"a folder of items holds .jsonl files; {source} has none")
+            raise SpecError(f"a folder of {what} holds {suffix} files; {source} has none")
         return paths
     if not source.exists():
-        raise SpecError(f"there are no items {source}; give a .jsonl file or a folder of these")
-    if source.suffix.lower() != ".jsonl":
-        raise SpecError(f"items are a .jsonl file or a folder of these; got {source}")
+        raise SpecError(f"there are no {what} {source}; give a {suffix} file or a folder of these")
+    if source.suffix.lower() != suffix:
+        raise SpecError(f"{what} are a {suffix} file or a folder of these; got {source}")
     return [source]
 
 

@@ -9,7 +9,7 @@ positions are the same predictions at every length. Their loss falls with n if t
 it ignores them, and rises if it fails at the distance. Losses of whole windows also differ because a longer window has
 fewer positions with little context.
 
-With `scaling`, rotary positions are stretch_positions (YaRN) during the evaluation, and every row has the factor. A
+With `scaling`, rotary positions are stretched (YaRN) during the evaluation, and every row has the factor. A
 window of grammar that is not the longest begins in the middle of a sentence.
 """
 

@@ -29,7 +29,7 @@ from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
 from grid.errors import SpecError
 from grid.spec import OutsideKey
 from runners.evaluations.evaluation import Evaluation, Judge, require_task
-from runners.evaluations.lm_eval_adapter import SEED, HarnessRequest, check_requests, language_model, offline, quiet
+from runners.evaluations.lm_eval_adapter import SEED, RequestConverter, check_requests, language_model, offline, quiet
 from runners.evaluations.lm_eval_documents import right_answers
 from runners.evaluations.lm_eval_files import is_hashed, load_tasks
 from runners.tasks.file_cache import cache_by_file
@@ -102,7 +102,7 @@ class LmEval(Evaluation):
         include = None if self.include is None else Path(self.include)
         if include is not None and (actual := _hash_of(include)) != self.content_hash:
             raise SpecError(_hash_problem(self, actual))
-        return LmEvalJudge(self, HarnessRequest(task.encoder(), self.length_on(task)))
+        return LmEvalJudge(self, RequestConverter(task.encoder(), self.length_on(task)))
 
 
 def _hash_problem(spec: LmEval, actual: str) -> str:
@@ -131,8 +131,8 @@ def _file_hash(path: Path) -> str:
 class LmEvalJudge(Judge):
     """Builds all requests when it is opened, so problems are known before any training."""
 
-    def __init__(self, spec: LmEval, request: HarnessRequest) -> None:
-        self._spec, self._request = spec, request
+    def __init__(self, spec: LmEval, converter: RequestConverter) -> None:
+        self._spec, self._converter = spec, converter
         scratch = mkdtemp(prefix="ablate-lm-eval-")
         finalize(self, rmtree, scratch, ignore_errors=True)
         include = None if spec.include is None else Path(spec.include)
@@ -140,7 +140,7 @@ class LmEvalJudge(Judge):
         for name, task in self._loaded["tasks"].items():
             self._set_fewshot(name, task)
         with offline():
-            check_requests(self._loaded["tasks"], request)
+            check_requests(self._loaded["tasks"], converter)
 
     @property
     def record(self) -> Mapping[str, Any]:
@@ -169,7 +169,7 @@ class LmEvalJudge(Judge):
     def _point(self, name: str) -> dict[str, float]:
         """Return the point of a task or group."""
         shots = {int(self._loaded["tasks"][each].get_config("num_fewshot")) for each in self._members(name)}
-        context = {"context": float(self._request.longest)}
+        context = {"context": float(self._converter.longest)}
         return {"fewshot": float(*shots), **context} if len(shots) == 1 else context
 
     def _members(self, name: str) -> set[str]:
@@ -181,12 +181,12 @@ class LmEvalJudge(Judge):
     def evaluate(self, predict: Predict) -> Iterator[Measurements | Items]:
         """Yield every metric of every task and group, the values of documents, and the share of cut documents."""
         harness = require_package("lm_eval.evaluator", by="the evaluation lm_eval", extra="lm-eval")
-        self._request.truncated.clear()
+        self._converter.truncated.clear()
         with offline(), quiet():
             for task in self._loaded["tasks"].values():
                 task.set_fewshot_seed(seed=SEED)
             results = harness.evaluate(
-                lm=language_model(predict, self._request), task_dict=self._loaded, bootstrap_iters=0, log_samples=True
+                lm=language_model(predict, self._converter), task_dict=self._loaded, bootstrap_iters=0, log_samples=True
             )
         rows = [each for name in results["results"] for each in self._task_rows(name, results)]
         names = [each.name for each in rows if isinstance(each, Measurements)]
@@ -224,7 +224,7 @@ class LmEvalJudge(Judge):
 
     def _extra_rows(self, name: str, task: Any, samples: Sequence[Mapping[str, Any]]) -> Iterator[Measurements | Items]:
         """Yield the rows that the harness does not compute."""
-        point, lost = self._point(name), self._request.truncated.get(name, set())
+        point, lost = self._point(name), self._converter.truncated.get(name, set())
         documents = sorted({int(each["doc_id"]) for each in samples})
         cut = {str(each): float(each in lost) for each in documents}
         yield from _mean(f"lm_eval.{_slug(name)}.truncated", cut, point)

@@ -53,7 +53,7 @@ class HarnessAnswer(NamedTuple):
 
 
 @final
-class HarnessRequest:
+class RequestConverter:
     """Converts requests of the harness to tokens, and remembers which documents were too long."""
 
     def __init__(self, encoder: Encoder, longest: int) -> None:
@@ -148,7 +148,7 @@ def _groups_by_length(lengths: Sequence[int], vocabulary: int) -> Iterator[list[
 
 
 def generate(
-    predict: Predict, prompts: Sequence[list[int]], room: int, request_tokens: HarnessRequest, until: Sequence[str]
+    predict: Predict, prompts: Sequence[list[int]], room: int, converter: RequestConverter, until: Sequence[str]
 ) -> list[str]:
     """Generate greedily after each prompt, up to a text of `until`, the end of a document, or `room` tokens."""
     tokens = [list[int]() for _ in prompts]
@@ -156,18 +156,18 @@ def generate(
     for _ in range(room):
         lengths = [len(prompts[at]) + len(tokens[at]) for at in waiting]
         going: list[int] = []
-        for members in _groups_by_length(lengths, request_tokens.encoder.vocabulary):
+        for members in _groups_by_length(lengths, converter.encoder.vocabulary):
             rows = [waiting[each] for each in members]
             logits = predict(torch.tensor([prompts[at] + tokens[at] for at in rows]))[:, -1]
             for at, token in zip(rows, logits.argmax(-1).tolist(), strict=True):
                 tokens[at].append(token)
-                text = request_tokens.encoder.decode(tokens[at])
-                if token != request_tokens.encoder.end and not any(stop in text for stop in until):
+                text = converter.encoder.decode(tokens[at])
+                if token != converter.encoder.end and not any(stop in text for stop in until):
                     going.append(at)
         waiting = going
         if not waiting:
             break
-    return [_text_before(request_tokens.encoder.decode(each), until) for each in tokens]
+    return [_text_before(converter.encoder.decode(each), until) for each in tokens]
 
 
 def _text_before(text: str, until: Sequence[str]) -> str:
@@ -176,24 +176,24 @@ def _text_before(text: str, until: Sequence[str]) -> str:
     return text
 
 
-def language_model(predict: Predict, request_tokens: HarnessRequest) -> Any:
+def language_model(predict: Predict, converter: RequestConverter) -> Any:
     """Make an `lm_eval.api.model.LM` that answers with `predict`.
 
     Raises:
         EnvironmentProblem: the harness is not installed.
     """
     api = require_package("lm_eval.api.model", by="the evaluation lm_eval", extra="lm-eval")
-    vocabulary = request_tokens.encoder.vocabulary
+    vocabulary = converter.encoder.vocabulary
 
     class Trained(api.LM):  # type: ignore[misc, name-defined]
         """Answers requests in their order."""
 
         def loglikelihood(self, requests: list[Any]) -> list[tuple[float, bool]]:
-            answers = score_questions(predict, [request_tokens.continuation(each) for each in requests], vocabulary)
+            answers = score_questions(predict, [converter.continuation(each) for each in requests], vocabulary)
             return [tuple(each) for each in answers]  # type: ignore[misc]
 
         def loglikelihood_rolling(self, requests: list[Any]) -> list[float]:
-            windows = [request_tokens.windows(each) for each in requests]
+            windows = [converter.windows(each) for each in requests]
             answers = iter(score_questions(predict, [window for each in windows for window in each], vocabulary))
             return [sum(next(answers).log_likelihood for _ in each) for each in windows]
 
@@ -203,8 +203,8 @@ def language_model(predict: Predict, request_tokens: HarnessRequest) -> Any:
                 groups[generation_limits(each)].append(at)
             texts = [""] * len(requests)
             for (room, until), members in groups.items():
-                prompts = [request_tokens.prompt(requests[at], room) for at in members]
-                for at, text in zip(members, generate(predict, prompts, room, request_tokens, until), strict=True):
+                prompts = [converter.prompt(requests[at], room) for at in members]
+                for at, text in zip(members, generate(predict, prompts, room, converter, until), strict=True):
                     texts[at] = text
             return texts
 
@@ -231,7 +231,7 @@ def generation_limits(request: Any) -> tuple[int, tuple[str, ...]]:
     return room, (until,) if isinstance(until, str) else tuple(until)
 
 
-def check_requests(tasks: Mapping[str, Any], request_tokens: HarnessRequest) -> None:
+def check_requests(tasks: Mapping[str, Any], converter: RequestConverter) -> None:
     """Refuse requests that a model cannot answer, before any training.
 
     Raises:
@@ -247,12 +247,12 @@ def check_requests(tasks: Mapping[str, Any], request_tokens: HarnessRequest) -> 
             require_answers(task)
             for request in task.instances:
                 if request.request_type == "loglikelihood":
-                    request_tokens.continuation(request)
+                    converter.continuation(request)
                 elif request.request_type == "loglikelihood_rolling":
-                    request_tokens.windows(request)
+                    converter.windows(request)
                 else:
-                    request_tokens.prompt(request, generation_limits(request)[0])
-    request_tokens.truncated.clear()
+                    converter.prompt(request, generation_limits(request)[0])
+    converter.truncated.clear()
 
 
 @contextmanager

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from grid.errors import SpecError
-from runners.evaluations.item_files import slug
+from runners.evaluations.item_files import list_files, slug
 from runners.tasks.file_cache import cache_by_file
 from runners.tasks.text.corpus import content_hash
 
@@ -29,18 +29,8 @@ def find_paradigms(source: Path) -> dict[str, Path]:
     Raises:
         SpecError: a file is missing, its name has no letters, or two files have one name.
     """
-    if source.is_dir():
-        paths = sorted(path for path in source.iterdir() if path.suffix.lower() == ".txt" and path.is_file())
-        if not paths:
-            raise SpecError(f"a folder of minimal pairs holds .txt files; {source} has none")
-    elif not source.exists():
-        raise SpecError(f"there are no minimal pairs {source}; give a .txt file or a folder of these")
-    elif source.suffix.lower() != ".txt":
-        raise SpecError(f"minimal pairs are a .txt file or a folder of these; got {source}")
-    else:
-        paths = [source]
     files: dict[str, Path] = {}
-    for path in paths:
+    for path in list_files(source, ".txt", "minimal pairs"):
         name = slug(path.stem, str(path))
         if name in files:
             raise SpecError(

@@ -23,7 +23,7 @@ class Stretch(Spec):
     """Frequencies with at most this many turns in the original length are fully interpolated."""
 
     def of(self, own: Rotary) -> Yarn:
-        """Return the stretch_positions positions of a model that was trained with `own`; ValueError if impossible."""
+        """Return the stretched positions of a model that was trained with `own`; ValueError if impossible."""
         return Yarn(
             base=own.base,
             share=own.share,

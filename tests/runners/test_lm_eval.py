@@ -14,7 +14,7 @@ from torch import Tensor
 
 from grid.errors import EnvironmentProblem, SpecError
 from runners.evaluations import LmEval
-from runners.evaluations.lm_eval_adapter import HarnessQuestion, HarnessRequest, generate, score_questions
+from runners.evaluations.lm_eval_adapter import HarnessQuestion, RequestConverter, generate, score_questions
 from runners.tasks import LinearFunctions, Text
 from runners.tasks.task import Items, Measurements
 from runners.tasks.text.encoder import ByteEncoder
@@ -185,7 +185,7 @@ def test_a_document_longer_than_the_window_is_scored_once_token_by_token(table: 
     text = "abc cab bca, abcabc"
     request = type("Request", (), {"args": (text,), "task_name": "t", "doc_id": 0})()
     for longest in (1, 2, 5, 64):
-        windows = HarnessRequest(ByteEncoder(), longest).windows(request)
+        windows = RequestConverter(ByteEncoder(), longest).windows(request)
         assert sum(each.scored for each in windows) == len(text)
         assert max(len(each.tokens) for each in windows) <= longest + 1
         total = sum(each.log_likelihood for each in score_questions(bigrams(table), windows, 256))
@@ -229,7 +229,7 @@ def test_generation_is_greedy_and_ends_where_it_is_told() -> None:
     table = torch.zeros(256, 256)
     for here, following in zip("abcdef", "bcdefg", strict=True):
         table[ord(here), ord(following)] = 1.0
-    asked = HarnessRequest(ByteEncoder(), 16)
+    asked = RequestConverter(ByteEncoder(), 16)
     prompts = [list(b"a"), list(b"xxc"), list(b"f")]
     assert generate(bigrams(table), prompts, 2, asked, ()) == ["bc", "de", "g"]  # NUL, the likeliest after g, ends it
     assert generate(bigrams(table), prompts[:2], 9, asked, ("e",)) == ["bcd", "d"]

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from grid.errors import SpecError
 from runners.evaluations import LmEval
-from runners.evaluations.lm_eval_adapter import HarnessRequest, generation_limits
+from runners.evaluations.lm_eval_adapter import RequestConverter, generation_limits
 from runners.tasks import Text
 from runners.tasks.task import Items, Measurements
 from runners.tasks.text.encoder import ByteEncoder
@@ -182,7 +182,7 @@ def test_what_is_not_written(asked: dict[str, Any], words: str) -> None:
 
 def test_a_prompt_leaves_room_and_a_window_sees_what_is_before_it() -> None:
     """The last tokens of a prompt are kept; windows share no token but the one before what they score."""
-    asked = HarnessRequest(ByteEncoder(), 5)
+    asked = RequestConverter(ByteEncoder(), 5)
     assert asked.prompt(request("abcdefgh"), 2) == list(b"fgh")
     assert asked.truncated == {"t": {7}}
     assert [bytes(each.tokens) for each in asked.windows(request("abcdefghij"))] == [b"\0abcde", b"efghij"]
