@@ -70,7 +70,7 @@ def classes(encoder: Encoder, ids: Sequence[int], backend: Backend) -> list[int]
     """The class of each token of a sequence, as its place in `CLASSES`."""
     found = [SPECIAL] * len(ids)
     for start, end in _between_special(encoder, ids):
-        written = encoder.written(ids[start:end])
+        written = encoder.token_bytes(ids[start:end])
         text, owner = _characters(b"".join(written))
         of_characters, begin = BACKENDS[backend](text), 0
         for at, part in enumerate(written, start):

@@ -27,7 +27,7 @@ def exact(inputs: Tensor) -> Tensor:
     return predicted
 
 
-def bounded(inputs: Tensor) -> Tensor:
+def map_below(inputs: Tensor) -> Tensor:
     """The same, never under -6 or over 8."""
     return exact(inputs).clamp(-6, 8)
 

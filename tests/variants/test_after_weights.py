@@ -325,9 +325,9 @@ class TestScaleAndBias:
 class TestNormAndGates:
     def test_the_norm_is_that_of_torch_times_gain_and_factor(self) -> None:
         x, gain = drawn(2, 3, 7, 8), drawn(1, 3, 1, 8, seed=9)
-        found = RMS(eps=1e-3).normed(x, gain=gain, factor=of(0.25))
+        found = RMS(eps=1e-3).normalise(x, gain=gain, factor=of(0.25))
         torch.testing.assert_close(found, 0.25 * gain * F.rms_norm(x, (8,), eps=1e-3), **EXACT)
-        assert (RMS().normed(torch.zeros(1, 1, 2, 8), gain=of(1.0), factor=of(1.0)) == 0).all()
+        assert (RMS().normalise(torch.zeros(1, 1, 2, 8), gain=of(1.0), factor=of(1.0)) == 0).all()
 
     @pytest.mark.parametrize(("operator", "channels"), [(gated_heads(), 1), (gated_elements(), 8)])
     def test_a_gate_multiplies_the_output_and_leaves_weights_alone(self, operator: Operator, channels: int) -> None:

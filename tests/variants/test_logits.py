@@ -56,10 +56,10 @@ def masked(z: Tensor) -> Tensor:
 
 @pytest.mark.parametrize("size", [1, 2, 5, 13, 20])
 def test_a_window_sees_so_many_keys(size: int) -> None:
-    seen = Window(size=size).restricted(causal(T, T), distances(T, T))
+    seen = Window(size=size).restrict(causal(T, T), distances(T, T))
     assert seen.sum(-1).tolist() == [min(i + 1, size) for i in range(T)]
     assert seen.diagonal().all()
-    encoder = Window(size=size).restricted(torch.ones(T, T, dtype=torch.bool), distances(T, T))
+    encoder = Window(size=size).restrict(torch.ones(T, T, dtype=torch.bool), distances(T, T))
     assert encoder.sum(-1).tolist() == [min(i, size - 1) + 1 + min(T - 1 - i, size - 1) for i in range(T)]
 
 
@@ -72,7 +72,7 @@ def test_a_window_is_softmax_over_its_keys() -> None:
 
 @pytest.mark.parametrize("length", [1, 3, 13, 20])
 def test_a_prefix_is_seen_by_every_query(length: int) -> None:
-    seen = Prefix(length=length).restricted(causal(T, T), distances(T, T))
+    seen = Prefix(length=length).restrict(causal(T, T), distances(T, T))
     assert seen.sum(-1).tolist() == [max(i + 1, min(length, T)) for i in range(T)]
     assert (Prefix(length=length).breaks == {}) == (length == 1)
 
@@ -195,9 +195,9 @@ def test_a_temperature_is_another_query_projection() -> None:
 
 def test_a_soft_cap_bounds_and_leaves_small_logits_alone() -> None:
     z = torch.linspace(-1e4, 1e4, 101, dtype=torch.float64)
-    assert Softcap().transformed(z, cap=constant(5.0)).abs().max() <= 5
+    assert Softcap().transform(z, cap=constant(5.0)).abs().max() <= 5
     small = torch.linspace(-0.1, 0.1, 101, dtype=torch.float64)
-    error = (Softcap().transformed(small, cap=constant(5.0)) - small).abs()
+    error = (Softcap().transform(small, cap=constant(5.0)) - small).abs()
     assert (error <= small.abs() ** 3 / (3 * 25)).all()
 
 
