@@ -222,7 +222,7 @@ class MinimalPairsJudge(Judge):
 
     def _make_question(self, sentences: Sentences, group: Tensor) -> "PairQuestion":
         causal = self._spec.scoring == "causal"
-        ids, sizes = sentences.framed(group, self._encoder.end, int(sentences.sizes[group[0]]) + 2)
+        ids, sizes = sentences.frame(group, self._encoder.end, int(sentences.sizes[group[0]]) + 2)
         column, each = torch.arange(ids.shape[1]), torch.arange(len(group))
         if causal:
             follows = torch.where(column < sizes, ids.roll(-1, 1), UNASKED)

@@ -74,7 +74,7 @@ class Muon(Optimiser):
         groups = [{**group, LR_SHARE: share} for group in weights.groups(self.weight_decay)]
         rest = torch.optim.AdamW(groups, lr=self.lr, betas=self.betas, eps=self.eps, fused=True)
         assert weights.hidden is not None
-        return Together([_Orthogonalised(weights.hidden, weights.shapes, self), rest])
+        return Together([_OrthogonalMomentum(weights.hidden, weights.shapes, self), rest])
 
     def size(self, outputs: int, inputs: int) -> float:
         """What an orthogonal update of so many outputs and inputs is multiplied by, besides the rate."""
@@ -83,7 +83,7 @@ class Muon(Optimiser):
         return math.sqrt(max(1.0, outputs / inputs))
 
 
-class _Orthogonalised(torch.optim.Optimizer):
+class _OrthogonalMomentum(torch.optim.Optimizer):
     """Matrices of `shapes` that lie in `vector` one after another."""
 
     def __init__(self, vector: Tensor, shapes: Sequence[tuple[int, int]], spec: Muon) -> None:
@@ -109,12 +109,12 @@ class _Orthogonalised(torch.optim.Optimizer):
         dtype, found = vector.dtype if self._spec.precision == "float32" else torch.bfloat16, dict[int, Tensor]()
         for (outputs, inputs), places in self._alike.items():
             matrices = torch.stack([pieces[at].view(outputs, inputs) for at in places])
-            update = orthogonalised(matrices, self._spec.rounds, dtype).to(vector.dtype)
+            update = orthogonalise(matrices, self._spec.rounds, dtype).to(vector.dtype)
             found |= zip(places, (update * self._spec.size(outputs, inputs)).flatten(1).unbind(), strict=True)
         return torch.cat([found[at] for at in range(len(self._shapes))])
 
 
-def orthogonalised(matrices: Tensor, rounds: int, dtype: torch.dtype) -> Tensor:
+def orthogonalise(matrices: Tensor, rounds: int, dtype: torch.dtype) -> Tensor:
     """Matrices [n, outputs, inputs] with the same singular vectors and singular values near 1, computed in `dtype`."""
     tall = matrices.shape[-2] > matrices.shape[-1]
     x = matrices.mT if tall else matrices

@@ -29,10 +29,10 @@ class UncorrectedAdamW(Optimiser):
     weight_decay: NonNegativeFloat = 0.0
 
     def build(self, weights: ParameterVectors) -> Stepping:
-        return _Uncorrected(weights.groups(self.weight_decay), self)
+        return _UncorrectedMomentum(weights.groups(self.weight_decay), self)
 
 
-class _Uncorrected(torch.optim.Optimizer):
+class _UncorrectedMomentum(torch.optim.Optimizer):
     def __init__(self, groups: list[dict[str, Any]], spec: UncorrectedAdamW) -> None:
         super().__init__(groups, {"lr": spec.lr})
         self._betas, self._eps = spec.betas, spec.eps

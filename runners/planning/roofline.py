@@ -146,7 +146,7 @@ def teacher_work(task: Task, shape: Shape) -> Work:
     """A forward pass of the teacher, where the task has one and it is of this package; of others nothing is known."""
     if not isinstance(task, Distillation) or not isinstance(task.teacher, FinishedTrial):
         return Work()
-    known = task.teacher.known()
+    known = task.teacher.known_architecture()
     operators = tuple(_counted_as(operator) for operator in known.operators())
     return forward_work(known.model, operators, task.inputs, "auto", shape)
 

@@ -52,7 +52,7 @@ def classes(encoder: Encoder, ids: Sequence[int], backend: Backend) -> list[int]
     """Find the class of each token of a sequence, as its place in `CLASSES`."""
     token_classes = [SPECIAL] * len(ids)
     for start, end in _between_special(encoder, ids):
-        written = encoder.written(ids[start:end])
+        written = encoder.token_bytes(ids[start:end])
         text, owner = _characters(b"".join(written))
         character_classes, begin = BACKENDS[backend](text), 0
         for at, part in enumerate(written, start):

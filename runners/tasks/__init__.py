@@ -1,4 +1,4 @@
-"""What a model learns, and what it is judged by: one task, one file, named like its `kind`."""
+"""Tasks: training data, loss and evaluation. Each task is in the file named like its `kind`."""
 
 from runners.tasks.distillation.distillation import Distillation
 from runners.tasks.distillation.finished_trial import FinishedTrial

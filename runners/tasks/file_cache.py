@@ -1,4 +1,4 @@
-"""What follows from a file alone, found once per process for as long as the file stays as it is."""
+"""Cache of functions of a file: one result per process until the file changes."""
 
 from collections.abc import Callable
 from functools import lru_cache
@@ -12,9 +12,9 @@ OfFile = Callable[[Path], Found]
 
 
 def cache_by_file(entries: int) -> Callable[[OfFile[Found]], OfFile[Found]]:
-    """A function of a file that keeps what it found of the last `entries` files; one written since counts anew.
+    """Cache a function of a file for the last `entries` files; a changed file is read again.
 
-    The function raises EnvironmentProblem where the file cannot be read.
+    The function raises EnvironmentProblem if the file cannot be read.
     """
 
     def decorate(function: OfFile[Found]) -> OfFile[Found]:
@@ -23,19 +23,19 @@ def cache_by_file(entries: int) -> Callable[[OfFile[Found]], OfFile[Found]]:
             del mtime_ns, size  # a file that changed is another entry
             return function(path)
 
-        def found(path: Path) -> Found:
+        def cached(path: Path) -> Found:
             try:
                 about = path.stat()
                 return as_of(path, about.st_mtime_ns, about.st_size)
             except OSError as error:
                 raise unreadable(path, error) from error
 
-        found.__doc__ = function.__doc__
-        return found
+        cached.__doc__ = function.__doc__
+        return cached
 
     return decorate
 
 
 def unreadable(path: Path, error: OSError) -> EnvironmentProblem:
-    """What is said of a file that the system does not let one read."""
+    """Describe a file that cannot be read."""
     return EnvironmentProblem(f"cannot read {path}: {error.strerror}; check the file and its permissions")

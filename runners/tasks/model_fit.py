@@ -7,7 +7,7 @@ from variants.paths.choose import PathName, choose
 
 
 def require_model_fits(task: Task, model: Backbone, length: int) -> None:
-    """Check positions, direction and inputs of `model` against `task`, whose longest sequence has `length` tokens.
+    """Check that positions, direction and inputs of `model` fit `task`, whose longest sequence has `length` tokens.
 
     Raises:
         ValueError: the model cannot learn the task.
@@ -46,7 +46,7 @@ def _check_direction(task: Task, model: Backbone) -> None:
 
 
 def _check_scalars(model: Backbone) -> None:
-    """What is about tokens says nothing to a task without any."""
+    """Refuse fields about tokens if the task has none."""
     if not model.tied:
         raise ValueError("model.tied is about token embeddings; the task has none, leave it out")
     if model.read_out != "linear":
@@ -63,7 +63,7 @@ def _check_operator(operator: Operator, model: Backbone, length: int, path: Path
 
 
 def _check_answers(operator: Operator, task: Task, model: Backbone) -> None:
-    """What an operator lets a query see ahead is left out of the loss."""
+    """Require that the loss leaves out positions that an operator sees ahead."""
     if task.sees_ahead:
         return
     what = f"operator {operator.label!r} in {model.label}: the task predicts what comes next"

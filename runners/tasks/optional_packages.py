@@ -1,4 +1,4 @@
-"""Packages that some choices need and the others do without."""
+"""Optional packages that only some choices need."""
 
 from importlib import import_module
 from typing import Any
@@ -7,7 +7,7 @@ from grid.errors import EnvironmentProblem
 
 
 def require_package(package: str, *, by: str, extra: str) -> Any:
-    """The module `package`, which the optional dependencies `extra` bring.
+    """Import the module `package` of the optional dependencies `extra`.
 
     Raises:
         EnvironmentProblem: it is not installed.

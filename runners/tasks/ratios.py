@@ -1,8 +1,8 @@
-"""Sums over items that are divided by sums over items: nats per token where items have unlike numbers of tokens.
+"""Ratios of sums over items, such as nats per token if items differ in their number of tokens.
 
     r = sum x / sum n,     se(r)^2 = m / (m - 1)  sum (x - r n)^2 / (sum n)^2        over m items (delta method)
 
-With equal n that is the mean of x / n and its standard error.
+With equal n, r is the mean of x / n with its standard error.
 """
 
 import math
@@ -21,24 +21,24 @@ class Ratio(NamedTuple):
     items: int
 
     def times(self, factor: float) -> "Ratio":
-        """In another unit."""
+        """Convert to another unit."""
         return Ratio(self.value * factor, None if self.se is None else self.se * factor, self.items)
 
     def exponential(self) -> "Ratio":
-        """e^r, infinite where that is beyond a float."""
+        """Compute e^r, infinite if it overflows."""
         try:
             value = math.exp(self.value)
         except OverflowError:
             value = math.inf
         return Ratio(value, None if self.se is None else self.se * value, self.items)
 
-    def measured(self, name: str) -> Measurements:
-        """As a row."""
+    def to_measurement(self, name: str) -> Measurements:
+        """Return the ratio as a measurement."""
         return Measurements(name, self.value, {}, self.items, self.se)
 
 
 def ratio(x: Tensor, n: Tensor) -> Ratio:
-    """`x` and `n`, float64 [items]; NaN where all n are 0."""
+    """Compute the ratio of `x` and `n`, float64 [items]; NaN if all n are 0."""
     items, total = len(x), float(n.sum())
     if total == 0:
         return Ratio(math.nan, None, items)

@@ -63,7 +63,7 @@ class Cut(Encoder):
             text = text[len(found) :]
         return EncodedText(ids, [])
 
-    def written(self, ids: Sequence[int]) -> list[bytes]:
+    def token_bytes(self, ids: Sequence[int]) -> list[bytes]:
         return [self.pieces[token].encode() for token in ids]
 
     def decode(self, ids: Sequence[int]) -> str:

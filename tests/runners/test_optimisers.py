@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from torch import Tensor, nn
 
 from runners.optimisers import AdamW, Muon, ParameterVectors, Training, UncorrectedAdamW
-from runners.optimisers.muon import orthogonalised
+from runners.optimisers.muon import orthogonalise
 from runners.optimisers.optimiser import LR_SHARE
 from runners.optimisers.schedules import Cosine
 from runners.tasks import Induction
@@ -118,7 +118,7 @@ def test_an_orthogonalised_matrix_keeps_its_singular_vectors(shape: tuple[int, i
     values = values / values.norm(dim=-1, keepdim=True)
     for _ in range(5):
         values = 3.4445 * values - 4.7750 * values**3 + 2.0315 * values**5
-    found = orthogonalised(matrices, 5, torch.float64)
+    found = orthogonalise(matrices, 5, torch.float64)
     torch.testing.assert_close(found, left @ torch.diag_embed(values) @ right, rtol=0, atol=1e-12)
 
 

@@ -131,7 +131,7 @@ def test_the_optimal_prediction_is_the_enumerated_conditional_at_every_position(
 def test_the_prediction_that_is_told_the_topic_is_the_enumerated_conditional_too() -> None:
     full = [(row, topics) for row, by in BY_TOPICS.items() if len(row) == LENGTH for topics in by]
     tokens, topics = (torch.tensor([pair[i] for pair in full]) for i in (0, 1))
-    given = odds(tokens, TINY.words, TINY.chances).informed(topics).sum(1)
+    given = odds(tokens, TINY.words, TINY.chances).informed_loss(topics).sum(1)
     for (row, by), cost in zip(full, given.tolist(), strict=True):
         switches = [
             (0.65 + 0.175 if a == b else 0.175) for token, a, b in zip(row, by, by[1:], strict=False) if not token

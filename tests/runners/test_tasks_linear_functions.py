@@ -12,7 +12,7 @@ from runners.tasks.synthetic.in_context import SCORED_FROM, prompt
 from runners.tasks.synthetic.linear_functions import (
     conventions,
     evaluation_draws,
-    judged,
+    evaluation_points,
     least_squares as closed_form,
     squared_errors,
 )
@@ -192,7 +192,7 @@ def test_every_convention_of_the_paper_follows_from_the_errors_by_position() -> 
 
 def plain_prompts(grid: ShiftGrid) -> list[list[tuple[list[float], list[float]]]]:
     """x and y of every function and prompt, as plain numbers."""
-    x, y = judged(grid, grid.sigma_x[0], grid.sigma_f[0])
+    x, y = evaluation_points(grid, grid.sigma_x[0], grid.sigma_f[0])
     return [list(zip(xs, ys, strict=True)) for xs, ys in zip(x.tolist(), y.tolist(), strict=True)]
 
 
@@ -240,7 +240,7 @@ def test_examples_are_the_first_functions_spread_as_in_training_and_as_many_as_a
 ) -> None:
     grid = ShiftGrid(sigma_x=(2,), sigma_f=(2,), functions=5, sequences=2, points=4)
     data = LinearFunctions(sigma_x=sigma_x, sigma_f=sigma_f, evaluation=grid).open()
-    x, y = judged(grid, sigma_x, sigma_f)
+    x, y = evaluation_points(grid, sigma_x, sigma_f)
     few, many = data.examples(3), data.examples(9)
     assert torch.equal(few.inputs, prompt(x[:3, 0], y[:3, 0]))
     assert torch.equal(few.targets, y[:3, 0])

@@ -15,7 +15,7 @@ from torch import Tensor
 from grid.errors import EnvironmentProblem, SpecError
 from runners import BytePairs, HubText, MaskedText, MinimalPairs, MultipleChoice, Text, TokenizerFile
 from runners.evaluations.minimal_pair_files import read_pairs
-from runners.tasks.text.corpus import Corpus, content_hash, repeated, split
+from runners.tasks.text.corpus import Corpus, content_hash, count_repeated, split
 from runners.tasks.text.text_source import TextTask
 
 BOM = b"\xef\xbb\xbf"
@@ -181,7 +181,7 @@ def test_equal_documents_are_on_one_side() -> None:
         train, validation = (set(part.split(b"\0")) - {b""} for part in found)
         assert not train & validation
         assert train | validation == set(documents)
-        assert repeated(found) == len(several) - len(documents)
+        assert count_repeated(found) == len(several) - len(documents)
 
 
 def test_a_text_is_not_cut_among_equal_documents() -> None:
@@ -205,7 +205,7 @@ def test_a_text_without_repetition_is_split_as_ever() -> None:
         room -= len(document) * fits
     found = split(documents, 0.2)
     assert found == Corpus(*map(bytes, sides))
-    assert repeated(found) == 0
+    assert count_repeated(found) == 0
 
 
 def test_the_record_counts_repetition(tmp_path: Path) -> None:

@@ -153,16 +153,16 @@ def test_tokens_that_are_bytes_of_a_character_have_its_class(tmp_path: Path, enc
     assert [CLASSES[each] for each in classes(fallback, ids[2:5], "closed_class")] == ["content"] * 3  # 日 alone
     for encoder in encoders:
         ids = list(encoder.encode(MIXED).ids)
-        assert b"".join(encoder.written(ids)).decode() == MIXED
-        assert classes(encoder, ids, "closed_class") == by_bytes(encoder.written(ids))
+        assert b"".join(encoder.token_bytes(ids)).decode() == MIXED
+        assert classes(encoder, ids, "closed_class") == by_bytes(encoder.token_bytes(ids))
 
 
 def test_words_are_classed_whatever_follows_a_character_that_is_cut(tmp_path: Path, encoders: list[Encoder]) -> None:
     for encoder in [*encoders, falling_back(tmp_path / "t.json")]:
         ids = list(encoder.encode("日 the zoo").ids)
-        start = next(at for at, part in enumerate(encoder.written(ids)) if b"\xa5" in part)  # the last byte of three
-        assert b"".join(encoder.written(ids[start:])) == b"\xa5 the zoo"
-        expected = by_bytes([b"?", *encoder.written(ids)[start + 1 :]])
+        start = next(at for at, part in enumerate(encoder.token_bytes(ids)) if b"\xa5" in part)
+        assert b"".join(encoder.token_bytes(ids[start:])) == b"\xa5 the zoo"
+        expected = by_bytes([b"?", *encoder.token_bytes(ids)[start + 1 :]])
         assert classes(encoder, ids[start:], "closed_class")[1:] == expected[1:]
 
 
@@ -186,7 +186,7 @@ def test_tokens_of_whole_words_are_words_again(tmp_path: Path) -> None:
     library.save(str(tmp_path / "t.json"))
     encoder = TokenizerFile(path=str(tmp_path / "t.json")).encoder(list)
     ids = list(encoder.encode("the theorem the").ids)
-    assert encoder.written(ids) == [b"the", b" the", b"orem", b" the"]
+    assert encoder.token_bytes(ids) == [b"the", b" the", b"orem", b" the"]
     found = [CLASSES[each] for each in classes(encoder, ids, "closed_class")]
     assert found == ["function", "content", "content", "function"]
 

@@ -1,19 +1,18 @@
-"""Distillation: a model learns to predict what a trained one, its teacher, predicts.
+"""Distillation: a model learns the predictions of a trained model, its teacher.
 
     p = softmax(t / tau), q = softmax(s / tau)                   t, s: logits of teacher and student, tau: temperature
     kl = sum_v p_v log(p_v / q_v)                                nats per token, over the whole vocabulary
     soft cross-entropy = -sum_v p_v log q_v = kl + H(p)
     loss = tau^2 mean kl + lambda * (loss of the task itself)    mean over the tokens that the task's loss asks for
 
-Source: Affine-Scaled Attention (paper 000), which trains on what larger models predict and does not say by which loss.
-This is the forward divergence of Hinton, Vinyals and Dean (2015), whose tau^2 keeps gradients of one size: as tau
-grows, tau^2 kl tends to half the variance over the vocabulary of t - s. The losses of 2.6 to 2.8 that the paper shows
-look like soft cross-entropy, so both are recorded; their difference, the entropy of the teacher, is the same for all
-students.
+Source: Affine-Scaled Attention (paper 000), which trains on predictions of larger models and does not name its loss.
+This is the forward divergence of Hinton, Vinyals and Dean (2015). Its tau^2 keeps the size of gradients: as tau grows,
+tau^2 kl tends to half the variance over the vocabulary of t - s. The paper's losses of 2.6 to 2.8 look like soft
+cross-entropy, so both are recorded. Their difference, the teacher's entropy, is the same for all students.
 
-The teacher predicts one part of a batch at a time, right before the student is trained on it: each rank has it predict
-its own parts, and micro-batches take less memory. Loss and gradient of a part need about six float32 numbers per token
-and entry of the vocabulary at once, outputs and targets included; cross-entropy without a teacher needs four.
+The teacher predicts one part of a batch at a time, right before the student trains on it, so micro-batches take less
+memory. Loss and gradient of a part need about six float32 numbers per token and entry of the vocabulary, outputs and
+targets included; cross-entropy without a teacher needs four.
 """
 
 import math
@@ -37,15 +36,15 @@ _ROWS = 32
 """Sequences of one forward pass of an evaluation, at most."""
 
 _ALSO_SAID = ("encoder", "windows", "class_names", "token_classes")
-"""What a task may say of its tokens, and then says under distillation, too."""
+"""Attributes of a task's tokens that its distillation has too."""
 
 
 class Distillation(Task):
-    """Another task's sequences, and a teacher's predictions in the place of their next tokens.
+    """Another task's sequences, with a teacher's predictions as targets.
 
-    Metrics of a step are `kl` and `soft_cross_entropy` at the temperature of training, without the factor tau^2, and
-    `cross_entropy`, the loss of the task itself, where it has a weight. Evaluations are those of the task itself, the
-    same of the teacher as `teacher.<name>`, and `validation_kl` and `validation_soft_cross_entropy` at temperature 1.
+    Metrics of a step are `kl` and `soft_cross_entropy` at the training temperature, without the factor tau^2, and
+    `cross_entropy`, the task's own loss, if it has a weight. Evaluations are the task's own, the same of the teacher as
+    `teacher.<name>`, and `validation_kl` and `validation_soft_cross_entropy` at temperature 1.
     """
 
     units: ClassVar[Mapping[str, str]] = dict.fromkeys(
@@ -57,16 +56,15 @@ class Distillation(Task):
     else:
         batch: ClassVar[Any] = property(lambda self: self.task.batch)  # the task's own, and no second field
     task: Task
-    """What the sequences are, and how the student is judged: a causal task of tokens."""
+    """A causal task of tokens: its sequences and evaluation."""
     teacher: Teacher
-    """Whose predictions are learned."""
+    """The model whose predictions are learned."""
     temperature: PositiveFloat = 1.0
-    """tau: above 1, unlikely tokens count for more."""
+    """tau: above 1, unlikely tokens count more."""
     cross_entropy_weight: NonNegativeFloat = 0.0
-    """lambda: how much the loss of the task itself counts."""
+    """lambda: weight of the task's own loss."""
     validation_sequences: Annotated[int, Field(ge=2)] = 256
-    """Student and teacher are compared on so many of the task's examples, which for a text are the first windows that
-    it validates on; on fewer where there are not so many."""
+    """Number of the task's examples on which student and teacher are compared."""
 
     @model_validator(mode="after")
     def _can_be_taught(self) -> Self:
@@ -113,21 +111,21 @@ class Distillation(Task):
 
 
 def _of_a_model(name: str) -> bool:
-    """Rows of reference predictors are the same whoever is judged."""
+    """Return False for rows of reference predictors."""
     return "." not in name
 
 
 class Divergence(NamedTuple):
-    """By token [B, T], nats."""
+    """Divergence of teacher and student by token [B, T], nats."""
 
     kl: Tensor
-    """From the student to the teacher."""
+    """Divergence of the student from the teacher."""
     entropy: Tensor
-    """Of the teacher."""
+    """Entropy of the teacher."""
 
 
 def divergence(student: Tensor, teacher: Tensor, temperature: float) -> Divergence:
-    """Of logits [B, T, V] at a temperature; gradients reach the student."""
+    """Compute the divergence of logits [B, T, V] at a temperature; gradients reach the student."""
     logits = student.float()
     found = _Forward.apply(logits, teacher.to(logits.dtype), temperature)  # type: ignore[no-untyped-call]
     return Divergence(*found)
@@ -135,7 +133,7 @@ def divergence(student: Tensor, teacher: Tensor, temperature: float) -> Divergen
 
 @final
 class _Forward(torch.autograd.Function):
-    """Keeps one tensor [B, T, V] for the gradient, where taking each operation back would keep three."""
+    """Keeps one tensor [B, T, V] for the gradient; autograd would keep three."""
 
     @staticmethod
     def forward(ctx: Any, student: Tensor, teacher: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
@@ -160,7 +158,7 @@ class _Forward(torch.autograd.Function):
 
 @final
 class DistillationData(Data):
-    """A task's sequences, and a teacher with its weights."""
+    """A task's sequences and a teacher with its weights."""
 
     def __init__(self, task: Distillation, inner: Data, teaching: Teaching) -> None:
         self._task, self._inner, self._teaching = task, inner, teaching
@@ -172,19 +170,19 @@ class DistillationData(Data):
 
     @property
     def constant_loss(self) -> float:
-        """Every token equally likely, of a teacher without doubt; no constant prediction is worse at its best."""
+        """Loss of a uniform prediction for a certain teacher, the worst case of the best constant prediction."""
         own = self._task.cross_entropy_weight * self._inner.constant_loss
         return self._task.temperature**2 * math.log(self._task.inputs.vocabulary) + own
 
     def batch(self, seed: int, step: int, device: torch.device = CPU) -> Batch:
-        """That of the task itself; what the teacher says comes with `completed`."""
+        """Draw the task's own batch; `complete_batch` adds the teacher's logits."""
         return self._inner.batch(seed, step, device)
 
     def examples(self, count: int) -> Batch:
         return self._inner.examples(count)
 
     def complete_batch(self, part: Batch) -> Batch:
-        """Targets float32 [B, T, vocabulary + 1]: the teacher's logits, and last the token itself."""
+        """Set targets float32 [B, T, vocabulary + 1]: the teacher's logits, then the token itself."""
         logits = self._teaching.logits(part.inputs, part.visible)
         return part._replace(targets=torch.cat((logits, part.targets[..., None].to(logits.dtype)), -1))
 
@@ -196,7 +194,7 @@ class DistillationData(Data):
         return "kl", "soft_cross_entropy", *(("cross_entropy",) if self._task.cross_entropy_weight else ())
 
     def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        """Outputs [B, T, vocabulary], targets as `completed` gives them."""
+        """Compute the loss of outputs [B, T, vocabulary] and targets of `complete_batch`."""
         return self.losses(outputs, targets)[0]
 
     def losses(self, outputs: Tensor, targets: Tensor) -> Sequence[Tensor]:
@@ -211,23 +209,23 @@ class DistillationData(Data):
         return tau**2 * kl + weight * own, kl, kl + entropy, own
 
     def evaluate(self, predict: Predict) -> Iterator[Measurements]:
-        """What the task measures of the student, how far it is from the teacher, what the task measures of that."""
+        """Yield the task's measurements of the student, its divergence from the teacher, and the teacher's measurements."""
         yield from self._inner.evaluate(predict)
-        yield from self._apart(predict)
+        yield from self._compare(predict)
         if self._of_teacher is None:  # at the device of the student by now
             found = (row for row in self._inner.evaluate(self._teaching.predict) if not isinstance(row, Items))
             self._of_teacher = [row._replace(name=f"teacher.{row.name}") for row in found if _of_a_model(row.name)]
         yield from self._of_teacher
 
-    def _apart(self, predict: Predict) -> Iterator[Measurements]:
-        """Means over the asked tokens of a sequence; items are sequences."""
+    def _compare(self, predict: Predict) -> Iterator[Measurements]:
+        """Yield means over the scored tokens; items are sequences."""
         examples = self._inner.examples(self._task.validation_sequences)
         count, length = examples.inputs.shape
         rows = max(1, min(_ROWS, _NUMBERS // (length * self._task.inputs.vocabulary)))
         kl, soft = [], []
         for part in examples.split(-(-count // rows)):
-            outputs = predict(*_shown(part))
-            teacher = self._teaching.logits(*_shown(part.to(outputs.device)))
+            outputs = predict(*_model_inputs(part))
+            teacher = self._teaching.logits(*_model_inputs(part.to(outputs.device)))
             found = divergence(outputs, teacher, 1.0)
             asked = part.targets != UNASKED
             asks = asked.any(1)
@@ -240,5 +238,5 @@ class DistillationData(Data):
         yield over_items("validation_soft_cross_entropy", torch.cat(soft))
 
 
-def _shown(batch: Batch) -> tuple[Tensor, ...]:
+def _model_inputs(batch: Batch) -> tuple[Tensor, ...]:
     return (batch.inputs,) if batch.visible is None else (batch.inputs, batch.visible)

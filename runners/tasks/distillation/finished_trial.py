@@ -1,4 +1,4 @@
-"""A teacher from a campaign: a trial that has finished and kept its weights (`execution.keep_weights`).
+"""A teacher from a campaign: a finished trial that kept its weights (`execution.keep_weights`).
 
 It computes as it was evaluated: its own operators in its own backbone, without dropout.
 """
@@ -33,19 +33,19 @@ _WEIGHTS = re.compile(r"step-[0-9]+\.([0-9a-f]{32})\.pt")
 
 @final
 class Architecture(Spec):
-    """What a trained model is, its weights aside."""
+    """The architecture of a trained model."""
 
     model: Backbone
-    """Its backbone."""
+    """Backbone."""
     operator: Operator
-    """Its operator."""
+    """Operator."""
     placement: Placement
-    """Which layers have that operator."""
+    """Layers with that operator."""
     vocabulary: PositiveInt
-    """The tokens that it knows."""
+    """Number of tokens."""
 
     def operators(self) -> tuple[Operator, ...]:
-        """The operator of every layer, bottom first."""
+        """Return the operator of every layer, bottom first."""
         return self.placement.operators(self.operator, self.model.layers)
 
 
@@ -55,19 +55,19 @@ class FinishedTrial(Teacher):
 
     kind: Literal["finished_trial"] = "finished_trial"
     campaign: Annotated[str | None, OutsideKey()] = None
-    """Directory of the campaign that holds it."""
+    """Directory of its campaign."""
     weights: Annotated[str | None, OutsideKey()] = None
     """Instead of a campaign, the file: trials/<..>/<key>/<attempt>/weights/step-<step>.<hash>.pt, or a copy of it."""
     trial: Hash = None
-    """The trial's key; of a file, the one that stands in it."""
+    """Key of the trial; by default the key in the file of weights."""
     content_hash: Hash = None
-    """The hash of the weights: of the latest attempt that is ok, where it is left out."""
+    """Hash of the weights; by default those of the latest successful attempt."""
     architecture: Annotated[Architecture | None, OutsideKey()] = None
-    """What the trial says of its model, filled in; its code counts among that of the student."""
+    """Architecture of the trial, filled in."""
 
     @model_validator(mode="after")
     def _is_what_was_trained(self) -> Self:
-        """A spec that names its weights can be read where they are not; one that does not, looks."""
+        """Fill in hash and architecture; a complete spec does not need the weights to be present."""
         if (self.campaign is None) == (self.weights is None) or (self.weights is None and self.trial is None):
             raise ValueError(
                 "a finished trial is given by campaign and trial, or by the file of its weights; "
@@ -92,7 +92,7 @@ class FinishedTrial(Teacher):
         return f"{what} {str(self.trial)[:8]}"
 
     def check(self, task: Task) -> None:
-        known = self.known()
+        known = self.known_architecture()
         require_tokens(self.name(), known.vocabulary, task)
         table = known.model.positions.table
         require_positions(self.name(), table - known.model.sink_tokens if table else None, task)
@@ -107,7 +107,7 @@ class FinishedTrial(Teacher):
         path = self._file()
         saved = read_checkpoint(path)
         found = _about(saved, path)
-        if (found.trial, found.architecture.key) != (self.trial, self.known().key):
+        if (found.trial, found.architecture.key) != (self.trial, self.known_architecture().key):
             raise SpecError(
                 f"a teacher is the trial that the spec names; {path} holds trial {found.trial} with another model or "
                 "key; leave trial, content_hash and architecture out to take it as it is"
@@ -117,8 +117,8 @@ class FinishedTrial(Teacher):
         teaching.require_finite(self.name())
         return teaching
 
-    def known(self) -> Architecture:
-        """What it is; always filled in."""
+    def known_architecture(self) -> Architecture:
+        """Return the architecture, which is always filled in."""
         assert self.architecture is not None
         return self.architecture
 
@@ -137,13 +137,13 @@ class FinishedTrial(Teacher):
         self.set_normal_form(architecture=about.architecture)
 
     def _file(self) -> Path:
-        """The file of the weights, unread.
+        """Find the file of the weights.
 
         Raises:
             SpecError: there is none, or the trial has not finished.
         """
         if self.weights is None:
-            return _kept(Layout(Path(str(self.campaign))), str(self.trial), self.content_hash)
+            return _find_weights(Layout(Path(str(self.campaign))), str(self.trial), self.content_hash)
         path = Path(self.weights)
         if _WEIGHTS.fullmatch(path.name) is None:
             raise SpecError(f"kept weights are a file step-<step>.<hash>.pt; got {path}; give it as it was written")
@@ -164,7 +164,7 @@ class _Trained(Teaching):
     def __init__(
         self, spec: FinishedTrial, task: Task, weights: Mapping[str, Tensor], record: Mapping[str, Any]
     ) -> None:
-        known = spec.known()
+        known = spec.known_architecture()
         model = Transformer(known.model, known.operators(), inputs=task.inputs, seed=0, path="auto")
         try:
             model.load_state_dict(dict(weights))
@@ -180,17 +180,17 @@ class _Trained(Teaching):
 
 
 class _About(NamedTuple):
-    """What a file of weights says of its trial."""
+    """Description of a trial in its file of weights."""
 
     trial: str
     architecture: Architecture
     task: Mapping[str, Any]
-    """Its task as data; of a student, the task that it was taught."""
+    """Its task as data; for a student, the inner task."""
     tokenizer: Mapping[str, Any] | None
-    """The record of its tokenizer, where it has one."""
+    """Record of its tokenizer, if any."""
 
 
-@lru_cache(maxsize=64)  # the name of a file says what it holds
+@lru_cache(maxsize=64)  # the file name contains the content hash
 def _about_file(path: str) -> _About:
     return _about(read_checkpoint(Path(path)), Path(path))
 
@@ -214,7 +214,7 @@ def _about(saved: Saved, path: Path) -> _About:
 
 
 def _require_same_tokens(name: str, about: _About, task: Task) -> None:
-    """Raise SpecError where a token is another thing for the task than it was for the teacher, or may be."""
+    """Raise SpecError unless tokens have the same meaning for task and teacher."""
     known = about.tokenizer
     if isinstance(task, Encodes) and known is not None and dict(known) == dict(task.encoder().record):
         return  # none of the teacher's files is needed
@@ -233,15 +233,15 @@ def _require_same_tokens(name: str, about: _About, task: Task) -> None:
     if encoder is not None and isinstance(task, Encodes):
         require_tokenizer(name, encoder, task)
         return
-    differ = _apart(own, task)
+    differ = _describe_difference(own, task)
     if differ:
         raise SpecError(
             f"{rule}; {name} learned {differ}; use the teacher's vocabulary in the task, or another teacher"
         )
 
 
-def _apart(teachers: Task, task: Task) -> str | None:
-    """What makes tokens of two tasks differ: their kind, or a field that the number of tokens depends on."""
+def _describe_difference(teachers: Task, task: Task) -> str | None:
+    """Name a difference in the tokens of two tasks: their kind, or a field that changes the number of tokens."""
     if type(teachers) is not type(task) or isinstance(task, Encodes):
         return f"the task {teachers.label!r} and the student's is {task.label!r}"
     fields = {name: getattr(teachers, name) for name in type(teachers).model_fields}
@@ -258,8 +258,8 @@ def _hash_of(path: Path) -> str:
     return named[1]
 
 
-def _kept(layout: Layout, trial: str, content_hash: str | None) -> Path:
-    """The weights of the latest attempt that is ok, or of any that has those of this hash."""
+def _find_weights(layout: Layout, trial: str, content_hash: str | None) -> Path:
+    """Find the weights of the latest successful attempt, or the weights with this hash."""
     where = f"trial {trial} in {layout.root}"
     if not layout.exists():
         raise SpecError(f"a teacher is a trial of a campaign; {layout.root} holds none; give a campaign's directory")

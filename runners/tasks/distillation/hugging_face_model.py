@@ -1,4 +1,4 @@
-"""A teacher from elsewhere: a causal language model in a local directory, in the format of Hugging Face.
+"""A teacher in a local Hugging Face directory: a causal language model.
 
 The package `transformers` reads it, from safetensors files alone: no code of the directory is run, and nothing is
 downloaded.
@@ -30,24 +30,24 @@ _CONFIG, _TOKENIZER = "config.json", "tokenizer.json"
 
 @final
 class HuggingFaceModel(Teacher):
-    """A causal language model that `transformers` loads from a directory, weights as .safetensors files.
+    """A causal language model that `transformers` loads from a directory with .safetensors files.
 
     With `precision="bfloat16"` the weights are held in bfloat16, too: two bytes per parameter, not four.
     """
 
     kind: Literal["hugging_face_model"] = "hugging_face_model"
     directory: Annotated[str, OutsideKey()]
-    """Where config.json, the weights and, where it has one, tokenizer.json lie."""
+    """Directory of config.json, the weights and, optionally, tokenizer.json."""
     content_hash: Annotated[str | None, Field(pattern="^[0-9a-f]{32}$")] = None
-    """blake2b-128 over config.json and the weight files; filled in where it is left out."""
+    """blake2b-128 over config.json and the weight files; filled in by default."""
     vocabulary: Annotated[PositiveInt | None, OutsideKey()] = None
-    """The tokens that it knows, filled in from the directory."""
+    """Number of tokens, filled in from the directory."""
     positions: Annotated[PositiveInt | None, OutsideKey()] = None
-    """The longest sequence that it was made for, filled in from the directory; None where that does not say."""
+    """Longest sequence, filled in from the directory; None if unknown."""
 
     @model_validator(mode="after")
     def _is_what_lies_there(self) -> Self:
-        """A spec that names its content can be read where the model is not; one that does not, looks."""
+        """Fill in hash and sizes; a complete spec does not need the model to be present."""
         object.__setattr__(self, "directory", absolute_path("directory", self.directory))
         filled = self.content_hash is not None and self.vocabulary is not None
         if filled and not Path(self.directory).exists():
@@ -127,11 +127,11 @@ class _Pretrained(Teaching):
     def forward(self, inputs: Tensor, visible: Tensor | None) -> Tensor:
         given: dict[str, Tensor] = {}
         if visible is not None:
-            given = self._masked(inputs, visible)
+            given = self._mask_arguments(inputs, visible)
         return self._model(input_ids=inputs, use_cache=False, **given).logits  # type: ignore[no-any-return]
 
-    def _masked(self, inputs: Tensor, visible: Tensor) -> dict[str, Tensor]:
-        """Positions count from the beginning of the row, whatever is visible."""
+    def _mask_arguments(self, inputs: Tensor, visible: Tensor) -> dict[str, Tensor]:
+        """Make mask and positions; positions count from the start of the row."""
         length = inputs.shape[1]
         if self._window is not None:
             raise SpecError(
@@ -157,7 +157,7 @@ def _transformers() -> Any:
 
 
 def _encoder(path: Path) -> Any:
-    """The tokenizer of a teacher."""
+    """Read the tokenizer of a teacher."""
     from runners.tasks.text.tokenizers.library_encoder import LibraryEncoder, Special, library
 
     try:
@@ -171,7 +171,7 @@ def _encoder(path: Path) -> Any:
 
 @lru_cache(maxsize=16)
 def _sizes(directory: str, found: str) -> tuple[int, int | None]:
-    """The vocabulary, and the positions where there is an end to them."""
+    """Read the vocabulary and the number of positions, if limited."""
     del found  # other content is another entry
     transformers = _transformers()
     with _quietly(transformers), _as_loaded(directory):
@@ -182,12 +182,12 @@ def _sizes(directory: str, found: str) -> tuple[int, int | None]:
 
 @contextmanager
 def _as_loaded(directory: str) -> Iterator[None]:
-    """One sentence for whatever the package dislikes about a directory."""
+    """Turn errors of the package into SpecError."""
     try:
         yield
     except (EnvironmentProblem, SpecError, MemoryError):
         raise
-    except Exception as error:  # what a configuration or a file can be wrong in is without end
+    except Exception as error:  # the package raises many classes
         said = str(error).strip().partition("\n")[0]
         raise SpecError(
             f"a teacher is a causal language model that transformers loads from its files; {directory} is none: "
@@ -197,7 +197,7 @@ def _as_loaded(directory: str) -> Iterator[None]:
 
 @contextmanager
 def _quietly(transformers: Any) -> Iterator[None]:
-    """Without the package's progress bars and advice."""
+    """Silence the package's progress bars and advice."""
     logging = transformers.utils.logging
     before, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
     logging.set_verbosity_error()

@@ -1,7 +1,7 @@
-"""The family of teachers: trained models whose predictions another model learns.
+"""The family of teachers: trained models whose predictions a student learns.
 
-A teacher is named by what it is, the hash of its weights, and found where they lie; the path is outside the key. It is
-only ever asked for logits, in inference mode, on the device of whoever asks.
+The hash of a teacher's weights is part of the key, their path is not. A teacher computes logits in inference mode, on
+the device of its inputs.
 """
 
 from abc import ABC, abstractmethod
@@ -19,10 +19,10 @@ from runners.tasks.text.encoder import Encoder, Encodes
 from variants import Tokens
 
 _TRIED = 8
-"""Tokens that a teacher is tried on, from the first on that is predicted; those before it are given to it, too."""
+"""Number of predicted tokens that a teacher is tried on."""
 
 _ROUNDING = 1e-3
-"""Of the spread of logits: two passes over the same tokens differ by less."""
+"""Largest difference of two passes over the same tokens, as a share of the logits' spread."""
 
 _SAMPLE = (
     "The quick brown fox jumps over 13 lazy dogs; isn't it 1.5 \u00d7 as na\u00efve?\n\n"
@@ -31,17 +31,17 @@ _SAMPLE = (
 
 
 class Teacher(Choice):
-    """Who teaches. `Distillation` says what of it."""
+    """A trained model that `Distillation` learns from."""
 
     precision: Literal["float32", "bfloat16"] = "float32"
-    """Of its matrix products; its logits are float32 in either."""
+    """Precision of its matrix products; its logits are float32."""
 
     @abstractmethod
     def check(self, task: Task) -> None:
-        """Refuse a task that it cannot teach, as far as that is known without its weights.
+        """Refuse a task that it cannot teach, without reading its weights.
 
         Raises:
-            ValueError: the rule, what came, and what to do.
+            ValueError: it cannot teach the task.
         """
 
     @abstractmethod
@@ -49,18 +49,18 @@ class Teacher(Choice):
         """Read the weights.
 
         Raises:
-            SpecError: they are missing, not those that the spec names, no numbers, or know another tokenizer.
+            SpecError: they are missing, differ from the spec, are not finite, or use another tokenizer.
             StoreError: a file was altered.
             EnvironmentProblem: a package is missing.
         """
 
     def name(self) -> str:
-        """What an error calls it."""
+        """Return its name in errors."""
         return f"the teacher {self.label}"
 
 
 class Teaching(ABC):
-    """A teacher with its weights; they move to the device of the first tokens that they see, and stay there."""
+    """A teacher with its weights, which move to the device of the first inputs."""
 
     def __init__(self, model: nn.Module, record: Mapping[str, Any]) -> None:
         self._model = model.eval().requires_grad_(requires_grad=False)
@@ -69,29 +69,29 @@ class Teaching(ABC):
 
     @abstractmethod
     def forward(self, inputs: Tensor, visible: Tensor | None) -> Tensor:
-        """Logits [B, T, vocabulary] of any precision."""
+        """Compute logits [B, T, vocabulary] of any precision."""
 
     @torch.inference_mode()
     def logits(self, inputs: Tensor, visible: Tensor | None = None) -> Tensor:
-        """Token ids [B, T] and what is visible as in `Batch`, to float32 [B, T, vocabulary] on their device."""
+        """Map token ids [B, T] and visibility as in `Batch` to float32 [B, T, vocabulary] on their device."""
         if inputs.device != self._device:
             self._model.to(inputs.device)
             self._device = inputs.device
         return self.forward(inputs, visible).float()
 
     def predict(self, inputs: Tensor, visible: Tensor | None = None) -> Tensor:
-        """The same for inputs of any device, as evaluations ask a model."""
+        """Compute logits for inputs on any device."""
         return self.logits(inputs.to(self._device), None if visible is None else visible.to(self._device))
 
     def require_finite(self, name: str) -> None:
-        """Raise SpecError where a weight is no finite number."""
+        """Raise SpecError if a weight is not finite."""
         for where, weights in self._model.named_parameters():
             if not bool(weights.isfinite().all()):
                 raise SpecError(f"a teacher's weights are finite numbers; {where} of {name} has others; use another")
 
 
 def require_tokens(name: str, teacher: int | None, task: Task) -> None:
-    """Raise ValueError where the task's tokens are others than the `teacher` ones that a teacher predicts."""
+    """Raise ValueError unless the task has `teacher` tokens."""
     vocabulary = task.inputs.vocabulary if isinstance(task.inputs, Tokens) else 0
     if teacher != vocabulary:
         padded = ""
@@ -105,7 +105,7 @@ def require_tokens(name: str, teacher: int | None, task: Task) -> None:
 
 
 def require_positions(name: str, teacher: int | None, task: Task) -> None:
-    """Raise ValueError where the task has longer sequences than the positions of a teacher; None: any number."""
+    """Raise ValueError if the task's sequences exceed the teacher's positions; None is unlimited."""
     if teacher is not None and teacher < task.length:
         raise ValueError(
             f"a teacher reads whole sequences of the task; they have up to {task.length} tokens and {name} has "
@@ -114,7 +114,7 @@ def require_positions(name: str, teacher: int | None, task: Task) -> None:
 
 
 def require_tokenizer(name: str, teacher: Encoder, task: Task) -> None:
-    """Raise SpecError where a sample of prose, code and signs becomes other ids for the task than for its teacher."""
+    """Raise SpecError if task and teacher tokenize a sample differently."""
     if not isinstance(task, Encodes):
         return
     own = task.encoder()
@@ -131,10 +131,10 @@ def require_tokenizer(name: str, teacher: Encoder, task: Task) -> None:
 
 
 def require_sound(name: str, teaching: Teaching, task: Task, example: Batch) -> None:
-    """Try a teacher on the beginning of an example, as far as some of its predictions are learned from.
+    """Try a teacher on the beginning of an example.
 
     Raises:
-        SpecError: its logits are not those of the task's tokens, no finite numbers, or know what comes after them.
+        SpecError: its logits have another shape, are not finite, or depend on later tokens.
     """
     tried = task.unscored + _TRIED
     inputs = example.inputs[:1, :tried]

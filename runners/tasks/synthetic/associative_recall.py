@@ -63,7 +63,7 @@ class AssociativeRecall(KeyValues):
     def draw(self, draws: Draws, sequences: int, point: Point) -> Batch:
         """Each draw has its own keys, values, filler and places of queries."""
         pairs, queries = self.pairs_at(point), self._queries(point)
-        keys, values, inputs = self.drawn(draws, sequences, point)
+        keys, values, inputs = self.draw_pairs(draws, sequences, point)
         inputs[:, : 2 * pairs] = torch.stack((keys, values), -1).flatten(1)
         waits = -torch.log1p(-draws.uniform(sequences, self._places(point)))
         ranks = torch.arange(1, waits.shape[1] + 1, device=waits.device, dtype=torch.float64)

@@ -215,7 +215,7 @@ class GrammarData(Data):
         draws = Draws(task.sample, "evaluation", "grammar", "windows")
         windows = self._sampler(CPU).draw(draws, task.validation_windows, task.context)
         found = odds(windows.tokens, task.words, task.chances)
-        return windows, found.optimal().mean(1), found.informed(windows.topics).mean(1)
+        return windows, found.optimal().mean(1), found.informed_loss(windows.topics).mean(1)
 
     def _agreement(self, predict: Predict, attractors: int) -> Tensor:
         """1 where the verb that agrees is likelier than its other form, else 0; float64."""

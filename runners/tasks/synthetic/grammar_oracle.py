@@ -41,7 +41,7 @@ class Odds(NamedTuple):
             found.append(total)
         return -(self.common + torch.cat(found, 1))
 
-    def informed(self, topics: Tensor) -> Tensor:
+    def informed_loss(self, topics: Tensor) -> Tensor:
         """Nats of each token for a predictor that is told the topic of each [B, T]."""
         return -(self.common + self.lemma.gather(2, topics[..., None])[..., 0])
 

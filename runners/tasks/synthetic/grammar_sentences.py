@@ -105,10 +105,10 @@ class Sampler:
 
     def __init__(self, words: GrammarWords, chances: Chances, device: torch.device) -> None:
         self._words, self._chances, self._device = words, chances, device
-        self._nouns = _cumulated(by_topic(words.nouns, chances), device)
-        self._verbs = _cumulated(by_topic(words.verbs, chances), device)
-        self._names = _cumulated(zipf(words.names, chances.exponent)[None], device)
-        self._prepositions = _cumulated(zipf(words.prepositions, chances.exponent)[None], device)
+        self._nouns = _cumulate(by_topic(words.nouns, chances), device)
+        self._verbs = _cumulate(by_topic(words.verbs, chances), device)
+        self._names = _cumulate(zipf(words.names, chances.exponent)[None], device)
+        self._prepositions = _cumulate(zipf(words.prepositions, chances.exponent)[None], device)
 
     def draw(self, draws: Draws, sequences: int, length: int) -> SentenceSample:
         """`sequences` times the first `length` tokens of the process."""
@@ -136,7 +136,7 @@ class Sampler:
         tokens = torch.where(beside, nouns, STOP)
         tokens = torch.where(inside < verb, torch.where(inside % 2 == 1, prepositions, nouns), tokens)
         tokens = torch.where(inside == verb, verbs, tokens)
-        return SentenceSample(torch.where(named, self._named(draws, named, lemma), tokens), topics)
+        return SentenceSample(torch.where(named, self._draw_names(draws, named, lemma), tokens), topics)
 
     def agreement(self, draws: Draws, pairs: int, attractors: int) -> tuple[Tensor, Tensor, Tensor]:
         """A sentence up to its verb [B, 1 + 2 attractors], the verb of its lemma that agrees and the one that does not.
@@ -167,7 +167,7 @@ class Sampler:
         last = torch.where(drew, torch.arange(shape[1], device=self._device), 0).cummax(1).values
         return draws.below(self._chances.topics, *shape).gather(1, last)
 
-    def _named(self, draws: Draws, named: Tensor, lemma: Tensor) -> Tensor:
+    def _draw_names(self, draws: Draws, named: Tensor, lemma: Tensor) -> Tensor:
         """Names [B, T], which mean something where `named`: a repeated one points to an earlier, and so on to a new."""
         chances = self._chances
         mention = named.cumsum(1) - 1
@@ -183,7 +183,7 @@ class Sampler:
         return new.gather(1, source)
 
 
-def _cumulated(rows: Tensor, device: torch.device) -> Tensor:
+def _cumulate(rows: Tensor, device: torch.device) -> Tensor:
     """Rows of probabilities [R, N] as one rising line of sums, the r-th row from r to r + 1, ready for `_index`."""
     sums = rows.cumsum(1)
     sums[:, -1] = 1.0

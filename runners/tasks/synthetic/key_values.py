@@ -50,7 +50,7 @@ class KeyValues(QueryTask):
             if pairs > there:
                 raise ValueError(f"pairs have different {name}; got {pairs} pairs of {there} {name}; raise {name}")
 
-    def drawn(self, draws: Draws, sequences: int, point: Point) -> KeyValueSample:
+    def draw_pairs(self, draws: Draws, sequences: int, point: Point) -> KeyValueSample:
         """What a draw begins with."""
         pairs, length = self.pairs_at(point), self.tokens(point)
         keys = draws.order(self.keys, sequences)[:, :pairs]

@@ -236,14 +236,14 @@ def _references(grid: ShiftGrid) -> tuple[Measurements, ...]:
     """Predictors without a model, which cost as much for every model: once per process is enough."""
     found = []
     for sigma_x, sigma_f in grid.conditions():
-        x, y = judged(grid, sigma_x, sigma_f)
+        x, y = evaluation_points(grid, sigma_x, sigma_f)
         for name, predicted in (("zero.mse", torch.zeros(())), ("least_squares.mse", least_squares(x, y))):
             errors = (predicted - y.double())[..., SCORED_FROM:].square()
             found.append(over_items(name, errors.mean((1, 2)), _at(sigma_x, sigma_f)))
     return tuple(found)
 
 
-def judged(grid: ShiftGrid, sigma_x: float, sigma_f: float) -> tuple[Tensor, Tensor]:
+def evaluation_points(grid: ShiftGrid, sigma_x: float, sigma_f: float) -> tuple[Tensor, Tensor]:
     """The points x and values y that models are judged on, [functions, sequences, points] each."""
     a, b, x = evaluation_draws(grid.sample, grid.functions, grid.sequences, grid.points)
     x = sigma_x * x
@@ -252,7 +252,7 @@ def judged(grid: ShiftGrid, sigma_x: float, sigma_f: float) -> tuple[Tensor, Ten
 
 def squared_errors(predict: Predict, grid: ShiftGrid, sigma_x: float, sigma_f: float) -> Tensor:
     """The squared error of every function at every position, mean over its prompts: float64 [functions, points]."""
-    x, y = judged(grid, sigma_x, sigma_f)
+    x, y = evaluation_points(grid, sigma_x, sigma_f)
     return errors_of(predict, x.flatten(0, 1), y.flatten(0, 1)).view(x.shape).mean(1)
 
 

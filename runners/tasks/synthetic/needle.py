@@ -56,7 +56,7 @@ class Needle(KeyValues):
     def draw(self, draws: Draws, sequences: int, point: Point) -> Batch:
         """Distractors lie at even distances from the needle, all such places equally likely."""
         length, pairs = self.tokens(point), self.pairs_at(point)
-        keys, values, inputs = self.drawn(draws, sequences, point)
+        keys, values, inputs = self.draw_pairs(draws, sequences, point)
         needle = draws.below(length - 2, sequences, 1)
         if "depth" in point:
             needle = torch.full_like(needle, round(point["depth"] * (length - 3)))

@@ -158,7 +158,7 @@ class AskedData(Data):
         for point in task.points():
             place = ("evaluation", task.label, *(part for item in sorted(point.items()) for part in item))
             sample = task.draw(Draws(task.evaluation.sample, *place), task.evaluation.sequences, point)
-            found = answered(predict, sample)
+            found = score_answers(predict, sample)
             yield over_items("accuracy", found.right.double().mean(1), point)
             yield over_items("sequence_accuracy", found.right.all(1).double(), point)
             yield over_items("validation_loss", found.loss.mean(1), point)
@@ -173,7 +173,7 @@ class Answered(NamedTuple):
     loss: Tensor
 
 
-def answered(predict: Predict, sample: Batch) -> Answered:
+def score_answers(predict: Predict, sample: Batch) -> Answered:
     """What a model answers; on the CPU."""
     shape = len(sample.inputs), -1
     right, loss = [], []

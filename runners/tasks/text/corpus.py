@@ -53,8 +53,8 @@ def split(documents: Iterable[bytes], share: float) -> Corpus:
     wanted = share * sum(map(len, ordered))
     validation, train = _chosen(ordered, wanted)
     if 2 * sum(map(len, validation)) >= wanted:
-        return Corpus(_joined(train), _joined(validation))
-    text = _joined(ordered)
+        return Corpus(_join(train), _join(validation))
+    text = _join(ordered)
     cut = _beside_equals(ordered, len(text) - round(share * len(text)))
     while 0 < cut < len(text) and text[cut] & 0xC0 == 0x80:
         cut -= 1
@@ -89,11 +89,11 @@ def _beside_equals(ordered: Sequence[bytes], cut: int) -> int:
     return cut
 
 
-def repeated(corpus: Corpus) -> int:
+def count_repeated(corpus: Corpus) -> int:
     """How many documents say what another one before them says."""
     found = [document for part in corpus for document in part.split(b"\0") if document]
     return len(found) - len(set(found))
 
 
-def _joined(documents: Iterable[bytes]) -> bytes:
+def _join(documents: Iterable[bytes]) -> bytes:
     return b"".join(document + b"\0" for document in documents)

@@ -65,7 +65,7 @@ class Encoder(ABC):
         return sizes_of_spans(text, encoded.spans)
 
     @abstractmethod
-    def written(self, ids: Sequence[int]) -> list[bytes]:
+    def token_bytes(self, ids: Sequence[int]) -> list[bytes]:
         """What each of `ids`, none of them special, adds to the text of all of them, in UTF-8 bytes; of one character
         several tokens may each have a part."""
 
@@ -148,7 +148,7 @@ class ByteEncoder(Encoder):
     def sizes(self, text: str, encoded: EncodedText) -> np.ndarray:  # noqa: ARG002  (every token is a byte)
         return np.ones(len(encoded.ids), np.int64)
 
-    def written(self, ids: Sequence[int]) -> list[bytes]:
+    def token_bytes(self, ids: Sequence[int]) -> list[bytes]:
         return [bytes([token]) for token in ids]
 
     def decode(self, ids: Sequence[int]) -> str:

@@ -125,7 +125,7 @@ _NETWORK = frozenset({"aiohttp", "httpx", "httpx2", "huggingface_hub", "requests
 
 def _rows(hub: HubText, datasets: Any) -> Iterator[str]:
     """The documents, in the order of the dataset."""
-    found = _opened(hub, datasets)
+    found = _open(hub, datasets)
     names = getattr(found, "column_names", None)
     if names is not None and hub.column not in names:
         raise _no_column(hub, names)
@@ -147,7 +147,7 @@ def _no_column(hub: HubText, names: Iterable[str]) -> SpecError:
     )
 
 
-def _opened(hub: HubText, datasets: Any) -> Any:
+def _open(hub: HubText, datasets: Any) -> Any:
     offline = bool(datasets.config.HF_HUB_OFFLINE)
     if hub.folder and not hub.folder.is_dir():
         raise SpecError(f"there is no folder {hub.name}; give the name of a dataset, or a folder that holds one")

@@ -61,11 +61,11 @@ def _paths(source: Path) -> list[Path]:
 def _inside(folder: Path) -> Iterator[Path]:
     """The files of a folder and of those inside it; one that several links lead to counts once."""
 
-    def told(error: OSError) -> None:
+    def fail(error: OSError) -> None:
         raise unreadable(Path(error.filename), error) from error
 
     seen: set[Path] = set()
-    for place, folders, files in os.walk(folder, onerror=told, followlinks=True):
+    for place, folders, files in os.walk(folder, onerror=fail, followlinks=True):
         real = Path(place).resolve()
         if real in seen:
             folders.clear()

@@ -27,7 +27,7 @@ from runners.tasks.counter_rng import CPU, Draws
 from runners.tasks.ratios import ratio
 from runners.tasks.synthetic.query_task import UNASKED
 from runners.tasks.task import Batch, Data, Measurements, Predict, spread_evenly
-from runners.tasks.text.corpus import Corpus, documents_of, repeated
+from runners.tasks.text.corpus import Corpus, count_repeated, documents_of
 from runners.tasks.text.encoder import Encoder
 from runners.tasks.text.masking import MaskedPositions, Masking, Rates, Sentences
 from runners.tasks.text.text_source import TextTask
@@ -133,7 +133,7 @@ class MaskedTextData(Data):
         return {
             "source": self._origin.name,
             "content_hash": self._origin.content_hash,
-            "repeated_documents": repeated(self._task.corpus()),
+            "repeated_documents": count_repeated(self._task.corpus()),
             "train_sentences": len(train.sentences),
             "validation_sentences": len(validation.sentences),
             "train_dropped": train.dropped,
@@ -160,7 +160,7 @@ class MaskedTextData(Data):
 
     def examples(self, count: int) -> Batch:
         """The first sentences that are validated on."""
-        return self._validated(count)
+        return self._validation_batch(count)
 
     def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
         """Nats per hidden token; outputs [B, T, vocabulary], targets [B, T]."""
@@ -174,7 +174,7 @@ class MaskedTextData(Data):
         than every other token), with those of the `unigram.` predictor, which knows how frequent each token is in
         training and nothing else. Items are sentences; every hidden token counts the same.
         """
-        sample = self._validated(self._task.validation_sentences)
+        sample = self._validation_batch(self._task.validation_sentences)
         hidden = sample.targets != UNASKED
         nats, right = (torch.zeros(hidden.shape, dtype=torch.float64) for _ in range(2))
         rows = max(1, _TOKENS // hidden.shape[1])
@@ -183,13 +183,15 @@ class MaskedTextData(Data):
             cost, is_right = _answers(predict, Batch(*(each[here] for each in sample if each is not None)))
             nats[here][hidden[here]], right[here][hidden[here]] = cost, is_right
         count, tokens = hidden.sum(1).double(), sample.targets.clamp(min=0)
-        yield ratio(nats.sum(1), count).measured("validation_loss")
-        yield ratio(right.sum(1), count).measured("masked_accuracy")
+        yield ratio(nats.sum(1), count).to_measurement("validation_loss")
+        yield ratio(right.sum(1), count).to_measurement("masked_accuracy")
         cheapest = tokens == self._unigram.argmin()
-        yield ratio(torch.where(hidden, self._unigram[tokens], 0).sum(1), count).measured("unigram.validation_loss")
-        yield ratio((cheapest & hidden).sum(1).double(), count).measured("unigram.masked_accuracy")
+        yield ratio(torch.where(hidden, self._unigram[tokens], 0).sum(1), count).to_measurement(
+            "unigram.validation_loss"
+        )
+        yield ratio((cheapest & hidden).sum(1).double(), count).to_measurement("unigram.masked_accuracy")
 
-    def _validated(self, count: int) -> Batch:
+    def _validation_batch(self, count: int) -> Batch:
         sentences = self._parts[1].sentences
         which = spread_evenly(min(self._task.validation_sentences, len(sentences)), len(sentences) - 1)[:count]
         return self._masking.batch(sentences, MaskedPositions(which, torch.zeros_like(which)), 0, "validation")

@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from runners.tasks.counter_rng import Draws, bounded, unit
+from runners.tasks.counter_rng import Draws, map_below, unit
 from runners.tasks.synthetic.query_task import UNASKED
 from runners.tasks.task import Batch
 from runners.tasks.text.encoder import Encoder
@@ -61,7 +61,7 @@ class Sentences:
         if self.ids.device != device:
             self.ids = self.ids.to(device)
 
-    def framed(self, chosen: Tensor, end: int, widest: int) -> tuple[Tensor, Tensor]:
+    def frame(self, chosen: Tensor, end: int, widest: int) -> tuple[Tensor, Tensor]:
         """`end`, the tokens of a sentence, `end`, then padding [B, T], and the number of tokens of each [B, 1].
 
         T is a multiple of `STEP`, or `widest`.
@@ -97,14 +97,14 @@ class Masking:
 
         Patterns follow from `seed`, `part` and the number of the sentence, the same bits on every device.
         """
-        ids, sizes = sentences.framed(chosen.sentences, self._end, self._longest + 2)
+        ids, sizes = sentences.frame(chosen.sentences, self._end, self._longest + 2)
         self._ordinary, self._next = self._ordinary.to(ids.device), self._next.to(ids.device)
         column = torch.arange(ids.shape[1], device=ids.device)
         number = (chosen.sentences * self._rates.patterns + chosen.patterns)[:, None].to(ids.device)
         places = 3 * (number * (self._longest + 1) + column)
         which, how, other = Draws(seed, "masks", part).words_at(torch.stack((places, places + 1, places + 2)))
         hidden = self._hidden(unit(which), inside(column, sizes), sizes - column + 1)
-        swapped = self._ordinary[bounded(other, len(self._ordinary))]
+        swapped = self._ordinary[map_below(other, len(self._ordinary))]
         instead = torch.where(unit(how) < self._rates.random, swapped, self._mask)
         inputs, targets = torch.where(hidden, instead, ids), torch.where(hidden, ids, UNASKED)
         return Batch(inputs, targets, (column < sizes + 2)[:, None])

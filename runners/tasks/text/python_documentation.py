@@ -61,11 +61,11 @@ def _topics(tree: ast.Module) -> Iterator[bytes]:
 
 
 def _docstrings(tree: ast.Module) -> bytes:
-    text = "\n\n".join(_found(tree)).translate({END: None, SUBSTITUTE: None})
+    text = "\n\n".join(_find_docstrings(tree)).translate({END: None, SUBSTITUTE: None})
     return text.encode("utf-8", errors="replace")
 
 
-def _found(node: ast.AST) -> Iterator[str]:
+def _find_docstrings(node: ast.AST) -> Iterator[str]:
     """Docstrings of `node` and of what is defined inside, in order; expressions hold none and are not entered."""
     if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
         text = ast.get_docstring(node)
@@ -74,7 +74,7 @@ def _found(node: ast.AST) -> Iterator[str]:
     for part in ("body", "handlers", "orelse", "finalbody"):
         inside = getattr(node, part, None)
         for child in inside if isinstance(inside, list) else ():
-            yield from _found(child)
+            yield from _find_docstrings(child)
 
 
 @contextmanager

@@ -33,7 +33,7 @@ from grid.errors import SpecError
 from runners.tasks.counter_rng import CPU, Draws
 from runners.tasks.ratios import ratio
 from runners.tasks.task import Batch, Data, Measurements, Predict, spread_evenly
-from runners.tasks.text.corpus import Corpus, documents_of, repeated
+from runners.tasks.text.corpus import Corpus, count_repeated, documents_of
 from runners.tasks.text.interventions import Intervention, NoIntervention
 from runners.tasks.text.text_sizes import sizes_at
 from runners.tasks.text.text_source import TextTask
@@ -172,7 +172,7 @@ class TextData(Data):
             "validation_tokens": len(validation.ids),
             "train_documents": len(train.starts),
             "validation_documents": len(validation.starts),
-            "repeated_documents": repeated(self._corpus),
+            "repeated_documents": count_repeated(self._corpus),
             "tokenizer": dict(self._encoder.record),
             "files": dict(self._origin.files),
         }
@@ -189,7 +189,7 @@ class TextData(Data):
         places = len(self._train) - len(self._window) + 1
         draws = Draws(seed, "data", step, device=device)
         starts = draws.below(places, self._task.batch, 1)
-        return self._shown(self._train[starts + self._window], draws)
+        return self._as_shown(self._train[starts + self._window], draws)
 
     def examples(self, count: int) -> Batch:
         """The first windows that are validated on."""
@@ -215,11 +215,11 @@ class TextData(Data):
             each = F.cross_entropy(outputs.float().transpose(1, 2), wanted, ignore_index=UNSCORED, reduction="none")
             nats[rows] = each.to("cpu", torch.float64).sum(1)
         tokens, of_bytes, of_words = (ratio(nats, count) for count in _counts(self._task))
-        yield tokens.measured("validation_loss")
-        yield tokens.exponential().measured("perplexity")
-        yield of_bytes.times(1 / math.log(2)).measured("bits_per_byte")
-        yield of_bytes.exponential().measured("byte_perplexity")
-        yield of_words.exponential().measured("word_perplexity")
+        yield tokens.to_measurement("validation_loss")
+        yield tokens.exponential().to_measurement("perplexity")
+        yield of_bytes.times(1 / math.log(2)).to_measurement("bits_per_byte")
+        yield of_bytes.exponential().to_measurement("byte_perplexity")
+        yield of_words.exponential().to_measurement("word_perplexity")
 
     def windows(self, length: int, count: int) -> Batch:
         """As `Text.windows`."""
@@ -229,7 +229,7 @@ class TextData(Data):
     def _validated(self) -> Batch:
         """The windows that are validated on, as the model reads them."""
         places = self.places(self._task.context, self._task.validation_windows)
-        return self._shown(self._streams.validation.ids[places], Draws(0, "evaluation", "text", "intervention"))
+        return self._as_shown(self._streams.validation.ids[places], Draws(0, "evaluation", "text", "intervention"))
 
     def places(self, length: int, count: int) -> Tensor:
         """Where the tokens of validation windows are in the stream, int64 [windows, length + 1]."""
@@ -251,7 +251,7 @@ class TextData(Data):
         document = (inputs == self._encoder.end).cumsum(1)
         return Batch(inputs, targets, document[:, :, None] == document[:, None, :])
 
-    def _shown(self, windows: Tensor, draws: Draws) -> Batch:
+    def _as_shown(self, windows: Tensor, draws: Draws) -> Batch:
         """The same with the prefix and the intervention, for which `draws` go on."""
         task, whole = self._task, self._split(windows)
         replaced = task.intervention.replaced

@@ -91,7 +91,7 @@ class LibraryEncoder(Encoder):
                 return found
         return sizes_of_spans(text, encoded.spans)
 
-    def written(self, ids: Sequence[int]) -> list[bytes]:
+    def token_bytes(self, ids: Sequence[int]) -> list[bytes]:
         if self._bytes is not None:
             return [self._bytes.get(token, b"") for token in ids]
         found, before = [], None
@@ -101,13 +101,13 @@ class LibraryEncoder(Encoder):
                 found.append(bytes.fromhex(byte.group(1)))
                 before = self._tokenizer.token_to_id("<0x41>") or before  # any whole character
             else:  # blanks and marks of a tokenizer depend on the token before
-                known = "" if before is None else self._decoded([before])
-                both = self._decoded([token] if before is None else [before, token])
-                found.append((both.removeprefix(known) if both.startswith(known) else self._decoded([token])).encode())
+                known = "" if before is None else self._decode([before])
+                both = self._decode([token] if before is None else [before, token])
+                found.append((both.removeprefix(known) if both.startswith(known) else self._decode([token])).encode())
                 before = token
         return found
 
-    def _decoded(self, ids: Sequence[int]) -> str:
+    def _decode(self, ids: Sequence[int]) -> str:
         return str(self._tokenizer.decode(ids, skip_special_tokens=False))
 
     @cached_property
@@ -123,7 +123,7 @@ class LibraryEncoder(Encoder):
 
     def piece(self, token: int) -> str:
         if self._bytes is not None and token in self._bytes:
-            return _written(self._bytes[token])
+            return _show_bytes(self._bytes[token])
         return str(self._tokenizer.id_to_token(token) or f"<{token}>")
 
     @cached_property
@@ -142,7 +142,7 @@ class LibraryEncoder(Encoder):
         return {number: what for number, what in (found | added).items() if number not in self.special}
 
 
-def _written(what: bytes) -> str:
+def _show_bytes(what: bytes) -> str:
     """For people: blanks as marks, bytes that are no character as numbers."""
     try:
         text = what.decode()

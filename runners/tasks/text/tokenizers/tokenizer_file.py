@@ -53,12 +53,12 @@ class TokenizerFile(Tokenizer):
             return self
         try:
             text = _read(Path(self.path))
-            tokenizer = _parsed(self.path, text)
+            tokenizer = _parse(self.path, text)
             self._fill("content_hash", content_hash(text))
             if self.vocabulary is None:
                 self._fill("vocabulary", size_of(tokenizer))
-            self._fill("end", _named(tokenizer, ENDS))
-            self._fill("mask", _named(tokenizer, MASKS))
+            self._fill("end", _first_token(tokenizer, ENDS))
+            self._fill("mask", _first_token(tokenizer, MASKS))
             self._require(tokenizer)
         except SpecError as error:
             raise ValueError(str(error)) from error
@@ -76,8 +76,8 @@ class TokenizerFile(Tokenizer):
     def encoder(self, training: Texts) -> LibraryEncoder:  # noqa: ARG002  (nothing is learned)
         text = _read(Path(self.path))
         if content_hash(text) != self.content_hash:
-            raise SpecError(self._told(content_hash(text)))
-        tokenizer = _parsed(self.path, text)
+            raise SpecError(self._other_content(content_hash(text)))
+        tokenizer = _parse(self.path, text)
         self._require(tokenizer)
         mask = None if self.mask is None else tokenizer.token_to_id(self.mask)
         special = Special(tokenizer.token_to_id(self.end), mask)
@@ -88,9 +88,9 @@ class TokenizerFile(Tokenizer):
         if getattr(self, field) is None:
             self.set_normal_form(**{field: found})
         elif field == "content_hash" and self.content_hash != found:
-            raise SpecError(self._told(found))
+            raise SpecError(self._other_content(found))
 
-    def _told(self, found: object) -> str:
+    def _other_content(self, found: object) -> str:
         return (
             f"tokenizer.content_hash is that of the file; it is {self.content_hash} and {self.path} has {found}; "
             "restore that file, or leave content_hash out to take it as it is"
@@ -112,7 +112,7 @@ class TokenizerFile(Tokenizer):
                 raise SpecError(f"tokenizer.{field} is a token of {self.path}; it has no {token!r}; name one it has")
 
 
-def _named(tokenizer: Any, names: tuple[str, ...]) -> str | None:
+def _first_token(tokenizer: Any, names: tuple[str, ...]) -> str | None:
     return next((name for name in names if tokenizer.token_to_id(name) is not None), None)
 
 
@@ -127,8 +127,8 @@ def _read(path: Path) -> str:
         raise EnvironmentProblem(f"cannot read {path}: {error.strerror}; check the file and its permissions") from error
 
 
-def _parsed(path: str, text: str) -> Any:
-    found = _parsed_as(text)
+def _parse(path: str, text: str) -> Any:
+    found = _try_parse(text)
     if isinstance(found, str):
         raise SpecError(
             f"a tokenizer file is a tokenizer.json of the package tokenizers; {path} is not: {found}; write it with "
@@ -138,7 +138,7 @@ def _parsed(path: str, text: str) -> Any:
 
 
 @lru_cache(maxsize=4)
-def _parsed_as(text: str) -> Any:
+def _try_parse(text: str) -> Any:
     """The tokenizer, or what is wrong."""
     tokenizers = library("tokenizer_file")
     try:
