@@ -1,13 +1,15 @@
-"""The command `sql`: one query, a saved one, or a prompt."""
+"""The command `sql`: run one query or a saved one, or open harlequin on the snapshot."""
 
+import subprocess
 import sys
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, final
 
 from cyclopts import Parameter
 
-from grid.errors import NotFoundError, SpecError
+from grid.errors import EnvironmentProblem, NotFoundError, SpecError
 from runners.cli.options import Csv, Flag, Json
 from runners.output import counted, say, write, write_frame, write_json, write_table
 
@@ -67,13 +69,13 @@ def sql(
     saved: Flag = False,
     shown: Shown = ON_SCREEN,
 ) -> int:
-    """Answer one reading SQL statement, or ask at a prompt; docs/sql.md lists tables and views.
+    """Answer one reading SQL statement, or open harlequin; docs/sql.md lists tables and views.
 
     Parameters
     ----------
     query
         For example "select label, mean, n from v_cell_stats where name = 'mse'"; the name of a saved query; or - to
-        read one from stdin. Without a query, a prompt.
+        read one from stdin. Without a query, harlequin opens the snapshot read-only.
     campaign
         The campaign directory; default the only one below campaigns/.
     file
@@ -104,19 +106,23 @@ def sql(
             say(f"ablate: the newest results may be missing: {store.stale}")
         if save is not None:
             return _save(store, layout, save, text)
-        return _prompt(store, given) if text is None else _answer(store, text, shown)
+        if text is not None:
+            _print(_ask(store, text), shown)
+            return 0
+    return _open_harlequin(layout.snapshot, given)
 
 
-def _answer(store: "Store", text: str, shown: Shown) -> int:
-    _print(_ask(store, text), shown)
-    return 0
-
-
-def _prompt(store: "Store", given: str | None) -> int:
-    _refuse_prompt(given)
-    from runners.cli.terminal import prompt
-
-    return prompt(store)
+def _open_harlequin(snapshot: Path, given: str | None) -> int:
+    """Open the snapshot read-only in harlequin; return its exit code."""
+    if given is not None:
+        raise SpecError(f"{given} needs a query; write one, the name of a saved one, -f FILE, or - for stdin")
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise SpecError("harlequin needs a terminal; write a query, the name of a saved one, -f FILE, or - for stdin")
+    if find_spec("harlequin") is None:
+        raise EnvironmentProblem(
+            '`ablate sql` without a query opens harlequin, which is not installed; pip install "ablate[sql]"'
+        )
+    return subprocess.call([sys.executable, "-m", "harlequin", "--read-only", str(snapshot)])
 
 
 def _ask(store: "Store", text: str) -> "pl.DataFrame":
@@ -135,15 +141,8 @@ def _refuse_beside(
         raise SpecError(f"{flag} shows no result; leave out {' and '.join(ignored)}")
 
 
-def _refuse_prompt(given: str | None) -> None:
-    if given is not None:
-        raise SpecError(f"{given} needs a query; write one, the name of a saved one, -f FILE, or - for stdin")
-    if not (sys.stdin.isatty() and sys.stdout.isatty()):
-        raise SpecError("a prompt needs a terminal; write a query, the name of a saved one, -f FILE, or - for stdin")
-
-
 def _text(layout: "Layout", query: str | None, file: Path | None, *, naming: bool) -> str | None:
-    """The query that is meant; None: the prompt. A query that gets a name is never itself one."""
+    """Return the query, or None if there is none. With `naming`, a query is never the name of a saved one."""
     from store.files.saved_texts import QUERIES, is_name
 
     if query is not None and file is not None:

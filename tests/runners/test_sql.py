@@ -9,10 +9,13 @@ import sys
 import time
 from pathlib import Path
 
+import duckdb
 import polars as pl
 import pytest
 from synthetic import write_campaign
 
+from grid.errors import EnvironmentProblem
+from runners.cli import sql
 from runners.cli.app import execute
 from store.files.layout import Layout
 from store.files.saved_texts import QUERIES
@@ -90,7 +93,7 @@ def test_what_a_killed_writer_left_is_no_query(tmp_path: Path) -> None:
         (["--json", "--csv", "select 1"], 2, "one format; got --json and --csv"),
         (["--parquet", "x.parquet", "--md", "select 1"], 2, "one format; got --md and --parquet"),
         (["--json"], 2, "--json needs a query"),
-        ([], 2, "a prompt needs a terminal"),
+        ([], 2, "harlequin needs a terminal"),
         (["select 1", "-f", "x.sql"], 2, "one query at a time"),
         (["-f", "nowhere.sql"], 3, "no file nowhere.sql"),
         (["--save", "Best of all", "select 1"], 2, "lower-case letters, digits, _ and -; got 'Best of all'"),
@@ -120,6 +123,23 @@ def test_wrong_use_is_one_sentence(
     assert "wrong" not in QUERIES.every(Layout(campaign))
 
 
+def test_without_a_query_harlequin_opens_the_snapshot_read_only(
+    campaign: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    started: list[list[str]] = []
+    for stream in ("stdin", "stdout"):
+        monkeypatch.setattr(f"sys.{stream}.isatty", lambda: True)
+    monkeypatch.setattr(sql.subprocess, "call", lambda command: started.append(command) or 0)
+    monkeypatch.setattr(sql, "find_spec", lambda _: None)
+    assert ask(campaign) == EnvironmentProblem.exit_code
+    assert 'pip install "ablate[sql]"' in capsys.readouterr().err
+    monkeypatch.setattr(sql, "find_spec", lambda _: object())
+    assert ask(campaign) == 0
+    assert [command[1:] for command in started] == [["-m", "harlequin", "--read-only", str(Layout(campaign).snapshot)]]
+    with duckdb.connect(str(Layout(campaign).snapshot), read_only=True) as connection:
+        assert connection.execute("select count(*) from grid_trial").fetchall() == [(4,)]
+
+
 @pytest.mark.parametrize("errors", ["strict", "surrogateescape"])
 def test_bytes_on_stdin_that_are_no_text_are_refused(
     errors: str, campaign: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -133,7 +153,7 @@ def test_bytes_on_stdin_that_are_no_text_are_refused(
 def test_ctrl_c_cancels_a_running_query(campaign: Path) -> None:
     query = "select sum(a.i * b.i) from range(100000000) a(i), range(100000000) b(i)"
     asking = subprocess.Popen(
-        [sys.executable, "-P", "-c", f"import runners.querying.cancellable as c; {_TELLING}", query, str(campaign)],
+        [sys.executable, "-P", "-c", f"import runners.cli.cancellable as c; {_TELLING}", query, str(campaign)],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
