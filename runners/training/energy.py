@@ -1,28 +1,28 @@
-"""Energy that devices have used, where a counter of theirs can be read; a device without one gives no number.
+"""Energy that devices used, if they have a counter that can be read.
 
-Processors: the counters of the Linux powercap framework (RAPL), in microjoules, which begin anew at a limit after
-minutes to hours. Since 2020 they are for root alone on most systems. GPUs: NVIDIA's management library, which counts
-millijoules since the driver was loaded (Volta and later). Both count the whole device, whoever uses it.
+Processors: the counters of the Linux powercap framework (RAPL) in microjoules, which wrap around after minutes to
+hours. On most systems only root may read them. GPUs: NVIDIA's management library counts millijoules since the driver
+was loaded (Volta and later). Both count the whole device, for all its users.
 """
 
-import ctypes
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final, Protocol, final
+from typing import Final, Protocol, final
 
+import pynvml
 import torch
 
 POWERCAP: Final = Path("/sys/class/powercap")
 LOOK_S: Final = 10.0
-"""How often a counter is read, so that no limit is passed twice unseen."""
+"""Seconds between readings, so that a counter wraps around at most once."""
 
 
 class Meter(Protocol):
     """A counter of one device."""
 
     def joules(self) -> float:
-        """Used since it was made, in joules.
+        """Return the joules used since the meter was made.
 
         Raises:
             OSError: it cannot be read.
@@ -39,7 +39,7 @@ class Rapl:
         self._last, self._used = self._read(), 0
 
     def joules(self) -> float:
-        """See `Meter`; right as long as the counter begins anew once at most between two readings."""
+        """See `Meter`; correct if the counter wraps around at most once between two readings."""
         now = self._read()
         self._used += now - self._last + (self._limit if now < self._last else 0)
         self._last = now
@@ -51,16 +51,15 @@ class Rapl:
 
 @final
 class Nvidia:
-    """The counter of one GPU; `library` is NVML, `uuid` the GPU's, such as "GPU-...".
+    """The counter of one GPU, by the GPU's UUID such as "GPU-...".
 
     Raises:
-        OSError: the GPU has none.
+        pynvml.NVMLError: NVIDIA's library is missing, or the GPU has no counter.
     """
 
-    def __init__(self, library: Any, uuid: str) -> None:
-        self._library, self._handle = library, ctypes.c_void_p()
-        self._ask(library.nvmlInit_v2())
-        self._ask(library.nvmlDeviceGetHandleByUUID(uuid.encode(), ctypes.byref(self._handle)))
+    def __init__(self, uuid: str) -> None:
+        pynvml.nvmlInit()
+        self._handle = pynvml.nvmlDeviceGetHandleByUUID(uuid)
         self._first = self._read()
 
     def joules(self) -> float:
@@ -68,18 +67,11 @@ class Nvidia:
         return (self._read() - self._first) / 1e3
 
     def _read(self) -> int:
-        found = ctypes.c_ulonglong()
-        self._ask(self._library.nvmlDeviceGetTotalEnergyConsumption(self._handle, ctypes.byref(found)))
-        return found.value
-
-    @staticmethod
-    def _ask(status: int) -> None:
-        if status:
-            raise OSError(f"NVML says {status}")
+        return int(pynvml.nvmlDeviceGetTotalEnergyConsumption(self._handle))  # in millijoules
 
 
 def processors(root: Path = POWERCAP) -> list[Meter] | None:
-    """A meter per processor package; None where one of them cannot be read, or there are none."""
+    """Return a meter for each processor package; None if there are none, or one cannot be read."""
     zones = [zone for zone in sorted(root.glob("intel-rapl:*")) if ":" not in zone.name.removeprefix("intel-rapl:")]
     try:
         packages = [zone for zone in zones if (zone / "name").read_text().startswith("package")]
@@ -90,16 +82,15 @@ def processors(root: Path = POWERCAP) -> list[Meter] | None:
 
 
 def gpus(uuids: Sequence[str]) -> list[Meter] | None:
-    """A meter per GPU; None where one of them cannot be read."""
+    """Return a meter for each GPU; None if one of them cannot be read."""
     try:
-        library = ctypes.CDLL("libnvidia-ml.so.1")
-        return [Nvidia(library, uuid) for uuid in uuids]
-    except (OSError, AttributeError):  # no such library, or an older one
+        return [Nvidia(uuid) for uuid in uuids]
+    except pynvml.NVMLError:
         return None
 
 
 def meters(device: torch.device, count: int) -> list[Meter] | None:
-    """What measures a trial on `device`, or on the first `count` GPUs of this machine; None where nothing does."""
+    """Return the meters of `device`, or of the first `count` GPUs of this machine; None if there are none."""
     if device.type != "cuda":
         return processors()
     if count > 1 and torch.cuda.device_count() < count:  # each rank is shown a device of its own alone
@@ -111,24 +102,24 @@ def meters(device: torch.device, count: int) -> list[Meter] | None:
 
 @final
 class Energy:
-    """What `meters` count from now on."""
+    """The sum of some meters."""
 
     def __init__(self, meters: Sequence[Meter] | None) -> None:
         self._meters = meters
         self._looked = time.monotonic()
 
     def look(self) -> None:
-        """Read the counters if that is due; cheap, called every step."""
+        """Read the counters if that is due; called every step."""
         if self._meters is not None and time.monotonic() - self._looked >= LOOK_S:
             self.joules()
 
     def joules(self) -> float | None:
-        """Used so far; None where a counter cannot be read, or could not be once."""
+        """Return the joules used so far; None once a counter could not be read."""
         if self._meters is None:
             return None
         self._looked = time.monotonic()
         try:
             return sum(meter.joules() for meter in self._meters)
-        except (OSError, ValueError):
+        except (OSError, ValueError, pynvml.NVMLError):
             self._meters = None
             return None

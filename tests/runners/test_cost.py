@@ -1,10 +1,10 @@
 """What an attempt took: sums over its own steps, which add up; what cannot be measured is not there."""
 
-import ctypes
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pynvml
 import pytest
 import torch
 
@@ -256,41 +256,42 @@ def test_an_attempt_tells_its_joules_where_there_is_a_counter(
 class Library:
     """NVML with one GPU."""
 
-    def __init__(self, *, status: int = 0) -> None:
-        self.millijoules, self.status = 12_000_000_000, status
+    def __init__(self) -> None:
+        self.millijoules, self.fails = 12_000_000_000, False
 
-    def nvmlInit_v2(self) -> int:  # noqa: N802
-        return 0
+    def find(self, uuid: str) -> int:
+        """Return the handle of the GPU."""
+        if uuid != "GPU-1":
+            raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_FOUND)
+        return 7
 
-    def nvmlDeviceGetHandleByUUID(self, uuid: bytes, handle: Any) -> int:  # noqa: N802
-        handle._obj.value = 7
-        return 0 if uuid == b"GPU-1" else 6
-
-    def nvmlDeviceGetTotalEnergyConsumption(self, handle: ctypes.c_void_p, found: Any) -> int:  # noqa: N802
-        assert handle.value == 7
-        found._obj.value = self.millijoules
-        return self.status
+    def read(self, handle: int) -> int:
+        """Return its counter."""
+        assert handle == 7
+        if self.fails:
+            raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
+        return self.millijoules
 
 
 def test_a_gpu_counts_from_where_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
     library = Library()
-    monkeypatch.setattr(ctypes, "CDLL", lambda _: library)
-    counted = Energy(energy.gpus(["GPU-1"]))
+    monkeypatch.setattr(pynvml, "nvmlInit", lambda: None)
+    monkeypatch.setattr(pynvml, "nvmlDeviceGetHandleByUUID", library.find)
+    monkeypatch.setattr(pynvml, "nvmlDeviceGetTotalEnergyConsumption", library.read)
+    meter = Energy(energy.gpus(["GPU-1"]))
     library.millijoules += 2500
-    assert counted.joules() == 2.5
+    assert meter.joules() == 2.5
     assert energy.gpus(["GPU-1", "GPU-2"]) is None, "half of the devices would be half of the energy"
-    library.status = 3
-    assert counted.joules() is None
+    library.fails = True
+    assert meter.joules() is None
     assert energy.gpus(["GPU-1"]) is None
 
 
 def test_without_the_library_a_gpu_has_no_counter(monkeypatch: pytest.MonkeyPatch) -> None:
-    def missing(_: str) -> None:
-        raise OSError("no such library")
+    def fail() -> None:
+        raise pynvml.NVMLError(pynvml.NVML_ERROR_LIBRARY_NOT_FOUND)
 
-    monkeypatch.setattr(ctypes, "CDLL", missing)
-    assert energy.gpus(["GPU-1"]) is None
-    monkeypatch.setattr(ctypes, "CDLL", lambda _: object())  # one without these functions
+    monkeypatch.setattr(pynvml, "nvmlInit", fail)
     assert energy.gpus(["GPU-1"]) is None
 
 
