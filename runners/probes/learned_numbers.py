@@ -1,4 +1,4 @@
-"""Learned numbers of the operators: `number.<stage>.<field>` for every layer and head, or for a layer if heads share it.
+"""Learned numbers of the operators, `number.<stage>.<field>`, by layer and head, or by layer if heads share it.
 
 Their values during training need evaluations during training: `training.evaluate_every`.
 """
