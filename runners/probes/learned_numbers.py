@@ -1,4 +1,4 @@
-"""Learned numbers of the operators: `number.<stage>.<field>` for every layer and head.
+"""Learned numbers of the operators, `number.<stage>.<field>`, by layer and head, or by layer if heads share it.
 
 Their values during training need evaluations during training: `training.evaluate_every`.
 """
@@ -12,7 +12,10 @@ class LearnedNumbers(Probe):
     """The value of every learned number: the norm of a vector, the value at a zero query of a per-query number."""
 
     at_divergence: ClassVar[bool] = True
-    rows: ClassVar[tuple[RowInfo, ...]] = (RowInfo("number.STAGE.FIELD", "the number's own"),)
+    rows: ClassVar[tuple[RowInfo, ...]] = (
+        RowInfo("number.STAGE.FIELD", "the number's own"),
+        RowInfo("number.STAGE.FIELD", "the number's own", "layer"),
+    )
     cost: ClassVar[str] = "reads the parameters"
 
     kind: Literal["learned_numbers"] = "learned_numbers"

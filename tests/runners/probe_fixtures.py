@@ -44,19 +44,17 @@ def make_layer(
 def probe_layer(probe: Probe, layer: LayerTrace, seen: Any = None) -> dict[Row, float]:
     """Return the values that a probe records for a layer."""
     records = list(probe.of_layer(layer, seen))
-    require_declared(probe, records)
+    require_declared(records, probe)
     return by_place(records)
 
 
-def require_declared(probe: Probe, records: Sequence[Probed | ProbeArray]) -> None:
-    """Fail if a record is not one of the probe's `rows`."""
+def require_declared(records: Sequence[Probed | ProbeArray], *probes: Probe) -> None:
+    """Fail if a record is not among the `rows` of the probes."""
+    declared = {(row.name.split(".")[0], row.per, row.point) for probe in probes for row in probe.rows}
     for each in records:
         if isinstance(each, Probed):
             per = "layer and head" if each.head is not None else "model" if each.layer is None else "layer"
-            name = each.name.split(".")[0]
-            assert (name, per, tuple(each.point)) in {
-                (row.name.split(".")[0], row.per, row.point) for row in probe.rows
-            }, each
+            assert (each.name.split(".")[0], per, tuple(each.point)) in declared, each
 
 
 def make_model(operator: Operator, inputs: Any = None, **changes: object) -> Transformer:
@@ -72,4 +70,6 @@ def probe_model(
     batch = Batch(inputs, inputs, visible)
     seen = ProbeInput(model, task or LinearFunctions(), batch, 7, [1.0, 2.0, 4.0])
     with torch.inference_mode():
-        return list(look(Probing(probes=probes), seen))
+        records = list(look(Probing(probes=probes), seen))
+    require_declared(records, *probes)
+    return records
