@@ -1,4 +1,4 @@
-"""Rows of a worker task with everything around them played: what there is to see, the time, who is willing."""
+"""Fakes for tests of the rows of a worker task: the state of rows, the clock, and willing nodes."""
 
 from collections.abc import Callable
 

@@ -43,7 +43,7 @@ def read(kind: type[A], search: str) -> A:
     values: dict[str, Any] = {}
     for name, texts in given.items():
         if name not in fields:
-            raise Unknown(f"the address says {name!r}, which this page does not have; it has {', '.join(fields)}")
+            raise Unknown(f"the address has {name!r}, which this page does not have; it has {', '.join(fields)}")
         several = _is_several(kind, name)
         if len(texts) > 1 and not several:
             raise Unknown(f"the address says {name!r} {len(texts)} times; once is meant")
@@ -74,9 +74,7 @@ def replace_fields(address: A, values: Mapping[str, Any]) -> A:
     kept = {name: value for name, value in address.model_dump(exclude_defaults=True).items() if name not in whole}
     state = _validate(type(address), kept | given)
     if len(write_query(state)) > _LONGEST:
-        raise Unknown(
-            f"what is chosen does not fit into an address, which has at most {_LONGEST} characters; take less"
-        )
+        raise Unknown(f"the choice does not fit into an address of at most {_LONGEST} characters; choose less")
     return state
 
 
@@ -132,7 +130,7 @@ def resolve_view(root: Path, page: str, search: str) -> str:
     if "view" not in given:
         return search
     if given.keys() != {"view"} or len(given["view"]) != 1:
-        raise Unknown("a saved view says all: `view` stands alone in an address")
+        raise Unknown("a saved view holds the whole page: an address with `view` has no other field")
     name = given["view"][0]
     found = _read_view(name, VIEWS.text(Layout(root), name))
     if found["page"] != page:

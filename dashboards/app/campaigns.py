@@ -86,7 +86,7 @@ class Campaigns:
             yield store
 
     def look(self) -> None:
-        """Bring in what is new in every campaign; what cannot be brought in is told by `told`."""
+        """Ingest new results of every campaign; `describe` reports failures."""
         for name, root in self._roots.items():
             problem = _problem_of(root)
             self._looked[name] = time.monotonic()
@@ -114,7 +114,7 @@ class Campaigns:
 
 
 def _problem_of(root: Path) -> str | None:
-    """Bring in what is new; why that failed. No error ends the looking, since the next look may do."""
+    """Ingest new results, or return the error. No error ends the polling."""
     try:
         return catch_user_error(lambda: _ingest(root))[1]
     except Exception as error:  # noqa: BLE001  # told and logged
@@ -131,7 +131,7 @@ def _ingest(root: Path) -> None:
 
 
 def _name_roots(roots: Sequence[Path]) -> dict[str, Path]:
-    """By the last part of their paths; where two share it, by as many as tell them apart; at last by a number, too."""
+    """Name campaigns by the last part of their paths, or by more parts or a number if two share it."""
     found: dict[str, Path] = {}
     for root in dict.fromkeys(roots):
         parts = next(

@@ -50,7 +50,7 @@ def download(engine: "Engine", campaign: str, page: str, name: str, end: str, se
 
 
 def _name_header(name: str) -> dict[str, str]:
-    """A name of a file as headers say it (RFC 6266): without signs that mean something there, once in ASCII alone."""
+    """Write a file name for a header (RFC 6266): quoted in ASCII, and encoded."""
     plain = re.sub(r"[^\w .,=+-]", "_", name)
     ascii_only = re.sub(r"[^ -~]", "_", plain)
     return {"filename": ascii_only} | ({"filename*": f"UTF-8''{quote(plain)}"} if plain != ascii_only else {})

@@ -39,7 +39,7 @@ class Engine:
         self.pages = {page.name: page for page in pages}
 
     def place(self, path: str) -> tuple[str, AppPage]:
-        """The campaign and the page of a path; of what it leaves out the first. Raises Unknown."""
+        """Find the campaign and the page of a path; a missing part is the first one. Raises Unknown."""
         parts = [unquote(part) for part in path.split("/") if part]
         if len(parts) > 2:
             raise Unknown(f"an address is /CAMPAIGN/PAGE; got {path!r}")
@@ -132,7 +132,7 @@ class Engine:
     def navigate(
         self, path: str, search: str | None, theme: str | None, again: str | None, seen: Mapping[str, Any]
     ) -> tuple[Any, Any, Any, str]:
-        """The page of an address, made anew unless it is what the reader sees already, or `again` is another."""
+        """Make the page of an address, unless the reader sees it already and `again` is the same."""
         if theme is None:
             raise PreventUpdate  # the browser says it in a moment
         search = search or ""
@@ -156,7 +156,7 @@ class Engine:
         return content, top, now, ""
 
     def _page(self, campaign: str, page: AppPage, search: str, theme: str) -> tuple[Any, dict[str, Any]]:
-        """The parts of a page, and what a later refresh compares with."""
+        """Make the parts of a page, and the state that a later refresh compares with."""
         address = self.address(campaign, page, search)
         with self.campaigns.reading(campaign) as store:
             view = self.view(store, campaign, page, address)
@@ -210,7 +210,7 @@ class Engine:
     def _redrawn(
         self, campaign: str, page: AppPage, address: Address, now: Mapping[str, Any], seen: Mapping[str, Any]
     ) -> tuple[Any, ...]:
-        """Figures, words, tables and files of the slots, and what is seen `now`, after what was `seen`."""
+        """Update figures, words, tables and files of the slots, and the state `now`, from the state `seen`."""
         with self.campaigns.reading(campaign) as store:
             view = self.view(store, campaign, page, address, again=True)
             look = frame.Looks(_partners(view, seen["theme"]), address.hide)

@@ -262,12 +262,12 @@ def layout_of(shown: SlotContent) -> str:
 
 
 def style_of(shown: SlotContent) -> dict[str, Any]:
-    """The height of a table, which is not there without columns."""
+    """Set the height of a table; hide it if it has no columns."""
     return {"height": None if shown.data.height <= FEW_ROWS else "480px", **({} if shown.columns else _HIDDEN)}
 
 
 def _add_width(column: Mapping[str, Any], data: pl.DataFrame) -> dict[str, Any]:
-    """A column with its own name and a width for what stands in it, where it does not say otherwise."""
+    """Add a title and a width that fits the entries, unless the column sets them."""
     name = str(column["field"])
     found = {"headerName": name, **column}
     if "width" in found or "flex" in found or name not in data.columns:
@@ -279,7 +279,7 @@ def _add_width(column: Mapping[str, Any], data: pl.DataFrame) -> dict[str, Any]:
 
 
 def files(given: Slot, shown: SlotContent, address: str) -> list[Component]:
-    """Links to what the slot shows: its data, the SQL behind it, the figure alone; of a sentence only the SQL."""
+    """Link the data of a slot, its SQL and its figure; a message has only its SQL."""
     if given.kind == "words":
         return []
     path, _, search = address.partition("?")
@@ -307,7 +307,7 @@ def is_sentence(shown: SlotContent) -> bool:
 def page_of(
     given: AppPage, choices: Sequence[Control], values: Mapping[str, Any], slots: Sequence[Component]
 ) -> Component:
-    """A page: what it answers, its controls, its slots."""
+    """Lay out a page: its question, its controls, its slots."""
     return [html.H1(given.title), html.P(given.about, className="about"), controls(choices, values), *slots]
 
 

@@ -21,12 +21,12 @@ _SHOWN: Final = 8
 
 
 class MeasuredAddress(Address):
-    """The grid, and what it is judged by."""
+    """The grid and its measure."""
 
     measure: str | None = None
     """As `text_of` writes it; None is the grid's own."""
     better: Literal["lower", "higher"] | None = None
-    """None is that of the grid's measure; of any other what is known of it, else "lower"."""
+    """None takes the direction of the grid's measure, or the known one of another, else "lower"."""
 
 
 def text_of(name: str, at: Mapping[str, float]) -> str:
@@ -84,11 +84,11 @@ def _usual_way(view: PageView) -> str:
 
 
 def warn_of_guess(view: PageView, measure: GridMeasure) -> str:
-    """A sentence where nothing says which way `measure` is better, neither the grid nor a task nor the address."""
+    """Warn if neither the grid, a task nor the address gives the direction of `measure`."""
     own = (grid_of(view).header["measure"] or {}).get("name")
     if measure.name == own or view.address.better is not None or direction(measure.name) is not None:
         return ""
-    return f"Nothing says which way {measure.name} is better: lower is taken to be."
+    return f"The direction of {measure.name} is unknown; lower is taken as better."
 
 
 def unit_of(view: PageView, measure: GridMeasure) -> str:

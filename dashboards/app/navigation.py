@@ -78,7 +78,7 @@ def _panel(campaign: str, saved: Sequence[tuple[str, str]], words: str) -> Compo
 
 
 def views(campaign: str, saved: Sequence[tuple[str, str]], words: str) -> list[Component]:
-    """The saved views of a campaign as links, and what became of the last saving."""
+    """Link the saved views of a campaign, with the result of the last saving."""
     links = [
         html.Li([html.A(name, href=f"/{quote(campaign)}/{page}?view={name}"), html.Span(f" {page}", className="note")])
         for name, page in saved

@@ -33,7 +33,7 @@ class PageView(NamedTuple):
     again: bool = False
     """Whether the page is there already, and a control or new results refresh it."""
     whole: bool = False
-    """Whether a file is made of what a slot shows: all rows, not those alone that a page has room for."""
+    """True for a file, which has all rows; a page has room for fewer."""
 
 
 def grid_of(view: PageView) -> GridContext:
@@ -57,7 +57,7 @@ class Control(NamedTuple):
     """A field of the page's `Address`; "numbers:beta" is the entry "beta=..." of a field with entries name=value."""
     label: str
     kind: Literal["choice", "choices", "switch", "text", "number", "slider", "code", "hidden"]
-    """`code` is text of several lines that a button runs; `hidden` is set by clicks on a figure alone."""
+    """`code` is text of several lines that a button runs; `hidden` is set by clicks on a figure."""
     options: Sequence[ControlOption] = ()
     hint: str = ""
     usual: Any = None
@@ -96,13 +96,13 @@ class SlotContent(NamedTuple):
     """The plotted or listed data, with full precision."""
     legend: Sequence[Key] = ()
     message: str = ""
-    """Instead of what could not be shown, or beside what was left out."""
+    """Explains missing content."""
     hint: str = ""
     """Tells how to use it on the page; files and reports leave it out."""
     columns: Sequence[dict[str, Any]] = ()
     """Column definitions of AG Grid, for a table; see `link`."""
     parts: Sequence[Any] = ()
-    """Dash components below the words, for what is neither figure nor table."""
+    """Dash components below the words, for content that is neither figure nor table."""
     files: Mapping[str, Callable[[], str]] = MappingProxyType({})
     """By its ending a file that is made in another way than from `data`, such as a table for LaTeX."""
 

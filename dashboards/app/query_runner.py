@@ -18,7 +18,7 @@ from store import Store
 LIMIT_S: Final = 10.0
 """Seconds after which a query is cancelled."""
 AT_ONCE: Final = 2
-"""Queries of readers that run at one time; the server has more threads, which answer everybody else."""
+"""Queries that run at one time; the server has more threads for other requests."""
 LIVE_S: Final = 1.0
 """A query that took longer is not asked again by new results."""
 MOST_BYTES: Final = 64 * 2**20

@@ -13,10 +13,10 @@ MOVED: Final = ("annotations", "shapes", "height")
 """Parts of a layout that are refreshed with the data; axes stay as the reader has left them."""
 
 FOLLOWING: Final = frozenset({"autorangeoptions", "tickvals", "ticktext"})
-"""Parts of an axis that are refreshed, too: they say what it shows while the reader has not zoomed."""
+"""Parts of an axis that are refreshed; they apply until the reader zooms."""
 
 _SIZES: Final = frozenset({"width", "minWidth", "flex"})
-"""Parts of a column that follow its rows; other ones alone are no reason to send it again."""
+"""Parts of a column that follow its rows; a change of them alone does not send the column again."""
 
 
 def digest(text: str) -> str:
@@ -35,7 +35,7 @@ def axes(shown: SlotContent) -> str:
 
 
 def figure(shown: SlotContent, look: frame.Looks, *, same: bool) -> Any:
-    """The figure of a slot, or what is new in it where its axes stay the `same`, so that the zoom stays, too."""
+    """Update the figure of a slot; if its axes are the `same`, send only changes, so that the zoom stays."""
     drawn = frame.figure_of(shown, look)
     if not same or shown.figure is None:
         return drawn
@@ -57,7 +57,7 @@ def heads(shown: SlotContent) -> str:
 
 
 def columns(shown: SlotContent) -> dict[str, Any]:
-    """The properties of a table whose columns are others by now."""
+    """Return the properties of a table with new columns."""
     options = Patch()
     options["domLayout"] = frame.layout_of(shown)
     return {"columnDefs": frame.columns_of(shown), "style": frame.style_of(shown), "dashGridOptions": options}

@@ -27,7 +27,7 @@ _ASSETS: Final = Path(__file__).resolve().parent.parent / "assets" / "app"
 _LOG: Final = logging.getLogger(__name__)
 
 HERE: Final = ("127.0.0.1", "localhost", "::1")
-"""Names of this machine by which it asks itself."""
+"""Host names of this machine."""
 
 _INDEX: Final = """<!DOCTYPE html>
 <html lang="en">
@@ -73,17 +73,17 @@ def make_app(campaigns: Campaigns, pages: Sequence[AppPage], maths: OperatorCata
 
 
 def _report_error(error: Exception) -> None:
-    """A callback could not answer: the page keeps what it shows, and says why above it."""
+    """Show an error of a callback above the page, which stays as it is."""
     if isinstance(error, AblateError):
         set_props("problem", {"children": sentence(error)})
         return
     _LOG.error("the dashboard failed", exc_info=error)
-    words = f"The dashboard itself failed ({type(error).__name__}): what you see may be old; its terminal shows where."
+    words = f"The dashboard failed ({type(error).__name__}): the page may be out of date; see the terminal."
     set_props("problem", {"children": words})
 
 
 def _policy(app: Dash) -> str:
-    """No request leaves the machine; of inline scripts only those that Dash itself writes run."""
+    """No request leaves the machine; only Dash's own inline scripts run."""
     hashes = " ".join(app.csp_hashes())
     return (
         f"default-src 'none'; script-src 'self' {hashes}; style-src 'self' 'unsafe-inline'; "

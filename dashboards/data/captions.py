@@ -85,7 +85,7 @@ def describe_selection(
     with_baseline = f"{name} and " if base in cells else ""
     return (
         f" Shown: {with_baseline}the {others} cells of {len(about.cells)} with the best {by.name}"
-        " so far; picked by their own result, they flatter themselves."
+        " so far; they were chosen by this result, so it is biased in their favour."
         if by is not None
         else f" Shown: {with_baseline}the first {others} of {len(about.cells)} cells."
     )

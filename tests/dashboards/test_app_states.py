@@ -66,7 +66,7 @@ def show(roots: Sequence[Path], address: str, campaigns: Campaigns | None = None
         ("/runs/overview?view=none", "no saved view 'none'; there is none yet"),
         ("/runs/overview?view=A%20B", "named by lower-case letters"),
         ("/runs/overview?view=../../etc/passwd", "named by lower-case letters"),
-        ("/runs/overview?view=a&grid=quickstart", "`view` stands alone"),
+        ("/runs/overview?view=a&grid=quickstart", "`view` has no other field"),
     ],
 )
 def test_a_wrong_address_is_answered_with_what_there_is(runs: Path, address: str, said: str) -> None:

@@ -138,7 +138,7 @@ def test_seeds_are_joined_where_both_have_a_value(root: Path) -> None:
     assert {trace.legendgroup for trace in lines} <= {"gain", "loss"}
     worse = [seed for seed in SEEDS if seed != 1 and mse("alpha", seed) >= mse("softmax", seed)]
     assert sum(trace.legendgroup == "loss" for trace in lines) == len(worse)
-    assert "1 seed with one of the two only" in shown.caption
+    assert "1 seed with a value of only one of the two" in shown.caption
 
 
 def test_items_that_both_recorded_are_compared(root: Path) -> None:

@@ -100,7 +100,7 @@ def test_lists_and_empty_parts_are_compared_by_place() -> None:
         ((KEYS["softmax", 0], KEYS["softmax", 0][:9]), "two runs or more can be compared"),
         ((KEYS["softmax", 0], "zz"), "hexadecimal digits of its key; got 'zz'"),
         ((KEYS["softmax", 0], "0" * 32), "no run of this campaign has a key that begins with"),
-        (tuple(f"{i:08x}" for i in range(21)), "at most 20 runs stand beside each other; the address names 21"),
+        (tuple(f"{i:08x}" for i in range(21)), "at most 20 runs can be compared; the address names 21"),
     ],
 )
 def test_runs_that_cannot_be_compared_are_told(view: PageView, keys: tuple[str, ...], words: str) -> None:

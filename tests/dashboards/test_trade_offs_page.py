@@ -179,7 +179,7 @@ def test_the_grid_s_measure_keeps_its_direction_and_scale_when_another_is_judged
 
 
 def test_a_direction_that_nothing_says_is_called_a_guess(others: Path) -> None:
-    guess = "Nothing says which way unsaid is better: lower is taken to be."
+    guess = "The direction of unsaid is unknown; lower is taken as better."
     found = seen(others, TRADE_OFFS, "?measure=unsaid&against=unsaid&against_better=higher")
     assert guess in found.controls["better"].hint
     assert "cannot be held against itself" in found.slots["scatter"].message

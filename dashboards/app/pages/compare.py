@@ -1,4 +1,4 @@
-"""Compare: every variant against the baseline, with the verdict and what it rests on; one variant seed by seed."""
+"""Page Compare: every variant against the baseline with its verdict; one variant seed by seed."""
 
 from collections.abc import Sequence
 from typing import Final, Literal
@@ -212,7 +212,7 @@ def _draw_pairs(view: PageView) -> SlotContent:
     )
     alone = found.height - both
     if alone:
-        caption += f" {count(alone, 'seed')} with one of the two only."
+        caption += f" {count(alone, 'seed')} with a value of only one of the two."
     if row["method"] == "Welch":
         caption += " Fewer than three pairs: compared unpaired (Welch), by all points."
     legend = [
@@ -244,7 +244,7 @@ def _items(view: PageView) -> SlotContent:
 
 
 def _most(view: PageView, measure: GridMeasure) -> tuple[list[str], str]:
-    """The cells that a matrix of all pairs has room for, and a sentence that says which where it is not all of them."""
+    """Choose the cells of a matrix of all pairs, with a sentence if some are left out."""
     about = grid_of(view)
     if len(about.cells) <= MOST_CELLS:
         return [cell.cell for cell in about.cells], ""
@@ -262,12 +262,12 @@ def _wins(view: PageView) -> SlotContent:
         return SlotContent(message="No two cells have a finished seed in common yet.")
     shared = found.drop_nulls("value")
     stars = (
-        " A star: on some seeds one of the two failed; these are left out, and what is left is no fair sample."
+        " A star: on some seeds one of the two failed; these seeds are left out, so the rest is a biased sample."
         if shared["failed"].sum()
         else ""
     )
     caption = (
-        f"Of the seeds on which two cells both have a value ({n_words(shared)}), the share on which the row is "
+        f"Share of the seeds with values of both cells ({n_words(shared)}) on which the row is "
         f"better than the column in {measured(measure, unit_of(view, measure))}; a tie is half a win.{stars} Shares of "
         f"few seeds are coarse, and no verdicts.{which}"
     )
@@ -279,7 +279,7 @@ def _wins(view: PageView) -> SlotContent:
 
 
 def _cells(view: PageView) -> SlotContent:
-    """The table for a paper: a row per cell, bold what is not shown to be worse than the best."""
+    """Write the table for a paper: a row per cell; cells not shown to be worse than the best are bold."""
     about, measure = grid_of(view), judged_by(view)
     if len(about.cells) > _MOST_PRINTED:
         return SlotContent(

@@ -1,4 +1,4 @@
-"""Diff: what two or more runs do not have in common: spec, environment and code, results."""
+"""Page Diff: differences of two or more runs in spec, environment, code and results."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -21,12 +21,12 @@ MISSING: Final = "–"
 
 
 class DiffAddress(Address):
-    """The runs, and what of them is shown."""
+    """The runs and the shown fields."""
 
     run: tuple[str, ...] = ()
     """Beginnings of their keys."""
     all: bool = False
-    """Also what they have in common."""
+    """Include fields that do not differ."""
     ignore: tuple[str, ...] = ()
     """Fields that do not count, with all below them."""
 
@@ -40,7 +40,7 @@ class _DiffRun(NamedTuple):
 def _runs(view: PageView) -> list[_DiffRun]:
     store, wanted = view.store, view.address.run
     if len(wanted) > MOST:
-        raise Unknown(f"at most {MOST} runs stand beside each other; the address names {len(wanted)}")
+        raise Unknown(f"at most {MOST} runs can be compared; the address names {len(wanted)}")
     keys = list(dict.fromkeys(key_of(store, begins) for begins in wanted))
     if len(keys) < 2:
         raise Unknown("two runs or more can be compared; pick them on the page Runs")
@@ -86,7 +86,7 @@ def results(store: Store, key: str) -> dict[str, Any]:
 
 
 def table(fields: Mapping[str, Mapping[str, Any]], ignore: Sequence[str], *, whole: bool) -> pl.DataFrame:
-    """Runs beside each other: field, and a column of texts per run; only fields that differ unless `whole`."""
+    """Compare runs: field, and a column of texts per run; only fields that differ unless `whole`."""
     flats = {run: flat(given) if given else {} for run, given in fields.items()}
     paths = list(dict.fromkeys(path for each in flats.values() for path in each))
     rows = []

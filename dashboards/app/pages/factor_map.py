@@ -30,7 +30,7 @@ def _table(view: PageView, measure: GridMeasure) -> _Table:
 
 
 def _axes(view: PageView, table: _Table) -> tuple[str, str] | None:
-    """The axes of the map: those of the address, else the first two that vary apart; None where none do."""
+    """Return the axes of the map: from the address, else the first two that vary independently."""
     found, levels = table
     x, y = view.address.x, view.address.y
     for name in (x, y):
@@ -85,7 +85,7 @@ def map_of(view: PageView) -> SlotContent:
         f"{measured(measure, unit_of(view, measure))} by {axes[0]} and {axes[1]}{_over(made, best=best)}"
         f"{''.join(f', at {name} = {level}' for name, level in fixed.items())}. "
         f"{average_words(measure.scale).capitalize()} over seeds, ± half of the "
-        f"{interval_words(measure.scale, measure.alpha)}; n: seeds{fewest}. Signs stand for what has no value."
+        f"{interval_words(measure.scale, measure.alpha)}; n: seeds{fewest}. A sign marks a cell without a value."
         f"{''.join(f' Each level of {by} has one of {name}.' for name, by in made.followers.items())}"
     )
     said = [_write_warning(made.warning), _partial(made, best=best), _count_uncoloured(made) if log else ""]
@@ -155,7 +155,7 @@ def runs_of(view: PageView) -> SlotContent:
 
 
 def map_controls(view: PageView) -> list[Control]:
-    """Pickers of the axes of the map, of what becomes of the others, and of its colours."""
+    """Make controls for the axes of the map, for the other axes, and for its colours."""
     measure = judged_by(view)
     found, levels = _table(view, measure)
     axes = _axes(view, (found, levels))

@@ -1,4 +1,4 @@
-"""Runs: a row per trial, what varies first, to filter, sort and pick from."""
+"""Page Runs: a row per trial, varying fields first, to filter, sort and select."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -25,7 +25,7 @@ _SHOWN: Final = 12
 
 
 class RunsAddress(Address):
-    """The grid, and the columns beyond those that are always shown."""
+    """The grid and its additional columns."""
 
     columns: tuple[str, ...] = ()
     """Empty: the axes, the grid's measure, steps, seconds, attempts, reasons."""
@@ -67,7 +67,7 @@ def _column_of(text: str, found: pl.DataFrame) -> str:
 
 
 def pickable(about: GridContext, found: pl.DataFrame) -> list[str]:
-    """The columns that may be picked: axes that vary, measurements, what else varies, then what does not."""
+    """List the columns to choose from: varying axes, measurements, other varying fields, constant fields."""
     fixed = [name for name in found.columns if name not in (*ALWAYS, "trial", "cell")]
     vary = [name for name in fixed if found[name].drop_nulls().n_unique() > 1]
     axes = [name for name in vary if name not in _COUNTED]

@@ -1,4 +1,4 @@
-"""SQL: any question to the store, its answer as a table and as a chart, the schema beside it."""
+"""Page SQL: a query to the store, its result as a table and as a chart, and the schema."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, Literal
@@ -58,7 +58,7 @@ QUESTIONS: Final = QueryRunner()
 
 
 class SqlAddress(Address):
-    """The query, or the name of a saved one, and what is drawn of its result."""
+    """The query, or the name of a saved one, and the columns of its chart."""
 
     query: str | None = None
     saved: str | None = None
@@ -175,7 +175,7 @@ _GRIDS: Final = """
 
 
 def columns_of(view: PageView, frame: pl.DataFrame) -> ChartColumns:
-    """The columns that are drawn: those chosen, else the first, and the first other one with numbers."""
+    """Choose the columns of the chart; by default the first, and the first other one with numbers."""
     chosen, names = view.address, frame.columns
     numbers = numeric(frame)
     x = chosen.x or names[0]
@@ -241,7 +241,7 @@ SQL = AppPage(
     name="sql",
     title="SQL",
     letter="s",
-    about="Any other question: one statement that reads, over tables and views that are described beside it.",
+    about="Any other question: one read-only SQL statement over the tables and views that are listed here.",
     address=SqlAddress,
     controls=_controls,
     slots=(
@@ -265,7 +265,7 @@ EXAMPLES: Final = {
     "Failures by reason": "select reason, n, message from v_failure order by n desc",
     "What it cost": "select grid, label, sum(train_s) as train_s from v_cost group by all order by train_s desc",
 }
-"""Queries that any campaign answers, by what they say."""
+"""Example queries that work on any campaign, by title."""
 
 Link = Callable[[str], str]
 """The address of the page with a query."""
@@ -290,7 +290,7 @@ def schema(store: Store, saved: Mapping[str, str], link: Link, link_saved: Link)
 
 
 def columns(store: Store) -> dict[str, dict[str, str]]:
-    """The columns of every table and view, name and type, those of macros left out."""
+    """List name and type of the columns of every table and view; macros are left out."""
     rows = store.sql(
         "SELECT table_name, column_name, data_type FROM duckdb_columns() WHERE database_name = 'store' "
         "AND NOT internal ORDER BY table_name, column_index"

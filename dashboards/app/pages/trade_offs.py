@@ -182,7 +182,7 @@ def _guesses(view: PageView) -> str:
     """Which directions nothing says."""
     against = _against(view)
     unsaid = not against.way.known and view.address.against_better is None
-    other = f"Nothing says which way {against.title} is better: lower is taken to be." if unsaid else ""
+    other = f"The direction of {against.title} is unknown; lower is taken as better." if unsaid else ""
     return "".join(f" {each}" for each in (warn_of_guess(view, judged_by(view)), other) if each)
 
 

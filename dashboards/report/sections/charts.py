@@ -103,8 +103,8 @@ def _changes(
     caption = (
         f"The same curves as changes from {about.baseline_name}, paired by seed, which the wide range above hides. "
         f"Line: mean{_change_of(measure.scale)}. Band: {interval_words('linear')}, {n_words(found)}."
-        f"{_cut(found, 'linear')} {equal} Away from the point at which the grid is judged this "
-        "is for looking, not for claims."
+        f"{_cut(found, 'linear')} {equal} Away from the point that judges the grid this "
+        "is exploratory."
     )
     figure = shift.draw_change_by_shift(found, about.look, measure, along)
     legend = cell_legend(_in(found), about.look)
