@@ -30,8 +30,7 @@ from warm_worker import NOTHING, TINY
 
 from runners.attempts.worker import WorkerEntry
 from runners.provenance.specfile import load_spec_file
-from runners.slurm.queue import TaskId, cancel
-from runners.slurm.scheduler import SlurmScheduler as Scheduler
+from runners.slurm.scheduler import SlurmScheduler as Scheduler, TaskId, cancel
 from runners.slurm.spec import Slurm
 from runners.slurm.submit.submit import Drafter, SubmitOptions, submit
 from runners.slurm.worker_records import WorkerRecord, read_workers

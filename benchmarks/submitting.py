@@ -22,8 +22,7 @@ def main(root: Path, request: dict[str, Any]) -> dict[str, Any]:
     spans = Spans()
     with spans.span("import"):
         from runners.provenance.specfile import load_spec_file
-        from runners.slurm.queue import TaskId, cancel
-        from runners.slurm.scheduler import SlurmScheduler as Scheduler
+        from runners.slurm.scheduler import SlurmScheduler as Scheduler, TaskId, cancel
         from runners.slurm.spec import Slurm
         from runners.slurm.submit import submit
     _watch(spans)

@@ -97,7 +97,7 @@ BREACHES = {
     "variants/papers/_breach.py": "import variants.laws",
     "dashboards/_breach.py": "import variants",
     "runners/cli/_breach.py": "import dashboards",
-    "runners/attempts/_breach.py": "import runners.slurm.queue",
+    "runners/attempts/_breach.py": "import runners.slurm.scheduler",
 }
 
 

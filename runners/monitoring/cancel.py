@@ -9,9 +9,9 @@ from typing import Protocol, final
 
 from runners.monitoring.trial_states import TrialLocations
 from runners.output import counted, say
-from runners.slurm.cancellations import cancelled_path, read_cancelled
 from runners.slurm.submissions import AT_WORK, SubmissionStatus
 from runners.slurm.submit.submit_lock import submit_lock
+from runners.slurm.worker_records import cancelled_path, read_cancelled
 from store.files.atomic import write_json
 from store.files.layout import FILE_SCHEMA, Layout
 from store.files.trial_status import process_started, trial_state

@@ -45,7 +45,7 @@ def worker_output(layout: Layout, found: AttemptState) -> Path:
     Raises:
         NotFoundError: the attempt did not run on a cluster, or there is no such file.
     """
-    from runners.slurm.task_output import worker_log
+    from runners.slurm.worker_records import worker_log
 
     job = (found.start.get("place") or {}).get("job")
     if not job:
@@ -63,7 +63,7 @@ def outputs_of_class(layout: Layout, trial: str) -> list[Path]:
         NotFoundError: there are none.
     """
     from runners.attempts.submission_record import Unreadable, submission_records
-    from runners.slurm.task_output import worker_logs
+    from runners.slurm.worker_records import worker_logs
 
     records = [found for found in submission_records(layout) if not isinstance(found, Unreadable)]
     for record in reversed(records):

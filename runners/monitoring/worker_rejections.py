@@ -5,8 +5,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from runners.slurm.task_output import given_up, worker_logs
-from runners.slurm.worker_records import WorkerRecord, read_workers
+from runners.slurm.worker_records import WorkerRecord, given_up, read_workers, worker_logs
 from store.files.layout import Layout
 
 _NO_GPU = re.compile(r"no CUDA device|torch sees none|build for the CPU")

@@ -11,9 +11,9 @@ from runners.execution.progress import ProgressDisplay
 from runners.execution.run import RunResult
 from runners.execution.run_tally import GridMember, Tally, tally
 from runners.planning.survey import Survey, Surveyed
-from runners.slurm.cancellations import read_cancelled
 from runners.slurm.scheduler import Scheduler
 from runners.slurm.submissions import AT_WORK, SubmissionStatus, read_submission_status
+from runners.slurm.worker_records import read_cancelled
 from store.files.layout import Layout
 from store.files.trial_status import AttemptState, TrialState, progress_of, trial_state
 

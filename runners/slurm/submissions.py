@@ -17,11 +17,18 @@ from runners.attempts.submission_record import (
     submission_records,
 )
 from runners.output import age
-from runners.slurm.cancellations import CalledOff, read_cancelled
-from runners.slurm.queue import TaskId, shorthand, task_ids
-from runners.slurm.scheduler import QueueStatus, Scheduler, TaskStatus
-from runners.slurm.task_output import given_up, logs, worker_log
-from runners.slurm.worker_records import FOR_GOOD, WorkerRecord, read_records, used_hours
+from runners.slurm.scheduler import QueueStatus, Scheduler, TaskId, TaskStatus, shorthand, task_ids
+from runners.slurm.worker_records import (
+    FOR_GOOD,
+    CalledOff,
+    WorkerRecord,
+    given_up,
+    logs,
+    read_cancelled,
+    read_records,
+    used_hours,
+    worker_log,
+)
 from store.files.layout import Layout
 
 SILENT_S = 180.0

@@ -1,11 +1,15 @@
-"""Records of workers: one file per worker, written at the start of a life, every minute and at its end."""
+"""Files of worker tasks: their records, their logs, and the cancellations that they watch.
+
+Each worker has one record file, written at the start of a life, every minute and at its end.
+"""
 
 import math
+import re
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, final
+from typing import Any, Literal, NamedTuple, final
 
 from grid.errors import NotFoundError, StoreError
 from runners.output import counted
@@ -221,3 +225,149 @@ class BudgetTracker:
         self._used = math.fsum((*self._final.values(), *used))
         self._per_s = used_hours((replace(each, seconds=1.0) for each in at_work), self._unit)
         self._empty = self._used >= self._hours
+
+
+_SUFFIX = "_0_log.out"
+_TAIL_BYTES = 1 << 14
+_MOST_CHARACTERS = 160
+
+_OURS = re.compile(r"^\S+ \S+ ablate: (?P<text>.*)$")
+_SET_UP = re.compile(r"^(a line of set-up ended with|the lines before the worker ended with)")
+_GIVEN_UP = re.compile(r"^not queued again: (?!it was cancelled)")
+_NODE_NAME = re.compile(r"(?: ended with \d+ on|^queued again: node) (?P<name>[\w.-]+)")
+_SCRIPT = re.compile(r"^\S+: line \d+: ")
+_NOISE = re.compile(r"Exited with exit code|^\S+: (error: )?\*{3}|task \d+: ")
+
+
+class LastWords(NamedTuple):
+    """The end of a task's log."""
+
+    path: Path
+    text: str
+    """The lines that say most, as one."""
+    node: str
+    """The last node that it names, or `?`."""
+    over: bool
+    """True if the task was given up; False if it was cancelled."""
+
+
+def logs(layout: Layout, submission: str) -> Path:
+    """Return the directory of a submission's logs."""
+    return layout.submission(submission) / "logs"
+
+
+def worker_log(layout: Layout, submission: str, job: str) -> Path:
+    """Return the path of a worker's log; `job` is `123_4` or `123`."""
+    return logs(layout, submission) / f"{job}{_SUFFIX}"
+
+
+def worker_logs(layout: Layout, submission: str) -> dict[str, Path]:
+    """Return the existing logs, by job."""
+    try:
+        listed = sorted(logs(layout, submission).iterdir())
+    except (FileNotFoundError, NotADirectoryError):
+        return {}
+    return {path.name.removesuffix(_SUFFIX): path for path in listed if path.name.endswith(_SUFFIX)}
+
+
+def last_words(path: Path) -> LastWords | None:
+    """Read the end of a log; None if it is missing or empty."""
+    try:
+        with path.open("rb") as file:
+            start = file.seek(max(0, path.stat().st_size - _TAIL_BYTES))
+            if start:
+                file.readline()  # the rest of a line
+            text = file.read().decode("utf-8", "replace")
+    except OSError:
+        return None
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    if not lines:
+        return None
+    own = [match["text"] for line in lines if (match := _OURS.match(line))]
+    nodes = [match["name"] for line in own if (match := _NODE_NAME.search(line))]
+    return LastWords(path, _summary(lines), nodes[-1] if nodes else "?", bool(own and _GIVEN_UP.match(own[-1])))
+
+
+def given_up(layout: Layout, submission: str, job: str, left: str | None) -> LastWords | None:
+    """Return the end of a task's log if the task was given up and its last record, which says `left`, does not say why.
+
+    `left` is None if there is no record, or no end in it.
+    """
+    if left not in (None, "time", "signal"):
+        return None
+    printed = last_words(worker_log(layout, submission, job))
+    return printed if printed and printed.over else None
+
+
+def _summary(lines: Sequence[str]) -> str:
+    """Return how set-up ended, after the line before it; else the last line that is not the script's own."""
+    own = [match["text"] if (match := _OURS.match(line)) else None for line in lines]
+    set_up = [index for index, text in enumerate(own) if text and _SET_UP.match(text)]
+    if set_up:
+        above = set_up[-1] - 1
+        while above in set_up:
+            above -= 1
+        before = _SCRIPT.sub("", lines[above]) if above >= 0 and own[above] is None else ""
+        parts = (before, own[set_up[-1]] or "")
+        return "; ".join(part[:_MOST_CHARACTERS] for part in parts if part)
+    others = [line for line, text in zip(lines, own, strict=True) if text is None and not _NOISE.search(line)]
+    return (others or [text for text in own if text] or list(lines))[-1][:_MOST_CHARACTERS]
+
+
+_LOOK_EVERY_S = 3.0
+
+
+@final
+@dataclass(frozen=True)
+class CalledOff:
+    """The whole submission, or some trials by their keys."""
+
+    all: bool = False
+    trials: frozenset[str] = frozenset()
+
+
+def cancelled_path(layout: Layout, submission: str) -> Path:
+    """Return the path of the file."""
+    return layout.submission(submission) / "cancelled.json"
+
+
+def read_cancelled(layout: Layout, submission: str) -> CalledOff:
+    """Read the file.
+
+    Raises:
+        StoreError: the file is damaged.
+    """
+    try:
+        data = read_json(cancelled_path(layout, submission))
+    except NotFoundError:
+        return CalledOff()
+    return CalledOff(bool(data["all"]), frozenset(data["trials"]))
+
+
+@final
+class Cancellations:
+    """The file, as a worker watches it."""
+
+    def __init__(self, layout: Layout, submission: str, clock: Callable[[], float] = time.monotonic) -> None:
+        self._layout = layout
+        self._submission = submission
+        self._clock = clock
+        self._next = clock()
+        self._stamp: tuple[int, int] | None = None
+        self.current = CalledOff()
+
+    def read_again(self) -> bool:
+        """Read the file every few seconds; return True if `current` has changed."""
+        if self._clock() < self._next:
+            return False
+        self._next = self._clock() + _LOOK_EVERY_S
+        try:
+            stat = cancelled_path(self._layout, self._submission).stat()
+            stamp = (stat.st_mtime_ns, stat.st_ino)
+            if stamp == self._stamp:
+                return False
+            before, self.current = self.current, read_cancelled(self._layout, self._submission)
+        except (OSError, StoreError):  # missing or unreadable; try again later
+            return False
+        self._stamp = stamp
+        return self.current != before

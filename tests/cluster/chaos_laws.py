@@ -11,8 +11,7 @@ from cluster.chaos_training import CHECKPOINT_S, diary
 from cluster.cluster import Cluster
 
 from runners.attempts.manifest import Manifest
-from runners.slurm.task_output import logs
-from runners.slurm.worker_records import read_workers
+from runners.slurm.worker_records import logs, read_workers
 from store.files.layout import Layout
 from store.files.trial_status import AttemptState, trial_state
 from store.store import Store

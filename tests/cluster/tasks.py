@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from runners.slurm.queue import TaskId, ask, task_ids
+from runners.slurm.scheduler import TaskId, ask, task_ids
 
 _SHOWN = ("ArrayJobID", "ArrayTaskID", "State", "Reason", "NodeList", "RestartCnt")
 

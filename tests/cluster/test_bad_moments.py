@@ -8,7 +8,7 @@ from cluster.cluster import Cluster, wait_for
 from cluster.user import PATIENCE_S, User, over
 
 from runners.attempts.submission_record import read_submission_record
-from runners.slurm.task_output import logs
+from runners.slurm.worker_records import logs
 
 # A campaign that changes under its workers:
 

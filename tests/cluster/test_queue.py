@@ -7,8 +7,7 @@ from cluster.cluster import Cluster, wait_for
 from cluster.tasks import in_queue, requeue
 
 from grid.errors import EnvironmentProblem
-from runners.slurm.queue import TaskId, cancel, release
-from runners.slurm.scheduler import SlurmScheduler, TaskStatus
+from runners.slurm.scheduler import SlurmScheduler, TaskId, TaskStatus, cancel, release
 
 GONE = 999_999
 FOREVER = "while true; do sleep 0.1; done"

@@ -25,8 +25,7 @@ from runners.slurm.scheduler import SlurmScheduler as Scheduler
 from runners.slurm.spec import Slurm
 from runners.slurm.submissions import read_submission_status
 from runners.slurm.submit.submit import Drafter, SubmitOptions, SubmittedJobs, submit
-from runners.slurm.task_output import worker_log
-from runners.slurm.worker_records import WorkerRecord, read_workers
+from runners.slurm.worker_records import WorkerRecord, read_workers, worker_log
 from store.files.layout import Layout
 
 TESTS = Path(__file__).parent.parent

@@ -15,8 +15,7 @@ from toy_campaign import run_quietly, tables
 from runners.attempts.submission_record import Submission, read_submission_record
 from runners.cli.app import execute
 from runners.provenance.specfile import load_spec_file
-from runners.slurm.task_output import worker_log
-from runners.slurm.worker_records import WorkerRecord, read_workers
+from runners.slurm.worker_records import WorkerRecord, read_workers, worker_log
 from store.files.layout import Layout
 from store.files.trial_status import TrialState, trial_state
 

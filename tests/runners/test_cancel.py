@@ -19,7 +19,7 @@ from warm import REAL, Warm
 from runners.attempts.submission_record import Array
 from runners.monitoring.cancel import Cancelling
 from runners.monitoring.trial_states import locate_trials
-from runners.slurm.cancellations import CalledOff, read_cancelled
+from runners.slurm.worker_records import CalledOff, read_cancelled
 from store.files.layout import Layout
 from store.files.trial_status import process_started, trial_state
 from store.store import Store

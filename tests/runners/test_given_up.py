@@ -13,7 +13,7 @@ from runners.monitoring.trial_states import locate_trials
 from runners.monitoring.worker_rejections import worker_rejections
 from runners.slurm.scheduler import TaskStatus
 from runners.slurm.submit.job_arrays import MOST_REFUSALS
-from runners.slurm.task_output import last_words, worker_log
+from runners.slurm.worker_records import last_words, worker_log
 from store.store import Store
 
 SSA = [("SSA", seed) for seed in range(3)]

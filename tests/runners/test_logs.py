@@ -109,7 +109,7 @@ def test_what_is_not_there_is_one_sentence(campaign: Campaign, capsys: pytest.Ca
 def test_the_output_of_the_task_is_where_the_script_put_it(
     campaign: Campaign, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from runners.slurm.task_output import worker_log
+    from runners.slurm.worker_records import worker_log
 
     begin(campaign, 1, submission=FIRST, place={"scheduler": "slurm", "job": "7_3", "node": "n4"})
     path = worker_log(campaign.layout, FIRST, "7_3")

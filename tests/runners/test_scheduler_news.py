@@ -11,8 +11,7 @@ from crewed import FIRST, submit, write_record
 from synthetic import Campaign, write_campaign
 
 from runners.cli.app import execute
-from runners.slurm.queue import TaskId
-from runners.slurm.scheduler import _QUEUE, QueueStatus, SlurmScheduler, TaskStatus, account_rows, queue_rows
+from runners.slurm.scheduler import _QUEUE, QueueStatus, SlurmScheduler, TaskId, TaskStatus, account_rows, queue_rows
 
 Fake = Callable[[str, str], Path]
 

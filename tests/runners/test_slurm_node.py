@@ -19,10 +19,9 @@ from synthetic import write_start
 from toy_campaign import run_quietly, tables, toy_grid
 from toy_training import ENTRY
 
-from runners.slurm.cancellations import cancelled_path
 from runners.slurm.worker.row_state import CompletedRows
 from runners.slurm.worker.supervisor import LATE, _Supervisor
-from runners.slurm.worker_records import read_workers, write_worker
+from runners.slurm.worker_records import cancelled_path, read_workers, write_worker
 from store.files.atomic import write_json
 from store.files.trial_status import TrialState, process_started, trial_state
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from grid.errors import EnvironmentProblem
-from runners.slurm.queue import TaskId, release, seconds, shorthand, task_ids
+from runners.slurm.scheduler import TaskId, release, seconds, shorthand, task_ids
 from runners.slurm.submit.cluster_limits import (
     Association,
     Limits,
@@ -89,7 +89,7 @@ def test_many_tasks_have_short_names_that_mean_them() -> None:
 
 def test_a_command_that_hangs_is_given_up(commands: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     command(commands, "scontrol", "exec /bin/sleep 600")
-    monkeypatch.setattr("runners.slurm.queue.ask.__kwdefaults__", {"patience_s": 0.2})
+    monkeypatch.setattr("runners.slurm.scheduler.ask.__kwdefaults__", {"patience_s": 0.2})
     with pytest.raises(EnvironmentProblem, match="scontrol did not answer within 0 s"):
         release(TaskId(7, 1))
 

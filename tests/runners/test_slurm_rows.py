@@ -20,13 +20,15 @@ from runners.attempts.leases import Leases
 from runners.attempts.manifest import Manifest, trial_lines, write_submission
 from runners.attempts.worker import Job, Outcome
 from runners.checkpoint import has_checkpoints, save_checkpoint
-from runners.slurm.cancellations import CalledOff, Cancellations, cancelled_path
 from runners.slurm.worker.row_state import CompletedRows as Known, RowLook, RowStates
 from runners.slurm.worker.rows import RowShare
 from runners.slurm.worker.task_environment import TimeBudget, here, seconds_left
 from runners.slurm.worker_records import (
     BudgetTracker,
+    CalledOff,
+    Cancellations,
     WorkerRecord,
+    cancelled_path,
     read_workers,
     used_hours,
     worker_path,

@@ -16,8 +16,7 @@ from toy_training import ENTRY
 
 from grid.errors import EnvironmentProblem
 from runners.attempts.submission_record import job_name, read_submission_record, write_submission_record
-from runners.slurm.queue import TaskId, release
-from runners.slurm.scheduler import SlurmScheduler as Scheduler
+from runners.slurm.scheduler import SlurmScheduler as Scheduler, TaskId, release
 from runners.slurm.spec import Slurm
 from runners.slurm.submit import already_queued, job_arrays
 from runners.slurm.submit.already_queued import half_submitted, let_go

@@ -25,8 +25,7 @@ from runners.attempts.submission_record import read_submission_record, write_sub
 from runners.cli.app import execute
 from runners.cli.run_on_slurm import dry_run_lines, queued_line
 from runners.planning.budget import budget_hours
-from runners.slurm.queue import release
-from runners.slurm.scheduler import SlurmScheduler as Scheduler
+from runners.slurm.scheduler import SlurmScheduler as Scheduler, release
 from runners.slurm.spec import Needs, Slurm
 from runners.slurm.submit.already_queued import half_submitted
 from runners.slurm.submit.job_arrays import in_words

@@ -20,8 +20,8 @@ from runners.monitoring.status_text import OF_STATE, cells, crew_lines, loose_en
 from runners.monitoring.trial_states import STATES, TrialLocations, locate_trials
 from runners.monitoring.watch import look as view
 from runners.monitoring.watch_text import changes
-from runners.slurm.cancellations import cancelled_path
 from runners.slurm.scheduler import Scheduler, TaskStatus
+from runners.slurm.worker_records import cancelled_path
 from store.files.atomic import read_json, write_json
 from store.files.trial_status import process_started
 from store.store import Store

@@ -14,9 +14,9 @@ from runners.attempts.manifest import Manifest
 from runners.attempts.submission_record import Submission, job_name, submission_records, write_submission_record
 from runners.output import counted
 from runners.planning.survey import Surveyed
-from runners.slurm.cancellations import read_cancelled
 from runners.slurm.scheduler import Scheduler
 from runners.slurm.submissions import SubmissionStatus, read_submission_status
+from runners.slurm.worker_records import read_cancelled
 from store.files.layout import Layout
 from store.files.trial_status import local_process, trial_state
 

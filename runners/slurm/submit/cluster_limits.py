@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, final
 
 from grid.errors import EnvironmentProblem
-from runners.slurm.queue import ask, seconds, user
+from runners.slurm.scheduler import ask, seconds, user
 
 
 @final

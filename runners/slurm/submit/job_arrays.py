@@ -20,9 +20,9 @@ from submitit.slurm.slurm import SlurmExecutor
 
 from grid.errors import AblateError, EnvironmentProblem, SpecError
 from runners.attempts.submission_record import job_name
-from runners.slurm.queue import ask
+from runners.slurm.scheduler import ask
 from runners.slurm.spec import Resources, Slurm
-from runners.slurm.task_output import logs
+from runners.slurm.worker_records import logs
 from store.files.layout import Layout
 
 MOST_DEATHS = 10

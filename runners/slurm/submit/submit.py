@@ -22,11 +22,11 @@ from runners.attempts.worker import Job
 from runners.provenance.environment import record
 from runners.provenance.snapshot import write
 from runners.provenance.snapshot_modules import user_imports
-from runners.slurm.queue import TaskId, ask, release, user
+from runners.slurm.scheduler import TaskId, ask, release, user
 from runners.slurm.submit.already_queued import half_submitted, let_go
 from runners.slurm.submit.draft import Draft, Drafter, SubmitOptions
 from runners.slurm.submit.submit_lock import submit_lock
-from runners.slurm.task_output import logs
+from runners.slurm.worker_records import logs
 from store.files.atomic import make_directory
 from store.files.layout import Layout
 from store.files.trial_status import pid_space, process_started

@@ -13,14 +13,13 @@ from runners.attempts.worker import NodeUnsuitable, Outcome
 from runners.execution import Local
 from runners.execution.fork_client import CannotStart, ServerDied
 from runners.output import counted
-from runners.slurm.cancellations import Cancellations
 from runners.slurm.worker.assignment import Arguments, Assignment, slots
 from runners.slurm.worker.row_state import CompletedRows, RowStates
 from runners.slurm.worker.rows import NodeRows
 from runners.slurm.worker.signals import SignalState
 from runners.slurm.worker.task_environment import TimeBudget, here, seconds_left
 from runners.slurm.worker.worker_record import NodeHealth, WorkerRecordFile, only_node
-from runners.slurm.worker_records import BudgetTracker, Left, read_workers
+from runners.slurm.worker_records import BudgetTracker, Cancellations, Left, read_workers
 from store.files.atomic import environment_problem, read_json, set_retry_timeout
 
 DONE, UNEXPECTED, AGAIN, SOME_FAILED, REFUSED, LATE, FULL = 0, 1, 85, 86, 87, 88, 89
