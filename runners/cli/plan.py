@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, final
 
 from grid import Grid, Planned
 from runners.monitoring.trial_states import State
-from runners.planning.estimate import Estimate, Means, estimate
+from runners.planning.duration import Estimate, EstimateOptions, estimate
 from runners.planning.grid_cells import walk
 from runners.planning.power import Resolution, resolutions
 from runners.planning.preflight import Preflight
@@ -93,10 +93,7 @@ class PlanOptions:
     noise_from: Layout | None = None
     """A campaign whose noise counts where this one has none."""
     seconds: Callable[[Any], float | None] | None = None
-    """Asked for a few operators, where the campaign has no finished trial to go by; None if it cannot tell.
-
-    What it raises is told with the plan.
-    """
+    """Measures each model and operator without finished trials; None: measure nothing. The plan shows its errors."""
 
 
 def plan_campaign(root: Path | str, grids: Sequence[Grid], options: PlanOptions | None = None) -> RunPlan:
@@ -122,7 +119,7 @@ def plan_campaign(root: Path | str, grids: Sequence[Grid], options: PlanOptions 
     if options.slurm is not None and demands is not None:
         means = replace(planned(found, grids, demands, options.slurm), seconds=options.seconds)
     else:
-        means = Means(options.workers, seconds=options.seconds)
+        means = EstimateOptions(options.workers, seconds=options.seconds)
     times, plans = estimate(found, grids, means), tuple(map(_grid_plan, grids))
     by_name = {plan.name: plan for plan in plans}
     told = resolutions(layout, grids, options.noise_from)
@@ -142,7 +139,7 @@ def plan_campaign(root: Path | str, grids: Sequence[Grid], options: PlanOptions 
         pending=states["pending"],
         to_do=len(found.to_do),
         estimate=times,
-        refused=tuple(_refused(times, opening)) if options.seconds is not None else (),
+        refused=tuple(_refused(times, opening)) if options.slurm is None or options.seconds is not None else (),
         resolutions=tuple(_timed(each, by_name[each.grid], times, len(found.to_do)) for each in told),
     )
 
@@ -151,7 +148,7 @@ def _timed(found: Resolution, grid: GridPlan, times: Estimate, to_do: int) -> Re
     """With the hours of a further seed as estimated, where no finished trial has said them."""
     if found.hours is not None or times.hours is None or not to_do:
         return found
-    return found._replace(hours=times.hours.median / to_do * grid.cells, unit=times.unit)
+    return found._replace(hours=times.hours / (to_do - times.unknown) * grid.cells, unit=times.unit)
 
 
 def _grid_plan(grid: Grid) -> GridPlan:

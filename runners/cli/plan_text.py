@@ -6,7 +6,6 @@ from typing import Any
 
 from runners.cli.plan import OperatorPlan, RunPlan
 from runners.output import counted
-from runners.planning.estimate import Estimate, Interval
 from runners.planning.forecast_text import resolution_lines, time_line
 
 SHOWN_TRIALS = 3
@@ -43,7 +42,7 @@ def plan_lines(plan: RunPlan) -> Iterator[str]:
         yield "  `ablate status` says why trials failed; `ablate run SPEC --retry` tries those again"
     yield f"  to do: {counted(plan.to_do, 'trial')}, {time_line(plan.estimate)}"
     for problem in plan.estimate.problems:
-        yield f"  could not be timed: {problem}"
+        yield f"  could not be measured: {problem}"
     for refusal in plan.refused:
         yield f"  error: trials fail before their first step: {refusal}"
     for trial in plan.trials[:SHOWN_TRIALS]:
@@ -60,7 +59,7 @@ def plan_data(plan: RunPlan) -> dict[str, Any]:
         "operators": [each._asdict() for each in plan.operators],
         "trials": [each._asdict() for each in plan.trials],
         "counts": {name: value for name, value in asdict(plan).items() if isinstance(value, int)},
-        "estimate": _estimate(plan.estimate),
+        "estimate": plan.estimate._asdict(),
         "refused": list(plan.refused),
         "resolutions": [each.data() for each in plan.resolutions],
     }
@@ -70,8 +69,3 @@ def _parameters(plan: OperatorPlan) -> str:
     if plan.parameters is None:
         return ""
     return f"  {plan.parameters:>12,} parameters, {plan.operator_parameters:,} of them the operator's"
-
-
-def _estimate(found: Estimate) -> dict[str, Any]:
-    plain = found._asdict()
-    return {name: value._asdict() if isinstance(value, Interval) else value for name, value in plain.items()}

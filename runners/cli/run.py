@@ -12,6 +12,7 @@ from runners.cli.options import (
     NO_CLUSTER,
     ONCE,
     SLURM_FLAGS,
+    Flag,
     Json,
     MachineFlags,
     Repeat,
@@ -39,13 +40,16 @@ class PlannedFor:
     workers
         How many of them; default one per core, on slurm as many as have work for half of their time limit.
     noise_from
-        Another campaign, to know the noise of seeds by, where this one has no finished trials that tell it.
+        Another campaign, whose noise of seeds is used if this one has too few finished trials.
+    calibrate
+        Measure five steps of each model and operator that has no finished trials, on this machine.
     """
 
     on: Literal["local", "slurm"] = "local"
     workers: int | None = None
     cluster: SLURM_FLAGS = NO_CLUSTER
     noise_from: Path | None = None
+    calibrate: Flag = False
 
     def check(self) -> None:
         """Refuse flags that say nothing to a plan.
@@ -129,20 +133,21 @@ def _states(root: Path) -> "dict[str, State]":
 def _plan_options(spec: Path, where: PlannedFor, repeat: Repeat) -> "PlanOptions":
     from runners.cli.plan import PlanOptions
     from runners.cli.resolve import worker_count
-    from runners.planning.step_timing import seconds_of
+    from runners.planning.step_timing import measure_seconds
     from runners.slurm.spec import cluster_of
     from runners.training.loop import train
     from runners.trial import parameters
 
+    seconds = (lambda trial: measure_seconds(trial, train)) if where.calibrate else None
     if where.on == "slurm":
         slurm = where.cluster.request(cluster_of(spec), where.workers)
-        return PlanOptions(slurm=slurm, retry=repeat.retry, again=repeat.again, parameters=parameters)
+        return PlanOptions(slurm=slurm, retry=repeat.retry, again=repeat.again, parameters=parameters, seconds=seconds)
     return PlanOptions(
         workers=worker_count(where.workers),
         retry=repeat.retry,
         again=repeat.again,
         parameters=parameters,
-        seconds=lambda trial: seconds_of(trial, train),
+        seconds=seconds,
     )
 
 

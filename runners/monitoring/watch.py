@@ -10,6 +10,7 @@ from grid.errors import EnvironmentProblem
 from runners.monitoring.failure_groups import kinds
 from runners.monitoring.failure_text import kind_line
 from runners.monitoring.trial_states import STATES, AtWork, State, TrialLocations, locate_trials
+from runners.planning.duration import schedule_s
 from runners.slurm.scheduler import QueueStatus, Scheduler
 from runners.slurm.submissions import SubmissionStatus
 from store.store import Store
@@ -186,20 +187,15 @@ def seconds_left(
         per_cell.setdefault(cells[key], []).append(seconds)
     if not where.at_work:
         return None
-    usual = sum(wall_s.values()) / len(wall_s) if wall_s else None
-    ahead = 0.0
-    for found in where.at_work:
-        left = _rest(found)
-        expected = _mean(per_cell.get(cells[found.trial])) or usual
-        if left is None and expected is None:
-            return None
-        ahead += left if left is not None else expected or 0.0
-    for key in where.of("queued"):
-        expected = _mean(per_cell.get(cells[key])) or usual
-        if expected is None:
-            return None
-        ahead += expected
-    return ahead / len(where.at_work)
+    usual = _mean(list(wall_s.values()))
+    ahead = [_rest(found) for found in where.at_work] + [None for _ in where.of("queued")]
+    keys = [*(found.trial for found in where.at_work), *where.of("queued")]
+    ahead = [
+        _mean(per_cell.get(cells[key])) or usual if rest is None else rest
+        for key, rest in zip(keys, ahead, strict=True)
+    ]
+    known = [seconds for seconds in ahead if seconds is not None]
+    return schedule_s(known, len(where.at_work)) if len(known) == len(ahead) else None
 
 
 def _mean(values: list[float] | None) -> float | None:

@@ -4,30 +4,23 @@ import math
 from collections.abc import Iterator
 
 from runners.output import counted, duration
-from runners.planning.estimate import Estimate, Interval
+from runners.planning.duration import Estimate
 from runners.planning.power import Resolution
 from runners.planning.seed_noise import Noise
 
 
-def time_line(found: Estimate) -> str:
-    """Hours, wall time on the workers, and what they were taken from."""
-    if found.hours is None or found.wall_s is None:
-        return f"time {found.basis}"
-    if not found.hours.median:
-        return found.basis
-    figures = _figures(found.hours)
-    hours = f"{figures[0]} {found.unit} (80 %: {figures[1]} to {figures[2]})"
-    many = f"{counted(found.workers, 'worker')}"
-    if found.at_once != found.workers:
-        many += f" with {counted(found.at_once, 'trial')} at once"
-    wall = f"{duration(found.wall_s.median)} (80 %: {duration(found.wall_s.low)} to {duration(found.wall_s.high)})"
-    return f"{hours}, {wall} on {many}, {found.basis}"
-
-
-def _figures(hours: Interval) -> list[str]:
-    """Hours with the digits that the smallest of them needs."""
-    digits = max(0, 1 - math.floor(math.log10(hours.low))) if 0 < hours.low < 10 else 0
-    return [f"{each:,.{min(digits, 6)}f}" for each in hours]
+def time_line(estimate: Estimate) -> str:
+    """Describe hours, wall time on the workers, and the source of both."""
+    if estimate.hours is None or estimate.wall_s is None:
+        return f"time {estimate.basis}"
+    if not estimate.hours:
+        return estimate.basis
+    digits = max(0, 1 - math.floor(math.log10(estimate.hours))) if estimate.hours < 10 else 0
+    workers = counted(estimate.workers, "worker")
+    if estimate.at_once != estimate.workers:
+        workers += f" with {counted(estimate.at_once, 'trial')} at once"
+    hours = f"{estimate.hours:,.{min(digits, 6)}f} {estimate.unit}"
+    return f"{hours}, {duration(estimate.wall_s)} on {workers}, {estimate.basis}"
 
 
 BASELINE_SEEDS = 5

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from grid import Grid
-from runners.planning.estimate import Means, Pool, estimate
+from runners.planning.duration import EstimateOptions, WorkerPool, estimate
 from runners.planning.survey import Survey, Surveyed
 from runners.slurm.spec import Slurm
 from runners.slurm.submit import worker_allocation
@@ -21,9 +21,9 @@ def trial_s(found: Survey, grids: Sequence[Grid], group: Group) -> float | None:
     """Seconds of a usual trial of `group`; None where nobody knows."""
     sample = _sample(group.trials)
     known = _known(found)[-MOST_FINISHED:]
-    means = Means(pool=lambda _: _pool(group, 1))
-    estimated = estimate(replace(found, trials=(*known, *sample)), grids, means).trial_s
-    return estimated.median / len(sample) if estimated is not None else None
+    options = EstimateOptions(pool=lambda _: _pool(group, 1))
+    estimated = estimate(replace(found, trials=(*known, *sample)), grids, options)
+    return None if estimated.trial_s is None else estimated.trial_s / (len(sample) - estimated.unknown)
 
 
 def loads(
@@ -43,16 +43,16 @@ def _load(group: Group, slurm: Slurm, each: float | None) -> worker_allocation.L
     return worker_allocation.Load(count, group.resources.slots, limit_s, each and each * count)
 
 
-def pools(groups: Sequence[Group], workers: Sequence[int], slurm: Slurm) -> Callable[[Surveyed], Pool]:
+def pools(groups: Sequence[Group], workers: Sequence[int], slurm: Slurm) -> Callable[[Surveyed], WorkerPool]:
     """Whose workers a trial is for, where the groups have so many; a trial of none is taken for one of the first."""
     at_once = worker_allocation.at_once(workers, slurm.max_parallel)
     made = [_pool(group, count) for group, count in zip(groups, at_once, strict=True)]
     of = {trial.key: pool for group, pool in zip(groups, made, strict=True) for trial in group.trials}
-    other = made[0] if made else Pool(1)
+    other = made[0] if made else WorkerPool(1)
     return lambda trial: of.get(trial.key, other)
 
 
-def planned(found: Survey, grids: Sequence[Grid], demands: Demands, slurm: Slurm) -> Means:
+def planned(found: Survey, grids: Sequence[Grid], demands: Demands, slurm: Slurm) -> EstimateOptions:
     """What `slurm` would give the trials to do, without asking a cluster.
 
     Raises:
@@ -61,7 +61,7 @@ def planned(found: Survey, grids: Sequence[Grid], demands: Demands, slurm: Slurm
     demands.check()
     groups = demands.groups(found.layout, found.to_do)
     work = loads(groups, slurm, lambda group: trial_s(found, grids, group))
-    return Means(pool=pools(groups, worker_allocation.workers(work, slurm.workers), slurm))
+    return EstimateOptions(pool=pools(groups, worker_allocation.workers(work, slurm.workers), slurm))
 
 
 def forecast_lines(
@@ -74,17 +74,17 @@ def forecast_lines(
     queued = [trial for group in groups for trial in group.trials]
     if not queued:
         return
-    means = Means(pool=pools(groups, workers, slurm))
-    estimated = estimate(replace(found, trials=(*_known(found), *queued)), grids, means)
+    options = EstimateOptions(pool=pools(groups, workers, slurm))
+    estimated = estimate(replace(found, trials=(*_known(found), *queued)), grids, options)
     yield f"estimate: {time_line(estimated)}"
     yield from (f"  could not be counted: {problem}" for problem in estimated.problems)
     for each in resolutions(found.layout, grids):
         yield from (f"  {each.grid}: {line}" for line in resolution_lines(each))
 
 
-def _pool(group: Group, workers: int) -> Pool:
+def _pool(group: Group, workers: int) -> WorkerPool:
     resources = group.resources
-    return Pool(workers, resources.slots, resources.gpus / resources.slots, resources.gpu_type, group.name)
+    return WorkerPool(workers, resources.slots, resources.gpus / resources.slots, group.name)
 
 
 def _known(found: Survey) -> list[Surveyed]:

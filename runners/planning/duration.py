@@ -1,0 +1,312 @@
+"""Expected duration of trials: from finished trials, else from a few measured steps, else unknown.
+
+A cell takes the mean of its finished trials on the same kind of device. A cell without finished trials takes the mean
+of its grid, scaled by FLOPs. If nothing has finished in the grid, `ablate plan --calibrate` measures five steps.
+"""
+
+import heapq
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple, final
+
+from grid import Grid, Spec
+from grid.errors import SpecError
+from runners.output import counted
+from runners.planning.survey import Survey, Surveyed
+from store.files.layout import Layout
+from store.files.trial_status import trial_state
+
+HOUR_S = 3600.0
+MOST_COUNTED = 50
+"""Combinations of model and operator whose FLOPs are counted; a grid with more is scaled by steps."""
+
+Device = Literal["cpu", "cuda"]
+_Cell = tuple[str, str]
+"""Grid and cell."""
+
+
+class Estimate(NamedTuple):
+    """Expected times, and their source in words."""
+
+    trial_s: float | None
+    """Seconds of all remaining trials, one after the other; None: unknown."""
+    hours: float | None
+    """Hours of GPUs, or of workers if no trial uses a GPU."""
+    unit: Literal["GPU-h", "CPU-h"]
+    wall_s: float | None
+    """Seconds until the last trial ends; time in a cluster's queue is not counted."""
+    workers: int
+    at_once: int
+    """Trials that train at the same time on all workers."""
+    basis: str
+    finished: int = 0
+    """Finished trials that were used."""
+    unknown: int = 0
+    """Remaining trials of unknown duration; the times leave them out."""
+    problems: tuple[str, ...] = ()
+    """Operators that could not be counted or measured, and why."""
+    refused: tuple[str, ...] = ()
+    """Operators whose trials would be refused, and why."""
+
+
+class WorkerPool(NamedTuple):
+    """Workers of one class, which share some of the trials."""
+
+    workers: int
+    slots: int = 1
+    """Trials side by side on one worker."""
+    gpus: float | None = None
+    """GPUs per trial on a cluster; None: the trials run on this machine."""
+    name: str = ""
+
+    @property
+    def at_once(self) -> int:
+        """Trials that train at the same time."""
+        return self.workers * self.slots
+
+
+@final
+@dataclass(frozen=True)
+class EstimateOptions:
+    """Workers, and how to measure a trial."""
+
+    workers: int = 1
+    """Workers of this machine, if `pool` is None."""
+    pool: Callable[[Surveyed], WorkerPool] | None = None
+    """Returns the workers of a trial; None: those of this machine."""
+    seconds: Callable[[Any], float | None] | None = None
+    """Measures a few steps and returns the seconds of the whole training; None: measure nothing."""
+
+    def pool_of(self, trial: Surveyed) -> WorkerPool:
+        """Return the workers of a trial."""
+        return WorkerPool(self.workers) if self.pool is None else self.pool(trial)
+
+
+class Finished(NamedTuple):
+    """A finished trial, with the time of all its attempts."""
+
+    trial: Surveyed
+    device: Device
+    seconds: float
+
+
+class _FinishedGrid(NamedTuple):
+    """Finished trials of a grid on one kind of device, and how many each cell has."""
+
+    trials: list[Finished]
+    cells: Counter[_Cell]
+
+
+def schedule_s(seconds: Iterable[float], slots: int) -> float:
+    """Return when the last trial ends, if the longest start first, each on the slot that is free first."""
+    free = [0.0] * max(1, slots)
+    for each in sorted(seconds, reverse=True):
+        heapq.heapreplace(free, free[0] + each)
+    return max(free)
+
+
+def finished_trials(found: Survey) -> list[Finished]:
+    """Return the finished trials whose time is known."""
+    ended = ((trial, _read_time(found.layout, trial.key)) for trial in found.trials if trial.status == "ok")
+    return [Finished(trial, *known) for trial, known in ended if known is not None and known[1] > 0]
+
+
+def _read_time(layout: Layout, key: str) -> tuple[Device, float] | None:
+    """Return the device and the seconds over all attempts, or None if a part of them was not recorded."""
+    attempts = trial_state(layout, key).attempts
+    last = attempts[-1]
+    ends = [attempt.end for attempt in attempts if attempt.end is not None]
+    device: Device = "cuda" if last.start.get("device") == "cuda" else "cpu"
+    if len(ends) == len(attempts):
+        return device, sum(float(end["wall_s"]) for end in ends)
+    if last.end is None or last.start.get("resumed_from") is not None:
+        return None
+    return device, float(last.end["wall_s"])  # earlier attempts were killed, and this one began anew
+
+
+def estimate(found: Survey, grids: Sequence[Grid], options: EstimateOptions) -> Estimate:
+    """Estimate the time of all remaining trials."""
+    if not found.to_do:
+        return Estimate(0.0, 0.0, "CPU-h", 0.0, options.workers, options.workers, "nothing is left to do")
+    return _Estimator(found, grids, options).result()
+
+
+@final
+class _Estimator:
+    def __init__(self, found: Survey, grids: Sequence[Grid], options: EstimateOptions) -> None:
+        self._to_do, self._options = found.to_do, options
+        self._by_grid: dict[tuple[str, Device], _FinishedGrid] = {}
+        for each in finished_trials(found):
+            grid_trials = self._by_grid.setdefault((each.trial.grid, each.device), _FinishedGrid([], Counter()))
+            grid_trials.trials.append(each)
+            grid_trials.cells[each.trial.grid, each.trial.cell] += 1
+        self._problems: list[str] = []
+        self._refused: list[str] = []
+        self._measured: dict[tuple[str, Device], tuple[_Cell, float] | None] = {}
+        self._used: set[str] = set()
+        wanted = {(each.grid, each.cell) for each in found.trials}
+        self._examples = {
+            (grid.name, planned.cell): planned
+            for grid in grids
+            for planned in grid.cells()
+            if (grid.name, planned.cell) in wanted
+        }
+        models = {_model_key(planned.trial) for planned in self._examples.values()}
+        self._count_flops = len(models) <= MOST_COUNTED
+        self._costs: dict[_Cell, tuple[float | None, float]] = {}
+
+    def result(self) -> Estimate:
+        pools: dict[str, tuple[WorkerPool, list[float]]] = {}
+        durations: dict[tuple[_Cell, Device], float | None] = {}
+        total_s = gpu_s = 0.0
+        unknown, uses_gpu = 0, False
+        for trial in self._to_do:
+            cell, pool = (trial.grid, trial.cell), self._options.pool_of(trial)
+            example = self._examples[cell].trial
+            device = _device_of(example, pool)
+            uses_gpu |= device == "cuda"
+            if (cell, device) not in durations:
+                durations[cell, device] = self._duration(cell, device)
+            _, scheduled = pools.setdefault(pool.name, (pool, []))
+            seconds = durations[cell, device]
+            if seconds is None:
+                unknown += 1
+                continue
+            scheduled.append(seconds)
+            total_s += seconds
+            gpu_s += seconds * _gpus_of(example, device, pool)
+        known = unknown < len(self._to_do)
+        hours = (gpu_s if uses_gpu else total_s) / HOUR_S
+        return Estimate(
+            total_s if known else None,
+            hours if known else None,
+            "GPU-h" if uses_gpu else "CPU-h",
+            max(schedule_s(scheduled, pool.at_once) for pool, scheduled in pools.values()) if known else None,
+            workers=sum(pool.workers for pool, _ in pools.values()),
+            at_once=sum(pool.at_once for pool, _ in pools.values()),
+            basis=self._describe_basis(unknown),
+            finished=len(self._used),
+            unknown=unknown,
+            problems=tuple(self._problems),
+            refused=tuple(self._refused),
+        )
+
+    def _duration(self, cell: _Cell, device: Device) -> float | None:
+        """Return the expected seconds of a trial of `cell`."""
+        grid = self._by_grid.get((cell[0], device))
+        if grid is None:
+            return self._measure(cell, device)
+        same = [each for each in grid.trials if each.trial.cell == cell[1]] if cell in grid.cells else []
+        self._used.update(each.trial.key for each in same or grid.trials)
+        if same:
+            return sum(each.seconds for each in same) / len(same)
+        return sum(each.seconds for each in grid.trials) * self._relative_cost(cell, grid.cells)
+
+    def _relative_cost(self, cell: _Cell, others: Mapping[_Cell, int]) -> float:
+        """Return the FLOPs of a trial of `cell` per FLOP of the trials of `others`; steps if some FLOPs are unknown."""
+        flops, steps = self._cost(cell)
+        known = [(*self._cost(other), count) for other, count in others.items()]
+        if flops and all(each for each, _, _ in known):
+            return flops / sum((each or 0.0) * count for each, _, count in known)
+        return steps / sum(each * count for _, each, count in known)
+
+    def _cost(self, cell: _Cell) -> tuple[float | None, float]:
+        if cell not in self._costs:
+            planned, flops = self._examples[cell], None
+            if self._count_flops:
+                try:
+                    flops = training_flops(planned.trial)
+                except Exception as error:  # noqa: BLE001  # a plan shows what it can
+                    self._note(planned.operator, error)
+            self._costs[cell] = flops, _steps(planned.trial)
+        return self._costs[cell]
+
+    def _measure(self, cell: _Cell, device: Device) -> float | None:
+        """Return the expected seconds from measured steps of the same model and operator."""
+        planned = self._examples[cell]
+        key = _model_key(planned.trial), device
+        if key not in self._measured:
+            seconds = self._run_steps(planned.operator, planned.trial) if _is_here(device) else None
+            self._measured[key] = None if seconds is None else (cell, seconds)
+        measured = self._measured[key]
+        if measured is None:
+            return None
+        source, seconds = measured
+        return seconds if source == cell else seconds * self._relative_cost(cell, {source: 1})
+
+    def _run_steps(self, label: str, trial: Spec) -> float | None:
+        if self._options.seconds is None:
+            return None
+        try:
+            return self._options.seconds(trial)
+        except SpecError as error:
+            self._refused.append(f"{label}: {str(error).strip()}")
+        except Exception as error:  # noqa: BLE001  # a plan shows what it can
+            self._note(label, error)
+        return None
+
+    def _note(self, label: str, error: Exception) -> None:
+        message = str(error).strip().partition("\n")[0]
+        problem = f"{label}: {type(error).__name__}{': ' if message else ''}{message}"
+        if problem not in self._problems:
+            self._problems.append(problem)
+
+    def _describe_basis(self, unknown: int) -> str:
+        measured = sum(each is not None for each in self._measured.values())
+        parts = [counted(len(self._used), "finished trial")] if self._used else []
+        if measured:
+            parts.append(f"measured steps of {counted(measured, 'model')} (without evaluation)")
+        if not parts:
+            return "unknown: no trial like these has finished; `ablate plan --calibrate` measures a few steps"
+        left_out = f"; {counted(unknown, 'trial')} of unknown duration not included" if unknown else ""
+        return f"from {' and '.join(parts)}{left_out}"
+
+
+def training_flops(trial: Spec) -> float | None:
+    """Count the FLOPs of all training steps of a `Trial`; None for another spec."""
+    from runners.tasks.distillation.distillation import Distillation
+    from runners.tasks.distillation.finished_trial import FinishedTrial
+    from runners.training.flops import Shape, forward_work, step_work
+    from runners.trial import Trial
+
+    if not isinstance(trial, Trial):
+        return None
+    task = trial.task
+    shape = Shape(math.ceil(task.batch / trial.parts), task.length)
+    step = step_work(trial.model, tuple(trial.operators()), task.inputs, trial.execution.path, shape)
+    if isinstance(task, Distillation) and isinstance(task.teacher, FinishedTrial):
+        teacher = task.teacher.known_architecture()
+        step = step.plus(forward_work(teacher.model, tuple(teacher.operators()), task.inputs, "auto", shape))
+    return step.flops * trial.accumulate * trial.training.steps
+
+
+def _steps(trial: Any) -> float:
+    return float(getattr(getattr(trial, "training", trial), "steps", 1))
+
+
+def _model_key(trial: Any) -> str:
+    """Return a key of the model and the operator; trials with the same key are measured once."""
+    specs = (getattr(trial, name, None) for name in ("model", "operator"))
+    return " ".join(spec.model_dump_json() for spec in specs if isinstance(spec, Spec))
+
+
+def _device_of(trial: Any, pool: WorkerPool) -> Device:
+    wanted = getattr(getattr(trial, "execution", None), "device", "cpu")
+    if wanted == "auto":
+        return "cuda" if (_is_here("cuda") if pool.gpus is None else pool.gpus > 0) else "cpu"
+    return "cuda" if wanted == "cuda" else "cpu"
+
+
+def _is_here(device: Device) -> bool:
+    import torch
+
+    return device == "cpu" or torch.cuda.is_available()
+
+
+def _gpus_of(trial: Any, device: Device, pool: WorkerPool) -> float:
+    """Return how many GPUs the trial occupies."""
+    if device == "cpu":
+        return 0.0
+    return pool.gpus if pool.gpus is not None else float(getattr(getattr(trial, "execution", None), "gpus", 1))

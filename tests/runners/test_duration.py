@@ -1,0 +1,194 @@
+"""Durations come from finished trials of the cell, else of the grid scaled by FLOPs, else from measured steps."""
+
+import heapq
+import random
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from toy_campaign import toy_grid
+from toy_training import Falling, ToyTrial
+
+from grid import Grid, Spec, over
+from runners import LinearFunctions, ShiftGrid, Training, Trial
+from runners.cli.plan import PlanOptions, plan_campaign
+from runners.cli.plan_text import plan_data
+from runners.planning.duration import (
+    Estimate,
+    EstimateOptions,
+    WorkerPool,
+    estimate,
+    finished_trials,
+    schedule_s,
+    training_flops,
+)
+from runners.planning.grid_cells import walk
+from runners.planning.survey import survey
+from runners.slurm.spec import Needs, Slurm
+from store.files.atomic import write_json
+from store.files.layout import Layout
+from variants import gpt2, softmax, ssa
+
+
+def write_attempt(root: Path, key: str, wall_s: float, *, attempt: int = 1, status: str = "ok", **start: Any) -> None:
+    """Write the files of an attempt, as its worker would."""
+    layout, now = Layout(root), time.time()
+    layout.attempt(key, attempt).mkdir(parents=True)
+    begun = {"schema": 1, "trial": key, "attempt": attempt, "host": "elsewhere", "pid": 1, "started": now - wall_s}
+    write_json(layout.start(key, attempt), {**begun, "device": "cpu", "threads": 1, "resumed_from": None, **start})
+    end = {"schema": 1, "trial": key, "attempt": attempt, "status": status, "wall_s": wall_s, "ended": now}
+    write_json(layout.end(key, attempt), end)
+
+
+def finish(root: Path, grid: Grid, seconds: Mapping[str, float], seeds: int = 1, **start: Any) -> None:
+    """Finish the trials of the first seeds of each operator in `seconds`."""
+    for planned in grid.trials():
+        if planned.seed < seeds and planned.operator in seconds:
+            write_attempt(root, planned.key, seconds[planned.operator], **start)
+
+
+def estimate_grid(root: Path, grid: Grid, **options: Any) -> Estimate:
+    return estimate(survey(Layout(root), [grid], walk([grid])), [grid], EstimateOptions(**options))
+
+
+def small(*axes: Any, seeds: int = 3) -> Grid:
+    judged = ShiftGrid(sigma_x=(1.0,), sigma_f=(1.0,), functions=4, sequences=4, points=8)
+    base = Trial(
+        task=LinearFunctions(points=8, batch=4, evaluation=judged),
+        model=gpt2(layers=1, heads=2, width=16),
+        operator=softmax(),
+        training=Training(steps=1000),
+    )
+    return Grid(name="small", base=base, axes=axes or [over("operator", [softmax(), ssa()])], seeds=range(seeds))
+
+
+def test_the_schedule_is_longest_first_and_within_the_known_bounds() -> None:
+    """Graham 1969: at most 4/3 - 1/(3m) times the best schedule, which no schedule beats below the two bounds."""
+    assert schedule_s([3, 3, 2, 2, 2], 2) == 7
+    assert schedule_s([1] * 5, 4) == 2
+    assert schedule_s([], 3) == 0
+    source = random.Random(0)
+    for workers in (1, 3, 7):
+        seconds = [source.random() for _ in range(40)]
+        free = [0.0] * workers
+        for each in sorted(seconds, reverse=True):
+            heapq.heappush(free, heapq.heappop(free) + each)
+        found = schedule_s(seconds, workers)
+        assert found == max(free)
+        assert max(max(seconds), sum(seconds) / workers) <= found * (1 + 1e-12)
+
+
+def test_a_cell_takes_the_mean_of_its_finished_trials(tmp_path: Path) -> None:
+    grid = toy_grid(seeds=range(10), steps=100)
+    finish(tmp_path, grid, {"falling": 400.0, "rising": 100.0}, seeds=5)
+    found = estimate_grid(tmp_path, grid, workers=4)
+    assert found.trial_s == pytest.approx(5 * 400 + 5 * 100)
+    assert found.hours == pytest.approx(found.trial_s / 3600)
+    assert found.wall_s == pytest.approx(800)
+    assert (found.unit, found.finished, found.unknown) == ("CPU-h", 10, 0)
+    assert found.basis == "from 10 finished trials"
+
+
+def test_a_cell_without_finished_trials_is_scaled_by_the_flops_of_its_grid(tmp_path: Path) -> None:
+    grid = small(over("model.layers", [1, 4]))
+    cells = {planned.trial.model.layers: planned for planned in grid.trials() if planned.seed == 0}  # type: ignore[attr-defined]
+    write_attempt(tmp_path, cells[1].key, 60.0)
+    ratio = training_flops(cells[4].trial) / training_flops(cells[1].trial)  # type: ignore[operator]
+    assert ratio > 3
+    found = estimate_grid(tmp_path, grid)
+    assert found.trial_s == pytest.approx(2 * 60 + 3 * 60 * ratio)
+    assert found.basis == "from 1 finished trial"
+
+
+def test_without_flops_a_cell_is_scaled_by_steps(tmp_path: Path) -> None:
+    grid = Grid(name="long", base=ToyTrial(), axes=[over("steps", [100, 1000])], seeds=range(8))
+    for planned in grid.trials():
+        if planned.trial.steps == 100:  # type: ignore[attr-defined]
+            write_attempt(tmp_path, planned.key, 50.0)
+    assert estimate_grid(tmp_path, grid).trial_s == pytest.approx(8 * 500)
+
+
+def test_trials_of_another_kind_of_device_say_nothing(tmp_path: Path) -> None:
+    grid = toy_grid(seeds=range(10), steps=1000)
+    finish(tmp_path, grid, {"falling": 400.0, "rising": 400.0}, seeds=2, device="cuda")
+    found = estimate_grid(tmp_path, grid)
+    assert found.trial_s is found.wall_s is found.hours is None
+    assert found.unknown == 16
+
+
+def test_two_operators_of_one_label_have_times_of_their_own(tmp_path: Path) -> None:
+    twins = over("operator", [Falling(), Falling(rate=0.5)], labels=["fast", "slow"])
+    grid = Grid(name="twins", base=ToyTrial(), axes=[twins], seeds=range(9))
+    for planned in grid.trials():
+        if planned.seed == 0:
+            write_attempt(tmp_path, planned.key, 1.0 if planned.label == "fast" else 50.0)
+    assert estimate_grid(tmp_path, grid).trial_s == pytest.approx(8 * 51)
+
+
+def test_a_trial_counts_with_all_attempts_or_by_one_that_did_it_all(tmp_path: Path) -> None:
+    grid = toy_grid(seeds=range(4))
+    keys = [planned.key for planned in grid.trials() if planned.label == "falling"]
+    write_attempt(tmp_path, keys[0], 10.0, status="stopped")
+    write_attempt(tmp_path, keys[0], 5.0, attempt=2, resumed_from={"attempt": 1, "step": 3})
+    write_attempt(tmp_path, keys[1], 10.0)
+    Layout(tmp_path).end(keys[1], 1).unlink()  # killed
+    write_attempt(tmp_path, keys[1], 7.0, attempt=2)
+    write_attempt(tmp_path, keys[2], 10.0)
+    Layout(tmp_path).end(keys[2], 1).unlink()
+    write_attempt(tmp_path, keys[2], 7.0, attempt=2, resumed_from={"attempt": 1, "step": 3})
+    found = finished_trials(survey(Layout(tmp_path), [grid], walk([grid])))
+    assert {each.trial.key: each.seconds for each in found} == {keys[0]: 15.0, keys[1]: 7.0}
+
+
+def test_a_model_is_measured_once_and_scaled_to_its_other_cells(tmp_path: Path) -> None:
+    measured: list[int] = []
+
+    def seconds(trial: Any) -> float:
+        measured.append(trial.training.steps)
+        return 0.01 * trial.training.steps
+
+    grid = small(over("training.steps", [1000, 3000]))
+    found = estimate_grid(tmp_path, grid, seconds=seconds)
+    assert found.trial_s == pytest.approx(3 * 10 + 3 * 30)
+    assert len(measured) == 1
+
+
+def test_pools_have_their_own_hours_and_the_slower_one_decides(tmp_path: Path) -> None:
+    def pool(trial: Any) -> WorkerPool:
+        many = trial.operator == "falling"
+        return WorkerPool(6, 2, 0.5, name="many") if many else WorkerPool(1, gpus=4.0, name="one")
+
+    grid = toy_grid(seeds=range(12), steps=100, device="cuda")
+    finish(tmp_path, grid, {"falling": 3600.0, "rising": 3600.0}, seeds=6, device="cuda")
+    found = estimate_grid(tmp_path, grid, pool=pool)
+    assert (found.unit, found.workers, found.at_once) == ("GPU-h", 7, 13)
+    assert found.hours == pytest.approx(6 * 0.5 + 6 * 4.0)
+    assert found.wall_s == pytest.approx(6 * 3600)
+
+
+def test_a_cluster_gives_each_class_its_own_gpus(tmp_path: Path) -> None:
+    """A GPU of its own takes four times the hours of one shared by four; without GPUs the hours are CPU-hours."""
+
+    def plan(slurm: Slurm) -> Estimate:
+        return plan_campaign(tmp_path, [small()], PlanOptions(slurm=slurm, seconds=_hour)).estimate
+
+    needs = (Needs(where={"operator": "SSA"}, per_gpu=1),)
+    finish(tmp_path, small(), {"softmax": 3600.0, "SSA": 3600.0}, device="cuda")
+    plain, wide = plan(Slurm(per_gpu=4)), plan(Slurm(per_gpu=4, needs=needs))
+    assert plain.unit == wide.unit == "GPU-h"
+    assert plain.hours == pytest.approx(4 * 0.25)
+    assert wide.hours == pytest.approx(2 * 0.25 + 2 * 1)
+    cpu = plan(Slurm(gpus=0, per_gpu=3, workers=1))
+    assert (cpu.unit, cpu.workers, cpu.at_once, cpu.hours) == ("CPU-h", 1, 3, pytest.approx(4))
+    assert plan(Slurm(workers=6, max_parallel=2)).workers == 2
+
+
+def _hour(trial: Spec) -> float:
+    return 3600.0
+
+
+def test_a_plan_writes_its_estimate_as_json(tmp_path: Path) -> None:
+    plan = plan_campaign(tmp_path, [toy_grid()], PlanOptions(seconds=_hour))
+    assert plan_data(plan)["estimate"]["hours"] == 6.0
