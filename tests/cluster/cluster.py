@@ -297,7 +297,9 @@ class Cluster:
     def _start_accounting(self) -> None:
         # no grant tables and no port: its socket lies in a directory of our own; durability is no concern here
         place, user = self.root / "run" / "mariadb", getpass.getuser()
-        where = ["--no-defaults", f"--datadir={self.root}/mariadb", f"--user={user}"]
+        scratch = self.root / "mariadb-tmp"  # clusters that start together must not share temporary tables
+        scratch.mkdir(exist_ok=True)
+        where = ["--no-defaults", f"--datadir={self.root}/mariadb", f"--tmpdir={scratch}", f"--user={user}"]
         self.run("mariadb-install-db", *where, "--skip-test-db", "--auth-root-authentication-method=normal")
         access = ["--skip-grant-tables", "--skip-networking", f"--socket={place}", f"--pid-file={place}.pid"]
         speed = ["--innodb-flush-log-at-trx-commit=0", "--skip-innodb-doublewrite", "--innodb-lock-wait-timeout=900"]
