@@ -1,13 +1,16 @@
-# The whole project in two commands: `make demo` and `make test`. Each makes the environment it needs.
+# Start with `make quickstart` and `make test`. Each command creates the environment that it needs.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
-.PHONY: demo test lint types check check-cluster check-others clean
+# The cluster tests mostly wait. Each of these processes starts its own cluster.
+CLUSTERS ?= 1
 
-demo: $(INSTALLED)
-	@# 4: some trials failed; the others still have results to show, and the command ends with 4 all the same
+.PHONY: quickstart test lint types check check-fast check-cluster check-others clean
+
+quickstart: $(INSTALLED)
+	@# Exit code 4 means that some trials failed. The results of the other trials are still shown.
 	$(BIN)/ablate run specs/quickstart.py --campaign campaigns/quickstart --workers 2; code=$$?; \
 	if [ $$code -ne 0 ] && [ $$code -ne 4 ]; then exit $$code; fi; \
 	$(BIN)/ablate table --campaign campaigns/quickstart && \
@@ -23,7 +26,7 @@ lint: $(INSTALLED)
 types: $(INSTALLED)
 	$(BIN)/mypy
 
-# Tests on the cluster wait while the others compute, in two processes: beside each other they take as long as the longer.
+# The cluster tests mostly wait, so they run next to the other tests, which use two processes.
 check: $(INSTALLED)
 	@$(MAKE) --no-print-directory --jobs=2 --keep-going check-others check-cluster
 
@@ -31,13 +34,13 @@ check-others: $(INSTALLED)
 	$(BIN)/python -m pytest --numprocesses=2 --dist=worksteal --ignore=tests/cluster
 
 check-cluster: $(INSTALLED)
-	@log=$$(mktemp) && $(BIN)/python -m pytest tests/cluster >$$log 2>&1; code=$$?; \
+	@log=$$(mktemp) && $(BIN)/python -m pytest tests/cluster --numprocesses=$(CLUSTERS) --dist=worksteal >$$log 2>&1; code=$$?; \
 	printf '\ntests/cluster:\n'; cat $$log; rm $$log; exit $$code
 
 clean:
 	rm -rf $(VENV) campaigns dist
 
-# torch comes first and alone, so that its version range and not a dependency's decides the build
+# Install torch first and alone, so that only this version range selects the build.
 $(INSTALLED): pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "ablate needs Python 3.11 or newer")'
 	$(PYTHON) -m venv $(VENV)
