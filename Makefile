@@ -1,13 +1,16 @@
-# The whole project in two commands: `make quickstart` and `make test`. Each makes the environment it needs.
+# Start with `make quickstart` and `make test`. Each command creates the environment that it needs.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
-.PHONY: quickstart test lint types check check-cluster check-others docs clean
+# Cluster tests mostly wait. Each of these processes starts a SLURM cluster of its own.
+CLUSTERS ?= 3
+
+.PHONY: quickstart test lint types check check-fast check-cluster check-others docs clean
 
 quickstart: $(INSTALLED)
-	@# 4: some trials failed; the others still have results to show, and the command ends with 4 all the same
+	@# Exit code 4 means that some trials failed. The results of the other trials are still shown.
 	$(BIN)/ablate run specs/quickstart.py --campaign campaigns/quickstart --workers 2; code=$$?; \
 	if [ $$code -ne 0 ] && [ $$code -ne 4 ]; then exit $$code; fi; \
 	$(BIN)/ablate table --campaign campaigns/quickstart && \
@@ -24,15 +27,23 @@ lint: $(INSTALLED)
 types: $(INSTALLED)
 	$(BIN)/mypy
 
-# Tests on the cluster wait while the others compute, in two processes: beside each other they take as long as the longer.
+# The cluster tests run beside the others: both together take as long as the longer.
 check: $(INSTALLED)
 	@$(MAKE) --no-print-directory --jobs=2 --keep-going check-others check-cluster
+
+# Under a minute: grids, laws on a sample of operators, the store, one trained trial.
+check-fast: $(INSTALLED)
+	$(BIN)/python -m pytest --numprocesses=2 --dist=worksteal -m "not browser and not slow" \
+		tests/grid tests/test_golden.py tests/test_ablate.py tests/test_code_aliases.py tests/variants/test_principled.py \
+		tests/variants/test_scores.py tests/variants/test_paths.py tests/store/test_store.py tests/store/test_shards.py \
+		tests/store/test_views.py tests/store/test_stored_campaigns.py tests/runners/test_training.py
 
 check-others: $(INSTALLED)
 	$(BIN)/python -m pytest --numprocesses=2 --dist=worksteal --ignore=tests/cluster
 
 check-cluster: $(INSTALLED)
-	@log=$$(mktemp) && $(BIN)/python -m pytest tests/cluster >$$log 2>&1; code=$$?; \
+	@log=$$(mktemp) && \
+	$(BIN)/python -m pytest --numprocesses=$(CLUSTERS) --dist=worksteal tests/cluster >$$log 2>&1; code=$$?; \
 	printf '\ntests/cluster:\n'; cat $$log; rm $$log; exit $$code
 
 docs: $(INSTALLED)
@@ -41,7 +52,7 @@ docs: $(INSTALLED)
 clean:
 	rm -rf $(VENV) campaigns dist site
 
-# torch comes first and alone, so that its version range and not a dependency's decides the build
+# Install torch first and alone, so that only this version range selects the build.
 $(INSTALLED): pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "ablate needs Python 3.11 or newer")'
 	$(PYTHON) -m venv $(VENV)
