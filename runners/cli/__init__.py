@@ -1,1 +1,1 @@
-"""What the command `ablate` can do, one function per verb; `runners.cli.app` gathers them."""
+"""The verbs of the command `ablate`, one function each; `runners.cli.app` gathers them."""

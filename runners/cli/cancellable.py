@@ -13,7 +13,7 @@ _LOOK_S = 0.05
 
 
 def cancellable(store: "Store", ask: Callable[[], T]) -> T:
-    """What `ask` returns, which asks `store` and does nothing else.
+    """Run `ask`, a query of `store`, so that Ctrl-C cancels it, and return its result.
 
     Raises:
         KeyboardInterrupt: Ctrl-C; the query has ended.

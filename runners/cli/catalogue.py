@@ -7,7 +7,7 @@ from runners.cli.options import Flag, Json
 from runners.output import write_json, write_table
 
 STAGES = "stages"
-"""What `ablate operators` takes to list the kinds of every stage."""
+"""Argument of `ablate operators` that lists the kinds of every stage."""
 
 
 def operators(
@@ -45,13 +45,13 @@ def operators(
 
     module = None if spec is None else import_spec_file(spec)
     if name is None and paper is None and module is not None:
-        _listed(("of", "name", "line", "source"), defined_in(module), as_json=as_json)
+        _write_list(("of", "name", "line", "source"), defined_in(module), as_json=as_json)
     elif name is None:
         rows = [(each.name, each.paper, each.line) for each in of_paper(paper)]
-        _listed(("operator", "paper", "line"), rows, as_json=as_json)
+        _write_list(("operator", "paper", "line"), rows, as_json=as_json)
     elif kind is None and name in (STAGES, *families()):
         _check_no_model(name, model)
-        _listed(("stage", "kind", "line", "source"), stage_kinds(None if name == STAGES else name), as_json=as_json)
+        _write_list(("stage", "kind", "line", "source"), stage_kinds(None if name == STAGES else name), as_json=as_json)
     elif kind is not None:
         part = explain_kind(name, kind)
         write_json("operators", data(part)) if as_json else write_kind(part)
@@ -79,7 +79,7 @@ def _check_no_model(name: str, model: str | None) -> None:
         raise SpecError(f"--model is about an operator, and {name!r} is {what}; leave --model out")
 
 
-def _listed(columns: Sequence[str], rows: Sequence[tuple[str, ...]], *, as_json: bool) -> None:
+def _write_list(columns: Sequence[str], rows: Sequence[tuple[str, ...]], *, as_json: bool) -> None:
     if as_json:
         write_json("operators", [dict(zip(columns, row, strict=True)) for row in rows])
     else:

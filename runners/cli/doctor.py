@@ -1,4 +1,4 @@
-"""What this machine offers to the harness, and what it lacks."""
+"""The command `doctor`: check this machine."""
 
 import os
 import platform
@@ -38,7 +38,7 @@ def examine(campaign: Path | None = None) -> list[Check]:
 
 
 def _packages() -> list[Check]:
-    """What the installed distribution declares, against what is there."""
+    """Compare the declared dependencies with the installed packages."""
     try:
         declared = requires("ablate") or []
     except PackageNotFoundError:

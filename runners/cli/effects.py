@@ -1,4 +1,4 @@
-"""What each axis of a grid does, and which axes depend on each other."""
+"""The command `effects`: main effects and interactions of a grid's axes."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,7 +24,7 @@ def effects(
     as_json: Json = False,
     as_csv: Csv = False,
 ) -> int:
-    """What each axis does, with seeds as blocks: F tests, effect sizes, means of its levels. docs/factorial.md.
+    """Show the effect of each axis, with seeds as blocks: F tests, effect sizes, means. docs/factorial.md.
 
     Where runs of one seed only have values, it shows which effects stand out instead, and draws no verdict.
 

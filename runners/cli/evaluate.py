@@ -26,7 +26,7 @@ _MOST_SHOWN = 40
 @final
 @dataclass(frozen=True)
 class By:
-    """What trials are judged by.
+    """Evaluations to run.
 
     Parameters
     ----------
@@ -149,7 +149,7 @@ def evaluate(
         finally:
             _land(store)
         labels = _labels(store)
-    return _concluded(results, labels, len(trials), as_json=as_json)
+    return _report(results, labels, len(trials), as_json=as_json)
 
 
 def _tell(text: str) -> None:
@@ -172,7 +172,7 @@ def _with_weights(store: "Store", trials: "Sequence[str]") -> "tuple[list[Kept],
 
 
 def _land(store: "Store") -> None:
-    """What was recorded is on disk; whoever reads next finds it in the store, also where this fails."""
+    """Ingest the new records. If that fails, the next reader ingests them."""
     from grid.errors import AblateError
     from runners.execution.background_ingest import ingest_and_publish
 
@@ -187,8 +187,8 @@ def _labels(store: "Store") -> dict[str, tuple[str, int]]:
     return {str(trial): (str(label), int(seed)) for trial, label, seed in rows}
 
 
-def _concluded(results: "Sequence[Result]", labels: dict[str, tuple[str, int]], trials: int, *, as_json: bool) -> int:
-    """Show what came of it; the exit code. What goes wrong with the only trial is raised as it was."""
+def _report(results: "Sequence[Result]", labels: dict[str, tuple[str, int]], trials: int, *, as_json: bool) -> int:
+    """Show the results and return the exit code. With a single trial, raise its error."""
     failed = [each for each in results if each.status == "failed"]
     if trials == 1 and len(results) == 1 and failed and failed[0].problem is not None:
         raise failed[0].problem

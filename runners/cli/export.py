@@ -27,7 +27,7 @@ _ON_A_PAGE = {
 @final
 @dataclass(frozen=True)
 class ExportPage:
-    """What the table of cells shows on a page (.tex, .md).
+    """Options of the table of cells on a page (.tex, .md).
 
     Parameters
     ----------
@@ -106,12 +106,12 @@ def export(
     with Store.open(find_campaign(campaign)) as store:
         for warning in store.warnings():
             say(f"ablate: {warning}")
-        data = cancellable(store, lambda: _written(store, what, asked, grid, page))
-    _put(to, data)
+        data = cancellable(store, lambda: _encode(store, what, asked, grid, page))
+    _write_output(to, data)
     return 0
 
 
-def _put(to: str, data: bytes) -> None:
+def _write_output(to: str, data: bytes) -> None:
     from store.files.atomic import write_atomic
 
     if to == "-":
@@ -123,7 +123,7 @@ def _put(to: str, data: bytes) -> None:
     write(str(Path(to).resolve()))
 
 
-def _written(store: "Store", what: str, kind: str, grid: str | None, page: ExportPage) -> bytes:
+def _encode(store: "Store", what: str, kind: str, grid: str | None, page: ExportPage) -> bytes:
     from runners.cli.resolve import choose_grid
     from store.export.cells import cells
     from store.export.cells_text import latex_cells, markdown_cells

@@ -1,4 +1,4 @@
-"""What the numbers of a grid are, said above each table of them."""
+"""Caption above a table of a grid's numbers."""
 
 from collections.abc import Mapping
 from typing import Any

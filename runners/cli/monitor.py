@@ -81,7 +81,7 @@ def _follow(layout: "Layout", trial: str, attempt: int | None) -> None:
 
 
 def _quiet(trial: str, found: "AttemptState") -> str:
-    """What a log that is followed and empty means, and where more is to be seen."""
+    """Describe an empty log, and the command that shows more."""
     worker = f"`ablate logs {trial[:8]} --worker` shows what its worker did, " if found.start.get("place") else ""
     return f"a trial prints nothing while all goes well; {worker}`ablate watch` shows how far it is"
 
@@ -129,7 +129,7 @@ def cancel(*query: str, campaign: Path | None = None, as_json: Json = False) -> 
 
 
 def failures(*, campaign: Path | None = None, grid: str | None = None, as_json: Json = False) -> int:
-    """What failed, by kind: how many trials, where, since when, and what to do about it.
+    """Show failures by kind: number of trials, hosts, time and advice.
 
     Parameters
     ----------

@@ -72,7 +72,7 @@ ON_SLURM = Group(
 @final
 @dataclass(frozen=True)
 class SlurmFlags:
-    """What is asked of a cluster.
+    """Request to a cluster.
 
     Parameters
     ----------
@@ -156,7 +156,7 @@ class SlurmFlags:
             )
 
     def request(self, kept: "Slurm | None", workers: int | None) -> "Slurm":
-        """What the flags ask for, beside what the spec file says.
+        """Combine the flags with the request of the spec file.
 
         Raises:
             SpecError: together they have no meaning.

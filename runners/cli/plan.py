@@ -1,4 +1,4 @@
-"""What a run would do, before it does: counts, what rules left out, parameters, how long it takes, what it can show."""
+"""Plan of a run: counts, cells left out by rules, parameters, expected time and statistical power."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -54,7 +54,7 @@ class OperatorPlan(NamedTuple):
 @final
 @dataclass(frozen=True)
 class RunPlan:
-    """What a run of some grids in a campaign would do; trials that grids share are counted once."""
+    """Plan of some grids in a campaign. Trials that grids share are counted once."""
 
     root: Path
     grids: tuple[GridPlan, ...]
@@ -62,7 +62,7 @@ class RunPlan:
     trials: tuple[Surveyed, ...]
     ok: int
     other_code: int
-    """Of those that are ok, the ones that other code finished."""
+    """Finished trials that ran older code."""
     failed: int
     running: int
     queued: int
@@ -73,7 +73,7 @@ class RunPlan:
     to_do: int
     estimate: Estimate
     refused: tuple[str, ...]
-    """Of which cells or operators trials would fail before their first step, and why."""
+    """Cells or operators whose trials would fail before their first step, and why."""
     resolutions: tuple[Resolution, ...]
 
 
@@ -84,7 +84,7 @@ class PlanOptions:
 
     workers: int = 1
     slurm: Slurm | None = None
-    """What would be asked of a cluster; None: the trials run on this machine, `workers` at once."""
+    """The request to a cluster; None: the trials run on this machine, `workers` at once."""
     retry: bool = False
     again: bool = False
     states: Mapping[str, State] = field(default_factory=dict)
@@ -139,13 +139,13 @@ def plan_campaign(root: Path | str, grids: Sequence[Grid], options: PlanOptions 
         pending=states["pending"],
         to_do=len(found.to_do),
         estimate=times,
-        refused=tuple(_refused(times, opening)) if options.slurm is None or options.seconds is not None else (),
-        resolutions=tuple(_timed(each, by_name[each.grid], times, len(found.to_do)) for each in told),
+        refused=tuple(_find_refusals(times, opening)) if options.slurm is None or options.seconds is not None else (),
+        resolutions=tuple(_add_hours(each, by_name[each.grid], times, len(found.to_do)) for each in told),
     )
 
 
-def _timed(found: Resolution, grid: GridPlan, times: Estimate, to_do: int) -> Resolution:
-    """With the hours of a further seed as estimated, where no finished trial has said them."""
+def _add_hours(found: Resolution, grid: GridPlan, times: Estimate, to_do: int) -> Resolution:
+    """Add the estimated hours of one more seed, if no finished trial gives them."""
     if found.hours is not None or times.hours is None or not to_do:
         return found
     return found._replace(hours=times.hours / (to_do - times.unknown) * grid.cells, unit=times.unit)
@@ -157,8 +157,8 @@ def _grid_plan(grid: Grid) -> GridPlan:
     return GridPlan(grid.name, header["cells"], header["trials"], rules)
 
 
-def _refused(times: Estimate, opening: Preflight) -> Iterator[str]:
-    """What was found by trying operators, and what by opening what the others read."""
+def _find_refusals(times: Estimate, opening: Preflight) -> Iterator[str]:
+    """Yield refusals found by measuring, then those found by opening the inputs."""
     yield from times.refused
     for each in opening.refusals():
         if not any(each.why in told for told in times.refused):
@@ -193,7 +193,7 @@ def _operators(found: Survey, sizes: Mapping[tuple[str, str], _Sizes]) -> Iterat
 
 
 def _names(found: Survey) -> dict[tuple[str, str], str]:
-    """What tells the operators apart, by grid and key."""
+    """Return a unique name of each operator, by grid and key."""
     labels = {(trial.grid, trial.operator_key): trial.operator for trial in found.trials}
     shared = Counter((place[0], label) for place, label in labels.items())
     cells: dict[tuple[str, str], set[str]] = {place: set() for place in labels}

@@ -37,7 +37,7 @@ class PublishedQuery:
 @final
 @dataclass(frozen=True)
 class ComparisonFlags:
-    """What they are put beside.
+    """Results to compare with.
 
     Parameters
     ----------
@@ -64,7 +64,7 @@ def published(
     as_json: Json = False,
     as_csv: Csv = False,
 ) -> int:
-    """What the papers published: their tables, the cells of one, or what your own results say of their claims.
+    """Show published tables, the cells of one, or your results for the papers' claims.
 
     Parameters
     ----------

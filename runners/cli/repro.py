@@ -51,7 +51,7 @@ def repro(*query: str, campaign: Path | None = None, spec: Path | None = None, k
         temporary = stack.enter_context(TemporaryDirectory(prefix="ablate-repro-"))
         place = Path(temporary) if keep is None else make_directory(keep.resolve())
         found = reproduce(store, trial, place, spec, _Audience())
-    return _concluded(found)
+    return _report(found)
 
 
 def _tell(text: str) -> None:
@@ -100,7 +100,7 @@ class _Watcher:
         self._counts.came_back(Outcome(0, "ok" if status == "ok" else "failed" if status == "failed" else "stopped"))
 
 
-def _concluded(found: "Reproduction") -> int:
+def _report(found: "Reproduction") -> int:
     """Say what came of it; the exit code."""
     if found.failure is not None:
         _tell(f"the trial failed this time, and nothing can be compared: {found.failure}")

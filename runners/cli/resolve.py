@@ -91,7 +91,7 @@ def find_one(store: "Store", words: Sequence[str]) -> str:
     except NotFoundError:
         if len(words) > 1 or len(kept := _keys(store, words[0])) != 1:
             raise
-        return kept[0]  # of a trial that no grid plans any more
+        return kept[0]  # no grid plans this trial any more
     if len(found) == 1:
         return found[0]
     rows = store.sql(
@@ -118,7 +118,7 @@ def find_several(store: "Store", words: Sequence[str]) -> list[str]:
     except NotFoundError:
         if len(words) > 1 or len(kept := _keys(store, words[0])) != 1:
             raise
-        return kept  # of a trial that no grid plans any more
+        return kept  # no grid plans this trial any more
 
 
 def find_trial(store: "Store", key: str) -> str:

@@ -117,7 +117,7 @@ def _write_why(store: "Store", grid: str, cell: str, *, as_json: bool) -> int:
 
 
 def compare(first: str, second: str, /, *, campaign: Path | None = None, as_json: Json = False) -> int:
-    """What differs between two trials: in their specs, then in their results.
+    """Compare two trials: first their specs, then their results.
 
     Parameters
     ----------

@@ -94,7 +94,7 @@ def retry(
 
 
 def _chosen(store: "Store", query: Sequence[str], which: Which, spec: Path | None) -> "tuple[Again, Before] | None":
-    """What to train once more, and how it was trained; None if there is nothing of the kind."""
+    """Return the trials to retry and how they were trained; None if there are none."""
     from runners.monitoring.retry import Again, before, choose, grids_of
     from runners.monitoring.trial_query import select
     from runners.monitoring.trial_states import locate_trials
@@ -115,7 +115,7 @@ def _chosen(store: "Store", query: Sequence[str], which: Which, spec: Path | Non
 
 
 def _ask_back(store: "Store") -> int:
-    """What failed and what each kind would need; which of it to train again is for a person to say."""
+    """List failures by kind, with advice. The user chooses what to retry."""
     from runners.monitoring.failure_groups import failures
     from runners.monitoring.failure_text import write_clusters
 

@@ -87,7 +87,7 @@ def show_or_queue(drafter: "Drafter", root: Path, cluster: SlurmFlags) -> int:
 
 
 def dry_run_lines(draft: "Draft") -> Iterator[str]:
-    """What would be queued, for people: counts, classes, remarks, scripts."""
+    """Describe a submission: counts, classes, remarks, scripts."""
     if not draft.groups:
         yield _all_queued(draft) or "nothing is left to queue"
         return
@@ -117,7 +117,7 @@ def dry_run_lines(draft: "Draft") -> Iterator[str]:
 
 
 def worker_words(given: "Resources") -> str:
-    """What a worker is given: `2 h100 GPUs, 4 trials on each GPU, 9 cores, 16 GB, for 4 h 00 min, on gpu`."""
+    """Describe a worker: `2 h100 GPUs, 4 trials on each GPU, 9 cores, 16 GB, for 4 h 00 min, on gpu`."""
     kind = f"{given.gpu_type} " if given.gpu_type else ""
     auto = given.per_gpu == "auto"
     side = "as many trials as fit" if auto else f"{given.per_gpu} trials"
@@ -136,7 +136,7 @@ def worker_words(given: "Resources") -> str:
 
 
 def queued_line(queued: "SubmittedJobs", root: Path) -> str:
-    """What was queued and where to look, in one line."""
+    """Describe the submission and the commands that follow it, in one line."""
     from runners.slurm.submit.already_queued import told
 
     draft = queued.draft

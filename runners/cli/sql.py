@@ -207,7 +207,7 @@ def _list(layout: "Layout", *, as_json: bool) -> int:
 def _save(store: "Store", layout: "Layout", name: str, text: str | None) -> int:
     from store.files.saved_texts import QUERIES
 
-    store.sql(text or "", most=0)  # what is no query is not kept
+    store.sql(text or "", most=0)  # refuse an invalid query
     replaced = QUERIES.save(layout, name, text or "")
     say(f"ablate: {'replaced' if replaced else 'saved'}; `ablate sql {name}` runs it")
     return 0

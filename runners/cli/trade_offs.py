@@ -1,4 +1,4 @@
-"""What results cost: learning curves at equal cost, and which cells another one beats in everything."""
+"""Cost of results: learning curves at equal cost, and dominated cells."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

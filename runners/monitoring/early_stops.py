@@ -1,4 +1,4 @@
-"""What has ended before all of its trials were done, and by whose word: a budget that is used up, or a call-off."""
+"""Submissions that ended before all trials were done: budget used up, or cancelled."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 

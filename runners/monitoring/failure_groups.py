@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from store.store import Store
 
 TRACE_LINES = 12
-"""Of a traceback, so many of its last lines are shown."""
+"""Number of last lines of a traceback to show."""
 
 _QUERY = """
     WITH counted AS (
@@ -60,7 +60,7 @@ class FailureGroup(NamedTuple):
     trace: list[str]
     """The last lines of its traceback; none where it has none."""
     action: str
-    """What to do, in one sentence."""
+    """Advice in one sentence."""
     scheduled: bool = False
     """Whether a scheduler ran any of them."""
     logged: bool = False
@@ -161,7 +161,7 @@ def _cluster(row: Mapping[str, Any], places: _FailurePlaces, good_hosts: set[str
 
 
 def action(found: FailureGroup, good_hosts: set[str]) -> str:
-    """What to do about a kind of failure; `good_hosts` are those on which trials have finished."""
+    """Return advice on a kind of failure. `good_hosts` are hosts where trials finished."""
     return next(advice for advice in (rule(found, good_hosts) for rule in _RULES) if advice is not None)
 
 
@@ -173,13 +173,13 @@ def _retry(found: FailureGroup, options: str = "") -> str:
     return f"`ablate retry fingerprint={found.fingerprint}{options and f' {options}'}`"
 
 
-def _diverged(found: FailureGroup, _good_hosts: set[str]) -> str | None:
+def _advise_divergence(found: FailureGroup, _good_hosts: set[str]) -> str | None:
     if found.reason != "diverged":
         return None
     return "it counts as an outcome of these cells and would diverge again; lower the learning rate to avoid it"
 
 
-def _logged(found: FailureGroup, _good_hosts: set[str]) -> str | None:
+def _advise_logged(found: FailureGroup, _good_hosts: set[str]) -> str | None:
     """Nothing here can start them."""
     if not found.logged:
         return None
@@ -202,7 +202,7 @@ def _out_of_memory(found: FailureGroup, _good_hosts: set[str]) -> str | None:
     return f"{_retry(found, '--oom halve')} halves the micro-batch{bigger}"
 
 
-def _killed(found: FailureGroup, _good_hosts: set[str]) -> str | None:
+def _advise_killed(found: FailureGroup, _good_hosts: set[str]) -> str | None:
     if found.reason != "killed":
         return None
     most_often = "something ended its processes, most often too little memory"
@@ -233,11 +233,11 @@ def _last_words(found: FailureGroup) -> str:
 
 
 _RULES: tuple[Callable[[FailureGroup, set[str]], str | None], ...] = (
-    _diverged,
-    _logged,
+    _advise_divergence,
+    _advise_logged,
     _one_host,
     _out_of_memory,
-    _killed,
+    _advise_killed,
     _data,
     _disk,
     _error,

@@ -57,7 +57,7 @@ def worker_output(layout: Layout, found: AttemptState) -> Path:
 
 
 def outputs_of_class(layout: Layout, trial: str) -> list[Path]:
-    """What the workers printed that would take a trial which nobody has begun: those of its latest submission.
+    """Output of the workers of the latest submission, for a trial that has not begun.
 
     Raises:
         NotFoundError: there are none.
@@ -102,7 +102,7 @@ class LogFollower:
         self._at = 0
 
     def more(self) -> Iterator[str]:
-        """What has come since the last call; nothing while the file is not there."""
+        """Return new output since the last call, or nothing if the file does not exist."""
         try:
             file = self._path.open("rb")
         except FileNotFoundError:

@@ -44,7 +44,7 @@ class RetrySelection(NamedTuple):
 
 
 def choose(where: TrialLocations, selected: Collection[str] | None, wanted: Sequence[State]) -> RetrySelection:
-    """Of the trials `selected` (None: all) those in a state of `wanted`; without such, whatever nobody has.
+    """Choose the trials of `selected` (None: all) in a state of `wanted`. Without states: unclaimed trials.
 
     Raises:
         NotFoundError: some were selected and none of them is to be trained again.
@@ -104,7 +104,7 @@ class Before(NamedTuple):
         return self.record is not None and self.record.job.get("oom") == "halve"
 
     def slurm(self) -> "Slurm | None":
-        """What was asked of the cluster; None where it was none."""
+        """The request to the cluster; None if the trials ran on this machine."""
         from runners.slurm.spec import Slurm
 
         asked = self.record.slurm if self.record else None

@@ -1,4 +1,4 @@
-"""What `ablate status` says: how far each cell is, who is at work, what failed, and what a reader must know."""
+"""Text of `ablate status`: progress of each cell, running trials, failures and notes."""
 
 import time
 from collections import Counter
@@ -139,7 +139,7 @@ def write_status(found: Status) -> None:
 
 
 def _telling(frame: "pl.DataFrame") -> "pl.DataFrame":
-    """Of very many cells those with something going on, then those that are not done, in the order of the grid."""
+    """Choose cells to show: active cells first, then unfinished ones, in the order of the grid."""
     import polars as pl
 
     busy = pl.sum_horizontal("failed", "running", "queued", "lost", "unknown") > 0
@@ -152,7 +152,15 @@ def _write_running(found: Sequence[AtWork]) -> None:
     if not found:
         return
     rows = [
-        (each.trial[:8], each.label, each.seed, each.attempt, each.host, *_progress(each), _seen(each.quiet_s))
+        (
+            each.trial[:8],
+            each.label,
+            each.seed,
+            each.attempt,
+            each.host,
+            *_progress(each),
+            _format_last_sign(each.quiet_s),
+        )
         for each in found[:_MOST_ROWS]
     ]
     write_table(("running", "cell", "seed", "attempt", "on", "step", "steps/s", "loss", "seen"), rows)
@@ -165,7 +173,7 @@ def _progress(found: AtWork) -> tuple[str, float | None, float | None]:
     return step, pace, found.loss
 
 
-def _seen(quiet_s: float) -> str | None:
+def _format_last_sign(quiet_s: float) -> str | None:
     return None if quiet_s < _YOUNG_S else f"{duration(quiet_s)} ago"
 
 
@@ -191,7 +199,7 @@ def used(crew: SubmissionStatus) -> str:
 
 
 def _write_workers(where: TrialLocations) -> None:
-    """Those that wait or work, and those that took a trial with them or gave trials up; the others are history."""
+    """Choose workers to show: waiting, running, or ended with a lost or released trial."""
     submitted = {crew.record.submission: crew.record.written for crew in where.crews}
     gave_up = _gave_up(where)
     workers = [worker for crew in where.crews for worker in crew.workers if worker.standing != "ended"]
@@ -239,7 +247,7 @@ def _last_seen(worker: WorkerStatus, submitted: float) -> str | None:
     """How old the last sign of a worker is; of one of which nobody knows, however young it is."""
     quiet_s = time.time() - worker.seen
     if worker.standing != "unknown":
-        return _seen(quiet_s)
+        return _format_last_sign(quiet_s)
     since = f"{duration(max(0.0, quiet_s))} ago"
     return f"submitted {since}" if worker.seen == submitted else since
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from store.store import Store
 
 FIELDS = ("grid", "operator", "label", "seed", "reason", "fingerprint")
-"""What every campaign has; axes come beside them."""
+"""Names that every campaign has, in addition to its axes."""
 
 _NAMED = ""
 """The field that a word without `=` is about: the trial, by label or key."""
@@ -53,7 +53,7 @@ def select(store: "Store", words: Sequence[str]) -> list[str]:
     rows = [_candidate(row) for row in store.sql(_ROWS).rows(named=True)]
     wanted: dict[str, list[str]] = {}
     for word in words:
-        field, value = _parsed(word, rows)
+        field, value = _parse(word, rows)
         wanted.setdefault(field, []).append(value)
     found = dict.fromkeys(row.trial for row in rows if _fits(row, wanted))
     if words and not found:
@@ -71,12 +71,12 @@ def _candidate(row: Mapping[str, object]) -> Candidate:
     return Candidate(key, {name: frozenset(found) for name, found in values.items()})
 
 
-def _parsed(word: str, rows: Sequence[Candidate]) -> tuple[str, str]:
+def _parse(word: str, rows: Sequence[Candidate]) -> tuple[str, str]:
     """The field that a word is about, and the value as the campaign writes it."""
     labels = {label for row in rows for label in row.values["label"]}
     field, equals, value = word.partition("=")
     if not equals or word in labels:
-        return _named(word, rows, labels)
+        return _find_name(word, rows, labels)
     known = sorted({name for row in rows for name in row.values} | set(FIELDS))
     if field not in known:
         raise SpecError(f"trials have no field {field!r}; they have {', '.join(known)}{suggest_name(field, known)}")
@@ -102,7 +102,7 @@ def _alike(written: str, wanted: str) -> bool:
         return written.casefold() == wanted.casefold()
 
 
-def _named(word: str, rows: Sequence[Candidate], labels: set[str]) -> tuple[str, str]:
+def _find_name(word: str, rows: Sequence[Candidate], labels: set[str]) -> tuple[str, str]:
     if word in labels:
         return _NAMED, word
     keys = sorted({row.trial for row in rows if row.trial.startswith(word.lower())}) if word else []

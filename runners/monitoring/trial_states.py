@@ -61,9 +61,9 @@ class TrialLocation(NamedTuple):
 
     state: State
     since: float | None = None
-    """Of those unknown or lost: the last sign of it, in seconds since the epoch."""
+    """Last sign of an unknown or lost trial, in seconds since the epoch."""
     job: str | None = None
-    """Of those lost: the job that had it last, if one had."""
+    """The last job of a lost trial, if any."""
     logged: bool = False
     """Whether a program that is not this one runs it, and logs it."""
 
@@ -96,8 +96,8 @@ class TrialLocations:
 def locate_trials(store: "Store", scheduler: Scheduler, *, ended: bool = True) -> TrialLocations:
     """Look at every trial that the store knows; the scheduler is asked where workers of a cluster may be at work.
 
-    Without `ended`, trials are left out that the store knows to have ended, but for those that will be tried again:
-    there may be very many, and `Store.progress` counts them sooner.
+    Without `ended`, trials that the store knows to have ended are left out, except those that will be retried.
+    There may be many, and `Store.progress` counts them faster.
     """
     layout = store.layout
     crews, notes = read_submission_status(layout, scheduler)
@@ -166,7 +166,7 @@ def _quiet(run: RemoteRun) -> str:
 
 @final
 class _PendingOwners:
-    """Who will take the trials that have not ended, or have failed."""
+    """Future owners of unfinished and failed trials."""
 
     def __init__(
         self,
@@ -187,7 +187,7 @@ class _PendingOwners:
         for submission in (local | {run.submission for run in runs}) - set(self._crews):
             self._queued.update(self.members(submission))
         for run in runs:
-            self._retried(run, self.members(run.submission))
+            self._add_retries(run, self.members(run.submission))
 
     def _enlist(self, crew: SubmissionStatus) -> None:
         """Note the trials that a crew will take, or may."""
@@ -199,7 +199,7 @@ class _PendingOwners:
             members = set(self._rows(crew, found.rows)) - crew.cancelled.trials
             if standings[found.name] == "live":
                 self._queued |= members
-                self._retried(crew.record, members)
+                self._add_retries(crew.record, members)
             elif standings[found.name] == "unknown":
                 self._unknown.update(dict.fromkeys(members, last))
 
@@ -208,7 +208,7 @@ class _PendingOwners:
         """Whether any of them takes trials that have failed."""
         return bool(self._again)
 
-    def _retried(self, record: Submission, members: Iterable[str]) -> None:
+    def _add_retries(self, record: Submission, members: Iterable[str]) -> None:
         """Note the trials that a submission takes although they have failed."""
         if record.job.get("retry"):
             for key in members:
@@ -246,12 +246,12 @@ class _PendingOwners:
             return TrialLocation("unknown", self._sign(key, last) or self._unknown[key])
         if last is None:
             return TrialLocation("pending")
-        if last.end is not None and not self._dropped(key, last):
+        if last.end is not None and not self._was_dropped(key, last):
             return TrialLocation("pending")
         since = self._sign(key, last) if last.end is None else last.end.get("ended")
         return TrialLocation("lost", since, (last.start.get("place") or {}).get("job"))
 
-    def _dropped(self, key: str, last: AttemptState) -> bool:
+    def _was_dropped(self, key: str, last: AttemptState) -> bool:
         """Whether a worker of a cluster saved the trial for the next, nobody cancelled it, and there is no next."""
         crew = self._crews.get(str(last.start["submission"]))
         return crew is not None and not crew.cancelled.all and key not in crew.cancelled.trials
@@ -271,10 +271,10 @@ def _at_work(store: "Store", running: Sequence[tuple[str, TrialState]]) -> Itera
     names = {key: (str(label), int(seed)) for key, label, seed in rows}
     for key, state in running:
         if state.live is not None:
-            yield _observed(store.layout, key, state.live, *names[key])
+            yield _observe(store.layout, key, state.live, *names[key])
 
 
-def _observed(layout: Layout, key: str, live: AttemptState, label: str, seed: int) -> AtWork:
+def _observe(layout: Layout, key: str, live: AttemptState, label: str, seed: int) -> AtWork:
     place: dict[str, Any] = live.start.get("place") or {}
     progress = progress_of(layout, key, live.attempt)
     quiet = max(0.0, heartbeat_age(layout, key, live.attempt) or 0.0)

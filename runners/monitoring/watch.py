@@ -26,7 +26,7 @@ _REST = 4.0
 class RateLimitedScheduler(Scheduler):
     """Another scheduler, asked at most once a minute; in between, and where it does not answer, its last answer.
 
-    Of jobs that it was not asked for the last time it is asked at once: a submission that was queued in between.
+    New jobs are queried at once: a submission was queued in between.
     """
 
     def __init__(self, scheduler: Scheduler, every_s: float = ASK_EVERY_S) -> None:
@@ -38,13 +38,13 @@ class RateLimitedScheduler(Scheduler):
 
     def queued(self, jobs: Collection[int], names: Collection[str]) -> QueueStatus:
         """The queue as it was at most a minute ago."""
-        return self._kept("queue", (*jobs, *names), lambda: self._scheduler.queued(jobs, names))
+        return self._query_seldom("queue", (*jobs, *names), lambda: self._scheduler.queued(jobs, names))
 
     def accounted(self, jobs: Collection[int]) -> QueueStatus:
         """The accounts as they were at most a minute ago."""
-        return self._kept("accounts", jobs, lambda: self._scheduler.accounted(jobs))
+        return self._query_seldom("accounts", jobs, lambda: self._scheduler.accounted(jobs))
 
-    def _kept(self, what: str, of: Collection[int | str], ask: Any) -> QueueStatus:
+    def _query_seldom(self, what: str, of: Collection[int | str], ask: Any) -> QueueStatus:
         now = time.monotonic()
         if now >= self._next.get(what, now) or not self._known[what].issuperset(of):
             answer: QueueStatus = ask()

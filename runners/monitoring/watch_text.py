@@ -43,13 +43,13 @@ def changes(views: Iterable[WatchView]) -> Iterator[str]:
     """A line for every view that differs from the one before in more than how far trials are."""
     before: str | None = None
     for view in views:
-        line = _counted(view)
+        line = _format_counts(view)
         if line != before:
             yield f"{line} · {duration(view.left_s)} left" if view.at_work else line
         before = line
 
 
-def _counted(view: WatchView) -> str:
+def _format_counts(view: WatchView) -> str:
     counts = ", ".join(f"{n} {state}" for state, n in view.states.items() if n)
     workers = Counter(worker.standing for crew in view.crews for worker in crew.workers)
     standing = ", ".join(f"{workers[name]} {name}" for name in AT_WORK if workers[name])

@@ -15,8 +15,8 @@ class WorkerRejection(NamedTuple):
     """Workers that left for one reason."""
 
     left: str
-    """refused: the environment is not the one that was submitted; late: no time was left to begin anything in; error:
-    the worker itself broke down; unsaid: it was given up before it could keep a record."""
+    """refused: the environment differs from the submitted one. late: too little time was left. error: the worker
+    failed. unsaid: the job ended before the worker wrote a record."""
     says: str
     n: int
     hosts: dict[str, int]
@@ -42,20 +42,20 @@ def worker_rejections(layout: Layout) -> list[WorkerRejection]:
     for submission in layout.submission_ids():
         records = read_workers(layout, submission)
         fit.update(record.node for record in records if record.left not in ("refused", "error"))
-        for found in (*_recorded(records), *_unsaid(layout, submission, records)):
+        for found in (*_find_rejections(records), *_unsaid(layout, submission, records)):
             kinds.setdefault((found.left, found.says), []).append(found)
     every = [_refusal(found, fit) for found in kinds.values()]
     return sorted(every, key=lambda each: (-each.n, each.left, each.says))
 
 
-def _recorded(records: list[WorkerRecord]) -> Iterator[_Left]:
+def _find_rejections(records: list[WorkerRecord]) -> Iterator[_Left]:
     for record in records:
         if record.left in ("refused", "late", "error"):
             yield _Left(record.left, record.says or "it did not say why", record.node, record.touched)
 
 
 def _unsaid(layout: Layout, submission: str, records: list[WorkerRecord]) -> Iterator[_Left]:
-    """Those whose output says that they are not queued again, and whose last record, if there is one, does not."""
+    """Yield workers that by their output are not queued again, unless a record says so already."""
     last = {record.job: record.left for record in records}
     for job, path in worker_logs(layout, submission).items():
         printed = given_up(layout, submission, job, last.get(job))
@@ -71,7 +71,7 @@ def _refusal(found: list[_Left], fit: set[str]) -> WorkerRejection:
 
 
 def _action(first: _Left, hosts: dict[str, int], fit: set[str]) -> str:
-    """What to do; nodes are left out only where others are known to take these trials."""
+    """Return advice. Exclude nodes only if others are known to accept these trials."""
     where = ",".join(sorted(hosts))
     others = fit - set(hosts)
     if first.left == "late":

@@ -1,1 +1,1 @@
-"""What a run would do, how long it would take and what it could show, before anything is trained."""
+"""Plans of a run: remaining trials, expected time and statistical power."""

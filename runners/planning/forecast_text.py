@@ -28,7 +28,7 @@ BASELINE_SEEDS = 5
 
 
 def resolution_lines(found: Resolution) -> Iterator[str]:
-    """What the seeds of a grid can tell apart, by which noise, and what would tell as little as counts as equal."""
+    """Describe the smallest difference that the seeds of a grid resolve, and the noise behind it."""
     yield _resolution_line(found)
     yield _noise_line(found)
     if found.sd:
@@ -60,7 +60,7 @@ def _noise_line(found: Resolution) -> str:
 
 
 def _pairing(noise: Noise) -> str:
-    """What pairing is known to gain: a pair of unrelated seeds would have sqrt(2) times the noise of one."""
+    """Describe the gain of pairing. A pair of unrelated seeds has sqrt(2) times the noise of one seed."""
     if noise.basis != "pairs":
         return "; no pairs yet, so seeds count as having nothing in common"
     if not noise.seed_sd or not noise.sd:

@@ -1,7 +1,6 @@
 """The cells of the grids a command is about, walked once before anything is written.
 
-What is learned on the way: which operator each has, which code would train it, and whether the grid's measure is one
-that its trials record.
+The walk collects the operator and the code of each cell. It also checks that the trials record the grid's measure.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -16,7 +15,7 @@ from runners.slow_notice import slow_notice
 
 
 class About(NamedTuple):
-    """What is known of a cell."""
+    """Operator and sources of a cell."""
 
     operator: str
     """The key of its operator; of operators without one, the label."""
@@ -63,7 +62,7 @@ def walk(grids: Sequence[Grid], look: Callable[[str, Planned], None] | None = No
 
 
 def _judges(trial: Spec) -> list[Spec]:
-    """What measures a trial: its task, and evaluations beside it."""
+    """Return the task and the evaluations of a trial."""
     task = getattr(trial, "task", None)
     return [task, *getattr(trial, "evaluations", ())] if isinstance(task, Spec) else []
 

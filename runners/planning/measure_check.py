@@ -8,7 +8,7 @@ from grid.errors import SpecError
 from grid.suggestions import suggest_name
 
 METRICS = ("loss", "grad_norm", "learning_rate")
-"""What training records at its steps, whatever the task."""
+"""Metrics that training records for every task."""
 
 Point = Mapping[str, float]
 _MOST_SHOWN = 12
@@ -31,7 +31,7 @@ def check_measure(grid: Grid, judged: Iterable[Sequence[object]]) -> None:
         SpecError: the text says what is recorded, and the nearest.
     """
     measure = grid.measure
-    found = [_recorded(judges) for judges in judged]
+    found = [_collect_points(judges) for judges in judged]
     declared = [{**dict.fromkeys(METRICS, ({},)), **each} for each in found if each is not None]
     if measure is None or not declared or len(declared) < len(found):
         return
@@ -48,12 +48,12 @@ def check_measure(grid: Grid, judged: Iterable[Sequence[object]]) -> None:
     several = next((points for points in agreeing if len(points) > 1), None)
     if several is not None and grid.baseline is not None:
         raise SpecError(
-            f"grid {grid.name!r} is judged by {measure.name!r} at one point; {_told(measure.point)} leaves "
-            f"{len(several)}, such as {_told(several[0])} and {_told(several[1])}: say at which"
+            f"grid {grid.name!r} is judged by {measure.name!r} at one point; {_format_point(measure.point)} leaves "
+            f"{len(several)}, such as {_format_point(several[0])} and {_format_point(several[1])}: say at which"
         )
 
 
-def _recorded(judges: Iterable[object]) -> dict[str, list[Point]] | None:
+def _collect_points(judges: Iterable[object]) -> dict[str, list[Point]] | None:
     """By name the points of all of `judges`; None where one does not say."""
     names: dict[str, list[Point]] = {}
     for judge in judges:
@@ -70,18 +70,17 @@ def _agrees(point: Point, wanted: Point) -> bool:
 
 
 def _off(wanted: Point, points: Sequence[Point]) -> str:
-    """What is wrong with the point `wanted`, with which none of `points` agrees."""
+    """Describe why none of `points` agrees with the point `wanted`."""
     axes = list(dict.fromkeys(name for point in points for name in point))
     if not axes:
-        return f"at {_told(wanted)}, and that has no points: leave point out"
+        return f"at {_format_point(wanted)}, and that has no points: leave point out"
     strange = [name for name in wanted if name not in axes]
     if strange:
         hint = suggest_name(strange[0], axes)
-        return f"at {_told(wanted)}, and the points of its evaluation grid have {', '.join(axes)}{hint}"
+        return f"at {_format_point(wanted)}, and the points of its evaluation grid have {', '.join(axes)}{hint}"
     nearest = min(points, key=lambda point: sum(_far(point.get(name), value) for name, value in wanted.items()))
-    return (
-        f"at {_told(wanted)}, off the evaluation grid ({'; '.join(_axes(axes, points))}); nearest is {_told(nearest)}"
-    )
+    known = "; ".join(_axes(axes, points))
+    return f"at {_format_point(wanted)}, off the evaluation grid ({known}); nearest is {_format_point(nearest)}"
 
 
 def _far(found: float | None, wanted: float) -> float:
@@ -97,5 +96,5 @@ def _axes(axes: Sequence[str], points: Sequence[Point]) -> Iterator[str]:
         yield f"{name} {', '.join(shown)}"
 
 
-def _told(point: Point) -> str:
+def _format_point(point: Point) -> str:
     return ", ".join(f"{name}={value:g}" for name, value in point.items()) or "no point"

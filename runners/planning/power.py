@@ -1,4 +1,4 @@
-"""What the seeds of a grid can resolve: the smallest difference that its verdicts would tell from zero.
+"""Statistical power of a grid: the smallest difference that its verdicts would tell from zero.
 
 Power 0.8 of the paired t test at the level of Holm's hardest step, alpha over all comparisons of the grid with its
 baseline (`docs/statistics.md`). The standard deviation of a pair is what finished trials show
@@ -36,13 +36,13 @@ class Resolution(NamedTuple):
     by_seeds: tuple[tuple[int, float], ...]
     """The same for other numbers of seeds."""
     rope: float
-    """What counts as equal."""
+    """The largest difference that counts as equal."""
     power_at_rope: float | None
     """Chance that a true difference as large as the ROPE is told from zero; None: no noise known, or two seeds."""
     seeds_for_rope: int | None
     """Seeds with which that chance is 80 %."""
     hours: float | None = None
-    """Of `unit`, that one seed more takes in every cell."""
+    """Hours, in `unit`, of one more seed in every cell."""
     unit: Literal["GPU-h", "CPU-h"] = "CPU-h"
 
     @property
@@ -58,7 +58,7 @@ class Resolution(NamedTuple):
 
 
 def resolutions(layout: Layout, grids: Sequence[Grid], other: Layout | None = None) -> tuple[Resolution, ...]:
-    """Of every grid that has a measure and a baseline to compare with; writes nothing.
+    """Return the resolution of every grid with a measure and a baseline. Write nothing.
 
     `other` is a campaign whose noise counts where this one has none.
     """
@@ -84,7 +84,7 @@ def _resolution(header: dict[str, Any], noise: Noise) -> Resolution:
     needed = float(seeds_needed(rope, sd, alpha=level)[0])
     return Resolution(
         grid=header["grid"],
-        measure=_named(measure),
+        measure=_format_measure(measure),
         scale=measure["scale"],
         seeds=seeds,
         comparisons=comparisons,
@@ -99,7 +99,7 @@ def _resolution(header: dict[str, Any], noise: Noise) -> Resolution:
     )
 
 
-def _named(measure: dict[str, Any]) -> str:
+def _format_measure(measure: dict[str, Any]) -> str:
     point = ", ".join(f"{name}={value:g}" for name, value in measure["point"].items())
     return f"{measure['name']}{f' at {point}' if point else ''}"
 

@@ -21,19 +21,17 @@ _Read = tuple["Task", tuple["Evaluation", ...]]
 
 
 class PreflightFailure(NamedTuple):
-    """What trials of some cells would fail on before their first step."""
+    """A reason why trials would fail before their first step."""
 
     grid: str
     label: str
-    """Of the first of the cells."""
+    """Label of the first cell concerned."""
     why: str
 
 
 @final
 class Preflight:
-    """What the cells of some grids read, as far as the campaign has not tried their trials; with `retry`, what those
-    read that failed, too.
-    """
+    """Inputs of the trials that the campaign has not tried; with `retry`, also of those that failed."""
 
     def __init__(self, layout: Layout, *, retry: bool = False) -> None:
         self._layout, self._retry = layout, retry
@@ -51,7 +49,7 @@ class Preflight:
         return not tried or (self._retry and trial_state(self._layout, trial).status == "failed")
 
     def refusals(self) -> Iterator[PreflightFailure]:
-        """Open all of it. What is no fault of the spec is left to the trials, whose failure will tell."""
+        """Open all inputs. Skip errors that are not the fault of the spec; the trial records them."""
         if not self._cells:
             return
         from runners.evaluations.evaluation import opened  # whoever has such a trial has loaded it
@@ -67,7 +65,7 @@ class Preflight:
                     continue
 
     def require(self) -> None:
-        """Raise SpecError where trials would fail before their first step."""
+        """Raise SpecError if trials would fail before their first step."""
         found = list(self.refusals())
         if not found:
             return

@@ -1,8 +1,8 @@
 """How much a grid's measure varies from seed to seed, as finished trials show it, and what a seed of the grid takes.
 
-Asked is the grid itself in its campaign, then the campaign's other grids that have its baseline, or else a campaign
-that somebody names: the grid of that name there, then any. Published snapshots are read; nothing is ingested or
-written.
+The sources, in order: the grid itself, other grids of its campaign with the same baseline, another campaign
+given by name. In that campaign the grid of the same name comes first. Published snapshots are read; nothing is
+ingested or written.
 """
 
 import math
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 ENOUGH: Final = 5
 """Degrees of freedom of the pooled standard deviation from which it is told."""
 FEWEST_SEEDS: Final = 3
-"""Of the baseline alone, from which its noise is told."""
+"""Seeds of the baseline alone that are enough to estimate noise."""
 
 Row = tuple[str, int, float | None]
 """Cell, seed, value."""
@@ -29,15 +29,15 @@ class Noise(NamedTuple):
     """Standard deviations in log ratios on the log scale (of odds, on the logit scale), else in the measure's unit."""
 
     sd: float | None = None
-    """Of the difference of a pair; None: too little has finished, 0: all differences are equal."""
+    """Standard deviation of the difference of a pair. None: too few trials. 0: all differences are equal."""
     pairs: int = 0
     """Finished pairs of cells that have two or more."""
     seed_sd: float | None = None
-    """Of the baseline from seed to seed."""
+    """Standard deviation of the baseline over seeds."""
     seeds: int = 0
     """Finished ones of the baseline."""
     basis: Literal["pairs", "baseline", "nothing"] = "nothing"
-    """What `sd` is from; from the baseline alone, as if seeds had nothing in common: sqrt(2) times `seed_sd`."""
+    """The source of `sd`. From the baseline alone it is sqrt(2) times `seed_sd`, as for independent seeds."""
     source: str = ""
     """Where it was found, if not in the grid's own trials."""
     seed_s: float | None = None
@@ -48,15 +48,15 @@ class Noise(NamedTuple):
 
 
 def noise_of(layout: Layout, header: Mapping[str, Any], other: Layout | None = None) -> Noise:
-    """Of the grid with this header; `other` is a campaign to ask where its own knows nothing."""
-    found = _asked(layout, header, own=True)
+    """Return the noise of a grid by its header. `other` is a campaign to use if its own has no noise."""
+    found = _query_noise(layout, header, own=True)
     if found.sd is not None or other is None:
         return found
-    there = _asked(other, header, own=False)
+    there = _query_noise(other, header, own=False)
     return there if there.sd is not None or there.remark else found
 
 
-def _asked(layout: Layout, header: Mapping[str, Any], *, own: bool) -> Noise:
+def _query_noise(layout: Layout, header: Mapping[str, Any], *, own: bool) -> Noise:
     from store.store import Store
 
     if not layout.snapshot.exists():
@@ -95,7 +95,7 @@ def _in_grid(store: "Store", name: str, header: Mapping[str, Any], *, own: bool)
 
 
 def noise_among(rows: Sequence[Row], baseline: str | None, scale: str) -> Noise:
-    """Of `rows`: of pairs with the baseline if there are enough, else of the baseline's own seeds."""
+    """Return the noise of pairs with the baseline, or of the baseline's seeds if there are too few pairs."""
     size = max((abs(value) for _, value in _usable(rows, scale)), default=0.0)
     pairs, sd = pooled(differences(rows, baseline, scale), size if scale == "linear" else max(size, 1.0))
     seeds = [value for _, value in _usable([row for row in rows if row[0] == baseline], scale)]
@@ -108,7 +108,7 @@ def noise_among(rows: Sequence[Row], baseline: str | None, scale: str) -> Noise:
 
 
 def differences(rows: Sequence[Row], baseline: str | None, scale: str) -> list[list[float]]:
-    """Of every other cell from the baseline, by pairs; in units of the scale."""
+    """Return the paired differences of every other cell from the baseline, in units of the scale."""
     values: dict[str, dict[int, float]] = defaultdict(dict)
     for (cell, seed, _), value in _usable(rows, scale):
         values[cell][seed] = value
@@ -145,7 +145,7 @@ def _sd(several: Sequence[Sequence[float]], freedom: int, size: float = 0.0) -> 
 
 
 def _seconds(store: "Store", name: str, cells: int) -> tuple[float | None, bool]:
-    """What training one seed in each of so many cells takes, by the finished trials, and whether on GPUs."""
+    """Return the hours of one seed in every cell, by finished trials, and the unit."""
     found = store.sql(
         """
         SELECT median(t.wall_s) AS seconds, bool_or(starts_with(coalesce(a.device, ''), 'cuda')) AS gpu

@@ -1,4 +1,4 @@
-"""What grids ask for and what of it a campaign already has: each trial once, with its state read from files."""
+"""The trials of some grids, each once, with its state in a campaign."""
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -18,7 +18,7 @@ from store.files.trial_status import Status, trial_state
 
 
 class Surveyed(NamedTuple):
-    """A trial of the grids, where it is first met."""
+    """A trial of the grids, at its first occurrence."""
 
     key: str
     grid: str
@@ -32,7 +32,7 @@ class Surveyed(NamedTuple):
     """Its line in `grids/<grid>.trials.jsonl`, counted from 0."""
     status: Status
     other_code: bool = False
-    """It is ok, and other code made it so than the one that would train it now."""
+    """Finished with older code."""
 
 
 @final
@@ -146,10 +146,10 @@ class _Collector:
             key = line["trial"]
             if key not in self._seen:
                 self._seen.add(key)
-                self.trials.append(self._surveyed(number, line))
+                self.trials.append(self._read_trial(number, line))
             yield line
 
-    def _surveyed(self, number: int, line: Mapping[str, Any]) -> Surveyed:
+    def _read_trial(self, number: int, line: Mapping[str, Any]) -> Surveyed:
         key, grid, cell = line["trial"], line["grid"], line["cell"]
         about = self._cells.about[grid, cell]
         status: Status = "pending"

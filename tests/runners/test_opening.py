@@ -15,6 +15,7 @@ from runners.execution import Inline
 from runners.execution.run import RunOptions, run_campaign
 from runners.planning.preflight import Preflight
 from runners.provenance.specfile import load_spec_file
+from runners.slurm.spec import Slurm
 from runners.tasks import Text
 from store.files.layout import Layout
 
@@ -126,7 +127,7 @@ def _bug(task: Text) -> None:
 
 def test_a_cluster_s_plan_opens_nothing_here(spec: Path, tmp_path: Path) -> None:
     grids = load_spec_file(spec)
-    assert plan_campaign(tmp_path / "c", [grids["mixed"]], PlanOptions()).refused == ()
+    assert plan_campaign(tmp_path / "c", [grids["mixed"]], PlanOptions(slurm=Slurm())).refused == ()
 
 
 @pytest.mark.parametrize("problem", [EnvironmentProblem("the disk is gone"), KeyError("a bug")])
