@@ -103,7 +103,7 @@ class Data(ABC):
         return join_batches(parts).first(count)
 
     def complete_batch(self, part: Batch) -> Batch:
-        """Compute the targets of a part of a batch, on its device, right before the model sees it; by default unchanged."""
+        """Compute the targets of a part of a batch, on its device, right before the model sees it."""
         return part
 
     @abstractmethod

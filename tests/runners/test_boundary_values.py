@@ -55,8 +55,8 @@ def test_what_is_linear_has_no_boundary(a: float) -> None:
 
 
 @pytest.mark.parametrize("a", SMALL.slopes)
-def test_a_bounded_predictor_is_found_out(a: float) -> None:
-    rows = found(SMALL, bounded)
+def test_a_map_below_predictor_is_found_out(a: float) -> None:
+    rows = found(SMALL, map_below)
     assert rows["boundary_upper", a].value == pytest.approx(8)
     assert rows["boundary_lower", a].value == pytest.approx(-6)
     assert rows["boundary_slope", a].value == pytest.approx(0, abs=1e-6)

@@ -153,7 +153,7 @@ def test_tokens_that_are_bytes_of_a_character_have_its_class(tmp_path: Path, enc
     ]
     tokens[0] = tokens[0].removeprefix(b" ")  # the mark of the beginning
     assert b"".join(tokens).decode() == MIXED
-    assert fallback.written(ids) == tokens
+    assert fallback.token_bytes(ids) == tokens
     assert classes(fallback, ids, "closed_class") == by_bytes(tokens)
     assert [CLASSES[each] for each in classes(fallback, ids[2:5], "closed_class")] == ["content"] * 3  # 日 alone
     for encoder in encoders:
@@ -165,7 +165,9 @@ def test_tokens_that_are_bytes_of_a_character_have_its_class(tmp_path: Path, enc
 def test_words_are_classed_whatever_follows_a_character_that_is_cut(tmp_path: Path, encoders: list[Encoder]) -> None:
     for encoder in [*encoders, falling_back(tmp_path / "t.json")]:
         ids = list(encoder.encode("日 the zoo").ids)
-        start = next(at for at, part in enumerate(encoder.token_bytes(ids)) if b"\xa5" in part)  # the last byte of three
+        start = next(
+            at for at, part in enumerate(encoder.token_bytes(ids)) if b"\xa5" in part
+        )  # the last byte of three
         assert b"".join(encoder.token_bytes(ids[start:])) == b"\xa5 the zoo"
         expected = by_bytes([b"?", *encoder.token_bytes(ids)[start + 1 :]])
         assert classes(encoder, ids[start:], "closed_class")[1:] == expected[1:]

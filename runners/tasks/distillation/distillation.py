@@ -206,7 +206,7 @@ class DistillationData(Data):
         return tau**2 * kl + weight * own, kl, kl + entropy, own
 
     def evaluate(self, predict: Predict) -> Iterator[Measurements]:
-        """Yield the task's measurements of the student, its divergence from the teacher, and the teacher's measurements."""
+        """Yield measurements of the student, its divergence from the teacher, and measurements of the teacher."""
         yield from self._inner.evaluate(predict)
         yield from self._compare(predict)
         if self._of_teacher is None:  # at the device of the student by now
