@@ -48,8 +48,8 @@ class Execution(Spec):
     gpus: PositiveInt = 1
     """GPUs of one node that share each batch; on the CPU, processes."""
     compile: Literal["auto", "off", "on"] = "auto"
-    """Run training as one compiled graph. "auto": on CUDA, for small models with long training that can be compiled. "on":
-    on any device; an error if the model cannot be compiled."""
+    """Run training as one compiled graph. "auto": on CUDA, for small models with long training that can be compiled.
+    "on": on any device; an error if the model cannot be compiled."""
     keep_weights: bool = False
     """Keep the trained weights in the campaign, for later evaluation or distillation."""
 
@@ -65,7 +65,7 @@ class Execution(Spec):
             )
         return self
 
-    def accumulated(self, batch: int) -> int:
+    def micro_batches(self, batch: int) -> int:
         """Return micro-batches per step and GPU for a batch of `batch` sequences."""
         if self.micro_batch is None:
             return self.accumulate
@@ -122,7 +122,7 @@ class Trial(Spec):
     @property
     def accumulate(self) -> int:
         """Number of micro-batches per step and GPU."""
-        return self.execution.accumulated(self.task.batch)
+        return self.execution.micro_batches(self.task.batch)
 
     @property
     def parts(self) -> int:
@@ -202,7 +202,7 @@ def _check_layers(
 
 
 def _check_parts(execution: Execution, batch: int) -> None:
-    parts = execution.accumulated(batch) * execution.gpus
+    parts = execution.micro_batches(batch) * execution.gpus
     if parts > batch:
         field = "accumulate" if execution.micro_batch is None else "micro_batch"
         remedy = "lower one of them" if execution.micro_batch is None else "raise it, or lower execution.gpus"

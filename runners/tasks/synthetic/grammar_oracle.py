@@ -3,9 +3,11 @@
     p(x_t | x_<t) = c_t sum_z b_t(z) e_z(x_t)             the optimal predictor
     b_t+1(z)      = b_t(z) e_z(x_t) / sum,    after a stop (1 - s) b + s / K
 
-The factor e depends on the topic, c does not. b is the belief about the topic (forward filtering). s is the
-probability of a new topic and K the number of topics. The earlier tokens determine the rest of the state. No predictor that sees the
-same tokens has a lower expected loss. A predictor that knows the topic has p = c_t e_z(x_t).
+The factor e depends on the topic, c does not. b is the belief about the topic (forward filtering).
+
+Here s is the probability
+of a new topic and K the number of topics. The earlier tokens determine the rest of the state. No predictor that sees
+the same tokens has a lower expected loss. A predictor that knows the topic has p = c_t e_z(x_t).
 """
 
 import math

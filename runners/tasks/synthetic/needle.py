@@ -3,9 +3,9 @@
     .  .  .  k' v'  .  .  .  k v  .  .  .  .  k'' v''  .  k          at the last token: v
 
 Source: the needle-in-a-haystack test of long contexts with distracting needles (Kamradt 2023; RULER, Hsieh et al. 2024,
-section 3), over tokens. The depth is the share of the context before the needle, which begins at
-position round(depth (length - 3)). Depth 0 is the beginning and depth 1 is right before the question. In training every place
-is equally likely. Without distractors the only value is the answer.
+section 3), over tokens. The depth is the share of the context before the needle, which begins at position round(depth
+(length - 3)). Depth 0 is the beginning and depth 1 is right before the question. In training every place is equally
+likely. Without distractors the only value is the answer.
 """
 
 from collections.abc import Sequence

@@ -25,8 +25,8 @@ _COLUMN = "text"
 def local_files(source: Path) -> Origin:
     """Find the text in a file or in all files of a folder.
 
-    A .txt file is one document. A .jsonl file has one per line, in its field `text`. A .parquet file has one per row, in
-    its column `text`; null is no document. `documents` raises SpecError for text that is not UTF-8, has a NUL or SUB
+    A .txt file is one document. A .jsonl file has one per line, in its field `text`. A .parquet file has one per row,
+    in its column `text`; null is no document. `documents` raises SpecError for text that is not UTF-8, has a NUL or SUB
     character, or lacks the field or column.
 
     Raises:

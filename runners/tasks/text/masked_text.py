@@ -203,7 +203,7 @@ class MaskedTextData(Data):
 
     @cached_property
     def _unigram(self) -> Tensor:
-        """Nats of each token by frequency alone, float64 [vocabulary], with one added to each count but special ones."""
+        """Nats of each token by frequency, float64 [vocabulary]; one is added to each count but special ones."""
         counts = self._counts + 1
         counts[sorted(self._encoder.special)] = 0
         return math.log(float(counts.sum())) - counts.log()

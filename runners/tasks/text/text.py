@@ -3,16 +3,16 @@
     loss = -mean log p(x_{t+1} | x_1 ... x_t)        nats per token, over t = p ... T
 
 The text is Python's documentation, local files or a dataset. Tokens are bytes, byte pairs learned from the training
-part, or those of a tokenizer file. Training reads windows of T + 1 tokens that begin anywhere in the training part; every
-document is followed by its end token.
+part, or those of a tokenizer file. Training reads windows of T + 1 tokens that begin anywhere in the training part;
+every document is followed by its end token.
 
-`packing` treats windows of several documents. "across": a query sees earlier documents too. "documents": a query sees its
-own document only, from the end token of the previous one on. Then the first token of a document is predicted from that
-end token alone. Positions count through the window in both cases.
+`packing` treats windows of several documents. "across": a query sees earlier documents too. "documents": a query sees
+its own document only, from the end token of the previous one on. Then the first token of a document is predicted from
+that end token alone. Positions count through the window in both cases.
 
 `prefix` is paper 004's p: the first p tokens of a window are given, and the loss begins with the next token. With an
-operator whose `visible` is a prefix of the same length, these tokens see one another. `intervention` replaces tokens, and
-`training_tokens` limits the training text (paper 004, section 5). Prefix and intervention also apply to validation
+operator whose `visible` is a prefix of the same length, these tokens see one another. `intervention` replaces tokens,
+and `training_tokens` limits the training text (paper 004, section 5). Prefix and intervention also apply to validation
 windows and to sequences for probes.
 """
 
@@ -109,7 +109,8 @@ class Text(TextTask):
         return TextData(self)
 
     def windows(self, length: int, count: int) -> Batch:
-        """Return at most `count` validation windows of `length` predictions, without prefix and intervention, on the CPU.
+        """Return at most `count` validation windows of `length` predictions, without prefix and intervention, on the
+        CPU.
 
         Raises:
             SpecError: the validation text is too short.
