@@ -20,8 +20,8 @@ def in_double(patch: pytest.MonkeyPatch) -> None:
 
 def _build(trial: Trial) -> Transformer:
     model = build_model(trial).double()
-    embedded = model.embedded  # shared by predictions and traces
-    model.embedded = lambda x: embedded(x.double())  # type: ignore[method-assign]
+    embed = model.embed  # shared by predictions and traces
+    model.embed = lambda x: embed(x.double())  # type: ignore[method-assign]
     return model
 
 

@@ -333,7 +333,7 @@ def test_the_examples_of_the_contributing_guide_are_a_spec_file_and_keep_all_law
 ) -> None:
     root = Path(variants.__file__).parent.parent
     examples = re.findall(r"```python\n(.*?)```", (root / "CONTRIBUTING.md").read_text(encoding="utf-8"), re.DOTALL)
-    imports = (root / "variants" / "scores" / "ssa.py").read_text(encoding="utf-8").splitlines()
+    imports = (root / "variants" / "stages" / "scores" / "ssa.py").read_text(encoding="utf-8").splitlines()
     told_in_the_guide = "from variants import Limit, Operator, named_operator, softmax"
     lines = [told_in_the_guide, *(line for line in imports if line.startswith(("import ", "from "))), *examples]
     path = tmp_path / "guide.py"

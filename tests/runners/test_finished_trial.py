@@ -56,7 +56,7 @@ def test_it_is_what_its_file_says(root: Path, trial: Trial) -> None:
     path = write_finished(root, trial)
     found = teacher(root, trial)
     assert (found.trial, found.content_hash) == (trial.key, path.name.split(".")[1])
-    known = found.known()
+    known = found.known_architecture()
     assert (known.model, known.operator, known.vocabulary) == (trial.model, trial.operator, 256)
     assert found.label == f"{trial.operator.label} {trial.key[:8]}"
     by_file = FinishedTrial(weights=str(path))

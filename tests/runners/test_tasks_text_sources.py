@@ -187,7 +187,7 @@ def test_a_network_that_goes_away_leaves_nothing_behind(
         yield {"text": "one"}
         raise Lost
 
-    monkeypatch.setattr(hub_module, "_opened", rows)
+    monkeypatch.setattr(hub_module, "_open", rows)
     with pytest.raises(EnvironmentProblem, match="the hub cannot be reached"):
         Text(hub=HubText(name=str(dataset)))
     assert not [path for path in cache.rglob("*") if path.is_file()]
