@@ -143,7 +143,7 @@ class Grid:
         name, baseline = f"{self.name}-{other.name}", self.baseline or other.baseline
         return replace(self, name=name, baseline=baseline, joined=(*self.joined, other))
 
-    def rename(self, name: str, *, baseline: Mapping[str, object] | None = None) -> "Grid":
+    def named(self, name: str, *, baseline: Mapping[str, object] | None = None) -> "Grid":
         """Return the grid under another name and, if given, with another baseline."""
         return replace(self, name=name, baseline=baseline or self.baseline)
 

@@ -1,4 +1,4 @@
-"""A trial: one complete run as a spec. Its key is its identity, and without the seed that of its cell."""
+"""A trial: one complete run as a spec. Its key identifies it; its key without the seed identifies the cell."""
 
 from functools import lru_cache
 from typing import Annotated, Literal, NamedTuple, Self
@@ -27,36 +27,34 @@ from variants.paths.choose import PathName
 
 
 class Execution(Spec):
-    """How a trial is computed, which changes no result but by rounding; recorded with the attempt.
+    """How a trial is computed. It changes results by rounding only and is recorded with the attempt.
 
-    One exception: a model that drops (`dropout`, `attention_dropout`) drops by part of a batch, so that parts
-    (`accumulate`, `micro_batch`, `gpus`) drop other entries, with the same chances. It is trained as by another seed.
+    One exception: dropout is drawn per part of a batch, so other parts (`accumulate`, `micro_batch`, `gpus`) act like
+    another seed.
     """
 
     path: PathName = "auto"
-    """How attention is computed; "auto" is the fastest path that can."""
+    """Execution path of attention; "auto" is the fastest possible."""
     log_every: PositiveInt = 1
-    """Training metrics are logged at these steps, and at the last."""
+    """Steps between logged training metrics; the last step is always logged."""
     checkpoint_s: NonNegativeFloat = 20.0
     threads: PositiveInt = 1
     device: Literal["auto", "cpu", "cuda"] = "auto"
-    """ "auto" is CUDA where there is one."""
+    """ "auto" is CUDA if there is one."""
     accumulate: PositiveInt = 1
-    """Micro-batches per step, of each GPU: less memory for the same batch. Loss and gradient are the same up to
-    rounding, unless the model drops: then other entries are dropped."""
+    """Micro-batches per step and GPU: less memory for the same batch."""
     micro_batch: PositiveInt | None = None
-    """Sequences of one forward pass at most; how many micro-batches that makes is computed. Not with `accumulate`,
-    and what it says of dropout is so here, too."""
+    """Most sequences of one forward pass; sets the number of micro-batches instead of `accumulate`."""
     gpus: PositiveInt = 1
-    """GPUs of one node that share each batch; on the CPU, processes. What `accumulate` says of dropout is so here."""
+    """GPUs of one node that share each batch; on the CPU, processes."""
     compile: Literal["auto", "off", "on"] = "auto"
-    """Whether training runs as one compiled graph, the same up to rounding. "auto": on CUDA, for small models that
-    train for long, where the compiler takes the model; "on": on any device, and an error where it does not."""
+    """Run training as one compiled graph. "auto": on CUDA, for small models with long training that can be compiled.
+    "on": on any device; an error if the model cannot be compiled."""
     keep_weights: bool = False
-    """The trained weights stay in the campaign, to be evaluated further or to teach other models."""
+    """Keep the trained weights in the campaign, for later evaluation or distillation."""
 
     deterministic: bool = False
-    """Only algorithms that give the same bits every time, also on a GPU; an operation that has none is an error."""
+    """Use only deterministic algorithms, also on a GPU; an operation without one is an error."""
 
     @model_validator(mode="after")
     def _split_once(self) -> Self:
@@ -67,8 +65,8 @@ class Execution(Spec):
             )
         return self
 
-    def accumulated(self, batch: int) -> int:
-        """Micro-batches per step of each GPU, for a batch of so many sequences."""
+    def micro_batches(self, batch: int) -> int:
+        """Return micro-batches per step and GPU for a batch of `batch` sequences."""
         if self.micro_batch is None:
             return self.accumulate
         return -(-batch // (self.gpus * self.micro_batch))
@@ -84,7 +82,7 @@ DEFAULT_PROBES = (
     MassiveActivation(),
     QKLogits(),
 )
-"""Those that have a meaning for every trial and cost less than a twentieth of one."""
+"""Probes that fit every trial and cost less than a twentieth of it."""
 
 
 class Trial(Spec):
@@ -96,9 +94,9 @@ class Trial(Spec):
     placement: Placement = Placement()
     training: Training
     probing: Probing = Probing(probes=DEFAULT_PROBES)
-    """What is looked at inside the model."""
+    """Probes of the model."""
     evaluations: tuple[Evaluation, ...] = ()
-    """What the model is judged by beside its task's own measures."""
+    """Evaluations besides the task's own."""
     seed: NonNegativeInt = 0
     """Fixes data order and initial weights; seeds are replicates, paired across operators."""
     execution: Annotated[Execution, OutsideKey()] = Execution()
@@ -110,7 +108,7 @@ class Trial(Spec):
         _check_parts(self.execution, self.task.batch)
         placement = _exact(self.placement, self.model.layers)
         if placement.rest.key == self.operator.key:
-            placement = Placement()  # it does not matter which layers
+            placement = Placement()  # all layers have this operator anyway
         self.set_normal_form(placement=placement)
         path = self.execution.path
         _check_layers(self.task, self.model, self.operators(), self.probing, self.evaluations, path)
@@ -118,21 +116,21 @@ class Trial(Spec):
 
     @property
     def longest(self) -> int:
-        """The longest sequence the model sees, in training or in any evaluation."""
+        """Longest sequence in training or any evaluation."""
         return _longest(self.task, self.evaluations)
 
     @property
     def accumulate(self) -> int:
-        """How many parts of a batch each GPU computes in a row."""
-        return self.execution.accumulated(self.task.batch)
+        """Number of micro-batches per step and GPU."""
+        return self.execution.micro_batches(self.task.batch)
 
     @property
     def parts(self) -> int:
-        """How many parts the batch of a step is computed in."""
+        """Number of parts of the batch of a step."""
         return self.accumulate * self.execution.gpus
 
     def operators(self) -> tuple[Operator, ...]:
-        """The operator of every layer, bottom first."""
+        """Return the operator of every layer, bottom first."""
         return self.placement.operators(self.operator, self.model.layers)
 
 
@@ -142,19 +140,19 @@ def _longest(task: Task, evaluations: tuple[Evaluation, ...]) -> int:
 
 @lru_cache(maxsize=4096)
 def _exact(placement: Placement, layers: int) -> Placement:
-    """Placements of the same layers are one trial."""
+    """Normalise a placement, so that placements of the same layers are one trial."""
     return placement.on(layers)
 
 
 class Parameters(NamedTuple):
-    """How many parameters a model trains, and how many of them the operators add to softmax."""
+    """Number of trained parameters, and of those that the operators add to softmax."""
 
     total: int
     operator: int
 
 
 def build_model(trial: Trial) -> Transformer:
-    """The model of `trial` at step 0, on the default device.
+    """Build the model of `trial` at step 0, on the default device.
 
     Raises:
         SpecError: the execution path cannot run an operator.
@@ -164,7 +162,7 @@ def build_model(trial: Trial) -> Transformer:
 
 def parameters(trial: Trial) -> Parameters:
     """Count the parameters of the model of `trial` without allocating them."""
-    return _counted(trial.model, trial.operators(), trial.task.inputs)
+    return _count_parameters(trial.model, trial.operators(), trial.task.inputs)
 
 
 def _model(
@@ -174,13 +172,13 @@ def _model(
 
 
 @lru_cache(maxsize=4096)
-def _counted(backbone: Backbone, operators: tuple[Operator, ...], inputs: Scalars | Tokens) -> Parameters:
+def _count_parameters(backbone: Backbone, operators: tuple[Operator, ...], inputs: Scalars | Tokens) -> Parameters:
     with shapes_only():
         model = _model(backbone, operators, inputs, 0, "auto")
     return Parameters(sum(p.numel() for p in model.parameters()), model.operator_parameters())
 
 
-@lru_cache(maxsize=4096)  # a grid asks the same questions for every trial
+@lru_cache(maxsize=4096)  # trials of a grid share the arguments
 def _check_model(task: Task, model: Backbone, evaluations: tuple[Evaluation, ...]) -> None:
     require_model_fits(task, model, _longest(task, evaluations))
 
@@ -194,7 +192,7 @@ def _check_layers(
     evaluations: tuple[Evaluation, ...],
     path: PathName,
 ) -> None:
-    """What has to do with neither training nor seed."""
+    """Check what depends on neither training nor seed."""
     for operator in dict.fromkeys(operators):
         require_operator_fits(task, model, operator, _longest(task, evaluations), path)
     probing.check(task, model, operators)
@@ -204,7 +202,7 @@ def _check_layers(
 
 
 def _check_parts(execution: Execution, batch: int) -> None:
-    parts = execution.accumulated(batch) * execution.gpus
+    parts = execution.micro_batches(batch) * execution.gpus
     if parts > batch:
         field = "accumulate" if execution.micro_batch is None else "micro_batch"
         remedy = "lower one of them" if execution.micro_batch is None else "raise it, or lower execution.gpus"
@@ -215,7 +213,7 @@ def _check_parts(execution: Execution, batch: int) -> None:
 
 
 def _check_rows(task: Task, evaluations: tuple[Evaluation, ...]) -> None:
-    """Of two values under one name and point, one would be lost."""
+    """Require that no two measures share a name and point."""
     if not evaluations:
         return
     taken: dict[tuple[object, ...], int] = {}

@@ -21,7 +21,7 @@ def _places() -> list[dict[str, Any]]:
 
 @contextmanager
 def forgotten() -> Iterator[None]:
-    """What is defined inside is gone afterwards."""
+    """Forget the choices defined inside."""
     places = _places()
     before = [dict(place) for place in places]
     try:

@@ -15,15 +15,15 @@ from variants import Transformer
 def in_double(patch: pytest.MonkeyPatch) -> None:
     """Models of linear functions are trained and judged in float64, on the same data."""
     patch.setattr(runners.training.loop, "build_model", _build)
-    patch.setattr(LinearFunctionsData, "batch", _doubled(LinearFunctionsData.batch))
+    patch.setattr(LinearFunctionsData, "batch", _double(LinearFunctionsData.batch))
 
 
 def _build(trial: Trial) -> Transformer:
     model = build_model(trial).double()
-    embedded = model.embedded  # what both a prediction and a look inside begin with
-    model.embedded = lambda x: embedded(x.double())  # type: ignore[method-assign]
+    embed = model.embed  # shared by predictions and traces
+    model.embed = lambda x: embed(x.double())  # type: ignore[method-assign]
     return model
 
 
-def _doubled(batch: Callable[..., Batch]) -> Callable[..., Batch]:
+def _double(batch: Callable[..., Batch]) -> Callable[..., Batch]:
     return lambda *given: Batch(*(each.to(torch.float64) for each in batch(*given)[:2]))

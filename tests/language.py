@@ -50,7 +50,9 @@ PARTICIPLES: Final = frozenset(
         "written",
     ]
 )
-VERBS: Final = frozenset(["feed", "need", "seed", "embed", "proceed", "exceed", "succeed", "shed", "bleed", "speed"])
+VERBS: Final = frozenset(
+    ["feed", "need", "seed", "embed", "proceed", "exceed", "succeed", "shed", "bleed", "speed", "principled"]
+)
 """Words in -ed that are no participles."""
 _STOP: Final = re.compile(r"(?<=[.!?])\s+(?=[A-Z`\"(*\[])")
 _CODE: Final = re.compile(r"`[^`]*`")
@@ -144,7 +146,7 @@ def is_participle(name: str) -> bool:
 
 def breaches_of_names(path: Path, tree: ast.Module) -> Iterator[Breach]:
     """Yield modules and functions that are named by a participle; properties and overridden methods may be."""
-    if is_participle(path.stem):
+    if is_participle(path.stem) and f'Literal["{path.stem}"]' not in path.read_text(encoding="utf-8"):  # not a kind
         yield Breach(path, 1, "module named by a participle", path.stem)
     for node in ast.walk(tree):
         if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) or not is_participle(node.name):

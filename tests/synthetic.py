@@ -48,7 +48,7 @@ Selection = Collection[tuple[str, int]]
 
 @dataclass(frozen=True)
 class Campaign:
-    """What was written."""
+    """The files written."""
 
     root: Path
     layout: Layout
@@ -83,7 +83,7 @@ def write_campaign(
     """Write a whole campaign below `root`.
 
     A cell is an operator with one level of each of `factors`; its label is "SSA" or "SSA · head". `failed` maps trials
-    to a reason ("diverged", "out_of_memory", "error"), `pending` ones have no attempt, `running` ones an attempt of
+    to a reason ("diverged", "out_of_memory", "error"). `pending` ones have no attempt, `running` ones an attempt of
     this process, and `resumed` ones a stopped attempt before the one that finished.
     """
     layout = Layout(root)
@@ -102,9 +102,9 @@ def write_campaign(
         if who in running:
             writer.running(line, shift)
         elif failed and who in failed:
-            writer.failed(line, shift, failed[who])
+            writer.write_failed(line, shift, failed[who])
         else:
-            writer.finished(line, shift, resumed=who in resumed)
+            writer.write_finished(line, shift, resumed=who in resumed)
     writer.buffer.flush()
     return Campaign(root, layout, header, lines, effects)
 
@@ -128,7 +128,7 @@ def write_grid(root: Path, grid: Grid, *, noise: float = 0.05) -> Campaign:
     publish_grid(campaign.layout, campaign.header, lines)
     writer = _Writer(campaign.layout, SUBMISSION, 60, [MEASURE["point"]])
     for line in lines:
-        writer.finished(line, _seed_effect(line["seed"]) + noise * _normal(line["trial"]), resumed=False)
+        writer.write_finished(line, _seed_effect(line["seed"]) + noise * _normal(line["trial"]), resumed=False)
     writer.buffer.flush()
     return campaign
 
@@ -265,7 +265,7 @@ class _Writer:
         write_start(self.layout, line["trial"], 1, submission=self.submission)
         self._curve(line, shift, 1, range(self.steps // 3))
 
-    def failed(self, line: Mapping[str, Any], shift: float, reason: str) -> None:
+    def write_failed(self, line: Mapping[str, Any], shift: float, reason: str) -> None:
         key, last = line["trial"], self.steps // 2
         write_start(self.layout, key, 1, submission=self.submission)
         self._curve(line, shift, 1, range(last))
@@ -276,7 +276,7 @@ class _Writer:
             self.layout, key, 1, status="failed", reason=reason, message=_MESSAGES[reason], traceback=trace, step=last
         )
 
-    def finished(self, line: Mapping[str, Any], shift: float, *, resumed: bool) -> None:
+    def write_finished(self, line: Mapping[str, Any], shift: float, *, resumed: bool) -> None:
         key, attempt, begin = line["trial"], 1, 0
         if resumed:
             begin, attempt = self.steps // 2, 2

@@ -1,19 +1,19 @@
-"""Muon: momentum whose every matrix is replaced by the nearest one with singular values near 1.
+"""Muon: momentum with every matrix replaced by the nearest one with singular values near 1.
 
     B <- mu B + (1 - mu) G              U = (1 - mu) G + mu B with Nesterov's momentum, else B
     X = U / |U|                         Frobenius norm; then so many times
     X <- a X + (b A + c A A) X          A = X X^T, (a, b, c) = (3.4445, -4.7750, 2.0315)
     W <- (1 - lr weight_decay) W - lr s X
 
-The iteration is run on the wide form of a matrix. The quintic does not converge: it brings singular values that are not
-tiny to about [0.7, 1.2] in five rounds, quickly, which serves as well. s is set by the shape, outputs x inputs:
+The iteration runs on the wide form of a matrix. The quintic does not converge, but it brings singular values that are
+not tiny to about [0.7, 1.2] in five rounds. s depends on the shape, outputs x inputs:
 
     rms         0.2 sqrt(max(outputs, inputs))    entries of about 0.2, as AdamW's are, so that its lr and decay serve
     spectral    sqrt(max(1, outputs / inputs))    a spectral norm that grows where there are more outputs than inputs
 
-Only the weight matrices of the layers are moved so; queries, keys and values are three matrices, as are those that one
-projection makes for a gate. Embeddings, read-in and read-out (with RoBERTa's dense layer before it), biases, norms and
-the operators' numbers and kernels are moved by AdamW.
+Only weight matrices of the layers are updated this way; queries, keys and values are separate matrices, and so are
+those of a gate. AdamW updates embeddings, read-in and read-out (with RoBERTa's dense layer), biases, norms, and the
+operators' numbers and kernels.
 """
 
 import math
@@ -28,16 +28,16 @@ from runners.optimisers.optimiser import LR_SHARE, Beta, Optimiser, ParameterVec
 
 _QUINTIC = (3.4445, -4.7750, 2.0315)
 _LEAST = 1e-7
-"""A norm below this counts as this: a gradient of zero gives no update."""
+"""Smallest norm to divide by, so that a zero gradient gives no update."""
 
 
 class Muon(Optimiser):
     """Orthogonalised momentum for the layers' weight matrices, AdamW for the rest.
 
-    Sources: Jordan et al., "Muon: an optimizer for hidden layers in neural networks" (2024), which trains with
-    `scale="spectral"`, lr 0.02 and a rate of its own for the rest; Liu et al., "Muon is scalable for LLM training"
-    (arXiv 2502.16982), which trains with `scale="rms"` and AdamW's rate and decay. `torch.optim.Muon` computes the same
-    for one matrix at a time in bfloat16; here those of one shape are computed at once.
+    Sources: Jordan et al., "Muon: an optimizer for hidden layers in neural networks" (2024). It trains with
+    `scale="spectral"`, lr 0.02 and another rate for the rest. Liu et al., "Muon is scalable for LLM training" (arXiv
+    2502.16982), train with `scale="rms"` and AdamW's rate and decay. `torch.optim.Muon` computes one matrix at a time
+    in bfloat16; here all matrices of one shape are computed at once.
     """
 
     by_matrix: ClassVar[bool] = True
@@ -47,15 +47,15 @@ class Muon(Optimiser):
     momentum: Beta = 0.95
     nesterov: bool = True
     rounds: PositiveInt = 5
-    """Of the iteration that orthogonalises."""
+    """Rounds of the iteration."""
     scale: Literal["rms", "spectral"] = "rms"
-    """How the size of an update follows from the shape of its matrix."""
+    """Scale of an update by the shape of its matrix."""
     precision: Literal["float32", "bfloat16"] = "float32"
-    """Of the matrix products that orthogonalise; the sources take bfloat16. The update itself is float32."""
+    """Precision of the iteration's matrix products; the sources use bfloat16. The update itself is float32."""
     weight_decay: NonNegativeFloat = 0.0
-    """Of matrices and embeddings."""
+    """Decay of matrices and embeddings."""
     rest_lr: PositiveFloat | None = None
-    """The peak rate of what AdamW moves; None: as `lr`. It follows the same schedule."""
+    """Peak rate of AdamW's parameters, with the same schedule; None: as `lr`."""
     betas: tuple[Beta, Beta] = (0.9, 0.95)
     """AdamW's."""
     eps: PositiveFloat = 1e-8
@@ -77,14 +77,14 @@ class Muon(Optimiser):
         return Together([_OrthogonalMomentum(weights.hidden, weights.shapes, self), rest])
 
     def size(self, outputs: int, inputs: int) -> float:
-        """What an orthogonal update of so many outputs and inputs is multiplied by, besides the rate."""
+        """Return the factor s of an orthogonal update."""
         if self.scale == "rms":
             return 0.2 * math.sqrt(max(outputs, inputs))
         return math.sqrt(max(1.0, outputs / inputs))
 
 
 class _OrthogonalMomentum(torch.optim.Optimizer):
-    """Matrices of `shapes` that lie in `vector` one after another."""
+    """Updates matrices of `shapes` that follow one another in `vector`."""
 
     def __init__(self, vector: Tensor, shapes: Sequence[tuple[int, int]], spec: Muon) -> None:
         super().__init__([vector], {"lr": spec.lr})
@@ -115,7 +115,7 @@ class _OrthogonalMomentum(torch.optim.Optimizer):
 
 
 def orthogonalise(matrices: Tensor, rounds: int, dtype: torch.dtype) -> Tensor:
-    """Matrices [n, outputs, inputs] with the same singular vectors and singular values near 1, computed in `dtype`."""
+    """Return matrices [n, outputs, inputs] with the same singular vectors and singular values near 1, in `dtype`."""
     tall = matrices.shape[-2] > matrices.shape[-1]
     x = matrices.mT if tall else matrices
     x = (x / x.norm(dim=(-2, -1), keepdim=True).clamp(min=_LEAST)).to(dtype)

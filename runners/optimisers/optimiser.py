@@ -1,4 +1,4 @@
-"""The family of optimisers, and what they get of a model: its parameters as a few long vectors."""
+"""The family of optimisers, and the parameters of a model as a few long vectors."""
 
 from abc import abstractmethod
 from collections.abc import Iterable
@@ -12,28 +12,27 @@ from grid.spec import Choice
 Beta = Annotated[float, Field(ge=0, lt=1)]
 
 LR_SHARE = "lr_share"
-"""The entry of a parameter group that says what its rate is as a share of the optimiser's; where absent, 1."""
+"""Entry of a parameter group: its rate as a share of the optimiser's; by default 1."""
 
 
 class ParameterVectors(NamedTuple):
-    """The parameters of a model as vectors that have gradients; every one is in one of them."""
+    """The parameters of a model, each in one of these vectors with gradients."""
 
     decayed: list[Tensor]
     """Under weight decay: weight matrices and embeddings. One vector, or none."""
     kept: list[Tensor]
-    """Not under weight decay: biases, norms and the operators' numbers, whose neutral point is not zero."""
+    """Without weight decay: biases, norms and the operators' numbers, whose neutral point is not zero."""
     hidden: Tensor | None = None
-    """The weight matrices of the layers, one after another, for an optimiser that asks for them (`by_matrix`); they
-    are not in `decayed` then."""
+    """The layers' weight matrices, one after another and not in `decayed`, for an optimiser with `by_matrix`."""
     shapes: tuple[tuple[int, int], ...] = ()
     """Outputs and inputs of each matrix in `hidden`."""
 
     def vectors(self) -> list[Tensor]:
-        """All of them."""
+        """List all vectors."""
         return [*self.decayed, *self.kept, *([] if self.hidden is None else [self.hidden])]
 
     def groups(self, weight_decay: float) -> list[dict[str, Any]]:
-        """`decayed` and `kept` as parameter groups of an optimiser that moves each number by itself."""
+        """Return `decayed` and `kept` as parameter groups of an elementwise optimiser."""
         groups = [
             {"params": list(self.decayed), "weight_decay": weight_decay},
             {"params": list(self.kept), "weight_decay": 0.0},
@@ -42,61 +41,61 @@ class ParameterVectors(NamedTuple):
 
 
 class Stepping(Protocol):
-    """What moves the parameters; `torch.optim.Optimizer` is one."""
+    """Updates the parameters; `torch.optim.Optimizer` is one."""
 
     @property
     def param_groups(self) -> list[dict[str, Any]]:
-        """The parameters in groups; the `lr` of each is set before every step."""
+        """Groups of parameters; the `lr` of each is set before every step."""
 
     def step(self) -> Any:
         """Move the parameters by their gradients."""
 
     def state_dict(self) -> dict[str, Any]:
-        """What the next step depends on besides parameters and gradients: tensors and plain data."""
+        """Return the state for the next step: tensors and plain data."""
 
     def load_state_dict(self, state_dict: dict[str, Any], /) -> None:
-        """Go on from there."""
+        """Restore the state."""
 
 
 class Optimiser(Choice):
     """A rule that moves the parameters by their gradients."""
 
     by_matrix: ClassVar[bool] = False
-    """Whether it treats the layers' weight matrices one by one, and not number by number."""
+    """True if it updates the layers' weight matrices as matrices."""
 
     lr: PositiveFloat
     """The peak learning rate."""
 
     @abstractmethod
     def build(self, weights: ParameterVectors) -> Stepping:
-        """An optimiser over the vectors.
+        """Build an optimiser over the vectors.
 
-        Before every step the `lr` of each group is set to the rate of that step, times its `lr_share` where it has one.
+        Before every step, the `lr` of each group is set to the rate of the step times the group's `lr_share`.
         """
 
 
 @final
 class Together:
-    """Several optimisers as one, each with parameters of its own."""
+    """Several optimisers as one, each with its own parameters."""
 
     def __init__(self, parts: Iterable[Stepping]) -> None:
         self._parts = list(parts)
 
     @property
     def param_groups(self) -> list[dict[str, Any]]:
-        """Those of all parts."""
+        """Groups of all parts."""
         return [group for part in self._parts for group in part.param_groups]
 
     def step(self) -> None:
-        """A step of each."""
+        """Step every part."""
         for part in self._parts:
             part.step()
 
     def state_dict(self) -> dict[str, Any]:
-        """That of each part."""
+        """Return the state of each part."""
         return {"parts": [part.state_dict() for part in self._parts]}
 
     def load_state_dict(self, state_dict: dict[str, Any], /) -> None:
-        """Give each part its own."""
+        """Restore each part."""
         for part, state in zip(self._parts, state_dict["parts"], strict=True):
             part.load_state_dict(state)

@@ -1,8 +1,8 @@
 """The papers' training recipes: optimiser, schedule, length and precision, each a function that returns a `Training`.
 
-A recipe says nothing of data and model: what batch and context the paper used, its docstring says, and
-`runners.tasks` and `variants.model.named_backbones` have them. A batch in tokens is `task.batch` times the task's
-length. Where a paper leaves something out, the docstring says what is taken instead.
+A recipe has no data and no model; its docstring gives the paper's batch and context. `variants.model.named_backbones`
+has the models. A batch in tokens is `task.batch` times the task's length. If a paper leaves something out, the
+docstring says what is used instead.
 
     Trial(training=sink_60m(), ...)                      the paper's
     Trial(training=scaled(sink_60m(), 2000), ...)        a tenth as long, with a tenth of the warm-up
@@ -17,14 +17,13 @@ from runners.optimisers.schedules import WSD, Constant, Cosine, Linear
 
 
 def scaled(training: Training, steps: int) -> Training:
-    """`training` over `steps` steps, longer or shorter.
+    """Return `training` over `steps` steps, longer or shorter.
 
-    Warm-up and `evaluate_every` keep their share of the run, rounded to whole steps and one at least where there were
-    any; a warm-up that rounding would have last into the decay ends before it. What a schedule says as a share (decay,
-    floor) and the rates stay as they are.
+    Warm-up and `evaluate_every` keep their share of the run, rounded to at least one step if there were any. The
+    warm-up ends before the decay. Rates and shares of a schedule (decay, floor) do not change.
 
     Raises:
-        SpecError: `steps` is no positive whole number, or too few for a step of warm-up before the decay.
+        SpecError: `steps` is no positive whole number, or leaves no step of warm-up before the decay.
     """
     longer = training.changed(steps=steps, schedule=Constant())  # refuses a bad number before it is used
 
@@ -58,10 +57,10 @@ def affine_scaled() -> Training:
 def integral_125m() -> Training:
     """Paper 002, section 4 and appendix A.3: the models of 125 M parameters, on 28 B tokens.
 
-    16 sequences on each of 8 GPUs, 8 micro-batches: 1024 sequences of 2048 tokens, 2.1 M tokens a step, hence 13 351
-    steps, three quarters of which are the paper's 10 000 warm-up steps. Not said: the shape of the decay, betas, weight
-    decay and clipping; since the paper trains with the Transformers library, here those of its Trainer: a line to 0,
-    (0.9, 0.999), none, 1. Mixed precision is said, and not which.
+    16 sequences on each of 8 GPUs, 8 micro-batches: 1024 sequences of 2048 tokens, 2.1 M tokens a step. That makes 13
+    351 steps, of which 10 000 are warm-up. Not said: shape of the decay, betas, weight decay and clipping. The paper
+    uses the Transformers library, so these are its Trainer's: a line to 0, (0.9, 0.999), none, 1. The kind of mixed
+    precision is not said.
     """
     return Training(
         steps=13_351,
@@ -108,9 +107,9 @@ def nanogpt() -> Training:
 def scaled_signed_averaging_gpt2() -> Training:
     """Paper 003, appendix A.2: GPT-2 small on web text, tables 2 and 4.
 
-    50 000 steps from 6e-4 to 6e-5. 12 sequences of 1024 tokens in a micro-batch on each of 12 GPUs; how many
-    micro-batches is not said, and without more than one it is 0.15 M tokens a step, 7.4 B of "approximately 10 B". Not
-    said: how long the warm-up is (nanoGPT's 2000) and clipping (nanoGPT's 1); mixed precision is said, and not which.
+    50 000 steps from 6e-4 to 6e-5. 12 sequences of 1024 tokens in a micro-batch on each of 12 GPUs. The number of
+    micro-batches is not said; with one it is 0.15 M tokens a step, 7.4 B of "approximately 10 B". Not said: the warm-up
+    (nanoGPT's 2000), clipping (nanoGPT's 1) and the kind of mixed precision.
     A later version of the paper trains another model, for 22 000 steps of 768 sequences of 1024 tokens.
     """
     return nanogpt().changed(steps=50_000)

@@ -21,22 +21,22 @@ Share = Annotated[float, Field(ge=0, le=1)]
 
 
 class Schedule(Choice):
-    """How the learning rate moves; `warmup` steps rise linearly to the peak."""
+    """Schedule of the learning rate; `warmup` steps rise linearly to the peak."""
 
     warmup: NonNegativeInt = 0
 
     @final
     def factor(self, step: int, steps: int) -> float:
-        """The share of the peak learning rate at `step` of `steps`, counted from 0."""
+        """Return the share of the peak learning rate at `step` of `steps`, counted from 0."""
         return (step + 1) / self.warmup if step < self.warmup else self.after_warmup(step, steps)
 
     def longest_warmup(self, steps: int) -> int:
-        """How many of `steps` steps may be warm-up; by default all."""
+        """Return how many of `steps` steps may be warm-up; by default all."""
         return steps
 
     @abstractmethod
     def after_warmup(self, step: int, steps: int) -> float:
-        """The share of the peak at a step past the warm-up."""
+        """Return the share of the peak at a step after the warm-up."""
 
 
 class Constant(Schedule):

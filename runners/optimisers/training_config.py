@@ -1,4 +1,4 @@
-"""Training as a spec."""
+"""The training configuration as a spec."""
 
 from typing import Literal, Self
 
@@ -17,10 +17,10 @@ class Training(Spec):
     optimiser: Optimiser = AdamW()
     schedule: Schedule = Constant()
     clip: PositiveFloat | None = None
-    """The gradient is scaled down to this norm where it is longer."""
+    """Largest norm of the gradient."""
     evaluate_every: PositiveInt | None = None
     precision: Literal["float32", "bfloat16"] = "float32"
-    """Of matrix products in training and evaluation; weights, their updates and what attention sums are float32."""
+    """Precision of matrix products in training and evaluation; weights, updates and attention sums are float32."""
 
     @model_validator(mode="after")
     def _meaning_is_unique(self) -> Self:
@@ -41,9 +41,9 @@ class Training(Spec):
         return self
 
     def lr(self, step: int) -> float:
-        """The learning rate of `step`, counted from 1."""
+        """Return the learning rate of `step`, counted from 1."""
         return self.optimiser.lr * self.schedule.factor(step - 1, self.steps)
 
     def evaluates(self, step: int) -> bool:
-        """Whether the model is judged after `step` steps."""
+        """Return True if the model is evaluated after `step` steps."""
         return step == self.steps or (self.evaluate_every is not None and step > 0 and step % self.evaluate_every == 0)

@@ -3,8 +3,8 @@
     m <- beta1 m + (1 - beta1) g        v <- beta2 v + (1 - beta2) g^2        m = v = 0 before the first step
     p <- p - lr m / (sqrt(v) + eps)     then p <- (1 - lr weight_decay) p
 
-Of the first step's gradient (1 - beta1) / sqrt(1 - beta2) is left, three times Adam's step at the usual betas, and it
-takes some 1 / (1 - beta2) steps for that to pass: a warm-up belongs to it.
+The first step is (1 - beta1) / sqrt(1 - beta2) of Adam's, three times as large at the usual betas. The effect lasts
+about 1 / (1 - beta2) steps, so use a warm-up.
 """
 
 from typing import Any, Literal

@@ -23,15 +23,15 @@ def cache_by_file(entries: int) -> Callable[[OfFile[Found]], OfFile[Found]]:
             del mtime_ns, size  # a file that changed is another entry
             return function(path)
 
-        def cached(path: Path) -> Found:
+        def read_cached(path: Path) -> Found:
             try:
                 about = path.stat()
                 return as_of(path, about.st_mtime_ns, about.st_size)
             except OSError as error:
                 raise unreadable(path, error) from error
 
-        cached.__doc__ = function.__doc__
-        return cached
+        read_cached.__doc__ = function.__doc__
+        return read_cached
 
     return decorate
 

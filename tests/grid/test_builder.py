@@ -1,4 +1,4 @@
-"""What an axis changes in the base, and how a value or path that does not fit is told."""
+"""Changes of an axis in the base, and errors of values and paths that do not fit."""
 
 from itertools import islice, product
 from typing import Self

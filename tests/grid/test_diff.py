@@ -5,7 +5,7 @@ from standin import PRINCIPLED, SSA, SSA_OPERATOR, AdamW, Execution, Number, Ope
 from grid import Measure, diff
 
 
-def told(a: Trial, b: Trial) -> list[str]:
+def describe(a: Trial, b: Trial) -> list[str]:
     return [str(difference) for difference in diff(a, b)]
 
 
@@ -19,7 +19,7 @@ def test_a_difference_is_a_path_and_what_was_and_is() -> None:
     b = a.changed(
         operator=a.operator.changed(gate=gate), seed=3, training=Training(optimizer=AdamW(lr=2e-3), clip=None)
     )
-    assert told(a, b) == [
+    assert describe(a, b) == [
         "operator.gate.strength.per: () -> ('layer')",
         "training.optimizer.lr: 0.001 -> 0.002",
         "training.clip: 1.0 -> none",
@@ -29,18 +29,18 @@ def test_a_difference_is_a_path_and_what_was_and_is() -> None:
 
 def test_another_kind_is_told_whole_with_what_is_not_default() -> None:
     a, b = Trial(), Trial(operator=Operator(score=SSA(n=Number(init=2.0))))
-    assert told(a, b) == ["operator.score: exponential -> ssa(n=Number(init=2.0))"]
+    assert describe(a, b) == ["operator.score: exponential -> ssa(n=Number(init=2.0))"]
 
 
 def test_what_appears_is_told_whole() -> None:
-    assert told(Trial(), Trial(placement=Placement(other=SSA_OPERATOR))) == [
+    assert describe(Trial(), Trial(placement=Placement(other=SSA_OPERATOR))) == [
         "placement.other: none -> Operator(name='SSA', score=ssa)"
     ]
 
 
 def test_differences_outside_the_key_say_so() -> None:
     a, b = Trial(), Trial(operator=Operator(name="x"), execution=Execution(threads=2))
-    assert told(a, b) == [
+    assert describe(a, b) == [
         "operator.name: '' -> 'x'  (outside the key)",
         "execution.threads: 1 -> 2  (outside the key)",
     ]

@@ -1,4 +1,4 @@
-"""What a grid makes of a base, axes and seeds: cells, keys, order, labels, header."""
+"""A grid of a base, axes and seeds: cells, keys, order, labels, header."""
 
 import json
 from itertools import islice, product

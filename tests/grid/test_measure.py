@@ -1,4 +1,4 @@
-"""What a grid is judged by."""
+"""The measure of a grid."""
 
 import pytest
 from pydantic import ValidationError

@@ -8,7 +8,7 @@ import pytest
 import torch
 from batch_in_parts import GENTLE, ROUNDINGS, apart, numbers, split
 from scipy.special import rel_entr, softmax as exact_softmax
-from taught import finished, learning_trial, prose, teacher, teaching_trial
+from teachers import learning_trial, prose, teacher, teaching_trial, write_finished
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -30,7 +30,7 @@ from variants import Tokens, gpt2, softmax
 EPS = torch.finfo(torch.float32).eps
 
 
-def drawn(*shape: int, spread: float = 3.0, seed: int = 0) -> Tensor:
+def draw(*shape: int, spread: float = 3.0, seed: int = 0) -> Tensor:
     return spread * torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
 
 
@@ -39,13 +39,13 @@ def taught(tmp_path: Path) -> Distillation:
     """A text and an untrained teacher of two layers."""
     task = prose(tmp_path)
     trial = teaching_trial(task)
-    finished(tmp_path / "campaign", trial)
+    write_finished(tmp_path / "campaign", trial)
     return Distillation(task=task, teacher=teacher(tmp_path / "campaign", trial))
 
 
 @pytest.mark.parametrize("temperature", [0.5, 1.0, 4.0])
 def test_the_divergence_and_the_entropy_are_those_of_the_definition(temperature: float) -> None:
-    student, target = drawn(2, 3, 7), drawn(2, 3, 7, seed=1)
+    student, target = draw(2, 3, 7), draw(2, 3, 7, seed=1)
     q, p = (exact_softmax(each.double().numpy() / temperature, -1) for each in (student, target))
     found = divergence(student, target, temperature)
     assert found.kl.numpy() == pytest.approx(rel_entr(p, q).sum(-1), rel=1e-5)
@@ -53,7 +53,7 @@ def test_the_divergence_and_the_entropy_are_those_of_the_definition(temperature:
 
 
 def test_a_student_that_predicts_what_its_teacher_does_has_nothing_to_learn() -> None:
-    student = drawn(3, 5, 11).requires_grad_()
+    student = draw(3, 5, 11).requires_grad_()
     found = divergence(student, student.detach().clone(), 1.0)
     found.kl.sum().backward()
     assert found.kl.abs().max() == 0
@@ -64,7 +64,7 @@ def test_a_student_that_predicts_what_its_teacher_does_has_nothing_to_learn() ->
 def test_the_gradient_is_the_difference_of_the_probabilities_at_every_temperature() -> None:
     """d(tau^2 kl)/ds = tau (q - p)."""
     for tau in (0.5, 1.0, 3.0):
-        student, target = drawn(2, 3, 7).requires_grad_(), drawn(2, 3, 7, seed=1)
+        student, target = draw(2, 3, 7).requires_grad_(), draw(2, 3, 7, seed=1)
         (tau**2 * divergence(student, target, tau).kl).sum().backward()
         wanted = tau * ((student.detach() / tau).softmax(-1) - (target / tau).softmax(-1))
         torch.testing.assert_close(student.grad, wanted, rtol=1e-4, atol=8 * EPS * tau)
@@ -72,7 +72,7 @@ def test_the_gradient_is_the_difference_of_the_probabilities_at_every_temperatur
 
 def test_hot_divergences_tend_to_half_the_variance_of_the_difference_of_logits() -> None:
     """kl is a Bregman divergence of log-sum-exp, whose curvature at equal probabilities is their covariance 1/V."""
-    student, target = drawn(4, 9, spread=1.0).double(), drawn(4, 9, spread=1.0, seed=1).double()
+    student, target = draw(4, 9, spread=1.0).double(), draw(4, 9, spread=1.0, seed=1).double()
     limit = (target - student).var(-1, correction=0) / 2
     errors = []
     for tau in (30.0, 300.0):
@@ -91,7 +91,7 @@ def losses(task: Distillation, outputs: Tensor) -> tuple[Data, Batch, list[float
 
 
 def test_the_loss_weighs_the_divergence_and_the_loss_of_the_task_itself(taught: Distillation) -> None:
-    outputs = drawn(6, 8, 256)
+    outputs = draw(6, 8, 256)
     both = taught.changed(temperature=2.0, cross_entropy_weight=0.25)
     data, part, (loss, kl, soft, own) = losses(both, outputs)
     labels = taught.task.open().batch(1, 1).targets
@@ -133,11 +133,11 @@ def test_a_teacher_is_not_trained_and_drops_nothing(tmp_path: Path, memory: Call
     task = prose(tmp_path)
     model = gpt2(layers=2, heads=2, width=8, max_positions=12).changed(dropout=0.5)
     trial = teaching_trial(task, model=model)
-    finished(tmp_path / "campaign", trial)
+    write_finished(tmp_path / "campaign", trial)
     data = Distillation(task=task, teacher=teacher(tmp_path / "campaign", trial)).open()
     batch = data.batch(1, 1)
     assert torch.equal(data.complete_batch(batch).targets, data.complete_batch(batch).targets)
-    student = drawn(6, 8, 256).requires_grad_()
+    student = draw(6, 8, 256).requires_grad_()
     data.loss(student, data.complete_batch(batch).targets).backward()
     assert student.grad is not None
 
@@ -146,7 +146,7 @@ def test_a_student_with_its_teachers_weights_starts_at_nothing(tmp_path: Path, m
     """A trial distils itself: the same model and seed start with the same weights."""
     task = prose(tmp_path)
     trial = teaching_trial(task)
-    finished(tmp_path / "campaign", trial)
+    write_finished(tmp_path / "campaign", trial)
     distillation = Distillation(task=task, teacher=teacher(tmp_path / "campaign", trial))
     itself, other = memory(), memory()
     train(trial.changed(task=distillation), itself)
@@ -162,7 +162,7 @@ def test_a_student_comes_to_predict_what_a_trained_teacher_does(tmp_path: Path, 
     school = memory()
     train(trial, school)
     assert school.kept is not None
-    finished(tmp_path / "campaign", trial, weights=school.kept[1]["model"])
+    write_finished(tmp_path / "campaign", trial, weights=school.kept[1]["model"])
     distillation = Distillation(task=task, teacher=teacher(tmp_path / "campaign", trial))
     world = memory()
     train(learning_trial(distillation, training=Training(steps=150, optimiser=AdamW(lr=0.02))), world)
@@ -177,7 +177,7 @@ def test_a_student_comes_to_predict_what_a_trained_teacher_does(tmp_path: Path, 
 
 def test_validation_compares_at_temperature_one_on_the_windows_of_the_task(taught: Distillation) -> None:
     data = taught.changed(temperature=3.0, validation_sequences=7).open()
-    outputs = drawn(9, 8, 256)
+    outputs = draw(9, 8, 256)
     windows = taught.task.open().examples(9)
 
     def predict(inputs: Tensor, visible: Tensor | None = None) -> Tensor:
@@ -230,16 +230,16 @@ def test_only_what_the_task_asks_for_is_learned(tmp_path: Path, memory: Callable
     task = AssociativeRecall(batch=6, pairs=3, context=24, evaluation=AskedLengths(lengths=(24,)))
     model = gpt2(layers=1, heads=2, width=8, max_positions=task.length)
     trial = teaching_trial(task, model=model)
-    finished(tmp_path / "campaign", trial)
+    write_finished(tmp_path / "campaign", trial)
     distillation = Distillation(task=task, teacher=teacher(tmp_path / "campaign", trial))
     data = distillation.open()
     part = data.complete_batch(data.batch(1, 1))
-    outputs = drawn(*part.targets.shape[:2], task.vocabulary)
+    outputs = draw(*part.targets.shape[:2], task.vocabulary)
     asked = data.batch(1, 1).targets != -100
     assert 0 < int(asked.sum()) == data.terms(data.batch(1, 1).targets) < asked.numel()
     wanted = divergence(outputs, part.targets[..., :-1], 1.0).kl[asked].mean()
     assert float(data.loss(outputs, part.targets)) == pytest.approx(float(wanted), rel=1e-6)
-    changed = torch.where(asked[..., None], outputs, outputs + drawn(*outputs.shape, seed=9))
+    changed = torch.where(asked[..., None], outputs, outputs + draw(*outputs.shape, seed=9))
     assert float(data.loss(changed, part.targets)) == pytest.approx(float(wanted), rel=1e-6)
 
 
@@ -275,9 +275,9 @@ def test_validation_compares_with_what_the_teacher_predicts_of_what_is_visible(t
     task = prose(tmp_path).changed(packing="documents")
     trial = teaching_trial(task)
     model = build_model(trial).eval()
-    spread = {name: each + 0.3 * drawn(*each.shape, spread=1.0) for name, each in model.state_dict().items()}
+    spread = {name: each + 0.3 * draw(*each.shape, spread=1.0) for name, each in model.state_dict().items()}
     model.load_state_dict(spread)
-    finished(tmp_path / "campaign", trial, weights=spread)
+    write_finished(tmp_path / "campaign", trial, weights=spread)
     data = Distillation(task=task, teacher=teacher(tmp_path / "campaign", trial)).open()
     with torch.inference_mode():
         found = {row.name: row.value for row in data.evaluate(model)}
@@ -291,7 +291,7 @@ def test_documents_prefixes_and_replaced_tokens_are_those_of_the_text(taught: Di
     prefixed = taught.changed(task=taught.task.changed(prefix=4))
     data = prefixed.open()
     part = data.complete_batch(data.batch(1, 1))
-    outputs = drawn(6, 8, 256)
+    outputs = draw(6, 8, 256)
     wanted = divergence(outputs, part.targets[..., :-1], 1.0).kl[:, 3:].mean()
     assert float(data.loss(outputs, part.targets)) == pytest.approx(float(wanted), rel=1e-6)
     assert prefixed.unscored == 3
@@ -324,7 +324,7 @@ def test_distillation_says_of_its_tokens_what_its_task_says(taught: Distillation
     assert Distillation.model_validate(taught.data()) == taught
     grammar = Grammar(batch=2, context=8)
     trial = teaching_trial(grammar, model=gpt2(layers=1, heads=2, width=8, max_positions=64), operator=softmax())
-    finished(tmp_path / "other", trial)
+    write_finished(tmp_path / "other", trial)
     other = Distillation(task=grammar, teacher=teacher(tmp_path / "other", trial))
     assert not isinstance(other, Encodes)
     assert isinstance(other, Lengthens)
@@ -366,7 +366,7 @@ def test_a_plan_counts_the_teacher_s_forward_pass(taught: Distillation) -> None:
 
 
 def test_ranks_learn_as_one_process_does(taught: Distillation, memory: Callable) -> None:
-    """What is logged beside the loss is added up over the ranks as well."""
+    """Logged values are added up over the ranks too."""
     trial = learning_trial(taught.changed(cross_entropy_weight=0.5), training=GENTLE)
     one, two = memory(), memory()
     train(split(trial, 2), one)

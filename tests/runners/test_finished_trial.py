@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from taught import finished, learning_trial, prose, teacher, teaching_trial
+from teachers import learning_trial, prose, teacher, teaching_trial, write_finished
 from torch import Tensor
 
 from grid import Grid
@@ -53,10 +53,10 @@ def test_a_trial_that_a_campaign_has_trained_teaches_another(root: Path, trial: 
 
 
 def test_it_is_what_its_file_says(root: Path, trial: Trial) -> None:
-    path = finished(root, trial)
+    path = write_finished(root, trial)
     found = teacher(root, trial)
     assert (found.trial, found.content_hash) == (trial.key, path.name.split(".")[1])
-    known = found.known()
+    known = found.known_architecture()
     assert (known.model, known.operator, known.vocabulary) == (trial.model, trial.operator, 256)
     assert found.label == f"{trial.operator.label} {trial.key[:8]}"
     by_file = FinishedTrial(weights=str(path))
@@ -66,7 +66,7 @@ def test_it_is_what_its_file_says(root: Path, trial: Trial) -> None:
 
 
 def test_the_code_of_a_teacher_counts_among_that_of_its_student(root: Path, trial: Trial) -> None:
-    finished(root, trial)
+    write_finished(root, trial)
     student = learning_trial(Distillation(task=trial.task, teacher=teacher(root, trial)))
     assert student.operator == softmax()
     assert "variants.stages.scores.ssa" in Codes().sources(student)
@@ -74,10 +74,10 @@ def test_the_code_of_a_teacher_counts_among_that_of_its_student(root: Path, tria
 
 
 def test_other_weights_of_one_trial_are_another_teacher_and_the_latest_attempt_counts(root: Path, trial: Trial) -> None:
-    finished(root, trial, 1)
+    write_finished(root, trial, 1)
     planned = teacher(root, trial)
-    finished(root, trial, 2, weights=weights(trial, 1))
-    finished(root, trial, 3, weights=weights(trial, 2), status="failed")
+    write_finished(root, trial, 2, weights=weights(trial, 1))
+    write_finished(root, trial, 3, weights=weights(trial, 2), status="failed")
     later = teacher(root, trial)
     assert later.key != planned.key
     expected = {"old": build_model(trial), "new": build_model(trial.changed(seed=1))}
@@ -88,7 +88,7 @@ def test_other_weights_of_one_trial_are_another_teacher_and_the_latest_attempt_c
 
 
 def test_a_spec_is_read_where_its_teacher_is_not(root: Path, trial: Trial) -> None:
-    finished(root, trial)
+    write_finished(root, trial)
     task = Distillation(task=trial.task, teacher=teacher(root, trial))
     root.rename(root.with_name("away"))
     assert Distillation.model_validate(task.data()).key == task.key
@@ -97,7 +97,7 @@ def test_a_spec_is_read_where_its_teacher_is_not(root: Path, trial: Trial) -> No
 
 
 def test_in_bfloat16_the_logits_are_rounded_and_come_as_float32(root: Path, trial: Trial) -> None:
-    finished(root, trial)
+    write_finished(root, trial)
     whole = teacher(root, trial)
     lower = whole.changed(precision="bfloat16")
     one, two = (each.open(trial.task).logits(torch.arange(8)[None]) for each in (whole, lower))
@@ -121,7 +121,7 @@ def test_a_trial_that_cannot_teach_is_refused_when_the_spec_is_built(
     fields = {"campaign": str(root), "trial": trial.key}
     if state != "no campaign":
         other = trial.changed(seed=5) if state == "no trial" else trial
-        path = finished(root, other, status="failed" if state == "failed" else "ok")
+        path = write_finished(root, other, status="failed" if state == "failed" else "ok")
         if state == "not kept":
             path.unlink()
         if state == "other hash":
@@ -131,7 +131,7 @@ def test_a_trial_that_cannot_teach_is_refused_when_the_spec_is_built(
 
 
 def test_a_teacher_is_named_in_one_way(root: Path, trial: Trial) -> None:
-    path = finished(root, trial)
+    path = write_finished(root, trial)
     for fields in ({}, {"campaign": str(root)}, {"campaign": str(root), "trial": trial.key, "weights": str(path)}):
         with pytest.raises(ValueError, match="a finished trial is given by campaign and trial, or by the file"):
             FinishedTrial.model_validate(fields)
@@ -147,7 +147,7 @@ def test_a_teacher_is_named_in_one_way(root: Path, trial: Trial) -> None:
 def test_a_place_without_a_name_is_not_the_folder_one_is_in(
     root: Path, trial: Trial, field: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    finished(root, trial)
+    write_finished(root, trial)
     monkeypatch.chdir(root)
     with pytest.raises(ValueError, match=rf"{field} names a file or a folder; got ''; '.' is the folder you are in"):
         FinishedTrial.model_validate({field: "", "trial": trial.key})
@@ -155,7 +155,7 @@ def test_a_place_without_a_name_is_not_the_folder_one_is_in(
 
 
 def test_altered_weights_are_found_before_they_are_used(root: Path, trial: Trial) -> None:
-    path = finished(root, trial)
+    path = write_finished(root, trial)
     planned = teacher(root, trial)
     whole = path.read_bytes()
     path.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
@@ -176,7 +176,7 @@ def test_weights_that_are_no_numbers_or_of_another_model_are_refused_before_trai
         ],
         start=1,
     ):
-        finished(root, trial, attempt, weights=state)
+        write_finished(root, trial, attempt, weights=state)
         with pytest.raises(SpecError, match=said):
             Distillation(task=trial.task, teacher=teacher(root, trial)).open()
 
@@ -188,7 +188,7 @@ def test_a_checkpoint_of_a_trial_at_work_is_no_teacher(root: Path, trial: Trial)
 
 
 def test_a_teacher_of_numbers_is_refused(root: Path, tiny: Trial) -> None:
-    finished(root, tiny)
+    write_finished(root, tiny)
     with pytest.raises(ValueError, match=r"a teacher predicts tokens; trial .* predicts numbers; use another"):
         teacher(root, tiny)
 
@@ -212,7 +212,7 @@ def test_a_teacher_that_does_not_fit_the_task_is_refused_when_the_spec_is_built(
 ) -> None:
     own = task.changed(context=5) if "model" in changes else task.changed(prefix=3)
     trial = teaching_trial(own, **changes)
-    finished(root, trial)
+    write_finished(root, trial)
     with pytest.raises(ValueError, match=said):
         Distillation(task=task, teacher=teacher(root, trial))
     assert Distillation(task=own, teacher=teacher(root, trial)).open() is not None
@@ -220,7 +220,7 @@ def test_a_teacher_that_does_not_fit_the_task_is_refused_when_the_spec_is_built(
 
 def test_positions_without_end_fit_every_task(root: Path, task: Text) -> None:
     trial = teaching_trial(task.changed(context=4), model=llama2(layers=1, heads=2, width=8, feedforward_width=16))
-    finished(root, trial)
+    write_finished(root, trial)
     data = Distillation(task=task, teacher=teacher(root, trial)).open()
     assert data.complete_batch(data.batch(1, 1)).targets.shape == (6, 8, 257)
 
@@ -229,7 +229,7 @@ def test_another_vocabulary_or_tokenizer_is_refused(root: Path, task: Text) -> N
     """Tokenizers of one size are told apart by what they make of a sample."""
     model = gpt2(layers=1, heads=2, width=8, max_positions=64)
     grammar = teaching_trial(Grammar(batch=2, context=8), model=model)
-    finished(root, grammar)
+    write_finished(root, grammar)
     with pytest.raises(ValueError, match="has 265 tokens and the task 'text' has 256; use the teacher's tokenizer"):
         Distillation(task=task, teacher=teacher(root, grammar))
     pairs = task.changed(tokenizer=BytePairs(vocabulary=280))
@@ -238,7 +238,7 @@ def test_another_vocabulary_or_tokenizer_is_refused(root: Path, task: Text) -> N
     )
     others = pairs.changed(source=str(root.parent / "other.txt"), content_hash=None)
     trial = teaching_trial(pairs)
-    finished(root, trial)
+    write_finished(root, trial)
     assert Distillation(task=pairs, teacher=teacher(root, trial)).open() is not None
     with pytest.raises(
         SpecError, match=r"teacher and student have one tokenizer; the teacher .* has token .* of a sample"
@@ -250,7 +250,7 @@ def test_an_edited_text_of_the_teacher_s_does_not_matter(root: Path, tmp_path: P
     (tmp_path / "old").mkdir()
     old = prose(tmp_path / "old")
     trial = teaching_trial(old)
-    finished(root, trial)
+    write_finished(root, trial)
     (tmp_path / "old" / "prose.jsonl").write_text('{"text": "something else"}\n')
     assert Distillation(task=task, teacher=teacher(root, trial)).open() is not None
 
@@ -271,7 +271,7 @@ def test_a_tokenizer_that_cannot_be_learned_again_is_known_by_its_record(
     trial, same = teaching_trial(old), pairs_of(tmp_path / "same")
     (tmp_path / "other.txt").write_text("".join(f"quick brown fox {n} over lazy dogs, isn't it?\n" for n in range(400)))
     other = old.changed(source=str(tmp_path / "other.txt"), content_hash=None)
-    path = finished(root, trial)
+    path = write_finished(root, trial)
     if not recorded:
         plain = {"model": weights(trial), "spec": trial.data()}
         path.unlink()
@@ -326,7 +326,7 @@ def test_tokens_of_one_number_and_two_meanings_are_refused(
 ) -> None:
     assert teachers.inputs == students.inputs
     trial = teaching_trial(teachers, model=gpt2(layers=1, heads=2, width=8, max_positions=256))
-    finished(root, trial)
+    write_finished(root, trial)
     with pytest.raises(SpecError, match=said):
         Distillation(task=students, teacher=teacher(root, trial)).open()
 
@@ -335,12 +335,12 @@ def test_what_tokens_do_not_depend_on_may_differ(root: Path) -> None:
     """Sequences of another length, of other chances, more of them; taught itself or not."""
     task = Grammar(batch=2, context=8)
     trial = teaching_trial(task)
-    finished(root, trial)
+    write_finished(root, trial)
     other = task.changed(batch=3, context=6, topics=2, exponent=0.5)
     distillation = Distillation(task=other, teacher=teacher(root, trial))
     assert distillation.open() is not None
     second = learning_trial(distillation)
-    finished(root, second)
+    write_finished(root, second)
     assert Distillation(task=task.changed(context=6), teacher=teacher(root, second)).open() is not None
 
 
@@ -349,7 +349,7 @@ def test_students_of_several_teachers_are_told_apart_in_a_grid(root: Path, task:
 
     trials = [teaching_trial(task), teaching_trial(task, operator=softmax()), teaching_trial(task, seed=4)]
     for each in trials:
-        finished(root, each)
+        write_finished(root, each)
     teachers = [teacher(root, each) for each in trials]
     base = learning_trial(Distillation(task=task, teacher=teachers[0]))
     grid = Grid(name="g", base=base, axes=[over("task.teacher", teachers), over("task.temperature", [1.0, 2.0])])

@@ -12,7 +12,7 @@ import tokenizers
 import torch
 import transformers
 from safetensors.torch import load_file, save_file
-from taught import learning_trial, prose
+from teachers import learning_trial, prose
 
 from grid.errors import EnvironmentProblem, SpecError
 from runners.tasks import BytePairs, Distillation, HuggingFaceModel, Text, TokenizerFile
@@ -31,7 +31,7 @@ def llama_config(kind: type = transformers.LlamaConfig, **fields: Any) -> Any:
     return kind(**{**SIZES, **sizes, **more, **fields})
 
 
-def saved(folder: Path, config: Any) -> Any:
+def save_model(folder: Path, config: Any) -> Any:
     """A model with random weights, spread so that its predictions differ; on disk, too."""
     torch.manual_seed(0)
     model = transformers.AutoModelForCausalLM.from_config(config).eval()
@@ -55,13 +55,13 @@ def task(tmp_path: Path) -> Text:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    saved(tmp_path / "model", gpt2_config())
+    save_model(tmp_path / "model", gpt2_config())
     return tmp_path / "model"
 
 
 @pytest.mark.parametrize("config", [gpt2_config, llama_config], ids=["gpt2", "llama"])
 def test_targets_are_what_transformers_predicts(tmp_path: Path, task: Text, config: Callable) -> None:
-    model = saved(tmp_path / "model", config())
+    model = save_model(tmp_path / "model", config())
     data = Distillation(task=task, teacher=HuggingFaceModel(directory=str(tmp_path / "model"))).open()
     batch = data.batch(1, 1)
     with torch.no_grad():
@@ -70,7 +70,7 @@ def test_targets_are_what_transformers_predicts(tmp_path: Path, task: Text, conf
 
 def test_hidden_documents_are_as_if_they_were_not_there(tmp_path: Path, task: Text) -> None:
     """Llama knows distances alone: each half of a window by itself gives what a hidden other half leaves."""
-    model = saved(tmp_path / "model", llama_config())
+    model = save_model(tmp_path / "model", llama_config())
     teaching = HuggingFaceModel(directory=str(tmp_path / "model")).open(task)
     inputs = task.open().batch(1, 1).inputs
     side = torch.arange(8) >= 4
@@ -106,7 +106,7 @@ def test_positions_count_from_the_beginning_of_the_row_whatever_is_hidden(
 
 def test_a_teacher_whose_table_is_padded_teaches_a_tokenizer_of_as_many_ids(tmp_path: Path, task: Text) -> None:
     folder = tmp_path / "padded"
-    saved(folder, gpt2_config(vocab_size=320))
+    save_model(folder, gpt2_config(vocab_size=320))
     pairs = task.changed(tokenizer=BytePairs(vocabulary=280))
     tokenizers.Tokenizer.from_str(pairs.encoder()._tokenizer.to_str()).save(str(folder / "tokenizer.json"))
     teacher = HuggingFaceModel(directory=str(folder))
@@ -245,8 +245,8 @@ def test_weights_that_cannot_teach_are_refused_before_training(
 def test_a_model_with_other_tokens_or_few_positions_is_refused_when_the_spec_is_built(
     tmp_path: Path, task: Text
 ) -> None:
-    saved(tmp_path / "wide", gpt2_config(vocab_size=257))
-    saved(tmp_path / "short", llama_config(max_position_embeddings=7))
+    save_model(tmp_path / "wide", gpt2_config(vocab_size=257))
+    save_model(tmp_path / "short", llama_config(max_position_embeddings=7))
     with pytest.raises(ValueError, match=r"the teacher wide .* has 257 tokens and the task 'text' has 256; use"):
         Distillation(task=task, teacher=HuggingFaceModel(directory=str(tmp_path / "wide")))
     with pytest.raises(ValueError, match=r"up to 8 tokens and the teacher short .* has 7 positions; shorten"):
@@ -259,7 +259,7 @@ def test_a_model_that_reads_ahead_is_no_teacher_however_long_the_prefix(
 ) -> None:
     """BERT's language modelling head is loaded as well as any, over layers that see everything."""
     sizes = {"hidden_size": 8, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 16}
-    saved(tmp_path / "model", transformers.BertConfig(**SIZES, **sizes, max_position_embeddings=16))
+    save_model(tmp_path / "model", transformers.BertConfig(**SIZES, **sizes, max_position_embeddings=16))
     given = task.changed(context=16, prefix=prefix)
     with pytest.raises(SpecError, match=r"predicts what comes next without having seen it; the teacher .* reads ahead"):
         Distillation(task=given, teacher=HuggingFaceModel(directory=str(tmp_path / "model"))).open()
@@ -276,7 +276,7 @@ def test_a_directory_without_a_name_is_not_the_folder_one_is_in(folder: Path, mo
 
 
 def test_a_sliding_window_is_not_lost_to_hidden_documents(tmp_path: Path, task: Text) -> None:
-    saved(tmp_path / "model", llama_config(transformers.MistralConfig, sliding_window=3))
+    save_model(tmp_path / "model", llama_config(transformers.MistralConfig, sliding_window=3))
     teacher = HuggingFaceModel(directory=str(tmp_path / "model"))
     assert Distillation(task=task, teacher=teacher).open() is not None
     with pytest.raises(SpecError, match=r"the model sees windows of 3 keys, which a mask of the task's would replace"):
@@ -287,7 +287,7 @@ def test_its_tokenizer_is_that_of_the_task(folder: Path, task: Text) -> None:
     """The same byte pairs pass; those of another text and bytes do not."""
     pairs = task.changed(tokenizer=BytePairs(vocabulary=280))
     shutil.rmtree(folder)
-    saved(folder, gpt2_config(vocab_size=280))
+    save_model(folder, gpt2_config(vocab_size=280))
     own = tokenizers.Tokenizer.from_str(pairs.encoder()._tokenizer.to_str())  # type: ignore[attr-defined]
     own.save(str(folder / "tokenizer.json"))
     assert Distillation(task=pairs, teacher=HuggingFaceModel(directory=str(folder))).open() is not None

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from taught import finished, teacher, teaching_trial
+from teachers import teacher, teaching_trial, write_finished
 from toy_campaign import QUIET, toy_grid
 
 from grid import Grid, Measure, over
@@ -150,7 +150,7 @@ def test_a_task_records_what_it_declares_and_nothing_else(kind: str, text: Text,
     }
     if kind == "distillation":
         trial = teaching_trial(text, model=gpt2(layers=1, heads=2, width=8, max_positions=text.length))
-        finished(tmp_path, trial)
+        write_finished(tmp_path, trial)
         examples[kind] = Distillation(task=text, teacher=teacher(tmp_path, trial))
     task = examples[kind]
     out = getattr(task.inputs, "vocabulary", 1)

@@ -40,18 +40,18 @@ def product(x: Rows, y: Rows) -> Rows:
     return [[sum(a * b for a, b in zip(row, column, strict=True)) for column in zip(*y, strict=True)] for row in x]
 
 
-def transposed(x: Rows) -> Rows:
+def transpose(x: Rows) -> Rows:
     return [list(column) for column in zip(*x, strict=True)]
 
 
 def newton_schulz(update: Rows, rounds: int) -> Rows:
     """X <- a X + (b A + c A A) X with A = X X^T, on the wide form."""
     if len(update) > len(update[0]):
-        return transposed(newton_schulz(transposed(update), rounds))
+        return transpose(newton_schulz(transpose(update), rounds))
     norm = math.sqrt(sum(value**2 for row in update for value in row))
     x = [[value / norm for value in row] for row in update]
     for _ in range(rounds):
-        gram = product(x, transposed(x))
+        gram = product(x, transpose(x))
         square, count = product(gram, gram), range(len(gram))
         inner = [[-4.7750 * gram[i][j] + 2.0315 * square[i][j] for j in count] for i in count]
         added = product(inner, x)
@@ -59,7 +59,7 @@ def newton_schulz(update: Rows, rounds: int) -> Rows:
     return x
 
 
-def mixed(mu: float, x: Rows, y: Rows) -> Rows:
+def mix(mu: float, x: Rows, y: Rows) -> Rows:
     """mu x + (1 - mu) y"""
     return [[mu * a + (1 - mu) * b for a, b in zip(*rows, strict=True)] for rows in zip(x, y, strict=True)]
 
@@ -68,8 +68,8 @@ def muon_step(muon: Muon, weight: Rows, momentum: Rows, gradient: Rows) -> tuple
     """Weight and momentum after one step, number by number."""
     mu, (outputs, inputs) = muon.momentum, (len(weight), len(weight[0]))
     size = 0.2 * math.sqrt(max(outputs, inputs)) if muon.scale == "rms" else math.sqrt(max(1, outputs / inputs))
-    mean = mixed(mu, momentum, gradient)
-    ahead = mixed(mu, mean, gradient)
+    mean = mix(mu, momentum, gradient)
+    ahead = mix(mu, mean, gradient)
     update, kept = newton_schulz(ahead if muon.nesterov else mean, muon.rounds), 1 - muon.lr * muon.weight_decay
     moved = [
         [kept * w - muon.lr * size * u for w, u in zip(*rows, strict=True)] for rows in zip(weight, update, strict=True)
@@ -145,7 +145,7 @@ def test_in_bfloat16_an_update_is_pytorchs(shape: tuple[int, int]) -> None:
 
 @pytest.mark.parametrize("shape", [(12, 12), (40, 10), (10, 40), (3, 100)], ids=str)
 def test_the_size_of_an_update_follows_from_the_shape(shape: tuple[int, int]) -> None:
-    """Of an orthogonal matrix: "rms" has entries of 0.2 on average, "spectral" the norm sqrt(outputs / inputs) or 1."""
+    """ "rms" has entries of 0.2 on average, "spectral" the norm sqrt(outputs / inputs) or 1."""
     parts = torch.linalg.svd(draws(*shape), full_matrices=False)
     orthogonal = parts.U @ parts.Vh
     sizes = {scale: Muon(scale=scale).size(*shape) for scale in ("rms", "spectral")}

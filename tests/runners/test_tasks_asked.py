@@ -33,7 +33,7 @@ TASKS = [RECALL, RECALL_SOME, INDUCTION, COPY, NEEDLE]
 Row = list[int]
 
 
-def recalled(row: Row) -> dict[int, int]:
+def recall(row: Row) -> dict[int, int]:
     """The answer of every place that asks: keys are 0-6, values 7-11, filler the rest."""
     pairs, found = {}, {}
     for place, token in enumerate(row):
@@ -44,12 +44,12 @@ def recalled(row: Row) -> dict[int, int]:
     return found
 
 
-def induced(row: Row) -> dict[int, int]:
-    """What followed the only earlier occurrence of a token, also where chance made it so."""
+def induce(row: Row) -> dict[int, int]:
+    """Return the token after the only earlier occurrence of a token, also a chance one."""
     return {place: row[row.index(token) + 1] for place, token in enumerate(row) if row[:place].count(token) == 1}
 
 
-def copied(row: Row) -> dict[int, int]:
+def copy_contents(row: Row) -> dict[int, int]:
     """Contents are 0-5, noise is 6 and the mark 7."""
     marks = [place for place, token in enumerate(row) if token == 7]
     return dict(zip(marks, [token for token in row if token < 6], strict=True))
@@ -63,9 +63,9 @@ def found_needle(row: Row) -> dict[int, int]:
 
 
 ORACLES: dict[str, Callable[[Row], dict[int, int]]] = {
-    "associative_recall": recalled,
-    "induction": induced,
-    "selective_copy": copied,
+    "associative_recall": recall,
+    "induction": induce,
+    "selective_copy": copy_contents,
     "needle": found_needle,
 }
 
@@ -79,11 +79,11 @@ def knows(task: QueryTask, inputs: Tensor, visible: Tensor | None = None) -> Ten
     return said
 
 
-def named(task: QueryTask) -> str:
+def name_of(task: QueryTask) -> str:
     return f"{task.label} {len(task.points())}"
 
 
-@pytest.mark.parametrize("task", TASKS, ids=named)
+@pytest.mark.parametrize("task", TASKS, ids=name_of)
 def test_what_is_asked_can_be_read_off_what_came_before(task: QueryTask) -> None:
     for point in ({}, *task.points()):
         batch = task.draw(Draws(5, "test"), 200, point)
@@ -99,7 +99,7 @@ def test_what_is_asked_can_be_read_off_what_came_before(task: QueryTask) -> None
             assert known == asked
 
 
-@pytest.mark.parametrize("task", TASKS, ids=named)
+@pytest.mark.parametrize("task", TASKS, ids=name_of)
 def test_who_knows_is_always_right_and_measures_are_as_announced(task: QueryTask) -> None:
     found = list(task.open().evaluate(lambda inputs: knows(task, inputs)))
     for name in ("accuracy", "sequence_accuracy"):
@@ -112,9 +112,9 @@ def test_who_knows_is_always_right_and_measures_are_as_announced(task: QueryTask
     assert Task.members()[task.label].model_validate(task.data()) == task
 
 
-@pytest.mark.parametrize("task", TASKS, ids=named)
+@pytest.mark.parametrize("task", TASKS, ids=name_of)
 def test_guessing_is_right_as_often_as_the_rows_beside_say(task: QueryTask) -> None:
-    """Who draws an answer from all there may be, and who draws one from those in the sequence."""
+    """Guess an answer from all possible ones, or from those in the sequence."""
     first = 7 if isinstance(task, AssociativeRecall) else 5 if isinstance(task, Needle) else 0
     answers = torch.arange(first, first + task.answers)
 
@@ -204,7 +204,7 @@ def test_the_loss_is_over_what_is_asked_and_parts_add_up_to_it() -> None:
     ) == pytest.approx(float(whole))
 
 
-@pytest.mark.parametrize("task", TASKS, ids=named)
+@pytest.mark.parametrize("task", TASKS, ids=name_of)
 def test_a_batch_follows_from_seed_and_step_and_a_sample_from_the_task_alone(task: QueryTask) -> None:
     data = task.open()
     first = data.batch(4, 9).inputs
@@ -298,9 +298,9 @@ def test_what_cannot_be_drawn_is_refused(task: QueryTask, fields: dict[str, obje
 
 
 def test_the_smallest_sequences_can_be_drawn() -> None:
-    assert recalled(RECALL.draw(Draws(0), 1, {"length": 16}).inputs[0].tolist()).keys() == {8, 10, 12, 14}
+    assert recall(RECALL.draw(Draws(0), 1, {"length": 16}).inputs[0].tolist()).keys() == {8, 10, 12, 14}
     assert INDUCTION.draw(Draws(0), 1, {"length": 8}).targets[0].tolist()[:4] == [UNASKED] * 4
-    assert copied(COPY.draw(Draws(0), 1, {"length": 10}).inputs[0].tolist()).keys() == set(range(5, 10))
+    assert copy_contents(COPY.draw(Draws(0), 1, {"length": 10}).inputs[0].tolist()).keys() == set(range(5, 10))
     assert found_needle(NEEDLE.draw(Draws(0), 1, {"length": 10}).inputs[0].tolist()).keys() == {9}
 
 
@@ -321,7 +321,7 @@ def test_a_needle_is_refused_where_some_place_leaves_no_room_and_drawn_where_all
                 Needle.model_validate({**NEEDLE.data(), **fields})
 
 
-@pytest.mark.parametrize("task", TASKS, ids=named)
+@pytest.mark.parametrize("task", TASKS, ids=name_of)
 def test_examples_are_as_many_as_are_asked_for_whatever_the_batch_is(task: QueryTask) -> None:
     few, many = (task.changed(batch=batch).open().examples(9) for batch in (4, 40))
     assert few.inputs.shape == few.targets.shape == (9, 20)
@@ -330,7 +330,7 @@ def test_examples_are_as_many_as_are_asked_for_whatever_the_batch_is(task: Query
     assert len(few.inputs.unique(dim=0)) == 9
 
 
-@pytest.mark.parametrize("task", TASKS, ids=named)
+@pytest.mark.parametrize("task", TASKS, ids=name_of)
 def test_nobody_trains_on_the_examples(task: QueryTask) -> None:
     data = task.open()
     drawn = data.examples(task.batch).inputs

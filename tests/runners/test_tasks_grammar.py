@@ -43,7 +43,7 @@ VOCABULARY, LENGTH = 12, 5
 STOP, OF, NOUNS, VERBS, NAMES = 0, 1, ((2, 3), (4, 5)), ((6, 7), (8, 9)), (10, 11)
 
 State = tuple[str, int, int, tuple[int, ...]]
-"""What comes next, the topic, the subject's number, the names so far, latest last."""
+"""The next token class, the topic, the subject's number, the names so far, latest last."""
 
 
 def shares(topic: int | None) -> list[float]:
@@ -84,7 +84,7 @@ def moves(state: State) -> list[tuple[int, float, State]]:
 START = {("subject", 0, 0, ()): 0.5, ("subject", 1, 0, ()): 0.5}
 
 
-def enumerated() -> dict[tuple[int, ...], dict[tuple[int, ...], float]]:
+def enumerate_sentences() -> dict[tuple[int, ...], dict[tuple[int, ...], float]]:
     """The probability of every possible sequence up to `LENGTH` tokens, by the topics of its tokens."""
     found: dict[tuple[int, ...], dict[tuple[int, ...], float]] = defaultdict(lambda: defaultdict(float))
     waiting = [((), (), p, state) for state, p in START.items()]
@@ -97,7 +97,7 @@ def enumerated() -> dict[tuple[int, ...], dict[tuple[int, ...], float]]:
     return found
 
 
-BY_TOPICS = enumerated()
+BY_TOPICS = enumerate_sentences()
 JOINT = {(): 1.0, **{tokens: sum(by.values()) for tokens, by in BY_TOPICS.items()}}
 
 
@@ -105,7 +105,7 @@ def nats(tokens: Tensor) -> Tensor:
     return odds(tokens, TINY.words, TINY.chances).optimal()
 
 
-def drawn(length: int, count: int) -> tuple[Tensor, Tensor]:
+def draw(length: int, count: int) -> tuple[Tensor, Tensor]:
     return Sampler(TINY.words, TINY.chances, CPU).draw(Draws(0, "test", length), count, length)
 
 
@@ -141,7 +141,7 @@ def test_the_prediction_that_is_told_the_topic_is_the_enumerated_conditional_too
 
 def test_the_sampler_draws_every_sequence_as_often_as_it_should() -> None:
     count = 200_000
-    tokens, topics = drawn(LENGTH, count)
+    tokens, topics = draw(LENGTH, count)
     seen: dict[tuple[int, ...], int] = defaultdict(int)
     for row in torch.cat((tokens, topics), 1).tolist():
         seen[tuple(row)] += 1
@@ -158,7 +158,7 @@ def test_the_sampler_draws_every_sequence_as_often_as_it_should() -> None:
 
 def test_long_sequences_cost_what_the_process_says() -> None:
     """Names of long ago, topics that switch: forward over all states, one token after another."""
-    tokens = drawn(60, 6)[0]
+    tokens = draw(60, 6)[0]
     for row, found in zip(tokens.tolist(), nats(tokens).tolist(), strict=True):
         belief = dict(START)
         for token, cost in zip(row, found, strict=True):
@@ -174,7 +174,7 @@ def test_long_sequences_cost_what_the_process_says() -> None:
 
 @pytest.mark.parametrize("slots", [1, 2, 5])
 def test_a_name_comes_again_from_the_last_slots_each_equally_likely(slots: int) -> None:
-    """Of so many names that a new one is not one of before."""
+    """With so many names, a new one is not one of before."""
     task = TINY.changed(names=3_000_000, exponent=0.0, naming=0.9, slots=slots)
     tokens = Sampler(task.words, task.chances, CPU).draw(Draws(2, "names"), 300, 60).tokens
     again, later, places = 0, 0, [0] * slots
@@ -196,7 +196,7 @@ def test_a_name_comes_again_from_the_last_slots_each_equally_likely(slots: int) 
 def test_the_expected_loss_of_the_optimal_predictor_is_the_entropy() -> None:
     full = {row: p for row, p in JOINT.items() if len(row) == LENGTH}
     entropy = -sum(p * math.log(p) for p in full.values())
-    costs = nats(drawn(LENGTH, 100_000)[0]).sum(1)
+    costs = nats(draw(LENGTH, 100_000)[0]).sum(1)
     assert float(costs.mean()) == pytest.approx(entropy, abs=4 * float(costs.std()) / math.sqrt(100_000))
 
 
@@ -251,13 +251,13 @@ def test_agreement_is_with_the_subject_and_not_with_the_nearest_noun() -> None:
         said[:, -1, 6:8], said[:, -1, 8:10] = (~which).float()[:, None], which.float()[:, None]
         return said
 
-    def measured(predict: object) -> list[float]:
+    def measure(predict: object) -> list[float]:
         found = TINY.open().evaluate(predict)  # type: ignore[arg-type]
         return [m.value for m in found if m.name == "agreement_accuracy"]
 
-    assert measured(lambda inputs: says(plural(inputs[:, 1]), inputs)) == [1, 1, 1]
-    assert measured(lambda inputs: says(plural(inputs[:, -1]), inputs)) == [1, 0, 0]
-    assert measured(lambda inputs: says(torch.ones(len(inputs), dtype=torch.bool), inputs)) == [0.5, 0.5, 0.5]
+    assert measure(lambda inputs: says(plural(inputs[:, 1]), inputs)) == [1, 1, 1]
+    assert measure(lambda inputs: says(plural(inputs[:, -1]), inputs)) == [1, 0, 0]
+    assert measure(lambda inputs: says(torch.ones(len(inputs), dtype=torch.bool), inputs)) == [0.5, 0.5, 0.5]
 
 
 def test_a_window_begins_after_a_stop_and_asks_for_what_follows() -> None:
@@ -331,7 +331,7 @@ def test_what_is_measured_is_what_is_announced() -> None:
     ids=str,
 )
 def test_extremes_are_processes_too(extreme: dict[str, float]) -> None:
-    """What is drawn is possible, and tokens are as frequent as they should be."""
+    """Every sample is possible, and tokens are as frequent as they should be."""
     task = TINY.changed(**extreme)
     tokens = Sampler(task.words, task.chances, CPU).draw(Draws(1, "extreme"), 4000, task.context).tokens
     assert odds(tokens, task.words, task.chances).optimal().isfinite().all()

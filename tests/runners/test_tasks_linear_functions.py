@@ -135,7 +135,7 @@ def test_the_closed_form_makes_no_error_at_all_from_the_third_point_on() -> None
 
 
 def test_one_point_is_answered_by_the_posterior_mean() -> None:
-    """Of a, b ~ N(0, 1) given a x + b = y: by sampling lines near it."""
+    """Estimate a, b ~ N(0, 1) given a x + b = y: by sampling lines near it."""
     a, b = torch.randn(2, 2_000_000, generator=torch.Generator().manual_seed(0))
     near = (a * 0.7 + b - 1.2).abs() < 0.01
     expected = (a[near] * -2.0 + b[near]).mean().item()
@@ -165,7 +165,7 @@ def test_every_convention_of_the_paper_follows_from_the_errors_by_position() -> 
     """Against the sums as they are written, over functions, prompts and positions."""
     grid = ShiftGrid(sigma_x=(2,), sigma_f=(3,), functions=5, sequences=3, points=8)
 
-    def slanted(inputs: Tensor) -> Tensor:
+    def slant(inputs: Tensor) -> Tensor:
         return 0.3 * inputs
 
     prompts = plain_prompts(grid)
@@ -173,7 +173,7 @@ def test_every_convention_of_the_paper_follows_from_the_errors_by_position() -> 
         [[[(0.3 * x - y) ** 2 for x, y in zip(*prompt, strict=True)] for prompt in function] for function in prompts],
         dtype=torch.float64,
     )
-    rows = [each for each in LinearFunctions(evaluation=grid).open().evaluate(slanted) if each.name == "squared_error"]
+    rows = [each for each in LinearFunctions(evaluation=grid).open().evaluate(slant) if each.name == "squared_error"]
     found = conventions([each.value for each in rows], grid.sequences)
     N, N_b, N_p = errors.shape
     eq_2 = sum(
@@ -186,7 +186,7 @@ def test_every_convention_of_the_paper_follows_from_the_errors_by_position() -> 
     assert found.equation == pytest.approx(float(errors[:, :, 2:].mean()), rel=1e-5)
     assert found.text == pytest.approx(float(errors[:, :, 1:].mean()), rel=1e-5)
     assert found.released == pytest.approx(
-        next(each.value for each in LinearFunctions(evaluation=grid).open().evaluate(slanted))
+        next(each.value for each in LinearFunctions(evaluation=grid).open().evaluate(slant))
     )
 
 

@@ -22,7 +22,7 @@ PLAIN = {"every": all, "some": any}
 SMALL = LengthGrid(lengths=(4, 7, 12), sigma=(1, 5), sequences=300)
 
 
-def said(value: float) -> Callable[[Tensor], Tensor]:
+def predict_constant(value: float) -> Callable[[Tensor], Tensor]:
     """Says the same of every number."""
     return lambda inputs: torch.full_like(inputs, value)
 
@@ -105,7 +105,7 @@ def test_the_usual_constant_errs_on_one_sequence_of_sixteen(
     grid = LengthGrid(lengths=(4, 5, 30), sigma=(1, 9), sequences=20_000)
     task = Quantifiers.model_validate({"quantifier": quantifier, "labels": labels, "evaluation": grid, "points": 5})
     other = {"true": "false", "false": "true"}[name]
-    found, flipped = by_point(task, said(usual)), by_point(task, said(-usual))
+    found, flipped = by_point(task, predict_constant(usual)), by_point(task, predict_constant(-usual))
     for length in grid.lengths:
         for sigma in grid.sigma:
             rate = found["error_rate", length, sigma]
@@ -189,7 +189,7 @@ def test_only_numbers_of_the_length_that_is_asked_about_are_shown() -> None:
 @pytest.mark.parametrize("quantifier", QUANTIFIERS)
 def test_nan_is_never_right(quantifier: Quantifier, labels: str) -> None:
     task = Quantifiers.model_validate({"quantifier": quantifier, "labels": labels, "evaluation": SMALL})
-    found = by_point(task, said(math.nan))
+    found = by_point(task, predict_constant(math.nan))
     for length in SMALL.lengths:
         for sigma in SMALL.sigma:
             assert found["error_rate", length, sigma].value == 1

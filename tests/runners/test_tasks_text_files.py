@@ -26,7 +26,7 @@ def small(source: Path | str, **fields: object) -> Text:
     return Text.model_validate({"source": str(source), "context": 16, "validation_windows": 3, **fields})
 
 
-def said(task: TextTask) -> list[str]:
+def error_of(task: TextTask) -> list[str]:
     """The documents, sorted."""
     return sorted(each for part in task.corpus() for each in part.decode().split("\0") if each)
 
@@ -38,7 +38,7 @@ def test_a_byte_order_mark_is_no_part_of_a_text(tmp_path: Path, suffix: str) -> 
     (tmp_path / f"b{suffix}").write_bytes(BOM + whole.encode())
     plain, marked = (small(tmp_path / f"{name}{suffix}") for name in "ab")
     assert plain.corpus() == marked.corpus()
-    assert "\ufeff" not in "".join(said(marked))
+    assert "\ufeff" not in "".join(error_of(marked))
 
 
 def test_a_byte_order_mark_is_no_part_of_a_sentence_or_an_item(tmp_path: Path) -> None:
@@ -64,7 +64,7 @@ def test_a_folder_is_read_whole(tmp_path: Path) -> None:
     (folder / "again").symlink_to(elsewhere / "deep")
     (folder / "e.txt").symlink_to(tmp_path / "e.txt")
     (elsewhere / "back").symlink_to(folder)
-    assert said(small(folder, validation_share=0.4)) == sorted(name + WORDS for name in "abcde")
+    assert error_of(small(folder, validation_share=0.4)) == sorted(name + WORDS for name in "abcde")
     assert small(tmp_path / "folder" / "a.TXT").corpus().train.startswith(b"aone")
 
 
@@ -101,7 +101,7 @@ def test_the_kind_of_a_file_is_in_the_hash_and_its_name_is_not(tmp_path: Path) -
         (tmp_path / name).write_text(line)
     one, renamed, capitals, lines = (small(tmp_path / name) for name in ("a.txt", "b.txt", "c.TXT", "d.jsonl"))
     assert one.key == renamed.key == capitals.key != lines.key  # the same bytes are two texts
-    assert said(one) != said(lines)
+    assert error_of(one) != error_of(lines)
 
 
 def test_the_name_of_a_file_of_items_is_in_the_hash(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What a loss is per token, byte and word: against lm-eval's own counting, and by hand."""
+"""Losses per token, byte and word: against lm-eval's own counting, and by hand."""
 
 import json
 import math
@@ -48,7 +48,7 @@ def tokenizer(request: pytest.FixtureRequest, tmp_path: Path) -> Tokenizer:
     return TokenizerFile(path=str(tmp_path / "t.json"))
 
 
-def opened(lines: Path, tokenizer: Tokenizer, **fields: object) -> Text:
+def open_task(lines: Path, tokenizer: Tokenizer, **fields: object) -> Text:
     values = {"source": str(lines), "context": 6, "validation_share": 0.3, "tokenizer": tokenizer, **fields}
     return Text.model_validate(values)
 
@@ -60,7 +60,7 @@ def logits(inputs: Tensor, visible: Tensor | None = None) -> Tensor:
 
 
 def test_documents_have_the_bytes_and_words_of_lm_eval(lines: Path, tokenizer: Tokenizer) -> None:
-    task = opened(lines, tokenizer)
+    task = open_task(lines, tokenizer)
     for part, stream in zip(task.corpus(), task.streams(), strict=True):
         texts = documents_of(part)[:-1]
         in_bytes, in_words = sizes_at(task.encoder(), texts, stream, torch.arange(len(stream.ids)))
@@ -75,7 +75,7 @@ def test_documents_have_the_bytes_and_words_of_lm_eval(lines: Path, tokenizer: T
 
 def test_perplexities_are_those_of_lm_eval(lines: Path, tokenizer: Tokenizer) -> None:
     """Windows that begin at every token of a document and end after one ask for each of its tokens once."""
-    task = opened(lines, tokenizer)
+    task = open_task(lines, tokenizer)
     stream, encoder = task.streams().validation, task.encoder()
     texts = documents_of(task.corpus().validation)[:-1]
     places = torch.arange(1, len(stream.ids))  # the first token is never asked for
@@ -91,7 +91,7 @@ def test_perplexities_are_those_of_lm_eval(lines: Path, tokenizer: Tokenizer) ->
 
 
 def test_rows_are_ratios_of_sums_over_the_windows(lines: Path, tokenizer: Tokenizer) -> None:
-    task = opened(lines, tokenizer, validation_windows=5, prefix=2)
+    task = open_task(lines, tokenizer, validation_windows=5, prefix=2)
     data, encoder, size = task.open(), task.encoder(), task.tokenizer.size
     found = {each.name: each for each in data.evaluate(lambda inputs: logits(inputs)[..., :size])}
     assert found.keys() == task.measures().keys()
@@ -115,7 +115,9 @@ def test_rows_are_ratios_of_sums_over_the_windows(lines: Path, tokenizer: Tokeni
 
 
 def test_bytes_cost_the_same_in_nats_per_token_and_per_byte(lines: Path) -> None:
-    found = {each.name: each.value for each in opened(lines, Bytes()).open().evaluate(lambda x: logits(x)[..., :256])}
+    found = {
+        each.name: each.value for each in open_task(lines, Bytes()).open().evaluate(lambda x: logits(x)[..., :256])
+    }
     assert found["bits_per_byte"] == pytest.approx(found["validation_loss"] / math.log(2))
     assert found["byte_perplexity"] == pytest.approx(found["perplexity"])
 

@@ -206,10 +206,10 @@ def test_what_the_hub_does_not_have_is_said(monkeypatch: pytest.MonkeyPatch, err
 
     kind = getattr(huggingface_hub.errors, error)
 
-    def refused(*_: object, **__: object) -> None:
+    def error_of(*_: object, **__: object) -> None:
         raise kind.__new__(kind)
 
-    monkeypatch.setattr(huggingface_hub.HfApi, "dataset_info", refused)
+    monkeypatch.setattr(huggingface_hub.HfApi, "dataset_info", error_of)
     with pytest.raises(ValidationError, match=said):
         Text(hub=HubText(name="a/b", revision="v9"))
 

@@ -300,6 +300,6 @@ def test_byte_pairs_are_learnt(lines: Path, memory: Callable) -> None:
 
 
 def _unigram_entropy(task: Text) -> float:
-    """What knowing how frequent tokens are is worth, nats per token of the training part."""
+    """Nats per token of the training part for a predictor that knows token frequencies."""
     shares = torch.bincount(task.streams().train.ids) / len(task.streams().train.ids)
     return float(torch.special.entr(shares).sum())

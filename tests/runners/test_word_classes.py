@@ -148,7 +148,7 @@ def test_tokens_that_are_bytes_of_a_character_have_its_class(tmp_path: Path, enc
     ]
     tokens[0] = tokens[0].removeprefix(b" ")  # the mark of the beginning
     assert b"".join(tokens).decode() == MIXED
-    assert fallback.written(ids) == tokens
+    assert fallback.token_bytes(ids) == tokens
     assert classes(fallback, ids, "closed_class") == by_bytes(tokens)
     assert [CLASSES[each] for each in classes(fallback, ids[2:5], "closed_class")] == ["content"] * 3  # 日 alone
     for encoder in encoders:

@@ -44,13 +44,13 @@ EXACT = {"rtol": 1e-12, "atol": 1e-14}
 LENGTH = 13
 
 
-def drawn(*shape: int, seed: int = 0) -> Tensor:
+def draw(*shape: int, seed: int = 0) -> Tensor:
     return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
 def qkv(width: int = 8, length: int = LENGTH) -> tuple[Tensor, Tensor, Tensor]:
     """q, k and v, [2, 3, T, D]."""
-    return drawn(2, 3, length, width, seed=1), drawn(2, 3, length, width, seed=2), drawn(2, 3, length, width, seed=3)
+    return draw(2, 3, length, width, seed=1), draw(2, 3, length, width, seed=2), draw(2, 3, length, width, seed=3)
 
 
 def of(value: float) -> Tensor:
@@ -91,21 +91,21 @@ class TestIntegral:
     def test_the_control_is_integral_in_every_backbone_unless_rotary_turns_each_signal(self, rotary: bool) -> None:
         size = {"layers": 1, "heads": 2, "width": 16}
         backbone = llama2(**size, feedforward_width=16) if rotary else gpt2(**size)
-        x = drawn(2, 9, 1).float()
+        x = draw(2, 9, 1).float()
 
-        def predicted(operator: Operator) -> Tensor:
+        def predict(operator: Operator) -> Tensor:
             model = Transformer(backbone, [operator], inputs=Scalars(), seed=0)
             for name, parameter in model.named_parameters():
                 if "qkv" in name:
                     parameter.data *= 30
             return model(x)
 
-        control = predicted(integral_control(2))
+        control = predict(integral_control(2))
         if rotary:
-            torch.testing.assert_close(predicted(integral(2, rotary="before_split")), control, rtol=1e-5, atol=1e-6)
-            assert not torch.allclose(predicted(integral(2)), control, rtol=1e-3, atol=1e-4)
+            torch.testing.assert_close(predict(integral(2, rotary="before_split")), control, rtol=1e-5, atol=1e-6)
+            assert not torch.allclose(predict(integral(2)), control, rtol=1e-3, atol=1e-4)
         else:
-            torch.testing.assert_close(predicted(integral(2)), control, rtol=1e-5, atol=1e-6)
+            torch.testing.assert_close(predict(integral(2)), control, rtol=1e-5, atol=1e-6)
 
     def test_on_weights_it_is_the_mean_of_the_signals_maps(self) -> None:
         q, k, v = qkv(width=12)
@@ -136,7 +136,7 @@ class TestGroundIsMergedToo:
     def grounds(self, operator: Operator, **numbers: Tensor) -> tuple[Tensor, Tensor, list[Tensor]]:
         q, k, v = qkv()
         operator = operator.changed(normaliser=Ground(threshold=Number(init=0.5)), readout=GroundValue())
-        full = {**numbers, "normaliser.threshold": of(0.5), "readout.ground_value": drawn(1, 3, 1, 8)}
+        full = {**numbers, "normaliser.threshold": of(0.5), "readout.ground_value": draw(1, 3, 1, 8)}
         found = attend(operator, q, k, v, numbers=full)
         single = Operator(normaliser=operator.normaliser)
         each = [attend(single, q[..., s : s + 4], k[..., s : s + 4], v).ground for s in (0, 4)]
@@ -165,7 +165,7 @@ def differing(factor: float, *, start: float = 0.2, gain: Tensor | None = None) 
 class TestDifferential:
     def test_it_is_two_maps_normed_and_scaled(self) -> None:
         q, k, v = qkv()
-        gain = drawn(1, 1, 1, 8, seed=5)
+        gain = draw(1, 1, 1, 8, seed=5)
         found = attend(differential(), q, k, v, numbers=differing(0.4, start=0.3, gain=gain))
         first, second = (plain(q[..., s : s + 4], k[..., s : s + 4], scale=0.5) for s in (0, 4))
         mixed = (first - 0.4 * second) @ v
@@ -204,7 +204,7 @@ class TestDifferential:
             assert attention.heads == joined
             assert attention.numbers.table["head_norm_gain"].shape == (1, 1, 1, gain)
             assert attention.numbers.table["merge_factor"].shape == (1, 1, 4, gain // 2)
-            assert model(drawn(2, 7, 1).float()).shape == (2, 7, 1)
+            assert model(draw(2, 7, 1).float()).shape == (2, 7, 1)
 
     def test_an_odd_number_of_heads_is_refused_with_the_nearest(self) -> None:
         backbone = gpt2(layers=1, heads=7, width=56)
@@ -226,7 +226,7 @@ def affine(scale: Tensor, mean: Tensor) -> dict[str, Tensor]:
 
 ALPHA, MEAN = (
     torch.rand((2, 3, LENGTH, 1), generator=torch.Generator().manual_seed(6)).double(),
-    drawn(1, 3, 1, 1).abs(),
+    draw(1, 3, 1, 1).abs(),
 )
 
 
@@ -278,7 +278,7 @@ class TestAffine:
 
     def test_the_gate_comes_after_it(self) -> None:
         q, k, v = qkv()
-        gate = drawn(2, 3, LENGTH, 8, seed=7).sigmoid()
+        gate = draw(2, 3, LENGTH, 8, seed=7).sigmoid()
         found = attend(affine_gated(), q, k, v, numbers={**affine(ALPHA, MEAN), "output_gate.opening": gate}).output
         ungated = attend(affine_scaled(), q, k, v, numbers=affine(ALPHA, MEAN)).output
         torch.testing.assert_close(found, gate * ungated, **EXACT)
@@ -311,27 +311,27 @@ class TestScaleAndBias:
 
     def test_a_value_bias_is_a_bias_on_every_value_and_leaves_weights_alone(self) -> None:
         q, k, v = qkv()
-        bias = drawn(1, 3, 1, 8, seed=8)
+        bias = draw(1, 3, 1, 8, seed=8)
         found, before = attend(value_bias(), q, k, v, numbers={"readout.value_bias": bias}), attend(softmax(), q, k, v)
         assert torch.equal(found.weights, before.weights)
         torch.testing.assert_close(found.output, attend(softmax(), q, k, v + bias).output, **EXACT)
 
     def test_a_query_that_sees_nothing_gets_the_value_bias(self) -> None:
-        bias = drawn(1, 3, 1, 8, seed=8)
+        bias = draw(1, 3, 1, 8, seed=8)
         found = attend(value_bias(), *qkv(), mask=holes(), numbers={"readout.value_bias": bias}).output[:, :, 5]
         assert torch.equal(found, bias[:, :, 0].expand_as(found))
 
 
 class TestNormAndGates:
     def test_the_norm_is_that_of_torch_times_gain_and_factor(self) -> None:
-        x, gain = drawn(2, 3, 7, 8), drawn(1, 3, 1, 8, seed=9)
+        x, gain = draw(2, 3, 7, 8), draw(1, 3, 1, 8, seed=9)
         found = RMS(eps=1e-3).normalise(x, gain=gain, factor=of(0.25))
         torch.testing.assert_close(found, 0.25 * gain * F.rms_norm(x, (8,), eps=1e-3), **EXACT)
         assert (RMS().normalise(torch.zeros(1, 1, 2, 8), gain=of(1.0), factor=of(1.0)) == 0).all()
 
     @pytest.mark.parametrize(("operator", "channels"), [(gated_heads(), 1), (gated_elements(), 8)])
     def test_a_gate_multiplies_the_output_and_leaves_weights_alone(self, operator: Operator, channels: int) -> None:
-        gate = drawn(2, 3, LENGTH, channels, seed=7).sigmoid()
+        gate = draw(2, 3, LENGTH, channels, seed=7).sigmoid()
         found, before = attend(operator, *qkv(), numbers={"output_gate.opening": gate}), attend(softmax(), *qkv())
         assert torch.equal(found.weights, before.weights)
         assert torch.equal(found.output, gate * before.output)
@@ -340,7 +340,7 @@ class TestNormAndGates:
     def test_a_gate_starts_half_open_and_is_learned_from_the_layer_s_input(self, operator: Operator) -> None:
         assert torch.equal(attend(operator, *qkv()).output, attend(softmax(), *qkv()).output / 2)
         model = Transformer(gpt2(layers=1, heads=2, width=16), [operator], inputs=Scalars(), seed=0)
-        model(drawn(2, 7, 1).float()).square().sum().backward()
+        model(draw(2, 7, 1).float()).square().sum().backward()
         (projection,) = (p for name, p in model.named_parameters() if "projection" in name)
         assert (projection.grad.abs().sum(-1) > 0).all()
 

@@ -50,7 +50,7 @@ def check(operator: Operator, backbone: Backbone) -> None:
     )
 
 
-def refused(operator: Operator, backbone: Backbone) -> bool:
+def build_refused(operator: Operator, backbone: Backbone) -> bool:
     try:
         check(operator, backbone)
     except ValueError:
@@ -90,7 +90,7 @@ def test_the_models_of_the_papers_have_their_parameters(
 def test_every_operator_trains_in_every_family(name: str, family: Family) -> None:
     """One step: finite predictions, finite gradients, finite parameters after it."""
     operator, backbone = EVERY[name], BACKBONES[family]
-    if refused(operator, backbone):
+    if build_refused(operator, backbone):
         assert name in REFUSED[family]
         return
     model = Transformer(backbone, [operator] * 2, inputs=Tokens(11), seed=0)
@@ -110,7 +110,7 @@ def test_every_operator_trains_in_every_family(name: str, family: Family) -> Non
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_what_a_family_cannot_carry_is_known(family: Family) -> None:
-    assert {name for name, operator in EVERY.items() if refused(operator, BACKBONES[family])} == REFUSED[family]
+    assert {name for name, operator in EVERY.items() if build_refused(operator, BACKBONES[family])} == REFUSED[family]
 
 
 def test_a_family_that_does_not_exist_is_named() -> None:

@@ -118,7 +118,7 @@ def test_a_choice_says_its_formula_its_source_and_its_traps(member: type[Stage])
     assert all(trap.endswith(".") for trap in member.traps)
 
 
-def reached(function: Callable[..., object]) -> Iterator[Callable[..., object]]:
+def find_reached(function: Callable[..., object]) -> Iterator[Callable[..., object]]:
     """A function and those of its module that it calls by name."""
     waiting, seen = [function], set()
     while waiting:
@@ -134,7 +134,9 @@ def reached(function: Callable[..., object]) -> Iterator[Callable[..., object]]:
 def used(function: Callable[..., object]) -> set[str]:
     """The names that a function and what it calls in its module read, `self.x` among them."""
     nodes = [
-        node for each in reached(function) for node in ast.walk(ast.parse(textwrap.dedent(inspect.getsource(each))))
+        node
+        for each in find_reached(function)
+        for node in ast.walk(ast.parse(textwrap.dedent(inspect.getsource(each))))
     ]
     names = {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)}
     owned = {ast.unparse(node) for node in nodes if isinstance(node, ast.Attribute)}
@@ -259,7 +261,7 @@ def test_specs_of_equal_meaning_have_equal_keys() -> None:
     assert Number(init=0.0).key != Number(init=0.0, learned=True).key
 
 
-def defined(body: str) -> type[Score]:
+def define_score(body: str) -> type[Score]:
     """A score defined as a user would, with `body` in place of the numbers and the function."""
     code = "class Mine(LogScore):\n" + textwrap.indent(textwrap.dedent(body), "    ")
     names = {"LogScore": LogScore, "ClassVar": ClassVar, "Literal": Literal, "Number": Number, "Tensor": torch.Tensor}
@@ -311,9 +313,9 @@ SOUND = """
 )
 def test_a_choice_that_is_not_whole_is_refused_when_it_is_defined(old: str, new: str, words: str) -> None:
     with forgotten():
-        assert defined(SOUND)(t=Number(init=2.0)).kind == "mine_of_test"
+        assert define_score(SOUND)(t=Number(init=2.0)).kind == "mine_of_test"
         with pytest.raises(SpecError, match=words):
-            defined(SOUND.replace(old, new))
+            define_score(SOUND.replace(old, new))
 
 
 @pytest.mark.parametrize(

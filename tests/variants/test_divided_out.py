@@ -1,4 +1,4 @@
-"""What multiplies all logits of a query is refused where score and normaliser divide it out again, and else taken."""
+"""A factor of all logits of a query is refused if score and normaliser divide it out again, and else taken."""
 
 import pytest
 import torch
@@ -18,11 +18,11 @@ from variants.stages.scores.square import Square
 from variants.stages.transforms.temperature import Temperature
 
 
-def drawn(*shape: int, seed: int = 0) -> Tensor:
+def draw(*shape: int, seed: int = 0) -> Tensor:
     return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
-def fitted(operator: Operator, positions: Positions) -> None:
+def fit_heads(operator: Operator, positions: Positions) -> None:
     operator.check(heads=4, kv_heads=4, head_width=16, positions=positions)
 
 
@@ -67,12 +67,12 @@ MEANT = {
 def test_what_the_normaliser_divides_out_again_is_refused(case: str) -> None:
     operator, positions, words = DIVIDED_OUT[case]
     with pytest.raises(ValueError, match=words):
-        fitted(operator, positions)
+        fit_heads(operator, positions)
 
 
 @pytest.mark.parametrize("case", MEANT)
 def test_what_the_normaliser_does_not_divide_out_is_taken(case: str) -> None:
-    fitted(*MEANT[case])
+    fit_heads(*MEANT[case])
 
 
 SCALES = {kind: member.example() for kind, member in Score.members().items()}
@@ -83,6 +83,6 @@ def test_a_score_is_homogeneous_where_it_says_so(kind: str) -> None:
     """Under the sum of sizes, 3 times the logits give the same weights."""
     score = SCALES[kind]
     numbers = {name: torch.tensor(number.init).double() for name, number in score.numbers().items()}
-    z, mask = drawn(4, 7, 7), causal(7, 7)
+    z, mask = draw(4, 7, 7), causal(7, 7)
     w, larger = (Absolute().weights(score.scores(x, mask, **numbers)).keys for x in (z, 3 * z))
     assert torch.allclose(w, larger, rtol=1e-12, atol=1e-14) == score.homogeneous

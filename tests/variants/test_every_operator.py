@@ -132,7 +132,7 @@ def test_what_differs_is_said_with_its_place() -> None:
 
 @pytest.fixture
 def defining() -> Iterator[None]:
-    """What a test defines is no choice of the package."""
+    """Forget the choices that a test defines."""
     with forgotten():
         yield
 
@@ -147,7 +147,7 @@ def test_a_mask_that_leaks_is_found(defining: None) -> None:
 
         def weights(self, scores: Scores) -> AttentionWeights:
             assert scores.log is not None
-            f = scores.log.exp()  # of hidden keys too
+            f = scores.log.exp()  # includes hidden keys
             return AttentionWeights(f * scores.mask / f.sum(-1, keepdim=True), None)
 
     found = broken(Operator(normaliser=Leaks()))

@@ -10,7 +10,7 @@ from variants.operator import head_shape
 from variants.stages.scores.head_groups import HeadGroups
 
 
-def drawn(*shape: int, seed: int = 0) -> Tensor:
+def draw(*shape: int, seed: int = 0) -> Tensor:
     return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
@@ -34,8 +34,8 @@ def test_a_number_per_query_of_a_part_sees_the_queries_of_its_heads() -> None:
     shape = head_shape(operator, heads=4, query=5, value=5, width=20)
     numbers = NumberParameters(operator, shape, {}, 0).double()
     torch.nn.init.ones_(numbers.projection["score_1_n"])
-    q, k, v = (drawn(1, 4, 7, 5, seed=seed) for seed in range(3))
-    found = numbers.values(q, drawn(1, 7, 20))
+    q, k, v = (draw(1, 4, 7, 5, seed=seed) for seed in range(3))
+    found = numbers.values(q, draw(1, 7, 20))
     start = numbers.table["score_1_n"].detach()
     assert start.shape == (1, 2, 1, 1)
     close(found["score.1.n"].detach(), 1 + (q.sum(-1, keepdim=True)[:, 2:] + start).exp().log1p())

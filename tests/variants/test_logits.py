@@ -1,4 +1,4 @@
-"""What comes before the score: which keys are seen, and how their logits are made. Facts that no general law knows."""
+"""Stages before the score: visible keys and their logits. Facts that no general law knows."""
 
 import math
 from collections.abc import Callable
@@ -43,11 +43,11 @@ def constant(value: float) -> Tensor:
     return torch.full((1, 1, 1, 1), value, dtype=torch.float64)
 
 
-def drawn(*shape: int, seed: int = 7) -> Tensor:
+def draw(*shape: int, seed: int = 7) -> Tensor:
     return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
-def masked(z: Tensor) -> Tensor:
+def make_mask(z: Tensor) -> Tensor:
     return z.masked_fill(~causal(*z.shape[-2:]), -math.inf)
 
 
@@ -100,14 +100,14 @@ def test_after_the_prefix_a_prefix_model_is_causal() -> None:
 
 def test_normalised_queries_and_keys_have_no_length() -> None:
     q, k, v = random_heads()
-    numbers = {"preparation.query_gain": drawn(1, 1, 1, D), "preparation.key_gain": drawn(1, 1, 1, D, seed=8)}
+    numbers = {"preparation.query_gain": draw(1, 1, 1, D), "preparation.key_gain": draw(1, 1, 1, D, seed=8)}
     operator = qk_norm().changed(preparation=RMSNorm(eps=1e-30))
     found = attend(operator, q, k, v, numbers=numbers).output
-    lengths = drawn(2, 2, T, 1).abs() + 0.1
+    lengths = draw(2, 2, T, 1).abs() + 0.1
     torch.testing.assert_close(attend(operator, q * lengths, k / lengths, v, numbers=numbers).output, found, **EXACT)
     gains = numbers["preparation.query_gain"] * numbers["preparation.key_gain"]
     z = D * (F.normalize(q, dim=-1) * gains) @ F.normalize(k, dim=-1).transpose(-2, -1) / math.sqrt(D)
-    torch.testing.assert_close(found, masked(z).softmax(-1) @ v, **EXACT)
+    torch.testing.assert_close(found, make_mask(z).softmax(-1) @ v, **EXACT)
 
 
 def test_normalising_to_length_1_is_a_temperature_away() -> None:
@@ -121,7 +121,7 @@ def test_normalising_to_length_1_is_a_temperature_away() -> None:
     }
     found = attend(Operator(preparation=RMSNorm(eps=1e-30), transform=Temperature()), q, k, v, numbers=numbers).output
     z = 10 * F.normalize(q, dim=-1) @ F.normalize(k, dim=-1).transpose(-2, -1)
-    torch.testing.assert_close(found, masked(z).softmax(-1) @ v, **EXACT)
+    torch.testing.assert_close(found, make_mask(z).softmax(-1) @ v, **EXACT)
 
 
 def test_a_query_of_zeros_is_left_at_zero() -> None:
@@ -139,7 +139,7 @@ def test_a_query_of_zeros_is_left_at_zero() -> None:
 def test_a_key_bias_of_zero_is_off_by_one() -> None:
     q, k, v = random_heads()
     found = attend(key_bias(), q, k, v, numbers={"extra.learned_key": torch.zeros(1, 1, 1, D)})
-    e = masked(q @ k.transpose(-2, -1) / math.sqrt(D)).exp()
+    e = make_mask(q @ k.transpose(-2, -1) / math.sqrt(D)).exp()
     torch.testing.assert_close(found.output, e @ v / (1 + e.sum(-1, keepdim=True)), **EXACT)
     assert found.extra is not None
     torch.testing.assert_close(found.extra, 1 / (1 + e.sum(-1, keepdim=True)), **EXACT)
@@ -147,17 +147,17 @@ def test_a_key_bias_of_zero_is_off_by_one() -> None:
 
 def test_a_key_value_bias_mixes_softmax_with_its_value() -> None:
     q, k, v = random_heads()
-    key, value = drawn(1, 2, 1, D), drawn(1, 2, 1, D, seed=8)
+    key, value = draw(1, 2, 1, D), draw(1, 2, 1, D, seed=8)
     numbers = {"extra.learned_key": key, "extra.learned_value": value}
     found = attend(key_value_bias(), q, k, v, numbers=numbers).output
-    z = masked(q @ k.transpose(-2, -1) / math.sqrt(D))
+    z = make_mask(q @ k.transpose(-2, -1) / math.sqrt(D))
     w = (z.logsumexp(-1, keepdim=True) - (q * key).sum(-1, keepdim=True) / math.sqrt(D)).sigmoid()
     torch.testing.assert_close(found, w * attend(softmax(), q, k, v).output + (1 - w) * value, **EXACT)
 
 
 def test_a_learned_key_is_not_counted_gated_or_forgotten() -> None:
     q, k, v = random_heads(width=D + 4)
-    v, key = v[..., :D], drawn(1, 1, 1, D)
+    v, key = v[..., :D], draw(1, 1, 1, D)
     rest = {
         "margin.amplification": constant(1.0),
         "gate.strength": constant(2.0),
@@ -171,7 +171,7 @@ def test_a_learned_key_is_not_counted_gated_or_forgotten() -> None:
     s = c * (q[..., :D] * key).sum(-1, keepdim=True) / math.sqrt(D)
     z = q[..., :D] @ k[..., :D].transpose(-2, -1) / math.sqrt(D) + math.log(0.7) * distances(T, T).double()
     g = q[..., D:] @ k[..., D:].transpose(-2, -1) / 2
-    a = masked(c * z - F.softplus(constant(2.0)) * F.softplus(-g))
+    a = make_mask(c * z - F.softplus(constant(2.0)) * F.softplus(-g))
     torch.testing.assert_close(found.extra, (s - torch.logaddexp(s, a.logsumexp(-1, keepdim=True))).exp(), **EXACT)
     torch.testing.assert_close(found.weights, alone.weights * (1 - found.extra), rtol=1e-10, atol=1e-14)
 
@@ -226,13 +226,13 @@ def test_a_constant_forget_gate_is_a_linear_decay(f: float) -> None:
     q, k, v = random_heads()
     found = attend(fox("head"), q, k, v, numbers={"forgetting.gate": constant(f)}).output
     z = q @ k.transpose(-2, -1) / math.sqrt(D) + math.log(f) * distances(T, T).double()
-    torch.testing.assert_close(found, masked(z).softmax(-1) @ v, **EXACT)
+    torch.testing.assert_close(found, make_mask(z).softmax(-1) @ v, **EXACT)
 
 
 def test_a_hidden_token_forgets_nothing() -> None:
     """It is as if the token were not there: its gate leaves no trace."""
     q, k, v = random_heads()
-    gate = drawn(2, 2, T, 1).sigmoid()
+    gate = draw(2, 2, T, 1).sigmoid()
     mask = causal(T, T).clone()
     mask[:, 4] = False
     found = attend(fox(), q, k, v, mask=mask, numbers={"forgetting.gate": gate}).output
@@ -242,14 +242,14 @@ def test_a_hidden_token_forgets_nothing() -> None:
 
 
 def test_an_encoder_forgets_backwards_only() -> None:
-    gate, z = drawn(1, 1, T, 1).sigmoid(), torch.zeros(1, 1, T, T, dtype=torch.float64)
+    gate, z = draw(1, 1, T, 1).sigmoid(), torch.zeros(1, 1, T, T, dtype=torch.float64)
     encoder = ForgetGate().lowering(z, torch.ones(T, T, dtype=torch.bool), gate=gate)
     assert (encoder == ForgetGate().lowering(z, causal(T, T), gate=gate).tril()).all()
 
 
 def test_recent_keys_lose_no_bits_in_a_long_sequence() -> None:
     """The difference of two running sums of 2000 logarithms would lose four digits here."""
-    gate = drawn(1, 1, 2000, 1).sigmoid().float()
+    gate = draw(1, 1, 2000, 1).sigmoid().float()
     z, seen = torch.zeros(1, 1, 2000, 2000), causal(2000, 2000)
     lowering = ForgetGate().lowering(z, seen, gate=gate)
     last = -gate.double().log().flatten()
@@ -296,7 +296,7 @@ def test_selective_attention_goes_by_the_first_head() -> None:
     assert selective().breaks.keys() == {"heads"}
 
 
-# what they add to a model
+# parameters added to a model
 
 
 @pytest.mark.parametrize(

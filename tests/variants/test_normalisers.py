@@ -1,4 +1,4 @@
-"""What is known about single normalisers and the operators made of them, beyond the laws that all operators keep."""
+"""Single normalisers and operators made of them, beyond the laws that all operators keep."""
 
 import math
 
@@ -30,12 +30,12 @@ from variants.stages.scores.ssa import SSA
 from variants.stages.scores.tanh import Tanh
 
 
-def drawn(*shape: int, seed: int = 0) -> Tensor:
+def draw(*shape: int, seed: int = 0) -> Tensor:
     return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
 def qkv(length: int = 13) -> tuple[Tensor, Tensor, Tensor]:
-    q, k, v = (drawn(2, 3, length, 5, seed=seed) for seed in range(3))
+    q, k, v = (draw(2, 3, length, 5, seed=seed) for seed in range(3))
     return q, k, v
 
 
@@ -73,7 +73,7 @@ def test_entmax_of_two_keys() -> None:
 
 @pytest.mark.parametrize(("normaliser", "power"), [(Sparsemax(), 0.0), (Entmax15(), 0.5)])
 def test_the_jacobian_of_a_sparse_distribution(normaliser: Normaliser, power: float) -> None:
-    z = drawn(1, 7)
+    z = draw(1, 7)
     w = normaliser.weights(scores(z)).keys[0]
     assert 0 < (w == 0).sum() < 6  # neither all nor nothing is cut off
     s = torch.where(w > 0, w**power, 0)
@@ -103,13 +103,13 @@ def test_a_row_that_sees_nothing_is_guarded_where_the_library_raises() -> None:
 
 
 def test_what_is_added_to_logits_and_sink_changes_nothing() -> None:
-    z = drawn(7, 13)
+    z = draw(7, 13)
     for came, expected in zip(sink(z + 3.7, 0.4 + 3.7), sink(z, 0.4), strict=True):
         close(came, expected)
 
 
 def test_a_sink_scales_softmax_by_the_sigmoid_of_the_margin() -> None:
-    z, s = drawn(7, 13), 0.4
+    z, s = draw(7, 13), 0.4
     keys, ground = sink(z, s)
     share = (z.logsumexp(-1, keepdim=True) - s).sigmoid()
     close(keys, share * z.softmax(-1))
@@ -120,7 +120,7 @@ def test_the_sink_s_gradient_is_its_weight_times_what_the_query_gets() -> None:
     q, k, v = qkv()
     s = torch.full((1, 3, 1, 1), 0.3, dtype=torch.float64, requires_grad=True)
     attended = attend(learned_sink(), q, k, v, numbers={"normaliser.logit": s})
-    slope = drawn(2, 3, 13, 5, seed=9)
+    slope = draw(2, 3, 13, 5, seed=9)
     (attended.output * slope).sum().backward()
     assert attended.ground is not None
     expected = -(attended.ground * slope * attended.output).sum((0, 2, 3))
@@ -157,7 +157,7 @@ def test_a_learned_sink_starts_as_off_by_one() -> None:
 @pytest.mark.parametrize("s", [0.0, 90.0, -90.0])
 @pytest.mark.parametrize("by", [200.0, -200.0])
 def test_a_sink_is_finite_far_from_zero(by: float, s: float) -> None:
-    z = (drawn(7, 13).float() + by).requires_grad_()
+    z = (draw(7, 13).float() + by).requires_grad_()
     keys, ground = sink(z, s)
     torch.testing.assert_close(keys, z.softmax(-1) if by > 0 else z * 0)
     assert (ground == float(by < 0)).all()
@@ -200,7 +200,7 @@ def test_identity_clamped_gives_a_lone_key_its_logit_up_to_one() -> None:
 
 @pytest.mark.parametrize("by", [200.0, -200.0, 0.0])
 def test_clamped_exponentials_know_where_one_is(by: float) -> None:
-    z = drawn(7, 13).float() + by
+    z = draw(7, 13).float() + by
     z[0] -= 4
     exact = z.double().exp() / z.double().exp().sum(-1, keepdim=True).clamp(min=1)
     torch.testing.assert_close(Clamped().weights(scores(z)).keys, exact.float())
@@ -223,14 +223,14 @@ def test_the_count_is_that_of_visible_keys() -> None:
     assert w.tolist() == [[0.5, 0, 0.5, 0], [0, 0, 0, 0]]
 
 
-def adjusted(z: Tensor, mask: Tensor | None = None, *, normalised: bool = True) -> Tensor:
+def adjust(z: Tensor, mask: Tensor | None = None, *, normalised: bool = True) -> Tensor:
     return SelfAdjusted(normalised=normalised).weights(scores(z, mask)).keys
 
 
 @pytest.mark.parametrize("by", [-5.0, 0.0, 5.0])
 def test_rows_of_sa_softmax_sum_to_at_most_one(by: float) -> None:
-    z = drawn(63, 7) + by
-    w, p = adjusted(z), z.softmax(-1)
+    z = draw(63, 7) + by
+    w, p = adjust(z), z.softmax(-1)
     assert (w >= 0).all()
     assert (w <= p * (1 + 1e-15)).all()
     best = z == z.amax(-1, keepdim=True)
@@ -241,34 +241,34 @@ def test_rows_of_sa_softmax_sum_to_at_most_one(by: float) -> None:
 
 
 def test_the_factor_is_measured_from_zero_where_all_logits_have_one_sign() -> None:
-    z = drawn(63, 7).abs() + 0.5
-    close(adjusted(z), z / z.amax(-1, keepdim=True) * z.softmax(-1))
-    close(adjusted(-z), (1 - z / z.amax(-1, keepdim=True)) * (-z).softmax(-1))
+    z = draw(63, 7).abs() + 0.5
+    close(adjust(z), z / z.amax(-1, keepdim=True) * z.softmax(-1))
+    close(adjust(-z), (1 - z / z.amax(-1, keepdim=True)) * (-z).softmax(-1))
 
 
 def test_hidden_logits_are_not_the_smallest_of_a_row() -> None:
-    z, mask = drawn(7, 7), causal(7, 7)
+    z, mask = draw(7, 7), causal(7, 7)
     garbage = z.masked_fill(~mask, -1e9)
-    assert (adjusted(garbage, mask) == adjusted(z, mask)).all()
-    own = adjusted(z[6:, :4])
-    close(adjusted(z[6:], torch.arange(7)[None] < 4)[:, :4], own)
+    assert (adjust(garbage, mask) == adjust(z, mask)).all()
+    own = adjust(z[6:, :4])
+    close(adjust(z[6:], torch.arange(7)[None] < 4)[:, :4], own)
 
 
 def test_sa_softmax_of_one_key_asks_for_its_sign() -> None:
     z = torch.tensor([[0.3], [-0.3], [0.0]])
-    assert adjusted(z).tolist() == [[1], [0], [1]]
+    assert adjust(z).tolist() == [[1], [0], [1]]
 
 
 def test_sa_softmax_of_logits_that_are_all_zero_is_softmax_with_a_gradient() -> None:
     z = torch.zeros(1, 3, dtype=torch.float64, requires_grad=True)
-    w = adjusted(z)
+    w = adjust(z)
     close(w.detach(), torch.full((1, 3), 1 / 3, dtype=torch.float64))
     assert (torch.autograd.grad(w[0, 0], z)[0] != 0).all()
 
 
 def test_the_plain_variant_is_the_logit_times_softmax() -> None:
-    z, mask = drawn(7, 7), causal(7, 7)
-    close(adjusted(z, mask, normalised=False), z.tril() * z.masked_fill(~mask, -math.inf).softmax(-1))
+    z, mask = draw(7, 7), causal(7, 7)
+    close(adjust(z, mask, normalised=False), z.tril() * z.masked_fill(~mask, -math.inf).softmax(-1))
     assert sa_softmax(normalised=False).key != sa_softmax().key
 
 
@@ -310,13 +310,13 @@ def test_a_sink_may_be_given_a_value() -> None:
 def test_a_normaliser_is_free_of_scale_and_averages_where_it_says_so(kind: str) -> None:
     normaliser = Normaliser.members()[kind].example()
     numbers = {name: torch.tensor(number.init).double() for name, number in normaliser.numbers().items()}
-    z, mask = drawn(7, 7), causal(7, 7)
+    z, mask = draw(7, 7), causal(7, 7)
 
     def weights(log: Tensor) -> Tensor:
         return normaliser.weights(Scores(mask, log=log, score=lambda a: a), **numbers).keys
 
     equal = [torch.allclose(weights(z), weights(z + math.log(c)), rtol=1e-12, atol=1e-14) for c in (3, 1 / 3)]
-    by_powers = normaliser.needs in ("logarithm", "exponential")  # of these no score is homogeneous
+    by_powers = normaliser.needs in ("logarithm", "exponential")  # no score here is homogeneous
     assert by_powers or all(equal) == normaliser.scale_free
     ones = torch.allclose(weights(z * 0), mask / mask.sum(-1, keepdim=True, dtype=torch.float64))
     assert by_powers or ones == normaliser.averages

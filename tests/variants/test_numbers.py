@@ -131,16 +131,16 @@ class TestDrawn:
         return Operator(readout=ValueBias(value_bias=Vector(init=0.0, per=per, spread=0.5, **fields)))
 
     def test_what_is_drawn_depends_on_seed_and_path_and_on_nothing_else(self) -> None:
-        def drawn(operator: Operator, seed: int, path: str) -> Tensor:
+        def draw(operator: Operator, seed: int, path: str) -> Tensor:
             numbers = numbers_of(operator)
             numbers.disturb(seed, path)
             return numbers.table["readout_value_bias"].detach()
 
         alone, more = self.noisy("head"), self.noisy("head").changed(output_gate=PerHead())
-        assert torch.equal(drawn(alone, 0, "a"), drawn(alone, 0, "a"))
-        assert torch.equal(drawn(alone, 0, "a"), drawn(more, 0, "a"))
-        assert not torch.equal(drawn(alone, 0, "a"), drawn(alone, 1, "a"))
-        assert not torch.equal(drawn(alone, 0, "a"), drawn(alone, 0, "b"))
+        assert torch.equal(draw(alone, 0, "a"), draw(alone, 0, "a"))
+        assert torch.equal(draw(alone, 0, "a"), draw(more, 0, "a"))
+        assert not torch.equal(draw(alone, 0, "a"), draw(alone, 1, "a"))
+        assert not torch.equal(draw(alone, 0, "a"), draw(alone, 0, "b"))
 
     def test_what_layers_share_is_drawn_once(self) -> None:
         operator = self.noisy("constant", learned=True)
@@ -220,7 +220,7 @@ class TestRunningMean:
 
 
 class TestLearned:
-    def told(self, operator: Operator) -> list[tuple[int | None, str, float]]:
+    def list_numbers(self, operator: Operator) -> list[tuple[int | None, str, float]]:
         return [(head, name, round(value, 4)) for head, name, value in numbers_of(operator).learned_values()]
 
     def test_every_kind_of_number_is_told(self) -> None:
@@ -239,7 +239,7 @@ class TestLearned:
         assert [value for *_, value in numbers.learned_values()] == [0.5]
 
 
-def added(operator: Operator, backbone: Backbone) -> int:
+def count_added(operator: Operator, backbone: Backbone) -> int:
     with torch.device("meta"):
         model = Transformer(backbone, [operator] * backbone.layers, inputs=Tokens(7), seed=0)
     return model.operator_parameters()
@@ -256,21 +256,23 @@ class TestCounted:
     def test_affine_scaled_predicts_one_number_per_head(self, backbone: Backbone, millions: float) -> None:
         weights = backbone.width * backbone.heads * backbone.layers
         assert round(weights / 1e6, 1) == millions
-        assert added(affine_scaled(), backbone) == weights + backbone.heads * backbone.layers
-        assert added(gated_heads(), backbone) == added(affine_scaled(), backbone)
+        assert count_added(affine_scaled(), backbone) == weights + backbone.heads * backbone.layers
+        assert count_added(gated_heads(), backbone) == count_added(affine_scaled(), backbone)
 
     @pytest.mark.parametrize(("backbone", "millions"), [(B1, 67.1), (B3, 264.2)], ids=["1B", "3B"])
     def test_gated_elements_predict_one_number_per_channel(self, backbone: Backbone, millions: float) -> None:
         weights = backbone.width**2 * backbone.layers
         assert round(weights / 1e6, 1) == millions
-        assert added(gated_elements(), backbone) == weights + backbone.width * backbone.layers
-        assert added(affine_gated(), backbone) == added(gated_elements(), backbone) + added(affine_scaled(), backbone)
+        assert count_added(gated_elements(), backbone) == weights + backbone.width * backbone.layers
+        assert count_added(affine_gated(), backbone) == count_added(gated_elements(), backbone) + count_added(
+            affine_scaled(), backbone
+        )
 
     def test_differential_has_six_vectors_of_a_head_per_layer(self) -> None:
         backbone = llama2(layers=12, heads=8, width=768, feedforward_width=64)
-        assert added(differential(), backbone) == 12 * 6 * 96
-        assert added(differential(heads="kept"), backbone) == 12 * (4 * 48 + 96)
-        assert added(differential("head"), backbone) == 12 * (4 * 4 * 96 + 2 * 96)
+        assert count_added(differential(), backbone) == 12 * 6 * 96
+        assert count_added(differential(heads="kept"), backbone) == 12 * (4 * 48 + 96)
+        assert count_added(differential("head"), backbone) == 12 * (4 * 4 * 96 + 2 * 96)
 
 
 REFUSED: dict[str, tuple[Callable[[], object], str]] = {

@@ -46,7 +46,7 @@ def test_logits_are_multiplied_by_the_published_number() -> None:
     assert product / (q[0, 0, 0] @ k[0, 0, 0]) == pytest.approx(1.2965, abs=5e-5)  # position 0 turns nothing
 
 
-def turned(row: list[float], t: int, spec: Yarn) -> list[float]:
+def turn(row: list[float], t: int, spec: Yarn) -> list[float]:
     """Plain Python: one signal whose first share of channels turns."""
     turning = round(spec.share * len(row))
     places = [
@@ -81,7 +81,7 @@ def test_angles_are_those_of_plain_python(spec: Yarn, signals: int) -> None:
     found = spec.rotate(x.repeat(1, 1, 20, 1), signals=signals)[0, 0, -7:].tolist()
     width = 32 // signals
     for t, row in enumerate(x[0, 0].tolist(), start=133):
-        expected = [value for at in range(0, 32, width) for value in turned(row[at : at + width], t, spec)]
+        expected = [value for at in range(0, 32, width) for value in turn(row[at : at + width], t, spec)]
         assert found[t - 133] == pytest.approx(expected, abs=1e-12)
 
 

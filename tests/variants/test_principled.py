@@ -53,7 +53,7 @@ def only(values: dict[str, Tensor], operator: Operator) -> dict[str, Tensor]:
 
 
 def ground_weights(z: Tensor, mask: Tensor, threshold: Tensor) -> tuple[Tensor, Tensor]:
-    """Of the keys, and of the ground state."""
+    """Return the weights of the keys and of the ground state."""
     weights = Ground().weights(Exponential().scores(z, mask), threshold=threshold)
     assert weights.ground is not None
     return weights.keys, weights.ground

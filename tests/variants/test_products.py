@@ -28,7 +28,7 @@ def random_heads() -> tuple[Tensor, Tensor, Tensor]:
     return q, k, v
 
 
-def drawn(*shape: int, seed: int = 7) -> Tensor:
+def draw(*shape: int, seed: int = 7) -> Tensor:
     return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
@@ -41,7 +41,7 @@ def running(features: Callable[[Tensor], Tensor], q: Tensor, k: Tensor, v: Tenso
     return torch.stack(rows, 2)
 
 
-MLP_NUMBERS = {"inner": drawn(1, 1, D, D), "outer": drawn(1, 1, D, D, seed=8)}
+MLP_NUMBERS = {"inner": draw(1, 1, D, D), "outer": draw(1, 1, D, D, seed=8)}
 
 
 @pytest.mark.parametrize(

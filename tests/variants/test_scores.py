@@ -1,4 +1,4 @@
-"""What is known about single scores and the operators made of them, beyond the laws that all operators keep."""
+"""Single scores and operators made of them, beyond the laws that all operators keep."""
 
 import math
 
@@ -51,7 +51,7 @@ from variants.stages.scores.tanh import Tanh
 from variants.stages.scores.uniform import Uniform
 
 
-def drawn(*shape: int, seed: int = 0) -> Tensor:
+def draw(*shape: int, seed: int = 0) -> Tensor:
     return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
@@ -71,7 +71,7 @@ def close(came: Tensor, expected: Tensor) -> None:
 
 
 def test_cog_is_odd_and_the_sizes_of_its_weights_sum_to_one() -> None:
-    z = drawn(3, 13, 13)
+    z = draw(3, 13, 13)
     w = weights(cog(), z, causal(13, 13))
     close(weights(cog(), -z, causal(13, 13)), -w)
     close(w.abs().sum(-1), torch.ones(3, 13, dtype=torch.float64))
@@ -79,7 +79,7 @@ def test_cog_is_odd_and_the_sizes_of_its_weights_sum_to_one() -> None:
 
 
 def test_cog_is_the_sign_times_softmax_of_sizes_with_no_gradient_of_the_sign() -> None:
-    z = drawn(1, 7, 7)
+    z = draw(1, 7, 7)
     close(weights(cog(), z), z.sign() * z.abs().softmax(-1))
     jacobian = torch.autograd.functional.jacobian(lambda row: weights(cog(), row.expand(1, 7, 7))[0, 0], z[0, 0])
     s, p = z[0, 0].sign(), z[0, 0].abs().softmax(-1)
@@ -87,7 +87,7 @@ def test_cog_is_the_sign_times_softmax_of_sizes_with_no_gradient_of_the_sign() -
 
 
 def test_cog_is_not_softmax_over_keys_and_their_negatives() -> None:
-    z, v = drawn(7) / 10, drawn(7, 5, seed=1)
+    z, v = draw(7) / 10, draw(7, 5, seed=1)
     doubled = torch.cat((z, -z)).softmax(-1) @ torch.cat((v, -v))
     close(doubled, (z.sinh() / z.cosh().sum()) @ v)
     assert (weights(cog(), z.expand(1, 7, 7))[0, 0] @ v - doubled).abs().max() > 0.1
@@ -143,7 +143,7 @@ def test_a_weight_that_is_finite_is_so_beside_one_that_is_not() -> None:
 
 
 def test_elu_over_its_sum_is_softmax_where_no_visible_logit_is_positive() -> None:
-    z = -drawn(2, 13, 13).abs()
+    z = -draw(2, 13, 13).abs()
     close(weights(elu_plus_one_normalised(), z), z.softmax(-1))
     z[0, 4, 4] = 1.0
     hidden = torch.ones(13, 13, dtype=torch.bool)
@@ -153,14 +153,14 @@ def test_elu_over_its_sum_is_softmax_where_no_visible_logit_is_positive() -> Non
 
 
 def test_sigmoid_over_its_sum_nears_softmax_as_logits_fall() -> None:
-    z = drawn(2, 13, 13)
+    z = draw(2, 13, 13)
     errors = [(weights(sigmoid_normalised(), z - c) - z.softmax(-1)).abs().max().item() for c in (10, 20, 30)]
     assert all(errors[i + 1] < errors[i] * 2 * math.exp(-10) for i in range(2))
     close(weights(sigmoid_normalised(), z - 3), weights(sigmoid_normalised(-3.0), z))
 
 
 def test_sigmoid_against_the_count_is_the_sigmoid_less_the_logarithm_of_visible_keys() -> None:
-    z, mask = drawn(2, 13, 13), causal(13, 13)
+    z, mask = draw(2, 13, 13), causal(13, 13)
     expected = (z - mask.double().sum(-1, keepdim=True).log()).sigmoid() * mask
     came = weights(sigmoid_log_count(), z, mask)
     close(came, expected)
@@ -170,7 +170,7 @@ def test_sigmoid_against_the_count_is_the_sigmoid_less_the_logarithm_of_visible_
 
 
 def test_the_identity_without_a_sum_is_a_linear_recurrence() -> None:
-    q, k, v = (drawn(1, 2, 13, 5, seed=seed) for seed in range(3))
+    q, k, v = (draw(1, 2, 13, 5, seed=seed) for seed in range(3))
     state, rows = torch.zeros(1, 2, 5, 5, dtype=torch.float64), []
     for t in range(13):
         state = state + k[:, :, t, :, None] * v[:, :, t, None, :]
@@ -196,7 +196,7 @@ def test_every_head_of_a_group_computes_what_its_score_alone_does(case: str) -> 
     parts, normaliser = GROUPS[case]
     operator = Operator(score=HeadGroups(parts=parts), normaliser=normaliser)
     heads = 2 * len(parts)
-    z, mask = drawn(heads, 7, 7) * 3, causal(7, 7)
+    z, mask = draw(heads, 7, 7) * 3, causal(7, 7)
     came = weights(operator, z, mask)
     for at, part in enumerate(parts):
         own = slice(2 * at, 2 * at + 2)
@@ -209,7 +209,7 @@ def test_every_head_of_a_group_computes_what_its_score_alone_does(case: str) -> 
 
 
 def test_a_part_takes_the_numbers_of_its_own_heads() -> None:
-    q, k, v = (drawn(1, 4, 7, 5, seed=seed) for seed in range(3))
+    q, k, v = (draw(1, 4, 7, 5, seed=seed) for seed in range(3))
     n, b = torch.arange(1, 5).double().view(1, 4, 1, 1), torch.full((1, 1, 1, 1), 0.7).double()
     operator = Operator(score=HeadGroups(parts=(Exponential(), SSA())))
     came = attend(operator, q, k, v, numbers={"score.1.n": n, "score.1.b": b}).output
@@ -219,7 +219,7 @@ def test_a_part_takes_the_numbers_of_its_own_heads() -> None:
 
 @pytest.mark.parametrize("by", [200.0, -200.0])
 def test_exponentials_among_plain_scores_do_not_overflow(by: float) -> None:
-    z = (drawn(2, 7, 7) + by).float()
+    z = (draw(2, 7, 7) + by).float()
     for other, normaliser in ((Relu(), Total()), (Tanh(), Absolute())):
         mixed = Operator(score=HeadGroups(parts=(Exponential(), other)), normaliser=normaliser)
         torch.testing.assert_close(weights(mixed, z)[0], z[0].softmax(-1))
@@ -232,7 +232,7 @@ def test_exponentials_among_plain_scores_do_not_overflow(by: float) -> None:
 
 
 def test_half_of_soft_avg_takes_running_means_and_gives_queries_no_gradient() -> None:
-    q, k, v = (drawn(1, 4, 13, 5, seed=seed).requires_grad_() for seed in range(3))
+    q, k, v = (draw(1, 4, 13, 5, seed=seed).requires_grad_() for seed in range(3))
     output = attend(soft_avg(), q, k, v).output
     close(output[:, 2:], v[:, 2:].cumsum(2) / torch.arange(1, 14)[:, None])
     close(output[:, :2], attend(softmax(), q, k, v).output[:, :2])
@@ -244,14 +244,14 @@ def test_half_of_soft_avg_takes_running_means_and_gives_queries_no_gradient() ->
 
 @pytest.mark.parametrize("divided", ["count", "absolute"])
 def test_at_logits_of_zero_only_the_averaging_heads_of_four_scores_speak(divided: str) -> None:
-    v = drawn(1, 8, 13, 5)
+    v = draw(1, 8, 13, 5)
     output = attend(four_scores(divided), torch.zeros_like(v), torch.zeros_like(v), v).output
     close(output[:, 2:4], v[:, 2:4].cumsum(2) / torch.arange(1, 14)[:, None])
     assert (output[:, [0, 1, 4, 5, 6, 7]] == 0).all()
 
 
 def test_four_scores_by_the_count_are_scores_over_the_count() -> None:
-    z = drawn(4, 13, 13)
+    z = draw(4, 13, 13)
     w = weights(four_scores(), z, causal(13, 13))
     expected = torch.stack((z[0].tanh(), torch.ones_like(z[1]), z[2].relu(), z[3] ** 2)).tril()
     close(w, expected / torch.arange(1, 14)[:, None])
@@ -363,7 +363,7 @@ def test_heads_that_groups_do_not_divide_are_refused(heads: int, nearest: int) -
     with pytest.raises(ValueError, match=rf"divisible by 4; got {heads}, nearest is {nearest}$"):
         score.check(heads)
     with pytest.raises(ValueError, match="divisible by 4"):
-        attend(four_scores(), *(drawn(1, heads, 5, 8) for _ in range(3)))
+        attend(four_scores(), *(draw(1, heads, 5, 8) for _ in range(3)))
     score.check(nearest)
 
 

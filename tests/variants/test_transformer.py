@@ -188,7 +188,7 @@ def words(length: int = 13) -> Tensor:
     return torch.randint(11, (2, length), generator=torch.Generator().manual_seed(0))
 
 
-def sharpened(model: Transformer) -> Transformer:
+def sharpen(model: Transformer) -> Transformer:
     """Attention that is far from uniform."""
     for layer in model.layers:
         layer.attention.qkv.weight.data *= 20
@@ -212,7 +212,7 @@ def test_grouped_queries_are_heads_that_share_keys_and_values(operator: Operator
     grouped = tiny("llama3").changed(kv_heads=2)
     joined = operator.merge.heads_joined
     seen = grouped.changed(heads=grouped.heads // joined, kv_heads=2 // joined)  # as the operator counts heads
-    model = sharpened(build(operator, grouped, inputs=TOKENS))
+    model = sharpen(build(operator, grouped, inputs=TOKENS))
     full = build(operator, grouped.changed(kv_heads=None), inputs=TOKENS)
     state = model.state_dict()
     for layer in range(2):
@@ -234,7 +234,7 @@ def test_queries_start_alike_however_keys_are_grouped() -> None:
 
 def test_added_heads_are_concatenated_ones_with_one_output_projection() -> None:
     backbone = tiny("llama2")
-    added = sharpened(build(softmax(), backbone.changed(head_outputs="added"), inputs=TOKENS))
+    added = sharpen(build(softmax(), backbone.changed(head_outputs="added"), inputs=TOKENS))
     concatenated = build(softmax(), backbone, inputs=TOKENS)
     state = added.state_dict()
     for layer in range(2):
@@ -246,7 +246,7 @@ def test_added_heads_are_concatenated_ones_with_one_output_projection() -> None:
 
 
 def test_a_parallel_layer_is_its_formula() -> None:
-    block = sharpened(build(softmax(), tiny("pythia"), inputs=TOKENS)).layers[0]
+    block = sharpen(build(softmax(), tiny("pythia"), inputs=TOKENS)).layers[0]
     x = torch.randn(2, 13, 64, generator=torch.Generator().manual_seed(0))
     expected = x + block.attention(block.attention_norm(x)) + block.feedforward(block.feedforward_norm(x))
     torch.testing.assert_close(block(x), expected)
@@ -314,7 +314,7 @@ def test_sink_tokens_are_not_read_out(family: str) -> None:
 @pytest.mark.parametrize("family", ["gpt2", "llama2"])
 def test_a_sink_token_is_one_more_token_in_front(family: str) -> None:
     """With the embedding of token 5 as the sink, the model is the plain one on 5 and the sequence."""
-    with_sink = sharpened(build(ssa(), tiny(family).changed(sink_tokens=1), inputs=TOKENS))
+    with_sink = sharpen(build(ssa(), tiny(family).changed(sink_tokens=1), inputs=TOKENS))
     plain = build(ssa(), tiny(family), inputs=TOKENS)
     with_sink.sink.weight.data[0] = with_sink.read_in.weight.data[5]
     plain.load_state_dict(
@@ -367,8 +367,8 @@ def test_an_encoder_sees_the_future_and_a_decoder_does_not() -> None:
     changed[:, -1] = (changed[:, -1] + 1) % 11
     for family in ("gpt2", "llama2"):
         for operator in OPERATORS:
-            decoder = sharpened(build(operator, tiny(family), inputs=TOKENS))
-            encoder = sharpened(build(operator, tiny(family).changed(causal=False), inputs=TOKENS))
+            decoder = sharpen(build(operator, tiny(family), inputs=TOKENS))
+            encoder = sharpen(build(operator, tiny(family).changed(causal=False), inputs=TOKENS))
             assert torch.equal(decoder(words())[:, :-1], decoder(changed)[:, :-1])
             assert (encoder(words())[:, 0] != encoder(changed)[:, 0]).any(-1).all()
 

@@ -1,4 +1,4 @@
-"""What a batch hides changes nothing for what is seen: padding, borders of documents, and watching a model at work."""
+"""Hidden keys have no effect on visible ones: padding, borders of documents, and watching a model at work."""
 
 import pytest
 import torch

@@ -1,15 +1,15 @@
-"""Associative recall: pairs of a key and its value, then some of the keys again, each of which asks for its value.
+"""Associative recall: pairs of a key and its value, then some of the keys again; each asks for its value.
 
     k1 v1 k2 v2 ... kn vn  .  .  k2  .  k1  .  .  .  kn  .          at each later key: what came after it before
 
-Source: multi-query associative recall, Zoology (Arora et al. 2023), section 3 and its released generator: n different
-keys with n different values; a query may stand at every second place after the pairs, and places are drawn one after
-another without repetition, the g-th of them with probability proportional to g^(power - 1). The value does not follow
-the query in the input.
+Source: multi-query associative recall, Zoology (Arora et al. 2023), section 3 and its released generator. There are n
+different keys with n different values. A query may stand at every second place after the pairs. Places are drawn
+without repetition, the g-th with probability proportional to g^(power - 1). The value does not follow the query in the
+input.
 
-Ours differs in the tokens between queries. The released code leaves them blank or fills them with any token, also with
-keys of the sequence, whose last occurrence is then followed by something else than the answer; here they are tokens of
-their own kind. Which query asks for which pair is drawn, too: released, early pairs are asked for early.
+Ours differs between queries. The released code leaves these tokens blank or fills them with any token, even with keys
+of the sequence; here they are tokens of their own kind. The order of queries is random here; the released code asks for
+early pairs early.
 """
 
 from collections.abc import Sequence
@@ -33,11 +33,11 @@ class AssociativeRecall(KeyValues):
     pairs: PositiveInt = 8
     """Pairs of a key and its value in a training sequence."""
     queries: PositiveInt | None = None
-    """Different keys asked for in a sequence; None asks for each."""
+    """Number of keys asked for in a sequence; None asks for each."""
     power: PositiveFloat = 0.01
-    """1 spreads queries evenly; less puts more of them close to the pairs. 0.01 is the released default."""
+    """1 spreads queries evenly; less puts more of them near the pairs. 0.01 is the released default."""
     evaluated_pairs: tuple[PositiveInt, ...] = ()
-    """How many pairs sequences have in evaluation, each with each length; () for as many as in training."""
+    """Numbers of pairs in evaluation, each with each length; () for as many as in training."""
 
     def points(self) -> Sequence[Point]:
         pairs = self.evaluated_pairs or (self.pairs,)
@@ -61,7 +61,7 @@ class AssociativeRecall(KeyValues):
             )
 
     def draw(self, draws: Draws, sequences: int, point: Point) -> Batch:
-        """Each draw has its own keys, values, filler and places of queries."""
+        """Draw keys, values, filler and places of queries."""
         pairs, queries = self.pairs_at(point), self._queries(point)
         keys, values, inputs = self.draw_pairs(draws, sequences, point)
         inputs[:, : 2 * pairs] = torch.stack((keys, values), -1).flatten(1)
@@ -75,5 +75,5 @@ class AssociativeRecall(KeyValues):
         return self.pairs_at(point) if self.queries is None else self.queries
 
     def _places(self, point: Point) -> int:
-        """Where a query may stand: every second place after the pairs."""
+        """Count the places of a query: every second one after the pairs."""
         return max(0, self.tokens(point) - 2 * self.pairs_at(point)) // 2

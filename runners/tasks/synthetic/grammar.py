@@ -1,19 +1,17 @@
-"""Grammar: next-token prediction on sentences of a process whose optimal predictor is known exactly.
+"""Grammar: next-token prediction on sentences of a process with a known optimal predictor.
 
     loss                = -mean log p(next token)                              nats per token
     bits_above_optimum  = (loss - loss of the optimal predictor) / log 2       on the same tokens
 
-The process (`sentences`) is our own: a hidden Markov process with memory over subject, verb and object, with Zipf
-vocabularies, agreement of subject and verb across other nouns, names that come again, and a hidden topic that shifts
-the probabilities of words. Its expected surprise is the entropy of a window per token: `optimal.validation_loss` is
-its exact value on the validation windows, so that it has no more sampling error than the model it is held against, and
-none in the difference beyond that between windows. `informed.validation_loss` is that of a predictor which is told the
-hidden topic: the part of the entropy that is not about the topic. `constant.validation_loss` is the entropy of the
-frequencies of tokens, exact for the process.
+The process (`grammar_sentences`) is our own: a hidden Markov process with memory over subject, verb and object. It has
+Zipf vocabularies, agreement of subject and verb across other nouns, repeated names, and a hidden topic that shifts the
+probabilities of words. `optimal.validation_loss` is the exact loss of the optimal predictor on the validation windows.
+`informed.validation_loss` is that of a predictor that knows the hidden topic. `constant.validation_loss` is the exact
+entropy of token frequencies.
 
-A window begins with a sentence; the model first reads the stop of the one before. Agreement is asked in sentences of
-their own, up to the verb: is its right form likelier than the other form of the same lemma, after a number of
-attractors, nouns of the other number than the subject's?
+A window begins with a sentence; the model first reads the stop of the previous one. Agreement is measured on separate
+sentences, up to the verb: is the right form likelier than the other form of the same lemma? Attractors, nouns with
+another number than the subject, stand in between.
 """
 
 import math
@@ -38,7 +36,7 @@ CLASSES = ("stop", "preposition", "noun", "verb", "name")
 Probability = Annotated[float, Field(ge=0, le=1)]
 
 _STEEPEST = 100.0
-"""Of a logarithm of odds: words of e^-100 are never drawn, and e^1000 is no float64."""
+"""Largest logarithm of odds: words of probability e^-100 are never drawn, and e^1000 overflows."""
 
 _TOKENS = 1 << 14
 """Tokens per forward pass of an evaluation."""
@@ -46,7 +44,7 @@ _TOKENS = 1 << 14
 
 @final
 class Grammar(Task):
-    """Windows of `context` predictions; every other field is about the process, as `sentences` explains it."""
+    """Windows of `context` predictions; most other fields are about the process (`grammar_sentences`)."""
 
     units: ClassVar[Mapping[str, str]] = {
         "validation_loss": "nats per token",
@@ -66,33 +64,33 @@ class Grammar(Task):
     names: PositiveInt = 64
     """Different names."""
     exponent: Annotated[float, Field(ge=0, le=_STEEPEST)] = 1.0
-    """Of Zipf's law; 0 makes all words of a class equally likely."""
+    """Exponent of Zipf's law; 0 makes all words of a class equally likely."""
     topics: PositiveInt = 4
     """Different topics; a lemma belongs to one of them."""
     strength: Annotated[float, Field(ge=0, le=_STEEPEST)] = 3.0
     """Nats by which a topic raises its own lemmas before their probabilities are normalised; 0: no topic."""
     switching: Probability = 0.1
-    """Of a topic drawn anew after a sentence."""
+    """Probability of a new topic after a sentence."""
     attractor: Annotated[float, Field(ge=0, lt=1)] = 0.4
     """Probability of a preposition and a noun before the verb, and of each further one."""
     transitive: Probability = 0.7
     """Probability of an object after the verb."""
     naming: Probability = 0.4
-    """Of a name as subject or object, rather than a noun."""
+    """Probability of a name as subject or object instead of a noun."""
     repeating: Probability = 0.7
-    """Of a name that was among the last `slots` names."""
+    """Probability that a name is one of the last `slots` names."""
     slots: PositiveInt = 4
-    """How many of the last names may come again."""
+    """Number of last names that may be repeated."""
     plural: Probability = 0.5
     """Probability of the plural, of each noun."""
     validation_windows: PositiveInt = 256
-    """Windows that are judged, the same for all models and seeds."""
+    """Validation windows, the same for all models and seeds."""
     attractors: tuple[NonNegativeInt, ...] = (0, 1, 2, 3)
-    """Numbers of attractors at which agreement is measured; () where the grammar has no such sentences."""
+    """Numbers of attractors at which agreement is measured; () if the grammar has no such sentences."""
     agreement_pairs: PositiveInt = 256
     """Sentences per number of attractors."""
     sample: NonNegativeInt = 0
-    """Chooses another draw of what evaluation sees."""
+    """Selects another draw of the evaluation."""
 
     @model_validator(mode="after")
     def _can_be_told_apart(self) -> Self:
@@ -138,11 +136,11 @@ class Grammar(Task):
 
     @property
     def class_names(self) -> Sequence[str]:
-        """What tokens are, in the order of their ids."""
+        """Classes of tokens, in the order of their ids."""
         return CLASSES
 
     def token_classes(self, inputs: Tensor) -> Tensor:
-        """The place in `class_names` of each token of ids [B, T], int64 on their device."""
+        """Return the index in `class_names` of each token of ids [B, T], int64 on their device."""
         words = self.words
         first = torch.tensor([1, words.noun, words.verb, words.name], device=inputs.device)
         return torch.searchsorted(first, inputs.contiguous(), right=True)
@@ -158,7 +156,7 @@ class Grammar(Task):
         return {name: [{}] for name in (*losses, "bits_above_optimum")} | dict.fromkeys(agreement, asked)
 
     def windows(self, length: int, count: int) -> Batch:
-        """`count` windows of `length` predictions, other ones than the validation windows, on the CPU."""
+        """Draw `count` windows of `length` predictions, different from the validation windows, on the CPU."""
         draws = Draws(self.sample, "evaluation", "grammar", "windows", length)
         return _predictions(Sampler(self.words, self.chances, CPU).draw(draws, count, length).tokens)
 
@@ -168,7 +166,7 @@ class Grammar(Task):
 
 @final
 class GrammarData(Data):
-    """Draws windows, and knows what they cost who knows the grammar."""
+    """Draws windows and computes the losses of reference predictors."""
 
     def __init__(self, task: Grammar) -> None:
         self._task = task
@@ -181,20 +179,20 @@ class GrammarData(Data):
         return float(-torch.special.xlogy(frequencies, frequencies).sum())
 
     def batch(self, seed: int, step: int, device: torch.device = CPU) -> Batch:
-        """Windows: ids [B, T] from the stop on, and the ids that follow them, int64."""
+        """Draw windows: ids [B, T] from the stop on, and the ids that follow them, int64."""
         draws = Draws(seed, "data", step, device=device)
         return _predictions(self._sampler(device).draw(draws, self._task.batch, self._task.context).tokens)
 
     def examples(self, count: int) -> Batch:
-        """Windows that nobody trains on, whatever `batch` is."""
+        """Draw windows that no trial trains on."""
         return _predictions(self._sampler(CPU).draw(Draws(0, "data", 0), count, self._task.context).tokens)
 
     def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        """Nats per token; outputs [B, T, vocabulary], targets [B, T]."""
+        """Compute nats per token; outputs [B, T, vocabulary], targets [B, T]."""
         return F.cross_entropy(outputs.flatten(0, 1), targets.flatten())
 
     def evaluate(self, predict: Predict) -> Iterator[Measurements]:
-        """Losses in nats per token, items are windows; `agreement_accuracy` at {attractors}, items are sentences."""
+        """Yield losses in nats per token over windows, and `agreement_accuracy` at {attractors} over sentences."""
         task = self._task
         windows, optimal, informed = self._validation
         losses = _losses(predict, _predictions(windows.tokens))
@@ -210,7 +208,7 @@ class GrammarData(Data):
 
     @cached_property
     def _validation(self) -> tuple[SentenceSample, Tensor, Tensor]:
-        """The windows, and what each costs the optimal and the informed predictor, nats per token."""
+        """The windows, and the optimal and informed predictor's nats per token."""
         task = self._task
         draws = Draws(task.sample, "evaluation", "grammar", "windows")
         windows = self._sampler(CPU).draw(draws, task.validation_windows, task.context)
@@ -218,7 +216,7 @@ class GrammarData(Data):
         return windows, found.optimal().mean(1), found.informed_loss(windows.topics).mean(1)
 
     def _agreement(self, predict: Predict, attractors: int) -> Tensor:
-        """1 where the verb that agrees is likelier than its other form, else 0; float64."""
+        """Return 1 if the verb that agrees is likelier than its other form, else 0; float64."""
         task = self._task
         draws = Draws(task.sample, "evaluation", "grammar", "agreement", attractors)
         openings, right, wrong = self._sampler(CPU).agreement(draws, task.agreement_pairs, attractors)
@@ -240,7 +238,7 @@ def _predictions(tokens: Tensor) -> Batch:
 
 
 def _losses(predict: Predict, windows: Batch) -> Tensor:
-    """Nats per token of every window, float64."""
+    """Compute nats per token of every window, float64."""
     losses = torch.empty(len(windows.inputs), dtype=torch.float64)
     for rows, outputs in in_chunks(predict, windows.inputs, max(1, _TOKENS // windows.inputs.shape[1])):
         wanted = windows.targets[rows].to(outputs.device)

@@ -1,11 +1,13 @@
-"""What those who know the grammar predict: exact probabilities of sentences, token by token.
+"""Oracle of the grammar: exact probabilities of sentences, token by token.
 
     p(x_t | x_<t) = c_t sum_z b_t(z) e_z(x_t)             the optimal predictor
     b_t+1(z)      = b_t(z) e_z(x_t) / sum,    after a stop (1 - s) b + s / K
 
-c is what does not depend on the topic, e what does, b the belief about the topic of the sentence (forward filtering),
-s the probability of a new topic and K the number of topics. All the rest of the state can be read off the tokens
-before. Nobody who sees the same tokens has a lower expected loss. Who is also told the topic has: p = c_t e_z(x_t).
+The factor e depends on the topic, c does not. b is the belief about the topic (forward filtering).
+
+Here s is the probability
+of a new topic and K the number of topics. The earlier tokens determine the rest of the state. No predictor that sees
+the same tokens has a lower expected loss. A predictor that knows the topic has p = c_t e_z(x_t).
 """
 
 import math
@@ -28,7 +30,7 @@ class Odds(NamedTuple):
     switching: float
 
     def optimal(self) -> Tensor:
-        """Nats of each token for the optimal predictor [B, T]; infinite where the grammar does not allow it."""
+        """Compute the optimal predictor's nats of each token [B, T]; infinite if the grammar forbids it."""
         topics = self.lemma.shape[2]
         belief = torch.full_like(self.lemma[:, 0], -math.log(topics))
         found = []
@@ -42,12 +44,12 @@ class Odds(NamedTuple):
         return -(self.common + torch.cat(found, 1))
 
     def informed_loss(self, topics: Tensor) -> Tensor:
-        """Nats of each token for a predictor that is told the topic of each [B, T]."""
+        """Compute nats of each token for a predictor that knows the topics [B, T]."""
         return -(self.common + self.lemma.gather(2, topics[..., None])[..., 0])
 
 
 def odds(tokens: Tensor, words: GrammarWords, chances: Chances) -> Odds:
-    """Of sequences [B, T] that begin with a sentence; on the CPU."""
+    """Compute the log probabilities of sequences [B, T] that begin with a sentence, on the CPU."""
     stop, preposition = tokens == STOP, (tokens > STOP) & (tokens < words.noun)
     noun, verb = (tokens >= words.noun) & (tokens < words.verb), (tokens >= words.verb) & (tokens < words.name)
     name = tokens >= words.name

@@ -4,7 +4,7 @@
     subject, object  ->  name | noun           a name is singular
     noun, verb       ->  a lemma in its singular or plural form
 
-A token's class and what may follow it can be read off the tokens before it. Three things have to be remembered:
+The earlier tokens determine the class of a token. A model has to remember three things:
 
 - agreement: the verb has the number of the subject, whatever the nouns in between;
 - repetition: a name is, with probability `repeating`, one of the last `slots` names, each place equally likely, and
@@ -27,8 +27,10 @@ from runners.tasks.counter_rng import Draws
 
 
 class GrammarWords(NamedTuple):
-    """How many of a class there are. Tokens in this order: the stop, prepositions, singular nouns, plural nouns,
-    singular verbs, plural verbs, names."""
+    """Sizes of the classes of words.
+
+    Token ids are in this order: stop, prepositions, singular nouns, plural nouns, singular verbs, plural verbs, names.
+    """
 
     prepositions: int
     nouns: int
@@ -37,22 +39,22 @@ class GrammarWords(NamedTuple):
 
     @property
     def vocabulary(self) -> int:
-        """All tokens."""
+        """Number of tokens."""
         return 1 + self.prepositions + 2 * (self.nouns + self.verbs) + self.names
 
     @property
     def noun(self) -> int:
-        """The first noun; that of plurals is `nouns` further."""
+        """First noun; plurals begin `nouns` later."""
         return 1 + self.prepositions
 
     @property
     def verb(self) -> int:
-        """The first verb; that of plurals is `verbs` further."""
+        """First verb; plurals begin `verbs` later."""
         return self.noun + 2 * self.nouns
 
     @property
     def name(self) -> int:
-        """The first name."""
+        """First name."""
         return self.verb + 2 * self.verbs
 
 
@@ -68,15 +70,15 @@ class Chances(NamedTuple):
     """Nats by which a topic raises its own lemmas."""
     switching: float
     attractor: float
-    """Of a preposition and a noun, before the verb and after each other."""
+    """Probability of each further preposition and noun before the verb."""
     transitive: float
-    """Of an object."""
+    """Probability of an object."""
     naming: float
-    """Of a name as subject or object."""
+    """Probability of a name as subject or object."""
     repeating: float
     slots: int
     plural: float
-    """Of the plural, of each noun."""
+    """Probability of the plural, for each noun."""
 
 
 def zipf(count: int, exponent: float) -> Tensor:
@@ -86,7 +88,7 @@ def zipf(count: int, exponent: float) -> Tensor:
 
 
 def by_topic(count: int, chances: Chances) -> Tensor:
-    """The probabilities of lemmas in each topic, float64 [topics, count]; lemma i belongs to topic i mod topics."""
+    """Return probabilities of lemmas by topic, float64 [topics, count]; lemma i belongs to topic i mod topics."""
     own = torch.arange(count) % chances.topics == torch.arange(chances.topics)[:, None]
     weights = zipf(count, chances.exponent) * (own.double() * chances.strength).exp()
     return weights / weights.sum(1, keepdim=True)
@@ -154,21 +156,21 @@ class Sampler:
         return opening, (verbs + words.verbs * plural)[:, 0], (verbs + words.verbs * (1 - plural))[:, 0]
 
     def _attractors(self, draws: Draws, *shape: int, most: int) -> Tensor:
-        """Geometric: k with probability attractor^k (1 - attractor); more than `most` do not fit anyway."""
+        """Draw geometric k, with probability attractor^k (1 - attractor), at most `most`."""
         missed = torch.log1p(-draws.uniform(*shape))
         if self._chances.attractor == 0:
             return torch.zeros_like(missed, dtype=torch.int64)
         return (missed / math.log(self._chances.attractor)).clamp(max=most).long()
 
     def _topics(self, draws: Draws, *shape: int) -> Tensor:
-        """Of each sentence: that of the last one that drew a topic."""
+        """Draw the topic of each sentence: that of the last sentence that drew one."""
         drew = draws.uniform(*shape) < self._chances.switching
         drew[:, 0] = True
         last = torch.where(drew, torch.arange(shape[1], device=self._device), 0).cummax(1).values
         return draws.below(self._chances.topics, *shape).gather(1, last)
 
     def _draw_names(self, draws: Draws, named: Tensor, lemma: Tensor) -> Tensor:
-        """Names [B, T], which mean something where `named`: a repeated one points to an earlier, and so on to a new."""
+        """Draw names [B, T], used only if `named`; a repeated name points to an earlier one, down to a new name."""
         chances = self._chances
         mention = named.cumsum(1) - 1
         shown = mention.clamp(max=chances.slots)
@@ -184,13 +186,13 @@ class Sampler:
 
 
 def _cumulate(rows: Tensor, device: torch.device) -> Tensor:
-    """Rows of probabilities [R, N] as one rising line of sums, the r-th row from r to r + 1, ready for `_index`."""
+    """Cumulate rows of probabilities [R, N]; the r-th row goes from r to r + 1, for `_index`."""
     sums = rows.cumsum(1)
     sums[:, -1] = 1.0
     return (sums + torch.arange(len(rows))[:, None]).to(device)
 
 
 def _index(sums: Tensor, uniform: Tensor, row: Tensor) -> Tensor:
-    """What a number of [0, 1) falls on in its row."""
+    """Return the index in its row that a number of [0, 1) falls on."""
     found = torch.searchsorted(sums.flatten(), (uniform + row).contiguous(), right=True)
     return (found - row * sums.shape[1]).clamp(max=sums.shape[1] - 1)

@@ -1,11 +1,11 @@
-"""Induction: a stretch of tokens occurs twice among others, and the second time each asks for the one that comes next.
+"""Induction: a stretch of tokens occurs twice; the second time, each token asks for the next one.
 
     .  a b c d  .  .  .  .  a b c d  .          at the second a, b and c: the token that followed the first
 
 Source: the repeated random tokens of In-context Learning and Induction Heads (Olsson et al. 2022). The two occurrences
-lie anywhere, without overlap, and no token of the stretch occurs elsewhere, so there is one earlier occurrence and one
-right answer. A stretch of two tokens is the induction heads task of Mamba (Gu and Dao 2023, section 4.1.2), but for its
-trigger, which is one fixed token there and any token here.
+do not overlap, and no token of the stretch occurs elsewhere, so there is one right answer. A stretch of two tokens is
+the induction heads task of Mamba (Gu and Dao 2023, section 4.1.2). Its trigger is one fixed token there and any token
+here.
 """
 
 from typing import Annotated, Literal, final
@@ -24,9 +24,9 @@ class Induction(QueryTask):
 
     kind: Literal["induction"] = "induction"
     symbols: Annotated[int, Field(ge=3)] = 64
-    """Different tokens there are."""
+    """Number of tokens."""
     span: Annotated[int, Field(ge=2)] = 8
-    """Tokens of the stretch that occurs twice, all different; all but its last ask."""
+    """Tokens of the repeated stretch, all different; all but the last ask."""
 
     @property
     def vocabulary(self) -> int:
@@ -49,7 +49,7 @@ class Induction(QueryTask):
             )
 
     def draw(self, draws: Draws, sequences: int, point: Point) -> Batch:
-        """All pairs of places for the two occurrences are equally likely."""
+        """Draw sequences; all pairs of places for the two occurrences are equally likely."""
         length, span = self.tokens(point), self.span
         mixed = draws.order(self.symbols, sequences)
         stretch, others = mixed[:, :span], mixed[:, span:]

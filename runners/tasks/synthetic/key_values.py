@@ -1,4 +1,4 @@
-"""Keys with a value each among filler: what tasks share that ask for the value of a key."""
+"""Base of key-value tasks: keys with a value each among filler, and questions for values."""
 
 from abc import abstractmethod
 from typing import NamedTuple
@@ -11,7 +11,7 @@ from runners.tasks.synthetic.query_task import Point, QueryTask
 
 
 class KeyValueSample(NamedTuple):
-    """Different keys and different values [B, pairs], and sequences of filler [B, T] to put them into."""
+    """Distinct keys and values [B, pairs], and sequences of filler [B, T]."""
 
     keys: Tensor
     values: Tensor
@@ -22,15 +22,15 @@ class KeyValues(QueryTask):
     """Tokens are keys, then values, then filler."""
 
     keys: PositiveInt = 64
-    """Different keys there are."""
+    """Number of keys."""
     values: PositiveInt = 64
-    """Different values there are."""
+    """Number of values."""
     filler: PositiveInt = 16
-    """Different tokens there are that are neither."""
+    """Number of filler tokens."""
 
     @abstractmethod
     def pairs_at(self, point: Point) -> int:
-        """How many pairs a sequence has."""
+        """Return the number of pairs of a sequence."""
 
     @property
     def vocabulary(self) -> int:
@@ -41,7 +41,7 @@ class KeyValues(QueryTask):
         return self.values
 
     def guesses(self, point: Point) -> dict[str, float]:
-        """`chance`, and `shown`: one of the values of the sequence, whichever."""
+        """Return `chance`, and `shown`, which guesses a value of the sequence."""
         return {"chance": 1 / self.answers, "shown": 1 / self.pairs_at(point)}
 
     def check(self, point: Point) -> None:
@@ -51,7 +51,7 @@ class KeyValues(QueryTask):
                 raise ValueError(f"pairs have different {name}; got {pairs} pairs of {there} {name}; raise {name}")
 
     def draw_pairs(self, draws: Draws, sequences: int, point: Point) -> KeyValueSample:
-        """What a draw begins with."""
+        """Draw keys, values and filler."""
         pairs, length = self.pairs_at(point), self.tokens(point)
         keys = draws.order(self.keys, sequences)[:, :pairs]
         values = self.keys + draws.order(self.values, sequences)[:, :pairs]

@@ -86,7 +86,7 @@ class ShiftGrid(Spec):
 
 
 class Conventions(NamedTuple):
-    """What paper 003 and its code call the error of one condition; positions count from 1."""
+    """Definitions of the error of one condition in paper 003 and its code; positions count from 1."""
 
     released: float
     """The mean over positions from the fourth on: `mse`."""
@@ -202,16 +202,16 @@ class LinearFunctionsData(Data):
 
 
 def error_of_zero(sigma_x: float, sigma_f: float) -> float:
-    """What predicting 0 costs on average: E[(a x + b)^2] = sigma_f^2 (sigma_x^2 + 1)."""
+    """Compute the mean error of predicting 0: E[(a x + b)^2] = sigma_f^2 (sigma_x^2 + 1)."""
     return sigma_f**2 * (sigma_x**2 + 1)
 
 
 def least_squares(x: Tensor, y: Tensor) -> Tensor:
-    """The prediction of ordinary least squares at every x, from the points before it: float64 [..., P].
+    """Predict by least squares at every x from the points before it: float64 [..., P].
 
-    Of several lines that fit equally well the one with the smallest a^2 + b^2: after one point that is the posterior
-    mean under a, b ~ N(0, sigma_f^2), before it 0. Closed form over running sums, about the first point: on a line
-    through whole numbers every prediction from the third on is exact.
+    If several lines fit, the one with the smallest a^2 + b^2 is used: after one point, that is the posterior mean under
+    a, b ~ N(0, sigma_f^2). The closed form uses running sums about the first point, so that on a line through whole
+    numbers every prediction from the third on is exact.
     """
     x, y = x.double(), y.double()
     first_x, first_y = x[..., :1], y[..., :1]
@@ -233,7 +233,7 @@ def _before(each: Tensor) -> Tensor:
 
 @lru_cache(maxsize=8)
 def _references(grid: ShiftGrid) -> tuple[Measurements, ...]:
-    """Predictors without a model, which cost as much for every model: once per process is enough."""
+    """Measure predictors without a model, once per process."""
     found = []
     for sigma_x, sigma_f in grid.conditions():
         x, y = evaluation_points(grid, sigma_x, sigma_f)
@@ -244,32 +244,32 @@ def _references(grid: ShiftGrid) -> tuple[Measurements, ...]:
 
 
 def evaluation_points(grid: ShiftGrid, sigma_x: float, sigma_f: float) -> tuple[Tensor, Tensor]:
-    """The points x and values y that models are judged on, [functions, sequences, points] each."""
+    """Return the points x and values y of the evaluation, [functions, sequences, points] each."""
     a, b, x = evaluation_draws(grid.sample, grid.functions, grid.sequences, grid.points)
     x = sigma_x * x
     return x, sigma_f * (a * x + b)
 
 
 def squared_errors(predict: Predict, grid: ShiftGrid, sigma_x: float, sigma_f: float) -> Tensor:
-    """The squared error of every function at every position, mean over its prompts: float64 [functions, points]."""
+    """Compute the mean squared error of every function at every position: float64 [functions, points]."""
     x, y = evaluation_points(grid, sigma_x, sigma_f)
     return errors_of(predict, x.flatten(0, 1), y.flatten(0, 1)).view(x.shape).mean(1)
 
 
 def errors_of(predict: Predict, x: Tensor, y: Tensor) -> Tensor:
-    """Squared errors at every position of prompts x, y [B, n]: float64 [B, n] on the CPU."""
+    """Compute squared errors at every position of prompts x, y [B, n]: float64 [B, n] on the CPU."""
     return (predictions(predict, prompt(x, y)) - y).square()
 
 
 def predictions(predict: Predict, prompts: Tensor) -> Tensor:
-    """What a model predicts at every x of prompts [B, 2n - 1, 1]: float64 [B, n] on the CPU."""
+    """Compute a model's predictions at every x of prompts [B, 2n - 1, 1]: float64 [B, n] on the CPU."""
     chunks = [outputs[:, ::2, 0].to("cpu", torch.float64) for _, outputs in in_chunks(predict, prompts, _ROWS)]
     return torch.cat(chunks)
 
 
 @lru_cache(maxsize=4)
 def evaluation_draws(sample: int, functions: int, sequences: int, points: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Standard draws a, b [F, 1, 1] and x [F, S, P]; more of anything leaves what was there as it was."""
+    """Draw standard normal a, b [F, 1, 1] and x [F, S, P]; larger sizes keep the numbers of smaller ones."""
     with torch.inference_mode(mode=False):
         function, sequence = torch.arange(functions)[:, None, None], torch.arange(sequences)[:, None]
         a, b = (Draws(sample, "evaluation", "functions", name).normal_at(function) for name in ("slope", "intercept"))

@@ -3,9 +3,9 @@
     .  .  .  k' v'  .  .  .  k v  .  .  .  .  k'' v''  .  k          at the last token: v
 
 Source: the needle-in-a-haystack test of long contexts with distracting needles (Kamradt 2023; RULER, Hsieh et al. 2024,
-section 3), over tokens. The depth is the share of the context that lies before the needle: the needle begins at
-position round(depth (length - 3)), so depth 0 is the very beginning and depth 1 directly before the question. In
-training every place is equally likely. Without distractors the only value in sight is the answer, whatever the key.
+section 3), over tokens. The depth is the share of the context before the needle, which begins at position round(depth
+(length - 3)). Depth 0 is the beginning and depth 1 is right before the question. In training every place is equally
+likely. Without distractors the only value is the answer.
 """
 
 from collections.abc import Sequence
@@ -31,9 +31,9 @@ class Needle(KeyValues):
     kind: Literal["needle"] = "needle"
     context: PositiveInt = 128
     distractors: NonNegativeInt = 3
-    """Further pairs with other keys and values, anywhere beside the needle."""
+    """Number of further pairs with other keys and values."""
     depths: Annotated[tuple[Share, ...], Field(min_length=1)] = (0.0, 0.25, 0.5, 0.75, 1.0)
-    """Depths it is evaluated at, each with each length."""
+    """Depths of the evaluation, each with each length."""
     evaluation: AskedLengths = AskedLengths(lengths=(128, 256))
 
     def points(self) -> Sequence[Point]:
@@ -54,7 +54,7 @@ class Needle(KeyValues):
             )
 
     def draw(self, draws: Draws, sequences: int, point: Point) -> Batch:
-        """Distractors lie at even distances from the needle, all such places equally likely."""
+        """Draw sequences; distractors lie at even distances from the needle, all such places equally likely."""
         length, pairs = self.tokens(point), self.pairs_at(point)
         keys, values, inputs = self.draw_pairs(draws, sequences, point)
         needle = draws.below(length - 2, sequences, 1)
@@ -67,12 +67,12 @@ class Needle(KeyValues):
 
 
 def _room(length: int) -> int:
-    """How many pairs at even distances fit before the question, wherever one of them is: at an even or odd place."""
+    """Count the pairs at even distances that fit before the question, for a needle at any place."""
     return min((len(range(first, length - 2, 2)) for first in range(min(2, length - 2))), default=0)
 
 
 def _places(order: Tensor, needle: Tensor, length: int) -> Tensor:
-    """Where pairs may begin, the needle's own place [B, 1] first and the others by their random `order` [B, places]."""
+    """Return places of pairs: the needle's own place [B, 1] first, the others by their random `order` [B, places]."""
     places = needle % 2 + 2 * torch.arange(order.shape[1], device=order.device)
     order = order.masked_fill(places == needle, -1.0).masked_fill(places > length - 3, 2.0)
     return places.gather(1, order.argsort(-1))

@@ -8,11 +8,10 @@ y2, ..., with true labels -1 and 1: y_i then follows from y_{i-1} and x_i alone.
 quantifier itself: the prompt is x1, x2, ..., and every number counts.
 
 A sequence is wrong if any prediction (logit > 0) from the fourth on is. Nearly all random sequences end alike: with
-`every` the fourth label is true on 1/16 of them, so always saying "false" errs on 1/16 (and on none of the 64 that the
-released code judges), with `some` always saying "true". An error rate is therefore nearly blind to one of the two
-mistakes; `balanced_accuracy` is not, and constants are recorded beside both. The paper judges 6,400 sequences for each
-length and sigma, whose inputs repeat in its code (670 distinct values of 2,560); ours are independent. NaN is never
-right.
+`every` the fourth label is true on 1/16 of them, so always saying "false" errs on 1/16. With `some`, the same holds for
+"true". An error rate is therefore nearly blind to one of the two mistakes; `balanced_accuracy` is not, and constants
+are recorded for both. The paper evaluates 6,400 sequences for each length and sigma, whose inputs repeat in its code
+(670 distinct values of 2,560); ours are independent. NaN is never right.
 """
 
 import math
@@ -100,7 +99,7 @@ class Quantifiers(InContext):
         return Batch(prompt(x, 2 * y - 1) if self.labels == "shown" else x[..., None], y)
 
     def logits(self, outputs: Tensor) -> Tensor:
-        """What a model says at every number, [B, n], from its outputs [B, T, 1]."""
+        """Return the logits at every number, [B, n], of outputs [B, T, 1]."""
         return outputs[:, ::2, 0] if self.labels == "shown" else outputs[..., 0]
 
     def measures(self) -> Mapping[str, Sequence[Mapping[str, float]]]:
@@ -148,8 +147,8 @@ class QuantifiersData(Data):
     def evaluate(self, predict: Predict) -> Iterator[Measurements]:
         """`error_rate` and `balanced_accuracy` at every {length, sigma}; items are sequences.
 
-        Each length is a pass of its own: a causal model looks at no later number, but its weights may depend on how
-        many there are (cosFormer's angle, an affine offset of 1/n).
+        Each length is a separate pass: a causal model sees no later number, but its weights may depend on the length
+        (cosFormer's angle, an affine offset of 1/n).
         """
         task, grid = self._task, self._task.evaluation
         x = evaluation_draws(grid.sample, grid.sequences, max(grid.lengths))

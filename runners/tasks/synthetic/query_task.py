@@ -1,13 +1,12 @@
-"""Questions about what came before, with one right token each: what tasks share that ask at some positions only.
+"""Base of query tasks: questions about earlier tokens at some positions, with one right token each.
 
     loss               -mean log p(answer)                nats per asked token
     accuracy           share of asked tokens whose answer is likelier than every other token
     sequence_accuracy  share of sequences whose every answer is right
 
-Targets hold the answer where something is asked and -100 elsewhere, which the loss leaves out. All sequences of a draw
-ask equally often, so the mean over sequences is the mean over asked tokens; items are sequences, since the answers of
-one sequence are not independent. A tie is no answer: a model whose logits are all equal has accuracy 0. NaN among the
-logits is none either, and its loss is NaN.
+Targets hold the answer at asked positions and -100 elsewhere, which the loss leaves out. All sequences of a draw ask
+equally often, so the mean over sequences is the mean over asked tokens. Items are sequences, since the answers of one
+sequence are not independent. A tie or a NaN among the logits is a wrong answer.
 """
 
 import math
@@ -27,7 +26,7 @@ from runners.tasks.task import Batch, Data, Measurements, Predict, Task, in_chun
 from variants import Tokens
 
 UNASKED = -100
-"""The target of a position where nothing is asked: what cross entropy leaves out."""
+"""Target of a position without a question; cross entropy ignores it."""
 
 _TOKENS = 1 << 14
 """Tokens per forward pass of an evaluation."""
@@ -36,7 +35,7 @@ Point = Mapping[str, float]
 
 
 class AskedLengths(Spec):
-    """Evaluation on sequences of each of `lengths` tokens, longer than any in training if so wished.
+    """Evaluation on sequences of each of `lengths` tokens, which may be longer than in training.
 
     `sequences` are drawn once per point and shared by all models and seeds; `sample` chooses another draw.
     """
@@ -46,7 +45,7 @@ class AskedLengths(Spec):
     sequences: PositiveInt = 256
     """Sequences per point."""
     sample: NonNegativeInt = 0
-    """Chooses another draw."""
+    """Selects another draw."""
 
     @model_validator(mode="after")
     def _lengths_are_told_apart(self) -> Self:
@@ -55,7 +54,7 @@ class AskedLengths(Spec):
 
 
 class QueryTask(Task):
-    """A task whose sequences hold what is asked for; a point of its evaluation says what to draw, `{}` as in training.
+    """A task whose sequences contain the answers. A point says what to draw; `{}` is the training distribution.
 
     `context` is the number of tokens of a training sequence.
     """
@@ -69,7 +68,7 @@ class QueryTask(Task):
     context: PositiveInt = 64
     """Tokens of a training sequence."""
     evaluation: AskedLengths = AskedLengths()
-    """At which lengths it is evaluated, and on how many sequences."""
+    """Lengths and number of sequences of the evaluation."""
 
     @model_validator(mode="after")
     def _every_sequence_can_be_drawn(self) -> Self:
@@ -80,32 +79,32 @@ class QueryTask(Task):
     @property
     @abstractmethod
     def vocabulary(self) -> int:
-        """How many tokens there are."""
+        """Number of tokens."""
 
     @property
     @abstractmethod
     def answers(self) -> int:
-        """How many of them may be an answer; over all sequences, each is one equally often."""
+        """Number of tokens that may be an answer; all are equally likely."""
 
     @abstractmethod
     def check(self, point: Point) -> None:
-        """Raise ValueError where no sequence is what `point` says."""
+        """Raise ValueError if no sequence fits `point`."""
 
     @abstractmethod
     def draw(self, draws: Draws, sequences: int, point: Point) -> Batch:
-        """Token ids [B, T] and targets [B, T], int64, on the device of `draws`."""
+        """Draw token ids [B, T] and targets [B, T], int64, on the device of `draws`."""
 
     def points(self) -> Sequence[Point]:
-        """Where it is evaluated; by default at each length."""
+        """Return the points of the evaluation; by default one per length."""
         return [{"length": length} for length in self.evaluation.lengths]
 
     def guesses(self, point: Point) -> Mapping[str, float]:
-        """The accuracy of guessers, by name: `chance` knows which tokens may be answers and nothing else."""
+        """Return the accuracy of guessers by name; `chance` knows the possible answers only."""
         del point
         return {"chance": 1 / self.answers}
 
     def tokens(self, point: Point) -> int:
-        """How many tokens a sequence has."""
+        """Return the number of tokens of a sequence."""
         return int(point.get("length", self.context))
 
     @property
@@ -127,33 +126,33 @@ class QueryTask(Task):
 
 @final
 class AskedData(Data):
-    """Draws sequences that ask, and counts right answers."""
+    """Draws sequences and counts right answers."""
 
     def __init__(self, task: QueryTask) -> None:
         self._task = task
 
     @property
     def constant_loss(self) -> float:
-        """Every token that may be an answer equally likely."""
+        """Loss if all possible answers are equally likely."""
         return math.log(self._task.answers)
 
     def batch(self, seed: int, step: int, device: torch.device = CPU) -> Batch:
-        """Sequences of the training distribution."""
+        """Draw sequences of the training distribution."""
         return self._task.draw(Draws(seed, "data", step, device=device), self._task.batch, {})
 
     def examples(self, count: int) -> Batch:
-        """Sequences of the training distribution that nobody trains on, whatever `batch` is."""
+        """Draw sequences of the training distribution that no trial trains on."""
         return self._task.draw(Draws(0, "data", 0), count, {})
 
     def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        """Nats per asked token; outputs [B, T, vocabulary], targets [B, T]."""
+        """Compute nats per asked token; outputs [B, T, vocabulary], targets [B, T]."""
         return F.cross_entropy(outputs.flatten(0, 1), targets.flatten(), ignore_index=UNASKED)
 
     def terms(self, targets: Tensor) -> int:
         return int((targets != UNASKED).sum())
 
     def evaluate(self, predict: Predict) -> Iterator[Measurements]:
-        """The three measures at every point, and `<guesser>.accuracy`, which is exact and has no error."""
+        """Yield the three measures at every point, and the exact `<guesser>.accuracy`."""
         task = self._task
         for point in task.points():
             place = ("evaluation", task.label, *(part for item in sorted(point.items()) for part in item))
@@ -167,14 +166,14 @@ class AskedData(Data):
 
 
 class Answered(NamedTuple):
-    """By sequence and question [N, asked]: whether the answer is right, and what it costs (nats, float64)."""
+    """Correctness and loss (nats, float64) of each answer [N, asked]."""
 
     right: Tensor
     loss: Tensor
 
 
 def score_answers(predict: Predict, sample: Batch) -> Answered:
-    """What a model answers; on the CPU."""
+    """Score a model's answers, on the CPU."""
     shape = len(sample.inputs), -1
     right, loss = [], []
     for rows, outputs in in_chunks(predict, sample.inputs, max(1, _TOKENS // sample.inputs.shape[1])):
@@ -188,5 +187,5 @@ def score_answers(predict: Predict, sample: Batch) -> Answered:
 
 
 def asking(inputs: Tensor, places: Tensor, answers: Tensor) -> Batch:
-    """`inputs` [B, T] where `answers` [B, n] are asked for at `places` [B, n]."""
+    """Make a batch of `inputs` [B, T] that asks for `answers` [B, n] at `places` [B, n]."""
     return Batch(inputs, torch.full_like(inputs, UNASKED).scatter_(1, places, answers))

@@ -1,4 +1,4 @@
-"""Selective copy: contents lie scattered in noise and are asked for at the end, in their order.
+"""Selective copy: contents are scattered in noise; the end asks for them in their order.
 
     .  a  .  .  b  .  c  .  .  ? ? ?          at the marks: a, b, c
 
@@ -25,7 +25,7 @@ class SelectiveCopy(QueryTask):
     copied: PositiveInt = 8
     """Contents of a sequence."""
     contents: PositiveInt = 14
-    """Different contents there are."""
+    """Number of different contents."""
 
     @property
     def vocabulary(self) -> int:
@@ -43,7 +43,7 @@ class SelectiveCopy(QueryTask):
             )
 
     def draw(self, draws: Draws, sequences: int, point: Point) -> Batch:
-        """All places of the contents are equally likely."""
+        """Draw sequences; all places of the contents are equally likely."""
         length, copied = self.tokens(point), self.copied
         contents = draws.below(self.contents, sequences, copied)
         places = draws.order(length - copied, sequences)[:, :copied].sort(1).values

@@ -1,7 +1,7 @@
-"""Text as documents, and documents as bytes to train on and bytes to validate on.
+"""Corpora: documents and their split into a training and a validation part.
 
-Documents are ordered by the hash of their content, so the split depends on what is said and not on how files are named
-or sorted. A zero byte ends every document; none has a zero byte or a SUB of its own.
+Documents are ordered by content hash, so the split does not depend on names and order of files. A zero byte ends every
+document; documents contain no zero byte and no SUB.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 
 class Origin(NamedTuple):
-    """Where text comes from: `files` are name -> hash of what would be read, `documents` reads it."""
+    """A source of text: `files` are name -> content hash, `documents` reads them."""
 
     name: str
     files: Mapping[str, str]
@@ -19,24 +19,24 @@ class Origin(NamedTuple):
 
     @property
     def content_hash(self) -> str:
-        """blake2b-128 over the files' hashes; renaming a file does not change it."""
+        """blake2b-128 over the files' hashes, independent of their names."""
         return content_hash(*sorted(self.files.values()))
 
 
 class Corpus(NamedTuple):
-    """UTF-8 bytes, cut nowhere but between documents where these are small enough, and never inside a character."""
+    """UTF-8 bytes, split between documents if these are small enough, and never inside a character."""
 
     train: bytes
     validation: bytes
 
 
 def documents_of(part: bytes) -> list[str]:
-    """The documents of a part of a corpus; what follows the last zero byte, which may be nothing, is one more."""
+    """Return the documents of a part; the text after the last zero byte, possibly empty, is one more."""
     return part.decode().split("\0")
 
 
 def content_hash(*parts: str | bytes) -> str:
-    """blake2b-128 over the parts and their lengths, as 32 hexadecimal digits."""
+    """Hash the parts and their lengths by blake2b-128, as 32 hexadecimal digits."""
     digest = blake2b(digest_size=16)
     for part in parts:
         data = part.encode() if isinstance(part, str) else part
@@ -45,9 +45,9 @@ def content_hash(*parts: str | bytes) -> str:
 
 
 def split(documents: Iterable[bytes], share: float) -> Corpus:
-    """About `share` of the bytes validate: whole documents where they come near it, else the text is cut there.
+    """Split off about `share` of the bytes for validation, as whole documents if possible.
 
-    Equal documents are on one side, unless there are no others.
+    Equal documents are in one part, unless there are no others.
     """
     ordered = sorted((document for document in documents if document.strip()), key=content_hash)
     wanted = share * sum(map(len, ordered))
@@ -62,7 +62,7 @@ def split(documents: Iterable[bytes], share: float) -> Corpus:
 
 
 def _chosen(ordered: Sequence[bytes], wanted: float) -> tuple[list[bytes], list[bytes]]:
-    """Documents of at most `wanted` bytes together, taken in order, equal ones all or none, and the others."""
+    """Take documents of at most `wanted` bytes in order, equal ones all or none; return them and the others."""
     chosen: list[bytes] = []
     others: list[bytes] = []
     size = 0

@@ -1,4 +1,4 @@
-"""How text becomes token ids and ids become text: what a tokenizer is once it has been read or trained."""
+"""Encoders: a tokenizer that was read or trained, from text to token ids and back."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, Protocol, final, runtime_checkable
 import numpy as np
 
 END, SUBSTITUTE = 0, 26
-"""Control characters that no text needs: NUL ends a document, SUB stands where something is missing."""
+"""Control characters: NUL ends a document, SUB hides a token."""
 
 
 class EncodedText(NamedTuple):
@@ -15,73 +15,71 @@ class EncodedText(NamedTuple):
 
     ids: Sequence[int]
     spans: Sequence[tuple[int, int]]
-    """The characters [start, end) of the text that each token stands for; tokens of one character share its span."""
+    """Characters [start, end) of each token; tokens of one character share its span."""
 
 
 class Encoder(ABC):
-    """Text to ids and back. Ids of special tokens never come from text."""
+    """Maps text to ids and back. Ids of special tokens never come from text."""
 
     @property
     @abstractmethod
     def record(self) -> Mapping[str, Any]:
-        """What it is, for the record of an attempt: kind, vocabulary and where it has one, the hash of its file."""
+        """Record for an attempt: kind, vocabulary and, if any, the hash of its file."""
 
     @property
     @abstractmethod
     def vocabulary(self) -> int:
-        """Number of ids, special tokens included, and those that stand for nothing (`filled`)."""
+        """Number of ids, with special and unused ones."""
 
     @property
     def filled(self) -> int:
-        """Ids from here on stand for nothing: a vocabulary may be longer than its tokens. By default all stand for
-        something."""
+        """First unused id; a vocabulary may have more ids than tokens."""
         return self.vocabulary
 
     @property
     @abstractmethod
     def end(self) -> int:
-        """The id after every document, which is also what a model reads before one."""
+        """Id that ends a document; a model also reads it before a document."""
 
     @property
     @abstractmethod
     def mask(self) -> int | None:
-        """The id that hides a token; None where there is none."""
+        """Id that hides a token, if any."""
 
     @property
     @abstractmethod
     def special(self) -> frozenset[int]:
-        """All ids that never come from text."""
+        """Ids that never come from text."""
 
     @abstractmethod
     def encode(self, text: str) -> EncodedText:
-        """The tokens of `text`, without special ones before or after it."""
+        """Encode `text` without special tokens."""
 
     def ids(self, texts: Sequence[str]) -> list[np.ndarray]:
-        """The ids of many texts, as those of `encode` one by one: whole numbers [tokens] each."""
+        """Encode many texts to ids [tokens] each."""
         return [np.array(self.encode(text).ids, np.int64) for text in texts]
 
     def sizes(self, text: str, encoded: EncodedText) -> np.ndarray:
-        """How many UTF-8 bytes of `text` each of its tokens stands for, int64 [tokens]; their sum is all of them."""
+        """Count the UTF-8 bytes of each token of `text`, int64 [tokens]; they sum to all bytes."""
         return sizes_of_spans(text, encoded.spans)
 
     @abstractmethod
     def token_bytes(self, ids: Sequence[int]) -> list[bytes]:
-        """What each of `ids`, none of them special, adds to the text of all of them, in UTF-8 bytes; of one character
-        several tokens may each have a part."""
+        """Return the UTF-8 bytes that each of `ids`, none special, adds to their text; tokens may split a character."""
 
     @abstractmethod
     def decode(self, ids: Sequence[int]) -> str:
-        """The text that `ids` stand for, without special ones; what is no text becomes U+FFFD."""
+        """Decode `ids` without special ones; invalid bytes become U+FFFD."""
 
     @abstractmethod
     def piece(self, token: int) -> str:
-        """What a token is, for people: an axis label of a picture."""
+        """Return a readable form of a token, for axis labels."""
 
 
 def sizes_of_spans(text: str, spans: Sequence[tuple[int, int]]) -> np.ndarray:
-    """UTF-8 bytes by token, int64 [tokens]: what no token stands for counts with the next, at the end with the last.
+    """Count UTF-8 bytes by token, int64 [tokens]; text without a token counts with the next or last token.
 
-    Tokens of one and the same character share its bytes, in order and as evenly as whole numbers can.
+    Tokens of one character share its bytes evenly, in order.
     """
     points = np.frombuffer(text.encode("utf-32-le"), np.uint32)
     offsets = np.concatenate(([0], np.cumsum(1 + (points > 0x7F) + (points > 0x7FF) + (points > 0xFFFF))))
@@ -103,10 +101,10 @@ class Encodes(Protocol):
     """A task whose tokens are text."""
 
     def encoder(self) -> Encoder:
-        """Its tokenizer, read or trained; cheap after the first time in a process.
+        """Read or train its tokenizer; cheap after the first time in a process.
 
         Raises:
-            SpecError: a file it names is missing or is not what the spec says.
+            SpecError: a file that it names is missing or differs from the spec.
         """
 
 

@@ -1,8 +1,8 @@
-"""Text of a dataset on the Hugging Face hub, read once and kept as a local text.
+"""Text of a Hugging Face dataset, downloaded once and kept as a local text.
 
-What was read lies in the user's cache as a .jsonl text, and is read from there ever after, without a network and
-without the package `datasets`: on a cluster, build the spec once where there is a network. `$ABLATE_CACHE` says where;
-else it is `ablate` in `$XDG_CACHE_HOME` or `~/.cache`. No other dataset is ever read in place of the one that is named.
+The text is kept in the user's cache as .jsonl. Later reads need neither a network nor the package `datasets`: on a
+cluster, build the spec once on a machine with a network. The cache is `$ABLATE_CACHE`, else `ablate` in
+`$XDG_CACHE_HOME` or `~/.cache`.
 """
 
 import json
@@ -21,24 +21,24 @@ from runners.tasks.text.local_files import as_document, local_files
 from store.files.atomic import environment_problem, temporary_name
 
 TIMEOUT_S: Final = 5.0
-"""How long the hub may take to answer whether it has a dataset."""
+"""Timeout of the hub's answer about a dataset."""
 
 
 class HubText(Spec):
-    """A column of a dataset, one document per row; a row without a text is no document."""
+    """A column of a dataset with one document per row; empty rows are skipped."""
 
     name: Annotated[str, Field(min_length=1)]
-    """Of the dataset, like "wikimedia/wikipedia"; or a folder that holds one, beginning with "/" or "."."""
+    """Name of the dataset, like "wikimedia/wikipedia", or a folder that holds one, beginning with "/" or "."."""
     config: str | None = None
-    """Which of its configurations, where there are several."""
+    """Configuration, if there are several."""
     split: Annotated[str, Field(min_length=1)] = "train"
-    """Which of its splits; what is trained on and what is validated on are both parts of it."""
+    """Split; training and validation text are both parts of it."""
     revision: str | None = None
-    """Commit, tag or branch; None is what the hub has when the text is first read."""
+    """Commit, tag or branch; None is the newest when the text is first read."""
     column: Annotated[str, Field(min_length=1)] = "text"
-    """Where the documents are."""
+    """Column of the documents."""
     documents: PositiveInt | None = None
-    """The first so many rows, of which the rest is not downloaded; None is all of them."""
+    """Number of first rows to download; None is all."""
 
     @model_validator(mode="after")
     def _means_one_folder(self) -> Self:
@@ -48,29 +48,29 @@ class HubText(Spec):
 
     @property
     def cached(self) -> Path:
-        """Where it lies once it has been read; a folder that has changed lies elsewhere."""
+        """Path in the cache; a changed folder has another path."""
         key = content_hash(self.key, *(_listing(self.folder) if self.folder else ()))
         name = "".join(letter if letter.isalnum() else "-" for letter in self.name)[-60:].strip("-")
         return _cache() / "texts" / f"{name}-{key[:16]}.jsonl"
 
     @property
     def folder(self) -> Path | None:
-        """Where it is a folder, that."""
+        """The folder, if it is one."""
         return Path(self.name).expanduser().resolve() if self.name.startswith(("/", ".", "~")) else None
 
     @property
     def told(self) -> str:
-        """What it is, in words."""
+        """Description in words."""
         parts = [f"dataset {self.name}", self.config, f"split {self.split}"]
         return ", ".join(part for part in parts if part)
 
 
 def hub_text(hub: HubText) -> Origin:
-    """The text of `hub`, from the cache, or else read into it.
+    """Return the text of `hub` from the cache; download it if it is not there.
 
     Raises:
-        SpecError: there is no such dataset, configuration, split, revision or column.
-        EnvironmentProblem: it is not in the cache and the hub cannot be reached, or the package is missing.
+        SpecError: the dataset, configuration, split, revision or column does not exist.
+        EnvironmentProblem: it is not cached and the hub cannot be reached, or the package is missing.
     """
     if not hub.cached.exists():
         _keep(hub)
@@ -115,7 +115,7 @@ def _keep(hub: HubText) -> None:
 
 
 def _is_of_network(error: Exception) -> bool:
-    """Whether what reads a dataset has lost the hub: `datasets` passes on the errors of several HTTP libraries."""
+    """Return True for a network error; `datasets` passes on errors of several HTTP libraries."""
     home = type(error).__module__.partition(".")[0]
     return isinstance(error, ConnectionError) or home in _NETWORK
 
@@ -124,7 +124,7 @@ _NETWORK = frozenset({"aiohttp", "httpx", "httpx2", "huggingface_hub", "requests
 
 
 def _rows(hub: HubText, datasets: Any) -> Iterator[str]:
-    """The documents, in the order of the dataset."""
+    """Yield the documents, in the order of the dataset."""
     found = _open(hub, datasets)
     names = getattr(found, "column_names", None)
     if names is not None and hub.column not in names:
@@ -152,7 +152,7 @@ def _open(hub: HubText, datasets: Any) -> Any:
     if hub.folder and not hub.folder.is_dir():
         raise SpecError(f"there is no folder {hub.name}; give the name of a dataset, or a folder that holds one")
     revision = hub.revision if hub.folder or offline else _commit(hub)
-    streaming = bool(hub.folder) or not offline  # what the hub's own cache holds cannot be streamed
+    streaming = bool(hub.folder) or not offline  # the hub's own cache cannot be streamed
     options = {"split": hub.split, "revision": revision, "streaming": streaming}
     try:
         return datasets.load_dataset(str(hub.folder or hub.name), hub.config, **options)
@@ -163,7 +163,7 @@ def _open(hub: HubText, datasets: Any) -> Any:
 
 
 def _commit(hub: HubText) -> str:
-    """The commit of the dataset; asked before anything else, since `datasets` tries a dead network for 23 s."""
+    """Find the dataset's commit first, because `datasets` tries a dead network for 23 s."""
     library = require_package("huggingface_hub", by=hub.told, extra="datasets")
     errors = require_package("huggingface_hub.errors", by=hub.told, extra="datasets")
     try:
@@ -186,7 +186,7 @@ def _commit(hub: HubText) -> str:
 
 
 def _is_of_content(error: Exception) -> bool:
-    """Whether files of a dataset are not what their names say."""
+    """Return True for an error in the content of a dataset's files."""
     home = type(error).__module__.partition(".")[0]
     return isinstance(error, ValueError | KeyError | TypeError | RecursionError) or home in {"datasets", "pyarrow"}
 

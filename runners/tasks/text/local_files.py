@@ -1,7 +1,7 @@
-"""Text of the user's own: a .txt, .jsonl or .parquet file, or a folder of these.
+"""Local text: a .txt, .jsonl or .parquet file, or a folder of these.
 
-Of a folder all files count whose names end so, in capitals or not, in folders inside it and behind links too. One that
-is packed (.jsonl.gz) is refused and not passed over. A byte order mark is no part of a text.
+A folder is read with its subfolders and links; suffixes may be in capitals. A packed file (.jsonl.gz) is an error. A
+byte order mark is ignored.
 """
 
 import json
@@ -23,11 +23,11 @@ _COLUMN = "text"
 
 
 def local_files(source: Path) -> Origin:
-    """A .txt file (one document), a .jsonl file (one per line, in its field `text`), a .parquet file (one per row, in
-    its column `text`; a null is none), or every such file of a folder.
+    """Find the text in a file or in all files of a folder.
 
-    Its `documents` raise SpecError where one is not UTF-8 or has a NUL or SUB character, a line is no object with a
-    `text`, or a table has no such column.
+    A .txt file is one document. A .jsonl file has one per line, in its field `text`. A .parquet file has one per row,
+    in its column `text`; null is no document. `documents` raises SpecError for text that is not UTF-8, has a NUL or SUB
+    character, or lacks the field or column.
 
     Raises:
         SpecError: there is no such file, it has another suffix, or the folder holds none, or a packed one.
@@ -59,7 +59,7 @@ def _paths(source: Path) -> list[Path]:
 
 
 def _inside(folder: Path) -> Iterator[Path]:
-    """The files of a folder and of those inside it; one that several links lead to counts once."""
+    """Yield the files of a folder and its subfolders; a folder behind several links counts once."""
 
     def fail(error: OSError) -> None:
         raise unreadable(Path(error.filename), error) from error
@@ -82,16 +82,16 @@ def _require_unpacked(path: Path) -> None:
 
 
 def as_document(text: object, where: str, rule: str) -> bytes:
-    """A text as UTF-8.
+    """Encode a text as UTF-8.
 
     Raises:
-        SpecError: it is none, is half a character, or has a character that ends documents or hides tokens.
+        SpecError: it is no string, has half a character, or has a NUL or SUB character.
     """
     if not isinstance(text, str):
         raise SpecError(f"{rule}; {where} has {text!r:.60}; write a string there, or drop it")
     try:
         data = text.encode()
-    except UnicodeEncodeError as error:  # JSON can escape half a character, UTF-8 cannot hold it
+    except UnicodeEncodeError as error:  # JSON can escape half a character
         lone = f"\\u{ord(text[error.start]):04x} alone at character {error.start}"
         only = "a text is UTF-8, and UTF-8 has characters, not halves of them"
         raise SpecError(f"{only}; {where} has {lone}; write both halves or drop it") from error
@@ -158,7 +158,7 @@ def _of_table(path: Path) -> Iterator[bytes]:
         raise unreadable(path, error) from error
 
 
-@cache_by_file(entries=65536)  # a grid names one text in every trial
+@cache_by_file(entries=65536)  # every trial of a grid names the same text
 def _hash(path: Path) -> str:
     return content_hash(path.suffix.lower(), path.read_bytes())
 

@@ -4,12 +4,12 @@
 
 Source: BabyBERTa (Huebner et al. 2021), the encoder of Scaled Signed Averaging (paper 003), table 3; every default is
 its released code's. A line of a document is a sentence, without white space at its ends, and each is an input of its
-own: at most `context` positions with both ends, longer ones are dropped and counted in the record. Of the hidden tokens
-(`masking`) a mask stands for nine in ten, another token for the rest, and none is left as it is.
+own: at most `context` positions with both ends; longer lines are dropped and counted in the record. The mask replaces
+nine of ten hidden tokens (`masking`), a random token the others.
 
-Released, one epoch shows each sentence with each of its patterns once, and sentences of less than five tokens have
-fewer patterns; here a batch draws sentences and patterns with replacement. Released patterns differ in every run, ours
-follow from the trial's seed and the sentence. Inputs are padded to a multiple of 16, and padding is hidden as a key.
+In the released code one epoch shows each sentence once with each pattern, and short sentences have fewer patterns. Here
+a batch draws sentences and patterns with replacement. Our patterns depend on the trial's seed and the sentence only.
+Inputs are padded to a multiple of 16, and padding is hidden as a key.
 """
 
 import math
@@ -48,9 +48,9 @@ class MaskedText(TextTask):
     context: Annotated[int, Field(ge=3)] = 128
     """Most positions of a sentence, its two ends included."""
     mask_rate: Annotated[float, Field(gt=0, lt=1)] = 0.15
-    """Probability that a token is hidden; what hides none of a sentence is no pattern."""
+    """Probability that a token is hidden; every pattern hides at least one."""
     random_rate: Share = 0.1
-    """Share of hidden tokens that any ordinary token stands for instead of the mask."""
+    """Share of hidden tokens replaced by a random ordinary token instead of the mask."""
     patterns: PositiveInt = 10
     """Patterns of hidden tokens that each sentence has."""
     validation_sentences: PositiveInt = 512
@@ -99,7 +99,7 @@ class MaskedPart(NamedTuple):
 
 @lru_cache(maxsize=4)
 def _parts(encoder: Encoder, corpus: Corpus, context: int) -> tuple[MaskedPart, MaskedPart]:
-    """What is trained on and what is validated on."""
+    """Return the training and the validation part."""
     return _part(encoder, corpus.train, context), _part(encoder, corpus.validation, context)
 
 
@@ -170,9 +170,10 @@ class MaskedTextData(Data):
         return int((targets != UNASKED).sum())
 
     def evaluate(self, predict: Predict) -> Iterator[Measurements]:
-        """`validation_loss` (nats per hidden token) and `masked_accuracy` (the share of hidden tokens that are likelier
-        than every other token), with those of the `unigram.` predictor, which knows how frequent each token is in
-        training and nothing else. Items are sentences; every hidden token counts the same.
+        """Yield `validation_loss` (nats per hidden token) and `masked_accuracy`, and both of the `unigram.` predictor.
+
+        Accuracy is the share of hidden tokens that are likelier than every other token. The unigram predictor knows the
+        training frequencies of tokens only. Items are sentences; every hidden token counts the same.
         """
         sample = self._validation_batch(self._task.validation_sentences)
         hidden = sample.targets != UNASKED
@@ -198,21 +199,19 @@ class MaskedTextData(Data):
 
     @cached_property
     def _counts(self) -> Tensor:
-        """How often each token is in the training part, float64 [vocabulary]."""
+        """Count of each token in the training part, float64 [vocabulary]."""
         return torch.bincount(self._parts[0].sentences.ids.cpu(), minlength=self._encoder.vocabulary).double()
 
     @cached_property
     def _unigram(self) -> Tensor:
-        """What each token costs if nothing but its frequency is known, nats, float64 [vocabulary];
-        each counts once more than it is there, and special ones, which are never hidden, do not.
-        """
+        """Nats of each token by frequency, float64 [vocabulary]; one is added to each count but special ones."""
         counts = self._counts + 1
         counts[sorted(self._encoder.special)] = 0
         return math.log(float(counts.sum())) - counts.log()
 
 
 def _answers(predict: Predict, batch: Batch) -> tuple[Tensor, Tensor]:
-    """What each hidden token costs (nats) and whether it is likelier than every other, float64 on the CPU, in order."""
+    """Return nats of each hidden token and whether it is likelier than every other, float64 on the CPU, in order."""
     outputs = predict(batch.inputs, batch.visible)
     wanted = batch.targets.to(outputs.device)
     hidden = wanted != UNASKED

@@ -1,10 +1,10 @@
-"""Which tokens of a sentence are hidden from a model that has to guess them, and what stands there instead.
+"""Masking: which tokens of a sentence are hidden, and their replacements.
 
     P(pattern) = prod_i p^(h_i) (1 - p)^(1 - h_i) / (1 - (1 - p)^n)      h in {0, 1}^n, not all 0
 
-Each of the n tokens is hidden with probability p, and of the patterns that hide nothing none is used. BabyBERTa draws
-again until one hides something; here the i-th token, as long as none before it is hidden, is with probability
-p / (1 - (1 - p)^(n - i)), i counted from 0, and later ones with p: the same distribution from one number per token.
+Each of the n tokens is hidden with probability p; patterns that hide nothing are excluded. BabyBERTa draws again until
+one hides something. Here the i-th token, from 0, is hidden with probability p / (1 - (1 - p)^(n - i)) while no earlier
+one is, and with p after that. This is the same distribution from one number per token.
 
 Source: BabyBERTa (Huebner et al. 2021, Using Child-Directed Language to Learn Robust Grammar) and its released code.
 """
@@ -27,14 +27,14 @@ STEP = 16
 
 
 class Rates(NamedTuple):
-    """How much is hidden, and how."""
+    """Rates of hidden and replaced tokens."""
 
     masked: float
     """The probability p of each token."""
     random: float
-    """The share of hidden tokens that another token, or by chance the same, stands for, and not the mask."""
+    """Share of hidden tokens that are replaced by a random token instead of the mask."""
     patterns: int
-    """How many patterns a sentence has."""
+    """Patterns per sentence."""
 
 
 class MaskedPositions(NamedTuple):
@@ -62,7 +62,7 @@ class Sentences:
             self.ids = self.ids.to(device)
 
     def frame(self, chosen: Tensor, end: int, widest: int) -> tuple[Tensor, Tensor]:
-        """`end`, the tokens of a sentence, `end`, then padding [B, T], and the number of tokens of each [B, 1].
+        """Return `end`, the tokens of a sentence, `end` and padding [B, T], and the number of tokens of each [B, 1].
 
         T is a multiple of `STEP`, or `widest`.
         """
@@ -76,7 +76,7 @@ class Sentences:
 
 
 def inside(column: Tensor, sizes: Tensor) -> Tensor:
-    """Whether a column [T] of a framed sentence is one of its own tokens: boolean [B, T]."""
+    """Return a boolean [B, T]: True if a column [T] of a framed sentence is one of its own tokens."""
     return (column > 0) & (column <= sizes)
 
 

@@ -2,21 +2,18 @@
 
     loss = -mean log p(x_{t+1} | x_1 ... x_t)        nats per token, over t = p ... T
 
-The text is the documentation inside Python, files of the user's own or a dataset; tokens are bytes, byte pairs learned
-from the training part, or those of a tokenizer file (`reading`, `tokenizers`). Training reads windows of T + 1 tokens
-that begin anywhere in the training part, documents one after another, each followed by its end.
+The text is Python's documentation, local files or a dataset. Tokens are bytes, byte pairs learned from the training
+part, or those of a tokenizer file. Training reads windows of T + 1 tokens that begin anywhere in the training part;
+every document is followed by its end token.
 
-`packing` says what a window that holds more than one document means. "across": a query sees all that comes before it,
-of earlier documents too. "documents": a query sees its own document only, from the end of the one before on, which is
-read as its beginning; so every token is predicted, the first of a document from that end alone. Positions count through
-the window either way, and do not begin again with a document: of schemes that know distances alone it makes no
-difference. A document that a window begins inside of has lost its beginning.
+`packing` treats windows of several documents. "across": a query sees earlier documents too. "documents": a query sees
+its own document only, from the end token of the previous one on. Then the first token of a document is predicted from
+that end token alone. Positions count through the window in both cases.
 
-`prefix` is paper 004's p: the first p tokens of a window are given and the loss begins with the token after them. With
-an operator whose `visible` is a prefix of the same length, queries among them see one another. `intervention` replaces
-tokens, `training_tokens` is how much there is to learn from (paper 004, section 5): all of these hold in training, and
-in the validation windows and the sequences that probes see, except how much there is. The paper shows that of the fixed
-token; of the others it says nothing.
+`prefix` is paper 004's p: the first p tokens of a window are given, and the loss begins with the next token. With an
+operator whose `visible` is a prefix of the same length, these tokens see one another. `intervention` replaces tokens,
+and `training_tokens` limits the training text (paper 004, section 5). Prefix and intervention also apply to validation
+windows and to sequences for probes.
 """
 
 import math
@@ -39,7 +36,7 @@ from runners.tasks.text.text_sizes import sizes_at
 from runners.tasks.text.text_source import TextTask
 
 UNSCORED = -100
-"""The target of a position that is not in the loss."""
+"""Target of a position that is not in the loss."""
 _ROWS = 32
 """Windows per forward pass of an evaluation."""
 
@@ -58,17 +55,17 @@ class Text(TextTask):
     kind: Literal["text"] = "text"
     batch: PositiveInt = 32
     context: PositiveInt = 128
-    """Tokens that a model reads at once: T."""
+    """Tokens of a window: T."""
     packing: Literal["across", "documents"] = "across"
-    """Whether a query sees what is before its own document."""
+    """Whether a query sees earlier documents."""
     prefix: PositiveInt = 1
-    """Tokens at the beginning of a window that are given: p. With 1, everything is predicted that can be."""
+    """Number of given tokens at the beginning of a window: p. With 1, every later token is predicted."""
     intervention: Intervention = NoIntervention()
-    """What replaces tokens of every window."""
+    """Replacement of tokens in every window."""
     training_tokens: PositiveInt | None = None
-    """The first so many tokens of the training part, documents in the order of their hashes; None is all of it."""
+    """Number of first tokens of the training part, with documents ordered by hash; None is all."""
     validation_windows: PositiveInt = 256
-    """Windows of the validation part, evenly spread, the same for all models and seeds; fewer where they overlap."""
+    """Windows of the validation part, evenly spread, the same for all models and seeds; fewer if they would overlap."""
 
     @model_validator(mode="after")
     def _something_is_predicted(self) -> Self:
@@ -98,7 +95,7 @@ class Text(TextTask):
 
     @property
     def scored(self) -> tuple[int, ...]:
-        """The positions, from 0, whose next token is predicted."""
+        """Positions, from 0, whose next token is predicted."""
         left_out = {position - 2 for position in self.intervention.replaced}
         return tuple(at for at in range(self.prefix - 1, self.context) if at not in left_out)
 
@@ -118,11 +115,11 @@ class Text(TextTask):
         return TextData(self)
 
     def windows(self, length: int, count: int) -> Batch:
-        """At most `count` windows of `length` predictions of the validation text, evenly spread, on the CPU; without
-        prefix and intervention, which are about windows of `context`.
+        """Return at most `count` validation windows of `length` predictions, without prefix and intervention, on the
+        CPU.
 
         Raises:
-            SpecError: the validation text is shorter than that.
+            SpecError: the validation text is too short.
         """
         return self.open().windows(length, count)
 
@@ -132,7 +129,7 @@ class Text(TextTask):
             self.check_part(part, len(text), "bytes")
 
     def check_part(self, part: str, size: int, unit: str) -> None:
-        """Raise SpecError where a part of the text is too short for a window, or for what is asked of it."""
+        """Raise SpecError if a part of the text is too short for a window or for `training_tokens`."""
         if size <= self.context:
             remedy = "shorten context or give more text" if size > 1 else "give more text"
             raise SpecError(
@@ -155,7 +152,7 @@ class TextData(Data):
         self._encoder, self._streams = task.encoder(), task.streams()
         for part, stream in self._streams._asdict().items():
             task.check_part(part, len(stream.ids), "tokens")
-        task.intervention.tokens(Draws(0), 1, self._encoder)  # whether it can
+        task.intervention.tokens(Draws(0), 1, self._encoder)  # raises if it cannot
         self._train = self._streams.train.ids[: task.training_tokens]
         self._window = torch.arange(task.context + 1)
 
@@ -203,8 +200,10 @@ class TextData(Data):
         return targets.shape[0] * len(self._task.scored)
 
     def evaluate(self, predict: Predict) -> Iterator[Measurements]:
-        """`validation_loss` and `perplexity` per token, `bits_per_byte` and `byte_perplexity`, `word_perplexity`; items
-        are windows. What bytes and words are, `text_sizes` says; word perplexity is NaN where no word ends."""
+        """Yield loss and perplexity per token, byte and word; items are windows.
+
+        `text_sizes` defines bytes and words. Word perplexity is NaN if no word ends.
+        """
         batch = self._validated
         nats = torch.empty(len(batch.inputs), dtype=torch.float64)
         for start in range(0, len(nats), _ROWS):
@@ -227,12 +226,12 @@ class TextData(Data):
 
     @cached_property
     def _validated(self) -> Batch:
-        """The windows that are validated on, as the model reads them."""
+        """The validation windows, as the model reads them."""
         places = self.places(self._task.context, self._task.validation_windows)
         return self._as_shown(self._streams.validation.ids[places], Draws(0, "evaluation", "text", "intervention"))
 
     def places(self, length: int, count: int) -> Tensor:
-        """Where the tokens of validation windows are in the stream, int64 [windows, length + 1]."""
+        """Return the places of validation windows in the stream, int64 [windows, length + 1]."""
         tokens = len(self._streams.validation.ids)
         if tokens <= length:
             raise SpecError(
@@ -243,7 +242,7 @@ class TextData(Data):
         return starts[:, None] + torch.arange(length + 1)
 
     def _split(self, windows: Tensor) -> Batch:
-        """Ids [B, T + 1] as what is read and what follows."""
+        """Split ids [B, T + 1] into inputs and targets."""
         ids = windows.long()
         inputs, targets = ids[:, :-1], ids[:, 1:]
         if self._task.packing == "across":
@@ -252,7 +251,7 @@ class TextData(Data):
         return Batch(inputs, targets, document[:, :, None] == document[:, None, :])
 
     def _as_shown(self, windows: Tensor, draws: Draws) -> Batch:
-        """The same with the prefix and the intervention, for which `draws` go on."""
+        """Apply prefix and intervention to windows."""
         task, whole = self._task, self._split(windows)
         replaced = task.intervention.replaced
         if not replaced and task.prefix == 1:
@@ -266,9 +265,9 @@ class TextData(Data):
         return Batch(inputs, targets, whole.visible)
 
 
-@lru_cache(maxsize=4)  # the trials of a grid ask about the same windows
+@lru_cache(maxsize=4)  # trials of a grid share the windows
 def _counts(task: Text) -> tuple[Tensor, Tensor, Tensor]:
-    """What is predicted in each validation window: tokens, bytes and words, float64 [windows]."""
+    """Count predicted tokens, bytes and words of each validation window, float64 [windows]."""
     places = task.open().places(task.context, task.validation_windows)[:, 1:][:, list(task.scored)]
     texts = documents_of(task.corpus().validation)
     in_bytes, in_words = sizes_at(task.encoder(), texts, task.streams().validation, places)

@@ -1,10 +1,8 @@
-"""How much text a token stands for, in bytes and in words: what a loss per token is turned into losses per byte and
-per word with, so that tokenizers can be compared.
+"""Sizes of tokens in bytes and words, which turn a loss per token into a loss per byte or word to compare tokenizers.
 
-Over a whole document, bytes are `len(text.encode())` and words `len(re.split(r"\\s+", text))`, as lm-eval counts them
-(`lm_eval.api.task`, `count_bytes` and `count_words`: white space at either end of a document counts as one word more).
-A word counts with the token in which the white space after it begins, the last one with the end of its document. The
-end of a document is one byte more, as between the documents of a corpus, which lm-eval does not ask for.
+A document has `len(text.encode())` bytes and `len(re.split(r"\\s+", text))` words, as in `lm_eval.api.task`. So white
+space at either end counts as one more word. A word counts with the token in which the white space after it begins, the
+last word with the end of the document. Unlike in lm-eval, the end of a document is one more byte.
 """
 
 import re
@@ -21,9 +19,9 @@ _BLANK = re.compile(r"\s+")
 
 
 def sizes_at(encoder: Encoder, texts: Sequence[str], stream: Stream, places: Tensor) -> tuple[Tensor, Tensor]:
-    """Bytes and words of the tokens at `places` of a stream, int64 in the shape of `places`.
+    """Count bytes and words of the tokens at `places` of a stream, int64 in the shape of `places`.
 
-    `texts` are the documents of the stream. Only those that `places` touch are cut into tokens again.
+    `texts` are the documents of the stream. Only documents with `places` are encoded again.
     """
     starts = stream.starts.numpy()
     total = np.zeros((2, len(stream.ids)), np.int64)
@@ -37,7 +35,7 @@ def sizes_at(encoder: Encoder, texts: Sequence[str], stream: Stream, places: Ten
 
 
 def _sizes(encoder: Encoder, text: str, tokens: int) -> np.ndarray:
-    """Bytes and words [2, tokens] of a document; one token more than it has is its end."""
+    """Count bytes and words [2, tokens] of a document; one extra token is its end."""
     encoded = encoder.encode(text)
     own = len(encoded.ids)
     found = np.zeros((2, own + 1), np.int64)

@@ -1,8 +1,7 @@
-"""What tasks share that read text: where it comes from, which part is trained on, and how it becomes tokens.
+"""Base of text tasks: source, split and tokenizer of the text.
 
-The content hash of the text is part of the spec, so a trial's key says what was read and not where it lay: the hash is
-filled in when the spec is built, a spec that names another hash than the text has is refused, and the path is outside
-the key. Text is read, split and cut into tokens once per process.
+The content hash of the text is part of the key, its path is not. Building the spec fills in the hash; a text with
+another hash is an error. Text is read, split and encoded once per process.
 """
 
 from functools import lru_cache
@@ -31,19 +30,19 @@ class TextTask(Task):
     """A task that reads text."""
 
     source: Annotated[str | None, OutsideKey()] = None
-    """A .txt, .jsonl or .parquet file or a folder of these; None is the documentation of the Python that runs."""
+    """A .txt, .jsonl or .parquet file or a folder of these; None is Python's own documentation."""
     hub: Annotated[HubText | None, OutsideKey()] = None
-    """A dataset of the Hugging Face hub, in place of `source`."""
+    """A dataset of the Hugging Face hub, instead of `source`."""
     content_hash: Annotated[str | None, Field(pattern="^[0-9a-f]{32}$")] = None
-    """blake2b-128 of the text; filled in where it is left out."""
+    """blake2b-128 of the text; filled in by default."""
     validation_share: Annotated[float, Field(gt=0, lt=1)] = 0.1
-    """About so much of the text's bytes, whole documents, is only validated on."""
+    """Approximate share of the bytes, in whole documents, that is used for validation only."""
     tokenizer: Tokenizer = Bytes()
-    """How text becomes tokens."""
+    """Tokenizer of the text."""
 
     @model_validator(mode="after")
     def _is_what_lies_there(self) -> Self:
-        """A spec that names its content can be read where the text is not; one that does not, looks."""
+        """Fill in the hash; a spec with a hash does not need the text to be present."""
         if self.source is not None and self.hub is not None:
             raise ValueError(
                 f"a text is in one place; got source={self.source!r} and hub={self.hub.name!r}; leave one out"
@@ -69,7 +68,7 @@ class TextTask(Task):
         return Tokens(self.tokenizer.size)
 
     def origin(self) -> Origin:
-        """Where the text is.
+        """Find the text.
 
         Raises:
             SpecError: there is none.
@@ -77,20 +76,19 @@ class TextTask(Task):
         return _origin(self.source, self.hub)
 
     def corpus(self) -> Corpus:
-        """What is trained on and what is validated on.
+        """Return the training and the validation part.
 
         Raises:
-            SpecError: the text is missing, or not the one that the spec names.
+            SpecError: the text is missing or has another hash.
         """
         self._require(self.origin().content_hash)
         return _corpus(self._place)
 
     def encoder(self) -> Encoder:
-        """The tokenizer, read or learned from the training part; cheap after the first time in a process. Where nothing
-        is learned, the text need not be there.
+        """Read the tokenizer, or learn it from the training part; cheap after the first time in a process.
 
         Raises:
-            SpecError: what the tokenizer says, and where it is learned from the text, as `corpus`.
+            SpecError: as for the tokenizer and, if it is learned, as for `corpus`.
         """
         if not self.tokenizer.learned:
             return _read_encoder(self.tokenizer)
@@ -104,12 +102,12 @@ class TextTask(Task):
         return _learned_encoder(self.tokenizer, self._place)
 
     def streams(self) -> "Streams":
-        """The text as tokens; cheap after the first time in a process. Raises as `encoder`."""
+        """Return the text as tokens; cheap after the first time in a process. Raises as `encoder`."""
         self._require(self.origin().content_hash)
         return _streams(self.tokenizer, self._place, self.encoder())
 
     def check_corpus(self, corpus: Corpus) -> None:
-        """Raise SpecError where there is too little text."""
+        """Raise SpecError if there is too little text."""
 
     @property
     def _place(self) -> "_TextPosition":
@@ -127,9 +125,9 @@ class Stream(NamedTuple):
     """A part of the text as tokens."""
 
     ids: Tensor
-    """[tokens], uint8 where there are up to 256 ids, else int32; every document ends with the encoder's `end`."""
+    """[tokens], uint8 for up to 256 ids, else int32; every document ends with the encoder's `end`."""
     starts: Tensor
-    """Where documents begin, int64 [documents]."""
+    """First token of each document, int64 [documents]."""
 
 
 class Streams(NamedTuple):
@@ -140,12 +138,12 @@ class Streams(NamedTuple):
 
 
 class _TextPosition(NamedTuple):
-    """Which text, and how it is split."""
+    """A text and its split: key of the caches."""
 
     source: str | None
     hub: HubText | None
     content_hash: str
-    """Other content is another entry of the caches."""
+    """Changed content is another entry of the caches."""
     share: float
 
 
@@ -172,13 +170,13 @@ def _learned_encoder(tokenizer: Tokenizer, place: _TextPosition) -> Encoder:
 
 @lru_cache(maxsize=4)
 def _streams(tokenizer: Tokenizer, place: _TextPosition, encoder: Encoder) -> Streams:
-    del tokenizer  # of which `encoder` is made
+    del tokenizer  # `encoder` depends on it
     corpus = _corpus(place)
     return Streams(_stream(encoder, corpus.train), _stream(encoder, corpus.validation))
 
 
 def _stream(encoder: Encoder, part: bytes) -> Stream:
-    """Of a document that the split has cut, only the second part ends."""
+    """Encode a part. If the split cut a document, only its second half gets an end token."""
     *whole, cut = documents_of(part)
     found = encoder.ids([*whole, cut] if cut else whole)
     ends = np.cumsum([len(ids) + 1 for ids in found])

@@ -1,4 +1,4 @@
-"""What is done to the windows of a text before a model reads them: one choice, one file, named like its `kind`."""
+"""Interventions: replace tokens of text windows. Each is in the file named like its `kind`."""
 
 from runners.tasks.text.interventions.fixed_token import FixedToken
 from runners.tasks.text.interventions.intervention import Intervention

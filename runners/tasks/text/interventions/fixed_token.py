@@ -1,8 +1,8 @@
 """A fixed token: x_k = x_fix at one position of every window.
 
-Paper 004 finds the sink on the fixed token, not on the first (table 7: 74.11, 69.03 and 69.64 % at k = 1, 2 and 3), in
-sequences that have it too. The paper's x_fix is the padding token, which no text has; here it is by default the token
-that hides others, which no text has either. The released line for it raises an error.
+Paper 004 finds the sink on the fixed token, not on the first (table 7: 74.11, 69.03 and 69.64 % at k = 1, 2 and 3).
+The paper's x_fix is the padding token; here it is by default the mask token. Neither occurs in text. The released line
+for it raises an error.
 """
 
 from typing import ClassVar, Final, Literal, final

@@ -1,8 +1,7 @@
-"""The family of interventions: tokens of a window that are replaced, whatever the text says there.
+"""The family of interventions: replacement of tokens of a window.
 
-Positions count the tokens of a window from 1, as paper 004 does. A token that is replaced is no target: that it comes
-is nothing to learn from text. The paper's sum runs over all targets; of a random token only the entropy of its
-distribution could be learnt.
+Positions count the tokens of a window from 1, as in paper 004. A replaced token is no target, because it cannot be
+learned from text. The paper's loss includes all targets.
 """
 
 from abc import abstractmethod
@@ -16,22 +15,22 @@ from runners.tasks.text.encoder import Encoder
 
 
 class Intervention(Choice):
-    """Replaces tokens of every window, in training, in the task's own evaluation and where probes look."""
+    """Replaces tokens of every window in training, in the task's own evaluation and for probes."""
 
     source: ClassVar[str]
-    """Where it is from."""
+    """Source of the intervention."""
 
     @property
     @abstractmethod
     def replaced(self) -> tuple[int, ...]:
-        """Which positions, rising, from 1."""
+        """Replaced positions from 1, increasing."""
 
     def check(self, vocabulary: int, *, hides: bool) -> None:
-        """Raise ValueError where it asks for a token that is not there; `hides`: there is one that hides others."""
+        """Raise ValueError for a token that does not exist; `hides` is True if there is a mask token."""
 
     @abstractmethod
     def tokens(self, draws: Draws, windows: int, encoder: Encoder) -> Tensor | int:
-        """What comes there: ids [windows, replaced], drawn on the device of `draws`, or one id for all.
+        """Draw the replacements: ids [windows, replaced] on the device of `draws`, or one id for all.
 
         Raises:
             SpecError: the tokenizer has no such token.

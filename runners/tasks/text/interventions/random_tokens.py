@@ -1,9 +1,8 @@
 """Random tokens: x_k ~ Uniform(V) at some positions of every window, drawn anew each time.
 
-Paper 004 trains with x_1, with x_1 and x_2, and with x_2 alone at random, and finds the sink on the first, the second
-and the first token (27.03, 14.08 and 20.99 %); with more, it tends to disappear. It does not say whether the sequences
-on which it measures the sink have random tokens too: here they do. V is all tokens of the vocabulary, special
-ones included; ids that stand for no token are none of them.
+Paper 004 trains with a random x_1, with random x_1 and x_2, and with a random x_2. It finds the sink on the first, the
+second and the first token (27.03, 14.08 and 20.99 %); with more, it tends to disappear. The paper does not say whether
+its measured sequences have random tokens; here they have. V is all tokens, special ones included.
 """
 
 from typing import Annotated, ClassVar, Literal, Self, final

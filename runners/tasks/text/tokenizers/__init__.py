@@ -1,4 +1,4 @@
-"""How a task cuts text into tokens: one choice, one file, named like its `kind`."""
+"""Tokenizers of text tasks. Each is in the file named like its `kind`."""
 
 from runners.tasks.text.tokenizers.byte_pairs import BytePairs
 from runners.tasks.text.tokenizers.bytes import Bytes

@@ -1,4 +1,4 @@
-"""A tokenizer of the package `tokenizers` at work."""
+"""Encoder of a tokenizer of the package `tokenizers`."""
 
 import os
 import re
@@ -12,11 +12,11 @@ from runners.tasks.optional_packages import require_package
 from runners.tasks.text.encoder import EncodedText, Encoder, sizes_of_spans
 
 _BYTE: Final = re.compile("<0x([0-9A-F]{2})>")
-"""How SentencePiece writes a byte of a character that it has no token for."""
+"""SentencePiece's form of a byte of a character without a token."""
 
 
 def library(by: str) -> Any:
-    """The package `tokenizers`, which tokenizer `by` needs.
+    """Import the package `tokenizers` for tokenizer `by`.
 
     Raises:
         EnvironmentProblem: it is not installed.
@@ -34,9 +34,9 @@ class Special(NamedTuple):
 
 @final
 class LibraryEncoder(Encoder):
-    """Ids of a `tokenizers.Tokenizer`; what a text says is never read as a special token.
+    """Ids of a `tokenizers.Tokenizer`; text is never read as a special token.
 
-    `record` says what it is, `vocabulary` how many ids there are, where that is more than the tokenizer has.
+    `record` describes it; `vocabulary` is the number of ids if it exceeds the tokenizer's.
     """
 
     def __init__(
@@ -112,7 +112,7 @@ class LibraryEncoder(Encoder):
 
     @cached_property
     def _falls_back(self) -> bool:
-        """Whether tokens like <0xE6> are bytes."""
+        """True if tokens like <0xE6> are bytes."""
         return bool(getattr(self._tokenizer.model, "byte_fallback", False))
 
     def decode(self, ids: Sequence[int]) -> str:
@@ -128,7 +128,7 @@ class LibraryEncoder(Encoder):
 
     @cached_property
     def _bytes(self) -> dict[int, bytes] | None:
-        """What each ordinary token stands for, where tokens are strings of bytes."""
+        """Bytes of each ordinary token; None if tokens are not strings of bytes."""
         if type(self._tokenizer.decoder).__name__ != "ByteLevel":
             return None
         alphabet = _alphabet()
@@ -143,7 +143,7 @@ class LibraryEncoder(Encoder):
 
 
 def _show_bytes(what: bytes) -> str:
-    """For people: blanks as marks, bytes that are no character as numbers."""
+    """Show bytes readably: blanks as marks, invalid characters as numbers."""
     try:
         text = what.decode()
     except UnicodeDecodeError:
@@ -152,12 +152,12 @@ def _show_bytes(what: bytes) -> str:
 
 
 def size_of(tokenizer: Any) -> int:
-    """Number of ids of a `tokenizers.Tokenizer`, holes included."""
+    """Count the ids of a `tokenizers.Tokenizer`, holes included."""
     return 1 + max(tokenizer.get_vocab(with_added_tokens=True).values(), default=-1)
 
 
 def _alphabet() -> dict[str, int]:
-    """The character that GPT-2 writes each byte as: itself where it is visible, else one from U+0100 on."""
+    """Map GPT-2's character of each byte to the byte: itself if visible, else one from U+0100 on."""
     visible = [*range(33, 127), *range(161, 173), *range(174, 256)]
     others = [byte for byte in range(256) if byte not in visible]
     return {chr(byte): byte for byte in visible} | {chr(256 + at): byte for at, byte in enumerate(others)}

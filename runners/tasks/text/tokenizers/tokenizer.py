@@ -15,23 +15,23 @@ class Tokenizer(Choice):
     """How text becomes ids. Only the training part of a text may be learned from."""
 
     learned: ClassVar[bool] = False
-    """Whether it needs the text to be what it is."""
+    """True if it is learned from the text."""
 
     @property
     @abstractmethod
     def size(self) -> int:
-        """Number of ids, special ones included, known without reading anything."""
+        """Number of ids, special ones included, known without reading a file."""
 
     @property
     def hides(self) -> bool:
-        """Whether it has a token that hides others, known without reading anything."""
+        """True if it has a mask token, known without reading a file."""
         return True
 
     @abstractmethod
     def encoder(self, training: Texts) -> Encoder:
-        """The tokenizer at work; `training` is called where it is learned.
+        """Make the encoder; `training` is called if the tokenizer is learned.
 
         Raises:
-            SpecError: a file it names is missing or not what the spec says, or the text has fewer tokens than asked.
+            SpecError: a file is missing or differs from the spec, or the text has too few tokens.
             EnvironmentProblem: a package is missing.
         """

@@ -1,7 +1,7 @@
-"""A tokenizer that was made elsewhere: a local `tokenizer.json` of the package `tokenizers`.
+"""A tokenizer in a file: a local `tokenizer.json` of the package `tokenizers`.
 
-Its content hash is part of the spec and its path is not, as for text. What it does before and after a text (a first
-token, padding, cutting) is left out, and a text that spells a special token is read as text.
+Its content hash is part of the key, its path is not. Post-processing (a first token, padding, truncation) is off, and a
+text that spells a special token is read as text.
 """
 
 from functools import lru_cache
@@ -18,13 +18,13 @@ from runners.tasks.text.tokenizers.library_encoder import LibraryEncoder, Specia
 from runners.tasks.text.tokenizers.tokenizer import Texts, Tokenizer
 
 ENDS: Final = ("<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>", "<end>", "[SEP]")
-"""What is taken for the end of a document where none is named, the first that there is."""
+"""Default tokens for the end of a document; the first existing one is used."""
 MASKS: Final = ("<mask>", "[MASK]", "<|mask|>")
 
 
 @final
 class TokenizerFile(Tokenizer):
-    """A `tokenizer.json`. What is left out is filled in from the file when the spec is built."""
+    """A `tokenizer.json`. Missing fields are filled in from the file when the spec is built."""
 
     kind: Literal["tokenizer_file"] = "tokenizer_file"
     path: Annotated[str, OutsideKey()]
@@ -32,16 +32,16 @@ class TokenizerFile(Tokenizer):
     content_hash: Annotated[str | None, Field(pattern="^[0-9a-f]{32}$")] = None
     """blake2b-128 of the file."""
     vocabulary: PositiveInt | None = None
-    """Number of ids: the greatest and one more by default, or more where a model has more rows than its tokenizer has
-    ids (Qwen, Pythia). Those beyond the file's are never drawn and are no text."""
+    """Number of ids: by default the greatest plus one. It may be larger for a model with more rows than ids (Qwen,
+    Pythia); these ids are never drawn."""
     end: str | None = None
-    """The token after every document; by default the first of `ENDS` that there is."""
+    """Token after every document; by default the first existing one of `ENDS`."""
     mask: str | None = None
-    """The token that hides another; by default the first of `MASKS` that there is, else none."""
+    """Mask token; by default the first existing one of `MASKS`, else none."""
 
     @model_validator(mode="after")
     def _is_what_lies_there(self) -> Self:
-        """A spec that names everything can be read where the file is not."""
+        """Fill in missing fields; a complete spec does not need the file to be present."""
         object.__setattr__(self, "path", absolute_path("tokenizer.path", self.path))
         if self.mask is not None and self.mask == self.end:
             raise ValueError(
@@ -139,7 +139,7 @@ def _parse(path: str, text: str) -> Any:
 
 @lru_cache(maxsize=4)
 def _try_parse(text: str) -> Any:
-    """The tokenizer, or what is wrong."""
+    """Return the tokenizer, or the error."""
     tokenizers = library("tokenizer_file")
     try:
         return tokenizers.Tokenizer.from_str(text)

@@ -53,7 +53,9 @@ def learning_trial(task: Distillation, **fields: object) -> Trial:
     )
 
 
-def finished(root: Path, trial: Trial, attempt: int = 1, *, status: str = "ok", weights: dict | None = None) -> Path:
+def write_finished(
+    root: Path, trial: Trial, attempt: int = 1, *, status: str = "ok", weights: dict | None = None
+) -> Path:
     """An attempt of `trial` in a campaign as a worker leaves it, with untrained weights; the file of these."""
     layout = Layout(root)
     start = {
