@@ -196,7 +196,7 @@ def test_two_operators_of_one_label_are_two_rows_with_parameters_and_times_of_th
 
     options = PlanOptions(parameters=lambda trial: (int(10 * rate(trial)), 0), seconds=rate)
     plan = plan_campaign(tmp_path, [twins()], options)
-    assert sorted(each.operator for each in plan.operators) == ["fast", "slow"]  # what their cells are called
+    assert sorted(each.operator for each in plan.operators) == ["fast", "slow"]  # the labels of their cells
     assert sorted((each.trials, each.parameters) for each in plan.operators) == [(1, 5), (1, 9)]
     assert plan.estimate.trial_s == pytest.approx(0.9 + 0.5)
 
