@@ -22,6 +22,7 @@ lint: $(INSTALLED)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/lint-imports
+	@# enable when it passes: $(BIN)/python tests/language.py
 
 types: $(INSTALLED)
 	$(BIN)/mypy
@@ -29,6 +30,15 @@ types: $(INSTALLED)
 # The cluster tests mostly wait, so they run next to the other tests, which use two processes.
 check: $(INSTALLED)
 	@$(MAKE) --no-print-directory --jobs=2 --keep-going check-others check-cluster
+
+# A sample for use while you edit: the grid, laws of a few operators, the store and one trained trial.
+FAST := tests/grid tests/variants/test_scores.py tests/variants/test_every_operator.py tests/test_golden.py \
+	tests/store/test_layout.py tests/store/test_shards.py tests/store/test_store.py \
+	tests/runners/test_run.py::test_a_second_run_does_nothing
+
+check-fast: $(INSTALLED)
+	$(BIN)/python -m pytest --numprocesses=2 --dist=worksteal -m "not slow and not browser" \
+		-k "not test_it_keeps_the_law or margin-ssmax-score-ssa" $(FAST)
 
 check-others: $(INSTALLED)
 	$(BIN)/python -m pytest --numprocesses=2 --dist=worksteal --ignore=tests/cluster
