@@ -55,7 +55,7 @@ MODELS = {
 
 @dataclass
 class Bench:
-    """What all parts need."""
+    """The setup that all parts share."""
 
     place: Path
     slurm: dict[str, Any]

@@ -30,11 +30,11 @@ def machine() -> dict[str, object]:
 
 
 class Took(NamedTuple):
-    """What one run of something took."""
+    """Time and memory of one run."""
 
     wall_s: float
     cpu_s: float
-    """Of this process and its children."""
+    """Includes this process and its children."""
 
 
 def took(action: Callable[[], object]) -> Took:

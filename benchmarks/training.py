@@ -33,7 +33,7 @@ WARM_UP = 3
 
 
 class Case(NamedTuple):
-    """What is trained."""
+    """A model, its task and its operator."""
 
     model: Backbone
     task: Task

@@ -1,4 +1,4 @@
-"""What one test defines no other test sees; this process and all that it starts compute on one thread each."""
+"""Keep the definitions of a test inside the test, and compute on one thread in every process."""
 
 import os
 from collections.abc import Iterator

@@ -128,7 +128,7 @@ def _become(request: dict[str, Any], descriptors: list[int], control: socket.soc
 
 
 def _run(command: list[str], places: list[str]) -> int:
-    """What the interpreter does with its arguments; the exit status."""
+    """Handle arguments like the interpreter; returns the exit status."""
     safe = command[0] == "-P" or "PYTHONSAFEPATH" in os.environ
     words = [word for word in command if word not in ("-P", "-u")] if command[0] in ("-P", "-u") else list(command)
     given = [place for place in os.environ.get("PYTHONPATH", "").split(os.pathsep) if place]

@@ -1,6 +1,6 @@
 """Keys that must never change: a refactor or a new default must not rename anybody's trials.
 
-A change of `tests/golden/trials.json` needs a line under "Numbers that changed" in the changelog. What is new is added
+A change of `tests/golden/trials.json` needs a line under "Numbers that changed" in the changelog. New entries are added
 by `PYTHONPATH=. python tests/test_golden.py`, which changes no key that is there.
 """
 

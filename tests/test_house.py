@@ -34,7 +34,7 @@ def functions(tree: ast.AST) -> Iterator[Function]:
 
 
 def complaints(name: str, text: str) -> list[str]:
-    """What a source file does that the house forbids."""
+    """List the forbidden things in a source file."""
     tree = ast.parse(text)
     found = []
     if len(text.splitlines()) > LONGEST_FILE:

@@ -1,7 +1,7 @@
 """Python programs that begin at once, because they are forks of a process that has imported what they need.
 
 `Warm(command, ...)` is `subprocess.Popen(command, ...)` for a command whose first word is `sys.executable`; its
-programs start workers by forking, too. What is about the start of an interpreter needs a real one.
+programs start workers by forking, too. A test of the start of an interpreter needs a real interpreter.
 """
 
 import array
@@ -25,7 +25,7 @@ from runners.execution.fork_client import _START, _environment
 
 TESTS = Path(__file__).resolve().parent
 TOYS = ("torch", "pyarrow.parquet", "slurm_node", "toy_campaign", "toy_faults", "runners.slurm.worker.supervisor")
-"""What programs need that train toys."""
+"""Imports of programs that train toys."""
 REAL = (
     *WorkerEntry().preload,
     "runners.cli.app",
@@ -34,7 +34,7 @@ REAL = (
     "store.ingest.ingest",
     "variants",
 )
-"""What programs need that train."""
+"""Imports of programs that train real models."""
 
 _PR_SET_CHILD_SUBREAPER = 36
 _TURN = threading.Lock()
@@ -101,7 +101,7 @@ def _asked(request: bytes, descriptors: Sequence[int]) -> int:
     with _TURN:
         launcher = _launcher(os.getpid())
         prctl = ctypes.CDLL(None).prctl
-        prctl(_PR_SET_CHILD_SUBREAPER, 1)  # whose parent ends is handed to this process
+        prctl(_PR_SET_CHILD_SUBREAPER, 1)  # this process adopts a process whose parent ends
         try:
             attached = array.array("i", descriptors)
             launcher.sendmsg([request], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, attached)])

@@ -19,7 +19,9 @@ from runners.provenance.nvidia_smi import ask_gpus
 from runners.provenance.origin import ROOMS
 
 SCHEMA = 1
-NOT_IN_TRIALS = frozenset({"cyclopts", "duckdb", "lazy-loader", "plotly", "polars", "rich", "scipy", "submitit"})
+NOT_IN_TRIALS = frozenset(
+    {"cyclopts", "duckdb", "lazy-loader", "nvidia-ml-py", "plotly", "polars", "rich", "scipy", "submitit"}
+)
 """What the project needs to submit, store and show; a process that trains imports none of it."""
 
 THREADS = (

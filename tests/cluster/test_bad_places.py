@@ -109,7 +109,7 @@ ODD = "torch is 1.0 here and .* where it was submitted"
 
 @pytest.fixture
 def odd(tmp_path: Path) -> Path:
-    """What makes another environment of a node where it is on Python's path."""
+    """A folder that changes the environment of a node if it is on Python's path."""
     (tmp_path / "odd" / "torch-1.0.dist-info").mkdir(parents=True)
     return tmp_path / "odd"
 

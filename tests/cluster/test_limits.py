@@ -1,4 +1,4 @@
-"""What is read of a cluster's limits is what the cluster enforces."""
+"""The limits that ablate reads are the limits that the cluster enforces."""
 
 import pytest
 from cluster.cluster import Cluster, ClusterBroken, Shape

@@ -311,7 +311,7 @@ def test_an_account_that_takes_few_jobs_gets_as_many_workers_of_which_as_many_ru
 
 @pytest.fixture(autouse=True)
 def _logs_of_a_failure(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[None]:
-    """What workers said belongs to the report of a test."""
+    """Add the logs of the workers to the report of a test."""
     yield
     for path in sorted(tmp_path.glob("**/submissions/*/logs/*")):
         print(f"{path.name}:\n{path.read_text()[-3000:]}")  # noqa: T201

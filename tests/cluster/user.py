@@ -39,7 +39,7 @@ PATIENCE_S = 150.0
 
 
 class Said:
-    """What a command ended with."""
+    """The result of a command."""
 
     def __init__(self, code: int, out: str, err: str) -> None:
         self.code = code
@@ -48,7 +48,7 @@ class Said:
 
     @property
     def sentence(self) -> str:
-        """What was wrong: one line, after those that say which part takes long."""
+        """The error message: the last line, after any progress lines."""
         *awaited, line = self.err.splitlines()
         assert not any(each.startswith("ablate: ") for each in awaited)
         assert line.startswith("ablate: ")
