@@ -46,7 +46,7 @@ def headline(name: str, base: Trial) -> Grid:
         baseline={"operator": "softmax"},
         measure=MSE,
     )
-    return (factorial | baseline).rename(name)
+    return (factorial | baseline).named(name)
 
 
 small = headline(

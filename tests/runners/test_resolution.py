@@ -131,7 +131,7 @@ def test_too_few_pairs_say_nothing_of_the_spread(tmp_path: Path) -> None:
 def test_a_grid_that_is_new_to_the_campaign_takes_the_noise_of_one_with_its_baseline(tmp_path: Path) -> None:
     run_quietly(tmp_path, judged_grid(seeds=3))
     ingest(tmp_path, threads=1)
-    found = resolution(tmp_path, judged_grid(seeds=3).rename("other"))
+    found = resolution(tmp_path, judged_grid(seeds=3).named("other"))
     assert found.noise == resolution(tmp_path, judged_grid(seeds=3)).noise._replace(source="grid judged")
     stranger = Grid("strange", ToyTrial(), [over("operator.rate", [0.01, 0.02], name="rate")], seeds=range(3),
                     baseline={"rate": 0.01}, measure=judged_grid().measure)  # fmt: skip
@@ -206,7 +206,7 @@ def test_a_plan_takes_the_noise_of_a_campaign_that_is_named(tmp_path: Path) -> N
     here, there = tmp_path / "here", tmp_path / "there"
     run_quietly(there, judged_grid(seeds=4))
     ingest(there, threads=1)
-    named = judged_grid(seeds=6).rename("new")
+    named = judged_grid(seeds=6).named("new")
     (found,) = plan_campaign(here, [named], PlanOptions(noise_from=Layout(there))).resolutions
     known = resolution(there, judged_grid(seeds=6))
     assert found.noise == known.noise._replace(source=f"grid judged of {there}")
