@@ -16,8 +16,8 @@ _IS_SOFTMAX = {"rescale.scale": 1.0, "rescale.mean": 1.0}
     "000",
     limits=(Limit("alpha = mean = 1", _IS_SOFTMAX, softmax),),
     traps=(
-        "The paper divides by the key length and draws row sums that differ by query, which n='context' gives; "
-        "n='visible', the default here, keeps prefixes consistent and gives every query of a head the same sum.",
+        "The paper divides by the key length and draws row sums that differ by query, which n='context' gives. "
+        "The default here, n='visible', keeps prefixes consistent and gives every query of a head the same sum.",
     ),
 )
 def affine_scaled(

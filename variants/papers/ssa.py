@@ -13,9 +13,9 @@ from variants.stages.scores.ssa import SSA
     "003",
     limits=(Limit("n, 1/b -> inf", {"score.n": 1e7, "score.b": 1e-7}, softmax, within=1e-4),),
     traps=(
-        "The paper trains n and b per head from 1.5 and 1; its released GPT-2 code per layer from e^0.4 and e, "
-        "exponentials without n >= 1; its later code n per layer from 1.5 with b fixed at 0.8.",
-        "In that GPT-2 code the score is not called where fused attention is there: the run called SSA is softmax.",
+        "The paper trains n and b per head from 1.5 and 1. Its released GPT-2 code trains them per layer from e^0.4 "
+        "and e, as exponentials without n >= 1. Its later code trains n per layer from 1.5, with b fixed at 0.8.",
+        "That GPT-2 code does not call the score if fused attention is available: the run called SSA is softmax.",
         "Formulas by sgn and |z| have gradient 0 at z = 0 in autograd; the slope there is n b.",
     ),
 )

@@ -20,7 +20,7 @@ class RMS(HeadNorm):
     source: ClassVar[str] = "Differential Transformer, eq. 3 (GroupNorm, which is one norm per head)"
     traps: ClassVar[tuple[str, ...]] = (
         "The size of the values no longer matters, nor by how much weights sum to less than 1: only their direction.",
-        "What only makes outputs smaller is given back: a sink, or a learned key without a value, nearly says nothing.",
+        "The norm undoes whatever only makes outputs smaller: a sink, or a learned key without a value.",
     )
     ignores_size: ClassVar[bool] = True
 

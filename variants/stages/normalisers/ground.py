@@ -25,8 +25,8 @@ class Ground(Normaliser):
     needs: ClassVar = "logarithm"
     has_ground: ClassVar[bool] = True
     traps: ClassVar[tuple[str, ...]] = (
-        "Where logits cannot be below 0, as of the products 'linear_elu', 'relu' and 'cosformer', no key falls below "
-        "the threshold of 0 it starts at: the ground state is empty, and it and its value have no gradient.",
+        "The products 'linear_elu', 'relu' and 'cosformer' give no logit below 0, so no key falls below the initial "
+        "threshold of 0. The ground state is then empty, and it and its value have no gradient.",
     )
 
     kind: Literal["ground"] = "ground"
