@@ -230,5 +230,5 @@ def _probe_needs(probe: Probe) -> tuple[str, ...]:
     try:
         probe.check(LinearFunctions(), _model_of(LinearFunctions()), (Operator(),))
     except ValueError as error:
-        return (*needs, f"softmax on linear_functions is refused: {error}")
+        return (*needs, f"softmax on linear_functions is refused: `{error}`")
     return needs
