@@ -63,13 +63,13 @@ class Scripted(Scheduler):
         self.tasks, self.accounts, self.named = tasks, accounts or {}, named or {}
         self.asked: list[tuple[str, list[int], list[str]]] = []
 
-    def queued(self, jobs: Collection[int], names: Collection[str]) -> QueueStatus:
+    def read_queue(self, jobs: Collection[int], names: Collection[str]) -> QueueStatus:
         self.asked.append(("queue", list(jobs), list(names)))
         if self.tasks is None:
             return QueueStatus({}, None, "the controller is away")
         return QueueStatus(self.tasks, time.time(), None, self.named)
 
-    def accounted(self, jobs: Collection[int]) -> QueueStatus:
+    def read_accounts(self, jobs: Collection[int]) -> QueueStatus:
         self.asked.append(("accounts", list(jobs), []))
         return QueueStatus(self.accounts, time.time())
 

@@ -54,8 +54,8 @@ VERBS: Final = frozenset(
     ["feed", "need", "seed", "embed", "proceed", "exceed", "succeed", "shed", "bleed", "speed", "principled"]
 )
 """Words in -ed that are no participles."""
-PUBLIC: Final = frozenset({"zipped", "changed", "named", "scaled"})
-"""Names that spec files of users call; they stay."""
+PUBLIC: Final = frozenset({"zipped", "changed", "named", "scaled", "published"})
+"""Names that spec files of users call, and a command; they stay."""
 _STOP: Final = re.compile(r"(?<=[.!?])\s+(?=[A-Z`\"(*\[])")
 _CODE: Final = re.compile(r"`[^`]*`")
 
@@ -143,7 +143,9 @@ def _dedent(text: str) -> str:
 def is_participle(name: str) -> bool:
     """Return True if a name is one past participle."""
     bare = name.strip("_")
-    return "_" not in bare and bare not in VERBS | PUBLIC and (bare in PARTICIPLES or (bare.endswith("ed") and len(bare) > 4))
+    if "_" in bare or bare in VERBS | PUBLIC:
+        return False
+    return bare in PARTICIPLES or (bare.endswith("ed") and len(bare) > 4)
 
 
 def breaches_of_names(path: Path, tree: ast.Module) -> Iterator[Breach]:

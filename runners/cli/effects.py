@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from runners.cli.measure_text import average_of, measured
+from runners.cli.measure_text import average_of, describe_measure
 from runners.cli.options import Csv, Flag, Json
 from runners.output import counted, say, write, write_frame, write_json, write_table
 
@@ -57,7 +57,7 @@ def effects(
     elif as_csv:
         write_frame("effects", found.terms if single is None else single.contrasts, as_json=False, as_csv=True)
     else:
-        write(f"{measured(header)} on the {header['measure']['scale']} scale, {counted(found.runs, 'run')}")
+        write(f"{describe_measure(header)} on the {header['measure']['scale']} scale, {counted(found.runs, 'run')}")
         _write_single(single) if single is not None else _write_tests(found, header["measure"])
         _write_means(found.means, header["measure"])
         for note in found.notes:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 
-def measured(header: Mapping[str, Any]) -> str:
+def describe_measure(header: Mapping[str, Any]) -> str:
     """Grid, measure, point and unit of a grid's header: `quickstart: mse at sigma_x=1 in squared output units`."""
     measure = header["measure"]
     point = ", ".join(f"{axis}={value:g}" for axis, value in measure["point"].items())

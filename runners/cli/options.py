@@ -134,7 +134,7 @@ class SlurmFlags:
     dry_run: Flag = False
     wait: Flag = False
 
-    def given(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """The flags that were given."""
         every = {each.name: getattr(self, each.name) for each in fields(self)}
         return {
@@ -147,7 +147,7 @@ class SlurmFlags:
         Raises:
             SpecError: one was given.
         """
-        for name in self.given():
+        for name in self.to_dict():
             if name != "oom":
                 raise SpecError(f"--{name.replace('_', '-')} is for --on slurm, and this is --on {on}")
         if self.oom == "bigger":
@@ -163,7 +163,7 @@ class SlurmFlags:
         """
         from runners.slurm.spec import Slurm
 
-        own = {name: value for name, value in self.given().items() if name in Slurm.model_fields}
+        own = {name: value for name, value in self.to_dict().items() if name in Slurm.model_fields}
         asked = {**own, **({} if workers is None else {"workers": workers})}
         return (kept or Slurm()).override(**asked)
 

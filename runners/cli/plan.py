@@ -15,7 +15,7 @@ from runners.planning.preflight import Preflight
 from runners.planning.survey import Survey, Surveyed, survey
 from runners.slurm.spec import Slurm
 from runners.slurm.submit.resource_classes import Demands
-from runners.slurm.submit.workload import planned
+from runners.slurm.submit.workload import plan_allocation
 from store.files.layout import Layout
 from store.files.trial_status import Status
 
@@ -117,7 +117,7 @@ def plan_campaign(root: Path | str, grids: Sequence[Grid], options: PlanOptions 
     cells = walk(grids, look)
     found = survey(layout, grids, cells, retry=options.retry, again=options.again)
     if options.slurm is not None and demands is not None:
-        means = replace(planned(found, grids, demands, options.slurm), seconds=options.seconds)
+        means = replace(plan_allocation(found, grids, demands, options.slurm), seconds=options.seconds)
     else:
         means = EstimateOptions(options.workers, seconds=options.seconds)
     times, plans = estimate(found, grids, means), tuple(map(_grid_plan, grids))

@@ -98,14 +98,14 @@ def published(
 def _compare(asked: PublishedQuery, beside: ComparisonFlags, *, as_json: bool, as_csv: bool) -> None:
     from runners.cli.published_text import write_claims
 
-    found = _compared(asked, beside)
+    found = _compare_claims(asked, beside)
     if as_json or as_csv:
         write_frame("published-compare", found, as_json=as_json, as_csv=as_csv)
     else:
         write_claims(found, everything=beside.everything)
 
 
-def _compared(asked: PublishedQuery, beside: ComparisonFlags) -> "pl.DataFrame":
+def _compare_claims(asked: PublishedQuery, beside: ComparisonFlags) -> "pl.DataFrame":
     from runners.cli.resolve import choose_grid, find_campaign
     from store.published.comparison import compare_published
     from store.store import Store

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from runners.cli.measure_text import average_of, measured
+from runners.cli.measure_text import average_of, describe_measure
 from runners.cli.options import Csv, Json
 from runners.output import say, write, write_frame, write_json, write_table
 
@@ -86,7 +86,7 @@ def table(
         found = selected_verdicts(store, name, best_over) if best_over else verdicts(store, name)
         warn_of_mixtures(store, [name], say)
     if not as_json and not as_csv:
-        write(f"{measured(header)}, {header['measure']['better']} is better")
+        write(f"{describe_measure(header)}, {header['measure']['better']} is better")
     shown = _SHOWN | {"value": average_of(header["measure"])}
     write_frame("table", found, as_json=as_json, as_csv=as_csv, shown={k: v for k, v in shown.items() if k in found})
     return 0

@@ -151,7 +151,7 @@ def _queue(root: Path, again: "Again", kept: "Slurm | None", workers: int | None
         only=again.keys,
         files=(again.spec.resolve(),),
         budget=budget_hours(cluster.budget) if cluster.budget is not None else None,
-        flags=frozenset(cluster.given()),
+        flags=frozenset(cluster.to_dict()),
     )
     drafter = looked_at(root, again.grids, cluster.request(kept, workers), options)
     return show_or_queue(drafter, root, cluster)

@@ -62,7 +62,7 @@ class PlannedFor:
         if self.on != "slurm":
             self.cluster.refuse(self.on)
         for flag in ("budget", "dry_run", "wait", *(["oom"] if self.on != "slurm" else [])):
-            if flag in self.cluster.given():
+            if flag in self.cluster.to_dict():
                 raise SpecError(f"--{flag.replace('_', '-')} is for `ablate run`; a plan queues nothing, leave it out")
 
 

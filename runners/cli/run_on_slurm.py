@@ -32,7 +32,7 @@ def run_on_slurm(
         again=repeat.again,
         files=(spec.resolve(),),
         budget=budget_hours(cluster.budget) if cluster.budget is not None else None,
-        flags=frozenset(cluster.given()),
+        flags=frozenset(cluster.to_dict()),
     )
     if not cluster.dry_run:
         give_back(root, grids, repeat)  # before the trials are surveyed, which are missing from then on
@@ -91,9 +91,9 @@ def dry_run_lines(draft: "Draft") -> Iterator[str]:
     if not draft.groups:
         yield _all_queued(draft) or "nothing is left to queue"
         return
-    from runners.slurm.submit.already_queued import told
+    from runners.slurm.submit.already_queued import describe_already_queued
 
-    already = told(draft.elsewhere, draft.wanted)
+    already = describe_already_queued(draft.elsewhere, draft.wanted)
     if already:
         yield already
     yield (
@@ -137,14 +137,14 @@ def worker_words(given: "Resources") -> str:
 
 def queued_line(queued: "SubmittedJobs", root: Path) -> str:
     """Describe the submission and the commands that follow it, in one line."""
-    from runners.slurm.submit.already_queued import told
+    from runners.slurm.submit.already_queued import describe_already_queued
 
     draft = queued.draft
     if queued.record is None:
         were = "was" if queued.done == 1 else "were"
         nothing = f"nothing is left to train ({queued.done} {were} done before)"
         return f"{_all_queued(draft) or nothing}; results in {root}"
-    already = told(draft.elsewhere, draft.wanted)
+    already = describe_already_queued(draft.elsewhere, draft.wanted)
     jobs = ", ".join(map(str, queued.record.jobs))
     plural = "s" if len(queued.record.jobs) > 1 else ""
     before = f"; {already}" if already else ""
@@ -176,7 +176,7 @@ def _follow(drafter: "Drafter", queued: "SubmittedJobs", root: Path) -> int:
     from runners.slurm.follow import Following
 
     submissions = [*queued.draft.elsewhere.submissions, queued.draft.submission]
-    survey = drafter.survey.narrowed(drafter.options.only)
+    survey = drafter.survey.narrow_to(drafter.options.only)
     following = Following(survey, queued.draft.wanted, submissions, drafter.scheduler)
     try:
         with BackgroundIngest(root, 10.0, lambda text: say(f"ablate: {text}")) as landing:

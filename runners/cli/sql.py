@@ -42,8 +42,8 @@ class Format:
     md: Flag = False
     parquet: Path | None = None
 
-    def given(self) -> str | None:
-        """The one flag that was given. Raises SpecError for several."""
+    def format_flag(self) -> str | None:
+        """Return the format flag that was given, or None. Raises SpecError for several."""
         flags = {"--json": self.as_json, "--csv": self.as_csv, "--md": self.md, "--parquet": self.parquet is not None}
         found = [name for name, asked in flags.items() if asked]
         if len(found) > 1:
@@ -91,7 +91,7 @@ def sql(
     from store.files.layout import Layout
     from store.store import Store
 
-    given = shown.given()
+    given = shown.format_flag()
     if saved:
         _refuse_beside("--saved", given if given != "--json" else None, query, file, save)
     elif save is not None:

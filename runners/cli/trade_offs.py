@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, final
 
 from cyclopts import Parameter
 
-from runners.cli.measure_text import measured
+from runners.cli.measure_text import describe_measure
 from runners.cli.options import Csv, Json
 from runners.output import counted, say, write, write_frame
 
@@ -161,7 +161,7 @@ def _write_pareto_title(header: Mapping[str, Any], rules: "GridMeasure", ways: M
         f"{name} ({way.better} is better{'' if way.known else ', as nothing says which way'})"
         for name, way in ways.items()
     ]
-    write(f"{measured(header)} ({rules.better} is better) against {', '.join(others)}")
+    write(f"{describe_measure(header)} ({rules.better} is better) against {', '.join(others)}")
     cells = header["cells"]
     write(
         f"one-sided t tests paired by seed, alpha {rules.alpha:g}: Holm over {cells * (cells - 1)} ordered pairs "

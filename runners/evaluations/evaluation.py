@@ -79,7 +79,7 @@ class Evaluation(Choice):
         """
 
 
-def opened(task: Task, evaluations: Sequence[Evaluation]) -> list[tuple[Evaluation, Judge]]:
+def open_evaluations(task: Task, evaluations: Sequence[Evaluation]) -> list[tuple[Evaluation, Judge]]:
     """Open evaluations and return each with its judge.
 
     Raises:

@@ -101,7 +101,7 @@ def run_campaign(
     make_directory(layout.root)
     require_disk_space(layout.root)
     survey = publish(layout, wanted, cells, retry=options.retry, again=options.again)
-    return _ActiveRun(layout, survey.narrowed(options.only), machine or Inline(), options).result()
+    return _ActiveRun(layout, survey.narrow_to(options.only), machine or Inline(), options).result()
 
 
 @final

@@ -36,13 +36,13 @@ class RateLimitedScheduler(Scheduler):
         self._last: dict[str, QueueStatus] = {}
         self._known: dict[str, frozenset[int | str]] = {}
 
-    def queued(self, jobs: Collection[int], names: Collection[str]) -> QueueStatus:
+    def read_queue(self, jobs: Collection[int], names: Collection[str]) -> QueueStatus:
         """The queue as it was at most a minute ago."""
-        return self._query_seldom("queue", (*jobs, *names), lambda: self._scheduler.queued(jobs, names))
+        return self._query_seldom("queue", (*jobs, *names), lambda: self._scheduler.read_queue(jobs, names))
 
-    def accounted(self, jobs: Collection[int]) -> QueueStatus:
+    def read_accounts(self, jobs: Collection[int]) -> QueueStatus:
         """The accounts as they were at most a minute ago."""
-        return self._query_seldom("accounts", jobs, lambda: self._scheduler.accounted(jobs))
+        return self._query_seldom("accounts", jobs, lambda: self._scheduler.read_accounts(jobs))
 
     def _query_seldom(self, what: str, of: Collection[int | str], ask: Any) -> QueueStatus:
         now = time.monotonic()

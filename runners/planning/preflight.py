@@ -52,13 +52,13 @@ class Preflight:
         """Open all inputs. Skip errors that are not the fault of the spec; the trial records them."""
         if not self._cells:
             return
-        from runners.evaluations.evaluation import opened  # whoever has such a trial has loaded it
+        from runners.evaluations.evaluation import open_evaluations  # whoever has such a trial has loaded it
 
         with slow_notice("opening what the trials read"):
             for (task, evaluations), (grid, label) in self._cells.items():
                 try:
                     task.open()
-                    opened(task, evaluations)
+                    open_evaluations(task, evaluations)
                 except SpecError as error:
                     yield PreflightFailure(grid, label, str(error).strip())
                 except Exception:  # noqa: BLE001  (a record of the trial's, with its traceback)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from store.store import Store
 
 ENOUGH: Final = 5
-"""Degrees of freedom of the pooled standard deviation from which it is told."""
+"""Degrees of freedom from which a pooled standard deviation is shown."""
 FEWEST_SEEDS: Final = 3
 """Seeds of the baseline alone that are enough to estimate noise."""
 
@@ -97,7 +97,7 @@ def _in_grid(store: "Store", name: str, header: Mapping[str, Any], *, own: bool)
 def noise_among(rows: Sequence[Row], baseline: str | None, scale: str) -> Noise:
     """Return the noise of pairs with the baseline, or of the baseline's seeds if there are too few pairs."""
     size = max((abs(value) for _, value in _usable(rows, scale)), default=0.0)
-    pairs, sd = pooled(differences(rows, baseline, scale), size if scale == "linear" else max(size, 1.0))
+    pairs, sd = pool_differences(differences(rows, baseline, scale), size if scale == "linear" else max(size, 1.0))
     seeds = [value for _, value in _usable([row for row in rows if row[0] == baseline], scale)]
     seed_sd = _sd([seeds], len(seeds) - 1) if len(seeds) >= FEWEST_SEEDS else None
     if sd is not None:
@@ -126,7 +126,7 @@ def _usable(rows: Sequence[Row], scale: str) -> Iterator[tuple[Row, float]]:
         yield row, value if scale == "linear" else math.log(value / (1 - value) if scale == "logit" else value)
 
 
-def pooled(cells: Sequence[Sequence[float]], size: float = 0.0) -> tuple[int, float | None]:
+def pool_differences(cells: Sequence[Sequence[float]], size: float = 0.0) -> tuple[int, float | None]:
     """Pairs of cells that have two or more, and their standard deviation about their own cell's mean.
 
     `size` is the largest of the values that these are differences of: what varies by its rounding only does not vary.

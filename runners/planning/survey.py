@@ -60,7 +60,7 @@ class Survey:
             return self.again and found.other_code
         return self.retry or found.status != "failed"
 
-    def narrowed(self, only: Collection[str] | None) -> "Survey":
+    def narrow_to(self, only: Collection[str] | None) -> "Survey":
         """With the trials of these keys alone; None: as it is."""
         return (
             self if only is None else replace(self, trials=tuple(found for found in self.trials if found.key in only))

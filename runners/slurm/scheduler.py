@@ -164,10 +164,10 @@ class QueueStatus(NamedTuple):
 class Scheduler(Protocol):
     """Answers questions about jobs."""
 
-    def queued(self, jobs: Collection[int], names: Collection[str]) -> QueueStatus:
+    def read_queue(self, jobs: Collection[int], names: Collection[str]) -> QueueStatus:
         """Return the waiting and running tasks of `jobs` and of the jobs called `names`."""
 
-    def accounted(self, jobs: Collection[int]) -> QueueStatus:
+    def read_accounts(self, jobs: Collection[int]) -> QueueStatus:
         """Return how tasks of `jobs` ended, if the cluster has accounting."""
 
 
@@ -199,7 +199,7 @@ _ACCOUNT = "JobID,State,ExitCode,NodeList"
 class SlurmScheduler(Scheduler):
     """SLURM, through its commands; no answer is no error."""
 
-    def queued(self, jobs: Collection[int], names: Collection[str]) -> QueueStatus:
+    def read_queue(self, jobs: Collection[int], names: Collection[str]) -> QueueStatus:
         """Call squeue once, and once per name."""
         shown = ",".join(f"{field}:{width}|" for field, width in _QUEUE.items())
         questions: list[tuple[str, ...]] = [("-j", _join(jobs))] if jobs else []
@@ -216,7 +216,7 @@ class SlurmScheduler(Scheduler):
                     named[task.name].append(task.id.job)
         return QueueStatus(tasks, time.time(), named=named)
 
-    def accounted(self, jobs: Collection[int]) -> QueueStatus:
+    def read_accounts(self, jobs: Collection[int]) -> QueueStatus:
         """Call sacct once."""
         if not jobs:
             return QueueStatus({}, time.time())

@@ -142,7 +142,7 @@ def read_submission_status(layout: Layout, scheduler: Scheduler) -> tuple[list[S
     if not active:
         return [reader.status(None, {}) for reader in readers], notes
     unnumbered = [job_name(reader.record.submission) for reader in active if reader.has_unknown_jobs]
-    queue = scheduler.queued([job for reader in active for job in reader.record.jobs], unnumbered)
+    queue = scheduler.read_queue([job for reader in active for job in reader.record.jobs], unnumbered)
     if queue.asked is None:
         if queue.problem is not None:
             notes.append(f"the scheduler cannot be asked ({queue.problem}); workers are shown as their records say")
@@ -151,7 +151,7 @@ def read_submission_status(layout: Layout, scheduler: Scheduler) -> tuple[list[S
         shown = f"the queue is shown as it was {age(queue.asked)} ago"
         notes.append(f"the scheduler does not answer ({queue.problem}); {shown}")
     missing = sorted({job for reader in active for job in reader.missing_jobs(queue)})
-    accounts = scheduler.accounted(missing).tasks if missing else {}
+    accounts = scheduler.read_accounts(missing).tasks if missing else {}
     return [reader.status(queue, accounts) for reader in readers], notes
 
 

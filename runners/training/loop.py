@@ -17,7 +17,7 @@ from typing import Any, final
 import torch
 from torch import Tensor
 
-from runners.evaluations.evaluation import opened
+from runners.evaluations.evaluation import open_evaluations
 from runners.optimisers.optimiser import LR_SHARE
 from runners.probes import Found, ProbeArray, ProbeInput, Probing
 from runners.probes.probe import NORMS
@@ -75,7 +75,7 @@ class _TrainingRun:
         self._training = trial.training
         self._data = trial.task.open()
         require_long_enough(self._data, trial.probing, trial.model)
-        self._judges = opened(trial.task, trial.evaluations)
+        self._judges = open_evaluations(trial.task, trial.evaluations)
         self._bound = DIVERGED * self._data.constant_loss
         self._model = build_model(trial).to(self._device)
         self._flat = Flat(self._model, by_matrix=self._training.optimiser.by_matrix)

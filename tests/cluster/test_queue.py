@@ -14,7 +14,7 @@ FOREVER = "while true; do sleep 0.1; done"
 
 
 def found(job: int) -> dict[str, TaskStatus]:
-    answer = SlurmScheduler().queued([job], ())
+    answer = SlurmScheduler().read_queue([job], ())
     assert answer.problem is None
     return dict(answer.tasks)
 
@@ -28,7 +28,7 @@ def test_tasks_that_wait_and_run_are_found_by_job_and_by_name(cluster: Cluster) 
     job = cluster.submit(FOREVER, *options)
     wait_for(lambda: len(running(job)) == 2, "as many tasks as a node has CPUs to run")
     wait_for(lambda: found(job)[f"{job}_5"].words, "the scheduler to say why the last one waits")
-    answer = SlurmScheduler().queued([job, GONE], ())
+    answer = SlurmScheduler().read_queue([job, GONE], ())
     assert answer.problem is None
     assert set(answer.tasks) == {f"{job}_{number}" for number in range(6)}
     assert answer.named == {"ablate-one": [job]}
@@ -36,13 +36,13 @@ def test_tasks_that_wait_and_run_are_found_by_job_and_by_name(cluster: Cluster) 
     assert (first.state, first.node, first.words) == ("running", "n1", "")
     assert first.time_left_s == pytest.approx(600, abs=60)
     assert answer.tasks[f"{job}_5"].state == "pending"
-    by_name = SlurmScheduler().queued([], ["ablate-one"])
+    by_name = SlurmScheduler().read_queue([], ["ablate-one"])
     assert (set(by_name.tasks), by_name.named) == (set(answer.tasks), answer.named)
-    assert SlurmScheduler().queued([], ["ablate-two"]).tasks == {}
+    assert SlurmScheduler().read_queue([], ["ablate-two"]).tasks == {}
 
 
 def test_jobs_that_are_not_there_any_more_are_no_problem(cluster: Cluster) -> None:
-    for answer in (SlurmScheduler().queued([GONE], ()), SlurmScheduler().accounted([GONE])):
+    for answer in (SlurmScheduler().read_queue([GONE], ()), SlurmScheduler().read_accounts([GONE])):
         assert (answer.tasks, answer.problem) == ({}, None)
     assert not release(TaskId(GONE))
     assert not release(TaskId(GONE, 3))
@@ -86,7 +86,7 @@ def test_accounting_tells_how_each_task_ended(cluster: Cluster) -> None:
     ends = ("COMPLETED", "FAILED", "CANCELLED")
 
     def told() -> dict[int, str]:
-        answer = SlurmScheduler().accounted([job, GONE])
+        answer = SlurmScheduler().read_accounts([job, GONE])
         assert answer.problem is None
         return {int(name.partition("_")[2]): news.words for name, news in answer.tasks.items() if "_" in name}
 
@@ -95,7 +95,7 @@ def test_accounting_tells_how_each_task_ended(cluster: Cluster) -> None:
     assert told()[2] in {"FAILED, exit 137:0", "FAILED, exit 0:9"}
     assert told()[3].startswith("CANCELLED")
     assert all(words.startswith(("RUNNING", "PENDING")) for task, words in told().items() if task not in range(4))
-    assert SlurmScheduler().accounted([job]).tasks[f"{job}_0"].node in cluster.nodes
+    assert SlurmScheduler().read_accounts([job]).tasks[f"{job}_0"].node in cluster.nodes
 
 
 def test_a_controller_that_is_away_is_a_problem_and_not_an_empty_queue(
@@ -106,7 +106,7 @@ def test_a_controller_that_is_away_is_a_problem_and_not_an_empty_queue(
     quick = text.replace(port, "SlurmctldPort=9").replace("MessageTimeout=5", "MessageTimeout=1")
     (tmp_path / "slurm.conf").write_text(quick, encoding="utf-8")
     monkeypatch.setenv("SLURM_CONF", str(tmp_path / "slurm.conf"))
-    answer = SlurmScheduler().queued([1], ())
+    answer = SlurmScheduler().read_queue([1], ())
     assert answer.asked is None
     assert str(answer.problem).startswith("squeue failed: slurm_load_jobs error: Unable to contact slurm controller")
     with pytest.raises(EnvironmentProblem, match="scontrol release 1 was not carried out"):

@@ -16,7 +16,7 @@ from runners.cli.plan import PlanOptions, plan_campaign
 from runners.cli.plan_text import plan_data, plan_lines
 from runners.planning.forecast_text import resolution_lines
 from runners.planning.power import Resolution, _resolution, resolutions
-from runners.planning.seed_noise import Noise, differences, noise_among, pooled
+from runners.planning.seed_noise import Noise, differences, noise_among, pool_differences
 from store.files.layout import Layout
 from store.ingest.ingest import ingest
 from store.statistics.multiple_testing import judge
@@ -164,9 +164,9 @@ def test_pairs_that_are_all_equal_have_no_spread_and_a_plan_says_so(tmp_path: Pa
         cell: {seed: math.exp(base * (1 + seed) + 0.1 * at) for seed in range(4)} for at, cell in enumerate("abc")
     }
     rows = [(cell, seed, value) for cell, found in values.items() for seed, value in found.items()]
-    assert pooled(differences(rows, "a", "log")) == (8, 0.0)
-    assert pooled([[0.5] * 4, [0.25] * 4]) == (8, 0.0)
-    assert pooled([[0.5] * 2, [0.25] * 2]) == (4, None)
+    assert pool_differences(differences(rows, "a", "log")) == (8, 0.0)
+    assert pool_differences([[0.5] * 4, [0.25] * 4]) == (8, 0.0)
+    assert pool_differences([[0.5] * 2, [0.25] * 2]) == (4, None)
     plan = plan_campaign(tmp_path, [judged_grid()])
     found = plan.resolutions[0]
     line = next(iter(resolution_lines(found._replace(noise=found.noise._replace(sd=0.0, pairs=8, basis="pairs")))))

@@ -58,7 +58,7 @@ def test_tasks_wait_or_run(fake: Fake) -> None:
             row(9, 0, "CANCELLED", NodeList="n5"),
         ),
     )
-    found = SlurmScheduler().queued([7, 8, 9], [])
+    found = SlurmScheduler().read_queue([7, 8, 9], [])
     running = found.tasks.pop("7_0")  # type: ignore[attr-defined]
     assert (running.state, running.node) == ("running", "n3")
     assert running.time_left_s == pytest.approx(3000, abs=100)
@@ -91,7 +91,7 @@ def test_tasks_wait_or_run(fake: Fake) -> None:
 )
 def test_what_nobody_lets_go_does_not_just_wait(fake: Fake, state: str, reason: str, held: bool) -> None:
     fake("squeue", answers(row(7, 0, state, Reason=reason)))
-    found = SlurmScheduler().queued([7], []).tasks["7_0"]
+    found = SlurmScheduler().read_queue([7], []).tasks["7_0"]
     assert (found.state == "held") == held
     if held:
         assert found.words == (reason if reason != "None" else state)
@@ -99,40 +99,40 @@ def test_what_nobody_lets_go_does_not_just_wait(fake: Fake, state: str, reason: 
 
 def test_jobs_are_found_by_name(fake: Fake) -> None:
     fake("squeue", answers(row(31, 0, "PENDING", Name="ablate-a"), row(31, 1, "PENDING", Name="ablate-a")))
-    found = SlurmScheduler().queued([], ["ablate-a"])
+    found = SlurmScheduler().read_queue([], ["ablate-a"])
     assert found.named == {"ablate-a": [31]}
     assert set(found.tasks) == {"31_0", "31_1"}
 
 
 def test_whoever_does_not_answer_is_named_and_nothing_fails(fake: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert SlurmScheduler().queued([7], [])[1:3] == (None, "squeue is not installed on this machine")
+    assert SlurmScheduler().read_queue([7], [])[1:3] == (None, "squeue is not installed on this machine")
     fake("squeue", "echo 'slurm_load_jobs error: Unable to contact slurm controller' >&2; exit 1")
-    found = SlurmScheduler().queued([7], [])
+    found = SlurmScheduler().read_queue([7], [])
     assert found.asked is None
     assert "Unable to contact slurm controller" in str(found.problem)
-    assert SlurmScheduler().accounted([7]).tasks == {}
+    assert SlurmScheduler().read_accounts([7]).tasks == {}
     monkeypatch.setattr("runners.slurm.scheduler.PATIENCE_S", 0.2)
     fake("squeue", "exec sleep 15")
-    assert "did not answer within" in str(SlurmScheduler().queued([7], []).problem)
+    assert "did not answer within" in str(SlurmScheduler().read_queue([7], []).problem)
 
 
 def test_nothing_is_asked_about_nothing(fake: Fake) -> None:
     calls = [fake(name, "exit 1") for name in ("squeue", "sacct", "scancel")]
-    assert SlurmScheduler().queued([], [])[::2] == ({}, None)
-    assert SlurmScheduler().accounted([])[::2] == ({}, None)
+    assert SlurmScheduler().read_queue([], [])[::2] == ({}, None)
+    assert SlurmScheduler().read_accounts([])[::2] == ({}, None)
     assert SlurmScheduler().cancel([]) is None
     assert [path.read_text() for path in calls] == [""] * 3
 
 
 def test_a_job_that_is_not_there_any_more_is_no_problem(fake: Fake) -> None:
     fake("squeue", "echo 'slurm_load_jobs error: Invalid job id specified' >&2; exit 1")
-    found = SlurmScheduler().queued([7], [])
+    found = SlurmScheduler().read_queue([7], [])
     assert (found.tasks, found.problem, found.asked is None) == ({}, None, False)
 
 
 def test_of_a_question_that_is_not_answered_the_other_half_counts_for_nothing(fake: Fake) -> None:
     fake("squeue", f'case "$*" in *--name*) exit 1;; esac\n{answers(row(7, 0, "RUNNING"))}')
-    assert SlurmScheduler().queued([7], ["ablate-x"]) == QueueStatus({}, None, "squeue failed: exit code 1")
+    assert SlurmScheduler().read_queue([7], ["ablate-x"]) == QueueStatus({}, None, "squeue failed: exit code 1")
 
 
 def test_the_queue_s_rows() -> None:
@@ -171,7 +171,7 @@ def test_what_a_user_s_environment_changes_is_not_heeded(fake: Fake, monkeypatch
     fake("squeue", 'echo "7|1|PENDING|$SQUEUE_USERS|n1|5|1:00|$SLURM_TIME_FORMAT|"')
     monkeypatch.setenv("SQUEUE_USERS", "somebody")
     monkeypatch.setenv("SLURM_TIME_FORMAT", "relative")
-    found = SlurmScheduler().queued([7], [])
+    found = SlurmScheduler().read_queue([7], [])
     assert (found.tasks["7_1"].words, list(found.named), os.environ["SQUEUE_USERS"]) == ("", ["%s"], "somebody")
 
 

@@ -81,12 +81,12 @@ def test_the_scheduler_is_asked_once_a_minute_and_its_last_answer_kept(monkeypat
     asked = Scripted({"7_0": RUNS})
     seldom = RateLimitedScheduler(asked)
     for _ in range(90):  # a minute and a half of looks, a second apart
-        assert seldom.queued([7], []).tasks == {"7_0": RUNS}
+        assert seldom.read_queue([7], []).tasks == {"7_0": RUNS}
         now[0] += 1
     assert len(asked.asked) == 2
     asked.tasks = None
     now[0] += 60
-    found = seldom.queued([7], [])
+    found = seldom.read_queue([7], [])
     assert found.tasks == {"7_0": RUNS}
     assert found.problem == "the controller is away"
     assert found.asked is not None
@@ -100,13 +100,13 @@ def test_of_jobs_that_are_new_the_scheduler_is_asked_at_once(campaign: Campaign)
     assert {worker.standing for worker in look(campaign.root, seldom).crews[0].workers} == {"running"}
     submit(campaign, [("SSA", 0)], submission=SECOND, classes=[(1, [Array(0, 1, 8)])])
     assert [worker.standing for worker in look(campaign.root, seldom).crews[1].workers] == ["pending"]
-    seldom.queued([8], [])  # a part of what was asked
+    seldom.read_queue([8], [])  # a part of what was asked
     assert len(asked.asked) == 2
-    seldom.queued([7, 8], ["ablate-x"])
+    seldom.read_queue([7, 8], ["ablate-x"])
     assert len(asked.asked) == 3
     asked.tasks = None
-    assert seldom.queued([7, 8, 9], []).asked is None  # what it said before says nothing of 9
-    seldom.queued([9], [])
+    assert seldom.read_queue([7, 8, 9], []).asked is None  # what it said before says nothing of 9
+    seldom.read_queue([9], [])
     assert len(asked.asked) == 4
 
 

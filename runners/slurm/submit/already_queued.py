@@ -141,7 +141,7 @@ def let_go(layout: Layout, scheduler: Scheduler, release: Callable[[int], object
         known = all(array.job is not None for each in record.classes for array in each.arrays)
         if record.released or not known or _is_cancelled(layout, record.submission):
             continue
-        queue = scheduler.queued(record.jobs, ())
+        queue = scheduler.read_queue(record.jobs, ())
         if queue.asked is None:  # the next question reports that the scheduler does not answer
             continue
         held = {name for name, task in queue.tasks.items() if task.state == "held" and "JobHeldUser" in task.words}
@@ -170,7 +170,7 @@ def _slurm_records(layout: Layout) -> Iterator[Submission]:
             yield record
 
 
-def told(found: AlreadyQueued, of: Collection[Surveyed]) -> str | None:
+def describe_already_queued(found: AlreadyQueued, of: Collection[Surveyed]) -> str | None:
     """Describe in a sentence which of the trials are queued already."""
     if not found.trials:
         return None

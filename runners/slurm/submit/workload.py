@@ -20,7 +20,7 @@ MOST_FINISHED = 200
 def trial_s(found: Survey, grids: Sequence[Grid], group: Group) -> float | None:
     """Seconds of a usual trial of `group`; None where nobody knows."""
     sample = _sample(group.trials)
-    known = _known(found)[-MOST_FINISHED:]
+    known = _finished_before(found)[-MOST_FINISHED:]
     options = EstimateOptions(pool=lambda _: _pool(group, 1))
     estimated = estimate(replace(found, trials=(*known, *sample)), grids, options)
     return None if estimated.trial_s is None else estimated.trial_s / (len(sample) - estimated.unknown)
@@ -44,7 +44,7 @@ def _load(group: Group, slurm: Slurm, each: float | None) -> worker_allocation.L
 
 
 def pools(groups: Sequence[Group], workers: Sequence[int], slurm: Slurm) -> Callable[[Surveyed], WorkerPool]:
-    """Whose workers a trial is for, where the groups have so many; a trial of none is taken for one of the first."""
+    """Return a function from a trial to its workers, for groups with so many workers; by default the first group."""
     at_once = worker_allocation.at_once(workers, slurm.max_parallel)
     made = [_pool(group, count) for group, count in zip(groups, at_once, strict=True)]
     of = {trial.key: pool for group, pool in zip(groups, made, strict=True) for trial in group.trials}
@@ -52,8 +52,8 @@ def pools(groups: Sequence[Group], workers: Sequence[int], slurm: Slurm) -> Call
     return lambda trial: of.get(trial.key, other)
 
 
-def planned(found: Survey, grids: Sequence[Grid], demands: Demands, slurm: Slurm) -> EstimateOptions:
-    """What `slurm` would give the trials to do, without asking a cluster.
+def plan_allocation(found: Survey, grids: Sequence[Grid], demands: Demands, slurm: Slurm) -> EstimateOptions:
+    """Plan the workers that `slurm` would give the trials to do, without asking a cluster.
 
     Raises:
         SpecError: the request has no meaning for these trials.
@@ -75,7 +75,7 @@ def forecast_lines(
     if not queued:
         return
     options = EstimateOptions(pool=pools(groups, workers, slurm))
-    estimated = estimate(replace(found, trials=(*_known(found), *queued)), grids, options)
+    estimated = estimate(replace(found, trials=(*_finished_before(found), *queued)), grids, options)
     yield f"estimate: {time_line(estimated)}"
     yield from (f"  could not be counted: {problem}" for problem in estimated.problems)
     for each in resolutions(found.layout, grids):
@@ -87,7 +87,7 @@ def _pool(group: Group, workers: int) -> WorkerPool:
     return WorkerPool(workers, resources.slots, resources.gpus / resources.slots, group.name)
 
 
-def _known(found: Survey) -> list[Surveyed]:
+def _finished_before(found: Survey) -> list[Surveyed]:
     return [trial for trial in found.trials if not found.wants(trial) and trial.status == "ok"]
 
 
