@@ -137,8 +137,8 @@ def write_later(layout: Layout, key: str, attempt: int) -> None:
 def write_campaign(layout: Layout, trials: int, rows: int, *, odd: bool) -> int:
     """A campaign of finished trials with a shard of `rows` metrics each, and one of evaluations per hundred trials.
 
-    Of an odd one every twentieth trial was resumed in the middle, every twentieth trained again by an attempt that
-    failed, and every tenth evaluated later.
+    In an odd one, every twentieth trial was resumed in the middle, every twentieth was trained again by an attempt that
+    failed, and every tenth was evaluated later.
 
     Returns:
         Rows of metrics.

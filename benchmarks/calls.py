@@ -1,4 +1,4 @@
-"""Who calls which of SLURM's commands when: each is wrapped by a script that notes the call and becomes the command."""
+"""Record the calls of SLURM commands: a script wraps each command, notes the call and executes the command."""
 
 import os
 import shutil

@@ -1,11 +1,11 @@
-"""What submitting to a cluster and training on warm workers costs, as JSON lines; a cluster is started where none is.
+"""Cost of submitting to a cluster and of training on warm workers, as JSON lines. Without a cluster, one is started.
 
 python benchmarks/cluster.py [--part submission overhead packing load] [--repeat 3] [--place DIR] [--slurm JSON]
 python benchmarks/cluster.py --part packing --device cuda
 
 On a cluster of your own, `--slurm` are fields of `Slurm`, such as '{"partition": "gpu", "account": "me"}', and
 `--place` is a directory that login node and nodes share. A line has the median, the lowest and the highest value of n
-runs (parts as [median, lowest, highest]), the unit, what was run, and the load average of a minute when it began.
+runs (parts as [median, lowest, highest]) and the unit. It also has the command and the load average when it began.
 """
 
 import argparse
@@ -90,7 +90,7 @@ class Done:
     layout: Layout
     worker: WorkerRecord
     rows: list[dict[str, Any]]
-    """What `warm_worker` wrote, in order of time."""
+    """Lines that `warm_worker` wrote, in order of time."""
 
     def ends(self) -> list[float]:
         """When trials ended, in order; SystemExit if one is not ok."""
@@ -160,7 +160,7 @@ def _stage(run: dict[str, Any], stage: str) -> dict[str, float]:
 
 
 def overhead(bench: Bench) -> None:
-    """What a trial costs on a warm worker beside its steps and evaluations; the first trial is left out."""
+    """Measure the overhead of a trial on a warm worker, without its steps and evaluations and without the first trial."""
     bench.begin()
     runs: dict[str, list[Done]] = {name: [] for name, *_ in OVERHEAD}
     for _ in range(bench.repeat):
@@ -284,7 +284,7 @@ def _jobs(layout: Layout) -> list[int]:
 
 
 def _once(look: Any, process: subprocess.Popen[bytes]) -> Any:
-    """What `look` finds as soon as that is something; SystemExit if the process ends before."""
+    """Wait until `look` returns something, and return it. Raise SystemExit if the process ends before."""
     while not (found := look()):
         if process.poll() is not None:
             raise SystemExit(f"{process.args} ended with {process.returncode}")

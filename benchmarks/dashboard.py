@@ -2,8 +2,8 @@
 
 python benchmarks/dashboard.py [--trials 1000] [--rows 10000] [--repeat 3] [--campaign DIRECTORY]
 
-A time is from asking for an address until its figures are drawn, with the browser's cache warm: the database, the
-server, the way to the browser and the drawing together. A payload is what the server sent for the page itself, without
+A time is from the request of an address until its figures are drawn, with a warm cache of the browser. It includes the
+database, the server, the transfer and the drawing. A payload is what the server sent for the page itself, without
 scripts that stay in the cache. A campaign that is there is used again.
 """
 

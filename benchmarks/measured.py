@@ -1,7 +1,8 @@
 """How a benchmark says what it measured: JSON lines with the median and the least of several times, and a target.
 
-Beside each least time stands the least processor time, of all threads: on a machine where others are at work it says
-what a quiet one would take at most, if one core did it all.
+Beside each least time stands the least processor time of all threads. On a busy machine, it is an upper bound of
+the time on
+a quiet one with a single core.
 """
 
 import json
@@ -17,7 +18,7 @@ import pyarrow as pa
 
 
 def machine() -> dict[str, object]:
-    """What the numbers depend on; a load above the number of cores says that others were at work."""
+    """Describe the machine. A load above the number of cores means that other programs ran."""
     return {
         "cpu": platform.processor() or platform.machine(),
         "cores": os.cpu_count(),

@@ -1,4 +1,4 @@
-"""What a trial costs beside training and evaluation on a warm worker, and how two workers compare with one.
+"""Overhead of a trial on a warm worker, without training and evaluation, and the speed of two workers against one.
 
     python benchmarks/overhead.py [TRIALS]
 

@@ -2,9 +2,11 @@
 
 OMP_NUM_THREADS=1 python benchmarks/training.py [--device cuda] [--steps 200] [--sizes small]
 
-Per model, operator and precision one line: the median of seconds per step without compilation and with it, both in this
-run and on the same batches; the ratio; the seconds that compiling took; tokens per second; and utilisation, which is
-operations of matrix products over what one large product reaches on the device. Both sides take turns of ten steps.
+One line for each model, operator and precision. It has the median seconds per step without and with compilation,
+on the same
+batches, and their ratio. It has the seconds of compiling, tokens per second, and utilisation. Utilisation is the
+rate of
+operations of matrix products over that of one large product on the device. Both sides take turns of ten steps.
 """
 
 import argparse

@@ -1,8 +1,9 @@
-"""What a warm worker is measured with: trials that train nothing, tiny real ones, and a diary of where its time goes.
+"""Trials for measuring a warm worker: empty ones, tiny real ones, and a log of where its time goes.
 
-The fork server imports this before it makes workers. In a worker whose environment has ABLATE_SPANS, the name of a
-directory, each row adds a JSON line to a file there: when it began and ended (seconds of this machine's clock), and the
-exclusive seconds and calls of what was done for it.
+The fork server imports this before it makes workers. If ABLATE_SPANS names a directory, each row
+adds a JSON line to a file there. It has the begin and end (seconds of this machine's clock), and the exclusive
+seconds and
+calls of each function.
 """
 
 import json

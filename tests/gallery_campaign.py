@@ -25,7 +25,7 @@ from store.published.tables import PublishedCell, cells, operators
 LAYERS, HEADS, TOKENS = range(3), range(2), 8
 STEPS = tuple(range(0, 60, 6))
 OVER_STEPS = ("loss", "grad_norm", "validation_loss", "qk_logit_mean", "sink_share")
-"""What is recorded at every one of them; all else at the last."""
+"""Measurements that are recorded at every step; all others at the last one."""
 Row = tuple[str, str, Mapping[str, float], int | None, int | None]
 """Table (metric, evaluation or probe), name, point, layer, head."""
 
@@ -66,7 +66,7 @@ def _nowhere(cell: int, seed: int) -> bool:
 
 @dataclass(frozen=True)
 class Harm:
-    """What goes wrong: predicates of the place of a cell in its grid and the seed."""
+    """Faults of a campaign: predicates of the place of a cell in its grid and the seed."""
 
     seeds: Sequence[int] = (0, 1, 2)
     pending: Callable[[int, int], bool] = _nowhere
@@ -75,7 +75,7 @@ class Harm:
 
 
 def spec_of(operator: str, arguments: Mapping[str, str]) -> dict[str, Any]:
-    """What the spec of an operator of the papers holds that makes it that operator."""
+    """Return the fields of a spec that make it an operator of the papers."""
     made = next(each for each in operators() if each.operator == operator and each.arguments == arguments)
     spec: dict[str, Any] = {}
     for path, text in {**made.kinds, **made.numbers}.items():
@@ -240,7 +240,7 @@ def _cells_of(printed: Sequence[PublishedCell]) -> Iterator[Made]:
 
 
 def rows_of(cell: PublishedCell) -> Iterator[Row]:
-    """What a run has to record for a printed cell."""
+    """Yield the rows that a run records for a printed cell."""
     name, point = cell.measurement, dict(cell.point)
     if name == "loss":
         yield "metric", name, {}, None, None

@@ -19,7 +19,7 @@ POINT = {"sigma_f": 5.0, "sigma_x": 1.0}
 
 
 class Planted(NamedTuple):
-    """What a trial is made of; the value is that of "mse" at `POINT`."""
+    """The parts of a trial; the value is that of "mse" at `POINT`."""
 
     value: Callable[[Line], float]
     state: Callable[[Line], str] = lambda _: "ok"
@@ -32,9 +32,9 @@ class Planted(NamedTuple):
     more: Callable[[Line], Mapping[str, float]] = lambda _: {}
     """Further evaluations without a point, by name."""
     metrics: Callable[[Line], Mapping[str, float]] = lambda _: {}
-    """What training measured at its end, by name."""
+    """Measurements at the end of training, by name."""
     planned: Callable[[Line], bool] = lambda _: True
-    """Whether the grid has the trial: others make zipped axes, and axes that vary one at a time."""
+    """True if the grid has the trial; the rest make zipped axes, and axes that vary one at a time."""
 
 
 def plant(

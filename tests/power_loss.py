@@ -1,4 +1,4 @@
-"""What a file system may hold after the power went, at any step of what a program did to it.
+"""Possible states of a file system after a power cut, at any step of a program.
 
     with recorded(root) as disk:
         write(...)
@@ -6,8 +6,8 @@
     for left in disk.states():
         left.make(elsewhere)
 
-The rules are those of POSIX and no more. What was written to a file survives from its fsync on; before, any beginning
-of it may. A name that was made, changed or removed survives from the fsync of its directory on; before, each such
+The rules are those of POSIX and no more. Bytes of a file survive from its fsync on; before, any beginning of
+them may. A name that was made, changed or removed survives from the fsync of its directory on; before, each such
 change may have happened or not, whatever came after it. Files are seen from their fsync or rename on.
 """
 
@@ -24,14 +24,14 @@ DIRECTORY = None
 Tree = dict[str, bytes | None]
 """By path below the root what a file holds; `DIRECTORY` of a directory."""
 Step = tuple[str, str, Any]
-"""What was done, to which path, and with what: bytes, a new path, or nothing."""
+"""An operation, its path, and its argument: bytes, a new path, or nothing."""
 
 
 class Left(NamedTuple):
     """One state that the disk may be in after the power went."""
 
     steps: int
-    """What had been done before."""
+    """Operations before the power cut."""
     acknowledged: int
     """How often the program had said that its work is done."""
     tree: Tree
@@ -91,7 +91,7 @@ class Disk:
 
 @contextmanager
 def recorded(root: Path) -> Iterator[Disk]:
-    """What this process does below `root` meanwhile; all that is there already is on the disk for good."""
+    """Record the operations of this process below `root`. Everything that is there already survives."""
     disk = Disk(root)
 
     def noted(what: str, plain: Callable[..., Any]) -> Callable[..., Any]:

@@ -24,7 +24,7 @@ TABLES = {
     "progress": "SELECT grid, cell, planned, ok, failed FROM v_progress ORDER BY ALL",
     "trial": "SELECT trial, spec, status, reason, step FROM trial ORDER BY ALL",
 }
-"""What must not depend on how often a run was disturbed."""
+"""Columns that do not depend on how often a run was interrupted."""
 
 
 def toy_grid(
