@@ -160,7 +160,7 @@ def _stage(run: dict[str, Any], stage: str) -> dict[str, float]:
 
 
 def overhead(bench: Bench) -> None:
-    """Measure the overhead of a trial on a warm worker, without its steps and evaluations and without the first trial."""
+    """Measure the overhead of a trial on a warm worker, without steps, evaluations and the first trial."""
     bench.begin()
     runs: dict[str, list[Done]] = {name: [] for name, *_ in OVERHEAD}
     for _ in range(bench.repeat):

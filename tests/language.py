@@ -1,7 +1,7 @@
 """Check the mechanical rules of language: `python tests/language.py [PLACE ...]` ends with 1 if one is broken.
 
 Sentences in docstrings, comments and Markdown do not begin with a word of `OPENERS` and have at most `LONGEST` words.
-In the product, functions and modules are not named by a past participle, and no class name is used twice in the product.
+In the product, no function or module is named by a past participle, and no class name is used twice.
 """
 
 import ast
