@@ -515,7 +515,7 @@ def test_every_item_survives_200_levels(tmp_path: Path) -> None:
     assert all(each.figure is not None or each.sheet is not None or each.message for each in shown.values())
     lines = shown["000-figure-4"]
     assert lines.figure is not None
-    assert len(lines.figure.data) < 100  # of single cells only those that can be told apart
+    assert len(lines.figure.data) < 100  # single cells are drawn only if they can be told apart
     assert len(shown["004-figure-7"].data) > 100
     assert "the first 9 of 200 models" in shown["004-figure-1"].caption
 

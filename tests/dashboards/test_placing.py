@@ -43,14 +43,14 @@ def evaluated(name: str, **point: float) -> Row:
 
 
 def scores(fewshot: float, context: float = 64.0, *, last: float | None = None) -> list[Row]:
-    """Of the six tasks of 000; `last` is another context for the last of them."""
+    """Evaluations on the six tasks of 000; `last` is another context for the last one."""
     tasks = ("arc_challenge", "arc_easy", "boolq", "hellaswag", "piqa", "winogrande")
     at = [context] * 5 + [context if last is None else last]
     return [evaluated(f"lm_eval.{task}.acc", fewshot=fewshot, context=c) for task, c in zip(tasks, at, strict=True)]
 
 
 def all_rows(paper: str, number: int) -> list[Row]:
-    """What a run records that has everything of a table."""
+    """Return the rows of a run that has every value of a table."""
     return list({str(row): row for each in printed_table(paper, number) for row in rows_of(each)}.values())
 
 

@@ -101,7 +101,7 @@ def test_own_means_and_differences_stand_where_the_paper_prints(at: At) -> None:
     row = found.data.filter((pl.col("row") == "SSA") & (pl.col("column") == "5")).row(0, named=True)
     values = [mse(seed, ssa_effects(seed))[4][3] for seed in range(4)]
     logs = [math.log(value) for value in values]
-    half = 3.182446 * stdev(logs) / 2  # of t with 3 degrees of freedom, by the root of 4
+    half = 3.182446 * stdev(logs) / 2  # t with 3 degrees of freedom over the root of 4
     wanted = [math.exp(fmean(logs) + each) for each in (0, -half, half)]
     assert [row["own_mean"], row["own_low"], row["own_high"]] == pytest.approx(wanted)
     assert row["own_spread"] == pytest.approx(wanted[2] - wanted[0])

@@ -101,7 +101,7 @@ def test_an_edited_formula_is_told_by_every_command_and_trained_again_on_request
 
 def _records_say_which_sources_a_trial_ran(layout: Layout) -> None:
     found = [read_json(layout.start(key, 1)) for key in layout.trial_keys()]
-    assert len({start["code"] for start in found}) == 1  # of the core: verdicts hold it equal
+    assert len({start["code"] for start in found}) == 1  # the core: verdicts require that it is equal
     mine = [start["sources"] for start in found if "class Edited" in start["sources"]]
     assert len(mine) == 3
     assert all(start["sources"]["core"] == start["code"] for start in found)

@@ -1,4 +1,4 @@
-"""What lasts is named while it lasts, what is quick is not, and of parts inside parts the one at work is named."""
+"""Long steps are named while they last, quick ones are not; of nested steps the inner one is named."""
 
 import threading
 from collections.abc import Callable

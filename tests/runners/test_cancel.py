@@ -76,7 +76,7 @@ def test_some_trials_are_called_off_in_every_submission_that_has_them(campaign: 
     assert read_cancelled(campaign.layout, FIRST).trials == set(keys(campaign, 1, 3))
     assert read_cancelled(campaign.layout, SECOND).trials == set(keys(campaign, 3))
     cancelling(campaign, Scripted(tasks), queue).trials(keys(campaign, 0, 5))
-    assert read_cancelled(campaign.layout, FIRST).trials == set(keys(campaign, 0, 1, 3))  # what was stays so
+    assert read_cancelled(campaign.layout, FIRST).trials == set(keys(campaign, 0, 1, 3))  # earlier entries stay
     assert queue.told == []
     again = cancelling(campaign, Scripted(tasks), queue)
     again.trials(keys(campaign, 0, 1))
@@ -219,7 +219,7 @@ def test_of_two_who_call_off_at_once_neither_is_lost(
 
 
 def test_one_trial_that_is_called_off_late_does_not_bring_the_others_back(campaign: Campaign) -> None:
-    """Who looked before everything was called off writes after it."""
+    """A process that read before everything was cancelled writes after it."""
     submit(campaign, SSA[:4])
     late = cancelling(campaign, Scripted({"7_0": RUNS}), Queue(campaign.layout))
     cancelling(campaign, Scripted({"7_0": RUNS}), Queue(campaign.layout)).everything()

@@ -71,7 +71,7 @@ def test_whenever_a_worker_dies_every_row_counts_once(
         monkeypatch.setattr("runners.attempts.attempt.FLUSH_S", draw.choice([0.0, 1e9]))
         fate = draw.choice(["saved", "saved", "flushed", "lost"])
         if fate == "flushed":
-            attempt.flush()  # what a full buffer does between two checkpoints
+            attempt.flush()  # as a full buffer does between two checkpoints
         if fate == "saved":
             attempt.save(at, {"at": at, "ends": sorted(ends)})
         if draw.random() < 0.3:

@@ -246,6 +246,6 @@ def test_checkpoints_of_a_finished_trial_can_be_discarded(layout: Layout) -> Non
     saved(layout, 20, attempt=2)
     saved(layout, 5, attempt=3)
     discard_checkpoints(layout, TRIAL, 2)
-    assert checkpointed_step(layout, TRIAL) == 5  # of one that trains it once more
+    assert checkpointed_step(layout, TRIAL) == 5  # the step of an attempt that trains it again
     assert [has_checkpoints(layout, TRIAL, attempt) for attempt in (1, 2, 3, 4)] == [False, False, True, False]
     assert layout.start(TRIAL, 1).exists()

@@ -125,7 +125,7 @@ def test_a_rename_that_was_done_and_reported_as_failed_is_a_claim(
     def twice(self: Path, target: Path) -> Path:
         found = plain(self, target)
         if target.name == "001":
-            raise FileNotFoundError(2, "No such file or directory")  # what the second try of the client met
+            raise FileNotFoundError(2, "No such file or directory")  # as for the second try of a client
         return found
 
     monkeypatch.setattr(Path, "rename", twice)

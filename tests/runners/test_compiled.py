@@ -32,7 +32,7 @@ from variants import Operator, affine_scaled, entmax15, gpt2, llama2, ssa
 
 ONE = gpt2(layers=1, heads=1, width=4, max_positions=16)
 EXACT = 1e-6
-"""Relative: a compiler may add up in another order. What it traces without rewriting is the same to the bit."""
+"""Relative: a compiler may add up in another order. Operations that it does not rewrite give the same bits."""
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""What an attempt took: sums over its own steps, which add up; what cannot be measured is not there."""
+"""The cost of an attempt: sums over its own steps; quantities that cannot be measured are missing."""
 
 from collections.abc import Callable
 from pathlib import Path

@@ -88,7 +88,7 @@ def test_a_run_goes_on_with_another_number_of_ranks(tiny: Trial, memory: Callabl
 
 
 def torchrun(trial: Trial, folder: Path, ranks: int, **job: object) -> list[dict]:
-    """What every rank has to say that torchrun started."""
+    """Return the output of each rank that torchrun started."""
     at = ["--nnodes=1", f"--nproc-per-node={ranks}", "--rdzv-backend=c10d", "--rdzv-endpoint=127.0.0.1:0"]
     command = [sys.executable, "-m", "torch.distributed.run", *at, "--local-addr=127.0.0.1"]
     subprocess.run([*command, *script(trial, folder, job)], env=environment(), check=True)

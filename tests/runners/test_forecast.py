@@ -1,4 +1,4 @@
-"""What a cluster would be asked for is told in hours before it is: by a plan without a cluster, and by a dry run."""
+"""A plan without a cluster and a dry run show the hours that a submission takes."""
 
 import json
 from pathlib import Path

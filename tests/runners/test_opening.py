@@ -1,4 +1,4 @@
-"""What trials read is opened before any is trained: where that fails, a plan says so and a run begins nothing."""
+"""Inputs of trials are opened before any is trained. If that fails, a plan says so and a run starts nothing."""
 
 import json
 import subprocess
@@ -93,7 +93,7 @@ def test_of_several_refusals_a_run_tells_one_and_how_many_more_there_are(spec: P
 
 
 def test_a_cell_that_has_been_tried_reads_nothing_before_its_time(spec: Path, tmp_path: Path) -> None:
-    """What is done needs its text no more, and what failed has told why."""
+    """A finished trial no longer needs its text, and a failed one has its reason."""
     grid, options = load_spec_file(spec)["good"], RunOptions(land_every_s=None, progress=False)
     assert run_campaign(tmp_path / "c", [grid], Inline(), options).ok == 2
     (tmp_path / "a.txt").unlink()

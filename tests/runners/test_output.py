@@ -1,4 +1,4 @@
-"""What commands print: numbers a person can read off, and numbers a program can read in."""
+"""Output of commands: numbers for people, and numbers for programs."""
 
 import json
 from decimal import Decimal

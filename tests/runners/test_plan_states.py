@@ -18,7 +18,7 @@ def slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PretendSlurm:
 
 
 def asked(capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, int]:
-    """What a command counts, by state; `status` lists no trials that are done."""
+    """Return the counts of a command by state; `status` lists no finished trials."""
     capsys.readouterr()
     assert execute([*words, "--json"]) == 0
     data = json.loads(capsys.readouterr().out)["data"]

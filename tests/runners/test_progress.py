@@ -1,4 +1,4 @@
-"""What a run shows while it works."""
+"""The progress display of a run."""
 
 import io
 import signal

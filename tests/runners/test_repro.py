@@ -105,7 +105,7 @@ def place(submitted: Path, tmp_path: Path) -> Path:
 
 
 class Done(NamedTuple):
-    """What a command came to."""
+    """The result of a command."""
 
     returncode: int
     stdout: str
@@ -145,7 +145,7 @@ def repro(place: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.M
 
 
 def equal(place: Path) -> str:
-    """What is said where every value in the shards is the same."""
+    """Return the output for shards whose values are all equal."""
     tables = [pq.read_table(path) for path in Layout(place / "c").shards()]
     errors = sum(len(table["se_items"].drop_null()) for table in tables if "se_items" in table.column_names)
     return f"equal: {sum(len(table) for table in tables) + errors} values\n"

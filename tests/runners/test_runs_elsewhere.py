@@ -52,7 +52,7 @@ def test_of_a_run_that_was_quiet_for_long_it_is_said_that_nobody_knows(campaign:
 
 
 def test_a_heartbeat_of_its_own_is_a_sign_of_a_run(campaign: Campaign) -> None:
-    """Of an attempt that beats seldom: it counts as gone itself, and its run may be at the next trial."""
+    """An attempt with rare heartbeats counts as gone, and its run may be at the next trial."""
     submit(campaign, SSA[:2], written=time.time() - 7200, **ELSEWHERE)
     submit(campaign, SSA[2:], submission=SECOND, written=time.time() - 7200, **ELSEWHERE)
     key = str(campaign.line("SSA", 0)["trial"])

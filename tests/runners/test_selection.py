@@ -1,4 +1,4 @@
-"""What a query means: the trials that a plain reading of its words gives, or an error that names the nearest."""
+"""A query selects the trials that its words name, or is an error that names the nearest."""
 
 import random
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""What commands say of none, one and several, in the words of a person."""
+"""Messages for no trial, one trial and several trials."""
 
 from pathlib import Path
 

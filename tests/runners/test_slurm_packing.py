@@ -83,7 +83,7 @@ def test_gpus_are_packed_by_the_smallest_of_the_task(nvidia_smi: Path, groups: l
     """The third, which is smaller, is somebody else's."""
     need = 9 * GIB - CONTEXT_BYTES
     said: list[str] = []
-    assert packing(groups, 32, None, said).grow(need) == groups * 3  # 36 of 40 GiB
+    assert packing(groups, 32, None, said).grow(need) == groups * 3  # uses 36 of 40 GiB
     assert packing(groups, 2 * len(groups), None, said).grow(need) == groups  # two processors for each
     assert packing(["2"], 32, None, said).grow(need) == []
     assert packing(["0"], 32, None, said).grow(need) == ["0"] * 7

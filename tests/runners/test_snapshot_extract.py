@@ -36,7 +36,7 @@ def submitted(tmp_path: Path) -> Submitted:
 
 
 def job(found: Submitted, then: str, *, shell: str = "sh", **env: str) -> tuple[list[str], dict[str, str]]:
-    """What a node runs: the shell lines, then `then`; nothing of this process's environment for Python."""
+    """Run the shell lines and `then` as a node does, without this process's environment for Python."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "ABLATE"))}
     script = "\n".join([*shell_lines(found.tar, found.snapshot), then])
     return [shell, "-c", script], {**kept, "PYTHONPATH": f"{found.rooms}:{found.repository / 'lib'}", **env}

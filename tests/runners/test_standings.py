@@ -1,4 +1,4 @@
-"""What a worker's own end says while nobody can ask the queue, and whose trials held workers have."""
+"""States from a worker's own end record if the queue does not answer, and the trials of held workers."""
 
 from collections.abc import Mapping
 from pathlib import Path

@@ -104,7 +104,7 @@ def test_what_has_failed_is_queued_while_a_submission_that_tries_again_will_take
 def test_failures_are_counted_where_trials_are_failed_now_beside_those_queued_again(
     campaign: Campaign, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Of three that failed alike two are queued again; of another kind all are."""
+    """Two of three equal failures are queued again; all failures of another kind are."""
     for seed, kind in enumerate("aaab"):
         key = began(campaign, seed, submission=FIRST)
         write_end(campaign.layout, key, 1, status="failed", reason="error", message=kind, fingerprint=kind * 16)

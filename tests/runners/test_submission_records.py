@@ -106,7 +106,7 @@ def slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PretendSlurm:
 
 
 def queue(root: Path) -> tuple[SubmittedJobs, list[str]]:
-    """What was queued, and what was told beside that nodes may not see a temporary directory."""
+    """Queue trials; return them and the warnings, without the one that nodes may not see a temporary directory."""
     told: list[str] = []
     drafter = Drafter(root, [toy_grid()], Slurm(gpus=0, time="1h", workers=2), Scheduler(), SubmitOptions(entry=ENTRY))
     found = submit(drafter, told.append)
@@ -125,7 +125,7 @@ def test_a_damaged_record_is_told_and_the_trials_are_queued(tmp_path: Path, slur
     assert note.startswith(f"what became of submission {OLD} is not known")
     assert layout.submission_record(OLD).read_text() == DAMAGES[damage]
     again, told = queue(root)
-    assert (again.draft.trials, told) == (0, [note])  # what the first has queued is known all the same
+    assert (again.draft.trials, told) == (0, [note])  # the trials of the first are known
     assert list(slurm.jobs()) == [1]
 
 

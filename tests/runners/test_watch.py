@@ -43,7 +43,7 @@ def test_a_view_counts_every_trial_once(campaign: Campaign) -> None:
 
 
 def test_it_goes_on_while_a_worker_waits_or_runs(campaign: Campaign) -> None:
-    """What has failed is tried again by workers that wait, and nobody is at work before they start."""
+    """Waiting workers retry failed trials, and nobody trains before they start."""
     submit(campaign, SSA)
     for seed in range(4):
         end(campaign, seed, status="failed", reason="error", message="m")
@@ -105,7 +105,7 @@ def test_of_jobs_that_are_new_the_scheduler_is_asked_at_once(campaign: Campaign)
     seldom.read_queue([7, 8], ["ablate-x"])
     assert len(asked.asked) == 3
     asked.tasks = None
-    assert seldom.read_queue([7, 8, 9], []).asked is None  # what it said before says nothing of 9
+    assert seldom.read_queue([7, 8, 9], []).asked is None  # the earlier answer does not cover job 9
     seldom.read_queue([9], [])
     assert len(asked.asked) == 4
 

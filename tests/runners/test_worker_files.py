@@ -34,7 +34,7 @@ LEFTS: tuple[Left | None, ...] = (None, "time", "signal", "error", "refused")
 
 
 def lives(seed: int, count: int) -> Iterator[WorkerRecord]:
-    """Of one worker, on three nodes; some were killed, and the last is at work."""
+    """Records of one worker on three nodes; some lives were killed, and the last one runs."""
     chance = random.Random(seed)
     for restarts in range(count):
         node = f"n{chance.randrange(3)}"

@@ -1,4 +1,4 @@
-"""What was asked is shown as one could ask it again: the same answer, values and all."""
+"""Logged queries can be run again and give the same answer."""
 
 from pathlib import Path
 from threading import Thread

@@ -1,4 +1,4 @@
-"""What a trial took is the sum over the attempts its result came from, and what nobody measured is null."""
+"""The cost of a trial is the sum over the attempts of its result; unmeasured costs are null."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -87,7 +87,7 @@ def test_what_one_attempt_could_not_measure_is_null(tmp_path: Path, key: str, op
     row = found(opened(tmp_path))
     gone = {"joules": ("joules", "joules_per_token"), "flops": ("flops_per_s",)}[name]
     assert {each for each in row if row[each] is None} == set(gone)
-    assert row["flop_utilisation"] == pytest.approx(0.4)  # of the attempts that know both
+    assert row["flop_utilisation"] == pytest.approx(0.4)  # attempts that have both
     assert row["steps"] == 20
 
 
@@ -103,7 +103,7 @@ SUMS = ("steps", "tokens", "train_s", "joules", "compile_s")
 
 
 def test_a_sum_over_an_attempt_that_left_no_record_is_null(tmp_path: Path, key: str, opened: OpenStore) -> None:
-    """A process that was killed leaves none. What the others did in a second is known all the same."""
+    """A process that was killed leaves none. The rates of the others are known."""
     attempt(tmp_path, key, 1, None, status="failed")
     attempt(tmp_path, key, 2, COST, resumed=1)
     row = found(opened(tmp_path))
@@ -120,7 +120,7 @@ def test_an_attempt_that_nobody_went_on_from_is_not_missing(tmp_path: Path, key:
 
 
 def test_a_step_that_compiled_is_in_no_rate(tmp_path: Path, key: str, opened: OpenStore) -> None:
-    """Of two steps of half the work each, one took all but a second."""
+    """One of two equal steps took nearly all the time."""
     cost = {**COST, "train_s": 9.0, "compile_s": 8.0, "compile_tokens": 500, "compile_flops": 4e9}
     attempt(tmp_path, key, 1, cost)
     row = found(opened(tmp_path))

@@ -28,7 +28,7 @@ def test_every_snippet_runs_and_answers(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def _run(block: str, names: dict[str, Any]) -> list[Any]:
-    """What the lines of `block` that are expressions come to."""
+    """Return the values of the expressions in `block`."""
     shown = []
     for each in ast.parse(block).body:
         if isinstance(each, ast.Expr):

@@ -18,7 +18,7 @@ TYPES = column_types()
 
 
 MADE = {12: "054db3f2ba8fb567bfcdc24894509ba9"}
-"""Of each version of the database the hash of what makes an empty one."""
+"""Hash of the statements that make an empty database, by version."""
 
 
 def named(relation: Relation) -> str:

@@ -1,4 +1,4 @@
-"""What axes do in campaigns on disk whose truth is planted (tests/synthetic.py)."""
+"""Effects of axes in campaigns with known effects (tests/synthetic.py)."""
 
 import math
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""What a bad disk, a kill and a full disk may do to a campaign, and what they may not."""
+"""Effects of a bad disk, a kill and a full disk on a campaign."""
 
 import json
 import os

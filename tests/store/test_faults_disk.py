@@ -98,7 +98,7 @@ print(json.dumps({"found": found, "old": old, "new": new, "rebuilt": content()})
 
 
 def on_a_small_disk(place: Path, code: str) -> dict[str, Any]:
-    """What `code` prints as JSON, run where `place` is a tmpfs of 24 MiB that only it can see."""
+    """Run `code` with `place` as a private tmpfs of 24 MiB, and return the JSON that it prints."""
     alone = ["unshare", "--mount", "--map-root-user"]
     tried = subprocess.run([*alone, "mount", "-t", "tmpfs", "tmpfs", place], check=False, capture_output=True)
     if tried.returncode:

@@ -81,7 +81,7 @@ def test_in_every_phase_of_an_ingest_and_a_rebuild_a_reader_finds_what_was_or_wh
             child.stdin.flush()
         assert {"before run", "after _enter", "after copyfile", "before rename", "after rename"} <= set(phases)
         assert states[-1] == content(campaign)
-        assert len(states) == 2  # what was, then what is, and nothing between
+        assert len(states) == 2  # the old state, then the new one
 
 
 BUSY = """

@@ -1,4 +1,4 @@
-"""What no frame can hold is refused; what one can hold arrives as the engine has it."""
+"""Values that no frame can hold are refused; all others arrive unchanged."""
 
 import datetime as dt
 

@@ -156,7 +156,7 @@ def test_a_grid_planned_again_replaces_its_members(campaign: Campaign, opened: O
     assert [axis["name"] for axis in store.grid("quickstart")["axes"]] == ["operator"]
     assert "width" not in store.sql("FROM grid_quickstart").columns
     kept = store.sql("SELECT count(*) AS n FROM trial WHERE status = 'ok'")["n"].item()
-    assert kept == 8  # what was trained is not forgotten
+    assert kept == 8  # trained rows are kept
     incremental = store.content_hash()
     for path in (layout.live, layout.snapshot):
         path.unlink()

@@ -37,7 +37,7 @@ class History:
     """Attempts whose start.json is damaged."""
     shards: dict[Path, list[Row]] = field(default_factory=dict)
     whole: dict[Path, bytes] = field(default_factory=dict)
-    """Of damaged shards what they were."""
+    """The bytes of damaged shards before the damage."""
 
     def __post_init__(self) -> None:
         lines = plan_lines(("softmax", "SSA"), range(2), "g", {})

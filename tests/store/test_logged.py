@@ -182,7 +182,7 @@ def test_a_killed_process_is_seen_as_such_and_its_run_can_be_logged_again(campai
         process.wait()
         assert campaign.refresh().trials()["status"].to_list() == ["pending"]
         assert "lost: 1 trial" in ablate("status", campaign.root).stdout
-        assert rows(campaign, "SELECT count(*) FROM metric") == [(1,)]  # what had gone to disk
+        assert rows(campaign, "SELECT count(*) FROM metric") == [(1,)]  # the row that was on disk
     with campaign.start("a", label="x", seed=0, config={"label": "x"}) as run:
         run.log(0, loss=2.0)
     assert run.attempt == 2
@@ -419,7 +419,7 @@ def test_the_sign_of_life_says_how_far_the_run_is(campaign: Campaign, monkeypatc
 
 
 def test_logging_needs_no_database(campaign: Campaign) -> None:
-    """What a training process loads: neither duckdb nor polars, torch, plotly or scipy."""
+    """A training process loads neither duckdb nor polars, torch, plotly or scipy."""
     code = """
 import sys
 

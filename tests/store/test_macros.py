@@ -83,7 +83,7 @@ def test_the_best_level_of_an_axis_is_found_beside_each_of_the_others(tuned: Sto
 
 
 def test_the_best_level_is_that_of_a_selection_on_all_seeds(tmp_path: Path, opened: OpenStore) -> None:
-    """Of logarithms on the log scale; neither stopped nor failed trials may leave a lucky seed in the lead."""
+    """The mean is of logarithms on the log scale; stopped and failed trials leave no lucky seed in the lead."""
     values = {0.1: (1.0, 100.0, 10.0), 0.2: (20.0, 20.0, 21.0), 0.3: (0.1, None, None), 0.4: (0.2, math.nan, 0.1)}
     layout, lines = Layout(tmp_path), plan_lines(("SSA",), range(3), "g", {"rate": list(values)})
     publish_grid(layout, plan_header(lines, "g", {"rate": list(values)}, ("SSA",)), lines)

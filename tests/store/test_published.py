@@ -151,7 +151,7 @@ def test_errors_over_items_are_binomial() -> None:
     for each in of("003", "T4"):
         assert each.binomial_se is not None
         assert each.uncertainty is not None
-        assert 0.93 <= each.uncertainty / each.binomial_se <= 1.17, each  # of the rounded score
+        assert 0.93 <= each.uncertainty / each.binomial_se <= 1.17, each  # the score is rounded
     assert all(c.binomial_se is None for c in cells() if c.items is None)
     assert all(c.items is None for c in cells() if "mean" in c.metric or "accuracy" not in c.unit)
 

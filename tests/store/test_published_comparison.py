@@ -1,4 +1,4 @@
-"""What own results say of published claims: a word each, by the claim's own table, and never more than that."""
+"""Own results give one word for each published claim, by the table of the claim."""
 
 from pathlib import Path
 from typing import Any
@@ -252,7 +252,7 @@ def test_the_view_puts_published_values_beside_own_means(tmp_path: Path) -> None
             "WHERE paper_table = 'T1' AND paper = '003' AND point['sigma_f'] = 5 ORDER BY id"
         ).rows()
     logs = np.log([v[0][3] for v in values["plain"]])
-    half = 4.302653 * logs.std(ddof=1) / np.sqrt(3)  # of t with two degrees of freedom
+    half = 4.302653 * logs.std(ddof=1) / np.sqrt(3)  # t with two degrees of freedom
     assert [row[:3] for row in rows] == [("SSA", "mine", 0.02), ("Softmax", "plain", 1.62)]
     wanted = (np.exp(logs.mean()), 3, np.exp(logs.mean() - half), np.exp(logs.mean() + half))
     assert [row[3:] for row in rows] == [pytest.approx(wanted)] * 2

@@ -27,9 +27,9 @@ from store.store import Store
 
 STORED = Path(__file__).parent / "stored"
 WRITTEN = {"files_1": "9436e7f48470f5d1c2cbe27503f4e31d"}
-"""Of each stored campaign the hash of its files."""
+"""Hash of the files of each stored campaign."""
 
-# what holds for one database only: when it read a file, and how that lay on the disk
+# columns of one database only: when it read a file, and the file's place on the disk
 _OF_THE_MOMENT = ("alive", "signature", "found", "ingested", "number", "shard")
 _TABLES = (
     *(
@@ -51,7 +51,7 @@ _TABLES = (
 
 
 def rows(store: Store) -> dict[str, list[dict[str, Any]]]:
-    """What the store says: of each table and view all rows, every value as JSON."""
+    """Return all rows of each table and view, with every value as JSON."""
     found = {}
     for table in _TABLES:
         texts = store.sql(f"SELECT to_json(r)::VARCHAR AS row FROM {table} r")["row"].to_list()
@@ -68,7 +68,7 @@ def _rounded(text: str) -> float:
 
 
 def tree_hash(root: Path) -> str:
-    """Of the names and bytes of all files below `root`."""
+    """Return a hash of the names and bytes of all files below `root`."""
     digest = blake2b(digest_size=16)
     for path in sorted(path for path in root.rglob("*") if path.is_file()):
         digest.update(f"{path.relative_to(root).as_posix()} {blake2b(path.read_bytes()).hexdigest()}\n".encode())

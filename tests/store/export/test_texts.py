@@ -124,7 +124,7 @@ def test_rounding_changes_neither_number_by_more_than_a_twentieth_of_the_spread(
     found = rounded(value, spread)
     assert found.spread is not None
     unit = Decimal(10) ** found.exponent
-    with localcontext(prec=1100):  # of the digits that the smallest number differs in from a large one
+    with localcontext(prec=1100):  # enough digits for the smallest beside a large number
         assert abs(Decimal(found.value) * unit - Decimal(repr(value))) <= Decimal(repr(spread)) * Decimal("0.0501")
         assert abs(Decimal(found.spread) * unit - Decimal(repr(spread))) <= Decimal(repr(spread)) * Decimal("0.0501")
     digits = found.spread.lstrip("0.").replace(".", "").rstrip("0")

@@ -1,4 +1,4 @@
-"""What a verdict rests on is what is in the runs."""
+"""The basis of a verdict agrees with the runs."""
 
 import math
 

@@ -220,7 +220,7 @@ def test_what_is_left_out_is_told_with_its_status() -> None:
 
 @pytest.mark.parametrize("alike", [True, False])
 def test_failures_that_differ_between_the_levels_of_an_axis_are_told_in_its_row(alike: bool) -> None:
-    """Those of both levels of sink on one seed alike are no selection of either."""
+    """Losing one seed of both levels selects neither level."""
     lost = (pl.col("seed") == 0) if alike else (pl.col("seed") == 0) & (pl.col("sink") == "on")
     values = runs(0.1).with_columns(
         status=pl.when(lost).then(pl.lit("failed")).otherwise(pl.lit("ok")),

@@ -65,7 +65,7 @@ def test_lenth_is_computed_as_he_says() -> None:
 
 @pytest.mark.parametrize("m", [3, 7, 8, 31])
 def test_noise_passes_a_margin_as_often_as_it_says(m: int) -> None:
-    """Of 6,000 grids without any effect: one effect in twenty, and any effect in one grid of twenty."""
+    """In 6,000 grids without effects, one effect in twenty and one grid in twenty pass the margins."""
     noise = np.random.default_rng([3, m]).normal(size=(6000, m))
     found = [lenth(each) for each in noise]
     single = np.mean([np.abs(each) > of.margin for each, of in zip(noise, found, strict=True)])

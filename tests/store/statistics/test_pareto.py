@@ -83,7 +83,7 @@ def test_two_seeds_show_nothing_however_far_apart() -> None:
 
 @pytest.mark.parametrize(("seeds", "cautious"), [(4, True), (5, False)])
 def test_a_claim_from_fewer_than_five_pairs_carries_a_caution(seeds: int, cautious: bool) -> None:
-    """Of noise with two outcomes, three or four pairs show more than there is."""
+    """With noise of two outcomes, three or four pairs claim too much."""
     found = pareto(runs(CELLS, noise=1e-3, seeds=seeds, rng=np.random.default_rng(3)), TWO)
     assert set(found["standing"]) == {"dominated", "on the front"}
     told = "caution: with fewer than 5 pairs this holds for normal noise only" if cautious else ""
