@@ -82,8 +82,8 @@ def forget_older(
 ) -> None:
     """Delete what earlier attempts saved and nobody needs beside the checkpoints of `attempt`, which wrote its own.
 
-    `KEEP` are left in all. What lies beyond the step that the attempt was `resumed` from was passed over as damaged,
-    and goes first. Those of other code stay, and all where a later attempt has begun: it may not have saved yet.
+    `KEEP` are left in all. Checkpoints beyond the step that the attempt was `resumed` from are damaged and are deleted
+    first. Checkpoints of other code stay. All stay if a later attempt has begun, because it may not have saved yet.
     """
     if max(layout.attempts(trial), default=0) > attempt:
         return
@@ -92,12 +92,12 @@ def forget_older(
     older = sorted(found for found in older if same_code(found[2]))
     room = max(0, KEEP - len(_files(layout.checkpoint(trial, attempt))))
     for *_, path in older[: max(0, len(older) - room)]:
-        with contextlib.suppress(OSError):  # what cannot be deleted costs space and nothing else
+        with contextlib.suppress(OSError):  # a file that cannot be deleted only costs space
             path.unlink()
 
 
 class Saved(NamedTuple):
-    """What a checkpoint or a file of kept weights holds."""
+    """Contents of a checkpoint or of a file of kept weights."""
 
     trial: str
     step: int
@@ -117,7 +117,7 @@ def load_checkpoint(path: Path, trial: str) -> tuple[int, dict[str, Any]]:
 
 
 def read_checkpoint(path: Path) -> Saved:
-    """What `path` holds, which must be a sound checkpoint or file of kept weights of any trial.
+    """Read `path`, which must be a sound checkpoint or file of kept weights of any trial.
 
     Raises:
         CheckpointError: it is not.
@@ -198,7 +198,7 @@ def discard_forgotten(layout: Layout, trial: str, state: TrialState) -> None:
 
 
 def _discard(directory: Path) -> None:
-    with contextlib.suppress(OSError):  # what cannot be deleted costs space and nothing else
+    with contextlib.suppress(OSError):  # a directory that cannot be deleted only costs space
         if directory.is_dir():
             shutil.rmtree(directory, ignore_errors=True)
 

@@ -1,8 +1,8 @@
 """Does SSA beat softmax out of distribution? Paper 003's experiment (table 1, figure 3), small: an hour, two cores.
 
-Both learn linear functions in context, with the same batches per seed. Each is evaluated on inputs and functions that are
-spread up to ten times as wide as in training. The paper's model is six times as deep and four times as wide, and was
-trained a hundred times as long; what came out here is in docs/results.md.
+Both learn linear functions in context, with the same batches per seed. Each is evaluated on inputs and functions
+that are spread up to ten times as wide as in training. The paper's model is six times as deep and four times as wide,
+and was trained a hundred times as long; what came out here is in docs/results.md.
 """
 
 from ablate import (

@@ -31,8 +31,8 @@ MOST_CARRIED = 50_000
 """Rows that a checkpoint carries at most; with more, a shard is written first."""
 
 FLUSH_S, FLUSH_SHARE = 30.0, 0.2
-"""A shard is written at the first checkpoint after so long, or after this share of the attempt's age if that is longer:
-some thirty shards of each table in ten hours, and what a dashboard shows is late by a fifth at most."""
+"""A shard is written at the first checkpoint after so many seconds, or after this share of the attempt's age if that is
+longer. This gives about thirty shards of each table in ten hours; a dashboard is late by a fifth at most."""
 
 ROWS = "rows"
 """Where the state of a checkpoint holds the rows that no shard has."""
@@ -59,7 +59,7 @@ def require_there(place: Path) -> None:
 
 
 class Watch(NamedTuple):
-    """What a worker hears from, and tells to, whoever runs it."""
+    """Messages between a worker and the machine that runs it."""
 
     stop_requested: Callable[[], bool]
     stepped: Callable[[int, int, float], None]
@@ -291,8 +291,8 @@ class Attempt:
     def _require_ownership(self) -> None:
         """Only the latest attempt of a trial may end it, so that it ends once.
 
-        Who took it over waited for a lease without a sign of life from here, and goes on from the last checkpoint; the
-        work since then is done twice, and counted once.
+        The new owner waited for a lease without a heartbeat and continues from the last checkpoint. Work since then is
+        done twice and counted once.
         """
         try:
             latest = max(self._layout.attempts(self._trial), default=0)

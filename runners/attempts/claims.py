@@ -1,7 +1,7 @@
 """Claims: the next attempt of a trial is begun by one process, whoever else reaches for it.
 
-A claim publishes the attempt's directory together with its `start.json` by one rename, so an attempt that exists has an
-owner that can be looked up; of two workers that reach for the same number, one gets it.
+A claim publishes the directory of the attempt with its `start.json` by one rename. An attempt therefore always has a
+known owner, and only one of two workers gets a number.
 """
 
 import time
@@ -20,8 +20,8 @@ from store.files.layout import Layout
 from store.files.trial_status import AttemptState, TrialState, trial_state
 
 MOST_LOST = 5
-"""Attempts in a row that vanished without a word and without a checkpoint gained, after which a trial has failed; those
-are left out whose task has come back since, as after a pre-emption or the failure of a node."""
+"""Attempts in a row that vanished without a new checkpoint, after which a trial has failed. Attempts are not counted if
+their task has come back since, as after a pre-emption or a node failure."""
 
 _RELIST_S = 0.5
 """Before a directory is listed again that did not show what a rename met: network file systems list late."""
@@ -52,10 +52,10 @@ def claim(
 ) -> Claim | Taken:
     """Begin the next attempt of `trial`, unless it is done, failed (and `retry` is false), or being worked on.
 
-    `about` is what `start.json` says beside the trial, the attempt, the process and the time. Among it are `sources`,
-    the code that will run: checkpoints of other code are passed over, and with `again` a trial that other code made is
-    not done. Without sources no code is other code. What has failed in the submission of `about` is not tried again by
-    it, except with more micro-batches (`accumulate`) after it was out of memory.
+    `about` has the fields of `start.json` except the trial, the attempt, the process and the time. Its `sources` are
+    the code that will run: checkpoints of other code are skipped, and with `again` a trial of other code counts as not
+    done. Without sources all code counts as equal. A trial that failed in the submission of `about` is retried only
+    with more micro-batches (`accumulate`) after it was out of memory.
 
     `leases` knows who is alive; without, that of the process. A trial that `MOST_LOST` workers vanished over is
     recorded as failed.
@@ -116,8 +116,8 @@ def _needs_less_memory_now(failed: AttemptState, about: Mapping[str, Any]) -> bo
 def _lost(layout: Layout, trial: str, state: TrialState, same_code: Callable[[int], bool], place: Any) -> bool:
     """Whether the latest attempts, of the code that will run, all vanished without getting the trial on.
 
-    An attempt in an earlier life of a task that came back, at `place` or for a later attempt, is no reason to give up:
-    SLURM ended that life, or the batch script, which counts how often the task dies.
+    An attempt in an earlier life of a requeued task does not count. SLURM or the batch script ended that life, and the
+    script counts how often the task dies.
     """
     times, places = 0, [place]
     for found in reversed(state.attempts):

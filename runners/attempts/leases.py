@@ -1,16 +1,16 @@
-"""Who is still at work, as one observer can tell it without trusting any other clock.
+"""Leases: is the owner of an attempt alive? Only the observer's own monotonic clock is used.
 
-An attempt of this host is its process. One of another host gives signs of life, and what counts is for how long, by
-this host's clock that cannot be set, the latest sign has been the same: the time that it bears is compared with
-nothing. So a clock that jumps, here, there or at the file server, neither takes a trial from a live owner nor leaves it
-with a dead one. It costs a wait: an observer knows nothing at its first look.
+An attempt on this host is alive while its process exists. An attempt on another host writes heartbeats. The observer
+measures, by its own monotonic clock, how long the latest heartbeat has been unchanged; it never compares the time in
+the heartbeat. A clock that jumps on any host therefore neither takes a trial from a live owner nor leaves it with a
+dead one. The price is a wait: an observer knows nothing when it first reads a heartbeat.
 
 Between two looks the observer sees nothing, and it may have been cut off from the file server together with the owner.
-So from one look to the next the silence grows by the seconds between two signs of life at most, however long a look was
-waited for: after an outage an owner has several of its turns before it is taken for dead.
+From one reading to the next, the silence therefore grows by at most one heartbeat interval. After an outage an owner
+has several intervals before it counts as dead.
 
-That clock is one for all processes of a host. They share what they saw in its temporary directory, so that a worker
-does not begin to wait where another, before it, has waited. What nobody has looked at for an hour is removed there.
+The processes of a host share one clock. They share their readings in its temporary directory, so that a worker
+continues the wait of another. Readings that are unused for an hour are removed.
 """
 
 import math

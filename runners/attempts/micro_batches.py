@@ -8,7 +8,7 @@ from store.files.trial_status import TrialState
 
 
 def written_micro_batches(spec: Mapping[str, Any]) -> int | None:
-    """What the spec of a trial asks for; None where such trials have no micro-batches."""
+    """Return the micro-batches in the spec of a trial; None if such trials have none."""
     execution = spec.get("execution") or {}
     found, most = execution.get("accumulate"), execution.get("micro_batch")
     if isinstance(found, int) and isinstance(most, int):

@@ -1,7 +1,7 @@
 """A submission as a record: what was asked for, with which code and environment, and which jobs it became.
 
-It is written before any job exists, and once more when the jobs are known; a crash in between leaves jobs whose name is
-the submission's, so they can still be found.
+It is written before any job exists, and again when the jobs are known. After a crash in between, the jobs can be found
+by the name of the submission.
 """
 
 import os
@@ -71,7 +71,7 @@ class Submission:
     """{"hours": float, "unit": "gpuh" | "cpuh"}."""
     classes: tuple[ResourceClass, ...] = ()
     scripts: dict[str, str] = field(default_factory=dict)
-    """What sbatch was given, for people: by class name, and where there are more `<class> from <first worker>`."""
+    """The sbatch options by class name, or by `<class> from <first worker>` if a class has several arrays."""
     released: bool = True
     """Whether its jobs, which are queued held, were let go."""
     host: str | None = None
@@ -98,7 +98,7 @@ class Submission:
 
 
 def job_name(submission: str) -> str:
-    """What the jobs of a submission are called."""
+    """Return the name of the jobs of a submission."""
     return f"ablate-{submission}"
 
 

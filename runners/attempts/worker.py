@@ -35,7 +35,7 @@ from store.files.trial_status import trial_state
 @final
 @dataclass(frozen=True)
 class WorkerEntry:
-    """What a worker trains and how, as references "module:name" that any process can import."""
+    """Trial class and training function, as references "module:name" that any process can import."""
 
     trial: str = "runners.trial:Trial"
     """A Spec with `seed` and `execution` (`path`, `device`, `threads`, `checkpoint_s`)."""
@@ -48,7 +48,7 @@ class WorkerEntry:
 @final
 @dataclass(frozen=True)
 class Job:
-    """What a worker must know of a submission; small, and plain enough to send anywhere."""
+    """The parts of a submission that a worker needs, as small plain data."""
 
     root: Path
     submission: str
@@ -88,10 +88,10 @@ class NodeUnsuitable(EnvironmentProblem):
 
 
 class Outcome(NamedTuple):
-    """What became of one row of the manifest.
+    """The outcome of one row of the manifest.
 
-    `status`: "ok", "failed" and "stopped" are this worker's doing; "was_ok" and "was_failed" were found so; "held" is
-    being worked on by somebody else.
+    `status`: "ok", "failed" and "stopped" are results of this worker; "was_ok" and "was_failed" are older results;
+    "held" means that another worker trains it.
     """
 
     row: int
@@ -155,9 +155,9 @@ class Worker:
     def run(self, row: int) -> Outcome:
         """Train the trial of `row`, unless somebody else has it or it is done.
 
-        A trial that is out of memory is tried again in smaller pieces where the job wants that, until it can be cut no
-        smaller; the outcome is that of the last attempt. A process that is fit for nothing more leaves it to another,
-        and it has only stopped here.
+        A trial that is out of memory is retried with smaller micro-batches if the job asks for that; the outcome is
+        that of the last attempt. A process that cannot continue leaves the trial to another one, and the outcome is
+        "stopped".
 
         Raises:
             CampaignUnwritable: a record could not be written.
@@ -304,7 +304,7 @@ class Worker:
 
     @contextlib.contextmanager
     def _logged(self, attempt: Attempt) -> Iterator[None]:
-        """What the process prints while it trains goes to the attempt's log, where the process is the worker's own."""
+        """Redirect the output of the process to the attempt's log, if the process belongs to the worker."""
         if not self._own_process:
             yield
             return

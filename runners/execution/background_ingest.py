@@ -48,7 +48,7 @@ class BackgroundIngest:
 
     @property
     def problems(self) -> tuple[str, ...]:
-        """What went wrong, each thing once."""
+        """Problems, each once."""
         return tuple(self._problems)
 
     def once(self, *, wait: bool) -> None:

@@ -43,7 +43,7 @@ class Exit(NamedTuple):
 
 
 class CannotStart(EnvironmentProblem):
-    """What workers need cannot be imported here."""
+    """An import that workers need fails here."""
 
 
 class ServerDied(EnvironmentProblem):

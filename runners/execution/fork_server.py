@@ -52,7 +52,7 @@ def serve(control: socket.socket, starter: int, preload: Sequence[str]) -> None:
         _say(control, {"failed": f"{type(error).__name__}: {error}"})
         return
     gc.collect()
-    gc.freeze()  # what is imported is never garbage; workers neither scan nor copy it
+    gc.freeze()  # imported objects are never garbage; workers neither scan nor copy them
     _say(control, {"ready": True})
     _Server(control).loop()
 

@@ -1,4 +1,4 @@
-"""What every machine does, where its rows come from, and whom it reports to."""
+"""Protocols of a machine: the source of its rows, and the listener that it reports to."""
 
 from abc import ABC, abstractmethod
 from collections import deque

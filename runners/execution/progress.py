@@ -27,7 +27,7 @@ class ProgressDisplay:
         self._next_line = time.monotonic() + LINE_EVERY_S
         self._last: tuple[str, float] | None = None
         self.waits_for = ""
-        """What those wait for who would go on with it; nothing where that is not known."""
+        """Say what a takeover waits for; empty if unknown."""
         self._live: Live | None = None
 
     def __enter__(self) -> "ProgressDisplay":

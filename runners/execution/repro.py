@@ -62,7 +62,7 @@ class Audience(Protocol):
 
 
 class Reproduction(NamedTuple):
-    """What came of it."""
+    """The result of a reproduction."""
 
     equal: int
     """Values that are the same bits."""
@@ -141,7 +141,7 @@ class Recorded:
 
 
 def recorded(layout: Layout, key: str) -> Recorded:
-    """What the campaign says of the trial `key`; the latest attempt that is ok counts.
+    """Read the records of the trial `key`; the latest attempt that is ok counts.
 
     Raises:
         NotFoundError: it has no result.
@@ -256,7 +256,7 @@ def _ordered(differ: Differences) -> Iterator[str]:
 
 
 def _variables(found: Recorded, request: Mapping[str, Any]) -> dict[str, str]:
-    """Of the process: its import path, and as many threads as the attempt had."""
+    """Return the environment of the process: its import path, and the threads of the attempt."""
     before = os.environ.get("PYTHONPATH")
     paths = (
         [*request["paths"], *([before] if before else [])] if request["tree"] else [each for each in sys.path if each]

@@ -22,7 +22,7 @@ _QUERIES = {
 
 @final
 class ValueAddress(NamedTuple):
-    """What a value is of."""
+    """The quantity that a value belongs to."""
 
     kind: str
     step: int

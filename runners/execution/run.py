@@ -69,13 +69,13 @@ class RunResult:
     skipped_failed: int
     """Failed before and were not tried again."""
     skipped_other_code: int
-    """Of the skipped, those that other code finished."""
+    """Skipped trials that other code finished."""
     interrupted: bool
     """Whether a signal is why some are not finished."""
     submission: str | None
     """The submission's name; None where there was nothing to do."""
     problems: tuple[str, ...] = ()
-    """What went wrong beside the trials: the store could not be brought up to date, for one."""
+    """Problems outside the trials, for example a failed ingest."""
 
 
 def run_campaign(
@@ -230,7 +230,7 @@ class _ActiveRun:
             problems=problems,
         )
 
-    # What the machine tells, and asks:
+    # Callbacks of the machine:
 
     def stop_requested(self) -> bool:
         """Whether a signal asked for the end."""

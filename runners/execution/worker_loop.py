@@ -24,7 +24,7 @@ TELL_EVERY_S = 0.2
 """Progress is told this often at most."""
 
 TENSORS_OF_DEVICE = 0.9
-"""Of a device that several workers share; the rest is what CUDA itself takes for each of them."""
+"""Share of a device's memory for several workers; CUDA itself takes the rest for each of them."""
 
 PATIENCE_S = 600.0
 """How long a worker waits for a file system that is away, since what it has trained would be lost."""

@@ -1,8 +1,8 @@
 """Which code a trial runs: a hash per source that can change one of its numbers, and one hash over these.
 
-The core is what every trial passes through. Beside it count the modules that define the classes of the trial's specs.
-Of a user's file counts what these classes reach: editing a formula, or a helper or constant it uses, is other code;
-editing the seeds or axes of a grid is not. Comments, docstrings, formatting and files that only re-export never count.
+The core is the code that every trial runs. The modules that define the classes of a trial's specs count, too. In a
+user's file, the statements count that these classes reach: an edited formula, helper or constant is other code; edited
+seeds or axes of a grid are not. Comments, docstrings, formatting and files that only re-export never count.
 """
 
 import sys
@@ -123,7 +123,7 @@ class Codes:
             self._add_module(other, found)
 
     def _followed(self, module: ModuleType) -> list[ModuleType]:
-        """What `module` imports from where members of its family share modules."""
+        """Return the modules that `module` imports from the packages of its family."""
         name = module.__name__
         if name not in self._imports:
             found = imported_modules(statements(_text(module)), module) if name.startswith(_FAMILIES) else ()
@@ -197,7 +197,7 @@ def _has_source(module: ModuleType) -> bool:
 
 
 def _text(module: ModuleType) -> str:
-    """What `module`, which has a source, was made from."""
+    """Return the source text of `module`."""
     kept = vars(module).get(SOURCE)
     return decode_source(Path(_file(module)).read_bytes()) if kept is None else str(kept)
 
@@ -214,7 +214,7 @@ def _of_file_as_of(file: Path, mtime_ns: int, size: int) -> str:
 
 
 def _compiled(cls: type) -> Iterator[str]:
-    """What is left of a class without a source: the compiled form of its methods."""
+    """Return the compiled methods of a class without a source."""
     for name, value in sorted(vars(cls).items()):
         if isinstance(value, FunctionType):
             yield f"{name} {_instructions(value.__code__)}"

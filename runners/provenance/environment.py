@@ -1,8 +1,8 @@
-"""What a trial's numbers may depend on beside its code: Python, packages, machine. As a record, and its differences.
+"""The environment of a trial: Python, packages, machine. As a record, and differences of two records.
 
-A worker refuses where Python's minor version, torch, or a package that trials or the user's spec import differs: such a
-result would be another one under the same key. Everything else is only told: another processor, driver or C library
-is a property of the node, which the cluster chose, and results of one campaign come from many.
+A worker refuses to train if Python's minor version, torch, or a package that trials or the user's spec import differs,
+because the same key would get another result. Other differences are only reported: another processor, driver or C
+library is a property of the node, which the cluster chose, and results of one campaign come from many.
 """
 
 import os
@@ -48,7 +48,7 @@ _WORDS = {
 
 @final
 class Differences(NamedTuple):
-    """What is not as it was recorded, a sentence each."""
+    """Differences from the record, a sentence each."""
 
     forbidding: tuple[str, ...]
     """With these a trial would be another one under the same key."""
@@ -99,7 +99,7 @@ def torch_without_cuda() -> bool:
 
 
 def differences(recorded: Mapping[str, Any], here: Mapping[str, Any]) -> Differences:
-    """What differs between two records, as far as both say it."""
+    """Return the differences of two records in the fields that both have."""
     return Differences(tuple(_forbidding(recorded, here)), tuple(_remarks(recorded, here)))
 
 
@@ -166,7 +166,7 @@ def _entries(place: str) -> list[str]:
 
 
 def _declared() -> frozenset[str]:
-    """What trials need of what the project declares; torch at least, where the project was never installed."""
+    """Return the declared packages that trials need; torch alone if the project is not installed."""
     try:
         declared = requires("ablate") or []
     except PackageNotFoundError:

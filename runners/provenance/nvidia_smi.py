@@ -1,4 +1,4 @@
-"""What nvidia-smi says of this machine's GPUs."""
+"""Queries of nvidia-smi about the GPUs of this machine."""
 
 import shutil
 import subprocess

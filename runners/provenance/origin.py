@@ -1,4 +1,4 @@
-"""Whose a file is: the project's, an installed package's, or the user's."""
+"""Origin of a file: the project, an installed package, or the user."""
 
 import sysconfig
 from functools import cache

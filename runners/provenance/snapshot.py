@@ -23,13 +23,13 @@ from store.files.layout import Layout
 
 CHECKSUMS = "files.b2"
 _MOST_NAMES = 50
-"""Of each kind in the record; a work tree may have any number of new files."""
+"""Most files of each kind in the record; a work tree may have any number of new files."""
 
 
 @final
 @dataclass(frozen=True)
 class Snapshot:
-    """What a submission's record says of its tree; paths are inside of it."""
+    """The submitted tree as in the submission's record; paths are relative to it."""
 
     tar: str
     """blake2b-128 of the tar, 32 hexadecimal digits."""
@@ -58,7 +58,7 @@ class Snapshot:
 
     @classmethod
     def of(cls, data: Mapping[str, Any]) -> "Snapshot":
-        """What `data` said; fields of later versions are passed over."""
+        """Parse `data`; fields of later versions are ignored."""
         known = {name: data[name] for name in cls.__dataclass_fields__ if name in data}
         fields: dict[str, Any] = {name: tuple(each) if isinstance(each, list) else each for name, each in known.items()}
         return cls(**fields)

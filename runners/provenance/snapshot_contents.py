@@ -1,10 +1,10 @@
-"""What a snapshot holds: the rooms of the project, and of the user's files those that a spec file may need.
+"""Contents of a snapshot: the rooms of the project, and the user's files that a spec file may need.
 
     code/     ablate.py, grid, variants, runners, store and dashboards, wherever they are installed
     user/     the git work tree that the spec file lies in, as it is on disk; without git the file and what it imports
     user2/... the same of modules and further spec files that lie elsewhere
 
-Of a work tree, large files and campaigns are left out; spec files and imported modules never are. The project's rooms
+Large files and campaigns of a work tree are left out; spec files and imported modules never are. The project's rooms
 are in `code/` alone, also where the user's work tree is the project's own.
 """
 
@@ -35,7 +35,7 @@ class Contents(NamedTuple):
     spec: tuple[str, ...]
     """The spec files."""
     paths: tuple[str, ...]
-    """What goes on the import path, first things first."""
+    """The import path, in order."""
     tree: WorkTree | None
     """The work tree in `user/`."""
     left_out: tuple[str, ...]
@@ -166,7 +166,7 @@ class _Users:
                 self._put(name, found)
 
     def paths(self) -> list[str]:
-        """What of the import path lies inside, in its order, then homes of modules that are found in another way."""
+        """Return the entries of the import path inside the snapshot, then the folders of other imported modules."""
         holding = {str(parent) for name in self.members for parent in Path(name).parents}
         found: dict[str, None] = {}
         for place in (*(Path(entry).resolve() for entry in sys.path), *self._homes):

@@ -13,7 +13,7 @@ from store.files.atomic import environment_problem
 
 MOST_BYTES_OF_A_FILE = 5 << 20
 MOST_BYTES = 64 << 20
-"""Of the user's files together."""
+"""Most bytes of the user's files together."""
 
 _LINE_BREAKS = re.compile(r"[\n\r\\]")
 """A list of checksums would have to escape these in names."""

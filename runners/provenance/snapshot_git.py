@@ -18,7 +18,7 @@ class WorkTree(NamedTuple):
     head: str | None
     """The commit; None before the first."""
     tracked: tuple[str, ...]
-    """Those in the index; some may be gone."""
+    """Files in the index; some may be deleted."""
     untracked: tuple[str, ...]
     changed: tuple[str, ...]
     """Tracked files that are not as in `head`: edited, staged, or deleted."""
@@ -70,7 +70,7 @@ def _names(answer: bytes) -> list[str]:
 
 
 def _git(place: Path, *arguments: str) -> bytes:
-    """What git prints; it looks at `place` whatever the caller's environment says, and takes no lock."""
+    """Return the output of git in `place`, whatever the caller's environment says; no lock is taken."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     environment = {**kept, "GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C"}
     try:

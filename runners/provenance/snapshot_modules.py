@@ -26,7 +26,7 @@ class UserModule(NamedTuple):
 def user_modules() -> list[UserModule]:
     """The modules beside spec files, sorted by file.
 
-    Those that somebody loaded by path are not found by their name, so they are not among these.
+    Modules that were loaded by path are not included, because their names do not find them.
     """
     found = {module.file: module for each in _users() if (module := _placed(each)) is not None}
     return [found[file] for file in sorted(found)]

@@ -108,7 +108,7 @@ def _source(path: Path) -> str:
 def _explain(path: Path, file: str, error: BaseException) -> str:
     """`path:line: what happened`: where in the file, or in a file that it imports, and where inside that if not there.
 
-    What a function refuses with an error meant for users is the fault of the line that called it.
+    An error for users that a function raises is the fault of the calling line.
     """
     frames = [frame for frame in extract_tb(error.__traceback__) if not is_installed(frame.filename)]
     if isinstance(error, SyntaxError) and error.filename is not None:
@@ -132,7 +132,7 @@ def _explain(path: Path, file: str, error: BaseException) -> str:
 
 
 def _beside(path: Path, error: BaseException) -> str:
-    """What to do where the module that is missing lies beside the spec file."""
+    """Say what to do if the missing module lies beside the spec file."""
     name = (error.name or "").partition(".")[0] if isinstance(error, ModuleNotFoundError) else ""
     folder = path.resolve().parent
     if not name or not ((folder / f"{name}.py").is_file() or (folder / name).is_dir()):
@@ -147,7 +147,7 @@ def told(error: ValidationError) -> str:
 
 
 def _class_refused(error: PydanticUserError) -> str:
-    """What pydantic has against a class, without its address on the web."""
+    """Return pydantic's complaint about a class, without the web address."""
     bare = re.search(r"attribute was detected: `(?P<name>\w+) = (?P<type>\w*)", str(error))
     if error.code != "model-field-missing-annotation" or bare is None:
         return error.message.partition("\n")[0]

@@ -8,8 +8,8 @@ A small model on a GPU waits for its kernels to be launched: one graph is launch
     "off"    not compiled
 
 Shapes are static. When the length of sequences changes for the first time, as in a curriculum, one more graph is
-compiled for which it is an argument. Random numbers are drawn as without compilation. What is computed differs from
-that by rounding. `cost.graphs` of an attempt says how many graphs were compiled; without it, none were.
+compiled for which it is an argument. Random numbers are drawn as without compilation. Results differ from
+those without it by rounding. `cost.graphs` of an attempt says how many graphs were compiled; without it, none were.
 """
 
 import os
@@ -112,7 +112,7 @@ def compiles(trial: Trial, device: torch.device, parameters: int) -> bool:
 
 
 def _missing(device: torch.device) -> str | None:
-    """What generated code needs and this machine lacks."""
+    """Return what generated code needs and this machine lacks."""
     cuda = device.type == "cuda"
     given = os.environ.get("CC" if cuda else "CXX")
     if not any(map(shutil.which, [given] if given else ["gcc", "clang"] if cuda else ["g++", "clang++"])):
@@ -143,10 +143,10 @@ def _graphs() -> int:
 
 @contextmanager
 def graphs_forgotten() -> Iterator[None]:
-    """What is compiled inside is forgotten afterwards: a worker's next trial begins as its first one did.
+    """Forget the compiled graphs afterwards, so that the next trial of a worker starts as its first one.
 
-    A compiler that gives up on a function says so inside; it would go on without, unseen. The backward is compiled with
-    the forward: compiled when it is first run, its errors would come where nothing can go on without.
+    A compiler that gives up on a function raises an error inside. The backward pass is compiled with the forward pass:
+    a later compilation would raise its errors too late to train without it.
     """
     import torch._dynamo
     import torch._functorch.config

@@ -1,4 +1,4 @@
-"""What an attempt takes for its own steps, as entries of `Finished.cost`.
+"""Cost of the steps of an attempt, as entries of `TrainingResult.cost`.
 
     steps, tokens        trained on; a token is a position of an input, padding included, sink tokens not
     flops                operations of matrix products, forward and backward of the model (`runners.training.flops`)
@@ -13,10 +13,10 @@
 An attempt that fails or is given back records what it took until then; one that is killed records nothing. Steps that
 are computed again after a loss count again.
 
-All but the two peaks are sums and add up over attempts. What cannot be measured has no entry. Operations of attention
-are counted for all pairs of positions, hidden ones too; those of the optimiser, of a teacher, of evaluations, of what a
-path computes twice, and of the forward pass by which running means see a batch in parts are not counted. With several
-ranks they are those of the whole batch, and seconds and memory are rank 0's.
+All but the two peaks are sums and add up over attempts. A quantity that cannot be measured has no entry. Operations of
+attention are counted for all pairs of positions, hidden ones too. Operations of the optimiser, a teacher and
+evaluations are not counted, nor are operations that a path computes twice. With several ranks, operations are those of
+the whole batch, and seconds and memory are those of rank 0.
 
 The peak of a device is measured at the end of the first attempt of a process that trained for more than `LONG_S`;
 attempts before it have no such entry.
@@ -95,7 +95,7 @@ def _tokens(shapes: Mapping[Shape, int]) -> int:
 
 
 def flops(trial: Trial, shapes: Mapping[Shape, int]) -> float | None:
-    """Of so many steps with batches of these shapes; None where the operations of an operator cannot be counted."""
+    """Return the operations of so many steps with these shapes; None if an operator cannot be counted."""
     total = Fraction(0)
     try:
         for batch in {shape.batch for shape in shapes}:

@@ -1,9 +1,8 @@
 """One trial on several processes: a group of ranks that share every batch, add up their gradients and step alike.
 
-Every rank holds the whole model and draws the whole batch, of which it computes its parts. One all-reduce per step over
-the flat gradient, with the loss as its last entry, does what DistributedDataParallel's hooks do bucket by bucket: the
-gradients lie in one buffer as it is, models here are small, and parts weighed by their terms need a sum, where
-DistributedDataParallel takes the mean over ranks.
+Every rank holds the whole model, draws the whole batch and computes its parts. One all-reduce per step sums the flat
+gradient, with the loss as its last entry. DistributedDataParallel is not used: gradients lie in one buffer already,
+models are small, and parts of different weight need a sum, not a mean over ranks.
 
 Rank 0 alone reads and writes checkpoints, evaluates and records. Backends: NCCL on CUDA, gloo on the CPU.
 """
@@ -67,7 +66,7 @@ class World:
         return bool(self.add(torch.tensor([float(flag)], device=self.device)).item())
 
     def restored(self, found: tuple[int, Mapping[str, Any]] | None) -> tuple[int, Mapping[str, Any]] | None:
-        """What rank 0 found; a step and tensors and plain data."""
+        """Send the checkpoint that rank 0 found: a step, tensors and plain data."""
         if self.place.size == 1:
             return found
         sink = io.BytesIO()
@@ -105,7 +104,7 @@ class World:
 def _lost(rank: int) -> Iterator[None]:
     try:
         yield
-    except RuntimeError as error:  # what gloo and NCCL raise when a connection closes
+    except RuntimeError as error:  # raised by gloo and NCCL if a connection closes
         raise PeerLost(f"rank {rank} lost another rank: {error}") from error
 
 

@@ -1,7 +1,7 @@
 """Why a trial failed, in the words of the records: a reason, a message, a traceback, and a fingerprint.
 
-Failures with one fingerprint have one cause: it is a hash of the exception's type, the innermost function of this
-project or of the user's spec file that it passed through, and the message with its numbers blotted out.
+Failures with one fingerprint have one cause. The fingerprint is a hash of the exception type, the message without its
+numbers, and the innermost function of this project or of the user's spec file.
 """
 
 import re
@@ -23,7 +23,7 @@ _ROOMS = ("grid", "variants", "runners", "store")
 
 
 class Failure(NamedTuple):
-    """What `end.json` says about a failed attempt."""
+    """The failure of an attempt, as in `end.json`."""
 
     reason: Reason
     message: str

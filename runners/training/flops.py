@@ -1,11 +1,10 @@
-"""What training a model has to do: floating-point operations, bytes moved, kernels launched.
+"""Work of training a model: floating-point operations, bytes moved, kernels launched.
 
-One layer, and one step forward and backward, run on shapes alone; every operation that PyTorch would send to a device
-is counted on the way. So an operator of the user's own is counted like any other, and so is what its backward adds.
-Matrix products are counted by the formulas of `torch.utils.flop_counter` (a product of [m, k] and [k, n] is 2 m k n,
-its two gradients as much each, hence three times the forward; a fused attention computes its logits anew, five
-products backward after two forward). An optimiser step moves 44 bytes a parameter: AdamW reads parameter, gradient and
-two moments and writes three of them, and the gradient is cleared, measured and clipped.
+One layer and one step, forward and backward, run on shapes alone. Every operation that PyTorch would send to a device
+is counted, also for operators of users. Matrix products are counted by the formulas of `torch.utils.flop_counter`: a
+product of [m, k] and [k, n] is 2 m k n, and its two gradients are as much each. A fused attention computes its logits
+again: five products backward after two forward. An optimiser step moves 44 bytes a parameter: AdamW reads parameter,
+gradient and two moments and writes three of them, and the gradient is cleared, measured and clipped.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -34,10 +33,10 @@ OPTIMISER_KERNELS = 12
 
 
 class Work(NamedTuple):
-    """What a device has to do; adds and scales entry by entry."""
+    """Work of a device; adds and scales entry by entry."""
 
     flops: float = 0.0
-    """Of matrix products."""
+    """Operations of matrix products."""
     product_bytes: float = 0.0
     """Read and written by matrix products and fused attention."""
     other_bytes: float = 0.0
@@ -54,7 +53,7 @@ class Work(NamedTuple):
 
 
 class Shape(NamedTuple):
-    """What a forward pass reads: `batch` sequences of `length` tokens."""
+    """Shape of the input of a forward pass: `batch` sequences of `length` tokens."""
 
     batch: int
     length: int
@@ -161,7 +160,7 @@ class Counter(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 
 def _flops(function: Any, args: tuple[Any, ...], given: Mapping[str, Any], found: Any) -> float | None:
-    """Of a matrix product; None for what is none."""
+    """Return the operations of a matrix product; None for other operations."""
     kind = function.overloadpacket
     if kind is _FUSED:
         return float(sdpa_flop_count(*(each.shape for each in args[:3])))  # type: ignore[no-untyped-call]
@@ -180,7 +179,7 @@ def _tensors(values: Iterable[Any]) -> Iterator[Tensor]:
 
 
 def _bytes(tensor: Tensor) -> int:
-    """What an expanded tensor repeats is read once."""
+    """Count repeated entries of an expanded tensor once."""
     entries = 1
     for size, stride in zip(tensor.shape, tensor.stride(), strict=True):
         entries *= size if stride else 1

@@ -1,10 +1,10 @@
 """The training loop: batches, steps, evaluations, checkpoints; everything else is asked of the surroundings.
 
-A run is a function of its trial. Data, evaluation sample, initial weights and random numbers drawn inside the model
-follow from the seed and the step, so the state of a run is its step, its parameters and its optimiser's, and a resumed
-run equals the uninterrupted one bit for bit on the CPU, with the same number of threads, micro-batches and ranks.
-Parts of a batch, in a row or on several ranks, give the loss and gradient of the whole up to rounding; what a model
-draws (dropout) it draws by part.
+A run is a function of its trial. Data, evaluation sample, initial weights and random numbers inside the model follow
+from the seed and the step. The state of a run is therefore its step, its parameters and the state of its optimiser. On
+the CPU a resumed run equals an uninterrupted one bit for bit, with the same number of threads, micro-batches and ranks.
+Parts of a batch, in a row or on several ranks, give the loss and gradient of the whole up to rounding. Dropout is drawn
+by part.
 """
 
 import math
@@ -54,7 +54,7 @@ def train(trial: Trial, surroundings: TrainingContext) -> TrainingResult:
 def train_as(world: World, trial: Trial, surroundings: TrainingContext) -> TrainingResult:
     """Train `trial` as one of the ranks of `world`, all of which call this.
 
-    Of the surroundings of a rank other than 0, whether to stop is all that is asked.
+    On ranks other than 0, the context is only asked whether to stop.
 
     Raises:
         PeerLost: another rank is gone; else as `train`.
@@ -116,7 +116,7 @@ class _TrainingRun:
         return self._finished(step, stopped=stopped)
 
     def _record(self) -> Mapping[str, Any] | None:
-        """What the task and the evaluations have read."""
+        """Return records of the data that the task and the evaluations read."""
         judged = [{"kind": each.label, **judge.record} for each, judge in self._judges if judge.record is not None]
         return {**(self._data.record or {}), "evaluations": judged} if judged else self._data.record
 

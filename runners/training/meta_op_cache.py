@@ -1,4 +1,4 @@
-"""What comes out of an operation on tensors without memory, remembered: the same shapes go in again and again.
+"""A cache for operations on tensors without memory, because the same shapes recur.
 
 PyTorch finds the shape of most results by running a definition in Python. Operators of a grid share nearly all of their
 operations, and a result on the device "meta" is nothing but shape, strides and type.
@@ -33,7 +33,7 @@ def outcome(function: Any, args: tuple[Any, ...], given: Mapping[str, Any]) -> A
 
 
 def _key(value: Any) -> Any:
-    """What the shapes of results depend on; None where a tensor has memory, whose entries may decide."""
+    """Return the cache key of an operation; None if a tensor has memory, because its entries may matter."""
     if isinstance(value, Tensor):
         return (value.shape, value.stride(), value.dtype) if value.is_meta else None
     if isinstance(value, list | tuple):

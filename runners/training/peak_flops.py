@@ -1,4 +1,4 @@
-"""What a device computes at most: operations per second of one large matrix product, measured for a moment.
+"""Peak rate of a device: measured operations per second of one large matrix product.
 
 Measured once per process, device, precision and number of threads, with the settings of the process (such as TF32).
 """

@@ -276,7 +276,7 @@ def _environment(job: dict[str, Any]) -> dict[str, str]:
 
 
 def _job(trial: Trial, meeting: Path) -> dict[str, Any]:
-    """What another rank must know, as JSON."""
+    """Return what another rank must know, as JSON."""
     modules = {cls.__module__ for spec in specs(trial) for cls in type(spec).__mro__ if issubclass(cls, Spec)}
     files, names = {}, []
     for name in sorted(modules):

@@ -1,4 +1,4 @@
-"""What a running trial may ask of its surroundings, and how it may end.
+"""Callbacks of a running trial for logging, saving and stopping.
 
 The training loop knows nothing of campaigns, files or processes: it gets a `TrainingContext`. Tests pass one that keeps
 everything in memory; a worker passes one that writes shards, checkpoints and heartbeats.
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class TrainingContext(Protocol):
-    """The hole through which a trial sees the world."""
+    """Callbacks for logging, saving and stopping."""
 
     def begins(self, device: str, path: str, data: Mapping[str, Any] | None) -> None:
         """Record, before the first step, what the trial runs on: the device and execution path that were chosen, and
@@ -117,7 +117,7 @@ class TrainingResult:
     evaluate_s: float
     probe_s: float = 0.0
     cost: Mapping[str, float] = field(default_factory=dict)
-    """What the attempt took for its own steps, by name with its unit: sums, which add up over attempts."""
+    """Cost of the steps of the attempt by name; sums, which add up over attempts."""
 
 
 class Diverged(Exception):
