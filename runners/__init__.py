@@ -1,6 +1,6 @@
 """Running it: trials, tasks, training, campaigns, machines and the command `ablate`.
 
-What a spec file needs is imported from here; each name is loaded when it is first used, so that the command answers
+Spec files import their names from here. Each name is loaded on first use, so that the command answers
 `--help` without loading torch.
 """
 

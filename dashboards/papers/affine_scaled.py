@@ -24,7 +24,7 @@ from dashboards.papers.units import in_unit, loss_unit
 
 PAPER: Final = "000"
 LOGITS: Final = (3.0, 1.0, 0.5, 0.2, 0.0, -0.4)
-"""Of the toy row: the first key stands out, as first tokens do."""
+"""Logits of the toy row: the first key stands out, as first tokens do."""
 SCALE: Final = 0.6
 MEAN: Final = 0.9
 """alpha and its running mean of the toy row."""

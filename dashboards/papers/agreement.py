@@ -1,4 +1,4 @@
-"""What one's own values say of the printed ones: how far apart they are, and whether differences point the same way.
+"""Agreement of own values with printed ones: their distance, and the direction of differences.
 
 No word says that a result was obtained again. Words are those of `store.published.comparison`, for each claim of the
 table and the cell of the grid that stands in its place.

@@ -24,7 +24,7 @@ class _Map(NamedTuple):
     weights: npt.NDArray[np.float64]
     """The mean over heads, [queries, keys]."""
     beside: npt.NDArray[np.float64] | None
-    """What lies beside the tokens, [queries]; None where nothing does."""
+    """Weight beside the tokens, [queries]; None if there is none."""
     layer: int
     """Counted from 1, as papers do."""
     layers: int

@@ -1,4 +1,4 @@
-"""What the columns of a printed table are levels of, where their headings are bare numbers."""
+"""Quantities of the columns of printed tables whose headings are bare numbers."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""What runs recorded, reduced by the database to the points of a line: series, x, n, value, low, high."""
+"""Records of runs, reduced by the database to the points of a line: series, x, n, value, low, high."""
 
 from collections.abc import Mapping, Sequence
 from typing import Final, Literal
@@ -14,7 +14,7 @@ from dashboards.theme.styles import operator_styles
 from store.database.queries import agrees
 
 Spread = Literal["seeds", "heads"]
-"""What a band is: the 95 % t interval over seeds, or one standard deviation over heads of their means over seeds."""
+"""The 95 % t interval over seeds, or one standard deviation over heads of their means over seeds."""
 
 _VALUES: Final = ("value", "low", "high")
 
@@ -100,7 +100,7 @@ def evaluated(about: GridContext, name: str) -> pl.DataFrame:
 
 
 def ended(about: GridContext, name: str, *, at: Mapping[str, float] | None = None) -> pl.DataFrame:
-    """What the runs of every cell ended with, over seeds: a measurement or a probe, averaged over its points or heads.
+    """Read the last values of every cell over seeds: a measurement or a probe, averaged over its points or heads.
 
     Returns:
         series (the cell), n, lost, value, low, high.
@@ -134,7 +134,7 @@ def in_series(found: pl.DataFrame, order: Sequence[str], *, x: bool = True) -> p
 
 
 def by_level(about: GridContext, fact: str) -> tuple[dict[str, str], dict[str, str]]:
-    """Of every cell its level of the axis that is about `fact`, and its name without it.
+    """Return for every cell its level of the axis that is about `fact`, and its name without it.
 
     Cells are in the grid's order; where no axis is about it, the first is empty.
     """

@@ -1,7 +1,7 @@
-"""What a grid measured of a printed value, by seed and in the printed unit: recorded under a name, or derived.
+"""Values of a grid for a printed value, by seed and in the printed unit: recorded under a name, or derived.
 
-Derived are the means of accuracies over tasks, relative gains over softmax, added parameters, scores of sets of long
-texts by their names, and the ranks of 002, table 5; the definitions are those of the papers' captions.
+Derived values are means of accuracies over tasks, relative gains over softmax, added parameters, scores of sets of long
+texts, and the ranks of 002, table 5. The definitions are in the captions of the papers.
 """
 
 import re
@@ -23,7 +23,7 @@ _GROUP: Final = {"six": None, "eight": None, "three": True, "five": False}
 
 
 class Measured(NamedTuple):
-    """What is beside a printed value."""
+    """Own values beside a printed value."""
 
     runs: Runs
     point: str = ""
@@ -79,7 +79,7 @@ def needed(cell: PublishedCell) -> Sequence[str]:
 
 
 def tasks_of(cell: PublishedCell) -> Sequence[str]:
-    """Of a mean over tasks, the measurements that it is the mean of; else nothing."""
+    """Return the measurements that a mean over tasks averages; else nothing."""
     known = re.fullmatch(r"mean accuracy of (\w+)(?: \w+)? tasks", cell.metric)
     if known is None:
         return ()
@@ -105,7 +105,7 @@ def _recorded(cell: PublishedCell, name: str, own: Own, given: Measuring) -> Mea
 
 
 def _at(name: str, at: Mapping[str, float], own: Own, given: Measuring, factor: float) -> Measured:
-    """What a cell measured at the first of the points that agree with `at`; how many there are is told."""
+    """Return the value of a cell at the first point that agrees with `at`, and the number of such points."""
     points = given.found.points(own.cell, name, at)
     if not points:
         return Measured({}, why=f"no finished run has {name}{f' at {pointed(at)}' if at else ''}")
@@ -133,7 +133,7 @@ def _mean(cell: PublishedCell, own: Own, base: Own | None, given: Measuring) -> 
 
 
 def _score(cell: PublishedCell, own: Own, base: Own | None, given: Measuring) -> Measured:
-    """Of a task whose exact set the paper does not say: the one that was judged."""
+    """Return the set that was evaluated, for a task whose exact set the paper does not name."""
     del base
     name = _score_name(cell, given)
     if name is None:

@@ -13,7 +13,7 @@ from dashboards.papers.item import Drawn
 
 
 def counted_sums(about: GridContext) -> Drawn:
-    """What the weights of queries sum to (000, figure 3): counts of all layers, with mean and median."""
+    """Draw sums of weights of queries (000, figure 3): counts over all layers, with mean and median."""
     found = probed(about, "weight_sum_count", "sum")
     if found.is_empty():
         return lacking("weight_sum_count")

@@ -25,7 +25,7 @@ SIGNALS: Final = (
 )
 """Logits of four signals for one query of a toy row."""
 LAMBDA: Final = 0.5
-"""Of the difference of two softmaxes."""
+"""Range of the difference of two softmaxes."""
 
 
 def heads() -> pl.DataFrame:

@@ -16,10 +16,10 @@ _SCHEMA: Final = {
 
 
 def overlaid(about: GridContext, item: Item) -> pl.DataFrame:
-    """What the papers print in place of the cells that are drawn: key (the cell), series, x, value, printed, color.
+    """Return printed values for the drawn cells: key (the cell), series, x, value, printed, color.
 
-    `value` is in the unit of the measurement here. Values that the paper itself contradicts are left out, and so is
-    what is printed where the grid has a cell that is not drawn.
+    `value` has the unit of the measurement here. Values that the paper itself contradicts are left out, and so are
+    values of cells that the grid has and that are not drawn.
     """
     if item.printed is None:
         return pl.DataFrame(schema=_SCHEMA)

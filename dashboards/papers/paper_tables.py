@@ -143,7 +143,7 @@ def _average(values: Sequence[float], scale: Scale) -> tuple[float | None, float
 
 
 def _note(each: Beside) -> str | None:
-    """What has to be read with a value: that its model is of another size, that others could stand there."""
+    """Return notes on a value: another size of model, other cells that fit."""
     several = f"1 of {each.alike} cells: {each.own.label}" if each.own is not None and each.alike > 1 else ""
     points = f"1 of {each.got.points} points: {each.got.point}" if each.got.points > 1 else ""
     return "; ".join(filter(None, (each.size, several, points))) or None
@@ -184,7 +184,7 @@ def _cell(each: Beside) -> str:
 
 
 def _compared(cell: PublishedCell, *, of_models: bool) -> Hashable:
-    """What cells share among which a table looks for the best: a quantity, and the model where it has operators."""
+    """Return the group of cells in which a table marks the best: a quantity, and the model if operators differ."""
     shots = cell.setup.get("shots"), cell.setup.get("layer from the end")
     model = cell.model if of_models else None
     return cell.paper_table, cell.metric, tuple(sorted(cell.point.items())), model, shots
@@ -223,7 +223,7 @@ def draw_printed(about: GridContext, paper: str, number: int) -> Drawn:
 
 
 def own_words(about: GridContext, table: Sequence[PublishedCell]) -> str:
-    """What one's own numbers in a table are."""
+    """Describe the own numbers in a table."""
     logs = {cell.scale == "log" for cell in table if cell.value is not None}
     mean = "Geometric means" if logs == {True} else "Means"
     some = " (geometric where the table spans decades)" if logs == {True, False} else ""

@@ -23,7 +23,7 @@ NUMBERS: Final = {
 }
 """The paper's names, and the fields that axes vary."""
 HEADINGS: Final = {"constant": "Constant", "layer": "Per-Layer", "head": "Per-Head", "query": "Per-Query"}
-"""What the paper calls levels of granularity."""
+"""The paper's names of the levels of granularity."""
 
 
 def _design(about: GridContext) -> Drawn:

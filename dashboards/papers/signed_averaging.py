@@ -134,7 +134,7 @@ def _by_shift(about: GridContext) -> Drawn:
 
 
 def _errors(about: GridContext, quantifier: str, widest: int) -> Drawn:
-    """Of the cells whose task asks about `quantifier`; `widest` is the greatest sigma of the paper's map."""
+    """Draw the cells whose task is about `quantifier`; `widest` is the greatest sigma of the paper's map."""
     found = about.store.sql(
         "SELECT g.cell, max(t.spec->>'$.task.quantifier') FROM grid_trial g JOIN trial t USING (trial) "
         "WHERE g.grid = $grid GROUP BY g.cell",

@@ -117,7 +117,7 @@ def _over_steps(about: GridContext, fact: str) -> Drawn:
 
 
 def _over_levels(about: GridContext, fact: str) -> Drawn:
-    """What runs ended with, along the levels of an axis of numbers."""
+    """Draw the last values of runs along the levels of a numeric axis."""
     level = by_level(about, fact)[0]
     numbers = {cell: float(level[cell]) for cell in _alone(about, fact, level) if _is_number(level.get(cell, ""))}
     if len(set(numbers.values())) < 2:
@@ -151,7 +151,7 @@ def _dual(losses: Sequence[pl.DataFrame], sink: pl.DataFrame, series: Mapping[st
 
 
 def masks() -> pl.DataFrame:
-    """Who sees whom, 1 or 0: panel, x (key), y (query, from above), value; a prefix, and a window of the last keys."""
+    """Return visibility, 1 or 0: panel, x (key), y (query, from above), value; for a prefix and a window."""
     pairs = [(query, key) for query in range(1, WINDOW + 1) for key in range(1, WINDOW + 1)]
     rows = [("prefix", key, str(query), float(key <= max(query, PREFIX))) for query, key in pairs]
     rows += [("shifted window", key, str(query), float(query - SHIFTED < key <= query)) for query, key in pairs]

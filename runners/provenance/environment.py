@@ -22,7 +22,7 @@ SCHEMA = 1
 NOT_IN_TRIALS = frozenset(
     {"cyclopts", "duckdb", "lazy-loader", "nvidia-ml-py", "plotly", "polars", "rich", "scipy", "submitit"}
 )
-"""What the project needs to submit, store and show; a process that trains imports none of it."""
+"""Packages to submit, store and show; a process that trains imports none of it."""
 
 THREADS = (
     "OMP_NUM_THREADS",

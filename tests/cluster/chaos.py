@@ -67,7 +67,7 @@ def plan(chance: random.Random) -> list[str]:
 @final
 @dataclass
 class Chaos:
-    """What happens to the campaign `root` on `cluster`, whose jobs are `jobs`."""
+    """Faults for the campaign `root` on `cluster`, whose jobs are `jobs`."""
 
     cluster: Cluster
     root: Path
@@ -115,7 +115,7 @@ class Chaos:
         """Something for the history."""
         self.said.append(f"{time.monotonic() - self._began:7.1f} s  {text}")
 
-    # What may happen:
+    # Faults:
 
     def _signal(self, name: str, role: Role) -> str:
         found: list[Process] = []
@@ -173,7 +173,7 @@ class Chaos:
             return not self._healed and self.cluster.state(str(self.failed_node)).startswith("down")
         return event != "restart" or self._healed
 
-    # Who there is:
+    # Targets:
 
     def processes(self) -> list[Process]:
         """The python processes of all tasks, in an order that does not depend on their numbers."""

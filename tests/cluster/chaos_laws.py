@@ -1,4 +1,4 @@
-"""What must hold of a campaign whatever happened to it, and its history for whom it does not hold for."""
+"""Laws that every campaign keeps whatever happened to it, and the history of trials that break one."""
 
 import os
 from collections import Counter
@@ -61,8 +61,8 @@ def _step(found: AttemptState) -> int:
 def _wasted(steps: Path, key: str, before: int, after: AttemptState) -> Iterator[str]:
     """The later attempt begins when the earlier one is over, and repeats no more than a checkpoint interval of it.
 
-    A checkpoint is looked for after each step, so all lost steps but the last were made less than an interval after
-    the last checkpoint; and what was saved is found.
+    A checkpoint may be written after each step. All lost steps but the last were therefore made less than an interval
+    after the last checkpoint, and saved steps are found.
     """
     lines, following = diary(steps, key, before), diary(steps, key, after.attempt)
     if lines and following and following[0].at < lines[-1].at:

@@ -1,7 +1,7 @@
 """Toy training that keeps a diary of every step, and the grid of it that the chaos test disturbs.
 
-Worker processes import it by reference: `ENTRY`. The diary of an attempt is a file of its own in the directory that
-the variable CHAOS_STEPS names: lines of a word, a step and a time, where the time is of the one clock of this machine.
+Worker processes import it by reference: `ENTRY`. The variable CHAOS_STEPS names a directory with a diary file of
+each attempt. A line has a word, a step and a time of this machine's clock.
 """
 
 import os
@@ -97,7 +97,7 @@ class Line(NamedTuple):
 
 
 def diary(place: Path, trial: str, attempt: int) -> list[Line]:
-    """What the attempt wrote; nothing where it was ended before it began to train."""
+    """Read the diary of an attempt; empty if it was ended before training."""
     try:
         lines = (place / f"{trial}-{attempt:03d}").read_text().splitlines()
     except FileNotFoundError:

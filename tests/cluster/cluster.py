@@ -26,7 +26,7 @@ ACCOUNTING_PROGRAMS = ("slurmdbd", "sacctmgr", "sacct", "mariadbd", "mariadb", "
 PACKAGES = "slurm-wlm slurmdbd munge mariadb-server"
 GPU_TYPE = "toy"
 PATIENCE_S = 60.0
-"""What a wait is given before the cluster is called broken; nothing here takes a fifth of it on an idle machine."""
+"""Seconds of a wait before the cluster counts as broken; on an idle machine, every wait takes less than a fifth."""
 
 ACCOUNTS = (
     "add cluster toy",
@@ -227,8 +227,8 @@ class Cluster:
 
     def state(self, node: str) -> str:
         """The state of a node in sinfo's compact words, such as `idle`, `mix`, `down*`, `comp`."""
-        # all are asked for: of one alone slurmctld tells what was allocated when all were asked for the last time, so
-        # that a half full node that failed is "mix*" and never "down*"
+        # Ask for all nodes. For a single node, slurmctld answers with the allocation of the last query of all nodes: a
+        # half full node that failed would be "mix*" and never "down*".
         listed = self.run("sinfo", "-h", "-N", "-p", "debug", "-o", "%N %t", check=False).splitlines()
         return dict(line.split() for line in listed).get(node, "")
 

@@ -2,9 +2,9 @@
 
     python -I host.py NAME HOSTS_FILE COMMAND...
 
-On Linux as root the command runs in namespaces of its own (UTS, processes, mounts): its descendants see the host name
-NAME, HOSTS_FILE in place of /etc/hosts, and only each other in /proc. Where that is not permitted they share this
-machine's name, and the first line on stderr says so.
+On Linux as root the command runs in its own namespaces (UTS, processes, mounts). Its descendants see the host name
+NAME, HOSTS_FILE in place of /etc/hosts, and only each other in /proc. Without permission they share this machine's
+name, and the first line on stderr says so.
 
 SIGTERM is passed on to the command. SIGUSR1 is a power cut: every process of the machine is killed, and this one ends
 when the last is gone. The death of the process that started this one is a power cut too.
@@ -84,7 +84,7 @@ def _reap(*, block: bool) -> dict[int, int]:
 
 
 def _init(hosts: str, command: list[str]) -> int:
-    """What process 1 does: start the command, bury orphans, end with the command."""
+    """Run as process 1: start the command, reap orphans, end with the command."""
     _die_with_parent(signal.SIGKILL)
     _mount("none", "/", None, _MS_REC | _MS_PRIVATE)
     _mount("proc", "/proc", "proc", 0)

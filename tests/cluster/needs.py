@@ -1,4 +1,4 @@
-"""What a test needs of this machine, and what becomes of it where that is missing."""
+"""Requirements of tests on this machine: skip without them, or fail in CI."""
 
 import os
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""What changes under the workers of a campaign, and the limits of a run: the tables are those of a calm one."""
+"""Changes while workers run, and limits of a run: the tables equal those of an undisturbed run."""
 
 import shutil
 import signal
@@ -37,7 +37,7 @@ def test_a_campaign_that_goes_away_is_not_begun_anew(cluster: Cluster, user: Use
         shutil.rmtree(now)
     wait_for(over(cluster), "the workers to leave", PATIENCE_S)
     left = {path.suffix for path in before.rglob("*") if path.is_file()}
-    assert left <= {".pt", ".parquet"}  # what was being written just then
+    assert left <= {".pt", ".parquet"}  # files that were being written
     if how == "moved":
         user.lives(now)
         (submission,) = user.layout.submission_ids()

@@ -137,7 +137,7 @@ def refused(cluster: Cluster, user: User, record: Submission, words: str) -> Non
     said = user.log(record.submission, f"{record.jobs[0]}_0")
     assert re.search(words, said)
     assert "not queued again: no node of partition debug is left that has not refused it" in said
-    shown = f"gave up: 1 worker|{words}"  # what the worker said, or where none came so far the end of its output
+    shown = f"gave up: 1 worker|{words}"  # the worker's message, or the end of its output
     wait_for(lambda: re.search(shown, user.does("status", "--campaign", str(user.root)).out), "its reason")
     assert user.ok() == 0
     user.queues("--setup", "true")

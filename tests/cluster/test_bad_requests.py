@@ -1,4 +1,4 @@
-"""What a cluster does not take, and submitting cut short: one sentence, its exit code, and nothing half-submitted."""
+"""Requests that a cluster rejects, and interrupted submissions: one sentence, its exit code, nothing half-submitted."""
 
 import os
 import re

@@ -38,8 +38,8 @@ def count(cluster: Cluster, tmp_path: Path) -> Callable[..., tuple[int, Path]]:
 
 @pytest.fixture(scope="module", autouse=True)
 def warned(slurm_installed: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Cluster, int, Path]]:
-    """A job that asked for USR2 55 s before the end of its minute, on a cluster of its own: slurmctld looks at time
-    limits twice a minute, and meanwhile the other tests run."""
+    """A job asks for USR2 55 s before the end of its minute, on its own cluster. slurmctld checks time limits
+    twice a minute; the other tests run meanwhile."""
     folder = tmp_path_factory.mktemp("warned")
     step, out = folder / "step.py", folder / "out"
     step.write_text(

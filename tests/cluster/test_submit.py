@@ -185,8 +185,8 @@ def test_failed_trials_make_the_workers_fail_and_are_not_tried_again(cluster: Cl
 
 
 def test_however_workers_end_their_trials_are_trained_to_the_end(cluster: Cluster, tmp_path: Path) -> None:
-    """Side by side, since each waits to be queued again: one that is told to leave, one that is killed, one that has
-    to leave while the controller is away, and one whose trials are longer than its time limit.
+    """Run four workers side by side, since each waits to be requeued. One is told to leave and one is killed. One must
+    leave while the controller is away. The trials of one are longer than its time limit.
     """
     one = CPU.changed(workers=1)
     limited = one.changed(time="1m", per_gpu=2)
