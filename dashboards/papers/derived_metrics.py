@@ -60,7 +60,7 @@ def measuring(about: GridContext, table: Sequence[PublishedCell]) -> Measuring:
 def measured(cell: PublishedCell, own: Own, base: Own | None, given: Measuring) -> Measured:
     """The values of `own` for what is printed at `cell`; `base` is the softmax of the same place, for gains."""
     if cell.measurement is not None:
-        return _recorded(cell, cell.measurement, own, given)
+        return _read_recorded(cell, cell.measurement, own, given)
     for words, derive in _DERIVED.items():
         if words in cell.metric:
             return derive(cell, own, base, given)
@@ -100,7 +100,7 @@ def _tasks(paper: str) -> Mapping[str, Mapping[str, float]]:
 _ACCURACIES: Final = ("lm_eval", "multiple_choice_acc_full")
 
 
-def _recorded(cell: PublishedCell, name: str, own: Own, given: Measuring) -> Measured:
+def _read_recorded(cell: PublishedCell, name: str, own: Own, given: Measuring) -> Measured:
     return _at(name, cell.point, own, given, cell.factor)
 
 

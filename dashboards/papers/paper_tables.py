@@ -165,14 +165,14 @@ def _best(found: Sequence[Beside], progress: Mapping[str, Mapping[str, Any]]) ->
     of_models = apart([each.cell for each in found]).operators
     for i, each in enumerate(found):
         if each.own is not None and each.cell.better is not None:
-            groups.setdefault(_compared(each.cell, of_models=of_models), []).append(i)
+            groups.setdefault(_comparison_group(each.cell, of_models=of_models), []).append(i)
     best: set[int] = set()
     for places in groups.values():
         first = {_cell(found[i]): i for i in reversed(places)}
         if not 1 < len(first) <= _MOST_CELLS:
             continue
         cell = found[places[0]].cell
-        runs = [_judged(found[i], progress) for i in first.values()]
+        runs = [_values_to_compare(found[i], progress) for i in first.values()]
         kept = within_noise(runs, cell.scale, cell.better or "lower", ALPHA)
         winners = {own for k, own in enumerate(first) if k in kept}
         best |= {i for i in places if _cell(found[i]) in winners}
@@ -183,14 +183,14 @@ def _cell(each: Beside) -> str:
     return each.own.cell if each.own is not None else ""
 
 
-def _compared(cell: PublishedCell, *, of_models: bool) -> Hashable:
+def _comparison_group(cell: PublishedCell, *, of_models: bool) -> Hashable:
     """Return the group of cells in which a table marks the best: a quantity, and the model if operators differ."""
     shots = cell.setup.get("shots"), cell.setup.get("layer from the end")
     model = cell.model if of_models else None
     return cell.paper_table, cell.metric, tuple(sorted(cell.point.items())), model, shots
 
 
-def _judged(each: Beside, progress: Mapping[str, Mapping[str, Any]]) -> Mapping[int, float]:
+def _values_to_compare(each: Beside, progress: Mapping[str, Mapping[str, Any]]) -> Mapping[int, float]:
     runs = _usable(each.cell, each.got)
     return {} if progress[_cell(each)]["failed"] or len(runs) < len(each.got.runs) else runs
 

@@ -71,7 +71,7 @@ def _marginal(runs: pl.DataFrame, level: tuple[str, str], scale: Scale) -> tuple
     kept = at.filter((pl.col("status") == "ok") & usable)
     planned = at["seed"].n_unique()
     if kept.is_empty():
-        return None, None, 0, planned, *_lost(at), False, None
+        return None, None, 0, planned, *_explain_missing(at), False, None
     forwards = pl.col("value").log() if scale == "log" else pl.col("value")
     values = kept.select("seed", forwards).group_by("seed").mean()["value"]
     found = summarise(values.to_numpy().astype(np.float64))
@@ -84,7 +84,7 @@ def _marginal(runs: pl.DataFrame, level: tuple[str, str], scale: Scale) -> tuple
     return mean, half, len(values), planned, None, None, False, note
 
 
-def _lost(at: pl.DataFrame) -> tuple[str, str]:
+def _explain_missing(at: pl.DataFrame) -> tuple[str, str]:
     """Why a level has no value: missing, why."""
     if at.is_empty():
         return "unmeasured", "the grid has no such cell"

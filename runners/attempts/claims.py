@@ -70,11 +70,11 @@ def claim(
         if number == tried:
             time.sleep(_RELIST_S)
         state = trial_state(layout, trial, leases.alive)
-        taken = _taken(state, about, retry=retry, again=again)
+        taken = _reason_not_to_claim(state, about, retry=retry, again=again)
         if taken is not None:
             return taken
         same_code = by_code(state, about.get("sources"))
-        if _lost(layout, trial, state, same_code, about.get("place")):
+        if _is_lost(layout, trial, state, same_code, about.get("place")):
             step = checkpointed_step(layout, trial, same_code)
             record_death(layout, trial, state.attempts[-1].attempt, step, lost(MOST_LOST))
             return Taken("failed")
@@ -96,7 +96,7 @@ def _own_leases() -> Leases:
     return Leases()
 
 
-def _taken(state: TrialState, about: Mapping[str, Any], *, retry: bool, again: bool) -> Taken | None:
+def _reason_not_to_claim(state: TrialState, about: Mapping[str, Any], *, retry: bool, again: bool) -> Taken | None:
     sources = about.get("sources")
     if state.status == "ok" and again and sources is not None and ran_other_code(state, sources):
         return Taken("running") if state.live is not None else None
@@ -113,7 +113,7 @@ def _needs_less_memory_now(failed: AttemptState, about: Mapping[str, Any]) -> bo
     return reason == "out_of_memory" and (about.get("accumulate") or 1) > (failed.start.get("accumulate") or 1)
 
 
-def _lost(layout: Layout, trial: str, state: TrialState, same_code: Callable[[int], bool], place: Any) -> bool:
+def _is_lost(layout: Layout, trial: str, state: TrialState, same_code: Callable[[int], bool], place: Any) -> bool:
     """Whether the latest attempts, of the code that will run, all vanished without getting the trial on.
 
     An attempt in an earlier life of a requeued task does not count. SLURM or the batch script ended that life, and the

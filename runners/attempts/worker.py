@@ -238,7 +238,7 @@ class Worker:
         listener.started(row, attempt.number, attempt.step)
         del mine  # with it goes the checkpoint, once training has taken it
         reset_peak_memory()
-        with attempt, self._logged(attempt):
+        with attempt, self._log_output(attempt):
             try:
                 return self._outcome(row, line, attempt, trial)
             except LeaseLost as error:
@@ -248,7 +248,7 @@ class Worker:
 
     def _outcome(self, row: int, line: dict[str, Any], attempt: Attempt, trial: Spec | Exception) -> Outcome:
         try:
-            finished = self._trained(trial, attempt)
+            finished = self._train_row(trial, attempt)
         except CampaignUnwritable:
             # Its own process ends with it; in a process that lives on, the attempt would look alive for ever.
             with contextlib.suppress(CampaignUnwritable, LeaseLost):
@@ -274,7 +274,7 @@ class Worker:
         discard_checkpoints(self._layout, line["trial"], attempt.number)
         return Outcome(row, "ok", attempt.number)
 
-    def _trained(self, trial: Spec | Exception, attempt: Attempt) -> TrainingResult:
+    def _train_row(self, trial: Spec | Exception, attempt: Attempt) -> TrainingResult:
         if isinstance(trial, Exception):
             raise trial
         return self._train(trial, attempt)
@@ -303,7 +303,7 @@ class Worker:
         return trial
 
     @contextlib.contextmanager
-    def _logged(self, attempt: Attempt) -> Iterator[None]:
+    def _log_output(self, attempt: Attempt) -> Iterator[None]:
         """Redirect the output of the process to the attempt's log, if the process belongs to the worker."""
         if not self._own_process:
             yield

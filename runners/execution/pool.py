@@ -63,7 +63,7 @@ class WorkerPool:
             for ready in self._speakers():
                 if ready is self._forks.news:
                     for ended in self._forks.exits():
-                        self._buried(ended)
+                        self._reap(ended)
                 else:
                     self._hear(next(found for found in self._members.values() if found.pipe is ready))
             if self._overseer.stop_requested() and not self._stopping:
@@ -191,7 +191,7 @@ class WorkerPool:
             self._dismiss(member)  # somebody asked this one worker to leave; the row is for the others
             self._rows.give_back(outcome.row)
 
-    def _buried(self, ended: Exit) -> None:
+    def _reap(self, ended: Exit) -> None:
         """The server has reaped a worker: what it was doing is nobody's now."""
         member = self._members[ended.pid]
         if member.open:

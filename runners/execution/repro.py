@@ -194,7 +194,7 @@ def reproduce(store: "Store", key: str, place: Path, spec: Path | None, audience
         last = trial_state(layout, key).ended
         watcher.ended(last.end["status"] if last is not None and last.end is not None else None)
     with slow_notice("comparing the values"):
-        result = _compared(store, found, layout, told)
+        result = _compare(store, found, layout, told)
     if result.failure is not None and not request["files"]:
         told("if it needs a spec file, name the spec file that defines its classes with --spec")
     return result
@@ -247,10 +247,10 @@ def _environment(found: Recorded) -> Iterator[str]:
         packages = {**here["distributions"], "torch": versions.get("torch") or here["distributions"].get("torch")}
         then = {**here, "python": versions.get("python") or here["python"], "distributions": packages}
         differ = environment_differences(then, here)
-    yield from _ordered(differ)
+    yield from _sort_values(differ)
 
 
-def _ordered(differ: Differences) -> Iterator[str]:
+def _sort_values(differ: Differences) -> Iterator[str]:
     yield from (f"{each}; this may change the numbers" for each in differ.forbidding)
     yield from differ.remarks
 
@@ -306,7 +306,7 @@ def _errors(process: "subprocess.Popen[str]", look: Callable[[], None]) -> str:
             continue
 
 
-def _compared(store: "Store", found: Recorded, layout: Layout, told: Callable[[str], None]) -> Reproduction:
+def _compare(store: "Store", found: Recorded, layout: Layout, told: Callable[[str], None]) -> Reproduction:
     from store.store import Store
 
     state = trial_state(layout, found.key)

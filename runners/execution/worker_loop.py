@@ -44,7 +44,7 @@ def work(pipe: "Connection[Any, Any]") -> int:
     _, job, number, device = message
     set_retry_timeout(PATIENCE_S, lambda text: control.say("note", text))
     try:
-        worker = _loaded(job, number, device, control)
+        worker = _load(job, number, device, control)
         control.say("ready")
         while (message := control.next()) is not None:
             _, row, share = message
@@ -66,7 +66,7 @@ def work(pipe: "Connection[Any, Any]") -> int:
     return 0
 
 
-def _loaded(job: Job, number: int, device: str | None, control: "_Control") -> Worker:
+def _load(job: Job, number: int, device: str | None, control: "_Control") -> Worker:
     """The worker, which sees its device and no other from the first look on."""
     if device is not None:
         os.environ["CUDA_VISIBLE_DEVICES"] = device
@@ -135,13 +135,13 @@ class _Control:
         try:
             self._pipe.send(message)
         except OSError:
-            _orphaned()
+            _exit_as_orphan()
 
     def _receive(self) -> tuple[Any, ...]:
         try:
             message: tuple[Any, ...] = self._pipe.recv()
         except (EOFError, OSError):  # the latter if it had not read everything
-            _orphaned()
+            _exit_as_orphan()
         return message
 
     def started(self, row: int, attempt: int, step: int) -> None:
@@ -154,6 +154,6 @@ class _Control:
             self.say("stepped", row, step, steps, loss)
 
 
-def _orphaned() -> NoReturn:
+def _exit_as_orphan() -> NoReturn:
     """Leave now, since the starter was killed: no error of a trial, and the next run goes on from its checkpoint."""
     os._exit(1)

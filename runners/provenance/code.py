@@ -119,10 +119,10 @@ class Codes:
         if room and name not in self._modules:
             self._modules[name] = _of_file(file)
         found[name] = self._modules[name] if room else _of_file(file)
-        for other in self._followed(module):
+        for other in self._imports_of(module):
             self._add_module(other, found)
 
-    def _followed(self, module: ModuleType) -> list[ModuleType]:
+    def _imports_of(self, module: ModuleType) -> list[ModuleType]:
         """Return the modules that `module` imports from the packages of its family."""
         name = module.__name__
         if name not in self._imports:

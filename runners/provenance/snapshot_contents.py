@@ -137,9 +137,9 @@ class _Users:
         """Add what git lists."""
         for root in self.roots:
             if root.tree is not None:
-                self._add(root, self._listed(root.tree))
+                self._add(root, self._list_files(root.tree))
 
-    def _listed(self, tree: WorkTree) -> Iterator[Path]:
+    def _list_files(self, tree: WorkTree) -> Iterator[Path]:
         rooms = [PROJECT / name for name in (*ROOMS, *FACADE)]
         campaigns: dict[Path, bool] = {}
         for name in (*tree.tracked, *tree.untracked):

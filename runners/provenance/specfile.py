@@ -112,11 +112,11 @@ def _explain(path: Path, file: str, error: BaseException) -> str:
     """
     frames = [frame for frame in extract_tb(error.__traceback__) if not is_installed(frame.filename)]
     if isinstance(error, SyntaxError) and error.filename is not None:
-        where, message = f"{_shown(error.filename, path, file)}:{error.lineno}", error.msg
+        where, message = f"{_display_name(error.filename, path, file)}:{error.lineno}", error.msg
         return f"{where}: syntax error: {message}{_imported_by(error.filename, frames, path, file)}"
     loading = next((frame.filename for frame in reversed(frames) if frame.name == "<module>"), file)
     places = [frame for frame in frames if frame.filename == loading]
-    where = f"{_shown(loading, path, file)}:{places[-1].lineno}" if places else str(path)
+    where = f"{_display_name(loading, path, file)}:{places[-1].lineno}" if places else str(path)
     after = _imported_by(loading, frames, path, file)
     if isinstance(error, ValidationError):
         return f"{where}: {told(error)}{after}"
@@ -125,13 +125,13 @@ def _explain(path: Path, file: str, error: BaseException) -> str:
     text = str(error) or "no message"
     if isinstance(error, AblateError):
         return f"{where}: {text}{after}"
-    after += _beside(path, error)
+    after += _advice_beside(path, error)
     raised = frames[-1] if frames and frames[-1].filename != loading else None
     inside = f" (raised at {raised.filename}:{raised.lineno})" if raised else ""
     return f"{where}: {type(error).__name__}: {text}{inside}{after}"
 
 
-def _beside(path: Path, error: BaseException) -> str:
+def _advice_beside(path: Path, error: BaseException) -> str:
     """Say what to do if the missing module lies beside the spec file."""
     name = (error.name or "").partition(".")[0] if isinstance(error, ModuleNotFoundError) else ""
     folder = path.resolve().parent
@@ -156,7 +156,7 @@ def _class_refused(error: PydanticUserError) -> str:
     return f"a field of a spec says its type, and {name!r} does not; {written}"
 
 
-def _shown(found: str, path: Path, file: str) -> str:
+def _display_name(found: str, path: Path, file: str) -> str:
     """The user's own file is called what they called it."""
     return str(path) if found == file else found
 

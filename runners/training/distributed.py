@@ -87,7 +87,7 @@ class World:
 
     def _wait(self, begin: Callable[[], "dist.Work | None"]) -> None:
         rank = self.place.rank
-        with _lost(rank):
+        with _raise_peer_lost(rank):
             work = begin()
         assert work is not None
         until = time.monotonic() + PATIENCE_S
@@ -96,12 +96,12 @@ class World:
             if time.monotonic() > until:
                 raise PeerLost(f"rank {rank} waited for the others for {PATIENCE_S:.0f} s")
             time.sleep(_LOOK_EVERY_S)
-        with _lost(rank):
+        with _raise_peer_lost(rank):
             work.wait()
 
 
 @contextlib.contextmanager
-def _lost(rank: int) -> Iterator[None]:
+def _raise_peer_lost(rank: int) -> Iterator[None]:
     try:
         yield
     except RuntimeError as error:  # raised by gloo and NCCL if a connection closes
@@ -132,7 +132,7 @@ def grouped(place: RankPlace, device: torch.device, store: FileStore | None = No
             "call torch.distributed.destroy_process_group() before"
         )
     backend = "nccl" if device.type == "cuda" else "gloo"
-    with _on_loopback() if store is not None else contextlib.nullcontext(), _lost(place.rank):
+    with _on_loopback() if store is not None else contextlib.nullcontext(), _raise_peer_lost(place.rank):
         dist.init_process_group(
             backend, store=store, rank=place.rank, world_size=place.size, timeout=timedelta(seconds=PATIENCE_S)
         )

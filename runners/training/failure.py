@@ -96,11 +96,11 @@ def _is_ours(file: str) -> bool:
     path = Path(file)
     if any(path.is_relative_to(_PROJECT / room) for room in _ROOMS):
         return True
-    return path.is_file() and not any(path.is_relative_to(place) for place in _installed())
+    return path.is_file() and not any(path.is_relative_to(place) for place in _package_folders())
 
 
 @cache
-def _installed() -> tuple[str, ...]:
+def _package_folders() -> tuple[str, ...]:
     """Where Python and its packages live; a file elsewhere is the user's."""
     paths = sysconfig.get_paths()
     return tuple(paths[name] for name in ("stdlib", "platstdlib", "purelib", "platlib"))

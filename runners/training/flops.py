@@ -64,9 +64,7 @@ def forward_work(
     backbone: Backbone, operators: tuple[Operator, ...], inputs: Scalars | Tokens, path: PathName, shape: Shape
 ) -> Work:
     """One forward pass without gradients, as an evaluation does; `operators` one per layer."""
-    return _stacked(
-        backbone, operators, lambda thin, chosen: _counted(thin, chosen, inputs, path, shape, training=False)
-    )
+    return _stack(backbone, operators, lambda thin, chosen: _count(thin, chosen, inputs, path, shape, training=False))
 
 
 @lru_cache(maxsize=4096)
@@ -74,9 +72,7 @@ def step_work(
     backbone: Backbone, operators: tuple[Operator, ...], inputs: Scalars | Tokens, path: PathName, shape: Shape
 ) -> Work:
     """One forward and backward pass, without the optimiser."""
-    return _stacked(
-        backbone, operators, lambda thin, chosen: _counted(thin, chosen, inputs, path, shape, training=True)
-    )
+    return _stack(backbone, operators, lambda thin, chosen: _count(thin, chosen, inputs, path, shape, training=True))
 
 
 def optimiser_work(parameters: int) -> Work:
@@ -84,7 +80,7 @@ def optimiser_work(parameters: int) -> Work:
     return Work(other_bytes=float(OPTIMISER_BYTES * parameters), kernels=float(OPTIMISER_KERNELS))
 
 
-def _stacked(
+def _stack(
     backbone: Backbone, operators: tuple[Operator, ...], counted: Callable[[Backbone, tuple[Operator, ...]], Work]
 ) -> Work:
     """Layers of one operator are alike: a model of two less a model of one is a layer, whatever the depth."""
@@ -101,7 +97,7 @@ def _stacked(
 
 
 @lru_cache(maxsize=4096)
-def _counted(
+def _count(
     backbone: Backbone,
     operators: tuple[Operator, ...],
     inputs: Scalars | Tokens,

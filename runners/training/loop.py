@@ -92,16 +92,16 @@ class _TrainingRun:
     def result(self) -> TrainingResult:
         """Train; what it took is told where that fails, too."""
         try:
-            return self._trained()
+            return self._train()
         except BaseException:
             with suppress(Exception):  # the device may be what failed
-                self._surroundings.took(self._spent(measure=False))
+                self._surroundings.took(self._sum_costs(measure=False))
             raise
 
-    def _trained(self) -> TrainingResult:
+    def _train(self) -> TrainingResult:
         """An evaluation that is due comes after the checkpoint of its step, so a run stopped there goes on with it."""
         self._surroundings.begins(self._device.type, "+".join(dict.fromkeys(self._model.paths())), self._record())
-        step, stopped = self._restored(), False
+        step, stopped = self._restore(), False
         steps = self._training.steps
         while not stopped:
             if self._training.evaluates(step):
@@ -113,7 +113,7 @@ class _TrainingRun:
             stopped = self._world.any(self._surroundings.stop_requested())
             if stopped or self._surroundings.checkpoint_due():
                 self._surroundings.save(step, self._state())
-        return self._finished(step, stopped=stopped)
+        return self._finish(step, stopped=stopped)
 
     def _record(self) -> Mapping[str, Any] | None:
         """Return records of the data that the task and the evaluations read."""
@@ -131,7 +131,7 @@ class _TrainingRun:
         if self._means is not None:
             self._means.move([self._share(step, part) for part in mine], self._world.add)
         losses = [self._backward(step, part) for part in mine if part.terms]
-        loss_tensor, *others = self._summed(losses)
+        loss_tensor, *others = self._sum_over_ranks(losses)
         norm = self._flat.clip_gradients(self._training.clip)
         self._optimiser.step()
         loss = loss_tensor.item()
@@ -165,7 +165,7 @@ class _TrainingRun:
         losses[0].backward()  # type: ignore[no-untyped-call]
         return [each.detach() for each in losses]
 
-    def _summed(self, losses: list[Sequence[Tensor]]) -> Sequence[Tensor]:
+    def _sum_over_ranks(self, losses: list[Sequence[Tensor]]) -> Sequence[Tensor]:
         """The losses of the whole batch; the gradient becomes that of the whole batch too."""
         if self._means is None:
             return losses[0]
@@ -217,7 +217,7 @@ class _TrainingRun:
     def _look(self, step: int, looking: Callable[[Probing, ProbeInput], Found] = look) -> None:
         probing = self._trial.probing
         batch = probe_model(self._data, probing).to(self._device)
-        with self._mixed():
+        with self._autocast():
             for found in looking(probing, ProbeInput(self._model, self._trial.task, batch, step, self._norms)):
                 if isinstance(found, ProbeArray):
                     self._surroundings.artefact(step, found.name, found.arrays)
@@ -239,27 +239,27 @@ class _TrainingRun:
     def _outputs(self, inputs: Tensor, visible: Tensor | None) -> Tensor:
         if self._training.precision == "float32":
             return self._model(inputs, visible)  # type: ignore[no-any-return]
-        with self._mixed():
+        with self._autocast():
             return self._model(inputs, visible).float()  # type: ignore[no-any-return]
 
-    def _mixed(self) -> torch.autocast:
+    def _autocast(self) -> torch.autocast:
         lower = self._training.precision == "bfloat16"
         return torch.autocast(self._device.type, dtype=torch.bfloat16, enabled=lower)
 
     def _state(self) -> dict[str, Any]:
         """A copy: training goes on while it is written."""
         return {
-            "model": _copied(self._model.state_dict()),
-            "optimiser": _copied(self._optimiser.state_dict()),
+            "model": _copy_state(self._model.state_dict()),
+            "optimiser": _copy_state(self._optimiser.state_dict()),
             "norms": list(self._norms),
         }
 
     def _kept(self) -> dict[str, Any]:
         """The weights, and what one needs to know of them where nothing of this campaign is."""
         read = None if self._data.record is None else dict(self._data.record)
-        return {"model": _copied(self._model.state_dict()), "spec": self._trial.data(), "data": read}
+        return {"model": _copy_state(self._model.state_dict()), "spec": self._trial.data(), "data": read}
 
-    def _restored(self) -> int:
+    def _restore(self) -> int:
         found = self._world.restored(self._surroundings.restore())
         if found is None:
             return 0
@@ -269,7 +269,7 @@ class _TrainingRun:
         self._norms = list(state["norms"])
         return step
 
-    def _finished(self, step: int, *, stopped: bool) -> TrainingResult:
+    def _finish(self, step: int, *, stopped: bool) -> TrainingResult:
         if not stopped and not self._world.place.rank and self._trial.execution.keep_weights:
             self._surroundings.keep(step, self._kept())
         return TrainingResult(
@@ -280,21 +280,21 @@ class _TrainingRun:
             train_s=self._train_s,
             evaluate_s=self._evaluate_s,
             probe_s=self._probe_s,
-            cost=self._spent(measure=True),
+            cost=self._sum_costs(measure=True),
         )
 
-    def _spent(self, *, measure: bool) -> dict[str, float]:
+    def _sum_costs(self, *, measure: bool) -> dict[str, float]:
         seconds = {"train_s": self._train_s, "evaluate_s": self._evaluate_s, "probe_s": self._probe_s}
         return self._cost.entries(**seconds, measure=measure)
 
 
-def _copied(state: Any) -> Any:
+def _copy_state(state: Any) -> Any:
     if isinstance(state, Tensor):
         return state.detach().to("cpu", copy=True)
     if isinstance(state, Mapping):
-        return {name: _copied(value) for name, value in state.items()}
+        return {name: _copy_state(value) for name, value in state.items()}
     if isinstance(state, list | tuple):
-        return [_copied(value) for value in state]
+        return [_copy_state(value) for value in state]
     return state
 
 

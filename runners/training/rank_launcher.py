@@ -80,7 +80,7 @@ def ranks(trial: Trial) -> Iterator[World]:
         with grouped(place, device):
             yield World(place, device)
     else:
-        with _started(trial, device) as world:
+        with _start_ranks(trial, device) as world:
             yield world
 
 
@@ -108,7 +108,7 @@ def device_of(name: str, place: RankPlace = RankPlace(), *, joined: bool = False
 
 
 @contextlib.contextmanager
-def _started(trial: Trial, device: torch.device) -> Iterator[World]:
+def _start_ranks(trial: Trial, device: torch.device) -> Iterator[World]:
     size = trial.execution.gpus
     with tempfile.TemporaryDirectory(prefix="ablate-ranks-") as folder:
         meeting = Path(folder, "store")
@@ -186,7 +186,7 @@ class _Others:
 
     def look(self) -> None:
         """Raise `PeerLost` if a rank has failed, also where its process does not end, or has ended."""
-        gone = self._to_blame() or self._ended()
+        gone = self._to_blame() or self._ended_ranks()
         if gone:
             raise PeerLost(f"rank {gone[0]} ended")
 
@@ -197,12 +197,12 @@ class _Others:
         until = time.monotonic() + _SETTLE_S
         while not (to_blame := self._to_blame()) and time.monotonic() < until:
             time.sleep(0.01)
-        ended = to_blame or self._ended()
+        ended = to_blame or self._ended_ranks()
         return self._failure(ended[0]) if ended else RankFailed(str(error))
 
     def _to_blame(self) -> list[int]:
         """Ranks that have failed, or have ended and did not merely lose another."""
-        ended = self._ended()  # first: what a rank says, it says before it ends
+        ended = self._ended_ranks()  # first: what a rank says, it says before it ends
         for rank, said in enumerate(self._said, start=1):
             while select.select([said], [], [], 0)[0] and self._hear(rank):
                 pass
@@ -213,7 +213,7 @@ class _Others:
             if said & {"memory", "failed"} or (rank in ended and "lost" not in said)
         ]
 
-    def _ended(self) -> list[int]:
+    def _ended_ranks(self) -> list[int]:
         return [rank for rank, process in enumerate(self._processes, start=1) if process.poll() is not None]
 
     def leave(self) -> None:

@@ -31,7 +31,7 @@ def main(job: dict[str, Any]) -> None:
                 pipe.write(json.dumps({word: text}).encode() + b"\n")
 
         try:
-            trial = _loaded(job)
+            trial = _load(job)
             place = RankPlace(job["rank"], job["size"], job["rank"])
             device = device_of(trial.execution.device, place)
             store = meeting_store(Path(job["meeting"]), place.size)
@@ -52,7 +52,7 @@ def _train(trial: Trial, place: RankPlace, device: torch.device, store: FileStor
         train_as(World(place, device), trial, NullContext())
 
 
-def _loaded(job: dict[str, Any]) -> Trial:
+def _load(job: dict[str, Any]) -> Trial:
     for file, source in job["files"].items():
         import_spec_file(file, source)
     for name in job["modules"]:

@@ -45,10 +45,10 @@ def analysis(
     found = factorial(values, planned, scale=rules.scale, order=2 if interactions else 1, alpha=rules.alpha)
     return found._replace(
         terms=found.terms.with_columns(
-            _unmarked(pl.col("term", "note")), pl.col("aliased_with").list.eval(_unmarked(pl.element()))
+            _strip_marks(pl.col("term", "note")), pl.col("aliased_with").list.eval(_strip_marks(pl.element()))
         ),
-        means=found.means.with_columns(_unmarked(pl.col("term", "note"))),
-        effects=found.effects.with_columns(_unmarked(pl.col("factor"))),
+        means=found.means.with_columns(_strip_marks(pl.col("term", "note"))),
+        effects=found.effects.with_columns(_strip_marks(pl.col("factor"))),
         notes=[note.replace(_AXIS, "") for note in found.notes],
     )
 
@@ -63,12 +63,12 @@ def unreplicated(store: "Store", grid: str, *, measure: Mapping[str, Any] | None
     planned = {_AXIS + factor: levels for factor, levels in factors.items()}
     found = half_normal(values, planned, scale=rules.scale, alpha=rules.alpha)
     names = found.contrasts.with_columns(
-        _unmarked(pl.col("contrast")), pl.col("aliased_with").list.eval(_unmarked(pl.element()))
+        _strip_marks(pl.col("contrast")), pl.col("aliased_with").list.eval(_strip_marks(pl.element()))
     )
     return found._replace(contrasts=names)
 
 
-def _unmarked(names: pl.Expr) -> pl.Expr:
+def _strip_marks(names: pl.Expr) -> pl.Expr:
     return names.str.replace_all(_AXIS, "", literal=True)
 
 

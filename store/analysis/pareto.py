@@ -96,9 +96,9 @@ def compared(
         if each.name in COSTS:
             taken = costs.select("cell", "seed", pl.col(each.name).alias(column))
         else:
-            taken = _measured(store, grid, each).rename({"value": column})
+            taken = _read_values(store, grid, each).rename({"value": column})
         if taken[column].null_count() == taken.height:
-            have = [*_known_costs(costs), *_recorded(store, grid)] or "nothing yet"
+            have = [*_known_costs(costs), *_read_recorded(store, grid)] or "nothing yet"
             raise NotFoundError(f"no finished run of grid {grid!r} has {each.column or each.name!r}; they have {have}")
         values = values.join(taken, on=["cell", "seed"], how="left", maintain_order="left")
     return Compared(values, objectives, _forbidden(found, rules.scale), rules.alpha)
@@ -185,7 +185,7 @@ def _of_clean(cells: Mapping[str, Arm], scale: Scale) -> dict[tuple[str, str], s
     return found
 
 
-def _measured(store: "Store", grid: str, wanted: Quantity) -> pl.DataFrame:
+def _read_values(store: "Store", grid: str, wanted: Quantity) -> pl.DataFrame:
     """cell, seed and value of a measurement or a probe."""
     known = _known(store, grid)
     if wanted.name in known:
@@ -204,10 +204,10 @@ def _measured(store: "Store", grid: str, wanted: Quantity) -> pl.DataFrame:
 
 
 def _known(store: "Store", grid: str) -> list[str]:
-    return [*COSTS, *_recorded(store, grid)]
+    return [*COSTS, *_read_recorded(store, grid)]
 
 
-def _recorded(store: "Store", grid: str) -> list[str]:
+def _read_recorded(store: "Store", grid: str) -> list[str]:
     names = store.sql("SELECT DISTINCT name FROM v_final WHERE grid = $grid ORDER BY ALL", {"grid": grid})
     return [name for name in names["name"].to_list() if name not in COSTS]
 

@@ -37,12 +37,12 @@ def open_live(path: Path, *, threads: int | None = None) -> Iterator[duckdb.Duck
     with engine_errors(path), ExitStack() as stack:
         if not path.exists():
             _create(path)
-        connection = stack.enter_context(_connected(path, threads))
+        connection = stack.enter_context(_connect(path, threads))
         if stored_version(connection, path) < STORE_SCHEMA:
             stack.close()
             _LOG.warning("ablate: %s was written by an older ablate; it is made again from the campaign's files", path)
             _create(path)
-            connection = stack.enter_context(_connected(path, threads))
+            connection = stack.enter_context(_connect(path, threads))
         check_version(connection, path)
         yield connection
 
@@ -72,7 +72,7 @@ def _empty() -> bytes:
     """The file of a store without rows: half a second to make, and the same for every campaign."""
     with TemporaryDirectory() as folder:
         path = Path(folder) / "empty.duckdb"
-        with _connected(path, threads=1) as connection, transaction(connection):
+        with _connect(path, threads=1) as connection, transaction(connection):
             connection.execute(files("store.database").joinpath("schema.sql").read_text())
             connection.execute("INSERT INTO meta VALUES ('store_schema', $version)", {"version": str(STORE_SCHEMA)})
             connection.execute(files("store.database").joinpath("views.sql").read_text())
@@ -83,7 +83,7 @@ def _empty() -> bytes:
 
 
 @contextmanager
-def _connected(path: Path, threads: int | None) -> Iterator[duckdb.DuckDBPyConnection]:
+def _connect(path: Path, threads: int | None) -> Iterator[duckdb.DuckDBPyConnection]:
     config: dict[str, str | bool | int | float | list[str]] = {
         "preserve_insertion_order": False,  # rows of a table have no order, and keeping one costs a third
         **({} if threads is None else {"threads": threads}),

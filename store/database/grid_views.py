@@ -83,7 +83,7 @@ def _statements(connection: duckdb.DuckDBPyConnection) -> Iterable[str]:
     axes: dict[str, list[tuple[str, str, str]]] = {}
     for grid, *axis in execute("SELECT grid, name, type, path FROM axis ORDER BY grid, position").fetchall():
         axes.setdefault(grid, []).append((axis[0], axis[1], axis[2]))
-    measured = _measured(connection)
+    measured = _read_measured(connection)
     tables = execute("SELECT table_name FROM duckdb_tables() WHERE NOT internal").fetchall()
     taken = {name.lower() for (name,) in tables}
     grids = [grid for (grid,) in execute("SELECT DISTINCT grid FROM grid_trial ORDER BY grid").fetchall()]
@@ -92,14 +92,14 @@ def _statements(connection: duckdb.DuckDBPyConnection) -> Iterable[str]:
         trials = "trials_" + name.removeprefix("grid_")
         columns = _own_columns(axes.get(grid, []))
         about = f"grid {grid}"
-        yield from _made(trials, f"trial of the {about}", _of_trials(grid, columns), columns)
+        yield from _make(trials, f"trial of the {about}", _of_trials(grid, columns), columns)
         wide, joins = _values(grid, measured.get(grid, []), {column.name.lower() for column in columns})
-        yield from _made(
+        yield from _make(
             name, f"trial and point of the {about}", _of_trials(grid, columns + wide) + joins, columns + wide
         )
 
 
-def _made(view: str, about: str, select: str, columns: Iterable[_Column]) -> Iterable[str]:
+def _make(view: str, about: str, select: str, columns: Iterable[_Column]) -> Iterable[str]:
     name, meanings = quoting.identifier(view), {column.name: column.meaning for column in columns}
     yield f"CREATE VIEW {name} AS {select}"
     yield f"COMMENT ON VIEW {name} IS {quoting.text(about)}"
@@ -161,7 +161,7 @@ def _values(grid: str, measured: Iterable[_Measured], taken: set[str]) -> tuple[
     )
 
 
-def _measured(connection: duckdb.DuckDBPyConnection) -> Mapping[str, list[_Measured]]:
+def _read_measured(connection: duckdb.DuckDBPyConnection) -> Mapping[str, list[_Measured]]:
     """What has a final value, by grid; and what the grid is judged by, even before it has one."""
     found: dict[str, list[_Measured]] = {}
     for grid, source, name, keys in connection.execute(_NAMES).fetchall():

@@ -67,7 +67,7 @@ def cells(store: "Store", grid: str, wanted: Sequence[str], at: Mapping[str, flo
         raise SpecError(f"a measurement is shown once; {', '.join(twice)} came several times: leave the others out")
     columns = []
     for word in wanted or [rules.name]:
-        name, better = _asked(word)
+        name, better = _parse_request(word)
         points = _points(store, grid, name, at) if wanted else [{**rules.point, **at}]
         way = better or (rules.better if name == own else None)
         columns += [ExportColumn(name, point, way, rules.scale if name == own else "linear", []) for point in points]
@@ -87,11 +87,11 @@ def cells(store: "Store", grid: str, wanted: Sequence[str], at: Mapping[str, flo
 def _rules(store: "Store", grid: str, wanted: Sequence[str]) -> GridMeasure:
     """The grid's measure; of a grid without one, the usual rules for what is wanted."""
     if store.grid(grid)["measure"] is None and wanted:
-        return GridMeasure(_asked(wanted[0])[0], scale="linear")
+        return GridMeasure(_parse_request(wanted[0])[0], scale="linear")
     return measure_of(store, grid, None)
 
 
-def _asked(word: str) -> tuple[str, Better | None]:
+def _parse_request(word: str) -> tuple[str, Better | None]:
     """A measurement, and which way is good where that is said: `accuracy:higher`."""
     name, _, way = word.rpartition(":")
     if name and way == "lower":
@@ -120,7 +120,7 @@ def _entries(values: pl.DataFrame, column: ExportColumn, spread: Spread, alpha: 
     """Return an entry per cell. A cell with a failed run is not judged."""
     rows = [part for _, part in values.group_by("cell", maintain_order=True)]
     finite = [_finite(part) for part in rows]
-    judged = [{} if _failed(part) else runs for part, runs in zip(rows, finite, strict=True)]
+    judged = [{} if _count_failed(part) else runs for part, runs in zip(rows, finite, strict=True)]
     best = within_noise(judged, column.scale, column.better, alpha) if column.better else set()
     both = enumerate(zip(rows, finite, strict=True))
     return [_entry(part, runs, spread, alpha, best=i in best) for i, (part, runs) in both]
@@ -131,7 +131,7 @@ def _finite(part: pl.DataFrame) -> dict[int, float]:
     return {seed: value for seed, value in pairs if value is not None and value - value == 0}
 
 
-def _failed(part: pl.DataFrame) -> int:
+def _count_failed(part: pl.DataFrame) -> int:
     """Runs that failed or ended with what is no finite number."""
     return sum(
         status == "failed" or (value is not None and value - value != 0)
@@ -142,7 +142,7 @@ def _failed(part: pl.DataFrame) -> int:
 def _entry(part: pl.DataFrame, runs: Mapping[int, float], spread: Spread, alpha: float, *, best: bool) -> ExportEntry:
     if not runs:
         unfinished = part["status"].is_in(["pending", "running"]).any()
-        missing: Missing = "unfinished" if unfinished else "failed" if _failed(part) else "unmeasured"
+        missing: Missing = "unfinished" if unfinished else "failed" if _count_failed(part) else "unmeasured"
         return ExportEntry(None, None, 0, part.height, missing, best=False)
     summary = summarise(np.array(list(runs.values()), dtype=np.float64))
     mean, sd = float(summary.mean), float(summary.sd)

@@ -39,7 +39,7 @@ def markdown_cells(table: CellTable) -> str:
 
 def headings(table: CellTable) -> list[str]:
     """Name, the coordinates that tell the columns apart, and which way is good."""
-    shared = _shared(table.columns)
+    shared = _shared_part(table.columns)
     found = []
     for column in table.columns:
         apart = [f"{axis}={value:g}" for axis, value in column.point.items() if (axis, value) not in shared]
@@ -55,7 +55,7 @@ def caption(table: CellTable) -> str:
     counts = sorted({entry.planned for entry in entries})
     seeds = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
     seeds += " planned seed" if counts == [1] else " planned seeds"
-    where = ", ".join(f"{axis}={value:g}" for axis, value in sorted(_shared(table.columns)))
+    where = ", ".join(f"{axis}={value:g}" for axis, value in sorted(_shared_part(table.columns)))
     said = [
         f"{table.grid}{f' at {where}' if where else ''}: arithmetic mean over {seeds}; ± is {what}, and "
         "values without it are of one seed."
@@ -79,7 +79,7 @@ def _bold_words(table: CellTable, level: str) -> str:
     )
 
 
-def _shared(columns: Sequence[ExportColumn]) -> set[tuple[str, float]]:
+def _shared_part(columns: Sequence[ExportColumn]) -> set[tuple[str, float]]:
     """Coordinates that all columns have."""
     return set.intersection(*(set(column.point.items()) for column in columns)) if columns else set()
 

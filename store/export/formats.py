@@ -49,12 +49,12 @@ def flat(frame: pl.DataFrame) -> pl.DataFrame:
     """Nested columns as JSON text and bytes as hexadecimal digits, which CSV can hold."""
     nested = [name for name, kind in frame.schema.items() if kind.is_nested()]
     texts: list[Any] = [
-        pl.Series(name, [_nested(value) for value in frame[name].to_list()], dtype=pl.String) for name in nested
+        pl.Series(name, [_flatten_nested(value) for value in frame[name].to_list()], dtype=pl.String) for name in nested
     ]
     return frame.with_columns(*texts, pl.col(pl.Binary).bin.encode("hex"))
 
 
-def _nested(value: object) -> str | None:
+def _flatten_nested(value: object) -> str | None:
     return None if value is None else json.dumps(plain(value), ensure_ascii=False)
 
 

@@ -65,14 +65,14 @@ def escape(text: str) -> str:
     Straight quotation marks become those that open and close. A character that pdfLaTeX does not know without further
     packages is written as its number, such as U+4E2D.
     """
-    turned = "".join(_turned(text))
+    turned = "".join(_set_quotation_marks(text))
     return "".join(
-        _escaped(character) if character not in _QUOTES else _quotation_mark(before, character, after)
+        _escape(character) if character not in _QUOTES else _quotation_mark(before, character, after)
         for before, character, after in zip(f" {turned}", turned, f"{turned[1:]} ", strict=False)
     )
 
 
-def _turned(text: str) -> Iterator[str]:
+def _set_quotation_marks(text: str) -> Iterator[str]:
     """The characters, those of straight quotation marks as what they are in print."""
     before, opened = " ", False
     for character in text:
@@ -91,7 +91,7 @@ def _quotation_mark(before: str, mark: str, after: str) -> str:
     return f"{apart}{_QUOTES[mark]}{'{}' if after in _QUOTES else ''}"
 
 
-def _escaped(character: str) -> str:
+def _escape(character: str) -> str:
     if character in _SPECIAL:
         return _SPECIAL[character]
     if character in _GREEK:

@@ -16,11 +16,11 @@ _ALONE: Final = re.compile(r"\\(?:(?<!=\\)(=)(?!\\=)|(:)(?= |$))")
 
 def escape(text: str) -> str:
     """`text` as Markdown that shows these characters, whatever they are, in one line of a table."""
-    escaped = "".join(map(_escaped, escape_control(" ".join(text.split()))))
+    escaped = "".join(map(_escape, escape_control(" ".join(text.split()))))
     return _WWW.sub(r"\1\\.", _ALONE.sub(lambda found: found[1] or found[2], escaped))
 
 
-def _escaped(character: str) -> str:
+def _escape(character: str) -> str:
     if character in _ENTITIES:
         return _ENTITIES[character]
     return f"\\{character}" if character in _PUNCTUATION else character

@@ -145,7 +145,7 @@ def _publish_submission(layout: Layout, submission: str, line: Line) -> None:
     draft = place.with_name(temporary_name(place.name))
     make_directory(draft)
     try:
-        write_atomic(draft / "manifest.jsonl", _encoded([line]))
+        write_atomic(draft / "manifest.jsonl", _encode([line]))
         write_atomic(draft / "manifest.idx", struct.pack("<Q", 0))
         write_json(draft / "logged.json", {"schema": FILE_SCHEMA, "grid": line["grid"], "began": time.time()})
         draft.rename(place)
@@ -189,7 +189,7 @@ def judge(layout: Layout, grid: str, baseline: str | None, measure: Mapping[str,
     require_logged(layout, grid)
     if baseline is not None and (not isinstance(baseline, str) or not baseline.strip()):
         raise SpecError(f"the baseline of a grid is the label of a variant; got {baseline!r}")
-    before = _judged(layout, grid)
+    before = _read_judged(layout, grid)
     after = {
         "schema": FILE_SCHEMA,
         "grid": grid,
@@ -201,7 +201,7 @@ def judge(layout: Layout, grid: str, baseline: str | None, measure: Mapping[str,
     derive(layout, grid)
 
 
-def _judged(layout: Layout, grid: str) -> dict[str, Any]:
+def _read_judged(layout: Layout, grid: str) -> dict[str, Any]:
     try:
         return read_json(layout.grid_header(grid).with_suffix(".judged"))
     except NotFoundError:
@@ -216,7 +216,7 @@ def derive(layout: Layout, grid: str) -> None:
     """
     while True:
         lines = logged_lines(layout, grid)
-        trials, header = _encoded(lines), _header(grid, lines, _judged(layout, grid))
+        trials, header = _encode(lines), _header(grid, lines, _read_judged(layout, grid))
         if not lines or _lies_there(layout, grid, trials, header):
             return
         write_atomic(layout.grid_trials(grid), trials)
@@ -257,6 +257,6 @@ def _axes(lines: Sequence[Line]) -> list[dict[str, Any]]:
     return [{"path": name, "name": name, "labels": list(labels)} for name, labels in found.items()]
 
 
-def _encoded(lines: Sequence[Line]) -> bytes:
+def _encode(lines: Sequence[Line]) -> bytes:
     texts = (json.dumps(line, allow_nan=False, separators=(",", ":")).encode("ascii") for line in lines)
     return b"".join(sealed(text) + b"\n" for text in texts)

@@ -104,7 +104,7 @@ class Run:
         for name, value in values.items():
             self._seen[name] = step
             self._buffer.add("metric", (self.trial, self.attempt, step, name, value, wall_s))
-        self._kept(step, values.get("loss"))
+        self._note_step(step, values.get("loss"))
 
     def evaluate(
         self,
@@ -128,12 +128,12 @@ class Run:
         _require_step(step)
         where = _point(point)
         self._require_new(("evaluation", step, _name(name), *sorted(where.items())), f"{name!r} at step {step}")
-        number, values, error = _evaluated(name, value, items, se_items)
+        number, values, error = _check_evaluation(name, value, items, se_items)
         count = len(values) or int(items if isinstance(items, int) else 1)
         row = (self.trial, self.attempt, step, name, where, number, count, error)
         self._buffer.add("evaluation", row)
         self._buffer.extend("item", [(*row[:5], item, each) for item, each in values.items()])
-        self._kept(step, None)
+        self._note_step(step, None)
 
     def probe(
         self,
@@ -157,7 +157,7 @@ class Run:
         self._require_new(place, f"{name!r} at step {step}")
         row = (self.trial, self.attempt, step, name, layer, head, where, _number(name, value))
         self._buffer.add("probe", row)
-        self._kept(step, None)
+        self._note_step(step, None)
 
     def flush(self) -> None:
         """Make everything logged so far durable.
@@ -233,7 +233,7 @@ class Run:
             raise SpecError(f"one value has one place; {told} was recorded there before, give it another point")
         self._places.add(place)
 
-    def _kept(self, step: int, loss: float | None) -> None:
+    def _note_step(self, step: int, loss: float | None) -> None:
         self._step = max(self._step, step)
         if self._steps is not None:
             self._alive.tell(self._step, self._steps, math.nan if loss is None else loss)
@@ -275,7 +275,7 @@ def _point(point: Mapping[str, SupportsFloat] | None) -> dict[str, float]:
     return found
 
 
-def _evaluated(
+def _check_evaluation(
     name: str,
     value: SupportsFloat | None,
     items: int | Mapping[str, SupportsFloat],

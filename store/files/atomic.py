@@ -79,10 +79,10 @@ def retried(action: Callable[[], T]) -> T:
             if error.errno not in _MOMENTARY:
                 raise
         time.sleep(pause_s)
-    return _awaited(action) if _PATIENCE.seconds else action()
+    return _retry_until_patience_ends(action) if _PATIENCE.seconds else action()
 
 
-def _awaited(action: Callable[[], T]) -> T:
+def _retry_until_patience_ends(action: Callable[[], T]) -> T:
     began, told = time.monotonic(), False
     while True:
         try:

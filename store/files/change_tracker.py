@@ -61,7 +61,7 @@ class DirectoryCache:
         self._now_ns = _now_ns(layout)
         self._stamps = {fan: _stamp(layout.trials / fan) for fan in layout.fans()}
         self._database = _stamp(layout.live)
-        self._before = _remembered(layout, self._database)
+        self._before = _read_stamps(layout, self._database)
         known = {} if thorough else self._before
         self.same = frozenset(fan for fan, (stamp, looked_ns) in known.items() if self._is_same(fan, stamp, looked_ns))
         """Those that need no look."""
@@ -91,7 +91,7 @@ class DirectoryCache:
         write_json(self._layout.looked, record)
 
 
-def _remembered(layout: Layout, database: Stamp | None) -> dict[str, tuple[Stamp, int]]:
+def _read_stamps(layout: Layout, database: Stamp | None) -> dict[str, tuple[Stamp, int]]:
     """By directory its stamp, and when it was looked at; nothing where that was for another state of the database."""
     try:
         found = read_json(layout.looked)

@@ -95,7 +95,7 @@ class Layout:
 
     def grid_header(self, name: str) -> Path:
         """`grids/<name>.json`."""
-        return self.grids / f"{_checked(_GRID, name, 'a grid is named by letters, digits, _ . and -')}.json"
+        return self.grids / f"{_check(_GRID, name, 'a grid is named by letters, digits, _ . and -')}.json"
 
     def grid_trials(self, name: str) -> Path:
         """`grids/<name>.trials.jsonl`: the grid's trials in execution order."""
@@ -103,7 +103,7 @@ class Layout:
 
     def submission(self, submission: str) -> Path:
         """Directory of one submission."""
-        return self.submissions / _checked(_SUBMISSION, submission, "a submission is named YYYYmmddTHHMMSS-<6 hex>")
+        return self.submissions / _check(_SUBMISSION, submission, "a submission is named YYYYmmddTHHMMSS-<6 hex>")
 
     def manifest(self, submission: str) -> Path:
         """`manifest.jsonl`: the trials of the submission."""
@@ -119,16 +119,16 @@ class Layout:
 
     def snapshot_tar(self, content: str) -> Path:
         """`snapshots/<blake2b-128 of the file>.tar`: code, spec file and what it imports, as they were submitted."""
-        return self.snapshots / f"{_checked(_KEY, content, 'a tree is named by 32 hexadecimal digits')}.tar"
+        return self.snapshots / f"{_check(_KEY, content, 'a tree is named by 32 hexadecimal digits')}.tar"
 
     def trial(self, key: str) -> Path:
         """Directory of one trial's attempts."""
-        _checked(_KEY, key, "a trial's key is 32 hexadecimal digits")
+        _check(_KEY, key, "a trial's key is 32 hexadecimal digits")
         return self.root.joinpath("trials", key[:2], key)
 
     def attempt(self, key: str, attempt: int) -> Path:
         """Directory of one attempt, numbered from 1; whoever creates it owns it."""
-        _checked(_KEY, key, "a trial's key is 32 hexadecimal digits")
+        _check(_KEY, key, "a trial's key is 32 hexadecimal digits")
         return self.root.joinpath("trials", key[:2], key, f"{attempt:03d}")
 
     def start(self, key: str, attempt: int) -> Path:
@@ -161,12 +161,12 @@ class Layout:
 
     def evaluation(self, key: str, attempt: int, evaluation: str) -> Path:
         """The record of one later evaluation, named by the key of its spec."""
-        checked = _checked(_KEY, evaluation, "an evaluation's key is 32 hexadecimal digits")
+        checked = _check(_KEY, evaluation, "an evaluation's key is 32 hexadecimal digits")
         return self.evaluations(key, attempt) / f"{checked}.json"
 
     def artefact(self, key: str, attempt: int, step: int, name: str) -> Path:
         """Arrays that a probe found at a step, `artefacts/<name>-<step>.npz`."""
-        checked = _checked(_ARTEFACT, name, "an artefact is named by lower-case words joined by -")
+        checked = _check(_ARTEFACT, name, "an artefact is named by lower-case words joined by -")
         return self.attempt(key, attempt) / "artefacts" / f"{checked}-{step:09d}.npz"
 
     def artefact_names(self, key: str, attempt: int) -> list[tuple[str, int]]:
@@ -213,7 +213,7 @@ class Layout:
 
     def evaluation_keys(self, key: str, attempt: int) -> list[str]:
         """Keys of what an attempt was judged by later, sorted."""
-        _checked(_KEY, key, "a trial's key is 32 hexadecimal digits")
+        _check(_KEY, key, "a trial's key is 32 hexadecimal digits")
         names = _names(f"{self.root}/trials/{key[:2]}/{key}/{attempt:03d}/evaluations")
         stems = sorted(name.removesuffix(".json") for name in names if ".json" in name)
         return [stem for stem in stems if _KEY.fullmatch(stem)]
@@ -224,7 +224,7 @@ class Layout:
         return sorted(path for path in found if not is_temporary(path))
 
 
-def _checked(pattern: re.Pattern[str], name: str, rule: str) -> str:
+def _check(pattern: re.Pattern[str], name: str, rule: str) -> str:
     if not pattern.fullmatch(name):
         raise SpecError(f"{rule}; got {name!r}")
     return name

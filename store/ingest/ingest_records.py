@@ -43,7 +43,7 @@ class RecordIngest:
         """
         with transaction(self._connection):
             self._plans()
-            problems = [*self._attempts(), *self._evaluated()]
+            problems = [*self._attempts(), *self._read_evaluations()]
             self._replace_problems(problems)
             if self.changed:
                 derive_trials(self._connection)
@@ -74,7 +74,7 @@ class RecordIngest:
 
     def _insert_plan(self, plan: PlanFile, signature: str) -> None:
         self._insert("plan_file", [{"source": plan.source, "signature": signature}])
-        self._insert("planned", [{"source": plan.source, **_planned(line)} for line in plan.lines])
+        self._insert("planned", [{"source": plan.source, **_planned_row(line)} for line in plan.lines])
         if plan.source.startswith("grids/"):
             name = plan.source.removeprefix("grids/")
             self._insert("grid_trial", [_grid_trial(name, at, line) for at, line in enumerate(plan.lines)])
@@ -126,7 +126,7 @@ class RecordIngest:
         """The rows of a query that says `_ELSEWHERE`."""
         return self._connection.execute(asked, {"same": list(self._same)}).fetchall()
 
-    def _evaluated(self) -> list[Problem]:
+    def _read_evaluations(self) -> list[Problem]:
         """Later evaluations that are new or have changed; and those gone, or damaged by now."""
         execute = self._connection.execute
         ok = f"SELECT trial, attempt FROM attempt WHERE status = 'ok' AND {_ELSEWHERE} ORDER BY ALL"
@@ -177,7 +177,7 @@ class RecordIngest:
         self._connection.unregister("incoming")
 
 
-def _planned(line: dict[str, Any]) -> dict[str, Any]:
+def _planned_row(line: dict[str, Any]) -> dict[str, Any]:
     return {
         "trial": line["trial"],
         "cell": line["cell"],

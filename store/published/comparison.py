@@ -59,13 +59,13 @@ def compare_published(
     wanted = claims(chosen(paper, table, metric))
     found = results(store, grid, {each.cell.measurement for each in wanted if each.cell.measurement})
     found = found._replace(arms=read_arms(store, grid))
-    tried = [each for claim in wanted for each in _beside(claim, found)]
+    tried = [each for claim in wanted for each in _compare_claim(claim, found)]
     judged = _judged([each.summary for each in tried if each.summary is not None], sum(each.tested for each in tried))
     rows = [_row(each, next(judged) if each.summary is not None else None) for each in tried]
     return pl.DataFrame(rows, schema=_SCHEMA, orient="row")
 
 
-def _beside(claim: PublishedClaim, found: Results) -> list[_Tried]:
+def _compare_claim(claim: PublishedClaim, found: Results) -> list[_Tried]:
     """Every cell of the grid that the claim can stand beside."""
     why = _never(claim, found)
     if why:
@@ -161,7 +161,7 @@ def _row(tried: _Tried, judged: _Judged | None) -> tuple[Any, ...]:
         *(cell.operator, pointed(cell.arguments), named(base), "%" if cell.scale == "log" else cell.unit),
         *(_percent(tried.claim.difference, cell.scale), tried.claim.noise),
         *(tried.own.label if tried.own else None, arm, cell.measurement, pointed(dict(tried.point))),
-        *(judged.pairs if judged else None, *(_printed(each, cell.scale, cell.factor) for each in shown)),
+        *(judged.pairs if judged else None, *(_printed_value(each, cell.scale, cell.factor) for each in shown)),
         *(judged.p_holm if judged else None, word, because),
         *(differs(cell, tried.own) if tried.own else None, doubts, trust_of(doubts)),
     )
@@ -184,10 +184,10 @@ def _word(claim: PublishedClaim, judged: _Judged) -> tuple[Word, str]:
 
 
 def _percent(difference: float | None, scale: str) -> float | None:
-    return _printed(difference, scale, 1.0)
+    return _printed_value(difference, scale, 1.0)
 
 
-def _printed(difference: float | None, scale: str, factor: float) -> float | None:
+def _printed_value(difference: float | None, scale: str, factor: float) -> float | None:
     """A difference as it is shown: per cent of the baseline on the log scale, else in the printed unit."""
     if difference is None or scale == "linear":
         return None if difference is None else difference / factor

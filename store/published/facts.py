@@ -37,7 +37,7 @@ def _facts(spec: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         yield "fixed token", str(intervention["position"])
     layers, heads = _at(spec, "model.layers"), _at(spec, "model.heads")
     if layers is not None and heads is not None:
-        yield "model", f"{_counted(layers, 'layer')}, {_counted(heads, 'head')}"
+        yield "model", f"{_count(layers, 'layer')}, {_count(heads, 'head')}"
 
 
 def _at(spec: Mapping[str, Any], path: str) -> Any:
@@ -49,5 +49,5 @@ def _at(spec: Mapping[str, Any], path: str) -> Any:
     return found
 
 
-def _counted(n: int, noun: str) -> str:
+def _count(n: int, noun: str) -> str:
     return f"{n} {noun}" if n == 1 else f"{n} {noun}s"

@@ -96,10 +96,10 @@ def _own(row: Mapping[str, Any]) -> Own:
     sizes = (row[name] for name in ("parameters", "steps", "tokens"))
     shared = json.dumps(rest, sort_keys=True)
     own = Own(row["cell"], row["label"], spec.get("task") or {}, placement, shared, *sizes)
-    return own._replace(said=facts(spec), probed=_probed(spec))
+    return own._replace(said=facts(spec), probed=_probing_length(spec))
 
 
-def _probed(spec: Mapping[str, Any]) -> int | None:
+def _probing_length(spec: Mapping[str, Any]) -> int | None:
     """Probes cut sequences to `probing.length`; texts have `task.context` tokens."""
     longest = [
         part.get(name) for part, name in ((spec.get("probing") or {}, "length"), (spec.get("task") or {}, "context"))

@@ -119,7 +119,7 @@ def papers() -> Mapping[str, str]:
 @cache
 def cells() -> tuple[PublishedCell, ...]:
     """Every cell, table by table, row by row."""
-    found = list(_unnumbered())
+    found = list(_read_cells())
     return tuple(PublishedCell(id=number, **facts, **_trust(facts)) for number, facts in enumerate(found))
 
 
@@ -152,7 +152,7 @@ def operators() -> tuple[Made, ...]:
     )
 
 
-def _unnumbered() -> Iterator[dict[str, Any]]:
+def _read_cells() -> Iterator[dict[str, Any]]:
     for table in _file()["tables"]:
         place = {"paper": table["paper"], "paper_table": table["table"], "caption": table["caption"]}
         for row in table["rows"]:

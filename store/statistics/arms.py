@@ -124,11 +124,11 @@ def baseline_arm(found: Mapping[str, Arm], baseline: str) -> Arm:
 
 def pair(arm: Arm, base: Arm, scale: Scale) -> Pairing:
     """The values of the two arms that are compared, in seed order, with the first reason against a verdict."""
-    shared = _measured(arm) & _measured(base)
+    shared = _seeds_with_values(arm) & _seeds_with_values(base)
     method: Method = "paired t"
-    if len(shared) < MIN_PAIRS <= min(len(_measured(arm)), len(_measured(base))):
+    if len(shared) < MIN_PAIRS <= min(len(_seeds_with_values(arm)), len(_seeds_with_values(base))):
         method = "Welch"
-    seeds = (shared, shared) if method == "paired t" else (_measured(arm), _measured(base))
+    seeds = (shared, shared) if method == "paired t" else (_seeds_with_values(arm), _seeds_with_values(base))
     ours, theirs = _values(arm, seeds[0]), _values(base, seeds[1])
     usable = fits(ours, scale) and fits(theirs, scale)
     ours, theirs = (forward(side, scale) if usable else np.full(side.size, np.nan) for side in (ours, theirs))
@@ -144,12 +144,14 @@ def pair(arm: Arm, base: Arm, scale: Scale) -> Pairing:
     )
     lost = _unreadable(arm, base)
     problem = f"{lost}; {problem}" if problem and lost else problem
-    note = "; ".join(filter(None, (_note(arm, base, len(shared)), _unpaired(method, arm, base, len(shared)), lost)))
+    note = "; ".join(
+        filter(None, (_note(arm, base, len(shared)), _explain_unpaired(method, arm, base, len(shared)), lost))
+    )
     on_gpu = {run.gpu for run in used} == {True}
     return Pairing(arm, method, ours, theirs, len(shared), spread, problem, note, _wall_s(arm, base), on_gpu)
 
 
-def _measured(arm: Arm) -> set[int]:
+def _seeds_with_values(arm: Arm) -> set[int]:
     return {seed for seed, run in arm.runs.items() if run.measured}
 
 
@@ -158,8 +160,8 @@ def _values(arm: Arm, seeds: Iterable[int]) -> Floats:
 
 
 def _failures_differ(arm: Arm, base: Arm) -> str | None:
-    ours = sorted(s for s, run in arm.runs.items() if run.failed and s in _measured(base))
-    theirs = sorted(s for s, run in base.runs.items() if run.failed and s in _measured(arm))
+    ours = sorted(s for s, run in arm.runs.items() if run.failed and s in _seeds_with_values(base))
+    theirs = sorted(s for s, run in base.runs.items() if run.failed and s in _seeds_with_values(arm))
     return only_survivors(len(ours), len(theirs))
 
 
@@ -210,9 +212,9 @@ def _too_few(arm: Arm, base: Arm, pairs: int) -> str | None:
     if pairs >= MIN_PAIRS:
         return None
     if not planned(arm, base):
-        runs = f"{_counted(len(_measured(arm)), 'run')} here and {len(_measured(base))} in the baseline"
+        runs = f"{_count(len(_seeds_with_values(arm)), 'run')} here and {len(_seeds_with_values(base))} in the baseline"
         return f"the arms share no seed, and have {runs}; {TOO_FEW} {MIN_PAIRS} of each"
-    return f"{_counted(pairs, 'pair')} of {planned(arm, base)} planned; {TOO_FEW} {MIN_PAIRS}"
+    return f"{_count(pairs, 'pair')} of {planned(arm, base)} planned; {TOO_FEW} {MIN_PAIRS}"
 
 
 def _has_spread(ours: Floats, theirs: Floats, scale: Scale, method: Method) -> bool:
@@ -243,17 +245,17 @@ def _note(arm: Arm, base: Arm, pairs: int) -> str:
     lost = sum(arm.runs[seed].failed and base.runs[seed].failed for seed in arm.runs.keys() & base.runs.keys())
     total = planned(arm, base)
     if pairs + lost < total:
-        return f"preliminary: {pairs} of {_counted(total, 'seed')}"
-    return f"{_counted(lost, 'seed')} of {total} failed in both arms" if lost else ""
+        return f"preliminary: {pairs} of {_count(total, 'seed')}"
+    return f"{_count(lost, 'seed')} of {total} failed in both arms" if lost else ""
 
 
-def _unpaired(method: Method, arm: Arm, base: Arm, shared: int) -> str:
+def _explain_unpaired(method: Method, arm: Arm, base: Arm, shared: int) -> str:
     """What is said where runs cannot be paired, or some are left out because their partner will never come."""
-    ours, theirs = len(_measured(arm)), len(_measured(base))
+    ours, theirs = len(_seeds_with_values(arm)), len(_seeds_with_values(base))
     if method == "Welch":
-        return f"unpaired (Welch, {ours} and {theirs} runs), as the arms share {_counted(shared, 'seed')}"
-    left = sorted((_measured(arm) - base.runs.keys()) | (_measured(base) - arm.runs.keys()))
-    return f"{_counted(len(left), 'run')} on seeds of one arm only left out" if left and shared >= MIN_PAIRS else ""
+        return f"unpaired (Welch, {ours} and {theirs} runs), as the arms share {_count(shared, 'seed')}"
+    left = sorted((_seeds_with_values(arm) - base.runs.keys()) | (_seeds_with_values(base) - arm.runs.keys()))
+    return f"{_count(len(left), 'run')} on seeds of one arm only left out" if left and shared >= MIN_PAIRS else ""
 
 
 def _unreadable(arm: Arm, base: Arm) -> str:
@@ -271,5 +273,5 @@ def _wall_s(arm: Arm, base: Arm) -> float | None:
     return sum(float(np.median(of)) for of in took) if all(took) else None
 
 
-def _counted(n: int, noun: str) -> str:
+def _count(n: int, noun: str) -> str:
     return f"{n} {noun}" if n == 1 else f"{n} {noun}s"

@@ -149,11 +149,11 @@ def compare_curves(
     for question, at in asked:
         of = [_row(cells, cell, baseline, _Question(question, at, first, rule)) for cell in cells if cell != baseline]
         adjusted = holm(np.array([math.nan if row["p"] is None else row["p"] for row in of]))
-        rows += [_adjusted(row, float(p), rule.alpha) for row, p in zip(of, adjusted, strict=True)]
+        rows += [_adjust(row, float(p), rule.alpha) for row, p in zip(of, adjusted, strict=True)]
     return pl.DataFrame(rows, schema=SCHEMA)
 
 
-def _adjusted(row: Mapping[str, object], p: float, alpha: float) -> dict[str, object]:
+def _adjust(row: Mapping[str, object], p: float, alpha: float) -> dict[str, object]:
     if p > alpha or math.isnan(p) or int(str(row["pairs"])) >= ROBUST_PAIRS:
         return {**row, "p_holm": or_null(p)}
     return {**row, "p_holm": p, "note": "; ".join(filter(None, (str(row["note"]), few())))}

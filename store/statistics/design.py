@@ -113,7 +113,7 @@ def build(values: pl.DataFrame, factors: Sequence[Factor], *, order: int) -> Des
     parts += [(factor.name, (factor,), mains[factor.name]) for factor in factors]
     notes = []
     for a, b in combinations(factors, 2) if order > 1 else ():
-        reason = _uncrossed(values, a.name, b.name)
+        reason = _find_uncrossed(values, a.name, b.name)
         if reason is not None:
             notes.append(reason)
             continue
@@ -127,7 +127,7 @@ def build(values: pl.DataFrame, factors: Sequence[Factor], *, order: int) -> Des
     return Design(np.hstack([columns for _, _, columns in parts]), terms, notes)
 
 
-def _uncrossed(values: pl.DataFrame, a: str, b: str) -> str | None:
+def _find_uncrossed(values: pl.DataFrame, a: str, b: str) -> str | None:
     """Why the plan has nothing to say about the interaction of two axes; None if it has.
 
     Levels as nodes and planned combinations as edges: interactions are the cycles of this graph.

@@ -85,7 +85,7 @@ def factorial(
     design = build(values, axes, order=order)
     found = fit(design.matrix, y)
     noise = _noise(found, y)
-    tested = [_told(_test(design, term, found, y), failed_unequally(values, term)) for term in design.tested]
+    tested = [_add_note(_test(design, term, found, y), failed_unequally(values, term)) for term in design.tested]
     fits, seeds = _fits(design, found, noise, y), kept["seed"].n_unique()
     return Factorial(
         _frame(design.tested, tested, found, noise, len(y), alpha),
@@ -98,7 +98,7 @@ def factorial(
     )
 
 
-def _told(tested: _Tested, more: str) -> _Tested:
+def _add_note(tested: _Tested, more: str) -> _Tested:
     return tested._replace(note="; ".join(filter(None, (tested.note, more))))
 
 
@@ -121,7 +121,7 @@ def _test(design: Design, term: Term, found: Fit, y: Floats) -> _Tested:
     lost = [f"no run with {each.name} {level} has a value" for each in term.factors for level in each.lost]
     if rows.size and found.estimable(rows):
         return _Tested(wald(found, term.columns), [], "; ".join(lost))
-    aliased = _aliased(design, term, found)
+    aliased = _find_aliased(design, term, found)
     main = len(term.factors) == 1
     others = [each for each in design.terms if each is not term and not (main and term.axes <= each.axes)]
     base = np.hstack([design.matrix[:, each.columns] for each in others])
@@ -129,7 +129,7 @@ def _test(design: Design, term: Term, found: Fit, y: Floats) -> _Tested:
     return _Tested(gain, aliased, "; ".join([*lost, *_because(design, term, gain, aliased)]))
 
 
-def _aliased(design: Design, term: Term, found: Fit) -> list[str]:
+def _find_aliased(design: Design, term: Term, found: Fit) -> list[str]:
     """The terms, seeds among them, that take part in what is not estimable of this one."""
     own = found.null_space[term.columns]
     linked = np.abs(own @ found.null_space.T).max(0, initial=0) > 1e-7

@@ -74,7 +74,7 @@ def pareto(
     keys, names = cells["cell"].to_list(), cells["label"].to_list()
     barred = forbidden or {}
     exact = [each.exact for each in objectives]
-    worse, front = _shown(table, alpha, exact, _matrix(keys, barred), values["cell"].n_unique())
+    worse, front = _claims(table, alpha, exact, _matrix(keys, barred), values["cell"].n_unique())
     known = np.isfinite(table).all(-1).astype(int)
     shared = known @ known.T
     absent = _absent(values, keys)
@@ -153,7 +153,7 @@ def _table(kept: pl.DataFrame, cells: Sequence[str], objectives: Sequence[Object
     return table
 
 
-def _shown(
+def _claims(
     table: Floats, alpha: float, exact: Sequence[bool], barred: np.ndarray, planned: int
 ) -> tuple[_Worse, _Front]:
     """Both kinds of claim; of the `planned` cells those that are not in the table count in the families."""

@@ -52,12 +52,12 @@ def size(difference: float, scale: Scale) -> str:
         return f"{abs(difference):.3g} {direction}"
     if abs(difference) >= math.log(2):
         beyond = "more than " if abs(difference) > _LARGEST else ""
-        return f"{direction} by a factor of {beyond}{_rounded(math.exp(min(abs(difference), _LARGEST)))}"
+        return f"{direction} by a factor of {beyond}{_round(math.exp(min(abs(difference), _LARGEST)))}"
     percent = abs(math.expm1(difference)) * 100
     return f"{percent:.2g} % {direction}" if percent < 10 else f"{percent:.0f} % {direction}"
 
 
-def _rounded(factor: float) -> str:
+def _round(factor: float) -> str:
     return f"{factor:.2g}" if factor < 100 else f"{factor:,.0f}" if factor < 1e6 else f"{factor:.1e}"
 
 
