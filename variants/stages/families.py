@@ -2,8 +2,7 @@
 
 A member holds no weights: `variants.model.parameters` turns its `Number` fields into parameters. Methods get them as
 keyword tensors. Scalars [1|B, 1|H, 1|T, 1] broadcast against maps [..., B, H, T, T], vectors against values
-[B, H, T, D]. Maps may have a leading axis of signals; methods act on the last dimensions and broadcast over the others.
-Every method has an `oracle`: the same in plain floats for one query, or one query and key, without shared code.
+[B, H, T, D]. A leading axis of maps may hold signals. Every method has an `oracle` in plain floats for one query.
 """
 
 import math
