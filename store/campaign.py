@@ -101,7 +101,7 @@ class Campaign:
         """
         from store.store import Store
 
-        if any(run.ended for run in self._running):  # what was logged through this object is among its results
+        if any(run.ended for run in self._running):  # runs logged through this object are among its results
             self._running = [run for run in self._running if not run.ended]
             self.close()
         if self._store is None:
@@ -201,7 +201,7 @@ class Campaign:
     def effects(
         self, grid: str | None = None, measure: "str | Measure | Mapping[str, Any] | None" = None
     ) -> "pl.DataFrame":
-        """What each level of each axis does to the measure, the other axes averaged out.
+        """Return the effect of each level of each axis on the measure, averaged over the other axes.
 
         Returns:
             one row per axis (`factor`) and `level`; "Effects of levels" in docs/factorial.md explains the columns.
@@ -306,7 +306,7 @@ class Campaign:
             return f"Campaign({str(self.root)!r}): {error}"
 
     def _repr_html_(self) -> str:
-        """What a notebook shows: the grids and how far they are."""
+        """Describe the grids and their progress for a notebook."""
         title = f"<p><strong>Campaign</strong> <code>{html.escape(str(self.root))}</code></p>"
         try:
             rows = [self._overview(grid) for grid in self.grids()]

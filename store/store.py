@@ -118,7 +118,7 @@ class Store:
         return header
 
     def final(self, grid: str, name: str, point: Mapping[str, float] | None = None) -> pl.DataFrame:
-        """What every planned trial of `grid` ended with: the value of `name` at `point`, null unless it is ok.
+        """Return the last value of `name` at `point` for every planned trial of `grid`; null unless it is ok.
 
         `name` is an evaluation, or else a training metric. `point` may leave out coordinates that do not vary.
 
@@ -172,7 +172,7 @@ class Store:
         return [str(key) for key in found["trial"]]
 
     def warnings(self) -> list[str]:
-        """What a reader of these results must know, a sentence each: stale, damaged or missing files."""
+        """Return warnings for readers of these results, a sentence each: stale, damaged or missing files."""
         return ([f"results may be out of date: {self.stale}"] if self.stale else []) + queries.warnings(self.sql)
 
     def bad_shards(self) -> pl.DataFrame:

@@ -56,7 +56,7 @@ def with_artefacts(store: "Store", grid: str, kind: str) -> pl.DataFrame:
 
 
 def arrays(store: "Store", artefact: StoredArray) -> dict[str, "np.ndarray"]:
-    """What a file holds, by name; nothing in it is executed.
+    """Read the arrays of a file by name; nothing in it is executed.
 
     Raises:
         NotFoundError: it is gone.

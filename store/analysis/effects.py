@@ -1,4 +1,4 @@
-"""What the axes of a grid do, read from its store: the grid's own measure, unless another is named."""
+"""Effects of the axes of a grid, from its store, on the grid's measure or another one."""
 
 import json
 from collections.abc import Mapping, Sequence

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def why(
     store: "Store", grid: str, cell: str, *, baseline: str | None = None, measure: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
-    """What the verdict of `cell` (a key or a label) rests on.
+    """Explain the verdict of `cell` (a key or a label).
 
     The columns of `compare` and `checks`, and `items`: None, or the fields of `ItemBars` where both arms recorded the
     values of the same items. Raises as `verdicts` does, and SpecError for the baseline itself.
@@ -51,7 +51,7 @@ def paired_items(store: "Store", grid: str, measure: GridMeasure, cells: tuple[s
 def item_differences(store: "Store", grid: str, measure: GridMeasure, cells: tuple[str, str]) -> pl.DataFrame:
     """The value of every item in the first of `cells` less that in the second: seed, item, difference, in this order.
 
-    Of items that both recorded on every seed that they share; at the last step, in the unit of the measure.
+    Compare items that both recorded on every shared seed; at the last step, in the unit of the measure.
     """
     condition, parameters = queries.agrees(measure.point)
     found = store.sql(

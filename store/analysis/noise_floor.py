@@ -21,7 +21,7 @@ SEEDS: Final = (3, 5, 8, 10, 20, 50)
 
 
 class NoiseFloor(NamedTuple):
-    """What the spread over seeds lets be seen, with 80 % power in the hardest step of Holm's procedure."""
+    """Smallest visible differences for a spread over seeds, with 80 % power in the hardest step of Holm's procedure."""
 
     frame: pl.DataFrame
     """seeds, smallest (median over the comparisons), low, high (the least and the greatest of them), in analysis units:
@@ -29,9 +29,9 @@ class NoiseFloor(NamedTuple):
     planned: int
     """Seeds of the grid."""
     comparisons: int
-    """Of how many the spread is known."""
+    """Comparisons whose spread is known."""
     family: int
-    """Of how many there are."""
+    """All comparisons."""
     scale: Scale
     unknown: Mapping[str, int]
     """Why the spread of the others is not known, and of how many."""

@@ -32,16 +32,16 @@ _SURELY: Final = 1e-9
 
 
 class Quantity(NamedTuple):
-    """What cells are compared in beside the grid's measure."""
+    """An objective beside the grid's measure."""
 
     name: str
     """A cost, a measurement or a probe; in this order where several are called so."""
     point: Mapping[str, float] = {}
-    """Of a measurement or a probe."""
+    """Name of a measurement or a probe."""
     better: Better | None = None
     """None: as `rule` says."""
     column: str = ""
-    """What its column is called; empty: its name."""
+    """Name of its column; empty: its own name."""
 
 
 class Compared(NamedTuple):
@@ -80,7 +80,7 @@ def pareto(
 def compared(
     store: "Store", grid: str, against: Sequence[str | Quantity], *, measure: Mapping[str, Any] | None = None
 ) -> Compared:
-    """What `pareto` compares. Raises as that."""
+    """Read the values that `pareto` compares. Raises as that."""
     rules = measure_of(store, grid, measure)
     found = runs(store, grid, rules)
     own = _free(rules.name)
@@ -137,7 +137,7 @@ def rule(store: "Store", grid: str, name: str) -> Way:
 
 
 def known_costs(store: "Store", grid: str) -> list[str]:
-    """Those of `COSTS` that a finished run of the grid has told."""
+    """Return the entries of `COSTS` that a finished run of the grid recorded."""
     return _known_costs(store.sql(_COSTS, {"grid": grid}))
 
 
@@ -156,7 +156,7 @@ def _forbidden(values: pl.DataFrame, scale: Scale) -> dict[tuple[str, str], str]
 
 
 def _of_clean(cells: Mapping[str, Arm], scale: Scale) -> dict[tuple[str, str], str | None]:
-    """What `pair` finds against pairs of cells that are surely alike, all at once: a thousand cells take it minutes.
+    """Return the result of `pair` for equal pairs of cells, all at once; one by one, a thousand cells take minutes.
 
     All their runs have values on the same seeds, of one budget a seed and of one code: where the seeds are enough and
     differences vary there is no problem, and where the seeds are too few it is the same for all.

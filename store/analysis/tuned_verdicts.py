@@ -94,7 +94,7 @@ def _of_the_selected(chosen: Selected) -> pl.DataFrame:
 
 
 def _of_selecting(choice: TunedChoice, where: str) -> str:
-    """What stands against the choice: nothing to choose by, runs to come, runs that failed."""
+    """List objections to the choice: no values, outstanding runs, failed runs."""
     planned = f"{choice.runs} selecting runs{where}"
     failed = [f"{choice.failed} of {planned} ended without a value"] if choice.failed else []
     if not choice.among:

@@ -19,7 +19,7 @@ _STATUSES: Final = ("ok", "failed", "running", "pending")
 
 
 class GridMeasure(NamedTuple):
-    """What a grid is judged by; the fields are those of the grid header's `measure`."""
+    """The measure of a grid; the fields are those of the grid header's `measure`."""
 
     name: str
     point: Mapping[str, float] = {}

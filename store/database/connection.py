@@ -93,7 +93,7 @@ def _connect(path: Path, threads: int | None) -> Iterator[duckdb.DuckDBPyConnect
         yield connection
         connection.execute("CHECKPOINT")
     except BaseException:
-        # what broke the connection says more than its refusal to close; open, it would break the next one as well
+        # the first error says more than the failure to close; an open connection would break the next one
         with suppress(duckdb.Error):
             connection.close()
         raise

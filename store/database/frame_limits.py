@@ -1,4 +1,4 @@
-"""What a frame, or Python, cannot hold of an engine's result: refused, since it would be a wrong value or a crash."""
+"""Values of a result that a frame or Python cannot hold are refused; they would be wrong or crash."""
 
 import re
 from collections.abc import Iterator
@@ -16,9 +16,9 @@ _DATES: Final = re.compile(r"\bDate(time)?\b")
 _QUOTED: Final = re.compile(r"\"[^\"]*\"|'[^']*'")
 """Names of fields and values of an ENUM."""
 _DAYS: Final = (-719_162, 2_932_896)
-"""Of the first day of the year 1 and the last of the year 9999, from 1970-01-01: what Python's dates reach."""
+"""Days from 1970-01-01 to the first day of year 1 and the last of year 9999, the limits of Python's dates."""
 _INFINITY: Final = 2**63 - 1
-"""Of the engine; in nanoseconds it is nearer than the year 9999."""
+"""Limit of the engine; in nanoseconds it is before the year 9999."""
 _PER_DAY: Final = {"ms": 86_400_000, "us": 86_400_000_000, "ns": 86_400_000_000_000}
 
 

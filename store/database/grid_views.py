@@ -162,7 +162,7 @@ def _values(grid: str, measured: Iterable[_Measured], taken: set[str]) -> tuple[
 
 
 def _read_measured(connection: duckdb.DuckDBPyConnection) -> Mapping[str, list[_Measured]]:
-    """What has a final value, by grid; and what the grid is judged by, even before it has one."""
+    """Read the names with a final value by grid, and the grid's measure even before it has one."""
     found: dict[str, list[_Measured]] = {}
     for grid, source, name, keys in connection.execute(_NAMES).fetchall():
         found.setdefault(grid, []).append(_Measured(source, name, tuple(sorted(keys))))

@@ -94,7 +94,7 @@ def _check_explained(connection: duckdb.DuckDBPyConnection, query: str) -> None:
 
 
 def explained(query: str) -> str:
-    """What follows EXPLAIN, ANALYZE and options in brackets; told apart by the engine's own tokens."""
+    """Return the statement after EXPLAIN, ANALYZE and options in brackets, split by the engine's tokenizer."""
     text = query.encode()
     tokens = duckdb.tokenize(query)
     ends = [*(start for start, _ in tokens[1:]), len(text)]

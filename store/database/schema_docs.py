@@ -1,4 +1,4 @@
-"""What the tables, views and columns of the store mean: the comments of its DDL, read, and kept in every database."""
+"""Documentation of tables, views and columns: the comments of the DDL, which every database keeps."""
 
 import re
 from collections.abc import Mapping
@@ -56,7 +56,7 @@ def everywhere() -> Mapping[str, str]:
 
 
 def meaning(relation: Relation, column: str) -> str | None:
-    """Of a column: what its relation says, else what it means everywhere, else what all tables that say it agree on."""
+    """Return the comment of a column: of its relation, else the general one, else the one that all tables share."""
     own = relation.columns.get(column) or everywhere().get(column)
     said = {each.columns[column] for each in relations() if each.kind == "table" and column in each.columns}
     return own or (said.pop() if relation.kind != "table" and len(said) == 1 else None)

@@ -48,7 +48,7 @@ def headings(table: CellTable) -> list[str]:
 
 
 def caption(table: CellTable) -> str:
-    """What is shown, in sentences."""
+    """Describe the table in sentences."""
     level = f"{100 * (1 - table.alpha):g} %"
     what = "the standard deviation" if table.spread == "sd" else f"half the {level} t interval of the mean"
     entries = [entry for column in table.columns for entry in column.entries]

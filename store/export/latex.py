@@ -1,6 +1,6 @@
 r"""LaTeX: any text as text, and tables with the rules of booktabs.
 
-What is written needs `\usepackage{booktabs}` and nothing else; it compiles with pdfLaTeX, XeLaTeX and LuaLaTeX.
+The output needs `\usepackage{booktabs}` and nothing else; it compiles with pdfLaTeX, XeLaTeX and LuaLaTeX.
 """
 
 import unicodedata
@@ -51,10 +51,10 @@ _SPECIAL: Final = {
 _GREEK: Final = "αβγδεζηθικλμνξπρστυφχψωΓΔΘΛΞΠΣΥΦΨΩ"
 _LETTERS: Final = "ßæøåœłÆØÅŒŁ"
 _ACCENTS: Final = "\u0300\u0301\u0302\u0303\u0304\u0306\u0307\u0308\u030a\u030b\u030c\u0327"
-"""Those of the oldest font encoding."""
+"""Characters of the oldest font encoding."""
 _QUOTES: Final = {"‘": "`", "’": "'", "“": "``", "”": "''"}
 _STRAIGHT: Final = {"'": "‘’", '"': "“”"}
-"""What opens and what closes."""
+"""Opening and closing quotation marks."""
 _OPENS_AFTER: Final = frozenset("([{<-–—/|=:;,")
 """Besides blanks and another quotation mark that opens."""
 

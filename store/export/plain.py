@@ -11,7 +11,7 @@ def plain(value: object) -> object:
     """
     if isinstance(value, float):
         return value if value - value == 0 else None
-    if isinstance(value, Decimal):  # what the database sums integers to
+    if isinstance(value, Decimal):  # the database sums integers to this type
         return int(value) if value == value.to_integral_value() else float(value)
     if isinstance(value, Mapping):
         return {str(name): plain(each) for name, each in value.items()}

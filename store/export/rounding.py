@@ -5,7 +5,7 @@ from decimal import Decimal, localcontext
 from typing import NamedTuple
 
 _SINGLE_DIGITS = 4
-"""Of a number without a spread."""
+"""Digits of a number without a spread."""
 
 _PLACES = 700
 """Digits between the largest double and the smallest: as many as a value and its spread can need together."""

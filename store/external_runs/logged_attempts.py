@@ -82,7 +82,7 @@ def end(layout: Layout, start: Mapping[str, Any], step: int, outcome: Mapping[st
 
 
 def failure(error: BaseException | str, reason: str | None) -> dict[str, Any]:
-    """What `end.json` says of a run that failed with `error`.
+    """Return the `end.json` of a run that failed with `error`.
 
     Raises:
         SpecError: the reason is none of `REASONS`.

@@ -170,7 +170,11 @@ def logged_lines(layout: Layout, grid: str) -> list[dict[str, Any]]:
             if about.get("grid") != grid:
                 continue
             line = parse_object(read_bytes(layout.manifest(submission)), str(layout.manifest(submission)))
-        except (NotFoundError, StoreError, FileNotFoundError):  # of `ablate run`; damaged, which ingest tells; gone
+        except (
+            NotFoundError,
+            StoreError,
+            FileNotFoundError,
+        ):  # belongs to `ablate run`; damaged, as ingest reports; or gone
             continue
         found.append((float(about["began"]), submission, line))
     lines: dict[str, dict[str, Any]] = {}

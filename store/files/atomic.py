@@ -64,7 +64,7 @@ def set_retry_timeout(seconds: float, tell: Callable[[str], None], over: Callabl
 
 
 def retried(action: Callable[[], T]) -> T:
-    """What `action` returns; where it fails as network file systems do for a moment, it is called again, afresh.
+    """Return the result of `action`; call it again after errors that network file systems raise for a moment.
 
     It must open what it needs itself: a stale handle stays stale. NFS says ESTALE, Lustre also the others.
 
@@ -192,7 +192,7 @@ def write_json(path: Path, data: Mapping[str, Any]) -> Path:
 
 
 def read_bytes(path: Path) -> bytes:
-    """What the file `path` holds.
+    """Return the bytes of the file `path`.
 
     Raises:
         OSError: it cannot be read, also after some tries.

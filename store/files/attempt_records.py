@@ -1,4 +1,4 @@
-"""What happened, read from `trials/`: one row of the table `attempt` per attempt that has begun."""
+"""Records of attempts, read from `trials/`: one row of the table `attempt` for each attempt that has begun."""
 
 import re
 from collections.abc import Mapping

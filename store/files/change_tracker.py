@@ -1,4 +1,4 @@
-"""What of a campaign's trials need not be looked at again: a memory of how the directories were at the last ingest.
+"""Directories of trials that are unchanged since the last ingest.
 
 Trials are fanned out into up to 256 directories, `trials/<two digits>`. Whoever begins or ends an attempt, or judges it
 later, first gives that directory a new time of change (`touch_trial`). So a directory that is as it was holds nothing
@@ -43,7 +43,7 @@ def touch_trial(layout: Layout, trial: str) -> None:
 
 
 Stamp = tuple[int, int, int]
-"""What of a file changes with it: inode, and the times of change of its bytes (or names) and of itself, in ns."""
+"""Stamp of a file or directory: inode, and the times of change of its content and of itself, in ns."""
 
 
 @final
@@ -64,7 +64,7 @@ class DirectoryCache:
         self._before = _read_stamps(layout, self._database)
         known = {} if thorough else self._before
         self.same = frozenset(fan for fan, (stamp, looked_ns) in known.items() if self._is_same(fan, stamp, looked_ns))
-        """Those that need no look."""
+        """Unchanged directories."""
 
     def _is_same(self, fan: str, stamp: Stamp, looked_ns: int) -> bool:
         return self._stamps.get(fan) == stamp and 0 <= self._now_ns - looked_ns < LOOK_AGAIN_S * 10**9

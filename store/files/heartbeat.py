@@ -37,7 +37,7 @@ class Heartbeat:
         self._thread.join()
 
     def tell(self, step: int, steps: int, loss: float) -> None:
-        """What the next sign of life says."""
+        """Content of the next heartbeat."""
         self._progress = step, steps, loss
 
     def _live(self) -> None:

@@ -86,7 +86,7 @@ class Layout:
 
     @property
     def looked(self) -> Path:
-        """What the last ingest has seen of the directories of trials."""
+        """The stamps of trial directories at the last ingest."""
         return self.store / "looked.json"
 
     def exists(self) -> bool:
@@ -198,7 +198,7 @@ class Layout:
         return _numbers(_names(self.trial(key)))
 
     def every_attempt(self, leave_out: Container[str] = ()) -> Iterator[tuple[str, int, str]]:
-        """What `trial_keys` and `attempts` find: key, attempt and directory; fast where there are very many.
+        """Yield key, attempt and directory of every attempt; fast for very many.
 
         Directories of `fans` in `leave_out` are not read.
         """
@@ -236,7 +236,7 @@ def _keys(fan: str, names: Iterable[str]) -> list[str]:
 
 
 def _numbers(names: Iterable[str]) -> list[int]:
-    """Of attempts, sorted, each once."""
+    """Return the keys of trials with attempts, sorted, each once."""
     return sorted({int(name) for name in names if _ATTEMPT.fullmatch(name)})
 
 

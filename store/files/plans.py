@@ -1,4 +1,4 @@
-"""What was planned, read from `grids/` and `submissions/`: headers and trial lines, with what is wrong in them."""
+"""Plans, read from `grids/` and `submissions/`: headers and trial lines, with their problems."""
 
 import json
 import os
@@ -113,7 +113,7 @@ def require_version(layout: Layout, name: str) -> None:
     path = layout.grid_header(name)
     try:
         header = read_json(path)
-    except (NotFoundError, StoreError):  # what is torn is told as such, and written anew by a run
+    except (NotFoundError, StoreError):  # a torn file is reported, and a run writes it again
         return
     if another_version(header):
         try:

@@ -1,4 +1,4 @@
-"""What the JSON records of a campaign must hold, checked field by field before anything reaches the database."""
+"""Required fields of the JSON records of a campaign, checked before anything reaches the database."""
 
 import re
 from collections.abc import Mapping

@@ -90,7 +90,7 @@ class BadShard(StoreError):
 
 
 class ShardInfo(NamedTuple):
-    """What a verified shard says of itself."""
+    """The name and footer of a verified shard."""
 
     path: Path
     table: str

@@ -192,7 +192,7 @@ def local_process(start: Mapping[str, Any]) -> bool | None:
 def is_alive(layout: Layout, key: str, attempt: int, start: Mapping[str, Any]) -> bool:
     """Whether the process of an attempt that wrote `start` and no end is at work, for displays.
 
-    Of another host it compares clocks, so it can be wrong by as much as they differ; a sign of life from the future is
+    For another host it compares clocks, so it can be wrong by their difference; a heartbeat from the future is
     a young one. Who wants to take a trial over asks `runners.attempts.leases`.
     """
     here = local_process(start)

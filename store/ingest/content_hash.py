@@ -19,7 +19,7 @@ _WHAT = {
     "evaluated": "* EXCLUDE (signature)",
     "counted": "*",
     "recorded": "*",
-    "last_value": "* EXCLUDE (shard, value)",  # of two values at one step either is the last
+    "last_value": "* EXCLUDE (shard, value)",  # either of two values at one step may be the last
     "shard": "* EXCLUDE (number, signature, ingested)",
     "bad_shard": "* EXCLUDE (found, signature)",
     "bad_record": "* EXCLUDE (found)",

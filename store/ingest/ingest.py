@@ -20,7 +20,7 @@ from store.ingest.snapshot import publish, snapshot_is_current, sweep
 
 @final
 class Ingested(NamedTuple):
-    """What one ingest brought into the database."""
+    """Counts of one ingest."""
 
     rows: int = 0
     """Rows of long tables."""

@@ -1,4 +1,4 @@
-"""Who may ingest: the process that holds a flock on `store/ingest.lock`. The kernel frees it when the process dies."""
+"""The lock of the ingester: a flock on `store/ingest.lock`. The kernel frees it when the process dies."""
 
 import fcntl
 import os

@@ -16,7 +16,7 @@ from store.files.plans import file_signature
 from store.files.shards import TABLES, BadShard, ShardInfo, is_shard_name, verify_shard
 
 RETRAIN = "run `ablate run SPEC --again` to train them again, or restore the shard that held them"
-"""What to do about trials whose results cannot be read."""
+"""Advice about trials whose results cannot be read."""
 
 _REMEDY = "; run `ablate run SPEC --again` to train its trials again, or restore the file"
 

@@ -1,4 +1,4 @@
-"""What the papers claim: an operator against the baseline of the same table, model, setup and metric."""
+"""Claims of the papers: an operator against the baseline of the same table, model, setup and metric."""
 
 import math
 from collections.abc import Hashable, Iterable
@@ -18,7 +18,7 @@ class PublishedClaim(NamedTuple):
 
     @property
     def words(self) -> str:
-        """Who against whom, and where: `SSA against Softmax · 5`."""
+        """The label of the claim: `SSA against Softmax · 5`."""
         cell, base = self.cell, self.base
         if base.row_label != cell.row_label:
             return f"{cell.row_label} against {base.row_label} · {cell.column_label}"
@@ -54,7 +54,7 @@ def claims(chosen: Iterable[PublishedCell]) -> list[PublishedClaim]:
 
 
 def _place(cell: PublishedCell) -> Hashable:
-    """What two cells share of which one is compared with the other."""
+    """Return the key that two compared cells share."""
     point, setup = tuple(sorted(cell.point.items())), tuple(sorted(cell.setup.items()))
     return cell.paper, cell.paper_table, cell.metric, point, cell.model, setup
 

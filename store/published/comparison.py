@@ -168,7 +168,7 @@ def _row(tried: _Tried, judged: _Judged | None) -> tuple[Any, ...]:
 
 
 def _word(claim: PublishedClaim, judged: _Judged) -> tuple[Word, str]:
-    """What the two differences say together. The published one counts as it is printed: a sign, no more."""
+    """Compare the two differences. The published one counts as a sign only."""
     published, noise = claim.difference, claim.noise
     assert published is not None
     told = judged.p_holm <= ALPHA

@@ -1,4 +1,4 @@
-"""What the spec of a trial says of the facts by which papers tell setups apart, in the words of the papers' tables."""
+"""Facts of a trial's spec that papers use to tell setups apart, in the words of the papers' tables."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, Final

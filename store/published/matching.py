@@ -35,7 +35,7 @@ def sized(number: float) -> str:
 
 
 def differs(cell: PublishedCell, own: Own) -> str:
-    """What is not the same: size, training, data, layers, what else the paper sets; each with one's own value."""
+    """List the differences: size, training, data, layers, other settings of the paper; each with your own value."""
     known = [
         _amounts("parameters", cell.parameters, own.parameters) or _unknown_size(cell),
         _amounts("steps", cell.steps, own.steps),
@@ -80,7 +80,7 @@ def agrees(here: str, there: str) -> bool:
 
 
 def _fact(name: str, text: str, own: Own) -> str:
-    """What is not known to be the same of a fact of a setup."""
+    """Return the difference in one fact of a setup, unless it is known to be equal."""
     here = own.said.get(name)
     if here is None:
         return f"{name} {text} there"

@@ -1,4 +1,4 @@
-"""What a grid has that published values can stand beside: its cells, which operators they are, what they measured."""
+"""Results of a grid to compare with published values: cells, operators, measurements."""
 
 import json
 from collections.abc import Collection, Mapping
@@ -27,7 +27,7 @@ class Own(NamedTuple):
     steps: int | None
     tokens: float | None
     said: Mapping[str, str] = {}
-    """What its spec says of facts that papers tell setups apart by, in their words: `{"heads": "8"}`."""
+    """Facts of the spec that papers use to tell setups apart, in their words: `{"heads": "8"}`."""
     probed: int | None = None
     """Positions of the sequences that probes look at; None where the spec does not say."""
 

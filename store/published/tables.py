@@ -1,6 +1,6 @@
 """The cells of the papers' tables, read from the package's own file.
 
-`tables.json` is laid out like the papers: tables of rows of printed texts. What is known of a cell stands at its table,
+`tables.json` is laid out like the papers: tables of rows of printed texts. Facts of a cell are given at its table,
 its row, its column or, where neither can tell, at itself; the nearer one counts.
 """
 
@@ -78,7 +78,7 @@ class Note:
 @final
 @dataclass(frozen=True, kw_only=True)
 class Made:
-    """What the spec of an operator holds that the papers ran; the fields are those of `published_operator`.
+    """The fields of an operator's spec in the papers; they are those of `published_operator`.
 
     Both mappings are from a JSON path to the JSON text found there: `kinds` say which operator it is, `numbers` that it
     has these arguments.
@@ -125,7 +125,7 @@ def cells() -> tuple[PublishedCell, ...]:
 
 @cache
 def notes() -> tuple[Note, ...]:
-    """What is inconsistent in the papers, and how many cells it concerns."""
+    """An inconsistency in the papers, and the number of its cells."""
     told = [each.notes for each in cells()]
     return tuple(
         Note(
@@ -164,7 +164,7 @@ def _read_cells() -> Iterator[dict[str, Any]]:
 
 
 def _numbers(printed: str, known: Fact) -> dict[str, Any]:
-    """What is printed as numbers; a binomial error where it is a percentage of a known number of items."""
+    """Parse printed numbers; add a binomial error for a percentage of a known number of items."""
     text, _, error = printed.partition(_SPREAD)
     value = None if text == _NO_NUMBER else float(text.removesuffix(_PROXY))
     found = {"printed": printed, "value": value, "uncertainty": float(error) if error else None}

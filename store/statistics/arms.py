@@ -25,7 +25,7 @@ COLUMNS = ("cell", "label", "operator", "seed", "value", "status")
 STATUSES = ("ok", "failed", "running", "pending")
 
 TOO_FEW = "a verdict needs at least"
-"""What reasons say that more seeds remedy."""
+"""Reasons that more seeds remedy."""
 
 
 class SeedRun(NamedTuple):
@@ -75,7 +75,7 @@ class Pairing(NamedTuple):
     problem: str | None
     note: str
     wall_s: float | None
-    """Of one seed in both arms: the sum of the medians over their finished runs; null where one has none."""
+    """Seconds of one seed in both arms: the sum of the medians over finished runs; null if one has none."""
     on_gpu: bool
     """Whether all that is known of these was on GPUs."""
 
@@ -86,7 +86,7 @@ class Pairing(NamedTuple):
 
     @property
     def summary(self) -> Paired:
-        """What is judged."""
+        """The statistics that decide the verdict."""
         return summarise(self.differences) if self.method == "paired t" else welch(self.ours, self.theirs)
 
 
@@ -250,7 +250,7 @@ def _note(arm: Arm, base: Arm, pairs: int) -> str:
 
 
 def _explain_unpaired(method: Method, arm: Arm, base: Arm, shared: int) -> str:
-    """What is said where runs cannot be paired, or some are left out because their partner will never come."""
+    """Explain why runs are unpaired, or left out because their partner is not planned."""
     ours, theirs = len(_seeds_with_values(arm)), len(_seeds_with_values(base))
     if method == "Welch":
         return f"unpaired (Welch, {ours} and {theirs} runs), as the arms share {_count(shared, 'seed')}"

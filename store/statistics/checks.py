@@ -1,4 +1,4 @@
-"""What a verdict rests on: runs, failures, budgets, code, and whether its assumptions hold."""
+"""The basis of a verdict: runs, failures, budgets, code, and checks of its assumptions."""
 
 from collections.abc import Mapping
 from typing import Any, Final

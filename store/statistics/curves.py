@@ -244,7 +244,7 @@ def _plain(x: Floats, y: Floats, scale: Scale) -> dict[str, float]:
 
 
 _Runs = Sequence[tuple[Curve, Curve]]
-"""Of the cell and of the baseline, by shared seed."""
+"""Values of the cell and of the baseline, by shared seed."""
 _Answers = Sequence[tuple[Reached, Reached]]
 
 _ENDED: Final = ("ok", "failed")

@@ -77,7 +77,7 @@ def usable(values: pl.DataFrame) -> pl.DataFrame:
 
 
 def contrasts(levels: int) -> Floats:
-    """What each level's effect is in coefficients of effect coding, [levels, levels - 1]: the last is minus the sum."""
+    """Return each level's effect in coefficients of effect coding, [levels, levels - 1]: the last is minus the sum."""
     return np.vstack([np.eye(levels - 1), -np.ones((1, levels - 1))]) if levels else np.zeros((0, 0))
 
 

@@ -45,19 +45,19 @@ _NO_NOISE: Final = 1e-20
 
 
 class Factorial(NamedTuple):
-    """What a grid's axes do. `docs/factorial.md` says what each column means."""
+    """Effects of a grid's axes. `docs/factorial.md` explains each column."""
 
     terms: pl.DataFrame
     means: pl.DataFrame
     effects: pl.DataFrame
-    """What each level adds to the grid mean: the columns of `level_effects`."""
+    """Difference of each level from the grid mean: the columns of `level_effects`."""
     noise: float | None
     """Standard deviation of the residual in analysis units; null without residual degrees of freedom."""
     runs: int
     seeds: int
     """That have a run with a value."""
     notes: list[str]
-    """What is left out and why, a sentence each."""
+    """Left-out runs and the reasons, a sentence each."""
 
 
 class _Tested(NamedTuple):

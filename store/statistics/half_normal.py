@@ -75,7 +75,7 @@ def lenth(effects: Floats, alpha: float = 0.05) -> Lenth:
 
 
 def _pseudo_errors(effects: Floats) -> Floats:
-    """Of each row of `effects` [n, m]: 1.5 medians of the sizes, those left out that are beyond 2.5 times as much."""
+    """Return for each row of `effects` [n, m] 1.5 medians of the sizes, without sizes beyond 2.5 times as much."""
     sizes = np.sort(np.abs(effects))
     first = 1.5 * np.median(sizes, axis=1)
     small = np.maximum((sizes < 2.5 * first[:, None]).sum(1), 1)

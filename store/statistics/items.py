@@ -55,7 +55,7 @@ def _error(values: Floats) -> float:
 def _joint(differences: Floats, by_seed: float, by_item: float) -> tuple[float, float]:
     """Standard error for other seeds and items, and its degrees of freedom (Satterthwaite 1946).
 
-    What neither the seed nor the item explains is in both bars, so it is taken away once.
+    Both bars contain the variance that neither seed nor item explains, so it is subtracted once.
     """
     seeds, items = differences.shape
     if min(seeds, items) < _FEWEST:

@@ -25,7 +25,7 @@ class Fit(NamedTuple):
 
     @property
     def variance(self) -> float:
-        """Of the noise; NaN without residual degrees of freedom."""
+        """Variance of the noise; NaN without residual degrees of freedom."""
         return self.residual / self.freedom if self.freedom > 0 else float("nan")
 
     def estimable(self, rows: Floats) -> bool:
@@ -50,19 +50,19 @@ def fit(design: Floats, y: Floats) -> Fit:
 
 
 class Gain(NamedTuple):
-    """What a set of columns explains: its sum of squares and its degrees of freedom."""
+    """The sum of squares and the degrees of freedom that a set of columns explains."""
 
     squares: float
     freedom: int
 
 
 def wald(found: Fit, columns: slice) -> Gain:
-    """Of estimable columns, everything else in the model: the quadratic form of "they are all zero"."""
+    """Test estimable columns, with all others in the model: the quadratic form of "they are all zero"."""
     part = found.coefficients[columns]
     return Gain(float(part @ np.linalg.solve(found.covariance[columns, columns], part)), part.size)
 
 
 def gained(base: Floats, more: Floats, y: Floats) -> Gain:
-    """Of `more` [runs, added] beside `base` [runs, columns]: two models are fitted and compared."""
+    """Test `more` [runs, added] beside `base` [runs, columns]: fit and compare two models."""
     small, large = fit(base, y), fit(np.hstack([base, more]), y)
     return Gain(max(small.residual - large.residual, 0.0), small.freedom - large.freedom)

@@ -1,4 +1,4 @@
-"""What the runs that a factorial analysis leaves out do to it, in sentences."""
+"""Effects of left-out runs on a factorial analysis, in sentences."""
 
 import polars as pl
 

@@ -16,21 +16,21 @@ _LARGEST: Final = 700.0
 
 
 class VerdictFacts(NamedTuple):
-    """What a sentence may speak about; differences in analysis units."""
+    """Facts for the sentence of a verdict; differences in analysis units."""
 
     word: str
     difference: float
     low: float
     high: float
     runs: tuple[int, int]
-    """Of the cell and of the baseline; paired, both are the number of pairs."""
+    """Runs of the cell and of the baseline; paired, both are the number of pairs."""
     method: Method
     p_holm: float
     sign_flip_p: float
     seeds: float
     """Pairs that decide with 80 % power if the true difference is the one that was seen."""
     wall_s: float | None
-    """What one more seed of both arms costs; None where nothing is known."""
+    """Seconds of one more seed in both arms; None if unknown."""
     on_gpu: bool
 
 

@@ -21,22 +21,22 @@ Split = Literal["apart", "same"]
 
 
 class TunedChoice(NamedTuple):
-    """What was chosen for one setting of everything but the axes selected over."""
+    """The choice for one setting of all other axes."""
 
     cell: str
     label: str
     among: int
     """Cells that had a value to be chosen by; 0: nothing chose this one."""
     levels: Mapping[str, object]
-    """Of the chosen cell on the axes selected over."""
+    """Levels of the chosen cell on the axes selected over."""
     runs: int
     """Planned for the setting on the seeds that select."""
     outstanding: int
-    """Of these, not ended yet."""
+    """Selecting runs that have not ended."""
     failed: int
-    """Of these, failed, or ended without a finite value."""
+    """Selecting runs that failed or ended without a finite value."""
     values: int = 0
-    """Of the chosen cell on the seeds that select, by which it was chosen."""
+    """Mean of the chosen cell on the selecting seeds."""
 
 
 class Selected(NamedTuple):
@@ -123,7 +123,7 @@ def _rank(row: Mapping[str, Any], better: Better) -> tuple[int, float]:
 
 
 def _warning(choices: Mapping[str, TunedChoice], over: Sequence[str]) -> str:
-    """Of the choice that flatters itself most."""
+    """The greatest optimism of the choices."""
     flattery, among, values = max(
         ((expected_optimism(each.among, each.values), each.among, each.values) for each in choices.values()),
         default=(0.0, 0, 0),
