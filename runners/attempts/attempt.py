@@ -278,14 +278,14 @@ class Attempt:
         """
         self._require_ownership()
         self.flush()
-        self._end(status="failed", **failure._asdict(), **self._spent())
+        self._end(status="failed", **failure._asdict(), **self._cost_entries())
         self._forget_older()
 
     def abandon(self, message: str) -> None:
         """Record that this process gives the trial back unfinished."""
-        self._end(status="stopped", message=message, **self._spent())
+        self._end(status="stopped", message=message, **self._cost_entries())
 
-    def _spent(self) -> dict[str, Any]:
+    def _cost_entries(self) -> dict[str, Any]:
         return {"cost": self._cost, **_memory(self._cost)} if self._cost else {}
 
     def _require_ownership(self) -> None:

@@ -13,7 +13,7 @@ from runners.attempts.death_record import record_death
 from runners.attempts.leases import Leases, earlier_life
 from runners.checkpoint import Checkpoint, checkpointed_step, has_checkpoints, newest_checkpoint
 from runners.provenance.code import made_by, ran_other_code
-from runners.training.failure import lost
+from runners.training.failure import lost_failure
 from store.files.attempts import begin, start_record
 from store.files.code_aliases import current_sources
 from store.files.layout import Layout
@@ -70,13 +70,13 @@ def claim(
         if number == tried:
             time.sleep(_RELIST_S)
         state = trial_state(layout, trial, leases.alive)
-        taken = _taken(state, about, retry=retry, again=again)
+        taken = _find_taken(state, about, retry=retry, again=again)
         if taken is not None:
             return taken
         same_code = by_code(state, about.get("sources"))
-        if _lost(layout, trial, state, same_code, about.get("place")):
+        if _is_lost(layout, trial, state, same_code, about.get("place")):
             step = checkpointed_step(layout, trial, same_code)
-            record_death(layout, trial, state.attempts[-1].attempt, step, lost(MOST_LOST))
+            record_death(layout, trial, state.attempts[-1].attempt, step, lost_failure(MOST_LOST))
             return Taken("failed")
         found, remarks = newest_checkpoint(layout, trial, same_code)
         resumed = {"attempt": found.attempt, "step": found.step} if found else None
@@ -96,7 +96,7 @@ def _own_leases() -> Leases:
     return Leases()
 
 
-def _taken(state: TrialState, about: Mapping[str, Any], *, retry: bool, again: bool) -> Taken | None:
+def _find_taken(state: TrialState, about: Mapping[str, Any], *, retry: bool, again: bool) -> Taken | None:
     sources = about.get("sources")
     if state.status == "ok" and again and sources is not None and ran_other_code(state, sources):
         return Taken("running") if state.live is not None else None
@@ -113,7 +113,7 @@ def _needs_less_memory_now(failed: AttemptState, about: Mapping[str, Any]) -> bo
     return reason == "out_of_memory" and (about.get("accumulate") or 1) > (failed.start.get("accumulate") or 1)
 
 
-def _lost(layout: Layout, trial: str, state: TrialState, same_code: Callable[[int], bool], place: Any) -> bool:
+def _is_lost(layout: Layout, trial: str, state: TrialState, same_code: Callable[[int], bool], place: Any) -> bool:
     """Whether the latest attempts, of the code that will run, all vanished without getting the trial on.
 
     An attempt in an earlier life of a task that came back, at `place` or for a later attempt, is no reason to give up:

@@ -10,7 +10,7 @@ from runners.attempts.manifest import Manifest
 from runners.attempts.micro_batches import written_micro_batches
 from runners.attempts.worker import Job, Outcome
 from runners.checkpoint import checkpointed_step
-from runners.training.failure import killed, out_of_memory
+from runners.training.failure import killed_failure, out_of_memory
 from runners.training.memory import oom_kills
 from store.files.layout import Layout
 from store.files.trial_status import pid_space, trial_state
@@ -41,7 +41,7 @@ class CrashCounter:
         if self._at_start >= MOST_DEATHS:
             raise EnvironmentProblem(f"workers die as they start ({how}); `ablate doctor` looks for causes")
 
-    def loaded(self) -> None:
+    def worker_ready(self) -> None:
         """A worker is ready to take rows: what kept others from it is over."""
         self._at_start = 0
 
@@ -65,7 +65,7 @@ class CrashCounter:
         self._at_work[row] = (step, times)
         if times < MOST_DEATHS:
             return None
-        failure = out_of_memory(times) if for_memory else killed(times, how)
+        failure = out_of_memory(times) if for_memory else killed_failure(times, how)
         number = self._attempt(trial, pid)
         if number is None:  # somebody else has it now, or has done it, or it had failed
             return Outcome(row, "was_failed" if trial_state(self._layout, trial).status == "failed" else "held")

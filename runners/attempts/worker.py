@@ -108,10 +108,10 @@ class Listener(Protocol):
     def stop_requested(self) -> bool:
         """Whether to stop at the next step boundary."""
 
-    def started(self, row: int, attempt: int, step: int) -> None:
+    def row_started(self, row: int, attempt: int, step: int) -> None:
         """The row was claimed and goes on from `step`."""
 
-    def stepped(self, row: int, step: int, steps: int, loss: float) -> None:
+    def row_stepped(self, row: int, step: int, steps: int, loss: float) -> None:
         """Training of the row is at `step`; called every step."""
 
 
@@ -163,12 +163,12 @@ class Worker:
             CampaignUnwritable: a record could not be written.
             Unfit: this machine lacks what the trial needs; the attempt was given back.
         """
-        outcome = self._tried(row)
+        outcome = self._try(row)
         while self._job.oom == "halve" and outcome.failure is not None and outcome.failure.reason == "out_of_memory":
             if outcome.spent:
                 return self._left_to_another(outcome)
             release_cached_memory()
-            following = self._tried(row)
+            following = self._try(row)
             if following.status == "was_failed":  # it cannot be cut any smaller
                 break
             outcome = following
@@ -182,7 +182,7 @@ class Worker:
             return outcome
         return outcome._replace(status="stopped", failure=None)
 
-    def _tried(self, row: int) -> Outcome:
+    def _try(self, row: int) -> Outcome:
         require_there(self._layout.manifest(self._job.submission))
         try:
             line = self._manifest.line(row)
@@ -199,7 +199,7 @@ class Worker:
             )  # somebody else has tried these pieces meanwhile
             if mine.status == "ok":
                 discard_forgotten(self._layout, line["trial"], trial_state(self._layout, line["trial"]))
-            return self._tried(row) if moved else Outcome(row, _FOUND[mine.status])
+            return self._try(row) if moved else Outcome(row, _FOUND[mine.status])
         return self._attempt(row, line, mine, trial)
 
     def _cut(self, line: dict[str, Any]) -> dict[str, Any]:
@@ -233,12 +233,12 @@ class Worker:
     def _attempt(self, row: int, line: dict[str, Any], mine: Claim, trial: Spec | Exception) -> Outcome:
         checkpoint_s = float((line["spec"].get("execution") or {}).get("checkpoint_s", 20.0))
         listener = self._listener
-        watch = Watch(listener.stop_requested, lambda step, steps, loss: listener.stepped(row, step, steps, loss))
+        watch = Watch(listener.stop_requested, lambda step, steps, loss: listener.row_stepped(row, step, steps, loss))
         attempt = Attempt(self._layout, mine, self._buffer, checkpoint_s, watch)
-        listener.started(row, attempt.number, attempt.step)
+        listener.row_started(row, attempt.number, attempt.step)
         del mine  # with it goes the checkpoint, once training has taken it
         reset_peak_memory()
-        with attempt, self._logged(attempt):
+        with attempt, self._log_output(attempt):
             try:
                 return self._outcome(row, line, attempt, trial)
             except LeaseLost as error:
@@ -248,7 +248,7 @@ class Worker:
 
     def _outcome(self, row: int, line: dict[str, Any], attempt: Attempt, trial: Spec | Exception) -> Outcome:
         try:
-            finished = self._trained(trial, attempt)
+            finished = self._train_trial(trial, attempt)
         except CampaignUnwritable:
             # Its own process ends with it; in a process that lives on, the attempt would look alive for ever.
             with contextlib.suppress(CampaignUnwritable, LeaseLost):
@@ -263,7 +263,7 @@ class Worker:
             attempt.abandon(str(error))
             raise NodeUnsuitable(str(error)) from error
         except Exception as error:  # noqa: BLE001  # recorded with its reason: no trial stops the grid
-            return self._failed(row, attempt, failure_of(error))._replace(spent=breaks_process(error))
+            return self._record_failure(row, attempt, failure_of(error))._replace(spent=breaks_process(error))
         except BaseException:
             with contextlib.suppress(LeaseLost):
                 attempt.abandon("interrupted")
@@ -274,12 +274,12 @@ class Worker:
         discard_checkpoints(self._layout, line["trial"], attempt.number)
         return Outcome(row, "ok", attempt.number)
 
-    def _trained(self, trial: Spec | Exception, attempt: Attempt) -> TrainingResult:
+    def _train_trial(self, trial: Spec | Exception, attempt: Attempt) -> TrainingResult:
         if isinstance(trial, Exception):
             raise trial
         return self._train(trial, attempt)
 
-    def _failed(self, row: int, attempt: Attempt, failure: Failure) -> Outcome:
+    def _record_failure(self, row: int, attempt: Attempt, failure: Failure) -> Outcome:
         attempt.fail(failure)
         try:
             with attempt.log.open("a") as log:
@@ -303,7 +303,7 @@ class Worker:
         return trial
 
     @contextlib.contextmanager
-    def _logged(self, attempt: Attempt) -> Iterator[None]:
+    def _log_output(self, attempt: Attempt) -> Iterator[None]:
         """What the process prints while it trains goes to the attempt's log, where the process is the worker's own."""
         if not self._own_process:
             yield

@@ -12,7 +12,7 @@ from multiprocessing.connection import Connection, Pipe
 from typing import Any, NamedTuple, Protocol, final
 
 from grid.errors import EnvironmentProblem
-from runners.child_lifetime import shielded
+from runners.child_lifetime import shield_from_signals
 
 _ONE_THREAD = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS")
 _START = (
@@ -68,7 +68,7 @@ def start_interpreter(control: socket.socket, preload: Sequence[str]) -> ServerP
     """A fork server in a fresh interpreter: it has nothing of this process but its import path."""
     arguments = [json.dumps(sys.path), str(control.fileno()), str(os.getpid()), json.dumps(list(preload))]
     # -P: the working directory does not come first on the import path
-    with shielded():  # there is no moment at which a signal to the group would end it
+    with shield_from_signals():  # there is no moment at which a signal to the group would end it
         return subprocess.Popen(
             [sys.executable, "-P", "-c", _START, *arguments],
             env=_environment(),

@@ -21,7 +21,7 @@ class Inline(Machine):
         worker = Worker(job, number, _Here(number, overseer), own_process=False)
         while not overseer.stop_requested() and (row := rows.take()) is not None:
             outcome = worker.run(row)
-            overseer.ended(outcome)
+            overseer.row_ended(outcome)
             if outcome.spent:
                 raise NodeUnsuitable(
                     "CUDA refuses this process from now on; run the same command again to go on in a new one"
@@ -36,7 +36,7 @@ class _Here:
         self._number = number
         self._overseer = overseer
         self.stop_requested = overseer.stop_requested
-        self.stepped = overseer.stepped
+        self.row_stepped = overseer.row_stepped
 
-    def started(self, row: int, attempt: int, step: int) -> None:
-        self._overseer.started(row, self._number, attempt, step)
+    def row_started(self, row: int, attempt: int, step: int) -> None:
+        self._overseer.row_started(row, self._number, attempt, step)

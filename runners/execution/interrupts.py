@@ -26,14 +26,14 @@ class Interrupts:
         if threading.current_thread() is threading.main_thread():
             for name in _SIGNALS:
                 if signal.getsignal(name) is not signal.SIG_IGN:
-                    self._before[name] = signal.signal(name, self._heard)
+                    self._before[name] = signal.signal(name, self._handle)
         return self
 
     def __exit__(self, *_: object) -> None:
         for name, handler in self._before.items():
             signal.signal(name, handler)
 
-    def _heard(self, _number: int, _frame: FrameType | None) -> None:
+    def _handle(self, _number: int, _frame: FrameType | None) -> None:
         if self.requested:
             raise KeyboardInterrupt
         self.requested = True

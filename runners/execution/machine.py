@@ -17,13 +17,13 @@ class Overseer(Protocol):
     def worker_number(self) -> int:
         """A number no other worker of this submission has."""
 
-    def started(self, row: int, worker: int, attempt: int, step: int) -> None:
+    def row_started(self, row: int, worker: int, attempt: int, step: int) -> None:
         """A worker claimed `row` and goes on from `step`."""
 
-    def stepped(self, row: int, step: int, steps: int, loss: float) -> None:
+    def row_stepped(self, row: int, step: int, steps: int, loss: float) -> None:
         """Training of `row` is at `step` of `steps`."""
 
-    def ended(self, outcome: Outcome) -> None:
+    def row_ended(self, outcome: Outcome) -> None:
         """A row came back; one that is "stopped" is begun again where it was given back to the rows."""
 
     def note(self, text: str) -> None:
@@ -39,7 +39,7 @@ class RowSource(Protocol):
     def give_back(self, row: int) -> None:
         """Its worker died or was asked to leave; the row goes first."""
 
-    def left(self) -> int:
+    def rows_left(self) -> int:
         """At most so many rows are left to take; once it is 0 no worker waits for one."""
 
 
@@ -56,7 +56,7 @@ class Queue(RowSource):
     def give_back(self, row: int) -> None:
         self._rows.appendleft(row)
 
-    def left(self) -> int:
+    def rows_left(self) -> int:
         return len(self._rows)
 
 

@@ -63,7 +63,7 @@ class WorkerPool:
             for ready in self._speakers():
                 if ready is self._forks.news:
                     for ended in self._forks.exits():
-                        self._buried(ended)
+                        self._bury(ended)
                 else:
                     self._hear(next(found for found in self._members.values() if found.pipe is ready))
             if self._overseer.stop_requested() and not self._stopping:
@@ -105,7 +105,7 @@ class WorkerPool:
         """Put a worker in every free slot for which there is a row that no worker waits for."""
         for slot in list(self._free_slots()):
             loading = sum(not found.ready or found.idle for found in self._members.values())
-            if self._rows.left() <= loading:
+            if self._rows.rows_left() <= loading:
                 return
             member = _PoolMember(self._forks.fork(self._overseer.worker_number()), slot)
             self._members[member.pid] = member
@@ -123,7 +123,7 @@ class WorkerPool:
                 break
             member.row, member.began = row, False
             self._send(member, ("row", row, self._share(member.slot)))
-        if self._rows.left() == 0:
+        if self._rows.rows_left() == 0:
             for member in [found for found in self._members.values() if found.idle]:
                 self._dismiss(member)
 
@@ -161,13 +161,13 @@ class WorkerPool:
 
     def _understand(self, member: _PoolMember, kind: str, content: Sequence[Any]) -> None:
         if kind == "stepped":
-            self._overseer.stepped(*content)
+            self._overseer.row_stepped(*content)
         elif kind == "started":
             row, attempt, step = content
             if member.began:  # it was cut, in the same process
                 self._deaths.out_of_memory()
             member.began = True
-            self._overseer.started(row, member.number, attempt, step)
+            self._overseer.row_started(row, member.number, attempt, step)
         elif kind == "note":
             self._overseer.note(f"worker {member.number}: {content[0]}")
         elif kind == "refused":
@@ -180,18 +180,18 @@ class WorkerPool:
             member.leaving = True
         else:
             member.ready = True
-            self._deaths.loaded()
+            self._deaths.worker_ready()
 
     def _came_back(self, member: _PoolMember, outcome: Outcome) -> None:
         member.row = None
         if outcome.failure is not None and outcome.failure.reason == "out_of_memory":
             self._deaths.out_of_memory()
-        self._overseer.ended(outcome)
+        self._overseer.row_ended(outcome)
         if outcome.status == "stopped" and not self._stopping:
             self._dismiss(member)  # somebody asked this one worker to leave; the row is for the others
             self._rows.give_back(outcome.row)
 
-    def _buried(self, ended: Exit) -> None:
+    def _bury(self, ended: Exit) -> None:
         """The server has reaped a worker: what it was doing is nobody's now."""
         member = self._members[ended.pid]
         if member.open:
@@ -213,7 +213,7 @@ class WorkerPool:
     def _died(self, member: _PoolMember, row: int, ended: Exit) -> None:
         failed = self._deaths.at_work(row, member.pid, ended.how)
         if failed is not None:
-            self._overseer.ended(failed)
+            self._overseer.row_ended(failed)
             return
         self._overseer.note(f"worker {member.number} died ({ended.how}); its trial goes on from its last checkpoint")
         self._rows.give_back(row)

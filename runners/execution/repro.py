@@ -44,17 +44,17 @@ LOOK_EVERY_S = 0.5
 class Watcher(Protocol):
     """Whoever watches training."""
 
-    def looked(self, found: TrialProgress | None) -> None:
+    def show_progress(self, found: TrialProgress | None) -> None:
         """How far it is, often; None before it has said so."""
 
-    def ended(self, status: str | None) -> None:
+    def show_end(self, status: str | None) -> None:
         """It has ended so: ok, failed, stopped; None where nothing says how."""
 
 
 class Audience(Protocol):
     """Whoever is told how a repetition gets on."""
 
-    def told(self, text: str) -> None:
+    def tell(self, text: str) -> None:
         """Something that a person should know."""
 
     def training(self, line: Mapping[str, Any]) -> AbstractContextManager[Watcher]:
@@ -140,7 +140,7 @@ class Recorded:
         return line
 
 
-def recorded(layout: Layout, key: str) -> Recorded:
+def read_recorded(layout: Layout, key: str) -> Recorded:
     """What the campaign says of the trial `key`; the latest attempt that is ok counts.
 
     Raises:
@@ -178,8 +178,8 @@ def reproduce(store: "Store", key: str, place: Path, spec: Path | None, audience
         StoreError: a snapshot or the manifest was altered.
         EnvironmentProblem: the trial cannot be started.
     """
-    told = audience.told
-    found = recorded(store.layout, key)
+    told = audience.tell
+    found = read_recorded(store.layout, key)
     with slow_notice("restoring the code, and comparing the environment"):
         request = _prepare(found, place, spec, told)
         differ = list(_environment(found))
@@ -190,11 +190,11 @@ def reproduce(store: "Store", key: str, place: Path, spec: Path | None, audience
     told(f"training it again; {found.took}")
     layout = Layout(Path(request["root"]))
     with audience.training(found.line()) as watcher:
-        _run(request, _variables(found, request), lambda: watcher.looked(_progress(layout, key)))
+        _run(request, _variables(found, request), lambda: watcher.show_progress(_progress(layout, key)))
         last = trial_state(layout, key).ended
-        watcher.ended(last.end["status"] if last is not None and last.end is not None else None)
+        watcher.show_end(last.end["status"] if last is not None and last.end is not None else None)
     with slow_notice("comparing the values"):
-        result = _compared(store, found, layout, told)
+        result = _compare(store, found, layout, told)
     if result.failure is not None and not request["files"]:
         told("if it needs a spec file, name the spec file that defines its classes with --spec")
     return result
@@ -247,10 +247,10 @@ def _environment(found: Recorded) -> Iterator[str]:
         packages = {**here["distributions"], "torch": versions.get("torch") or here["distributions"].get("torch")}
         then = {**here, "python": versions.get("python") or here["python"], "distributions": packages}
         differ = environment_differences(then, here)
-    yield from _ordered(differ)
+    yield from _order_remarks(differ)
 
 
-def _ordered(differ: Differences) -> Iterator[str]:
+def _order_remarks(differ: Differences) -> Iterator[str]:
     yield from (f"{each}; this may change the numbers" for each in differ.forbidding)
     yield from differ.remarks
 
@@ -306,7 +306,7 @@ def _errors(process: "subprocess.Popen[str]", look: Callable[[], None]) -> str:
             continue
 
 
-def _compared(store: "Store", found: Recorded, layout: Layout, told: Callable[[str], None]) -> Reproduction:
+def _compare(store: "Store", found: Recorded, layout: Layout, told: Callable[[str], None]) -> Reproduction:
     from store.store import Store
 
     state = trial_state(layout, found.key)

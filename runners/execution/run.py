@@ -196,14 +196,14 @@ class _ActiveRun:
             elif state.status == "running":
                 self._held.append(row)
             else:
-                self.ended(Outcome(row, "was_ok" if state.status == "ok" else "was_failed"))
+                self.row_ended(Outcome(row, "was_ok" if state.status == "ok" else "was_failed"))
 
     def _not_again(self, row: int, *, running: bool) -> Iterator[int]:
         """A row still has the result of other code. It is given one more chance: its worker may die every time."""
         if running:
             self._held.append(row)
         elif row in self._returned:
-            self.ended(Outcome(row, "was_failed"))
+            self.row_ended(Outcome(row, "was_failed"))
         else:
             self._returned.add(row)
             yield row
@@ -242,16 +242,16 @@ class _ActiveRun:
         self._workers += 1
         return self._workers - 1
 
-    def started(self, row: int, worker: int, attempt: int, step: int) -> None:
+    def row_started(self, row: int, worker: int, attempt: int, step: int) -> None:
         """A worker claimed a row."""
         del worker, attempt
-        self._tally.started(row, step)
+        self._tally.begin(row, step)
 
-    def stepped(self, row: int, step: int, steps: int, loss: float) -> None:
+    def row_stepped(self, row: int, step: int, steps: int, loss: float) -> None:
         """A trial got on."""
-        self._tally.stepped(row, step, steps, loss)
+        self._tally.advance(row, step, steps, loss)
 
-    def ended(self, outcome: Outcome) -> None:
+    def row_ended(self, outcome: Outcome) -> None:
         """A row came back."""
         self._tally.came_back(outcome)
         if outcome.status == "held":

@@ -47,14 +47,14 @@ class Tally:
     ended: int = 0
     began: float | None = None
 
-    def started(self, row: int, step: int) -> None:
+    def begin(self, row: int, step: int) -> None:
         """A worker has claimed `row`."""
         if self.began is None:
             self.began = time.monotonic()
         member = self.members[row]
         self.running[row] = Running(member.cell[1], member.seed, step, step, 0, None)
 
-    def stepped(self, row: int, step: int, steps: int, loss: float) -> None:
+    def advance(self, row: int, step: int, steps: int, loss: float) -> None:
         """Training of `row` is at `step`."""
         if row in self.running:
             self.running[row] = self.running[row]._replace(step=step, steps=steps, loss=loss)

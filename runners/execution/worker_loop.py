@@ -37,14 +37,14 @@ def work(pipe: "Connection[Any, Any]") -> int:
     control = _Control(pipe)
     for name in (signal.SIGINT, signal.SIGUSR2):  # Ctrl-C and the end of the time are the starter's to interpret
         signal.signal(name, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, control.terminated)
+    signal.signal(signal.SIGTERM, control.terminate)
     message = control.next()
     if message is None:
         return 0
     _, job, number, device = message
     set_retry_timeout(PATIENCE_S, lambda text: control.say("note", text))
     try:
-        worker = _loaded(job, number, device, control)
+        worker = _load_worker(job, number, device, control)
         control.say("ready")
         while (message := control.next()) is not None:
             _, row, share = message
@@ -66,7 +66,7 @@ def work(pipe: "Connection[Any, Any]") -> int:
     return 0
 
 
-def _loaded(job: Job, number: int, device: str | None, control: "_Control") -> Worker:
+def _load_worker(job: Job, number: int, device: str | None, control: "_Control") -> Worker:
     """The worker, which sees its device and no other from the first look on."""
     if device is not None:
         os.environ["CUDA_VISIBLE_DEVICES"] = device
@@ -111,7 +111,7 @@ class _Control:
         """Whether it was told to leave."""
         return self._stop
 
-    def terminated(self, *_: object) -> None:
+    def terminate(self, *_: object) -> None:
         """SIGTERM: finish the step, save, and leave."""
         self._stop = True
 
@@ -135,25 +135,25 @@ class _Control:
         try:
             self._pipe.send(message)
         except OSError:
-            _orphaned()
+            _leave_orphaned()
 
     def _receive(self) -> tuple[Any, ...]:
         try:
             message: tuple[Any, ...] = self._pipe.recv()
         except (EOFError, OSError):  # the latter if it had not read everything
-            _orphaned()
+            _leave_orphaned()
         return message
 
-    def started(self, row: int, attempt: int, step: int) -> None:
+    def row_started(self, row: int, attempt: int, step: int) -> None:
         self.say("started", row, attempt, step)
 
-    def stepped(self, row: int, step: int, steps: int, loss: float) -> None:
+    def row_stepped(self, row: int, step: int, steps: int, loss: float) -> None:
         now = time.monotonic()
         if now - self._told >= TELL_EVERY_S:
             self._told = now
             self.say("stepped", row, step, steps, loss)
 
 
-def _orphaned() -> NoReturn:
+def _leave_orphaned() -> NoReturn:
     """Leave now, since the starter was killed: no error of a trial, and the next run goes on from its checkpoint."""
     os._exit(1)

@@ -17,7 +17,7 @@ from grid import Grid, Spec
 from grid.key import canonical_json
 from grid.spec import field_names
 from runners.provenance.origin import PROJECT, is_installed, room_of
-from runners.provenance.source import digest, hashed, imported_modules, relevant, statements
+from runners.provenance.source import digest, hash_text, imported_modules, relevant, statements
 from store.files.code_aliases import current_sources
 from store.files.trial_status import TrialState
 
@@ -33,7 +33,7 @@ CORE = (
     "runners/evaluations/evaluation.py",
     "runners/training/compilation.py",
     "runners/training/deterministic.py",
-    "runners/training/distributed.py",
+    "runners/training/process_group.py",
     "runners/training/flat_parameters.py",
     "runners/optimisers/optimiser.py",
     "runners/optimisers/training_config.py",
@@ -84,7 +84,7 @@ class Codes:
         if "core" not in self._modules:
             files = sorted(file for pattern in CORE for file in PROJECT.glob(pattern) if file.name != "__init__.py")
             found = {file.relative_to(PROJECT).as_posix(): _of_file(file) for file in files}
-            self._modules["core"] = hashed(canonical_json(found))
+            self._modules["core"] = hash_text(canonical_json(found))
         return self._modules["core"]
 
     @property
@@ -104,7 +104,7 @@ class Codes:
         for cls in sorted(_with_parents(classes), key=lambda cls: (cls.__module__, cls.__qualname__)):
             module = sys.modules.get(cls.__module__)
             if module is None or not _has_source(module):
-                found[f"class {cls.__qualname__}"] = hashed("\n".join(_compiled(cls)))
+                found[f"class {cls.__qualname__}"] = hash_text("\n".join(_list_methods(cls)))
             elif _is_users(module):
                 self._add_users(cls, module, found)
             else:
@@ -119,10 +119,10 @@ class Codes:
         if room and name not in self._modules:
             self._modules[name] = _of_file(file)
         found[name] = self._modules[name] if room else _of_file(file)
-        for other in self._followed(module):
+        for other in self._find_followed(module):
             self._add_module(other, found)
 
-    def _followed(self, module: ModuleType) -> list[ModuleType]:
+    def _find_followed(self, module: ModuleType) -> list[ModuleType]:
         """What `module` imports from where members of its family share modules."""
         name = module.__name__
         if name not in self._imports:
@@ -213,7 +213,7 @@ def _of_file_as_of(file: Path, mtime_ns: int, size: int) -> str:
     return digest(statements(decode_source(file.read_bytes())))
 
 
-def _compiled(cls: type) -> Iterator[str]:
+def _list_methods(cls: type) -> Iterator[str]:
     """What is left of a class without a source: the compiled form of its methods."""
     for name, value in sorted(vars(cls).items()):
         if isinstance(value, FunctionType):

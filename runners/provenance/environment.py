@@ -66,7 +66,7 @@ def record(imports: Iterable[str] = ()) -> dict[str, Any]:
         "python": platform.python_version(),
         "implementation": platform.python_implementation(),
         "distributions": distributions(),
-        "needed": sorted(_declared() | _from_distributions(imports)),
+        "needed": sorted(_declared_packages() | _from_distributions(imports)),
         "platform": platform.system() + " " + platform.release(),
         "machine": platform.machine(),
         "glibc": _glibc(),
@@ -105,26 +105,26 @@ def differences(recorded: Mapping[str, Any], here: Mapping[str, Any]) -> Differe
 
 def _forbidding(recorded: Mapping[str, Any], here: Mapping[str, Any]) -> Iterator[str]:
     if _minor(recorded["python"]) != _minor(here["python"]):
-        yield _told("Python", recorded["python"], here["python"])
+        yield _describe("Python", recorded["python"], here["python"])
     if recorded.get("implementation") != here.get("implementation"):
-        yield _told(_WORDS["implementation"], recorded.get("implementation"), here.get("implementation"))
+        yield _describe(_WORDS["implementation"], recorded.get("implementation"), here.get("implementation"))
     for name in recorded.get("needed", ()):
         yield from _package(name, recorded, here)
 
 
 def _remarks(recorded: Mapping[str, Any], here: Mapping[str, Any]) -> Iterator[str]:
     if recorded["python"] != here["python"] and _minor(recorded["python"]) == _minor(here["python"]):
-        yield _told("Python", recorded["python"], here["python"])
+        yield _describe("Python", recorded["python"], here["python"])
     needed = frozenset(recorded.get("needed", ()))
     for name in sorted(frozenset(recorded["distributions"]) | frozenset(here["distributions"])):
         if name not in needed:
             yield from _package(name, recorded, here)
     for name in ("platform", "machine", "glibc", "cpu"):
         if recorded.get(name) != here.get(name):
-            yield _told(_WORDS[name], recorded.get(name), here.get(name))
+            yield _describe(_WORDS[name], recorded.get(name), here.get(name))
     for name in ("threads", "gpus"):
         if recorded.get(name) != here.get(name):
-            yield _told(_WORDS[name], _listed(recorded.get(name)), _listed(here.get(name)))
+            yield _describe(_WORDS[name], _join_values(recorded.get(name)), _join_values(here.get(name)))
 
 
 def _package(name: str, recorded: Mapping[str, Any], here: Mapping[str, Any]) -> Iterator[str]:
@@ -136,15 +136,15 @@ def _package(name: str, recorded: Mapping[str, Any], here: Mapping[str, Any]) ->
     elif before is None:
         yield f"{name} is {now} here and not installed where it was submitted"
     else:
-        yield _told(name, before, now)
+        yield _describe(name, before, now)
 
 
-def _told(what: str, before: object, now: object) -> str:
+def _describe(what: str, before: object, now: object) -> str:
     verb = "are" if what.endswith("s") else "is"
     return f"{what} {verb} {now or 'unknown'} here and {before or 'unknown'} where it was submitted"
 
 
-def _listed(value: object) -> str:
+def _join_values(value: object) -> str:
     if isinstance(value, Mapping):
         return ", ".join(f"{name}={each}" for name, each in value.items()) or "none"
     return ", ".join(map(str, value)) or "none" if isinstance(value, list) else str(value)
@@ -165,7 +165,7 @@ def _entries(place: str) -> list[str]:
         return []
 
 
-def _declared() -> frozenset[str]:
+def _declared_packages() -> frozenset[str]:
     """What trials need of what the project declares; torch at least, where the project was never installed."""
     try:
         declared = requires("ablate") or []
@@ -176,7 +176,7 @@ def _declared() -> frozenset[str]:
 
 
 def _from_distributions(imports: Iterable[str]) -> frozenset[str]:
-    wanted = frozenset(imports) - sys.stdlib_module_names - frozenset((*ROOMS, "ablate")) - _declared()
+    wanted = frozenset(imports) - sys.stdlib_module_names - frozenset((*ROOMS, "ablate")) - _declared_packages()
     if not wanted:  # the usual case, and the table of all packages takes a while
         return frozenset()
     known = _names_by_import(tuple(place for place in sys.path if any(map(_NAME.fullmatch, _entries(place or ".")))))

@@ -96,7 +96,7 @@ class _Users:
             raise EnvironmentProblem(
                 f"{file} was loaded and has gone since; put it back and run the same command again"
             )
-        self._put(root.name(file), member)
+        self._add_member(root.name(file), member)
         return root.name(file)
 
     def require_module(self, module: UserModule) -> None:
@@ -128,7 +128,7 @@ class _Users:
         self.roots.append(_Root(tree.top if tree else home, f"user{number if number > 1 else ''}", tree))
         return self.roots[-1]
 
-    def _put(self, name: str, member: SnapshotFile) -> None:
+    def _add_member(self, name: str, member: SnapshotFile) -> None:
         if name not in self.members:
             self.members[name] = member
             self._bytes += len(member.data)
@@ -137,9 +137,9 @@ class _Users:
         """Add what git lists."""
         for root in self.roots:
             if root.tree is not None:
-                self._add(root, self._listed(root.tree))
+                self._add(root, self._list_files(root.tree))
 
-    def _listed(self, tree: WorkTree) -> Iterator[Path]:
+    def _list_files(self, tree: WorkTree) -> Iterator[Path]:
         rooms = [PROJECT / name for name in (*ROOMS, *FACADE)]
         campaigns: dict[Path, bool] = {}
         for name in (*tree.tracked, *tree.untracked):
@@ -163,7 +163,7 @@ class _Users:
             if isinstance(found, str):
                 self.left_out.append(f"{path.relative_to(root.directory)}: {found}")
             elif found is not None:
-                self._put(name, found)
+                self._add_member(name, found)
 
     def paths(self) -> list[str]:
         """What of the import path lies inside, in its order, then homes of modules that are found in another way."""

@@ -35,11 +35,11 @@ def work_tree(place: Path) -> WorkTree | None:
         return None
     top = Path(os.fsdecode(_git(place, "rev-parse", "--show-toplevel").rstrip(b"\n"))).resolve()
     head, changed = _status(top)
-    tracked = _listed(top, "--cached")
-    return WorkTree(top, head, tracked, _listed(top, "--others", "--exclude-standard"), changed)
+    tracked = _list_files(top, "--cached")
+    return WorkTree(top, head, tracked, _list_files(top, "--others", "--exclude-standard"), changed)
 
 
-def _listed(top: Path, *options: str) -> tuple[str, ...]:
+def _list_files(top: Path, *options: str) -> tuple[str, ...]:
     """Files below `top`, those of submodules and of other work trees inside it included."""
     found: set[str] = set()
     for name in _names(_git(top, "ls-files", "-z", *options)):
@@ -47,7 +47,7 @@ def _listed(top: Path, *options: str) -> tuple[str, ...]:
         if path.is_symlink() or not path.is_dir():
             found.add(name)
         elif (path / ".git").exists():
-            inner = _listed(path, "--cached") + _listed(path, "--others", "--exclude-standard")
+            inner = _list_files(path, "--cached") + _list_files(path, "--others", "--exclude-standard")
             found.update(f"{name.rstrip('/')}/{each}" for each in inner)
     return tuple(sorted(found))
 

@@ -28,14 +28,14 @@ def user_modules() -> list[UserModule]:
 
     Those that somebody loaded by path are not found by their name, so they are not among these.
     """
-    found = {module.file: module for each in _users() if (module := _placed(each)) is not None}
+    found = {module.file: module for each in _users() if (module := _place(each)) is not None}
     return [found[file] for file in sorted(found)]
 
 
 def user_imports() -> frozenset[str]:
     """The top-level names of what the user's spec files and modules import, at any depth of their statements."""
     texts = [vars(each).get(SOURCE) or _text(each) for each in _users()]
-    return frozenset(name for text in texts for name in _imported(text))
+    return frozenset(name for text in texts for name in _find_imports(text))
 
 
 def _users() -> list[ModuleType]:
@@ -52,7 +52,7 @@ def _text(module: ModuleType) -> str:
     return decode_source(file.read_bytes()) if file.suffix == ".py" else ""
 
 
-def _placed(module: ModuleType) -> UserModule | None:
+def _place(module: ModuleType) -> UserModule | None:
     """`module` with its home, which its name and its file say together; None where they do not fit."""
     if SOURCE in vars(module):
         return None
@@ -66,7 +66,7 @@ def _placed(module: ModuleType) -> UserModule | None:
     return UserModule(file, home, package if package.is_dir() else None)
 
 
-def _imported(text: str) -> Iterator[str]:
+def _find_imports(text: str) -> Iterator[str]:
     for statement in statements(text):
         for node in ast.walk(statement):
             if isinstance(node, ast.Import):

@@ -29,10 +29,10 @@ def _split(statement: ast.stmt) -> Iterator[ast.stmt]:
 
 def digest(found: Sequence[ast.stmt]) -> str:
     """32 hexadecimal digits, the same for the same statements in every version of Python."""
-    return hashed(_canonical(list(found)))
+    return hash_text(_canonical(list(found)))
 
 
-def hashed(text: str) -> str:
+def hash_text(text: str) -> str:
     """blake2b-128 of `text`, as 32 hexadecimal digits."""
     return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 
@@ -114,15 +114,15 @@ def imported_modules(found: Iterable[ast.stmt], importer: ModuleType) -> Iterato
     for statement in found:
         for node in ast.walk(statement):
             if isinstance(node, ast.Import):
-                yield from _loaded(*(each.name for each in node.names))
+                yield from _find_loaded(*(each.name for each in node.names))
             elif isinstance(node, ast.ImportFrom):
                 home = _absolute(node, importer)
                 for each in node.names:
                     thing = getattr(sys.modules.get(home), each.name, None)
-                    yield from _loaded(home, f"{home}.{each.name}", str(getattr(thing, "__module__", "")))
+                    yield from _find_loaded(home, f"{home}.{each.name}", str(getattr(thing, "__module__", "")))
 
 
-def _loaded(*names: str) -> Iterator[ModuleType]:
+def _find_loaded(*names: str) -> Iterator[ModuleType]:
     return (module for name in names if (module := sys.modules.get(name)) is not None)
 
 

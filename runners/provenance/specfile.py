@@ -112,26 +112,26 @@ def _explain(path: Path, file: str, error: BaseException) -> str:
     """
     frames = [frame for frame in extract_tb(error.__traceback__) if not is_installed(frame.filename)]
     if isinstance(error, SyntaxError) and error.filename is not None:
-        where, message = f"{_shown(error.filename, path, file)}:{error.lineno}", error.msg
+        where, message = f"{_display_name(error.filename, path, file)}:{error.lineno}", error.msg
         return f"{where}: syntax error: {message}{_imported_by(error.filename, frames, path, file)}"
     loading = next((frame.filename for frame in reversed(frames) if frame.name == "<module>"), file)
     places = [frame for frame in frames if frame.filename == loading]
-    where = f"{_shown(loading, path, file)}:{places[-1].lineno}" if places else str(path)
+    where = f"{_display_name(loading, path, file)}:{places[-1].lineno}" if places else str(path)
     after = _imported_by(loading, frames, path, file)
     if isinstance(error, ValidationError):
-        return f"{where}: {told(error)}{after}"
+        return f"{where}: {describe_error(error)}{after}"
     if isinstance(error, PydanticUserError):
         return f"{where}: {_class_refused(error)}{after}"
     text = str(error) or "no message"
     if isinstance(error, AblateError):
         return f"{where}: {text}{after}"
-    after += _beside(path, error)
+    after += _hint_beside(path, error)
     raised = frames[-1] if frames and frames[-1].filename != loading else None
     inside = f" (raised at {raised.filename}:{raised.lineno})" if raised else ""
     return f"{where}: {type(error).__name__}: {text}{inside}{after}"
 
 
-def _beside(path: Path, error: BaseException) -> str:
+def _hint_beside(path: Path, error: BaseException) -> str:
     """What to do where the module that is missing lies beside the spec file."""
     name = (error.name or "").partition(".")[0] if isinstance(error, ModuleNotFoundError) else ""
     folder = path.resolve().parent
@@ -140,7 +140,7 @@ def _beside(path: Path, error: BaseException) -> str:
     return f"; it lies beside the spec file, and Python looks where it is told: PYTHONPATH={shlex.quote(str(folder))}"
 
 
-def told(error: ValidationError) -> str:
+def describe_error(error: ValidationError) -> str:
     """The sentence for `error`, which begins with the class it is about and names it once."""
     text = str(spec_error(error, ""))
     return text if text.startswith((f"{error.title}:", f"{error.title} ")) else f"{error.title}: {text}"
@@ -156,7 +156,7 @@ def _class_refused(error: PydanticUserError) -> str:
     return f"a field of a spec says its type, and {name!r} does not; {written}"
 
 
-def _shown(found: str, path: Path, file: str) -> str:
+def _display_name(found: str, path: Path, file: str) -> str:
     """The user's own file is called what they called it."""
     return str(path) if found == file else found
 

@@ -33,11 +33,11 @@ class Flat:
         kept = [p for p in others if p.ndim <= 1 or id(p) in spared]
         starts, end = [], 0
         for parameters in (decayed, kept, hidden):
-            starts.append(_aligned(end))
+            starts.append(_align(end))
             end = starts[-1] + sum(p.numel() for p in parameters) if parameters else end
         self._gradient_and_loss = next(model.parameters()).new_zeros(end + 1)
         joined = [
-            _joined(parameters, self._gradient_and_loss[start:]) if parameters else None
+            _join(parameters, self._gradient_and_loss[start:]) if parameters else None
             for parameters, start in zip((decayed, kept, hidden), starts, strict=True)
         ]
         self.weights = ParameterVectors(
@@ -85,12 +85,12 @@ def _hidden_rows(model: Transformer) -> dict[int, list[int]]:
     return found
 
 
-def _aligned(count: int) -> int:
+def _align(count: int) -> int:
     return -(-count // _ALIGNED) * _ALIGNED
 
 
 @torch.no_grad()
-def _joined(parameters: Sequence[nn.Parameter], gradients: Tensor) -> nn.Parameter:
+def _join(parameters: Sequence[nn.Parameter], gradients: Tensor) -> nn.Parameter:
     """One vector of `parameters`, whose gradient is the beginning of `gradients`."""
     vector = nn.Parameter(torch.cat([parameter.detach().flatten() for parameter in parameters]))
     vector.grad = gradients[: vector.numel()]

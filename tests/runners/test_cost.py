@@ -11,10 +11,10 @@ import torch
 from runners.tasks import Curriculum
 from runners.training import cost as costs, energy, peak_flops
 from runners.training.cost import flops
-from runners.training.distributed import RankPlace, World
 from runners.training.energy import Energy, Rapl, processors
 from runners.training.flops import Shape, step_work
 from runners.training.loop import train
+from runners.training.process_group import RankPlace, World
 from runners.trial import Trial
 from variants import gpt2, principled, softmax, ssa
 
@@ -61,8 +61,8 @@ def test_what_the_steps_that_compile_do_is_told_apart(tiny: Trial) -> None:
     """Two steps of three, of two lengths."""
     cost = costs.Cost(tiny, World(RankPlace(0, 1, 0), torch.device("cpu")))
     for length, seconds, graphs in ((9, 5.0, 1), (9, 1.0, 1), (7, 4.0, 2)):
-        cost.drew(torch.zeros(8, length, 1))
-        cost.stepped(seconds, graphs)
+        cost.begin_step(torch.zeros(8, length, 1))
+        cost.end_step(seconds, graphs)
     found = cost.entries(train_s=10.0, evaluate_s=0.0, probe_s=0.0)
     assert (found["graphs"], found["compile_s"]) == (2, 9.0)
     assert (found["tokens"], found["compile_tokens"]) == (8 * (9 + 9 + 7), 8 * (9 + 7))
@@ -135,8 +135,8 @@ def test_an_operator_that_cannot_be_counted_has_no_operations(
 
 def test_only_rank_0_tells(tiny: Trial) -> None:
     cost = costs.Cost(tiny, World(RankPlace(1, 2, 1), torch.device("cpu")))
-    cost.drew(torch.zeros(8, 9, 1))
-    cost.stepped(1.0, 0)
+    cost.begin_step(torch.zeros(8, 9, 1))
+    cost.end_step(1.0, 0)
     assert cost.entries(train_s=1.0, evaluate_s=0.0, probe_s=0.0) == {}
 
 
