@@ -1,7 +1,7 @@
-"""Claims: the next attempt of a trial is begun by one process, whoever else reaches for it.
+"""Claims: exactly one process begins the next attempt of a trial.
 
-A claim publishes the attempt's directory together with its `start.json` by one rename, so an attempt that exists has an
-owner that can be looked up; of two workers that reach for the same number, one gets it.
+A claim renames a directory with its `start.json` into place. So every attempt has an owner, and if two workers claim
+the same number, one of them fails.
 """
 
 import time
@@ -20,21 +20,23 @@ from store.files.layout import Layout
 from store.files.trial_status import AttemptState, TrialState, trial_state
 
 MOST_LOST = 5
-"""Attempts in a row that vanished without a word and without a checkpoint gained, after which a trial has failed; those
-are left out whose task has come back since, as after a pre-emption or the failure of a node."""
+"""A trial has failed after this many attempts in a row without an end record or a checkpoint.
+
+Attempts whose SLURM task was requeued do not count, as after a pre-emption or a node failure.
+"""
 
 _RELIST_S = 0.5
-"""Before a directory is listed again that did not show what a rename met: network file systems list late."""
+"""Pause before listing a directory again; listings of network file systems may be stale."""
 
 
 class Taken(NamedTuple):
-    """Why a trial cannot be claimed: it has ended, or a live process has it."""
+    """The trial cannot be claimed: it has ended or is running."""
 
     status: Literal["ok", "failed", "running"]
 
 
 class Claim(NamedTuple):
-    """An attempt that is this process's own."""
+    """An attempt that this process owns."""
 
     number: int
     checkpoint: Checkpoint | None
@@ -52,21 +54,21 @@ def claim(
 ) -> Claim | Taken:
     """Begin the next attempt of `trial`, unless it is done, failed (and `retry` is false), or being worked on.
 
-    `about` is what `start.json` says beside the trial, the attempt, the process and the time. Among it are `sources`,
-    the code that will run: checkpoints of other code are passed over, and with `again` a trial that other code made is
-    not done. Without sources no code is other code. What has failed in the submission of `about` is not tried again by
-    it, except with more micro-batches (`accumulate`) after it was out of memory.
+    `about` holds further fields of `start.json`. Its `sources` are the code that will run: checkpoints of other code
+    are ignored, and with `again` a trial finished by other code is trained again. Without `sources`, code is not
+    compared. A trial that failed in this submission is not retried, except with more micro-batches (`accumulate`)
+    after it ran out of memory.
 
-    `leases` knows who is alive; without, that of the process. A trial that `MOST_LOST` workers vanished over is
-    recorded as failed.
+    `leases` tells which attempts are alive; the default is shared by the process. A trial is recorded as failed after
+    `MOST_LOST` lost workers.
 
     Raises:
-        EnvironmentProblem: the campaign cannot be written, or its file system does not answer.
+        EnvironmentProblem: the campaign cannot be written, or its file system does not respond.
     """
     leases = leases or _own_leases()
     tried = 0
     while True:
-        number = max(layout.attempts(trial), default=0) + 1  # before looking: who comes in between has taken it
+        number = max(layout.attempts(trial), default=0) + 1  # before reading the state: a concurrent claim then wins
         if number == tried:
             time.sleep(_RELIST_S)
         state = trial_state(layout, trial, leases.alive)
@@ -87,7 +89,7 @@ def claim(
 
 
 def by_code(state: TrialState, sources: Mapping[str, str] | None) -> Callable[[int], bool]:
-    """Tells whether code with these `sources` alone made the checkpoints of an attempt; unknown code is nobody's."""
+    """Return a predicate: only code with these `sources` made the checkpoints of an attempt."""
     return lambda attempt: sources is None or made_by(state, attempt) == [current_sources(sources)]
 
 
@@ -114,10 +116,10 @@ def _needs_less_memory_now(failed: AttemptState, about: Mapping[str, Any]) -> bo
 
 
 def _is_lost(layout: Layout, trial: str, state: TrialState, same_code: Callable[[int], bool], place: Any) -> bool:
-    """Whether the latest attempts, of the code that will run, all vanished without getting the trial on.
+    """Return True if the latest `MOST_LOST` attempts of this code ended without a record or a checkpoint.
 
-    An attempt in an earlier life of a task that came back, at `place` or for a later attempt, is no reason to give up:
-    SLURM ended that life, or the batch script, which counts how often the task dies.
+    An attempt does not count if its SLURM task was requeued and runs at `place` or ran a later attempt. The batch
+    script counts how often a task dies.
     """
     times, places = 0, [place]
     for found in reversed(state.attempts):

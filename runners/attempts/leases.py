@@ -1,16 +1,15 @@
-"""Who is still at work, as one observer can tell it without trusting any other clock.
+"""Leases: decides which attempts are alive, without comparing clocks of different hosts.
 
-An attempt of this host is its process. One of another host gives signs of life, and what counts is for how long, by
-this host's clock that cannot be set, the latest sign has been the same: the time that it bears is compared with
-nothing. So a clock that jumps, here, there or at the file server, neither takes a trial from a live owner nor leaves it
-with a dead one. It costs a wait: an observer knows nothing at its first look.
+An attempt on this host is alive if its process is. An attempt on another host sends heartbeats. It is dead if the
+latest heartbeat has not changed for a lease, measured by this host's monotonic clock. The time inside the heartbeat is
+never compared with another clock, so clock jumps do no harm. An observer therefore waits for a lease after its first
+check.
 
-Between two looks the observer sees nothing, and it may have been cut off from the file server together with the owner.
-So from one look to the next the silence grows by the seconds between two signs of life at most, however long a look was
-waited for: after an outage an owner has several of its turns before it is taken for dead.
+Between two checks, the silence grows by at most one heartbeat interval, however far apart they are. So after an outage
+of the file server, an owner has several intervals to send a heartbeat.
 
-That clock is one for all processes of a host. They share what they saw in its temporary directory, so that a worker
-does not begin to wait where another, before it, has waited. What nobody has looked at for an hour is removed there.
+All processes of a host share their observations in its temporary directory, so that a new worker does not wait again.
+Observations older than an hour are deleted.
 """
 
 import math
@@ -29,13 +28,13 @@ from store.files.layout import Layout
 from store.files.trial_status import beat_s, last_beat_ns, lease_s, local_process
 
 _KEPT_S = 3600.0
-"""A sighting that is older says nothing that a new one would not."""
+"""Age after which an observation is deleted."""
 
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
 
 
 class Sighting(NamedTuple):
-    """A sign of life, and for how long it has been seen to be the latest."""
+    """A heartbeat, and for how long it has been the latest."""
 
     beat_ns: int | None
     """None: there was none."""
