@@ -1,4 +1,4 @@
-"""The machine that is this process: for small grids, debuggers and tests."""
+"""Machine that trains in this process, for small grids, debugging and tests."""
 
 from typing import final
 
@@ -12,11 +12,11 @@ class Inline(Machine):
 
     @property
     def workers(self) -> int:
-        """One."""
+        """Always 1."""
         return 1
 
     def run(self, job: Job, rows: RowSource, overseer: Overseer) -> None:
-        """Train `rows` here; the number of threads is each trial's own."""
+        """Train `rows` here; each trial sets its number of threads."""
         number = overseer.worker_number()
         worker = Worker(job, number, _Here(number, overseer), own_process=False)
         while not overseer.stop_requested() and (row := rows.take()) is not None:
@@ -30,7 +30,7 @@ class Inline(Machine):
 
 @final
 class _Here:
-    """Passes what a worker in this process says straight on."""
+    """Forwards events of the worker to the overseer."""
 
     def __init__(self, number: int, overseer: Overseer) -> None:
         self._number = number

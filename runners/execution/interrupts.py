@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM during a run: the first asks for a clean stop, the second ends it at once."""
+"""Handles Ctrl-C and SIGTERM during a run: the first stops cleanly, the second at once."""
 
 import signal
 import threading
@@ -11,10 +11,9 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 @final
 class Interrupts:
-    """While entered, signals set `requested` and call `told`; the second raises KeyboardInterrupt.
+    """Sets `requested` and calls `told` on the first signal; raises KeyboardInterrupt on the second.
 
-    Outside the main thread, where Python delivers no signals, it changes nothing. A signal that the process was
-    started to ignore stays ignored.
+    Does nothing outside the main thread. A signal that the process ignores stays ignored.
     """
 
     def __init__(self, told: Callable[[], None]) -> None:

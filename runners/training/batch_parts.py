@@ -23,7 +23,7 @@ class BatchPart(NamedTuple):
 
 
 def require_finite(batch: Batch) -> None:
-    """Raise SpecError if the inputs hold NaN or infinity. Only the first batch is checked: later ones make the loss diverge."""
+    """Raise SpecError if the inputs of the first batch hold NaN or infinity; later the loss shows it."""
     if not batch.inputs.is_floating_point() or bool(batch.inputs.isfinite().all()):
         return
     place = tuple(batch.inputs.isfinite().logical_not().nonzero()[0].tolist())

@@ -31,7 +31,7 @@ from runners.trial import Trial
 SMALL: Final = 50_000_000
 """Most parameters for which "auto" compiles. Not measured on a GPU: larger models keep it busy without compilation."""
 LONG: Final = 5_000
-"""Fewest steps for which "auto" compiles. Not measured on a GPU: compilation takes as long as thousands of small steps."""
+"""Fewest steps for which "auto" compiles. Not measured on a GPU: compilation takes as long as thousands of steps."""
 BACKEND: Final = "inductor"
 _tries = Counter[str]()
 """Compilations that this process tried. The compiler also remembers functions that it failed to compile."""
