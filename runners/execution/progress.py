@@ -27,7 +27,7 @@ class ProgressDisplay:
         self._next_line = time.monotonic() + LINE_EVERY_S
         self._last: tuple[str, float] | None = None
         self.waits_for = ""
-        """What workers that would continue the run wait for; empty if unknown."""
+        """Describes what pending workers wait for; empty if unknown."""
         self._live: Live | None = None
 
     def __enter__(self) -> "ProgressDisplay":

@@ -1,1 +1,1 @@
-"""What a result was made with: code, environment, the tree that was submitted."""
+"""Provenance of a result: code, environment and submitted snapshot."""
