@@ -153,7 +153,7 @@ def products(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
         return 5e9
 
     monkeypatch.setattr(peak_flops, "_known", {})
-    monkeypatch.setattr(peak_flops, "_measured", measured)
+    monkeypatch.setattr(peak_flops, "_measure", measured)
     return made
 
 
@@ -176,16 +176,16 @@ def test_a_peak_is_operations_over_the_least_time(monkeypatch: pytest.MonkeyPatc
     took = iter([9.0, 0.5, 0.25, *[1.0] * 100_000])  # the first product is not counted
     monkeypatch.setattr(peak_flops, "MEASURE_S", 0.02)
     monkeypatch.setattr(peak_flops, "_SIZE", {"cpu": 16})
-    monkeypatch.setattr(peak_flops, "_timed", lambda *_: next(took))
-    assert peak_flops._measured(torch.device("cpu"), "float32") == 2 * 16**3 / 0.25
+    monkeypatch.setattr(peak_flops, "_time_product", lambda *_: next(took))
+    assert peak_flops._measure(torch.device("cpu"), "float32") == 2 * 16**3 / 0.25
 
 
 def test_a_device_without_room_has_no_peak(monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: object) -> float:
         raise torch.OutOfMemoryError
 
-    monkeypatch.setattr(peak_flops, "_timed", full)
-    assert peak_flops._measured(torch.device("cpu"), "float32") is None
+    monkeypatch.setattr(peak_flops, "_time_product", full)
+    assert peak_flops._measure(torch.device("cpu"), "float32") is None
 
 
 # Energy ---------------------------------------------------------------------------------------------------------------
