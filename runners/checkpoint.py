@@ -1,9 +1,9 @@
-"""Checkpoints: the state of a trial at a step, as a file whose name carries its own hash.
+"""Checkpoints: the state of a trial at a step, in a file whose name contains its hash.
 
     <attempt>/checkpoint/step-000000400.<blake2b>.pt
 
-One rename publishes state and hash together. A damaged file is found before it is parsed, and the one before it is
-used instead. The state is tensors and plain data; loading never runs code from the file.
+One rename publishes state and hash together. A damaged file is detected before it is parsed, and the previous one is
+used. The state is tensors and plain data; loading never runs code from the file.
 """
 
 import contextlib
@@ -25,26 +25,26 @@ CHECKPOINT_SCHEMA = 1
 """Version of the checkpoint files; a reader refuses others."""
 
 KEEP = 2
-"""Checkpoints kept of a trial and its code: the newest, and the one to fall back to."""
+"""Checkpoints kept per trial and code: the newest and a fallback."""
 
 _LOOKS = 5
-"""Times that checkpoints are looked for anew, because one of them was forgotten in between."""
+"""Most attempts to list checkpoints while their owner deletes some."""
 
 _NAME = re.compile(r"step-(?P<step>[0-9]+)\.(?P<blake2b>[0-9a-f]{32})\.pt")
 _PLAIN = (type(None), bool, int, float, str, bytes)
 
 
 class CheckpointError(StoreError):
-    """A checkpoint that must not be used: altered, torn, of another version, or of another trial."""
+    """A checkpoint that must not be used: damaged, of another version, or of another trial."""
 
 
 @final
 class _Gone(CheckpointError):
-    """It was there, and its owner has a newer one."""
+    """Its owner has replaced it with a newer one."""
 
 
 class Checkpoint(NamedTuple):
-    """A state read back: where it came from, and what it holds."""
+    """A loaded state, with its attempt and step."""
 
     attempt: int
     step: int
@@ -52,13 +52,13 @@ class Checkpoint(NamedTuple):
 
 
 def save_checkpoint(directory: Path, trial: str, step: int, state: Mapping[str, Any]) -> Path:
-    """Publish the state of `trial` at `step` and forget all but the newest `KEEP` checkpoints of the directory.
+    """Write the state of `trial` at `step` and keep the newest `KEEP` checkpoints of the directory.
 
     Raises:
-        TypeError: the state holds something other than tensors and plain data; the text says where.
-        EnvironmentProblem: the disk is full or not writable; the checkpoints that are there stay.
+        TypeError: the state holds something other than tensors and plain data.
+        EnvironmentProblem: the disk is full or not writable; existing checkpoints stay.
     """
-    import torch  # here: a process that only reads campaigns does not pay for torch
+    import torch  # here: processes that only read campaigns do not import torch
 
     _require_plain(state, "state")
     sink = io.BytesIO()
@@ -80,10 +80,10 @@ def _forget(directory: Path) -> None:
 def forget_older(
     layout: Layout, trial: str, attempt: int, resumed: Mapping[str, int] | None, same_code: Callable[[int], bool]
 ) -> None:
-    """Delete what earlier attempts saved and nobody needs beside the checkpoints of `attempt`, which wrote its own.
+    """Delete checkpoints of earlier attempts that `attempt` has replaced; `KEEP` are left in all.
 
-    `KEEP` are left in all. Checkpoints beyond the step that the attempt was `resumed` from are damaged and are deleted
-    first. Checkpoints of other code stay. All stay if a later attempt has begun, because it may not have saved yet.
+    Checkpoints beyond the step that `attempt` was `resumed` from are damaged and are deleted first. Checkpoints of
+    other code stay. Nothing is deleted if a later attempt has begun, since it may not have saved yet.
     """
     if max(layout.attempts(trial), default=0) > attempt:
         return
@@ -92,12 +92,12 @@ def forget_older(
     older = sorted(found for found in older if same_code(found[2]))
     room = max(0, KEEP - len(_files(layout.checkpoint(trial, attempt))))
     for *_, path in older[: max(0, len(older) - room)]:
-        with contextlib.suppress(OSError):  # a file that cannot be deleted only costs space
+        with contextlib.suppress(OSError):  # a leftover file only costs space
             path.unlink()
 
 
 class Saved(NamedTuple):
-    """Contents of a checkpoint or of a file of kept weights."""
+    """Content of a checkpoint or a weights file."""
 
     trial: str
     step: int
@@ -105,10 +105,10 @@ class Saved(NamedTuple):
 
 
 def load_checkpoint(path: Path, trial: str) -> tuple[int, dict[str, Any]]:
-    """The (step, state) in `path`, which must be a sound checkpoint of `trial`.
+    """Load (step, state) from a checkpoint of `trial`.
 
     Raises:
-        CheckpointError: it is not.
+        CheckpointError: it is damaged or of another trial.
     """
     found = read_checkpoint(path)
     if found.trial != trial:
@@ -117,17 +117,17 @@ def load_checkpoint(path: Path, trial: str) -> tuple[int, dict[str, Any]]:
 
 
 def read_checkpoint(path: Path) -> Saved:
-    """Read `path`, which must be a sound checkpoint or file of kept weights of any trial.
+    """Load a checkpoint or weights file of any trial.
 
     Raises:
-        CheckpointError: it is not.
+        CheckpointError: it is damaged or of another version.
     """
     import torch
 
     data = _verified_bytes(path)
     try:
         found = torch.load(io.BytesIO(data), map_location="cpu", weights_only=True)
-    except Exception as error:  # the bytes are as written, so whatever the unpickler dislikes was put there by a writer
+    except Exception as error:  # the hash matches, so the file was written like this
         raise CheckpointError(f"{path} holds more than tensors and plain data ({error}); it is not used") from error
     if not isinstance(found, dict) or found.get("schema") != CHECKPOINT_SCHEMA:
         raise CheckpointError(f"{path} is not a checkpoint of version {CHECKPOINT_SCHEMA}; it is not used")
@@ -137,10 +137,10 @@ def read_checkpoint(path: Path) -> Saved:
 def newest_checkpoint(
     layout: Layout, trial: str, same_code: Callable[[int], bool] = lambda _: True
 ) -> tuple[Checkpoint | None, list[str]]:
-    """The sound checkpoint of `trial` that is furthest, of any attempt, and what to tell of those passed over.
+    """Load the furthest intact checkpoint of `trial`, of any attempt; also return remarks on those skipped.
 
-    `same_code` says of an attempt whether the code that will run made its checkpoints; others are not used. One that
-    goes in between has made room for a newer one of an owner that still saves, so that all are looked for anew.
+    `same_code` tells whether the current code made the checkpoints of an attempt; others are skipped. If a checkpoint
+    disappears meanwhile, its owner has written a newer one, so the list is read again.
     """
     for _ in range(_LOOKS):
         with contextlib.suppress(_Gone):
@@ -169,28 +169,28 @@ def _newest(
 
 
 def checkpointed_step(layout: Layout, trial: str, same_code: Callable[[int], bool] = lambda _: True) -> int:
-    """The furthest step any checkpoint of `trial` by the same code claims, or 0; nothing is loaded."""
+    """Return the furthest step in the checkpoint names of the same code, or 0; nothing is loaded."""
     return max((step for step, attempt, _ in _candidates(layout, trial) if same_code(attempt)), default=0)
 
 
 def has_checkpoints(layout: Layout, trial: str, attempt: int) -> bool:
-    """Whether the attempt has saved anything that is still there.
+    """Return True if the attempt has a checkpoint.
 
     Raises:
-        EnvironmentProblem: the file system does not answer.
+        EnvironmentProblem: the file system does not respond.
     """
     return bool(_files(layout.checkpoint(trial, attempt)))
 
 
 def discard_checkpoints(layout: Layout, trial: str, last: int) -> None:
-    """Delete the checkpoints of `trial` up to attempt `last`, which has ended well: they will not be resumed."""
+    """Delete the checkpoints of `trial` up to attempt `last`, which is ok."""
     for attempt in layout.attempts(trial):
         if attempt <= last:
             _discard(layout.checkpoint(trial, attempt))
 
 
 def discard_forgotten(layout: Layout, trial: str, state: TrialState) -> None:
-    """The same for who finds `state`: a worker that was killed right after the end of its trial has not done it."""
+    """Delete checkpoints of a finished trial that a killed worker has left."""
     last = max((each.attempt for each in state.attempts if (each.end or {}).get("status") == "ok"), default=0)
     for each in state.attempts:
         if each.attempt <= last:
@@ -198,7 +198,7 @@ def discard_forgotten(layout: Layout, trial: str, state: TrialState) -> None:
 
 
 def _discard(directory: Path) -> None:
-    with contextlib.suppress(OSError):  # a directory that cannot be deleted only costs space
+    with contextlib.suppress(OSError):  # a leftover file only costs space
         if directory.is_dir():
             shutil.rmtree(directory, ignore_errors=True)
 
@@ -212,7 +212,7 @@ def _candidates(layout: Layout, trial: str) -> list[tuple[int, int, Path]]:
 
 
 def _files(directory: Path) -> list[Path]:
-    """Checkpoints in `directory`, by step."""
+    """List the checkpoints in `directory`, by step."""
     try:
         listed = retried(lambda: list(directory.iterdir()))
     except FileNotFoundError:
@@ -250,7 +250,7 @@ def _hash(data: bytes) -> str:
 
 
 def _require_plain(value: object, where: str) -> None:
-    """A state that could not be read back is refused when it is written, not when it is needed."""
+    """Raise TypeError if a state could not be loaded again."""
     import torch
 
     if isinstance(value, Mapping):

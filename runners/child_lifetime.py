@@ -1,4 +1,4 @@
-"""Processes that do not outlive the one they work for."""
+"""Child processes that die with their parent."""
 
 import contextlib
 import ctypes
@@ -10,12 +10,12 @@ from collections.abc import Iterator
 _PR_SET_PDEATHSIG = 1
 
 GROUP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR2)
-"""A terminal or a scheduler sends these to every process of a group at once."""
+"""Signals that a terminal or scheduler sends to a whole process group."""
 
 
 @contextlib.contextmanager
-def shielded() -> Iterator[None]:
-    """Processes started inside hear none of `GROUP_SIGNALS` until they unblock them; here they come afterwards."""
+def shield_from_signals() -> Iterator[None]:
+    """Block `GROUP_SIGNALS` for child processes started inside; deliver them here on exit."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, GROUP_SIGNALS)
     try:
         yield
@@ -24,10 +24,7 @@ def shielded() -> Iterator[None]:
 
 
 def die_with(parent: int) -> None:
-    """Have the kernel kill this process when `parent`, which started it, dies (Linux; elsewhere a closed pipe tells).
-
-    A parent that died before this call is noticed too.
-    """
+    """Let the kernel kill this process when its parent dies (Linux only), or exit if it is already dead."""
     if sys.platform == "linux":
         ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:

@@ -1,13 +1,13 @@
-"""One trial of a manifest, trained in this process, whose import path is that of the tree it was submitted with.
+"""Trains one trial of a manifest in this process, with the code of its snapshot.
 
 `python -P -m runners.rerun REQUEST`, with a JSON object:
 
     root, submission    a campaign and the submission in it whose manifest has the trial in its first row
-    trial, train        references as in `runners.attempts.worker.WorkerEntry`
+    trial, train        import references as in `runners.attempts.worker.WorkerEntry`
     files               spec files to load
-    tree                the directory that the project must come from; null: from anywhere
+    tree                directory that the project must be imported from; null: any
 
-Exit status 0: the records of the campaign say what became of it. Trees of older versions are asked in the same way.
+With exit status 0, the campaign holds the outcome. The request format is the same for older versions.
 """
 
 import json
@@ -26,7 +26,7 @@ def rerun(request: Mapping[str, Any]) -> None:
     """Train the trial.
 
     Raises:
-        EnvironmentProblem: the project was imported from outside of the tree, or the campaign cannot be written.
+        EnvironmentProblem: the project was imported from outside the tree, or the campaign cannot be written.
         SpecError: a spec file or the entry cannot be loaded.
     """
     tree = request["tree"]
@@ -39,7 +39,7 @@ def rerun(request: Mapping[str, Any]) -> None:
 
 
 def main() -> None:
-    """Entry of the process; errors are one sentence on stderr."""
+    """Run the request in `sys.argv[1]`; print an error as one sentence."""
     try:
         rerun(json.loads(sys.argv[1]))
     except AblateError as error:
@@ -49,15 +49,15 @@ def main() -> None:
 
 @final
 class _Alone:
-    """Nobody listens."""
+    """Ignores all events."""
 
     def stop_requested(self) -> bool:
         return False
 
-    def started(self, row: int, attempt: int, step: int) -> None:
+    def row_started(self, row: int, attempt: int, step: int) -> None:
         del row, attempt, step
 
-    def stepped(self, row: int, step: int, steps: int, loss: float) -> None:
+    def row_stepped(self, row: int, step: int, steps: int, loss: float) -> None:
         del row, step, steps, loss
 
 

@@ -1,1 +1,1 @@
-"""Attempts at trials: claimed by one process, alive by a heartbeat, durable by checkpoints, ended once."""
+"""Attempts at trials: claims, heartbeats, checkpoints and end records."""

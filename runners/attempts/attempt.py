@@ -1,4 +1,4 @@
-"""An attempt as its worker sees it: recorded at start and end, durable in between."""
+"""One attempt of a trial: its start and end records, logged rows and checkpoints."""
 
 import io
 import json
@@ -25,28 +25,30 @@ if TYPE_CHECKING:
     import numpy as np
 
 MOST_ROWS = 200_000
-"""Rows kept in memory before they go to a shard without waiting for the next checkpoint."""
+"""Rows kept in memory before a shard is written without waiting for the next checkpoint."""
 
 MOST_CARRIED = 50_000
-"""Rows that a checkpoint carries at most; with more, a shard is written first."""
+"""Most rows stored in a checkpoint; with more, a shard is written first."""
 
 FLUSH_S, FLUSH_SHARE = 30.0, 0.2
-"""A shard is written at the first checkpoint after so many seconds, or after this share of the attempt's age if that is
-longer. This gives about thirty shards of each table in ten hours; a dashboard is late by a fifth at most."""
+"""A shard is due after `FLUSH_S` seconds or `FLUSH_SHARE` of the attempt's age, whichever is longer.
+
+This makes about thirty shards of each table in ten hours. Dashboards lag by a fifth of the age at most.
+"""
 
 ROWS = "rows"
-"""Where the state of a checkpoint holds the rows that no shard has."""
+"""Key of the rows in a checkpoint state that no shard has."""
 
 
 class CampaignUnwritable(EnvironmentProblem):
-    """The campaign directory takes no more records; the run cannot go on, and what has landed is kept."""
+    """The campaign directory is not writable; the run stops and keeps what is on disk."""
 
 
 def require_there(place: Path) -> None:
-    """Refuse to write into a campaign without `place`, which the work has begun with: it would come back in pieces.
+    """Raise if `place` is gone, since writing would recreate a removed campaign in part.
 
     Raises:
-        CampaignUnwritable: it is gone, or its file system does not answer.
+        CampaignUnwritable: it is gone, or its file system does not respond.
     """
     try:
         there = retried(place.exists)
@@ -59,14 +61,14 @@ def require_there(place: Path) -> None:
 
 
 class Watch(NamedTuple):
-    """Messages between a worker and the machine that runs it."""
+    """Callbacks of the process that runs the worker."""
 
     stop_requested: Callable[[], bool]
     stepped: Callable[[int, int, float], None]
 
 
 class LeaseLost(Exception):
-    """Another process took the trial over, since this one gave no sign of life; what it goes on with is not needed."""
+    """Another process took over the trial, since this one sent no heartbeat."""
 
     def __init__(self) -> None:
         super().__init__("another worker took this trial over")
@@ -74,9 +76,9 @@ class LeaseLost(Exception):
 
 @final
 class Attempt:
-    """One attempt of one trial: the `Surroundings` that a worker hands to training.
+    """One attempt of one trial: the `TrainingContext` of a worker.
 
-    Use as a context manager around training: it keeps the heartbeat going.
+    Use it as a context manager around training, which keeps the heartbeat running.
     """
 
     def __init__(self, layout: Layout, mine: Claim, buffer: ShardBuffer, checkpoint_s: float, watch: Watch) -> None:
@@ -106,11 +108,11 @@ class Attempt:
 
     @property
     def log(self) -> Path:
-        """The attempt's log, for people."""
+        """Path of the attempt's log."""
         return self._layout.log(self._trial, self.number)
 
     def begins(self, device: str, path: str, data: Mapping[str, Any] | None) -> None:
-        """Write into `start.json` what was only configured when the attempt was claimed.
+        """Add the chosen device, path and data to `start.json`.
 
         Raises:
             CampaignUnwritable: the disk is full or not writable.
@@ -119,7 +121,7 @@ class Attempt:
         self._writes(lambda: write_json(self._layout.start(self._trial, self.number), record))
 
     def metrics(self, step: int, values: Mapping[str, float]) -> None:
-        """Keep the metrics of one step; the next checkpoint or a shard makes them durable."""
+        """Buffer the metrics of one step until the next checkpoint or shard."""
         wall_s = time.monotonic() - self._began
         for name, value in values.items():
             self._buffer.add("metric", (self._trial, self.number, step, name, float(value), wall_s))
@@ -129,25 +131,25 @@ class Attempt:
     def evaluation(
         self, step: int, name: str, value: float, *, point: Mapping[str, float], items: int, se_items: float | None
     ) -> None:
-        """Keep one value of an evaluation."""
+        """Buffer one value of an evaluation."""
         row = (self._trial, self.number, step, name, dict(point), float(value), items, se_items)
         self._buffer.add("evaluation", row)
 
     def items(
         self, step: int, name: str, *, point: Mapping[str, float], items: Sequence[str], values: Sequence[float]
     ) -> None:
-        """Keep the values of single items of an evaluation."""
+        """Buffer per-item values of an evaluation."""
         place = (self._trial, self.number, step, name, dict(point))
         self._buffer.extend("item", [(*place, item, float(value)) for item, value in zip(items, values, strict=True)])
 
     def probe(
         self, step: int, name: str, value: float, *, layer: int | None, head: int | None, point: Mapping[str, float]
     ) -> None:
-        """Keep one value of a probe."""
+        """Buffer one value of a probe."""
         self._buffer.add("probe", (self._trial, self.number, step, name, layer, head, dict(point), float(value)))
 
     def artefact(self, step: int, name: str, arrays: Mapping[str, "np.ndarray"]) -> None:
-        """Write arrays that a viewer shows.
+        """Write arrays for a viewer.
 
         Raises:
             CampaignUnwritable: the disk is full or not writable.
@@ -159,10 +161,10 @@ class Attempt:
         self._writes(lambda: write_atomic(self._layout.artefact(self._trial, self.number, step, name), sink.getvalue()))
 
     def keep(self, step: int, state: Mapping[str, Any]) -> None:
-        """Write the trained weights where they outlast the checkpoints.
+        """Write the trained weights, which are kept after checkpoints are deleted.
 
         Raises:
-            TakenOver: another process has the trial now.
+            LeaseLost: another process has the trial now.
             CampaignUnwritable: the disk is full or not writable.
         """
         self._require_ownership()
@@ -170,31 +172,31 @@ class Attempt:
         self._writes(lambda: save_checkpoint(directory, self._trial, step, state))
 
     def took(self, cost: Mapping[str, float]) -> None:
-        """Keep what the attempt took, for the record of how it failed or was given back."""
+        """Keep the cost for the end record of a failed or stopped attempt."""
         self._cost = dict(cost)
 
     def progress(self, step: int, steps: int, loss: float) -> None:
-        """Pass on how far training is."""
+        """Report progress."""
         self.step = step
         self._heartbeat.tell(step, steps, loss)
         self._watch.stepped(step, steps, loss)
 
     def stop_requested(self) -> bool:
-        """Whether whoever runs the worker asked it to stop."""
+        """Return True if the worker should stop."""
         return self._watch.stop_requested()
 
     def checkpoint_due(self) -> bool:
-        """Whether the trial's checkpoint interval has passed."""
+        """Return True if the checkpoint interval has passed."""
         return time.monotonic() - self._saved >= self._checkpoint_s
 
     def save(self, step: int, state: Mapping[str, Any]) -> None:
-        """Publish the checkpoint; those of earlier attempts that it replaces go.
+        """Write a checkpoint and delete the checkpoints of earlier attempts that it replaces.
 
-        Rows logged so far go into it, or into a shard before it: a shard per checkpoint would be millions of files in a
-        campaign.
+        Rows logged so far go into the checkpoint, or into a shard before it. A shard per checkpoint would make millions
+        of files.
 
         Raises:
-            TakenOver: another process has the trial now.
+            LeaseLost: another process has the trial now.
             CampaignUnwritable: the disk is full or not writable.
         """
         self._require_ownership()
@@ -205,7 +207,7 @@ class Attempt:
         directory = self._layout.checkpoint(self._trial, self.number)
         self._writes(lambda: save_checkpoint(directory, self._trial, step, state))
         self._saves += 1
-        if self._saves <= KEEP:  # afterwards there is nothing older
+        if self._saves <= KEEP:  # later nothing older is left
             self._forget_older()
         self.step = step
         self._saved = time.monotonic()
@@ -227,20 +229,20 @@ class Attempt:
         return by_code(trial_state(self._layout, self._trial), self._start.get("sources"))
 
     def restore(self) -> tuple[int, dict[str, Any]] | None:
-        """The checkpoint found when the attempt was claimed."""
-        found, self._found = self._found, None  # held no longer than needed: it may be as large as the model
+        """Return the checkpoint that was loaded with the claim."""
+        found, self._found = self._found, None  # drop the reference: it may be as large as the model
         return (found.step, found.state) if found else None
 
     def _take_over_rows(self, state: dict[str, Any]) -> None:
-        """Rows that the checkpoint carries become rows of this attempt.
+        """Adopt the rows in the checkpoint for this attempt.
 
-        The attempt that logged them may have put some into a shard later; of two attempts the later one counts.
+        An earlier attempt may have written some to a shard too; the later attempt counts.
         """
         for table, rows in json.loads(state.pop(ROWS, "{}")).items():
             self._buffer.extend(table, [(self._trial, self.number, *row[2:]) for row in rows])
 
     def flush(self) -> None:
-        """Make every row logged so far durable.
+        """Write every row logged so far to shards.
 
         Raises:
             CampaignUnwritable: the disk is full or not writable; the rows are kept.
@@ -249,10 +251,10 @@ class Attempt:
         self._flushed = time.monotonic()
 
     def finish(self, finished: TrainingResult) -> None:
-        """Record that training returned: `ok`, or `stopped` where it was asked to stop.
+        """Record the end of training: `ok`, or `stopped` if a stop was requested.
 
         Raises:
-            TakenOver: another process has the trial now, and will end it.
+            LeaseLost: another process has the trial now.
             CampaignUnwritable: the disk is full or not writable.
         """
         self._require_ownership()
@@ -270,29 +272,28 @@ class Attempt:
         )
 
     def fail(self, failure: Failure) -> None:
-        """Record that training failed, after making what it logged durable.
+        """Write the buffered rows, then record the failure.
 
         Raises:
-            TakenOver: another process has the trial now, and will end it.
+            LeaseLost: another process has the trial now.
             CampaignUnwritable: the disk is full or not writable.
         """
         self._require_ownership()
         self.flush()
-        self._end(status="failed", **failure._asdict(), **self._cost_fields())
+        self._end(status="failed", **failure._asdict(), **self._cost_entries())
         self._forget_older()
 
     def abandon(self, message: str) -> None:
-        """Record that this process gives the trial back unfinished."""
-        self._end(status="stopped", message=message, **self._cost_fields())
+        """Record that this process releases the unfinished trial."""
+        self._end(status="stopped", message=message, **self._cost_entries())
 
-    def _cost_fields(self) -> dict[str, Any]:
+    def _cost_entries(self) -> dict[str, Any]:
         return {"cost": self._cost, **_memory(self._cost)} if self._cost else {}
 
     def _require_ownership(self) -> None:
-        """Only the latest attempt of a trial may end it, so that it ends once.
+        """Raise `LeaseLost` if a later attempt exists; only the latest one may end a trial.
 
-        The new owner waited for a lease without a heartbeat and continues from the last checkpoint. Work since then is
-        done twice and counted once.
+        A later attempt begins when the lease has expired without a heartbeat. It continues from the last checkpoint.
         """
         try:
             latest = max(self._layout.attempts(self._trial), default=0)
@@ -303,12 +304,12 @@ class Attempt:
         self._require_own_record()
 
     def _require_own_record(self) -> None:
-        """Where somebody removed the attempt, another may have begun under its number, and that one's it is."""
+        """Raise `LeaseLost` if this attempt was deleted and another one has its number."""
         path = self._layout.start(self._trial, self.number)
         require_there(path)
         try:
             found = read_json(path)
-        except StoreError:  # nobody can read whose it is
+        except StoreError:  # damaged: the owner is unknown
             return
         except (EnvironmentProblem, NotFoundError) as error:
             raise CampaignUnwritable(str(error)) from error
@@ -330,5 +331,5 @@ class Attempt:
 
 
 def _memory(cost: Mapping[str, float]) -> dict[str, int]:
-    """The peak of training, where it was noted before the device was measured."""
+    """Return the memory peak of training, if known; measuring the device may raise it later."""
     return {"memory_bytes": int(cost["peak_memory_bytes"])} if "peak_memory_bytes" in cost else {}

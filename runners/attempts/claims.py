@@ -1,7 +1,7 @@
-"""Claims: the next attempt of a trial is begun by one process, whoever else reaches for it.
+"""Claims: exactly one process begins the next attempt of a trial.
 
-A claim publishes the directory of the attempt with its `start.json` by one rename. An attempt therefore always has a
-known owner, and only one of two workers gets a number.
+A claim renames a directory with its `start.json` into place. So every attempt has an owner, and if two workers claim
+the same number, one of them fails.
 """
 
 import time
@@ -13,28 +13,30 @@ from runners.attempts.death_record import record_death
 from runners.attempts.leases import Leases, earlier_life
 from runners.checkpoint import Checkpoint, checkpointed_step, has_checkpoints, newest_checkpoint
 from runners.provenance.code import made_by, ran_other_code
-from runners.training.failure import lost
+from runners.training.failure import lost_failure
 from store.files.attempts import begin, start_record
 from store.files.code_aliases import current_sources
 from store.files.layout import Layout
 from store.files.trial_status import AttemptState, TrialState, trial_state
 
 MOST_LOST = 5
-"""Attempts in a row that vanished without a new checkpoint, after which a trial has failed. Attempts are not counted if
-their task has come back since, as after a pre-emption or a node failure."""
+"""A trial has failed after this many attempts in a row without an end record or a checkpoint.
+
+Attempts whose SLURM task was requeued do not count, as after a pre-emption or a node failure.
+"""
 
 _RELIST_S = 0.5
-"""Before a directory is listed again that did not show what a rename met: network file systems list late."""
+"""Pause before listing a directory again; listings of network file systems may be stale."""
 
 
 class Taken(NamedTuple):
-    """Why a trial cannot be claimed: it has ended, or a live process has it."""
+    """The trial cannot be claimed: it has ended or is running."""
 
     status: Literal["ok", "failed", "running"]
 
 
 class Claim(NamedTuple):
-    """An attempt that is this process's own."""
+    """An attempt that this process owns."""
 
     number: int
     checkpoint: Checkpoint | None
@@ -52,31 +54,31 @@ def claim(
 ) -> Claim | Taken:
     """Begin the next attempt of `trial`, unless it is done, failed (and `retry` is false), or being worked on.
 
-    `about` has the fields of `start.json` except the trial, the attempt, the process and the time. Its `sources` are
-    the code that will run: checkpoints of other code are skipped, and with `again` a trial of other code counts as not
-    done. Without sources all code counts as equal. A trial that failed in the submission of `about` is retried only
-    with more micro-batches (`accumulate`) after it was out of memory.
+    `about` holds further fields of `start.json`. Its `sources` are the code that will run: checkpoints of other code
+    are ignored, and with `again` a trial finished by other code is trained again. Without `sources`, code is not
+    compared. A trial that failed in this submission is not retried, except with more micro-batches (`accumulate`)
+    after it ran out of memory.
 
-    `leases` knows who is alive; without, that of the process. A trial that `MOST_LOST` workers vanished over is
-    recorded as failed.
+    `leases` tells which attempts are alive; the default is shared by the process. A trial is recorded as failed after
+    `MOST_LOST` lost workers.
 
     Raises:
-        EnvironmentProblem: the campaign cannot be written, or its file system does not answer.
+        EnvironmentProblem: the campaign cannot be written, or its file system does not respond.
     """
     leases = leases or _own_leases()
     tried = 0
     while True:
-        number = max(layout.attempts(trial), default=0) + 1  # before looking: who comes in between has taken it
+        number = max(layout.attempts(trial), default=0) + 1  # before reading the state: a concurrent claim then wins
         if number == tried:
             time.sleep(_RELIST_S)
         state = trial_state(layout, trial, leases.alive)
-        taken = _reason_not_to_claim(state, about, retry=retry, again=again)
+        taken = _find_taken(state, about, retry=retry, again=again)
         if taken is not None:
             return taken
         same_code = by_code(state, about.get("sources"))
         if _is_lost(layout, trial, state, same_code, about.get("place")):
             step = checkpointed_step(layout, trial, same_code)
-            record_death(layout, trial, state.attempts[-1].attempt, step, lost(MOST_LOST))
+            record_death(layout, trial, state.attempts[-1].attempt, step, lost_failure(MOST_LOST))
             return Taken("failed")
         found, remarks = newest_checkpoint(layout, trial, same_code)
         resumed = {"attempt": found.attempt, "step": found.step} if found else None
@@ -87,7 +89,7 @@ def claim(
 
 
 def by_code(state: TrialState, sources: Mapping[str, str] | None) -> Callable[[int], bool]:
-    """Tells whether code with these `sources` alone made the checkpoints of an attempt; unknown code is nobody's."""
+    """Return a predicate: only code with these `sources` made the checkpoints of an attempt."""
     return lambda attempt: sources is None or made_by(state, attempt) == [current_sources(sources)]
 
 
@@ -96,7 +98,7 @@ def _own_leases() -> Leases:
     return Leases()
 
 
-def _reason_not_to_claim(state: TrialState, about: Mapping[str, Any], *, retry: bool, again: bool) -> Taken | None:
+def _find_taken(state: TrialState, about: Mapping[str, Any], *, retry: bool, again: bool) -> Taken | None:
     sources = about.get("sources")
     if state.status == "ok" and again and sources is not None and ran_other_code(state, sources):
         return Taken("running") if state.live is not None else None
@@ -114,10 +116,10 @@ def _needs_less_memory_now(failed: AttemptState, about: Mapping[str, Any]) -> bo
 
 
 def _is_lost(layout: Layout, trial: str, state: TrialState, same_code: Callable[[int], bool], place: Any) -> bool:
-    """Whether the latest attempts, of the code that will run, all vanished without getting the trial on.
+    """Return True if the latest `MOST_LOST` attempts of this code ended without a record or a checkpoint.
 
-    An attempt in an earlier life of a requeued task does not count. SLURM or the batch script ended that life, and the
-    script counts how often the task dies.
+    An attempt does not count if its SLURM task was requeued and runs at `place` or ran a later attempt. The batch
+    script counts how often a task dies.
     """
     times, places = 0, [place]
     for found in reversed(state.attempts):

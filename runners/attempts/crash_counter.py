@@ -1,4 +1,4 @@
-"""When to give up on a trial whose worker keeps dying: after several deaths without a step gained."""
+"""Counts worker deaths and fails a trial after several deaths without progress."""
 
 import socket
 from typing import final
@@ -10,7 +10,7 @@ from runners.attempts.manifest import Manifest
 from runners.attempts.micro_batches import written_micro_batches
 from runners.attempts.worker import Job, Outcome
 from runners.checkpoint import checkpointed_step
-from runners.training.failure import killed, out_of_memory
+from runners.training.failure import killed_failure, out_of_memory
 from runners.training.memory import oom_kills
 from store.files.layout import Layout
 from store.files.trial_status import pid_space, trial_state
@@ -21,7 +21,7 @@ MOST_DEATHS = 3
 
 @final
 class CrashCounter:
-    """Counts the deaths of workers, by what they were doing."""
+    """Counts worker deaths, at start and per trial."""
 
     def __init__(self, job: Job) -> None:
         self._job = job
@@ -32,23 +32,23 @@ class CrashCounter:
         self._oom_kills = oom_kills()
 
     def at_start(self, how: str) -> None:
-        """A worker died before it could take a row.
+        """Count a worker that died before it was ready.
 
         Raises:
-            EnvironmentProblem: that keeps happening.
+            EnvironmentProblem: `MOST_DEATHS` in a row.
         """
         self._at_start += 1
         if self._at_start >= MOST_DEATHS:
             raise EnvironmentProblem(f"workers die as they start ({how}); `ablate doctor` looks for causes")
 
-    def loaded(self) -> None:
-        """A worker is ready to take rows: what kept others from it is over."""
+    def worker_ready(self) -> None:
+        """Reset the count of deaths at start."""
         self._at_start = 0
 
     def at_work(self, row: int, pid: int, how: str) -> Outcome | None:
-        """The worker `pid` died over `row`; an outcome if that makes the trial a failure, None to try again.
+        """Count the death of worker `pid` on `row`; return an outcome if the trial failed, None to try again.
 
-        Where trials out of memory are halved, one killed for want of memory was one: whoever takes it next cuts it.
+        With `oom="halve"`, a worker killed for lack of memory makes the next attempt use more micro-batches.
         """
         line = self._manifest.line(row)
         trial = line["trial"]
@@ -65,30 +65,30 @@ class CrashCounter:
         self._at_work[row] = (step, times)
         if times < MOST_DEATHS:
             return None
-        failure = out_of_memory(times) if for_memory else killed(times, how)
+        failure = out_of_memory(times) if for_memory else killed_failure(times, how)
         number = self._attempt(trial, pid)
-        if number is None:  # somebody else has it now, or has done it, or it had failed
+        if number is None:  # another process has it, has finished it, or it had failed
             return Outcome(row, "was_failed" if trial_state(self._layout, trial).status == "failed" else "held")
         record_death(self._layout, trial, number, step, failure)
         return Outcome(row, "failed", number, failure)
 
     def _killed_for_memory(self) -> bool:
-        """Whether the system has killed for memory since the last time this was asked."""
+        """Return True if the system killed a process for lack of memory since the last call."""
         before, self._oom_kills = self._oom_kills, oom_kills()
         return before is not None and self._oom_kills is not None and self._oom_kills > before
 
     def out_of_memory(self) -> None:
-        """A trial was out of memory and its worker lives: what the system has killed until now was a rank of it."""
+        """Ignore kills so far: the worker survived, so they were ranks of a trial that ran out of memory."""
         self._oom_kills = oom_kills()
 
     def _step(self, trial: str) -> int:
-        """The furthest checkpoint by the code that runs now; those of other code are no step that it gained."""
+        """Return the furthest checkpointed step of the code that runs now."""
         state = trial_state(self._layout, trial)
         sources = state.attempts[-1].start.get("sources") if state.attempts else None
         return checkpointed_step(self._layout, trial, by_code(state, sources))
 
     def _left_behind(self, trial: str, pid: int) -> int | None:
-        """The attempt that the dead worker left without an end."""
+        """Find the attempt of the dead worker that has no end record."""
         state = trial_state(self._layout, trial)
         if state.status in ("ok", "running"):
             return None
@@ -99,7 +99,7 @@ class CrashCounter:
         return None
 
     def _attempt(self, trial: str, pid: int) -> int | None:
-        """The attempt that the dead worker left without an end; if it left none, one made for the record."""
+        """Find the attempt of the dead worker without an end record, or begin one for the record."""
         left = self._left_behind(trial, pid)
         if left is not None or trial_state(self._layout, trial).status in ("ok", "running"):
             return left

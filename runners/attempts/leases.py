@@ -1,16 +1,15 @@
-"""Leases: is the owner of an attempt alive? Only the observer's own monotonic clock is used.
+"""Leases: decides which attempts are alive, without comparing clocks of different hosts.
 
-An attempt on this host is alive while its process exists. An attempt on another host writes heartbeats. The observer
-measures, by its own monotonic clock, how long the latest heartbeat has been unchanged; it never compares the time in
-the heartbeat. A clock that jumps on any host therefore neither takes a trial from a live owner nor leaves it with a
-dead one. The price is a wait: an observer knows nothing when it first reads a heartbeat.
+An attempt on this host is alive if its process is. An attempt on another host sends heartbeats. It is dead if the
+latest heartbeat has not changed for a lease, measured by this host's monotonic clock. The time inside the heartbeat is
+never compared with another clock, so clock jumps do no harm. An observer therefore waits for a lease after its first
+check.
 
-Between two looks the observer sees nothing, and it may have been cut off from the file server together with the owner.
-From one reading to the next, the silence therefore grows by at most one heartbeat interval. After an outage an owner
-has several intervals before it counts as dead.
+Between two checks, the silence grows by at most one heartbeat interval, however far apart they are. So after an outage
+of the file server, an owner has several intervals to send a heartbeat.
 
-The processes of a host share one clock. They share their readings in its temporary directory, so that a worker
-continues the wait of another. Readings that are unused for an hour are removed.
+All processes of a host share their observations in its temporary directory, so that a new worker does not wait again.
+Observations older than an hour are deleted.
 """
 
 import math
@@ -29,13 +28,13 @@ from store.files.layout import Layout
 from store.files.trial_status import beat_s, last_beat_ns, lease_s, local_process
 
 _KEPT_S = 3600.0
-"""A sighting that is older says nothing that a new one would not."""
+"""Age after which an observation is deleted."""
 
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
 
 
 class Sighting(NamedTuple):
-    """A sign of life, and for how long it has been seen to be the latest."""
+    """A heartbeat, and for how long it has been the latest."""
 
     beat_ns: int | None
     """None: there was none."""

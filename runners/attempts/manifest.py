@@ -72,7 +72,7 @@ class KeptLines:
         squeezed = zlib.compressobj(1)
         blocks: list[bytes] = []
         for line in lines:
-            if block := squeezed.compress(_encoded(line)):
+            if block := squeezed.compress(_encode(line)):
                 blocks.append(block)
             yield line
         self._kept[grid] = [*blocks, squeezed.flush()]
@@ -163,7 +163,7 @@ def _write_lines(path: Path, lines: Iterable[Mapping[str, Any] | bytes]) -> list
     try:
         with draft.open("xb") as file:
             for line in lines:
-                data = line if isinstance(line, bytes) else _encoded(line)
+                data = line if isinstance(line, bytes) else _encode(line)
                 offsets.append(at)
                 at += file.write(data)
                 digest.update(data)
@@ -179,7 +179,7 @@ def _write_lines(path: Path, lines: Iterable[Mapping[str, Any] | bytes]) -> list
     return offsets
 
 
-def _encoded(line: Mapping[str, Any]) -> bytes:
+def _encode(line: Mapping[str, Any]) -> bytes:
     return sealed(json.dumps(line, allow_nan=False, separators=(",", ":")).encode("ascii")) + b"\n"
 
 

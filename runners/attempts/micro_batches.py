@@ -1,4 +1,4 @@
-"""In how many micro-batches a trial is computed: more of them after it was out of memory, for the same global batch."""
+"""Chooses the number of micro-batches: doubled after out of memory, for the same global batch."""
 
 import math
 from collections.abc import Mapping
@@ -8,7 +8,7 @@ from store.files.trial_status import TrialState
 
 
 def written_micro_batches(spec: Mapping[str, Any]) -> int | None:
-    """Return the micro-batches in the spec of a trial; None if such trials have none."""
+    """Return the number of micro-batches in the spec; None if such trials have none."""
     execution = spec.get("execution") or {}
     found, most = execution.get("accumulate"), execution.get("micro_batch")
     if isinstance(found, int) and isinstance(most, int):
@@ -17,7 +17,7 @@ def written_micro_batches(spec: Mapping[str, Any]) -> int | None:
 
 
 def micro_batches(state: TrialState, written: int) -> int:
-    """As many as the trial was last tried with, and twice as many if that was out of memory."""
+    """Return the largest number tried so far, doubled if it ran out of memory."""
     tried = [found for found in state.attempts if isinstance(found.start.get("accumulate"), int)]
     most: int = max([written, *(found.start["accumulate"] for found in tried)])
     full = any(
@@ -27,9 +27,9 @@ def micro_batches(state: TrialState, written: int) -> int:
 
 
 def wants_smaller(state: TrialState, spec: Mapping[str, Any]) -> bool:
-    """Whether the trial failed out of memory in fewer micro-batches than it would be tried with next.
+    """Return True if the trial ran out of memory and its next attempt would use more micro-batches.
 
-    Whether it can be cut so small, the trial alone knows. A failure that no attempt at work met calls for nothing.
+    The trial itself checks whether its batch can be split that far.
     """
     written, last = written_micro_batches(spec), state.ended
     if state.status != "failed" or written is None or last is None or last.end is None:
@@ -41,8 +41,8 @@ def wants_smaller(state: TrialState, spec: Mapping[str, Any]) -> bool:
 
 
 def split(spec: Mapping[str, Any], count: int) -> dict[str, Any]:
-    """The spec computed in `count` micro-batches; the trial may refuse it."""
+    """Return the spec with `count` micro-batches; the trial may reject it."""
     execution = {**spec["execution"], "accumulate": count}
     if "micro_batch" in execution:
-        execution["micro_batch"] = None  # the count is what holds now
+        execution["micro_batch"] = None  # the count replaces it
     return {**spec, "execution": execution}

@@ -1,7 +1,7 @@
-"""A submission as a record: what was asked for, with which code and environment, and which jobs it became.
+"""Submission records: what was submitted, with which code and environment, and its jobs.
 
-It is written before any job exists, and again when the jobs are known. After a crash in between, the jobs can be found
-by the name of the submission.
+The record is written before any job exists and again when the job ids are known. After a crash in between, jobs can
+still be found by their name.
 """
 
 import os
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 @final
 @dataclass(frozen=True)
 class Array:
-    """One job array, or one job where arrays are off: the workers `first` to `first + tasks - 1` of a class."""
+    """One job array, or one job if arrays are off: the workers `first` to `first + tasks - 1` of a class."""
 
     first: int
     tasks: int
@@ -59,7 +59,7 @@ class Submission:
     written: float
     """Seconds since the epoch."""
     job: dict[str, Any]
-    """The fields of `runners.attempts.worker.Job` beside root and submission; files are in the snapshot, or absolute.
+    """The fields of `runners.attempts.worker.Job` without root and submission; files are in the snapshot, or absolute.
 
     `specs` are the spec files as absolute paths.
     """
@@ -71,39 +71,39 @@ class Submission:
     """{"hours": float, "unit": "gpuh" | "cpuh"}."""
     classes: tuple[ResourceClass, ...] = ()
     scripts: dict[str, str] = field(default_factory=dict)
-    """The sbatch options by class name, or by `<class> from <first worker>` if a class has several arrays."""
+    """Batch scripts, for people: by class name, or by `<class> from <first worker>` if a class has several."""
     released: bool = True
-    """Whether its jobs, which are queued held, were let go."""
+    """True if its jobs, which are queued held, were released."""
     host: str | None = None
-    """Where the process is that trains without a scheduler, or was that queued the jobs."""
+    """Host of the process that trains without a scheduler, or that queued the jobs."""
     pid: int | None = None
     pid_started: int | None = None
     """In clock ticks since that host was booted."""
     pid_space: str | None = None
     """As in `start.json`."""
     ended: float | None = None
-    """When that run was over, in seconds since the epoch; None while it is on, or where it was killed."""
+    """End of the run, in seconds since the epoch; None while it runs or if it was killed."""
     schema: int = FILE_SCHEMA
 
     @property
     def jobs(self) -> list[int]:
-        """The jobs that are known."""
+        """Known job ids."""
         return [array.job for found in self.classes for array in found.arrays if array.job is not None]
 
     @property
     def process(self) -> int | None:
-        """The process on this host that runs it, if it is there; None for what a scheduler runs."""
+        """Pid of the run, if it is alive on this host; None for SLURM."""
         on = self.machine != "slurm" and self.ended is None and local_process(vars(self)) is True
         return self.pid if on else None
 
 
 def job_name(submission: str) -> str:
-    """Return the name of the jobs of a submission."""
+    """Name the jobs of a submission."""
     return f"ablate-{submission}"
 
 
 def write_submission_record(layout: Layout, found: Submission) -> None:
-    """Publish the record, or publish it anew.
+    """Write or replace the record.
 
     Raises:
         EnvironmentProblem: the campaign cannot be written.

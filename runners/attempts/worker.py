@@ -1,6 +1,6 @@
-"""A worker: one process that trains trials of a submission, one after another, and stays warm in between.
+"""Workers: a warm process that trains trials of a submission, one after another.
 
-Whatever training raises becomes a record with a reason; only a campaign that takes no more records ends the worker.
+Errors of training become records with a reason. Only a campaign that is not writable ends the worker.
 """
 
 import contextlib
@@ -35,12 +35,12 @@ from store.files.trial_status import trial_state
 @final
 @dataclass(frozen=True)
 class WorkerEntry:
-    """Trial class and training function, as references "module:name" that any process can import."""
+    """Import references "module:name" of the trial class and the training function."""
 
     trial: str = "runners.trial:Trial"
     """A Spec with `seed` and `execution` (`path`, `device`, `threads`, `checkpoint_s`)."""
     train: str = "runners.training.loop:train"
-    """Called as `train(trial, surroundings)`; returns a Finished."""
+    """Called as `train(trial, surroundings)`; returns a TrainingResult."""
     preload: tuple[str, ...] = ("torch", "torch._dynamo", "torch.optim", "pyarrow.parquet", "runners.training.loop")
     """Modules that are imported once, before workers are made."""
 
@@ -48,29 +48,29 @@ class WorkerEntry:
 @final
 @dataclass(frozen=True)
 class Job:
-    """The parts of a submission that a worker needs, as small plain data."""
+    """A submission as workers see it; small and picklable."""
 
     root: Path
     submission: str
     entry: WorkerEntry = field(default_factory=WorkerEntry)
     files: tuple[Path, ...] = ()
-    """Spec files that define choices of their own; every worker loads them."""
+    """Spec files that define classes; every worker loads them."""
     retry: bool = False
-    """Whether trials that failed before are tried again."""
+    """True to retry failed trials."""
     again: bool = False
-    """Whether trials that other code has finished are trained again."""
+    """True to retrain trials finished by other code."""
     modules: Mapping[str, str] = field(default_factory=dict)
-    """Hashes of the project's modules as the run began: what workers have loaded, whatever was edited since."""
+    """Hashes of the project's modules at the start of the run; later edits do not change them."""
     heartbeat_s: float = EVERY_S
-    """Seconds between signs of life of an attempt."""
+    """Seconds between heartbeats of an attempt."""
     oom: Literal["fail", "halve", "bigger"] = "fail"
-    """After a trial was out of memory: "halve" tries it at once with twice the micro-batches; else it has failed."""
+    """After out of memory: "halve" retries at once with twice the micro-batches; else the trial has failed."""
     place: Mapping[str, Any] | None = None
-    """Where the scheduler runs this, as `start.json` has it."""
+    """Where the scheduler runs this, as in `start.json`."""
 
     @property
     def code(self) -> str | None:
-        """Hash of the core, which is the same for every trial; None where workers look for themselves."""
+        """Hash of the core; None if workers compute it."""
         return self.modules.get("core")
 
 
@@ -80,18 +80,18 @@ _FOUND: dict[str, Came] = {"ok": "was_ok", "failed": "was_failed", "running": "h
 
 
 class CodeChanged(SpecError):
-    """The code or the spec file is not what it was when the run began; nothing was computed."""
+    """The code or the spec file changed since the run began; nothing was computed."""
 
 
 class NodeUnsuitable(EnvironmentProblem):
-    """This machine lacks what a trial needs, which is no fault of the trial: nothing has failed."""
+    """This machine lacks something that a trial needs; the trial has not failed."""
 
 
 class Outcome(NamedTuple):
-    """The outcome of one row of the manifest.
+    """Outcome of one row of the manifest.
 
-    `status`: "ok", "failed" and "stopped" are results of this worker; "was_ok" and "was_failed" are older results;
-    "held" means that another worker trains it.
+    `status`: this worker ended it as "ok", "failed" or "stopped"; it had ended as "was_ok" or "was_failed"; or another
+    process trains it ("held").
     """
 
     row: int
@@ -99,24 +99,24 @@ class Outcome(NamedTuple):
     attempt: int | None = None
     failure: Failure | None = None
     spent: bool = False
-    """Whether the process that trained it is fit for nothing more."""
+    """True if the process that trained it can train nothing more."""
 
 
 class Listener(Protocol):
-    """Whoever runs a worker."""
+    """Callbacks of the process that runs a worker."""
 
     def stop_requested(self) -> bool:
-        """Whether to stop at the next step boundary."""
+        """Return True to stop at the next step boundary."""
 
-    def started(self, row: int, attempt: int, step: int) -> None:
-        """The row was claimed and goes on from `step`."""
+    def row_started(self, row: int, attempt: int, step: int) -> None:
+        """Report that the row was claimed and starts at `step`."""
 
-    def stepped(self, row: int, step: int, steps: int, loss: float) -> None:
-        """Training of the row is at `step`; called every step."""
+    def row_stepped(self, row: int, step: int, steps: int, loss: float) -> None:
+        """Report progress; called every step."""
 
 
 def resolve(reference: str) -> Any:
-    """The object that "module:name" refers to.
+    """Import the object that "module:name" refers to.
 
     Raises:
         SpecError: there is no such module or name.
@@ -153,23 +153,23 @@ class Worker:
         self._train: Callable[[Spec, TrainingContext], TrainingResult] = resolve(job.entry.train)
 
     def run(self, row: int) -> Outcome:
-        """Train the trial of `row`, unless somebody else has it or it is done.
+        """Train the trial of `row`, unless it is done or another process has it.
 
-        A trial that is out of memory is retried with smaller micro-batches if the job asks for that; the outcome is
-        that of the last attempt. A process that cannot continue leaves the trial to another one, and the outcome is
-        "stopped".
+        If `Job.oom` is "halve", a trial out of memory is retried with more micro-batches while its batch can be split.
+        The outcome is that of the last attempt. If CUDA has broken this process, the trial is "stopped" and another
+        process continues it.
 
         Raises:
             CampaignUnwritable: a record could not be written.
-            Unfit: this machine lacks what the trial needs; the attempt was given back.
+            NodeUnsuitable: this machine lacks what the trial needs; the attempt was released.
         """
-        outcome = self._tried(row)
+        outcome = self._try(row)
         while self._job.oom == "halve" and outcome.failure is not None and outcome.failure.reason == "out_of_memory":
             if outcome.spent:
                 return self._left_to_another(outcome)
             release_cached_memory()
-            following = self._tried(row)
-            if following.status == "was_failed":  # it cannot be cut any smaller
+            following = self._try(row)
+            if following.status == "was_failed":  # its batch cannot be split further
                 break
             outcome = following
         return outcome
@@ -178,11 +178,11 @@ class Worker:
         line = self._manifest.line(outcome.row)
         state = trial_state(self._layout, line["trial"], self._leases.alive)
         tried = state.ended.start.get("accumulate") if state.ended is not None else None
-        if written_micro_batches(self._cut(line)) in (None, tried):  # it cannot be cut any smaller
+        if written_micro_batches(self._cut(line)) in (None, tried):  # its batch cannot be split further
             return outcome
         return outcome._replace(status="stopped", failure=None)
 
-    def _tried(self, row: int) -> Outcome:
+    def _try(self, row: int) -> Outcome:
         require_there(self._layout.manifest(self._job.submission))
         try:
             line = self._manifest.line(row)
@@ -194,16 +194,14 @@ class Worker:
         except EnvironmentProblem as error:
             raise CampaignUnwritable(str(error)) from error
         if isinstance(mine, Taken):
-            moved = (
-                mine.status == "failed" and self._cut(line) != spec
-            )  # somebody else has tried these pieces meanwhile
+            moved = mine.status == "failed" and self._cut(line) != spec  # another process tried this split
             if mine.status == "ok":
                 discard_forgotten(self._layout, line["trial"], trial_state(self._layout, line["trial"]))
-            return self._tried(row) if moved else Outcome(row, _FOUND[mine.status])
+            return self._try(row) if moved else Outcome(row, _FOUND[mine.status])
         return self._attempt(row, line, mine, trial)
 
     def _cut(self, line: dict[str, Any]) -> dict[str, Any]:
-        """The spec of a line, in as many micro-batches as its attempts so far call for."""
+        """Return the spec of a line, with the micro-batches that earlier attempts require."""
         spec: dict[str, Any] = line["spec"]
         written = written_micro_batches(spec)
         if self._job.oom != "halve" or written is None:
@@ -233,24 +231,24 @@ class Worker:
     def _attempt(self, row: int, line: dict[str, Any], mine: Claim, trial: Spec | Exception) -> Outcome:
         checkpoint_s = float((line["spec"].get("execution") or {}).get("checkpoint_s", 20.0))
         listener = self._listener
-        watch = Watch(listener.stop_requested, lambda step, steps, loss: listener.stepped(row, step, steps, loss))
+        watch = Watch(listener.stop_requested, lambda step, steps, loss: listener.row_stepped(row, step, steps, loss))
         attempt = Attempt(self._layout, mine, self._buffer, checkpoint_s, watch)
-        listener.started(row, attempt.number, attempt.step)
-        del mine  # with it goes the checkpoint, once training has taken it
+        listener.row_started(row, attempt.number, attempt.step)
+        del mine  # frees the checkpoint once training has loaded it
         reset_peak_memory()
         with attempt, self._log_output(attempt):
             try:
                 return self._outcome(row, line, attempt, trial)
             except LeaseLost as error:
-                with contextlib.suppress(CampaignUnwritable, LeaseLost):  # the one who has it now will find out
+                with contextlib.suppress(CampaignUnwritable, LeaseLost):  # the new owner detects it
                     attempt.abandon(str(error))
                 return Outcome(row, "held", attempt.number)
 
     def _outcome(self, row: int, line: dict[str, Any], attempt: Attempt, trial: Spec | Exception) -> Outcome:
         try:
-            finished = self._train_row(trial, attempt)
+            finished = self._train_trial(trial, attempt)
         except CampaignUnwritable:
-            # Its own process ends with it; in a process that lives on, the attempt would look alive for ever.
+            # In a process that lives on, the attempt would look alive for ever.
             with contextlib.suppress(CampaignUnwritable, LeaseLost):
                 attempt.abandon("the campaign directory could not be written")
             raise
@@ -263,7 +261,7 @@ class Worker:
             attempt.abandon(str(error))
             raise NodeUnsuitable(str(error)) from error
         except Exception as error:  # noqa: BLE001  # recorded with its reason: no trial stops the grid
-            return self._failed(row, attempt, failure_of(error))._replace(spent=breaks_process(error))
+            return self._record_failure(row, attempt, failure_of(error))._replace(spent=breaks_process(error))
         except BaseException:
             with contextlib.suppress(LeaseLost):
                 attempt.abandon("interrupted")
@@ -274,23 +272,23 @@ class Worker:
         discard_checkpoints(self._layout, line["trial"], attempt.number)
         return Outcome(row, "ok", attempt.number)
 
-    def _train_row(self, trial: Spec | Exception, attempt: Attempt) -> TrainingResult:
+    def _train_trial(self, trial: Spec | Exception, attempt: Attempt) -> TrainingResult:
         if isinstance(trial, Exception):
             raise trial
         return self._train(trial, attempt)
 
-    def _failed(self, row: int, attempt: Attempt, failure: Failure) -> Outcome:
+    def _record_failure(self, row: int, attempt: Attempt, failure: Failure) -> Outcome:
         attempt.fail(failure)
         try:
             with attempt.log.open("a") as log:
                 log.write((failure.traceback or failure.message).removesuffix("\n") + "\n")
         except OSError as error:
             raise CampaignUnwritable(f"cannot write {attempt.log}: {error.strerror}; check the disk") from error
-        gc.collect()  # the tensors of a failed trial hang on its traceback
+        gc.collect()  # a traceback holds the tensors of a failed trial
         return Outcome(row, "failed", attempt.number, failure)
 
     def _trial(self, key: str, spec: Mapping[str, Any]) -> Spec | Exception:
-        """The trial of a spec, or why it cannot be made: that is for its attempt to record."""
+        """Build the trial of a spec, or return the error for its attempt to record."""
         try:
             trial = self._trial_class.model_validate(spec)
         except Exception as error:  # noqa: BLE001  # raised again inside the attempt
@@ -304,7 +302,7 @@ class Worker:
 
     @contextlib.contextmanager
     def _log_output(self, attempt: Attempt) -> Iterator[None]:
-        """Redirect the output of the process to the attempt's log, if the process belongs to the worker."""
+        """Send output of the process to the attempt's log, if the worker owns the process."""
         if not self._own_process:
             yield
             return

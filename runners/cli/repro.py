@@ -62,7 +62,7 @@ def _tell(text: str) -> None:
 class _Audience:
     """A person, who is shown training as a run shows it."""
 
-    def told(self, text: str) -> None:
+    def tell(self, text: str) -> None:
         """A line."""
         _tell(text)
 
@@ -74,7 +74,7 @@ class _Audience:
 
         cell = (str(line["grid"]), str(line["label"]))
         counts = tally([cell], [GridMember(cell, int(line["seed"]))])
-        counts.started(0, 0)
+        counts.begin(0, 0)
         with ProgressDisplay(counts) as shown:
             yield _Watcher(counts, shown)
 
@@ -87,13 +87,13 @@ class _Watcher:
         self._counts = counts
         self._shown = shown
 
-    def looked(self, found: "TrialProgress | None") -> None:
+    def show_progress(self, found: "TrialProgress | None") -> None:
         """Where it is; off a terminal a line now and then."""
         if found is not None:
-            self._counts.stepped(0, found.step, found.steps, math.nan if found.loss is None else found.loss)
+            self._counts.advance(0, found.step, found.steps, math.nan if found.loss is None else found.loss)
         self._shown.tick()
 
-    def ended(self, status: str | None) -> None:
+    def show_end(self, status: str | None) -> None:
         """No longer at work."""
         from runners.attempts.worker import Outcome
 

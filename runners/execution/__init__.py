@@ -1,6 +1,6 @@
-"""Machines: where the workers of a run live.
+"""Machines that run workers.
 
-`Inline` trains in this process, `Local` in warm worker processes of this computer.
+`Inline` trains in this process, `Local` in warm worker processes on this computer.
 """
 
 from runners.execution.inline import Inline

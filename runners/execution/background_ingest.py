@@ -1,6 +1,6 @@
-"""Landing results while trials train: now and then, ingest the campaign's files and publish a snapshot.
+"""Ingests results while trials train, and publishes a snapshot of the store.
 
-The database is a cache of the files. So whatever goes wrong here is told once and never stops a run.
+The database is a cache of the files, so an error here is reported once and never stops a run.
 """
 
 import threading
@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import final
 
 _SHARE = 10
-"""A landing that took t seconds is followed by at least this many times t without one."""
+"""The pause after an ingest is at least this many times its duration."""
 
 
 def ingest_and_publish(root: Path, *, wait: bool) -> None:
     """Bring the store of the campaign up to date and publish it.
 
-    Either `wait` for another ingester and look at every trial; or leave it to them, and look at what has changed.
+    With `wait`, wait for another ingest and read every trial; else skip if one is running, and read changes only.
 
     Raises:
         AblateError: the store cannot be written or read.
@@ -28,7 +28,7 @@ def ingest_and_publish(root: Path, *, wait: bool) -> None:
 
 @final
 class BackgroundIngest:
-    """Lands every `every_s` seconds in a thread while entered; `told` hears each new problem."""
+    """Ingests every `every_s` seconds in a thread; passes each new problem to `told`."""
 
     def __init__(self, root: Path, every_s: float, told: Callable[[str], None]) -> None:
         self._root = root
@@ -48,14 +48,14 @@ class BackgroundIngest:
 
     @property
     def problems(self) -> tuple[str, ...]:
-        """Problems, each once."""
+        """Problems so far, each once."""
         return tuple(self._problems)
 
     def once(self, *, wait: bool) -> None:
-        """Land now; a problem is told and kept."""
+        """Ingest now; report and keep a problem."""
         try:
             ingest_and_publish(self._root, wait=wait)
-        except Exception as error:  # noqa: BLE001  # told below: a run does not depend on its store
+        except Exception as error:  # noqa: BLE001  # reported below: a run does not depend on its store
             text = f"results are on disk but not in the store yet: {error}"
             if text not in self._problems:
                 self._problems.append(text)

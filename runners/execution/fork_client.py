@@ -1,4 +1,4 @@
-"""The starter's side of the fork server: start it, ask it for workers, learn of their ends."""
+"""Client of the fork server: starts it, requests workers and receives their exits."""
 
 import array
 import json
@@ -12,7 +12,7 @@ from multiprocessing.connection import Connection, Pipe
 from typing import Any, NamedTuple, Protocol, final
 
 from grid.errors import EnvironmentProblem
-from runners.child_lifetime import shielded
+from runners.child_lifetime import shield_from_signals
 
 _ONE_THREAD = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS")
 _START = (
@@ -21,7 +21,7 @@ _START = (
 
 
 class Forked(NamedTuple):
-    """A worker process: its number, its process, and this end of its pipe."""
+    """A worker process, with this end of its pipe."""
 
     number: int
     pid: int
@@ -36,39 +36,39 @@ class Exit(NamedTuple):
 
     @property
     def how(self) -> str:
-        """In words: a signal's name, or the exit status."""
+        """Name of the signal, or the exit status."""
         if os.WIFSIGNALED(self.status):
             return signal.Signals(os.WTERMSIG(self.status)).name
         return f"exit status {os.WEXITSTATUS(self.status)}"
 
 
 class CannotStart(EnvironmentProblem):
-    """An import that workers need fails here."""
+    """A module that workers need cannot be imported."""
 
 
 class ServerDied(EnvironmentProblem):
-    """The process that starts workers is gone, and they with it."""
+    """The fork server died, and its workers with it."""
 
 
 class ServerProcess(Protocol):
-    """The process a fork server runs in, as `subprocess.Popen` has it."""
+    """Process of a fork server, with the interface of `subprocess.Popen`."""
 
     def kill(self) -> None:
-        """End it at once."""
+        """Kill the process."""
 
     def wait(self) -> int:
-        """Its exit status, or minus the signal that ended it."""
+        """Wait and return the exit status, or minus the signal number."""
 
 
 Start = Callable[[socket.socket, Sequence[str]], ServerProcess]
-"""Starts `server.serve` on a socket, with modules to import, in another process."""
+"""Runs `fork_server.serve` on a socket in another process, with modules to import."""
 
 
 def start_interpreter(control: socket.socket, preload: Sequence[str]) -> ServerProcess:
-    """A fork server in a fresh interpreter: it has nothing of this process but its import path."""
+    """Start a fork server in a fresh interpreter, with the import path of this process."""
     arguments = [json.dumps(sys.path), str(control.fileno()), str(os.getpid()), json.dumps(list(preload))]
     # -P: the working directory does not come first on the import path
-    with shielded():  # there is no moment at which a signal to the group would end it
+    with shield_from_signals():  # else a signal to the group could end it at start
         return subprocess.Popen(
             [sys.executable, "-P", "-c", _START, *arguments],
             env=_environment(),
@@ -79,11 +79,11 @@ def start_interpreter(control: socket.socket, preload: Sequence[str]) -> ServerP
 
 @final
 class Forks:
-    """A running fork server, which dies with this process at the latest.
+    """A running fork server, which dies with this process.
 
     Raises:
-        CannotStart: it cannot import what workers need.
-        ServerDied: from every method, once it has died.
+        CannotStart: a module that workers need cannot be imported.
+        ServerDied: the server has died; every method raises it.
     """
 
     def __init__(self, preload: Sequence[str], start: Start | None = None) -> None:
@@ -105,16 +105,16 @@ class Forks:
 
     @property
     def news(self) -> socket.socket:
-        """Readable when `exits` has something to say that it was not `told` yet."""
+        """Socket that is readable if new exits have arrived."""
         return self._control
 
     @property
     def told(self) -> bool:
-        """Whether `exits` has something to say that was read before, while `fork` waited for its answer."""
+        """True if exits were already read while `fork` waited for its reply."""
         return bool(self._pending)
 
     def fork(self, number: int) -> Forked:
-        """A new worker process."""
+        """Start a worker process."""
         ours, theirs = Pipe()
         with theirs:
             request = json.dumps({"fork": number}).encode()
@@ -126,20 +126,20 @@ class Forks:
             return Forked(number, int(self._next("forked")["pid"]), ours)
 
     def exits(self) -> Iterator[Exit]:
-        """Workers that have ended since the last call and are gone from the process table; waits for news."""
+        """Wait for workers that ended since the last call; the server has reaped them."""
         if not self._pending:
             self._read()
         pending, self._pending = self._pending, []
         return (Exit(message["exited"], message["status"]) for message in pending)
 
     def close(self) -> None:
-        """End the server, and with it every worker that is left."""
+        """Kill the server and its workers."""
         self._control.close()
         self._process.kill()
         self._process.wait()
 
     def _next(self, *kinds: str) -> dict[str, Any]:
-        """The next message of one of `kinds`; exits that come first are kept for `exits`."""
+        """Wait for a message of one of `kinds`; keep exits for `exits`."""
         while True:
             for position, message in enumerate(self._pending):
                 if any(kind in message for kind in kinds):
@@ -163,7 +163,7 @@ class Forks:
 
 
 def _environment() -> dict[str, str]:
-    """One thread per worker, set before anything is imported; and an allocator that keeps what it will need again."""
+    """Set one thread per worker, and an allocator that keeps freed memory."""
     kept = {name: os.environ.get(name, "1") for name in _ONE_THREAD}
     # measured: 8 to 12 % fewer seconds per step, since freed tensors do not go back to the system page by page
     malloc = {"MALLOC_TRIM_THRESHOLD_": "268435456", "MALLOC_MMAP_THRESHOLD_": "33554432"}

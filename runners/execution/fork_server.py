@@ -1,12 +1,12 @@
-"""A process with the heavy imports done, which forks a worker in milliseconds when asked.
+"""Fork server: a process that has imported torch and forks a worker in milliseconds.
 
-Started as a fresh interpreter, so workers inherit neither the user's threads nor their main module. It has one thread,
-lives as long as the process that started it, and its workers live as long as it does.
+It is a fresh interpreter, so workers inherit neither the user's threads nor their main module. It has one thread and
+dies with the process that started it; its workers die with it.
 
-Over its socket, one JSON object per line:
+Messages over its socket are JSON objects, one per line:
 
     to it      {"fork": number}             with the worker's end of a pipe attached
-    from it    {"ready": true}              once everything is imported; or {"failed": text}
+    from it    {"ready": true}              after all imports; or {"failed": text}
                {"forked": number, "pid": pid}
                {"exited": pid, "status": wait status}
 """
@@ -32,7 +32,7 @@ _MOST_BYTES = 4096
 
 
 def main() -> None:
-    """Entry of the fresh interpreter; arguments: the socket's descriptor, the starter's pid, the modules to import."""
+    """Run the server; arguments: socket descriptor, pid of the parent, modules to import."""
     descriptor, starter, preload = sys.argv[-3:]
     serve(socket.socket(fileno=int(descriptor)), int(starter), json.loads(preload))
 
@@ -40,19 +40,19 @@ def main() -> None:
 def serve(control: socket.socket, starter: int, preload: Sequence[str]) -> None:
     """Import `preload`, then fork workers for `starter` until it closes `control`."""
     die_with(starter)
-    for name in GROUP_SIGNALS:  # they reach the whole group; the starter decides what they mean
+    for name in GROUP_SIGNALS:  # they reach the whole group; the parent handles them
         signal.signal(name, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, GROUP_SIGNALS)
     try:
         for module in preload:
             import_module(module)
         if "pyarrow" in sys.modules:
-            sys.modules["pyarrow"].array([])  # at its first array it loads pandas, where that is installed
-    except Exception as error:  # noqa: BLE001  # told to the starter, who raises it
+            sys.modules["pyarrow"].array([])  # the first array imports pandas, if it is installed
+    except Exception as error:  # noqa: BLE001  # the parent raises it
         _say(control, {"failed": f"{type(error).__name__}: {error}"})
         return
     gc.collect()
-    gc.freeze()  # imported objects are never garbage; workers neither scan nor copy them
+    gc.freeze()  # keeps imported objects out of garbage collection, so workers do not copy their pages
     _say(control, {"ready": True})
     _Server(control).loop()
 
@@ -112,16 +112,16 @@ class _Server:
             from runners.execution.worker_loop import work
 
             code = work(Connection(descriptor))
-        except BaseException:  # noqa: BLE001  # shown here, because the process ends before anybody else could
+        except BaseException:  # noqa: BLE001  # printed here, since the process ends now
             traceback.print_exc()
         finally:
             sys.stdout.flush()
             sys.stderr.flush()
-            os._exit(code)  # the rest of the server's stack is not the worker's
+            os._exit(code)  # the worker must not return into the server's stack
 
 
 def _receive(control: socket.socket) -> tuple[bytes, list[int]]:
-    """One request and its descriptor; the starter sends the next only after the answer, so requests never merge."""
+    """Receive one request and its descriptor; the next request comes only after the reply."""
     descriptors = array.array("i")
     data, ancillary, _, _ = control.recvmsg(_MOST_BYTES, socket.CMSG_LEN(descriptors.itemsize))
     for level, kind, content in ancillary:
@@ -131,5 +131,5 @@ def _receive(control: socket.socket) -> tuple[bytes, list[int]]:
 
 
 def _say(control: socket.socket, message: dict[str, Any]) -> None:
-    with contextlib.suppress(BrokenPipeError):  # the starter is gone, and so is this process in a moment
+    with contextlib.suppress(BrokenPipeError):  # the parent is gone; this process ends soon
         control.sendall(json.dumps(message).encode() + b"\n")

@@ -1,4 +1,4 @@
-"""The machine that is this process: for small grids, debuggers and tests."""
+"""Machine that trains in this process, for small grids, debugging and tests."""
 
 from typing import final
 
@@ -12,16 +12,16 @@ class Inline(Machine):
 
     @property
     def workers(self) -> int:
-        """One."""
+        """Always 1."""
         return 1
 
     def run(self, job: Job, rows: RowSource, overseer: Overseer) -> None:
-        """Train `rows` here; the number of threads is each trial's own."""
+        """Train `rows` here; each trial sets its number of threads."""
         number = overseer.worker_number()
         worker = Worker(job, number, _Here(number, overseer), own_process=False)
         while not overseer.stop_requested() and (row := rows.take()) is not None:
             outcome = worker.run(row)
-            overseer.ended(outcome)
+            overseer.row_ended(outcome)
             if outcome.spent:
                 raise NodeUnsuitable(
                     "CUDA refuses this process from now on; run the same command again to go on in a new one"
@@ -30,13 +30,13 @@ class Inline(Machine):
 
 @final
 class _Here:
-    """Passes what a worker in this process says straight on."""
+    """Forwards events of the worker to the overseer."""
 
     def __init__(self, number: int, overseer: Overseer) -> None:
         self._number = number
         self._overseer = overseer
         self.stop_requested = overseer.stop_requested
-        self.stepped = overseer.stepped
+        self.row_stepped = overseer.row_stepped
 
-    def started(self, row: int, attempt: int, step: int) -> None:
-        self._overseer.started(row, self._number, attempt, step)
+    def row_started(self, row: int, attempt: int, step: int) -> None:
+        self._overseer.row_started(row, self._number, attempt, step)

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM during a run: the first asks for a clean stop, the second ends it at once."""
+"""Handles Ctrl-C and SIGTERM during a run: the first stops cleanly, the second at once."""
 
 import signal
 import threading
@@ -11,10 +11,9 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 @final
 class Interrupts:
-    """While entered, signals set `requested` and call `told`; the second raises KeyboardInterrupt.
+    """Sets `requested` and calls `told` on the first signal; raises KeyboardInterrupt on the second.
 
-    Outside the main thread, where Python delivers no signals, it changes nothing. A signal that the process was
-    started to ignore stays ignored.
+    Does nothing outside the main thread. A signal that the process ignores stays ignored.
     """
 
     def __init__(self, told: Callable[[], None]) -> None:
@@ -26,14 +25,14 @@ class Interrupts:
         if threading.current_thread() is threading.main_thread():
             for name in _SIGNALS:
                 if signal.getsignal(name) is not signal.SIG_IGN:
-                    self._before[name] = signal.signal(name, self._on_signal)
+                    self._before[name] = signal.signal(name, self._handle)
         return self
 
     def __exit__(self, *_: object) -> None:
         for name, handler in self._before.items():
             signal.signal(name, handler)
 
-    def _on_signal(self, _number: int, _frame: FrameType | None) -> None:
+    def _handle(self, _number: int, _frame: FrameType | None) -> None:
         if self.requested:
             raise KeyboardInterrupt
         self.requested = True

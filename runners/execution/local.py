@@ -1,7 +1,7 @@
-"""The machine that is this computer: several warm worker processes with one thread each.
+"""Machine that trains in warm worker processes on this computer, one thread each.
 
-Rows are handed out as workers become free. A worker that dies is replaced, and its row goes first again: it goes on
-from its last checkpoint, until it has died several times without getting further.
+Free workers take the next row. If a worker dies, a new one continues its row from the last checkpoint. The trial fails
+after several deaths without progress.
 """
 
 from collections.abc import Collection, Sequence
@@ -19,8 +19,8 @@ from runners.output import counted
 class Local(Machine):
     """`workers` processes on this computer; `start` starts the process that forks them.
 
-    `devices`, one for each worker, is the CUDA_VISIBLE_DEVICES of that worker and of those that replace it; None leaves
-    it as it is. Workers on one device share its memory evenly.
+    `devices`, one for each worker, is the CUDA_VISIBLE_DEVICES of that worker and its replacements; None leaves it
+    unchanged. Workers on one device share its memory evenly.
     """
 
     def __init__(
@@ -38,15 +38,15 @@ class Local(Machine):
 
     @property
     def workers(self) -> int:
-        """The number of processes."""
+        """Number of processes."""
         return len(self._slots)
 
     def grow(self, devices: Sequence[str | None]) -> None:
-        """One more worker for each of `devices`; while a run is on, from the thread that it reports to."""
+        """Add a worker for each of `devices`; during a run, call it from the thread of the overseer."""
         self._slots.extend(devices)
 
     def recall(self, rows: Collection[int]) -> None:
-        """Ask the workers that train any of `rows` to save and leave; others take their place."""
+        """Ask the workers that train any of `rows` to save and exit; new workers replace them."""
         if self._pool is not None:
             self._pool.recall(rows)
 

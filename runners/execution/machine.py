@@ -1,4 +1,4 @@
-"""Protocols of a machine: the source of its rows, and the listener that it reports to."""
+"""Interfaces of machines: row sources, and the overseer that receives their events."""
 
 from abc import ABC, abstractmethod
 from collections import deque
@@ -9,43 +9,43 @@ from runners.attempts.worker import Job, Outcome
 
 
 class Overseer(Protocol):
-    """The run on whose behalf a machine works."""
+    """Callbacks of the run that uses a machine."""
 
     def stop_requested(self) -> bool:
-        """Whether workers are to stop at their next step boundary and no further row is begun."""
+        """Return True to stop workers at their next step boundary and begin no further row."""
 
     def worker_number(self) -> int:
-        """A number no other worker of this submission has."""
+        """Return a worker number that is unique in the submission."""
 
-    def started(self, row: int, worker: int, attempt: int, step: int) -> None:
-        """A worker claimed `row` and goes on from `step`."""
+    def row_started(self, row: int, worker: int, attempt: int, step: int) -> None:
+        """Report that a worker claimed `row` and starts at `step`."""
 
-    def stepped(self, row: int, step: int, steps: int, loss: float) -> None:
-        """Training of `row` is at `step` of `steps`."""
+    def row_stepped(self, row: int, step: int, steps: int, loss: float) -> None:
+        """Report that `row` is at `step` of `steps`."""
 
-    def ended(self, outcome: Outcome) -> None:
-        """A row came back; one that is "stopped" is begun again where it was given back to the rows."""
+    def row_ended(self, outcome: Outcome) -> None:
+        """Report the outcome of a row; a "stopped" row may begin again."""
 
     def note(self, text: str) -> None:
-        """Something a person should know: a worker died, for one."""
+        """Show a message, such as the death of a worker."""
 
 
 class RowSource(Protocol):
-    """Where a machine gets the rows it trains; asked by one thread."""
+    """Source of the rows that a machine trains; used by one thread."""
 
     def take(self) -> int | None:
-        """The next row; None: none is to be begun now."""
+        """Take the next row; None if none may begin now."""
 
     def give_back(self, row: int) -> None:
-        """Its worker died or was asked to leave; the row goes first."""
+        """Return a row after its worker died or left; it comes next."""
 
-    def left(self) -> int:
-        """At most so many rows are left to take; once it is 0 no worker waits for one."""
+    def rows_left(self) -> int:
+        """Return an upper bound of the rows left; at 0, workers exit."""
 
 
 @final
 class Queue(RowSource):
-    """Given rows, each handed out once."""
+    """A fixed list of rows, each taken once."""
 
     def __init__(self, rows: Iterable[int]) -> None:
         self._rows = deque(rows)
@@ -56,22 +56,22 @@ class Queue(RowSource):
     def give_back(self, row: int) -> None:
         self._rows.appendleft(row)
 
-    def left(self) -> int:
+    def rows_left(self) -> int:
         return len(self._rows)
 
 
 class Machine(ABC):
-    """A place where rows of a submission are trained."""
+    """Trains rows of a submission."""
 
     @property
     @abstractmethod
     def workers(self) -> int:
-        """How many trials it trains at a time."""
+        """Number of trials that train at the same time."""
 
     @abstractmethod
     def run(self, job: Job, rows: RowSource, overseer: Overseer) -> None:
-        """Train `rows` as workers become free; return when none is left and all came back, or a stop took effect.
+        """Train `rows`; return if all have an outcome or a stop took effect.
 
         Raises:
-            EnvironmentProblem: the campaign takes no more records, or workers cannot be started.
+            EnvironmentProblem: the campaign is not writable, or workers cannot be started.
         """

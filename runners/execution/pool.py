@@ -1,4 +1,4 @@
-"""The workers of this computer while a run is on: who sits where, does what, and what becomes of their rows."""
+"""Pool of worker processes on this computer: starts them, hands out rows and handles exits."""
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from multiprocessing.connection import wait
@@ -12,7 +12,7 @@ from runners.execution.fork_client import Exit, Forked, Forks, ServerDied
 from runners.execution.machine import Overseer, RowSource
 
 _LOOK_EVERY_S = 0.2
-"""How soon a stop request, a row that has become free, or a new slot is noticed."""
+"""Longest delay until a stop request, a free row or a new slot is noticed."""
 
 
 @final
@@ -32,13 +32,13 @@ class _PoolMember:
 
     @property
     def idle(self) -> bool:
-        """Whether it waits for a row."""
+        """True if it waits for a row."""
         return self.ready and self.row is None and self.open and not self.leaving
 
 
 @final
 class WorkerPool:
-    """A worker for every one of `slots`, the CUDA_VISIBLE_DEVICES of each; more may be appended while it runs."""
+    """One worker per entry of `slots`, its CUDA_VISIBLE_DEVICES; slots may be appended during a run."""
 
     def __init__(
         self, job: Job, rows: RowSource, overseer: Overseer, forks: Forks, slots: Sequence[str | None]
@@ -54,16 +54,16 @@ class WorkerPool:
         self._deaths = CrashCounter(job)
 
     def run(self) -> None:
-        """Work until no row is left and every worker has gone.
+        """Run until no row is left and every worker has exited.
 
-        Where one cannot go on, the others save and leave before that is raised.
+        If a worker raises an error, the others save and exit first.
         """
         self._attempt(self._fill)
         while self._members:
             for ready in self._speakers():
                 if ready is self._forks.news:
                     for ended in self._forks.exits():
-                        self._reap(ended)
+                        self._bury(ended)
                 else:
                     self._hear(next(found for found in self._members.values() if found.pipe is ready))
             if self._overseer.stop_requested() and not self._stopping:
@@ -89,23 +89,23 @@ class WorkerPool:
             self._stop()
 
     def recall(self, rows: Collection[int]) -> None:
-        """Ask the workers that train any of `rows` to save and leave."""
+        """Ask the workers that train any of `rows` to save and exit."""
         for member in self._members.values():
             if member.row in rows and member.open and not member.leaving:
                 self._dismiss(member)
 
     def _speakers(self) -> Sequence[object]:
-        """The server's socket or workers' pipes that have something to say; none after a while."""
-        if self._forks.told:  # read while a worker was forked: the socket would not show it
+        """Wait for readable pipes or the server's socket; empty after a timeout."""
+        if self._forks.told:  # exits already read, so the socket does not show them
             return [self._forks.news]
         pipes = [member.pipe for member in self._members.values() if member.open]
         return wait([*pipes, self._forks.news], timeout=_LOOK_EVERY_S)
 
     def _fill(self) -> None:
-        """Put a worker in every free slot for which there is a row that no worker waits for."""
+        """Start workers in free slots while rows are left for them."""
         for slot in list(self._free_slots()):
             loading = sum(not found.ready or found.idle for found in self._members.values())
-            if self._rows.left() <= loading:
+            if self._rows.rows_left() <= loading:
                 return
             member = _PoolMember(self._forks.fork(self._overseer.worker_number()), slot)
             self._members[member.pid] = member
@@ -116,26 +116,26 @@ class WorkerPool:
         return (slot for slot in range(len(self._slots)) if slot not in taken)
 
     def _employ(self) -> None:
-        """Hand a row to everybody who waits for one, or send them home when none will come."""
+        """Give a row to each idle worker, or dismiss it if none is left."""
         for member in [found for found in self._members.values() if found.idle]:
             row = self._rows.take()
             if row is None:
                 break
             member.row, member.began = row, False
             self._send(member, ("row", row, self._share(member.slot)))
-        if self._rows.left() == 0:
+        if self._rows.rows_left() == 0:
             for member in [found for found in self._members.values() if found.idle]:
                 self._dismiss(member)
 
     def _share(self, slot: int) -> float:
-        """The part of its device's memory that is a worker's own."""
+        """Return the worker's share of the memory of its device."""
         return 1.0 if self._slots[slot] is None else 1.0 / list(self._slots).count(self._slots[slot])
 
     def _send(self, member: _PoolMember, message: tuple[Any, ...]) -> None:
         try:
             member.pipe.send(message)
         except OSError:
-            self._close(member)  # it has just died; the server will say how
+            self._close(member)  # it died; the server reports how
 
     def _dismiss(self, member: _PoolMember) -> None:
         member.leaving = True
@@ -154,20 +154,20 @@ class WorkerPool:
     def _hear(self, member: _PoolMember) -> None:
         try:
             kind, *content = member.pipe.recv()
-        except (EOFError, OSError):  # cut off between messages, or in one
+        except (EOFError, OSError):  # the worker died
             self._close(member)
             return
         self._attempt(lambda: self._understand(member, kind, content))
 
     def _understand(self, member: _PoolMember, kind: str, content: Sequence[Any]) -> None:
         if kind == "stepped":
-            self._overseer.stepped(*content)
+            self._overseer.row_stepped(*content)
         elif kind == "started":
             row, attempt, step = content
-            if member.began:  # it was cut, in the same process
+            if member.began:  # second attempt in this process, with more micro-batches
                 self._deaths.out_of_memory()
             member.began = True
-            self._overseer.started(row, member.number, attempt, step)
+            self._overseer.row_started(row, member.number, attempt, step)
         elif kind == "note":
             self._overseer.note(f"worker {member.number}: {content[0]}")
         elif kind == "refused":
@@ -180,19 +180,19 @@ class WorkerPool:
             member.leaving = True
         else:
             member.ready = True
-            self._deaths.loaded()
+            self._deaths.worker_ready()
 
     def _came_back(self, member: _PoolMember, outcome: Outcome) -> None:
         member.row = None
         if outcome.failure is not None and outcome.failure.reason == "out_of_memory":
             self._deaths.out_of_memory()
-        self._overseer.ended(outcome)
+        self._overseer.row_ended(outcome)
         if outcome.status == "stopped" and not self._stopping:
-            self._dismiss(member)  # somebody asked this one worker to leave; the row is for the others
+            self._dismiss(member)  # this worker was asked to leave; others take the row
             self._rows.give_back(outcome.row)
 
-    def _reap(self, ended: Exit) -> None:
-        """The server has reaped a worker: what it was doing is nobody's now."""
+    def _bury(self, ended: Exit) -> None:
+        """Remove a worker that ended, and give back or fail its row."""
         member = self._members[ended.pid]
         if member.open:
             self._last_words(member)
@@ -204,7 +204,7 @@ class WorkerPool:
             self._attempt(lambda: self._deaths.at_start(ended.how))
 
     def _last_words(self, member: _PoolMember) -> None:
-        """Messages sent before the end are still in the pipe."""
+        """Read the messages that are still in the pipe."""
         while member.open and member.pipe.poll(0):
             self._hear(member)
         if member.open:
@@ -213,7 +213,7 @@ class WorkerPool:
     def _died(self, member: _PoolMember, row: int, ended: Exit) -> None:
         failed = self._deaths.at_work(row, member.pid, ended.how)
         if failed is not None:
-            self._overseer.ended(failed)
+            self._overseer.row_ended(failed)
             return
         self._overseer.note(f"worker {member.number} died ({ended.how}); its trial goes on from its last checkpoint")
         self._rows.give_back(row)

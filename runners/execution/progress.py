@@ -1,4 +1,4 @@
-"""Live progress of a run on stderr: a display that redraws itself on a terminal, a line now and then elsewhere."""
+"""Live progress of a run on stderr: a display on a terminal, a line now and then elsewhere."""
 
 import time
 from typing import final
@@ -13,12 +13,12 @@ from runners.execution.run_tally import Running, Tally
 from runners.output import LINE_EVERY_S, counted, duration
 
 _SAME_EVERY_S = 60.0
-"""Between two lines that say the same."""
+"""Seconds between two equal lines."""
 
 
 @final
 class ProgressDisplay:
-    """Shows a tally while entered; `shown=False` says nothing but the notes."""
+    """Shows a tally while entered; `shown=False` prints notes only."""
 
     def __init__(self, tally: Tally, *, console: Console | None = None, shown: bool = True) -> None:
         self._tally = tally
@@ -27,7 +27,7 @@ class ProgressDisplay:
         self._next_line = time.monotonic() + LINE_EVERY_S
         self._last: tuple[str, float] | None = None
         self.waits_for = ""
-        """Say what a takeover waits for; empty if unknown."""
+        """Describes what pending workers wait for; empty if unknown."""
         self._live: Live | None = None
 
     def __enter__(self) -> "ProgressDisplay":
@@ -44,7 +44,7 @@ class ProgressDisplay:
             self._console.print(line, markup=False, highlight=False, soft_wrap=True)
 
     def tick(self) -> None:
-        """Say where the run is, if nobody sees the live display and the last line is old enough."""
+        """Print a line if there is no live display and the last line is old enough."""
         if self._shown and self._live is None and time.monotonic() >= self._next_line:
             self._next_line = time.monotonic() + LINE_EVERY_S
             line = progress_line(self._tally, self.waits_for)
@@ -54,7 +54,7 @@ class ProgressDisplay:
             self._console.print(line, markup=False, highlight=False, soft_wrap=True)
 
     def note(self, text: str) -> None:
-        """Say something a person should know; it stays above the display."""
+        """Print a message above the display."""
         self._console.print(text, markup=False, highlight=False, soft_wrap=True)
 
     def _render(self) -> RenderableType:
@@ -63,7 +63,7 @@ class ProgressDisplay:
 
 
 def progress_line(tally: Tally, waits_for: str = "") -> str:
-    """The whole state in one line, with what those wait for who would go on with it."""
+    """Format the state as one line; `waits_for` tells what pending workers wait for."""
     failed = f", {tally.cells_failed} with failures" if tally.cells_failed else ""
     parts = [
         f"{tally.ended}/{counted(len(tally.members), 'trial')}",
@@ -81,7 +81,7 @@ def _words(found: Running) -> str:
 
 
 def render(tally: Tally) -> RenderableType:
-    """The display: one bar for the run, one for every trial at work."""
+    """Draw one bar for the run and one per running trial."""
     total = max(1, len(tally.members))
     head = Table.grid(padding=(0, 1))
     head.add_row(

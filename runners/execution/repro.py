@@ -38,44 +38,44 @@ if TYPE_CHECKING:
     from store.store import Store
 
 LOOK_EVERY_S = 0.5
-"""How often the training that is repeated is looked at."""
+"""Seconds between progress checks."""
 
 
 class Watcher(Protocol):
-    """Whoever watches training."""
+    """Shows the progress of one training."""
 
-    def looked(self, found: TrialProgress | None) -> None:
-        """How far it is, often; None before it has said so."""
+    def show_progress(self, found: TrialProgress | None) -> None:
+        """Show progress; None before the first step."""
 
-    def ended(self, status: str | None) -> None:
-        """It has ended so: ok, failed, stopped; None where nothing says how."""
+    def show_end(self, status: str | None) -> None:
+        """Show the end: ok, failed or stopped; None if unknown."""
 
 
 class Audience(Protocol):
-    """Whoever is told how a repetition gets on."""
+    """Shows messages and progress of a reproduction."""
 
-    def told(self, text: str) -> None:
-        """Something that a person should know."""
+    def tell(self, text: str) -> None:
+        """Show a message."""
 
     def training(self, line: Mapping[str, Any]) -> AbstractContextManager[Watcher]:
-        """Training of this line of a manifest is on."""
+        """Show the training of a manifest line."""
 
 
 class Reproduction(NamedTuple):
-    """The result of a reproduction."""
+    """Result of a reproduction."""
 
     equal: int
-    """Values that are the same bits."""
+    """Number of bit-equal values."""
     different: list[ValueDifference]
     """The others, largest difference first."""
     failure: str | None = None
-    """Why there is nothing to compare: it failed this time."""
+    """The failure, if training failed this time."""
 
 
 @final
 @dataclass(frozen=True)
 class Recorded:
-    """A finished trial as its campaign has it."""
+    """Record of a finished trial."""
 
     layout: Layout
     key: str
@@ -83,18 +83,18 @@ class Recorded:
     start: Mapping[str, Any]
     end: Mapping[str, Any]
     record: Submission | None
-    """None: the submission kept none."""
+    """None if the submission has no record."""
     made_by: tuple[AttemptState, ...]
-    """The attempts that computed the result, the latest first: each went on from the one after it."""
+    """The attempts that computed the result, latest first; each resumed from the next."""
 
     @property
     def mixed(self) -> bool:
-        """Whether it was resumed on another device, or with another number of micro-batches."""
+        """True if it was resumed on another device, or with another number of micro-batches."""
         return len({(each.start.get("device"), each.start.get("accumulate")) for each in self.made_by}) > 1
 
     @property
     def took(self) -> str:
-        """How long its training took, in words."""
+        """Training time, in words."""
         ends = [each.end for each in self.made_by if each.end is not None]
         spent = duration(sum(float(end.get("wall_s") or 0.0) for end in ends))
         cut_off = len(self.made_by) - len(ends)
@@ -105,20 +105,20 @@ class Recorded:
 
     @property
     def submission(self) -> str:
-        """The submission that trained it."""
+        """Id of the submission."""
         return str(self.start["submission"])
 
     @property
     def snapshot(self) -> Snapshot | None:
-        """The tree it was submitted with."""
+        """The snapshot of the submission."""
         found = self.record.snapshot if self.record else None
         return None if found is None else Snapshot.of(found)
 
     def line(self) -> dict[str, Any]:
-        """Its line of the manifest, on the device and in the micro-batches that it ran on at last.
+        """Read its manifest line, with the device and micro-batches of the last attempt.
 
         Raises:
-            NotFoundError: the manifest is gone or has no such line.
+            NotFoundError: the manifest is missing or has no such line.
         """
         path = self.layout.manifest(self.submission)
         begins = f'{{"trial":"{self.key}"'.encode()
@@ -135,13 +135,13 @@ class Recorded:
             name: self.start[name] for name in ("device", "accumulate") if self.start.get(name) and name in execution
         }
         if "accumulate" in ran and "micro_batch" in execution:
-            ran["micro_batch"] = None  # the count it ran with is what holds
+            ran["micro_batch"] = None  # the recorded count replaces it
         execution.update(ran)
         return line
 
 
-def recorded(layout: Layout, key: str) -> Recorded:
-    """Read the records of the trial `key`; the latest attempt that is ok counts.
+def read_recorded(layout: Layout, key: str) -> Recorded:
+    """Read the record of the trial `key`; the latest ok attempt counts.
 
     Raises:
         NotFoundError: it has no result.
@@ -178,8 +178,8 @@ def reproduce(store: "Store", key: str, place: Path, spec: Path | None, audience
         StoreError: a snapshot or the manifest was altered.
         EnvironmentProblem: the trial cannot be started.
     """
-    told = audience.told
-    found = recorded(store.layout, key)
+    told = audience.tell
+    found = read_recorded(store.layout, key)
     with slow_notice("restoring the code, and comparing the environment"):
         request = _prepare(found, place, spec, told)
         differ = list(_environment(found))
@@ -190,9 +190,9 @@ def reproduce(store: "Store", key: str, place: Path, spec: Path | None, audience
     told(f"training it again; {found.took}")
     layout = Layout(Path(request["root"]))
     with audience.training(found.line()) as watcher:
-        _run(request, _variables(found, request), lambda: watcher.looked(_progress(layout, key)))
+        _run(request, _variables(found, request), lambda: watcher.show_progress(_progress(layout, key)))
         last = trial_state(layout, key).ended
-        watcher.ended(last.end["status"] if last is not None and last.end is not None else None)
+        watcher.show_end(last.end["status"] if last is not None and last.end is not None else None)
     with slow_notice("comparing the values"):
         result = _compare(store, found, layout, told)
     if result.failure is not None and not request["files"]:
@@ -237,7 +237,7 @@ def _commit(snapshot: Snapshot) -> str:
 
 
 def _environment(found: Recorded) -> Iterator[str]:
-    """How this machine differs from the one the trial was submitted on, or at least from its Python and torch."""
+    """Describe how this environment differs from the recorded one, or at least its Python and torch."""
     here = environment_record()
     before = found.record.environment if found.record else None
     if before is not None:
@@ -247,16 +247,16 @@ def _environment(found: Recorded) -> Iterator[str]:
         packages = {**here["distributions"], "torch": versions.get("torch") or here["distributions"].get("torch")}
         then = {**here, "python": versions.get("python") or here["python"], "distributions": packages}
         differ = environment_differences(then, here)
-    yield from _sort_values(differ)
+    yield from _order_remarks(differ)
 
 
-def _sort_values(differ: Differences) -> Iterator[str]:
+def _order_remarks(differ: Differences) -> Iterator[str]:
     yield from (f"{each}; this may change the numbers" for each in differ.forbidding)
     yield from differ.remarks
 
 
 def _variables(found: Recorded, request: Mapping[str, Any]) -> dict[str, str]:
-    """Return the environment of the process: its import path, and the threads of the attempt."""
+    """Build the environment variables: import path, and the number of threads of the attempt."""
     before = os.environ.get("PYTHONPATH")
     paths = (
         [*request["paths"], *([before] if before else [])] if request["tree"] else [each for each in sys.path if each]
@@ -277,7 +277,7 @@ def _progress(layout: Layout, key: str) -> TrialProgress | None:
 
 
 def _run(request: Mapping[str, Any], variables: Mapping[str, str], look: Callable[[], None]) -> None:
-    """Train it in a process of its own; `look` is called now and then until that has ended."""
+    """Train in another process; call `look` regularly until it ends."""
     command = [sys.executable, "-P", "-m", "runners.rerun", json.dumps(request)]
     with subprocess.Popen(
         command,

@@ -1,4 +1,4 @@
-"""Every value that counts of a trial, and where two results of it are not the same bits."""
+"""Values of a trial, and their differences between two results."""
 
 import math
 import struct
@@ -22,7 +22,7 @@ _QUERIES = {
 
 @final
 class ValueAddress(NamedTuple):
-    """The quantity that a value belongs to."""
+    """Identifies a recorded value."""
 
     kind: str
     step: int

@@ -56,26 +56,26 @@ class RunOptions:
 @final
 @dataclass(frozen=True)
 class RunResult:
-    """Trials of the grids by what became of them; each trial is counted once."""
+    """Counts of the trials by outcome; each trial counts once."""
 
     ok: int
-    """Trained to the end, by this run or by another at the same time."""
+    """Finished by this run or by a concurrent one."""
     failed: int
     """Failed in this run."""
     stopped: int
-    """Not finished, because the run was interrupted; the same run goes on with them."""
+    """Not finished, because the run was interrupted; run again to continue."""
     skipped: int
-    """Were ok before."""
+    """Finished before this run."""
     skipped_failed: int
-    """Failed before and were not tried again."""
+    """Failed before and were not retried."""
     skipped_other_code: int
     """Skipped trials that other code finished."""
     interrupted: bool
-    """Whether a signal is why some are not finished."""
+    """True if a signal stopped the run early."""
     submission: str | None
-    """The submission's name; None where there was nothing to do."""
+    """Id of the submission; None if there was nothing to do."""
     problems: tuple[str, ...] = ()
-    """Problems outside the trials, for example a failed ingest."""
+    """Problems other than failed trials, such as a store that could not be updated."""
 
 
 def run_campaign(
@@ -83,8 +83,8 @@ def run_campaign(
 ) -> RunResult:
     """Train every trial of `grids` that the campaign at `root` does not have yet, on `machine` (default: Inline).
 
-    Grids and manifest are written before any work begins. A trial that several grids share is trained once; one that
-    another run is working on is left to it and waited for. Ctrl-C and SIGTERM stop at the next step boundary.
+    Grids and manifest are written before any work begins. A trial that several grids share is trained once. If
+    another run trains a trial, this run waits for it. Ctrl-C and SIGTERM stop at the next step boundary.
 
     Raises:
         SpecError: a grid is invalid, two have the same name, a grid's measure is nothing its trials record, or trials
@@ -171,11 +171,11 @@ class _ActiveRun:
                 self._machine.run(job, Queue(rows), self)
                 rows = self._wait_for_others()
         finally:
-            with suppress(EnvironmentProblem):  # the end of this process says the same
+            with suppress(EnvironmentProblem):  # the end of this process shows it too
                 record_end(self._layout, record)
 
     def _wait_for_others(self) -> list[int]:
-        """Rows that another run had and gave up; returns when there are some, or none is left with another run."""
+        """Wait for rows of other runs; return those that they gave up."""
         if self._held and not self.stop_requested():
             self.note(f"waiting for {counted(len(self._held), 'trial')} that another run is working on")
         while self._held and not self.stop_requested():
@@ -196,14 +196,14 @@ class _ActiveRun:
             elif state.status == "running":
                 self._held.append(row)
             else:
-                self.ended(Outcome(row, "was_ok" if state.status == "ok" else "was_failed"))
+                self.row_ended(Outcome(row, "was_ok" if state.status == "ok" else "was_failed"))
 
     def _not_again(self, row: int, *, running: bool) -> Iterator[int]:
-        """A row still has the result of other code. It is given one more chance: its worker may die every time."""
+        """Retry a row that still has the result of other code, but only once: its worker may die every time."""
         if running:
             self._held.append(row)
         elif row in self._returned:
-            self.ended(Outcome(row, "was_failed"))
+            self.row_ended(Outcome(row, "was_failed"))
         else:
             self._returned.add(row)
             yield row
@@ -233,26 +233,26 @@ class _ActiveRun:
     # Callbacks of the machine:
 
     def stop_requested(self) -> bool:
-        """Whether a signal asked for the end."""
+        """Return True if a signal requested a stop."""
         self._progress.tick()
         return self._interrupts.requested
 
     def worker_number(self) -> int:
-        """Numbers count from 0 and are never given twice."""
+        """Count workers from 0."""
         self._workers += 1
         return self._workers - 1
 
-    def started(self, row: int, worker: int, attempt: int, step: int) -> None:
-        """A worker claimed a row."""
+    def row_started(self, row: int, worker: int, attempt: int, step: int) -> None:
+        """Count a running trial."""
         del worker, attempt
-        self._tally.started(row, step)
+        self._tally.begin(row, step)
 
-    def stepped(self, row: int, step: int, steps: int, loss: float) -> None:
-        """A trial got on."""
-        self._tally.stepped(row, step, steps, loss)
+    def row_stepped(self, row: int, step: int, steps: int, loss: float) -> None:
+        """Update the progress of a trial."""
+        self._tally.advance(row, step, steps, loss)
 
-    def ended(self, outcome: Outcome) -> None:
-        """A row came back."""
+    def row_ended(self, outcome: Outcome) -> None:
+        """Record the outcome of a row."""
         self._tally.came_back(outcome)
         if outcome.status == "held":
             self._held.append(outcome.row)
@@ -262,7 +262,7 @@ class _ActiveRun:
             self.note(f"{self._name(outcome.row)} failed: {outcome.failure.reason}: {outcome.failure.message}")
 
     def note(self, text: str) -> None:
-        """Pass a remark to the display."""
+        """Show a message."""
         self._progress.note(text)
 
     def _name(self, row: int) -> str:

@@ -1,4 +1,4 @@
-"""How far a run is: what its progress display shows, as numbers."""
+"""Counts and progress of a run, as its display shows them."""
 
 import time
 from collections import Counter
@@ -10,7 +10,7 @@ from runners.attempts.worker import Outcome
 
 
 class Running(NamedTuple):
-    """A trial at work."""
+    """A running trial."""
 
     label: str
     seed: int
@@ -21,13 +21,13 @@ class Running(NamedTuple):
 
     @property
     def fraction(self) -> float:
-        """The part of what this attempt has to do that is done."""
+        """Finished part of the steps of this attempt."""
         left = self.steps - self.began_at
         return min(1.0, (self.step - self.began_at) / left) if left > 0 else 0.0
 
 
 class GridMember(NamedTuple):
-    """A trial of the run, as the display names it."""
+    """Name of a trial in the display."""
 
     cell: tuple[str, str]
     """Grid and label."""
@@ -37,7 +37,7 @@ class GridMember(NamedTuple):
 @final
 @dataclass
 class Tally:
-    """Counts of a run; `members` are its rows, `planned` counts the trials of every cell of its grids."""
+    """Counts of a run; `members` are its rows; `planned` counts trials per cell."""
 
     planned: Counter[tuple[str, str]]
     members: list[GridMember]
@@ -47,20 +47,20 @@ class Tally:
     ended: int = 0
     began: float | None = None
 
-    def started(self, row: int, step: int) -> None:
-        """A worker has claimed `row`."""
+    def begin(self, row: int, step: int) -> None:
+        """Note that a worker claimed `row`."""
         if self.began is None:
             self.began = time.monotonic()
         member = self.members[row]
         self.running[row] = Running(member.cell[1], member.seed, step, step, 0, None)
 
-    def stepped(self, row: int, step: int, steps: int, loss: float) -> None:
-        """Training of `row` is at `step`."""
+    def advance(self, row: int, step: int, steps: int, loss: float) -> None:
+        """Update the progress of `row`."""
         if row in self.running:
             self.running[row] = self.running[row]._replace(step=step, steps=steps, loss=loss)
 
     def came_back(self, outcome: Outcome) -> None:
-        """A row has an outcome."""
+        """Count the outcome of a row."""
         self.running.pop(outcome.row, None)
         if outcome.status in ("ok", "was_ok"):
             self.ok[self.members[outcome.row].cell] += 1
@@ -71,21 +71,21 @@ class Tally:
 
     @property
     def cells_done(self) -> int:
-        """Cells of which every trial is ok."""
+        """Number of cells with every trial ok."""
         return sum(self.ok[cell] == count for cell, count in self.planned.items())
 
     @property
     def cells_failed(self) -> int:
-        """Cells with a failed trial."""
+        """Number of cells with a failed trial."""
         return sum(count > 0 for count in self.failed.values())
 
     @property
     def cells_running(self) -> int:
-        """Cells with a trial at work."""
+        """Number of cells with a running trial."""
         return len({self.members[row].cell for row in self.running})
 
     def seconds_left(self) -> float | None:
-        """From the work done since the first trial began; None while too little is done to say."""
+        """Estimate the time left from the work so far; None before any is done."""
         done = self.ended + sum(found.fraction for found in self.running.values())
         if self.began is None or done <= 0:
             return None
@@ -93,5 +93,5 @@ class Tally:
 
 
 def tally(planned: Iterable[tuple[str, str]], members: Iterable[GridMember]) -> Tally:
-    """A tally before anything has happened; `planned` names the cell of every trial of the run's grids."""
+    """Create an empty tally; `planned` names the cell of every trial."""
     return Tally(Counter(planned), list(members))

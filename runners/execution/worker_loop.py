@@ -1,9 +1,9 @@
-"""The life of a worker process: load, then train the rows it is handed until told to stop or the pipe closes.
+"""Main loop of a worker process: trains the rows it receives until told to stop.
 
 Messages are tuples. To it: ("load", job, number, device), ("row", row, share), ("stop",). From it: ("ready",),
 ("refused", error), ("started", row, attempt, step), ("stepped", row, step, steps, loss), ("ended", outcome),
-("unwritable", text), ("note", text), and ("leaves",) before an outcome that is its last. `device` is its
-CUDA_VISIBLE_DEVICES or None, `share` the part of the device's memory it may use.
+("unwritable", text), ("note", text), and ("leaves",) before its last outcome. `device` is its CUDA_VISIBLE_DEVICES or
+None; `share` is the part of the device's memory that it may use.
 """
 
 import os
@@ -21,30 +21,30 @@ from runners.attempts.worker import Job, NodeUnsuitable, Worker
 from store.files.atomic import set_retry_timeout
 
 TELL_EVERY_S = 0.2
-"""Progress is told this often at most."""
+"""Shortest time between two progress messages."""
 
 TENSORS_OF_DEVICE = 0.9
-"""Share of a device's memory for several workers; CUDA itself takes the rest for each of them."""
+"""Part of a shared device for tensors; the CUDA context of each worker takes the rest."""
 
 PATIENCE_S = 600.0
-"""How long a worker waits for a file system that is away, since what it has trained would be lost."""
+"""Longest wait for a file system that does not respond, since unsaved training would be lost."""
 
 _EDITED = "a trial is not what the manifest says: code or spec file was edited after the run began; run it again"
 
 
 def work(pipe: "Connection[Any, Any]") -> int:
-    """Serve one starter over `pipe`; the exit status of the process."""
+    """Serve one parent over `pipe`; return the exit status."""
     control = _Control(pipe)
-    for name in (signal.SIGINT, signal.SIGUSR2):  # Ctrl-C and the end of the time are the starter's to interpret
+    for name in (signal.SIGINT, signal.SIGUSR2):  # the parent handles Ctrl-C and the time limit
         signal.signal(name, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, control.terminated)
+    signal.signal(signal.SIGTERM, control.terminate)
     message = control.next()
     if message is None:
         return 0
     _, job, number, device = message
     set_retry_timeout(PATIENCE_S, lambda text: control.say("note", text))
     try:
-        worker = _load(job, number, device, control)
+        worker = _load_worker(job, number, device, control)
         control.say("ready")
         while (message := control.next()) is not None:
             _, row, share = message
@@ -66,8 +66,8 @@ def work(pipe: "Connection[Any, Any]") -> int:
     return 0
 
 
-def _load(job: Job, number: int, device: str | None, control: "_Control") -> Worker:
-    """The worker, which sees its device and no other from the first look on."""
+def _load_worker(job: Job, number: int, device: str | None, control: "_Control") -> Worker:
+    """Create the worker; set its device before CUDA starts."""
     if device is not None:
         os.environ["CUDA_VISIBLE_DEVICES"] = device
         if job.place is not None:
@@ -77,7 +77,7 @@ def _load(job: Job, number: int, device: str | None, control: "_Control") -> Wor
 
 
 def _require_devices(devices: str, node: str) -> None:
-    """Refuse to train on the processor what was sent to GPUs; torch without CUDA has said that before."""
+    """Raise if torch sees fewer GPUs than were requested; a torch without CUDA is reported elsewhere."""
     torch = sys.modules.get("torch")
     if torch is None or torch.version.cuda is None:
         return
@@ -89,7 +89,7 @@ def _require_devices(devices: str, node: str) -> None:
 
 
 def _limit_memory(share: float) -> None:
-    """Keep this process from taking the memory of its neighbours on the device."""
+    """Limit this process to its share of the device memory."""
     torch = sys.modules.get("torch")
     if share < 1 and torch is not None and torch.cuda.is_available():
         torch.cuda.set_per_process_memory_fraction(TENSORS_OF_DEVICE * share)
@@ -97,28 +97,28 @@ def _limit_memory(share: float) -> None:
 
 @final
 class _Control:
-    """The starter as a worker hears it; it is looked at between steps, so nothing interrupts a step."""
+    """Connection to the parent, polled between steps."""
 
     def __init__(self, pipe: "Connection[Any, Any]") -> None:
         self._pipe = pipe
         self._stop = False
         self._told = 0.0
-        self._poll = select.poll()  # registered once: it is asked at every step
+        self._poll = select.poll()  # registered once, since every step polls
         self._poll.register(pipe.fileno(), select.POLLIN)
 
     @property
     def asked(self) -> bool:
-        """Whether it was told to leave."""
+        """True if the worker was told to stop."""
         return self._stop
 
-    def terminated(self, *_: object) -> None:
-        """SIGTERM: finish the step, save, and leave."""
+    def terminate(self, *_: object) -> None:
+        """Handle SIGTERM: finish the step, save and exit."""
         self._stop = True
 
     def next(self) -> tuple[Any, ...] | None:
-        """The next request; None when it is time to leave."""
+        """Wait for the next request; None to exit."""
         while not self._stop:
-            if self._poll.poll(500):  # returns now and then, so that a SIGTERM between trials is noticed
+            if self._poll.poll(500):  # the timeout lets it notice SIGTERM between trials
                 message: tuple[Any, ...] = self._receive()
                 if message[0] != "stop":
                     return message
@@ -131,29 +131,29 @@ class _Control:
         return self._stop
 
     def say(self, *message: object) -> None:
-        """Tell the starter."""
+        """Send a message to the parent."""
         try:
             self._pipe.send(message)
         except OSError:
-            _exit_as_orphan()
+            _leave_orphaned()
 
     def _receive(self) -> tuple[Any, ...]:
         try:
             message: tuple[Any, ...] = self._pipe.recv()
-        except (EOFError, OSError):  # the latter if it had not read everything
-            _exit_as_orphan()
+        except (EOFError, OSError):  # OSError if messages were unread
+            _leave_orphaned()
         return message
 
-    def started(self, row: int, attempt: int, step: int) -> None:
+    def row_started(self, row: int, attempt: int, step: int) -> None:
         self.say("started", row, attempt, step)
 
-    def stepped(self, row: int, step: int, steps: int, loss: float) -> None:
+    def row_stepped(self, row: int, step: int, steps: int, loss: float) -> None:
         now = time.monotonic()
         if now - self._told >= TELL_EVERY_S:
             self._told = now
             self.say("stepped", row, step, steps, loss)
 
 
-def _exit_as_orphan() -> NoReturn:
-    """Leave now, since the starter was killed: no error of a trial, and the next run goes on from its checkpoint."""
+def _leave_orphaned() -> NoReturn:
+    """Exit at once, since the parent was killed; the next run resumes from the checkpoint."""
     os._exit(1)

@@ -1,1 +1,1 @@
-"""Provenance of a result: code, environment, the submitted tree."""
+"""Provenance of a result: code, environment and submitted snapshot."""

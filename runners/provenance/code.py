@@ -1,8 +1,8 @@
-"""Which code a trial runs: a hash per source that can change one of its numbers, and one hash over these.
+"""Hashes the code of a trial: one hash per source that can change its numbers.
 
-The core is the code that every trial runs. The modules that define the classes of a trial's specs count, too. In a
-user's file, the statements count that these classes reach: an edited formula, helper or constant is other code; edited
-seeds or axes of a grid are not. Comments, docstrings, formatting and files that only re-export never count.
+The core is the code of every trial. The modules that define the classes of a trial's specs count too. In a user's file,
+only code that these classes reach counts. So editing a formula, or a helper or constant that it uses, makes other code;
+editing seeds or axes of a grid does not. Comments, docstrings, formatting and files that only re-export never count.
 """
 
 import sys
@@ -17,7 +17,7 @@ from grid import Grid, Spec
 from grid.key import canonical_json
 from grid.spec import field_names
 from runners.provenance.origin import PROJECT, is_installed, room_of
-from runners.provenance.source import digest, hashed, imported_modules, relevant, statements
+from runners.provenance.source import digest, hash_text, imported_modules, relevant, statements
 from store.files.code_aliases import current_sources
 from store.files.trial_status import TrialState
 
@@ -33,7 +33,7 @@ CORE = (
     "runners/evaluations/evaluation.py",
     "runners/training/compilation.py",
     "runners/training/deterministic.py",
-    "runners/training/distributed.py",
+    "runners/training/process_group.py",
     "runners/training/flat_parameters.py",
     "runners/optimisers/optimiser.py",
     "runners/optimisers/training_config.py",
@@ -42,25 +42,25 @@ CORE = (
     "runners/training/loop.py",
     "runners/trial.py",
 )
-"""Files every trial passes through."""
+"""Files that every trial runs."""
 
 SOURCE = "__ablate_source__"
-"""Where a module made from a spec file keeps the text it was made from: the file may have been edited since."""
+"""Module attribute with the text of a spec file as it was loaded; the file may be edited later."""
 
 
 def ran_other_code(state: TrialState, sources: Mapping[str, str]) -> bool:
-    """Whether the result of a trial that is ok was made by anything else than `sources`; unknown code is other code."""
+    """Return True if a finished trial was made by code other than `sources`; unknown code is other code."""
     done = next((each for each in reversed(state.attempts) if each.end and each.end.get("status") == "ok"), None)
     return done is not None and made_by(state, done.attempt) != [dict(sources)]
 
 
 def made_by(state: TrialState, attempt: int) -> list[dict[str, str] | None]:
-    """The different sources of `attempt` and of those it was resumed from, latest first; None: unknown."""
+    """List the distinct sources of `attempt` and its predecessors, latest first; None if unknown."""
     starts = {each.attempt: each.start for each in state.attempts}
     found: list[dict[str, str] | None] = []
     following: int | None = attempt
     while following is not None:
-        start = starts.pop(following, {})  # popped: a damaged record cannot send this round in circles
+        start = starts.pop(following, {})  # popped: a damaged record must not cause a loop
         found.append(current_sources(start.get("sources")))
         following = (start.get("resumed_from") or {}).get("attempt")
     return [each for at, each in enumerate(found) if each not in found[:at]]
@@ -68,9 +68,9 @@ def made_by(state: TrialState, attempt: int) -> list[dict[str, str] | None]:
 
 @final
 class Codes:
-    """The code of trials, as the files are when it is first asked; later edits do not change its answers.
+    """Hashes of code, computed once; later edits do not change them.
 
-    `known` are `modules` of another process whose imported code this one shares.
+    `known` holds `modules` of another process with the same code.
     """
 
     def __init__(self, known: Mapping[str, str] | None = None) -> None:
@@ -84,16 +84,16 @@ class Codes:
         if "core" not in self._modules:
             files = sorted(file for pattern in CORE for file in PROJECT.glob(pattern) if file.name != "__init__.py")
             found = {file.relative_to(PROJECT).as_posix(): _of_file(file) for file in files}
-            self._modules["core"] = hashed(canonical_json(found))
+            self._modules["core"] = hash_text(canonical_json(found))
         return self._modules["core"]
 
     @property
     def modules(self) -> dict[str, str]:
-        """The hashes of the project's own modules that were asked for so far, and of the core."""
+        """Hashes of the core and of project modules used so far."""
         return {**self._modules, "core": self.core}
 
     def sources(self, trial: Spec) -> dict[str, str]:
-        """The hash of every source of `trial`: "core", and a name per module or class."""
+        """Hash every source of `trial`: "core", and a name per module or class."""
         classes = frozenset(type(spec) for spec in specs(trial))
         if classes not in self._found:
             self._found[classes] = {"core": self.core, **self._of_classes(classes)}
@@ -104,7 +104,7 @@ class Codes:
         for cls in sorted(_with_parents(classes), key=lambda cls: (cls.__module__, cls.__qualname__)):
             module = sys.modules.get(cls.__module__)
             if module is None or not _has_source(module):
-                found[f"class {cls.__qualname__}"] = hashed("\n".join(_compiled(cls)))
+                found[f"class {cls.__qualname__}"] = hash_text("\n".join(_list_methods(cls)))
             elif _is_users(module):
                 self._add_users(cls, module, found)
             else:
@@ -112,18 +112,18 @@ class Codes:
         return found
 
     def _add_module(self, module: ModuleType, found: dict[str, str]) -> None:
-        """A module of the project or of an installed package, whole."""
+        """Add a whole module of the project or an installed package."""
         name, room, file = module.__name__, room_of(module), Path(_file(module))
         if name in found or room in _SAYS_NOTHING or (room and (file.name == "__init__.py" or _in_core(file))):
             return
         if room and name not in self._modules:
             self._modules[name] = _of_file(file)
         found[name] = self._modules[name] if room else _of_file(file)
-        for other in self._imports_of(module):
+        for other in self._find_followed(module):
             self._add_module(other, found)
 
-    def _imports_of(self, module: ModuleType) -> list[ModuleType]:
-        """Return the modules that `module` imports from the packages of its family."""
+    def _find_followed(self, module: ModuleType) -> list[ModuleType]:
+        """List the imports of `module` from `_FAMILIES`."""
         name = module.__name__
         if name not in self._imports:
             found = imported_modules(statements(_text(module)), module) if name.startswith(_FAMILIES) else ()
@@ -131,7 +131,7 @@ class Codes:
         return self._imports[name]
 
     def _add_users(self, cls: type, module: ModuleType, found: dict[str, str]) -> None:
-        """The part of a user's `module` that `cls` reaches, and what that part imports, installed packages aside."""
+        """Add the part of a user's `module` that `cls` reaches, and its imports except installed packages."""
         grids = {name for name, value in vars(module).items() if isinstance(value, Grid)}
         part = relevant(statements(_text(module)), cls.__qualname__.partition(".")[0], grids)
         found[f"class {cls.__qualname__}"] = digest(part)
@@ -147,7 +147,7 @@ class Codes:
 
 
 def specs(value: object) -> Iterator[Spec]:
-    """Every spec inside `value`, itself included."""
+    """Yield every spec inside `value`, including `value`."""
     if isinstance(value, Spec):
         yield value
         for name in field_names(type(value)):
@@ -161,24 +161,24 @@ def specs(value: object) -> Iterator[Spec]:
 
 
 def _with_parents(classes: frozenset[type]) -> set[type]:
-    """The classes and those they inherit from, as far as these are specs; a mixed-in class is one too."""
+    """Add the base classes, including mixins."""
     above = {parent for cls in classes for parent in cls.__mro__}
     return {cls for cls in above if cls.__module__.partition(".")[0] not in _PLAIN}
 
 
 _PLAIN = frozenset({"abc", "builtins", "pydantic", "typing"})
 _FAMILIES = ("runners.tasks.", "runners.probes.", "runners.evaluations.")
-"""Their members share modules beside the core: what such a module imports from these counts with it."""
+"""Packages whose modules share helpers outside the core: such imports count too."""
 
 _SAYS_NOTHING = frozenset({"ablate", "grid", "store", "dashboards"})
-"""Rooms that say nothing of what is computed."""
+"""Packages that never change numbers."""
 
 
 def _in_core(file: Path) -> bool:
     return _is_core(str(file), PROJECT)
 
 
-@cache  # a trial asks of hundreds of imports, again and again of the same files
+@cache  # a trial checks hundreds of imports, mostly the same files
 def _is_core(file: str, project: Path) -> bool:
     within = Path(file).resolve().relative_to(project)
     return any(within.match(pattern) for pattern in CORE)
@@ -207,14 +207,14 @@ def _of_file(file: Path) -> str:
     return _of_file_as_of(file, about.st_mtime_ns, about.st_size)
 
 
-@lru_cache(maxsize=4096)  # parsing is what takes time
+@lru_cache(maxsize=4096)  # parsing is slow
 def _of_file_as_of(file: Path, mtime_ns: int, size: int) -> str:
-    del mtime_ns, size  # a file that was edited is another entry
+    del mtime_ns, size  # an edited file has another cache key
     return digest(statements(decode_source(file.read_bytes())))
 
 
-def _compiled(cls: type) -> Iterator[str]:
-    """Return the compiled methods of a class without a source."""
+def _list_methods(cls: type) -> Iterator[str]:
+    """Yield the bytecode of the methods of a class without a source file."""
     for name, value in sorted(vars(cls).items()):
         if isinstance(value, FunctionType):
             yield f"{name} {_instructions(value.__code__)}"

@@ -1,8 +1,8 @@
-"""The environment of a trial: Python, packages, machine. As a record, and differences of two records.
+"""Records the environment of a trial: Python, packages and machine; compares two records.
 
-A worker refuses to train if Python's minor version, torch, or a package that trials or the user's spec import differs,
-because the same key would get another result. Other differences are only reported: another processor, driver or C
-library is a property of the node, which the cluster chose, and results of one campaign come from many.
+A worker refuses to train if the environment would change the trial. These are Python's minor version, torch, and every
+package that trials or the user's spec import. Other differences are only reported: the processor, driver and C library
+depend on the node that the cluster chose.
 """
 
 import os
@@ -22,7 +22,7 @@ SCHEMA = 1
 NOT_IN_TRIALS = frozenset(
     {"cyclopts", "duckdb", "lazy-loader", "nvidia-ml-py", "plotly", "polars", "rich", "scipy", "submitit"}
 )
-"""Packages to submit, store and show; a process that trains imports none of it."""
+"""Dependencies for submission, storage and display; training imports none of them."""
 
 THREADS = (
     "OMP_NUM_THREADS",
@@ -32,7 +32,7 @@ THREADS = (
     "MKL_CBWR",
     "CUBLAS_WORKSPACE_CONFIG",
 )
-"""Environment variables that decide in which order sums are taken."""
+"""Environment variables that change the order of sums."""
 
 _NAME = re.compile(r"(?P<name>[\w.+]+?)-(?P<version>[^-]+)(-py[\d.]+)?\.(dist|egg)-info")
 _WORDS = {
@@ -48,18 +48,17 @@ _WORDS = {
 
 @final
 class Differences(NamedTuple):
-    """Differences from the record, a sentence each."""
+    """Differences from a recorded environment, one sentence each."""
 
     forbidding: tuple[str, ...]
-    """With these a trial would be another one under the same key."""
+    """Differences that may change the numbers of the trial."""
     remarks: tuple[str, ...]
 
 
 def record(imports: Iterable[str] = ()) -> dict[str, Any]:
-    """This process's environment for JSON, a few kB; torch is not imported.
+    """Record the environment of this process for JSON; torch is not imported.
 
-    `imports` are top-level names of modules that the user's code imports; the distributions they are from become part
-    of what must not differ.
+    `imports` are top-level modules that the user's code imports; their distributions must not differ either.
     """
     return {
         "schema": SCHEMA,
@@ -77,9 +76,9 @@ def record(imports: Iterable[str] = ()) -> dict[str, Any]:
 
 
 def distributions() -> dict[str, str]:
-    """Version by normalised name of all that is installed on the import path, sorted; of two, the one that is found.
+    """List installed versions by normalised name; the first on the import path counts.
 
-    Taken from the names of directories: reading every package's metadata takes seconds on a cluster's file system.
+    Reads directory names only: reading all metadata takes seconds on a cluster file system.
     """
     found: dict[str, str] = {}
     for place in sys.path:
@@ -91,7 +90,7 @@ def distributions() -> dict[str, str]:
 
 
 def torch_without_cuda() -> bool:
-    """Whether the torch that is installed calls itself a build for the CPU; it is not imported."""
+    """Return True if the installed torch is a CPU build; it is not imported."""
     try:
         return version("torch").endswith("+cpu")
     except PackageNotFoundError:
@@ -99,32 +98,32 @@ def torch_without_cuda() -> bool:
 
 
 def differences(recorded: Mapping[str, Any], here: Mapping[str, Any]) -> Differences:
-    """Return the differences of two records in the fields that both have."""
+    """Compare the fields that both records have."""
     return Differences(tuple(_forbidding(recorded, here)), tuple(_remarks(recorded, here)))
 
 
 def _forbidding(recorded: Mapping[str, Any], here: Mapping[str, Any]) -> Iterator[str]:
     if _minor(recorded["python"]) != _minor(here["python"]):
-        yield _describe_difference("Python", recorded["python"], here["python"])
+        yield _describe("Python", recorded["python"], here["python"])
     if recorded.get("implementation") != here.get("implementation"):
-        yield _describe_difference(_WORDS["implementation"], recorded.get("implementation"), here.get("implementation"))
+        yield _describe(_WORDS["implementation"], recorded.get("implementation"), here.get("implementation"))
     for name in recorded.get("needed", ()):
         yield from _package(name, recorded, here)
 
 
 def _remarks(recorded: Mapping[str, Any], here: Mapping[str, Any]) -> Iterator[str]:
     if recorded["python"] != here["python"] and _minor(recorded["python"]) == _minor(here["python"]):
-        yield _describe_difference("Python", recorded["python"], here["python"])
+        yield _describe("Python", recorded["python"], here["python"])
     needed = frozenset(recorded.get("needed", ()))
     for name in sorted(frozenset(recorded["distributions"]) | frozenset(here["distributions"])):
         if name not in needed:
             yield from _package(name, recorded, here)
     for name in ("platform", "machine", "glibc", "cpu"):
         if recorded.get(name) != here.get(name):
-            yield _describe_difference(_WORDS[name], recorded.get(name), here.get(name))
+            yield _describe(_WORDS[name], recorded.get(name), here.get(name))
     for name in ("threads", "gpus"):
         if recorded.get(name) != here.get(name):
-            yield _describe_difference(_WORDS[name], _listed(recorded.get(name)), _listed(here.get(name)))
+            yield _describe(_WORDS[name], _join_values(recorded.get(name)), _join_values(here.get(name)))
 
 
 def _package(name: str, recorded: Mapping[str, Any], here: Mapping[str, Any]) -> Iterator[str]:
@@ -136,15 +135,15 @@ def _package(name: str, recorded: Mapping[str, Any], here: Mapping[str, Any]) ->
     elif before is None:
         yield f"{name} is {now} here and not installed where it was submitted"
     else:
-        yield _describe_difference(name, before, now)
+        yield _describe(name, before, now)
 
 
-def _describe_difference(what: str, before: object, now: object) -> str:
+def _describe(what: str, before: object, now: object) -> str:
     verb = "are" if what.endswith("s") else "is"
     return f"{what} {verb} {now or 'unknown'} here and {before or 'unknown'} where it was submitted"
 
 
-def _listed(value: object) -> str:
+def _join_values(value: object) -> str:
     if isinstance(value, Mapping):
         return ", ".join(f"{name}={each}" for name, each in value.items()) or "none"
     return ", ".join(map(str, value)) or "none" if isinstance(value, list) else str(value)
@@ -161,12 +160,12 @@ def _normal(name: str) -> str:
 def _entries(place: str) -> list[str]:
     try:
         return sorted(each.name for each in Path(place).iterdir())
-    except OSError:  # a zip archive, or an entry that leads nowhere
+    except OSError:  # a zip archive, or a missing directory
         return []
 
 
 def _declared_packages() -> frozenset[str]:
-    """Return the declared packages that trials need; torch alone if the project is not installed."""
+    """Return the declared dependencies that trials need; only torch if the project is not installed."""
     try:
         declared = requires("ablate") or []
     except PackageNotFoundError:
@@ -177,7 +176,7 @@ def _declared_packages() -> frozenset[str]:
 
 def _from_distributions(imports: Iterable[str]) -> frozenset[str]:
     wanted = frozenset(imports) - sys.stdlib_module_names - frozenset((*ROOMS, "ablate")) - _declared_packages()
-    if not wanted:  # the usual case, and the table of all packages takes a while
+    if not wanted:  # the usual case; building the table of packages is slow
         return frozenset()
     known = _names_by_import(tuple(place for place in sys.path if any(map(_NAME.fullmatch, _entries(place or ".")))))
     return frozenset(_normal(name) for each in wanted for name in known.get(each, ()))
@@ -185,7 +184,7 @@ def _from_distributions(imports: Iterable[str]) -> frozenset[str]:
 
 @cache
 def _names_by_import(_places: tuple[str, ...]) -> Mapping[str, list[str]]:
-    """Distributions by what they let import, which are in these places; read once: it takes longer than a small run."""
+    """Map import names to distributions; cached, since it takes longer than a small run."""
     return packages_distributions()
 
 
@@ -206,5 +205,5 @@ def _processor() -> str | None:
 
 
 def _gpus() -> list[str]:
-    """Name and driver of each GPU, as nvidia-smi tells them; none without it."""
+    """List name and driver of each GPU; empty without nvidia-smi."""
     return [", ".join(row) for row in ask_gpus("name", "driver_version") or []]

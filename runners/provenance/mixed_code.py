@@ -1,4 +1,4 @@
-"""Whether the results of a grid were made by one version of its code."""
+"""Detects grids whose results were made by several versions of the code."""
 
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
@@ -14,9 +14,9 @@ _UNKNOWN = {"core": "unknown"}
 
 
 def mixed_sources(layout: Layout, trials: Iterable[str]) -> list[str]:
-    """The sources that differ between finished trials, or changed while one was trained; sorted.
+    """List sources with several versions among finished trials, sorted.
 
-    Softmax and SSA run different sources and are one version; two versions of one source are not.
+    Different operators use different sources; only versions of the same source count.
     """
     versions: dict[str, set[str]] = {}
     for trial in trials:
@@ -29,7 +29,7 @@ def mixed_sources(layout: Layout, trials: Iterable[str]) -> list[str]:
 
 
 def warn_of_mixtures(store: "Store", grids: Iterable[str], told: Callable[[str], None]) -> None:
-    """Tell, in a sentence per grid, which grids mix code: their verdicts compare more than operators."""
+    """Warn about each grid that mixes code, since its comparisons show more than operators."""
     for grid in grids:
         trials = store.sql("SELECT trial FROM grid_trial WHERE grid = $grid", {"grid": grid})["trial"].to_list()
         mixed = mixed_sources(store.layout, trials)

@@ -1,4 +1,4 @@
-"""Queries of nvidia-smi about the GPUs of this machine."""
+"""Queries the GPUs of this machine with nvidia-smi."""
 
 import shutil
 import subprocess
@@ -7,7 +7,7 @@ _PATIENCE_S = 20.0
 
 
 def ask_gpus(*fields: str) -> list[list[str]] | None:
-    """A row of `fields` per GPU, as its `--query-gpu` names them; None where it is missing, silent or fails."""
+    """Query one row of `--query-gpu` fields per GPU; None if nvidia-smi is missing or fails."""
     program = shutil.which("nvidia-smi")
     if program is None:
         return None

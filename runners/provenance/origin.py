@@ -8,14 +8,14 @@ from types import ModuleType
 PROJECT = Path(__file__).resolve().parents[2]
 ROOMS = ("grid", "variants", "runners", "store", "dashboards")
 FACADE = ("ablate.py", "ablate.pyi")
-"""The files beside the rooms: one import for users."""
+"""Modules next to the packages, for one import by users."""
 
 _PACKAGES = frozenset({"site-packages", "dist-packages"})
-"""Also those that `sysconfig` does not name: of the user, of the system below a virtual environment, of a module."""
+"""Package directories that `sysconfig` may not list, such as the user site."""
 
 
 def room_of(module: ModuleType) -> str | None:
-    """The project's room that `module` belongs to; None where it is not the project's."""
+    """Return the top-level package of a project module; None for other modules."""
     room = module.__name__.partition(".")[0]
     file = getattr(module, "__file__", None)
     return room if room in (*ROOMS, "ablate") and file is not None and is_project(file) else None
@@ -23,14 +23,14 @@ def room_of(module: ModuleType) -> str | None:
 
 @cache
 def is_project(file: str) -> bool:
-    """Whether `file` lies in one of the project's rooms."""
+    """Return True if `file` belongs to the project."""
     path = Path(file).resolve()
     return any(path.is_relative_to(PROJECT / name) for name in (*ROOMS, *FACADE))
 
 
 @cache
 def is_installed(file: str) -> bool:
-    """Whether `file` is Python's own, an installed package's, or no file at all (as code made while running is)."""
+    """Return True for the standard library, installed packages, and code without a file."""
     path = Path(file)
     if is_project(file):
         return False

@@ -1,7 +1,7 @@
-"""The tree that was submitted, in one file that equal trees share: workers run it, whatever is edited afterwards.
+"""Snapshot of the submitted code: workers run it, so later edits do not matter.
 
-The file is a tar without compression; the same files make the same bytes, and their hash is its name. `files.b2` in it
-is a list for `b2sum --check`, so a copy on a node's own disk can be found damaged after days.
+A snapshot is an uncompressed tar, named by its hash; equal trees share one file. It contains `files.b2`, a list for
+`b2sum --check`, so that workers can detect a damaged copy on a node.
 """
 
 import io
@@ -23,13 +23,13 @@ from store.files.layout import Layout
 
 CHECKSUMS = "files.b2"
 _MOST_NAMES = 50
-"""Most files of each kind in the record; a work tree may have any number of new files."""
+"""Most file names of each kind in the record."""
 
 
 @final
 @dataclass(frozen=True)
 class Snapshot:
-    """The submitted tree as in the submission's record; paths are relative to it."""
+    """A snapshot in a submission record; paths are relative to it."""
 
     tar: str
     """blake2b-128 of the tar, 32 hexadecimal digits."""
@@ -40,31 +40,31 @@ class Snapshot:
     head: str | None = None
     """The commit of the spec file's work tree; None without git, or before the first commit."""
     changed: tuple[str, ...] = ()
-    """Files of the work tree that were not as in `head`."""
+    """Tracked files that differ from `head`."""
     untracked: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()
-    """Files of the user's that are not in the tree, each with the reason."""
+    """User files that are left out, with reasons."""
     user_site: bool = False
-    """Whether packages of the user's own site directory were in use."""
+    """True if the user site directory was in use."""
 
     @property
     def dirty(self) -> bool:
-        """Whether the work tree had anything that `head` has not."""
+        """True if the work tree differs from `head`."""
         return bool(self.changed or self.untracked)
 
     def data(self) -> dict[str, Any]:
-        """For JSON."""
+        """Convert to JSON data."""
         return asdict(self)
 
     @classmethod
     def of(cls, data: Mapping[str, Any]) -> "Snapshot":
-        """Parse `data`; fields of later versions are ignored."""
+        """Read JSON data; unknown fields are ignored."""
         known = {name: data[name] for name in cls.__dataclass_fields__ if name in data}
         fields: dict[str, Any] = {name: tuple(each) if isinstance(each, list) else each for name, each in known.items()}
         return cls(**fields)
 
     def files(self, tree: Path) -> tuple[Path, ...]:
-        """The spec files in the copy `tree`."""
+        """List the spec files in the copy `tree`."""
         return tuple(tree / name for name in self.spec)
 
 

@@ -1,11 +1,11 @@
-"""Contents of a snapshot: the rooms of the project, and the user's files that a spec file may need.
+"""Contents of a snapshot: the project's code and the user's files that a spec file may need.
 
     code/     ablate.py, grid, variants, runners, store and dashboards, wherever they are installed
-    user/     the git work tree that the spec file lies in, as it is on disk; without git the file and what it imports
-    user2/... the same of modules and further spec files that lie elsewhere
+    user/     the git work tree of the spec file, as it is on disk; without git, the file and its imports
+    user2/... the same for modules and further spec files in other directories
 
-Large files and campaigns of a work tree are left out; spec files and imported modules never are. The project's rooms
-are in `code/` alone, also where the user's work tree is the project's own.
+Large files and campaigns of a work tree are left out; spec files and imported modules never are. The project's packages
+are only in `code/`, even if the user's work tree is that of the project.
 """
 
 import sys
@@ -29,21 +29,21 @@ from runners.provenance.snapshot_modules import UserModule, user_modules
 
 
 class Contents(NamedTuple):
-    """Everything a snapshot holds, by its path inside."""
+    """Contents of a snapshot, by path inside it."""
 
     members: dict[str, SnapshotFile]
     spec: tuple[str, ...]
     """The spec files."""
     paths: tuple[str, ...]
-    """The import path, in order."""
+    """Import path, in order."""
     tree: WorkTree | None
     """The work tree in `user/`."""
     left_out: tuple[str, ...]
-    """Files of the user's that are not in it, each with the reason."""
+    """User files that are left out, with reasons."""
 
 
 def gather(files: Sequence[Path]) -> Contents:
-    """Read what the spec files `files`, which this process has loaded, need to be run from a copy.
+    """Read all files that the loaded spec files need to run from a copy.
 
     Raises:
         EnvironmentProblem: a file that is needed cannot be read, or git refuses to list them.
@@ -64,7 +64,7 @@ def _rooms() -> dict[str, SnapshotFile]:
 
 
 class _Root(NamedTuple):
-    """A directory of the user's and its name inside."""
+    """A user directory and its name in the snapshot."""
 
     directory: Path
     inside: str
@@ -77,7 +77,7 @@ class _Root(NamedTuple):
 
 @final
 class _Users:
-    """The user's part, file by file."""
+    """Collects the user's files."""
 
     def __init__(self) -> None:
         self.roots: list[_Root] = []
@@ -96,13 +96,13 @@ class _Users:
             raise EnvironmentProblem(
                 f"{file} was loaded and has gone since; put it back and run the same command again"
             )
-        self._put(root.name(file), member)
+        self._add_member(root.name(file), member)
         return root.name(file)
 
     def require_module(self, module: UserModule) -> None:
-        """Add a module, and the package it is in as a whole where git does not list it: more may be imported later.
+        """Add a module; without git, add its whole package, since more may be imported later.
 
-        Half of a package would hide the rest, so one that is too large is left where it is.
+        A package that is too large is left out as a whole: a partial copy would hide the original.
         """
         if module.package in self._left_where_they_are:
             return
@@ -128,13 +128,13 @@ class _Users:
         self.roots.append(_Root(tree.top if tree else home, f"user{number if number > 1 else ''}", tree))
         return self.roots[-1]
 
-    def _put(self, name: str, member: SnapshotFile) -> None:
+    def _add_member(self, name: str, member: SnapshotFile) -> None:
         if name not in self.members:
             self.members[name] = member
             self._bytes += len(member.data)
 
     def add_work_trees(self) -> None:
-        """Add what git lists."""
+        """Add the files that git lists."""
         for root in self.roots:
             if root.tree is not None:
                 self._add(root, self._list_files(root.tree))
@@ -153,7 +153,7 @@ class _Users:
         self.left_out += [f"{each}: a campaign" for each in found]
 
     def _add(self, root: _Root, paths: Iterable[Path]) -> None:
-        """Add files as far as the limits allow, Python and small ones first."""
+        """Add files up to the size limits, Python files and small files first."""
         sizes = {path: size for path in paths if (size := size_of(path)) is not None}
         for path, size in sorted(sizes.items(), key=lambda each: (each[0].suffix != ".py", each[1], each[0])):
             name = root.name(path)
@@ -163,10 +163,10 @@ class _Users:
             if isinstance(found, str):
                 self.left_out.append(f"{path.relative_to(root.directory)}: {found}")
             elif found is not None:
-                self._put(name, found)
+                self._add_member(name, found)
 
     def paths(self) -> list[str]:
-        """Return the entries of the import path inside the snapshot, then the folders of other imported modules."""
+        """List import path entries in the snapshot, in order, then directories of other modules."""
         holding = {str(parent) for name in self.members for parent in Path(name).parents}
         found: dict[str, None] = {}
         for place in (*(Path(entry).resolve() for entry in sys.path), *self._homes):

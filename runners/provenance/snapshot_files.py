@@ -1,4 +1,4 @@
-"""One file of a snapshot: its content, or why it is left out."""
+"""Files of a snapshot: content, or the reason to leave one out."""
 
 import os
 import posixpath
@@ -13,7 +13,7 @@ from store.files.atomic import environment_problem
 
 MOST_BYTES_OF_A_FILE = 5 << 20
 MOST_BYTES = 64 << 20
-"""Most bytes of the user's files together."""
+"""Limit for all user files together."""
 
 _LINE_BREAKS = re.compile(r"[\n\r\\]")
 """A list of checksums would have to escape these in names."""

@@ -1,4 +1,4 @@
-"""A git work tree as it is on disk now: what was committed, what was edited since, what is not tracked yet."""
+"""Lists the files of a git work tree: committed, edited and untracked."""
 
 import os
 import shutil
@@ -12,20 +12,20 @@ _PATIENCE_S = 60.0
 
 
 class WorkTree(NamedTuple):
-    """The files of a work tree, as paths below `top`; ignored ones are not among them."""
+    """Files of a work tree, relative to `top`, without ignored files."""
 
     top: Path
     head: str | None
-    """The commit; None before the first."""
+    """Commit; None before the first one."""
     tracked: tuple[str, ...]
     """Files in the index; some may be deleted."""
     untracked: tuple[str, ...]
     changed: tuple[str, ...]
-    """Tracked files that are not as in `head`: edited, staged, or deleted."""
+    """Tracked files that differ from `head`."""
 
 
 def work_tree(place: Path) -> WorkTree | None:
-    """The work tree that the directory `place` lies in; None where there is none, or no git to ask.
+    """Read the work tree around `place`; None without a work tree or without git.
 
     Raises:
         EnvironmentProblem: git refuses, or takes longer than a minute.
@@ -40,7 +40,7 @@ def work_tree(place: Path) -> WorkTree | None:
 
 
 def _list_files(top: Path, *options: str) -> tuple[str, ...]:
-    """Files below `top`, those of submodules and of other work trees inside it included."""
+    """List files below `top`, including submodules and nested work trees."""
     found: set[str] = set()
     for name in _names(_git(top, "ls-files", "-z", *options)):
         path = top / name
@@ -53,7 +53,7 @@ def _list_files(top: Path, *options: str) -> tuple[str, ...]:
 
 
 def _status(top: Path) -> tuple[str | None, tuple[str, ...]]:
-    """The commit and the tracked files that differ from it."""
+    """Read the commit and the tracked files that differ from it."""
     head: str | None = None
     changed: list[str] = []
     for line in _names(_git(top, "status", "--porcelain=v2", "--branch", "-z", "--untracked-files=no", "--no-renames")):
@@ -70,7 +70,7 @@ def _names(answer: bytes) -> list[str]:
 
 
 def _git(place: Path, *arguments: str) -> bytes:
-    """Return the output of git in `place`, whatever the caller's environment says; no lock is taken."""
+    """Run git in `place` without the caller's GIT_* variables and without locks."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     environment = {**kept, "GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C"}
     try:

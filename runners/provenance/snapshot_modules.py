@@ -1,4 +1,4 @@
-"""The user's code that this process has imported: where it lies, and what it imports in turn."""
+"""Finds the user's imported modules and their imports."""
 
 import ast
 import sys
@@ -14,28 +14,28 @@ from runners.provenance.source import statements
 
 
 class UserModule(NamedTuple):
-    """A module that is neither the project's nor installed."""
+    """A module outside the project and installed packages."""
 
     file: Path
     home: Path
     """The directory that must be on the import path for the module's name to mean `file`."""
     package: Path | None
-    """The directory of the package at the top of its name; None for a module by itself."""
+    """Directory of its top-level package; None for a single module."""
 
 
 def user_modules() -> list[UserModule]:
-    """The modules beside spec files, sorted by file.
+    """List the imported user modules, sorted by file.
 
-    Modules that were loaded by path are not included, because their names do not find them.
+    Modules loaded by path are left out, since their name does not lead to their file.
     """
-    found = {module.file: module for each in _users() if (module := _place_file(each)) is not None}
+    found = {module.file: module for each in _users() if (module := _place(each)) is not None}
     return [found[file] for file in sorted(found)]
 
 
 def user_imports() -> frozenset[str]:
-    """The top-level names of what the user's spec files and modules import, at any depth of their statements."""
+    """Collect the top-level names that the user's spec files and modules import anywhere."""
     texts = [vars(each).get(SOURCE) or _text(each) for each in _users()]
-    return frozenset(name for text in texts for name in _imported_modules(text))
+    return frozenset(name for text in texts for name in _find_imports(text))
 
 
 def _users() -> list[ModuleType]:
@@ -52,8 +52,8 @@ def _text(module: ModuleType) -> str:
     return decode_source(file.read_bytes()) if file.suffix == ".py" else ""
 
 
-def _place_file(module: ModuleType) -> UserModule | None:
-    """`module` with its home, which its name and its file say together; None where they do not fit."""
+def _place(module: ModuleType) -> UserModule | None:
+    """Find the import directory of `module`; None if its name does not match its file."""
     if SOURCE in vars(module):
         return None
     file = Path(str(module.__file__)).resolve()
@@ -66,7 +66,7 @@ def _place_file(module: ModuleType) -> UserModule | None:
     return UserModule(file, home, package if package.is_dir() else None)
 
 
-def _imported_modules(text: str) -> Iterator[str]:
+def _find_imports(text: str) -> Iterator[str]:
     for statement in statements(text):
         for node in ast.walk(statement):
             if isinstance(node, ast.Import):

@@ -1,4 +1,4 @@
-"""Python text as what it means: statements without comments, docstrings and layout, and which of them matter."""
+"""Parses Python source for hashing: ignores comments, docstrings and layout, and selects relevant statements."""
 
 import ast
 import sys
@@ -11,10 +11,10 @@ _SAYS_NOTHING = frozenset({"ctx", "kind", "type_comment", "type_ignores"})
 
 
 def statements(text: str) -> list[ast.stmt]:
-    """The top-level statements of `text`, one for every imported name; text that is not Python counts as it stands."""
+    """Parse top-level statements, one per imported name; invalid Python counts as raw text."""
     try:
         return [each for statement in ast.parse(text).body for each in _split(statement)]
-    except (SyntaxError, ValueError):  # a file that was edited since it was imported, and not finished
+    except (SyntaxError, ValueError):  # a file being edited since its import
         return [ast.Expr(ast.Constant(text.encode("utf-8", "surrogatepass")))]
 
 
@@ -28,17 +28,17 @@ def _split(statement: ast.stmt) -> Iterator[ast.stmt]:
 
 
 def digest(found: Sequence[ast.stmt]) -> str:
-    """32 hexadecimal digits, the same for the same statements in every version of Python."""
-    return hashed(_canonical(list(found)))
+    """Hash statements to 32 hexadecimal digits, equal in every version of Python."""
+    return hash_text(_canonical(list(found)))
 
 
-def hashed(text: str) -> str:
-    """blake2b-128 of `text`, as 32 hexadecimal digits."""
+def hash_text(text: str) -> str:
+    """Hash `text` with blake2b-128, as 32 hexadecimal digits."""
     return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 
 
 def _canonical(node: object) -> str:
-    """Like `ast.dump`, without strings that stand alone and without empty fields, which Python's versions add."""
+    """Dump an AST without docstrings and without empty fields, which differ between Python versions."""
     if isinstance(node, list):
         return f"[{','.join(_canonical(each) for each in node if not _is_text(each))}]"
     if not isinstance(node, ast.AST):
@@ -53,10 +53,10 @@ def _is_text(node: object) -> bool:
 
 
 def relevant(found: Sequence[ast.stmt], wanted: str, left_out: Iterable[str]) -> list[ast.stmt]:
-    """The statements that the definition of `wanted` reaches through the names it uses, in order.
+    """Select the statements that the definition of `wanted` uses, directly or indirectly, in order.
 
-    Statements that do more than bind names may change anything, so they and what they use always count. Statements
-    that bind nothing but names in `left_out` never do. Where nothing binds `wanted`, everything else counts.
+    Statements that do more than bind names may change anything, so they always count, with the names they use.
+    Statements that only bind names in `left_out` never count. If nothing binds `wanted`, all others count.
     """
     left_out = frozenset(left_out)
     bound = [_bound(statement) for statement in found]
@@ -78,7 +78,7 @@ def relevant(found: Sequence[ast.stmt], wanted: str, left_out: Iterable[str]) ->
 
 
 def _bound(statement: ast.stmt) -> frozenset[str] | None:
-    """The names that `statement` binds, where that is all it does; else None."""
+    """Return the names that `statement` binds; None if it does more."""
     if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
         return frozenset({statement.name})
     if isinstance(statement, ast.Import | ast.ImportFrom):
@@ -92,7 +92,7 @@ def _bound(statement: ast.stmt) -> frozenset[str] | None:
 
 
 def _targets(targets: Iterable[ast.expr]) -> frozenset[str] | None:
-    """The names assigned to; None where something else than a name is, such as an attribute."""
+    """Return the assigned names; None if a target is not a name."""
     names: set[str] = set()
     for target in targets:
         inner = _targets(target.elts) if isinstance(target, ast.Tuple | ast.List) else None
@@ -110,19 +110,19 @@ def _used(statement: ast.stmt) -> set[str]:
 
 
 def imported_modules(found: Iterable[ast.stmt], importer: ModuleType) -> Iterator[ModuleType]:
-    """The modules that the statements of `importer`, at any depth, import, and those where what they import is made."""
+    """Yield the modules that `importer` imports anywhere, and the modules that define the imported names."""
     for statement in found:
         for node in ast.walk(statement):
             if isinstance(node, ast.Import):
-                yield from _loaded(*(each.name for each in node.names))
+                yield from _find_loaded(*(each.name for each in node.names))
             elif isinstance(node, ast.ImportFrom):
                 home = _absolute(node, importer)
                 for each in node.names:
                     thing = getattr(sys.modules.get(home), each.name, None)
-                    yield from _loaded(home, f"{home}.{each.name}", str(getattr(thing, "__module__", "")))
+                    yield from _find_loaded(home, f"{home}.{each.name}", str(getattr(thing, "__module__", "")))
 
 
-def _loaded(*names: str) -> Iterator[ModuleType]:
+def _find_loaded(*names: str) -> Iterator[ModuleType]:
     return (module for name in names if (module := sys.modules.get(name)) is not None)
 
 

@@ -1,7 +1,7 @@
-"""A user's spec file: Python that defines grids, loaded by its path.
+"""Loads a user's spec file, a Python file that defines grids, by its path.
 
-The file becomes a module with a name derived from its path, so worker processes load it under the same name. Neither
-its directory nor the working directory is put on the import path.
+The module name derives from the path, so worker processes load the file under the same name. Neither its directory nor
+the working directory is added to the import path.
 """
 
 import importlib.util
@@ -23,7 +23,7 @@ from runners.slow_notice import slow_notice
 
 
 def load_spec_file(path: Path | str) -> dict[str, Grid]:
-    """Run the spec file and return the grids it defines, by name; names that begin with `_` are the file's own.
+    """Run the spec file and return the grids it defines, by name; names that begin with `_` are private.
 
     Raises:
         SpecError: there is no such file, it raises (the text says at which of its lines), it defines no grid, or two
@@ -49,13 +49,13 @@ def load_spec_file(path: Path | str) -> dict[str, Grid]:
 
 
 def import_spec_file(path: Path | str, source: str | None = None) -> ModuleType:
-    """Run the spec file as the module `spec_module_name(path)`, replacing what an earlier run of it left.
+    """Run the spec file as the module `spec_module_name(path)`, replacing an earlier load.
 
-    `source` is its text where another process has read it.
+    `source` is its text, if another process has read it.
 
     Raises:
         SpecError: it cannot be found or raises; a failed load leaves the earlier module in place.
-        EnvironmentProblem: what it names needs a package, a network or a permission that is missing.
+        EnvironmentProblem: a package, network or permission is missing.
     """
     path = Path(path)
     source = _source(path) if source is None else source
@@ -79,7 +79,7 @@ def import_spec_file(path: Path | str, source: str | None = None) -> ModuleType:
 
 
 def spec_module_name(path: Path | str) -> str:
-    """The module name of a spec file: the same in every process, different for every path."""
+    """Derive the module name of a spec file, unique per path."""
     path = Path(path).resolve()
     stem = re.sub(r"\W", "_", path.stem)
     return f"ablate_spec_{stem}_{blake2b(str(path).encode(), digest_size=6).hexdigest()}"
@@ -106,9 +106,9 @@ def _source(path: Path) -> str:
 
 
 def _explain(path: Path, file: str, error: BaseException) -> str:
-    """`path:line: what happened`: where in the file, or in a file that it imports, and where inside that if not there.
+    """Format `path:line: message`, with the line of the file or of a file that it imports.
 
-    An error for users that a function raises is the fault of the calling line.
+    For errors meant for users, the calling line is shown.
     """
     frames = [frame for frame in extract_tb(error.__traceback__) if not is_installed(frame.filename)]
     if isinstance(error, SyntaxError) and error.filename is not None:
@@ -119,20 +119,20 @@ def _explain(path: Path, file: str, error: BaseException) -> str:
     where = f"{_display_name(loading, path, file)}:{places[-1].lineno}" if places else str(path)
     after = _imported_by(loading, frames, path, file)
     if isinstance(error, ValidationError):
-        return f"{where}: {told(error)}{after}"
+        return f"{where}: {describe_error(error)}{after}"
     if isinstance(error, PydanticUserError):
         return f"{where}: {_class_refused(error)}{after}"
     text = str(error) or "no message"
     if isinstance(error, AblateError):
         return f"{where}: {text}{after}"
-    after += _advice_beside(path, error)
+    after += _hint_beside(path, error)
     raised = frames[-1] if frames and frames[-1].filename != loading else None
     inside = f" (raised at {raised.filename}:{raised.lineno})" if raised else ""
     return f"{where}: {type(error).__name__}: {text}{inside}{after}"
 
 
-def _advice_beside(path: Path, error: BaseException) -> str:
-    """Say what to do if the missing module lies beside the spec file."""
+def _hint_beside(path: Path, error: BaseException) -> str:
+    """Suggest PYTHONPATH if the missing module lies next to the spec file."""
     name = (error.name or "").partition(".")[0] if isinstance(error, ModuleNotFoundError) else ""
     folder = path.resolve().parent
     if not name or not ((folder / f"{name}.py").is_file() or (folder / name).is_dir()):
@@ -140,14 +140,14 @@ def _advice_beside(path: Path, error: BaseException) -> str:
     return f"; it lies beside the spec file, and Python looks where it is told: PYTHONPATH={shlex.quote(str(folder))}"
 
 
-def told(error: ValidationError) -> str:
-    """The sentence for `error`, which begins with the class it is about and names it once."""
+def describe_error(error: ValidationError) -> str:
+    """Format a validation error, beginning with its class."""
     text = str(spec_error(error, ""))
     return text if text.startswith((f"{error.title}:", f"{error.title} ")) else f"{error.title}: {text}"
 
 
 def _class_refused(error: PydanticUserError) -> str:
-    """Return pydantic's complaint about a class, without the web address."""
+    """Format a class definition error of pydantic, without its URL."""
     bare = re.search(r"attribute was detected: `(?P<name>\w+) = (?P<type>\w*)", str(error))
     if error.code != "model-field-missing-annotation" or bare is None:
         return error.message.partition("\n")[0]
@@ -157,7 +157,7 @@ def _class_refused(error: PydanticUserError) -> str:
 
 
 def _display_name(found: str, path: Path, file: str) -> str:
-    """The user's own file is called what they called it."""
+    """Show the user's file as the user named it."""
     return str(path) if found == file else found
 
 

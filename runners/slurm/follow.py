@@ -135,10 +135,10 @@ class Following:
     def _step(self, row: int, trial: Surveyed, live: AttemptState) -> None:
         if row not in self._tally.running:
             resumed = live.start.get("resumed_from") or {}
-            self._tally.started(row, int(resumed.get("step", 0)))
+            self._tally.begin(row, int(resumed.get("step", 0)))
         progress = progress_of(self._layout, trial.key, live.attempt)
         if progress is not None and progress.loss is not None:
-            self._tally.stepped(row, progress.step, progress.steps, progress.loss)
+            self._tally.advance(row, progress.step, progress.steps, progress.loss)
 
 
 def waiting(crews: Iterable[SubmissionStatus]) -> str:

@@ -1,6 +1,6 @@
-"""A global batch in parts: one per micro-batch of every process that trains the trial.
+"""Splits a global batch into parts: one per micro-batch of every rank.
 
-Loss and gradient of the whole are the sums over the parts, each weighed by its share of the terms the loss averages.
+Loss and gradient of the batch are sums over its parts. The weight of a part is its share of the loss terms.
 """
 
 from collections.abc import Iterable
@@ -14,7 +14,7 @@ class BatchPart(NamedTuple):
     """Consecutive sequences of a batch."""
 
     number: int
-    """Counted over the whole batch, so that what is drawn in a part does not depend on who computes it."""
+    """Index in the whole batch. Random numbers of a part follow from it, so they do not depend on the rank."""
     batch: Batch
     terms: float
     """Its share of the terms of the loss."""
@@ -23,21 +23,18 @@ class BatchPart(NamedTuple):
 
 
 def require_finite(batch: Batch) -> None:
-    """Raise SpecError where a model would read a number that is none; token ids always are.
-
-    Later in training such a batch shows itself as a loss that is no number, which counts as a divergence.
-    """
+    """Raise SpecError if the inputs of the first batch hold NaN or infinity; later the loss shows it."""
     if not batch.inputs.is_floating_point() or bool(batch.inputs.isfinite().all()):
         return
     place = tuple(batch.inputs.isfinite().logical_not().nonzero()[0].tolist())
     raise SpecError(
-        f"what a model reads is finite numbers; the task's first batch has {batch.inputs[place].item()} in sequence "
+        f"model inputs must be finite; the task's first batch has {batch.inputs[place].item()} in sequence "
         f"{place[0]} at position {place[1]}; clean the data before training"
     )
 
 
 def parts(data: Data, batch: Batch, count: int, wanted: Iterable[int]) -> list[BatchPart]:
-    """The `wanted` ones of `count` parts, whose sizes differ by one sequence at most."""
+    """Split a batch into `count` parts and return the `wanted` ones. Sizes differ by at most one sequence."""
     if count == 1:
         return [BatchPart(0, batch, 1.0, 1.0)]
     split = batch.split(count)

@@ -1,15 +1,15 @@
-"""The forward pass of training as one compiled graph, with its backward; evaluations and probes are not compiled.
+"""Compiles the forward pass of training, with its backward, into one graph; evaluations and probes are not compiled.
 
-A small model on a GPU waits for its kernels to be launched: one graph is launched at once. `execution.compile` says:
+A small model on a GPU spends its time on kernel launches; one graph is launched at once. `execution.compile` is one of:
 
-    "auto"   compiled on CUDA where the model is small, training long, and the compilers are there; where the compiler
-             refuses the model, training goes on without, and the log says so
-    "on"     compiled on any device, or refused with the reason
-    "off"    not compiled
+    "auto"   compile on CUDA if the model is small, training is long, and a compiler is installed; if the compiler
+             refuses the model, log the reason and train without compilation
+    "on"     compile on any device, or fail with the reason
+    "off"    do not compile
 
-Shapes are static. When the length of sequences changes for the first time, as in a curriculum, one more graph is
-compiled for which it is an argument. Random numbers are drawn as without compilation. Results differ from
-those without it by rounding. `cost.graphs` of an attempt says how many graphs were compiled; without it, none were.
+Shapes are static. If the sequence length changes, as in a curriculum, one more graph with a dynamic length is compiled.
+Random numbers are the same as without compilation; results differ by rounding. `cost.graphs` of an attempt counts the
+compiled graphs.
 """
 
 import os
@@ -29,27 +29,27 @@ from runners.output import say
 from runners.trial import Trial
 
 SMALL: Final = 50_000_000
-"""Parameters up to which "auto" compiles. No GPU was measured: larger models keep one busy by themselves."""
+"""Most parameters for which "auto" compiles. Not measured on a GPU: larger models keep it busy without compilation."""
 LONG: Final = 5_000
-"""Steps from which "auto" compiles. No GPU was measured: it takes about the time of thousands of small steps."""
+"""Fewest steps for which "auto" compiles. Not measured on a GPU: compilation takes as long as thousands of steps."""
 BACKEND: Final = "inductor"
 _tries = Counter[str]()
-"""Functions that this process has given to the compiler, which remembers those it failed at, too."""
+"""Compilations that this process tried. The compiler also remembers functions that it failed to compile."""
 
 
 class Pass(Protocol):
     """A forward pass."""
 
     def __call__(self, inputs: Tensor, visible: Tensor | None, /) -> Tensor:
-        """Inputs and what is visible as in a `Batch`, to outputs."""
+        """Compute outputs from the inputs and the visibility mask of a `Batch`."""
 
 
 @final
 class Forward:
-    """The forward pass of training, compiled or as it is.
+    """The forward pass of training, compiled or eager.
 
     Raises:
-        EnvironmentProblem: `execution.compile` is "on" and there is no compiler for the code that is generated.
+        EnvironmentProblem: `execution.compile` is "on" and no compiler for the generated code is installed.
     """
 
     def __init__(self, trial: Trial, device: torch.device, parameters: int, plain: Pass) -> None:
@@ -58,15 +58,15 @@ class Forward:
         self._compiled, self._cuda = compiles(trial, device, parameters), device.type == "cuda"
         if self._compiled:
             self._before = _graphs()
-            self._run = _compiled(plain, device)
+            self._run = _compile_forward(plain, device)
 
     @property
     def graphs(self) -> int:
-        """How many were compiled so far."""
+        """Number of graphs compiled so far."""
         return self._made
 
     def __call__(self, inputs: Tensor, visible: Tensor | None) -> Tensor:
-        """Outputs of the model in training.
+        """Compute the outputs of the model in training.
 
         Raises:
             SpecError: `execution.compile` is "on" and the compiler refuses the model.
@@ -94,10 +94,10 @@ class Forward:
 
 
 def compiles(trial: Trial, device: torch.device, parameters: int) -> bool:
-    """Whether `trial` is to be compiled on `device`, as the module says.
+    """Return True if `trial` is compiled on `device`.
 
     Raises:
-        EnvironmentProblem: it is and cannot be here.
+        EnvironmentProblem: `execution.compile` is "on" and no compiler is installed.
     """
     wanted = trial.execution.compile
     if wanted == "off":
@@ -112,7 +112,7 @@ def compiles(trial: Trial, device: torch.device, parameters: int) -> bool:
 
 
 def _missing(device: torch.device) -> str | None:
-    """Return what generated code needs and this machine lacks."""
+    """Name the compiler or package that is missing on this machine."""
     cuda = device.type == "cuda"
     given = os.environ.get("CC" if cuda else "CXX")
     if not any(map(shutil.which, [given] if given else ["gcc", "clang"] if cuda else ["g++", "clang++"])):
@@ -124,7 +124,7 @@ def _missing(device: torch.device) -> str | None:
     return "the package triton" if cuda and find_spec("triton") is None else None
 
 
-def _compiled(plain: Pass, device: torch.device) -> Pass:
+def _compile_forward(plain: Pass, device: torch.device) -> Pass:
     _tries["forward"] += 1
     cuda = device.type == "cuda"
     options: dict[str, Any] = {"triton.cudagraphs": cuda, "fallback_random": True, "compile_threads": 1}
@@ -135,7 +135,7 @@ def _compiled(plain: Pass, device: torch.device) -> Pass:
 
 
 def _graphs() -> int:
-    """How many this process has compiled so far."""
+    """Count the graphs that this process has compiled."""
     from torch._dynamo.utils import counters
 
     return int(counters["stats"]["unique_graphs"])
@@ -143,10 +143,10 @@ def _graphs() -> int:
 
 @contextmanager
 def graphs_forgotten() -> Iterator[None]:
-    """Forget the compiled graphs afterwards, so that the next trial of a worker starts as its first one.
+    """Reset the compiler on exit, so that a worker's next trial begins like its first one.
 
-    A compiler that gives up on a function raises an error inside. The backward pass is compiled with the forward pass:
-    a later compilation would raise its errors too late to train without it.
+    Inside, the compiler raises an error if it gives up on a function; by default it would continue silently. The
+    backward is compiled together with the forward, so that its errors come where eager training can take over.
     """
     import torch._dynamo
     import torch._functorch.config

@@ -1,25 +1,24 @@
-"""Cost of the steps of an attempt, as entries of `TrainingResult.cost`.
+"""Measures the cost of the steps of one attempt, as entries of `TrainingResult.cost`.
 
-    steps, tokens        trained on; a token is a position of an input, padding included, sink tokens not
-    flops                operations of matrix products, forward and backward of the model (`runners.training.flops`)
-                         as its definition has them: by `execution.path="reference"`, whatever path computes it
+    steps, tokens        trained on; a token is an input position, with padding but without sink tokens
+    flops                matrix products of forward and backward (`runners.training.flops`), counted for
+                         `execution.path="reference"` on every path
     train_s, evaluate_s, probe_s
-    graphs, compile_s    graphs compiled, and the seconds of the steps that compiled them: part of train_s
+    graphs, compile_s    compiled graphs, and the seconds of the steps that compiled them: part of train_s
     compile_tokens, compile_flops    tokens and operations of those steps: parts of tokens and flops
-    joules               of the processor packages or the GPUs as a whole, evaluations and probes included
+    joules               of the processor packages or the GPUs as a whole, with evaluations and probes
     peak_memory_bytes    of the device on CUDA, else of the process
-    peak_flops_per_s     of one large matrix product on the trial's devices, in the precision of its training
+    peak_flops_per_s     of one large matrix product on the trial's devices, in the precision of training
 
-An attempt that fails or is given back records what it took until then; one that is killed records nothing. Steps that
-are computed again after a loss count again.
+A failed or stopped attempt records its cost so far; a killed one records nothing. Repeated steps count again. All but
+the two peaks are sums, which add up over attempts. An entry that cannot be measured is missing.
 
-All but the two peaks are sums and add up over attempts. A quantity that cannot be measured has no entry. Operations of
-attention are counted for all pairs of positions, hidden ones too. Operations of the optimiser, a teacher and
-evaluations are not counted, nor are operations that a path computes twice. With several ranks, operations are those of
-the whole batch, and seconds and memory are those of rank 0.
+FLOPs of attention count all pairs of positions, also hidden ones. FLOPs of the optimiser, a teacher and evaluations are
+not counted. Neither are operations that a path computes twice, nor the extra forward pass of running means. With
+several ranks, FLOPs are those of the whole batch; seconds and memory are rank 0's.
 
 The peak of a device is measured at the end of the first attempt of a process that trained for more than `LONG_S`;
-attempts before it have no such entry.
+earlier attempts have no such entry.
 """
 
 from collections import Counter
@@ -29,22 +28,22 @@ from typing import Final, final
 
 from torch import Tensor
 
-from runners.training.distributed import World
 from runners.training.energy import Energy, meters
 from runners.training.flops import Shape, step_work
 from runners.training.memory import peak_memory_bytes
 from runners.training.peak_flops import peak_flops_per_s
+from runners.training.process_group import World
 from runners.trial import Trial
 
 LONG_S: Final = 30.0
-"""Seconds of training after which half a second for the device's peak does not matter."""
+"""Seconds of training that justify half a second for measuring the peak of the device."""
 MOST_COUNTED: Final = 3
-"""Lengths of sequences that are counted; operations at others follow, since they are of degree 2 in the length."""
+"""Sequence lengths that are counted. FLOPs are quadratic in the length, so others are interpolated."""
 
 
 @final
 class Cost:
-    """Adds up what the steps of one attempt take."""
+    """Adds up the cost of the steps of one attempt."""
 
     def __init__(self, trial: Trial, world: World) -> None:
         self._trial, self._world = trial, world
@@ -53,12 +52,12 @@ class Cost:
         self._graphs, self._compile_s = 0, 0.0
         self._energy = Energy(meters(world.device, trial.execution.gpus) if world.place.rank == 0 else None)
 
-    def drew(self, inputs: Tensor) -> None:
-        """A step begins, with the batch `inputs` [B, T, ...] of all ranks."""
+    def begin_step(self, inputs: Tensor) -> None:
+        """Note the batch `inputs` [B, T, ...] of all ranks."""
         self._drawn = Shape(inputs.shape[0], inputs.shape[1])
 
-    def stepped(self, seconds: float, graphs: int) -> None:
-        """The step is done; `graphs` were compiled so far."""
+    def end_step(self, seconds: float, graphs: int) -> None:
+        """Count the step; `graphs` is the number compiled so far."""
         assert self._drawn is not None
         self._shapes[self._drawn] += 1
         if graphs > self._graphs:
@@ -67,8 +66,10 @@ class Cost:
         self._energy.look()
 
     def entries(self, *, train_s: float, evaluate_s: float, probe_s: float, measure: bool = True) -> dict[str, float]:
-        """The cost of all steps so far, as the module says; of ranks other than 0 nothing. Only with `measure` may the
-        device's peak be measured."""
+        """Return the cost of all steps so far; empty on ranks other than 0.
+
+        The peak of the device is measured only if `measure` is true.
+        """
         if self._world.place.rank:
             return {}
         device, gpus = self._world.device, self._trial.execution.gpus
@@ -95,17 +96,13 @@ def _tokens(shapes: Mapping[Shape, int]) -> int:
 
 
 def flops(trial: Trial, shapes: Mapping[Shape, int]) -> float | None:
-    """Return the operations of so many steps with these shapes; None if an operator cannot be counted."""
+    """Sum the FLOPs of the steps, counted by batch shape; None if an operator cannot be counted."""
     total = Fraction(0)
     try:
         for batch in {shape.batch for shape in shapes}:
             lengths = {shape.length: steps for shape, steps in shapes.items() if shape.batch == batch}
             total += _of_lengths(trial, batch, lengths)
-    except (
-        RuntimeError,
-        TypeError,
-        ValueError,
-    ):  # one that asks for the value of a tensor, which has only a shape here
+    except (RuntimeError, TypeError, ValueError):  # an operator that reads tensor values; meta tensors have none
         return None
     return float(total)
 

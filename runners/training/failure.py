@@ -1,7 +1,7 @@
-"""Why a trial failed, in the words of the records: a reason, a message, a traceback, and a fingerprint.
+"""Failure records: reason, message, traceback and fingerprint of a failed trial.
 
-Failures with one fingerprint have one cause. The fingerprint is a hash of the exception type, the message without its
-numbers, and the innermost function of this project or of the user's spec file.
+Failures with the same fingerprint have the same cause. It is a hash of three things: the exception type; the innermost
+function of this project or of the user's spec file; the message without its numbers.
 """
 
 import re
@@ -23,7 +23,7 @@ _ROOMS = ("grid", "variants", "runners", "store")
 
 
 class Failure(NamedTuple):
-    """The failure of an attempt, as in `end.json`."""
+    """The failure fields of `end.json`."""
 
     reason: Reason
     message: str
@@ -32,7 +32,7 @@ class Failure(NamedTuple):
 
 
 def failure_of(error: Exception) -> Failure:
-    """The failure that `error`, raised by training, stands for."""
+    """Describe `error`, raised by training, as a failure."""
     reason = _reason(error)
     if isinstance(error, Diverged):
         return Failure(reason, str(error), None, _fingerprint("diverged"))
@@ -42,7 +42,7 @@ def failure_of(error: Exception) -> Failure:
 
 
 def breaks_process(error: BaseException | None) -> bool:
-    """Whether CUDA may refuse every later call of the process that met `error`; want of memory is not such an error."""
+    """Return True if CUDA may refuse every later call of this process; false for out of memory."""
     while error is not None:
         of_cuda = type(error).__name__ == "AcceleratorError" or _BREAKS_CUDA.search(str(error))
         if isinstance(error, RuntimeError) and of_cuda and not _OUT_OF_MEMORY.search(str(error)):
@@ -51,21 +51,21 @@ def breaks_process(error: BaseException | None) -> bool:
     return False
 
 
-def killed(times: int, how: str) -> Failure:
-    """The failure of a trial whose process died `times` times without getting further; `how` names the last death."""
+def killed_failure(times: int, how: str) -> Failure:
+    """Describe a trial whose process died `times` times without progress; `how` names the last exit."""
     message = f"its process died {times} times without getting further ({how}); it may need more memory than there is"
     return Failure("killed", message, None, _fingerprint("killed", how, ""))
 
 
 def out_of_memory(times: int) -> Failure:
-    """The failure of a trial whose process the system killed `times` times, as the memory of its job was used up."""
+    """Describe a trial whose process the system killed `times` times for lack of memory."""
     often = "" if times == 1 else f" {times} times"
     message = f"the system killed its process{often}, because the memory of the job was used up; give it more"
     return Failure("out_of_memory", message, None, _fingerprint("killed", "out_of_memory", ""))
 
 
-def lost(times: int) -> Failure:
-    """The failure of a trial that `times` workers in a row vanished over."""
+def lost_failure(times: int) -> Failure:
+    """Describe a trial that `times` workers in a row vanished on."""
     message = (
         f"{times} workers in a row vanished over it without a word and without a checkpoint: killed, or their nodes "
         "failed; it may need more memory than there is, or a shorter checkpoint interval"
@@ -86,7 +86,7 @@ def _reason(error: Exception) -> Reason:
 
 
 def _place(error: Exception) -> str:
-    """`file:function` of the innermost frame that is ours or the user's; line numbers change too easily."""
+    """Return `file:function` of the innermost frame of the project or the user; line numbers change too often."""
     frames = traceback.extract_tb(error.__traceback__)
     ours = [frame for frame in frames if _is_ours(frame.filename)] or list(frames)
     return f"{Path(ours[-1].filename).name}:{ours[-1].name}" if ours else ""
@@ -96,12 +96,12 @@ def _is_ours(file: str) -> bool:
     path = Path(file)
     if any(path.is_relative_to(_PROJECT / room) for room in _ROOMS):
         return True
-    return path.is_file() and not any(path.is_relative_to(place) for place in _package_folders())
+    return path.is_file() and not any(path.is_relative_to(place) for place in _installed_places())
 
 
 @cache
-def _package_folders() -> tuple[str, ...]:
-    """Where Python and its packages live; a file elsewhere is the user's."""
+def _installed_places() -> tuple[str, ...]:
+    """Return the directories of Python and its packages; files elsewhere are the user's."""
     paths = sysconfig.get_paths()
     return tuple(paths[name] for name in ("stdlib", "platstdlib", "purelib", "platlib"))
 

@@ -1,10 +1,10 @@
-"""Work of training a model: floating-point operations, bytes moved, kernels launched.
+"""Counts FLOPs, bytes moved and kernel launches of training a model.
 
-One layer and one step, forward and backward, run on shapes alone. Every operation that PyTorch would send to a device
-is counted, also for operators of users. Matrix products are counted by the formulas of `torch.utils.flop_counter`: a
-product of [m, k] and [k, n] is 2 m k n, and its two gradients are as much each. A fused attention computes its logits
-again: five products backward after two forward. An optimiser step moves 44 bytes a parameter: AdamW reads parameter,
-gradient and two moments and writes three of them, and the gradient is cleared, measured and clipped.
+One layer runs forward and backward on meta tensors, and every operation that PyTorch dispatches is counted. So
+operators defined by users are counted too. FLOPs of matrix products come from `torch.utils.flop_counter`: a product of
+[m, k] and [k, n] is 2 m k n, and its two gradients cost as much each. Fused attention has two products forward and five
+backward, since it recomputes its logits. An AdamW step moves 44 bytes per parameter: it reads parameter, gradient and
+two moments, writes three of them, and clears, measures and clips the gradient.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -28,15 +28,15 @@ _FUSED = _aten._scaled_dot_product_flash_attention_for_cpu
 _FUSED_BACKWARD = _aten._scaled_dot_product_flash_attention_for_cpu_backward
 
 OPTIMISER_BYTES = 44
-"""Moved per parameter and step."""
+"""Bytes moved per parameter and step."""
 OPTIMISER_KERNELS = 12
 
 
 class Work(NamedTuple):
-    """Work of a device; adds and scales entry by entry."""
+    """FLOPs, bytes and kernels; adds and scales entry by entry."""
 
     flops: float = 0.0
-    """Operations of matrix products."""
+    """FLOPs of matrix products."""
     product_bytes: float = 0.0
     """Read and written by matrix products and fused attention."""
     other_bytes: float = 0.0
@@ -44,16 +44,16 @@ class Work(NamedTuple):
     kernels: float = 0.0
 
     def plus(self, other: "Work", times: float = 1.0) -> "Work":
-        """This and `times` the other; never below zero."""
+        """Add `times` the other, clamped at zero."""
         return Work(*(max(0.0, one + times * two) for one, two in zip(self, other, strict=True)))
 
-    def scaled(self, times: float) -> "Work":
-        """So many times this."""
+    def scale(self, times: float) -> "Work":
+        """Multiply by `times`."""
         return Work().plus(self, times)
 
 
 class Shape(NamedTuple):
-    """Shape of the input of a forward pass: `batch` sequences of `length` tokens."""
+    """Input of a forward pass: `batch` sequences of `length` tokens."""
 
     batch: int
     length: int
@@ -63,27 +63,31 @@ class Shape(NamedTuple):
 def forward_work(
     backbone: Backbone, operators: tuple[Operator, ...], inputs: Scalars | Tokens, path: PathName, shape: Shape
 ) -> Work:
-    """One forward pass without gradients, as an evaluation does; `operators` one per layer."""
-    return _stack(backbone, operators, lambda thin, chosen: _count(thin, chosen, inputs, path, shape, training=False))
+    """Count one forward pass without gradients, as in an evaluation; `operators` has one entry per layer."""
+    return _stack_layers(
+        backbone, operators, lambda thin, chosen: _count_work(thin, chosen, inputs, path, shape, training=False)
+    )
 
 
 @lru_cache(maxsize=4096)
 def step_work(
     backbone: Backbone, operators: tuple[Operator, ...], inputs: Scalars | Tokens, path: PathName, shape: Shape
 ) -> Work:
-    """One forward and backward pass, without the optimiser."""
-    return _stack(backbone, operators, lambda thin, chosen: _count(thin, chosen, inputs, path, shape, training=True))
+    """Count one forward and backward pass, without the optimiser."""
+    return _stack_layers(
+        backbone, operators, lambda thin, chosen: _count_work(thin, chosen, inputs, path, shape, training=True)
+    )
 
 
 def optimiser_work(parameters: int) -> Work:
-    """One step of AdamW on so many parameters."""
+    """Count one step of AdamW."""
     return Work(other_bytes=float(OPTIMISER_BYTES * parameters), kernels=float(OPTIMISER_KERNELS))
 
 
-def _stack(
+def _stack_layers(
     backbone: Backbone, operators: tuple[Operator, ...], counted: Callable[[Backbone, tuple[Operator, ...]], Work]
 ) -> Work:
-    """Layers of one operator are alike: a model of two less a model of one is a layer, whatever the depth."""
+    """Count the layers of each operator: a two-layer model minus a one-layer model is the work of one layer."""
     thin, total, first = backbone.changed(layers=1), Work(), True
     for operator in dict.fromkeys(operators):
         one = counted(thin, (operator,))
@@ -97,7 +101,7 @@ def _stack(
 
 
 @lru_cache(maxsize=4096)
-def _count(
+def _count_work(
     backbone: Backbone,
     operators: tuple[Operator, ...],
     inputs: Scalars | Tokens,
@@ -124,7 +128,7 @@ def _count(
 
 @final
 class Counter(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Counts what is sent to a device while it is on."""
+    """Counts dispatched operations while it is active."""
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -132,7 +136,7 @@ class Counter(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     @property
     def work(self) -> Work:
-        """All of it."""
+        """The work counted so far."""
         return Work(*self._sums)
 
     def __torch_dispatch__(
@@ -142,7 +146,7 @@ class Counter(TorchDispatchMode):  # type: ignore[no-untyped-call]
         args: tuple[Any, ...] = (),
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
-        """Run `function` and note it; views cost nothing."""
+        """Run `function` and count it; views are free."""
         del types
         given = dict(kwargs or {})
         if function.is_view:
@@ -156,7 +160,7 @@ class Counter(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 
 def _flops(function: Any, args: tuple[Any, ...], given: Mapping[str, Any], found: Any) -> float | None:
-    """Return the operations of a matrix product; None for other operations."""
+    """Count the FLOPs of a matrix product; None for other operations."""
     kind = function.overloadpacket
     if kind is _FUSED:
         return float(sdpa_flop_count(*(each.shape for each in args[:3])))  # type: ignore[no-untyped-call]
@@ -175,7 +179,7 @@ def _tensors(values: Iterable[Any]) -> Iterator[Tensor]:
 
 
 def _bytes(tensor: Tensor) -> int:
-    """Count repeated entries of an expanded tensor once."""
+    """Count the stored bytes; expanded dimensions are read once."""
     entries = 1
     for size, stride in zip(tensor.shape, tensor.stride(), strict=True):
         entries *= size if stride else 1
@@ -183,7 +187,7 @@ def _bytes(tensor: Tensor) -> int:
 
 
 class _Fused(TorchFunctionMode):
-    """Attention by the fused kernel, which a tensor without memory would be taken apart for."""
+    """Forces the fused attention kernel; for meta tensors PyTorch would decompose it."""
 
     def __torch_function__(
         self,

@@ -1,10 +1,9 @@
-"""The training loop: batches, steps, evaluations, checkpoints; everything else is asked of the surroundings.
+"""The training loop: batches, steps, evaluations, probes and checkpoints.
 
-A run is a function of its trial. Data, evaluation sample, initial weights and random numbers inside the model follow
-from the seed and the step. The state of a run is therefore its step, its parameters and the state of its optimiser. On
-the CPU a resumed run equals an uninterrupted one bit for bit, with the same number of threads, micro-batches and ranks.
-Parts of a batch, in a row or on several ranks, give the loss and gradient of the whole up to rounding. Dropout is drawn
-by part.
+A run is a function of its trial. Data, evaluation sample, initial weights and the model's random numbers follow from
+the seed and the step. So the state of a run is its step, parameters and optimiser state. On the CPU, a resumed run
+equals an uninterrupted one bit for bit, with the same number of threads, micro-batches and ranks. Splitting a batch
+into parts changes loss and gradient by rounding only; dropout draws per part.
 """
 
 import math
@@ -27,8 +26,8 @@ from runners.training.batch_parts import BatchPart, parts, require_finite
 from runners.training.compilation import Forward, graphs_forgotten
 from runners.training.cost import Cost
 from runners.training.deterministic import deterministic, fix_workspace
-from runners.training.distributed import World
 from runners.training.flat_parameters import Flat
+from runners.training.process_group import World
 from runners.training.rank_launcher import ranks
 from runners.training.training_context import Diverged, NullContext, TrainingContext, TrainingResult
 from runners.trial import Trial, build_model
@@ -37,27 +36,26 @@ from variants.model.seeding import generator
 
 
 def train(trial: Trial, surroundings: TrainingContext) -> TrainingResult:
-    """Train `trial`, from the newest checkpoint of its surroundings where there is one.
+    """Train `trial` from its newest checkpoint, or from the start.
 
-    Metrics of a step are `loss`, `grad_norm` (before clipping), `learning_rate` and what the task names in
-    `Data.logged`.
+    Metrics of a step are `loss`, `grad_norm` (before clipping), `learning_rate` and those that `Data.logged` names.
 
     Raises:
-        Diverged: the loss is no finite number, or a thousand times that of the best constant prediction.
-        SpecError: the task's files are not what the spec says, or what the model would read is no number.
-        EnvironmentProblem: the device is not there.
+        Diverged: the loss is not finite, or a thousand times that of the best constant prediction.
+        SpecError: the task's files do not match the spec, or model inputs are not finite.
+        EnvironmentProblem: the device is not available.
     """
     with ranks(trial) as world:
         return train_as(world, trial, surroundings)
 
 
 def train_as(world: World, trial: Trial, surroundings: TrainingContext) -> TrainingResult:
-    """Train `trial` as one of the ranks of `world`, all of which call this.
+    """Train `trial` as one of the ranks of `world`; every rank calls this.
 
-    On ranks other than 0, the context is only asked whether to stop.
+    Ranks other than 0 only use `surroundings.stop_requested`.
 
     Raises:
-        PeerLost: another rank is gone; else as `train`.
+        PeerLost: another rank is gone. Other errors are those of `train`.
     """
     if world.place.rank:
         surroundings = NullContext(surroundings.stop_requested)
@@ -90,16 +88,16 @@ class _TrainingRun:
         self._train_s = self._evaluate_s = self._probe_s = 0.0
 
     def result(self) -> TrainingResult:
-        """Train; what it took is told where that fails, too."""
+        """Train; report the cost also if training fails."""
         try:
             return self._train()
         except BaseException:
             with suppress(Exception):  # the device may be what failed
-                self._surroundings.took(self._sum_costs(measure=False))
+                self._surroundings.took(self._spent_cost(measure=False))
             raise
 
     def _train(self) -> TrainingResult:
-        """An evaluation that is due comes after the checkpoint of its step, so a run stopped there goes on with it."""
+        """Train step by step. An evaluation follows the checkpoint of its step, so a resumed run still makes it."""
         self._surroundings.begins(self._device.type, "+".join(dict.fromkeys(self._model.paths())), self._record())
         step, stopped = self._restore(), False
         steps = self._training.steps
@@ -116,7 +114,7 @@ class _TrainingRun:
         return self._finish(step, stopped=stopped)
 
     def _record(self) -> Mapping[str, Any] | None:
-        """Return records of the data that the task and the evaluations read."""
+        """Describe the data that the task and the evaluations have read."""
         judged = [{"kind": each.label, **judge.record} for each, judge in self._judges if judge.record is not None]
         return {**(self._data.record or {}), "evaluations": judged} if judged else self._data.record
 
@@ -131,7 +129,7 @@ class _TrainingRun:
         if self._means is not None:
             self._means.move([self._share(step, part) for part in mine], self._world.add)
         losses = [self._backward(step, part) for part in mine if part.terms]
-        loss_tensor, *others = self._sum_over_ranks(losses)
+        loss_tensor, *others = self._sum_losses(losses)
         norm = self._flat.clip_gradients(self._training.clip)
         self._optimiser.step()
         loss = loss_tensor.item()
@@ -139,15 +137,15 @@ class _TrainingRun:
             self._norms.append(norm)
         took = time.perf_counter() - began
         self._train_s += took
-        self._cost.stepped(took, self._forward.graphs)
+        self._cost.end_step(took, self._forward.graphs)
         beside = {name: value.item() for name, value in zip(self._data.logged, others, strict=True)}
-        self._told(step, {"loss": loss, "grad_norm": norm, "learning_rate": rate, **beside})
+        self._report(step, {"loss": loss, "grad_norm": norm, "learning_rate": rate, **beside})
 
     def _parts(self, step: int) -> list[BatchPart]:
         batch = self._data.batch(self._trial.seed, step, self._device).to(self._device)
         if step == 1:
             require_finite(batch)
-        self._cost.drew(batch.inputs)
+        self._cost.begin_step(batch.inputs)
         return parts(self._data, batch, self._trial.parts, self._mine)
 
     def _share(self, step: int, part: BatchPart) -> BatchShare:
@@ -156,7 +154,7 @@ class _TrainingRun:
         )
 
     def _backward(self, step: int, part: BatchPart) -> Sequence[Tensor]:
-        """Add the part's gradient to that of the batch; its share of the loss and of what is logged beside it."""
+        """Add the gradient of a part; return its share of the loss and of other logged values."""
         if self._means is not None:
             self._seed(step, part.number)
         batch = self._data.complete_batch(part.batch)
@@ -165,8 +163,8 @@ class _TrainingRun:
         losses[0].backward()  # type: ignore[no-untyped-call]
         return [each.detach() for each in losses]
 
-    def _sum_over_ranks(self, losses: list[Sequence[Tensor]]) -> Sequence[Tensor]:
-        """The losses of the whole batch; the gradient becomes that of the whole batch too."""
+    def _sum_losses(self, losses: list[Sequence[Tensor]]) -> Sequence[Tensor]:
+        """Sum losses and gradients over all parts and ranks."""
         if self._means is None:
             return losses[0]
         nothing = [torch.zeros((), device=self._device)] * (1 + len(self._data.logged))
@@ -177,7 +175,7 @@ class _TrainingRun:
     def _seed(self, *place: int) -> None:
         _seed(generator(self._trial.seed, "noise", *place).initial_seed(), self._device)
 
-    def _told(self, step: int, values: Mapping[str, float]) -> None:
+    def _report(self, step: int, values: Mapping[str, float]) -> None:
         loss, last = values["loss"], step == self._training.steps
         diverged = not loss <= self._bound or (last and not self._flat.finite())
         if diverged or last or step % self._trial.execution.log_every == 0:
@@ -193,7 +191,7 @@ class _TrainingRun:
         began = time.perf_counter()
         self._model.eval()
         with torch.inference_mode():
-            for found in self._measured(step):
+            for found in self._measure(step):
                 if isinstance(found, Items):
                     name, point, items, values = found
                     self._surroundings.items(step, name, point=point, items=items, values=values)
@@ -207,7 +205,7 @@ class _TrainingRun:
         self._evaluate_s += looked - began
         self._probe_s += ended - looked
 
-    def _measured(self, step: int) -> Iterator[Measurements | Items]:
+    def _measure(self, step: int) -> Iterator[Measurements | Items]:
         yield from self._data.evaluate(self._predict)
         for evaluation, judge in self._judges:
             if step == self._training.steps or not evaluation.at_end:
@@ -217,7 +215,7 @@ class _TrainingRun:
     def _look(self, step: int, looking: Callable[[Probing, ProbeInput], Found] = look) -> None:
         probing = self._trial.probing
         batch = probe_model(self._data, probing).to(self._device)
-        with self._autocast():
+        with self._mixed_precision():
             for found in looking(probing, ProbeInput(self._model, self._trial.task, batch, step, self._norms)):
                 if isinstance(found, ProbeArray):
                     self._surroundings.artefact(step, found.name, found.arrays)
@@ -239,28 +237,28 @@ class _TrainingRun:
     def _outputs(self, inputs: Tensor, visible: Tensor | None) -> Tensor:
         if self._training.precision == "float32":
             return self._model(inputs, visible)  # type: ignore[no-any-return]
-        with self._autocast():
+        with self._mixed_precision():
             return self._model(inputs, visible).float()  # type: ignore[no-any-return]
 
-    def _autocast(self) -> torch.autocast:
+    def _mixed_precision(self) -> torch.autocast:
         lower = self._training.precision == "bfloat16"
         return torch.autocast(self._device.type, dtype=torch.bfloat16, enabled=lower)
 
     def _state(self) -> dict[str, Any]:
-        """A copy: training goes on while it is written."""
+        """Copy the state, since training continues while it is written."""
         return {
-            "model": _copy_state(self._model.state_dict()),
-            "optimiser": _copy_state(self._optimiser.state_dict()),
+            "model": _copy_to_cpu(self._model.state_dict()),
+            "optimiser": _copy_to_cpu(self._optimiser.state_dict()),
             "norms": list(self._norms),
         }
 
-    def _kept(self) -> dict[str, Any]:
-        """The weights, and what one needs to know of them where nothing of this campaign is."""
+    def _weights_to_keep(self) -> dict[str, Any]:
+        """Collect the weights with the spec and data record needed to use them outside the campaign."""
         read = None if self._data.record is None else dict(self._data.record)
-        return {"model": _copy_state(self._model.state_dict()), "spec": self._trial.data(), "data": read}
+        return {"model": _copy_to_cpu(self._model.state_dict()), "spec": self._trial.data(), "data": read}
 
     def _restore(self) -> int:
-        found = self._world.restored(self._surroundings.restore())
+        found = self._world.share_restored(self._surroundings.restore())
         if found is None:
             return 0
         step, state = found
@@ -271,7 +269,7 @@ class _TrainingRun:
 
     def _finish(self, step: int, *, stopped: bool) -> TrainingResult:
         if not stopped and not self._world.place.rank and self._trial.execution.keep_weights:
-            self._surroundings.keep(step, self._kept())
+            self._surroundings.keep(step, self._weights_to_keep())
         return TrainingResult(
             step=step,
             stopped=stopped,
@@ -280,26 +278,26 @@ class _TrainingRun:
             train_s=self._train_s,
             evaluate_s=self._evaluate_s,
             probe_s=self._probe_s,
-            cost=self._sum_costs(measure=True),
+            cost=self._spent_cost(measure=True),
         )
 
-    def _sum_costs(self, *, measure: bool) -> dict[str, float]:
+    def _spent_cost(self, *, measure: bool) -> dict[str, float]:
         seconds = {"train_s": self._train_s, "evaluate_s": self._evaluate_s, "probe_s": self._probe_s}
         return self._cost.entries(**seconds, measure=measure)
 
 
-def _copy_state(state: Any) -> Any:
+def _copy_to_cpu(state: Any) -> Any:
     if isinstance(state, Tensor):
         return state.detach().to("cpu", copy=True)
     if isinstance(state, Mapping):
-        return {name: _copy_state(value) for name, value in state.items()}
+        return {name: _copy_to_cpu(value) for name, value in state.items()}
     if isinstance(state, list | tuple):
-        return [_copy_state(value) for value in state]
+        return [_copy_to_cpu(value) for value in state]
     return state
 
 
 def _seed(seed: int, device: torch.device) -> None:
-    """Fix what the model itself may draw; `torch.manual_seed` would do more, at a tenth of a small model's step."""
+    """Seed the model's random numbers; `torch.manual_seed` takes a tenth of a small model's step."""
     torch.default_generator.manual_seed(seed)
     if device.type == "cuda":
         torch.cuda.manual_seed(seed)
@@ -307,7 +305,7 @@ def _seed(seed: int, device: torch.device) -> None:
 
 @contextmanager
 def _own_randomness(device: torch.device) -> Iterator[None]:
-    """The caller's random numbers go on afterwards as if nothing had happened."""
+    """Restore the caller's random state on exit."""
     with torch.random.fork_rng(devices=[torch.cuda.current_device()] if device.type == "cuda" else []):
         yield
 

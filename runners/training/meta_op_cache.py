@@ -1,7 +1,7 @@
-"""A cache for operations on tensors without memory, because the same shapes recur.
+"""Caches results of operations on meta tensors, since a grid repeats the same shapes.
 
-PyTorch finds the shape of most results by running a definition in Python. Operators of a grid share nearly all of their
-operations, and a result on the device "meta" is nothing but shape, strides and type.
+PyTorch computes the shape of most results by running a Python definition. A result on the device "meta" has only a
+shape, strides and a type.
 """
 
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ _known: dict[Any, tuple[type, tuple[_Meta, ...]]] = {}
 
 
 def outcome(function: Any, args: tuple[Any, ...], given: Mapping[str, Any]) -> Any:
-    """`function(*args, **given)`, or tensors exactly like its results; of what returns no view of its arguments."""
+    """Call `function(*args, **given)`, or rebuild its cached results. The function must not return views."""
     key = None if function._schema.is_mutable else _key((function, args, tuple(sorted(given.items()))))
     if key is None:
         return function(*args, **given)
@@ -33,7 +33,7 @@ def outcome(function: Any, args: tuple[Any, ...], given: Mapping[str, Any]) -> A
 
 
 def _key(value: Any) -> Any:
-    """Return the cache key of an operation; None if a tensor has memory, because its entries may matter."""
+    """Build the cache key from shapes and arguments; None if a tensor has memory, since its values may matter."""
     if isinstance(value, Tensor):
         return (value.shape, value.stride(), value.dtype) if value.is_meta else None
     if isinstance(value, list | tuple):

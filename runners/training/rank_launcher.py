@@ -1,9 +1,8 @@
-"""The ranks of a trial over several GPUs of one node: this process is rank 0 and starts the others.
+"""Starts the ranks of a trial on several GPUs of one node; this process is rank 0.
 
-Each other rank is a fresh interpreter, since neither CUDA nor autograd's threads survive a fork. It is told the trial
-on its standard input, with the text of the spec files its classes come from as they were loaded here. It says on a pipe
-that it is ready, or why it failed, dies with this process, and leaves signals to it. Ranks that torchrun or srun
-started meet where the environment says instead, and start nothing.
+Every other rank is a fresh interpreter, since neither CUDA nor autograd threads survive a fork. It reads the trial from
+standard input, with the text of the spec files as loaded here. Over a pipe it reports that it is ready, or why it
+failed. It dies with this process and ignores signals. If torchrun or srun started the ranks, no process is started.
 """
 
 import contextlib
@@ -26,9 +25,9 @@ from grid import Spec
 from grid.errors import EnvironmentProblem, SpecError
 from runners.provenance.code import SOURCE, specs
 from runners.provenance.specfile import spec_module_name
-from runners.training.distributed import PeerLost, RankPlace, World, grouped, place_given
 from runners.training.failure import failure_of
 from runners.training.memory import oom_kills
+from runners.training.process_group import PeerLost, RankPlace, World, join_group, place_given
 from runners.training.training_context import Killed
 from runners.trial import Trial
 
@@ -39,13 +38,13 @@ _START = (
     "from runners.training.rank_worker import main; main(job)"
 )
 _SETTLE_S = 5.0
-"""How long after a lost connection the process behind it may take to be seen dead."""
+"""Longest time between a lost connection and the death of its process."""
 _LEAVE_S = 60.0
-"""How long a rank may take to end after the last step."""
+"""Longest time for a rank to end after the last step."""
 
 
 class RankFailed(RuntimeError):
-    """A rank other than 0 failed or died, and the trial with it; the text holds that rank's own error."""
+    """A rank other than 0 failed or died; the message holds its error."""
 
 
 class RankKilled(RankFailed, Killed):
@@ -53,17 +52,17 @@ class RankKilled(RankFailed, Killed):
 
 
 class RankOutOfMemory(RankFailed, MemoryError):
-    """A rank did not fit into memory, and said so, or was killed by the system for it."""
+    """A rank ran out of memory, or the system killed it for lack of memory."""
 
 
 @contextlib.contextmanager
 def ranks(trial: Trial) -> Iterator[World]:
-    """The ranks that `trial` asks for; with one, nothing is started. On leaving, those started here have ended.
+    """Start the ranks that `trial` asks for and end them on exit; no process is started for one rank.
 
     Raises:
-        EnvironmentProblem: there are fewer devices than ranks, or the environment's ranks are of another number.
+        EnvironmentProblem: there are fewer devices than ranks, or WORLD_SIZE differs.
         SpecError: another process cannot load a class of the trial.
-        RankFailed: a rank that was started here failed, instead of the error that followed from it.
+        RankFailed: a rank that was started here failed.
     """
     execution = trial.execution
     given = place_given() if execution.gpus > 1 else None
@@ -77,7 +76,7 @@ def ranks(trial: Trial) -> Iterator[World]:
     if execution.gpus == 1:
         yield World(place, device)
     elif given is not None:
-        with grouped(place, device):
+        with join_group(place, device):
             yield World(place, device)
     else:
         with _start_ranks(trial, device) as world:
@@ -85,10 +84,10 @@ def ranks(trial: Trial) -> Iterator[World]:
 
 
 def device_of(name: str, place: RankPlace = RankPlace(), *, joined: bool = False) -> torch.device:  # noqa: B008
-    """The device of a rank for `execution.device`; with several ranks it becomes this process's current one.
+    """Choose the device of a rank for `execution.device`; with several ranks, make it the current one.
 
     Raises:
-        EnvironmentProblem: it is not there, or there are fewer than ranks on this node.
+        EnvironmentProblem: it is not available, or this node has fewer devices than ranks.
     """
     count = torch.cuda.device_count() if torch.cuda.is_available() and name != "cpu" else 0
     if name == "cuda" and not count:
@@ -116,22 +115,22 @@ def _start_ranks(trial: Trial, device: torch.device) -> Iterator[World]:
         try:
             others.await_ready()
             place = RankPlace(0, size)
-            with grouped(place, device, meeting_store(meeting, size)), _left_alone(others):
+            with join_group(place, device, meeting_store(meeting, size)), _left_alone(others):
                 yield World(place, device, others.look)
             others.leave()
         except PeerLost as error:
-            raise others.failed(error) from error
+            raise others.explain_loss(error) from error
         finally:
             others.kill()
 
 
 @contextlib.contextmanager
 def _left_alone(others: "_Others") -> Iterator[None]:
-    """After a failure no other rank is left: to leave the group would wait for what is still to be summed with them."""
+    """Kill the other ranks after a failure; leaving the group would wait for their pending sums."""
     try:
         yield
     except PeerLost as error:
-        failure = others.failed(error)
+        failure = others.explain_loss(error)
         others.kill()
         raise failure from error
     except BaseException:
@@ -140,7 +139,7 @@ def _left_alone(others: "_Others") -> Iterator[None]:
 
 
 def meeting_store(meeting: Path, size: int) -> FileStore:
-    """On a local disk and not at a port: no other process can have it, or find it."""
+    """Create the rendezvous in a local file; a port could be taken by another process."""
     return FileStore(str(meeting), size)
 
 
@@ -185,24 +184,24 @@ class _Others:
                 raise self._failure(rank)
 
     def look(self) -> None:
-        """Raise `PeerLost` if a rank has failed, also where its process does not end, or has ended."""
-        gone = self._to_blame() or self._ended_ranks()
+        """Raise `PeerLost` if a rank has failed or ended."""
+        gone = self._to_blame() or self._find_ended()
         if gone:
             raise PeerLost(f"rank {gone[0]} ended")
 
-    def failed(self, error: PeerLost) -> Exception:
-        """Why a rank was lost: the failure of the one that did not merely lose another itself."""
+    def explain_loss(self, error: PeerLost) -> Exception:
+        """Find the failure that caused the loss, not one that followed from it."""
         if out_of_memory(error):
             return RankOutOfMemory(str(error))
         until = time.monotonic() + _SETTLE_S
         while not (to_blame := self._to_blame()) and time.monotonic() < until:
             time.sleep(0.01)
-        ended = to_blame or self._ended_ranks()
+        ended = to_blame or self._find_ended()
         return self._failure(ended[0]) if ended else RankFailed(str(error))
 
     def _to_blame(self) -> list[int]:
-        """Ranks that have failed, or have ended and did not merely lose another."""
-        ended = self._ended_ranks()  # first: what a rank says, it says before it ends
+        """Find ranks that failed or ended for a reason of their own."""
+        ended = self._find_ended()  # first: a rank reports before it ends
         for rank, said in enumerate(self._said, start=1):
             while select.select([said], [], [], 0)[0] and self._hear(rank):
                 pass
@@ -213,18 +212,18 @@ class _Others:
             if said & {"memory", "failed"} or (rank in ended and "lost" not in said)
         ]
 
-    def _ended_ranks(self) -> list[int]:
+    def _find_ended(self) -> list[int]:
         return [rank for rank, process in enumerate(self._processes, start=1) if process.poll() is not None]
 
     def leave(self) -> None:
-        """Wait for the ranks to end by themselves, which they do after the last step."""
+        """Wait for the ranks to end after the last step."""
         until = time.monotonic() + _LEAVE_S
         for process in self._processes:
             with contextlib.suppress(subprocess.TimeoutExpired):  # the trial is whole; `kill` ends it
                 process.wait(max(0.0, until - time.monotonic()))
 
     def kill(self) -> None:
-        """No rank is left afterwards."""
+        """Kill all ranks and wait for them."""
         for process in self._processes:
             process.kill()
         for process in self._processes:
@@ -234,7 +233,7 @@ class _Others:
         self._said.clear()
 
     def _hear(self, rank: int) -> dict[str, str]:
-        """The next thing the rank says, or `{}` where it ends without; waits for either."""
+        """Wait for the next message of the rank; `{}` if it ended."""
         data = b""
         while not data.endswith(b"\n"):
             more = os.read(self._said[rank - 1], 65536)
@@ -259,24 +258,24 @@ class _Others:
         return (RankKilled if status < 0 else RankFailed)(f"{who}: its process ended ({how})")
 
     def _killed_for_memory(self) -> bool:
-        """Whether the system has killed for memory since the ranks were started."""
+        """Return True if the system killed a process for lack of memory since the start."""
         now = oom_kills()
         return now is not None and self._oom_kills is not None and now > self._oom_kills
 
 
 def out_of_memory(error: PeerLost) -> bool:
-    """Whether an operation failed because this rank had no room for it, and no other rank was lost."""
+    """Return True if an operation failed because this rank ran out of memory."""
     return isinstance(error.__cause__, Exception) and failure_of(error.__cause__).reason == "out_of_memory"
 
 
 def _environment(job: dict[str, Any]) -> dict[str, str]:
-    """torchrun's, for whatever reads it."""
+    """Build torchrun's environment variables."""
     rank, size = str(job["rank"]), str(job["size"])
     return {**os.environ, "RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": size, "LOCAL_WORLD_SIZE": size}
 
 
 def _job(trial: Trial, meeting: Path) -> dict[str, Any]:
-    """Return what another rank must know, as JSON."""
+    """Describe the trial for another rank, as JSON."""
     modules = {cls.__module__ for spec in specs(trial) for cls in type(spec).__mro__ if issubclass(cls, Spec)}
     files, names = {}, []
     for name in sorted(modules):

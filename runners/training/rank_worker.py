@@ -13,25 +13,25 @@ from torch.distributed import FileStore  # type: ignore[attr-defined]
 from grid.errors import SpecError
 from runners.child_lifetime import die_with
 from runners.provenance.specfile import import_spec_file
-from runners.training.distributed import PeerLost, RankPlace, World, grouped
 from runners.training.failure import failure_of
 from runners.training.loop import train_as
+from runners.training.process_group import PeerLost, RankPlace, World, join_group
 from runners.training.rank_launcher import device_of, meeting_store, out_of_memory
 from runners.training.training_context import Diverged, NullContext
 from runners.trial import Trial
 
 
 def main(job: dict[str, Any]) -> None:
-    """Entry of a rank's interpreter."""
+    """Run one rank; entry point of its interpreter."""
     die_with(job["parent"])
     with os.fdopen(job["says"], "wb", buffering=0) as pipe:
 
         def say(word: str, text: str) -> None:
-            with contextlib.suppress(BrokenPipeError):  # rank 0 is gone, and so is this process in a moment
+            with contextlib.suppress(BrokenPipeError):  # rank 0 is gone; this process ends soon
                 pipe.write(json.dumps({word: text}).encode() + b"\n")
 
         try:
-            trial = _load(job)
+            trial = _load_trial(job)
             place = RankPlace(job["rank"], job["size"], job["rank"])
             device = device_of(trial.execution.device, place)
             store = meeting_store(Path(job["meeting"]), place.size)
@@ -47,12 +47,12 @@ def main(job: dict[str, Any]) -> None:
 
 
 def _train(trial: Trial, place: RankPlace, device: torch.device, store: FileStore) -> None:
-    # Every rank sees the same loss, and rank 0 says it.
-    with contextlib.suppress(Diverged), grouped(place, device, store):
+    # Every rank sees the same loss; rank 0 reports a divergence.
+    with contextlib.suppress(Diverged), join_group(place, device, store):
         train_as(World(place, device), trial, NullContext())
 
 
-def _load(job: dict[str, Any]) -> Trial:
+def _load_trial(job: dict[str, Any]) -> Trial:
     for file, source in job["files"].items():
         import_spec_file(file, source)
     for name in job["modules"]:

@@ -1,7 +1,7 @@
-"""Callbacks of a running trial for logging, saving and stopping.
+"""Callbacks for logging, saving and stopping, and the ways in which training ends.
 
-The training loop knows nothing of campaigns, files or processes: it gets a `TrainingContext`. Tests pass one that keeps
-everything in memory; a worker passes one that writes shards, checkpoints and heartbeats.
+The training loop does not know campaigns, files or processes. Tests pass a `TrainingContext` that keeps everything in
+memory; a worker passes one that writes shards, checkpoints and heartbeats.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -16,8 +16,7 @@ class TrainingContext(Protocol):
     """Callbacks for logging, saving and stopping."""
 
     def begins(self, device: str, path: str, data: Mapping[str, Any] | None) -> None:
-        """Record, before the first step, what the trial runs on: the device and execution path that were chosen, and
-        what was read where the task reads files."""
+        """Record the chosen device, execution path and data files before the first step."""
 
     def metrics(self, step: int, values: Mapping[str, float]) -> None:
         """Log training metrics of one step."""
@@ -30,7 +29,7 @@ class TrainingContext(Protocol):
     def items(
         self, step: int, name: str, *, point: Mapping[str, float], items: Sequence[str], values: Sequence[float]
     ) -> None:
-        """Log the values of single items that an evaluation of this name and point is the mean of."""
+        """Log the per-item values behind an evaluation of this name and point."""
 
     def probe(
         self, step: int, name: str, value: float, *, layer: int | None, head: int | None, point: Mapping[str, float]
@@ -38,32 +37,32 @@ class TrainingContext(Protocol):
         """Log one value of a probe."""
 
     def artefact(self, step: int, name: str, arrays: Mapping[str, "np.ndarray"]) -> None:
-        """Keep arrays that a viewer shows, as one compressed file."""
+        """Save arrays for a viewer in one compressed file."""
 
     def progress(self, step: int, steps: int, loss: float) -> None:
-        """Tell whoever watches how far training is; cheap, called every step."""
+        """Report progress; cheap, called every step."""
 
     def stop_requested(self) -> bool:
-        """Whether to checkpoint and return at this step boundary."""
+        """Return True to checkpoint and return at this step boundary."""
 
     def checkpoint_due(self) -> bool:
-        """Whether enough time has passed since the last checkpoint."""
+        """Return True if the checkpoint interval has passed."""
 
     def save(self, step: int, state: Mapping[str, Any]) -> None:
-        """Make everything logged so far durable, then the checkpoint (tensors and plain data; never pickled code)."""
+        """Write everything logged so far, then the checkpoint (tensors and plain data; never pickled code)."""
 
     def keep(self, step: int, state: Mapping[str, Any]) -> None:
         """Keep the trained weights beyond the end of the trial."""
 
     def took(self, cost: Mapping[str, float]) -> None:
-        """Note, before training raises, what it took until then; by name as `Finished.cost`."""
+        """Record the cost so far before training raises; names as in `TrainingResult.cost`."""
 
     def restore(self) -> tuple[int, dict[str, Any]] | None:
-        """The newest sound checkpoint of this trial, of any attempt, as (step, state)."""
+        """Load the newest intact checkpoint of any attempt, as (step, state)."""
 
 
 class NullContext(TrainingContext):
-    """Nothing is recorded; it may still be asked for a stop. Ranks other than 0 train in it."""
+    """Records nothing but may request a stop; used by ranks other than 0."""
 
     def __init__(self, stop_requested: Callable[[], bool] = lambda: False) -> None:
         self._stop_requested = stop_requested
@@ -106,22 +105,22 @@ class NullContext(TrainingContext):
 
 @dataclass(frozen=True)
 class TrainingResult:
-    """How training ended when it did not raise."""
+    """Result of training that did not raise."""
 
     step: int
     stopped: bool
-    """True when it stopped early because it was asked to; the checkpoint at `step` goes on from there."""
+    """True if training stopped early on request; it resumes from the checkpoint at `step`."""
     parameters: int
     operator_parameters: int
     train_s: float
     evaluate_s: float
     probe_s: float = 0.0
     cost: Mapping[str, float] = field(default_factory=dict)
-    """Cost of the steps of the attempt by name; sums, which add up over attempts."""
+    """Cost of the attempt's own steps, by name with unit; sums add up over attempts."""
 
 
 class Diverged(Exception):
-    """The loss left the finite numbers, or the task's bound, at `step`."""
+    """The loss was not finite, or exceeded the bound of the task, at `step`."""
 
     def __init__(self, step: int, loss: float) -> None:
         super().__init__(f"the loss was {loss} at step {step}")
@@ -130,4 +129,4 @@ class Diverged(Exception):
 
 
 class Killed(Exception):
-    """A process of the trial beside the one that tells it was ended by a signal."""
+    """A signal ended another process of the trial."""

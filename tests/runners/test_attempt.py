@@ -17,7 +17,7 @@ from runners.attempts.attempt import Attempt, CampaignUnwritable, LeaseLost, Wat
 from runners.attempts.claims import Claim, Taken, claim
 from runners.attempts.death_record import record_death
 from runners.checkpoint import KEEP, save_checkpoint
-from runners.training.failure import Failure, killed
+from runners.training.failure import Failure, killed_failure
 from runners.training.training_context import TrainingResult
 from store.files.atomic import read_json
 from store.files.layout import Layout
@@ -313,7 +313,7 @@ def test_an_attempt_that_was_taken_over_neither_saves_nor_ends_as_if_it_had_not(
 
 def test_the_death_of_a_process_can_be_recorded_by_another(layout: Layout) -> None:
     abandoned(layout)
-    record_death(layout, TRIAL, 1, 5, killed(3, "SIGKILL"))
+    record_death(layout, TRIAL, 1, 5, killed_failure(3, "SIGKILL"))
     end = read_json(layout.end(TRIAL, 1))
     assert (end["status"], end["reason"], end["step"]) == ("failed", "killed", 5)
     assert trial_state(layout, TRIAL).status == "failed"
@@ -342,7 +342,7 @@ def test_a_trial_that_failed_keeps_the_newest_checkpoints_alone(layout: Layout) 
         begin(layout, sources=OLD).abandon("time")
         for step in (10, 20):  # as left by versions that kept two of every attempt
             save_checkpoint(place, TRIAL, 100 * number + step, {})
-    begin(layout, sources=OLD).fail(killed(3, "SIGKILL"))
+    begin(layout, sources=OLD).fail(killed_failure(3, "SIGKILL"))
     assert kept(layout) == ["step-000000310", "step-000000320"]
 
 
@@ -375,7 +375,7 @@ def test_an_attempt_whose_number_was_given_anew_writes_nothing_there(
     ways = {
         "save": lambda: attempt.save(1, {}),
         "finish": lambda: attempt.finish(DONE),
-        "fail": lambda: attempt.fail(killed(3, "SIGKILL")),
+        "fail": lambda: attempt.fail(killed_failure(3, "SIGKILL")),
         "abandon": lambda: attempt.abandon("time"),
     }
     with pytest.raises(LeaseLost):
@@ -407,7 +407,7 @@ def test_an_attempt_that_does_not_finish_records_what_it_took(layout: Layout, en
     with begin(layout) as mine:
         if told:
             mine.took(cost)
-        mine.fail(killed(1, "SIGKILL")) if end == "fails" else mine.abandon("interrupted")
+        mine.fail(killed_failure(1, "SIGKILL")) if end == "fails" else mine.abandon("interrupted")
     found = read_json(layout.end(TRIAL, 1))
     assert found.get("cost") == (cost if told else None)
     assert (found["memory_bytes"] == 5) is told

@@ -11,10 +11,10 @@ import torch
 from runners.tasks import Curriculum
 from runners.training import cost as costs, energy, peak_flops
 from runners.training.cost import flops
-from runners.training.distributed import RankPlace, World
 from runners.training.energy import Energy, Rapl, processors
 from runners.training.flops import Shape, step_work
 from runners.training.loop import train
+from runners.training.process_group import RankPlace, World
 from runners.trial import Trial
 from variants import gpt2, principled, softmax, ssa
 
@@ -61,8 +61,8 @@ def test_what_the_steps_that_compile_do_is_told_apart(tiny: Trial) -> None:
     """Two steps of three, of two lengths."""
     cost = costs.Cost(tiny, World(RankPlace(0, 1, 0), torch.device("cpu")))
     for length, seconds, graphs in ((9, 5.0, 1), (9, 1.0, 1), (7, 4.0, 2)):
-        cost.drew(torch.zeros(8, length, 1))
-        cost.stepped(seconds, graphs)
+        cost.begin_step(torch.zeros(8, length, 1))
+        cost.end_step(seconds, graphs)
     found = cost.entries(train_s=10.0, evaluate_s=0.0, probe_s=0.0)
     assert (found["graphs"], found["compile_s"]) == (2, 9.0)
     assert (found["tokens"], found["compile_tokens"]) == (8 * (9 + 9 + 7), 8 * (9 + 7))
@@ -135,8 +135,8 @@ def test_an_operator_that_cannot_be_counted_has_no_operations(
 
 def test_only_rank_0_tells(tiny: Trial) -> None:
     cost = costs.Cost(tiny, World(RankPlace(1, 2, 1), torch.device("cpu")))
-    cost.drew(torch.zeros(8, 9, 1))
-    cost.stepped(1.0, 0)
+    cost.begin_step(torch.zeros(8, 9, 1))
+    cost.end_step(1.0, 0)
     assert cost.entries(train_s=1.0, evaluate_s=0.0, probe_s=0.0) == {}
 
 
@@ -153,7 +153,7 @@ def products(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
         return 5e9
 
     monkeypatch.setattr(peak_flops, "_known", {})
-    monkeypatch.setattr(peak_flops, "_measured", measured)
+    monkeypatch.setattr(peak_flops, "_measure", measured)
     return made
 
 
@@ -176,16 +176,16 @@ def test_a_peak_is_operations_over_the_least_time(monkeypatch: pytest.MonkeyPatc
     took = iter([9.0, 0.5, 0.25, *[1.0] * 100_000])  # the first product is not counted
     monkeypatch.setattr(peak_flops, "MEASURE_S", 0.02)
     monkeypatch.setattr(peak_flops, "_SIZE", {"cpu": 16})
-    monkeypatch.setattr(peak_flops, "_timed", lambda *_: next(took))
-    assert peak_flops._measured(torch.device("cpu"), "float32") == 2 * 16**3 / 0.25
+    monkeypatch.setattr(peak_flops, "_time_product", lambda *_: next(took))
+    assert peak_flops._measure(torch.device("cpu"), "float32") == 2 * 16**3 / 0.25
 
 
 def test_a_device_without_room_has_no_peak(monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: object) -> float:
         raise torch.OutOfMemoryError
 
-    monkeypatch.setattr(peak_flops, "_timed", full)
-    assert peak_flops._measured(torch.device("cpu"), "float32") is None
+    monkeypatch.setattr(peak_flops, "_time_product", full)
+    assert peak_flops._measure(torch.device("cpu"), "float32") is None
 
 
 # Energy ---------------------------------------------------------------------------------------------------------------

@@ -26,9 +26,9 @@ class Silent:
     def stop_requested(self) -> bool:
         return False
 
-    def started(self, row: int, attempt: int, step: int) -> None: ...
+    def row_started(self, row: int, attempt: int, step: int) -> None: ...
 
-    def stepped(self, row: int, step: int, steps: int, loss: float) -> None: ...
+    def row_stepped(self, row: int, step: int, steps: int, loss: float) -> None: ...
 
 
 @pytest.fixture
@@ -74,7 +74,7 @@ def test_a_trial_is_cut_by_the_next_where_its_worker_died_before_it_could(layout
     assert life.take() == 0
     life.came_back(worker(layout, 1).run(0))
     assert list_attempts(layout, key) == [(1, "out_of_memory"), (2, "out_of_memory"), (4, "ok")]
-    assert (life.take(), life.left(), life.unfinished) == (None, 0, False)
+    assert (life.take(), life.rows_left(), life.unfinished) == (None, 0, False)
 
 
 def test_a_trial_whose_worker_vanished_over_the_smaller_pieces_is_taken_in_these(layout: Layout) -> None:
@@ -97,11 +97,11 @@ def test_a_trial_that_cannot_be_cut_any_smaller_is_tried_no_more_by_anybody(layo
         outcome = worker(layout, number).run(0)
         assert outcome.status == came
         life.came_back(outcome)
-        assert (life.take(), life.left(), life.unfinished) == (None, 0, False)
+        assert (life.take(), life.rows_left(), life.unfinished) == (None, 0, False)
         life._completed.publish()
         assert list_attempts(layout, key) == made
     told = rows(layout, publish=True)
-    assert (told.take(), told.left(), told.unfinished) == (None, 0, False)
+    assert (told.take(), told.rows_left(), told.unfinished) == (None, 0, False)
 
 
 def test_a_trial_whose_workers_die_before_they_have_it_is_given_up(
@@ -120,7 +120,7 @@ def test_a_trial_whose_workers_die_before_they_have_it_is_given_up(
             life.give_back(0)
         else:
             life.came_back(outcome)
-    assert (life.take(), life.left(), life.unfinished) == (None, 0, False)
+    assert (life.take(), life.rows_left(), life.unfinished) == (None, 0, False)
     assert list_attempts(layout, key) == [(1, "out_of_memory")]
 
 

@@ -46,11 +46,11 @@ class Turns:
         self.workers += 1
         return self.workers
 
-    def started(self, row: int, worker: int, attempt: int, step: int) -> None: ...
+    def row_started(self, row: int, worker: int, attempt: int, step: int) -> None: ...
 
-    def stepped(self, row: int, step: int, steps: int, loss: float) -> None: ...
+    def row_stepped(self, row: int, step: int, steps: int, loss: float) -> None: ...
 
-    def ended(self, outcome: Outcome) -> None:
+    def row_ended(self, outcome: Outcome) -> None:
         self.outcomes.append(outcome)
 
     def note(self, text: str) -> None:
@@ -161,15 +161,15 @@ def test_a_machine_that_grows_while_it_runs_trains_more_at_a_time(tmp_path: Path
         def stop_requested(self) -> bool:
             return False
 
-        def started(self, row: int, worker: int, attempt: int, step: int) -> None:
+        def row_started(self, row: int, worker: int, attempt: int, step: int) -> None:
             del worker, attempt, step
             if machine.workers == 1:
                 machine.grow([None])
             self.at_work.add(row)
             self.most = max(self.most, len(self.at_work))
 
-        def ended(self, outcome: Outcome) -> None:
-            super().ended(outcome)
+        def row_ended(self, outcome: Outcome) -> None:
+            super().row_ended(outcome)
             self.at_work.discard(outcome.row)
 
         at_work: set[int]

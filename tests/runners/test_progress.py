@@ -32,7 +32,7 @@ def shown(terminal: bool, act: Callable[[ProgressDisplay], None], state: Tally) 
 def test_a_cell_is_done_when_all_its_trials_are() -> None:
     state = begun()
     for row, status in enumerate(("ok", "ok", "ok", "failed")):
-        state.started(row, 0)
+        state.begin(row, 0)
         state.came_back(Outcome(row, status))  # type: ignore[arg-type]  # the loop's words are outcomes
     assert (state.cells_done, state.cells_failed, state.cells_running, state.ended) == (1, 1, 0, 4)
 
@@ -40,7 +40,7 @@ def test_a_cell_is_done_when_all_its_trials_are() -> None:
 @pytest.mark.parametrize(("came", "ended"), [("ok", 1), ("was_ok", 1), ("was_failed", 1), ("held", 0), ("stopped", 0)])
 def test_only_what_has_an_end_counts_as_ended(came: Came, ended: int) -> None:
     state = begun()
-    state.started(0, 0)
+    state.begin(0, 0)
     state.came_back(Outcome(0, came))
     assert (state.ended, state.running) == (ended, {})
 
@@ -50,19 +50,19 @@ def test_the_time_left_follows_from_the_work_done(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr("runners.execution.run_tally.time.monotonic", lambda: now)
     state = begun()
     assert state.seconds_left() is None
-    state.started(0, 0)
-    state.started(1, 50)
+    state.begin(0, 0)
+    state.begin(1, 50)
     assert state.seconds_left() is None
     state.came_back(Outcome(0, "ok"))
-    state.stepped(1, 75, 100, 0.5)  # half of what this attempt has to do
+    state.advance(1, 75, 100, 0.5)  # half of what this attempt has to do
     now = 30.0
     assert state.seconds_left() == pytest.approx(30.0 * (4 - 1.5) / 1.5)
 
 
 def test_one_line_says_cells_failures_time_and_the_losses_of_running_trials() -> None:
     state = begun()
-    state.started(0, 0)
-    state.stepped(0, 25, 100, 0.123456)
+    state.begin(0, 0)
+    state.advance(0, 25, 100, 0.123456)
     state.came_back(Outcome(1, "failed"))
     line = progress_line(state)
     assert line.startswith("1/4 trials · cells: 0/2 done, 1 with failures, 1 running · ")
@@ -72,8 +72,8 @@ def test_one_line_says_cells_failures_time_and_the_losses_of_running_trials() ->
 def test_the_live_display_shows_every_running_trial() -> None:
     state = begun()
     for row in (0, 1):
-        state.started(row, 0)
-        state.stepped(row, 10, 40, 1.5)
+        state.begin(row, 0)
+        state.advance(row, 10, 40, 1.5)
     out = io.StringIO()
     Console(file=out, width=100).print(render(state))
     text = out.getvalue()

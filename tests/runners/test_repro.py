@@ -18,7 +18,7 @@ from toy_campaign import run_quietly, toy_grid
 
 from grid.errors import NotFoundError, StoreError
 from runners.cli.app import execute
-from runners.execution.repro import recorded, reproduce
+from runners.execution.repro import read_recorded, reproduce
 from runners.execution.repro_values import ValueAddress, differences
 from runners.rerun import rerun
 from runners.trial import Execution
@@ -230,29 +230,29 @@ def test_a_trial_without_a_result_cannot_be_compared(tmp_path: Path) -> None:
     run_quietly(tmp_path, toy_grid(seeds=[0], fates=["raises"]))
     layout = Layout(tmp_path)
     with pytest.raises(NotFoundError, match="is failed; run it first"):
-        recorded(layout, next(layout.trial_keys()))
+        read_recorded(layout, next(layout.trial_keys()))
     with pytest.raises(NotFoundError, match="is pending; run it first"):
-        recorded(layout, "0" * 32)
+        read_recorded(layout, "0" * 32)
 
 
 def test_a_trial_runs_again_as_it_ran_at_last(place: Path) -> None:
     layout = Layout(place / "c")
     (key,) = layout.trial_keys()
     start = read_json(layout.start(key, 1))
-    assert recorded(layout, key).line()["spec"]["execution"]["device"] == "cpu"  # "auto" was written
-    assert not recorded(layout, key).mixed
+    assert read_recorded(layout, key).line()["spec"]["execution"]["device"] == "cpu"  # "auto" was written
+    assert not read_recorded(layout, key).mixed
     layout.end(key, 1).rename(place / "end.json")
     shutil.copytree(layout.attempt(key, 1), layout.attempt(key, 2))
     second = {**start, "attempt": 2, "resumed_from": {"attempt": 1, "step": 2}, "accumulate": 2, "device": "cuda"}
     layout.start(key, 2).write_text(json.dumps(second))
     layout.end(key, 2).write_text(json.dumps({**read_json(place / "end.json"), "attempt": 2}))
-    found = recorded(layout, key)
+    found = read_recorded(layout, key)
     execution = found.line()["spec"]["execution"]
     assert found.took.startswith("the 1 attempt that made its result took ")
     assert found.took.endswith(" in all, without 1 attempt that did not say when it ended")
     layout.end(key, 1).write_text(json.dumps({**read_json(place / "end.json"), "wall_s": 100.0}))
     layout.end(key, 2).write_text(json.dumps({**read_json(layout.end(key, 2)), "wall_s": 20.4}))
-    assert recorded(layout, key).took == "the 2 attempts that made its result took 2 min 00 s in all"
+    assert read_recorded(layout, key).took == "the 2 attempts that made its result took 2 min 00 s in all"
     assert (found.attempt, found.mixed, execution["device"], execution["accumulate"]) == (2, True, "cuda", 2)
 
 
@@ -265,7 +265,7 @@ def test_a_trial_runs_again_in_as_many_micro_batches_as_its_size_of_one_made(pla
     line["spec"]["execution"]["micro_batch"] = 3
     manifest.write_text(json.dumps(line, separators=(",", ":")) + "\n")
     layout.start(key, 1).write_text(json.dumps({**start, "accumulate": 2}))
-    again = recorded(layout, key).line()["spec"]
+    again = read_recorded(layout, key).line()["spec"]
     assert (again["execution"]["accumulate"], again["execution"]["micro_batch"]) == (2, None)
     Execution.model_validate(again["execution"])
 
@@ -296,7 +296,7 @@ class Kept:
         self.status: str | None = None
         self.fails_at = fails_at
 
-    def told(self, text: str) -> None:
+    def tell(self, text: str) -> None:
         self.lines.append(text)
 
     @contextmanager
@@ -304,12 +304,12 @@ class Kept:
         self.lines.append(f"{line['label']} {line['seed']}")
         yield self
 
-    def looked(self, found: TrialProgress | None) -> None:
+    def show_progress(self, found: TrialProgress | None) -> None:
         if len(self.seen) == self.fails_at:
             raise KeyboardInterrupt
         self.seen.append(found)
 
-    def ended(self, status: str | None) -> None:
+    def show_end(self, status: str | None) -> None:
         self.status = status
 
 
@@ -333,8 +333,8 @@ def test_training_is_watched_while_it_goes_on_and_ends_with_who_watches(
     monkeypatch.setattr("runners.execution.repro.LOOK_EVERY_S", 0.05)
 
     class Seeing(Kept):
-        def looked(self, found: TrialProgress | None) -> None:
-            super().looked(found)
+        def show_progress(self, found: TrialProgress | None) -> None:
+            super().show_progress(found)
             if found is not None:
                 (tmp_path / "seen").touch()
 

@@ -80,7 +80,7 @@ def test_grids_and_manifest_are_written_before_any_work(tmp_path: Path, monkeypa
     def look(self: Inline, job: Any, rows: Any, overseer: Any) -> None:
         layout = Layout(tmp_path)
         seen.append([*layout.grid_names(), *layout.submission_ids()])
-        assert len(layout.manifest(job.submission).read_bytes().splitlines()) == rows.left() == 6
+        assert len(layout.manifest(job.submission).read_bytes().splitlines()) == rows.rows_left() == 6
         assert not layout.trials.exists()
 
     monkeypatch.setattr(Inline, "run", look)

@@ -57,7 +57,7 @@ def test_a_worker_alone_takes_every_row_that_can_be_had_once(count: int, workers
     rows = rows_of(Seen(looks), share)
     found = drained(rows)
     assert sorted(found) == [row for row in range(count) if looks.get(row, FREE).state == "free"]
-    assert rows.left() == 0
+    assert rows.rows_left() == 0
     assert not rows.unfinished
 
 
@@ -99,14 +99,14 @@ def test_a_task_leaves_once_the_owners_of_all_that_is_left_are_surely_alive() ->
     seen = Seen({0: HELD, 1: ALIVE})
     rows = rows_of(seen, RowShare((0, 3), 0, 1), clock)
     assert rows.take() == 2
-    assert rows.left() == 2
+    assert rows.rows_left() == 2
     rows.came_back(Outcome(2, "failed", 1))
     assert rows.take() is None
-    assert (rows.left(), rows.unfinished) == (2, True)
+    assert (rows.rows_left(), rows.unfinished) == (2, True)
     seen.looks[0] = ALIVE
     clock.now += 5
     assert rows.take() is None
-    assert (rows.left(), rows.unfinished) == (0, False)
+    assert (rows.rows_left(), rows.unfinished) == (0, False)
 
 
 def test_a_row_that_a_worker_found_held_is_looked_at_again() -> None:
@@ -115,7 +115,7 @@ def test_a_row_that_a_worker_found_held_is_looked_at_again() -> None:
     assert rows.take() == 0
     rows.came_back(Outcome(0, "held"))
     assert rows.take() is None
-    assert rows.left() == 1
+    assert rows.rows_left() == 1
     clock.now += 2
     assert rows.take() == 0
 
@@ -139,7 +139,7 @@ def test_unwilling_is_without_rows_and_what_was_stopped_is_unfinished() -> None:
     rows.came_back(Outcome(0, "ok", 1))
     willing[0] = False
     rows.came_back(Outcome(1, "stopped", 1))
-    assert (rows.take(), rows.left(), rows.unfinished) == (None, 0, True)
+    assert (rows.take(), rows.rows_left(), rows.unfinished) == (None, 0, True)
 
 
 def test_ten_thousand_finished_rows_are_looked_at_once_each() -> None:
@@ -149,7 +149,7 @@ def test_ten_thousand_finished_rows_are_looked_at_once_each() -> None:
     assert rows.take() is None
     assert rows.take() is None
     assert sorted(seen.asked) == list(range(count))
-    assert rows.left() == 0
+    assert rows.rows_left() == 0
 
 
 @pytest.fixture
@@ -351,9 +351,9 @@ def test_a_task_stays_while_its_own_workers_are_at_work_though_the_rest_is_surel
     rows = rows_of(Seen({1: ALIVE}), RowShare((0, 2), 0, 1), clock)
     assert rows.take() == 0
     assert rows.take() is None
-    assert (rows.left(), rows.unfinished) == (1, True)  # this task takes 1 if its owner dies
+    assert (rows.rows_left(), rows.unfinished) == (1, True)  # this task takes 1 if its owner dies
     rows.came_back(Outcome(0, "ok", 1))
-    assert (rows.left(), rows.unfinished) == (0, False)
+    assert (rows.rows_left(), rows.unfinished) == (0, False)
 
 
 def test_a_row_that_stopped_and_is_with_somebody_else_now_is_not_unfinished() -> None:
@@ -369,7 +369,7 @@ def test_a_row_that_stopped_and_is_with_somebody_else_now_is_not_unfinished() ->
     looks.looks[0] = ALIVE
     clock.now += 5
     assert rows.take() is None
-    assert (rows.left(), rows.unfinished) == (0, False)
+    assert (rows.rows_left(), rows.unfinished) == (0, False)
 
 
 def test_a_worker_reads_no_list_but_its_own_before_its_own_rows_are_through(tmp_path: Path) -> None:

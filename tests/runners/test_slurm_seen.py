@@ -145,7 +145,7 @@ def test_rows_that_others_have_seen_done_are_not_looked_at(layout: Layout) -> No
     fourth = RowShare((0, 10_000), 4, 1000)
     second = rows_of(looks, fourth, known=new_known(layout, "0-4", share.rows))
     assert drained(second) == []
-    assert (second.left(), second.unfinished, looks.asked, looks.listed) == (0, False, fourth.own, [])
+    assert (second.rows_left(), second.unfinished, looks.asked, looks.listed) == (0, False, fourth.own, [])
 
 
 def test_what_is_not_final_is_not_told(layout: Layout) -> None:

@@ -32,9 +32,9 @@ class Silent:
     def stop_requested(self) -> bool:
         return False
 
-    def started(self, row: int, attempt: int, step: int) -> None: ...
+    def row_started(self, row: int, attempt: int, step: int) -> None: ...
 
-    def stepped(self, row: int, step: int, steps: int, loss: float) -> None: ...
+    def row_stepped(self, row: int, step: int, steps: int, loss: float) -> None: ...
 
 
 def worker_for(root: Path, lines: list[dict[str, Any]], entry: WorkerEntry = ENTRY, **job: Any) -> Worker:
@@ -256,7 +256,7 @@ def test_a_worker_whose_trial_was_taken_over_leaves_it_to_the_other(tmp_path: Pa
     key = lines[0]["trial"]
     worker = worker_for(tmp_path, lines)
     listener = worker._listener
-    listener.stepped = lambda *_: write_start(Layout(tmp_path), key, 2, host="elsewhere")  # type: ignore[method-assign]
+    listener.row_stepped = lambda *_: write_start(Layout(tmp_path), key, 2, host="elsewhere")  # type: ignore[method-assign]
     assert worker.run(0) == Outcome(0, "held", 1)
     assert end_of(tmp_path, key)["message"] == "another worker took this trial over"
     assert trial_state(Layout(tmp_path), key).status == "running"
@@ -306,7 +306,7 @@ def test_a_worker_whose_attempt_was_removed_and_begun_anew_by_another_leaves_it_
         shutil.rmtree(layout.trial(key))
         write_start(layout, key, 1, host="elsewhere")
 
-    worker._listener.stepped = begun_anew  # type: ignore[method-assign]
+    worker._listener.row_stepped = begun_anew  # type: ignore[method-assign]
     assert worker.run(0) == Outcome(0, "held", 1)
     assert not layout.end(key, 1).exists()
     assert json.loads(layout.start(key, 1).read_bytes())["host"] == "elsewhere"

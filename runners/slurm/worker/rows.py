@@ -97,7 +97,7 @@ class NodeRows(RowSource):
         for row in sorted(self.out, reverse=True):
             self.give_back(row)
 
-    def left(self) -> int:
+    def rows_left(self) -> int:
         """Return 0 also if all remaining rows are with others who are alive."""
         if not self._willing():
             return 0

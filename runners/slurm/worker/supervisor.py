@@ -177,7 +177,7 @@ class _Supervisor:
             if row is not None:
                 self._rows.give_back(row)
                 return True
-            if self._rows.left() == 0:
+            if self._rows.rows_left() == 0:
                 return False
             self._in_time = self._in_time or self._may_begin()
             time.sleep(_LOOK_EVERY_S)
@@ -231,17 +231,17 @@ class _Supervisor:
         self._forks += 1
         return task * 1_000_000 + self._assignment.place.restarts * 1_000 + self._forks - 1
 
-    def started(self, row: int, worker: int, attempt: int, step: int) -> None:
+    def row_started(self, row: int, worker: int, attempt: int, step: int) -> None:
         """Log that a worker process claimed a row."""
         del worker
         self._idle = False
         self._began[row] = time.monotonic()
         self.note(f"{self._name(row)}  attempt {attempt}  begins" + (f" at step {step}" if step else ""))
 
-    def stepped(self, row: int, step: int, steps: int, loss: float) -> None:
+    def row_stepped(self, row: int, step: int, steps: int, loss: float) -> None:
         """Do nothing: the trial's heartbeat has it."""
 
-    def ended(self, outcome: Outcome) -> None:
+    def row_ended(self, outcome: Outcome) -> None:
         """Count and log a row that came back."""
         self._rows.came_back(outcome)
         self._record_file.count(outcome)

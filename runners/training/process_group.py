@@ -1,8 +1,8 @@
-"""One trial on several processes: a group of ranks that share every batch, add up their gradients and step alike.
+"""Process group of one trial: ranks share every batch, sum their gradients and make the same steps.
 
-Every rank holds the whole model, draws the whole batch and computes its parts. One all-reduce per step sums the flat
-gradient, with the loss as its last entry. DistributedDataParallel is not used: gradients lie in one buffer already,
-models are small, and parts of different weight need a sum, not a mean over ranks.
+Every rank holds the whole model, draws the whole batch and computes its parts of it. One all-reduce per step sums the
+flat gradient, with the loss as its last entry. DistributedDataParallel is not used: it averages over ranks, but parts
+weighted by their terms need a sum. Models here are small and the gradients already lie in one buffer.
 
 Rank 0 alone reads and writes checkpoints, evaluates and records. Backends: NCCL on CUDA, gloo on the CPU.
 """
@@ -23,50 +23,48 @@ from torch.distributed import FileStore  # type: ignore[attr-defined]
 from grid.errors import EnvironmentProblem
 
 PATIENCE_S = 1800.0
-"""How long a rank waits for the others: as long as rank 0 may evaluate or save. A rank that has died is noticed at
-once by the one that started it."""
+"""Longest wait for other ranks; rank 0 may evaluate or save meanwhile. Rank 0 detects a dead rank at once."""
 
 _LOOK_EVERY_S = 5e-5
 
 
 class PeerLost(RuntimeError):
-    """Another rank did not take part in an operation: it died, or it waited too long."""
+    """Another rank did not take part in an operation: it died or timed out."""
 
 
 class RankPlace(NamedTuple):
-    """Which of the ranks this process is."""
+    """Rank of this process."""
 
     rank: int = 0
     size: int = 1
     local: int = 0
-    """Chooses the device among those of the node."""
+    """Index of the device on the node."""
 
 
 @final
 class World:
-    """The ranks of one trial as one of them sees them; for a trial on one process, nothing at all.
+    """Collective operations on the ranks of one trial; no-ops for a trial on one process.
 
-    `look` is called while waiting for the others, and raises where it is in vain. Every operation raises `PeerLost`
-    where another rank is gone.
+    `look` is called while waiting and raises if another rank has failed. Operations raise `PeerLost` if one is gone.
     """
 
     def __init__(self, place: RankPlace, device: torch.device, look: Callable[[], None] = lambda: None) -> None:
         self.place, self.device, self._look = place, device, look
 
     def add(self, values: Tensor) -> Tensor:
-        """`values`, in place, summed over the ranks; the same bits on all of them."""
+        """Sum `values` over the ranks, in place; all ranks get the same bits."""
         if self.place.size > 1:
             self._wait(lambda: dist.all_reduce(values, async_op=True))
         return values
 
     def any(self, flag: bool) -> bool:  # noqa: FBT001
-        """Whether `flag` holds on a rank."""
+        """Return True if `flag` is true on any rank."""
         if self.place.size == 1:
             return flag
         return bool(self.add(torch.tensor([float(flag)], device=self.device)).item())
 
-    def restored(self, found: tuple[int, Mapping[str, Any]] | None) -> tuple[int, Mapping[str, Any]] | None:
-        """Send the checkpoint that rank 0 found: a step, tensors and plain data."""
+    def share_restored(self, found: tuple[int, Mapping[str, Any]] | None) -> tuple[int, Mapping[str, Any]] | None:
+        """Broadcast the checkpoint (step, state) that rank 0 loaded."""
         if self.place.size == 1:
             return found
         sink = io.BytesIO()
@@ -104,12 +102,12 @@ class World:
 def _raise_peer_lost(rank: int) -> Iterator[None]:
     try:
         yield
-    except RuntimeError as error:  # raised by gloo and NCCL if a connection closes
+    except RuntimeError as error:  # gloo and NCCL raise this if a connection closes
         raise PeerLost(f"rank {rank} lost another rank: {error}") from error
 
 
 def place_given() -> RankPlace | None:
-    """This process's place where torchrun, or what sets the same variables, started the ranks; else None."""
+    """Read the rank from torchrun's environment variables; None if they are not set."""
     names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")
     if any(name not in os.environ for name in names):
         return None
@@ -117,14 +115,12 @@ def place_given() -> RankPlace | None:
 
 
 @contextlib.contextmanager
-def grouped(place: RankPlace, device: torch.device, store: FileStore | None = None) -> Iterator[None]:
-    """While entered, this process is a member of the group of ranks.
-
-    They meet at `store`, or without one at MASTER_ADDR and MASTER_PORT.
+def join_group(place: RankPlace, device: torch.device, store: FileStore | None = None) -> Iterator[None]:
+    """Join the process group at `store`, or at MASTER_ADDR and MASTER_PORT; leave it on exit.
 
     Raises:
-        EnvironmentProblem: this process is in a group already.
-        PeerLost: the others did not come.
+        EnvironmentProblem: this process is already in a process group.
+        PeerLost: another rank did not join.
     """
     if dist.is_initialized():
         raise EnvironmentProblem(
@@ -140,7 +136,7 @@ def grouped(place: RankPlace, device: torch.device, store: FileStore | None = No
         yield
     except BaseException:
         if backend == "nccl":
-            dist.distributed_c10d._abort_process_group()  # an operation that waits for a dead rank would never end
+            dist.distributed_c10d._abort_process_group()  # else an operation that waits for a dead rank never ends
         else:
             dist.destroy_process_group()
         raise
@@ -149,7 +145,7 @@ def grouped(place: RankPlace, device: torch.device, store: FileStore | None = No
 
 @contextlib.contextmanager
 def _on_loopback() -> Iterator[None]:
-    """Ranks of one node need no other address."""
+    """Bind gloo to the loopback interface; ranks of one node need no other."""
     before = os.environ.get("GLOO_SOCKET_IFNAME")
     os.environ["GLOO_SOCKET_IFNAME"] = before or "lo"
     try:
