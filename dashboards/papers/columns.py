@@ -1,4 +1,4 @@
-"""What the columns of a printed table are levels of, where their headings are bare numbers."""
+"""Name the quantity of the columns of a printed table whose headings are bare numbers."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""What an item of the gallery is, and what comes out when it is drawn."""
+"""Items of the gallery, and their drawings."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Literal, NamedTuple
@@ -15,9 +15,9 @@ class Drawn(NamedTuple):
     """A figure or a table, or the sentence why there is neither."""
 
     caption: str = ""
-    """What lines, bars and bands are, n, and the unit."""
+    """Explains lines, bars and bands, with n and the unit."""
     data: pl.DataFrame = pl.DataFrame()
-    """What is drawn, with full precision."""
+    """The drawn values, with full precision."""
     figure: go.Figure | None = None
     sheet: Sheet | None = None
     legend: Mapping[str, Series] = {}
@@ -32,7 +32,7 @@ class PrintedPoints(NamedTuple):
     """Where a paper prints values of a figure."""
 
     number: int
-    """Of the table, in the same paper."""
+    """Number of the table in the same paper."""
     x: str
     """The coordinate of the points that runs along the figure's axis."""
 
@@ -59,7 +59,7 @@ class Item(NamedTuple):
     spec: str = ""
     """A spec of this repository whose campaign has something of it."""
     printed: PrintedPoints | None = None
-    """Of a figure that has values of a table in its first panel."""
+    """The table whose values the first panel of the figure shows."""
 
     @property
     def name(self) -> str:

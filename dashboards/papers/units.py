@@ -9,7 +9,7 @@ _PER_TOKEN: Final = frozenset({"text", "grammar", "distillation"})
 
 
 def loss_unit(about: GridContext) -> str:
-    """Of the metric `loss`: what the grid's measure says, else that of its tasks; empty where nobody says."""
+    """Return the unit of `loss`: that of the grid's measure, else that of its tasks, else empty."""
     if about.measure is not None and about.measure.name == "loss":
         return about.unit
     found = about.store.sql(

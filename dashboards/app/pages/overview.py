@@ -8,7 +8,14 @@ import polars as pl
 from dashboards.app.address import Address
 from dashboards.app.page import AppPage, Key, PageView, Slot, SlotContent, grid_of, link, memoise
 from dashboards.app.pages.compare import CompareAddress, judge_view
-from dashboards.data.captions import mark_verdict, measured, name_cells, pairs_words, progress_words, summarise_verdicts
+from dashboards.data.captions import (
+    describe_measure,
+    mark_verdict,
+    name_cells,
+    pairs_words,
+    progress_words,
+    summarise_verdicts,
+)
 from dashboards.data.formatting import change, count, in_odds, p_value
 from dashboards.data.grid_context import GridContext
 from dashboards.data.next_steps import next_steps
@@ -88,7 +95,7 @@ def _verdicts(view: PageView) -> SlotContent:
         .alias("pairs"),
         "reason",
     )
-    said = f"{summarise_verdicts(found, str(about.baseline_name))} Judged by {measured(measure, about.unit)}."
+    said = f"{summarise_verdicts(found, str(about.baseline_name))} Judged by {describe_measure(measure, about.unit)}."
     columns = [
         link("variant", "compare", "cell"),
         *(_wrap_column(name) if name == "reason" else {"field": name} for name in rows.columns[1:]),
