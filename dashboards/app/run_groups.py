@@ -9,7 +9,7 @@ from dashboards.app.address import Address
 from dashboards.app.page import Control, PageView, grid_of, options
 from dashboards.data import grouping
 from dashboards.data.captions import describe_selection
-from dashboards.data.formatting import count, listed
+from dashboards.data.formatting import count, join_words
 from dashboards.data.grid_context import MOST_CURVES, CellLook, GridContext, averages, worth_drawing
 from dashboards.data.user_errors import Unknown
 from dashboards.figures.training import Grouped, groups
@@ -94,7 +94,7 @@ def _keep_groups(
         by_name = {name: key for key, name in names.items()}
         unknown = [name for name in wanted if name not in by_name and name not in names]
         if unknown:
-            there = listed([repr(name) for name in list(names.values())[:8]])
+            there = join_words([repr(name) for name in list(names.values())[:8]])
             raise Unknown(f"there is no group {unknown[0]!r} of runs here; there are {there}")
         chosen_keys = list(dict.fromkeys(by_name.get(name, name) for name in wanted))[:MOST]
         kept = [key for key in keys if key in set(chosen_keys)]
@@ -149,4 +149,4 @@ def chosen_words(view: PageView) -> str:
     cells, look = chosen_cells(view)
     if not view.address.cells:
         return describe_selection(about, cells)
-    return f" Shown: {listed([look.names[cell] for cell in cells])}, as chosen, of {len(about.cells)} cells."
+    return f" Shown: {join_words([look.names[cell] for cell in cells])}, as chosen, of {len(about.cells)} cells."

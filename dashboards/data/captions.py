@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import polars as pl
 
-from dashboards.data.formatting import count, in_odds, listed, point, runs_words
+from dashboards.data.formatting import count, in_odds, join_words, point, runs_words
 from dashboards.data.grid_context import GridContext
 from dashboards.data.seed_averages import Scale
 from store.analysis.verdicts import GridMeasure
@@ -38,9 +38,9 @@ def summarise_verdicts(verdicts: pl.DataFrame, baseline: str) -> str:
     if verdicts.height == 1:
         first = f"The only variant {'differs' if total else 'is not shown to differ'} from {baseline}"
     if differing:
-        first += ": " + listed([f"{n} {name}" for name, n in differing])
+        first += ": " + join_words([f"{n} {name}" for name, n in differing])
     rest = [(name, counts[name]) for name in ("equivalent", "undecided", "no verdict") if counts.get(name)]
-    tail = listed([_are(n, name) for name, n in rest])
+    tail = join_words([_are(n, name) for name, n in rest])
     return f"{first}. {tail[0].upper()}{tail[1:]}." if tail else f"{first}."
 
 
@@ -50,7 +50,7 @@ def _are(n: int, name: str) -> str:
     return f"{n} {'is' if n == 1 else 'are'} {name}"
 
 
-def measured(measure: GridMeasure, unit: str) -> str:
+def describe_measure(measure: GridMeasure, unit: str) -> str:
     """The measure in words: 'mse at sigma_f 3, sigma_x 1 (squared output units; lower is better)'."""
     where = f" at {point(dict(measure.point))}" if measure.point else ""
     return f"{measure.name}{where} ({unit + '; ' if unit else ''}{measure.better} is better)"
@@ -106,8 +106,8 @@ def name_cells(frame: pl.DataFrame, about: GridContext) -> pl.DataFrame:
 def effects_words(measure: GridMeasure, unit: str, notes: Sequence[str]) -> str:
     """Explain points and bars of main effects, with the notes of the analysis."""
     said = (
-        f"What each level of an axis does to {measured(measure, unit)}, the other axes averaged out, against the mean "
-        f"of all{in_odds(measure.scale)}. Where an axis does not apply to a cell, it adds nothing there. Bar: "
+        f"What each level of an axis does to {describe_measure(measure, unit)}, the other axes averaged out, against "
+        f"the mean of all{in_odds(measure.scale)}. Where an axis does not apply to a cell, it adds nothing there. Bar: "
         f"{(1 - measure.alpha) * 100:g} % interval of an additive model with the seed as block, not corrected for the "
         "number of levels; interactions count as noise."
     )

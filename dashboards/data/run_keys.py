@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from dashboards.data.formatting import listed
+from dashboards.data.formatting import join_words
 from dashboards.data.user_errors import Unknown
 from store import Store
 
@@ -45,6 +45,6 @@ def key_of(store: Store, begins: str) -> str:
     if not found:
         raise Unknown(f"no run of this campaign has a key that begins with {begins!r}")
     if len(found) > 1:
-        some = listed(_distinct(found, found)[:_MOST_TOLD])
+        some = join_words(_distinct(found, found)[:_MOST_TOLD])
         raise Unknown(f"several runs have keys that begin with {begins!r}, such as {some}; say more digits")
     return str(found[0])

@@ -84,7 +84,7 @@ _BELOW_FIGURE: Final = 70
 """Pixels below a panel, for the numbers and the title of its axis."""
 
 
-def beside(panels: Sequence[tuple[str, go.Figure]], columns: int = 2) -> go.Figure:
+def place_side_by_side(panels: Sequence[tuple[str, go.Figure]], columns: int = 2) -> go.Figure:
     """The figures as panels with their titles, row by row; each keeps its own axes, and panels of its own.
 
     A figure's annotations and shapes stay with it, and so does a bar of colours, which gets smaller.

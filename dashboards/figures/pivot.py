@@ -9,7 +9,7 @@ import numpy as np
 import plotly.graph_objects as go
 import polars as pl
 
-from dashboards.data.formatting import change, count, listed, number, plain
+from dashboards.data.formatting import change, count, join_words, number, plain
 from dashboards.data.seed_averages import Scale
 from dashboards.figures.canvas import cut
 from dashboards.figures.heat import draw_heat, heat_ramp
@@ -122,7 +122,7 @@ def describe_cell(average: Average, planned: int, settings: Settings, found: Beh
     lines = [number(value), *([spread] if spread else []), f"n {n}{few}"]
     notes = [] if low is None or high is None else [f"{number(low)} to {number(high)}"]
     notes.append(f"{runs} of {count(planned, 'planned run')}")
-    names = listed(settings.names)
+    names = join_words(settings.names)
     if found.best is not None:
         lines.append(f"best: {plain(cut(found.best, _LONGEST))}")
         notes.append(f"best: {names} {found.best}")
@@ -139,7 +139,7 @@ def describe_cell(average: Average, planned: int, settings: Settings, found: Beh
 
 def _some(settings: Sequence[str]) -> str:
     more = len(settings) - _MOST_NAMED
-    return listed(settings if more <= 0 else [*settings[:_MOST_NAMED], f"{more} more"])
+    return join_words(settings if more <= 0 else [*settings[:_MOST_NAMED], f"{more} more"])
 
 
 def spread_words(value: float, low: float | None, high: float | None, scale: Scale) -> str:

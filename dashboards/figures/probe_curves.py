@@ -10,7 +10,7 @@ from typing import Any, Final, Literal, NamedTuple
 import plotly.graph_objects as go
 import polars as pl
 
-from dashboards.data.formatting import listed, number, plain
+from dashboards.data.formatting import join_words, number, plain
 from dashboards.data.grid_context import CellLook, in_order
 from dashboards.data.seed_averages import Scale, over_seeds
 from dashboards.data.user_errors import Unknown
@@ -123,7 +123,7 @@ def choose_places(found: Places, said: Mapping[str, str]) -> dict[str, float | N
     unknown = [axis for axis in said if axis not in found.coordinates]
     if unknown:
         raise Unknown(
-            f"this probe has no coordinate {unknown[0]!r}; it has {listed(list(found.coordinates)) or 'none'}"
+            f"this probe has no coordinate {unknown[0]!r}; it has {join_words(list(found.coordinates)) or 'none'}"
         )
     chosen: dict[str, float | None] = {}
     for axis, values in found.coordinates.items():

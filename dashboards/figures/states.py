@@ -1,15 +1,15 @@
-"""How far a grid is, trial by trial: the state of every cell on every seed; of many cells, how many are in which."""
+"""Draw the progress of a grid: the state of every trial, or of many cells the number of trials per state."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from typing import Any, Final, Literal, NamedTuple
+from collections.abc import Sequence
+from typing import Final, NamedTuple
 
 import plotly.graph_objects as go
 import polars as pl
 
 from dashboards.data.formatting import plain
 from dashboards.data.grid_context import CellLook, in_order
-from dashboards.figures.canvas import break_name, canvas, name_rows, one_line, rows_height
+from dashboards.figures.canvas import break_name, canvas, name_rows, rows_height
 from dashboards.figures.heat import draw_heat
 from dashboards.figures.heat_cells import Ramp
 from dashboards.figures.pivot import NOWHERE
@@ -21,9 +21,6 @@ from store.analysis.verdicts import GridMeasure
 MOST_CELLS: Final = 32
 """More cells have no room for a row each."""
 _MOST_SEEDS: Final = 60
-_MOST_COLUMNS: Final = 200
-_MOST_MARKS: Final = 2000
-_MOST_TICKS: Final = 12
 _ROW: Final = 28
 _WIDTH: Final = 900
 """Pixels of all seeds together, about."""
@@ -37,25 +34,22 @@ class State(NamedTuple):
     color: str
     ink: str
     """Colour of its sign."""
-    symbol: str
-    """plotly's name of the marker where there is no room for a sign."""
 
 
 STATES: Final = {
-    "ok": State("done", "✓", STATUS["ok"], PAPER, "square"),
-    "failed": State("failed", "✗", STATUS["failed"], PAPER, "diamond"),
-    "not finite": State("done, its value is no finite number", "!", STATUS["failed"], PAPER, "hexagram"),
-    "running": State("running", "▸", STATUS["running"], PAPER, "triangle-up"),
-    "pending": State("to do", "·", STATUS["pending"], INK, "circle"),
-    "unreadable": State("without a readable result", "?", STATUS["failed"], PAPER, "pentagon"),
+    "ok": State("done", "✓", STATUS["ok"], PAPER),
+    "failed": State("failed", "✗", STATUS["failed"], PAPER),
+    "not finite": State("done, its value is no finite number", "!", STATUS["failed"], PAPER),
+    "running": State("running", "▸", STATUS["running"], PAPER),
+    "pending": State("to do", "·", STATUS["pending"], INK),
+    "unreadable": State("without a readable result", "?", STATUS["failed"], PAPER),
 }
 
 
 def states(store: Store, grid: str, cells: Sequence[str], measure: GridMeasure | None = None) -> pl.DataFrame:
-    """Every planned trial of `cells`: cell, label, operator, axes (JSON), seed, trial, state (of `STATES`), why.
+    """Read every planned trial of `cells`: cell, label, operator, axes (JSON), seed, trial, state (of `STATES`), why.
 
-    With a `measure` a trial that ended with what is no finite number of it is told apart, as comparisons count it as
-    failed.
+    With a `measure`, a trial whose value is not finite has a state of its own, as comparisons count it as failed.
     """
     found = store.sql(
         """
@@ -81,12 +75,32 @@ def states(store: Store, grid: str, cells: Sequence[str], measure: GridMeasure |
 
 
 def draw_states(found: pl.DataFrame, look: CellLook) -> go.Figure:
-    """A square with a sign per trial: a row per cell, a column per seed."""
+    """A square with a sign per trial: a row per cell, a column per seed, a trace per state."""
     cells = list(dict.fromkeys(found["cell"]))
     seeds = found["seed"].unique().sort().to_list()
-    size = max(6, min(20, round(0.8 * _WIDTH / max(len(seeds), 1))))
     figure = canvas(80 + _ROW * len(cells), x="seed")
-    _add_squares(figure, found, look, {"x": ("seed", seeds), "y": ("cell", cells)}, size)
+    for name, state in STATES.items():
+        rows = found.filter(pl.col("state") == name)
+        if rows.is_empty():
+            continue
+        texts = [
+            f"{plain(look.names[cell])}, seed {seed}<br>{state.word}{f': {plain(why)}' if why else ''}"
+            for cell, seed, why in rows.select("cell", "seed", "why").iter_rows()
+        ]
+        figure.add_trace(
+            go.Scatter(
+                x=[seeds.index(seed) for seed in rows["seed"]],
+                y=[cells.index(cell) for cell in rows["cell"]],
+                mode="markers+text",
+                marker={"symbol": "square", "size": min(20, round(0.8 * _WIDTH / len(seeds))), "color": state.color},
+                text=[state.sign] * rows.height,
+                textfont={"color": state.ink, "size": 13},
+                customdata=texts,
+                hovertemplate="%{customdata}<extra></extra>",
+                name=state.word,
+                legendgroup=name,
+            )
+        )
     every = max(1, -(-len(seeds) // 24))
     figure.update_xaxes(
         range=[-0.7, len(seeds) - 0.3],
@@ -98,60 +112,9 @@ def draw_states(found: pl.DataFrame, look: CellLook) -> go.Figure:
     return figure
 
 
-def draw_mosaic(found: pl.DataFrame, look: CellLook) -> go.Figure:
-    """A small mark per trial: a column per cell, named where one points at it, and a row per seed."""
-    cells = list(dict.fromkeys(found["cell"]))
-    seeds = found["seed"].unique().sort().to_list()
-    size = max(4, min(11, round(0.7 * _WIDTH / max(len(cells), 1))))
-    figure = canvas(90 + (size + 4) * len(seeds), x="cells in the grid's order", y="seed")
-    _add_squares(figure, found, look, {"x": ("cell", cells), "y": ("seed", seeds)}, size)
-    every = max(1, -(-len(seeds) // 12))
-    figure.update_xaxes(range=[-1, len(cells)], showgrid=False, **_operators(found))
-    figure.update_yaxes(
-        range=[len(seeds) - 0.4, -0.6],
-        tickvals=list(range(0, len(seeds), every)),
-        ticktext=[str(seed) for seed in seeds[::every]],
-        showgrid=False,
-    )
-    return figure
-
-
-def _operators(found: pl.DataFrame) -> dict[str, Any]:
-    """Ticks where the cells of an operator begin, of operators that stand together."""
-    listed = found.unique("cell", maintain_order=True)["operator"].to_list()
-    first = [at for at, each in enumerate(listed) if at == 0 or listed[at - 1] != each]
-    if not 1 < len(first) <= _MOST_TICKS:
-        return {"showticklabels": False}
-    return {"tickvals": first, "ticktext": [one_line(listed[at], 20) for at in first]}
-
-
-def _add_squares(
-    figure: go.Figure, found: pl.DataFrame, look: CellLook, sides: Mapping[str, tuple[str, Sequence[Any]]], size: int
-) -> None:
-    """A trace per state; `sides` are the columns that x and y show, with their values in order."""
-    signed = size >= 12
-    places = {side: (column, {each: i for i, each in enumerate(of)}) for side, (column, of) in sides.items()}
-    for name, state in STATES.items():
-        rows = found.filter(pl.col("state") == name)
-        if rows.is_empty():
-            continue
-        told = [
-            f"{plain(look.names[cell])}, seed {seed}<br>{state.word}{f': {plain(why)}' if why else ''}"
-            for cell, seed, why in rows.select("cell", "seed", "why").iter_rows()
-        ]
-        figure.add_trace(
-            go.Scatter(
-                **{side: [at[each] for each in rows[column]] for side, (column, at) in places.items()},
-                mode="markers+text" if signed else "markers",
-                marker={"symbol": "square" if signed else state.symbol, "size": size, "color": state.color},
-                text=[state.sign] * rows.height,
-                textfont={"color": state.ink, "size": 13},
-                customdata=told,
-                hovertemplate="%{customdata}<extra></extra>",
-                name=state.word,
-                legendgroup=name,
-            )
-        )
+def fits_rows(found: pl.DataFrame) -> bool:
+    """True if there is room for a row per cell and a column per seed."""
+    return found["cell"].n_unique() <= MOST_CELLS and found["seed"].n_unique() <= _MOST_SEEDS
 
 
 class Shares(NamedTuple):
@@ -161,14 +124,6 @@ class Shares(NamedTuple):
     """x (seed), y (group), value (share that is done), text (how many are in which state), note (in words)."""
     by: str
     """Name of the groups: "operator", an axis, or "" for one group."""
-
-
-def room(found: pl.DataFrame) -> Literal["rows", "marks", "groups"]:
-    """For what there is room: a row per cell, a mark per trial, or groups of cells."""
-    cells, seeds = found["cell"].n_unique(), found["seed"].n_unique()
-    if seeds > _MOST_SEEDS or cells > _MOST_COLUMNS:
-        return "groups"
-    return "rows" if cells <= MOST_CELLS else "marks" if found.height <= _MOST_MARKS else "groups"
 
 
 def shares(store: Store, grid: str, found: pl.DataFrame) -> Shares:

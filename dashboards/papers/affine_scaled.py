@@ -14,7 +14,7 @@ from dashboards.figures.curves import curves
 from dashboards.figures.heat import heat_ramp
 from dashboards.figures.weights import draw_functions
 from dashboards.papers.attention_maps import attention_panels
-from dashboards.papers.data import named_series, probed
+from dashboards.papers.data import named_series, read_probe
 from dashboards.papers.drawing import OVER_SEEDS, by_model, drawn_heat, drawn_lines, lacking, look_of, side_by_side
 from dashboards.papers.heatmaps import by_head
 from dashboards.papers.histograms import counted_sums
@@ -24,7 +24,7 @@ from dashboards.papers.units import in_unit, loss_unit
 
 PAPER: Final = "000"
 LOGITS: Final = (3.0, 1.0, 0.5, 0.2, 0.0, -0.4)
-"""Logits of the toy row: the first key stands out, as first tokens do."""
+"""Logits of the toy row. The first key stands out, as first tokens do."""
 SCALE: Final = 0.6
 MEAN: Final = 0.9
 """alpha and its running mean of the toy row."""
@@ -73,7 +73,7 @@ def activations() -> pl.DataFrame:
     """Equations 10 and 11: series, x, value."""
     rows = [
         (name, x / 10, value(x / 10))
-        for name, value in (("sigmoid", _sigmoid), ("linear clipping", _clipped))
+        for name, value in (("sigmoid", _sigmoid), ("linear clipping", _clip_linearly))
         for x in range(-100, 101)
     ]
     return pl.DataFrame(rows, schema=["series", "x", "value"], orient="row")
@@ -83,7 +83,7 @@ def _sigmoid(x: float) -> float:
     return 1 / (1 + math.exp(-x))
 
 
-def _clipped(x: float) -> float:
+def _clip_linearly(x: float) -> float:
     return min(max(0.1 * x + 0.5, 0.0), 1.0)
 
 
@@ -109,7 +109,7 @@ def _entropy(about: GridContext) -> Drawn:
 
 
 def _probe_lines(about: GridContext, name: str, x: str, y: str, caption: str) -> Drawn:
-    found = probed(about, name, x)
+    found = read_probe(about, name, x)
     if found.is_empty():
         return lacking(name)
     panels, series = by_model(about, found, y, "linear")
@@ -122,7 +122,7 @@ def _heads(about: GridContext) -> Drawn:
     if found.is_empty():
         return lacking("weight_sum")
     caption = (
-        "Sum of the weights of a row, mean over queries and seeds, as it is: the paper first divides that of its sink "
+        "Sum of the weights of a row, mean over queries and seeds, unscaled. The paper divides the sum of its sink "
         "variant by 1 less the sink's weight, and scales to 0 to 1."
     )
     return drawn_heat(found, heat_ramp(found["value"], "sum of weights"), x="head", y="layer", caption=caption)

@@ -1,7 +1,6 @@
-"""Agreement of own values with printed ones: their distance, and the direction of differences.
+"""Compare one's own values with the printed ones: distance, and whether differences have the same sign.
 
-No word says that a result was obtained again. Words are those of `store.published.comparison`, for each claim of the
-table and the cell of the grid that stands in its place.
+The words are those of `store.published.comparison`, per claim of the table and cell of the grid in its place.
 """
 
 import math
@@ -19,8 +18,8 @@ Band = Literal["inside", "above", "below"]
 NOT_COMPARED: Final = "not compared: the paper contradicts itself here"
 
 
-def judged(data: pl.DataFrame, found: Sequence[Beside], claims: pl.DataFrame) -> pl.DataFrame:
-    """The frame of `found` with what it says of the printed values.
+def compare_with_printed(data: pl.DataFrame, found: Sequence[Beside], claims: pl.DataFrame) -> pl.DataFrame:
+    """Add to the frame of `found` how its values compare with the printed ones.
 
     Args:
         data: of `printed.frame`.

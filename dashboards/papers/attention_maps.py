@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from dashboards.data.formatting import listed
+from dashboards.data.formatting import join_words
 from dashboards.data.grid_context import GridContext
 from dashboards.figures.attention import layers_of
 from dashboards.figures.heat import heat_ramp
@@ -24,7 +24,7 @@ class _Map(NamedTuple):
     weights: npt.NDArray[np.float64]
     """The mean over heads, [queries, keys]."""
     beside: npt.NDArray[np.float64] | None
-    """Weight beside the tokens, [queries]; None if there is none."""
+    """Weight of keys that are no tokens, [queries]; None if there are none."""
     layer: int
     """Counted from 1, as papers do."""
     layers: int
@@ -43,7 +43,7 @@ def attention_panels(about: GridContext, *, layer: Layer, most: int = 64) -> Dra
     of = dict.fromkeys(f"layer {each.layer} of {each.layers}" for each in maps.values())
     first = " Key 0 is no token: a sink, a ground state or a learned key." if beside else ""
     caption = (
-        f"Weight of each key (across) for each query (down) in {listed(list(of))}, mean over its heads; the first "
+        f"Weight of each key (across) for each query (down) in {join_words(list(of))}, mean over its heads; the first "
         f"sequence of one seed.{first} The weights of tokens need not sum to 1."
     )
     signed = bool((found["value"] < 0).any())

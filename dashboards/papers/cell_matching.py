@@ -1,10 +1,9 @@
-"""Which cells of a grid stand where a paper prints a value.
+"""Find the cells of a grid that match a printed cell.
 
-A printed cell has an operator with arguments, layers, a model and a setup. The grid must have every quantity that the
-table
-varies: the operator by its stages, everything else by the spec or by a level of an axis. If the grid varies a quantity
-that the table keeps fixed, only the cells that agree are matched. Other quantities may differ, which
-`store.published.matching.differs` tells.
+A printed cell has an operator with arguments, some layers, a model and a setup. The grid has to vary what the table
+varies. The operator is compared by its parts, everything else by the spec or by the level of an axis. If the grid
+varies what the table keeps fixed, the cells that agree match. Else the fact may differ, and
+`store.published.matching.differs` reports it.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -67,7 +66,7 @@ def speaks(axis: Mapping[str, str], fact: str) -> bool:
 
 
 class Apart(NamedTuple):
-    """Quantities in which the cells of a table differ."""
+    """The facts in which the cells of a table differ."""
 
     facts: Mapping[str, Collection[str]]
     """Texts by fact; only facts of which there are several, or that some cells lack."""
@@ -76,7 +75,7 @@ class Apart(NamedTuple):
 
 
 def apart(table: Sequence[PublishedCell]) -> Apart:
-    """Find the quantities in which the cells of a table differ."""
+    """Find the facts in which the cells of a table differ."""
     run = [cell for cell in table if cell.operator is not None] or table
     told = [_facts(cell) for cell in table]
     texts = {name: {facts.get(name) for facts in told} for name in {name for facts in told for name in facts}}
@@ -127,7 +126,7 @@ def _of_operator(cell: PublishedCell, found: Results) -> Placed:
 
 
 def _heres(own: Own, fact: str, axes: Sequence[str], by_cell: Levels) -> list[str]:
-    """Look up a fact in the spec of a cell and in its levels of `axes`."""
+    """Return the values of a fact in the spec of a cell and in its levels of `axes`."""
     levels_ = by_cell.get(own.cell, {})
     spec = [own.said[fact]] if fact in own.said else []
     return spec + [levels_[axis] for axis in axes if axis in levels_]
@@ -139,5 +138,5 @@ def _says(heres: Sequence[str], fact: str, text: str) -> bool:
 
 
 def _facts(cell: PublishedCell) -> dict[str, str]:
-    """Return the facts of a printed cell, without its operator and layers, which `another` compares."""
+    """Return the facts of a printed cell without operator and layers, which `another` compares."""
     return {**{name: text for name, text in cell.setup.items() if name not in OF_MEASUREMENT}, "model": cell.model}

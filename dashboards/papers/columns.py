@@ -1,4 +1,4 @@
-"""Quantities of the columns of printed tables whose headings are bare numbers."""
+"""Name the quantity of the columns of a printed table whose headings are bare numbers."""
 
 from collections.abc import Sequence
 

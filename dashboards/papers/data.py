@@ -1,4 +1,4 @@
-"""Records of runs, reduced by the database to the points of a line: series, x, n, value, low, high."""
+"""Read recorded values, averaged by the database to the points of a line: series, x, n, value, low, high."""
 
 from collections.abc import Mapping, Sequence
 from typing import Final, Literal
@@ -14,7 +14,7 @@ from dashboards.theme.styles import operator_styles
 from store.database.queries import agrees
 
 Spread = Literal["seeds", "heads"]
-"""The 95 % t interval over seeds, or one standard deviation over heads of their means over seeds."""
+"""A band: the 95 % t interval over seeds, or one standard deviation over heads of their means over seeds."""
 
 _VALUES: Final = ("value", "low", "high")
 
@@ -30,7 +30,7 @@ def named_series(names: Sequence[str]) -> dict[str, Series]:
     return {name: Series(name, styles[name]) for name in names}
 
 
-def probed(
+def read_probe(
     about: GridContext,
     name: str,
     x: str,
@@ -74,7 +74,7 @@ def _last_layers(about: GridContext, name: str) -> Mapping[int | None, Sequence[
     return by_layer or {None: about.drawn}
 
 
-def judged(
+def read_measurement(
     about: GridContext, name: str, x: str, *, at: Mapping[str, float] | None = None, scale: Scale = "linear"
 ) -> pl.DataFrame:
     """A measurement of the drawn cells along a coordinate of its points, the others as in `at` or averaged."""
@@ -88,7 +88,7 @@ def judged(
     return in_series(about.store.sql(over_seeds(rows, _KEYS, scale), given), about.drawn)
 
 
-def evaluated(about: GridContext, name: str) -> pl.DataFrame:
+def read_evaluation(about: GridContext, name: str) -> pl.DataFrame:
     """An evaluation of the drawn cells at every step at which there was one, its points averaged: x is the step."""
     rows = (
         "SELECT g.cell AS series, e.step AS x, avg(e.value) AS value FROM v_evaluation e "
@@ -99,8 +99,8 @@ def evaluated(about: GridContext, name: str) -> pl.DataFrame:
     return in_series(about.store.sql(over_seeds(rows, _KEYS, "linear"), given), about.drawn)
 
 
-def ended(about: GridContext, name: str, *, at: Mapping[str, float] | None = None) -> pl.DataFrame:
-    """Read the last values of every cell over seeds: a measurement or a probe, averaged over its points or heads.
+def read_final(about: GridContext, name: str, *, at: Mapping[str, float] | None = None) -> pl.DataFrame:
+    """Average the final value of every cell over seeds: a measurement over its points, or a probe over its heads.
 
     Returns:
         series (the cell), n, lost, value, low, high.
@@ -134,9 +134,9 @@ def in_series(found: pl.DataFrame, order: Sequence[str], *, x: bool = True) -> p
 
 
 def by_level(about: GridContext, fact: str) -> tuple[dict[str, str], dict[str, str]]:
-    """Return for every cell its level of the axis that is about `fact`, and its name without it.
+    """Return the level of every cell on the axis about `fact`, and its name without that level.
 
-    Cells are in the grid's order; where no axis is about it, the first is empty.
+    Cells are in the grid's order. Without such an axis both are empty.
     """
     axes = [axis["name"] for axis in about.header["axes"] if speaks(axis, fact)]
     if not axes:

@@ -1,7 +1,7 @@
-"""Values of a grid for a printed value, by seed and in the printed unit: recorded under a name, or derived.
+"""Find a grid's values for a printed one, by seed and in the printed unit.
 
-Derived values are means of accuracies over tasks, relative gains over softmax, added parameters, scores of sets of long
-texts, and the ranks of 002, table 5. The definitions are in the captions of the papers.
+A value is recorded under a name, or derived: mean accuracies over tasks, relative gains over softmax, added parameters,
+scores of sets of long texts, and the ranks of 002, table 5. The definitions are those of the papers' captions.
 """
 
 import re
@@ -23,7 +23,7 @@ _GROUP: Final = {"six": None, "eight": None, "three": True, "five": False}
 
 
 class Measured(NamedTuple):
-    """Own values beside a printed value."""
+    """One's own values for a printed one."""
 
     runs: Runs
     point: str = ""
@@ -57,17 +57,17 @@ def measuring(about: GridContext, table: Sequence[PublishedCell]) -> Measuring:
     return Measuring(about, results(about.store, about.grid, wanted), recorded)
 
 
-def measured(cell: PublishedCell, own: Own, base: Own | None, given: Measuring) -> Measured:
+def find_values(cell: PublishedCell, own: Own, base: Own | None, given: Measuring) -> Measured:
     """The values of `own` for what is printed at `cell`; `base` is the softmax of the same place, for gains."""
     if cell.measurement is not None:
-        return _read_recorded(cell, cell.measurement, own, given)
+        return _at(cell.measurement, cell.point, own, given, cell.factor)
     for words, derive in _DERIVED.items():
         if words in cell.metric:
             return derive(cell, own, base, given)
     return Measured({}, why=f"nothing here measures it: {cell.metric}")
 
 
-def needed(cell: PublishedCell) -> Sequence[str]:
+def list_needed_names(cell: PublishedCell) -> Sequence[str]:
     """The names that a run has to record for a value beside `cell`; capitals stand for what the paper leaves open."""
     if cell.measurement is not None:
         return (cell.measurement,)
@@ -79,7 +79,7 @@ def needed(cell: PublishedCell) -> Sequence[str]:
 
 
 def tasks_of(cell: PublishedCell) -> Sequence[str]:
-    """Return the measurements that a mean over tasks averages; else nothing."""
+    """Return the measurements whose mean is printed; empty for any other metric."""
     known = re.fullmatch(r"mean accuracy of (\w+)(?: \w+)? tasks", cell.metric)
     if known is None:
         return ()
@@ -100,12 +100,8 @@ def _tasks(paper: str) -> Mapping[str, Mapping[str, float]]:
 _ACCURACIES: Final = ("lm_eval", "multiple_choice_acc_full")
 
 
-def _read_recorded(cell: PublishedCell, name: str, own: Own, given: Measuring) -> Measured:
-    return _at(name, cell.point, own, given, cell.factor)
-
-
 def _at(name: str, at: Mapping[str, float], own: Own, given: Measuring, factor: float) -> Measured:
-    """Return the value of a cell at the first point that agrees with `at`, and the number of such points."""
+    """Return the values of a cell at the first point that agrees with `at`, and the number of such points."""
     points = given.found.points(own.cell, name, at)
     if not points:
         return Measured({}, why=f"no finished run has {name}{f' at {pointed(at)}' if at else ''}")
@@ -133,7 +129,7 @@ def _mean(cell: PublishedCell, own: Own, base: Own | None, given: Measuring) -> 
 
 
 def _score(cell: PublishedCell, own: Own, base: Own | None, given: Measuring) -> Measured:
-    """Return the set that was evaluated, for a task whose exact set the paper does not name."""
+    """Return the score of the set that was judged, as the paper does not name the exact one."""
     del base
     name = _score_name(cell, given)
     if name is None:
@@ -158,7 +154,7 @@ def _gain(cell: PublishedCell, own: Own, base: Own | None, given: Measuring) -> 
     return Measured(both, one.point, one.points, one.why or other.why or "softmax has no value of the same seed")
 
 
-def _added(cell: PublishedCell, own: Own, base: Own | None, given: Measuring) -> Measured:
+def _count_added(cell: PublishedCell, own: Own, base: Own | None, given: Measuring) -> Measured:
     del cell, base
     found = given.about.store.sql(
         "SELECT g.seed, t.operator_parameters / 1e6 AS millions FROM grid_trial g JOIN trial t USING (trial) "
@@ -206,7 +202,7 @@ _DERIVED: Final[Mapping[str, Callable[[PublishedCell, Own, Own | None, Measuring
     "mean accuracy": _mean,
     "relative gain": _gain,
     "lambada score": _score,
-    "added parameters": _added,
+    "added parameters": _count_added,
     "LongBench": _long,
     "median rank": _ranks,
 }

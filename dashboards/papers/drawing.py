@@ -6,7 +6,7 @@ from typing import Final
 import plotly.graph_objects as go
 import polars as pl
 
-from dashboards.data.formatting import count, listed
+from dashboards.data.formatting import count, join_words
 from dashboards.data.grid_context import CellLook, GridContext
 from dashboards.data.seed_averages import Scale
 from dashboards.figures.heat import draw_heat
@@ -23,7 +23,7 @@ _LAYERS: Final = "Layers count from 0."
 
 def lacking(*names: str) -> Drawn:
     """There is nothing to draw: no run has these measurements."""
-    return Drawn(message=f"No finished run of this grid has {listed([f'`{name}`' for name in names])} yet.")
+    return Drawn(message=f"No finished run of this grid has {join_words([f'`{name}`' for name in names])} yet.")
 
 
 def drawn_lines(
@@ -45,17 +45,17 @@ def drawn_lines(
     figure = draw_panels(kept, shown, x=x, drawing=drawing)
     parts = [panel.found.select(pl.lit(panel.y).alias("panel"), pl.all()) for panel in kept]
     caption = f"{caption} {_LAYERS}" if x == "layer" else caption
-    told_ = told(pl.concat(parts, how="diagonal"), shown)
-    return Drawn(counted(caption, told_, each), told_, figure, legend=shown)
+    told_ = name_series(pl.concat(parts, how="diagonal"), shown)
+    return Drawn(add_counts(caption, told_, each), told_, figure, legend=shown)
 
 
-def told(data: pl.DataFrame, series: Mapping[str, Series]) -> pl.DataFrame:
+def name_series(data: pl.DataFrame, series: Mapping[str, Series]) -> pl.DataFrame:
     """The frame with the names of its series in place of their keys."""
     names = {key: each.name for key, each in series.items()}
     return data.with_columns(pl.col("series").replace(names))
 
 
-def counted(caption: str, data: pl.DataFrame, each: str = "seed") -> str:
+def add_counts(caption: str, data: pl.DataFrame, each: str = "seed") -> str:
     """The caption with the n of what is drawn, least to most: "n = 3 seeds", "n = 1 to 3 seeds"."""
     counts = sorted(set(data["n"].drop_nulls())) if "n" in data.columns else []
     if not counts:
@@ -68,7 +68,7 @@ def drawn_heat(found: pl.DataFrame, ramp: Ramp, *, x: str, y: str, caption: str)
     """A heat map, a panel for every `panel` of the frame."""
     data = found.filter(pl.col("value").is_not_null()).drop("reason", strict=False)
     caption = f"{caption} {_LAYERS}" if y == "layer" else caption
-    return Drawn(counted(caption, data), data, draw_heat(found, ramp, x=x, y=y))
+    return Drawn(add_counts(caption, data), data, draw_heat(found, ramp, x=x, y=y))
 
 
 def by_model(
@@ -101,9 +101,9 @@ def look_of(series: Mapping[str, Series]) -> CellLook:
     return CellLook({key: each.name for key, each in series.items()}, {key: each.style for key, each in series.items()})
 
 
-def joined(parts: Sequence[tuple[str, Drawn]], figure: go.Figure, caption: str) -> Drawn:
+def join_parts(parts: Sequence[tuple[str, Drawn]], figure: go.Figure, caption: str) -> Drawn:
     """Several drawings as one: their data under each other, their legends together."""
     data = [part.data.select(pl.lit(title).alias("part"), pl.all()) for title, part in parts if part.data.height]
     legend = {key: each for _, part in parts for key, each in part.legend.items()}
     together = pl.concat(data, how="diagonal_relaxed")
-    return Drawn(counted(caption, together), together, figure, legend=legend)
+    return Drawn(add_counts(caption, together), together, figure, legend=legend)

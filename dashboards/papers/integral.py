@@ -11,7 +11,7 @@ from dashboards.data.grid_context import GridContext
 from dashboards.figures.bars import draw_bars
 from dashboards.figures.lines import Drawing, Panel
 from dashboards.figures.probe_curves import names
-from dashboards.papers.data import named_series, probed, series_of
+from dashboards.papers.data import named_series, read_probe, series_of
 from dashboards.papers.drawing import OVER_HEADS, drawn_lines, lacking, look_of
 from dashboards.papers.item import Drawn, Item, figure_item
 from dashboards.papers.paper_tables import printed_item
@@ -25,7 +25,7 @@ SIGNALS: Final = (
 )
 """Logits of four signals for one query of a toy row."""
 LAMBDA: Final = 0.5
-"""Range of the difference of two softmaxes."""
+"""Factor of the second softmax in the difference of two."""
 
 
 def heads() -> pl.DataFrame:
@@ -62,7 +62,7 @@ def _heads(about: GridContext) -> Drawn:
 
 
 def _first_token(about: GridContext) -> Drawn:
-    found = probed(about, "first_token_weight", "query", spread="heads", last=True)
+    found = read_probe(about, "first_token_weight", "query", spread="heads", last=True)
     if found.is_empty():
         return lacking("first_token_weight")
     caption = f"Line: mean over heads of each model's last layer. {OVER_HEADS}"
@@ -76,7 +76,9 @@ def _classes(about: GridContext) -> Drawn:
         return lacking("token_class.BY.CLASS")
     by = recorded[0].split(".")[1]
     chosen = sorted((name for name in recorded if name.split(".")[1] == by), key=_place)
-    panels = [Panel(probed(about, name, "layer", spread="heads"), f"share, {name.split('.', 2)[2]}") for name in chosen]
+    panels = [
+        Panel(read_probe(about, name, "layer", spread="heads"), f"share, {name.split('.', 2)[2]}") for name in chosen
+    ]
     caption = f"Line: mean share of the attention over heads, by class of token as told by {by}. {OVER_HEADS}"
     return drawn_lines(panels, series_of(about), x="layer", caption=caption, drawing=Drawing(260, 2), each="head")
 
@@ -92,10 +94,10 @@ def _place(name: str) -> tuple[int, str]:
 
 
 def _entropy(about: GridContext) -> Drawn:
-    found = probed(about, "entropy_last", "layer").drop("low", "high")
+    found = read_probe(about, "entropy_last", "layer").drop("low", "high")
     if found.is_empty():
         return lacking("entropy_last")
-    spread = probed(about, "entropy_last_sd", "layer").select("series", "x", sd="value")
+    spread = read_probe(about, "entropy_last_sd", "layer").select("series", "x", sd="value")
     both = found.join(spread, on=["series", "x"], how="left", maintain_order="left").with_columns(
         low=pl.col("value") - pl.col("sd"), high=pl.col("value") + pl.col("sd")
     )
@@ -107,7 +109,7 @@ def _entropy(about: GridContext) -> Drawn:
 
 
 def _negative(about: GridContext) -> Drawn:
-    found = probed(about, "first_token_negative", "layer", spread="heads")
+    found = read_probe(about, "first_token_negative", "layer", spread="heads")
     if found.is_empty():
         return lacking("first_token_negative")
     percent = found.with_columns(pl.col("value", "low", "high") * 100)

@@ -1,4 +1,4 @@
-"""An item of the gallery, and its drawing."""
+"""Items of the gallery, and their drawings."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Literal, NamedTuple
@@ -15,7 +15,7 @@ class Drawn(NamedTuple):
     """A figure or a table, or the sentence why there is neither."""
 
     caption: str = ""
-    """Names the lines, bars and bands, n, and the unit."""
+    """Explains lines, bars and bands, with n and the unit."""
     data: pl.DataFrame = pl.DataFrame()
     """The drawn values, with full precision."""
     figure: go.Figure | None = None
@@ -32,7 +32,7 @@ class PrintedPoints(NamedTuple):
     """Where a paper prints values of a figure."""
 
     number: int
-    """Number of the table, in the same paper."""
+    """Number of the table in the same paper."""
     x: str
     """The coordinate of the points that runs along the figure's axis."""
 
@@ -59,7 +59,7 @@ class Item(NamedTuple):
     spec: str = ""
     """A spec of this repository whose campaign has something of it."""
     printed: PrintedPoints | None = None
-    """Make the item of a figure that has values of a table in its first panel."""
+    """The table whose values the first panel of the figure shows."""
 
     @property
     def name(self) -> str:

@@ -6,7 +6,7 @@ import polars as pl
 
 from dashboards.data.grid_context import GridContext
 from dashboards.papers.item import Item
-from dashboards.papers.paper_tables import beside, printed_table
+from dashboards.papers.paper_tables import pair_with_own, printed_table
 
 _SCHEMA: Final = {
     **dict.fromkeys(("key", "series"), pl.String),
@@ -16,15 +16,15 @@ _SCHEMA: Final = {
 
 
 def overlaid(about: GridContext, item: Item) -> pl.DataFrame:
-    """Return printed values for the drawn cells: key (the cell), series, x, value, printed, color.
+    """Return the printed values of the drawn cells: key (the cell), series, x, value, printed, color.
 
-    `value` has the unit of the measurement here. Values that the paper itself contradicts are left out, and so are
-    values of cells that the grid has and that are not drawn.
+    `value` is in the unit of the measurement here. Values that the paper itself contradicts are left out, and so is
+    what is printed where the grid has a cell that is not drawn.
     """
     if item.printed is None:
         return pl.DataFrame(schema=_SCHEMA)
     rows = []
-    for cell, own, *_ in beside(about, printed_table(item.paper, item.printed.number)):
+    for cell, own, *_ in pair_with_own(about, printed_table(item.paper, item.printed.number)):
         if own is None or own.cell not in about.drawn or cell.value is None or cell.unusable:
             continue
         if item.printed.x in cell.point:

@@ -14,7 +14,7 @@ from dashboards.data.grid_context import GridContext
 from dashboards.figures.table import table_latex, table_sheet
 from dashboards.papers.cell_matching import Apart, Levels, Placed, apart, levels, place, speaks
 from dashboards.papers.columns import columns_of
-from dashboards.papers.derived_metrics import Measured, Measuring, measured, measuring, needed, tasks_of
+from dashboards.papers.derived_metrics import Measured, Measuring, find_values, list_needed_names, measuring, tasks_of
 from dashboards.papers.item import Drawn, Item
 from store.export.cells import Missing, within_noise
 from store.published.matching import alike, differs, sized
@@ -47,7 +47,7 @@ def printed_table(paper: str, number: int) -> list[PublishedCell]:
     return [each for each in cells() if each.paper == paper and each.paper_table.partition("-")[0] == wanted]
 
 
-def beside(about: GridContext, table: Sequence[PublishedCell]) -> list[Beside]:
+def pair_with_own(about: GridContext, table: Sequence[PublishedCell]) -> list[Beside]:
     """Every cell of a table with what the grid has for it."""
     given, by_cell = measuring(about, table), levels(about)
     found: list[Beside] = []
@@ -56,7 +56,7 @@ def beside(about: GridContext, table: Sequence[PublishedCell]) -> list[Beside]:
         places = _Places(part, apart(part), given, by_cell)
         placed = [places.of(cell) for cell in part]
         often = Counter(own.cell for each in placed for own in each.cells)
-        found += [places.beside(cell, each, often) for cell, each in zip(part, placed, strict=True)]
+        found += [places.pair(cell, each, often) for cell, each in zip(part, placed, strict=True)]
     return found
 
 
@@ -69,11 +69,11 @@ class _Places(NamedTuple):
     def of(self, cell: PublishedCell) -> Placed:
         return place(cell, self.told, self.given.about, self.given.found, self.by_cell)
 
-    def beside(self, cell: PublishedCell, placed: Placed, often: Mapping[str, int]) -> Beside:
+    def pair(self, cell: PublishedCell, placed: Placed, often: Mapping[str, int]) -> Beside:
         if not placed.cells:
             return Beside(cell, None, 0, Measured({}, why=placed.why))
         own = max(placed.cells, key=lambda each: often[each.cell])
-        got = measured(cell, own, self._softmax(cell, own), self.given)
+        got = find_values(cell, own, self._softmax(cell, own), self.given)
         return Beside(cell, own, len(placed.cells), got, self._size(cell, own))
 
     def _size(self, cell: PublishedCell, own: Own) -> str:
@@ -143,7 +143,7 @@ def _average(values: Sequence[float], scale: Scale) -> tuple[float | None, float
 
 
 def _note(each: Beside) -> str | None:
-    """Return notes on a value: another size of model, other cells that fit."""
+    """Note that the model has another size, or that several cells or points match."""
     several = f"1 of {each.alike} cells: {each.own.label}" if each.own is not None and each.alike > 1 else ""
     points = f"1 of {each.got.points} points: {each.got.point}" if each.got.points > 1 else ""
     return "; ".join(filter(None, (each.size, several, points))) or None
@@ -165,14 +165,14 @@ def _best(found: Sequence[Beside], progress: Mapping[str, Mapping[str, Any]]) ->
     of_models = apart([each.cell for each in found]).operators
     for i, each in enumerate(found):
         if each.own is not None and each.cell.better is not None:
-            groups.setdefault(_comparison_group(each.cell, of_models=of_models), []).append(i)
+            groups.setdefault(_compared_group(each.cell, of_models=of_models), []).append(i)
     best: set[int] = set()
     for places in groups.values():
         first = {_cell(found[i]): i for i in reversed(places)}
         if not 1 < len(first) <= _MOST_CELLS:
             continue
         cell = found[places[0]].cell
-        runs = [_values_to_compare(found[i], progress) for i in first.values()]
+        runs = [_usable_runs(found[i], progress) for i in first.values()]
         kept = within_noise(runs, cell.scale, cell.better or "lower", ALPHA)
         winners = {own for k, own in enumerate(first) if k in kept}
         best |= {i for i in places if _cell(found[i]) in winners}
@@ -183,14 +183,14 @@ def _cell(each: Beside) -> str:
     return each.own.cell if each.own is not None else ""
 
 
-def _comparison_group(cell: PublishedCell, *, of_models: bool) -> Hashable:
-    """Return the group of cells in which a table marks the best: a quantity, and the model if operators differ."""
+def _compared_group(cell: PublishedCell, *, of_models: bool) -> Hashable:
+    """Return the key of the cells among which a table marks the best: quantity, and model if it has operators."""
     shots = cell.setup.get("shots"), cell.setup.get("layer from the end")
     model = cell.model if of_models else None
     return cell.paper_table, cell.metric, tuple(sorted(cell.point.items())), model, shots
 
 
-def _values_to_compare(each: Beside, progress: Mapping[str, Mapping[str, Any]]) -> Mapping[int, float]:
+def _usable_runs(each: Beside, progress: Mapping[str, Mapping[str, Any]]) -> Mapping[int, float]:
     runs = _usable(each.cell, each.got)
     return {} if progress[_cell(each)]["failed"] or len(runs) < len(each.got.runs) else runs
 
@@ -204,7 +204,7 @@ def _usable(cell: PublishedCell, got: Measured) -> dict[int, float]:
 def draw_printed(about: GridContext, paper: str, number: int) -> Drawn:
     """The table of a paper with one's own results in its places; signs with a reason where there is none."""
     table = printed_table(paper, number)
-    found = frame(about, beside(about, table))
+    found = frame(about, pair_with_own(about, table))
     if found["mean"].is_null().all():
         reasons = found["why"].drop_nulls().value_counts(sort=True)["why"].to_list()
         return Drawn(data=found, message=f"The campaign has nothing of it: {reasons[0]}.")
@@ -223,7 +223,7 @@ def draw_printed(about: GridContext, paper: str, number: int) -> Drawn:
 
 
 def own_words(about: GridContext, table: Sequence[PublishedCell]) -> str:
-    """Describe the own numbers in a table."""
+    """Explain one's own numbers in a table."""
     logs = {cell.scale == "log" for cell in table if cell.value is not None}
     mean = "Geometric means" if logs == {True} else "Means"
     some = " (geometric where the table spans decades)" if logs == {True, False} else ""
@@ -237,15 +237,15 @@ def own_words(about: GridContext, table: Sequence[PublishedCell]) -> str:
 
 
 _SIGNS: Final = (
-    "Bold: not shown to be worse than the best of what the table compares (paired t tests by seed, Holm); where "
-    "nothing is told apart, nothing is bold. × failed, … not finished, – not measured."
+    "Bold: not shown to be worse than the best of its group (paired t tests by seed, Holm). Nothing is bold if no "
+    "difference is shown. × failed, … not finished, – not measured."
 )
 
 
 def printed_item(paper: str, number: int, title: str, shows: str, spec: str = "") -> Item:
     """A table of which `store.published` has every printed cell."""
     table = printed_table(paper, number)
-    names = [name for cell in table for name in needed(cell)]
+    names = [name for cell in table for name in list_needed_names(cell)]
     make = partial(draw_printed, paper=paper, number=number)
     return Item(paper, "table", number, title, shows, tuple(dict.fromkeys(names)), make, spec)
 

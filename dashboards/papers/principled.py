@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 import polars as pl
 
-from dashboards.data.captions import measured
+from dashboards.data.captions import describe_measure
 from dashboards.data.formatting import count
 from dashboards.data.grid_context import GridContext
 from dashboards.data.seed_averages import Scale
@@ -23,7 +23,7 @@ NUMBERS: Final = {
 }
 """The paper's names, and the fields that axes vary."""
 HEADINGS: Final = {"constant": "Constant", "layer": "Per-Layer", "head": "Per-Head", "query": "Per-Query"}
-"""The paper's names of the levels of granularity."""
+"""The paper's names of levels of granularity."""
 
 
 def _design(about: GridContext) -> Drawn:
@@ -53,10 +53,10 @@ def _design(about: GridContext) -> Drawn:
     found = pl.DataFrame(rows, schema=_SCHEMA, orient="row")
     average = "Geometric mean" if about.measure.scale == "log" else "Mean"
     caption = (
-        f"{average} of {measured(about.measure, about.unit)} over seeds of the mean over the other numbers' levels; ± "
-        "is half the 95 % t interval over seeds. Where runs failed or are missing, the mean is of the others, and says "
-        "of how many: it is not comparable with its neighbours. The paper prints the design alone. Its constants are "
-        "hyperparameters, and its constant v₀ is fixed."
+        f"{average} of {describe_measure(about.measure, about.unit)} over seeds of the mean over the other numbers' "
+        "levels; ± is half the 95 % t interval over seeds. Where runs failed or are missing, the mean is of the "
+        "others, and says of how many: it is not comparable with its neighbours. The paper prints the design alone. "
+        "Its constants are hyperparameters, and its constant v₀ is fixed."
     )
     return Drawn(
         caption, found, sheet=table_sheet(found), latex=table_latex(found, f"The design of paper 001: {caption}")

@@ -12,11 +12,11 @@ from dashboards.data.grid_context import MOST_CURVES, GridContext
 from dashboards.figures.canvas import value_axis
 from dashboards.figures.heat import heat_ramp
 from dashboards.figures.lines import Drawing, Panel, Series
-from dashboards.figures.panels import beside
+from dashboards.figures.panels import place_side_by_side
 from dashboards.figures.weights import draw_functions
 from dashboards.papers.attention_maps import attention_panels
-from dashboards.papers.data import judged, named_series, series_of
-from dashboards.papers.drawing import OVER_SEEDS, drawn_heat, drawn_lines, joined, lacking, look_of
+from dashboards.papers.data import named_series, read_measurement, series_of
+from dashboards.papers.drawing import OVER_SEEDS, drawn_heat, drawn_lines, join_parts, lacking, look_of
 from dashboards.papers.heatmaps import by_points, error_map
 from dashboards.papers.histograms import counted_norms
 from dashboards.papers.item import Drawn, Item, PrintedPoints, figure_item
@@ -55,7 +55,7 @@ def _boundaries(about: GridContext) -> Drawn:
     slopes = _slopes(about)
     if not slopes:
         return lacking(_PREDICTION)
-    found = judged(about, _PREDICTION, "x", at={"a": slopes[-1]})
+    found = read_measurement(about, _PREDICTION, "x", at={"a": slopes[-1]})
     of = {str(cell): rows for (cell,), rows in found.group_by("series", maintain_order=True)}
     panels = [
         Panel(_with_target(rows, slopes[-1]), f"prediction, {about.look.names[cell]}") for cell, rows in of.items()
@@ -75,7 +75,7 @@ def _ranges(about: GridContext) -> Drawn:
     ]
     panels = []
     for slope, words, where in shown:
-        found = judged(about, _PREDICTION, "x", at={"a": slope}).filter(where)
+        found = read_measurement(about, _PREDICTION, "x", at={"a": slope}).filter(where)
         panels.append(Panel(_with_target(found, slope), f"prediction of {slope:g} x, {words} x"))
     return _drawn_boundaries(about, panels, f"Usual x are those within {USUAL:g} of 0.", own=True)
 
@@ -119,7 +119,7 @@ def _attention(about: GridContext) -> Drawn:
 
 def _by_shift(about: GridContext) -> Drawn:
     """Both halves: the curve at sigma_x = 1, and the maps."""
-    curve = judged(about, _MSE, "sigma_f", at={"sigma_x": 1.0}, scale="log")
+    curve = read_measurement(about, _MSE, "sigma_f", at={"sigma_x": 1.0}, scale="log")
     if curve.is_empty():
         return lacking(_MSE)
     words = "squared error"
@@ -129,12 +129,12 @@ def _by_shift(about: GridContext) -> Drawn:
     heat = drawn_heat(found, ramp, x="sigma_f", y="sigma_x", caption="")
     panels = [("At sigma_x = 1", line.figure), ("Over both shifts", heat.figure)]
     caption = f"Geometric means over seeds. {OVER_SEEDS} Maps share one logarithmic scale of colours."
-    figure = beside([(title, each) for title, each in panels if each is not None], 1)
-    return joined([("line", line), ("map", heat)], figure, caption)
+    figure = place_side_by_side([(title, each) for title, each in panels if each is not None], 1)
+    return join_parts([("line", line), ("map", heat)], figure, caption)
 
 
 def _errors(about: GridContext, quantifier: str, widest: int) -> Drawn:
-    """Draw the cells whose task is about `quantifier`; `widest` is the greatest sigma of the paper's map."""
+    """Draw the cells whose task asks about `quantifier`; `widest` is the greatest sigma of the paper's map."""
     found = about.store.sql(
         "SELECT g.cell, max(t.spec->>'$.task.quantifier') FROM grid_trial g JOIN trial t USING (trial) "
         "WHERE g.grid = $grid GROUP BY g.cell",

@@ -13,9 +13,9 @@ from dashboards.figures.curves import curves
 from dashboards.figures.dual_axis import Side, draw_dual_axis
 from dashboards.figures.heat import draw_heat, heat_ramp
 from dashboards.figures.lines import Drawing, Panel, Series
-from dashboards.figures.panels import beside
-from dashboards.papers.data import by_level, ended, evaluated, named_series, probed, series_of
-from dashboards.papers.drawing import OVER_SEEDS, counted, drawn_lines, joined, lacking, look_of, told
+from dashboards.figures.panels import place_side_by_side
+from dashboards.papers.data import by_level, named_series, read_evaluation, read_final, read_probe, series_of
+from dashboards.papers.drawing import OVER_SEEDS, add_counts, drawn_lines, join_parts, lacking, look_of, name_series
 from dashboards.papers.item import Drawn, Item, figure_item
 from dashboards.papers.paper_tables import printed_item
 from dashboards.papers.units import in_unit, loss_unit
@@ -44,7 +44,7 @@ def _by_length(about: GridContext) -> Drawn:
         return Drawn(message="The grid has no axis for the length at which sinks are looked for.")
     parts = []
     for eps in EPS:
-        found = ended(about, "sink_share", at={**SINK, "eps": eps}).filter(pl.col("series").is_in(list(numbers)))
+        found = read_final(about, "sink_share", at={**SINK, "eps": eps}).filter(pl.col("series").is_in(list(numbers)))
         x = pl.col("series").replace_strict(numbers, default=None, return_dtype=pl.Float64)
         model = pl.col("series").replace_strict(models, default="", return_dtype=pl.String)
         parts.append(found.with_columns(x=x, model=model, series=pl.lit(f"eps = {eps:g}")))
@@ -65,14 +65,14 @@ def _by_length(about: GridContext) -> Drawn:
     lines = drawn_lines(panels, series, x="length", caption="", drawing=drawing)
     bar_series = named_series(["bar"])
     drawn = draw_bars(bars, look_of(bar_series), x="model", y=f"{_SHARE} at length {usual:g}")
-    figure = beside([("By length", lines.figure), ("By model", drawn)] if lines.figure else [], 1)
+    figure = place_side_by_side([("By length", lines.figure), ("By model", drawn)] if lines.figure else [], 1)
     caption = (
         "Share of heads whose mean attention to token 1 exceeds eps, mean over seeds; lengths on a log axis. Bars: eps "
         f"{SINK['eps']:g} at length {usual:g}, in the grid's order of models. Band and error bar: 95 % t interval over "
         "seeds."
     )
     caption += f" By length: the first {len(panels)} of {len(names)} models." if len(names) > len(panels) else ""
-    return joined([("by length", lines), ("by model", Drawn(data=bars, legend={}))], figure, caption)
+    return join_parts([("by length", lines), ("by model", Drawn(data=bars, legend={}))], figure, caption)
 
 
 def _is_number(text: str) -> bool:
@@ -93,8 +93,8 @@ def _dynamics(about: GridContext) -> Drawn:
         f"{in_unit('open ones', loss_unit(about))}. Right axis, dashed lines and squares: share of heads with a sink "
         f"at token 1, eps {SINK['eps']:g}. Means over seeds. {OVER_SEEDS}"
     )
-    figure = beside([(title, drawn.figure) for title, drawn in kept if drawn.figure is not None], 2)
-    return joined(kept, figure, caption)
+    figure = place_side_by_side([(title, drawn.figure) for title, drawn in kept if drawn.figure is not None], 2)
+    return join_parts(kept, figure, caption)
 
 
 def _over_steps(about: GridContext, fact: str) -> Drawn:
@@ -103,7 +103,7 @@ def _over_steps(about: GridContext, fact: str) -> Drawn:
     levels = {cell: f"{fact} {text}" for cell, text in by_level(about, fact)[0].items()} if fact else {}
     level = levels if fact else {usual: about.look.names[usual]}
     kept = [cell for cell in about.drawn if cell in _alone(about, fact, level)]
-    sink = probed(about, "sink_share", "step", at=SINK).filter(pl.col("series").is_in(kept))
+    sink = read_probe(about, "sink_share", "step", at=SINK).filter(pl.col("series").is_in(kept))
     found = curves(about.store, about.grid, "loss", kept, scale="linear").frame
     if not kept or found.is_empty() or sink.is_empty():
         return Drawn()
@@ -111,20 +111,22 @@ def _over_steps(about: GridContext, fact: str) -> Drawn:
     names = pl.col("series").replace_strict(level, default="")
     loss = found.rename({"cell": "series", "step": "x"}).with_columns(names)
     losses = (
-        [loss] if fact else [loss, evaluated(about, _VALIDATION).filter(pl.col("series") == usual).with_columns(names)]
+        [loss]
+        if fact
+        else [loss, read_evaluation(about, _VALIDATION).filter(pl.col("series") == usual).with_columns(names)]
     )
     return _dual(losses, sink.with_columns(names), series, "training step")
 
 
 def _over_levels(about: GridContext, fact: str) -> Drawn:
-    """Draw the last values of runs along the levels of a numeric axis."""
+    """Draw final values along the levels of an axis of numbers."""
     level = by_level(about, fact)[0]
     numbers = {cell: float(level[cell]) for cell in _alone(about, fact, level) if _is_number(level.get(cell, ""))}
     if len(set(numbers.values())) < 2:
         return Drawn()
     sides = []
     for name, at in (("loss", None), (_VALIDATION, None), ("sink_share", SINK)):
-        found = ended(about, name, at=at).filter(pl.col("series").is_in(list(numbers)))
+        found = read_final(about, name, at=at).filter(pl.col("series").is_in(list(numbers)))
         x = pl.col("series").replace_strict(numbers, default=None, return_dtype=pl.Float64)
         sides.append(found.with_columns(x=x, series=pl.lit(_ENDS)).sort("x"))
     loss, validation, sink = sides
@@ -151,7 +153,7 @@ def _dual(losses: Sequence[pl.DataFrame], sink: pl.DataFrame, series: Mapping[st
 
 
 def masks() -> pl.DataFrame:
-    """Return visibility, 1 or 0: panel, x (key), y (query, from above), value; for a prefix and a window."""
+    """Return panel, x (key), y (query, from above) and value (1 if visible) of a prefix and a window of last keys."""
     pairs = [(query, key) for query in range(1, WINDOW + 1) for key in range(1, WINDOW + 1)]
     rows = [("prefix", key, str(query), float(key <= max(query, PREFIX))) for query, key in pairs]
     rows += [("shifted window", key, str(query), float(query - SHIFTED < key <= query)) for query, key in pairs]
@@ -161,21 +163,21 @@ def masks() -> pl.DataFrame:
 def _positions(about: GridContext) -> Drawn:
     mask = masks()
     heat = draw_heat(mask, heat_ramp(mask["value"]), x="key", y="query", height=200)
-    found = probed(about, "sink_share", "position", at={"eps": SINK["eps"]})
+    found = read_probe(about, "sink_share", "position", at={"eps": SINK["eps"]})
     masks_ = ("masks", Drawn(data=mask, figure=heat))
     by_formula = f"Masks by formula, with a prefix of {PREFIX} tokens and a window of {SHIFTED} keys."
     if found.is_empty():
         return Drawn(by_formula, mask, heat, message=lacking("sink_share").message)
     drawing = Drawing(280, markers=True)
     lines = drawn_lines([Panel(found, _SHARE)], series_of(about), x="position", caption="", drawing=drawing)
-    figure = beside([("Masks", heat), ("Sinks by position", lines.figure)] if lines.figure else [], 1)
+    figure = place_side_by_side([("Masks", heat), ("Sinks by position", lines.figure)] if lines.figure else [], 1)
     share = f"Line: share of heads with a sink at a position, eps {SINK['eps']:g}, mean over seeds."
     caption = f"{by_formula} {share} {OVER_SEEDS}"
-    return joined([masks_, ("sinks", lines)], figure, caption)
+    return join_parts([masks_, ("sinks", lines)], figure, caption)
 
 
 def _ratios(about: GridContext, names: Sequence[str]) -> Drawn:
-    panels = [Panel(probed(about, name, "depth"), _RATIOS[name]) for name in names]
+    panels = [Panel(read_probe(about, name, "depth"), _RATIOS[name]) for name in names]
     if all(panel.found.is_empty() for panel in panels):
         return lacking(*names)
     unnormed = " Post-norm models alone have values before a block's norm." if names[1:] else ""
@@ -223,7 +225,7 @@ def _norms(about: GridContext) -> Drawn:
     for title, first, others, x in pairs:
         first_block = 1 if x == "layer" else 0
         parts = [
-            probed(about, name, x)
+            read_probe(about, name, x)
             .filter(pl.col("series") == shown)
             .with_columns(pl.col("x") + first_block, series=pl.lit(who))
             for who, name in (("token 1", first), ("others", others))
@@ -232,8 +234,8 @@ def _norms(about: GridContext) -> Drawn:
     if all(panel.found.is_empty() for panel in panels):
         return lacking(*[name for _, first, others, _ in pairs for name in (first, others)])
     caption = (
-        f"Of {about.look.names[shown]}. Line: mean over heads and seeds; hidden states are what leaves a block (0: "
-        f"what enters the first). {OVER_SEEDS} The paper also has the products q k and |q| |k|, which no probe records."
+        f"Shown: {about.look.names[shown]}. Line: mean over heads and seeds. Hidden states are outputs of a block (0: "
+        f"inputs of the first). {OVER_SEEDS} The paper also has the products q k and |q| |k|, which no probe records."
     )
     series = named_series(["token 1", "others"])
     return drawn_lines(panels, series, x="block", caption=caption, drawing=Drawing(260, 2))
@@ -241,7 +243,7 @@ def _norms(about: GridContext) -> Drawn:
 
 def _domains(about: GridContext) -> Drawn:
     domain, model = by_level(about, "domain")
-    found = ended(about, "sink_share", at=SINK).filter(pl.col("series").is_in(list(domain)))
+    found = read_final(about, "sink_share", at=SINK).filter(pl.col("series").is_in(list(domain)))
     if found.is_empty():
         return lacking("sink_share") if domain else Drawn(message="The grid has no axis for the domain of the text.")
     rows = found.select(
@@ -254,7 +256,7 @@ def _domains(about: GridContext) -> Drawn:
         f"Bar: share of heads with a sink at token 1, eps {SINK['eps']:g}, mean over seeds, with its 95 % t interval."
     )
     figure = draw_bars(rows, look_of(series), x="domain", y=_SHARE)
-    return Drawn(counted(caption, rows), told(rows, series), figure, legend=series)
+    return Drawn(add_counts(caption, rows), name_series(rows, series), figure, legend=series)
 
 
 _figure = partial(figure_item, PAPER)

@@ -9,7 +9,7 @@ _PER_TOKEN: Final = frozenset({"text", "grammar", "distillation"})
 
 
 def loss_unit(about: GridContext) -> str:
-    """Return the unit of the metric `loss`: from the grid's measure, else from its tasks; empty if unknown."""
+    """Return the unit of `loss`: that of the grid's measure, else that of its tasks, else empty."""
     if about.measure is not None and about.measure.name == "loss":
         return about.unit
     found = about.store.sql(

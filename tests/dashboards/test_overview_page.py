@@ -15,8 +15,6 @@ from dashboards.data.formatting import change
 from dashboards.data.grid_context import campaign_styles, grid_context
 from dashboards.data.next_steps import next_steps
 from dashboards.figures.states import MOST_CELLS, STATES, shares, states
-from dashboards.html.blocks import swatch
-from dashboards.theme.styles import Style
 from store import Store
 from store.analysis.noise_floor import noise_floor
 from store.analysis.verdicts import verdicts
@@ -134,11 +132,7 @@ def test_many_cells_stand_in_groups_that_count_every_trial_once(tmp_path: Path) 
     root = plant(tmp_path / "runs", ["softmax", "zeta"], [0, 1], Planted(value, planted_state), factors=factors)
     shown = seen(root, OVERVIEW).slots["progress"]
     assert shown.data.height == 2 * len(widths) * 2
-    assert shown.figure is not None  # each has a square of its own, too
-    drawn = {trace.legendgroup: trace for trace in shown.figure.data}
-    assert {name: len(trace.x) for name, trace in drawn.items()} == {"ok": 119, "failed": 1, "pending": 8}
-    assert (drawn["failed"].x, drawn["failed"].y) == ((3,), (0,))
-    assert list(shown.figure.layout.xaxis.ticktext) == ["softmax", "zeta"]
+    assert "Trials by operator and seed" in shown.caption
     with Store.open(root) as store:
         cells = store.sql("SELECT DISTINCT cell FROM grid_trial")["cell"].to_list()
         grouped = shares(store, "grid", states(store, "grid", cells))
@@ -149,9 +143,8 @@ def test_many_cells_stand_in_groups_that_count_every_trial_once(tmp_path: Path) 
     assert rows["zeta", 1]["value"] == pytest.approx(1 - 4 / len(widths))
 
 
-def test_every_state_has_a_mark_of_its_own_that_legends_can_show() -> None:
-    styles = {Style(state.color, state.color, "solid", state.symbol) for state in STATES.values()}
-    assert len({swatch(style) for style in styles}) == len({state.symbol for state in STATES.values()}) == len(STATES)
+def test_every_state_has_a_sign_of_its_own() -> None:
+    assert len({state.sign for state in STATES.values()}) == len(STATES)
 
 
 def test_cells_of_one_operator_stand_by_the_first_axis_that_fits(tmp_path: Path) -> None:

@@ -9,10 +9,10 @@ import pytest
 from gallery_campaign import Harm, Made, Row, known, rows_of, spec_of, write_gallery
 
 from dashboards.data.grid_context import campaign_styles, grid_context
-from dashboards.papers.agreement import NOT_COMPARED, judged
+from dashboards.papers.agreement import NOT_COMPARED, compare_with_printed
 from dashboards.papers.cell_matching import speaks
 from dashboards.papers.items import ITEMS
-from dashboards.papers.paper_tables import beside, frame, printed_table
+from dashboards.papers.paper_tables import frame, pair_with_own, printed_table
 from dashboards.papers.units import loss_unit
 from runners import FixedToken, Probing, RandomTokens, Text, Training, Trial
 from store import Store
@@ -103,8 +103,10 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
 
 def table(store: Store, grid: str, paper: str, number: int) -> pl.DataFrame:
     about = grid_context(store, grid, campaign_styles(store))
-    found = beside(about, printed_table(paper, number))
-    return judged(frame(about, found), found, compare_published(store, grid, paper=paper, table=f"T{number}"))
+    found = pair_with_own(about, printed_table(paper, number))
+    return compare_with_printed(
+        frame(about, found), found, compare_published(store, grid, paper=paper, table=f"T{number}")
+    )
 
 
 def at(found: pl.DataFrame, row: str, column: str) -> dict[str, Any]:

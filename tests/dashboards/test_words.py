@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from dashboards.data.formatting import change, count, duration, entry, listed, number, p_value, short_names
+from dashboards.data.formatting import change, count, duration, entry, join_words, number, p_value, short_names
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,7 @@ def test_a_linear_difference_carries_its_sign() -> None:
 
 def test_counts_and_lists_read_as_english() -> None:
     assert [count(n, "seed") for n in (0, 1, 1200)] == ["0 seeds", "1 seed", "1,200 seeds"]
-    assert [listed(list("abc")[:n]) for n in range(4)] == ["", "a", "a and b", "a, b and c"]
+    assert [join_words(list("abc")[:n]) for n in range(4)] == ["", "a", "a and b", "a, b and c"]
     assert [duration(s) for s in (0.5, 59.4, 61, 3725)] == ["0.5 s", "59 s", "1 min 1 s", "1 h 2 min"]
     assert [p_value(p) for p in (0.0004, 0.0312, 0.999, None)] == ["< 0.001", "0.031", "1", "–"]
 

@@ -9,7 +9,7 @@ import polars as pl
 
 from dashboards.app.address import Address
 from dashboards.app.page import AppPage, Control, ControlOption, PageView, Slot, SlotContent, grid_of, memoise, options
-from dashboards.data.formatting import count, listed
+from dashboards.data.formatting import count, join_words
 from dashboards.data.user_errors import Unknown
 from dashboards.figures import attention
 from dashboards.figures.attention import MOST_TOKENS, Maps
@@ -70,7 +70,7 @@ def _select_run(view: PageView) -> AttentionSelection:
         if said is not None:
             runs = runs.filter(pl.col(column) == said)
             if runs.is_empty():
-                shown = listed([str(each) for each in there[:_SHOWN]])
+                shown = join_words([str(each) for each in there[:_SHOWN]])
                 raise Unknown(f"no run with attention maps has {field} {said!r}; there are {shown}")
     for trial, name, seed in runs.select("trial", "name", "seed").head(_SHOWN).iter_rows():
         key = ("artefacts", trial)
@@ -79,7 +79,7 @@ def _select_run(view: PageView) -> AttentionSelection:
         if steps:
             step = address.step if address.step is not None else steps[-1]
             if step not in steps:
-                raise Unknown(f"this run has maps at steps {listed([str(each) for each in steps])}; got {step}")
+                raise Unknown(f"this run has maps at steps {join_words([str(each) for each in steps])}; got {step}")
             return AttentionSelection(trial, name, seed, files, steps, step)
     raise Unknown("no run that is meant has left maps yet; they are written at every evaluation")
 
@@ -126,7 +126,7 @@ def _mosaic(view: PageView) -> SlotContent:
     )
     own = len(maps.keys) - len(maps.queries)
     if own:
-        caption += f" Without the weight of {listed(list(maps.keys[:own]))}."
+        caption += f" Without the weight of {join_words(list(maps.keys[:own]))}."
     lost = int((~np.isfinite(maps.weights)).sum())
     if lost:
         caption += f" {count(lost, 'weight')} not finite: left empty."
@@ -140,7 +140,7 @@ def _map(view: PageView) -> SlotContent:
     found = attention.one_map(maps, layer, head)
     row = attention.summary(maps).row(by_predicate=(pl.col("layer") == layer) & (pl.col("head") == head), named=True)
     own = len(maps.keys) - len(maps.queries)
-    beside = f" Sums are with {listed(list(maps.keys[:own]))}." if own else ""
+    beside = f" Sums are with {join_words(list(maps.keys[:own]))}." if own else ""
     blocks = (
         f" Means of blocks of tokens, since there are more than {MOST_TOKENS}."
         if len(maps.queries) > MOST_TOKENS

@@ -21,10 +21,10 @@ from dashboards.app.page import (
 )
 from dashboards.data.captions import (
     ICONS,
+    describe_measure,
     describe_selection,
     difference_of,
     mark_verdict,
-    measured,
     n_words,
     name_cells,
     paired_words,
@@ -102,7 +102,7 @@ def _differences(view: PageView) -> SlotContent:
     rope = rope_words(measure.rope, measure.scale, unit_of(view, measure))
     base = about.look.names[_baseline(view)]
     caption = (
-        f"{measured(measure, unit_of(view, measure))} of each variant against {base}, {paired_words(drawn)}. "
+        f"{describe_measure(measure, unit_of(view, measure))} of each variant against {base}, {paired_words(drawn)}. "
         f"Point: mean difference{difference_of(measure.scale)}. Bar: {(1 - measure.alpha) * 100:g} % t interval over "
         "seeds of that comparison alone. "
         + (f"Grey band: differences within {rope}, which count as equal." if measure.rope else NO_MARGIN)
@@ -139,7 +139,7 @@ def verdict_rows(view: PageView) -> SlotContent:
     )
     base = about.look.names[_baseline(view)]
     said = (
-        f"{summarise_verdicts(found, base)} Judged by {measured(measure, unit_of(view, measure))}, "
+        f"{summarise_verdicts(found, base)} Judged by {describe_measure(measure, unit_of(view, measure))}, "
         f"{average_words(scale)} over "
         f"seeds, {paired_words(found)}; verdicts are corrected (Holm) for all comparisons of the table."
         f"{' Differences are ratios of odds.' if scale == 'logit' else ''}"
@@ -206,9 +206,9 @@ def _draw_pairs(view: PageView) -> SlotContent:
     unit = unit_of(view, measure)
     row = judged_rows.row(by_predicate=pl.col("cell") == cell, named=True)
     caption = (
-        f"{measured(measure, unit)} of {about.look.names[base]} (left) and {about.look.names[cell]} (right), a point "
-        f"per run. Lines join the runs of one seed, {count(both, 'pair')} of {row['planned']} planned: solid where the "
-        "variant is better, dotted where not."
+        f"{describe_measure(measure, unit)} of {about.look.names[base]} (left) and {about.look.names[cell]} (right), a "
+        f"point per run. Lines join the runs of one seed, {count(both, 'pair')} of {row['planned']} planned: solid "
+        "where the variant is better, dotted where not."
     )
     alone = found.height - both
     if alone:
@@ -235,8 +235,9 @@ def _items(view: PageView) -> SlotContent:
     drawn = seed_pairs.thin_items(found).height
     some = f" Drawn: {drawn:,} of {found.height:,} items, evenly by rank." if drawn < found.height else ""
     caption = (
-        f"{about.look.names[cell]} less {about.look.names[base]} in {measured(measure, unit_of(view, measure))}, a "
-        f"point per item, averaged over {count(max(found['seeds'].to_list()), 'seed')}; dashed: the mean. "
+        f"{about.look.names[cell]} less {about.look.names[base]} in "
+        f"{describe_measure(measure, unit_of(view, measure))}, a point per item, averaged over "
+        f"{count(max(found['seeds'].to_list()), 'seed')}; dashed: the mean. "
         f"{bars[:1].upper()}{bars[1:]}.{some}{_explain_choice(view, judged_rows)}"
     )
     figure = seed_pairs.draw_items(found, about.look.styles[cell], f"difference in {measure.name}")
@@ -268,8 +269,8 @@ def _wins(view: PageView) -> SlotContent:
     )
     caption = (
         f"Share of the seeds with values of both cells ({n_words(shared)}) on which the row is "
-        f"better than the column in {measured(measure, unit_of(view, measure))}; a tie is half a win.{stars} Shares of "
-        f"few seeds are coarse, and no verdicts.{which}"
+        f"better than the column in {describe_measure(measure, unit_of(view, measure))}; a tie is half a win.{stars} "
+        f"Shares of few seeds are coarse, and no verdicts.{which}"
     )
     labels = {cell.cell: about.look.names[cell.cell] for cell in about.cells}
     data = found.with_columns(

@@ -9,7 +9,7 @@ from pydantic import Field
 from dashboards.app.page import AppPage, Control, ControlOption, Key, PageView, Slot, SlotContent, grid_of, options
 from dashboards.app.run_groups import MOST, GroupedAddress, RunGroups, by_of, run_groups
 from dashboards.data import grouping
-from dashboards.data.formatting import count, listed, number
+from dashboards.data.formatting import count, join_words, number
 from dashboards.data.seed_averages import Band, Scale, average_words, band_words
 from dashboards.data.user_errors import Unknown
 from dashboards.figures.lines import Drawing, Panel, Series, beyond, draw_panels, extremes_words
@@ -43,7 +43,7 @@ def _curves(view: PageView) -> SlotContent:
     metrics = address.metric or known[:1]
     unknown = [name for name in metrics if name not in known]
     if unknown:
-        raise Unknown(f"no run of {about.grid!r} has logged {unknown[0]!r}; they have {listed(known[:12])}")
+        raise Unknown(f"no run of {about.grid!r} has logged {unknown[0]!r}; they have {join_words(known[:12])}")
     chosen_groups = run_groups(view)
     found = {name: _reduce(view, name, chosen_groups, len(metrics)) for name in metrics}
     if all(each.frame.is_empty() for each, _ in found.values()):
@@ -147,7 +147,7 @@ def _caption(view: PageView, found: dict[str, tuple[Reduced, Scale]], of: RunGro
     for name, (each, scale) in found.items():
         if not each.frame.is_empty():
             told.setdefault(_line_words(view, each, scale, of), []).append(name)
-    words = next(iter(told)) if len(told) == 1 else " ".join(f"{listed(of_)}: {said}" for said, of_ in told.items())
+    words = next(iter(told)) if len(told) == 1 else " ".join(f"{join_words(of_)}: {said}" for said, of_ in told.items())
     averaged = any(_averages_buckets(address, each) for each, _ in found.values())
     if averaged and not address.quiet and address.band not in ("seeds", "none"):
         words += f" {extremes_words(max(each.frame['series'].n_unique() for each, _ in found.values()))}"
@@ -211,7 +211,7 @@ def _warnings(
 
 
 def _nothing(view: PageView, metrics: Sequence[str], of: RunGroups) -> str:
-    words = f"None of these runs has logged {listed(list(metrics))}"
+    words = f"None of these runs has logged {join_words(list(metrics))}"
     if view.address.x == "tokens":
         words += " and counted its tokens"
     failed = int(of.found["failed"].sum()) if not of.given.failed else 0

@@ -9,8 +9,8 @@ import polars as pl
 from dashboards.app.address import entries
 from dashboards.app.measures import judged_by, unit_of
 from dashboards.app.page import Control, ControlOption, PageView, SlotContent, grid_of, link, memoise, options
-from dashboards.data.captions import measured
-from dashboards.data.formatting import count, listed
+from dashboards.data.captions import describe_measure
+from dashboards.data.formatting import count, join_words
 from dashboards.data.seed_averages import average_words, interval_words
 from dashboards.data.user_errors import Unknown
 from dashboards.figures import pivot
@@ -54,7 +54,7 @@ def _axes(view: PageView, table: _Table) -> tuple[str, str] | None:
 
 def _no_map(levels: Mapping[str, Sequence[str]]) -> str:
     wide = [name for name, of in levels.items() if len(of) > 1]
-    why = f"{listed(wide)} always move together" if len(wide) > 1 else f"{wide[0] if wide else 'none'} alone varies"
+    why = f"{join_words(wide)} always move together" if len(wide) > 1 else f"{wide[0] if wide else 'none'} alone varies"
     return f"A map needs two axes that vary apart; in this grid {why}."
 
 
@@ -82,7 +82,7 @@ def map_of(view: PageView) -> SlotContent:
     figure = pivot.draw_pivot(made, axes, measure.name, log=log, shared=view.address.shared)
     fewest = " of the setting with the fewest" if made.rest.names and not best else ""
     caption = (
-        f"{measured(measure, unit_of(view, measure))} by {axes[0]} and {axes[1]}{_over(made, best=best)}"
+        f"{describe_measure(measure, unit_of(view, measure))} by {axes[0]} and {axes[1]}{_over(made, best=best)}"
         f"{''.join(f', at {name} = {level}' for name, level in fixed.items())}. "
         f"{average_words(measure.scale).capitalize()} over seeds, ± half of the "
         f"{interval_words(measure.scale, measure.alpha)}; n: seeds{fewest}. A sign marks a cell without a value."
@@ -100,9 +100,9 @@ def _over(made: pivot.Pivot, *, best: bool) -> str:
         return ""
     settings = count(len(made.rest.every), "setting")
     if best:
-        names = listed(made.rest.names)
+        names = join_words(made.rest.names)
         return f", the best of {settings} of {names}, named in the cell: of those with the most values, the best mean"
-    return f", averaged over {listed(made.rest.names)} ({settings}, each counted alike)"
+    return f", averaged over {join_words(made.rest.names)} ({settings}, each counted alike)"
 
 
 def _write_warning(warning: str) -> str:
@@ -116,8 +116,9 @@ def _partial(made: pivot.Pivot, *, best: bool) -> str:
     what = "were chosen among fewer than there are" if best else "average over other things"
     few = ", or have too few values of some to choose them," if best else ","
     return (
-        f"{lacking} of {count(known, 'cell')} with a value lack settings of {listed(made.rest.names)} that there are"
-        f"{few} and say so (an open diamond where words have no room): they {what}, so do not compare them with others."
+        f"{lacking} of {count(known, 'cell')} with a value lack settings of {join_words(made.rest.names)} that there "
+        f"are{few} and say so (an open diamond where words have no room): they {what}, "
+        "so do not compare them with others."
     )
 
 

@@ -20,8 +20,8 @@ from dashboards.app.page import (
     memoise,
 )
 from dashboards.app.pages.factor_map import NUMBER_WORDS, map_controls, map_of, runs_of
-from dashboards.data.captions import effects_words, measured
-from dashboards.data.formatting import count, listed, number, p_value
+from dashboards.data.captions import describe_measure, effects_words
+from dashboards.data.formatting import count, join_words, number, p_value
 from dashboards.data.seed_averages import average_words
 from dashboards.data.user_errors import Unknown, catch_user_error
 from dashboards.figures import effects as effects_figure, half_normal, interactions
@@ -101,7 +101,7 @@ def _importance(view: PageView) -> SlotContent:
     error = f" and {found.terms['df_error'][0]} degrees of freedom of error" if found.terms.height else ""
     noise = "" if found.noise is None else f" Noise of a run: standard deviation {number(found.noise)} on this scale."
     caption = (
-        f"How much each axis, and each two together, explain of {measured(measure, unit_of(view, measure))}, "
+        f"How much each axis, and each two together, explain of {describe_measure(measure, unit_of(view, measure))}, "
         f"beside all others: F tests over {count(found.runs, 'run')} of {count(found.seeds, 'seed')}, the seed as "
         f"block{error}. Partial omega²: the share of variance that the other terms leave, with its "
         f"{100 - 200 * measure.alpha:g} % interval; below zero where a term does nothing. "
@@ -137,7 +137,7 @@ def _matrix(view: PageView) -> SlotContent:
         return SlotContent(message=f"No pair of axes can be tested together.{_sentences(found.notes)}{_too_many(view)}")
     frame = interactions.matrix(found)
     passing = [each.name for each in listed_pairs if each.passes]
-    said = f"Shown to act together: {listed(passing)}." if passing else "No two axes are shown to act together."
+    said = f"Shown to act together: {join_words(passing)}." if passing else "No two axes are shown to act together."
     caption = (
         f"{said} Partial omega² in {measure.name} of each axis (on the diagonal) and of each pair, with its p after "
         f"Holm; a pair passes at {measure.alpha:g}."
@@ -148,7 +148,7 @@ def _matrix(view: PageView) -> SlotContent:
 
 def _too_many(view: PageView) -> str:
     sizes = [len(axis["labels"]) for axis in grid_of(view).header["axes"]]
-    return f" Axes of {listed([str(size) for size in sizes])} levels have too many pairs of levels to estimate."
+    return f" Axes of {join_words([str(size) for size in sizes])} levels have too many pairs of levels to estimate."
 
 
 def _pair(view: PageView) -> SlotContent:
@@ -162,7 +162,7 @@ def _pair(view: PageView) -> SlotContent:
         chosen = next((each for each in known if each.passes), None)
     if chosen is None:
         tested = [f"{each.name} (p {p_value(each.p_holm)})" for each in known]
-        return SlotContent(message=f"No pair passes, so none is proposed{': ' + listed(tested) if tested else ''}.")
+        return SlotContent(message=f"No pair passes, so none is proposed{': ' + join_words(tested) if tested else ''}.")
     frame = interactions.means(found, chosen.axes)
     levels = list(dict.fromkeys(frame["series"]))[: interactions.MOST_LINES]
     drawn = frame.filter(pl.col("series").is_in(levels))
@@ -174,8 +174,8 @@ def _pair(view: PageView) -> SlotContent:
     cut = " Intervals that end at the edge of the figure go on beyond it." if is_cut(drawn, measure.scale) else ""
     n = " to ".join(map(str, _ends(frame["n"])))
     caption = (
-        f"{measured(measure, unit_of(view, measure))} by {chosen.axes[0]}, a line per level of {chosen.axes[1]}: "
-        f"estimated marginal means ({average_words(measure.scale)}), all else averaged. Band: "
+        f"{describe_measure(measure, unit_of(view, measure))} by {chosen.axes[0]}, a line per level of "
+        f"{chosen.axes[1]}: estimated marginal means ({average_words(measure.scale)}), all else averaged. Band: "
         f"{(1 - measure.alpha) * 100:g} % t interval of a mean, n {n} runs. p after Holm {p_value(chosen.p_holm)}. "
         f"Parallel lines are no interaction.{cut}{more}{_sentences([chosen.note] if chosen.note else [])}"
     )
@@ -223,7 +223,7 @@ def _half_normal(view: PageView) -> SlotContent:
         else "Most contrasts are zero and tell of no noise, so none is judged."
     )
     caption = (
-        f"{measured(measure, unit_of(view, measure))}: {count(frame.height, 'contrast')} of "
+        f"{describe_measure(measure, unit_of(view, measure))}: {count(frame.height, 'contrast')} of "
         f"{count(found.runs, 'run')} of one seed by size: the root mean square over the runs of what a contrast "
         f"changes (of two levels half of their difference){half_normal.units_of(measure.scale)}. {judged}{lost}"
     )

@@ -21,7 +21,7 @@ from dashboards.app.page import (
 )
 from dashboards.app.run_groups import cells_control, chosen_cells, chosen_words
 from dashboards.data.captions import name_cells
-from dashboards.data.formatting import count, listed, number
+from dashboards.data.formatting import count, join_words, number
 from dashboards.data.grid_context import CellLook
 from dashboards.data.probe_labels import PROBES, probe_label
 from dashboards.data.seed_averages import interval_words
@@ -91,7 +91,7 @@ def _reading(view: PageView) -> probe_curves.ProbeReading:
         said = getattr(address, field)
         if said is not None and said not in values:
             raise Unknown(
-                f"{_probe(view)!r} has no {field} {said}; it has {listed([str(each) for each in values]) or 'none'}"
+                f"{_probe(view)!r} has no {field} {said}; it has {join_words([str(each) for each in values]) or 'none'}"
             )
     at = probe_curves.choose_places(there, entries(address.at))
     return probe_curves.ProbeReading(grid_of(view).grid, _probe(view), at, address.step, address.layer)
@@ -128,7 +128,7 @@ def _over(reading: probe_curves.ProbeReading, there: probe_curves.Places) -> str
 
 def _describe_lost(cells: Sequence[str], found: pl.DataFrame, look: CellLook) -> str:
     lost = [look.names[cell] for cell in cells if cell not in set(found["cell"].to_list())]
-    return f" Not recorded: {listed(lost)}." if lost else ""
+    return f" Not recorded: {join_words(lost)}." if lost else ""
 
 
 def _holes(
@@ -219,7 +219,7 @@ def _coordinate(view: PageView) -> str:
     said: str | None = view.address.along
     if said is not None and said not in wide:
         raise Unknown(
-            f"{_probe(view)!r} has no values along {said!r}; it has some along {listed(list(wide)) or 'none'}"
+            f"{_probe(view)!r} has no values along {said!r}; it has some along {join_words(list(wide)) or 'none'}"
         )
     return said or max(wide, key=lambda axis: wide[axis], default="")
 

@@ -8,13 +8,20 @@ import polars as pl
 from dashboards.app.address import Address
 from dashboards.app.page import AppPage, Key, PageView, Slot, SlotContent, grid_of, link, memoise
 from dashboards.app.pages.compare import CompareAddress, judge_view
-from dashboards.data.captions import mark_verdict, measured, name_cells, pairs_words, progress_words, summarise_verdicts
+from dashboards.data.captions import (
+    describe_measure,
+    mark_verdict,
+    name_cells,
+    pairs_words,
+    progress_words,
+    summarise_verdicts,
+)
 from dashboards.data.formatting import change, count, in_odds, p_value
 from dashboards.data.grid_context import GridContext
 from dashboards.data.next_steps import next_steps
 from dashboards.data.seed_averages import rope_words
 from dashboards.data.user_errors import catch_user_error
-from dashboards.figures.states import STATES, draw_mosaic, draw_shares, draw_states, room, shares, states
+from dashboards.figures.states import STATES, draw_shares, draw_states, fits_rows, shares, states
 from dashboards.theme.styles import Style, dark_partners
 from store.analysis.noise_floor import noise_floor
 from store.analysis.verdicts import GridMeasure
@@ -46,12 +53,12 @@ def _progress(view: PageView) -> SlotContent:
         "pending": counts["pending"],
     }
     sizes = f"{count(len(about.cells), 'cell')}, {count(len(about.header['seeds']), 'seed')}."
-    kind = room(found)
+    single = fits_rows(found)
     legend = [
         Key(
-            Style(state.color, dark_partners([])[state.color], "solid", state.symbol if kind == "marks" else "square"),
+            Style(state.color, dark_partners([])[state.color], "solid", "square"),
             f"{state.sign} {state.word}",
-            "" if kind == "groups" else name,
+            name if single else "",
         )
         for name, state in STATES.items()
         if counts[name]
@@ -63,9 +70,8 @@ def _progress(view: PageView) -> SlotContent:
     if counts["unreadable"]:
         said += f" {count(counts['unreadable'], 'finished trial')} without a readable result."
     data = found.select(pl.col("label").alias("cell"), "seed", "trial", "state", pl.col("why").alias("reason"))
-    if kind != "groups":
-        draw, each = (draw_states, "square") if kind == "rows" else (draw_mosaic, "mark")
-        return SlotContent(draw(found, about.look), f"{said} A {each} per trial.", data, legend)
+    if single:
+        return SlotContent(draw_states(found, about.look), f"{said} A square per trial.", data, legend)
     grouped = shares(view.store, about.grid, found)
     by = f"by {grouped.by} and seed" if grouped.by else "by seed"
     caption = f"{said} Trials {by}: how many are in which state; colour: the share that is done."
@@ -88,7 +94,7 @@ def _verdicts(view: PageView) -> SlotContent:
         .alias("pairs"),
         "reason",
     )
-    said = f"{summarise_verdicts(found, str(about.baseline_name))} Judged by {measured(measure, about.unit)}."
+    said = f"{summarise_verdicts(found, str(about.baseline_name))} Judged by {describe_measure(measure, about.unit)}."
     columns = [
         link("variant", "compare", "cell"),
         *(_wrap_column(name) if name == "reason" else {"field": name} for name in rows.columns[1:]),

@@ -25,12 +25,12 @@ from dashboards.data.seed_averages import Scale
 from dashboards.data.user_errors import Unknown
 from dashboards.figures.canvas import value_axis
 from dashboards.figures.table import Sheet, TableText, table_sheet
-from dashboards.papers.agreement import judged
+from dashboards.papers.agreement import compare_with_printed
 from dashboards.papers.columns import columns_of
 from dashboards.papers.item import Drawn, Item
 from dashboards.papers.items import ITEMS, item
 from dashboards.papers.overlays import overlaid
-from dashboards.papers.paper_tables import Beside, beside, frame, own_words, printed_table
+from dashboards.papers.paper_tables import Beside, frame, own_words, pair_with_own, printed_table
 from store.published.claims import claims
 from store.published.comparison import WORDS, compare_published
 from store.published.filter import chosen
@@ -85,7 +85,7 @@ def _show_item(view: PageView) -> SlotContent:
         return _draw_item(view, chosen_)
     about = grid_of(view)
     found = _find_printed(view, chosen_)
-    data = judged(frame(about, found), found, _compare_claims(view, chosen_))
+    data = compare_with_printed(frame(about, found), found, _compare_claims(view, chosen_))
     caption = (
         f"Above in each place: what the paper prints. Below: your own runs. {own_words(about, _cells_of(chosen_))} "
         "Below that: your mean less the printed value (their ratio where the table spans decades), and where the "
@@ -138,7 +138,7 @@ def _add_marks(figure: go.Figure, marks: pl.DataFrame, data: pl.DataFrame) -> go
 def _find_printed(view: PageView, chosen_: Item) -> list[Beside]:
     assert chosen_.number is not None
     table = printed_table(chosen_.paper, chosen_.number)
-    return memoise(view.store, ("beside", grid_of(view).grid, chosen_.key), lambda: beside(grid_of(view), table))
+    return memoise(view.store, ("beside", grid_of(view).grid, chosen_.key), lambda: pair_with_own(grid_of(view), table))
 
 
 def _compare_claims(view: PageView, chosen_: Item) -> pl.DataFrame:

@@ -12,7 +12,7 @@ import polars as pl
 from dashboards.app.address import Address
 from dashboards.app.page import AppPage, Component, Control, Key, PageView, Slot, SlotContent, html, options
 from dashboards.app.pages.runs import ICONS
-from dashboards.data.formatting import count, duration, listed, point
+from dashboards.data.formatting import count, duration, join_words, point
 from dashboards.data.log_tail import log_tail
 from dashboards.data.result_table import flat
 from dashboards.data.run_keys import key_of, shorten_keys
@@ -62,12 +62,12 @@ def _what(view: PageView) -> SlotContent:
     )
     last = _attempts(view).tail(1).to_dicts()
     facts: list[tuple[str, Any]] = [
-        ("Cell", listed(list(dict.fromkeys(planned["label"]))) or "in no grid of this campaign"),
+        ("Cell", join_words(list(dict.fromkeys(planned["label"]))) or "in no grid of this campaign"),
         ("Seed", trial["seed"]),
         ("Status", f"{ICONS.get(trial['status'], '')} {trial['status']}"),
         *([("Reason", trial["reason"])] if trial["reason"] else []),
         *([("Message", last[0]["message"])] if last and last[0]["message"] else []),
-        ("Grid", listed(planned["grid"].to_list()) or "–"),
+        ("Grid", join_words(planned["grid"].to_list()) or "–"),
         *((f"Axis {name}", value) for name, value in _axes(planned).items()),
         ("Steps", "–" if trial["step"] is None else f"{trial['step']:,}"),
         ("Took", "–" if trial["wall_s"] is None else duration(trial["wall_s"])),
@@ -122,7 +122,7 @@ def _curves(view: PageView) -> SlotContent:
     wanted = view.address.metric or known[:_MOST_PANELS]
     unknown = [name for name in wanted if name not in known]
     if unknown:
-        raise Unknown(f"this run has not logged {unknown[0]!r}; it has {listed(known[:12])}")
+        raise Unknown(f"this run has not logged {unknown[0]!r}; it has {join_words(known[:12])}")
     given = Grouped(grids[0], "g.trial", [key], failed=True)
     style = view.operators.get(str(_trial(view)["operator"]), REST)
     panels, lost = [], 0
@@ -255,7 +255,9 @@ def _chosen_attempt(view: PageView) -> dict[str, Any] | None:
     number = int(found["attempt"][-1]) if view.address.attempt is None else view.address.attempt
     rows = found.filter(pl.col("attempt") == number).to_dicts()
     if not rows:
-        raise Unknown(f"this run has no attempt {number}; it has {listed([str(each) for each in found['attempt']])}")
+        raise Unknown(
+            f"this run has no attempt {number}; it has {join_words([str(each) for each in found['attempt']])}"
+        )
     return rows[0]
 
 

@@ -8,7 +8,7 @@ import polars as pl
 from dashboards.app.address import Address
 from dashboards.app.measures import measurements, text_of
 from dashboards.app.page import AppPage, Control, ControlOption, PageView, Pick, Slot, SlotContent, grid_of, link
-from dashboards.data.formatting import BETWEEN, count, listed
+from dashboards.data.formatting import BETWEEN, count, join_words
 from dashboards.data.grid_context import GridContext, in_order
 from dashboards.data.run_keys import shorten_keys
 from dashboards.data.user_errors import Unknown
@@ -132,7 +132,7 @@ def _caption(about: GridContext, found: pl.DataFrame, shown: pl.DataFrame) -> st
     lost = int(shown.select(pl.any_horizontal(~pl.col(kinds).is_finite()).sum()).item()) if kinds else 0
     no_number = f" {count(lost, 'trial')} with a value that is no finite number, shown as –." if lost else ""
     return (
-        f"{count(found.height, 'trial')}: {listed(told)}.{judged}{unit} A row is a trial; its values are the last "
+        f"{count(found.height, 'trial')}: {join_words(told)}.{judged}{unit} A row is a trial; its values are the last "
         f"ones, of finished trials alone.{no_number} Select rows to compare them."
     )
 

@@ -26,8 +26,8 @@ from dashboards.app.page import (
     link,
     memoise,
 )
-from dashboards.data.captions import measured, name_cells
-from dashboards.data.formatting import BETWEEN, count, listed, point
+from dashboards.data.captions import describe_measure, name_cells
+from dashboards.data.formatting import BETWEEN, count, join_words, point
 from dashboards.data.grid_context import in_order
 from dashboards.data.seed_averages import average_words
 from dashboards.data.user_errors import Unknown
@@ -136,9 +136,9 @@ def _scatter(view: PageView) -> SlotContent:
     unit = unit_of(view, measure)
     figure = draw_trade_offs(found, about.look, (against.title, f"{measure.name}{f', {unit}' if unit else ''}"), log)
     counts = dict(found.frame["standing"].value_counts().iter_rows())
-    said = listed([f"{counts[word]} {word}" for word in STANDINGS if counts.get(word)])
+    said = join_words([f"{counts[word]} {word}" for word in STANDINGS if counts.get(word)])
     caption = (
-        f"{measured(measure, unit)} against {against.title} ({found.x.better} is better); "
+        f"{describe_measure(measure, unit)} against {against.title} ({found.x.better} is better); "
         f"{count(found.frame.height, 'cell')}, {_n(found.frame)}. Point: {_averages(found)}; bars: "
         f"{(1 - measure.alpha) * 100:g} % t intervals of each alone. "
         f"{'Bars that end at the frame go on beyond it. ' if is_cut(found, log) else ''}"
@@ -223,7 +223,7 @@ def _parallel(view: PageView) -> SlotContent:
     lost = len(about.cells) - kept.height
     left_out = f" {count(lost, 'cell')} without both values: left out." if lost else ""
     some = f" The first {_MOST_AXES} axes that vary." if sum(len(of) > 1 for of in levels.values()) > len(wide) else ""
-    words = f"{against.title} ({found.x.better} is better) and {measured(measure, unit_of(view, measure))}"
+    words = f"{against.title} ({found.x.better} is better) and {describe_measure(measure, unit_of(view, measure))}"
     caption = (
         f"A line per cell, {count(kept.height, 'cell')}, {_n(kept)}: its level on each axis in the "
         f"grid's order, then {words}: {_averages(found)}.{some}{faint}{left_out}"

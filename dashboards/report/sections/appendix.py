@@ -3,8 +3,8 @@
 import json
 from typing import Any
 
-from dashboards.data.captions import measured
-from dashboards.data.formatting import count, duration, listed
+from dashboards.data.captions import describe_measure
+from dashboards.data.formatting import count, duration, join_words
 from dashboards.data.grid_context import GridContext
 from dashboards.data.seed_averages import rope_words
 from dashboards.html.markup import details, plain_table, tag, text
@@ -25,11 +25,11 @@ def definition(about: GridContext) -> str:
     rows = [("Seeds", _seeds(header["seeds"]))]
     measure = about.measure
     if measure is not None:
-        rows.insert(0, ("Measure", measured(measure, about.unit)))
+        rows.insert(0, ("Measure", describe_measure(measure, about.unit)))
         equal = f"within {rope_words(measure.rope, measure.scale, '')}"
         rows.append(("Counts as equal", equal))
         rows.append(("False claims", _promise(measure.alpha, len(header["seeds"]))))
-    rows += [(f"Axis {axis['name']}", f"{axis['path']}: {listed(axis['labels'])}") for axis in header["axes"]]
+    rows += [(f"Axis {axis['name']}", f"{axis['path']}: {join_words(axis['labels'])}") for axis in header["axes"]]
     rows += [("Left out", f"{rule['count']}: {rule['reason']}") for rule in header.get("rules") or []]
     base = json.dumps(header["base"], indent=2, ensure_ascii=False)
     spec = details("The base trial as JSON", tag("pre", text(base)))

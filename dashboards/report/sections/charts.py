@@ -8,11 +8,11 @@ import polars as pl
 
 from dashboards.data.captions import (
     ICONS,
+    describe_measure,
     describe_selection,
     difference_of,
     effects_words,
     mark_verdict,
-    measured,
     n_words,
     name_cells,
     paired_words,
@@ -55,8 +55,8 @@ def _forest(about: GridContext, measure: GridMeasure, verdicts: pl.DataFrame, ke
     rope = rope_words(measure.rope, measure.scale, about.unit)
     most = verdicts.height > found.height
     caption = (
-        f"{measured(measure, about.unit)} of each variant against {about.baseline_name}, {paired_words(found)}. "
-        f"Point: mean difference{difference_of(measure.scale)}. "
+        f"{describe_measure(measure, about.unit)} of each variant against {about.baseline_name}, "
+        f"{paired_words(found)}. Point: mean difference{difference_of(measure.scale)}. "
         f"Bar: {(1 - measure.alpha) * 100:g} % t interval over seeds of that comparison alone. "
         + (f"Grey band: differences within {rope}, which count as equal." if measure.rope else NO_MARGIN)
         + (f" Shown: the {found.height} of {verdicts.height} with the smallest p, best first." if most else "")

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import polars as pl
 
-from dashboards.data.captions import ICONS, measured, paired_words, pairs_words
+from dashboards.data.captions import ICONS, describe_measure, paired_words, pairs_words
 from dashboards.data.formatting import NO_MARGIN, change, in_odds, number, p_value
 from dashboards.data.grid_context import GridContext, averages
 from dashboards.data.seed_averages import average_words, rope_words
@@ -41,7 +41,7 @@ def _caption(about: GridContext, measure: GridMeasure, verdicts: pl.DataFrame) -
     rope = rope_words(measure.rope, measure.scale, about.unit)
     equal = f"Differences within {rope} count as equal." if measure.rope else NO_MARGIN
     return (
-        f"Judged by {measured(measure, about.unit)}, {average_words(measure.scale)} over seeds, compared with "
+        f"Judged by {describe_measure(measure, about.unit)}, {average_words(measure.scale)} over seeds, compared with "
         f"{about.baseline_name}, {paired_words(verdicts)}. {equal} The interval "
         "is that of one comparison; the verdict is corrected for all of them."
     )
