@@ -25,7 +25,7 @@ from typing import Any, NoReturn
 
 import pyarrow
 
-from runners.child_lifetime import GROUP_SIGNALS, shielded
+from runners.child_lifetime import GROUP_SIGNALS, shield_from_signals
 from runners.execution import Local, fork_client
 from runners.execution.fork_server import serve
 from runners.provenance.code import Codes
@@ -43,7 +43,7 @@ class Forked:
     def __init__(self, control: socket.socket, preload: Sequence[str]) -> None:
         starter = os.getpid()
         self._ended: int | None = None
-        with shielded():
+        with shield_from_signals():
             self._pid = os.fork()
         if self._pid == 0:
             try:

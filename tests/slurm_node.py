@@ -20,7 +20,7 @@ from grid import Grid
 from runners.attempts.manifest import submission_id, trial_lines, write_grid, write_submission
 from runners.attempts.submission_record import Array, ResourceClass, Submission, write_submission_record
 from runners.attempts.worker import WorkerEntry
-from runners.child_lifetime import shielded
+from runners.child_lifetime import shield_from_signals
 from runners.slurm.spec import Resources
 from runners.slurm.worker_records import WorkerRecord, read_workers
 from runners.training.training_context import TrainingContext, TrainingResult
@@ -97,7 +97,7 @@ class Sent:
             "text": True,
         }
         place = [str(self.root), self.submission, "0", "0"]
-        with shielded():
+        with shield_from_signals():
             if not fresh:
                 return Warm([sys.executable, "-c", _NODE, *place], **options)
             return subprocess.Popen(

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from runners.attempts.worker import WorkerEntry
-from runners.child_lifetime import shielded
+from runners.child_lifetime import shield_from_signals
 from runners.execution.fork_client import _START, _environment
 
 TESTS = Path(__file__).resolve().parent
@@ -115,7 +115,7 @@ def _asked(request: bytes, descriptors: Sequence[int]) -> int:
 def warm_server(control: socket.socket, preload: Sequence[str]) -> Warm:
     """A fork server for `Local(start=...)`."""
     arguments = [json.dumps(sys.path), str(control.fileno()), str(os.getpid()), json.dumps(list(preload))]
-    with shielded():
+    with shield_from_signals():
         return Warm(
             [sys.executable, "-P", "-c", _START, *arguments],
             env=_environment(),

@@ -388,7 +388,7 @@ def test_a_rank_that_was_killed_for_memory_does_not_make_the_next_death_one(
     kills = [3]
     monkeypatch.setattr("runners.attempts.crash_counter.oom_kills", lambda: kills[0])
     deaths, trial = deaths_over(layout, oom="halve")
-    overseer = SimpleNamespace(started=lambda *_: None, ended=lambda _: None, note=lambda _: None)
+    overseer = SimpleNamespace(row_started=lambda *_: None, row_ended=lambda _: None, note=lambda _: None)
     pool = WorkerPool(deaths._job, Queue([]), overseer, None, [None])  # type: ignore[arg-type]
     member = _PoolMember(Forked(0, GONE["pid"], None), 0)  # type: ignore[arg-type]
     pool._understand(member, "started", [0, 1, 0])

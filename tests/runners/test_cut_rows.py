@@ -67,7 +67,7 @@ def list_attempts(layout: Layout, key: str) -> list[tuple[int, str | None]]:
 
 def test_a_trial_is_cut_by_the_next_where_its_worker_died_before_it_could(layout: Layout) -> None:
     key = write_toy_submission(layout, 4)
-    worker(layout, 0)._tried(0)  # and is killed
+    worker(layout, 0)._try(0)  # and is killed
     assert list_attempts(layout, key) == [(1, "out_of_memory")]
     assert rows(layout, oom="fail").take() is None
     life = rows(layout)
@@ -79,7 +79,7 @@ def test_a_trial_is_cut_by_the_next_where_its_worker_died_before_it_could(layout
 
 def test_a_trial_whose_worker_vanished_over_the_smaller_pieces_is_taken_in_these(layout: Layout) -> None:
     key = write_toy_submission(layout, 2)
-    worker(layout, 0)._tried(0)
+    worker(layout, 0)._try(0)
     write_start(layout, key, 2, **GONE, submission=SUBMISSION, accumulate=2)
     life = rows(layout)
     assert life.take() == 0
@@ -108,7 +108,7 @@ def test_a_trial_whose_workers_die_before_they_have_it_is_given_up(
     layout: Layout, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     key = write_toy_submission(layout, 4)
-    worker(layout, 0)._tried(0)
+    worker(layout, 0)._try(0)
     kills = iter(range(100))
     monkeypatch.setattr("runners.attempts.crash_counter.oom_kills", lambda: next(kills))
     deaths, life = CrashCounter(job(layout)), rows(layout)
@@ -134,10 +134,10 @@ def test_a_worker_that_others_overtake_goes_on_from_what_they_found(
     def about(self: Worker, *given: Any) -> dict[str, Any]:
         if not overtaken:
             overtaken.append(True)
-            worker(layout, 1)._tried(0)
+            worker(layout, 1)._try(0)
         return plain(self, *given)
 
-    worker(layout, 0)._tried(0)
+    worker(layout, 0)._try(0)
     monkeypatch.setattr(Worker, "_about", about)
     assert worker(layout, 3).run(0).status == "ok"
     assert list_attempts(layout, key)[-1] == (4, "ok")
