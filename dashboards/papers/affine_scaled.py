@@ -14,13 +14,12 @@ from dashboards.figures.curves import curves
 from dashboards.figures.heat import heat_ramp
 from dashboards.figures.weights import draw_functions
 from dashboards.papers.attention_maps import attention_panels
-from dashboards.papers.data import named_series, read_probe
+from dashboards.papers.data import in_unit, loss_unit, named_series, read_probe
 from dashboards.papers.drawing import OVER_SEEDS, by_model, drawn_heat, drawn_lines, lacking, look_of, side_by_side
 from dashboards.papers.heatmaps import by_head
 from dashboards.papers.histograms import counted_sums
 from dashboards.papers.item import Drawn, Item, figure_item
 from dashboards.papers.paper_tables import printed_item
-from dashboards.papers.units import in_unit, loss_unit
 
 PAPER: Final = "000"
 LOGITS: Final = (3.0, 1.0, 0.5, 0.2, 0.0, -0.4)

@@ -14,11 +14,19 @@ from dashboards.figures.dual_axis import Side, draw_dual_axis
 from dashboards.figures.heat import draw_heat, heat_ramp
 from dashboards.figures.lines import Drawing, Panel, Series
 from dashboards.figures.panels import place_side_by_side
-from dashboards.papers.data import by_level, named_series, read_evaluation, read_final, read_probe, series_of
+from dashboards.papers.data import (
+    by_level,
+    in_unit,
+    loss_unit,
+    named_series,
+    read_evaluation,
+    read_final,
+    read_probe,
+    series_of,
+)
 from dashboards.papers.drawing import OVER_SEEDS, add_counts, drawn_lines, join_parts, lacking, look_of, name_series
 from dashboards.papers.item import Drawn, Item, figure_item
 from dashboards.papers.paper_tables import printed_item
-from dashboards.papers.units import in_unit, loss_unit
 
 PAPER: Final = "004"
 LENGTH: Final = 64

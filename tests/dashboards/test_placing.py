@@ -11,9 +11,9 @@ from gallery_campaign import Harm, Made, Row, known, rows_of, spec_of, write_gal
 from dashboards.data.grid_context import campaign_styles, grid_context
 from dashboards.papers.agreement import NOT_COMPARED, compare_with_printed
 from dashboards.papers.cell_matching import speaks
+from dashboards.papers.data import loss_unit
 from dashboards.papers.items import ITEMS
 from dashboards.papers.paper_tables import frame, pair_with_own, printed_table
-from dashboards.papers.units import loss_unit
 from runners import FixedToken, Probing, RandomTokens, Text, Training, Trial
 from store import Store
 from store.analysis.verdicts import GridMeasure
@@ -38,28 +38,28 @@ def cell(rows: Sequence[Row], spec: Spec, operator: str = "softmax", **axes: str
     return Made(" · ".join(given.values()), made, given, rows)
 
 
-def evaluated(name: str, **point: float) -> Row:
+def make_row(name: str, **point: float) -> Row:
     return "evaluation", name, point, None, None
 
 
 def scores(fewshot: float, context: float = 64.0, *, last: float | None = None) -> list[Row]:
-    """Evaluations on the six tasks of 000; `last` is another context for the last one."""
+    """Return rows of the six tasks of 000; `last` is another context for the last of them."""
     tasks = ("arc_challenge", "arc_easy", "boolq", "hellaswag", "piqa", "winogrande")
     at = [context] * 5 + [context if last is None else last]
-    return [evaluated(f"lm_eval.{task}.acc", fewshot=fewshot, context=c) for task, c in zip(tasks, at, strict=True)]
+    return [make_row(f"lm_eval.{task}.acc", fewshot=fewshot, context=c) for task, c in zip(tasks, at, strict=True)]
 
 
 def all_rows(paper: str, number: int) -> list[Row]:
-    """Return the rows of a run that has every value of a table."""
+    """Return all rows that a table needs."""
     return list({str(row): row for each in printed_table(paper, number) for row in rows_of(each)}.values())
 
 
 DISTILLED: Spec = {"task": {"kind": "distillation"}}
 LINEAR: Spec = {"task": {"kind": "linear_functions"}}
-LONG = tuple(evaluated(f"long_context.{name}", factor=f) for name in ("qasper", "qasper_e") for f in (1.0, 4.0))
+LONG = tuple(make_row(f"long_context.{name}", factor=f) for name in ("qasper", "qasper_e") for f in (1.0, 4.0))
 TOP: Spec = {"placement": {"share": 0.5, "side": "top"}}
 TASKS = all_rows("002", 9)
-SET = [evaluated("lm_eval.cb.acc", fewshot=0.0, context=64.0)]
+SET = [make_row("lm_eval.cb.acc", fewshot=0.0, context=64.0)]
 CLIPPED = {"link": "clipped"}
 GRIDS: Mapping[str, list[Made]] = {
     "tokens": [cell([SINK], TEXT, intervention=each) for each in ("none", "random 1", "12", "fixed 1")],

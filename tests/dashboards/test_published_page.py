@@ -60,7 +60,7 @@ def foreign(tmp_path_factory: pytest.TempPathFactory) -> Iterator[At]:
     yield from views(root)
 
 
-def shown(view: PageView, name: str) -> SlotContent:
+def show_slot(view: PageView, name: str) -> SlotContent:
     return shown_of(SLOTS[name], view)
 
 
@@ -69,7 +69,7 @@ def words(found: SlotContent) -> str:
     return f"{found.caption} {found.message} {parts} {found.data.rows()}"
 
 
-def printed(row: str, column: str) -> float:
+def find_printed(row: str, column: str) -> float:
     place = ("003", "T1", row, column)
     (value,) = (c.value for c in cells() if (c.paper, c.paper_table, c.row_label, c.column_label) == place)
     assert value is not None
@@ -97,15 +97,15 @@ def test_what_is_not_there_is_a_sentence_that_says_what_is(at: At, search: str, 
 
 
 def test_own_means_and_differences_stand_where_the_paper_prints(at: At) -> None:
-    found = shown(at(""), "item")
+    found = show_slot(at(""), "item")
     row = found.data.filter((pl.col("row") == "SSA") & (pl.col("column") == "5")).row(0, named=True)
     values = [mse(seed, ssa_effects(seed))[4][3] for seed in range(4)]
     logs = [math.log(value) for value in values]
-    half = 3.182446 * stdev(logs) / 2  # t with 3 degrees of freedom over the root of 4
+    half = 3.182446 * stdev(logs) / 2  # t quantile with 3 degrees of freedom / sqrt(4)
     wanted = [math.exp(fmean(logs) + each) for each in (0, -half, half)]
     assert [row["own_mean"], row["own_low"], row["own_high"]] == pytest.approx(wanted)
     assert row["own_spread"] == pytest.approx(wanted[2] - wanted[0])
-    assert row["own_less_printed"] == pytest.approx(fmean(logs) - math.log(printed("SSA", "5")))
+    assert row["own_less_printed"] == pytest.approx(fmean(logs) - math.log(find_printed("SSA", "5")))
     assert (row["own_n"], row["own_planned"], row["printed_in_own_interval"], row["claim_word"]) == (
         4,
         4,
@@ -121,11 +121,11 @@ def test_own_means_and_differences_stand_where_the_paper_prints(at: At) -> None:
 
 
 def test_a_printed_value_inside_the_interval_is_in_the_band(tmp_path: Path) -> None:
-    value = printed("Softmax", "4")
+    value = find_printed("Softmax", "4")
     rows = [[("evaluation", "mse", {"sigma_f": 4, "sigma_x": 1}, value * (1 + each))] for each in (-0.1, 0.0, 0.2)]
     planted(tmp_path / "runs", {"softmax": softmax(), "ssa": ssa()}, {"softmax": rows, "ssa": rows}).close()
     for at in views(tmp_path / "runs"):
-        data = shown(at("?paper=003&item=table 1"), "item").data
+        data = show_slot(at("?paper=003&item=table 1"), "item").data
         row = data.filter((pl.col("row") == "Softmax") & (pl.col("column") == "4")).row(0, named=True)
         assert (row["printed_in_own_interval"], row["claim_word"]) == ("inside", None)
         assert row["own_low"] < value < row["own_high"]
@@ -135,7 +135,7 @@ def test_two_seeds_have_no_interval_and_nothing_to_lie_in(tmp_path: Path) -> Non
     values = {name: [mse(seed, EFFECTS) for seed in range(2)] for name in ("softmax", "ssa")}
     planted(tmp_path / "runs", {"softmax": softmax(), "ssa": ssa()}, values).close()
     for at in views(tmp_path / "runs"):
-        found = shown(at("?paper=003&item=table 1"), "item")
+        found = show_slot(at("?paper=003&item=table 1"), "item")
         own = found.data.filter(pl.col("own_mean").is_not_null())
         assert set(own["own_n"]) == {2}
         assert (
@@ -147,20 +147,20 @@ def test_two_seeds_have_no_interval_and_nothing_to_lie_in(tmp_path: Path) -> Non
 
 def test_claims_are_those_of_the_comparison_with_published_numbers(at: At) -> None:
     view = at("?claims=all")
-    found = shown(view, "claims").data
+    found = show_slot(view, "claims").data
     wanted = compare_published(view.store, "planted", paper="003", table="T1")
     assert found.select("word", "claim").rows() == wanted.select("word", "claim").rows()
     told = wanted.filter(pl.col("word") != "not comparable").select("row_label", "column_label", "word").rows()
-    data = shown(view, "item").data
+    data = show_slot(view, "item").data
     beside = data.filter(pl.col("claim_word").is_not_null()).select("row", "column", "claim_word").rows()
     assert sorted(beside) == sorted(told)
-    compared = shown(at(""), "claims").data
+    compared = show_slot(at(""), "claims").data
     assert set(compared["word"]) <= {"same direction", "within noise", "differs"}
     assert 0 < compared.height < found.height
 
 
 def test_printed_values_are_hollow_marks_on_a_figure(at: At) -> None:
-    found = shown(at("?paper=003&item=figure 3"), "item")
+    found = show_slot(at("?paper=003&item=figure 3"), "item")
     assert found.figure is not None
     marks = [
         trace
@@ -172,7 +172,7 @@ def test_printed_values_are_hollow_marks_on_a_figure(at: At) -> None:
     assert {names[group] for group in by_group} == {"softmax", "ssa"}
     for group, points in by_group.items():
         row = {"softmax": "Softmax", "ssa": "SSA"}[names[group]]
-        assert points == {float(f): printed(row, str(f)) for f in range(1, 11)}
+        assert points == {float(f): find_printed(row, str(f)) for f in range(1, 11)}
     assert "Hollow: printed in table 1." in found.caption
     low, high = found.figure.layout.yaxis.range
     assert 10**low <= min(min(points.values()) for points in by_group.values())
@@ -180,28 +180,28 @@ def test_printed_values_are_hollow_marks_on_a_figure(at: At) -> None:
 
 
 def test_doubts_and_what_is_lacking_are_said(at: At) -> None:
-    assert "tables 1 and 6" in words(shown(at(""), "doubts"))
-    lacks = words(shown(at(""), "lacks"))
+    assert "tables 1 and 6" in words(show_slot(at(""), "doubts"))
+    lacks = words(show_slot(at(""), "lacks"))
     assert "20 of 140 printed cells have a value" in lacks
     assert "ablate run specs/out_of_distribution.py" in lacks
-    other = words(shown(at("?paper=004&item=table 1"), "lacks"))
+    other = words(show_slot(at("?paper=004&item=table 1"), "lacks"))
     assert "another task: the grid learns linear_functions, the paper's is text" in other
     assert "It is drawn from: sink_share, validation_loss." in other
-    ranks = words(shown(at("?paper=002&item=table 5"), "lacks"))
+    ranks = words(show_slot(at("?paper=002&item=table 5"), "lacks"))
     assert "It is drawn from: effective_rank_median." in ranks
 
 
 def test_doubts_are_those_of_the_item_itself_and_of_the_values_that_it_shows(at: At) -> None:
-    assert "two normalisations are described" in words(shown(at("?paper=002&item=figure 3"), "doubts"))
-    assert "two normalisations" not in words(shown(at("?paper=002&item=figure 4"), "doubts"))
-    marked = words(shown(at("?paper=003&item=figure 3"), "doubts"))
+    assert "two normalisations are described" in words(show_slot(at("?paper=002&item=figure 3"), "doubts"))
+    assert "two normalisations" not in words(show_slot(at("?paper=002&item=figure 4"), "doubts"))
+    marked = words(show_slot(at("?paper=003&item=figure 3"), "doubts"))
     assert "Its marks are of table 1: Squared error" in marked
     assert "tables 1 and 6" in marked
-    assert "It prints no values." in words(shown(at("?paper=003&item=figure 4"), "doubts"))
+    assert "It prints no values." in words(show_slot(at("?paper=003&item=figure 4"), "doubts"))
 
 
 def test_signs_in_the_table_have_their_words_under_it(at: At) -> None:
-    told = words(SlotContent(parts=shown(at(""), "item").parts))
+    told = words(SlotContent(parts=show_slot(at(""), "item").parts))
     softmax = "tables 1 and 6: softmax with 12 layers and 8 heads is in both tables"
     assert softmax in told
     assert told.count("equation 2: the first scored point") == 1
@@ -221,14 +221,14 @@ def test_a_campaign_with_nothing_of_it_has_a_sentence_for_every_item(foreign: At
     for place, each in enumerate(reversed([e for e in ITEMS if e.paper == paper])):
         view = foreign(f"?paper={paper}&item={each.name}")
         for slot in SLOTS if place == 0 else ("item",):
-            found = shown(view, slot)
+            found = show_slot(view, slot)
             assert found.figure is not None or found.message or found.parts or found.data.height
             assert "reproduced" not in words(found).lower()
             assert found.figure is None or "<script>%{x}" not in json.dumps(json.loads(found.figure.to_json()))
 
 
 def test_latex_of_a_table_has_the_own_values(at: At) -> None:
-    text = shown(at(""), "item").files["tex"]()
+    text = show_slot(at(""), "item").files["tex"]()
     assert text.count(r"\\") >= 14
     assert "Sparsemax" in text
     assert "every number is of the grid planted, none is printed in the paper" in text
