@@ -30,8 +30,8 @@ def write(text: str) -> None:
     sys.stdout.write(f"{escape_control(text)}\n")
 
 
-def counted(number: int, noun: str, plural: str | None = None) -> str:
-    """`1 trial`, `2 trials`, `2 classes`."""
+def format_count(number: int, noun: str, plural: str | None = None) -> str:
+    """Format a count: `1 trial`, `2 trials`, `2 classes`."""
     return f"{number} {noun if number == 1 else plural or f'{noun}s'}"
 
 

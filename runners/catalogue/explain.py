@@ -27,7 +27,7 @@ SOFTMAX = ("product", "score", "normaliser", "readout")
 """The stages that define softmax."""
 
 
-class Part(NamedTuple):
+class ChangedStage(NamedTuple):
     """A stage that differs from softmax."""
 
     stage: str
@@ -55,7 +55,7 @@ class Explanation(NamedTuple):
     use: str
     """Python that makes it."""
     arguments: tuple[Argument, ...]
-    parts: tuple[Part, ...]
+    parts: tuple[ChangedStage, ...]
     numbers: tuple[NumberRow, ...]
     options: Mapping[str, object]
     """Fields of its stages that are no numbers, by "stage.field"."""
@@ -75,7 +75,7 @@ class Explanation(NamedTuple):
 class KindExplanation(NamedTuple):
     """Describes one choice of a stage."""
 
-    part: Part
+    part: ChangedStage
     home: str
     """Its class and module."""
     numbers: tuple[NumberRow, ...]
@@ -99,7 +99,8 @@ def explain(known: NamedOperator, model: str = MODEL) -> Explanation:
         use=how_to_write(known),
         arguments=arguments(known),
         parts=tuple(
-            Part(stage, choice.label, formula(type(choice)), source_of(type(choice))) for stage, choice in parts.items()
+            ChangedStage(stage, choice.label, formula(type(choice)), source_of(type(choice)))
+            for stage, choice in parts.items()
         ),
         numbers=tuple(row for stage, choice in parts.items() for row in number_rows(choice, f"{stage}.")),
         options={name: value for stage, choice in parts.items() for name, value in options(choice, f"{stage}.")},
@@ -119,7 +120,7 @@ def explain_kind(stage: str, kind: str) -> KindExplanation:
     example = member.example() if issubclass(member, Stage) else None
     named = {each.name: each.make() for each in catalogue().values()}
     return KindExplanation(
-        part=Part(stage, kind, formula(member), source_of(member)),
+        part=ChangedStage(stage, kind, formula(member), source_of(member)),
         home=f"{member.__name__} of {member.__module__}",
         numbers=tuple(number_rows(example)) if example else (),
         options=dict(options(example)) if example else {},

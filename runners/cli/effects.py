@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from runners.cli.measure_text import average_of, describe_measure
 from runners.cli.options import Csv, Flag, Json
-from runners.output import counted, say, write, write_frame, write_json, write_table
+from runners.output import format_count, say, write, write_frame, write_json, write_table
 
 if TYPE_CHECKING:
     import polars as pl
@@ -57,7 +57,9 @@ def effects(
     elif as_csv:
         write_frame("effects", found.terms if single is None else single.contrasts, as_json=False, as_csv=True)
     else:
-        write(f"{describe_measure(header)} on the {header['measure']['scale']} scale, {counted(found.runs, 'run')}")
+        write(
+            f"{describe_measure(header)} on the {header['measure']['scale']} scale, {format_count(found.runs, 'run')}"
+        )
         _write_single(single) if single is not None else _write_tests(found, header["measure"])
         _write_means(found.means, header["measure"])
         for note in found.notes:
@@ -83,7 +85,7 @@ def _write_tests(found: "Factorial", measure: dict[str, Any]) -> None:
     columns = ["term", "df", "f", "p_holm", "omega_squared", "omega_low", "omega_high", "note"]
     write_table(headings, [tuple(map(_short, row)) for row in found.terms.select(columns).rows()])
     if found.noise is not None:
-        freedom = counted(found.terms["df_error"][0], "degree of freedom", "degrees of freedom")
+        freedom = format_count(found.terms["df_error"][0], "degree of freedom", "degrees of freedom")
         write(f"noise of a run: standard deviation {found.noise:.3g} on this scale, {freedom}")
 
 

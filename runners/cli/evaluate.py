@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, final
 from cyclopts import Parameter
 
 from runners.cli.options import Flag, Json
-from runners.output import counted, say, write_json, write_table
+from runners.output import format_count, say, write_json, write_table
 from runners.slow_notice import slow_notice
 
 if TYPE_CHECKING:
@@ -202,7 +202,7 @@ def _report(results: "Sequence[Result]", labels: dict[str, tuple[str, int]], tri
     counts = Counter(each.status for each in results)
     words: dict[Status, str] = {"done": "made", "there": "made before", "own": "part of the trial", "failed": "failed"}
     told = ", ".join(f"{counts[status]} {word}" for status, word in words.items() if counts[status])
-    _tell(f"{counted(len(results), 'evaluation')} of {counted(trials, 'trial')}: {told}")
+    _tell(f"{format_count(len(results), 'evaluation')} of {format_count(trials, 'trial')}: {told}")
     return 4 if failed else 0
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from runners.cli.options import Repeat
-from runners.output import counted, say
+from runners.output import format_count, say
 
 if TYPE_CHECKING:
     from grid import Grid
@@ -19,7 +19,7 @@ def give_back(root: Path, grids: "Sequence[Grid]", repeat: Repeat) -> None:
     given_back = give_back_unreadable(root, [each.name for each in grids]) if repeat.again else 0
     if given_back:
         verbs = ("has", "is") if given_back == 1 else ("have", "are")
-        trials = counted(given_back, "finished trial")
+        trials = format_count(given_back, "finished trial")
         say(f"ablate: {trials} {verbs[0]} no readable result and {verbs[1]} trained again")
 
 

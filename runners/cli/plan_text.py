@@ -5,7 +5,7 @@ from dataclasses import asdict
 from typing import Any
 
 from runners.cli.plan import OperatorPlan, RunPlan
-from runners.output import counted
+from runners.output import format_count
 from runners.planning.forecast_text import resolution_lines, time_line
 
 SHOWN_TRIALS = 3
@@ -14,9 +14,9 @@ SHOWN_TRIALS = 3
 def plan_lines(plan: RunPlan) -> Iterator[str]:
     """The plan as a page of text."""
     for grid in plan.grids:
-        yield f"grid {grid.name}: {counted(grid.cells, 'cell')}, {counted(grid.trials, 'trial')}"
+        yield f"grid {grid.name}: {format_count(grid.cells, 'cell')}, {format_count(grid.trials, 'trial')}"
         for rule in grid.pruned:
-            yield f"  left out {counted(rule.cells, 'cell')}: {rule.reason}"
+            yield f"  left out {format_count(rule.cells, 'cell')}: {rule.reason}"
         operators = [each for each in plan.operators if each.grid == grid.name]
         widest = max((len(each.operator) for each in operators), default=0)
         for each in operators:
@@ -36,11 +36,11 @@ def plan_lines(plan: RunPlan) -> Iterator[str]:
     }
     yield "  " + ", ".join(f"{count} {what}" for what, count in counts.items() if count or what == "pending")
     if plan.other_code:
-        trials = counted(plan.other_code, "finished trial")
+        trials = format_count(plan.other_code, "finished trial")
         yield f"  {trials} ran other code; `ablate run SPEC --again` trains those again"
     if plan.failed:
         yield "  `ablate status` says why trials failed; `ablate run SPEC --retry` tries those again"
-    yield f"  to do: {counted(plan.to_do, 'trial')}, {time_line(plan.estimate)}"
+    yield f"  to do: {format_count(plan.to_do, 'trial')}, {time_line(plan.estimate)}"
     for problem in plan.estimate.problems:
         yield f"  could not be measured: {problem}"
     for refusal in plan.refused:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import polars as pl
 
-from runners.output import counted, say, write, write_table
+from runners.output import format_count, say, write, write_table
 from store.published.matching import named, pointed
 from store.published.tables import notes
 
@@ -39,7 +39,7 @@ def write_tables(cells: "Sequence[PublishedCell]") -> None:
     ]
     write_table(("paper", "table", "cells", "operators", "about"), rows)
     say(
-        f"ablate: {counted(len(cells), 'cell')}; --paper 003 --table T1 shows those of a table, "
+        f"ablate: {format_count(len(cells), 'cell')}; --paper 003 --table T1 shows those of a table, "
         "--compare puts your own results beside them"
     )
 
@@ -70,7 +70,7 @@ def write_claims(claims: pl.DataFrame, *, everything: bool) -> None:
         write(f"  {line}")
     words = [f"{count} {word}" for word, count in judged["word"].value_counts(sort=True).rows()]
     counts = ", ".join([*words, f"{others.height} not comparable"])
-    say(f"ablate: of {counted(claims.height, 'claim')}: {counts}")
+    say(f"ablate: of {format_count(claims.height, 'claim')}: {counts}")
     if not everything and not others.is_empty():
         for because, count in others["because"].value_counts(sort=True).rows()[:_MOST_REASONS]:
             say(f"ablate:   {count}: {because}")

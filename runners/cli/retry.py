@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, final
 from cyclopts import Parameter
 
 from runners.cli.options import NO_CLUSTER, SLURM_FLAGS, Flag, SlurmFlags
-from runners.output import counted, say, write
+from runners.output import format_count, say, write
 
 if TYPE_CHECKING:
     from runners.monitoring.retry import Again, Before
@@ -121,7 +121,7 @@ def _ask_back(store: "Store") -> int:
 
     found = failures(store)
     write_clusters(found)
-    trials, ways = counted(sum(each.n for each in found), "trial"), counted(len(found), "way")
+    trials, ways = format_count(sum(each.n for each in found), "trial"), format_count(len(found), "way")
     kinds = f"{trials} failed, in {ways}" if found else "nothing failed"
     say(f"ablate: {kinds}; say which to train again: a query or key, --failed for all that failed, --lost for the lost")
     return 2

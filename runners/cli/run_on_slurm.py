@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from grid.errors import EnvironmentProblem, SpecError
 from runners.cli.options import Repeat, SlurmFlags
-from runners.output import counted, duration, say, write
+from runners.output import duration, format_count, say, write
 from runners.slow_notice import slow_notice
 
 if TYPE_CHECKING:
@@ -97,12 +97,12 @@ def dry_run_lines(draft: "Draft") -> Iterator[str]:
     if already:
         yield already
     yield (
-        f"{counted(draft.trials, 'trial')} in {counted(len(draft.classes), 'class', 'classes')}, "
-        f"{counted(draft.workers, 'worker')} in {counted(len(draft.scripts), 'call', 'calls')} of sbatch; "
+        f"{format_count(draft.trials, 'trial')} in {format_count(len(draft.classes), 'class', 'classes')}, "
+        f"{format_count(draft.workers, 'worker')} in {format_count(len(draft.scripts), 'call', 'calls')} of sbatch; "
         "nothing is written"
     )
     for found, group in zip(draft.classes, draft.groups, strict=True):
-        counts = f"{counted(len(group.trials), 'trial')} on {counted(found.workers, 'worker')}"
+        counts = f"{format_count(len(group.trials), 'trial')} on {format_count(found.workers, 'worker')}"
         yield f"  {found.name}: {counts}{' each' if found.workers > 1 else ''} with {worker_words(group.resources)}"
     yield from (f"  {note}" for note in draft.notes)
     shown: set[str] = set()
@@ -121,12 +121,12 @@ def worker_words(given: "Resources") -> str:
     kind = f"{given.gpu_type} " if given.gpu_type else ""
     auto = given.per_gpu == "auto"
     side = "as many trials as fit" if auto else f"{given.per_gpu} trials"
-    parts = [counted(given.gpus, f"{kind}GPU")] if given.gpus else []
+    parts = [format_count(given.gpus, f"{kind}GPU")] if given.gpus else []
     if given.per_trial > 1:
         parts.append(f"{given.per_trial} {'GPUs' if given.gpus else 'processes'} for a trial")
     elif given.per_gpu != 1:
         parts.append(f"{side} {'on each GPU' if given.gpus else 'side by side'}")
-    parts.append(counted(given.cpus, "core"))
+    parts.append(format_count(given.cpus, "core"))
     if given.mem is not None:
         parts.append(f"{given.mem / 1024:g} GB" if given.mem % 1024 == 0 else f"{given.mem} MB")
     parts.append(f"for {duration(given.time * 60)}")
@@ -149,7 +149,8 @@ def queued_line(queued: "SubmittedJobs", root: Path) -> str:
     plural = "s" if len(queued.record.jobs) > 1 else ""
     before = f"; {already}" if already else ""
     return (
-        f"queued {counted(draft.trials, 'trial')} on {counted(draft.workers, 'worker')} (job{plural} {jobs}) as "
+        f"queued {format_count(draft.trials, 'trial')} on {format_count(draft.workers, 'worker')} "
+        f"(job{plural} {jobs}) as "
         f"submission {draft.submission}{before}; `ablate status` says how they are, `ablate watch` follows; "
         f"results in {root}"
     )

@@ -11,7 +11,7 @@ from cyclopts import Parameter
 
 from grid.errors import EnvironmentProblem, NotFoundError, SpecError
 from runners.cli.options import Csv, Flag, Json
-from runners.output import counted, say, write, write_frame, write_json, write_table
+from runners.output import format_count, say, write, write_frame, write_json, write_table
 
 if TYPE_CHECKING:
     import polars as pl
@@ -219,7 +219,7 @@ def _print(found: "pl.DataFrame", shown: Format) -> None:
 
     if shown.parquet is not None:
         write_atomic(shown.parquet, encoded(found, "parquet"))
-        say(f"ablate: {counted(found.height, 'row')} in")
+        say(f"ablate: {format_count(found.height, 'row')} in")
         write(str(shown.parquet.resolve()))
     elif shown.md:
         sys.stdout.write(encoded(found, "md").decode())

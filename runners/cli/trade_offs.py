@@ -9,7 +9,7 @@ from cyclopts import Parameter
 
 from runners.cli.measure_text import describe_measure
 from runners.cli.options import Csv, Json
-from runners.output import counted, say, write, write_frame
+from runners.output import format_count, say, write, write_frame
 
 if TYPE_CHECKING:
     from store.analysis.pareto import Way
@@ -84,7 +84,7 @@ def curves(
         write(f"{name}: {metric} at equal {at.by}, {rule.better} is better; the last value recorded at or before it")
         write(
             f"differences on the {rule.scale} scale, of costs by ratios, paired by seed; Holm over "
-            f"{counted(found['cell'].n_unique(), 'cell')} of a question, alpha {rule.alpha:g}"
+            f"{format_count(found['cell'].n_unique(), 'cell')} of a question, alpha {rule.alpha:g}"
         )
     shown = _CURVES | {"low": f"{100 * (1 - rule.alpha):g} % from"}
     write_frame("curves", found, as_json=as_json, as_csv=as_csv, shown=shown)
@@ -165,5 +165,5 @@ def _write_pareto_title(header: Mapping[str, Any], rules: "GridMeasure", ways: M
     cells = header["cells"]
     write(
         f"one-sided t tests paired by seed, alpha {rules.alpha:g}: Holm over {cells * (cells - 1)} ordered pairs "
-        f"(dominated), over {counted(cells, 'cell')} (on the front)"
+        f"(dominated), over {format_count(cells, 'cell')} (on the front)"
     )

@@ -103,7 +103,7 @@ def _factory(include: Path, scratch: Path) -> Any:
     require_package("lm_eval.api.metrics", by="the evaluation lm_eval", extra="lm-eval")  # fills the registry
     registry = require_package("lm_eval.api.registry", by="the evaluation lm_eval", extra="lm-eval")
 
-    class Local(factory.TaskFactory):  # type: ignore[misc, name-defined]
+    class LocalTasks(factory.TaskFactory):  # type: ignore[misc, name-defined]
         """Tasks with absolute paths."""
 
         def _load_full_config(self, entry: Any, overrides: Any = None) -> dict[str, Any]:
@@ -125,7 +125,7 @@ def _factory(include: Path, scratch: Path) -> Any:
                     )
             return super()._build_group_members(members, group, overrides, registry)
 
-    return Local(meta=None)
+    return LocalTasks(meta=None)
 
 
 def _options(config: Mapping[str, Any], home: Path, include: Path, scratch: Path) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from runners.attempts.worker import Job
 from runners.execution.fork_client import Forks, Start, start_interpreter
 from runners.execution.machine import Machine, Overseer, RowSource
 from runners.execution.pool import WorkerPool
-from runners.output import counted
+from runners.output import format_count
 
 
 @final
@@ -31,7 +31,8 @@ class Local(Machine):
         self._slots: list[str | None] = [None] * workers if devices is None else list(devices)
         if len(self._slots) != workers:
             raise SpecError(
-                f"every worker has a device: {counted(workers, 'worker')}, {counted(len(self._slots), 'device')}"
+                f"every worker has a device: {format_count(workers, 'worker')}, "
+                f"{format_count(len(self._slots), 'device')}"
             )
         self._start = start
         self._pool: WorkerPool | None = None

@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from runners.execution.run_tally import Running, Tally
-from runners.output import LINE_EVERY_S, counted, duration
+from runners.output import LINE_EVERY_S, duration, format_count
 
 _SAME_EVERY_S = 60.0
 """Seconds between two equal lines."""
@@ -66,7 +66,7 @@ def progress_line(tally: Tally, waits_for: str = "") -> str:
     """Format the state as one line; `waits_for` tells what pending workers wait for."""
     failed = f", {tally.cells_failed} with failures" if tally.cells_failed else ""
     parts = [
-        f"{tally.ended}/{counted(len(tally.members), 'trial')}",
+        f"{tally.ended}/{format_count(len(tally.members), 'trial')}",
         f"cells: {tally.cells_done}/{len(tally.planned)} done{failed}, {tally.cells_running} running",
         *([waits_for] if waits_for else []),
         f"{duration(tally.seconds_left())} left",

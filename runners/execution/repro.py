@@ -19,7 +19,7 @@ from runners.attempts.manifest import submission_id, write_submission
 from runners.attempts.submission_record import Submission, read_submission_record
 from runners.attempts.worker import WorkerEntry
 from runners.execution.repro_values import ValueDifference, differences, values_of
-from runners.output import counted, duration
+from runners.output import duration, format_count
 from runners.provenance.environment import (
     THREADS,
     Differences,
@@ -100,8 +100,8 @@ class Recorded:
         cut_off = len(self.made_by) - len(ends)
         if len(self.made_by) == 1:
             return f"the attempt that made its result took {spent}"
-        without = f", without {counted(cut_off, 'attempt')} that did not say when it ended" if cut_off else ""
-        return f"the {counted(len(ends), 'attempt')} that made its result took {spent} in all{without}"
+        without = f", without {format_count(cut_off, 'attempt')} that did not say when it ended" if cut_off else ""
+        return f"the {format_count(len(ends), 'attempt')} that made its result took {spent} in all{without}"
 
     @property
     def submission(self) -> str:

@@ -19,7 +19,7 @@ from runners.execution.background_ingest import BackgroundIngest
 from runners.execution.interrupts import Interrupts
 from runners.execution.progress import ProgressDisplay
 from runners.execution.run_tally import GridMember, Tally, tally
-from runners.output import counted
+from runners.output import format_count
 from runners.planning.grid_cells import walk
 from runners.planning.preflight import Preflight
 from runners.planning.survey import Survey, publish
@@ -177,7 +177,7 @@ class _ActiveRun:
     def _wait_for_others(self) -> list[int]:
         """Wait for rows of other runs; return those that they gave up."""
         if self._held and not self.stop_requested():
-            self.note(f"waiting for {counted(len(self._held), 'trial')} that another run is working on")
+            self.note(f"waiting for {format_count(len(self._held), 'trial')} that another run is working on")
         while self._held and not self.stop_requested():
             free = list(self._given_up())
             if free:

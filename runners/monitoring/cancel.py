@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Protocol, final
 
 from runners.monitoring.trial_states import TrialLocations
-from runners.output import counted, say
+from runners.output import format_count, say
 from runners.slurm.submissions import AT_WORK, SubmissionStatus
 from runners.slurm.submit.submit_lock import submit_lock
 from runners.slurm.worker_records import cancelled_path, read_cancelled
@@ -65,7 +65,7 @@ class Cancelling:
         if left:
             verbs = "is" if len(chosen) == 1 else "are", "goes" if len(left) == 1 else "go"
             self.done.append(
-                f"{counted(len(chosen), 'trial')} of submission {submission} {verbs[0]} called off; {len(left)} "
+                f"{format_count(len(chosen), 'trial')} of submission {submission} {verbs[0]} called off; {len(left)} "
                 f"{verbs[1]} on"
             )
         else:
@@ -85,7 +85,7 @@ class Cancelling:
             self._write(submission, everything=True, trials=read_cancelled(self._layout, submission).trials)
         jobs = sorted({int(job.partition("_")[0]) for job in crew.jobs})
         problem = self._cancel(jobs) if jobs else None
-        workers = counted(len(crew.jobs), "worker")
+        workers = format_count(len(crew.jobs), "worker")
         leave = "leaves" if len(crew.jobs) == 1 else "leave"
         if problem is None:
             self.done.append(

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 
-from runners.output import counted
+from runners.output import format_count
 from runners.slurm.submissions import AT_WORK, SubmissionStatus
 
 
@@ -27,7 +27,7 @@ def endings(
         if mine - off and crew.spent and not any(worker.standing in AT_WORK for worker in crew.workers):
             verb = "is" if len(mine - off) == 1 else "are"
             found.append(
-                f"budget: {used_up(crew)} used; {counted(len(mine - off), 'trial')} {verb} left; run again with "
+                f"budget: {used_up(crew)} used; {format_count(len(mine - off), 'trial')} {verb} left; run again with "
                 "another --budget"
             )
     return tuple(reversed(found))
@@ -35,7 +35,7 @@ def endings(
 
 def called_off(trials: Mapping[str, int]) -> str:
     """That so many trials of submissions were called off."""
-    parts = [f"{counted(count, 'trial')} of submission {name}" for name, count in trials.items()]
+    parts = [f"{format_count(count, 'trial')} of submission {name}" for name, count in trials.items()]
     return (
         f"called off: {', '.join(parts)}; `ablate run` goes on with {'it' if list(trials.values()) == [1] else 'them'}"
     )

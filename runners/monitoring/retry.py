@@ -9,7 +9,7 @@ from grid import Grid
 from grid.errors import NotFoundError, SpecError, StoreError
 from runners.attempts.submission_record import Submission, read_submission_record
 from runners.monitoring.trial_states import State, TrialLocations
-from runners.output import counted
+from runners.output import format_count
 from store.files.layout import Layout
 from store.files.trial_status import trial_state
 
@@ -39,7 +39,7 @@ class RetrySelection(NamedTuple):
         counts = ((state, n) for state, n in self.left.items() if n)
         told = [f"{n} {'is' if n == 1 else 'are'} {why.get(state, state)}" for state, n in counts]
         if self.logged:
-            told.append(f"{counted(self.logged, 'run')} logged by a program of your own, to be started by you")
+            told.append(f"{format_count(self.logged, 'run')} logged by a program of your own, to be started by you")
         return "; ".join(told)
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from runners.monitoring.failure_groups import kinds
 from runners.monitoring.failure_text import kind_line
 from runners.monitoring.trial_states import AtWork, State, TrialLocations
-from runners.output import age, counted, duration, say, write, write_table
+from runners.output import age, duration, format_count, say, write, write_table
 from runners.slurm.submissions import AT_WORK, SubmissionStatus, WorkerStatus
 from runners.slurm.worker_records import GAVE_UP
 
@@ -120,11 +120,11 @@ def write_status(found: Status) -> None:
     """A table per grid, who is at work, then failures by kind; warnings on stderr."""
     for name, frame in found.grids.items():
         columns = [column for column in ("label", "planned", *OF_STATE) if column in _ALWAYS or frame[column].sum()]
-        write(f"{name}: {frame['ok'].sum()} of {counted(int(frame['planned'].sum()), 'trial')} done")
+        write(f"{name}: {frame['ok'].sum()} of {format_count(int(frame['planned'].sum()), 'trial')} done")
         shown = frame if len(frame) <= _MOST_CELLS else _telling(frame)
         write_table(columns, shown.select(columns).rows())
         if len(shown) < len(frame):
-            write(f"... and {counted(len(frame) - len(shown), 'more cell')}; --json has all")
+            write(f"... and {format_count(len(frame) - len(shown), 'more cell')}; --json has all")
     _write_running(found.where.at_work)
     for line in crew_lines(found.where.crews):
         write(line)
@@ -224,12 +224,12 @@ def _write_workers(where: TrialLocations) -> None:
         _say_more(len(shown), "worker")
     ends = Counter(worker.words for worker in workers if worker.standing == "gone" and worker.job not in jobs)
     if ends:
-        write(f"gone: {counted(ends.total(), 'worker')} that lost no trial ({_reasons(ends)})")
+        write(f"gone: {format_count(ends.total(), 'worker')} that lost no trial ({_reasons(ends)})")
     left = any(found.state in ("pending", "lost") for found in where.trials.values())
     if left and gave_up:
         reasons = _reasons(Counter(worker.says or worker.words for worker in gave_up))
         output = next((f", see {worker.output}" for worker in gave_up if worker.output), "")
-        write(f"gave up: {counted(len(gave_up), 'worker')} ({reasons}{output}); `ablate failures` says what to do")
+        write(f"gave up: {format_count(len(gave_up), 'worker')} ({reasons}{output}); `ablate failures` says what to do")
 
 
 def _gave_up(where: TrialLocations) -> list[WorkerStatus]:
@@ -259,7 +259,7 @@ def _reasons(found: "Counter[str]") -> str:
 
 def _say_more(count: int, noun: str) -> None:
     if count > _MOST_ROWS:
-        write(f"... and {counted(count - _MOST_ROWS, f'more {noun}')}; --json has all")
+        write(f"... and {format_count(count - _MOST_ROWS, f'more {noun}')}; --json has all")
 
 
 def loose_ends(where: TrialLocations) -> list[str]:
@@ -278,5 +278,5 @@ def loose_ends(where: TrialLocations) -> list[str]:
             if again and all(each.logged for each in found):
                 again = f"start your program that logged {them} again"
             advice = f"; {again}" if again else ""
-            lines.append(f"{state}: {counted(len(found), 'trial')}{last}{advice}")
+            lines.append(f"{state}: {format_count(len(found), 'trial')}{last}{advice}")
     return lines

@@ -12,7 +12,7 @@ from rich.text import Text
 from runners.monitoring.status_text import crew_lines
 from runners.monitoring.trial_states import STATES, AtWork
 from runners.monitoring.watch import WatchView
-from runners.output import counted, duration
+from runners.output import duration, format_count
 from runners.slurm.submissions import AT_WORK, SubmissionStatus
 
 _COLOURS = {
@@ -92,7 +92,7 @@ def _cells(view: WatchView) -> RenderableType:
             Text(label, overflow="ellipsis", no_wrap=True), bar, Text(f"{counts['done']}/{total}"), Text(others)
         )
     hidden = len(open_ones) - _MOST_CELLS
-    return Group(rows, Text(f"and {counted(hidden, 'more cell')}", style="dim")) if hidden > 0 else rows
+    return Group(rows, Text(f"and {format_count(hidden, 'more cell')}", style="dim")) if hidden > 0 else rows
 
 
 def _running(found: tuple[AtWork, ...]) -> RenderableType:

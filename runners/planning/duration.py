@@ -13,7 +13,7 @@ from typing import Any, Literal, NamedTuple, final
 
 from grid import Grid, Spec
 from grid.errors import SpecError
-from runners.output import counted
+from runners.output import format_count
 from runners.planning.survey import Survey, Surveyed
 from store.files.layout import Layout
 from store.files.trial_status import trial_state
@@ -51,7 +51,7 @@ class Estimate(NamedTuple):
     """Operators whose trials would be refused, and why."""
 
 
-class WorkerPool(NamedTuple):
+class PlannedWorkers(NamedTuple):
     """Workers of one class, which share some of the trials."""
 
     workers: int
@@ -74,14 +74,14 @@ class EstimateOptions:
 
     workers: int = 1
     """Workers of this machine, if `pool` is None."""
-    pool: Callable[[Surveyed], WorkerPool] | None = None
+    pool: Callable[[Surveyed], PlannedWorkers] | None = None
     """Returns the workers of a trial; None: those of this machine."""
     seconds: Callable[[Any], float | None] | None = None
     """Measures a few steps and returns the seconds of the whole training; None: measure nothing."""
 
-    def pool_of(self, trial: Surveyed) -> WorkerPool:
+    def pool_of(self, trial: Surveyed) -> PlannedWorkers:
         """Return the workers of a trial."""
-        return WorkerPool(self.workers) if self.pool is None else self.pool(trial)
+        return PlannedWorkers(self.workers) if self.pool is None else self.pool(trial)
 
 
 class Finished(NamedTuple):
@@ -158,7 +158,7 @@ class _Estimator:
         self._costs: dict[_Cell, tuple[float | None, float]] = {}
 
     def result(self) -> Estimate:
-        pools: dict[str, tuple[WorkerPool, list[float]]] = {}
+        pools: dict[str, tuple[PlannedWorkers, list[float]]] = {}
         durations: dict[tuple[_Cell, Device], float | None] = {}
         total_s = gpu_s = 0.0
         unknown, uses_gpu = 0, False
@@ -255,12 +255,12 @@ class _Estimator:
 
     def _describe_basis(self, unknown: int) -> str:
         measured = sum(each is not None for each in self._measured.values())
-        parts = [counted(len(self._used), "finished trial")] if self._used else []
+        parts = [format_count(len(self._used), "finished trial")] if self._used else []
         if measured:
-            parts.append(f"measured steps of {counted(measured, 'model')} (without evaluation)")
+            parts.append(f"measured steps of {format_count(measured, 'model')} (without evaluation)")
         if not parts:
             return "unknown: no trial like these has finished; `ablate plan --calibrate` measures a few steps"
-        left_out = f"; {counted(unknown, 'trial')} of unknown duration not included" if unknown else ""
+        left_out = f"; {format_count(unknown, 'trial')} of unknown duration not included" if unknown else ""
         return f"from {' and '.join(parts)}{left_out}"
 
 
@@ -292,7 +292,7 @@ def _model_key(trial: Any) -> str:
     return " ".join(spec.model_dump_json() for spec in specs if isinstance(spec, Spec))
 
 
-def _device_of(trial: Any, pool: WorkerPool) -> Device:
+def _device_of(trial: Any, pool: PlannedWorkers) -> Device:
     wanted = getattr(getattr(trial, "execution", None), "device", "cpu")
     if wanted == "auto":
         return "cuda" if (_is_here("cuda") if pool.gpus is None else pool.gpus > 0) else "cpu"
@@ -305,7 +305,7 @@ def _is_here(device: Device) -> bool:
     return device == "cpu" or torch.cuda.is_available()
 
 
-def _gpus_of(trial: Any, device: Device, pool: WorkerPool) -> float:
+def _gpus_of(trial: Any, device: Device, pool: PlannedWorkers) -> float:
     """Return how many GPUs the trial occupies."""
     if device == "cpu":
         return 0.0

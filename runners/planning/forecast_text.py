@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterator
 
-from runners.output import counted, duration
+from runners.output import duration, format_count
 from runners.planning.duration import Estimate
 from runners.planning.power import Resolution
 from runners.planning.seed_noise import Noise
@@ -16,9 +16,9 @@ def time_line(estimate: Estimate) -> str:
     if not estimate.hours:
         return estimate.basis
     digits = max(0, 1 - math.floor(math.log10(estimate.hours))) if estimate.hours < 10 else 0
-    workers = counted(estimate.workers, "worker")
+    workers = format_count(estimate.workers, "worker")
     if estimate.at_once != estimate.workers:
-        workers += f" with {counted(estimate.at_once, 'trial')} at once"
+        workers += f" with {format_count(estimate.at_once, 'trial')} at once"
     hours = f"{estimate.hours:,.{min(digits, 6)}f} {estimate.unit}"
     return f"{hours}, {duration(estimate.wall_s)} on {workers}, {estimate.basis}"
 
@@ -50,12 +50,12 @@ def _noise_line(found: Resolution) -> str:
     if noise.remark:
         return f"no noise known: {noise.remark}"
     if noise.sd is None:
-        have = f"{counted(noise.seeds, 'seed')} of the baseline finished{place}; " if noise.seeds else ""
+        have = f"{format_count(noise.seeds, 'seed')} of the baseline finished{place}; " if noise.seeds else ""
         asked = "`--noise-from CAMPAIGN` takes that of another campaign"
         return f"no noise known yet: {have}{BASELINE_SEEDS} baseline seeds will tell; {asked}"
     if noise.seed_sd is None:
-        return f"noise floor from {counted(noise.pairs, 'pair')}{place}; too few seeds of the baseline alone"
-    seeds = f"{counted(noise.seeds, 'seed')} of the baseline{place}"
+        return f"noise floor from {format_count(noise.pairs, 'pair')}{place}; too few seeds of the baseline alone"
+    seeds = f"{format_count(noise.seeds, 'seed')} of the baseline{place}"
     return f"noise floor: {found.measure} varies by {_amount(found, noise.seed_sd)} (SD) over {seeds}{_pairing(noise)}"
 
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, final
 from grid import Grid
 from grid.errors import StoreError
 from runners.attempts.manifest import KeptLines, read_lines, trial_lines, trial_of, write_grid
-from runners.output import counted
+from runners.output import format_count
 from runners.planning.grid_cells import GridCells
 from runners.provenance.code import ran_other_code
 from runners.slow_notice import slow_notice
@@ -127,7 +127,7 @@ def publish(layout: Layout, grids: Sequence[Grid], cells: GridCells, *, retry: b
 
 def _planning(grids: Sequence[Grid], cells: GridCells) -> str:
     walked = Counter(grid for grid, _ in cells.about)
-    return f"planning {counted(sum(walked[grid.name] * len(list(grid.seeds)) for grid in grids), 'trial')}"
+    return f"planning {format_count(sum(walked[grid.name] * len(list(grid.seeds)) for grid in grids), 'trial')}"
 
 
 @final

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple, final
 
 from grid.errors import NotFoundError, StoreError
-from runners.output import counted
+from runners.output import format_count
 from store.files.atomic import is_temporary, read_json, write_json
 from store.files.layout import FILE_SCHEMA, Layout
 
@@ -143,7 +143,7 @@ def read_records(layout: Layout, submission: str) -> tuple[list[WorkerRecord], s
     if not bad:
         return ordered, None
     return ordered, (
-        f"{len(bad)} of {counted(len(files), 'record')} of workers of submission {submission} "
+        f"{len(bad)} of {format_count(len(files), 'record')} of workers of submission {submission} "
         f"{'is' if len(bad) == 1 else 'are'} damaged or of a newer version, such as {bad[0].name}; "
         f"{'its' if len(bad) == 1 else 'their'} hours and trials are not counted"
     )

@@ -18,7 +18,7 @@ from runners.cli.plan_text import plan_data
 from runners.planning.duration import (
     Estimate,
     EstimateOptions,
-    WorkerPool,
+    PlannedWorkers,
     estimate,
     finished_trials,
     schedule_s,
@@ -156,9 +156,9 @@ def test_a_model_is_measured_once_and_scaled_to_its_other_cells(tmp_path: Path) 
 
 
 def test_pools_have_their_own_hours_and_the_slower_one_decides(tmp_path: Path) -> None:
-    def pool(trial: Any) -> WorkerPool:
+    def pool(trial: Any) -> PlannedWorkers:
         many = trial.operator == "falling"
-        return WorkerPool(6, 2, 0.5, name="many") if many else WorkerPool(1, gpus=4.0, name="one")
+        return PlannedWorkers(6, 2, 0.5, name="many") if many else PlannedWorkers(1, gpus=4.0, name="one")
 
     grid = toy_grid(seeds=range(12), steps=100, device="cuda")
     finish(tmp_path, grid, {"falling": 3600.0, "rising": 3600.0}, seeds=6, device="cuda")

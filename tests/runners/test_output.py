@@ -6,7 +6,7 @@ from decimal import Decimal
 import polars as pl
 import pytest
 
-from runners.output import counted, say, write, write_frame, write_json, write_table
+from runners.output import format_count, say, write, write_frame, write_json, write_table
 
 
 @pytest.mark.parametrize(
@@ -79,8 +79,8 @@ def test_a_sum_of_integers_is_a_number_in_every_format(capsys: pytest.CaptureFix
 
 
 def test_one_of_a_kind_is_no_plural() -> None:
-    assert [counted(n, "trial") for n in (0, 1, 2)] == ["0 trials", "1 trial", "2 trials"]
-    assert [counted(n, "class", "classes") for n in (1, 2)] == ["1 class", "2 classes"]
+    assert [format_count(n, "trial") for n in (0, 1, 2)] == ["0 trials", "1 trial", "2 trials"]
+    assert [format_count(n, "class", "classes") for n in (1, 2)] == ["1 class", "2 classes"]
 
 
 def test_bytes_in_a_table_are_written_as_the_engine_writes_them(capsys: pytest.CaptureFixture[str]) -> None:

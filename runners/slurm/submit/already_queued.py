@@ -12,7 +12,7 @@ from typing import final
 from grid.errors import EnvironmentProblem, StoreError
 from runners.attempts.manifest import Manifest
 from runners.attempts.submission_record import Submission, job_name, submission_records, write_submission_record
-from runners.output import counted
+from runners.output import format_count
 from runners.planning.survey import Surveyed
 from runners.slurm.scheduler import Scheduler
 from runners.slurm.submissions import SubmissionStatus, read_submission_status
@@ -177,4 +177,6 @@ def describe_already_queued(found: AlreadyQueued, of: Collection[Surveyed]) -> s
     names = ", ".join(sorted(found.submissions))
     plural = "s" if len(found.submissions) > 1 else ""
     verb = "is" if len(found.trials) == 1 else "are"
-    return f"{len(found.trials)} of {counted(len(of), 'trial')} {verb} queued in submission{plural} {names} already"
+    return (
+        f"{len(found.trials)} of {format_count(len(of), 'trial')} {verb} queued in submission{plural} {names} already"
+    )

@@ -13,7 +13,7 @@ from runners.attempts.disk_space import require_disk_space
 from runners.attempts.manifest import KeptLines, submission_id
 from runners.attempts.submission_record import Array, ResourceClass
 from runners.attempts.worker import WorkerEntry
-from runners.output import counted
+from runners.output import format_count
 from runners.planning.budget import Budget
 from runners.planning.grid_cells import walk
 from runners.planning.survey import Surveyed, survey
@@ -187,20 +187,21 @@ class Drafter:
         requested, total = self.asked.workers, sum(sizes)
         if requested is not None and groups and total != requested:
             why = "there are not trials for more" if total < requested else "each class of trials needs one at least"
-            notes.append(f"{counted(total, 'worker')} and not {requested}: {why}")
+            notes.append(f"{format_count(total, 'worker')} and not {requested}: {why}")
         names = [name for group in groups for name in (group.resources.partition or "").split(",")]
         rooms = [self._limits.room(self.asked.account, self.asked.qos, name or None) for name in names]
         room = min(rooms, key=lambda each: each.tasks, default=None)
         if room is not None and total > room.tasks:
             if room.tasks < len(groups):
                 raise EnvironmentProblem(
-                    f"at least {counted(len(groups), 'worker')} must be queued, one for each class of trials, and you "
-                    f"may queue {counted(room.tasks, 'more job')}: "
+                    f"at least {format_count(len(groups), 'worker')} must be queued, one for each class of trials, and "
+                    f"you may queue {format_count(room.tasks, 'more job')}: "
                     f"{room.because}; wait until some of yours have ended, or cancel some"
                 )
             sizes = worker_allocation.split(room.tasks, [float(size) for size in sizes], sizes)
             notes.append(
-                f"{counted(room.tasks, 'worker')} and not {total}, each of which trains more trials: {room.because}"
+                f"{format_count(room.tasks, 'worker')} and not {total}, each of which trains more trials: "
+                f"{room.because}"
             )
         return sizes, notes
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, final
 from grid import Planned, Spec
 from grid.errors import SpecError
 from grid.path import value_at
-from runners.output import counted
+from runners.output import format_count
 from runners.planning.survey import Surveyed
 from runners.provenance.environment import torch_without_cuda
 from runners.slurm.spec import MemoryFactors, Resources, Slurm, mebibytes, memory_factors, minutes
@@ -232,7 +232,7 @@ class Demands:
 def _require_cuda(trials: int) -> None:
     if trials and torch_without_cuda():
         raise SpecError(
-            f"execution.device is 'cuda' in {counted(trials, 'trial')} and torch is a build for the CPU here, "
+            f"execution.device is 'cuda' in {format_count(trials, 'trial')} and torch is a build for the CPU here, "
             "which is what nodes use too; install a CUDA build of torch, or say execution.device='auto'"
         )
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from grid import Grid
-from runners.planning.duration import EstimateOptions, WorkerPool, estimate
+from runners.planning.duration import EstimateOptions, PlannedWorkers, estimate
 from runners.planning.survey import Survey, Surveyed
 from runners.slurm.spec import Slurm
 from runners.slurm.submit import worker_allocation
@@ -43,12 +43,12 @@ def _load(group: Group, slurm: Slurm, each: float | None) -> worker_allocation.L
     return worker_allocation.Load(count, group.resources.slots, limit_s, each and each * count)
 
 
-def pools(groups: Sequence[Group], workers: Sequence[int], slurm: Slurm) -> Callable[[Surveyed], WorkerPool]:
+def pools(groups: Sequence[Group], workers: Sequence[int], slurm: Slurm) -> Callable[[Surveyed], PlannedWorkers]:
     """Return a function from a trial to its workers, for groups with so many workers; by default the first group."""
     at_once = worker_allocation.at_once(workers, slurm.max_parallel)
     made = [_pool(group, count) for group, count in zip(groups, at_once, strict=True)]
     of = {trial.key: pool for group, pool in zip(groups, made, strict=True) for trial in group.trials}
-    other = made[0] if made else WorkerPool(1)
+    other = made[0] if made else PlannedWorkers(1)
     return lambda trial: of.get(trial.key, other)
 
 
@@ -82,9 +82,9 @@ def forecast_lines(
         yield from (f"  {each.grid}: {line}" for line in resolution_lines(each))
 
 
-def _pool(group: Group, workers: int) -> WorkerPool:
+def _pool(group: Group, workers: int) -> PlannedWorkers:
     resources = group.resources
-    return WorkerPool(workers, resources.slots, resources.gpus / resources.slots, group.name)
+    return PlannedWorkers(workers, resources.slots, resources.gpus / resources.slots, group.name)
 
 
 def _finished_before(found: Survey) -> list[Surveyed]:

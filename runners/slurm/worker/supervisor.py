@@ -12,7 +12,7 @@ from runners.attempts.disk_space import disk_problem
 from runners.attempts.worker import NodeUnsuitable, Outcome
 from runners.execution import Local
 from runners.execution.fork_client import CannotStart, ServerDied
-from runners.output import counted
+from runners.output import format_count
 from runners.slurm.worker.assignment import Arguments, Assignment, slots
 from runners.slurm.worker.row_state import CompletedRows, RowStates
 from runners.slurm.worker.rows import NodeRows
@@ -212,7 +212,7 @@ class _Supervisor:
         """Return True if the task has to stop; called several times a second."""
         if self._signals.is_overdue(self._assignment.slurm.signal_s):
             raise _OutOfTime(
-                f"{counted(len(self._rows.out), 'trial')} did not save in time; "
+                f"{format_count(len(self._rows.out), 'trial')} did not save in time; "
                 "the next worker goes on from what was saved before"
             )
         self._record_file.keep()
@@ -266,4 +266,4 @@ class _Supervisor:
         if devices:
             self._machine.grow(devices)
             self._record_file.set_slots(self._machine.workers)
-            self.note(f"{counted(self._machine.workers, 'trial')} side by side from now on")
+            self.note(f"{format_count(self._machine.workers, 'trial')} side by side from now on")
