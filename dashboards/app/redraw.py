@@ -20,7 +20,7 @@ _SIZES: Final = frozenset({"width", "minWidth", "flex"})
 
 
 def digest(text: str) -> str:
-    """Find the common start and end of two texts."""
+    """Return a hash of a text."""
     return blake2b(text.encode(), digest_size=8).hexdigest()  # short: it travels with every look for news
 
 

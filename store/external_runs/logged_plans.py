@@ -35,7 +35,7 @@ from store.files.layout import FILE_SCHEMA, Layout
 from store.files.plans import require_version
 
 Line = Mapping[str, Any]
-"""A trial line, as docs/design.md has it."""
+"""A trial line, as in docs/wire-format.md."""
 
 _MOST_DIFFERENCES: Final = 3
 
