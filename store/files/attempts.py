@@ -1,7 +1,6 @@
 """Attempts on disk: begun by one rename together with their `start.json`, ended by their `end.json`.
 
-docs/wire-format.md has the files. Workers and logged runs begin and end theirs in the same way, and ask different things
-before.
+docs/wire-format.md has the files. Workers and logged runs both use these functions; each has its own checks before.
 """
 
 import os
