@@ -2,7 +2,7 @@
 
 import ast
 import sys
-from collections.abc import Iterator
+from functools import cache
 from importlib.util import decode_source
 from pathlib import Path
 from types import ModuleType
@@ -35,7 +35,7 @@ def user_modules() -> list[UserModule]:
 def user_imports() -> frozenset[str]:
     """Collect the top-level names that the user's spec files and modules import anywhere."""
     texts = [vars(each).get(SOURCE) or _text(each) for each in _users()]
-    return frozenset(name for text in texts for name in _find_imports(text))
+    return frozenset().union(*map(_find_imports, texts))
 
 
 def _users() -> list[ModuleType]:
@@ -66,10 +66,9 @@ def _place(module: ModuleType) -> UserModule | None:
     return UserModule(file, home, package if package.is_dir() else None)
 
 
-def _find_imports(text: str) -> Iterator[str]:
-    for statement in statements(text):
-        for node in ast.walk(statement):
-            if isinstance(node, ast.Import):
-                yield from (each.name.partition(".")[0] for each in node.names)
-            elif isinstance(node, ast.ImportFrom) and not node.level and node.module:
-                yield node.module.partition(".")[0]
+@cache  # a notebook submits again and again with the same modules
+def _find_imports(text: str) -> frozenset[str]:
+    nodes = [node for statement in statements(text) for node in ast.walk(statement)]
+    plain = {each.name for node in nodes if isinstance(node, ast.Import) for each in node.names}
+    origins = {node.module for node in nodes if isinstance(node, ast.ImportFrom) and not node.level and node.module}
+    return frozenset(name.partition(".")[0] for name in plain | origins)
