@@ -7,9 +7,9 @@ INSTALLED := $(VENV)/.installed
 # Cluster tests mostly wait. Each of these processes starts a SLURM cluster of its own.
 CLUSTERS ?= 3
 
-# Places whose language is checked: all but some of the store.
-PLAIN := README.md CHANGELOG.md CONTRIBUTING.md ablate.py grid variants runners dashboards specs benchmarks tests docs/generate \
-	docs/api $(filter-out docs/sql.md,$(wildcard docs/*.md))
+# Places whose language is checked.
+PLAIN := README.md CHANGELOG.md CONTRIBUTING.md ablate.py grid variants runners store dashboards specs benchmarks tests \
+	docs/generate docs/api $(wildcard docs/*.md)
 
 .PHONY: quickstart test lint types check check-fast check-cluster check-others docs clean
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, final
 
 from grid.errors import EnvironmentProblem, StoreError
-from store.files.atomic import environment_problem, is_temporary, read_bytes, retried, write_atomic
+from store.files.atomic import environment_problem, is_temporary, read_bytes, retry_io, write_atomic
 from store.files.layout import Layout
 from store.files.trial_status import TrialState
 
@@ -66,7 +66,7 @@ def save_checkpoint(directory: Path, trial: str, step: int, state: Mapping[str, 
     data = sink.getvalue()
     path = write_atomic(directory / f"step-{step:09d}.{_hash(data)}.pt", data)
     try:
-        retried(lambda: _forget(directory))
+        retry_io(lambda: _forget(directory))
     except OSError as error:
         raise environment_problem("clear", directory, error) from error
     return path
@@ -214,7 +214,7 @@ def _candidates(layout: Layout, trial: str) -> list[tuple[int, int, Path]]:
 def _files(directory: Path) -> list[Path]:
     """List the checkpoints in `directory`, by step."""
     try:
-        listed = retried(lambda: list(directory.iterdir()))
+        listed = retry_io(lambda: list(directory.iterdir()))
     except FileNotFoundError:
         return []
     except OSError as error:

@@ -62,8 +62,8 @@ class Campaign:
     and nothing is written. Where `grid` is None, the only grid is meant. `code` names the version of your own code,
     as a commit does, for the runs that are logged through this object: results of several versions get no verdict.
 
-    All that asks raises NotFoundError where there is no campaign, grid or name like that, SpecError where a question
-    has no meaning, StoreError where what is stored cannot be read; the text says what to do.
+    Methods that read raise NotFoundError for an unknown campaign, grid or name, SpecError for a question without
+    meaning, and StoreError for stored data that cannot be read. The text says what to do.
     """
 
     def __init__(self, root: str | Path, *, refresh: bool = True, code: str | None = None) -> None:
@@ -283,9 +283,9 @@ class Campaign:
         return found
 
     def finished(self, *, label: str, seed: int, config: Mapping[str, Any] | None = None) -> bool:
-        """Whether such a run has been logged and finished, so that a script that is run again can leave it out.
+        """Return True if such a run was logged and finished, so that a script can skip it when it is run again.
 
-        Where this object has a `code`, one that another version of the code finished is not.
+        If this object has a `code`, a run that another version of the code finished does not count.
         """
         from store.external_runs.logged_plans import trial_line
         from store.files.trial_status import trial_state

@@ -12,7 +12,7 @@ import polars as pl
 from grid.errors import EnvironmentProblem, NotFoundError, SpecError
 from grid.suggestions import suggest_name
 from store.database import queries, quoting
-from store.database.connection import engine_errors, stored_version, translated, with_suggestion
+from store.database.connection import engine_errors, stored_version, translate_error, with_suggestion
 from store.database.frame_limits import check_dates, check_types, without_seconds
 from store.database.query_log import note
 from store.database.readonly import check_reads, locked_connection
@@ -91,7 +91,7 @@ class Store:
             raise EnvironmentProblem(f"SQL: {with_suggestion(error)}; ask for less at once") from error
         except duckdb.Error as error:
             if "Corrupt database" in str(error):  # no fault of the query
-                raise translated(error, self.layout.snapshot) from error
+                raise translate_error(error, self.layout.snapshot) from error
             raise SpecError(f"SQL: {with_suggestion(error)}") from error
         check_dates(found)
         return found

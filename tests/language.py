@@ -54,7 +54,7 @@ VERBS: Final = frozenset(
     ["feed", "need", "seed", "embed", "proceed", "exceed", "succeed", "shed", "bleed", "speed", "principled"]
 )
 """Words in -ed that are no participles."""
-PUBLIC: Final = frozenset({"zipped", "changed", "named", "scaled", "published"})
+PUBLIC: Final = frozenset({"zipped", "changed", "named", "scaled", "published", "finished"})
 """Names that spec files of users call, and a command; they stay."""
 _STOP: Final = re.compile(r"(?<=[.!?])\s+(?=[A-Z`\"(*\[])")
 _CODE: Final = re.compile(r"`[^`]*`")

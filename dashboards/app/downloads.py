@@ -14,7 +14,7 @@ from dashboards.data.user_errors import Unknown
 from dashboards.figures.canvas import standalone
 from dashboards.html.markup import plain_table, tag, text
 from store.database.query_log import logged_queries
-from store.export.formats import encoded
+from store.export.formats import encode
 
 if TYPE_CHECKING:
     from dashboards.app.engine import Engine
@@ -42,7 +42,7 @@ def download(engine: "Engine", campaign: str, page: str, name: str, end: str, se
         with logged_queries() as statements:
             shown = slot.make(view)
             own = shown.files[end]() if end in shown.files else None
-    body = own or (encoded(shown.data, end) if end in _DATA else _MADE[end](shown, slot, statements))
+    body = own or (encode(shown.data, end) if end in _DATA else _MADE[end](shown, slot, statements))
     response = Response(body, mimetype=_DATA.get(end, "text/html"))
     if end not in IN_PAGE:
         response.headers.set("Content-Disposition", "attachment", **_name_header(f"{campaign}-{name}.{end}"))

@@ -13,10 +13,10 @@ from dashboards.data.seed_averages import Scale
 from dashboards.figures.canvas import canvas, error_bars, finite, is_cut as goes_on, one_line, value_axis
 from dashboards.theme.styles import MUTED, REST, ROPE
 from store import Store
-from store.analysis.pareto import Quantity, compared
+from store.analysis.pareto import Quantity, read_objectives
 from store.analysis.verdicts import GridMeasure
 from store.statistics import Objective, Paired, pareto as standings, summarise, t_interval
-from store.statistics.paired import Floats, or_null
+from store.statistics.paired_differences import Floats, or_null
 from store.statistics.scales import ROUNDING, back, forward
 
 _SIZES: Final = {"on the front": 13, "not told apart": 10, "dominated": 9}
@@ -43,7 +43,7 @@ def trade_offs(store: Store, grid: str, measure: GridMeasure, against: Quantity,
     Averages are of logarithms or log odds where an objective has such a scale. Raises as
     `store.analysis.pareto.pareto`.
     """
-    found = compared(store, grid, [against], measure=measure._asdict())
+    found = read_objectives(store, grid, [against], measure=measure._asdict())
     words = standings(found.values, found.objectives, alpha=found.alpha, forbidden=found.forbidden)
     y, x = found.objectives
     kept = found.values.drop_nulls([x.column, y.column]).filter(

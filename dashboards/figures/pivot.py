@@ -17,7 +17,7 @@ from store import Store
 from store.analysis.effects import BESIDE, levels_of
 from store.analysis.verdicts import GridMeasure, runs
 from store.statistics import balanced_means, select_then_report
-from store.statistics.paired import or_null
+from store.statistics.paired_differences import or_null
 from store.statistics.scales import back, forward
 
 _STATES: Final = {"running": "running", "pending": "not run"}

@@ -11,7 +11,7 @@ import polars as pl
 from dashboards.data.formatting import count
 from store.export.cells import CellTable, ExportColumn, ExportEntry
 from store.export.cells_text import latex_cells
-from store.export.rounding import rounded
+from store.export.rounding import round_to_spread
 from store.published.tables import trust_of
 
 SIGNS: Final = {"failed": "×", "unfinished": "…", "unmeasured": "–"}
@@ -147,7 +147,7 @@ def _text(row: Mapping[str, Any] | None, marks: _Marks) -> TableText:
 
 
 def _number(mean: float, spread: float | None) -> str:
-    found = rounded(mean, spread)
+    found = round_to_spread(mean, spread)
     value = found.value.replace("-", "−")
     both = value if found.spread is None else f"{value} ± {found.spread}"
     if not found.exponent:

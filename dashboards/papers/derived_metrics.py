@@ -10,7 +10,7 @@ from functools import cache
 from typing import Final, NamedTuple
 
 from dashboards.data.grid_context import GridContext
-from store.published.matching import pointed
+from store.published.matching import format_point
 from store.published.our_results import Own, Results, results
 from store.published.tables import PublishedCell, cells
 
@@ -104,10 +104,10 @@ def _at(name: str, at: Mapping[str, float], own: Own, given: Measuring, factor: 
     """Return the values of a cell at the first point that agrees with `at`, and the number of such points."""
     points = given.found.points(own.cell, name, at)
     if not points:
-        return Measured({}, why=f"no finished run has {name}{f' at {pointed(at)}' if at else ''}")
+        return Measured({}, why=f"no finished run has {name}{f' at {format_point(at)}' if at else ''}")
     runs = given.found.values[own.cell, name][points[0]]
     scaled = {seed: value / factor for seed, value in runs.items()}
-    return Measured(scaled, pointed(dict(points[0])), len(points))
+    return Measured(scaled, format_point(dict(points[0])), len(points))
 
 
 def _mean(cell: PublishedCell, own: Own, base: Own | None, given: Measuring) -> Measured:
@@ -118,14 +118,14 @@ def _mean(cell: PublishedCell, own: Own, base: Own | None, given: Measuring) -> 
     each = {name: given.found.points(own.cell, name, at) for name in names}
     lacking = [name for name in names if not each[name]]
     if lacking:
-        return Measured({}, why=f"no finished run has {lacking[0]}{f' at {pointed(at)}' if at else ''}")
+        return Measured({}, why=f"no finished run has {lacking[0]}{f' at {format_point(at)}' if at else ''}")
     shared = [point for point in each[names[0]] if all(point in of for of in each.values())]
     if not shared:
         return Measured({}, why=f"no point has all of {len(names)} tasks")
     parts = [given.found.values[own.cell, name][shared[0]] for name in names]
     seeds = sorted(set.intersection(*(set(part) for part in parts)))
     mean = {seed: sum(part[seed] for part in parts) / len(parts) / _SHARE for seed in seeds}
-    return Measured(mean, pointed(dict(shared[0])), len(shared))
+    return Measured(mean, format_point(dict(shared[0])), len(shared))
 
 
 def _score(cell: PublishedCell, own: Own, base: Own | None, given: Measuring) -> Measured:

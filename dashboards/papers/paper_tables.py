@@ -17,7 +17,7 @@ from dashboards.papers.columns import columns_of
 from dashboards.papers.derived_metrics import Measured, Measuring, find_values, list_needed_names, measuring, tasks_of
 from dashboards.papers.item import Drawn, Item
 from store.export.cells import Missing, within_noise
-from store.published.matching import alike, differs, sized
+from store.published.matching import alike, differs, format_size
 from store.published.our_results import Own
 from store.published.tables import PublishedCell, cells
 from store.statistics import MIN_PAIRS, Scale, summarise, t_interval
@@ -82,7 +82,7 @@ class _Places(NamedTuple):
             return ""
         if cell.parameters is not None and alike(cell.parameters, own.parameters):
             return ""
-        here = f"{sized(own.parameters)} parameters" if own.parameters else "of unknown size"
+        here = f"{format_size(own.parameters)} parameters" if own.parameters else "of unknown size"
         return f"not {cell.model}: the same cell beside every size, {here}"
 
     def _softmax(self, cell: PublishedCell, own: Own) -> Own | None:

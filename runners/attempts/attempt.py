@@ -14,7 +14,7 @@ from runners.checkpoint import KEEP, forget_older, save_checkpoint
 from runners.training.failure import Failure
 from runners.training.memory import peak_memory_bytes
 from runners.training.training_context import TrainingResult
-from store.files.atomic import environment_problem, read_json, retried, write_atomic, write_json
+from store.files.atomic import environment_problem, read_json, retry_io, write_atomic, write_json
 from store.files.attempts import end_record, write_end
 from store.files.heartbeat import Heartbeat
 from store.files.layout import Layout
@@ -51,7 +51,7 @@ def require_there(place: Path) -> None:
         CampaignUnwritable: it is gone, or its file system does not respond.
     """
     try:
-        there = retried(place.exists)
+        there = retry_io(place.exists)
     except OSError as error:
         raise CampaignUnwritable(str(environment_problem("look for", place, error))) from error
     if not there:

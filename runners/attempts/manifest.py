@@ -27,7 +27,7 @@ from store.files.atomic import (
     write_atomic,
     write_json,
 )
-from store.files.checksum import sealed
+from store.files.checksum import add_seal
 from store.files.layout import Layout
 from store.files.plans import require_version
 
@@ -180,7 +180,7 @@ def _write_lines(path: Path, lines: Iterable[Mapping[str, Any] | bytes]) -> list
 
 
 def _encode(line: Mapping[str, Any]) -> bytes:
-    return sealed(json.dumps(line, allow_nan=False, separators=(",", ":")).encode("ascii")) + b"\n"
+    return add_seal(json.dumps(line, allow_nan=False, separators=(",", ":")).encode("ascii")) + b"\n"
 
 
 def _holds(path: Path, size: int, digest: bytes) -> bool:

@@ -43,14 +43,14 @@ def effects(
     """
     from runners.cli.resolve import choose_grid, find_campaign
     from runners.provenance.mixed_code import warn_of_mixtures
-    from store.analysis.effects import analysis, unreplicated
+    from store.analysis.effects import analysis, half_normal_data
     from store.store import Store
 
     with Store.open(find_campaign(campaign)) as store:
         name = choose_grid(store, grid)
         header = store.grid(name)
         found = analysis(store, name, interactions=interactions)
-        single = unreplicated(store, name) if found.seeds == 1 else None
+        single = half_normal_data(store, name) if found.seeds == 1 else None
         warn_of_mixtures(store, [name], say)
     if as_json:
         write_json("effects", _data(found, single), found.notes)

@@ -127,11 +127,11 @@ def _encode(store: "Store", what: str, kind: str, grid: str | None, page: Export
     from runners.cli.resolve import choose_grid
     from store.export.cells import cells
     from store.export.cells_text import latex_cells, markdown_cells
-    from store.export.formats import encoded
+    from store.export.formats import encode
     from store.export.tables import TABLES, rows
 
     if what not in TABLES:
-        return encoded(store.sql(_query(store, what)), kind)
+        return encode(store.sql(_query(store, what)), kind)
     name = choose_grid(store, grid)
     if what == "cells" and kind in ("tex", "md"):
         table = cells(store, name, page.measure, page.point(), page.spread)
@@ -139,7 +139,7 @@ def _encode(store: "Store", what: str, kind: str, grid: str | None, page: Export
     found = rows(store, name, what)
     if what == "verdicts" and kind in ("tex", "md"):
         found = found.select(list(_ON_A_PAGE)).rename(_ON_A_PAGE)
-    return encoded(found, kind)
+    return encode(found, kind)
 
 
 def _query(store: "Store", what: str) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 import polars as pl
 
 from runners.output import format_count, say, write, write_table
-from store.published.matching import named, pointed
+from store.published.matching import format_point, named
 from store.published.tables import notes
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ def _plain(value: object) -> object:
 
 
 def _cell_line(cell: "PublishedCell") -> tuple[object, ...]:
-    point = f" at {pointed(cell.point)}" if cell.point else ""
+    point = f" at {format_point(cell.point)}" if cell.point else ""
     return (
         f"{cell.paper} {cell.paper_table}",
         *(cell.row_label, cell.column_label, cell.printed, cell.unit, cell.better),

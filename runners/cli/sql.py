@@ -214,14 +214,14 @@ def _save(store: "Store", layout: "Layout", name: str, text: str | None) -> int:
 
 
 def _print(found: "pl.DataFrame", shown: Format) -> None:
-    from store.export.formats import encoded
+    from store.export.formats import encode
     from store.files.atomic import write_atomic
 
     if shown.parquet is not None:
-        write_atomic(shown.parquet, encoded(found, "parquet"))
+        write_atomic(shown.parquet, encode(found, "parquet"))
         say(f"ablate: {format_count(found.height, 'row')} in")
         write(str(shown.parquet.resolve()))
     elif shown.md:
-        sys.stdout.write(encoded(found, "md").decode())
+        sys.stdout.write(encode(found, "md").decode())
     else:
         write_frame("sql", found, as_json=shown.as_json, as_csv=shown.as_csv)

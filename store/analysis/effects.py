@@ -23,11 +23,11 @@ BESIDE: Final = " / "
 def effects(store: "Store", grid: str, *, measure: Mapping[str, Any] | None = None) -> pl.DataFrame:
     """Main effects over the axes of the grid: a row per level of each, with these columns.
 
-    `factor` is the name of the axis, `level` the label of its value, `n` its runs with a value; `effect`, `low`, `high`
-    are its mean less the grid mean on the measure's scale with the t interval, `percent` the same of the grid mean
-    (`store.statistics.marginal.level_effects`). Axes that always move together (zipped ones) are one factor, named
-    after all of them, with levels such as "0.1 / 32": apart, none has an effect that could be estimated. Axes that do
-    not vary are left out. Raises as `verdicts` does, and SpecError for a value that the scale cannot take.
+    `factor` is the name of the axis, `level` the label of its value and `n` the number of its runs with a value.
+    `effect`, `low` and `high` are the level's mean less the grid mean, on the measure's scale, with its t interval.
+    `percent` is the same in per cent of the grid mean (`store.statistics.marginal.level_effects`). Zipped axes are one
+    factor, named after all of them, with levels such as "0.1 / 32", since their effects cannot be separated. Axes that
+    do not vary are left out. Raises as `verdicts` does, and SpecError for a value that the scale cannot take.
     """
     return analysis(store, grid, measure=measure).effects
 
@@ -53,7 +53,7 @@ def analysis(
     )
 
 
-def unreplicated(store: "Store", grid: str, *, measure: Mapping[str, Any] | None = None) -> HalfNormal:
+def half_normal_data(store: "Store", grid: str, *, measure: Mapping[str, Any] | None = None) -> HalfNormal:
     """Half-normal plot data of a grid with one seed; factors as in `effects`.
 
     Raises as `effects` does, and SpecError when runs of several seeds have values.

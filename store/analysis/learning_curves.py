@@ -58,9 +58,9 @@ def compare_learning(
 ) -> pl.DataFrame:
     """Every cell of the grid against its baseline at equal cost: the columns of `compare_curves`.
 
-    Values are compared on the scale and in the direction of the grid's measure if that is `name`, else on the linear
-    scale in the direction that is known of `name`, or as losses. Raises as `curve_points` does, and NotFoundError when
-    the baseline has no curve.
+    If `name` is the grid's measure, its scale and direction apply. Else the scale is linear and the direction the known
+    one of `name`, by default that of a loss. Raises as `curve_points` does, and NotFoundError if the baseline has no
+    curve.
     """
     points = curve_points(store, grid, name, by)
     return compare_curves(

@@ -10,7 +10,7 @@ import polars as pl
 from store.analysis.verdicts import baseline_of, measure_of, runs
 from store.statistics import MIN_PAIRS, Scale, detectable
 from store.statistics.arms import Pairing, arms, baseline_arm, pair
-from store.statistics.paired import or_null
+from store.statistics.paired_differences import or_null
 from store.statistics.scales import misfit
 
 if TYPE_CHECKING:
@@ -24,8 +24,9 @@ class NoiseFloor(NamedTuple):
     """Smallest visible differences for a spread over seeds, with 80 % power in the hardest step of Holm's procedure."""
 
     frame: pl.DataFrame
-    """seeds, smallest (median over the comparisons), low, high (the least and the greatest of them), in analysis units:
-    log ratios, log odds ratios, or plain differences; null where no spread is known."""
+    """seeds; smallest (median over the comparisons), low and high (their minimum and maximum).
+
+    The unit is that of the scale: log ratios, log odds ratios, or plain differences. Null if no spread is known."""
     planned: int
     """Seeds of the grid."""
     comparisons: int

@@ -72,12 +72,12 @@ def pareto(
         NotFoundError: no run has one of them; names what there is.
         SpecError: fewer than two objectives, several points agree, or a value that the measure's scale cannot take.
     """
-    found = compared(store, grid, against, measure=measure)
+    found = read_objectives(store, grid, against, measure=measure)
     words = pareto_set(found.values, found.objectives, alpha=found.alpha, forbidden=found.forbidden)
     return queries.in_plan_order(store.sql, store.grid(grid), words)
 
 
-def compared(
+def read_objectives(
     store: "Store", grid: str, against: Sequence[str | Quantity], *, measure: Mapping[str, Any] | None = None
 ) -> Compared:
     """Read the values that `pareto` compares. Raises as that."""
@@ -158,8 +158,8 @@ def _forbidden(values: pl.DataFrame, scale: Scale) -> dict[tuple[str, str], str]
 def _of_clean(cells: Mapping[str, Arm], scale: Scale) -> dict[tuple[str, str], str | None]:
     """Return the result of `pair` for equal pairs of cells, all at once; one by one, a thousand cells take minutes.
 
-    All their runs have values on the same seeds, of one budget a seed and of one code: where the seeds are enough and
-    differences vary there is no problem, and where the seeds are too few it is the same for all.
+    The cells of a group have values on the same seeds, with one budget per seed and one version of the code. There is
+    no problem if the seeds are enough and the differences vary. If the seeds are too few, all pairs have that problem.
     """
     groups: dict[tuple[object, ...], list[str]] = {}
     for cell, arm in cells.items():
@@ -187,7 +187,7 @@ def _of_clean(cells: Mapping[str, Arm], scale: Scale) -> dict[tuple[str, str], s
 
 def _read_values(store: "Store", grid: str, wanted: Quantity) -> pl.DataFrame:
     """cell, seed and value of a measurement or a probe."""
-    known = _known(store, grid)
+    known = _list_quantities(store, grid)
     if wanted.name in known:
         return store.final(grid, wanted.name, wanted.point).select("cell", "seed", "value")
     condition, parameters = queries.agrees(wanted.point)
@@ -203,7 +203,7 @@ def _read_values(store: "Store", grid: str, wanted: Quantity) -> pl.DataFrame:
     return found.drop("points")
 
 
-def _known(store: "Store", grid: str) -> list[str]:
+def _list_quantities(store: "Store", grid: str) -> list[str]:
     return [*COSTS, *_read_recorded(store, grid)]
 
 

@@ -31,13 +31,14 @@ def selected_verdicts(
 ) -> pl.DataFrame:
     """One row per setting of the axes that are not in `over`, but for the baseline's: columns of `compare` and more.
 
-    Every setting, the baseline's too, is represented by its best cell on the seeds that select; it is compared on the
-    others ("apart"), or on all ("same"), which each reason then warns of. The columns besides those of `compare`:
-    selected (levels of `over`), among (cells it was chosen from), selected_on, reported_on (seeds), optimism (expected
-    of the best of so many equal cells with as many values as it has, in standard deviations of a run; 0 apart).
-    Without any value on the seeds that select, in the setting or in the baseline's, there is no verdict and `among`
-    is 0; while runs on these seeds are outstanding, or where they failed, the reason says how many.
+    Every setting, the baseline's too, is represented by its best cell on the seeds that select. With `split` "apart" it
+    is compared on the other seeds; with "same" on all, and each reason warns of that. It adds columns to `compare`:
 
+    - selected: levels of `over`; among: number of cells it was chosen from; selected_on, reported_on: seeds;
+    - optimism: expected gain of the best of `among` equal cells, in standard deviations of a run; 0 with "apart".
+
+    There is no verdict, and `among` is 0, if the setting or the baseline's has no value on the seeds that select. The
+    reason then counts the runs on these seeds that failed or are not finished.
     Raises as `verdicts` does, and SpecError for an axis that is not there, too few seeds, or one setting.
     """
     rules = measure_of(store, grid, measure)

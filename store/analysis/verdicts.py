@@ -110,8 +110,8 @@ def _some(names: Sequence[str]) -> str:
 def runs(store: "Store", grid: str, measure: GridMeasure) -> pl.DataFrame:
     """Every planned run of the grid in execution order, as `compare` takes them, with the axes as JSON.
 
-    `value` is that of the measure at the last step, null unless the run is ok; `budget` the steps it took; `code` the
-    version of the code, or versions if it was resumed with another.
+    `value` is the measure at the last step, null unless the run is ok. `budget` is the number of steps. `code` is the
+    version of the code, or all versions if the run was resumed with another.
     Raises NotFoundError if no run that ended well has the measure, SpecError if its point is ambiguous.
     """
     values = store.final(grid, measure.name, measure.point)

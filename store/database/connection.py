@@ -153,10 +153,10 @@ def engine_errors(path: Path) -> Iterator[None]:
     except AblateError:
         raise
     except duckdb.Error as error:
-        raise translated(error, path) from error
+        raise translate_error(error, path) from error
 
 
-def translated(error: duckdb.Error, path: Path) -> AblateError:
+def translate_error(error: duckdb.Error, path: Path) -> AblateError:
     """The engine's `error` about the database at `path`, as something the user can act on."""
     text = first_line(error)
     if "No space left on device" in str(error) or "Disk quota" in str(error):

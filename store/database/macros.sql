@@ -45,10 +45,10 @@ JOIN v_final b ON b.grid = f.grid AND b.cell = o.cell AND b.seed = f.seed
     AND b.source = f.source AND b.name = f.name AND b.point = f.point
 WHERE f.name = _recorded(measured, ['metric', 'evaluation']) AND b.name = measured;
 
--- best level of an axis (its name or its path) beside each combination of the others: of those with the most seeds that
--- have a value the one with the best mean, of logarithms or log odds where the grid is judged so. `prefer` is 'lower' or
--- 'higher'; by default what the grid is judged by says so, and for other measurements 'lower' is meant. The mean of what
--- was chosen because of it is too good: `remark` says so, and `ablate table` compares on other seeds.
+-- best level of an axis (its name or its path) for each combination of the others. Among the levels with the most seeds it
+-- has the best mean, on the scale of the grid's measure. `prefer` is 'lower' or 'higher'; the default is the direction of
+-- the grid's measure, and 'lower' for other measurements. The mean of a level that was chosen by it is too good:
+-- `remark` says so, and `ablate table` compares on other seeds.
 --   rest: JSON: the other axes
 --   level: the chosen one
 --   mean: over the seeds of the chosen level

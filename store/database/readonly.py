@@ -26,11 +26,10 @@ _LIMITS: Final = ("memory_limit", "max_temp_directory_size")
 def locked_connection(snapshot: Path, *, memory_bytes: int | None = None) -> duckdb.DuckDBPyConnection:
     """A locked, read-only connection to this very file.
 
-    It is attached to a database in memory, because the engine would answer a second `connect` to the same path with
-    the file it opened first, even when another has been renamed over it. What does not fit into memory is spilled to a
-    directory of this connection alone, the only one it may touch; the engine makes it when it is needed, removes it
-    when the connection is closed, and keeps to its own limits, 80 % of memory and 90 % of the free disk; or, with
-    `memory_bytes`, to so much of both.
+    The file is attached to a database in memory. For a second `connect` to the same path the engine would return the
+    file that it opened first, even if another was renamed over it. Data that do not fit into memory are spilled to a
+    directory of this connection, the only one that it may access. The engine creates this directory on demand and
+    removes it with the connection. The limits are 80 % of memory and 90 % of the free disk, or `memory_bytes` of each.
     """
     spill = Path(tempfile.gettempdir()) / f"ablate-sql-{uuid4().hex}"
     limits = {} if memory_bytes is None else dict.fromkeys(_LIMITS, f"{memory_bytes}B")
@@ -39,8 +38,8 @@ def locked_connection(snapshot: Path, *, memory_bytes: int | None = None) -> duc
         connection.execute(f"ATTACH {quoting.text(str(snapshot))} AS store (READ_ONLY)")
         connection.execute("USE store")
         check_version(connection, snapshot)
-        # it would be drawn on stdout, into the result; where it is off the engine may refuse to be told so, as in a
-        # notebook that has no widgets to draw it
+        # A progress bar would be printed into the result. If it is off already, as in a notebook without widgets, the
+        # engine may refuse the setting.
         if connection.execute("SELECT current_setting('enable_progress_bar')").fetchall() != [(False,)]:
             connection.execute("SET enable_progress_bar = false")
         # variables of the caller are no tables; a second lock, since the next line closes them, too
@@ -87,13 +86,13 @@ def _named(kind: duckdb.StatementType | None) -> str:
 
 def _check_explained(connection: duckdb.DuckDBPyConnection, query: str) -> None:
     """EXPLAIN ANALYZE runs what it explains."""
-    inner = connection.extract_statements(explained(query))
+    inner = connection.extract_statements(strip_explain(query))
     if [_kind(each) for each in inner] != [duckdb.StatementType.SELECT]:
         found = f"; got one of {_named(_kind(inner[0]))}" if inner else ", without brackets around it"
         raise SpecError(f"the store is read-only: write EXPLAIN SELECT ...{found}")
 
 
-def explained(query: str) -> str:
+def strip_explain(query: str) -> str:
     """Return the statement after EXPLAIN, ANALYZE and options in brackets, split by the engine's tokenizer."""
     text = query.encode()
     tokens = duckdb.tokenize(query)

@@ -222,7 +222,7 @@ CREATE TABLE evaluated (
 );
 
 -- Attempts that the result of a trial came from: the latest that is ok, or else the latest that began, and those whose
--- checkpoints it went on from. Of any other attempt no row counts.
+-- checkpoints it went on from. Rows of other attempts do not count.
 CREATE TABLE counted (
     trial VARCHAR NOT NULL,
     attempt INTEGER NOT NULL,
@@ -235,8 +235,8 @@ CREATE TABLE recorded (
     attempt INTEGER NOT NULL
 );
 
--- The last of what a shard says of a measurement of an attempt, made in the transaction that inserts the shard's rows, so
--- that no view searches the long tables for it.
+-- The last value of each measurement of an attempt in a shard. It is inserted with the shard's rows, so that no view
+-- searches the long tables for it.
 CREATE TABLE last_value (
     shard INTEGER NOT NULL,         -- the number of the shard
     "table" VARCHAR NOT NULL,       -- where the rows are

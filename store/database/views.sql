@@ -1,13 +1,13 @@
 -- The public interface. One row per what the comment says; the columns are stable.
 
--- Attempts of which no row counts, since the result did not come from them: those before one that began anew, those that
--- train a finished trial again and have not finished, and those whose records cannot be read.
+-- Attempts whose rows do not count, since the result did not come from them. A later attempt began anew, or they train a
+-- finished trial again and have not finished, or their records cannot be read.
 CREATE OR REPLACE VIEW v_superfluous AS
 FROM (SELECT trial, attempt FROM attempt UNION SELECT trial, attempt FROM recorded)
 ANTI JOIN counted USING (trial, attempt);
 
--- Trials whose rows come from several attempts, or from one that does not count, or not to its end, or that were
--- evaluated later: the only ones in which something can have been recorded twice, or recorded and not count.
+-- Trials in which a value can be recorded twice, or recorded without counting. Their rows come from several attempts, or
+-- from one that does not count or counts only up to a step, or they were evaluated later.
 CREATE OR REPLACE VIEW v_repeated AS
 SELECT trial FROM recorded LEFT JOIN counted c USING (trial, attempt)
 GROUP BY trial HAVING count(*) > 1 OR bool_or(c.trial IS NULL OR c.until IS NOT NULL)
@@ -21,7 +21,7 @@ SELECT e.* EXCLUDE (shards, signature), f.last IS NOT DISTINCT FROM e.attempt AS
 FROM evaluated e
 LEFT JOIN (SELECT trial, max(attempt) AS last FROM attempt WHERE status = 'ok' GROUP BY trial) f USING (trial);
 
--- Shards of later evaluations. Of two that say the same of a trial the one that was made last counts.
+-- Shards of later evaluations. If two record the same value of a trial, the later one counts.
 --   counts: whether the attempt is the trial's result
 CREATE OR REPLACE VIEW v_later_shard AS
 SELECT s.number, e.evaluation, e.ended, v.counts
@@ -71,8 +71,8 @@ FROM probe m JOIN (FROM counted WHERE trial IN (FROM v_repeated)) c USING (trial
 WHERE m.step <= coalesce(c.until, m.step)
 QUALIFY m.attempt = max(m.attempt) OVER (PARTITION BY m.trial, step, name, layer, head, point);
 
--- grid, trial that is ok, source, name, point: the value at the last step. What came before the step that the run ended
--- with is its last value only while no shard is in quarantine: otherwise the last one may be in there.
+-- grid, trial that is ok, source, name, point: the value at the last step. A value from before the run's last step counts
+-- as the last one only if no shard is in quarantine: the last value may be in that shard.
 CREATE OR REPLACE VIEW v_final AS
 WITH logged AS (
     SELECT l.trial, l.attempt, l.name, l.step, l.value, c.until
@@ -187,10 +187,9 @@ SELECT g.grid, g.cell, g.label, g.operator, count(*) AS planned,
 FROM grid_trial g JOIN trial t USING (trial) LEFT JOIN v_unreadable u ON u.grid = g.grid AND u.trial = g.trial
 GROUP BY g.grid, g.cell, g.label, g.operator;
 
--- grid, trial that is ok: what the attempts that its result came from took. An attempt that was killed has left no cost,
--- and one whose record cannot be read tells none: with one among them (`missing_attempts`) every sum is null, and a rate
--- is over the others. A quantity that one of them could not measure is null. Steps that compiled are in no rate, neither
--- their seconds nor what they did.
+-- grid, trial that is ok: cost of the attempts that its result came from. A killed attempt, or one whose record cannot be
+-- read, has no cost (`missing_attempts`): then every sum is null, and a rate is over the other attempts. A quantity that
+-- one attempt could not measure is null. Steps that compiled count in no rate, neither their seconds nor their work.
 --   attempts: that the result came from
 --   missing_attempts: of them, killed, or with a record that cannot be read
 --   steps: of training
@@ -260,9 +259,9 @@ named AS (
 )
 SELECT p.cell, n.operator, n.arguments FROM planned p JOIN named n USING (made);
 
--- published cell, own cell of the same operator, layers, kind of task and measurement: the value that was printed beside
--- the own mean over seeds, with its 95 % t interval, in the printed unit. Where the table spans decades (published.scale)
--- the mean is the geometric one and the interval that of logarithms. The two are of other models, data and budgets.
+-- published cell, own cell of the same operator, layers, kind of task and measurement. The row has the printed value, and
+-- the own mean over seeds with its 95 % t interval in the printed unit. If the table spans decades (published.scale), the mean is
+-- geometric and the interval is of logarithms. Models, data and budgets of the two differ.
 --   baseline: whether the table compares others with it
 --   model: as the paper calls it
 --   value: printed; null where the paper prints a dash

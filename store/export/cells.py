@@ -11,7 +11,7 @@ from grid.errors import NotFoundError, SpecError
 from grid.suggestions import suggest_name
 from store.analysis.verdicts import GridMeasure, measure_of
 from store.statistics import MIN_PAIRS, Better, Scale, holm, p_zero, summarise, t_interval
-from store.statistics.paired import Floats
+from store.statistics.paired_differences import Floats
 from store.statistics.scales import fits, forward
 
 if TYPE_CHECKING:
@@ -153,12 +153,12 @@ def _entry(part: pl.DataFrame, runs: Mapping[int, float], spread: Spread, alpha:
 
 
 def within_noise(runs: Sequence[Mapping[int, float]], scale: Scale, better: Better, alpha: float) -> set[int]:
-    """Which of the cells, each its values by seed, are not shown to be worse than the best; none if no cell is.
+    """Return the indices of the cells that are not shown to be worse than the best; empty if no cell is shown worse.
 
-    Paired t tests by seed on the measure's scale between all pairs of cells, Holm over all of them: whichever cell
-    turns out to be the best of the sample, the chance that any cell is called worse and is not stays below `alpha`.
-    A cell with fewer than three seeds in common with the best is not shown to be worse, whatever its values.
-    Cells with fewer than three values, or with some that the scale cannot take, are not judged and not among them.
+    Each entry of `runs` has the values of a cell by seed. All pairs of cells are compared by paired t tests on the
+    scale, with Holm's adjustment over all pairs. So the chance that any cell is wrongly called worse is at most
+    `alpha`, whichever cell is the best of the sample. A cell that shares fewer than three seeds with the best is not
+    shown to be worse. Cells with fewer than three values, or with one that the scale cannot take, are left out.
     """
     units = {
         i: dict(zip(of, forward(np.array(list(of.values())), scale).tolist(), strict=True))

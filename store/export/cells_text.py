@@ -5,7 +5,7 @@ from typing import Final
 
 from store.export import latex, markdown
 from store.export.cells import CellTable, ExportColumn, ExportEntry
-from store.export.rounding import Rounded, rounded
+from store.export.rounding import Rounded, round_to_spread
 
 _MARKS: Final = {"failed": "×", "unfinished": "…", "unmeasured": "–"}
 _MEANT: Final = {
@@ -34,7 +34,7 @@ def markdown_cells(table: CellTable) -> str:
     columns = [[_markdown(entry) for entry in column.entries] for column in table.columns]
     rows = [[markdown.escape(label), *row] for label, *row in zip(table.labels, *columns, strict=True)]
     heads = ["cell", *map(markdown.escape, headings(table))]
-    return f"{markdown.aligned(heads, rows, [False, *[True] * len(columns)])}\n{markdown.escape(caption(table))}\n"
+    return f"{markdown.align(heads, rows, [False, *[True] * len(columns)])}\n{markdown.escape(caption(table))}\n"
 
 
 def headings(table: CellTable) -> list[str]:
@@ -86,7 +86,7 @@ def _shared_part(columns: Sequence[ExportColumn]) -> set[tuple[str, float]]:
 
 def _latex_column(column: ExportColumn) -> list[str]:
     """Aligned at the point: what has fewer digits after it is filled up with room for the rest."""
-    numbers = [None if entry.mean is None else rounded(entry.mean, entry.spread) for entry in column.entries]
+    numbers = [None if entry.mean is None else round_to_spread(entry.mean, entry.spread) for entry in column.entries]
     places = max((number.after_point for number in numbers if number), default=0)
     return [_latex(entry, number, places) for entry, number in zip(column.entries, numbers, strict=True)]
 
@@ -109,7 +109,7 @@ def _latex(entry: ExportEntry, number: Rounded | None, places: int) -> str:
 def _markdown(entry: ExportEntry) -> str:
     if entry.mean is None:
         return _MARKS[entry.missing or "unmeasured"]
-    number = rounded(entry.mean, entry.spread)
+    number = round_to_spread(entry.mean, entry.spread)
     value = f"**{number.value}**" if entry.best else number.value
     both = value if number.spread is None else f"{value} ± {number.spread}"
     power = f" · 10^{number.exponent}".replace("^", r"\^") if number.exponent else ""

@@ -27,7 +27,7 @@ def format_of(file: Path) -> str:
     return found
 
 
-def encoded(frame: pl.DataFrame, kind: str) -> bytes:
+def encode(frame: pl.DataFrame, kind: str) -> bytes:
     """`frame` in the format `kind`: every row and column. Raises SpecError when no page holds it."""
     if kind == "csv":
         return flat(frame).write_csv().encode()

@@ -28,10 +28,10 @@ def _escape(character: str) -> str:
 
 def table(headings: Sequence[str], rows: Sequence[Sequence[str]], numeric: Sequence[bool]) -> str:
     """Texts as a table; columns that are `numeric` are to the right."""
-    return aligned([escape(each) for each in headings], [[escape(each) for each in row] for row in rows], numeric)
+    return align([escape(each) for each in headings], [[escape(each) for each in row] for row in rows], numeric)
 
 
-def aligned(headings: Sequence[str], rows: Sequence[Sequence[str]], numeric: Sequence[bool]) -> str:
+def align(headings: Sequence[str], rows: Sequence[Sequence[str]], numeric: Sequence[bool]) -> str:
     """Cells, already Markdown, as a table whose columns are aligned in the text, too."""
     every = [list(headings), *map(list, rows)]
     widths = [max(3, *(len(row[at]) for row in every)) for at in range(len(headings))]

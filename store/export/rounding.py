@@ -24,7 +24,7 @@ class Rounded(NamedTuple):
         return len(self.value.partition(".")[2])
 
 
-def rounded(value: float, spread: float | None) -> Rounded:
+def round_to_spread(value: float, spread: float | None) -> Rounded:
     """`value` with `spread`, both finite, to the second significant digit of the spread; four digits without one."""
     known = spread if spread else None
     size = max(abs(value), known or 0.0)

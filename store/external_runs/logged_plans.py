@@ -5,8 +5,8 @@
     grids/<name>.judged                      {"schema", "grid", "baseline": label, "measure"}: what `Campaign.grid` said
     grids/<name>.json, .trials.jsonl         derived; "logged": true in the header
 
-No lock is needed: whoever publishes a run derives the grid until what lies there says the same as the runs do, and
-whoever writes last has looked after its last write.
+No lock is needed: each process that publishes a run derives the grid files again until they agree with the runs. The
+last writer also checks after its last write.
 """
 
 import json
@@ -30,7 +30,7 @@ from store.files.atomic import (
     write_atomic,
     write_json,
 )
-from store.files.checksum import sealed
+from store.files.checksum import add_seal
 from store.files.layout import FILE_SCHEMA, Layout
 from store.files.plans import require_version
 
@@ -263,4 +263,4 @@ def _axes(lines: Sequence[Line]) -> list[dict[str, Any]]:
 
 def _encode(lines: Sequence[Line]) -> bytes:
     texts = (json.dumps(line, allow_nan=False, separators=(",", ":")).encode("ascii") for line in lines)
-    return b"".join(sealed(text) + b"\n" for text in texts)
+    return b"".join(add_seal(text) + b"\n" for text in texts)

@@ -118,8 +118,8 @@ class Run:
     ) -> None:
         """Keep one value of an evaluation, at a point of its grid such as `{"length": 512}`.
 
-        `items` is the number of items that the value is the mean of, or their values by name; with these, the value and
-        its standard error over items may be left out.
+        `items` is the number of items that `value` is the mean of, or a mapping of their values by name. With the
+        mapping, the value and its standard error over items may be left out.
 
         Raises:
             SpecError: the run has ended, the place was recorded before, a value is no number, or not the items' mean.

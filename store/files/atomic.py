@@ -63,14 +63,13 @@ def set_retry_timeout(seconds: float, tell: Callable[[str], None], over: Callabl
     _PATIENCE.seconds, _PATIENCE.tell, _PATIENCE.over = seconds, tell, over
 
 
-def retried(action: Callable[[], T]) -> T:
-    """Return the result of `action`; call it again after errors that network file systems raise for a moment.
+def retry_io(action: Callable[[], T]) -> T:
+    """Return the result of `action`; repeat it after transient errors of network file systems.
 
-    It must open what it needs itself: a stale handle stays stale. NFS says ESTALE, Lustre also the others.
+    The action must open its files itself, since a stale handle stays stale. NFS raises ESTALE, Lustre also the others.
 
     Raises:
-        OSError: that of the last of five tries, or of more in a process that is patient; at once one that does not pass
-            by itself.
+        OSError: a permanent error at once; a transient one after five tries, or later after `set_retry_timeout`.
     """
     for pause_s in PAUSES_S:
         try:
@@ -118,8 +117,8 @@ def make_directory(path: Path) -> Path:
         EnvironmentProblem: it cannot be created.
     """
     try:
-        missing = retried(lambda: _missing(path))
-        retried(lambda: _make(path, missing))
+        missing = retry_io(lambda: _missing(path))
+        retry_io(lambda: _make(path, missing))
     except OSError as error:
         raise environment_problem("create", path, error) from error
     return path
@@ -146,7 +145,7 @@ def write_atomic(path: Path, data: bytes, mode: int | None = None) -> Path:
     """
     make_directory(path.parent)
     try:
-        retried(lambda: _publish(path, data, mode))
+        retry_io(lambda: _publish(path, data, mode))
     except OSError as error:
         raise environment_problem("write", path, error) from error
     return path
@@ -188,7 +187,7 @@ def sync_directory(path: Path) -> None:
 def write_json(path: Path, data: Mapping[str, Any]) -> Path:
     """Write `data` atomically as one sealed JSON object; a NaN or an infinity in it is a `ValueError`."""
     text = json.dumps(data, allow_nan=False, separators=(", ", ": "))
-    return write_atomic(path, checksum.sealed(text.encode("ascii")) + b"\n")
+    return write_atomic(path, checksum.add_seal(text.encode("ascii")) + b"\n")
 
 
 def read_bytes(path: Path) -> bytes:
@@ -197,7 +196,7 @@ def read_bytes(path: Path) -> bytes:
     Raises:
         OSError: it cannot be read, also after some tries.
     """
-    return retried(path.read_bytes)
+    return retry_io(path.read_bytes)
 
 
 def read_json(path: Path) -> dict[str, Any]:

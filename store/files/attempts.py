@@ -19,7 +19,7 @@ from store.files.atomic import (
     environment_problem,
     make_directory,
     read_json,
-    retried,
+    retry_io,
     sync_directory,
     temporary_name,
     write_json,
@@ -80,7 +80,7 @@ def begin(layout: Layout, start: Mapping[str, Any], remarks: Sequence[str] = ())
     final_place = layout.attempt(start["trial"], start["attempt"])
     touch_trial(layout, start["trial"])
     try:
-        return retried(lambda: _published(layout, start, remarks, final_place))
+        return retry_io(lambda: _published(layout, start, remarks, final_place))
     except OSError as error:
         raise environment_problem("claim", final_place, error) from error
 

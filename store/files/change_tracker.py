@@ -1,14 +1,13 @@
 """Directories of trials that are unchanged since the last ingest.
 
-Trials are fanned out into up to 256 directories, `trials/<two digits>`. Whoever begins or ends an attempt, or judges it
-later, first gives that directory a new time of change (`touch_trial`). So a directory that is as it was holds nothing
-new, and a look at 100,000 trials is one at 256 directories. Attempts that had not ended are read every time all the
-same.
+Trials are fanned out into up to 256 directories, `trials/<two digits>`. A process that begins, ends or evaluates an
+attempt first gives the directory a new time of change (`touch_trial`). So an unchanged directory holds nothing new, and
+an ingest of 100,000 trials checks 256 directories. Attempts without an end are read every time.
 
-A directory is looked at again as long as its last change is younger than `SETTLED_S`: it was told before the change was
-made, and a network file system may show an old listing for a minute. And it is looked at every `LOOK_AGAIN_S`, since
-somebody may have changed files by hand, or have been held up for longer between telling and doing. The memory belongs
-to one state of the database; after any other it is void.
+A directory is read again while its last change is younger than `SETTLED_S`. The time is set before the change is made,
+and a network file system may show an old listing for a minute. It is also read every `LOOK_AGAIN_S`: files may have
+been changed by hand, or a process may have been suspended between the two steps. The cache belongs to one state of the
+database and is discarded with any other.
 """
 
 import os
@@ -17,11 +16,11 @@ from pathlib import Path
 from typing import final
 
 from grid.errors import AblateError
-from store.files.atomic import environment_problem, read_json, retried, write_json
+from store.files.atomic import environment_problem, read_json, retry_io, write_json
 from store.files.layout import FILE_SCHEMA, Layout
 
 SETTLED_S = 90
-"""Seconds after its last change in which a directory may have changed, or been listed, unnoticed."""
+"""Seconds after its last change in which a change of a directory may go unnoticed."""
 
 LOOK_AGAIN_S = 600
 """Seconds after which a directory is looked at again, whatever it says."""
@@ -35,7 +34,7 @@ def touch_trial(layout: Layout, trial: str) -> None:
     """
     directory = layout.trial(trial).parent
     try:
-        retried(lambda: os.utime(directory))
+        retry_io(lambda: os.utime(directory))
     except FileNotFoundError:  # its first trial is about to make it
         return
     except OSError as error:
@@ -113,7 +112,7 @@ def _now_ns(layout: Layout) -> int:
 
 def _stamp(path: Path) -> Stamp | None:
     try:
-        found = retried(path.stat)
+        found = retry_io(path.stat)
     except FileNotFoundError:
         return None
     except OSError as error:

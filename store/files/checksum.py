@@ -11,14 +11,14 @@ _SEAL = re.compile(rb'(?:, ?)?"seal": ?"([0-9a-f]{16})"\}\s*\Z')
 _LENGTH = len(b', "seal": "0123456789abcdef"}\r\n')
 
 
-def sealed(record: bytes) -> bytes:
-    """The JSON object `record` with its seal as the last member."""
+def add_seal(record: bytes) -> bytes:
+    """Append the seal to the JSON object `record`, as its last member."""
     body = record.rstrip()[:-1]
     return body + (b"" if body == b"{" else b", ") + b'"seal": "' + _hash(body) + b'"}'
 
 
 def is_broken(record: bytes) -> bool:
-    """Whether the bytes of `record` do not have the hash that its seal says; one without a seal has none to break."""
+    """Return True if `record` has a seal that is not the hash of its bytes."""
     found = _SEAL.search(record, max(0, len(record) - _LENGTH))
     return found is not None and _hash(record[: found.start()]) != found[1]
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import final
 
 from grid.errors import SpecError
-from store.files.atomic import environment_problem, is_temporary, retried
+from store.files.atomic import environment_problem, is_temporary, retry_io
 
 FILE_SCHEMA = 1
 """Version of the JSON files and shards; a reader refuses every other."""
@@ -241,12 +241,12 @@ def _numbers(names: Iterable[str]) -> list[int]:
 
 
 def _names(directory: Path | str) -> list[str]:
-    def listed() -> list[str]:
+    def list_names() -> list[str]:
         with os.scandir(directory) as entries:
             return [entry.name for entry in entries]
 
     try:
-        return retried(listed)
+        return retry_io(list_names)
     except (FileNotFoundError, NotADirectoryError):
         return []
     except OSError as error:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple, final
 
 from grid.errors import NotFoundError, StoreError
-from store.files.atomic import environment_problem, parse_object, read_bytes, read_json, retried
+from store.files.atomic import environment_problem, parse_object, read_bytes, read_json, retry_io
 from store.files.layout import Layout
 
 Status = Literal["ok", "failed", "running", "pending"]
@@ -140,7 +140,7 @@ def last_beat_ns(layout: Layout, key: str, attempt: int) -> int | None:
     """
     path = layout.heartbeat(key, attempt)
     try:
-        return retried(lambda: _modified_ns(path))
+        return retry_io(lambda: _modified_ns(path))
     except FileNotFoundError:
         return None
     except OSError as error:
@@ -190,10 +190,10 @@ def local_process(start: Mapping[str, Any]) -> bool | None:
 
 
 def is_alive(layout: Layout, key: str, attempt: int, start: Mapping[str, Any]) -> bool:
-    """Whether the process of an attempt that wrote `start` and no end is at work, for displays.
+    """Return True if the process of an attempt that wrote `start` and no end still runs; for displays.
 
-    For another host it compares clocks, so it can be wrong by their difference; a heartbeat from the future is
-    a young one. Who wants to take a trial over asks `runners.attempts.leases`.
+    For another host it compares clocks, so it can be wrong by their difference. A heartbeat from the future counts as
+    young. A takeover is decided by `runners.attempts.leases` instead.
     """
     here = local_process(start)
     if here is not None:

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from grid.errors import EnvironmentProblem
 from store.database import quoting
-from store.database.connection import first_line, transaction, translated
+from store.database.connection import first_line, transaction, translate_error
 from store.files.layout import Layout
 from store.files.plans import file_signature
 from store.files.shards import TABLES, BadShard, ShardInfo, is_shard_name, verify_shard
@@ -63,7 +63,7 @@ class ShardIngest:
             before = self._quarantined.get(name)
             if name in ledger or (before is not None and before[0] == file_signature(path)):
                 continue
-            info = self._verified(path, known)
+            info = self._verify(path, known)
             if info is None:
                 continue
             if batch and waiting + info.rows > BATCH_ROWS:
@@ -125,7 +125,7 @@ class ShardIngest:
             self._connection.execute("DELETE FROM bad_shard WHERE file = $file", {"file": name})
             self.forgotten += 1
 
-    def _verified(self, path: Path, known: set[str]) -> ShardInfo | None:
+    def _verify(self, path: Path, known: set[str]) -> ShardInfo | None:
         signature = self._signatures[path.name] = file_signature(path)
         try:
             info = verify_shard(path)
@@ -167,7 +167,7 @@ class ShardIngest:
         try:
             self._insert_together(batch)
         except duckdb.Error as error:
-            problem = translated(error, self._layout.live)
+            problem = translate_error(error, self._layout.live)
             if isinstance(problem, EnvironmentProblem) or _of_the_database(error):
                 raise problem from error
             if len(batch) > 1:

@@ -1,7 +1,7 @@
-"""Published differences beside one's own: a word each, and what is not the same.
+"""Compares published differences with your own: one word each, and the differences between the experiments.
 
-No word says that a result was reproduced. A claim and a grid are two experiments of other scale, data and budget; what
-can be asked is whether the difference that a paper prints points where one's own does, as far as noise lets see.
+No word says that a result was reproduced: a claim and a grid are experiments of different scale, data and budget. The
+question is whether the printed difference has the same sign as your own, given the noise.
 """
 
 import math
@@ -13,12 +13,12 @@ import polars as pl
 
 from store.published.claims import PublishedClaim, claims
 from store.published.filter import chosen
-from store.published.matching import another, differs, named, pointed
+from store.published.matching import another, differs, format_point, named
 from store.published.our_results import Own, Point, Results, read_arms, results
 from store.published.tables import trust_of
 from store.statistics import holm, p_zero, t_interval
 from store.statistics.arms import pair
-from store.statistics.paired import Paired
+from store.statistics.paired_differences import Paired
 
 if TYPE_CHECKING:
     from store.store import Store
@@ -60,7 +60,7 @@ def compare_published(
     found = results(store, grid, {each.cell.measurement for each in wanted if each.cell.measurement})
     found = found._replace(arms=read_arms(store, grid))
     tried = [each for claim in wanted for each in _compare_claim(claim, found)]
-    judged = _judged([each.summary for each in tried if each.summary is not None], sum(each.tested for each in tried))
+    judged = _judge([each.summary for each in tried if each.summary is not None], sum(each.tested for each in tried))
     rows = [_row(each, next(judged) if each.summary is not None else None) for each in tried]
     return pl.DataFrame(rows, schema=_SCHEMA, orient="row")
 
@@ -114,7 +114,7 @@ def _with(claim: PublishedClaim, own: Own, base: Own | None, found: Results) -> 
         return
     points = found.points(own.cell, cell.measurement, cell.point)
     if not points or not found.arms:
-        where = f" at {pointed(cell.point)}" if cell.point else ""
+        where = f" at {format_point(cell.point)}" if cell.point else ""
         yield _Tried(claim, own, base, why=f"no finished run of {own.label} measured {cell.measurement}{where}")
     for point in points if found.arms else ():
         arms = [found.arm(each.cell, cell.measurement, point) for each in (own, base)]
@@ -133,10 +133,10 @@ class _Judged(NamedTuple):
     p_holm: float
 
 
-def _judged(summaries: Sequence[Paired], family: int) -> Iterator[_Judged]:
-    """Mean, interval and p of every comparison among `family`, of which some may have no p.
+def _judge(summaries: Sequence[Paired], family: int) -> Iterator[_Judged]:
+    """Return mean, interval and p of each comparison; `family` also counts comparisons without a p.
 
-    An interval is at the level that Holm gives its comparison, so that it excludes zero where p is at most ALPHA.
+    Each interval has the level that Holm gives its comparison, so it excludes zero if p is at most ALPHA.
     """
     if not summaries:
         return
@@ -158,9 +158,9 @@ def _row(tried: _Tried, judged: _Judged | None) -> tuple[Any, ...]:
     doubts = sorted({*cell.notes, *base.notes})
     return (
         *(cell.paper, cell.paper_table, cell.row_label, cell.column_label, tried.claim.words, cell.metric),
-        *(cell.operator, pointed(cell.arguments), named(base), "%" if cell.scale == "log" else cell.unit),
+        *(cell.operator, format_point(cell.arguments), named(base), "%" if cell.scale == "log" else cell.unit),
         *(_percent(tried.claim.difference, cell.scale), tried.claim.noise),
-        *(tried.own.label if tried.own else None, arm, cell.measurement, pointed(dict(tried.point))),
+        *(tried.own.label if tried.own else None, arm, cell.measurement, format_point(dict(tried.point))),
         *(judged.pairs if judged else None, *(_printed_value(each, cell.scale, cell.factor) for each in shown)),
         *(judged.p_holm if judged else None, word, because),
         *(differs(cell, tried.own) if tried.own else None, doubts, trust_of(doubts)),

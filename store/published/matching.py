@@ -18,16 +18,16 @@ _PROBED: Final[Mapping[str, int]] = {"sink_share": 64}
 
 def named(cell: PublishedCell) -> str:
     """`ssa`, `temperature with tau=5`."""
-    return f"{cell.operator} with {pointed(cell.arguments)}" if cell.arguments else f"{cell.operator}"
+    return f"{cell.operator} with {format_point(cell.arguments)}" if cell.arguments else f"{cell.operator}"
 
 
-def pointed(point: Mapping[str, float] | Mapping[str, str]) -> str:
-    """`sigma_f=5, sigma_x=1`."""
+def format_point(point: Mapping[str, float] | Mapping[str, str]) -> str:
+    """Format a point, such as `sigma_f=5, sigma_x=1`."""
     return ", ".join(f"{name}={at:g}" if isinstance(at, float | int) else f"{name}={at}" for name, at in point.items())
 
 
-def sized(number: float) -> str:
-    """`362`, `3.62k`, `22.5M`, `20B`: counts with three digits."""
+def format_size(number: float) -> str:
+    """Format a count with three digits: `362`, `3.62k`, `22.5M`, `20B`."""
     for size, letter in ((1e12, "T"), (1e9, "B"), (1e6, "M"), (1e3, "k")):
         if number >= size:
             return f"{number / size:.3g}{letter}"
@@ -95,7 +95,7 @@ def alike(theirs: float, ours: float | None) -> bool:
 def _amounts(what: str, theirs: float | None, ours: float | None) -> str:
     if theirs is None or alike(theirs, ours):
         return ""
-    return f"{sized(theirs)} {what}, here {sized(ours) if ours is not None else 'unknown'}"
+    return f"{format_size(theirs)} {what}, here {format_size(ours) if ours is not None else 'unknown'}"
 
 
 def _unknown_size(cell: PublishedCell) -> str:

@@ -4,7 +4,7 @@ learning curves at equal cost, Pareto sets.
 numpy, scipy and polars; imported on demand. `docs/statistics.md` says what each number means and what is promised.
 """
 
-from store.statistics.balanced import balanced_means
+from store.statistics.balanced_means import balanced_means
 from store.statistics.checks import checks
 from store.statistics.compare import compare
 from store.statistics.curves import CurveRule, compare_curves
@@ -13,7 +13,7 @@ from store.statistics.failures import failures, fisher_p, wilson_interval
 from store.statistics.half_normal import HalfNormal, half_normal, lenth
 from store.statistics.items import ItemBars, item_bars
 from store.statistics.multiple_testing import MIN_PAIRS, VERDICTS, Better, Judgement, holm, judge
-from store.statistics.paired import (
+from store.statistics.paired_differences import (
     Paired,
     hedges_g,
     p_beyond,

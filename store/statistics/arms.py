@@ -15,7 +15,7 @@ from grid.errors import NotFoundError, SpecError, StoreError
 from grid.suggestions import suggest_name
 from store.files.code_aliases import current_core
 from store.statistics.multiple_testing import MIN_PAIRS
-from store.statistics.paired import Floats, Paired, summarise
+from store.statistics.paired_differences import Floats, Paired, summarise
 from store.statistics.scales import Scale, fits, forward, misfit, varies
 from store.statistics.welch import welch
 
@@ -211,10 +211,10 @@ def _code_differs(used: Iterable[SeedRun]) -> str | None:
 def _too_few(arm: Arm, base: Arm, pairs: int) -> str | None:
     if pairs >= MIN_PAIRS:
         return None
-    if not planned(arm, base):
+    if not count_planned_pairs(arm, base):
         runs = f"{_count(len(_seeds_with_values(arm)), 'run')} here and {len(_seeds_with_values(base))} in the baseline"
         return f"the arms share no seed, and have {runs}; {TOO_FEW} {MIN_PAIRS} of each"
-    return f"{_count(pairs, 'pair')} of {planned(arm, base)} planned; {TOO_FEW} {MIN_PAIRS}"
+    return f"{_count(pairs, 'pair')} of {count_planned_pairs(arm, base)} planned; {TOO_FEW} {MIN_PAIRS}"
 
 
 def _has_spread(ours: Floats, theirs: Floats, scale: Scale, method: Method) -> bool:
@@ -236,14 +236,14 @@ def _no_spread(ours: Floats, theirs: Floats, method: Method) -> str:
     )
 
 
-def planned(arm: Arm, base: Arm) -> int:
-    """Pairs there will be when every planned run has succeeded."""
+def count_planned_pairs(arm: Arm, base: Arm) -> int:
+    """Count the pairs of planned runs that share a seed."""
     return len(arm.runs.keys() & base.runs.keys())
 
 
 def _note(arm: Arm, base: Arm, pairs: int) -> str:
     lost = sum(arm.runs[seed].failed and base.runs[seed].failed for seed in arm.runs.keys() & base.runs.keys())
-    total = planned(arm, base)
+    total = count_planned_pairs(arm, base)
     if pairs + lost < total:
         return f"preliminary: {pairs} of {_count(total, 'seed')}"
     return f"{_count(lost, 'seed')} of {total} failed in both arms" if lost else ""

@@ -7,7 +7,7 @@ import numpy as np
 import polars as pl
 
 from store.statistics.arms import Arm, Pairing, arms, baseline_arm, pair
-from store.statistics.paired import or_null, p_zero, sign_flip_p
+from store.statistics.paired_differences import or_null, p_zero, sign_flip_p
 from store.statistics.reasons import ROBUST_PAIRS
 from store.statistics.scales import Scale
 from store.statistics.welch import welch
@@ -37,7 +37,7 @@ def checks(values: pl.DataFrame, *, baseline: str, scale: Scale, alpha: float = 
     standard deviation over seeds in units of the scale. `normal_p` is Shapiro and Wilk's p of the differences (from 5
     pairs, and able to object only from 8 or so), `unpaired_p` Welch's p of the same values without their pairs.
     `leans_on_normal` is true with fewer than 5 pairs (runs, unpaired), and where the sign-flip test does not share a p
-    below alpha. What does not exist is null. Raises as `compare` does.
+    below alpha. Numbers that do not exist are null. Raises as `compare` does.
     """
     found = arms(values)
     base = baseline_arm(found, baseline)

@@ -8,9 +8,9 @@ import numpy as np
 import polars as pl
 
 from grid.errors import SpecError
-from store.statistics.arms import Pairing, arms, baseline_arm, pair, planned
+from store.statistics.arms import Pairing, arms, baseline_arm, count_planned_pairs, pair
 from store.statistics.multiple_testing import Better, Judgement, judge
-from store.statistics.paired import (
+from store.statistics.paired_differences import (
     Floats,
     Paired,
     hedges_g,
@@ -72,24 +72,25 @@ def compare(
 ) -> pl.DataFrame:
     """One row per cell that is not the baseline, in the order of `values`.
 
-    `values` has the columns cell, label, operator, seed, value (null: none), status ("ok", "failed", "running",
-    "pending") and optionally budget, code, wall_s and gpu (of a finished run); `baseline` is a cell. On the log scale
-    differences and intervals are natural-log ratios, `value` is a geometric mean and `rope` a ratio (0.05: within a
-    factor of 1.05 either way); on the logit scale the same of odds; on the linear scale all are plain. `low`, `high`
-    are the uncorrected 1 - alpha t interval of one comparison; `p_holm` and `verdict` hold over the whole family;
-    `detectable` is in the units of `difference`. `method` is "paired t" over the `pairs` shared seeds, or "Welch" over
-    all `runs` and `baseline_runs` where fewer than three are shared.
+    `values` has the columns cell, label, operator, seed, value (null: none) and status ("ok", "failed", "running",
+    "pending"); budget, code, wall_s and gpu of finished runs are optional. `baseline` is a cell.
+
+    On the log scale differences and intervals are natural-log ratios and `value` is a geometric mean. There `rope` is a
+    ratio: 0.05 means within a factor of 1.05 either way. The logit scale has the same of odds; the linear scale has
+    plain numbers. `low` and `high` are the uncorrected 1 - alpha t interval of one comparison. `p_holm` and `verdict`
+    hold over the whole family. `detectable` has the units of `difference`. `method` is "paired t" over the `pairs`
+    shared seeds; if fewer than three are shared, it is "Welch" over all `runs` and `baseline_runs`.
     Numbers that do not exist are null, never NaN. Raises SpecError, NotFoundError or StoreError on unusable input.
     """
     _check(scale, better, rope, alpha)
     found = arms(values)
     base = baseline_arm(found, baseline)
     pairings = [pair(arm, base, scale) for arm in found.values() if arm.cell != baseline]
-    family = _judged(pairings, VerdictRule(scale, margin(rope, scale), alpha, len(pairings)), better)
+    family = _judge(pairings, VerdictRule(scale, margin(rope, scale), alpha, len(pairings)), better)
     rows = [
         {
             **_identity(pairing),
-            "planned": planned(pairing.arm, base),
+            "planned": count_planned_pairs(pairing.arm, base),
             **_numbers(pairing, family, i),
             **_word(pairing, family, i),
         }
@@ -109,7 +110,7 @@ def _check(scale: str, better: str, rope: float, alpha: float) -> None:
         raise SpecError(f"a measure's alpha lies between 0 and 1; got {alpha!r}")
 
 
-def _judged(pairings: Sequence[Pairing], rule: VerdictRule, better: Better) -> _Family:
+def _judge(pairings: Sequence[Pairing], rule: VerdictRule, better: Better) -> _Family:
     parts = [pairing.summary for pairing in pairings]
     n, mean, sd = (np.array([part[i] for part in parts], dtype=np.float64) for i in range(3))
     summary = Paired(n, mean, np.where([pairing.spread for pairing in pairings], sd, np.nan))

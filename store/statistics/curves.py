@@ -1,9 +1,9 @@
 """Learning curves at equal cost: what runs have reached after the same steps, tokens or seconds, paired by seed.
 
-Between two recorded values nothing is interpolated: at cost x a run has the last value recorded at or before x. Three
-questions are asked: the value at a common budget, the mean value up to it (the area under the curve over its width),
-and the cost at which a level is first reached. A run that has not reached the level when its curve ends is censored:
-it is known to need more, not how much more.
+Nothing is interpolated: at cost x a run has the last value recorded at or before x. The results are the value at a
+common budget, the mean value up to it, and the cost at which a level is first reached. The mean value is the area under
+the curve divided by its width. A run whose curve ends before it reaches the level is censored: its cost is larger, by
+an unknown amount.
 """
 
 import math
@@ -17,7 +17,7 @@ from grid.errors import NotFoundError, SpecError
 from grid.suggestions import suggest_name
 from store.statistics.arms import only_survivors
 from store.statistics.multiple_testing import MIN_PAIRS, Better, holm
-from store.statistics.paired import Floats, or_null, p_zero, summarise, t_interval
+from store.statistics.paired_differences import Floats, or_null, p_zero, summarise, t_interval
 from store.statistics.reasons import ROBUST_PAIRS, few
 from store.statistics.scales import Scale, back, percent, response, varies
 

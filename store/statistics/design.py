@@ -2,8 +2,8 @@
 
     y(seed, cell) = mean + block(seed) + sum of effect(axis) + sum of interaction(axis, axis) + noise
 
-The effects of a term sum to zero over each of its axes. Where an axis does not apply to a cell (its level is null) it
-adds nothing. What the runs at hand cannot tell apart is found in the null space of the matrix.
+The effects of a term sum to zero over each of its axes. An axis that does not apply to a cell (its level is null) adds
+nothing. The null space of the matrix shows which effects the runs cannot separate.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from grid.errors import SpecError
 from grid.suggestions import suggest_name
-from store.statistics.paired import Floats
+from store.statistics.paired_differences import Floats
 
 CROSS: Final = " × "
 """Joins the names of the axes of an interaction, and their levels."""
@@ -81,7 +81,7 @@ def contrasts(levels: int) -> Floats:
     return np.vstack([np.eye(levels - 1), -np.ones((1, levels - 1))]) if levels else np.zeros((0, 0))
 
 
-def coded(codes: Codes, levels: int) -> Floats:
+def encode_levels(codes: Codes, levels: int) -> Floats:
     """Effect coding [runs, levels - 1] of level numbers; null codes as zeros."""
     return np.vstack([contrasts(levels), np.zeros((1, max(levels - 1, 0)))])[codes]
 
@@ -107,9 +107,9 @@ def build(values: pl.DataFrame, factors: Sequence[Factor], *, order: int) -> Des
     kept = usable(values)
     seeds = kept[SEED].unique(maintain_order=True).to_list()
     at = {seed: place for place, seed in enumerate(seeds)}
-    blocks = coded(np.array([at[seed] for seed in kept[SEED].to_list()], dtype=np.int64), len(seeds))
+    blocks = encode_levels(np.array([at[seed] for seed in kept[SEED].to_list()], dtype=np.int64), len(seeds))
     parts: list[tuple[str, tuple[Factor, ...], Floats]] = [(_MEAN, (), np.ones((kept.height, 1))), (SEED, (), blocks)]
-    mains = {factor.name: coded(factor.codes, len(factor.levels)) for factor in factors}
+    mains = {factor.name: encode_levels(factor.codes, len(factor.levels)) for factor in factors}
     parts += [(factor.name, (factor,), mains[factor.name]) for factor in factors]
     notes = []
     for a, b in combinations(factors, 2) if order > 1 else ():

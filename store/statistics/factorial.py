@@ -1,9 +1,9 @@
 """Factorial analysis of a grid: F tests of main effects and two-way interactions, with seeds as blocks.
 
-Each term is tested beside all others (type III with effect coding), so a main effect is one of means over the other
-axis's levels, each counted alike, whether or not runs are missing. Where a pair of levels has no run at all such means
-do not exist: an interaction is then tested as far as it is estimable, and a main effect without the interactions it is
-in (type II), which its row says.
+Each term is tested given all others (type III with effect coding). So a main effect compares means in which each level
+of the other axes has equal weight, also if runs are missing. If a pair of levels has no run, such means do not exist.
+An interaction is then tested as far as it is estimable, and a main effect without its interactions (type II); the row
+says so. This is not statsmodels' `anova_lm`: that has neither partly estimable terms nor their reasons.
 """
 
 import math
@@ -16,12 +16,12 @@ from scipy import special
 
 from grid.errors import SpecError
 from store.statistics.design import Design, Term, build, check, read_factors, usable, without_runs
-from store.statistics.least_squares import Fit, Gain, fit, gained, wald
+from store.statistics.least_squares import Fit, Gain, compare_fits, fit, wald
 from store.statistics.marginal import Fits, level_effects, marginal_means
 from store.statistics.missing_runs import failed_unequally, left_out
 from store.statistics.multiple_testing import holm
 from store.statistics.omega import omega_interval, partial_omega_squared
-from store.statistics.paired import Floats
+from store.statistics.paired_differences import Floats
 from store.statistics.scales import Scale, response
 
 TERMS: Final[dict[str, Any]] = {
@@ -71,10 +71,10 @@ def factorial(
 ) -> Factorial:
     """Tests of the terms up to `order` (1 or 2), the marginal means of their levels, and the levels' effects.
 
-    `values` has one row per run: seed, value, one column of level names per factor (null where the axis does not
-    apply), and status (as `compare` takes it), if it is to be told why runs are left out. `factors`
-    gives the levels in order. Rows without a finite value are left out. Raises SpecError for an unknown column or
-    order, or an unusable value.
+    `values` has one row per run: seed, value, and one column of level names per factor (null if the axis does not
+    apply). With the column status, as `compare` takes it, notes say why runs are left out. `factors` gives the levels
+    in order. Rows without a finite value are left out. Raises SpecError for an unknown column or order, or an unusable
+    value.
     """
     check(values, list(factors))
     if order not in (1, 2):
@@ -125,7 +125,7 @@ def _test(design: Design, term: Term, found: Fit, y: Floats) -> _Tested:
     main = len(term.factors) == 1
     others = [each for each in design.terms if each is not term and not (main and term.axes <= each.axes)]
     base = np.hstack([design.matrix[:, each.columns] for each in others])
-    gain = gained(base, design.matrix[:, term.columns], y)
+    gain = compare_fits(base, design.matrix[:, term.columns], y)
     return _Tested(gain, aliased, "; ".join([*lost, *_because(design, term, gain, aliased)]))
 
 

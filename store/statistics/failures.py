@@ -9,7 +9,7 @@ from scipy import special
 
 from store.statistics.arms import Arm, arms, baseline_arm
 from store.statistics.multiple_testing import holm
-from store.statistics.paired import or_null
+from store.statistics.paired_differences import or_null
 
 SCHEMA: Final = {
     "cell": pl.String,

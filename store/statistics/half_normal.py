@@ -1,8 +1,8 @@
-"""Half-normal plot data of a grid with one seed: which effects stand out when nothing tells the size of the noise.
+"""Half-normal plot data of a grid with one seed: which effects stand out if the size of the noise is unknown.
 
-Contrasts of main effects and of interactions of up to three axes, all with one standard error: if none has an effect,
-their sizes lie on a straight line against half-normal quantiles. Lenth's pseudo standard error takes the smaller ones
-as noise. This is a picture to look at: where many effects are real, or noise is not normal, its margins mislead.
+The plot shows contrasts of main effects and of interactions of up to three axes, all with the same standard error. If
+there is no effect, their sizes lie on a straight line against half-normal quantiles. Lenth's pseudo standard error
+estimates the noise from the smaller ones. Its margins mislead if many effects are real or the noise is not normal.
 """
 
 import math
@@ -18,7 +18,7 @@ from scipy.linalg import solve_triangular
 
 from grid.errors import SpecError
 from store.statistics.design import CROSS, SEED, Factor, check, read_factors, usable
-from store.statistics.paired import Floats
+from store.statistics.paired_differences import Floats
 from store.statistics.scales import ROUNDING, Scale, response
 
 CONTRASTS: Final[dict[str, Any]] = {
@@ -98,8 +98,8 @@ def half_normal(
 
     `gate[head]` compares a level with the mean of those before it. `effect` is in analysis units, the root mean square
     of what the contrast changes over the runs (half of the difference between two levels). In a grid without gaps the
-    contrasts are orthogonal; otherwise each is adjusted for those of lower order and those before it, and one that is
-    made up of them is listed with their names. Raises SpecError when cells have several seeds.
+    contrasts are orthogonal. Otherwise each is adjusted for those of lower order and those before it. A contrast that
+    is a combination of them is listed with their names. Raises SpecError if cells have several seeds.
     """
     check(values, list(factors))
     kept = usable(values)

@@ -1,9 +1,9 @@
-"""Two error bars: the sampling of test items and the spread of seeds, apart and together.
+"""Standard errors over seeds, over test items, and over both.
 
-Two arms that were judged by the same items give a difference per seed and item. Averaged over items it is one number
-per seed (the error bar over seeds); averaged over seeds, one per item (the error bar over items, which clusters what
-one item says in all seeds). The error for new seeds and new items at once adds both variances and takes away what they
-share (two-way clustering: Cameron, Gelbach and Miller 2011).
+Two arms evaluated on the same items give one difference per seed and item. The mean over items gives one number per
+seed, and so the error over seeds. The mean over seeds gives one number per item, and so the error over items. The error
+for new seeds and new items adds both variances and subtracts their shared part (two-way clustering: Cameron, Gelbach
+and Miller 2011).
 """
 
 from typing import Final, NamedTuple
@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 import numpy as np
 from scipy import special
 
-from store.statistics.paired import Floats
+from store.statistics.paired_differences import Floats
 
 _FEWEST: Final = 3
 """Seeds for a joint bar: with two, it would cover the truth in 88 %."""

@@ -4,7 +4,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from store.statistics.paired import Floats
+from store.statistics.paired_differences import Floats
 
 _DEPENDENT: Final = 1e-9
 """Singular values below this share of the largest are zero."""
@@ -62,7 +62,7 @@ def wald(found: Fit, columns: slice) -> Gain:
     return Gain(float(part @ np.linalg.solve(found.covariance[columns, columns], part)), part.size)
 
 
-def gained(base: Floats, more: Floats, y: Floats) -> Gain:
-    """Test `more` [runs, added] beside `base` [runs, columns]: fit and compare two models."""
+def compare_fits(base: Floats, more: Floats, y: Floats) -> Gain:
+    """Compare the fits with and without `more` [runs, added] beside `base` [runs, columns]."""
     small, large = fit(base, y), fit(np.hstack([base, more]), y)
     return Gain(max(small.residual - large.residual, 0.0), small.freedom - large.freedom)

@@ -13,7 +13,7 @@ from scipy import special
 
 from store.statistics.design import CROSS, Design, Term, contrasts
 from store.statistics.least_squares import Fit
-from store.statistics.paired import Floats, or_null
+from store.statistics.paired_differences import Floats, or_null
 from store.statistics.scales import Scale, back, percent
 
 MEANS: Final = {
@@ -52,8 +52,8 @@ def marginal_means(design: Design, found: Fits, *, scale: Scale, alpha: float) -
     """One row per level of each axis and per combination of levels of each interaction in the model.
 
     `mean`, `low`, `high` are in the measure's unit; on the log scale a geometric mean, on the logit scale a mean of
-    odds. The t interval is about these seeds and is not corrected. Where a mean is over a pair of levels without any
-    run, it is that of the model without their interaction, as `note` says; what the runs do not determine is null.
+    odds. The t interval is about these seeds and is not corrected. A mean over a pair of levels without any run is
+    that of the model without their interaction; `note` says so. Means that the runs do not determine are null.
     """
     rows: list[tuple[object, ...]] = []
     for term in design.tested:
@@ -71,8 +71,9 @@ def level_effects(design: Design, found: Fits, *, scale: Scale, alpha: float) ->
     """One row per level of each axis that has runs at two levels or more: its mean less the mean of the grid.
 
     `effect`, `low`, `high` are in analysis units (log ratios on the log scale), the t interval not corrected for the
-    number of levels. `percent` is of the grid mean, which is the model's, over all levels and seeds alike. Where an
-    axis does not apply it adds nothing, so its effects compare its own levels. What is not estimable is null.
+    number of levels. `percent` is of the grid mean, which is the model's, over all levels and seeds alike. An axis
+    adds nothing to cells it does not apply to, so its effects compare its own levels. Effects that cannot be estimated
+    are null.
     """
     mean = np.eye(1, design.matrix.shape[1])[0]
     fit, weights, _ = _choose(found, mean)

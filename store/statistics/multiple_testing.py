@@ -1,11 +1,11 @@
-"""From p values to words for a whole family of comparisons.
+"""Verdicts of a whole family of comparisons, from their p values.
 
-Three questions are asked of every comparison: is the difference *not zero*, *beyond the ROPE*, *within the ROPE*?
-Each question is one family, judged with Holm's step-down procedure over all comparisons, so for each question the
-chance of any false yes is at most alpha, whatever the true differences are. Comparing a Holm-adjusted p with alpha is
-the same as asking for the interval at the level that Holm gives this comparison: alpha / m for the smallest p of m,
-alpha / (m - 1) for the next, and so on until one fails. `docs/statistics.md` says why the intervals of one common
-step-down cannot be shared between the three questions.
+Each comparison has three questions: is the difference *not zero*, *beyond the ROPE*, *within the ROPE*? Each question
+is one family with Holm's step-down adjustment over all comparisons. So for each question the chance of any false yes is
+at most alpha, whatever the true differences are. A Holm-adjusted p is at most alpha exactly if the interval at this
+comparison's level supports the answer. The level is alpha / m for the smallest p of m, alpha / (m - 1) for the next,
+and so on until one fails. `docs/statistics.md` says why the three questions cannot share the intervals of one
+step-down.
 """
 
 from typing import Final, Literal, NamedTuple
@@ -13,7 +13,7 @@ from typing import Final, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from store.statistics.paired import Floats, Paired, p_beyond, p_within, p_zero
+from store.statistics.paired_differences import Floats, Paired, p_beyond, p_within, p_zero
 
 MIN_PAIRS: Final = 3
 """Fewer pairs never get a verdict: at two, the interval is 13 times as wide as at many, and no check is possible."""
@@ -35,8 +35,8 @@ class Judgement(NamedTuple):
 def holm(p: Floats) -> Floats:
     """Holm-adjusted p (Holm 1979); the last axis is the family.
 
-    NaN marks a comparison that was planned and cannot be tested: it stays NaN and counts in the size of the family,
-    so a family cannot shrink because of what the data looked like.
+    NaN marks a planned comparison that cannot be tested. It stays NaN and counts in the size of the family, so the data
+    cannot shrink the family.
     """
     m = p.shape[-1]
     filled = np.where(np.isnan(p), 1.0, p)

@@ -10,7 +10,7 @@ zero exactly where the F test rejects at alpha (Steiger 2004).
 import numpy as np
 from scipy import special
 
-from store.statistics.paired import Floats
+from store.statistics.paired_differences import Floats
 
 _LARGEST: float = 1e6
 """F beyond this is treated as this: the share is 1 then, and the noncentral distribution loses its digits."""

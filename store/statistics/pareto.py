@@ -18,7 +18,7 @@ from scipy import special
 from grid.errors import SpecError
 from grid.suggestions import suggest_name
 from store.statistics.multiple_testing import MIN_PAIRS, Better, holm
-from store.statistics.paired import Floats
+from store.statistics.paired_differences import Floats
 from store.statistics.reasons import ROBUST_PAIRS, few
 from store.statistics.scales import ROUNDING, Scale, back, response
 
@@ -56,12 +56,15 @@ def pareto(
 ) -> pl.DataFrame:
     """One row per cell with a run that has every objective, in order of appearance.
 
-    `values` has one row per planned run: cell, label, seed and the objectives' columns; a run that lacks one is left
-    out, and a cell without any other run still counts in Holm's adjustment. The columns are cell, label, n, the mean of
-    each objective over its seeds, standing, dominated_by, untold (labels of the cells that it is neither shown to be
-    dominated by nor to be better than somewhere) and note (which of these are `forbidden`, and why; a forbidden pair
-    shows nothing; of a claim, a caution below five pairs; of the front, the cells without a usable run). Raises
-    SpecError for fewer than two objectives, a column that is not there, or a value that its scale cannot take.
+    `values` has one row per planned run: cell, label, seed and the objectives' columns. A run without one of them is
+    left out; a cell without a usable run still counts in Holm's adjustment. The columns of the result are cell, label,
+    n, the mean of each objective over its seeds, and:
+
+    - standing: a word of `STANDINGS`; dominated_by: labels;
+    - untold: labels of the cells that neither dominate it nor are shown to be worse in one objective;
+    - note: which of these are `forbidden` and why, a caution below five pairs, and cells without a usable run.
+
+    Raises SpecError for fewer than two objectives, an unknown column, or a value that its scale cannot take.
     """
     columns = [each.column for each in objectives]
     _check(values, columns)

@@ -11,7 +11,7 @@ import numpy as np
 from scipy import special
 
 from store.statistics.multiple_testing import MIN_PAIRS
-from store.statistics.paired import Floats
+from store.statistics.paired_differences import Floats
 
 TARGET_POWER: Final = 0.8
 MAX_SEEDS: Final = 1_000_000

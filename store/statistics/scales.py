@@ -12,7 +12,7 @@ import numpy as np
 from scipy import special
 
 from grid.errors import SpecError
-from store.statistics.paired import Floats
+from store.statistics.paired_differences import Floats
 
 Scale = Literal["log", "linear", "logit"]
 

@@ -13,7 +13,7 @@ import polars as pl
 from grid.errors import SpecError
 from grid.suggestions import suggest_name
 from store.statistics.multiple_testing import Better
-from store.statistics.paired import Floats
+from store.statistics.paired_differences import Floats
 from store.statistics.scales import Scale, forward
 
 Split = Literal["apart", "same"]
@@ -63,11 +63,11 @@ def select_then_report(
 ) -> Selected:
     """The best levels of the axes `over` for every setting of the axes `within`, chosen on half of the seeds.
 
-    `values` has the columns that `compare` takes and one for every axis named. The best is
-    the cell with the best mean on the scale over the seeds that select; a cell with fewer usable values than another of
-    its setting is not chosen. A setting without any value on these seeds keeps its first cell, with `among` 0: its runs
-    show nothing about it. Baseline and variants are chosen alike, so their tuning budgets are equal. Raises SpecError
-    for an axis that is no column, and where there are too few seeds to split.
+    `values` has the columns that `compare` takes and one for every axis named. The best cell has the best mean on the
+    scale over the seeds that select. A cell with fewer usable values than another of its setting is not chosen. A
+    setting without any value on these seeds keeps its first cell, with `among` 0. Baseline and variants are chosen
+    alike, so their tuning budgets are equal. Raises SpecError for an axis that is no column, and if there are too few
+    seeds to split.
     """
     for name in (*over, *within):
         if name not in values.columns:

@@ -7,7 +7,7 @@ interval, p value and verdict is computed by one and the same code.
 
 import numpy as np
 
-from store.statistics.paired import Floats, Paired
+from store.statistics.paired_differences import Floats, Paired
 
 
 def welch(cell: Floats, baseline: Floats) -> Paired:

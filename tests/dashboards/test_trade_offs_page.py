@@ -17,7 +17,7 @@ from dashboards.data.user_errors import Unknown
 from dashboards.figures import parallel
 from dashboards.figures.pareto import on_steps
 from store import Store
-from store.analysis.pareto import compared, pareto
+from store.analysis.pareto import pareto, read_objectives
 from store.analysis.verdicts import measure_of, runs
 from store.statistics import Objective
 from store.statistics.arms import arms, pair
@@ -299,7 +299,7 @@ def test_pairs_that_cannot_be_compared_are_those_that_the_comparison_refuses(tmp
     with Store.open(root) as store:
         rules = measure_of(store, "grid", None)
         values = runs(store, "grid", rules)
-        found = compared(store, "grid", ["train_s"]).forbidden
+        found = read_objectives(store, "grid", ["train_s"]).forbidden
     cells = arms(values)
     expected = {(a, b): pair(cells[a], cells[b], rules.scale).problem for a, b in permutations(cells, 2)}
     assert found == {both: problem for both, problem in expected.items() if problem is not None}

@@ -20,7 +20,7 @@ from runners.planning.seed_noise import Noise, differences, noise_among, pool_di
 from store.files.layout import Layout
 from store.ingest.ingest import ingest
 from store.statistics.multiple_testing import judge
-from store.statistics.paired import summarise
+from store.statistics.paired_differences import summarise
 from store.store import Store
 
 

@@ -192,9 +192,9 @@ def test_a_shard_that_the_engine_refuses_does_not_take_its_batch_along(
             path.unlink()
         return info
 
-    original = ShardIngest._verified
+    original = ShardIngest._verify
     with monkeypatch.context() as patched:
-        patched.setattr(ShardIngest, "_verified", verified_then_gone)
+        patched.setattr(ShardIngest, "_verify", verified_then_gone)
         found = ingest(campaign.root)
     assert (found.shards, found.bad_shards) == (3, 1)
     assert "the engine cannot read it" in opened(campaign.root, refresh=False).bad_shards()["reason"].item()

@@ -14,7 +14,7 @@ from grid.errors import AblateError, StoreError
 from runners.attempts.manifest import write_submission
 from store.files.atomic import parse_object, read_json, write_json
 from store.files.attempt_records import read_attempt
-from store.files.checksum import is_broken, sealed
+from store.files.checksum import add_seal, is_broken
 from store.files.layout import Layout
 from store.files.plans import PlanFile, read_plan
 from store.files.posthoc_evaluations import read_evaluation
@@ -154,7 +154,7 @@ def test_every_byte_of_the_record_of_a_later_evaluation_counts(tmp_path: Path) -
 
 @pytest.mark.parametrize("record", [b"{}", b'{"a": 1}', b'{"trial":"x","b":[1.5,null]}', b'{"a": {"seal": "x"}}\n'])
 def test_a_seal_is_read_over_and_an_altered_record_is_named(tmp_path: Path, record: bytes) -> None:
-    whole = sealed(record)
+    whole = add_seal(record)
     assert not is_broken(whole)
     assert not is_broken(record)
     assert parse_object(whole + b"\n", "here") == parse_object(record, "here")

@@ -11,7 +11,7 @@ import pytest
 from synthetic import Campaign
 
 from grid.errors import EnvironmentProblem, SpecError
-from store.database.readonly import explained
+from store.database.readonly import strip_explain
 from store.store import Store
 
 OpenStore = Callable[..., Store]
@@ -195,7 +195,7 @@ def test_extensions_and_other_peoples_keys_stay_where_they_are(reading: Store) -
     ],
 )
 def test_what_is_explained_is_found_behind_comments_and_options(query: str, rest: str) -> None:
-    assert explained(query) == rest
+    assert strip_explain(query) == rest
 
 
 def test_what_does_not_fit_into_memory_is_spilled_to_a_directory_that_goes(

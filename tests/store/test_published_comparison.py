@@ -8,9 +8,9 @@ import polars as pl
 import pytest
 from published_campaign import Value, mse, planted
 
-from store.published.comparison import ALPHA, WORDS, _judged, compare_published
+from store.published.comparison import ALPHA, WORDS, _judge, compare_published
 from store.published.tables import operators
-from store.statistics.paired import Paired
+from store.statistics.paired_differences import Paired
 from variants import principled, softcap, softmax, ssa, temperature
 from variants.papers.catalogue import catalogue
 
@@ -188,13 +188,13 @@ def test_an_interval_excludes_zero_where_holm_rejects() -> None:
     for size in (1, 2, 7, 30):
         parts = [Paired(np.array(5.0), np.array(rng.normal(0, 1.5)), np.array(1.0)) for _ in range(size)]
         for family in (size, size + 3):
-            for judged in _judged(parts, family):
+            for judged in _judge(parts, family):
                 assert (judged.low > 0 or judged.high < 0) == (judged.p_holm <= ALPHA)
 
 
 def test_what_cannot_be_tested_counts_in_the_family() -> None:
     part = Paired(np.array(5.0), np.array(2.0), np.array(1.0))
-    alone, beside = next(_judged([part], 1)), next(_judged([part], 4))
+    alone, beside = next(_judge([part], 1)), next(_judge([part], 4))
     assert beside.p_holm == pytest.approx(4 * alone.p_holm)
     assert beside.low < alone.low < alone.high < beside.high
 

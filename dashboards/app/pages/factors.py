@@ -27,7 +27,7 @@ from dashboards.data.user_errors import Unknown, catch_user_error
 from dashboards.figures import effects as effects_figure, half_normal, interactions
 from dashboards.figures.canvas import is_cut
 from dashboards.theme.styles import Style, level_styles
-from store.analysis.effects import analysis, unreplicated
+from store.analysis.effects import analysis, half_normal_data
 from store.statistics import Factorial
 
 _MOST_COLUMNS: Final = 800
@@ -208,7 +208,7 @@ def _half_normal(view: PageView) -> SlotContent:
         return SlotContent(
             message=f"{count(runs, 'run')} have more contrasts than can be made orthogonal while one waits."
         )
-    found = unreplicated(view.store, about.grid, measure=measure._asdict())
+    found = half_normal_data(view.store, about.grid, measure=measure._asdict())
     frame = half_normal.contrasts(found)
     if frame.is_empty():
         return SlotContent(message="No effect can be told from the runs at hand.")

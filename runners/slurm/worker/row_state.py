@@ -21,7 +21,7 @@ from runners.attempts.manifest import Manifest
 from runners.attempts.micro_batches import wants_smaller
 from runners.attempts.worker import Job
 from runners.checkpoint import discard_forgotten
-from store.files.atomic import environment_problem, is_temporary, read_json, retried, write_json
+from store.files.atomic import environment_problem, is_temporary, read_json, retry_io, write_json
 from store.files.layout import FILE_SCHEMA, Layout
 from store.files.trial_status import AttemptState, TrialState, last_beat_ns, local_process, trial_state
 
@@ -75,7 +75,7 @@ class RowStates:
         """
         path = self._layout.trial(self.key(row))
         try:
-            return retried(path.exists)
+            return retry_io(path.exists)
         except OSError as error:
             raise environment_problem("look for", path, error) from error
 

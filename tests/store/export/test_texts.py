@@ -11,8 +11,8 @@ from store_export_reader import rows, shown, tokens
 from grid.errors import SpecError
 from store.export import latex, markdown
 from store.export.escape_control import escape_control
-from store.export.formats import encoded
-from store.export.rounding import rounded
+from store.export.formats import encode
+from store.export.rounding import round_to_spread
 
 HOSTILE = [
     r"\input{/etc/passwd}", "100 % & more", "a_b^c", "#1 $x$ {y} ~z", "<script>alert(1)</script>", "a|b`c`", "[0]", "*",
@@ -116,12 +116,12 @@ def test_a_hostile_name_is_shown_as_itself_in_markdown(name: str) -> None:
 def test_a_number_is_rounded_to_two_digits_of_its_spread(
     value: float, spread: float | None, shown_as: tuple[str, str | None, int]
 ) -> None:
-    assert tuple(rounded(value, spread)) == shown_as
+    assert tuple(round_to_spread(value, spread)) == shown_as
 
 
 @given(st.floats(-1e6, 1e6), st.floats(min_value=5e-324, max_value=1e9))
 def test_rounding_changes_neither_number_by_more_than_a_twentieth_of_the_spread(value: float, spread: float) -> None:
-    found = rounded(value, spread)
+    found = round_to_spread(value, spread)
     assert found.spread is not None
     unit = Decimal(10) ** found.exponent
     with localcontext(prec=1100):  # enough digits for the smallest beside a large number
@@ -133,13 +133,13 @@ def test_rounding_changes_neither_number_by_more_than_a_twentieth_of_the_spread(
 
 def test_bytes_are_hexadecimal_digits_in_every_text() -> None:
     frame = pl.DataFrame({"x": [b"\xab\x00", None], "y": [{"a": b"\xff"}, None]})
-    assert encoded(frame, "csv").decode().splitlines() == ["x,y", 'ab00,"{""a"": ""ff""}"', ","]
-    assert "| ab00 |" in encoded(frame, "md").decode()
-    assert "b'" not in encoded(frame, "tex").decode()
+    assert encode(frame, "csv").decode().splitlines() == ["x,y", 'ab00,"{""a"": ""ff""}"', ","]
+    assert "| ab00 |" in encode(frame, "md").decode()
+    assert "b'" not in encode(frame, "tex").decode()
 
 
 def test_more_rows_than_a_page_holds_are_refused_on_a_page_only() -> None:
     frame = pl.DataFrame({"i": range(10_001)})
-    assert encoded(frame, "csv").count(b"\n") == 10_002
+    assert encode(frame, "csv").count(b"\n") == 10_002
     with pytest.raises(SpecError, match=r"at most 10000 rows; the table has 10001: write it as \.csv or \.parquet"):
-        encoded(frame, "tex")
+        encode(frame, "tex")

@@ -6,7 +6,7 @@ import pytest
 from scipy import stats
 
 from store.statistics import compare, hedges_g, judge, p_zero, summarise, t_interval, welch
-from store.statistics.paired import Paired
+from store.statistics.paired_differences import Paired
 from store.statistics.welch import chance_of_gain, spread
 
 RULES = {"baseline": "a", "scale": "linear", "better": "lower", "rope": 0.1}

@@ -65,8 +65,8 @@ def p_beyond(pairs: Paired, rope: float) -> Floats:
 def p_within(pairs: Paired, rope: float) -> Floats:
     """Two-sided p of "the difference is at least the ROPE": below a, the 1 - a interval lies inside +-rope.
 
-    This is twice the p of the usual two one-sided tests (Schuirmann 1987): one interval answers both questions, so an
-    effect exactly at the edge of the ROPE is called wrongly, to either side, with probability a in all.
+    This is twice the p of the usual two one-sided tests (Schuirmann 1987), so that one interval answers both questions.
+    An effect exactly at the edge of the ROPE is misjudged, to either side, with probability a in all.
     """
     slack = rope - np.abs(pairs.mean)
     p = 2 * special.stdtr(_freedom(pairs), -slack / pairs.error)

@@ -1,9 +1,8 @@
-"""Means over several settings of what is averaged out, each setting counted alike, whatever runs of it are missing.
+"""Means over settings, each setting with equal weight, also if some of its runs are missing.
 
-A plain mean of the runs at hand shifts towards the settings that lost none. Here the mean of a group is that of the
-means of its settings. Runs of one seed belong together, so its variance is that of seeds: with no run missing it is
-the squared standard error of the seeds' means, otherwise that of clusters of unequal weight (the sandwich with each
-residual scaled up for its setting's own mean, as HC2; Bell and McCaffrey 2002 for clusters).
+A plain mean over runs shifts towards the settings that lost none. Here the mean of a group is the mean of the means of
+its settings. Runs of one seed are a cluster. If no run is missing, the variance is the squared standard error of the
+seeds' means. Otherwise it is the cluster-robust variance with residuals scaled as in HC2 (Bell and McCaffrey 2002).
 """
 
 from collections.abc import Sequence
@@ -11,7 +10,7 @@ from typing import Final
 
 import polars as pl
 
-from store.statistics.paired import Paired, t_interval
+from store.statistics.paired_differences import Paired, t_interval
 
 SETTING: Final = "setting"
 """The column with the setting of a run."""
