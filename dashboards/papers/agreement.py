@@ -1,6 +1,6 @@
 """Compare one's own values with the printed ones: distance, and whether differences have the same sign.
 
-The words are those of `store.published.comparison`, per claim of the table and cell of the grid in its place.
+The words are those of `store.analysis.published_comparison`, per claim of the table and cell of the grid in its place.
 """
 
 import math

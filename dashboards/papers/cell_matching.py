@@ -3,15 +3,15 @@
 A printed cell has an operator with arguments, some layers, a model and a setup. The grid has to vary what the table
 varies. The operator is compared by its parts, everything else by the spec or by the level of an axis. If the grid
 varies what the table keeps fixed, the cells that agree match. Else the fact may differ, and
-`store.published.matching.differs` reports it.
+`store.analysis.published_matching.differs` reports it.
 """
 
 from collections.abc import Collection, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from dashboards.data.grid_context import GridContext
-from store.published.matching import OF_MEASUREMENT, agrees, another, named
-from store.published.our_results import Own, Results
+from store.analysis.our_results import Own, Results
+from store.analysis.published_matching import OF_MEASUREMENT, agrees, another, named
 from store.published.tables import PublishedCell
 
 _SPOKEN: Final[Mapping[str, tuple[str, ...]]] = {

@@ -10,8 +10,8 @@ from functools import cache
 from typing import Final, NamedTuple
 
 from dashboards.data.grid_context import GridContext
-from store.published.matching import format_point
-from store.published.our_results import Own, Results, results
+from store.analysis.our_results import Own, Results, results
+from store.analysis.published_matching import format_point
 from store.published.tables import PublishedCell, cells
 
 Runs = Mapping[int, float]

@@ -16,9 +16,9 @@ from dashboards.papers.cell_matching import Apart, Levels, Placed, apart, levels
 from dashboards.papers.columns import columns_of
 from dashboards.papers.derived_metrics import Measured, Measuring, find_values, list_needed_names, measuring, tasks_of
 from dashboards.papers.item import Drawn, Item
+from store.analysis.our_results import Own
+from store.analysis.published_matching import alike, differs, format_size
 from store.export.cells import Missing, within_noise
-from store.published.matching import alike, differs, format_size
-from store.published.our_results import Own
 from store.published.tables import PublishedCell, cells
 from store.statistics import MIN_PAIRS, Scale, summarise, t_interval
 from store.statistics.scales import back, forward

@@ -107,7 +107,7 @@ def _compare(asked: PublishedQuery, beside: ComparisonFlags, *, as_json: bool, a
 
 def _compare_claims(asked: PublishedQuery, beside: ComparisonFlags) -> "pl.DataFrame":
     from runners.cli.resolve import choose_grid, find_campaign
-    from store.published.comparison import compare_published
+    from store.analysis.published_comparison import compare_published
     from store.store import Store
 
     with Store.open(find_campaign(beside.campaign)) as store:

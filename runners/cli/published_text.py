@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 import polars as pl
 
 from runners.output import format_count, say, write, write_table
-from store.published.matching import format_point, named
+from store.analysis.published_matching import format_point, named
 from store.published.tables import notes
 
 if TYPE_CHECKING:

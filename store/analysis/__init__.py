@@ -1,1 +1,1 @@
-"""Verdicts, effects, learning curves and Pareto sets of a grid."""
+"""Verdicts, effects, learning curves and Pareto sets of a grid, and its comparison with published results."""

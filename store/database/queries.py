@@ -10,7 +10,9 @@ import polars as pl
 from grid.errors import SpecError
 from grid.names import label_of
 from store.database import quoting
-from store.ingest.ingest_shards import RETRAIN
+
+RETRAIN = "run `ablate run SPEC --again` to train them again, or restore the shard that held them"
+"""Advice about trials whose results cannot be read."""
 
 
 class Sql(Protocol):

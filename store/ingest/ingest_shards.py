@@ -15,9 +15,6 @@ from store.files.layout import Layout
 from store.files.plans import file_signature
 from store.files.shards import TABLES, BadShard, ShardInfo, is_shard_name, verify_shard
 
-RETRAIN = "run `ablate run SPEC --again` to train them again, or restore the shard that held them"
-"""Advice about trials whose results cannot be read."""
-
 _REMEDY = "; run `ablate run SPEC --again` to train its trials again, or restore the file"
 
 _REMEDY_LATER = "; run the same `ablate evaluate` with --again, or restore the file"

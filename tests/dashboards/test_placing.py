@@ -16,10 +16,10 @@ from dashboards.papers.items import ITEMS
 from dashboards.papers.paper_tables import frame, pair_with_own, printed_table
 from runners import FixedToken, Probing, RandomTokens, Text, Training, Trial
 from store import Store
+from store.analysis.published_comparison import compare_published
+from store.analysis.published_matching import agrees
 from store.analysis.verdicts import GridMeasure
-from store.published.comparison import compare_published
 from store.published.facts import facts
-from store.published.matching import agrees
 from variants import softmax
 from variants.model.named_backbones import sink_60m
 

@@ -18,7 +18,7 @@ from dashboards.app.page import PageView, Slot, SlotContent
 from dashboards.app.pages.paper_results import PUBLISHED, chosen_item
 from dashboards.data.user_errors import Unknown
 from dashboards.papers.items import ITEMS
-from store.published.comparison import compare_published
+from store.analysis.published_comparison import compare_published
 from store.published.tables import cells, papers
 from variants import softmax, ssa
 

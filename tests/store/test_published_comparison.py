@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 from published_campaign import Value, mse, planted
 
-from store.published.comparison import ALPHA, WORDS, _judge, compare_published
+from store.analysis.published_comparison import ALPHA, WORDS, _judge, compare_published
 from store.published.tables import operators
 from store.statistics.paired_differences import Paired
 from variants import principled, softcap, softmax, ssa, temperature

@@ -31,8 +31,8 @@ from dashboards.papers.item import Drawn, Item
 from dashboards.papers.items import ITEMS, item
 from dashboards.papers.overlays import overlaid
 from dashboards.papers.paper_tables import Beside, frame, own_words, pair_with_own, printed_table
+from store.analysis.published_comparison import WORDS, compare_published
 from store.published.claims import claims
-from store.published.comparison import WORDS, compare_published
 from store.published.filter import chosen
 from store.published.tables import Note, PublishedCell, notes, papers
 

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 import numpy as np
 import polars as pl
 
+from store.analysis.our_results import Own, Point, Results, read_arms, results
+from store.analysis.published_matching import another, differs, format_point, named
 from store.published.claims import PublishedClaim, claims
 from store.published.filter import chosen
-from store.published.matching import another, differs, format_point, named
-from store.published.our_results import Own, Point, Results, read_arms, results
 from store.published.tables import trust_of
 from store.statistics import holm, p_zero, t_interval
 from store.statistics.arms import pair

@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-from store.published.our_results import Own
+from store.analysis.our_results import Own
 from store.published.tables import PublishedCell
 
 OF_MEASUREMENT: Final = frozenset({"shots", "layer from the end", "biases"})
