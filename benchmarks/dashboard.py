@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from big_campaign import write_campaign
-from measured import machine, report, tell, took
+from measurement import machine, report, tell, took
 from playwright.sync_api import Page, Response, sync_playwright
 
 from store.files.layout import Layout

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 from big_campaign import judged, write_attempt, write_plan, write_rows
-from measured import machine, report, tell, took
+from measurement import machine, report, tell, took
 
 from dashboards.app.address import read
 from dashboards.app.campaigns import Campaigns

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import duckdb
 from big_campaign import curves, key_of, write_campaign, write_rows
-from measured import Took, machine, report, tell, took
+from measurement import Took, machine, report, tell, took
 
 from store.database.connection import open_live
 from store.files.layout import Layout

@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 
 from big_campaign import write_attempt, write_plan
-from measured import machine, report, tell, took
+from measurement import machine, report, tell, took
 
 from store.files.change_tracker import SETTLED_S
 from store.files.layout import Layout

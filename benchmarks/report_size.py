@@ -10,7 +10,7 @@ import tempfile
 from pathlib import Path
 
 from big_campaign import SEEDS, write_campaign
-from measured import machine, report, tell, took
+from measurement import machine, report, tell, took
 
 from dashboards import write_report
 from store.files.layout import Layout

@@ -8,7 +8,7 @@ from statistics import fmean
 import polars as pl
 import pytest
 from dashboard_site import ServeSite
-from planted import Line, Planted, Seen, plant, seen
+from known_campaign import Line, Planted, Seen, plant, seen
 from playwright.sync_api import Page
 
 from dashboards import write_report

@@ -9,7 +9,7 @@ from typing import Any
 
 import polars as pl
 import pytest
-from planted import Line, Planted, Seen, plant, seen
+from known_campaign import Line, Planted, Seen, plant, seen
 from scipy import stats
 
 from dashboards.app.pages.factors import FACTORS

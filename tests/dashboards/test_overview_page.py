@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
-from planted import Line, Planted, plant, seen
+from known_campaign import Line, Planted, plant, seen
 from synthetic import write_campaign
 
 from dashboards.app.pages.overview import OVERVIEW

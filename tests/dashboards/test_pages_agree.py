@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
-from planted import Line, Planted, plant, seen
+from known_campaign import Line, Planted, plant, seen
 from scipy import stats
 
 from dashboards.app.pages.compare import COMPARE

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from planted import Line, Planted, plant
+from known_campaign import Line, Planted, plant
 from synthetic import MEASURE, plan_header, plan_lines, publish_grid, write_campaign
 
 from dashboards import write_report

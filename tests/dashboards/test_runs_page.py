@@ -8,7 +8,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 from dashboard_site import ServeSite
-from planted import Line, Planted, plant, seen
+from known_campaign import Line, Planted, plant, seen
 from playwright.sync_api import Page as Tab
 from synthetic import Campaign, write_campaign
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 from dashboard_site import ServeSite
-from planted import Planted, plant
+from known_campaign import Planted, plant
 from playwright.sync_api import Page
 from synthetic import write_campaign
 

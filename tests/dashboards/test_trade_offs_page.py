@@ -8,7 +8,7 @@ from statistics import fmean, geometric_mean, stdev
 
 import polars as pl
 import pytest
-from planted import Line, Planted, Seen, plant, seen
+from known_campaign import Line, Planted, Seen, plant, seen
 from scipy import stats
 
 from dashboards.app.page import SlotContent

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from crewed import FIRST, RUNS, SECOND, WAITS, Scripted, submit
 from real_spec import real_spec
+from submission_files import FIRST, RUNS, SECOND, WAITS, Scripted, submit
 from synthetic import Campaign, write_campaign, write_end, write_start
 from warm import REAL, Warm
 

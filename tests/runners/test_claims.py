@@ -14,7 +14,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from reaching import ABOUT
+from claiming_worker import ABOUT
 from synthetic import write_end, write_start
 from toy_campaign import toy_grid
 from toy_training import ENTRY
@@ -51,9 +51,9 @@ Answer = Callable[[], dict[str, int]]
 
 
 @contextmanager
-def reaching(layout: Layout, host: str, heartbeat_s: float) -> Iterator[tuple[subprocess.Popen[str], Ask, Answer]]:
+def claiming(layout: Layout, host: str, heartbeat_s: float) -> Iterator[tuple[subprocess.Popen[str], Ask, Answer]]:
     """A worker on `host`: the process, a function that begins a round, and one that waits for its answer."""
-    script = Path(__file__).parent.parent / "reaching.py"
+    script = Path(__file__).parent.parent / "claiming_worker.py"
     arguments = [str(layout.root), host, host, str(heartbeat_s)]
     process = subprocess.Popen(
         [sys.executable, str(script), *arguments],
@@ -88,7 +88,7 @@ def reaching(layout: Layout, host: str, heartbeat_s: float) -> Iterator[tuple[su
 def test_of_two_processes_that_reach_for_200_trials_in_any_order_each_trial_has_one(
     layout: Layout, hosts: tuple[str, str]
 ) -> None:
-    with reaching(layout, hosts[0], 100) as (_, ask, answer), reaching(layout, hosts[1], 100) as (_, ask_2, answer_2):
+    with claiming(layout, hosts[0], 100) as (_, ask, answer), claiming(layout, hosts[1], 100) as (_, ask_2, answer_2):
         ask()
         ask_2()
         first, second = answer(), answer_2()
@@ -100,11 +100,11 @@ def test_of_two_processes_that_reach_for_200_trials_in_any_order_each_trial_has_
 
 
 def test_the_trials_of_a_dead_host_are_taken_over_once_each(layout: Layout) -> None:
-    with reaching(layout, "n1", 0.05) as (owner, ask, answer):
+    with claiming(layout, "n1", 0.05) as (owner, ask, answer):
         ask()
         assert len(answer()) == len(TRIALS)
         owner.kill()
-    with reaching(layout, "n2", 100) as (_, ask, answer), reaching(layout, "n3", 100) as (_, ask_2, answer_2):
+    with claiming(layout, "n2", 100) as (_, ask, answer), claiming(layout, "n3", 100) as (_, ask_2, answer_2):
         ask(until=2)
         ask_2(until=2)
         first, second = answer(), answer_2()

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from looks import DONE, FREE, SUBMISSION, Clock
+from row_fakes import DONE, FREE, SUBMISSION, Clock
 from synthetic import write_end, write_start
 from toy_campaign import toy_grid
 from toy_training import ENTRY

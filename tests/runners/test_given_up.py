@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from crewed import FIRST, SECOND, WAITS, Scripted, submit, write_record
+from submission_files import FIRST, SECOND, WAITS, Scripted, submit, write_record
 from synthetic import Campaign, write_campaign, write_end, write_start
 
 from runners.attempts.submission_record import Array

@@ -5,7 +5,7 @@ import threading
 from pathlib import Path
 
 import pytest
-from crewed import FIRST
+from submission_files import FIRST
 from synthetic import Campaign, write_campaign, write_end, write_start
 
 from runners.cli.app import execute

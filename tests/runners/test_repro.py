@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 
 import pyarrow.parquet as pq
 import pytest
-from submitted import copied_rooms, git
 from toy_campaign import run_quietly, toy_grid
+from user_work_tree import copied_rooms, git
 
 from grid.errors import NotFoundError, StoreError
 from runners.cli.app import execute

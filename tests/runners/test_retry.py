@@ -7,9 +7,9 @@ import time
 from pathlib import Path
 
 import pytest
-from crewed import FIRST, SECOND, WAITS, Scripted, submit
 from pretend_slurm import PretendSlurm
 from real_spec import real_spec
+from submission_files import FIRST, SECOND, WAITS, Scripted, submit
 from synthetic import Campaign, write_campaign, write_end, write_start
 from warm import REAL, Warm
 

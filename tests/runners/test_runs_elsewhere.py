@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from crewed import FIRST, SECOND, Scripted, submit
+from submission_files import FIRST, SECOND, Scripted, submit
 from synthetic import Campaign, write_campaign, write_start
 
 from runners.attempts.submission_record import write_submission_record

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from crewed import FIRST, submit, write_record
+from submission_files import FIRST, submit, write_record
 from synthetic import Campaign, write_campaign
 
 from runners.cli.app import execute

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from hypothesis import given, strategies as st
-from looks import ALIVE, DONE, FREE, HELD, SUBMISSION, Clock, Seen, drained, rows_of
+from row_fakes import ALIVE, DONE, FREE, HELD, SUBMISSION, Clock, Seen, drained, rows_of
 from synthetic import write_end, write_start
 from toy_campaign import run_quietly, toy_grid
 

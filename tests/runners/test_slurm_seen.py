@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from hypothesis import given, strategies as st
-from looks import DONE, FREE, SUBMISSION, Clock, Seen, drained, rows_of
+from row_fakes import DONE, FREE, SUBMISSION, Clock, Seen, drained, rows_of
 
 from runners.attempts.worker import Outcome
 from runners.slurm.worker.row_state import CompletedRows as Known

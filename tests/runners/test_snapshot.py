@@ -9,7 +9,7 @@ from hashlib import blake2b
 from pathlib import Path
 
 import pytest
-from submitted import SPEC, TAKE, copied_rooms, dirty_repository, git, members, of, run, take, users
+from user_work_tree import SPEC, TAKE, copied_rooms, dirty_repository, git, members, of, run, take, users
 
 from grid.errors import EnvironmentProblem
 from runners.provenance.snapshot import Packed, Snapshot, write

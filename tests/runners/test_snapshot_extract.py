@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from submitted import TAKE, copied_rooms, dirty_repository, of, take
+from user_work_tree import TAKE, copied_rooms, dirty_repository, of, take
 
 from grid.errors import NotFoundError, StoreError
 from runners.provenance.snapshot import Snapshot

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
-from crewed import FIRST, RUNS, Scripted, submit, write_record
+from submission_files import FIRST, RUNS, Scripted, submit, write_record
 from synthetic import Campaign, write_campaign, write_start
 
 from runners.monitoring.trial_states import locate_trials

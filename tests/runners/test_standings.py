@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
-from crewed import RUNS, Scripted, submit, write_record
+from submission_files import RUNS, Scripted, submit, write_record
 from synthetic import Campaign, write_campaign
 
 from runners.planning.survey import Surveyed

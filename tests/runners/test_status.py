@@ -11,7 +11,7 @@ from typing import Any
 
 import polars as pl
 import pytest
-from crewed import FIRST, HELD, RUNS, SECOND, WAITS, Scripted, submit, write_record
+from submission_files import FIRST, HELD, RUNS, SECOND, WAITS, Scripted, submit, write_record
 from synthetic import Campaign, write_campaign, write_end, write_start
 
 from runners.attempts.submission_record import Array, Submission, write_submission_record

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from crewed import HELD, RUNS, SECOND, WAITS, Scripted, submit, write_record
 from rich.console import Console
+from submission_files import HELD, RUNS, SECOND, WAITS, Scripted, submit, write_record
 from synthetic import Campaign, write_campaign, write_end, write_start
 
 from runners.attempts.submission_record import Array

@@ -1,4 +1,4 @@
-"""A worker of a pretended host that reaches for trials, as a process: `reaching.py root host seed heartbeat_s`.
+"""A worker of a pretended host that claims trials, as a process: `claiming_worker.py root host seed heartbeat_s`.
 
 A line on stdin is a round. The process tries to claim every trial named there, in its own order. It answers with a line
 {trial: attempt} of the claims it got. With "until" it goes on until every trial has a live owner.
