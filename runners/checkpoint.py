@@ -66,14 +66,16 @@ def save_checkpoint(directory: Path, trial: str, step: int, state: Mapping[str, 
     data = sink.getvalue()
     path = write_atomic(directory / f"step-{step:09d}.{_hash(data)}.pt", data)
     try:
-        retry_io(lambda: _forget(directory))
+        retry_io(lambda: _forget(directory, path))
     except OSError as error:
         raise environment_problem("clear", directory, error) from error
     return path
 
 
-def _forget(directory: Path) -> None:
-    for old in _files(directory)[:-KEEP]:
+def _forget(directory: Path, newest: Path) -> None:
+    others = [path for path in _files(directory) if path != newest]
+    replaced = [path for path in others if _step(path) == _step(newest)]  # an evaluation saves its step again
+    for old in (*replaced, *[path for path in others if path not in replaced][: 1 - KEEP]):
         old.unlink(missing_ok=True)
 
 

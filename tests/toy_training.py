@@ -49,7 +49,9 @@ class Rising(Toy):
 class ToyTrial(Spec):
     operator: Toy = Falling()
     steps: int = 20
-    fate: Literal["ok", "diverges", "raises", "needs_memory", "cannot_allocate", "too_big", "dies", "sticks"] = "ok"
+    fate: Literal[
+        "ok", "diverges", "raises", "needs_memory", "cannot_allocate", "too_big", "dies", "sticks", "evaluates"
+    ] = "ok"
     fate_at: int = 10
     seed: int = 0
     execution: Annotated[Execution, OutsideKey()] = Execution()
@@ -78,6 +80,8 @@ def train(trial: ToyTrial, surroundings: TrainingContext) -> TrainingResult:
             surroundings.save(step, {"value": value, "trace": trace})
         if step % trial.fate_at == 0:
             _meet(trial, step, value)
+    if trial.fate == "evaluates":
+        time.sleep(600)
     surroundings.evaluation(step, "mse", value, point={"sigma": 1.0}, items=3, se_items=0.5)
     surroundings.probe(step, "number.rate", sum(trace), layer=0, head=None, point={})
     return _finished(step, stopped=False)

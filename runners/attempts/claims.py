@@ -13,17 +13,26 @@ from runners.attempts.death_record import record_death
 from runners.attempts.leases import Leases, earlier_life
 from runners.checkpoint import Checkpoint, checkpointed_step, has_checkpoints, newest_checkpoint
 from runners.provenance.code import made_by, ran_other_code
-from runners.training.failure import lost_failure
+from runners.training.failure import fruitless_failure, lost_failure
 from store.files.attempts import begin, start_record
 from store.files.code_aliases import current_sources
+from store.files.heartbeat import EVERY_S
 from store.files.layout import Layout
-from store.files.trial_status import AttemptState, TrialState, trial_state
+from store.files.trial_status import AttemptState, TrialState, last_beat_ns, trial_state
 
 MOST_LOST = 5
 """A trial has failed after this many attempts in a row without an end record or a checkpoint.
 
 Attempts whose SLURM task was requeued do not count, as after a pre-emption or a node failure.
 """
+
+MOST_FRUITLESS = 3
+"""A trial has failed after this many long attempts in a row that saved nothing new, also of one SLURM task.
+
+An attempt is long if it lasted twice the checkpoint interval and `LONG_BEATS` heartbeats.
+"""
+
+LONG_BEATS = 8
 
 _RELIST_S = 0.5
 """Pause before listing a directory again; listings of network file systems may be stale."""
@@ -60,7 +69,7 @@ def claim(
     after it ran out of memory.
 
     `leases` tells which attempts are alive; the default is shared by the process. A trial is recorded as failed after
-    `MOST_LOST` lost workers.
+    `MOST_LOST` lost workers, and after `MOST_FRUITLESS` attempts that saved nothing for long.
 
     Raises:
         EnvironmentProblem: the campaign cannot be written, or its file system does not respond.
@@ -84,7 +93,11 @@ def claim(
         resumed = {"attempt": found.attempt, "step": found.step} if found else None
         start = {**start_record(trial, number), "resumed_from": resumed, **about}
         if begin(layout, start, remarks):
-            return Claim(number, found, start)
+            if _count_fruitless(layout, trial, state, same_code, resumed) < MOST_FRUITLESS:
+                return Claim(number, found, start)
+            step = found.step if found else 0
+            record_death(layout, trial, number, step, fruitless_failure(MOST_FRUITLESS, step))
+            return Taken("failed")
         tried = number
 
 
@@ -113,6 +126,32 @@ def _find_taken(state: TrialState, about: Mapping[str, Any], *, retry: bool, aga
 def _needs_less_memory_now(failed: AttemptState, about: Mapping[str, Any]) -> bool:
     reason = (failed.end or {}).get("reason")
     return reason == "out_of_memory" and (about.get("accumulate") or 1) > (failed.start.get("accumulate") or 1)
+
+
+def _count_fruitless(
+    layout: Layout,
+    trial: str,
+    state: TrialState,
+    same_code: Callable[[int], bool],
+    resumed: Mapping[str, int] | None,
+) -> int:
+    """Count the latest long attempts that began at the checkpoint `resumed`, which is still the newest."""
+    times = 0
+    for found in reversed(state.attempts):
+        failed = found.end is not None and found.end["status"] == "failed"
+        if failed or not same_code(found.attempt) or found.start.get("resumed_from") != resumed:
+            break
+        start = found.start
+        long_s = max(2 * float(start.get("checkpoint_s", 0.0)), LONG_BEATS * float(start.get("heartbeat_s", EVERY_S)))
+        times += _lasted_s(layout, trial, found) >= long_s
+    return times
+
+
+def _lasted_s(layout: Layout, trial: str, found: AttemptState) -> float:
+    if found.end is not None:
+        return float(found.end.get("wall_s") or 0.0)
+    beat = last_beat_ns(layout, trial, found.attempt)
+    return 0.0 if beat is None else beat / 1e9 - float(found.start["started"])
 
 
 def _is_lost(layout: Layout, trial: str, state: TrialState, same_code: Callable[[int], bool], place: Any) -> bool:

@@ -223,16 +223,16 @@ class Worker:
             "accumulate": written_micro_batches(spec),
             "deterministic": execution.get("deterministic"),
             "heartbeat_s": self._job.heartbeat_s,
+            "checkpoint_s": _checkpoint_s(spec),
             "place": None if self._job.place is None else dict(self._job.place),
             "code": self._codes.core,
             "sources": None if isinstance(trial, Exception) else self._codes.sources(trial),
         }
 
     def _attempt(self, row: int, line: dict[str, Any], mine: Claim, trial: Spec | Exception) -> Outcome:
-        checkpoint_s = float((line["spec"].get("execution") or {}).get("checkpoint_s", 20.0))
         listener = self._listener
         watch = Watch(listener.stop_requested, lambda step, steps, loss: listener.row_stepped(row, step, steps, loss))
-        attempt = Attempt(self._layout, mine, self._buffer, checkpoint_s, watch)
+        attempt = Attempt(self._layout, mine, self._buffer, _checkpoint_s(line["spec"]), watch)
         listener.row_started(row, attempt.number, attempt.step)
         del mine  # frees the checkpoint once training has loaded it
         reset_peak_memory()
@@ -321,3 +321,7 @@ class Worker:
             for stream, descriptor in zip((1, 2), kept, strict=True):
                 os.dup2(descriptor, stream)
                 os.close(descriptor)
+
+
+def _checkpoint_s(spec: Mapping[str, Any]) -> float:
+    return float((spec.get("execution") or {}).get("checkpoint_s", 20.0))

@@ -8,12 +8,13 @@ sequence's loss.
 """
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from runners.tasks.task import Batch, Predict
+from runners.tasks.task import Batch, Predict, once
 from runners.tasks.text.encoder import Encoder
 
 UNSCORED = -100
@@ -27,12 +28,15 @@ def costs(predict: Predict, batch: Batch, vocabulary: int) -> Tensor:
     """Compute the loss of each target in nats, float64 [B, T] on the CPU; 0 if the target is `UNSCORED`."""
     losses = torch.zeros(batch.targets.shape, dtype=torch.float64)
     for rows in _chunks(len(batch.inputs), batch.inputs.shape[1] * vocabulary):
-        visible = None if batch.visible is None else batch.visible[rows]
-        logits = predict(batch.inputs[rows]) if visible is None else predict(batch.inputs[rows], visible)
-        wanted = batch.targets[rows].to(logits.device)
-        each = F.cross_entropy(logits.transpose(1, 2).double(), wanted, ignore_index=UNSCORED, reduction="none")
-        losses[rows] = each.cpu()
+        losses[rows] = once(predict, partial(_chunk_costs, predict, batch, rows))
     return losses
+
+
+def _chunk_costs(predict: Predict, batch: Batch, rows: slice) -> Tensor:
+    visible = None if batch.visible is None else batch.visible[rows]
+    logits = predict(batch.inputs[rows]) if visible is None else predict(batch.inputs[rows], visible)
+    wanted = batch.targets[rows].to(logits.device)
+    return F.cross_entropy(logits.transpose(1, 2).double(), wanted, ignore_index=UNSCORED, reduction="none").cpu()
 
 
 def costs_of(predict: Predict, sequences: Sequence[Sequence[int]], vocabulary: int) -> list[Tensor]:
@@ -68,6 +72,12 @@ def pair(encoder: Encoder, context: str, continuation: str) -> tuple[list[int], 
     continuation, context = context[len(kept) :] + continuation, kept
     alone, whole = list(encoder.encode(context).ids), list(encoder.encode(context + continuation).ids)
     return alone, whole[len(alone) :]
+
+
+def next_tokens(predict: Predict, sequences: Sequence[Sequence[int]]) -> list[int]:
+    """Return the likeliest next token of each of `sequences`, which have one length."""
+    found: list[int] = once(predict, lambda: predict(torch.tensor(sequences))[:, -1].argmax(-1).tolist())
+    return found
 
 
 def _chunks(sequences: int, each: int) -> Iterator[slice]:

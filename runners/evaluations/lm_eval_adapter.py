@@ -21,10 +21,10 @@ import torch
 from torch.nn import functional as F
 
 from grid.errors import SpecError
-from runners.evaluations.likelihood import pair
+from runners.evaluations.likelihood import next_tokens, pair
 from runners.evaluations.lm_eval_documents import document_problem, require_answers
 from runners.tasks.optional_packages import require_package
-from runners.tasks.task import Predict
+from runners.tasks.task import Predict, once
 from runners.tasks.text.encoder import Encoder
 
 SEED = 1234
@@ -125,16 +125,22 @@ def score_questions(predict: Predict, sequences: Sequence[HarnessQuestion], voca
     """Score each of `sequences`, in their order."""
     answers: list[HarnessAnswer | None] = [None] * len(sequences)
     for members in _groups_by_length([len(each.tokens) - 1 for each in sequences], vocabulary):
-        tokens = torch.tensor([list(sequences[at].tokens) for at in members])
-        outputs = predict(tokens[:, :-1])
-        logits = outputs.to(torch.promote_types(outputs.dtype, torch.float32))
-        wanted = tokens[:, 1:].to(logits.device)
-        each = F.log_softmax(logits, dim=-1).gather(2, wanted[..., None])[..., 0].to("cpu", torch.float64)
-        likeliest = (logits.argmax(-1) == wanted).cpu()
-        for row, at in enumerate(members):
-            last = slice(-sequences[at].scored, None)
-            answers[at] = HarnessAnswer(float(each[row, last].sum()), bool(likeliest[row, last].all()))
+        found = once(predict, partial(_score_group, predict, [sequences[at] for at in members]))
+        for at, answer in zip(members, found, strict=True):
+            answers[at] = HarnessAnswer(*answer)
     return [each for each in answers if each is not None]
+
+
+def _score_group(predict: Predict, group: Sequence[HarnessQuestion]) -> list[tuple[float, bool]]:
+    """Return (log likelihood, is likeliest) of each sequence; all have one length."""
+    tokens = torch.tensor([list(each.tokens) for each in group])
+    outputs = predict(tokens[:, :-1])
+    logits = outputs.to(torch.promote_types(outputs.dtype, torch.float32))
+    wanted = tokens[:, 1:].to(logits.device)
+    costs = F.log_softmax(logits, dim=-1).gather(2, wanted[..., None])[..., 0].to("cpu", torch.float64)
+    likeliest = (logits.argmax(-1) == wanted).cpu()
+    last = [slice(-each.scored, None) for each in group]
+    return [(float(costs[row, part].sum()), bool(likeliest[row, part].all())) for row, part in enumerate(last)]
 
 
 def _groups_by_length(lengths: Sequence[int], vocabulary: int) -> Iterator[list[int]]:
@@ -158,8 +164,7 @@ def generate(
         going: list[int] = []
         for members in _groups_by_length(lengths, converter.encoder.vocabulary):
             rows = [waiting[each] for each in members]
-            logits = predict(torch.tensor([prompts[at] + tokens[at] for at in rows]))[:, -1]
-            for at, token in zip(rows, logits.argmax(-1).tolist(), strict=True):
+            for at, token in zip(rows, next_tokens(predict, [prompts[at] + tokens[at] for at in rows]), strict=True):
                 tokens[at].append(token)
                 text = converter.encoder.decode(tokens[at])
                 if token != converter.encoder.end and not any(stop in text for stop in until):

@@ -26,7 +26,7 @@ from grid.errors import SpecError
 from runners.evaluations.answer_scores import ONE_LINE, SCORES, classification, retrieval, score
 from runners.evaluations.evaluation import Judge
 from runners.evaluations.item_files import FromFiles, Line, read_sets
-from runners.evaluations.likelihood import by_length
+from runners.evaluations.likelihood import by_length, next_tokens
 from runners.evaluations.multiple_choice import over_sets
 from runners.evaluations.rope_scaling import Stretch, factor_of, stretch_positions
 from runners.tasks.task import Items, Measurements, Predict, Task, over_items
@@ -164,8 +164,8 @@ class LongContextJudge(Judge):
         written: list[list[int]] = [[] for _ in shown]
         going = list(range(len(shown)))
         for _ in range(self._spec.new_tokens):
-            tokens = predict(torch.tensor([[*shown[row], *written[row]] for row in going]))[:, -1].argmax(-1)
-            for row, token in zip(going, tokens.tolist(), strict=True):
+            tokens = next_tokens(predict, [[*shown[row], *written[row]] for row in going])
+            for row, token in zip(going, tokens, strict=True):
                 written[row].append(token)
             going = [row for row in going if not self._is_over(written[row], one_line=one_line)]
             if not going:

@@ -7,9 +7,9 @@ alone, so all models and seeds are evaluated on the same sample.
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import starmap
-from typing import Any, ClassVar, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol, TypeVar
 
 import torch
 from pydantic import PositiveInt
@@ -19,12 +19,23 @@ from grid.spec import Choice
 from runners.tasks.counter_rng import CPU
 from variants import Scalars, Tokens
 
+T = TypeVar("T")
+
 
 class Predict(Protocol):
     """A model in inference mode."""
 
     def __call__(self, inputs: Tensor, visible: Tensor | None = None, /) -> Tensor:
         """Map inputs and visibility as in `Batch` to outputs [B, T, out]."""
+
+
+def once(predict: Predict, compute: Callable[[], T]) -> T:
+    """Return the result of `compute`, which calls `predict`; a resumed evaluation recalls it instead.
+
+    The result is tensors on the CPU or plain data. It must be small, since checkpoints hold it.
+    """
+    recall: Callable[[Callable[[], T]], T] | None = getattr(predict, "once", None)
+    return compute() if recall is None else recall(compute)
 
 
 DIVERGED = 1000.0

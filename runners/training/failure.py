@@ -73,6 +73,15 @@ def lost_failure(times: int) -> Failure:
     return Failure("killed", message, None, _fingerprint("killed", "lost", ""))
 
 
+def fruitless_failure(times: int, step: int) -> Failure:
+    """Describe a trial of which `times` attempts in a row saved nothing beyond `step`."""
+    message = (
+        f"{times} workers in a row trained it for long without a checkpoint beyond step {step} or a result of an "
+        "evaluation; give workers a longer --time, or shorten the evaluation or the checkpoint interval"
+    )
+    return Failure("killed", message, None, _fingerprint("killed", "fruitless", ""))
+
+
 def _reason(error: Exception) -> Reason:
     if isinstance(error, Diverged):
         return "diverged"

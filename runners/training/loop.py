@@ -26,6 +26,7 @@ from runners.training.batch_parts import BatchPart, parts, require_finite
 from runners.training.compilation import Forward, graphs_forgotten
 from runners.training.cost import Cost
 from runners.training.deterministic import deterministic, fix_workspace
+from runners.training.evaluation_journal import EvaluationStopped, InterruptiblePredict
 from runners.training.flat_parameters import Flat
 from runners.training.process_group import World
 from runners.training.rank_launcher import ranks
@@ -85,6 +86,10 @@ class _TrainingRun:
         self._forward = Forward(trial, self._device, parameters, self._outputs)
         self._cost = Cost(trial, world)
         self._norms: list[float] = []
+        self._answers: list[Any] = []
+        """Results of forward passes of the evaluation at work."""
+        self._saved = (-1, 0)
+        """Step and number of answers of the newest checkpoint."""
         self._train_s = self._evaluate_s = self._probe_s = 0.0
 
     def result(self) -> TrainingResult:
@@ -97,20 +102,24 @@ class _TrainingRun:
             raise
 
     def _train(self) -> TrainingResult:
-        """Train step by step. An evaluation follows the checkpoint of its step, so a resumed run still makes it."""
+        """Train step by step. An evaluation follows the checkpoint of its step, so a resumed run still makes it.
+
+        A stop during an evaluation saves the results of its forward passes so far.
+        """
         self._surroundings.begins(self._device.type, "+".join(dict.fromkeys(self._model.paths())), self._record())
         step, stopped = self._restore(), False
         steps = self._training.steps
         while not stopped:
-            if self._training.evaluates(step):
-                self._evaluate(step)
+            if self._training.evaluates(step) and self._world.any(not self._evaluate(step)):
+                self._save(step)
+                return self._finish(step, stopped=True)
             if step == steps:
                 break
             step += 1
             self._step(step)
             stopped = self._world.any(self._surroundings.stop_requested())
             if stopped or self._surroundings.checkpoint_due():
-                self._surroundings.save(step, self._state())
+                self._save(step)
         return self._finish(step, stopped=stopped)
 
     def _record(self) -> Mapping[str, Any] | None:
@@ -185,13 +194,25 @@ class _TrainingRun:
             self._look_at_divergence(step)
             raise Diverged(step, loss if not loss <= self._bound else math.nan)
 
-    def _evaluate(self, step: int) -> None:
+    def _save(self, step: int) -> None:
+        """Save the state of `step`, unless a checkpoint holds all of it."""
+        if self._saved != (step, len(self._answers)):
+            self._surroundings.save(step, self._state())
+            self._saved = step, len(self._answers)
+
+    def _evaluate(self, step: int) -> bool:
+        """Evaluate and probe the model; return False if a stop was requested meanwhile."""
         if self._world.place.rank:
-            return
+            return True
         began = time.perf_counter()
         self._model.eval()
         with torch.inference_mode():
-            for found in self._measure(step):
+            try:
+                measured = list(self._measure(step))
+            except EvaluationStopped:
+                self._evaluate_s += time.perf_counter() - began
+                return False
+            for found in measured:
                 if isinstance(found, Items):
                     name, point, items, values = found
                     self._surroundings.items(step, name, point=point, items=items, values=values)
@@ -201,16 +222,23 @@ class _TrainingRun:
             looked = time.perf_counter()
             self._look(step)
         self._model.train()
+        self._answers.clear()
         ended = time.perf_counter()
         self._evaluate_s += looked - began
         self._probe_s += ended - looked
+        return True
 
     def _measure(self, step: int) -> Iterator[Measurements | Items]:
-        yield from self._data.evaluate(self._predict)
+        def keep() -> None:
+            if self._surroundings.checkpoint_due():
+                self._save(step)
+
+        predict = InterruptiblePredict(self._predict, self._answers, self._surroundings.stop_requested, keep)
+        yield from self._data.evaluate(predict)
         for evaluation, judge in self._judges:
             if step == self._training.steps or not evaluation.at_end:
                 with self._model.use_positions(evaluation.positions(self._trial.model)):
-                    yield from judge.evaluate(self._predict)
+                    yield from judge.evaluate(predict)
 
     def _look(self, step: int, looking: Callable[[Probing, ProbeInput], Found] = look) -> None:
         probing = self._trial.probing
@@ -250,6 +278,7 @@ class _TrainingRun:
             "model": _copy_to_cpu(self._model.state_dict()),
             "optimiser": _copy_to_cpu(self._optimiser.state_dict()),
             "norms": list(self._norms),
+            **({"answers": _copy_to_cpu(self._answers)} if self._answers else {}),
         }
 
     def _weights_to_keep(self) -> dict[str, Any]:
@@ -265,6 +294,8 @@ class _TrainingRun:
         self._model.load_state_dict(state["model"])
         self._optimiser.load_state_dict(state["optimiser"])
         self._norms = list(state["norms"])
+        self._answers = list(state.get("answers", []))
+        self._saved = step, len(self._answers)
         return step
 
     def _finish(self, step: int, *, stopped: bool) -> TrainingResult:

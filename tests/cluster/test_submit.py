@@ -209,7 +209,7 @@ def test_however_workers_end_their_trials_are_trained_to_the_end(cluster: Cluste
         result = run.wait()
         assert (result.ok, result.failed, result.stopped) == (2, 0, 0), run.said()
         assert run.same_as_local()
-    assert "queued again: it has saved" in told.said()
+    assert "queued again: its time is over" in told.said()
     assert [each.restarts for each in told.workers()] == [0, 1]
     assert "the worker died with status 137" in killed.said()
     assert any(each.left in ("time", "signal") for each in limit.workers())

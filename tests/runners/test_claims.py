@@ -20,7 +20,7 @@ from toy_campaign import toy_grid
 from toy_training import ENTRY
 
 from grid.errors import EnvironmentProblem
-from runners.attempts.claims import MOST_LOST, Claim, Taken, claim
+from runners.attempts.claims import MOST_FRUITLESS, MOST_LOST, Claim, Taken, claim
 from runners.attempts.crash_counter import MOST_DEATHS, CrashCounter
 from runners.attempts.leases import Leases
 from runners.attempts.manifest import submission_id, trial_lines, write_submission
@@ -149,7 +149,7 @@ def test_a_directory_that_is_listed_late_does_not_give_the_trial_to_two(
 
 def vanish(layout: Layout, *numbers: int, **start: Any) -> None:
     for number in numbers:
-        write_start(layout, TRIAL, number, **{**GONE, "sources": OLD, **start})
+        write_start(layout, TRIAL, number, **{**GONE, "sources": OLD, "started": time.time(), **start})
 
 
 def test_a_trial_that_five_workers_vanished_over_has_failed(layout: Layout) -> None:
@@ -174,6 +174,37 @@ def test_a_retry_does_not_outweigh_five_workers_that_vanish_now(layout: Layout) 
     later = {**ABOUT, "submission": "20260909T000000-abcdef", "sources": OLD}
     assert claim(layout, TRIAL, later, retry=True) == Taken("failed")
     assert layout.end(TRIAL, 1 + MOST_LOST).exists()
+
+
+def live(layout: Layout, number: int, seconds: float, resumed: dict[str, int] | None, *, ended: bool) -> None:
+    """Write an attempt of one SLURM task that lasted so long: a life that was stopped, or cut off."""
+    place = {"scheduler": "slurm", "job": "7_0", "restarts": number, "node": "n1", "devices": None}
+    began = time.time() - 1000
+    vanish(layout, number, started=began, resumed_from=resumed, place=place, checkpoint_s=20.0, heartbeat_s=1.0)
+    if ended:
+        write_end(layout, TRIAL, number, status="stopped", wall_s=seconds)
+    else:
+        os.utime(layout.heartbeat(TRIAL, number), (began + seconds, began + seconds))
+
+
+@pytest.mark.parametrize("ended", [True, False], ids=["stopped", "cut off"])
+@pytest.mark.parametrize("why", ["nothing", "short lives", "a checkpoint of the same step", "a failure"])
+def test_a_trial_that_saves_nothing_in_three_long_lives_has_failed(layout: Layout, why: str, ended: bool) -> None:
+    live(layout, 1, 100, None, ended=ended)
+    save_checkpoint(layout.checkpoint(TRIAL, 1), TRIAL, 7, {})
+    for number in range(2, 2 + MOST_FRUITLESS):
+        live(layout, number, 39 if why == "short lives" else 41, {"attempt": 1, "step": 7}, ended=ended)
+    if why == "a checkpoint of the same step":
+        save_checkpoint(layout.checkpoint(TRIAL, 3), TRIAL, 7, {"answers": [1.0]})
+    elif why == "a failure":
+        write_end(layout, TRIAL, 3, status="failed")
+    found = claim(layout, TRIAL, {**ABOUT, "sources": OLD, "submission": "20260909T000000-abcdef"}, retry=True)
+    assert isinstance(found, Taken) == (why == "nothing")
+    if why == "nothing":
+        end = json.loads(layout.end(TRIAL, 2 + MOST_FRUITLESS).read_bytes())
+        assert (end["status"], end["reason"], end["step"]) == ("failed", "killed", 7)
+        assert "3 workers in a row" in end["message"]
+        assert "--time" in end["message"]
 
 
 @pytest.mark.parametrize("why", ["a checkpoint", "an end", "other code", "a life"])

@@ -113,7 +113,7 @@ def test_a_worker_that_began_well_and_was_given_up_later_says_so(
 )
 def test_the_telling_line_is_that_of_the_program_that_failed(tmp_path: Path, text: str, says: str) -> None:
     path = tmp_path / "1_0_0_log.out"
-    path.write_text("2026-01-01 00:00:00 ablate: queued again: it has saved\n" * 1000 + text)
+    path.write_text("2026-01-01 00:00:00 ablate: queued again: its time is over\n" * 1000 + text)
     found = last_words(path)
     assert found is not None
     assert found.text.startswith(says)

@@ -1,5 +1,6 @@
 """The training loop: it learns, says what it does, and is paired across operators."""
 
+import json
 import math
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -10,6 +11,7 @@ import torch
 from torch import Tensor
 
 from grid.errors import EnvironmentProblem, SpecError
+from runners.evaluations import MultipleChoice, likelihood
 from runners.optimisers import AdamW, Training
 from runners.optimisers.schedules import Cosine
 from runners.probes import LearnedNumbers, Probing
@@ -296,3 +298,37 @@ def test_bfloat16_trains_close_to_float32_with_weights_in_float32(
     assert lower.losses() == pytest.approx(exact.losses(), rel=0.02)
     _, state = lower.restore()
     assert {weights.dtype for weights in state["model"].values()} == {torch.float32}
+
+
+def test_an_evaluation_that_no_life_has_time_for_is_finished_by_several(
+    tiny: Trial, memory: Callable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each life may ask six times whether to stop: for two steps, three windows and a few choices."""
+    (tmp_path / "text.txt").write_text("a question and an answer. " * 100)
+    items = [{"question": "q" * n, "choices": ["a", "bb"], "answer": n % 2} for n in range(1, 9)]
+    (tmp_path / "items.jsonl").write_text("".join(json.dumps(each) + "\n" for each in items))
+    trial = tiny.changed(
+        task=Text(source=str(tmp_path / "text.txt"), context=8, batch=2, validation_windows=3),
+        evaluations=(MultipleChoice(source=str(tmp_path / "items.jsonl"), context=12),),
+        training=Training(steps=2),
+    )
+    passes: list[int] = []
+    plain = likelihood._chunk_costs
+    monkeypatch.setattr(likelihood, "_chunk_costs", lambda *given: passes.append(1) or plain(*given))  # type: ignore[func-returns-value]
+    whole = memory()
+    train(trial, whole)
+    needed, lives = len(passes), 0
+    passes.clear()
+    checkpoints: list[tuple[int, bytes]] = []
+    stopped = True
+    while stopped:
+        questions = iter([False] * 6)
+        world = memory()
+        world.checkpoints = checkpoints
+        world.stop_requested = lambda questions=questions: next(questions, True)
+        stopped = train(trial, world).stopped
+        lives += 1
+        assert not stopped or not world.evaluations
+    assert lives > 2
+    assert len(passes) == needed + lives - 1  # each stop interrupted one
+    assert (world.evaluations, world.single, world.probes) == (whole.evaluations, whole.single, whole.probes)

@@ -134,7 +134,7 @@ ablate_end() {
     0|86) ;;
     85)
       [ ! -s "$ablate_deaths" ] || : > "$ablate_deaths"
-      ablate_requeue "it has saved, and rows are left" ;;
+      ablate_requeue "its time is over, and rows are left" ;;
     88) ablate_say "not queued again: its time limit leaves no time to begin anything in" ;;
     89) ablate_requeue "the campaign's disk is full" ;;
     87) ablate_avoid_node ;;

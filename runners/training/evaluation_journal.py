@@ -1,0 +1,46 @@
+"""Evaluations that can be interrupted: results of forward passes are kept, and recalled by the next attempt.
+
+The model of a step and the order of an evaluation's forward passes are fixed. So the results of the first n passes
+stand for them when the evaluation begins again.
+"""
+
+from collections.abc import Callable
+from typing import Any, TypeVar, final
+
+from torch import Tensor
+
+from runners.tasks.task import Predict
+
+T = TypeVar("T")
+
+
+class EvaluationStopped(Exception):
+    """A stop was requested during an evaluation."""
+
+
+@final
+class InterruptiblePredict(Predict):
+    """A model for the evaluations of one step; `kept` holds the results of `once` so far.
+
+    `stop_requested` is asked before each forward pass, and `keep` is called after each new result.
+    """
+
+    def __init__(
+        self, outputs: Predict, kept: list[Any], stop_requested: Callable[[], bool], keep: Callable[[], None]
+    ) -> None:
+        self._outputs, self._kept, self._stop_requested, self._keep = outputs, kept, stop_requested, keep
+        self._recalled = 0
+
+    def __call__(self, inputs: Tensor, visible: Tensor | None = None, /) -> Tensor:
+        if self._stop_requested():
+            raise EvaluationStopped
+        return self._outputs(inputs, visible)
+
+    def once(self, compute: Callable[[], T]) -> T:
+        """Return the result of `compute`, tensors or plain data; an earlier attempt may have computed it."""
+        if self._recalled == len(self._kept):
+            self._kept.append(compute())
+            self._keep()
+        self._recalled += 1
+        result: T = self._kept[self._recalled - 1]
+        return result
