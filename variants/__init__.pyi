@@ -36,27 +36,53 @@ from .number import (
     granularities as granularities,
 )
 from .operator import Operator as Operator, causal as causal
-from .papers.affine_scaled import affine_gated as affine_gated, affine_scaled as affine_scaled
-from .papers.after_softmax import scaled_softmax as scaled_softmax, value_bias as value_bias
-from .papers.baselines import softmax as softmax
-from .papers.beyond import fox as fox, qk_norm as qk_norm, selective as selective, softcap as softcap, ssmax as ssmax
-from .papers.biases import fixed_value_bias as fixed_value_bias, key_bias as key_bias, key_value_bias as key_value_bias
-from .papers.catalogue import Limit as Limit, catalogue as catalogue, named_operator as named_operator
-from .papers.cog import cog as cog
-from .papers.differential import differential as differential
-from .papers.gated_attention import gated_elements as gated_elements, gated_heads as gated_heads
-from .papers.head_groups import four_scores as four_scores, soft_avg as soft_avg
-from .papers.integral import (
-    integral as integral,
-    integral_control as integral_control,
-    integral_weights as integral_weights,
+from .papers.affine_scaled import (
+    affine_gated as affine_gated,
+    affine_scaled as affine_scaled,
+    gated_elements as gated_elements,
+    gated_heads as gated_heads,
+    learned_sink as learned_sink,
+    off_by_one as off_by_one,
 )
-from .papers.kernels import (
-    cosformer as cosformer,
+from .papers.attention_sinks import (
+    elu_plus_one as elu_plus_one,
+    elu_plus_one_normalised as elu_plus_one_normalised,
+    fixed_value_bias as fixed_value_bias,
+    identity as identity,
+    identity_clamped as identity_clamped,
+    key_bias as key_bias,
+    key_value_bias as key_value_bias,
     linear_elu as linear_elu,
     linear_elu_unnormalised as linear_elu_unnormalised,
     mlp_kernel as mlp_kernel,
     mlp_kernel_unnormalised as mlp_kernel_unnormalised,
+    prefix_lm as prefix_lm,
+    scaled_softmax as scaled_softmax,
+    sigmoid as sigmoid,
+    sigmoid_normalised as sigmoid_normalised,
+    sliding_window as sliding_window,
+    value_bias as value_bias,
+)
+from .papers.beyond import (
+    fox as fox,
+    qk_norm as qk_norm,
+    selective as selective,
+    sigmoid_log_count as sigmoid_log_count,
+    softcap as softcap,
+    ssmax as ssmax,
+)
+from .papers.catalogue import (
+    Limit as Limit,
+    catalogue as catalogue,
+    named_operator as named_operator,
+    softmax as softmax,
+)
+from .papers.integral import (
+    cog as cog,
+    differential as differential,
+    integral as integral,
+    integral_control as integral_control,
+    integral_weights as integral_weights,
 )
 from .papers.principled import (
     principled as principled,
@@ -64,21 +90,16 @@ from .papers.principled import (
     principled_ground as principled_ground,
     principled_margin as principled_margin,
 )
-from .papers.scores_of_logits import (
-    elu_plus_one as elu_plus_one,
-    elu_plus_one_normalised as elu_plus_one_normalised,
-    identity as identity,
-    identity_clamped as identity_clamped,
-    sigmoid as sigmoid,
-    sigmoid_log_count as sigmoid_log_count,
-    sigmoid_normalised as sigmoid_normalised,
+from .papers.signed_averaging import (
+    cosformer as cosformer,
+    entmax15 as entmax15,
+    four_scores as four_scores,
+    sa_softmax as sa_softmax,
+    soft_avg as soft_avg,
+    sparsemax as sparsemax,
+    ssa as ssa,
+    temperature as temperature,
 )
-from .papers.self_adjusting import sa_softmax as sa_softmax
-from .papers.sinks import learned_sink as learned_sink, off_by_one as off_by_one
-from .papers.sparse import entmax15 as entmax15, sparsemax as sparsemax
-from .papers.ssa import ssa as ssa
-from .papers.temperature import temperature as temperature
-from .papers.windows import prefix_lm as prefix_lm, sliding_window as sliding_window
 from .score_map import Scores as Scores
 from .stages.extras.key_bias import KeyBias as KeyBias
 from .stages.extras.key_value_bias import KeyValueBias as KeyValueBias

@@ -52,10 +52,9 @@ from variants import (
 from variants.laws.battery import prove
 from variants.laws.examples import around, family
 from variants.operator import KINDS
+from variants.papers.attention_sinks import prefix_lm, sliding_window
 from variants.papers.catalogue import catalogue
-from variants.papers.differential import differential
-from variants.papers.integral import integral_weights
-from variants.papers.windows import prefix_lm, sliding_window
+from variants.papers.integral import differential, integral_weights
 from variants.stages.positions.scheme import Positions
 
 FOLDERS = {
