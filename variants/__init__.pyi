@@ -103,7 +103,6 @@ from .papers.signed_averaging import (
 from .score_map import Scores as Scores
 from .stages.extras.key_bias import KeyBias as KeyBias
 from .stages.extras.key_value_bias import KeyValueBias as KeyValueBias
-from .stages.extras.none import NoExtra as NoExtra
 from .stages.families import (
     AttentionWeights as AttentionWeights,
     Extra as Extra,
@@ -127,18 +126,25 @@ from .stages.families import (
     Visible as Visible,
 )
 from .stages.forgetting.forget_gate import ForgetGate as ForgetGate
-from .stages.forgetting.none import NoForgetting as NoForgetting
 from .stages.forgetting.selective import Selective as Selective
-from .stages.gates.none import NoGate as NoGate
 from .stages.gates.suppress import Suppress as Suppress
-from .stages.head_norms.none import NoHeadNorm as NoHeadNorm
 from .stages.head_norms.rms import RMS as RMS
 from .stages.margins.log_count import LogCount as LogCount
-from .stages.margins.none import NoMargin as NoMargin
 from .stages.margins.ssmax import SSMax as SSMax
 from .stages.merges.difference import Difference as Difference
 from .stages.merges.logits import MeanLogits as MeanLogits
 from .stages.merges.mean import MeanWeights as MeanWeights
+from .stages.neutral import (
+    NoExtra as NoExtra,
+    NoForgetting as NoForgetting,
+    NoGate as NoGate,
+    NoHeadNorm as NoHeadNorm,
+    NoMargin as NoMargin,
+    NoOutputGate as NoOutputGate,
+    NoPreparation as NoPreparation,
+    NoRescale as NoRescale,
+    NoTransform as NoTransform,
+)
 from .stages.normalisers.absolute import Absolute as Absolute
 from .stages.normalisers.against_count import AgainstCount as AgainstCount
 from .stages.normalisers.clamped import Clamped as Clamped
@@ -150,7 +156,6 @@ from .stages.normalisers.self_adjusted import SelfAdjusted as SelfAdjusted
 from .stages.normalisers.sink import Sink as Sink
 from .stages.normalisers.sparsemax import Sparsemax as Sparsemax
 from .stages.normalisers.total import Total as Total
-from .stages.output_gates.none import NoOutputGate as NoOutputGate
 from .stages.output_gates.per_channel import PerChannel as PerChannel
 from .stages.output_gates.per_head import PerHead as PerHead
 from .stages.positions.alibi import Alibi as Alibi
@@ -162,7 +167,6 @@ from .stages.positions.scheme import Positions as Positions
 from .stages.positions.sinusoidal import Sinusoidal as Sinusoidal
 from .stages.positions.t5 import T5 as T5
 from .stages.positions.yarn import Yarn as Yarn
-from .stages.preparations.none import NoPreparation as NoPreparation
 from .stages.preparations.rms_norm import RMSNorm as RMSNorm
 from .stages.products.cosformer import CosFormer as CosFormer
 from .stages.products.dot import Dot as Dot
@@ -173,7 +177,6 @@ from .stages.readouts.ground_value import GroundValue as GroundValue
 from .stages.readouts.value_bias import ValueBias as ValueBias
 from .stages.readouts.values import Values as Values
 from .stages.rescales.affine import Affine as Affine
-from .stages.rescales.none import NoRescale as NoRescale
 from .stages.rescales.scale import Scale as Scale
 from .stages.scores.elu_plus_one import EluPlusOne as EluPlusOne
 from .stages.scores.exponential import Exponential as Exponential
@@ -188,7 +191,6 @@ from .stages.scores.tanh import Tanh as Tanh
 from .stages.scores.uniform import Uniform as Uniform
 from .stages.signals import Signals as Signals
 from .stages.stage import Stage as Stage, Tends as Tends
-from .stages.transforms.none import NoTransform as NoTransform
 from .stages.transforms.softcap import Softcap as Softcap
 from .stages.transforms.temperature import Temperature as Temperature
 from .stages.visible.everything import Everything as Everything
