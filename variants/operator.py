@@ -13,7 +13,6 @@ from torch import Tensor
 
 from grid.spec import Label, Spec
 from variants.number import HeadShape, Number
-from variants.stages.extras.none import NoExtra
 from variants.stages.families import (
     Extra,
     Forgetting,
@@ -31,23 +30,26 @@ from variants.stages.families import (
     Transform,
     Visible,
 )
-from variants.stages.forgetting.none import NoForgetting
-from variants.stages.gates.none import NoGate
-from variants.stages.head_norms.none import NoHeadNorm
-from variants.stages.margins.none import NoMargin
 from variants.stages.merges.logits import MeanLogits
+from variants.stages.neutral import (
+    NoExtra,
+    NoForgetting,
+    NoGate,
+    NoHeadNorm,
+    NoMargin,
+    NoOutputGate,
+    NoPreparation,
+    NoRescale,
+    NoTransform,
+)
 from variants.stages.normalisers.total import Total
-from variants.stages.output_gates.none import NoOutputGate
 from variants.stages.positions.scheme import Positions
-from variants.stages.preparations.none import NoPreparation
 from variants.stages.products.dot import Dot
 from variants.stages.readouts.values import Values
 from variants.stages.rescales.affine import Affine
-from variants.stages.rescales.none import NoRescale
 from variants.stages.scores.exponential import Exponential
 from variants.stages.signals import Signals
 from variants.stages.stage import Stage
-from variants.stages.transforms.none import NoTransform
 from variants.stages.visible.everything import Everything
 
 NumberValues = Mapping[str, Tensor]

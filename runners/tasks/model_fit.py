@@ -57,7 +57,7 @@ def _check_operator(operator: Operator, model: Backbone, length: int, path: Path
     try:
         model.check(operator)
         operator.check_length(length + model.sink_tokens)
-        choose(operator, path, dropout=model.attention_dropout)
+        choose(operator, path)
     except (ValueError, SpecError) as error:
         raise ValueError(f"operator {operator.label!r} in {model.label}: {error}") from error
 

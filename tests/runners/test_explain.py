@@ -241,7 +241,11 @@ def bare(n: float) -> Operator:
 
 @pytest.mark.parametrize(
     ("make", "words"),
-    [(ssa, "already an operator of variants.papers.ssa"), (mute, "a docstring"), (bare, r"gives none to \['n'\]")],
+    [
+        (ssa, "already an operator of variants"),
+        (mute, "a docstring"),
+        (bare, r"gives none to \['n'\]"),
+    ],
 )
 def test_a_function_that_cannot_be_listed_is_refused(make: Callable[..., Operator], words: str) -> None:
     before = catalogue()

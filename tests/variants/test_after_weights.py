@@ -23,12 +23,9 @@ from variants import (
     softmax,
 )
 from variants.number import ByDepth, Contrast, Number, Vector
-from variants.papers.affine_scaled import affine_gated, affine_scaled
-from variants.papers.after_softmax import scaled_softmax, value_bias
-from variants.papers.differential import differential
-from variants.papers.gated_attention import gated_elements, gated_heads
-from variants.papers.integral import integral, integral_control, integral_weights
-from variants.papers.sinks import learned_sink
+from variants.papers.affine_scaled import affine_gated, affine_scaled, gated_elements, gated_heads, learned_sink
+from variants.papers.attention_sinks import scaled_softmax, value_bias
+from variants.papers.integral import differential, integral, integral_control, integral_weights
 from variants.stages.head_norms.rms import RMS
 from variants.stages.merges.difference import Difference
 from variants.stages.merges.mean import MeanWeights

@@ -12,8 +12,7 @@ from variants import Heads, Operator, Tokens, Transformer, softmax, ssa
 from variants.attend import attention
 from variants.laws.inputs import random_inputs
 from variants.model.named_backbones import tiny
-from variants.paths import choose as paths
-from variants.paths.choose import PATHS, Path, choose
+from variants.paths.choose import choose
 
 P, LENGTH, DRAWS = 0.3, 5, 6000
 
@@ -117,15 +116,6 @@ def test_without_dropout_nothing_is_drawn_and_no_bit_moves() -> None:
     assert not torch.equal(first, dropping(x))
     torch.manual_seed(1)
     assert torch.equal(dropping(x), first)
-
-
-def test_a_path_that_drops_nothing_is_not_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
-    plain = Path("sdpa", PATHS[0].cannot, PATHS[0].run, drops=False)
-    monkeypatch.setattr(paths, "PATHS", (plain, PATHS[1]))
-    assert choose(softmax()).name == "sdpa"
-    assert choose(softmax(), dropout=0.1).name == "reference"
-    with pytest.raises(SpecError, match=r"'sdpa' cannot run .*: it computes attention without dropout only; use path="):
-        choose(softmax(), "sdpa", dropout=0.1)
 
 
 def test_a_rate_that_leaves_nothing_is_refused() -> None:

@@ -12,11 +12,16 @@ from grid import SpecError
 from variants import LogCount, Number, Operator, Scalars, Suppress, Transformer, Vector, attend, causal, gpt2, softmax
 from variants.number import HeadShape, KeyVector
 from variants.operator import distances
+from variants.papers.attention_sinks import (
+    fixed_value_bias,
+    key_bias,
+    key_value_bias,
+    mlp_kernel,
+    prefix_lm,
+    sliding_window,
+)
 from variants.papers.beyond import fox, qk_norm, selective, ssmax
-from variants.papers.biases import fixed_value_bias, key_bias, key_value_bias
-from variants.papers.kernels import mlp_kernel
-from variants.papers.temperature import temperature
-from variants.papers.windows import prefix_lm, sliding_window
+from variants.papers.signed_averaging import temperature
 from variants.stages.extras.key_bias import KeyBias
 from variants.stages.extras.key_value_bias import KeyValueBias
 from variants.stages.forgetting.forget_gate import ForgetGate

@@ -10,11 +10,10 @@ from torch import Tensor
 
 from grid import SpecError
 from variants import Ground, GroundValue, Normaliser, Number, Operator, Scores, attend, causal, softmax
+from variants.papers.affine_scaled import learned_sink, off_by_one
+from variants.papers.attention_sinks import identity_clamped
 from variants.papers.catalogue import catalogue
-from variants.papers.scores_of_logits import identity_clamped
-from variants.papers.self_adjusting import sa_softmax
-from variants.papers.sinks import learned_sink, off_by_one
-from variants.papers.sparse import entmax15, sparsemax
+from variants.papers.signed_averaging import entmax15, sa_softmax, sparsemax
 from variants.stages.normalisers.absolute import Absolute
 from variants.stages.normalisers.clamped import Clamped
 from variants.stages.normalisers.count import Count

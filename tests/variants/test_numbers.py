@@ -13,9 +13,8 @@ from variants.model.backbone import Backbone
 from variants.model.parameters import NumberParameters
 from variants.model.placement import Placement
 from variants.number import ByDepth, Contrast, HeadShape, Matrix, Number, RunningMean, Vector
-from variants.papers.affine_scaled import affine_gated, affine_scaled
-from variants.papers.differential import differential
-from variants.papers.gated_attention import gated_elements, gated_heads
+from variants.papers.affine_scaled import affine_gated, affine_scaled, gated_elements, gated_heads
+from variants.papers.integral import differential
 from variants.stages.merges.difference import Difference
 from variants.stages.output_gates.per_channel import PerChannel
 from variants.stages.output_gates.per_head import PerHead

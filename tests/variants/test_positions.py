@@ -11,7 +11,7 @@ from grid.errors import SpecError
 from variants import Learned, NoPositions, Operator, Rotary, Tokens, Transformer, integral, softmax, ssa
 from variants.model.named_backbones import tiny
 from variants.operator import causal, distances
-from variants.papers.differential import differential
+from variants.papers.integral import differential
 from variants.stages.positions.alibi import Alibi
 from variants.stages.positions.bucket import Bucket
 from variants.stages.positions.scheme import Positions, bucket

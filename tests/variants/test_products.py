@@ -12,7 +12,8 @@ from grid import SpecError
 from variants import attend, softmax
 from variants.laws.inputs import random_inputs
 from variants.operator import distances
-from variants.papers.kernels import cosformer, linear_elu
+from variants.papers.attention_sinks import linear_elu
+from variants.papers.signed_averaging import cosformer
 from variants.stages.products.cosformer import CosFormer
 from variants.stages.products.linear_elu import LinearELU
 from variants.stages.products.mlp import MLP

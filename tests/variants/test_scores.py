@@ -25,16 +25,15 @@ from variants import (
     softmax,
 )
 from variants.laws.oracle import attend_in_floats
-from variants.papers.cog import cog
-from variants.papers.head_groups import four_scores, soft_avg
-from variants.papers.scores_of_logits import (
+from variants.papers.attention_sinks import (
     elu_plus_one_normalised,
     identity,
     sigmoid,
-    sigmoid_log_count,
     sigmoid_normalised,
 )
-from variants.papers.ssa import ssa
+from variants.papers.beyond import sigmoid_log_count
+from variants.papers.integral import cog
+from variants.papers.signed_averaging import four_scores, soft_avg, ssa
 from variants.stages.margins.ssmax import SSMax
 from variants.stages.normalisers.absolute import Absolute
 from variants.stages.normalisers.count import Count

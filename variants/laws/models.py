@@ -12,7 +12,7 @@ from variants.model.block import Attention
 from variants.model.transformer import Scalars, Transformer
 from variants.number import Contrast, KeyVector, Matrix, Number, Vector
 from variants.operator import Operator, head_shape
-from variants.papers.baselines import softmax
+from variants.papers.catalogue import softmax
 
 _SEEDS = 12
 _OF_LOGITS = ("preparation", "product", "transform", "forgetting", "margin", "gate", "normaliser")

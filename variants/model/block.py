@@ -43,7 +43,7 @@ class Attention(nn.Module):
         self.heads, self.key_heads = backbone.heads // joined, backbone.key_heads // joined
         self.operator, self.positions = operator, backbone.positions
         self.dropout = backbone.attention_dropout
-        self.path = choose(operator, place.path, dropout=self.dropout)
+        self.path = choose(operator, place.path)
         self.added = backbone.head_outputs == "added"
         self.channels, self.gate_channels = backbone.head_width * joined, operator.added_channels
         bias = backbone.bias != "none"

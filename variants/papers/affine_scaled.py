@@ -1,12 +1,15 @@
-"""Affine-Scaled Attention, alone and with a gate on its output (paper 000)."""
+"""Operators of paper 000: Affine-Scaled Attention and its baselines, softmax with a sink or a gate on the output."""
 
+import math
 from typing import Literal
 
+from grid.errors import SpecError
 from variants.number import Number, RunningMean
 from variants.operator import Operator
-from variants.papers.baselines import softmax
-from variants.papers.catalogue import Limit, named_operator
+from variants.papers.catalogue import Limit, named_operator, softmax
+from variants.stages.normalisers.sink import Sink
 from variants.stages.output_gates.per_channel import PerChannel
+from variants.stages.output_gates.per_head import PerHead
 from variants.stages.rescales.affine import Affine
 
 _IS_SOFTMAX = {"rescale.scale": 1.0, "rescale.mean": 1.0}
@@ -42,3 +45,47 @@ def affine_gated(
 ) -> Operator:
     """Affine-Scaled, then a gate per channel on the output."""
     return affine_scaled(link, momentum=momentum, n=n, name=name).changed(output_gate=PerChannel())
+
+
+_GONE = Limit("s -> -inf", {"normaliser.logit": -60.0}, softmax)
+
+
+@named_operator("000", limits=(_GONE,))
+def off_by_one(n: float = 1.0, *, name: str = "Off by one") -> Operator:
+    """Softmax with n added to the sum: n = 1 is off by one, and the same as n more keys and values of zero.
+
+    Raises:
+        SpecError: n is not above 0.
+    """
+    if not n > 0:
+        raise SpecError(f"what is added to the sum is above 0; got {n}, and for 0 there is softmax()")
+    return Operator(name=name, normaliser=Sink(logit=Number(init=math.log(n))))
+
+
+@named_operator(
+    "000",
+    limits=(_GONE, Limit("s = 0", {"normaliser.logit": 0.0}, off_by_one)),
+    traps=(
+        "Released models start s at what was trained or at small noise; from 0, as here, it starts as off by one.",
+        "s is per query head, not divided by sqrt(d), and not decayed: decay pulls it to off by one, not to softmax.",
+    ),
+)
+def learned_sink(init: float = 0.0, *, per: Literal["layer", "head", "query"] = "head", name: str = "Sink") -> Operator:
+    """Softmax with a learned logit beside the keys' that has no value; per head as in GPT-OSS."""
+    return Operator(name=name, normaliser=Sink(logit=Number(init=init, per=per)))
+
+
+_OPEN = Limit("gate = 1", {"output_gate.opening": 1.0}, softmax)
+_HALF = "The gate is half open at the start, so the outputs of heads are half as large as softmax's."
+
+
+@named_operator("000", limits=(_OPEN,), traps=(_HALF,))
+def gated_heads(*, name: str = "Gated heads") -> Operator:
+    """One gate per head and token, from the layer's input."""
+    return Operator(name=name, output_gate=PerHead())
+
+
+@named_operator("000", limits=(_OPEN,), traps=(_HALF, "The overhead that paper 000 reports for Gated is this one's."))
+def gated_elements(*, name: str = "Gated elements") -> Operator:
+    """One gate per channel, head and token, from the layer's input."""
+    return Operator(name=name, output_gate=PerChannel())

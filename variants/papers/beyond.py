@@ -1,14 +1,14 @@
-"""Operators of other papers that act on the logits of softmax."""
+"""Operators of other papers that act on logits."""
 
 from typing import Literal
 
 from variants.number import Number, PerScalar, PerVector
 from variants.operator import Operator
-from variants.papers.baselines import softmax
-from variants.papers.catalogue import Limit, named_operator
+from variants.papers.catalogue import Limit, named_operator, softmax
 from variants.stages.forgetting.forget_gate import ForgetGate
 from variants.stages.forgetting.selective import Selective
 from variants.stages.margins.ssmax import SSMax
+from variants.stages.normalisers.against_count import AgainstCount
 from variants.stages.preparations.rms_norm import RMSNorm
 from variants.stages.scores.uniform import Uniform
 from variants.stages.transforms.softcap import Softcap
@@ -58,3 +58,15 @@ def fox(
 def selective(*, name: str = "Selective Attention") -> Operator:
     """Softmax in which the first head's earlier queries take from a key what they attended to; no parameters."""
     return Operator(name=name, forgetting=Selective())
+
+
+@named_operator(
+    "beyond",
+    traps=(
+        "The published b = -ln n has the length n of training; here n is what each query sees. "
+        "sigmoid(-math.log(n)) is the published one.",
+    ),
+)
+def sigmoid_log_count(*, name: str = "Sigmoid - ln n") -> Operator:
+    """sigmoid(z - ln n) for n visible keys, so that rows of a fresh model sum to nearly one (Ramapuram et al. 2024)."""
+    return Operator(name=name, normaliser=AgainstCount())

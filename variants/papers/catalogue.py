@@ -2,11 +2,13 @@
 
 import inspect
 from collections.abc import Callable, Mapping
-from typing import Literal, NamedTuple, TypeVar
+from functools import lru_cache, wraps
+from types import NoneType, UnionType
+from typing import Any, Literal, NamedTuple, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 from grid.errors import SpecError
+from grid.suggestions import suggest_name
 from variants.operator import Operator
-from variants.papers.arguments import check_literals
 
 Paper = Literal["baseline", "000", "001", "002", "003", "004", "beyond"]
 
@@ -90,7 +92,7 @@ def named_operator(paper: Paper, *, limits: tuple[Limit, ...] = (), traps: tuple
     def register(function: F) -> F:
         line = (function.__doc__ or "").strip().partition("\n")[0]
         _check(function, line)
-        make = check_literals(function)
+        make = _check_literals(function)
         _CATALOGUE[make.__name__] = NamedOperator(make.__name__, paper, line, make, limits, traps)
         return make
 
@@ -109,7 +111,47 @@ def _check(make: Callable[..., Operator], line: str) -> None:
         raise SpecError(f"{name!r} is already an operator of {known.make.__module__}; give that of {home} another name")
 
 
+def _check_literals(make: F) -> F:
+    """Wrap a function so that it raises SpecError for a value outside an argument's `Literal`."""
+    signature = inspect.signature(make)
+
+    @wraps(make)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        for name, given in signature.bind(*args, **kwargs).arguments.items():
+            values = _values(make, name)
+            if values and given not in values:
+                known = ", ".join(map(repr, values))
+                near = suggest_name(str(given), [each for each in values if isinstance(each, str)])
+                raise SpecError(f"{name} of {make.__name__} is one of {known}; got {given!r}{near}")
+        return make(*args, **kwargs)
+
+    return cast(F, call)
+
+
+@lru_cache(maxsize=512)
+def _values(make: Callable[..., Any], name: str) -> tuple[object, ...]:
+    """Return the values of an argument annotated as a Literal; () for any other."""
+    return _literals(get_type_hints(make).get(name))
+
+
+def _literals(hint: object) -> tuple[object, ...]:
+    if get_origin(hint) is Literal:
+        return get_args(hint)
+    if hint is NoneType:
+        return (None,)
+    if get_origin(hint) in (Union, UnionType):
+        parts = [_literals(each) for each in get_args(hint)]
+        return tuple(value for part in parts for value in part) if all(parts) else ()
+    return ()
+
+
 def catalogue() -> dict[str, NamedOperator]:
     """Return every named operator by name: first the package's in the order of the papers, then the user's."""
     order = list(PAPERS)
     return dict(sorted(_CATALOGUE.items(), key=lambda item: order.index(item[1].paper)))
+
+
+@named_operator("baseline")
+def softmax() -> Operator:
+    """Scaled dot-product attention."""
+    return Operator(name="softmax")

@@ -1,15 +1,71 @@
-"""Integral attention (paper 002): the mean of signals, on logits or on softmax outputs, and its control."""
+"""Operators of paper 002: Integral attention, its control, and its baselines Cog and Differential attention."""
 
 import math
 from typing import Literal
 
-from variants.number import Number
+from variants.number import ByDepth, Contrast, Number
 from variants.operator import Operator
-from variants.papers.baselines import softmax
-from variants.papers.catalogue import Limit, named_operator
+from variants.papers.catalogue import Limit, named_operator, softmax
+from variants.stages.head_norms.rms import RMS
+from variants.stages.merges.difference import Difference
 from variants.stages.merges.mean import MeanWeights
+from variants.stages.normalisers.absolute import Absolute
+from variants.stages.scores.signed_exponential import SignedExponential
 from variants.stages.signals import Signals
 from variants.stages.transforms.temperature import Temperature
+
+
+@named_operator(
+    "002",
+    limits=(Limit("all logits above 0", {}, softmax, where="logits above 0"),),
+    traps=(
+        "The released code keeps softmax in the first and the last layer; paper 002 has Cog in the top half.",
+        "Weights jump where a logit changes its sign, and the sign has no gradient: precision of the logits matters.",
+        "It is softmax only for queries all of whose logits are above 0.",
+    ),
+)
+def cog(*, name: str = "Cog") -> Operator:
+    """sgn(z) softmax(|z|): weights of both signs whose sizes sum to one."""
+    return Operator(name=name, score=SignedExponential(), normaliser=Absolute())
+
+
+def _first_map() -> Operator:
+    """Softmax on half of the channels, at their own scale, normed."""
+    half = Temperature(tau=Number(init=math.sqrt(0.5), link="positive"))
+    return Operator(
+        name="softmax on the first signal", transform=half, head_norm=RMS(factor=ByDepth(init=0.8, deep=0.2))
+    )
+
+
+@named_operator(
+    "002",
+    limits=(
+        Limit("lambda = 0, q and k within the first signal", {"merge.factor": 0.0}, _first_map, where="first signal"),
+    ),
+    traps=(
+        "It adds six vectors of one signal's width per layer; paper 002 says that it adds no parameters.",
+        "With lambda = 0 it is softmax on the first signal, still normed and multiplied by 1 - lambda_init.",
+        "The output for the first token is the normed value times 1 - lambda_init, whatever lambda is below 1.",
+    ),
+)
+def differential(
+    per: Literal["layer", "head", "query"] = "layer",
+    *,
+    form: Literal["vectors", "scalar"] = "vectors",
+    heads: Literal["halved", "kept"] = "halved",
+    name: str = "Differential",
+) -> Operator:
+    """One map less lambda times another, normed per head. `per` and `form` are lambda's.
+
+    Raises pydantic's ValidationError for per="query" with form="vectors".
+    """
+    factor = Contrast(init=0.2, deep=0.8, per=per, form=form)
+    return Operator(
+        name=name,
+        signals=Signals(count=2),
+        merge=Difference(factor=factor, heads=heads),
+        head_norm=RMS(factor=ByDepth(init=0.8, deep=0.2)),
+    )
 
 
 @named_operator("002", limits=(Limit("tau = 1", {"transform.tau": 1.0}, softmax),))

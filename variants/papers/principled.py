@@ -4,8 +4,7 @@ from typing import Literal
 
 from variants.number import PerScalar, PerVector
 from variants.operator import Operator
-from variants.papers.baselines import softmax
-from variants.papers.catalogue import Limit, named_operator
+from variants.papers.catalogue import Limit, named_operator, softmax
 from variants.stages.gates.suppress import Suppress
 from variants.stages.margins.log_count import LogCount
 from variants.stages.normalisers.ground import Ground

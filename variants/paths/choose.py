@@ -6,9 +6,9 @@ from typing import Literal, NamedTuple
 from torch import Tensor
 
 from grid.errors import SpecError
-from variants.attend import Heads
+from variants.attend import Heads, definition
 from variants.operator import NumberValues, Operator
-from variants.paths import reference, sdpa
+from variants.paths import sdpa
 
 PathName = Literal["auto", "reference", "sdpa"]
 
@@ -18,35 +18,32 @@ class Path(NamedTuple):
 
     name: str
     cannot: Callable[[Operator], str | None]
+    """Return why it cannot compute an operator, or None if it can."""
     run: Callable[[Operator, Heads, NumberValues], Tensor]
-    drops: bool
-    """True if it supports dropout of weights (`Heads.dropout`)."""
 
-    def refuses(self, operator: Operator, dropout: float) -> str | None:
-        """Return why it cannot compute `operator` at this rate of dropout, or None if it can."""
-        if dropout and not self.drops:
-            return "it computes attention without dropout only"
-        return self.cannot(operator)
+
+def _run_definition(operator: Operator, heads: Heads, numbers: NumberValues) -> Tensor:
+    return definition(operator, heads, numbers).output
 
 
 PATHS = (
-    Path("sdpa", sdpa.cannot, sdpa.run, drops=True),
-    Path("reference", reference.cannot, reference.run, drops=True),
+    Path("sdpa", sdpa.cannot, sdpa.run),
+    Path("reference", lambda _: None, _run_definition),
 )
-"""Fastest first."""
+"""Fastest first. The last is the definition in plain tensor operations, which runs every operator."""
 
 
-def choose(operator: Operator, name: PathName = "auto", *, dropout: float = 0.0) -> Path:
-    """Choose the path for `operator` at this rate of dropout in training.
+def choose(operator: Operator, name: PathName = "auto") -> Path:
+    """Choose the path for `operator`.
 
     Raises:
         SpecError: the named path cannot run it or does not exist.
     """
     if name == "auto":
-        return next(path for path in PATHS if path.refuses(operator, dropout) is None)
+        return next(path for path in PATHS if path.cannot(operator) is None)
     for path in PATHS:
         if path.name == name:
-            reason = path.refuses(operator, dropout)
+            reason = path.cannot(operator)
             if reason is not None:
                 raise SpecError(f"path {name!r} cannot run {operator.label!r}: {reason}; use path='auto'")
             return path

@@ -1,0 +1,198 @@
+from .attend import AttentionOutput as AttentionOutput, Heads as Heads, attend as attend
+from .model.backbone import (
+    Backbone as Backbone,
+    babyberta as babyberta,
+    gpt2 as gpt2,
+    llama2 as llama2,
+    llama3 as llama3,
+    pythia as pythia,
+    qwen2 as qwen2,
+)
+from .model.named_backbones import (
+    babyberta_8m as babyberta_8m,
+    gpt2_small as gpt2_small,
+    icl as icl,
+    llama2_1b2 as llama2_1b2,
+    llama2_125m as llama2_125m,
+    llama3_1b as llama3_1b,
+    llama3_3b as llama3_3b,
+    pythia_125m as pythia_125m,
+    qwen1_5_0b5 as qwen1_5_0b5,
+    qwen2_125m as qwen2_125m,
+    sink_1b as sink_1b,
+    sink_60m as sink_60m,
+    tiny as tiny,
+)
+from .model.placement import Placement as Placement
+from .model.transformer import Scalars as Scalars, Tokens as Tokens, Transformer as Transformer
+from .number import (
+    ByDepth as ByDepth,
+    Contrast as Contrast,
+    KeyVector as KeyVector,
+    Matrix as Matrix,
+    Number as Number,
+    RunningMean as RunningMean,
+    Vector as Vector,
+    granularities as granularities,
+)
+from .operator import Operator as Operator, causal as causal
+from .papers.affine_scaled import (
+    affine_gated as affine_gated,
+    affine_scaled as affine_scaled,
+    gated_elements as gated_elements,
+    gated_heads as gated_heads,
+    learned_sink as learned_sink,
+    off_by_one as off_by_one,
+)
+from .papers.attention_sinks import (
+    elu_plus_one as elu_plus_one,
+    elu_plus_one_normalised as elu_plus_one_normalised,
+    fixed_value_bias as fixed_value_bias,
+    identity as identity,
+    identity_clamped as identity_clamped,
+    key_bias as key_bias,
+    key_value_bias as key_value_bias,
+    linear_elu as linear_elu,
+    linear_elu_unnormalised as linear_elu_unnormalised,
+    mlp_kernel as mlp_kernel,
+    mlp_kernel_unnormalised as mlp_kernel_unnormalised,
+    prefix_lm as prefix_lm,
+    scaled_softmax as scaled_softmax,
+    sigmoid as sigmoid,
+    sigmoid_normalised as sigmoid_normalised,
+    sliding_window as sliding_window,
+    value_bias as value_bias,
+)
+from .papers.beyond import (
+    fox as fox,
+    qk_norm as qk_norm,
+    selective as selective,
+    sigmoid_log_count as sigmoid_log_count,
+    softcap as softcap,
+    ssmax as ssmax,
+)
+from .papers.catalogue import (
+    Limit as Limit,
+    catalogue as catalogue,
+    named_operator as named_operator,
+    softmax as softmax,
+)
+from .papers.integral import (
+    cog as cog,
+    differential as differential,
+    integral as integral,
+    integral_control as integral_control,
+    integral_weights as integral_weights,
+)
+from .papers.principled import (
+    principled as principled,
+    principled_gate as principled_gate,
+    principled_ground as principled_ground,
+    principled_margin as principled_margin,
+)
+from .papers.signed_averaging import (
+    cosformer as cosformer,
+    entmax15 as entmax15,
+    four_scores as four_scores,
+    sa_softmax as sa_softmax,
+    soft_avg as soft_avg,
+    sparsemax as sparsemax,
+    ssa as ssa,
+    temperature as temperature,
+)
+from .score_map import Scores as Scores
+from .stages.extras.key_bias import KeyBias as KeyBias
+from .stages.extras.key_value_bias import KeyValueBias as KeyValueBias
+from .stages.families import (
+    AttentionWeights as AttentionWeights,
+    Extra as Extra,
+    FeatureProduct as FeatureProduct,
+    Forgetting as Forgetting,
+    Gate as Gate,
+    HeadNorm as HeadNorm,
+    LogScore as LogScore,
+    Margin as Margin,
+    Merge as Merge,
+    Normaliser as Normaliser,
+    OutputGate as OutputGate,
+    PlainScore as PlainScore,
+    Preparation as Preparation,
+    Product as Product,
+    QueryKey as QueryKey,
+    Readout as Readout,
+    Rescale as Rescale,
+    Score as Score,
+    Transform as Transform,
+    Visible as Visible,
+)
+from .stages.forgetting.forget_gate import ForgetGate as ForgetGate
+from .stages.forgetting.selective import Selective as Selective
+from .stages.gates.suppress import Suppress as Suppress
+from .stages.head_norms.rms import RMS as RMS
+from .stages.margins.log_count import LogCount as LogCount
+from .stages.margins.ssmax import SSMax as SSMax
+from .stages.merges.difference import Difference as Difference
+from .stages.merges.logits import MeanLogits as MeanLogits
+from .stages.merges.mean import MeanWeights as MeanWeights
+from .stages.neutral import (
+    NoExtra as NoExtra,
+    NoForgetting as NoForgetting,
+    NoGate as NoGate,
+    NoHeadNorm as NoHeadNorm,
+    NoMargin as NoMargin,
+    NoOutputGate as NoOutputGate,
+    NoPreparation as NoPreparation,
+    NoRescale as NoRescale,
+    NoTransform as NoTransform,
+)
+from .stages.normalisers.absolute import Absolute as Absolute
+from .stages.normalisers.against_count import AgainstCount as AgainstCount
+from .stages.normalisers.clamped import Clamped as Clamped
+from .stages.normalisers.count import Count as Count
+from .stages.normalisers.entmax15 import Entmax15 as Entmax15
+from .stages.normalisers.ground import Ground as Ground
+from .stages.normalisers.none import NoNormaliser as NoNormaliser
+from .stages.normalisers.self_adjusted import SelfAdjusted as SelfAdjusted
+from .stages.normalisers.sink import Sink as Sink
+from .stages.normalisers.sparsemax import Sparsemax as Sparsemax
+from .stages.normalisers.total import Total as Total
+from .stages.output_gates.per_channel import PerChannel as PerChannel
+from .stages.output_gates.per_head import PerHead as PerHead
+from .stages.positions.alibi import Alibi as Alibi
+from .stages.positions.bucket import Bucket as Bucket
+from .stages.positions.learned import Learned as Learned
+from .stages.positions.none import NoPositions as NoPositions
+from .stages.positions.rotary import Rotary as Rotary
+from .stages.positions.scheme import Positions as Positions
+from .stages.positions.sinusoidal import Sinusoidal as Sinusoidal
+from .stages.positions.t5 import T5 as T5
+from .stages.positions.yarn import Yarn as Yarn
+from .stages.preparations.rms_norm import RMSNorm as RMSNorm
+from .stages.products.cosformer import CosFormer as CosFormer
+from .stages.products.dot import Dot as Dot
+from .stages.products.linear_elu import LinearELU as LinearELU
+from .stages.products.mlp import MLP as MLP
+from .stages.products.relu import ReluFeatures as ReluFeatures
+from .stages.readouts.ground_value import GroundValue as GroundValue
+from .stages.readouts.value_bias import ValueBias as ValueBias
+from .stages.readouts.values import Values as Values
+from .stages.rescales.affine import Affine as Affine
+from .stages.rescales.scale import Scale as Scale
+from .stages.scores.elu_plus_one import EluPlusOne as EluPlusOne
+from .stages.scores.exponential import Exponential as Exponential
+from .stages.scores.head_groups import HeadGroups as HeadGroups
+from .stages.scores.identity import Identity as Identity
+from .stages.scores.relu import Relu as Relu
+from .stages.scores.sigmoid import Sigmoid as Sigmoid
+from .stages.scores.signed_exponential import SignedExponential as SignedExponential
+from .stages.scores.square import Square as Square
+from .stages.scores.ssa import SSA as SSA
+from .stages.scores.tanh import Tanh as Tanh
+from .stages.scores.uniform import Uniform as Uniform
+from .stages.signals import Signals as Signals
+from .stages.stage import Stage as Stage, Tends as Tends
+from .stages.transforms.softcap import Softcap as Softcap
+from .stages.transforms.temperature import Temperature as Temperature
+from .stages.visible.everything import Everything as Everything
+from .stages.visible.prefix import Prefix as Prefix
+from .stages.visible.window import Window as Window

@@ -1,0 +1,141 @@
+"""Neutral choices: each leaves its stage out, as in softmax attention."""
+
+from typing import ClassVar, Literal
+
+from torch import Tensor
+
+from variants.stages.families import (
+    AttentionWeights,
+    Extra,
+    Forgetting,
+    Gate,
+    HeadNorm,
+    Margin,
+    OutputGate,
+    Preparation,
+    Rescale,
+    Transform,
+)
+
+_SOFTMAX = "Attention Is All You Need, eq. 1"
+
+
+class NoPreparation(Preparation):
+    """Queries and keys as they are projected."""
+
+    source: ClassVar[str] = _SOFTMAX
+    kind: Literal["none"] = "none"
+
+    def prepare(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
+        return q, k
+
+    def oracle(self, q: list[float], k: list[float]) -> tuple[list[float], list[float]]:
+        return q, k
+
+
+class NoExtra(Extra):
+    """No learned key."""
+
+    source: ClassVar[str] = _SOFTMAX
+    kind: Literal["none"] = "none"
+
+    def pair(self) -> None:
+        return None
+
+    def oracle(self) -> None:
+        return None
+
+
+class NoTransform(Transform):
+    """The logit as it is."""
+
+    source: ClassVar[str] = _SOFTMAX
+    kind: Literal["none"] = "none"
+
+    def transform(self, z: Tensor) -> Tensor:
+        return z
+
+    def oracle(self, z: float) -> float:
+        return z
+
+
+class NoForgetting(Forgetting):
+    """Nothing is forgotten."""
+
+    source: ClassVar[str] = _SOFTMAX
+    kind: Literal["none"] = "none"
+
+    def lowering(self, z: Tensor, mask: Tensor) -> None:  # noqa: ARG002
+        return None
+
+    def oracle(self, first: list[list[float]], seen: list[list[bool]], i: int, j: int) -> float:  # noqa: ARG002
+        return 0.0
+
+
+class NoMargin(Margin):
+    """No margin: the logit as it is, c = 1."""
+
+    source: ClassVar[str] = _SOFTMAX
+    kind: Literal["none"] = "none"
+
+    def factor(self, count: Tensor) -> None:  # noqa: ARG002  (the family's signature)
+        return None
+
+    def oracle(self, count: int) -> float:  # noqa: ARG002
+        return 1.0
+
+
+class NoGate(Gate):
+    """No gate: nothing is subtracted."""
+
+    source: ClassVar[str] = _SOFTMAX
+    kind: Literal["none"] = "none"
+
+    @property
+    def channels(self) -> int:
+        return 0
+
+    def suppression(self, q: Tensor, k: Tensor) -> Tensor:
+        raise NotImplementedError("there are no gate channels to multiply; attend() skips the gate")
+
+    def oracle(self, q: list[float], k: list[float]) -> float:  # noqa: ARG002
+        return 0.0
+
+
+class NoRescale(Rescale):
+    """Weights as the normaliser gives them."""
+
+    source: ClassVar[str] = _SOFTMAX
+    kind: Literal["none"] = "none"
+
+    def rescale(self, weights: AttentionWeights, mask: Tensor) -> AttentionWeights:  # noqa: ARG002
+        return weights
+
+    def oracle(self, weights: list[float], ground: float, length: int) -> tuple[list[float], float]:  # noqa: ARG002
+        return weights, ground
+
+
+class NoHeadNorm(HeadNorm):
+    """The output of a head as it is."""
+
+    source: ClassVar[str] = _SOFTMAX
+    kind: Literal["none"] = "none"
+
+    def normalise(self, output: Tensor) -> Tensor:
+        return output
+
+    def oracle(self, output: list[float]) -> list[float]:
+        return output
+
+
+class NoOutputGate(OutputGate):
+    """The output of a head is not gated."""
+
+    source: ClassVar[str] = _SOFTMAX
+    kind: Literal["none"] = "none"
+
+    def gate(self, output: Tensor) -> Tensor:
+        return output
+
+    def oracle(self, output: list[float]) -> list[float]:
+        return output
