@@ -15,11 +15,11 @@ that some of them have.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, ClassVar, Literal, Self
+from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field, NonNegativeInt, model_validator
+from pydantic import Field, NonNegativeInt
 
-from grid.validation import require_increasing
+from grid.validation import INCREASING
 from runners.probes.attention_rows import AttentionRows, by_head, mean
 from runners.probes.probe import Found, Probe, Probed, ProbeInput, RowInfo
 from runners.tasks.task import Task
@@ -45,18 +45,12 @@ class SinkShare(Probe):
     )
 
     kind: Literal["sink_share"] = "sink_share"
-    eps: tuple[Share, ...] = (0.3,)
+    eps: Annotated[tuple[Share, ...], INCREASING] = (0.3,)
     """Bounds of the importance, rising. A head has a sink above it."""
-    positions: Annotated[tuple[NonNegativeInt, ...], Field(min_length=1)] = (1,)
+    positions: Annotated[tuple[NonNegativeInt, ...], Field(min_length=1), INCREASING] = (1,)
     """Keys, counted from 1 and rising, sink tokens of the model first; 0 is the operator's learned key."""
     of: Literal["shares", "weights"] = "shares"
     """"weights" measures signed weights, and the name of every row begins with `raw_`."""
-
-    @model_validator(mode="after")
-    def _points_rise(self) -> Self:
-        require_increasing("eps", self.eps)
-        require_increasing("positions", self.positions)
-        return self
 
     def check(self, task: Task, model: Backbone, operators: Sequence[Operator]) -> None:  # noqa: ARG002
         if 0 in self.positions and all(operator.extra.label == "none" for operator in operators):

@@ -5,12 +5,12 @@ second and the first token (27.03, 14.08 and 20.99 %); with more, it tends to di
 its measured sequences have random tokens; here they have. V is all tokens, special ones included.
 """
 
-from typing import Annotated, ClassVar, Literal, Self, final
+from typing import Annotated, ClassVar, Literal, final
 
-from pydantic import Field, PositiveInt, model_validator
+from pydantic import Field, PositiveInt
 from torch import Tensor
 
-from grid.validation import require_increasing
+from grid.validation import INCREASING
 from runners.tasks.counter_rng import Draws
 from runners.tasks.text.encoder import Encoder
 from runners.tasks.text.interventions.intervention import Intervention
@@ -23,13 +23,8 @@ class RandomTokens(Intervention):
     source: ClassVar[str] = "When Attention Sink Emerges, section 5 (randomness in data distribution)"
 
     kind: Literal["random_tokens"] = "random_tokens"
-    positions: Annotated[tuple[PositiveInt, ...], Field(min_length=1)] = (1,)
+    positions: Annotated[tuple[PositiveInt, ...], Field(min_length=1), INCREASING] = (1,)
     """Where, counted from 1, rising: (1,), (1, 2) and (2,) are the paper's."""
-
-    @model_validator(mode="after")
-    def _positions_are_told_apart(self) -> Self:
-        require_increasing("positions", self.positions)
-        return self
 
     @property
     def replaced(self) -> tuple[int, ...]:
