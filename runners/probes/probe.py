@@ -11,7 +11,7 @@ import numpy as np
 from pydantic import PositiveInt, model_validator
 
 from grid.spec import Choice, Spec
-from runners.tasks.task import Batch, Task
+from runners.tasks.task import Batch, Task, row_words
 from variants import Backbone, Operator, Transformer
 from variants.model.transformer import LayerTrace
 
@@ -121,10 +121,9 @@ class Probing(Spec):
             for name, point in probe.records():
                 first = taken.setdefault((name, *sorted(point.items())), number)
                 if first != number:
-                    at = ", ".join(f"{coordinate}={value:g}" for coordinate, value in point.items())
                     raise ValueError(
-                        f"{self.probes[first].label} and {probe.label} both record {name}{at and f' at {at}'}; "
-                        "leave one out, or make them one probe"
+                        f"{self.probes[first].label} and {probe.label} both record {row_words(name, point)}; leave one "
+                        "out, or make them one probe"
                     )
         return self
 

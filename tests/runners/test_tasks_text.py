@@ -150,7 +150,7 @@ def test_jsonl_has_a_document_per_line_and_a_folder_has_all_of_its_files(tmp_pat
         ("bad.jsonl", b'{"text": "a"}\n{"text"\n', "one JSON object; .*bad.jsonl, line 2"),
         ("other.jsonl", b'{"body": "a"}\n', "in a field `text`; .*other.jsonl, line 1 has .*; rename the field"),
         ("nan.jsonl", b'{"text": NaN}\n', "in a field `text`; .*nan.jsonl, line 1 has nan; write a string"),
-        ("list.jsonl", b'["a"]\n', "in a field `text`; .*list.jsonl, line 1 has"),
+        ("list.jsonl", b'["a"]\n', "one JSON object; .*list.jsonl, line 1 has"),
         (
             "half.jsonl",
             rb'{"text": "whole \ud83d\ude00"}' + b"\n" + rb'{"text": "half \ud83d"}',
