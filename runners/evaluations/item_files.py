@@ -18,11 +18,10 @@ from pydantic import Field, PositiveInt, model_validator
 from grid.errors import SpecError
 from grid.spec import OutsideKey
 from runners.evaluations.evaluation import Evaluation, Judge, over_sets, require_task
-from runners.tasks.file_cache import cache_by_file
-from runners.tasks.paths import absolute_path
 from runners.tasks.task import Items, Measurements, Predict, Task, over_items
 from runners.tasks.text.corpus import content_hash, decode, parse_object
 from runners.tasks.text.encoder import Encoder, Encodes
+from runners.tasks.user_files import absolute_path, cache_by_file
 from variants import Backbone
 
 Name = Annotated[str, Field(pattern="^[^\\W_A-Z]+(_[^\\W_A-Z]+)*$")]

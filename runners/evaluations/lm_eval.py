@@ -39,11 +39,10 @@ from runners.evaluations.lm_eval_adapter import (
     right_answers,
 )
 from runners.evaluations.lm_eval_files import is_hashed, load_tasks
-from runners.tasks.file_cache import cache_by_file
-from runners.tasks.paths import absolute_path
 from runners.tasks.task import Items, Measurements, Predict, Task, over_items
 from runners.tasks.text.corpus import content_hash
 from runners.tasks.text.encoder import Encodes
+from runners.tasks.user_files import absolute_path, cache_by_file
 from variants import Backbone
 
 

@@ -27,12 +27,12 @@ from grid.spec import OutsideKey
 from runners.evaluations.evaluation import Judge, over_sets, require_task
 from runners.evaluations.item_files import HashedFiles, Name, list_files, slug
 from runners.evaluations.likelihood import costs
-from runners.tasks.file_cache import cache_by_file
 from runners.tasks.synthetic.query_task import UNASKED
 from runners.tasks.task import Batch, Items, Measurements, Predict, Task, over_items
 from runners.tasks.text.corpus import content_hash, decode
 from runners.tasks.text.encoder import Encoder, Encodes
 from runners.tasks.text.masking import Sentences, inside
+from runners.tasks.user_files import cache_by_file
 from variants import Backbone
 
 _TOKENS = 1 << 14

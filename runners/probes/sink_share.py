@@ -35,13 +35,14 @@ class SinkShare(Probe):
     `sink_sequences` by layer is the number of these sequences; with 0 there are no other rows.
     """
 
-    rows: ClassVar[tuple[RowInfo, ...]] = (
-        RowInfo("sink_sequences", "sequences", "layer", ("position",)),
-        RowInfo("importance", "share of 1", "layer and head", ("position",)),
-        RowInfo("sink_share", "share of 1", "layer and head", ("eps", "position")),
-        RowInfo("raw_sink_sequences", "sequences", "layer", ("position",)),
-        RowInfo("raw_importance", "weight, signed", "layer and head", ("position",)),
-        RowInfo("raw_sink_share", "share of 1", "layer and head", ("eps", "position")),
+    rows: ClassVar[tuple[RowInfo, ...]] = tuple(
+        row
+        for prefix, unit in (("", "share of 1"), ("raw_", "weight, signed"))
+        for row in (
+            RowInfo(f"{prefix}sink_sequences", "sequences", "layer", ("position",)),
+            RowInfo(f"{prefix}importance", unit, "layer and head", ("position",)),
+            RowInfo(f"{prefix}sink_share", "share of 1", "layer and head", ("eps", "position")),
+        )
     )
 
     kind: Literal["sink_share"] = "sink_share"
@@ -54,11 +55,7 @@ class SinkShare(Probe):
 
     def check(self, task: Task, model: Backbone, operators: Sequence[Operator]) -> None:  # noqa: ARG002
         if 0 in self.positions and all(operator.extra.label == "none" for operator in operators):
-            labels = ", ".join(dict.fromkeys(operator.label for operator in operators))
-            raise ValueError(
-                f"position 0 is a learned key and no operator of the trial has one; got {labels}; leave position 0 "
-                "out, or use an operator such as key_bias()"
-            )
+            self.refuse("a learned key at position 0", operators, "key_bias()")
 
     def tokens(self, model: Backbone) -> int:
         return max(1, max(self.positions) - model.sink_tokens)

@@ -12,9 +12,9 @@ import pyarrow
 from pyarrow import parquet
 
 from grid.errors import SpecError
-from runners.tasks.file_cache import cache_by_file, unreadable
 from runners.tasks.text.corpus import Origin, content_hash, decode, parse_object
 from runners.tasks.text.encoder import END, SUBSTITUTE
+from runners.tasks.user_files import cache_by_file, unreadable
 
 SUFFIXES = (".jsonl", ".parquet", ".txt")
 _PACKED = (".bz2", ".gz", ".lz4", ".xz", ".zip", ".zst")
