@@ -89,7 +89,7 @@ class Probe(Choice):
         """Raise ValueError because no operator of the trial has what the probe measures."""
         labels = ", ".join(dict.fromkeys(operator.label for operator in operators))
         raise ValueError(
-            f"{self.label} measures {what} and no operator of the trial has one; got {labels}; leave it out or use {use}"
+            f"{self.label} measures {what} and no operator of the trial has one; got {labels}; leave it out, use {use}"
         )
 
     def records(self) -> Sequence[tuple[str, Mapping[str, float]]]:

@@ -42,13 +42,6 @@ def test_targets_are_the_next_bytes_of_the_text(prose: Path) -> None:
         assert bytes(row) in PROSE.encode()
 
 
-def test_a_batch_follows_from_seed_and_step_alone(prose: Path) -> None:
-    first = small(prose).open().batch(seed=4, step=9)
-    assert torch.equal(first.inputs, small(prose).open().batch(seed=4, step=9).inputs)
-    assert not torch.equal(first.inputs, small(prose).open().batch(seed=4, step=10).inputs)
-    assert not torch.equal(first.inputs, small(prose).open().batch(seed=5, step=9).inputs)
-
-
 def test_guessing_costs_eight_bits_per_byte(prose: Path) -> None:
     found = {measured.name: measured for measured in small(prose).open().evaluate(uniform)}
     assert found["validation_loss"].value == pytest.approx(math.log(256))
@@ -202,7 +195,3 @@ def test_a_module_is_one_document_and_a_topic_another(tmp_path: Path, monkeypatc
         b"if\n\nThe if statement",
         b"with\n\nThe with statement",
     ]
-
-
-def test_two_texts_have_two_keys(prose: Path) -> None:
-    assert Text(context=16).key != small(prose, batch=32, validation_windows=256).key
