@@ -5,8 +5,8 @@ from itertools import pairwise
 from reprlib import Repr
 from typing import Any
 
-from pydantic import ValidationError
-from pydantic_core import ErrorDetails
+from pydantic import AfterValidator, ValidationError
+from pydantic_core import ErrorDetails, PydanticCustomError
 
 from grid.errors import SpecError
 
@@ -51,8 +51,12 @@ def _shorten(value: Any) -> str:
     return _short.repr(value)
 
 
-def require_increasing(name: str, values: Sequence[float]) -> None:
-    """Raise ValueError unless values increase."""
+def _require_increasing(values: Sequence[float]) -> Sequence[float]:
     if any(low >= high for low, high in pairwise(values)):
-        ordered = tuple(sorted(set(values)))
-        raise ValueError(f"{name} rises from value to value; got {tuple(values)}; write {ordered}")
+        ordered = str(tuple(sorted(set(values))))
+        raise PydanticCustomError("increasing", "rises from value to value; write {ordered}", {"ordered": ordered})
+    return values
+
+
+INCREASING = AfterValidator(_require_increasing)
+"""Marks a field whose values increase: `Annotated[tuple[int, ...], INCREASING]`."""

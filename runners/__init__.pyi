@@ -8,7 +8,7 @@ from .evaluations.minimal_pairs import MinimalPairs as MinimalPairs
 from .evaluations.multiple_choice import MultipleChoice as MultipleChoice
 from .evaluations.rope_scaling import Stretch as Stretch
 from .execution.run import RunOptions as RunOptions, RunResult as RunResult, run_campaign as run_campaign
-from .optimisers.adamw import AdamW as AdamW
+from .optimisers.adamw import AdamW as AdamW, UncorrectedAdamW as UncorrectedAdamW
 from .optimisers.muon import Muon as Muon
 from .optimisers.optimiser import Optimiser as Optimiser
 from .optimisers.schedules import (
@@ -19,7 +19,6 @@ from .optimisers.schedules import (
     Schedule as Schedule,
 )
 from .optimisers.training_config import Training as Training
-from .optimisers.uncorrected_adamw import UncorrectedAdamW as UncorrectedAdamW
 from .probes.attention_entropy import AttentionEntropy as AttentionEntropy
 from .probes.attention_maps import AttentionMaps as AttentionMaps
 from .probes.effective_rank import EffectiveRank as EffectiveRank
@@ -52,12 +51,14 @@ from .tasks.synthetic.query_task import AskedLengths as AskedLengths
 from .tasks.synthetic.selective_copy import SelectiveCopy as SelectiveCopy
 from .tasks.task import Task as Task
 from .tasks.text.hub import HubText as HubText
-from .tasks.text.interventions.fixed_token import FixedToken as FixedToken
-from .tasks.text.interventions.none import NoIntervention as NoIntervention
-from .tasks.text.interventions.random_tokens import RandomTokens as RandomTokens
+from .tasks.text.interventions import (
+    FixedToken as FixedToken,
+    NoIntervention as NoIntervention,
+    RandomTokens as RandomTokens,
+)
 from .tasks.text.masked_text import MaskedText as MaskedText
 from .tasks.text.text import Text as Text
 from .tasks.text.tokenizers.byte_pairs import BytePairs as BytePairs
-from .tasks.text.tokenizers.bytes import Bytes as Bytes
+from .tasks.text.tokenizers.tokenizer import Bytes as Bytes
 from .tasks.text.tokenizers.tokenizer_file import TokenizerFile as TokenizerFile
 from .trial import Execution as Execution, Trial as Trial

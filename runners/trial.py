@@ -21,6 +21,7 @@ from runners.probes import (
 )
 from runners.tasks import Task
 from runners.tasks.model_fit import require_model_fits, require_operator_fits
+from runners.tasks.task import row_words
 from variants import Backbone, Operator, Placement, Scalars, Tokens, Transformer
 from variants.model.shapes import shapes_only
 from variants.paths.choose import PathName
@@ -223,8 +224,7 @@ def _check_rows(task: Task, evaluations: tuple[Evaluation, ...]) -> None:
             for point in points:
                 first = taken.setdefault((name, *sorted(point.items())), number)
                 if first != number:
-                    at = ", ".join(f"{coordinate}={value:g}" for coordinate, value in point.items())
                     raise ValueError(
                         f"a measure has one value at a point; {judges[first].label} and {judge.label} both record "
-                        f"{name}{at and f' at {at}'}; leave one out, or make them one evaluation of several points"
+                        f"{row_words(name, point)}; leave one out, or make them one evaluation of several points"
                     )

@@ -17,7 +17,7 @@ import torch
 from pydantic import Field, FiniteFloat, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
 from torch import Tensor
 
-from grid.validation import require_increasing
+from grid.validation import INCREASING
 from runners.evaluations.evaluation import Evaluation, Judge, require_task
 from runners.tasks.synthetic.in_context import prompt
 from runners.tasks.synthetic.linear_functions import LinearFunctions, evaluation_draws, predictions
@@ -36,9 +36,12 @@ class BoundaryValues(Evaluation):
         "boundary_extent": "unit of x",
     }
     kind: Literal["boundary_values"] = "boundary_values"
-    slopes: Annotated[tuple[FiniteFloat, ...], Field(min_length=1)] = (1.0, 9.0, 10.0)
+    slopes: Annotated[tuple[FiniteFloat, ...], Field(min_length=1), INCREASING] = (1.0, 9.0, 10.0)
     """The a of f(x) = a x."""
-    x: Annotated[tuple[FiniteFloat, ...], Field(min_length=2)] = (*(-x for x in reversed(_OUTWARD)), 0.0, *_OUTWARD)
+    x: Annotated[tuple[FiniteFloat, ...], Field(min_length=2), INCREASING] = (
+        *(-x for x in reversed(_OUTWARD)),
+        *(0.0, *_OUTWARD),
+    )
     """The sweep, rising."""
     points: Annotated[int, Field(ge=3)] = 40
     """Points of a prompt. The last is swept; two others determine the function."""
@@ -51,8 +54,6 @@ class BoundaryValues(Evaluation):
 
     @model_validator(mode="after")
     def _has_meaning(self) -> Self:
-        for name in ("slopes", "x"):
-            require_increasing(name, getattr(self, name))
         if 0 in self.slopes:
             raise ValueError(f"slopes are not 0, since errors are relative to a x; got {self.slopes}")
         return self

@@ -8,14 +8,13 @@ position on, whatever the first number is.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Annotated, ClassVar, Literal, NamedTuple, Self, final
+from typing import Annotated, ClassVar, Literal, NamedTuple, final
 
 import torch
-from pydantic import Field, FiniteFloat, NonNegativeInt, PositiveInt, model_validator
+from pydantic import Field, FiniteFloat, NonNegativeInt, PositiveInt
 from torch import Tensor
 
 from grid.spec import Spec
-from grid.validation import require_increasing
 from runners.evaluations.evaluation import Evaluation, Judge, require_task
 from runners.tasks.synthetic.in_context import SCORED_FROM, Sigmas, prompt
 from runners.tasks.synthetic.linear_functions import (
@@ -63,11 +62,6 @@ class DeviantInputs(Evaluation):
     """Seed of the draw."""
     prompts: tuple[Prompt, ...] = (Prompt(x=(100.0, -1.09, 0.78, 0.26, 0.42)),)
     """Prompts whose answers are recorded position by position."""
-
-    @model_validator(mode="after")
-    def _sigma_rises(self) -> Self:
-        require_increasing("sigma", self.sigma)
-        return self
 
     @property
     def length(self) -> int:

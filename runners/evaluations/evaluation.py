@@ -6,11 +6,12 @@ models of several tasks. `se_items` is the standard error over items of one mode
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
+from math import hypot
 from typing import Any, ClassVar
 
 from grid.errors import SpecError
 from grid.spec import Choice
-from runners.tasks.task import Items, Measurements, Predict, Task
+from runners.tasks.task import Items, Measurements, Predict, Task, row_words
 from variants import Backbone
 from variants.stages.positions.scheme import Positions
 
@@ -79,6 +80,14 @@ class Evaluation(Choice):
         """
 
 
+def over_sets(name: str, rows: Sequence[Measurements]) -> Measurements:
+    """Return the mean over sets, each with the same weight, with its standard error."""
+    errors = [row.se_items for row in rows if row.se_items is not None]
+    se = hypot(*errors) / len(rows) if len(errors) == len(rows) else None
+    value = sum(row.value for row in rows) / len(rows)
+    return Measurements(name, value, rows[0].point, sum(row.items for row in rows), se)
+
+
 def open_evaluations(task: Task, evaluations: Sequence[Evaluation]) -> list[tuple[Evaluation, Judge]]:
     """Open evaluations and return each with its judge.
 
@@ -90,9 +99,8 @@ def open_evaluations(task: Task, evaluations: Sequence[Evaluation]) -> list[tupl
     for spec, judge in pairs:
         for subject, point in judge.subjects.items():
             if taken.setdefault((subject, *sorted(point.items())), spec) is not spec:
-                at = ", ".join(f"{coordinate}={value:g}" for coordinate, value in point.items())
                 raise SpecError(
-                    f"two evaluations {spec.label} both measure {subject}{at and f' at {at}'}; leave one out, or "
-                    "change its point"
+                    f"two evaluations {spec.label} both measure {row_words(subject, point)}; leave one out, or change "
+                    "its point"
                 )
     return pairs

@@ -4,24 +4,24 @@ An item belongs to a set, which has its own rows: a benchmark, or a part of one.
 the lines. The hash of the files is part of a spec, and their place is not.
 """
 
-import json
 import re
 from abc import abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple, Self, TypeVar
+from typing import Annotated, Any, ClassVar, Generic, NamedTuple, Self, TypeVar
 
+import torch
 from pydantic import Field, PositiveInt, model_validator
 
 from grid.errors import SpecError
 from grid.spec import OutsideKey
-from runners.evaluations.evaluation import Evaluation, require_task
-from runners.tasks.file_cache import cache_by_file
-from runners.tasks.paths import absolute_path
-from runners.tasks.task import Task
-from runners.tasks.text.corpus import content_hash
-from runners.tasks.text.encoder import Encodes
+from runners.evaluations.evaluation import Evaluation, Judge, over_sets, require_task
+from runners.tasks.task import Items, Measurements, Predict, Task, over_items
+from runners.tasks.text.corpus import content_hash, decode, parse_object
+from runners.tasks.text.encoder import Encoder, Encodes
+from runners.tasks.user_files import absolute_path, cache_by_file
 from variants import Backbone
 
 Name = Annotated[str, Field(pattern="^[^\\W_A-Z]+(_[^\\W_A-Z]+)*$")]
@@ -59,53 +59,75 @@ class Line(NamedTuple):
         return tuple(value)
 
 
-class FromFiles(Evaluation):
+class HashedFiles(Evaluation):
+    """An evaluation of files, whose hash is part of the spec. A spec with the hash works without them until it runs."""
+
+    names_field: ClassVar[str]
+    """The field with the names of the parts; None there means all parts."""
+
+    source: Annotated[str, OutsideKey()]
+    """A file or a folder of these."""
+    content_hash: Annotated[str | None, Field(pattern="^[0-9a-f]{32}$")] = None
+    """Hash of all files; filled in when the spec is built."""
+
+    @model_validator(mode="after")
+    def _matches_the_files(self) -> Self:
+        object.__setattr__(self, "source", absolute_path("source", self.source))
+        names = getattr(self, self.names_field)
+        if names is not None:
+            self.set_normal_form(**{self.names_field: tuple(sorted(set(names)))})
+        if self.content_hash is not None and names is not None and not Path(self.source).exists():
+            return self
+        try:
+            if self.content_hash is None:
+                self.set_normal_form(content_hash=self.hash_files())
+            there = self.read_parts()
+        except SpecError as error:
+            raise ValueError(str(error)) from error
+        if names is None:
+            self.set_normal_form(**{self.names_field: tuple(there)})
+        return self
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the parts, sorted."""
+        return getattr(self, self.names_field) or ()
+
+    @abstractmethod
+    def hash_files(self) -> str:
+        """Hash the files."""
+
+    @abstractmethod
+    def read_parts(self) -> Mapping[str, Any]:
+        """Read all chosen parts by name; SpecError if the files have another hash."""
+
+    def require_hash(self, actual: str) -> None:
+        """Raise SpecError if the files have another hash than the spec."""
+        if self.content_hash != actual:
+            raise SpecError(
+                f"content_hash is {self.content_hash} and {self.source} has {actual}; restore the files, or leave "
+                "content_hash out to take them as they are"
+            )
+
+
+class FromFiles(HashedFiles):
     """An evaluation whose items lie in files. A model of text sees at most `context` tokens of them at a time."""
+
+    names_field: ClassVar[str] = "sets"
 
     source: Annotated[str, OutsideKey()]
     """A .jsonl file or a folder of these."""
-    content_hash: Annotated[str | None, Field(pattern="^[0-9a-f]{32}$")] = None
-    """Hash of all files; filled in when the spec is built."""
     sets: Annotated[tuple[Name, ...], Field(min_length=1)] | None = None
     """Sets of items; None is all, by name once the spec is built."""
     context: PositiveInt = 512
     """Most tokens that a model reads at a time."""
 
-    @model_validator(mode="after")
-    def _matches_the_files(self) -> Self:
-        """Read the files, unless the spec has their hash and they are missing."""
-        object.__setattr__(self, "source", absolute_path("source", self.source))
-        if self.sets is not None:
-            self.set_normal_form(sets=tuple(sorted(set(self.sets))))
-        if self.content_hash is not None and self.sets is not None and not Path(self.source).exists():
-            return self
-        try:
-            if self.content_hash is None:
-                self.set_normal_form(content_hash=hash_of(Path(self.source)))
-            there = self._items()
-            if self.sets is None:
-                self.set_normal_form(sets=tuple(there))
-        except SpecError as error:
-            raise ValueError(str(error)) from error
-        return self
-
-    @abstractmethod
-    def _items(self) -> Mapping[str, Mapping[str, Any]]:
-        """Read the items of every chosen set with `read_sets`."""
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Names of the sets, sorted."""
-        return self.sets or ()
+    def hash_files(self) -> str:
+        return hash_of(Path(self.source))
 
     @property
     def length(self) -> int:
         return self.context
-
-    def record_of(self, sets: Mapping[str, Mapping[str, Any]]) -> Mapping[str, Any]:
-        """Return the record of the items that were read."""
-        items = {name: len(members) for name, members in sets.items()}
-        return {"source": self.source, "content_hash": self.content_hash, "items": items}
 
     def check(self, task: Task, model: Backbone) -> None:
         require_task(self, task, Encodes, "a task of text")
@@ -127,16 +149,51 @@ def read_sets(spec: FromFiles, parse: Parse[Item]) -> dict[str, dict[str, Item]]
         SpecError: the files are missing or invalid, their hash differs from the spec, or a set is missing.
     """
     source, actual = Path(spec.source), hash_of(Path(spec.source))
-    if spec.content_hash != actual:
-        raise SpecError(
-            f"content_hash is {spec.content_hash} and {source} has {actual}; restore the files, or leave content_hash "
-            "out to take them as they are"
-        )
+    spec.require_hash(actual)
     sets = _parse_files(source, actual, parse)
     for name in spec.names:
         if name not in sets:
             raise SpecError(f"{source} has no set {name!r}; it has {', '.join(sets)}")
     return {name: items for name, items in sets.items() if not spec.names or name in spec.names}
+
+
+Asked = TypeVar("Asked", bound=FromFiles)
+
+
+class SetsJudge(Judge, Generic[Asked, Item]):
+    """Judges the items of sets."""
+
+    def __init__(self, spec: Asked, encoder: Encoder, sets: Mapping[str, Mapping[str, Item]]) -> None:
+        self.spec, self.encoder, self.sets = spec, encoder, sets
+
+    @property
+    def record(self) -> Mapping[str, Any]:
+        items = {name: len(members) for name, members in self.sets.items()}
+        return {"source": self.spec.source, "content_hash": self.spec.content_hash, "items": items}
+
+    @abstractmethod
+    def values(self, predict: Predict, name: str) -> Mapping[str, Sequence[float]]:
+        """Compute by measurement the values of all items of a set."""
+
+    def evaluate_sets(self, predict: Predict, point: Mapping[str, float]) -> Iterator[Measurements | Items]:
+        """Yield every measurement of every set with the values of its items, then the means over sets."""
+        by_kind: dict[str, list[Measurements]] = {}
+        for name, items in self.sets.items():
+            for kind, values in self.values(predict, name).items():
+                row = over_items(f"{kind}.{name}", torch.tensor(values, dtype=torch.float64), point)
+                yield row
+                yield Items(row.name, row.point, tuple(items), values)
+                by_kind.setdefault(kind, []).append(row)
+        for kind, rows in by_kind.items():
+            yield over_sets(kind, rows)
+
+    @contextmanager
+    def naming(self, item: str) -> Iterator[None]:
+        """Turn an error of the tokenizer into one that names the item."""
+        try:
+            yield
+        except ValueError as error:
+            raise SpecError(f"item {item!r} of {self.spec.source} cannot be encoded: {error}; change it") from error
 
 
 def slug(name: str, where: str) -> str:
@@ -210,22 +267,10 @@ def _read(path: Path) -> tuple[str, bytes]:
 
 
 def _lines(path: Path, data: bytes) -> list[Line]:
-    try:
-        text = data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise SpecError(f"items are UTF-8; {path} is not, at byte {error.start}; convert it") from error
     lines = []
-    for number, line in enumerate(text.split("\n"), start=1):
+    for number, line in enumerate(decode(data, path).split("\n"), start=1):
         if not line.strip():
             continue
         where = f"{path}, line {number}"
-        try:
-            fields = json.loads(line)
-        except ValueError as error:
-            raise SpecError(f"each line of a file of items is one JSON object; {where}: {error}; mend it") from error
-        except RecursionError as error:
-            raise SpecError(f"a line of a file of items is one JSON object; {where} is nested too deep") from error
-        if not isinstance(fields, dict):
-            raise SpecError(f"each line of a file of items is one JSON object; {where} has {line[:60]!r}")
-        lines.append(Line(where, f"{path.stem}/{number}", fields))
+        lines.append(Line(where, f"{path.stem}/{number}", parse_object(line, where)))
     return lines

@@ -8,13 +8,13 @@ last number decides are judged separately: all others are positive for `every`, 
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Annotated, ClassVar, Literal, Self, final
+from typing import Annotated, ClassVar, Literal, final
 
 import torch
-from pydantic import Field, FiniteFloat, NonNegativeInt, PositiveInt, model_validator
+from pydantic import Field, FiniteFloat, NonNegativeInt, PositiveInt
 from torch import Tensor
 
-from grid.validation import require_increasing
+from grid.validation import INCREASING
 from runners.evaluations.evaluation import Evaluation, Judge, require_task
 from runners.tasks.synthetic.quantifiers import Quantifiers, answers_of, evaluation_draws, logits_of, running
 from runners.tasks.task import Measurements, Predict, Task, over_items
@@ -26,7 +26,7 @@ class LargeValue(Evaluation):
 
     units: ClassVar[Mapping[str, str]] = {"large_value_error_rate": "share of 1"}
     kind: Literal["large_value"] = "large_value"
-    values: Annotated[tuple[FiniteFloat, ...], Field(min_length=1)] = (
+    values: Annotated[tuple[FiniteFloat, ...], Field(min_length=1), INCREASING] = (
         *(-100.0, -70.0, -30.0, -10.0),
         *(10.0, 30.0, 70.0, 100.0),
     )
@@ -37,11 +37,6 @@ class LargeValue(Evaluation):
     """Sequences per point."""
     sample: NonNegativeInt = 0
     """Seed of the draw."""
-
-    @model_validator(mode="after")
-    def _values_rise(self) -> Self:
-        require_increasing("values", self.values)
-        return self
 
     @property
     def length(self) -> int:

@@ -21,7 +21,7 @@ from pydantic import Field, PositiveInt, model_validator
 from torch import Tensor
 
 from grid.errors import SpecError
-from grid.validation import require_increasing
+from grid.validation import INCREASING
 from runners.evaluations.evaluation import Evaluation, Judge
 from runners.evaluations.likelihood import UNSCORED, costs
 from runners.evaluations.rope_scaling import Stretch, factor_of, stretch_positions
@@ -53,7 +53,7 @@ class LengthExtrapolation(Evaluation):
         "nats per token",
     )
     kind: Literal["length_extrapolation"] = "length_extrapolation"
-    lengths: Annotated[tuple[PositiveInt, ...], Field(min_length=1)] = (128, 256, 512, 1024)
+    lengths: Annotated[tuple[PositiveInt, ...], Field(min_length=1), INCREASING] = (128, 256, 512, 1024)
     """Predictions per window, rising."""
     count: PositiveInt = 32
     """Windows; fewer if a text would repeat parts of itself."""
@@ -66,7 +66,6 @@ class LengthExtrapolation(Evaluation):
 
     @model_validator(mode="after")
     def _lengths_rise(self) -> Self:
-        require_increasing("lengths", self.lengths)
         if self.last > self.lengths[0]:
             raise ValueError(
                 f"last is at most the shortest length, {self.lengths[0]}; got last={self.last}; lower last"

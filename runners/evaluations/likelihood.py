@@ -7,7 +7,7 @@ together, without padding. An operator may count the visible positions; then a n
 sequence's loss.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
 import torch
@@ -45,20 +45,47 @@ def costs_of(predict: Predict, sequences: Sequence[Sequence[int]], vocabulary: i
     A sequence has two tokens or more.
     """
     losses: list[Tensor] = [torch.empty(0)] * len(sequences)
-    for members in by_length([len(each) - 1 for each in sequences]):
+    for members in groups_by_length([len(each) - 1 for each in sequences], vocabulary):
         ids = torch.tensor([list(sequences[at]) for at in members])
         for at, each in zip(members, costs(predict, Batch(ids[:, :-1], ids[:, 1:]), vocabulary), strict=True):
             losses[at] = each
     return losses
 
 
-def by_length(lengths: Sequence[int]) -> Iterator[list[int]]:
-    """Yield groups of indices of equal lengths, shorter ones first."""
+def groups_by_length(lengths: Sequence[int], vocabulary: int) -> Iterator[list[int]]:
+    """Yield indices of sequences of one length that fit one forward pass, shorter ones first."""
     groups: dict[int, list[int]] = {}
     for index, length in enumerate(lengths):
         groups.setdefault(length, []).append(index)
-    for _, members in sorted(groups.items()):
-        yield members
+    for length, members in sorted(groups.items()):
+        yield from (members[rows] for rows in _chunks(len(members), length * vocabulary))
+
+
+def generate(
+    predict: Predict, prompts: Sequence[list[int]], room: int, encoder: Encoder, is_over: Callable[[str], bool]
+) -> list[str]:
+    """Generate greedily after each prompt, up to a text that `is_over`, the end of a document, or `room` tokens."""
+    tokens = [list[int]() for _ in prompts]
+    waiting = list(range(len(prompts)))
+    for _ in range(room):
+        going: list[int] = []
+        lengths = [len(prompts[at]) + len(tokens[at]) for at in waiting]
+        for members in groups_by_length(lengths, encoder.vocabulary):
+            rows = [waiting[each] for each in members]
+            for at, token in zip(rows, _next_tokens(predict, [prompts[at] + tokens[at] for at in rows]), strict=True):
+                tokens[at].append(token)
+                if token != encoder.end and not is_over(encoder.decode(tokens[at])):
+                    going.append(at)
+        waiting = going
+        if not waiting:
+            break
+    return [encoder.decode(each) for each in tokens]
+
+
+def _next_tokens(predict: Predict, sequences: list[list[int]]) -> list[int]:
+    """Return the likeliest next token of each of `sequences`, which have one length."""
+    found: list[int] = once(predict, lambda: predict(torch.tensor(sequences))[:, -1].argmax(-1).tolist())
+    return found
 
 
 def pair(encoder: Encoder, context: str, continuation: str) -> tuple[list[int], list[int]]:
@@ -72,12 +99,6 @@ def pair(encoder: Encoder, context: str, continuation: str) -> tuple[list[int], 
     continuation, context = context[len(kept) :] + continuation, kept
     alone, whole = list(encoder.encode(context).ids), list(encoder.encode(context + continuation).ids)
     return alone, whole[len(alone) :]
-
-
-def next_tokens(predict: Predict, sequences: Sequence[Sequence[int]]) -> list[int]:
-    """Return the likeliest next token of each of `sequences`, which have one length."""
-    found: list[int] = once(predict, lambda: predict(torch.tensor(sequences))[:, -1].argmax(-1).tolist())
-    return found
 
 
 def _chunks(sequences: int, each: int) -> Iterator[slice]:

@@ -16,28 +16,33 @@ harness's own tasks must be in the cache of Hugging Face datasets on this machin
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from importlib.metadata import version
-from math import sqrt
 from pathlib import Path
 from shutil import rmtree
-from statistics import stdev
 from tempfile import mkdtemp
 from typing import Annotated, Any, Literal, Self, final
 from weakref import finalize
 
+import torch
 from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
 
 from grid.errors import SpecError
 from grid.spec import OutsideKey
 from runners.evaluations.evaluation import Evaluation, Judge, require_task
-from runners.evaluations.lm_eval_adapter import SEED, RequestConverter, check_requests, language_model, offline, quiet
-from runners.evaluations.lm_eval_documents import right_answers
+from runners.evaluations.lm_eval_adapter import (
+    SEED,
+    RequestConverter,
+    check_requests,
+    harness,
+    language_model,
+    offline,
+    quiet,
+    right_answers,
+)
 from runners.evaluations.lm_eval_files import is_hashed, load_tasks
-from runners.tasks.file_cache import cache_by_file
-from runners.tasks.optional_packages import require_package
-from runners.tasks.paths import absolute_path
-from runners.tasks.task import Items, Measurements, Predict, Task
+from runners.tasks.task import Items, Measurements, Predict, Task, over_items
 from runners.tasks.text.corpus import content_hash
 from runners.tasks.text.encoder import Encodes
+from runners.tasks.user_files import absolute_path, cache_by_file
 from variants import Backbone
 
 
@@ -180,12 +185,12 @@ class LmEvalJudge(Judge):
 
     def evaluate(self, predict: Predict) -> Iterator[Measurements | Items]:
         """Yield every metric of every task and group, the values of documents, and the share of cut documents."""
-        harness = require_package("lm_eval.evaluator", by="the evaluation lm_eval", extra="lm-eval")
+        evaluator = harness("lm_eval.evaluator")
         self._converter.truncated.clear()
         with offline(), quiet():
             for task in self._loaded["tasks"].values():
                 task.set_fewshot_seed(seed=SEED)
-            results = harness.evaluate(
+            results = evaluator.evaluate(
                 lm=language_model(predict, self._converter), task_dict=self._loaded, bootstrap_iters=0, log_samples=True
             )
         rows = [each for name in results["results"] for each in self._task_rows(name, results)]
@@ -217,8 +222,9 @@ class LmEvalJudge(Judge):
             if single is None:
                 yield Measurements(row, float(value), point, count, None)
             else:
-                yield Measurements(row, float(value), point, len(single), _error(list(single.values())))
-                yield Items(row, point, list(single), list(single.values()))
+                mean, items = _mean(row, single, point)
+                yield mean._replace(value=float(value))
+                yield items
         if task is not None:
             yield from self._extra_rows(name, task, samples)
 
@@ -238,7 +244,7 @@ def _document_values(
     task: Any, metric: str, chosen: str, samples: Sequence[Mapping[str, Any]]
 ) -> dict[str, float] | None:
     """Return a metric's values by document if the metric is their mean, else None."""
-    mean = require_package("lm_eval.api.metrics", by="the evaluation lm_eval", extra="lm-eval").mean
+    mean = harness("lm_eval.api.metrics").mean
     values = {str(each["doc_id"]): each[metric] for each in samples if each["filter"] == chosen and metric in each}
     if task.aggregation().get(metric) is not mean or not values or not all(map(_is_number, values.values())):
         return None
@@ -255,14 +261,10 @@ def _answer_losses(task: Any, samples: Sequence[Mapping[str, Any]]) -> dict[str,
     return losses
 
 
-def _mean(name: str, values: Mapping[str, float], point: Mapping[str, float]) -> Iterator[Measurements | Items]:
+def _mean(name: str, values: Mapping[str, float], point: Mapping[str, float]) -> tuple[Measurements, Items]:
     numbers = list(values.values())
-    yield Measurements(name, sum(numbers) / len(numbers), point, len(numbers), _error(numbers))
-    yield Items(name, point, list(values), numbers)
-
-
-def _error(values: Sequence[float]) -> float | None:
-    return stdev(values) / sqrt(len(values)) if len(values) > 1 else None
+    items = Items(name, point, list(values), numbers)
+    return over_items(name, torch.tensor(numbers, dtype=torch.float64), point), items
 
 
 def _is_number(value: object) -> bool:

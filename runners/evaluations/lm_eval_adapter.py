@@ -5,6 +5,7 @@ continuation are cut as in `likelihood.pair`. Texts that are too long lose token
 greedy. A context begins with the token that ends documents.
 
 Sequences of one length go through the model together, without padding, so an answer is independent of other requests.
+The harness counts an answer that is none of the choices as wrong and only logs a warning; here it is refused first.
 """
 
 import io
@@ -14,15 +15,15 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, redirect_stderr
 from functools import partial
-from typing import Any, NamedTuple, final
+from typing import Any, NamedTuple, SupportsIndex, final
 
 import numpy as np
 import torch
 from torch.nn import functional as F
 
 from grid.errors import SpecError
-from runners.evaluations.likelihood import next_tokens, pair
-from runners.evaluations.lm_eval_documents import document_problem, require_answers
+from grid.suggestions import suggest_name
+from runners.evaluations.likelihood import generate, groups_by_length, pair
 from runners.tasks.optional_packages import require_package
 from runners.tasks.task import Predict, once
 from runners.tasks.text.encoder import Encoder
@@ -30,8 +31,6 @@ from runners.tasks.text.encoder import Encoder
 SEED = 1234
 """The harness's seed, for few-shot examples and other draws of its tasks."""
 
-_NUMBERS = 1 << 24
-"""Logits per forward pass."""
 _MOST_NEW = 256
 """Default of generated tokens, as in the harness."""
 _LENGTHS = ("max_gen_toks", "max_new_tokens", "max_tokens", "max_completion_tokens")
@@ -67,7 +66,8 @@ class RequestConverter:
             SpecError: the continuation has no tokens, or more than the model can see.
         """
         context, continuation = request.args
-        before, after = self._pair(request, context, continuation)
+        with _naming(request):
+            before, after = pair(self.encoder, context, continuation)
         if not after:
             raise SpecError(f"{_name(request)} has a continuation without tokens, {continuation!r}")
         if len(after) > self.longest:
@@ -81,7 +81,8 @@ class RequestConverter:
         """Cut a document into windows that score each token once, with as much context as fits."""
         from lm_eval.utils import get_rolling_token_windows
 
-        tokens = self._encode(request, request.args[0])
+        with _naming(request):
+            tokens = list(self.encoder.encode(request.args[0]).ids)
         rolling = get_rolling_token_windows(
             token_list=tokens, prefix_token=self.encoder.end, max_seq_len=self.longest, context_len=1
         )
@@ -89,7 +90,8 @@ class RequestConverter:
 
     def prompt(self, request: Any, room: int) -> list[int]:
         """Return the tokens of a prompt, cut at the beginning so that `room` tokens are left for the answer."""
-        tokens = [self.encoder.end, *self._encode(request, request.args[0])]
+        with _naming(request):
+            tokens = [self.encoder.end, *self.encoder.encode(request.args[0]).ids]
         if room >= self.longest:
             raise SpecError(
                 f"{_name(request)} generates {room} tokens and the model sees {self.longest}; raise context if the "
@@ -104,17 +106,19 @@ class RequestConverter:
             self.truncated[request.task_name].add(request.doc_id)
         return HarnessQuestion(tokens[-(self.longest + 1) :], scored)
 
-    def _encode(self, request: Any, text: str) -> list[int]:
-        try:
-            return list(self.encoder.encode(text).ids)
-        except ValueError as error:
-            raise SpecError(f"{_name(request)} has a text that the tokenizer refuses: {error}") from error
 
-    def _pair(self, request: Any, context: str, continuation: str) -> tuple[list[int], list[int]]:
-        try:
-            return pair(self.encoder, context, continuation) if context else ([], self._encode(request, continuation))
-        except ValueError as error:
-            raise SpecError(f"{_name(request)} has a text that the tokenizer refuses: {error}") from error
+@contextmanager
+def _naming(request: Any) -> Iterator[None]:
+    """Turn an error of the tokenizer into one that names the document."""
+    try:
+        yield
+    except ValueError as error:
+        raise SpecError(f"{_name(request)} has a text that the tokenizer refuses: {error}") from error
+
+
+def harness(module: str) -> Any:
+    """Import a module of the harness or of a package that it needs; EnvironmentProblem if it is not installed."""
+    return require_package(module, by="the evaluation lm_eval", extra="lm-eval")
 
 
 def _name(request: Any) -> str:
@@ -124,7 +128,7 @@ def _name(request: Any) -> str:
 def score_questions(predict: Predict, sequences: Sequence[HarnessQuestion], vocabulary: int) -> list[HarnessAnswer]:
     """Score each of `sequences`, in their order."""
     answers: list[HarnessAnswer | None] = [None] * len(sequences)
-    for members in _groups_by_length([len(each.tokens) - 1 for each in sequences], vocabulary):
+    for members in groups_by_length([len(each.tokens) - 1 for each in sequences], vocabulary):
         found = once(predict, partial(_score_group, predict, [sequences[at] for at in members]))
         for at, answer in zip(members, found, strict=True):
             answers[at] = HarnessAnswer(*answer)
@@ -143,36 +147,8 @@ def _score_group(predict: Predict, group: Sequence[HarnessQuestion]) -> list[tup
     return [(float(costs[row, part].sum()), bool(likeliest[row, part].all())) for row, part in enumerate(last)]
 
 
-def _groups_by_length(lengths: Sequence[int], vocabulary: int) -> Iterator[list[int]]:
-    """Yield indices of sequences of one length that fit one forward pass, longest first."""
-    groups: dict[int, list[int]] = defaultdict(list)
-    for index, length in enumerate(lengths):
-        groups[length].append(index)
-    for length, members in sorted(groups.items(), reverse=True):
-        rows = max(1, _NUMBERS // max(1, length * vocabulary))
-        yield from (members[start : start + rows] for start in range(0, len(members), rows))
-
-
-def generate(
-    predict: Predict, prompts: Sequence[list[int]], room: int, converter: RequestConverter, until: Sequence[str]
-) -> list[str]:
-    """Generate greedily after each prompt, up to a text of `until`, the end of a document, or `room` tokens."""
-    tokens = [list[int]() for _ in prompts]
-    waiting = list(range(len(prompts)))
-    for _ in range(room):
-        lengths = [len(prompts[at]) + len(tokens[at]) for at in waiting]
-        going: list[int] = []
-        for members in _groups_by_length(lengths, converter.encoder.vocabulary):
-            rows = [waiting[each] for each in members]
-            for at, token in zip(rows, next_tokens(predict, [prompts[at] + tokens[at] for at in rows]), strict=True):
-                tokens[at].append(token)
-                text = converter.encoder.decode(tokens[at])
-                if token != converter.encoder.end and not any(stop in text for stop in until):
-                    going.append(at)
-        waiting = going
-        if not waiting:
-            break
-    return [_text_before(converter.encoder.decode(each), until) for each in tokens]
+def _contains(stops: Sequence[str], text: str) -> bool:
+    return any(stop in text for stop in stops)
 
 
 def _text_before(text: str, until: Sequence[str]) -> str:
@@ -187,7 +163,7 @@ def language_model(predict: Predict, converter: RequestConverter) -> Any:
     Raises:
         EnvironmentProblem: the harness is not installed.
     """
-    api = require_package("lm_eval.api.model", by="the evaluation lm_eval", extra="lm-eval")
+    api = harness("lm_eval.api.model")
     vocabulary = converter.encoder.vocabulary
 
     class Trained(api.LM):  # type: ignore[misc, name-defined]
@@ -209,8 +185,9 @@ def language_model(predict: Predict, converter: RequestConverter) -> Any:
             texts = [""] * len(requests)
             for (room, until), members in groups.items():
                 prompts = [converter.prompt(requests[at], room) for at in members]
-                for at, text in zip(members, generate(predict, prompts, room, converter, until), strict=True):
-                    texts[at] = text
+                written = generate(predict, prompts, room, converter.encoder, partial(_contains, until))
+                for at, text in zip(members, written, strict=True):
+                    texts[at] = _text_before(text, until)
             return texts
 
     return Trained()
@@ -236,6 +213,71 @@ def generation_limits(request: Any) -> tuple[int, tuple[str, ...]]:
     return room, (until,) if isinstance(until, str) else tuple(until)
 
 
+def right_answers(task: Any, document: Any) -> list[int] | None:
+    """Return the numbers of the right choices, as the harness finds them, or None if an answer is no choice.
+
+    The answer is the target, or the text if choices are different contexts of one target.
+    """
+    answer = task.doc_to_text(document) if task.multiple_input else task.doc_to_target(document)
+    choices = task.doc_to_choice(document)
+    if isinstance(answer, list) != bool(task.multiple_target):  # the first document sets the kind for all
+        return None
+    if isinstance(answer, str):
+        return [choices.index(answer)] if answer in choices else None
+    numbers = answer if isinstance(answer, list) else [answer]
+    if not all(isinstance(each, SupportsIndex) and 0 <= each.__index__() < len(choices) for each in numbers):
+        return None
+    return [each.__index__() for each in numbers] or None
+
+
+def require_answers(task: Any) -> None:
+    """Refuse a multiple choice whose right answer is none of the choices.
+
+    Raises:
+        SpecError: names the document and its answer.
+    """
+    if task.OUTPUT_TYPE != "multiple_choice" or not task.config.doc_to_choice or task.config.process_results:
+        return
+    for number, document in enumerate(task.eval_docs):
+        if right_answers(task, document) is None:
+            raise _answer_problem(task, number, document)
+
+
+def _answer_problem(task: Any, number: int, document: Any) -> SpecError:
+    field = "doc_to_text" if task.multiple_input else "doc_to_target"
+    answer = getattr(task, field)(document)
+    choices = task.doc_to_choice(document)
+    has = f"number {answer}" if type(answer) is int else repr(answer)[:80]
+    return SpecError(
+        "the right answer is the number from 0 or the text of a choice, or in every document a list of numbers; "
+        f"document {number} of the lm-eval task {task.config.task!r} has {has} and the {len(choices)} choices "
+        f"{repr(choices)[:120]}; repair it, or {field}"
+    )
+
+
+def require_metrics(config: Mapping[str, Any], registry: Any) -> None:
+    """Refuse a metric that is missing in the harness's `registry`, which the harness silently leaves out.
+
+    Raises:
+        SpecError: names the metric and the task.
+    """
+    listed = config.get("metric_list")
+    for each in listed if isinstance(listed, list) and not config.get("process_results") else ():
+        name = each.get("metric") if isinstance(each, Mapping) else None
+        if isinstance(name, str) and registry.get_metric(name, each.get("hf_evaluate") is True) is None:
+            raise SpecError(
+                f"lm-eval has no metric {name!r}, of the task {config.get('task')!r}"
+                f"{suggest_name(name, list(registry.metric_registry))}; repair metric_list"
+            )
+
+
+def error_words(error: BaseException) -> str:
+    """Write the root cause of an error of another library on one line."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    return f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
+
+
 def check_requests(tasks: Mapping[str, Any], converter: RequestConverter) -> None:
     """Refuse requests that a model cannot answer, before any training.
 
@@ -248,7 +290,10 @@ def check_requests(tasks: Mapping[str, Any], converter: RequestConverter) -> Non
             try:
                 task.build_all_requests()
             except Exception as error:
-                raise document_problem(task, error) from error
+                raise SpecError(
+                    f"a document of the lm-eval task {task.config.task!r} cannot be rendered ({error_words(error)}); "
+                    "repair it, or the templates in the YAML file"
+                ) from error
             require_answers(task)
             for request in task.instances:
                 if request.request_type == "loglikelihood":
@@ -277,8 +322,8 @@ def quiet() -> Iterator[None]:
 @contextmanager
 def offline() -> Iterator[None]:
     """Keep Hugging Face packages off the network, also if they were imported before."""
-    hub = require_package("huggingface_hub.constants", by="the evaluation lm_eval", extra="lm-eval")
-    data = require_package("datasets", by="the evaluation lm_eval", extra="lm-eval").config  # before it is set offline
+    hub = harness("huggingface_hub.constants")
+    data = harness("datasets").config  # before it is set offline
     with ExitStack() as stack:
         for name in ("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE"):
             before = os.environ.get(name)

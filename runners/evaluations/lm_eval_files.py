@@ -10,9 +10,7 @@ from typing import Any
 
 from grid.errors import EnvironmentProblem, SpecError
 from grid.suggestions import suggest_name
-from runners.evaluations.lm_eval_adapter import offline, quiet
-from runners.evaluations.lm_eval_documents import error_words, require_metrics
-from runners.tasks.optional_packages import require_package
+from runners.evaluations.lm_eval_adapter import error_words, harness, offline, quiet, require_metrics
 
 _LEFT_OUT = ("__pycache__", ".ipynb_checkpoints")
 
@@ -50,8 +48,8 @@ def require_tasks(names: Sequence[str], include: Path | None) -> Any:
         SpecError: a task is missing.
         EnvironmentProblem: the harness is not installed.
     """
-    require_package("lm_eval", by="the evaluation lm_eval", extra="lm-eval")
-    tasks = require_package("lm_eval.tasks", by="the evaluation lm_eval", extra="lm-eval")
+    harness("lm_eval")
+    tasks = harness("lm_eval.tasks")
     with offline(), quiet():
         manager = tasks.TaskManager(
             include_path=None if include is None else str(include), include_defaults=not include
@@ -77,7 +75,7 @@ def _require_task(name: str, known: Sequence[str], include: Path | None) -> None
 
 
 def _require_yaml(path: Path) -> None:
-    yaml = require_package("yaml", by="the evaluation lm_eval", extra="lm-eval")
+    yaml = harness("yaml")
     try:
         yaml.compose(path.read_text(encoding="utf-8"))
     except (yaml.YAMLError, UnicodeDecodeError, OSError) as error:
@@ -99,9 +97,9 @@ def _load_problem(names: Sequence[str], include: Path | None, error: Exception) 
 
 def _factory(include: Path, scratch: Path) -> Any:
     """Make a factory of tasks whose data lie in the folder `include`."""
-    factory = require_package("lm_eval.tasks._factory", by="the evaluation lm_eval", extra="lm-eval")
-    require_package("lm_eval.api.metrics", by="the evaluation lm_eval", extra="lm-eval")  # fills the registry
-    registry = require_package("lm_eval.api.registry", by="the evaluation lm_eval", extra="lm-eval")
+    factory = harness("lm_eval.tasks._factory")
+    harness("lm_eval.api.metrics")  # fills the registry
+    registry = harness("lm_eval.api.registry")
 
     class LocalTasks(factory.TaskFactory):  # type: ignore[misc, name-defined]
         """Tasks with absolute paths."""
@@ -153,36 +151,25 @@ def _absolute_paths(value: Any, home: Path, include: Path, task: str) -> Any:
 
 
 def _require_within(path: Path, include: Path, task: str) -> None:
-    inside = path.is_relative_to(include.resolve())
-    if inside and is_hashed(path.relative_to(include.resolve())):
-        return
-    if inside:
+    root = include.resolve()
+    if not path.is_relative_to(root) or not is_hashed(path.relative_to(root)):
         raise SpecError(
-            f"{task!r} reads {path}, and files whose path has a part that begins with a dot, or is __pycache__, are "
-            "no part of the key; rename it"
+            f"{task!r} reads {path}, which is no part of the key: it is outside of {include}, or a part of its path "
+            "begins with a dot or is __pycache__; move it"
         )
-    raise SpecError(
-        f"{task!r} reads {path} outside of {include}, the folder of YAML files whose content is part of the key; move "
-        "it there and name it relative to the YAML file"
-    )
 
 
 def _require_hashed(path: Path, include: Path, task: str) -> None:
     """Refuse a YAML file, or a file that it includes, that is no part of the key."""
+    yaml = harness("yaml")
     waiting, seen = [path.resolve()], set()
     while waiting:
         here = waiting.pop()
         _require_within(here, include, task)
         if here not in seen and here.is_file():
             seen.add(here)
-            waiting += [(here.parent / each).resolve() for each in _included_files(here)]
-
-
-def _included_files(path: Path) -> list[str]:
-    """Return the field `include` of a YAML file."""
-    yaml = require_package("yaml", by="the evaluation lm_eval", extra="lm-eval")
-    _require_yaml(path)
-    top = yaml.compose(path.read_text(encoding="utf-8"))
-    fields = top.value if isinstance(top, yaml.MappingNode) else []
-    named = [value for name, value in fields if name.value == "include"]
-    return [each.value for value in named for each in (value.value if isinstance(value.value, list) else [value])]
+            _require_yaml(here)
+            top = yaml.compose(here.read_text(encoding="utf-8"))
+            named = [value for name, value in getattr(top, "value", ()) if name.value == "include"]
+            files = [each for value in named for each in (value.value if isinstance(value.value, list) else [value])]
+            waiting += [(here.parent / each.value).resolve() for each in files]

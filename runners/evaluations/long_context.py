@@ -17,24 +17,18 @@ YaRN and reports ROUGE of all data sets, but ROUGE is the score of four.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self, final
+from typing import Annotated, ClassVar, Literal, NamedTuple, Self, final
 
-import torch
 from pydantic import Field, PositiveInt, model_validator
 
 from grid.errors import SpecError
 from runners.evaluations.answer_scores import ONE_LINE, SCORES, classification, retrieval, score
-from runners.evaluations.evaluation import Judge
-from runners.evaluations.item_files import FromFiles, Line, read_sets
-from runners.evaluations.likelihood import by_length, next_tokens
-from runners.evaluations.multiple_choice import over_sets
+from runners.evaluations.item_files import FromFiles, Line, SetsJudge, read_sets
+from runners.evaluations.likelihood import generate
 from runners.evaluations.rope_scaling import Stretch, factor_of, stretch_positions
-from runners.tasks.task import Items, Measurements, Predict, Task, over_items
+from runners.tasks.task import Items, Measurements, Predict, Task
 from runners.tasks.text.encoder import Encoder, Encodes
 from variants import Backbone, Positions
-
-_TOKENS = 1 << 14
-"""Tokens per forward pass."""
 
 
 class LongQuestion(NamedTuple):
@@ -73,7 +67,7 @@ class LongContext(FromFiles):
             )
         return self
 
-    def _items(self) -> Mapping[str, Mapping[str, LongQuestion]]:
+    def read_parts(self) -> Mapping[str, Mapping[str, LongQuestion]]:
         return read_sets(self, _parse_line)
 
     def check(self, task: Task, model: Backbone) -> None:
@@ -94,7 +88,7 @@ class LongContext(FromFiles):
 
     def open(self, task: Task) -> "LongContextJudge":
         assert isinstance(task, Encodes)
-        return LongContextJudge(self, task.encoder(), self._items(), task.unscored)
+        return LongContextJudge(self, task.encoder(), self.read_parts(), task.unscored)
 
 
 class LongPrompt(NamedTuple):
@@ -105,13 +99,13 @@ class LongPrompt(NamedTuple):
 
 
 @final
-class LongContextJudge(Judge):
+class LongContextJudge(SetsJudge["LongContext", LongQuestion]):
     """Generates answers. The first `unscored` positions may see later tokens."""
 
     def __init__(
         self, spec: LongContext, encoder: Encoder, sets: Mapping[str, Mapping[str, LongQuestion]], unscored: int
     ) -> None:
-        self._spec, self._encoder, self._sets = spec, encoder, sets
+        super().__init__(spec, encoder, sets)
         self._prompts = {
             name: [self._prompt(item, question) for item, question in items.items()] for name, items in sets.items()
         }
@@ -123,77 +117,40 @@ class LongContextJudge(Judge):
                         f"{spec.source} has {len(prompt.tokens)} tokens; give it more context or remove it"
                     )
 
-    @property
-    def record(self) -> Mapping[str, Any]:
-        return self._spec.record_of(self._sets)
-
     def evaluate(self, predict: Predict) -> Iterator[Measurements | Items]:
         """Yield `long_context.<set>`, the score, and `long_context_truncated.<set>`, the share of cut items, at
         {factor}.
 
         Both have the values of single items. The mean over sets has the name without a set.
         """
-        by_kind: dict[str, list[Measurements]] = {"long_context": [], "long_context_truncated": []}
-        for name, items in self._sets.items():
-            prompts = self._prompts[name]
-            written = self._write_answers(predict, prompts, one_line=next(iter(items.values())).dataset in ONE_LINE)
-            answered = zip(items.values(), written, strict=True)
-            scores = [score(item.dataset, text, item.answers, item.classes) for item, text in answered]
-            for kind, values in zip(by_kind, (scores, [float(each.truncated) for each in prompts]), strict=True):
-                row = over_items(f"{kind}.{name}", torch.tensor(values, dtype=torch.float64), self._spec.point)
-                yield row
-                yield Items(row.name, row.point, tuple(items), values)
-                by_kind[kind].append(row)
-        for kind, rows in by_kind.items():
-            yield over_sets(kind, rows)
+        return self.evaluate_sets(predict, self.spec.point)
 
-    def _write_answers(self, predict: Predict, prompts: Sequence[LongPrompt], *, one_line: bool) -> list[str]:
-        texts = [""] * len(prompts)
-        for members in by_length([len(prompt.tokens) for prompt in prompts]):
-            rows = max(1, _TOKENS // (len(prompts[members[-1]].tokens) + self._spec.new_tokens))
-            for start in range(0, len(members), rows):
-                some = members[start : start + rows]
-                shown = [prompts[at].tokens for at in some]
-                for at, ids in zip(some, self._generate(predict, shown, one_line=one_line), strict=True):
-                    texts[at] = self._encoder.decode(ids)
-        return texts
+    def values(self, predict: Predict, name: str) -> dict[str, list[float]]:
+        questions, prompts = list(self.sets[name].values()), self._prompts[name]
+        one_line = questions[0].dataset in ONE_LINE
 
-    def _generate(self, predict: Predict, shown: Sequence[Sequence[int]], *, one_line: bool) -> list[list[int]]:
-        """Generate greedily after each of `shown`, which have one length. Return ids without the end."""
-        end = self._encoder.end
-        written: list[list[int]] = [[] for _ in shown]
-        going = list(range(len(shown)))
-        for _ in range(self._spec.new_tokens):
-            tokens = next_tokens(predict, [[*shown[row], *written[row]] for row in going])
-            for row, token in zip(going, tokens, strict=True):
-                written[row].append(token)
-            going = [row for row in going if not self._is_over(written[row], one_line=one_line)]
-            if not going:
-                break
-        return [each[:-1] if each[-1] == end else each for each in written]
+        def is_over(text: str) -> bool:
+            return one_line and "\n" in text.lstrip("\n")
 
-    def _is_over(self, written: Sequence[int], *, one_line: bool) -> bool:
-        """Return True at the end of an answer; an answer of one line ends at a break after other characters."""
-        if written[-1] == self._encoder.end:
-            return True
-        return one_line and "\n" in self._encoder.decode(written).lstrip("\n")
+        shown = [prompt.tokens for prompt in prompts]
+        written = generate(predict, shown, self.spec.new_tokens, self.encoder, is_over)
+        answered = zip(questions, written, strict=True)
+        return {
+            "long_context": [score(item.dataset, text, item.answers, item.classes) for item, text in answered],
+            "long_context_truncated": [float(each.truncated) for each in prompts],
+        }
 
     def _prompt(self, item: str, question: LongQuestion) -> LongPrompt:
-        before, _, rest = self._spec.template.partition("{context}")
-        text = self._fill_input(before, question) + question.context + self._fill_input(rest, question)
-        try:
-            ids = list(self._encoder.encode(text).ids)
-        except ValueError as error:
-            raise SpecError(f"item {item!r} of {self._spec.source} cannot be encoded: {error}; change it") from error
-        room = self._spec.context - self._spec.new_tokens - 1
+        text = question.context.join(
+            part.replace("{input}", question.input) for part in self.spec.template.split("{context}")
+        )
+        with self.naming(item):
+            ids = list(self.encoder.encode(text).ids)
+        room = self.spec.context - self.spec.new_tokens - 1
         if len(ids) <= room:
-            return LongPrompt([self._encoder.end, *ids], truncated=False)
+            return LongPrompt([self.encoder.end, *ids], truncated=False)
         half = room // 2
-        return LongPrompt([self._encoder.end, *ids[:half], *ids[len(ids) - half :]], truncated=True)
-
-    @staticmethod
-    def _fill_input(part: str, question: LongQuestion) -> str:
-        return part.replace("{input}", question.input)
+        return LongPrompt([self.encoder.end, *ids[:half], *ids[len(ids) - half :]], truncated=True)
 
 
 def _parse_line(line: Line) -> tuple[str, str, LongQuestion]:

@@ -13,44 +13,108 @@ holistic scores are sums; its code takes means. The holistic score shows the mod
 has learned to use that only if training put another token in its place.
 """
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self, final
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, final
 
 import numpy as np
 import torch
-from pydantic import Field, model_validator
+from pydantic import Field
 from torch import Tensor
 
 from grid.errors import SpecError
 from grid.spec import OutsideKey
-from runners.evaluations.evaluation import Evaluation, Judge, require_task
-from runners.evaluations.item_files import Name
+from runners.evaluations.evaluation import Judge, over_sets, require_task
+from runners.evaluations.item_files import HashedFiles, Name, list_files, slug
 from runners.evaluations.likelihood import costs
-from runners.evaluations.minimal_pair_files import Pairs, find_paradigms, hash_of, read_paradigms
-from runners.tasks.paths import absolute_path
 from runners.tasks.synthetic.query_task import UNASKED
 from runners.tasks.task import Batch, Items, Measurements, Predict, Task, over_items
+from runners.tasks.text.corpus import content_hash, decode
 from runners.tasks.text.encoder import Encoder, Encodes
 from runners.tasks.text.masking import Sentences, inside
+from runners.tasks.user_files import cache_by_file
 from variants import Backbone
 
 _TOKENS = 1 << 14
 """Tokens per forward pass."""
 
 
-class MinimalPairs(Evaluation):
+class Pairs(NamedTuple):
+    """The content of one file."""
+
+    content_hash: str
+    pairs: tuple[tuple[str, str], ...]
+    """The odd line and the following even line."""
+
+
+def find_paradigms(source: Path) -> dict[str, Path]:
+    """Find files by the sorted names of their paradigms: a .txt file, or those of a folder without its subfolders.
+
+    A name is the file's in lower case, with `_` for all that is no letter and no digit.
+
+    Raises:
+        SpecError: a file is missing, its name has no letters, or two files have one name.
+    """
+    files: dict[str, Path] = {}
+    for path in list_files(source, ".txt", "minimal pairs"):
+        name = slug(path.stem, str(path))
+        if name in files:
+            raise SpecError(
+                f"each paradigm needs its own file name; {files[name]} and {path} are both {name!r}; rename one"
+            )
+        files[name] = path
+    return dict(sorted(files.items()))
+
+
+@cache_by_file(entries=256)
+def read_pairs(path: Path) -> Pairs:
+    """Read the pairs of a file; cheap after the first time in a process.
+
+    Raises:
+        SpecError: it is not UTF-8, or its lines are no pairs.
+        EnvironmentProblem: it cannot be read.
+    """
+    data = path.read_bytes()
+    text = decode(data, path)
+    lines = [line.strip() for line in text.strip().split("\n")] if text.strip() else []
+    if not lines or len(lines) % 2:
+        raise SpecError(f"minimal pairs are two lines each; {path} has {len(lines)} lines; complete or remove the last")
+    for number, line in enumerate(lines, start=1):
+        if not line:
+            raise SpecError(f"each line of minimal pairs is a sentence; {path}, line {number} is empty; remove it")
+    pairs = tuple(zip(lines[::2], lines[1::2], strict=True))
+    for number, (odd, even) in enumerate(pairs, start=1):
+        if odd.lower() == even.lower():
+            raise SpecError(
+                f"the sentences of a pair must differ in more than capitals; {path}, pair {number} has {odd!r} twice; "
+                "remove it"
+            )
+    return Pairs(content_hash(data), pairs)
+
+
+def read_paradigms(source: Path, names: Sequence[str]) -> Mapping[str, Pairs]:
+    """Read the pairs of each paradigm, of all without `names`.
+
+    Raises:
+        SpecError: as `find_paradigms` and `read_pairs`, or a paradigm is missing.
+    """
+    files = find_paradigms(source)
+    for name in names:
+        if name not in files:
+            raise SpecError(f"a paradigm is a file of {source}; got {name!r}; there are {', '.join(files)}")
+    return {name: read_pairs(files[name]) for name in names or files}
+
+
+class MinimalPairs(HashedFiles):
     """Accuracy on every paradigm of a file or a folder of files, and the mean over them."""
 
     units: ClassVar[Mapping[str, str]] = dict.fromkeys(("minimal_pairs", "minimal_pairs_ties"), "share of 1")
+    names_field: ClassVar[str] = "paradigms"
     kind: Literal["minimal_pairs"] = "minimal_pairs"
     source: Annotated[str, OutsideKey()]
     """A .txt file or a folder of these; a file is a paradigm."""
     paradigms: Annotated[tuple[Name, ...], Field(min_length=1)] | None = None
     """Paradigms, in lower case with `_` between words; None is all, by name once the spec is built."""
-    content_hash: Annotated[str | None, Field(pattern="^[0-9a-f]{32}$")] = None
-    """Hash of the files of `paradigms`; filled in when the spec is built."""
     first: Literal["ungrammatical", "grammatical"] = "ungrammatical"
     """The kind of the first line of a pair; it is ungrammatical in Zorro's files."""
     scoring: Literal["masked", "holistic", "causal"] = "masked"
@@ -60,30 +124,13 @@ class MinimalPairs(Evaluation):
     longest: Annotated[int, Field(ge=3)] = 128
     """Most positions of a sentence, with both ends for an encoder. Longer sentences are refused."""
 
-    @model_validator(mode="after")
-    def _matches_the_files(self) -> Self:
-        """Read the files, unless the spec has their hash and they are missing."""
-        object.__setattr__(self, "source", absolute_path("source", self.source))
-        if self.paradigms is not None:
-            self.set_normal_form(paradigms=tuple(sorted(set(self.paradigms))))
-        known = self.content_hash is not None and self.paradigms is not None
-        if known and not Path(self.source).exists():
-            return self
-        try:
-            if self.paradigms is None:
-                self.set_normal_form(paradigms=tuple(find_paradigms(Path(self.source))))
-            actual = hash_of(read_paradigms(Path(self.source), self.names).values())
-            if self.content_hash is None:
-                self.set_normal_form(content_hash=actual)
-            self._require_hash(actual)
-        except SpecError as error:
-            raise ValueError(str(error)) from error
-        return self
+    def hash_files(self) -> str:
+        files = read_paradigms(Path(self.source), self.names).values()
+        return content_hash(*(each.content_hash for each in files))
 
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Names of the paradigms, sorted."""
-        return self.paradigms or ()
+    def read_parts(self) -> Mapping[str, Pairs]:
+        self.require_hash(self.hash_files())
+        return read_paradigms(Path(self.source), self.names)
 
     @property
     def length(self) -> int:
@@ -110,16 +157,7 @@ class MinimalPairs(Evaluation):
 
     def open(self, task: Task) -> "MinimalPairsJudge":
         assert isinstance(task, Encodes)
-        files = read_paradigms(Path(self.source), self.names)
-        self._require_hash(hash_of(files.values()))
-        return MinimalPairsJudge(self, task.encoder(), files)
-
-    def _require_hash(self, actual: str) -> None:
-        if self.content_hash != actual:
-            raise SpecError(
-                f"content_hash is {self.content_hash} and {self.source} has {actual}; restore the files, or leave "
-                "content_hash out to take them as they are"
-            )
+        return MinimalPairsJudge(self, task.encoder(), self.read_parts())
 
 
 class Paradigm(NamedTuple):
@@ -168,8 +206,8 @@ class MinimalPairsJudge(Judge):
             yield ties[-1]
             numbers = [str(number) for number in range(1, len(better) + 1)]
             yield Items(right[-1].name, {}, numbers, better.tolist())
-        yield _mean("minimal_pairs", right)
-        yield _mean("minimal_pairs_ties", ties)
+        yield over_sets("minimal_pairs", right)
+        yield over_sets("minimal_pairs_ties", ties)
         yield Measurements("chance.minimal_pairs", 0.5, {}, sum(each.items for each in right), None)
 
     def scores(self, predict: Predict, sentences: Sequence[Sequence[int]]) -> Tensor:
@@ -242,13 +280,3 @@ class PairQuestion(NamedTuple):
 
     batch: Batch
     owner: Tensor
-
-
-def _mean(name: str, paradigms: Sequence[Measurements]) -> Measurements:
-    """Return the mean over paradigms, each with the same weight, and the standard error of independent means."""
-    errors = [each.se_items for each in paradigms]
-    known = [error for error in errors if error is not None]
-    se = math.sqrt(sum(error**2 for error in known)) / len(errors) if len(known) == len(errors) else None
-    return Measurements(
-        name, sum(each.value for each in paradigms) / len(errors), {}, sum(p.items for p in paradigms), se
-    )

@@ -18,17 +18,15 @@ tokens at their beginning. A tie is wrong; lm-eval takes the first of equal answ
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from math import hypot
-from typing import Any, ClassVar, Literal, NamedTuple, final
+from typing import ClassVar, Literal, NamedTuple, final
 
-import torch
 from torch import Tensor
 
 from grid.errors import SpecError
-from runners.evaluations.evaluation import Judge
-from runners.evaluations.item_files import FromFiles, Line, read_sets
+from runners.evaluations.evaluation import over_sets
+from runners.evaluations.item_files import FromFiles, Line, SetsJudge, read_sets
 from runners.evaluations.likelihood import costs_of, pair
-from runners.tasks.task import Items, Measurements, Predict, Task, over_items
+from runners.tasks.task import Items, Measurements, Predict, Task
 from runners.tasks.text.encoder import Encoder, Encodes
 
 RULES = ("acc", "acc_norm", "acc_bytes", "acc_tokens", "acc_full")
@@ -53,7 +51,7 @@ class MultipleChoice(FromFiles):
     delimiter: str = " "
     """Text between a question and an answer."""
 
-    def _items(self) -> Mapping[str, Mapping[str, Question]]:
+    def read_parts(self) -> Mapping[str, Mapping[str, Question]]:
         return read_sets(self, _question)
 
     def measures(self) -> Mapping[str, Sequence[Mapping[str, float]]]:
@@ -63,7 +61,7 @@ class MultipleChoice(FromFiles):
 
     def open(self, task: Task) -> "MultipleChoiceJudge":
         assert isinstance(task, Encodes)
-        return MultipleChoiceJudge(self, task.encoder(), self._items(), task.unscored)
+        return MultipleChoiceJudge(self, task.encoder(), self.read_parts(), task.unscored)
 
 
 class AnswerOption(NamedTuple):
@@ -79,23 +77,20 @@ class AnswerOption(NamedTuple):
 
 
 @final
-class MultipleChoiceJudge(Judge):
+class MultipleChoiceJudge(SetsJudge["MultipleChoice", Question]):
     """Ranks answers. The first `unscored` positions may see later tokens."""
 
     def __init__(
         self, spec: MultipleChoice, encoder: Encoder, sets: Mapping[str, Mapping[str, Question]], unscored: int
     ) -> None:
-        self._spec, self._encoder, self._sets, self._unscored = spec, encoder, sets, unscored
+        super().__init__(spec, encoder, sets)
+        self._unscored = unscored
         self._options = {
             name: [
                 [self._option(item, question, text) for text in question.choices] for item, question in items.items()
             ]
             for name, items in sets.items()
         }
-
-    @property
-    def record(self) -> Mapping[str, Any]:
-        return self._spec.record_of(self._sets)
 
     def evaluate(self, predict: Predict) -> Iterator[Measurements | Items]:
         """Yield accuracies, losses and truncation by set, with the values of single items, and their means over sets.
@@ -104,35 +99,26 @@ class MultipleChoiceJudge(Judge):
         answer), `multiple_choice_truncated.<set>` (the share of items that were cut) and
         `chance.multiple_choice_acc.<set>`. The mean over sets has the name without a set.
         """
-        by_name: dict[str, list[Measurements]] = {}
-        for name, items in self._sets.items():
-            for kind, values in self._set_values(predict, name).items():
-                row = over_items(f"multiple_choice_{kind}.{name}", values)
-                yield row
-                yield Items(row.name, {}, tuple(items), values.tolist())
-                by_name.setdefault(f"multiple_choice_{kind}", []).append(row)
+        yield from self.evaluate_sets(predict, {})
+        rows = []
+        for name, items in self.sets.items():
             guess = sum(1 / len(question.choices) for question in items.values()) / len(items)
-            row = Measurements(f"chance.multiple_choice_acc.{name}", guess, {}, len(items), None)
-            yield row
-            by_name.setdefault("chance.multiple_choice_acc", []).append(row)
-        for name, rows in by_name.items():
-            yield over_sets(name, rows)
+            rows.append(Measurements(f"chance.multiple_choice_acc.{name}", guess, {}, len(items), None))
+        yield from rows
+        yield over_sets("chance.multiple_choice_acc", rows)
 
-    def _set_values(self, predict: Predict, name: str) -> dict[str, Tensor]:
-        """Compute the values of a set by row, float64 [items] each."""
-        options, questions = self._options[name], self._sets[name].values()
+    def values(self, predict: Predict, name: str) -> dict[str, list[float]]:
+        options = self._options[name]
         sequences = [option.tokens for each in options for option in each]
-        losses = iter(costs_of(predict, sequences, self._encoder.vocabulary))
-        scored = [[(option, next(losses)) for option in each] for each in options]
-        right = [question.answer for question in questions]
-        values: dict[str, list[float]] = {rule: [] for rule in (*RULES, "loss", "truncated")}
-        for each, answer in zip(scored, right, strict=True):
-            scores = [self._scores(option, costs) for option, costs in each]
+        losses = iter(costs_of(predict, sequences, self.encoder.vocabulary))
+        values: dict[str, list[float]] = {f"multiple_choice_{kind}": [] for kind in (*RULES, "loss", "truncated")}
+        for each, question in zip(options, self.sets[name].values(), strict=True):
+            scores = [self._scores(option, next(losses)) for option in each]
             for rule, of_options in zip(RULES, zip(*scores, strict=True), strict=True):
-                values[rule].append(float(_wins(of_options, answer)))
-            values["loss"].append(-scores[answer][0])
-            values["truncated"].append(float(any(option.truncated for option, _ in each)))
-        return {kind: torch.tensor(each, dtype=torch.float64) for kind, each in values.items()}
+                values[f"multiple_choice_{rule}"].append(float(_wins(of_options, question.answer)))
+            values["multiple_choice_loss"].append(-scores[question.answer][0])
+            values["multiple_choice_truncated"].append(float(any(option.truncated for option in each)))
+        return values
 
     def _scores(self, option: AnswerOption, costs: Tensor) -> tuple[float, ...]:
         """Score an answer in the order of `RULES`; more is better."""
@@ -141,11 +127,9 @@ class MultipleChoiceJudge(Judge):
         return total, total / characters, total / size, total / option.answer, -float(costs[self._unscored :].mean())
 
     def _option(self, item: str, question: Question, text: str) -> AnswerOption:
-        most, what = self._spec.context, f"item {item!r} of {self._spec.source}"
-        try:
-            before, answer = pair(self._encoder, question.context, self._spec.delimiter + text)
-        except ValueError as error:
-            raise SpecError(f"{what} cannot be encoded: {error}; change it") from error
+        most, what = self.spec.context, f"item {item!r} of {self.spec.source}"
+        with self.naming(item):
+            before, answer = pair(self.encoder, question.context, self.spec.delimiter + text)
         if not answer:
             raise SpecError(
                 f"the answer {text!r} of {what} has no tokens of its own after the question; give a delimiter"
@@ -155,7 +139,7 @@ class MultipleChoiceJudge(Judge):
                 f"the answer {text[:60]!r} of {what} has {len(answer)} tokens, more than context={most}; raise context "
                 "or remove the item"
             )
-        whole = [self._encoder.end, *before, *answer]
+        whole = [self.encoder.end, *before, *answer]
         kept = whole[-(most + 1) :]
         if len(kept) - 1 - len(answer) < self._unscored:
             raise SpecError(
@@ -163,14 +147,6 @@ class MultipleChoiceJudge(Judge):
                 f"{len(kept) - 1 - len(answer)} before the answer {text[:60]!r}; give it more context or remove it"
             )
         return AnswerOption(kept, len(answer), (len(text), len(text.encode())), len(kept) < len(whole))
-
-
-def over_sets(name: str, rows: Sequence[Measurements]) -> Measurements:
-    """Return the mean over sets, each with the same weight, with its standard error."""
-    errors = [row.se_items for row in rows if row.se_items is not None]
-    se = hypot(*errors) / len(rows) if len(errors) == len(rows) else None
-    value = sum(row.value for row in rows) / len(rows)
-    return Measurements(name, value, rows[0].point, sum(row.items for row in rows), se)
 
 
 def _wins(scores: Sequence[float], answer: int) -> bool:

@@ -1,6 +1,6 @@
 """Training as a spec: how long, at what rates, and by which optimiser."""
 
-from runners.optimisers.adamw import AdamW as AdamW
+from runners.optimisers.adamw import AdamW as AdamW, UncorrectedAdamW as UncorrectedAdamW
 from runners.optimisers.muon import Muon as Muon
 from runners.optimisers.optimiser import (
     Optimiser as Optimiser,
@@ -8,4 +8,3 @@ from runners.optimisers.optimiser import (
     Stepping as Stepping,
 )
 from runners.optimisers.training_config import Training as Training
-from runners.optimisers.uncorrected_adamw import UncorrectedAdamW as UncorrectedAdamW

@@ -29,13 +29,10 @@ from variants.stages.families import split_signals
 class FirstKey(Probe):
     """`key_norm`, `value_norm` and `qk_cosine`, each of the first token and, as `other_...`, of the others; by head."""
 
-    rows: ClassVar[tuple[RowInfo, ...]] = (
-        RowInfo("first_key_norm", "length of a vector"),
-        RowInfo("other_key_norm", "length of a vector"),
-        RowInfo("first_value_norm", "length of a vector"),
-        RowInfo("other_value_norm", "length of a vector"),
-        RowInfo("first_qk_cosine", "-1 to 1"),
-        RowInfo("other_qk_cosine", "-1 to 1"),
+    rows: ClassVar[tuple[RowInfo, ...]] = tuple(
+        RowInfo(f"{which}_{name}", "-1 to 1" if name == "qk_cosine" else "length of a vector")
+        for name in ("key_norm", "value_norm", "qk_cosine")
+        for which in ("first", "other")
     )
     cost: ClassVar[str] = "three products of queries and keys in float64"
 
@@ -49,8 +46,7 @@ class FirstKey(Probe):
             yield from by_head(f"first_{name}", layer.layer, mean(norms[..., :1], rows.real[..., :1], (0, 2)))
             yield from by_head(f"other_{name}", layer.layer, mean(norms[..., 1:], rows.real[..., 1:], (0, 2)))
         cosines, pairs = _cosines(layer, q, k)[..., 1:, :], rows.seen[..., 1:, :]
-        first, others = (slice(0, 1), slice(1, None))
-        for name, keys in (("first_qk_cosine", first), ("other_qk_cosine", others)):
+        for name, keys in (("first_qk_cosine", slice(0, 1)), ("other_qk_cosine", slice(1, None))):
             yield from by_head(name, layer.layer, mean(cosines[..., keys], pairs[..., keys], (0, 2, 3)))
 
 

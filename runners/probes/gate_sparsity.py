@@ -28,11 +28,7 @@ class GateSparsity(Probe):
 
     def check(self, task: Task, model: Backbone, operators: Sequence[Operator]) -> None:  # noqa: ARG002
         if not any(_OPENING in operator.numbers() for operator in operators):
-            raise ValueError(
-                f"gate_sparsity measures {_OPENING} and no operator of the trial has an output gate; got "
-                f"{', '.join(dict.fromkeys(operator.label for operator in operators))}; leave it out, or use "
-                "gated_heads() or gated_elements()"
-            )
+            self.refuse("an output gate", operators, "gated_heads() or gated_elements()")
 
     def records(self) -> Sequence[tuple[str, Mapping[str, float]]]:
         return [("gate_sparsity", {"below": self.below})]

@@ -8,12 +8,12 @@ MAD of 0 no spikes are counted. Norms that are not finite are counted separately
 """
 
 import math
-from typing import ClassVar, Literal, Self
+from typing import Annotated, ClassVar, Literal
 
 import numpy as np
-from pydantic import PositiveFloat, model_validator
+from pydantic import PositiveFloat
 
-from grid.validation import require_increasing
+from grid.validation import INCREASING
 from runners.probes.probe import Found, Probe, Probed, ProbeInput, RowInfo
 
 
@@ -35,13 +35,8 @@ class GradientNorms(Probe):
     cost: ClassVar[str] = "numbers that training has anyway"
 
     kind: Literal["gradient_norms"] = "gradient_norms"
-    k: tuple[PositiveFloat, ...] = (6, 9)
+    k: Annotated[tuple[PositiveFloat, ...], INCREASING] = (6, 9)
     """Distances of spikes from the median, in MADs, rising."""
-
-    @model_validator(mode="after")
-    def _k_rises(self) -> Self:
-        require_increasing("k", self.k)
-        return self
 
     def of_model(self, seen: ProbeInput) -> Found:
         norms = np.array([norm for norm in seen.norms if math.isfinite(norm)])

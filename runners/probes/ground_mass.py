@@ -20,20 +20,13 @@ from variants.model.transformer import LayerTrace
 class GroundMass(Probe):
     """`ground_mass` by head, over queries and sequences, and `below_threshold`, over visible pairs and signals."""
 
-    rows: ClassVar[tuple[RowInfo, ...]] = (
-        RowInfo("ground_mass", "weight"),
-        RowInfo("below_threshold", "share of 1"),
-    )
+    rows: ClassVar[tuple[RowInfo, ...]] = (RowInfo("ground_mass", "weight"), RowInfo("below_threshold", "share of 1"))
 
     kind: Literal["ground_mass"] = "ground_mass"
 
     def check(self, task: Task, model: Backbone, operators: Sequence[Operator]) -> None:  # noqa: ARG002
         if not any(operator.normaliser.has_ground for operator in operators):
-            raise ValueError(
-                "ground_mass measures a ground state or sink and no operator of the trial has one; got "
-                f"{', '.join(dict.fromkeys(operator.label for operator in operators))}; leave it out, or use an "
-                "operator such as principled_ground() or learned_sink()"
-            )
+            self.refuse("a ground state or sink", operators, "principled_ground() or learned_sink()")
 
     def of_layer(self, layer: LayerTrace, seen: ProbeInput) -> Found:  # noqa: ARG002
         attended, rows = layer.worked.attended, AttentionRows(layer)

@@ -25,13 +25,10 @@ class MassiveActivation(Probe):
     layer.
     """
 
-    rows: ClassVar[tuple[RowInfo, ...]] = (
-        RowInfo("activation_first", "length of a vector", "layer", ("depth",)),
-        RowInfo("activation_others", "length of a vector", "layer", ("depth",)),
-        RowInfo("activation_ratio", "ratio", "layer", ("depth",)),
-        RowInfo("unnormed_activation_first", "length of a vector", "layer", ("depth",)),
-        RowInfo("unnormed_activation_others", "length of a vector", "layer", ("depth",)),
-        RowInfo("unnormed_activation_ratio", "ratio", "layer", ("depth",)),
+    rows: ClassVar[tuple[RowInfo, ...]] = tuple(
+        RowInfo(f"{stream}_{name}", unit, "layer", ("depth",))
+        for stream in ("activation", "unnormed_activation")
+        for name, unit in (("first", "length of a vector"), ("others", "length of a vector"), ("ratio", "ratio"))
     )
 
     kind: Literal["massive_activation"] = "massive_activation"

@@ -27,10 +27,7 @@ class PredictedNumbers(Probe):
 
     def check(self, task: Task, model: Backbone, operators: Sequence[Operator]) -> None:  # noqa: ARG002
         if not any(_predicted_names(operator) for operator in operators):
-            raise ValueError(
-                "predicted_numbers measures numbers per query or per token and the operators of the trial have none; "
-                "use learned_numbers"
-            )
+            self.refuse("a number per query or per token", operators, "learned_numbers")
 
     def of_layer(self, layer: LayerTrace, seen: ProbeInput) -> Found:  # noqa: ARG002
         real = AttentionRows(layer).real

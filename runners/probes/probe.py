@@ -5,13 +5,14 @@ layer, head, point, value. It changes no number of the training.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import ClassVar, Literal, NamedTuple, Self
+from typing import ClassVar, Literal, NamedTuple, NoReturn, Self
 
 import numpy as np
 from pydantic import PositiveInt, model_validator
 
+from grid.errors import SpecError
 from grid.spec import Choice, Spec
-from runners.tasks.task import Batch, Task
+from runners.tasks.task import Batch, Data, Task, row_words
 from variants import Backbone, Operator, Transformer
 from variants.model.transformer import LayerTrace
 
@@ -84,6 +85,13 @@ class Probe(Choice):
     def check(self, task: Task, model: Backbone, operators: Sequence[Operator]) -> None:
         """Raise ValueError if the probe has no meaning in this trial."""
 
+    def refuse(self, what: str, operators: Sequence[Operator], use: str) -> NoReturn:
+        """Raise ValueError because no operator of the trial has what the probe measures."""
+        labels = ", ".join(dict.fromkeys(operator.label for operator in operators))
+        raise ValueError(
+            f"{self.label} measures {what} and no operator of the trial has one; got {labels}; leave it out, use {use}"
+        )
+
     def records(self) -> Sequence[tuple[str, Mapping[str, float]]]:
         """Return what no other probe of the trial may record: names of rows with parts of their points.
 
@@ -121,10 +129,9 @@ class Probing(Spec):
             for name, point in probe.records():
                 first = taken.setdefault((name, *sorted(point.items())), number)
                 if first != number:
-                    at = ", ".join(f"{coordinate}={value:g}" for coordinate, value in point.items())
                     raise ValueError(
-                        f"{self.probes[first].label} and {probe.label} both record {name}{at and f' at {at}'}; "
-                        "leave one out, or make them one probe"
+                        f"{self.probes[first].label} and {probe.label} both record {row_words(name, point)}; leave one "
+                        "out, or make them one probe"
                     )
         return self
 
@@ -138,3 +145,61 @@ class Probing(Spec):
                     f"probing.length={self.length} and a task of up to {task.length}; choose earlier positions, or "
                     "make these longer"
                 )
+
+
+def probe_model(data: Data, probing: Probing) -> Batch:
+    """Return the sequences that probes see, on the CPU."""
+    batch = data.examples(probing.sequences)
+    visible = batch.visible
+    if visible is not None:
+        visible = visible[:, : probing.length, : probing.length]
+    return Batch(batch.inputs[:, : probing.length], batch.targets, visible)
+
+
+def require_long_enough(data: Data, probing: Probing, model: Backbone) -> None:
+    """Raise SpecError if a probe needs positions that the task's examples do not have."""
+    needed = {probe.label: probe.tokens(model) for probe in probing.probes}
+    if max(needed.values(), default=1) == 1:
+        return  # draw no examples
+    tokens = min(data.examples(1).inputs.shape[1], probing.length)
+    for label, most in needed.items():
+        if most > tokens:
+            raise SpecError(
+                f"{label} needs sequences of {most} tokens or more; the probed sequences of the task have {tokens}; "
+                "choose earlier positions, or make the task's sequences longer"
+            )
+
+
+def look(probing: Probing, seen: ProbeInput, *, diverged: bool = False) -> Found:
+    """Yield the records of all probes; of those with `at_divergence` if training has just `diverged`.
+
+    Layers are computed once for all probes, if any probe needs them.
+
+    Raises:
+        SpecError: two records have the same place, or two files the same name.
+    """
+    taken: dict[tuple[object, ...], Probe] = {}
+    for probe, record in _all_records(probing, seen, diverged=diverged):
+        if isinstance(record, ProbeArray):
+            place, words, field = (record.name,), f"a file {record.name!r}", "name"
+        else:
+            place = (record.name, record.layer, record.head, *sorted(record.point.items()))
+            words = f"{row_words(record.name, record.point)} of layer {record.layer}, head {record.head}"
+            field = "name, layer, head or point"
+        if place in taken:
+            both = taken[place] is not probe
+            who = f"{taken[place].label} and {probe.label} both recorded" if both else f"{probe.label} recorded twice"
+            raise SpecError(f"{who} {words}; give each record another {field}")
+        taken[place] = probe
+        yield record
+
+
+def _all_records(probing: Probing, seen: ProbeInput, *, diverged: bool) -> Iterator[tuple[Probe, Probed | ProbeArray]]:
+    at_layers = [probe for probe in probing.probes if type(probe).of_layer is not Probe.of_layer]
+    if at_layers and not diverged:
+        for layer in seen.model.trace_layers(seen.batch.inputs, seen.batch.visible):
+            for probe in at_layers:
+                yield from ((probe, record) for record in probe.of_layer(layer, seen))
+    for probe in probing.probes:
+        if probe.at_divergence or not diverged:
+            yield from ((probe, record) for record in probe.of_model(seen))

@@ -17,10 +17,7 @@ from variants.model.transformer import LayerTrace
 class QKLogits(Probe):
     """`qk_logit_mean` and `qk_logit_sd` by head, over visible pairs, sequences and an operator's signals."""
 
-    rows: ClassVar[tuple[RowInfo, ...]] = (
-        RowInfo("qk_logit_mean", "nats"),
-        RowInfo("qk_logit_sd", "nats"),
-    )
+    rows: ClassVar[tuple[RowInfo, ...]] = (RowInfo("qk_logit_mean", "nats"), RowInfo("qk_logit_sd", "nats"))
     cost: ClassVar[str] = "the products of queries and keys once more"
 
     kind: Literal["qk_logits"] = "qk_logits"

@@ -15,11 +15,11 @@ that some of them have.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, ClassVar, Literal, Self
+from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field, NonNegativeInt, model_validator
+from pydantic import Field, NonNegativeInt
 
-from grid.validation import require_increasing
+from grid.validation import INCREASING
 from runners.probes.attention_rows import AttentionRows, by_head, mean
 from runners.probes.probe import Found, Probe, Probed, ProbeInput, RowInfo
 from runners.tasks.task import Task
@@ -35,36 +35,27 @@ class SinkShare(Probe):
     `sink_sequences` by layer is the number of these sequences; with 0 there are no other rows.
     """
 
-    rows: ClassVar[tuple[RowInfo, ...]] = (
-        RowInfo("sink_sequences", "sequences", "layer", ("position",)),
-        RowInfo("importance", "share of 1", "layer and head", ("position",)),
-        RowInfo("sink_share", "share of 1", "layer and head", ("eps", "position")),
-        RowInfo("raw_sink_sequences", "sequences", "layer", ("position",)),
-        RowInfo("raw_importance", "weight, signed", "layer and head", ("position",)),
-        RowInfo("raw_sink_share", "share of 1", "layer and head", ("eps", "position")),
+    rows: ClassVar[tuple[RowInfo, ...]] = tuple(
+        row
+        for prefix, unit in (("", "share of 1"), ("raw_", "weight, signed"))
+        for row in (
+            RowInfo(f"{prefix}sink_sequences", "sequences", "layer", ("position",)),
+            RowInfo(f"{prefix}importance", unit, "layer and head", ("position",)),
+            RowInfo(f"{prefix}sink_share", "share of 1", "layer and head", ("eps", "position")),
+        )
     )
 
     kind: Literal["sink_share"] = "sink_share"
-    eps: tuple[Share, ...] = (0.3,)
+    eps: Annotated[tuple[Share, ...], INCREASING] = (0.3,)
     """Bounds of the importance, rising. A head has a sink above it."""
-    positions: Annotated[tuple[NonNegativeInt, ...], Field(min_length=1)] = (1,)
+    positions: Annotated[tuple[NonNegativeInt, ...], Field(min_length=1), INCREASING] = (1,)
     """Keys, counted from 1 and rising, sink tokens of the model first; 0 is the operator's learned key."""
     of: Literal["shares", "weights"] = "shares"
     """"weights" measures signed weights, and the name of every row begins with `raw_`."""
 
-    @model_validator(mode="after")
-    def _points_rise(self) -> Self:
-        require_increasing("eps", self.eps)
-        require_increasing("positions", self.positions)
-        return self
-
     def check(self, task: Task, model: Backbone, operators: Sequence[Operator]) -> None:  # noqa: ARG002
         if 0 in self.positions and all(operator.extra.label == "none" for operator in operators):
-            labels = ", ".join(dict.fromkeys(operator.label for operator in operators))
-            raise ValueError(
-                f"position 0 is a learned key and no operator of the trial has one; got {labels}; leave position 0 "
-                "out, or use an operator such as key_bias()"
-            )
+            self.refuse("a learned key at position 0", operators, "key_bias()")
 
     def tokens(self, model: Backbone) -> int:
         return max(1, max(self.positions) - model.sink_tokens)

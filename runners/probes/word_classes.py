@@ -5,9 +5,10 @@
     function              DET, ADP, CCONJ, SCONJ, PART, AUX, PRON
     other                 NUM, SYM, X, SPACE, INTJ
 
-"closed_class" uses our list of English function words (`function_words`). Every other word is content; punctuation and
-digits are recognised by their characters. It is no tagger: "that" is always a function word, so is the "can" of beans,
-and words of other languages are content. "spacy" uses spaCy's English model, as the paper did.
+"closed_class" uses our list of English function words, after the classes of Universal Dependencies. A word that is
+mostly a content word ("like", "need") stands in none of them. Every other word is content; punctuation and digits are
+recognised by their characters. It is no tagger: "that" is always a function word, so is the "can" of beans, and words
+of other languages are content. "spacy" uses spaCy's English model, as the paper did.
 
 A token has the class of the word with its last visible character. So parts of a word have the class of the word, and
 the blank before it does not count. A token of white space is other. If a sequence begins inside a word, the rest of the
@@ -23,8 +24,43 @@ from importlib.util import find_spec
 from typing import Any, Final, Literal
 
 from grid.errors import EnvironmentProblem
-from runners.probes.function_words import CLASS_OF
 from runners.tasks.text.encoder import Encoder
+
+_WORDS: Final = {
+    "DET": """
+        a an the this that these those each every either neither some any no all both half what which whatever
+        whichever another
+    """,
+    "PRON": """
+        i me my mine myself you your yours yourself yourselves he him his himself she her hers herself it its itself
+        we us our ours ourselves they them their theirs themselves themself one oneself who whom whose whoever whomever
+        somebody someone something anybody
+        anyone anything nobody none nothing everybody everyone everything there thee thou thy thine ye naught
+        aught thyself whoso whosoever whomsoever whatsoever ourself
+    """,
+    "ADP": """
+        aboard about above across after against along alongside amid amidst among amongst around as astride at atop
+        before behind below beneath beside besides between beyond by concerning despite down during except for from in
+        inside into near notwithstanding of off on onto opposite out outside over past per regarding since through
+        throughout till to toward towards under underneath until up upon versus via with within without worth vs
+        aft anent apropos barring betwixt circa excluding including minus nigh pro qua sans unlike unto
+    """,
+    "CCONJ": "and or but nor yet plus",
+    "SCONJ": """
+        because although though if unless whereas while whilst whether than lest provided supposing albeit when whenever
+        where wherever how however why so once whereby wherein whereof whereon whereupon whereat whence
+        whither insofar inasmuch
+    """,
+    "PART": "not n't n’t 's ’s",
+    "AUX": """
+        am is are was were be been being do does did have has had having can could may might must shall should will
+        would ought cannot 'm 're 've 'd 'll ’m ’re ’ve ’d ’ll ca wo sha ai
+        hath hast doth dost shalt wilt canst couldst wouldst shouldst wast wert gonna gotta
+    """,
+}
+
+CLASS_OF: Final = {word: name for name, words in _WORDS.items() for word in words.split()}
+"""The class of each word, in lower case."""
 
 CLASSES: Final = ("special_punctuation", "content", "function", "other")
 SPECIAL, CONTENT, FUNCTION, OTHER = range(4)

@@ -29,7 +29,6 @@ CORE = (
     "runners/tasks/task.py",
     "runners/tasks/counter_rng.py",
     "runners/probes/probe.py",
-    "runners/probes/run_probes.py",
     "runners/evaluations/evaluation.py",
     "runners/training/compilation.py",
     "runners/training/deterministic.py",

@@ -187,6 +187,12 @@ class Task(Choice):
         """
 
 
+def row_words(name: str, point: Mapping[str, float]) -> str:
+    """Write the name of a row with its point, for errors."""
+    at = ", ".join(f"{coordinate}={value:g}" for coordinate, value in point.items())
+    return f"{name} at {at}" if at else name
+
+
 def join_batches(parts: Sequence[Batch]) -> Batch:
     """Join the sequences of all parts, which must have one length and all or none hidden keys."""
     inputs, targets = (torch.cat([part[index] for part in parts]) for index in (0, 1))  # type: ignore[misc]

@@ -8,7 +8,7 @@ into parts changes loss and gradient by rounding only; dropout draws per part.
 
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any, final
@@ -18,9 +18,7 @@ from torch import Tensor
 
 from runners.evaluations.evaluation import open_evaluations
 from runners.optimisers.optimiser import LR_SHARE
-from runners.probes import Found, ProbeArray, ProbeInput, Probing
-from runners.probes.probe import NORMS
-from runners.probes.run_probes import look, look_at_divergence, probe_model, require_long_enough
+from runners.probes.probe import NORMS, ProbeArray, ProbeInput, look, probe_model, require_long_enough
 from runners.tasks.task import DIVERGED, Items, Measurements
 from runners.training.batch_parts import BatchPart, parts, require_finite
 from runners.training.compilation import Forward, graphs_forgotten
@@ -240,11 +238,12 @@ class _TrainingRun:
                 with self._model.use_positions(evaluation.positions(self._trial.model)):
                     yield from judge.evaluate(predict)
 
-    def _look(self, step: int, looking: Callable[[Probing, ProbeInput], Found] = look) -> None:
+    def _look(self, step: int, *, diverged: bool = False) -> None:
         probing = self._trial.probing
         batch = probe_model(self._data, probing).to(self._device)
+        seen = ProbeInput(self._model, self._trial.task, batch, step, self._norms)
         with self._mixed_precision():
-            for found in looking(probing, ProbeInput(self._model, self._trial.task, batch, step, self._norms)):
+            for found in look(probing, seen, diverged=diverged):
                 if isinstance(found, ProbeArray):
                     self._surroundings.artefact(step, found.name, found.arrays)
                 else:
@@ -256,7 +255,7 @@ class _TrainingRun:
             return
         began = time.perf_counter()
         with torch.inference_mode():
-            self._look(step, look_at_divergence)
+            self._look(step, diverged=True)
         self._probe_s += time.perf_counter() - began
 
     def _predict(self, inputs: Tensor, visible: Tensor | None = None) -> Tensor:

@@ -6,14 +6,14 @@ memory; a worker passes one that writes shards, checkpoints and heartbeats.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import numpy as np
 
 
-class TrainingContext(Protocol):
-    """Callbacks for logging, saving and stopping."""
+class TrainingContext:
+    """Callbacks for logging, saving and stopping; by default they do nothing."""
 
     def begins(self, device: str, path: str, data: Mapping[str, Any] | None) -> None:
         """Record the chosen device, execution path and data files before the first step."""
@@ -44,9 +44,11 @@ class TrainingContext(Protocol):
 
     def stop_requested(self) -> bool:
         """Return True to checkpoint and return at this step boundary."""
+        return False
 
     def checkpoint_due(self) -> bool:
         """Return True if the checkpoint interval has passed."""
+        return False
 
     def save(self, step: int, state: Mapping[str, Any]) -> None:
         """Write everything logged so far, then the checkpoint (tensors and plain data; never pickled code)."""
@@ -59,6 +61,7 @@ class TrainingContext(Protocol):
 
     def restore(self) -> tuple[int, dict[str, Any]] | None:
         """Load the newest intact checkpoint of any attempt, as (step, state)."""
+        return None
 
 
 class NullContext(TrainingContext):
@@ -67,40 +70,8 @@ class NullContext(TrainingContext):
     def __init__(self, stop_requested: Callable[[], bool] = lambda: False) -> None:
         self._stop_requested = stop_requested
 
-    def begins(self, device: str, path: str, data: Mapping[str, Any] | None) -> None: ...
-
-    def metrics(self, step: int, values: Mapping[str, float]) -> None: ...
-
-    def evaluation(
-        self, step: int, name: str, value: float, *, point: Mapping[str, float], items: int, se_items: float | None
-    ) -> None: ...
-
-    def items(
-        self, step: int, name: str, *, point: Mapping[str, float], items: Sequence[str], values: Sequence[float]
-    ) -> None: ...
-
-    def probe(
-        self, step: int, name: str, value: float, *, layer: int | None, head: int | None, point: Mapping[str, float]
-    ) -> None: ...
-
-    def artefact(self, step: int, name: str, arrays: Mapping[str, "np.ndarray"]) -> None: ...
-
-    def progress(self, step: int, steps: int, loss: float) -> None: ...
-
     def stop_requested(self) -> bool:
         return self._stop_requested()
-
-    def checkpoint_due(self) -> bool:
-        return False
-
-    def save(self, step: int, state: Mapping[str, Any]) -> None: ...
-
-    def keep(self, step: int, state: Mapping[str, Any]) -> None: ...
-
-    def took(self, cost: Mapping[str, float]) -> None: ...
-
-    def restore(self) -> tuple[int, dict[str, Any]] | None:
-        return None
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,7 @@ import torch
 from torch import Tensor
 
 from runners.probes import Probe, ProbeArray, Probed, ProbeInput
-from runners.probes.probe import Probing
-from runners.probes.run_probes import look
+from runners.probes.probe import Probing, look
 from runners.tasks import LinearFunctions
 from runners.tasks.task import Batch, Task
 from variants import Heads, Operator, Tokens, Transformer, gpt2

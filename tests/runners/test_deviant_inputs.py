@@ -94,7 +94,7 @@ def test_a_named_prompt_is_shown_as_it_is_written() -> None:
 
 
 def test_bad_input_is_refused(tiny: Trial) -> None:
-    with pytest.raises(ValidationError, match=r"sigma rises from value to value; got \(2.0, 1.0\)"):
+    with pytest.raises(ValidationError, match="rises from value to value"):
         DeviantInputs(sigma=(2, 1))
     with pytest.raises(ValidationError, match="finite number"):
         Prompt(x=(float("nan"),))

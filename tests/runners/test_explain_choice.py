@@ -120,7 +120,7 @@ def test_the_probes_command_lists_and_explains(capsys: pytest.CaptureFixture[str
     assert data["measures"] == [
         {"name": "gate_sparsity", "of": "layer and head", "point": "{below}", "unit": "share of 1"}
     ]
-    assert any("no operator of the trial has an output gate" in line for line in data["needs"])
+    assert any("measures an output gate" in line for line in data["needs"])
     assert execute(["probes", "gate_sparsity"]) == 0
     assert "gate_sparsity" in capsys.readouterr().out
     assert execute(["probes", "needle"]) == 3

@@ -86,7 +86,7 @@ def test_a_model_needs_positions_for_what_it_is_shown_and_hidden_labels_take_non
 
 
 def test_bad_input_is_refused(tiny: Trial) -> None:
-    with pytest.raises(ValidationError, match="values rises from"):
+    with pytest.raises(ValidationError, match="rises from value to value"):
         LargeValue(values=(2, 1))
     with pytest.raises(SpecError, match="needs the task quantifiers; got LinearFunctions"):
         tiny.changed(evaluations=(LargeValue(numbers=5),))

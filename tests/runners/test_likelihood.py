@@ -7,10 +7,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from runners import LongContext, MaskedText, MinimalPairs, MultipleChoice, Text
+from runners import MaskedText, MinimalPairs, MultipleChoice, Text
 from runners.evaluations.evaluation import Judge
-from runners.evaluations.likelihood import costs, costs_of
+from runners.evaluations.likelihood import costs, costs_of, generate
 from runners.tasks import Batch, Items
+from runners.tasks.text.encoder import ByteEncoder
 
 TABLE = torch.randn(256, 256, generator=torch.Generator().manual_seed(0))
 
@@ -44,16 +45,10 @@ def test_of_choices(tmp_path: Path, source: str) -> None:
     assert together == {key: value for each in alone for key, value in each.items()}
 
 
-def test_of_what_is_written(tmp_path: Path, source: str) -> None:
-    line = {"input": "", "answers": ["x"], "dataset": "qasper", "all_classes": None}
-    lines = [{**line, "context": "c" * size, "_id": str(size)} for size in (3, 4, 9, 17, 30)]
-    judges = []
-    for several in (lines, *([each] for each in lines)):
-        (tmp_path / "set.jsonl").write_text("".join(json.dumps(each) + "\n" for each in several))
-        spec = LongContext(source=str(tmp_path / "set.jsonl"), context=64, new_tokens=6)
-        judges.append(spec.open(Text(source=source, context=8)))
-    together, *alone = [judge._write_answers(counting, judge._prompts["qasper"], one_line=False) for judge in judges]
-    assert together == [text for each in alone for text in each]
+def test_of_what_is_written() -> None:
+    prompts = [list(b"c" * size) for size in (3, 4, 9, 17, 30)]
+    together = generate(counting, prompts, 6, ByteEncoder(), lambda _: False)
+    assert together == [generate(counting, [each], 6, ByteEncoder(), lambda _: False)[0] for each in prompts]
     assert len(set(together)) == 5
 
 

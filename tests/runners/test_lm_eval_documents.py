@@ -139,7 +139,7 @@ REFUSED = {
     "a template that fails later": (
         LINES.replace('"answer": 1', '"answer": 4'),
         ("{{question}}", "{{choices[answer].upper()}}"),
-        r"document 1 of the lm-eval task 'mine' cannot be rendered .UndefinedError",
+        r"a document of the lm-eval task 'mine' cannot be rendered .UndefinedError",
     ),
     "an unknown field": (LINES, ("doc_to_text", "doc_to_txt"), r"mine in .* cannot be loaded .TypeError.*doc_to_txt"),
 }

@@ -12,7 +12,7 @@ from torch.nn import functional as F
 
 from grid.errors import SpecError
 from runners import LongContext, Needle, Stretch, Text, Trial
-from runners.evaluations.long_context import LongPrompt
+from runners.evaluations.likelihood import generate
 from runners.tasks import Items, Measurements, Predict
 from runners.training.loop import train
 from variants import Rotary, Transformer, Yarn, gpt2, llama2, softmax
@@ -100,23 +100,22 @@ def test_writing_stops_at_the_end_at_a_line_or_when_there_is_enough(tmp_path: Pa
         assert calls == [(1, len("\0words Q?|") + step) for step in range(passes)]
 
 
-def test_a_model_writes_the_same_alone_and_among_others(tmp_path: Path, task: Text) -> None:
+def test_a_model_writes_the_same_alone_and_among_others(task: Text) -> None:
     backbone = llama2(layers=2, heads=2, width=16, feedforward_width=32)
     model = Transformer(backbone, [softmax()] * 2, inputs=task.inputs, seed=0).double().eval()
     for parameter in model.parameters():
         parameter.data *= 4
     prompts = [b"\0abc", b"\0a longer one than that", b"\0b"]
-    judge = asking(tmp_path / "a.jsonl", item(), new_tokens=12).open(task)
+    encoder = task.encoder()
     with torch.inference_mode():
-        shown = [LongPrompt(list(each), truncated=False) for each in prompts]
-        found = judge._write_answers(model, shown, one_line=False)
+        found = generate(model, [list(each) for each in prompts], 12, encoder, lambda _: False)
         for prompt, written in zip(prompts, found, strict=True):
             ids = list(prompt)
             for _ in range(12):
                 ids.append(int(model(torch.tensor([ids]))[0, -1].argmax()))
                 if ids[-1] == 0:
                     break
-            assert written == judge._encoder.decode([token for token in ids[len(prompt) :] if token])
+            assert written == encoder.decode([token for token in ids[len(prompt) :] if token])
     assert len(set(found)) == 3
 
 

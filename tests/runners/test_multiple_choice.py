@@ -248,7 +248,7 @@ GOOD = item("b", "a", "zz")
         ("", "has no items"),
         ("{", r"one JSON object; .*set.jsonl, line 1"),
         ("[1]", r"one JSON object; .*line 1 has '\[1\]'"),
-        (b"\xff", "items are UTF-8; .* is not, at byte 0; convert it"),
+        (b"\xff", "a text is UTF-8; .* is not, at byte 0; convert it"),
         ({**GOOD, "anwser": 1}, "has 'anwser'"),
         ({"choices": ["a", "b"], "answer": 0}, "has a question or a context"),
         (item("b", "a", " "), r"none empty or white space alone; .*line 1 has \['a', ' '\]"),

@@ -12,7 +12,7 @@ from grid.errors import SpecError
 from runners.checkpoint import load_checkpoint
 from runners.evaluations import Evaluation, Judge
 from runners.probes import Found, GradientNorms, LearnedNumbers, Probe, ProbeArray, Probed, ProbeInput, Probing
-from runners.probes.run_probes import probe_model as probe_batch
+from runners.probes.probe import probe_model as probe_batch
 from runners.tasks import Items, LinearFunctions, Measurements, Predict, Task, Text
 from runners.tasks.counter_rng import CPU, Draws
 from runners.tasks.task import Batch, Data
@@ -144,7 +144,7 @@ class Twice(Probe):
 @pytest.mark.parametrize(
     ("what", "said"),
     [
-        ("row", r"twice recorded twice size of layer 0, head 2 at a=1, b=0\.5"),
+        ("row", r"twice recorded twice size at a=1, b=0"),
         ("file", "twice recorded twice a file 'maps'"),
         ("foreign row", r"learned_numbers and twice both recorded number\.score\.n of layer 1, head 0"),
     ],

@@ -83,9 +83,9 @@ def test_what_a_probe_says_that_it_records_is_among_what_it_records(member: type
 @pytest.mark.parametrize(
     ("make", "said"),
     [
-        (lambda: SinkShare(eps=(0.3, 0.3)), r"eps rises from value to value; got \(0.3, 0.3\); write \(0.3,\)"),
-        (lambda: SinkShare(positions=(1, 1)), r"positions rises from value to value; got \(1, 1\); write \(1,\)"),
-        (lambda: GradientNorms(k=(9, 6)), r"k rises from value to value; got \(9.0, 6.0\); write \(6.0, 9.0\)"),
+        (lambda: SinkShare(eps=(0.3, 0.3)), "rises from value to value"),
+        (lambda: SinkShare(positions=(1, 1)), "rises from value to value"),
+        (lambda: GradientNorms(k=(9, 6)), "rises from value to value"),
         (lambda: SinkShare(positions=()), "at least 1 item"),
     ],
 )

@@ -3,7 +3,7 @@
 import math
 from collections import Counter
 from collections.abc import Callable
-from itertools import pairwise, product
+from itertools import pairwise
 
 import pytest
 import torch
@@ -204,25 +204,6 @@ def test_the_loss_is_over_what_is_asked_and_parts_add_up_to_it() -> None:
     ) == pytest.approx(float(whole))
 
 
-@pytest.mark.parametrize("task", TASKS, ids=name_of)
-def test_a_batch_follows_from_seed_and_step_and_a_sample_from_the_task_alone(task: QueryTask) -> None:
-    data = task.open()
-    first = data.batch(4, 9).inputs
-    assert torch.equal(first, task.open().batch(4, 9).inputs)
-    assert not torch.equal(first, data.batch(4, 10).inputs)
-    assert not torch.equal(first, data.batch(5, 9).inputs)
-    seen: list[list[Tensor]] = [[], [], []]
-    for round_, each in enumerate((task, task, task.changed(evaluation=GRID.changed(sample=1)))):
-
-        def remember(inputs: Tensor, seen: list[Tensor] = seen[round_], each: QueryTask = each) -> Tensor:
-            seen.append(inputs)
-            return torch.zeros(*inputs.shape, each.vocabulary)
-
-        list(each.open().evaluate(remember))
-    assert all(torch.equal(a, b) for a, b in zip(seen[0], seen[1], strict=True))
-    assert not torch.equal(seen[0][0], seen[2][0])
-
-
 @pytest.mark.parametrize("power", [0.01, 0.6, 1.0, 2.0])
 def test_queries_stand_where_the_power_law_puts_them(power: float) -> None:
     """Two places drawn one after another, without repetition, the g-th in proportion to g^(power - 1)."""
@@ -278,9 +259,9 @@ def test_a_needle_lies_at_its_depth(length: int) -> None:
         (RECALL, {"context": 15}, "4 pairs and 4 queries, two tokens each, fit into the sequence; it has 15 tokens"),
         (RECALL, {"context": 3}, "fit into the sequence; it has 3 tokens; lengthen it or ask for fewer"),
         (RECALL, {"evaluation": {"lengths": (9,)}}, "fit into the sequence; it has 9 tokens"),
-        (RECALL, {"evaluation": {"lengths": (30, 30)}}, r"lengths rises from value to value; got \(30, 30\)"),
+        (RECALL, {"evaluation": {"lengths": (30, 30)}}, "rises from value to value"),
         (RECALL, {"evaluation": {"lengths": ()}}, "at least 1 item"),
-        (RECALL, {"evaluated_pairs": (5, 3)}, r"evaluated_pairs rises from value to value; got \(5, 3\)"),
+        (RECALL, {"evaluated_pairs": (5, 3)}, "rises from value to value"),
         (RECALL, {"power": 0}, "greater than 0"),
         (INDUCTION, {"span": 9}, "leaves others to stand around it; got 9 of 9 symbols; lower span or raise symbols"),
         (INDUCTION, {"context": 7}, "room for its span twice; got a span of 4 and 7 tokens; lower span or lengthen"),
@@ -288,20 +269,13 @@ def test_a_needle_lies_at_its_depth(length: int) -> None:
         (COPY, {"context": 9}, "room for its contents and as many marks; got 5 to copy and 9 tokens; lower copied"),
         (NEEDLE, {"distractors": 5}, "pairs have different keys; got 6 pairs of 5 keys; raise keys"),
         (NEEDLE, {"context": 9}, "4 pairs, wherever the needle is, and the question fit into the sequence; it has 9"),
-        (NEEDLE, {"depths": (0, 0)}, r"depths rises from value to value; got \(0.0, 0.0\)"),
+        (NEEDLE, {"depths": (0, 0)}, "rises from value to value"),
         (NEEDLE, {"depths": (1.5,)}, "less than or equal to 1"),
     ],
 )
 def test_what_cannot_be_drawn_is_refused(task: QueryTask, fields: dict[str, object], said: str) -> None:
     with pytest.raises(ValidationError, match=said):
         type(task).model_validate({**task.data(), **fields})
-
-
-def test_the_smallest_sequences_can_be_drawn() -> None:
-    assert recall(RECALL.draw(Draws(0), 1, {"length": 16}).inputs[0].tolist()).keys() == {8, 10, 12, 14}
-    assert INDUCTION.draw(Draws(0), 1, {"length": 8}).targets[0].tolist()[:4] == [UNASKED] * 4
-    assert copy_contents(COPY.draw(Draws(0), 1, {"length": 10}).inputs[0].tolist()).keys() == set(range(5, 10))
-    assert found_needle(NEEDLE.draw(Draws(0), 1, {"length": 10}).inputs[0].tolist()).keys() == {9}
 
 
 @pytest.mark.parametrize("distractors", [0, 1, 2, 3])
@@ -319,24 +293,6 @@ def test_a_needle_is_refused_where_some_place_leaves_no_room_and_drawn_where_all
         else:
             with pytest.raises(ValidationError, match=f"it has {length} tokens; lengthen it or lower distractors"):
                 Needle.model_validate({**NEEDLE.data(), **fields})
-
-
-@pytest.mark.parametrize("task", TASKS, ids=name_of)
-def test_examples_are_as_many_as_are_asked_for_whatever_the_batch_is(task: QueryTask) -> None:
-    few, many = (task.changed(batch=batch).open().examples(9) for batch in (4, 40))
-    assert few.inputs.shape == few.targets.shape == (9, 20)
-    assert torch.equal(few.inputs, many.inputs)
-    assert torch.equal(few.targets, many.targets)
-    assert len(few.inputs.unique(dim=0)) == 9
-
-
-@pytest.mark.parametrize("task", TASKS, ids=name_of)
-def test_nobody_trains_on_the_examples(task: QueryTask) -> None:
-    data = task.open()
-    drawn = data.examples(task.batch).inputs
-    assert torch.equal(drawn, data.batch(0, 0).inputs)
-    for seed, step in product((0, 1, 2), (1, 2, 3)):
-        assert not (drawn == data.batch(seed, step).inputs).all(1).any()
 
 
 def test_the_only_value_in_sight_is_found_at_every_depth(tiny, memory) -> None:  # type: ignore[no-untyped-def]

@@ -269,53 +269,6 @@ def test_a_window_begins_after_a_stop_and_asks_for_what_follows() -> None:
     assert not torch.equal(batch.inputs, TINY.open().batch(seed=3, step=3).inputs)
 
 
-def test_examples_are_as_many_as_are_asked_for_whatever_the_batch_is() -> None:
-    few, many = (TINY.changed(batch=batch).open().examples(9) for batch in (4, 40))
-    assert few.inputs.shape == (9, 12)
-    assert torch.equal(few.inputs, many.inputs)
-    assert torch.equal(few.targets, many.targets)
-    assert len(few.inputs.unique(dim=0)) == 9
-
-
-def test_nobody_trains_on_the_examples() -> None:
-    """Windows of 40 tokens, none of which comes twice by chance."""
-    data = TINY.changed(context=40, nouns=50, verbs=50, names=50).open()
-    drawn = data.examples(4).inputs
-    assert torch.equal(drawn, data.batch(0, 0).inputs)
-    for seed, step in product((0, 1, 2), (1, 2, 3)):
-        assert not (drawn == data.batch(seed, step).inputs).all(1).any()
-
-
-def test_a_sample_is_another_draw_of_all_that_is_judged_and_of_nothing_that_is_trained_on() -> None:
-    first, same, other = TINY, TINY.changed(batch=5), TINY.changed(sample=1)
-    seen: list[list[Tensor]] = [[], [], []]
-    for task, inputs_of in zip((first, same, other), seen, strict=True):
-
-        def remember(inputs: Tensor, inputs_of: list[Tensor] = inputs_of) -> Tensor:
-            inputs_of.append(inputs)
-            return torch.zeros(*inputs.shape, VOCABULARY)
-
-        list(task.open().evaluate(remember))
-    assert len(seen[0]) == 1 + len(TINY.attractors)
-    assert all(torch.equal(a, b) for a, b in zip(seen[0], seen[1], strict=True))
-    assert not any(torch.equal(a, b) for a, b in zip(seen[0], seen[2], strict=True))
-    assert torch.equal(first.open().batch(1, 1).inputs, other.open().batch(1, 1).inputs)
-
-
-def test_what_is_measured_is_what_is_announced() -> None:
-    found = [
-        (m.name, dict(m.point)) for m in TINY.open().evaluate(lambda inputs: torch.zeros(*inputs.shape, VOCABULARY))
-    ]
-    announced = [(name, dict(point)) for name, points in TINY.measures().items() for point in points]
-    assert sorted(map(str, found)) == sorted(map(str, announced))
-    assert TINY.length == 12
-    assert TINY.changed(attractors=(0, 9)).length == 20
-    assert set(TINY.changed(attractors=()).measures()) == {
-        "validation_loss", "optimal.validation_loss", "informed.validation_loss", "constant.validation_loss",
-        "bits_above_optimum",
-    }  # fmt: skip
-
-
 @pytest.mark.parametrize(
     "extreme",
     [
@@ -347,7 +300,7 @@ def test_extremes_are_processes_too(extreme: dict[str, float]) -> None:
     [
         ({"topics": 3}, "every topic has lemmas of its own; got 3 topics and 2 nouns; lower topics or raise nouns"),
         ({"topics": 3, "nouns": 3}, "got 3 topics and 2 verbs; lower topics or raise verbs"),
-        ({"attractors": (1, 1)}, r"attractors rises from value to value; got \(1, 1\)"),
+        ({"attractors": (1, 1)}, "rises from value to value"),
         ({"attractor": 1.0}, "less than 1"),
         ({"switching": 1.5}, "less than or equal to 1"),
         ({"slots": 0}, "greater than 0"),

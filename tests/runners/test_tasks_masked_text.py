@@ -16,7 +16,6 @@ from grid.errors import SpecError
 from runners import AdamW, Cosine, MaskedText, Probing, TokenizerFile, Training, Trial
 from runners.tasks.text.encoder import END, SUBSTITUTE, ByteEncoder
 from runners.tasks.text.masking import STEP, MaskedPositions, Masking, Rates, Sentences
-from runners.training.batch_parts import parts
 from runners.training.loop import train
 from runners.trial import build_model
 from variants import babyberta, softmax
@@ -126,13 +125,6 @@ def test_each_sentence_has_its_patterns_whatever_the_step_and_other_seeds_others
     assert sum(one[sentence] == other[sentence] for sentence in one.keys() & other.keys()) == 0
 
 
-def test_a_batch_follows_from_seed_and_step_alone(prose: Path) -> None:
-    first = small(prose).open().batch(4, 9)
-    for mine, again in zip(first, small(prose).open().batch(4, 9), strict=True):
-        assert torch.equal(mine, again)
-    assert not torch.equal(first.targets, small(prose).open().batch(4, 10).targets)
-
-
 def test_lines_are_sentences_and_those_that_do_not_fit_are_dropped_and_counted(tmp_path: Path) -> None:
     texts = [f"  line {n}  \n\n{'x' * 9}\n{'y' * 8}\r\n" for n in range(20)]
     path = tmp_path / "a.jsonl"
@@ -155,17 +147,6 @@ def test_padding_and_what_stands_there_changes_nothing(prose: Path) -> None:
     before, after = model(batch.inputs, batch.visible), model(changed, batch.visible)
     assert torch.equal(before[~padding], after[~padding])
     assert not torch.equal(model(batch.inputs)[~padding], model(changed)[~padding])
-
-
-def test_parts_of_a_batch_weigh_their_hidden_tokens(prose: Path) -> None:
-    data = small(prose, batch=7).open()
-    batch = data.batch(1, 1)
-    outputs = torch.randn(*batch.inputs.shape, 256, dtype=torch.float64)
-    whole = data.loss(outputs, batch.targets)
-    split = parts(data, batch, 3, range(3))
-    rows = outputs.tensor_split(3)
-    summed = sum(part.terms * data.loss(out, part.batch.targets) for part, out in zip(split, rows, strict=True))
-    assert summed == pytest.approx(whole.item(), rel=1e-12)
 
 
 def test_an_evaluation_is_that_of_one_sentence_after_another(prose: Path) -> None:
@@ -251,15 +232,3 @@ def test_what_cannot_be_learned_is_refused(prose: Path, tmp_path: Path) -> None:
     for fields in ({"mask_rate": 0}, {"mask_rate": 1}, {"random_rate": 1.1}, {"patterns": 0}, {"context": 2}):
         with pytest.raises(ValidationError, match=next(iter(fields))):
             small(prose, **fields)
-
-
-def test_a_causal_model_is_refused(prose: Path) -> None:
-    trial = encoder_trial(small(prose))
-    with pytest.raises(SpecError, match=r"shows both sides of it; use model\.causal=False"):
-        trial.changed(model=trial.model.changed(causal=True))
-
-
-def test_rates_and_patterns_are_part_of_the_key(prose: Path) -> None:
-    changes = {"mask_rate": 0.2, "random_rate": 0.0, "patterns": 9, "validation_sentences": 21, "context": 39}
-    keys = {small(prose, **{name: value}).key for name, value in changes.items()}
-    assert len(keys | {small(prose).key}) == len(changes) + 1

@@ -235,8 +235,8 @@ def test_examples_are_those_of_the_evaluation_spread_as_in_training() -> None:
 @pytest.mark.parametrize(
     ("fields", "said"),
     [
-        ({"lengths": (10, 5)}, "lengths rises from value to value"),
-        ({"sigma": (1, 1)}, "sigma rises from value to value"),
+        ({"lengths": (10, 5)}, "rises from value to value"),
+        ({"sigma": (1, 1)}, "rises from value to value"),
         ({"lengths": (3, 10)}, "greater than 3"),
         ({"lengths": ()}, "at least 1 item"),
     ],

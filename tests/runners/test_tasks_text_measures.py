@@ -114,14 +114,6 @@ def test_rows_are_ratios_of_sums_over_the_windows(lines: Path, tokenizer: Tokeni
     assert {each.items for each in found.values()} == {count}
 
 
-def test_bytes_cost_the_same_in_nats_per_token_and_per_byte(lines: Path) -> None:
-    found = {
-        each.name: each.value for each in open_task(lines, Bytes()).open().evaluate(lambda x: logits(x)[..., :256])
-    }
-    assert found["bits_per_byte"] == pytest.approx(found["validation_loss"] / math.log(2))
-    assert found["byte_perplexity"] == pytest.approx(found["perplexity"])
-
-
 def test_a_text_in_which_no_word_ends_has_no_word_perplexity(tmp_path: Path) -> None:
     path = tmp_path / "a.txt"
     path.write_text("x" * 999)

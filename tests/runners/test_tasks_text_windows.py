@@ -16,7 +16,6 @@ from runners.optimisers import AdamW
 from runners.optimisers.schedules import Constant
 from runners.tasks.counter_rng import Draws
 from runners.tasks.text.text import _counts
-from runners.training.batch_parts import parts
 from runners.training.loop import train
 from runners.trial import build_model
 from variants import gpt2, softmax
@@ -184,20 +183,6 @@ def test_byte_pairs_do_not_depend_on_how_much_is_trained_on(lines: Path) -> None
     assert tasks[0].key != tasks[1].key
 
 
-def test_every_field_is_part_of_the_key(lines: Path) -> None:
-    changes = [
-        {},
-        {"packing": "documents"},
-        {"prefix": 2},
-        {"intervention": RandomTokens()},
-        {"intervention": RandomTokens(positions=(2,))},
-        {"intervention": FixedToken()},
-        {"training_tokens": 100},
-        {"tokenizer": BytePairs()},
-    ]
-    assert len({small(lines, **change).key for change in changes}) == len(changes)
-
-
 @pytest.mark.parametrize(
     ("fields", "said"),
     [
@@ -220,11 +205,6 @@ def test_windows_without_meaning_are_refused(lines: Path, fields: dict[str, obje
         return
     with pytest.raises(ValidationError, match=said):
         small(lines, **fields)
-
-
-def test_positions_rise() -> None:
-    with pytest.raises(ValidationError, match="positions rises from value to value"):
-        RandomTokens(positions=(2, 2))
 
 
 def test_more_tokens_than_the_text_has_are_refused_before_training(lines: Path) -> None:
@@ -254,40 +234,6 @@ def test_the_same_draws_place_windows_whatever_is_replaced(lines: Path) -> None:
     expected = stream[places].long()
     expected[:, 3] = starts.below(256, 6, 1)[:, 0]
     assert torch.equal(batch.inputs, expected)
-
-
-INTERVENED = [
-    {"prefix": 4, "intervention": RandomTokens(positions=(1, 6))},
-    {"packing": "documents", "intervention": FixedToken(position=2), "tokenizer": BytePairs(vocabulary=262)},
-]
-
-
-@pytest.mark.parametrize("fields", INTERVENED)
-def test_parts_of_a_batch_make_up_the_loss_of_the_whole(lines: Path, fields: dict[str, object]) -> None:
-    task = small(lines, **fields)
-    data, model = task.open(), build_model(trial(task))
-    batch = data.batch(1, 1)
-
-    def loss(inputs: Tensor, visible: Tensor | None, targets: Tensor) -> float:
-        return data.loss(model(inputs, visible), targets).item()
-
-    with torch.inference_mode():
-        split = parts(data, batch, 4, range(4))
-        total = sum(loss(each.batch.inputs, each.batch.visible, each.batch.targets) * each.terms for each in split)
-        assert total == pytest.approx(loss(batch.inputs, batch.visible, batch.targets))
-
-
-@pytest.mark.parametrize("fields", INTERVENED)
-def test_a_run_goes_on_exactly_where_it_stopped(lines: Path, memory: Callable, fields: dict[str, object]) -> None:
-    training = Training(steps=4, optimiser=AdamW(lr=1e-2), schedule=Constant())
-    run = trial(small(lines, **fields), training=training)
-    whole, stopped = memory(), memory(stop_at=[2])
-    train(run, whole)
-    train(run, stopped)
-    stopped.stop_at.clear()
-    train(run, stopped)
-    assert stopped.logged == whole.logged
-    assert stopped.evaluations == whole.evaluations
 
 
 def test_byte_pairs_are_learnt(lines: Path, memory: Callable) -> None:

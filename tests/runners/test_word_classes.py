@@ -14,10 +14,8 @@ from tokenizers import Tokenizer as Library, decoders, models, normalizers, pre_
 from grid.errors import EnvironmentProblem
 from runners import BytePairs, Grammar, Induction, Probing, Text, TokenClasses, TokenizerFile, Training, Trial
 from runners.probes import word_classes
-from runners.probes.function_words import _WORDS, CLASS_OF
-from runners.probes.probe import ProbeInput
-from runners.probes.run_probes import look, probe_model as probe_batch
-from runners.probes.word_classes import CLASSES, by_closed_class, by_spacy, classes
+from runners.probes.probe import ProbeInput, look, probe_model as probe_batch
+from runners.probes.word_classes import _WORDS, CLASS_OF, CLASSES, by_closed_class, by_spacy, classes
 from runners.tasks.task import Batch, Task
 from runners.tasks.text.encoder import ByteEncoder, Encoder
 from runners.trial import build_model

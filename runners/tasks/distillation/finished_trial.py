@@ -19,9 +19,9 @@ from grid.validation import spec_error
 from runners.checkpoint import Saved, read_checkpoint
 from runners.tasks.distillation.teacher import Teacher, Teaching, require_positions, require_tokenizer, require_tokens
 from runners.tasks.model_fit import require_model_fits, require_operator_fits
-from runners.tasks.paths import absolute_path
 from runners.tasks.task import Task
 from runners.tasks.text.encoder import Encodes
+from runners.tasks.user_files import absolute_path
 from store.files.layout import Layout
 from store.files.trial_status import trial_state
 from variants import Backbone, Operator, Placement, Transformer

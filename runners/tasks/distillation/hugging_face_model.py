@@ -19,11 +19,10 @@ from torch import Tensor
 from grid.errors import EnvironmentProblem, SpecError
 from grid.spec import OutsideKey
 from runners.tasks.distillation.teacher import Teacher, Teaching, require_positions, require_tokenizer, require_tokens
-from runners.tasks.file_cache import cache_by_file
 from runners.tasks.optional_packages import require_package
-from runners.tasks.paths import absolute_path
 from runners.tasks.task import Task
 from runners.tasks.text.corpus import content_hash
+from runners.tasks.user_files import absolute_path, cache_by_file
 
 _CONFIG, _TOKENIZER = "config.json", "tokenizer.json"
 

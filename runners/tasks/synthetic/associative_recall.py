@@ -13,12 +13,12 @@ early pairs early.
 """
 
 from collections.abc import Sequence
-from typing import Literal, final
+from typing import Annotated, Literal, final
 
 import torch
 from pydantic import PositiveFloat, PositiveInt
 
-from grid.validation import require_increasing
+from grid.validation import INCREASING
 from runners.tasks.counter_rng import Draws
 from runners.tasks.synthetic.key_values import KeyValues
 from runners.tasks.synthetic.query_task import Point, asking
@@ -36,7 +36,7 @@ class AssociativeRecall(KeyValues):
     """Number of keys asked for in a sequence; None asks for each."""
     power: PositiveFloat = 0.01
     """1 spreads queries evenly; less puts more of them near the pairs. 0.01 is the released default."""
-    evaluated_pairs: tuple[PositiveInt, ...] = ()
+    evaluated_pairs: Annotated[tuple[PositiveInt, ...], INCREASING] = ()
     """Numbers of pairs in evaluation, each with each length; () for as many as in training."""
 
     def points(self) -> Sequence[Point]:
@@ -47,7 +47,6 @@ class AssociativeRecall(KeyValues):
         return int(point.get("pairs", self.pairs))
 
     def check(self, point: Point) -> None:
-        require_increasing("evaluated_pairs", self.evaluated_pairs)
         super().check(point)
         pairs, queries, length = self.pairs_at(point), self._queries(point), self.tokens(point)
         if queries > pairs:

@@ -24,7 +24,7 @@ from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
 from torch import Tensor
 from torch.nn import functional as F
 
-from grid.validation import require_increasing
+from grid.validation import INCREASING
 from runners.tasks.counter_rng import CPU, Draws
 from runners.tasks.synthetic.grammar_oracle import odds, unigrams
 from runners.tasks.synthetic.grammar_sentences import STOP, Chances, GrammarWords, Sampler, SentenceSample
@@ -85,7 +85,7 @@ class Grammar(Task):
     """Probability of the plural, of each noun."""
     validation_windows: PositiveInt = 256
     """Validation windows, the same for all models and seeds."""
-    attractors: tuple[NonNegativeInt, ...] = (0, 1, 2, 3)
+    attractors: Annotated[tuple[NonNegativeInt, ...], INCREASING] = (0, 1, 2, 3)
     """Numbers of attractors at which agreement is measured; () if the grammar has no such sentences."""
     agreement_pairs: PositiveInt = 256
     """Sentences per number of attractors."""
@@ -94,7 +94,6 @@ class Grammar(Task):
 
     @model_validator(mode="after")
     def _can_be_told_apart(self) -> Self:
-        require_increasing("attractors", self.attractors)
         for name, lemmas in (("nouns", self.nouns), ("verbs", self.verbs)):
             if self.topics > lemmas:
                 raise ValueError(

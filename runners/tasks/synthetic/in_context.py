@@ -11,13 +11,14 @@ from pydantic import Field, PositiveFloat, PositiveInt, model_validator
 from torch import Tensor
 
 from grid.spec import Spec
+from grid.validation import INCREASING
 from runners.tasks.task import Task
 from variants import Scalars
 
 SCORED_FROM = 3
 """Position, counted from 0, from which errors enter the measures of the paper's code."""
 
-Sigmas = Annotated[tuple[PositiveFloat, ...], Field(min_length=1)]
+Sigmas = Annotated[tuple[PositiveFloat, ...], Field(min_length=1), INCREASING]
 
 
 class Curriculum(Spec):
@@ -42,18 +43,6 @@ class Curriculum(Spec):
         """The first training step, counted from 1, whose sequences have `points` points or more."""
         return 1 + self.every * max(0, math.ceil((points - self.start) / self.increment))
 
-    def check(self, points: int) -> None:
-        """Refuse one that starts with the task's `points` or more.
-
-        Raises:
-            ValueError: the rule, what came, and what to do.
-        """
-        if self.start >= points:
-            raise ValueError(
-                f"a curriculum starts with fewer points than the task's {points}; got {self.start}; "
-                "lower curriculum.start or use curriculum=None"
-            )
-
 
 class InContext(Task):
     """A task whose sequences are points; with a curriculum, shorter ones come first."""
@@ -66,8 +55,11 @@ class InContext(Task):
 
     @model_validator(mode="after")
     def _curriculum_leads_somewhere(self) -> Self:
-        if self.curriculum is not None:
-            self.curriculum.check(self.points)
+        if self.curriculum is not None and self.curriculum.start >= self.points:
+            raise ValueError(
+                f"a curriculum starts with fewer points than the task's {self.points}; got {self.curriculum.start}; "
+                "lower curriculum.start or use curriculum=None"
+            )
         return self
 
     @property

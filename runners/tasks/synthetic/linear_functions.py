@@ -7,22 +7,21 @@ Source: Scaled Signed Averaging (paper 003), eqs. 1-2, appendix A.1. Training dr
 shifts both, on a grid of (sigma_x, sigma_f). Functions have no noise, as in the paper and its code.
 
 `mse` is the released code's: the mean over positions from the fourth on. The text and eq. 2 score other positions and
-eq. 2 has another constant; all of them follow from `squared_error`, which is recorded position by position, and
-`conventions` computes them. Two points determine the function: from the third position on least squares makes no error
-but that of rounding to float32. Predicting 0 costs sigma_f^2 (sigma_x^2 + 1).
+eq. 2 has another constant; all of them follow from `squared_error`, which is recorded position by position. Two points
+determine the function: from the third position on least squares makes no error but that of rounding to float32.
+Predicting 0 costs sigma_f^2 (sigma_x^2 + 1).
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import product
-from typing import Annotated, ClassVar, Literal, NamedTuple, Self, final
+from typing import Annotated, ClassVar, Literal, Self, final
 
 import torch
 from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
 from torch import Tensor
 
 from grid.spec import Spec
-from grid.validation import require_increasing
 from runners.tasks.counter_rng import CPU, Draws
 from runners.tasks.synthetic.in_context import SCORED_FROM, InContext, Sigmas, prompt
 from runners.tasks.task import Batch, Data, Measurements, Predict, in_chunks, over_items
@@ -56,8 +55,6 @@ class ShiftGrid(Spec):
 
     @model_validator(mode="after")
     def _conditions_are_told_apart(self) -> Self:
-        for name in ("sigma_x", "sigma_f"):
-            require_increasing(name, getattr(self, name))
         named, there = self.per_position or (), self.conditions()
         for condition in named:
             if condition not in there:
@@ -67,13 +64,9 @@ class ShiftGrid(Spec):
                 )
             if named.count(condition) > 1:
                 raise ValueError(f"per_position names a condition once; got {condition} twice; leave one out")
-        return self
-
-    @model_validator(mode="after")
-    def _meaning_is_unique(self) -> Self:
         if self.per_position is not None:
-            named = [condition for condition in self.conditions() if condition in self.per_position]
-            self.set_normal_form(per_position=None if named == self.conditions()[:1] else tuple(named))
+            ordered = tuple(condition for condition in there if condition in named)
+            self.set_normal_form(per_position=None if ordered == tuple(there[:1]) else ordered)
         return self
 
     def conditions(self) -> list[tuple[float, float]]:
@@ -83,30 +76,6 @@ class ShiftGrid(Spec):
     def by_position(self) -> tuple[tuple[float, float], ...]:
         """The conditions recorded position by position."""
         return ((self.sigma_x[0], self.sigma_f[0]),) if self.per_position is None else self.per_position
-
-
-class Conventions(NamedTuple):
-    """Definitions of the error of one condition in paper 003 and its code; positions count from 1."""
-
-    released: float
-    """The mean over positions from the fourth on: `mse`."""
-    equation: float
-    """The mean over k >= 3, the positions of eq. 2: those with two points to see."""
-    text: float
-    """The mean over k >= 2, the positions of the text: the second is not solvable."""
-    printed: float
-    """Eq. 2 as it is printed: summed over prompts, divided twice by the number of points."""
-
-
-def conventions(squared_error: Sequence[float], sequences: int) -> Conventions:
-    """Every convention from the `squared_error` rows of one condition, ordered by position.
-
-    `sequences` is the number of prompts per function, `ShiftGrid.sequences`.
-    """
-    released, equation, text = (
-        sum(squared_error[first - 1 :]) / len(squared_error[first - 1 :]) for first in (SCORED_FROM + 1, 3, 2)
-    )
-    return Conventions(released, equation, text, sequences * sum(squared_error[2:]) / len(squared_error) ** 2)
 
 
 def _at(sigma_x: float, sigma_f: float) -> dict[str, float]:

@@ -15,7 +15,7 @@ import torch
 from pydantic import Field, NonNegativeInt, PositiveInt
 from torch import Tensor
 
-from grid.validation import require_increasing
+from grid.validation import INCREASING
 from runners.tasks.counter_rng import Draws
 from runners.tasks.synthetic.key_values import KeyValues
 from runners.tasks.synthetic.query_task import AskedLengths, Point, asking
@@ -32,7 +32,7 @@ class Needle(KeyValues):
     context: PositiveInt = 128
     distractors: NonNegativeInt = 3
     """Number of further pairs with other keys and values."""
-    depths: Annotated[tuple[Share, ...], Field(min_length=1)] = (0.0, 0.25, 0.5, 0.75, 1.0)
+    depths: Annotated[tuple[Share, ...], Field(min_length=1), INCREASING] = (0.0, 0.25, 0.5, 0.75, 1.0)
     """Depths of the evaluation, each with each length."""
     evaluation: AskedLengths = AskedLengths(lengths=(128, 256))
 
@@ -44,7 +44,6 @@ class Needle(KeyValues):
         return 1 + self.distractors
 
     def check(self, point: Point) -> None:
-        require_increasing("depths", self.depths)
         super().check(point)
         pairs = self.pairs_at(point)
         if pairs > _room(self.tokens(point)):

@@ -18,15 +18,15 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import product
-from typing import Annotated, ClassVar, Literal, Self, final
+from typing import Annotated, ClassVar, Literal, final
 
 import torch
-from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
+from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt
 from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits
 
 from grid.spec import Spec
-from grid.validation import require_increasing
+from grid.validation import INCREASING
 from runners.tasks.counter_rng import CPU, Draws
 from runners.tasks.synthetic.in_context import SCORED_FROM, InContext, Sigmas, prompt
 from runners.tasks.task import Batch, Data, Measurements, Predict, in_chunks, over_items
@@ -45,8 +45,8 @@ class LengthGrid(Spec):
     operators say of a number depends on how many follow: the default grid takes ten times the tokens of its longest.
     """
 
-    lengths: Annotated[tuple[Annotated[int, Field(gt=SCORED_FROM)], ...], Field(min_length=1)] = tuple(
-        range(10, 201, 10)
+    lengths: Annotated[tuple[Annotated[int, Field(gt=SCORED_FROM)], ...], Field(min_length=1), INCREASING] = (
+        *range(10, 201, 10),
     )
     """Numbers of a sequence, rising."""
     sigma: Sigmas = tuple(map(float, range(1, 31)))
@@ -55,12 +55,6 @@ class LengthGrid(Spec):
     """Sequences per point."""
     sample: NonNegativeInt = 0
     """Chooses another draw."""
-
-    @model_validator(mode="after")
-    def _conditions_are_told_apart(self) -> Self:
-        for name in ("lengths", "sigma"):
-            require_increasing(name, getattr(self, name))
-        return self
 
     def points(self) -> list[dict[str, float]]:
         """Every {length, sigma}."""

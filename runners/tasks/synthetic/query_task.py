@@ -20,7 +20,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from grid.spec import Spec
-from grid.validation import require_increasing
+from grid.validation import INCREASING
 from runners.tasks.counter_rng import CPU, Draws
 from runners.tasks.task import Batch, Data, Measurements, Predict, Task, in_chunks, over_items
 from variants import Tokens
@@ -40,17 +40,12 @@ class AskedLengths(Spec):
     `sequences` are drawn once per point and shared by all models and seeds; `sample` chooses another draw.
     """
 
-    lengths: Annotated[tuple[PositiveInt, ...], Field(min_length=1)] = (64, 128, 256)
+    lengths: Annotated[tuple[PositiveInt, ...], Field(min_length=1), INCREASING] = (64, 128, 256)
     """Tokens of a sequence; each length is a point."""
     sequences: PositiveInt = 256
     """Sequences per point."""
     sample: NonNegativeInt = 0
     """Selects another draw."""
-
-    @model_validator(mode="after")
-    def _lengths_are_told_apart(self) -> Self:
-        require_increasing("lengths", self.lengths)
-        return self
 
 
 class QueryTask(Task):

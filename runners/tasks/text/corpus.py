@@ -4,10 +4,14 @@ Documents are ordered by content hash, so the split does not depend on names and
 document; documents contain no zero byte and no SUB.
 """
 
+import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from hashlib import blake2b
 from itertools import groupby
-from typing import NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from grid.errors import SpecError
 
 
 class Origin(NamedTuple):
@@ -42,6 +46,25 @@ def content_hash(*parts: str | bytes) -> str:
         data = part.encode() if isinstance(part, str) else part
         digest.update(len(data).to_bytes(8, "little") + data)
     return digest.hexdigest()
+
+
+def decode(data: bytes, path: Path) -> str:
+    """Decode the UTF-8 of a file without its byte order mark, or raise SpecError."""
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise SpecError(f"a text is UTF-8; {path} is not, at byte {error.start}; convert it") from error
+
+
+def parse_object(line: str, where: str) -> dict[str, Any]:
+    """Parse a line of a .jsonl file, or raise SpecError."""
+    try:
+        fields = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise SpecError(f"each line of a .jsonl file is one JSON object; {where}: {error}; mend it") from error
+    if not isinstance(fields, dict):
+        raise SpecError(f"each line of a .jsonl file is one JSON object; {where} has {line[:60]!r}")
+    return fields
 
 
 def split(documents: Iterable[bytes], share: float) -> Corpus:

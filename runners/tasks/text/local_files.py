@@ -4,7 +4,6 @@ A folder is read with its subfolders and links; suffixes may be in capitals. A p
 byte order mark is ignored.
 """
 
-import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,9 +12,9 @@ import pyarrow
 from pyarrow import parquet
 
 from grid.errors import SpecError
-from runners.tasks.file_cache import cache_by_file, unreadable
-from runners.tasks.text.corpus import Origin, content_hash
+from runners.tasks.text.corpus import Origin, content_hash, decode, parse_object
 from runners.tasks.text.encoder import END, SUBSTITUTE
+from runners.tasks.user_files import cache_by_file, unreadable
 
 SUFFIXES = (".jsonl", ".parquet", ".txt")
 _PACKED = (".bz2", ".gz", ".lz4", ".xz", ".zip", ".zst")
@@ -107,33 +106,21 @@ def _documents(path: Path) -> Iterator[bytes]:
     if suffix == ".parquet":
         yield from _of_table(path)
         return
-    data = _read(path)
     try:
-        text = data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise SpecError(f"a text is UTF-8; {path} is not, at byte {error.start}; convert it") from error
+        text = decode(path.read_bytes(), path)
+    except OSError as error:
+        raise unreadable(path, error) from error
     if suffix == ".txt":
         yield as_document(text, str(path), "a text is a text")
         return
     for number, line in enumerate(text.split("\n"), start=1):
         if line.strip():
-            yield _of_line(line, f"{path}, line {number}")
-
-
-def _of_line(line: str, where: str) -> bytes:
-    rule = f"each line of a .jsonl text has its document in a field `{_COLUMN}`"
-    try:
-        found = json.loads(line)
-    except ValueError as error:  # no JSON, or a whole number of thousands of digits
-        raise SpecError(f"each line of a .jsonl text is one JSON object; {where}: {error}; mend the line") from error
-    except RecursionError as error:
-        raise SpecError(
-            f"each line of a .jsonl text is one JSON object; {where} is nested too deep to read; mend it"
-        ) from error
-    text = found.get(_COLUMN) if isinstance(found, dict) else None
-    if text is None:
-        raise SpecError(f"{rule}; {where} has {line[:60]!r}; rename the field that holds it, or drop the line")
-    return as_document(text, where, rule)
+            where = f"{path}, line {number}"
+            document = parse_object(line, where).get(_COLUMN)
+            rule = f"each line of a .jsonl text has its document in a field `{_COLUMN}`"
+            if document is None:
+                raise SpecError(f"{rule}; {where} has {line[:60]!r}; rename the field that holds it, or drop the line")
+            yield as_document(document, where, rule)
 
 
 def _of_table(path: Path) -> Iterator[bytes]:
@@ -161,10 +148,3 @@ def _of_table(path: Path) -> Iterator[bytes]:
 @cache_by_file(entries=65536)  # every trial of a grid names the same text
 def _hash(path: Path) -> str:
     return content_hash(path.suffix.lower(), path.read_bytes())
-
-
-def _read(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise unreadable(path, error) from error

@@ -15,7 +15,6 @@ from torch import Tensor
 
 from grid.errors import SpecError
 from grid.spec import OutsideKey
-from runners.tasks.paths import absolute_path
 from runners.tasks.task import Task
 from runners.tasks.text.corpus import Corpus, Origin, documents_of, split
 from runners.tasks.text.encoder import Encoder
@@ -23,6 +22,7 @@ from runners.tasks.text.hub import HubText, hub_text
 from runners.tasks.text.local_files import local_files
 from runners.tasks.text.python_documentation import python_documentation
 from runners.tasks.text.tokenizers import Bytes, Tokenizer
+from runners.tasks.user_files import absolute_path
 from variants import Tokens
 
 

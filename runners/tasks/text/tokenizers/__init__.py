@@ -1,8 +1,5 @@
-"""Tokenizers of text tasks. Each is in the file named like its `kind`."""
+"""Tokenizers of text tasks."""
 
-from runners.tasks.text.tokenizers.byte_pairs import BytePairs
-from runners.tasks.text.tokenizers.bytes import Bytes
-from runners.tasks.text.tokenizers.tokenizer import Tokenizer
-from runners.tasks.text.tokenizers.tokenizer_file import TokenizerFile
-
-__all__ = ["BytePairs", "Bytes", "Tokenizer", "TokenizerFile"]
+from runners.tasks.text.tokenizers.byte_pairs import BytePairs as BytePairs
+from runners.tasks.text.tokenizers.tokenizer import Bytes as Bytes, Tokenizer as Tokenizer
+from runners.tasks.text.tokenizers.tokenizer_file import TokenizerFile as TokenizerFile

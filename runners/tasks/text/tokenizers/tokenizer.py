@@ -2,10 +2,10 @@
 
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
-from typing import ClassVar
+from typing import ClassVar, Literal, final
 
 from grid.spec import Choice
-from runners.tasks.text.encoder import Encoder
+from runners.tasks.text.encoder import ByteEncoder, Encoder
 
 Texts = Callable[[], Sequence[str]]
 """Reads the documents of the training part."""
@@ -35,3 +35,20 @@ class Tokenizer(Choice):
             SpecError: a file is missing or differs from the spec, or the text has too few tokens.
             EnvironmentProblem: a package is missing.
         """
+
+
+@final
+class Bytes(Tokenizer):
+    """Bytes as tokens: vocabulary 256, nothing to learn, every text has them.
+
+    NUL ends a document and SUB stands where something is hidden; no text has them.
+    """
+
+    kind: Literal["bytes"] = "bytes"
+
+    @property
+    def size(self) -> int:
+        return 256
+
+    def encoder(self, training: Texts) -> ByteEncoder:  # noqa: ARG002  (nothing is learned)
+        return ByteEncoder()

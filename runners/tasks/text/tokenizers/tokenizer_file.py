@@ -12,10 +12,10 @@ from pydantic import Field, PositiveInt, model_validator
 
 from grid.errors import EnvironmentProblem, SpecError
 from grid.spec import OutsideKey
-from runners.tasks.paths import absolute_path
 from runners.tasks.text.corpus import content_hash
 from runners.tasks.text.tokenizers.library_encoder import LibraryEncoder, Special, library, size_of
 from runners.tasks.text.tokenizers.tokenizer import Texts, Tokenizer
+from runners.tasks.user_files import absolute_path
 
 ENDS: Final = ("<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>", "<end>", "[SEP]")
 """Default tokens for the end of a document; the first existing one is used."""

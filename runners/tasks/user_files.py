@@ -1,4 +1,4 @@
-"""Cache of functions of a file: one result per process until the file changes."""
+"""Paths of the user's files, and a cache of functions of a file."""
 
 from collections.abc import Callable
 from functools import lru_cache
@@ -39,3 +39,14 @@ def cache_by_file(entries: int) -> Callable[[OfFile[Found]], OfFile[Found]]:
 def unreadable(path: Path, error: OSError) -> EnvironmentProblem:
     """Describe a file that cannot be read."""
     return EnvironmentProblem(f"cannot read {path}: {error.strerror}; check the file and its permissions")
+
+
+def absolute_path(field: str, path: str) -> str:
+    """Make `path` absolute, so that a spec means the same files everywhere.
+
+    Raises:
+        ValueError: it is empty.
+    """
+    if not path.strip():
+        raise ValueError(f"{field} names a file or a folder; got {path!r}; '.' is the folder you are in")
+    return str(Path(path).expanduser().resolve())

@@ -1,0 +1,159 @@
+"""Laws of every task: what a batch follows from, which examples there are, what is recorded, and that runs resume."""
+
+from collections.abc import Callable, Iterator
+from itertools import product
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+from runners import (
+    AskedLengths,
+    AssociativeRecall,
+    BytePairs,
+    FixedToken,
+    Grammar,
+    Induction,
+    LengthGrid,
+    LinearFunctions,
+    MaskedText,
+    Needle,
+    Probing,
+    Quantifiers,
+    RandomTokens,
+    SelectiveCopy,
+    ShiftGrid,
+    Text,
+    Training,
+    Trial,
+)
+from runners.tasks.task import Batch, Task
+from runners.training.batch_parts import parts
+from runners.training.loop import train
+from variants import Scalars, babyberta, gpt2, softmax
+
+GRID = AskedLengths(lengths=(21, 34), sequences=30)
+SHIFTS = ShiftGrid(sigma_x=(1, 2), sigma_f=(1, 3), functions=4, sequences=2, points=7)
+DRAWN: dict[str, Task] = {
+    "linear_functions": LinearFunctions(points=9, batch=6, evaluation=SHIFTS),
+    "quantifiers": Quantifiers(points=9, batch=6, evaluation=LengthGrid(lengths=(5, 9), sigma=(1, 2), sequences=20)),
+    "recall": AssociativeRecall(context=20, pairs=4, keys=7, values=5, filler=3, batch=6, evaluation=GRID),
+    "some recall": AssociativeRecall(context=20, pairs=4, queries=2, evaluated_pairs=(3, 5), batch=6, evaluation=GRID),
+    "induction": Induction(context=20, symbols=9, span=4, batch=6, evaluation=GRID),
+    "copy": SelectiveCopy(context=20, copied=5, contents=6, batch=6, evaluation=GRID),
+    "needle": Needle(context=20, keys=5, values=6, filler=3, batch=6, depths=(0, 0.3, 1), evaluation=GRID),
+    "grammar": Grammar(context=40, batch=6, validation_windows=8, agreement_pairs=6),
+}
+TEXTS: dict[str, tuple[type[Task], dict[str, object]]] = {
+    "text": (Text, {}),
+    "prefix": (Text, {"prefix": 4, "intervention": RandomTokens(positions=(1, 6))}),
+    "documents": (
+        Text,
+        {
+            "packing": "documents",
+            "intervention": FixedToken(position=2),
+            "tokenizer": BytePairs(vocabulary=262),
+        },
+    ),
+    "masked": (MaskedText, {"context": 60}),
+}
+
+
+@pytest.fixture(params=[*DRAWN, *TEXTS])
+def task(request: pytest.FixtureRequest, tmp_path: Path) -> Task:
+    if request.param in DRAWN:
+        return DRAWN[request.param]
+    path = tmp_path / "prose.txt"
+    path.write_text("".join(f"Line {n} says that {n * n} is the square of {n}.\n" for n in range(400)))
+    kind, fields = TEXTS[request.param]
+    return kind.model_validate({"source": str(path), "context": 20, "batch": 6, **fields})
+
+
+def make_trial(task: Task) -> Trial:
+    model = gpt2(layers=1, heads=2, width=16)
+    if task.sees_ahead:
+        model = babyberta(layers=1, heads=2, width=16, feedforward_width=32, max_positions=80)
+    return Trial(
+        task=task, model=model, operator=softmax(), training=Training(steps=4, evaluate_every=3), probing=Probing()
+    )
+
+
+def tensors(batch: Batch) -> Iterator[Tensor]:
+    return (each for each in batch if each is not None)
+
+
+def equal(one: Batch, other: Batch) -> bool:
+    pairs = zip(tensors(one), tensors(other), strict=True)
+    return all(a.shape == b.shape and torch.equal(a, b) for a, b in pairs)
+
+
+def shown_to_a_model(task: Task) -> tuple[list[Tensor], list[tuple[str, dict[str, float]]]]:
+    """The inputs of an evaluation, and the rows that it records."""
+    seen: list[Tensor] = []
+    width = 1 if isinstance(task.inputs, Scalars) else task.inputs.vocabulary
+
+    def predict(inputs: Tensor, visible: Tensor | None = None) -> Tensor:
+        seen.append(inputs)
+        return torch.zeros(*inputs.shape[:2], width)
+
+    return seen, [(row.name, dict(row.point)) for row in task.open().evaluate(predict)]
+
+
+def test_a_batch_follows_from_seed_and_step_alone(task: Task) -> None:
+    data = task.open()
+    first = data.batch(4, 9)
+    for seed, step in ((5, 9), (4, 10)):
+        assert not torch.equal(first.inputs, data.batch(seed, step).inputs)
+    assert equal(first, task.open().batch(4, 9))
+    assert len(first.inputs) == task.batch
+
+
+def test_examples_are_as_many_as_asked_for_and_nobody_trains_on_them(task: Task) -> None:
+    few, many = (task.changed(batch=batch).open().examples(9) for batch in (4, 12))
+    assert equal(few, many)
+    assert len(few.inputs.unique(dim=0)) == 9
+    for seed, step in product((0, 1), (1, 2, 3)):
+        batch = task.open().batch(seed, step).inputs
+        width = min(batch.shape[1], few.inputs.shape[1])
+        equals = few.inputs[:, None, :width] == batch[None, :, :width]
+        assert not equals.flatten(2).all(2).any()
+
+
+def test_what_is_measured_is_what_is_announced_on_inputs_that_the_task_alone_decides(task: Task) -> None:
+    seen, rows = shown_to_a_model(task)
+    announced = [(name, dict(point)) for name, points in task.measures().items() for point in points]
+    assert sorted(map(str, rows)) == sorted(map(str, announced))
+    again, _ = shown_to_a_model(task.changed(batch=5))
+    assert all(torch.equal(a, b) for a, b in zip(seen, again, strict=True))
+    assert Task.members()[task.label].model_validate(task.data()) == task
+
+
+@pytest.mark.parametrize("name", DRAWN)
+def test_another_sample_is_judged_on_other_inputs_and_trained_on_the_same(name: str) -> None:
+    task = DRAWN[name]
+    other = task.changed(sample=1) if name == "grammar" else task.changed(evaluation=task.evaluation.changed(sample=1))
+    (one, _), (two, _) = shown_to_a_model(task), shown_to_a_model(other)
+    assert not any(torch.equal(a, b) for a, b in zip(one, two, strict=True))
+    assert equal(task.open().batch(1, 1), other.open().batch(1, 1))
+
+
+def test_parts_of_a_batch_make_up_the_loss_of_the_whole(task: Task) -> None:
+    data = task.open()
+    batch = data.batch(1, 1)
+    width = 1 if isinstance(task.inputs, Scalars) else task.inputs.vocabulary
+    outputs = torch.randn(*batch.inputs.shape[:2], width, generator=torch.Generator().manual_seed(0))
+    split = zip(parts(data, batch, 4, range(4)), outputs.tensor_split(4), strict=True)
+    total = sum(float(data.loss(rows, part.batch.targets)) * part.terms for part, rows in split)
+    assert total == pytest.approx(float(data.loss(outputs, batch.targets)))
+
+
+def test_a_run_goes_on_exactly_where_it_stopped(task: Task, memory: Callable) -> None:
+    trial = make_trial(task)
+    whole, stopped = memory(), memory(stop_at=[2])
+    train(trial, whole)
+    train(trial, stopped)
+    stopped.stop_at.clear()
+    train(trial, stopped)
+    assert stopped.logged == whole.logged
+    assert stopped.evaluations == whole.evaluations
