@@ -21,6 +21,8 @@ def _packages() -> dict[str, str]:
 
 
 def __getattr__(name: str) -> Any:
+    if name == "__all__":
+        return sorted(_packages())
     if name not in _packages():
         raise AttributeError(f"module 'ablate' has no attribute {name!r}")
     return getattr(import_module(_packages()[name]), name)

@@ -35,12 +35,14 @@ case " $* " in
     if [ -e "$here/test_says" ]; then cat "$here/test_says" >&2; exit 1; fi
     echo "sbatch: Job 1 to start" >&2; exit 0 ;;
 esac
+[ ! -e "$here/full" ] || { cat "$here/full" >&2; exec sleep 60; }
 n=$(( $(cat "$here/last") + 1 ))
 if [ -e "$here/refuse_$n" ]; then cat "$here/refuse_$n" >&2; rm "$here/refuse_$n"; exit 1; fi
 echo "$n" > "$here/last"
 printf '%s\\n' "$text" > "$here/jobs/$n"
 case " $* " in *" --hold "*) touch "$here/held/$n" ;; esac
 env > "$here/env"
+[ ! -e "$here/banner" ] || cat "$here/banner"
 echo "Submitted batch job $n"
 """,
     "scancel": """
@@ -55,7 +57,7 @@ exit 0
 jobs= name=
 for word in "$@"; do
   case $before in -j) jobs=",$word," ;; --name) name=$word ;; esac
-  case $word in *'%u|%a|%q|%P'*) form=rights ;; esac
+  case $word in *'%u|%a|%q|%P|%T'*) form=rights ;; esac
   before=$word
 done
 for path in "$here"/jobs/*; do
@@ -67,7 +69,7 @@ for path in "$here"/jobs/*; do
   reason=Priority; [ ! -e "$here/held/$job" ] || reason=$(cat "$here/held/$job"); reason=${reason:-JobHeldUser}
   last=$(sed -n 's/^#SBATCH --array=0-\\([0-9]*\\).*/\\1/p' "$path")
   for task in $([ -n "$last" ] && seq 0 "$last" || echo N/A); do
-    if [ "$form" = rights ]; then echo "$(id -un)|lab|normal|debug"
+    if [ "$form" = rights ]; then [ ! -e "$here/ended" ] || cat "$here/ended"; echo "$(id -un)|lab|normal|debug|PENDING"
     else echo "$job|$task|PENDING|$reason||N/A|1:00:00|$called|"; fi
   done
 done

@@ -152,6 +152,7 @@ def _queue(root: Path, again: "Again", kept: "Slurm | None", workers: int | None
         files=(again.spec.resolve(),),
         budget=budget_hours(cluster.budget) if cluster.budget is not None else None,
         flags=frozenset(cluster.to_dict()),
+        dry_run=cluster.dry_run,
     )
     drafter = looked_at(root, again.grids, cluster.request(kept, workers), options)
     return show_or_queue(drafter, root, cluster)

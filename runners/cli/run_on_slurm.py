@@ -33,6 +33,7 @@ def run_on_slurm(
         files=(spec.resolve(),),
         budget=budget_hours(cluster.budget) if cluster.budget is not None else None,
         flags=frozenset(cluster.to_dict()),
+        dry_run=cluster.dry_run,
     )
     if not cluster.dry_run:
         give_back(root, grids, repeat)  # before the trials are surveyed, which are missing from then on

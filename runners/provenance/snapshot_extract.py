@@ -23,6 +23,10 @@ ablate_trees="${ABLATE_TREES:-${TMPDIR:-/tmp}/ablate-$(id -u)}"
 case "$ablate_trees" in
 *:*) ablate_refuse "the place for trees, $ablate_trees, has a colon in its name; set ABLATE_TREES to another" ;;
 esac
+for ablate_late in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do  # a network file system may show it late
+    [ ! -e "$ablate_tar" ] || break
+    sleep "${ABLATE_LATE_S:-3}"
+done
 [ "$({ b2sum -l 128 < "$ablate_tar"; } 2>/dev/null)" = '@HASH@  -' ] ||
     ablate_refuse "the bytes of $ablate_tar do not have the hash in its name: it is not there or damaged; submit again"
 mkdir -p -m 700 -- "$ablate_trees" 2>/dev/null || :

@@ -178,9 +178,10 @@ _WAITING = frozenset({"PENDING", "REQUEUED", "REQUEUE_FED"})
 _HOLDS = frozenset({"REQUEUE_HOLD", "SPECIAL_EXIT", "RESV_DEL_HOLD"})
 _HELD = re.compile(r"JobHeld|JobHold|(^|[ _])held(_|$)")
 """Matches reasons such as JobHeldUser, JobHeldAdmin, JobHoldMaxRequeue, launch_failed_requeued_held."""
-_ENDED = frozenset(
+ENDED = frozenset(
     {"BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL", "OUT_OF_MEMORY", "REVOKED", "TIMEOUT"}
 )
+"""States of tasks that have ended."""
 
 _QUEUE = {
     "ArrayJobID": 20,
@@ -271,7 +272,7 @@ def _task_status(state: str, reason: str, node: str, left_s: float | None) -> Ta
         return TaskStatus("held", reason or state)
     if state in _WAITING:
         return TaskStatus("pending", reason)
-    if state in _ENDED:
+    if state in ENDED:
         return TaskStatus("ended", state, node or None)
     return TaskStatus("running", "", node or None, left_s)
 

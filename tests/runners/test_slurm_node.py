@@ -19,8 +19,11 @@ from synthetic import write_start
 from toy_campaign import run_quietly, tables, toy_grid
 from toy_training import ENTRY
 
+from grid.errors import NotFoundError
+from runners.slurm.worker.assignment import Arguments
 from runners.slurm.worker.row_state import CompletedRows
-from runners.slurm.worker.supervisor import LATE, _Supervisor
+from runners.slurm.worker.signals import SignalState
+from runners.slurm.worker.supervisor import LATE, _Supervisor, _wait_for_assignment
 from runners.slurm.worker_records import cancelled_path, read_workers, write_worker
 from store.files.atomic import write_json
 from store.files.trial_status import TrialState, process_started, trial_state
@@ -55,6 +58,29 @@ def live(sent: Sent) -> list[dict[str, Any]]:
 
 def reasons(sent: Sent) -> list[str | None]:
     return [record.left for record in sent.records()]
+
+
+def test_a_record_that_appears_late_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sent = send(tmp_path, toy_grid(**GRID))
+    record = sent.layout.submission_record(sent.submission)
+    hidden = record.rename(record.with_name("hidden"))
+    looks: list[float] = []
+
+    def appear(seconds: float) -> None:
+        looks.append(seconds)
+        if len(looks) == 3:
+            hidden.rename(record)
+
+    monkeypatch.setattr(time, "sleep", appear)
+    monkeypatch.setenv("SLURM_JOB_ID", "1")
+    signals = SignalState()
+    assignment = _wait_for_assignment(Arguments(str(tmp_path), sent.submission, 0, 0), signals)
+    assert assignment.record.submission == sent.submission
+    assert len(looks) == 3
+    record.unlink()
+    signals.note(signal.SIGTERM, None)
+    with pytest.raises(NotFoundError):
+        _wait_for_assignment(Arguments(str(tmp_path), sent.submission, 0, 0), signals)
 
 
 def test_two_nodes_train_every_trial_once(tmp_path: Path, undisturbed: dict[str, Any]) -> None:

@@ -226,8 +226,9 @@ def test_what_accounting_prints() -> None:
         Association("big", "cpu", None, "few"),
     )
     assert qos_levels("normal|\nfew|3\n") == {"normal": None, "few": 3}
-    found = count_queued("me|small|normal|gpu\nme|big|few|gpu\nyou|big|few|cpu\n", "me")
-    assert found == QueuedTasks(3, {"small": 1, "big": 1}, {"normal": 1, "few": 1}, {"gpu": 2})
+    rows = "me|small|normal|gpu|PENDING\nme|big|few|gpu|RUNNING\nyou|big|few|cpu|PENDING\nme|big|few|gpu|COMPLETED\n"
+    found = count_queued(rows, "me")
+    assert found == QueuedTasks(4, {"small": 1, "big": 1}, {"normal": 1, "few": 1}, {"gpu": 2})
 
 
 def test_settings_are_lines_with_an_equals_sign() -> None:
@@ -258,6 +259,6 @@ def test_limits_are_read_where_numbers_are_not_enforced_or_accounting_is_away(co
     command(commands, "sacctmgr", 'case "$*" in *qos*) echo "normal|1";; *) echo "big|toy|big||2|";; esac')
     found = read_limits()
     assert found.accounts == ("big",)
-    assert found.room().because == "the cluster keeps 50 jobs (MaxJobCount)"
+    assert found.room().because == "the cluster keeps 50 jobs (MaxJobCount), and ended ones count for some minutes"
     command(commands, "scontrol", case.replace("= associations", "= limits"))
     assert read_limits().room().tasks == 1

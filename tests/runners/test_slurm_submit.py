@@ -135,6 +135,58 @@ def test_a_dry_run_shows_everything_and_writes_nothing(tmp_path: Path, slurm: Pr
     assert any("#SBATCH --array=0-1%2" in line for line in lines)
 
 
+def test_a_dry_run_needs_no_cluster(
+    tmp_path: Path, slurm: PretendSlurm, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "toys.py").write_text(SPEC)
+    python = str(Path(sys.executable).parent)
+    command = ["run", str(tmp_path / "toys.py"), "--on", "slurm", "--campaign", str(tmp_path / "campaign")]
+    slurm.says("scontrol", "fatal: Could not establish a configuration source")
+    for path in (slurm.path, python):  # a controller that is away, and a machine without SLURM
+        monkeypatch.setenv("PATH", path)
+        assert execute([*command, "--dry-run"]) == 0
+        shown = capsys.readouterr().out
+        assert "6 trials in 1 class, 3 workers in 1 call of sbatch; nothing is written" in shown
+        assert "limits and queue are not known" in shown
+        assert "#SBATCH --array=0-2%3\n" in shown
+        assert execute(command) == 5
+    assert not (tmp_path / "campaign").exists()
+
+
+def test_the_job_is_the_one_that_sbatch_submitted_and_not_one_of_a_banner(tmp_path: Path, slurm: PretendSlurm) -> None:
+    (slurm.place / "last").write_text("41\n")
+    (slurm.place / "banner").write_text("Maintenance: job 7 of the queue is not started\n")
+    record = submit(tmp_path / "campaign").record
+    assert record is not None
+    assert record.jobs == [42]
+    assert slurm.calls("scontrol")[-1] == "release 42"
+
+
+def test_variables_of_sbatch_that_are_not_used_are_named(
+    tmp_path: Path, slurm: PretendSlurm, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("SBATCH_GRES", "SBATCH_ACCOUNT"):
+        monkeypatch.setenv(name, "lab")
+    (note,) = [each for each in drafter(tmp_path / "campaign").make_draft().notes if "SBATCH" in each]
+    assert note.startswith("SBATCH_GRES of the environment is not used")
+
+
+def test_a_full_queue_is_said_and_what_fits_is_queued(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """MaxJobCount counts ended jobs too, for as long as the controller keeps them."""
+    slurm = pretended(tmp_path, monkeypatch, max_jobs=5)
+    submit(tmp_path / "first", CPU.changed(workers=1))
+    (slurm.place / "ended").write_text("you|lab|normal|debug|COMPLETED\n" * 2)
+    queued = submit(tmp_path / "campaign", CPU.changed(workers=6))
+    assert queued.draft.workers == 2
+    assert any("keeps 5 jobs (MaxJobCount)" in note for note in queued.draft.notes)
+    (slurm.place / "full").write_text("sbatch: error: Slurm temporarily unable to accept job, sleeping and retrying\n")
+    monkeypatch.setattr("runners.slurm.submit.job_arrays._PATIENCE_S", 0.5)
+    slurm.forget()
+    with pytest.raises(EnvironmentProblem, match=r"MaxJobCount .* temporarily unable to accept job"):
+        submit(tmp_path / "another")
+    assert not (tmp_path / "another" / "submissions").exists() or not any((tmp_path / "another/submissions").iterdir())
+
+
 def test_every_row_belongs_to_one_class_and_classes_are_stretches(tmp_path: Path, slurm: PretendSlurm) -> None:
     rising = Needs(where={"operator": "rising"}, time="2h", mem="4G")
     queued = submit(tmp_path / "campaign", CPU.changed(needs=(rising,), workers=4))

@@ -39,6 +39,7 @@ def job(found: Submitted, then: str, *, shell: str = "sh", **env: str) -> tuple[
     """Run the shell lines and `then` as a node does, without this process's environment for Python."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "ABLATE"))}
     script = "\n".join([*shell_lines(found.tar, found.snapshot), then])
+    kept["ABLATE_LATE_S"] = "0.05"
     return [shell, "-c", script], {**kept, "PYTHONPATH": f"{found.rooms}:{found.repository / 'lib'}", **env}
 
 

@@ -31,6 +31,8 @@ def require_allowed(slurm: Slurm, wanted: Sequence[Resources], limits: Limits) -
     Raises:
         SpecError: a partition, account, QOS or GPU type does not exist, or a node or partition is too small.
     """
+    if not limits.partitions:
+        return
     _require_one_of("account", slurm.account, limits.accounts, "your accounts")
     _require_one_of("qos", slurm.qos, limits.qualities or None, "QOS here")
     for resources in wanted:
@@ -55,11 +57,13 @@ def _require_any_partition(resources: Resources, limits: Limits) -> None:
 
 
 def partitions_of(names: str | None, limits: Limits) -> list[Partition]:
-    """Return the partitions of a comma-separated list; None: the default partition.
+    """Return the partitions of a comma-separated list; None: the default partition. Without SLURM, none is known.
 
     Raises:
         SpecError: a partition does not exist.
     """
+    if not limits.partitions:
+        return []
     if names is None:
         default = limits.default_partition
         if default is None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, final
 
 from grid.errors import EnvironmentProblem
-from runners.slurm.scheduler import ask, seconds, user
+from runners.slurm.scheduler import ENDED, ask, seconds, user
 
 
 @final
@@ -34,7 +34,7 @@ class Partition:
 
 
 class QueuedTasks(NamedTuple):
-    """Tasks in the queue: of all users, and of this user."""
+    """Tasks that the controller keeps: of all users, also ended ones, and of this user."""
 
     all: int
     by_account: Mapping[str, int]
@@ -103,7 +103,10 @@ class Limits:
 
     def room(self, account: str | None = None, qos: str | None = None, partition: str | None = None) -> "Room":
         """Return how many more tasks may be queued, and which limit says so."""
-        cluster = Room(self.max_jobs - self.queued.all, f"the cluster keeps {self.max_jobs} jobs (MaxJobCount)")
+        cluster = Room(
+            self.max_jobs - self.queued.all,
+            f"the cluster keeps {self.max_jobs} jobs (MaxJobCount), and ended ones count for some minutes",
+        )
         rooms = [cluster, *self._user_rooms(account or self.default_account, qos, partition)]
         least = min(rooms, key=lambda each: each.tasks)
         return Room(max(least.tasks, 0), least.because)
@@ -155,7 +158,7 @@ def read_limits() -> Limits:
     options = settings(config.get("SchedulerParameters", "").replace(",", "\n"))
     shown = partitions(_need("scontrol", "-o", "show", "partition"), _need("sinfo", "-h", "-o", "%R|%c|%m|%G"))
     me = user()
-    listed = ask("squeue", "-r", "-h", "-o", "%u|%a|%q|%P")
+    listed = ask("squeue", "-r", "-h", "-t", "all", "-o", "%u|%a|%q|%P|%T")
     permission = _read_permission(config, me)
     problems = [f"what is queued is not known: {listed.problem}"] if listed.problem else []
     return Limits(
@@ -169,6 +172,15 @@ def read_limits() -> Limits:
         default_account=permission.account,
         problems=(*problems, *permission.problems),
     )
+
+
+def limits_if_known() -> Limits:
+    """Read the limits; on a machine without a cluster, return SLURM's defaults without a partition."""
+    try:
+        return read_limits()
+    except EnvironmentProblem as problem:
+        reason = f"the cluster's limits and queue are not known, and arrays have SLURM's default size: {problem}"
+        return Limits(1001, None, 1_000_000, {}, QueuedTasks(0, {}, {}, {}), problems=(reason,))
 
 
 class _Permission(NamedTuple):
@@ -216,9 +228,9 @@ def partitions(shown: str, nodes: str) -> dict[str, Partition]:
 
 
 def count_queued(text: str, me: str) -> QueuedTasks:
-    """Count squeue's lines `user|account|QOS|partition`."""
-    rows = [tuple(row) for line in text.splitlines() if len(row := line.split("|")) == 4]
-    mine = [row for row in rows if row[0] == me]
+    """Count squeue's lines `user|account|QOS|partition|state`; ended jobs that SLURM keeps count in `all` only."""
+    rows = [tuple(row) for line in text.splitlines() if len(row := line.split("|")) == 5]
+    mine = [row for row in rows if row[0] == me and row[4] not in ENDED]
     by_account, by_qos, by_partition = (dict(Counter(row[column] for row in mine)) for column in (1, 2, 3))
     return QueuedTasks(len(rows), by_account, by_qos, by_partition)
 

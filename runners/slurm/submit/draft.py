@@ -31,7 +31,7 @@ from runners.slurm.submit.cluster_checks import (
     require_allowed,
     warn_if_not_shared,
 )
-from runners.slurm.submit.cluster_limits import Limits, arrays, read_limits
+from runners.slurm.submit.cluster_limits import Limits, arrays, limits_if_known, read_limits
 from runners.slurm.submit.job_arrays import Arrays, ArrayTasks, require_commands
 from runners.slurm.submit.resource_classes import Demands, Group
 from runners.slurm.submit.workload import loads, trial_s
@@ -55,6 +55,8 @@ class SubmitOptions:
     budget: Budget | None = None
     flags: frozenset[str] = frozenset()
     """Fields of the request that the command line set."""
+    dry_run: bool = False
+    """Show what would be queued; a machine without SLURM can do so, too."""
 
 
 class Script(NamedTuple):
@@ -102,14 +104,15 @@ class Drafter:
     def __init__(
         self, root: Path | str, grids: Sequence[Grid], slurm: Slurm, scheduler: Scheduler, options: SubmitOptions
     ) -> None:
-        require_commands()
+        if not options.dry_run:
+            require_commands()
         self.layout = Layout(Path(root).resolve())
         self.asked = _with_environment(slurm)
         """The request, as it is recorded."""
         self.grids = list(grids)
         self.options = options
         self.scheduler = scheduler
-        self._limits: Limits = read_limits()
+        self._limits: Limits = limits_if_known() if options.dry_run else read_limits()
         self._demands = Demands(self.asked, self._most_cpus, options.flags)
         cells = walk(self.grids, self._demands.look)
         self._remarks = self._demands.check()
@@ -124,7 +127,7 @@ class Drafter:
         require_disk_space(self.layout.root)
 
     def _most_cpus(self, partition: str | None) -> int:
-        return max(each.cpus for each in partitions_of(partition, self._limits))
+        return max((each.cpus for each in partitions_of(partition, self._limits)), default=os.cpu_count() or 1)
 
     def draft(self) -> Draft:
         """Draft a submission and let sbatch test its scripts.
@@ -133,6 +136,8 @@ class Drafter:
             SpecError, EnvironmentProblem: SLURM would refuse it, or the campaign cannot take it.
         """
         draft = self.make_draft()
+        if not self._limits.partitions:
+            return draft
         arrays = self.arrays(draft.submission)
         for script in {script.name.partition(" from ")[0]: script for script in reversed(draft.scripts)}.values():
             arrays.test(script.text)
@@ -140,7 +145,8 @@ class Drafter:
 
     def make_draft(self) -> Draft:
         """Draft a submission without a test by sbatch."""
-        elsewhere = queued_elsewhere(self.layout, self._wanted, self.scheduler)
+        known = bool(self._limits.partitions)
+        elsewhere = queued_elsewhere(self.layout, self._wanted, self.scheduler) if known else AlreadyQueued()
         groups = self._demands.groups(self.layout, [each for each in self._wanted if each.key not in elsewhere.trials])
         checked = groups
         if not groups and self.options.flags:  # check the flags even if nothing is left to queue
@@ -161,7 +167,8 @@ class Drafter:
             notes.append(warning)
         scripts = tuple(self._scripts(submission, groups, classes, at_once))
         asleep = dict.fromkeys(filter(None, (self._limits.asleep(group.resources.partition) for group in groups)))
-        notes = [*self._remarks, *remarks, *self._limits.problems, *asleep, *notes, *elsewhere.notes]
+        notes = [*self._remarks, *_unused_variables(), *remarks, *self._limits.problems, *asleep, *notes]
+        notes += elsewhere.notes
         return Draft(submission, tuple(groups), tuple(classes), scripts, elsewhere, self._wanted, tuple(notes))
 
     def _require_gpus_for_budget(self, groups: Sequence[Group]) -> None:
@@ -246,8 +253,18 @@ class Drafter:
         return Arrays(self.layout, submission, slurm, tree, single=self._limits.array_size <= 1)
 
 
+_FROM_ENVIRONMENT = ("partition", "account", "qos", "constraint")
+
+
+def _unused_variables() -> list[str]:
+    """Return a note if sbatch's own variables are set that fill no field: scripts are submitted without them."""
+    used = {f"SBATCH_{name.upper()}" for name in _FROM_ENVIRONMENT}
+    names = sorted(name for name in os.environ if name.startswith("SBATCH_") and name not in used)
+    return [f"{', '.join(names)} of the environment is not used; set it in Slurm(...)"] if names else []
+
+
 def _with_environment(slurm: Slurm) -> Slurm:
     """Fill open fields from sbatch's own variables, which would otherwise override the script."""
-    names = ("partition", "account", "qos", "constraint")
-    values = {name: os.environ.get(f"SBATCH_{name.upper()}") for name in names if getattr(slurm, name) is None}
+    names = [name for name in _FROM_ENVIRONMENT if getattr(slurm, name) is None]
+    values = {name: os.environ.get(f"SBATCH_{name.upper()}") for name in names}
     return slurm.changed(**{name: value for name, value in values.items() if value})

@@ -14,7 +14,6 @@ from importlib.resources import files
 from pathlib import Path
 from typing import NamedTuple, final
 
-from submitit.core.utils import FailedSubmissionError
 from submitit.helpers import clean_env
 from submitit.slurm.slurm import SlurmExecutor
 
@@ -57,13 +56,17 @@ class Arrays(SlurmExecutor):
         folder = logs(layout, submission)
         if re.search(r"[%\\\n]", str(folder.absolute())):
             raise SpecError(f"SLURM gives % and \\ in a path a meaning of their own; choose another campaign: {folder}")
-        require_commands()
         super().__init__(folder)
         self._submission = submission
         self._root = layout.root.absolute()
         self._slurm = slurm
         self._tree = tree
         self._single = single
+
+    @classmethod
+    def affinity(cls) -> int:
+        """Let submitit write scripts also on a machine without SLURM."""
+        return 1
 
     def script(self, task: ArrayTasks, resources: Resources) -> str:
         """Return the script of an array, or of a job if the cluster has no arrays."""
@@ -123,13 +126,13 @@ class Arrays(SlurmExecutor):
             answer = sbatch(script, "--hold")
         except Refused as refused:
             raise self._explain(refused, script) from None
-        try:
-            return int(self._get_job_id_from_submission_command(answer))
-        except FailedSubmissionError:
+        named = re.search(r"^Submitted batch job (\d+)", answer, re.MULTILINE)  # a banner may come before it
+        if named is None:
             raise EnvironmentProblem(
                 f"sbatch accepted the workers and named no job; it said {answer.strip() or 'nothing'!r}; see whether "
                 "the sbatch on PATH is SLURM's own"
-            ) from None
+            )
+        return int(named[1])
 
     def _explain(self, refused: "Refused", script: str) -> AblateError:
         """Return why sbatch refused; excluded nodes may be the reason."""
@@ -208,7 +211,7 @@ def require_commands() -> None:
     if missing:
         raise EnvironmentProblem(
             f"--on slurm runs on a login node of the cluster; {missing[0]} is not among the commands here, "
-            "use --on local, or log in there (a `module load slurm` may be needed)"
+            "use --on local, or log in there (a `module load slurm` may be needed); --dry-run works without"
         )
 
 
@@ -245,9 +248,13 @@ def sbatch(script: str, *options: str) -> str:
     except FileNotFoundError:
         require_commands()
         raise
-    except subprocess.TimeoutExpired:
+    except subprocess.TimeoutExpired as error:
+        said = (error.stderr or b"").decode(errors="replace")
+        full = " or keeps as many jobs as MaxJobCount allows, where finished ones count for some minutes"
         raise EnvironmentProblem(
-            f"sbatch gave no answer within {_PATIENCE_S:g} s; the controller is too busy, try again later"
+            f"sbatch gave no answer within {_PATIENCE_S:g} s; the controller is too busy"
+            f"{full if 'unable to accept job' in said else ''}; try again later"
+            f"{f' (sbatch: {_own_words(said)})' if said else ''}"
         ) from None
     if done.returncode != 0:
         raise Refused(done.stderr.strip() or done.stdout.strip())

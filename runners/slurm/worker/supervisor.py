@@ -34,6 +34,10 @@ _PATIENCE_S = 300.0
 """Time to wait for a file system that does not answer, until a signal comes."""
 
 
+_LATE_S = 60.0
+"""Longest wait for a file of the submission, since a network file system may show it late."""
+
+
 class _OutOfTime(Exception):
     """Workers did not save before the end."""
 
@@ -45,7 +49,7 @@ def supervise(task: Arguments, signals: SignalState) -> int:
     """
     record_file: WorkerRecordFile | None = None
     try:
-        assignment = Assignment(task, here())
+        assignment = _wait_for_assignment(task, signals)
         record_file = WorkerRecordFile(assignment)
         return _Supervisor(assignment, record_file, signals).run()
     except (EnvironmentProblem, NotFoundError, OSError) as error:
@@ -61,6 +65,18 @@ def supervise(task: Arguments, signals: SignalState) -> int:
         if record_file is not None:
             record_file.close("error", f"{type(error).__name__}: {error}")
         return UNEXPECTED
+
+
+def _wait_for_assignment(task: Arguments, signals: SignalState) -> Assignment:
+    until = time.monotonic() + _LATE_S
+    while True:
+        try:
+            return Assignment(task, here())
+        except NotFoundError as error:
+            if time.monotonic() > until or signals.first is not None:
+                raise
+            sys.stderr.write(f"{error}; waiting up to {_LATE_S:.0f} s, since it may appear late\n")
+            time.sleep(_LATE_S / 20)
 
 
 @final
