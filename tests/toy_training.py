@@ -50,7 +50,7 @@ class ToyTrial(Spec):
     operator: Toy = Falling()
     steps: int = 20
     fate: Literal[
-        "ok", "diverges", "raises", "needs_memory", "cannot_allocate", "too_big", "dies", "sticks", "evaluates"
+        "ok", "diverges", "raises", "needs_memory", "cannot_allocate", "too_big", "dies", "sticks", "evaluates", "hogs"
     ] = "ok"
     fate_at: int = 10
     seed: int = 0
@@ -104,8 +104,17 @@ def _meet(trial: ToyTrial, step: int, value: float) -> None:
         raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 800 bytes")
     if trial.fate == "sticks":
         time.sleep(600)
+    if trial.fate == "hogs" and trial.execution.accumulate < max(2, trial.execution.fits):
+        _hog(1 << 30)
     if trial.fate == "dies":
         _die(Path(trial.execution.deaths))
+
+
+def _hog(size: int) -> None:
+    """Use so much memory until SLURM sees it."""
+    kept = bytearray(size)
+    time.sleep(60)
+    del kept
 
 
 def _die(deaths: Path) -> None:

@@ -3,14 +3,17 @@
 import json
 import shutil
 import signal
+from functools import partial
 from pathlib import Path
 
 import pytest
-from cluster.cluster import Cluster, wait_for
+from cluster.cluster import Cluster, Shape, wait_for
 from cluster.user import PATIENCE_S, User, over
+from toy_training import ENTRY
 
 from runners.attempts.claims import LONG_BEATS, MOST_FRUITLESS
 from runners.attempts.submission_record import read_submission_record
+from runners.slurm.submit.submit import SubmitOptions
 from runners.slurm.worker_records import logs
 
 # A campaign that changes under its workers:
@@ -127,3 +130,24 @@ def test_trials_on_two_gpus_see_one_each(cluster: Cluster, user: User) -> None:
     wait_for(over(cluster), "the worker to leave", PATIENCE_S)
     devices = [found.start["place"]["devices"] for state in user.states().values() for found in state.attempts]
     assert (len(devices), set(devices)) == (6, {"0", "1"})
+
+
+@pytest.mark.parametrize("oom", ["fail", "halve"])
+def test_a_worker_that_slurm_kills_for_its_memory_is_no_breakdown(
+    slurm_installed: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], oom: str
+) -> None:
+    """A cluster without control groups kills whole workers: JobAcctGatherParams=OverMemoryKill."""
+    kills = {"JobAcctGatherParams": "OverMemoryKill", "JobAcctGatherFrequency": "1"}
+    gather = {"JobAcctGatherType": "jobacct_gather/linux"}
+    with Cluster(Shape(gpus=0, accounting=False, settings={**gather, **kills})) as cluster:
+        for name, value in cluster.environment.items():
+            monkeypatch.setenv(name, value)
+        monkeypatch.setattr("runners.slurm.submit.submit.SubmitOptions", partial(SubmitOptions, entry=ENTRY))
+        monkeypatch.setenv("ABLATE_TREES", str(tmp_path / "trees"))
+        user = User(tmp_path, capsys).writes("fates=['ok', 'hogs'], seeds=(0,), step_s=0.05", "mem='900M'")
+        user.queues("--oom", oom)
+        wait_for(over(cluster), "the workers to leave", PATIENCE_S)
+        reasons = [[(found.end or {}).get("reason") for found in state.attempts] for state in user.states().values()]
+        assert user.ok() == (2 if oom == "fail" else 4)
+        assert sorted(map(len, reasons)) == ([1, 1, 1, 1] if oom == "fail" else [1, 1, 2, 2])
+        assert sum(each[0] == "out_of_memory" for each in reasons) == 2

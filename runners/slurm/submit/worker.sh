@@ -22,6 +22,10 @@ ablate_task=${ablate_task:-$SLURM_JOB_ID}
 ablate_deaths=$ablate_logs/$ablate_task.deaths
 ablate_began=
 
+# The log of the task, and its size at the beginning of this life.
+ablate_log=$(readlink "/proc/$$/fd/1")
+ablate_log_size=$(stat --format=%s "$ablate_log" 2>/dev/null || echo 0)
+
 # Python handles TERM and USR2; bash waits for it. KILL may follow soon, so pauses are short again.
 trap 'ablate_pause=$ablate_first_pause' TERM USR2
 
@@ -122,6 +126,12 @@ ablate_count() {
   if [ -z "$1" ]; then echo 0; else scontrol show hostnames "$1" | wc -l; fi
 }
 
+# Return 0 if SLURM or the system killed a program of this life because the memory of the job was used up.
+ablate_out_of_memory() {
+  tail --bytes="+$((ablate_log_size + 1))" "$ablate_log" 2>/dev/null |
+    grep -qE 'slurmstepd.*: error: .*(xceeded (job )?memory limit|oom_kill event|oom-kill)'
+}
+
 ablate_end() {
   trap - EXIT ERR
   set +eu # the user's lines may have set them
@@ -138,7 +148,12 @@ ablate_end() {
     88) ablate_say "not queued again: its time limit leaves no time to begin anything in" ;;
     89) ablate_requeue "the campaign's disk is full" ;;
     87) ablate_avoid_node ;;
-    *) ablate_retry "the worker died with status $status" ;;
+    *)
+      if ablate_out_of_memory && : > "$ablate_logs/$ablate_task.memory"; then
+        ablate_retry "the memory of the job was used up, and the worker died with status $status"
+      else
+        ablate_retry "the worker died with status $status"
+      fi ;;
   esac
   exit "$status"
 }

@@ -16,11 +16,13 @@ from typing import Any, Literal, NamedTuple, final
 
 from grid.errors import EnvironmentProblem, NotFoundError, StoreError
 from runners.attempts.attempt import require_there
-from runners.attempts.leases import Leases
+from runners.attempts.death_record import record_death
+from runners.attempts.leases import Leases, earlier_life
 from runners.attempts.manifest import Manifest
 from runners.attempts.micro_batches import wants_smaller
 from runners.attempts.worker import Job
-from runners.checkpoint import discard_forgotten
+from runners.checkpoint import checkpointed_step, discard_forgotten
+from runners.training.failure import out_of_memory
 from store.files.atomic import environment_problem, is_temporary, read_json, retry_io, write_json
 from store.files.layout import FILE_SCHEMA, Layout
 from store.files.trial_status import AttemptState, TrialState, last_beat_ns, local_process, trial_state
@@ -107,6 +109,17 @@ class RowStates:
             and str(attempt.start.get("device")).startswith("cuda") == gpu
         ]
         return max(needed, default=None)
+
+    def record_out_of_memory(self, rows: Iterable[int], place: Mapping[str, Any]) -> list[str]:
+        """Record that attempts of earlier lives of the task at `place` ran out of memory; return their trials."""
+        found = []
+        for row in filter(self.begun, rows):
+            last = trial_state(self._layout, self.key(row), self._leases.alive).attempts[-1:]
+            if last and last[0].end is None and earlier_life(last[0].start.get("place"), place):
+                step = checkpointed_step(self._layout, self.key(row))
+                record_death(self._layout, self.key(row), last[0].attempt, step, out_of_memory(1))
+                found.append(self.key(row))
+        return found
 
     def _is_done(self, state: TrialState) -> bool:
         """Return True if its result stands; with retry or again, only a result of this submission does."""

@@ -19,7 +19,7 @@ from runners.slurm.worker.rows import NodeRows
 from runners.slurm.worker.signals import SignalState
 from runners.slurm.worker.task_environment import TimeBudget, here, seconds_left
 from runners.slurm.worker.worker_record import NodeHealth, WorkerRecordFile, only_node
-from runners.slurm.worker_records import BudgetTracker, Cancellations, Left, read_workers
+from runners.slurm.worker_records import BudgetTracker, Cancellations, Left, logs, read_workers
 from store.files.atomic import environment_problem, read_json, set_retry_timeout
 
 DONE, UNEXPECTED, AGAIN, SOME_FAILED, REFUSED, LATE, FULL = 0, 1, 85, 86, 87, 88, 89
@@ -116,6 +116,7 @@ class _Supervisor:
         """Work; return the exit code."""
         set_retry_timeout(_PATIENCE_S, self.note, lambda: self._signals.first is not None)
         self._record_file.keep()
+        self._record_memory_deaths()
         unsaved = None
         try:
             refused = self._check_environment() or self._work()
@@ -132,6 +133,17 @@ class _Supervisor:
         if left in ("time", "signal"):
             return AGAIN
         return SOME_FAILED if self._record_file.record.failed and left != "cancelled" else DONE
+
+    def _record_memory_deaths(self) -> None:
+        """If SLURM killed the last life for lack of memory, record this for its trials; `job.oom` then decides."""
+        file = logs(self._layout, self._job.submission) / f"{self._assignment.place.job}.memory"
+        if not file.exists():
+            return
+        place = self._assignment.place.record
+        for trial in self._states.record_out_of_memory(range(*self._assignment.wanted.rows), place):
+            self.note(f"{trial[:8]}  ran out of memory: SLURM killed the worker, since the job's memory was used up")
+            file.with_suffix(".deaths").unlink(missing_ok=True)  # a death with a known reason
+        file.unlink()
 
     def _leave(self, left: Left, says: str, status: int) -> int:
         sys.stderr.write(f"{says}\n")
