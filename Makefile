@@ -7,6 +7,10 @@ INSTALLED := $(VENV)/.installed
 # Cluster tests mostly wait. Each of these processes starts a SLURM cluster of its own.
 CLUSTERS ?= 3
 
+# Tests write 14 GB in all and wait for the disk. They use memory in its place if there is room and programs may run there.
+SCRATCH := $(shell [ "$$(df --output=avail /dev/shm 2>/dev/null | tail -n 1)" -gt 4000000 ] 2>/dev/null && \
+	! findmnt --noheadings --output OPTIONS /dev/shm | grep -q noexec && echo TMPDIR=/dev/shm)
+
 # Places whose language is checked.
 PLAIN := README.md CHANGELOG.md CONTRIBUTING.md ablate.py grid variants runners store dashboards specs benchmarks tests \
 	docs/generate docs/api $(wildcard docs/*.md)
@@ -38,17 +42,17 @@ check: $(INSTALLED)
 
 # Under a minute: grids, laws on a sample of operators, the store, one trained trial.
 check-fast: $(INSTALLED)
-	$(BIN)/python -m pytest --numprocesses=2 --dist=worksteal -m "not browser and not slow" \
+	$(SCRATCH) $(BIN)/python -m pytest --numprocesses=2 --dist=worksteal -m "not browser and not slow" \
 		tests/grid tests/test_golden.py tests/test_ablate.py tests/test_code_aliases.py tests/variants/test_principled.py \
 		tests/variants/test_scores.py tests/variants/test_paths.py tests/store/test_store.py tests/store/test_shards.py \
 		tests/store/test_views.py tests/store/test_stored_campaigns.py tests/runners/test_training.py
 
 check-others: $(INSTALLED)
-	$(BIN)/python -m pytest --numprocesses=2 --dist=worksteal --ignore=tests/cluster
+	$(SCRATCH) $(BIN)/python -m pytest --numprocesses=3 --dist=worksteal --ignore=tests/cluster
 
 check-cluster: $(INSTALLED)
 	@log=$$(mktemp) && \
-	$(BIN)/python -m pytest --numprocesses=$(CLUSTERS) --dist=worksteal tests/cluster >$$log 2>&1; code=$$?; \
+	$(SCRATCH) $(BIN)/python -m pytest --numprocesses=$(CLUSTERS) --dist=worksteal tests/cluster >$$log 2>&1; code=$$?; \
 	printf '\ntests/cluster:\n'; cat $$log; rm $$log; exit $$code
 
 docs: $(INSTALLED)
