@@ -57,11 +57,17 @@ def write_json(command: str, data: object, warnings: Sequence[str] = ()) -> None
 
 
 def write_frame(
-    command: str, frame: "pl.DataFrame", *, as_json: bool, as_csv: bool = False, shown: Mapping[str, str] | None = None
+    command: str,
+    frame: "pl.DataFrame",
+    *,
+    as_json: bool,
+    as_csv: bool = False,
+    shown: Mapping[str, str] | None = None,
+    warnings: Sequence[str] = (),
 ) -> None:
-    """A frame as JSON rows, as CSV, or as a table of the columns `shown` (column -> heading; default all)."""
+    """A frame as JSON rows with `warnings`, as CSV, or as a table of the columns `shown` (column -> heading)."""
     if as_json:
-        write_json(command, frame.rows(named=True))
+        write_json(command, frame.rows(named=True), warnings)
     elif as_csv:
         from store.export.formats import flat
 

@@ -21,6 +21,8 @@ from store.files.plans import require_version
 from store.ingest.content_hash import content_hash
 from store.ingest.ingest import ingest
 
+_AS_IT_IS = "it was opened as it is"
+
 
 @final
 class Store:
@@ -52,7 +54,7 @@ class Store:
             raise NotFoundError(f"there is no campaign in {layout.root}; `ablate run` makes one")
         for name in layout.grid_names():
             require_version(layout, name)
-        stale = _refresh(layout, thorough=thorough) if refresh else "it was opened as it is"
+        stale = _refresh(layout, thorough=thorough) if refresh else _AS_IT_IS
         if not layout.snapshot.exists():
             raise NotFoundError(f"{layout.root} has no snapshot yet; open it with refresh, or run `ablate rebuild`")
         return cls(layout, locked_connection(layout.snapshot, memory_bytes=memory_bytes), stale)
@@ -171,9 +173,13 @@ class Store:
         found = self.sql("SELECT trial FROM v_unreadable WHERE grid = $grid ORDER BY trial", {"grid": grid})
         return [str(key) for key in found["trial"]]
 
-    def warnings(self) -> list[str]:
-        """Return warnings for readers of these results, a sentence each: stale, damaged or missing files."""
-        return ([f"results may be out of date: {self.stale}"] if self.stale else []) + queries.warnings(self.sql)
+    def warnings(self, grid: str | None = None) -> list[str]:
+        """Return warnings for readers of these results, or of one grid: stale, damaged or missing files.
+
+        Each is a sentence. A damaged file may be of any grid.
+        """
+        stale = [f"results may be out of date: {self.stale}"] if self.stale not in (None, _AS_IT_IS) else []
+        return stale + queries.warnings(self.sql, grid)
 
     def bad_shards(self) -> pl.DataFrame:
         """Shards that are not served: file, reason."""

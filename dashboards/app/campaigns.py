@@ -32,6 +32,8 @@ class IngestReport(NamedTuple):
     """Why the newest files may be missing, in a sentence."""
     words: str
     """When they were brought in."""
+    warnings: Sequence[str] = ()
+    """What a reader of any of the results must know, a sentence each."""
 
 
 @final
@@ -42,6 +44,8 @@ class Campaigns:
         self._roots = _name_roots([root.resolve() for root in roots])
         self._stale: dict[str, str] = {}
         self._looked: dict[str, float] = {}
+        self._warnings: dict[str, tuple[str, Sequence[str]]] = {}
+        """By campaign: the version that was read, and its warnings."""
         self._stop = threading.Event()
         self._follower: threading.Thread | None = None
 
@@ -72,7 +76,7 @@ class Campaigns:
         when = "no results yet" if written is None else f"results of {datetime.fromtimestamp(written):%H:%M:%S}"
         looked = self._looked.get(name)
         ago = "" if looked is None else f", looked {duration(max(0.0, time.monotonic() - looked))} ago"
-        return IngestReport(self._stale.get(name), when + ago)
+        return IngestReport(self._stale.get(name), when + ago, self._warnings.get(name, ("", ()))[1])
 
     @contextmanager
     def reading(self, name: str) -> Iterator[Store]:
@@ -94,6 +98,16 @@ class Campaigns:
                 self._stale.pop(name, None)
             else:
                 self._stale[name] = problem
+            version = self.moment(name)
+            if version and self._warnings.get(name, ("",))[0] != version:
+                self._warnings[name] = version, self._read_warnings(name)
+
+    def _read_warnings(self, name: str) -> Sequence[str]:
+        def read() -> Sequence[str]:
+            with self.reading(name) as store:
+                return store.warnings()
+
+        return catch_user_error(read)[0] or []
 
     def follow(self, every_s: float = EVERY_S) -> None:
         """Look again and again, in a thread that ends with the process or with `close`."""

@@ -117,7 +117,7 @@ class Engine:
         parts = [unquote(part) for part in path.split("/") if part]
         names = self.campaigns.names
         name = parts[0] if parts else next(iter(names), "")
-        return navigation.live(self.campaigns.describe(name)) if name in names else ""
+        return navigation.live(self.campaigns.describe(name), name) if name in names else ""
 
     def save(self, clicks: int | None, name: str | None, path: str, search: str) -> Any:
         """Keep the page as it is under a name."""

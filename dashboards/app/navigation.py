@@ -6,6 +6,7 @@ from urllib.parse import quote
 
 from dashboards.app.campaigns import IngestReport
 from dashboards.app.page import AppPage, Component, dcc, html
+from dashboards.data.formatting import count
 
 TICK_MS: Final = 3000
 
@@ -87,11 +88,15 @@ def views(campaign: str, saved: Sequence[tuple[str, str]], words: str) -> list[C
     return [listed, *([html.P(words, className="note", role="status")] if words else [])]
 
 
-def live(told: IngestReport) -> Component:
-    """How new what is shown is."""
+def live(told: IngestReport, campaign: str) -> Component:
+    """How new what is shown is, and whether something of it is lost."""
     if told.problem is not None:
         return html.Span(["Stale: ", told.problem], className="stale")
-    return html.Span(told.words, className="note")
+    if not told.warnings:
+        return html.Span(told.words, className="note")
+    link = html.A(count(len(told.warnings), "warning"), href=f"/{quote(campaign)}/overview")
+    first = [html.Span(["Incomplete results, ", link, ": ", told.warnings[0]], className="stale")]
+    return html.Span([*first, html.Span(f" {told.words}", className="note")])
 
 
 def _keys(pages: Sequence[AppPage]) -> Component:

@@ -70,8 +70,8 @@ def _header(store: Store, title: str, subjects: Sequence[GridContext]) -> str:
         + tag("h1", text(title))
         + tag("p", text(" · ".join(names)), class_="meta")
     )
-    if store.stale is not None:
-        top += tag("div", tag("p", text(f"The newest results may be missing: {store.stale}.")), class_="state")
+    for warning in store.warnings():
+        top += tag("div", tag("p", text(f"{warning[0].upper()}{warning[1:]}.")), class_="state")
     if not subjects:
         top += tag("div", tag("p", "This campaign has no grid yet; <code>ablate run</code> makes one."), class_="state")
     if len(subjects) > 1:

@@ -95,13 +95,14 @@ def report(*, campaign: Path | None = None, grid: str | None = None, out: Path |
     """
     from dashboards import write_report
     from runners.cli.resolve import find_campaign
-    from runners.provenance.mixed_code import warn_of_mixtures
+    from runners.provenance.mixed_code import find_mixtures
     from store.store import Store
 
     root = find_campaign(campaign)
     path = write_report(root, out, grid)
-    with Store.open(root, refresh=False) as store:
-        warn_of_mixtures(store, store.grids() if grid is None else [grid], say)
+    with Store.open(root) as store:
+        for warning in (*store.warnings(grid), *find_mixtures(store, store.grids() if grid is None else [grid])):
+            say(f"ablate: {warning}")
     say("ablate: the report is")
     write(str(path.resolve()))
     return 0

@@ -1,10 +1,9 @@
 """The command `effects`: main effects and interactions of a grid's axes."""
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from runners.cli.measure_text import average_of, describe_measure
-from runners.cli.options import Csv, Flag, Json
+from runners.cli.options import GRID_FLAGS, ONE_GRID, Flag
 from runners.output import format_count, say, write, write_frame, write_json, write_table
 
 if TYPE_CHECKING:
@@ -16,45 +15,26 @@ _SHOWN = 12
 """Most contrasts of a half-normal plot that a terminal gets; JSON and CSV have all."""
 
 
-def effects(
-    *,
-    campaign: Path | None = None,
-    grid: str | None = None,
-    interactions: Flag = False,
-    as_json: Json = False,
-    as_csv: Csv = False,
-) -> int:
+def effects(*, of: GRID_FLAGS = ONE_GRID, interactions: Flag = False) -> int:
     """Show the effect of each axis, with seeds as blocks: F tests, effect sizes, means. docs/factorial.md.
 
-    Where runs of one seed only have values, it shows which effects stand out instead, and draws no verdict.
+    If only runs of one seed have values, it shows which effects stand out instead, and draws no verdict. --json has
+    tests, contrasts and means; --csv the tests, or the contrasts of one seed.
 
     Parameters
     ----------
-    campaign
-        The campaign directory; default the only one below campaigns/.
-    grid
-        One of its grids, when it has several.
     interactions
         Test also whether what one axis does depends on another.
-    as_json
-        Print JSON: tests and means; of one seed, contrasts and means.
-    as_csv
-        Print the tests as CSV; of one seed, the contrasts.
     """
-    from runners.cli.resolve import choose_grid, find_campaign
-    from runners.provenance.mixed_code import warn_of_mixtures
     from store.analysis.effects import analysis, half_normal_data
-    from store.store import Store
 
-    with Store.open(find_campaign(campaign)) as store:
-        name = choose_grid(store, grid)
+    with of.open() as (store, name, warnings):
         header = store.grid(name)
         found = analysis(store, name, interactions=interactions)
         single = half_normal_data(store, name) if found.seeds == 1 else None
-        warn_of_mixtures(store, [name], say)
-    if as_json:
-        write_json("effects", _data(found, single), found.notes)
-    elif as_csv:
+    if of.as_json:
+        write_json("effects", _data(found, single), [*warnings, *found.notes])
+    elif of.as_csv:
         write_frame("effects", found.terms if single is None else single.contrasts, as_json=False, as_csv=True)
     else:
         write(

@@ -1,18 +1,84 @@
 """Flags that several commands have."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Annotated, Any, Literal, final
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, final
 
 from cyclopts import Group, Parameter
 
 from grid.errors import SpecError
+from runners.output import say
 
 if TYPE_CHECKING:
     from runners.slurm.spec import Slurm
+    from store.store import Store
 
 Json = Annotated[bool, Parameter(name="--json", negative="")]
 Csv = Annotated[bool, Parameter(name="--csv", negative="")]
 Flag = Annotated[bool, Parameter(negative="")]
+
+
+@final
+@dataclass(frozen=True)
+class GridFlags:
+    """A grid of a campaign, and the format of the answer.
+
+    Parameters
+    ----------
+    campaign
+        The campaign directory; default the only one below campaigns/.
+    grid
+        One of its grids, when it has several.
+    as_json
+        Print JSON.
+    as_csv
+        Print CSV.
+    """
+
+    campaign: Path | None = None
+    grid: str | None = None
+    as_json: Json = False
+    as_csv: Csv = False
+
+    @property
+    def as_text(self) -> bool:
+        """True if a person reads the answer."""
+        return not (self.as_json or self.as_csv)
+
+    @contextmanager
+    def open(self) -> "Iterator[OpenGrid]":
+        """Open the store, and collect what a reader of the grid's results must know.
+
+        Raises:
+            NotFoundError: there is no such campaign or grid.
+        """
+        from runners.cli.resolve import choose_grid, find_campaign
+        from runners.provenance.mixed_code import find_mixtures
+        from store.store import Store
+
+        with Store.open(find_campaign(self.campaign)) as store:
+            name = choose_grid(store, self.grid)
+            warnings = [*store.warnings(name), *find_mixtures(store, [name])]
+            if not self.as_json:
+                for warning in warnings:
+                    say(f"ablate: {warning}")
+            yield OpenGrid(store, name, warnings)
+
+
+class OpenGrid(NamedTuple):
+    """A grid of an open store, with the warnings about its results."""
+
+    store: "Store"
+    name: str
+    warnings: list[str]
+
+
+GRID_FLAGS = Annotated[GridFlags, Parameter(name="*")]
+"""Flattened: `--campaign`, `--grid`, `--json`, `--csv`."""
+
+ONE_GRID = GridFlags()
 
 
 @final

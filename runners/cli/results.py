@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from runners.cli.measure_text import average_of, describe_measure
-from runners.cli.options import Csv, Json
-from runners.output import say, write, write_frame, write_json, write_table
+from runners.cli.options import GRID_FLAGS, ONE_GRID, Json
+from runners.output import write, write_frame, write_json, write_table
 
 if TYPE_CHECKING:
     from store.store import Store
@@ -40,55 +40,34 @@ def status(*, campaign: Path | None = None, grid: str | None = None, as_json: Js
     return 0
 
 
-def table(
-    *,
-    campaign: Path | None = None,
-    grid: str | None = None,
-    why: str | None = None,
-    best_over: Sequence[str] = (),
-    as_json: Json = False,
-    as_csv: Csv = False,
-) -> int:
+def table(*, of: GRID_FLAGS = ONE_GRID, why: str | None = None, best_over: Sequence[str] = ()) -> int:
     """The verdict table: every cell against the grid's baseline, paired by seed.
 
     Parameters
     ----------
-    campaign
-        The campaign directory; default the only one below campaigns/.
-    grid
-        One of its grids, when it has several.
     why
         A cell, by its label or key: all that its verdict rests on, instead of the table.
     best_over
         An axis such as the learning rate, or several: every setting of the others is represented by its best cell,
         chosen on half of the seeds and compared on the other half.
-    as_json
-        Print JSON.
-    as_csv
-        Print CSV.
     """
     from grid.errors import SpecError
-    from runners.cli.resolve import choose_grid, find_campaign
-    from runners.provenance.mixed_code import warn_of_mixtures
     from store.analysis.tuned_verdicts import selected_verdicts
     from store.analysis.verdicts import verdicts
-    from store.store import Store
 
-    if why is not None and (best_over or as_csv):
+    if why is not None and (best_over or of.as_csv):
         raise SpecError(
             "--why is about one cell of the whole table, as text or --json; leave --best-over and --csv out"
         )
-    with Store.open(find_campaign(campaign)) as store:
-        name = choose_grid(store, grid)
+    with of.open() as (store, name, warnings):
         if why is not None:
-            return _write_why(store, name, why, as_json=as_json)
+            return _write_why(store, name, why, warnings, as_json=of.as_json)
         header = store.grid(name)
         found = selected_verdicts(store, name, best_over) if best_over else verdicts(store, name)
-        warn_of_mixtures(store, [name], say)
-    if not as_json and not as_csv:
+    if of.as_text:
         write(f"{describe_measure(header)}, {header['measure']['better']} is better")
-    shown = _SHOWN | {"value": average_of(header["measure"])}
-    write_frame("table", found, as_json=as_json, as_csv=as_csv, shown={k: v for k, v in shown.items() if k in found})
+    shown = {k: v for k, v in (_SHOWN | {"value": average_of(header["measure"])}).items() if k in found}
+    write_frame("table", found, as_json=of.as_json, as_csv=of.as_csv, shown=shown, warnings=warnings)
     return 0
 
 
@@ -105,12 +84,12 @@ _SHOWN = {
 }
 
 
-def _write_why(store: "Store", grid: str, cell: str, *, as_json: bool) -> int:
+def _write_why(store: "Store", grid: str, cell: str, warnings: Sequence[str], *, as_json: bool) -> int:
     from store.analysis.explain_verdict import why, why_text
 
     found = why(store, grid, cell)
     if as_json:
-        write_json("why", found)
+        write_json("why", found, warnings)
     else:
         write("\n".join([f"{found['label']}, grid {grid}", *(f"  {line}" for line in why_text(found))]))
     return 0

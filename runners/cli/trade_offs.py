@@ -2,14 +2,13 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, final
 
 from cyclopts import Parameter
 
 from runners.cli.measure_text import describe_measure
-from runners.cli.options import Csv, Json
-from runners.output import format_count, say, write, write_frame
+from runners.cli.options import GRID_FLAGS, ONE_GRID
+from runners.output import format_count, write, write_frame
 
 if TYPE_CHECKING:
     from store.analysis.pareto import Way
@@ -45,49 +44,27 @@ Costs = Annotated[CostAxis, Parameter(name="*")]
 ALL = CostAxis()
 
 
-def curves(
-    metric: str = "loss",
-    /,
-    *,
-    at: Costs = ALL,
-    campaign: Path | None = None,
-    grid: str | None = None,
-    as_json: Json = False,
-    as_csv: Csv = False,
-) -> int:
+def curves(metric: str = "loss", /, *, at: Costs = ALL, of: GRID_FLAGS = ONE_GRID) -> int:
     """Learning curves against the baseline's at equal cost, paired by seed. docs/factorial.md says what is compared.
 
     Parameters
     ----------
     metric
         A training metric.
-    campaign
-        The campaign directory; default the only one below campaigns/.
-    grid
-        One of its grids, when it has several.
-    as_json
-        Print JSON.
-    as_csv
-        Print CSV.
     """
-    from runners.cli.resolve import choose_grid, find_campaign
-    from runners.provenance.mixed_code import warn_of_mixtures
     from store.analysis.learning_curves import compare_learning, rule_of
-    from store.store import Store
 
-    with Store.open(find_campaign(campaign)) as store:
-        name = choose_grid(store, grid)
+    with of.open() as (store, name, warnings):
         found = compare_learning(store, name, metric, at.by, budget=at.budget, level=at.level)
         rule = rule_of(store, name, metric)
-        warn_of_mixtures(store, [name], say)
-    if not as_json and not as_csv:
+    if of.as_text:
         write(f"{name}: {metric} at equal {at.by}, {rule.better} is better; the last value recorded at or before it")
         write(
             f"differences on the {rule.scale} scale, of costs by ratios, paired by seed; Holm over "
             f"{format_count(found['cell'].n_unique(), 'cell')} of a question, alpha {rule.alpha:g}"
         )
     shown = _CURVES | {"low": f"{100 * (1 - rule.alpha):g} % from"}
-    write_frame("curves", found, as_json=as_json, as_csv=as_csv, shown=shown)
+    write_frame("curves", found, as_json=of.as_json, as_csv=of.as_csv, shown=shown, warnings=warnings)
     return 0
 
 
@@ -109,14 +86,7 @@ _CURVES = {
 }
 
 
-def pareto(
-    *,
-    against: Against = ("train_s",),
-    campaign: Path | None = None,
-    grid: str | None = None,
-    as_json: Json = False,
-    as_csv: Csv = False,
-) -> int:
+def pareto(*, against: Against = ("train_s",), of: GRID_FLAGS = ONE_GRID) -> int:
     """Which cells are shown to be worse than another in the measure and in cost, which are not, and which are untold.
 
     Parameters
@@ -124,35 +94,22 @@ def pareto(
     against
         train_s, memory_bytes, parameters, flops, joules, tokens_per_s, flops_per_s, a measurement or a probe; repeat it
         for more. The title says which way each is better; what nothing is known of is taken as better when lower.
-    campaign
-        The campaign directory; default the only one below campaigns/.
-    grid
-        One of its grids, when it has several.
-    as_json
-        Print JSON.
-    as_csv
-        Print CSV.
     """
     import polars as pl
 
-    from runners.cli.resolve import choose_grid, find_campaign
-    from runners.provenance.mixed_code import warn_of_mixtures
     from store.analysis.pareto import pareto as pareto_of, rule
     from store.analysis.verdicts import measure_of
-    from store.store import Store
 
-    with Store.open(find_campaign(campaign)) as store:
-        name = choose_grid(store, grid)
+    with of.open() as (store, name, warnings):
         found = pareto_of(store, name, against)
         header, rules = store.grid(name), measure_of(store, name, None)
         ways = {each: rule(store, name, each) for each in against if each != rules.name}
-        warn_of_mixtures(store, [name], say)
     headings = {"label": "cell", "n": "seeds", "dominated_by": "dominated by", "untold": "not told apart from"}
     shown = {column: headings.get(column, column) for column in found.columns if column != "cell"}
-    if not as_json and not as_csv:
+    if of.as_text:
         _write_pareto_title(header, rules, ways)
         found = found.with_columns(pl.col("dominated_by", "untold").list.join(", "))
-    write_frame("pareto", found, as_json=as_json, as_csv=as_csv, shown=shown)
+    write_frame("pareto", found, as_json=of.as_json, as_csv=of.as_csv, shown=shown, warnings=warnings)
     return 0
 
 

@@ -1,6 +1,6 @@
 """Detects grids whose results were made by several versions of the code."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from runners.provenance.code import made_by
@@ -28,13 +28,13 @@ def mixed_sources(layout: Layout, trials: Iterable[str]) -> list[str]:
     return sorted(name for name, found in versions.items() if len(found) > 1)
 
 
-def warn_of_mixtures(store: "Store", grids: Iterable[str], told: Callable[[str], None]) -> None:
-    """Warn about each grid that mixes code, since its comparisons show more than operators."""
+def find_mixtures(store: "Store", grids: Iterable[str]) -> Iterator[str]:
+    """Yield a warning about each grid that mixes code, since its comparisons show more than operators."""
     for grid in grids:
         trials = store.sql("SELECT trial FROM grid_trial WHERE grid = $grid", {"grid": grid})["trial"].to_list()
         mixed = mixed_sources(store.layout, trials)
         if mixed:
-            told(
-                f"ablate: the results of {grid} mix versions of the code ({', '.join(mixed)}), so differences may not "
-                "be the operators'; `ablate run SPEC --again` trains those of other code again"
+            yield (
+                f"the results of {grid} mix versions of the code ({', '.join(mixed)}), so differences may not be the "
+                "operators'; `ablate run SPEC --again` trains those of other code again"
             )

@@ -111,7 +111,8 @@ def runs(store: "Store", grid: str, measure: GridMeasure) -> pl.DataFrame:
     """Every planned run of the grid in execution order, as `compare` takes them, with the axes as JSON.
 
     `value` is the measure at the last step, null unless the run is ok. `budget` is the number of steps. `code` is the
-    version of the code, or all versions if the run was resumed with another.
+    version of the code, or all versions if the run was resumed with another. Runs whose line of the plan is lost are
+    pending.
     Raises NotFoundError if no run that ended well has the measure, SpecError if its point is ambiguous.
     """
     values = store.final(grid, measure.name, measure.point)
@@ -121,7 +122,17 @@ def runs(store: "Store", grid: str, measure: GridMeasure) -> pl.DataFrame:
     about = store.sql(_ABOUT, {"grid": grid})
     found = values.join(_told_apart(about), on="trial", how="left", maintain_order="left")
     columns = ("cell", "label", "operator", "seed", "axes", "status", "value", "budget", "code", "wall_s", "gpu")
-    return found.select(*columns)
+    return _add_lost_runs(store.grid(grid), found.select(*columns))
+
+
+def _add_lost_runs(header: Mapping[str, Any], found: pl.DataFrame) -> pl.DataFrame:
+    """Add the seeds of the grid that some known cell lacks, since a line of its plan cannot be read."""
+    if header.get("logged") or found.height >= header["trials"]:
+        return found
+    cells = found.select("cell", "label", "operator", "axes").unique("cell", maintain_order=True)
+    planned = cells.join(pl.DataFrame({"seed": header["seeds"]}).cast(found.schema["seed"]), how="cross")
+    lost = planned.join(found, on=["cell", "seed"], how="anti").with_columns(status=pl.lit("pending"))
+    return pl.concat([found, lost], how="diagonal")
 
 
 def _told_apart(about: pl.DataFrame) -> pl.DataFrame:

@@ -148,14 +148,25 @@ def failures(sql: Sql, grid: str | None) -> pl.DataFrame:
     )
 
 
-def warnings(sql: Sql) -> list[str]:
-    """A sentence per damaged file, and per grid with results that cannot be read; see `Store.warnings`."""
+def warnings(sql: Sql, grid: str | None) -> list[str]:
+    """A sentence per damaged file, per grid with lost lines of its plan or lost results; see `Store.warnings`."""
     shards = sql("SELECT file, reason FROM bad_shard ORDER BY file", {}).rows()
     records = sql("SELECT file, reason FROM bad_record ORDER BY file, reason", {}).rows()
-    lost = sql("SELECT grid, count(*) AS n FROM v_unreadable GROUP BY grid ORDER BY grid", {}).rows()
+    of = "WHERE $grid IS NULL OR grid = $grid GROUP BY grid"
+    lost = sql(f"SELECT grid, count(*) AS n FROM v_unreadable {of} ORDER BY grid", {"grid": grid}).rows()
+    planned = sql(
+        f"SELECT grid, any_value(header->>'$.trials')::BIGINT AS trials, count(trial) AS n "
+        f"FROM grid LEFT JOIN grid_trial USING (grid) {of} HAVING n < trials ORDER BY grid",
+        {"grid": grid},
+    ).rows()
     return [
         *(f"the shard {file} is not served: {reason}" for file, reason in shards),
         *(f"the record {file} cannot be read: {reason}" for file, reason in records),
+        *(
+            f"the plan of {name} has {trials} trials, and {n} can be read: every number of it is of a part; run the "
+            "same `ablate run` again, or restore the file"
+            for name, trials, n in planned
+        ),
         *(
             f"{n} finished {'trial' if n == 1 else 'trials'} of {grid} {'has' if n == 1 else 'have'} no readable "
             f"result; {RETRAIN}"

@@ -10,6 +10,9 @@ import pytest
 from known_campaign import Line, Planted, plant, seen
 from synthetic import write_campaign
 
+from dashboards import write_report
+from dashboards.app.campaigns import Campaigns
+from dashboards.app.navigation import live
 from dashboards.app.pages.overview import OVERVIEW
 from dashboards.data.formatting import change
 from dashboards.data.grid_context import campaign_styles, grid_context
@@ -161,7 +164,7 @@ def test_cells_of_one_operator_stand_by_the_first_axis_that_fits(tmp_path: Path)
 def test_files_in_quarantine_are_listed(tmp_path: Path) -> None:
     root = tmp_path / "runs"
     write_campaign(root, operators=("softmax", "SSA"), seeds=range(2), steps=4, sigma_f=(5,), sigma_x=(1,))
-    assert seen(root, OVERVIEW).slots["left-out"].message == "No file is in quarantine."
+    assert seen(root, OVERVIEW).slots["left-out"].message == "Nothing is left out."
     broken = next((root / "spool").glob("*-item.*.parquet"))
     broken.write_bytes(b"torn" + broken.read_bytes()[4:])
     (root / "store" / "live.duckdb").unlink(missing_ok=True)
@@ -170,6 +173,21 @@ def test_files_in_quarantine_are_listed(tmp_path: Path) -> None:
     shown = seen(root, OVERVIEW).slots["left-out"]
     assert shown.message.startswith("1 file could not be read and is not served")
     assert shown.data["file"].to_list() == [broken.name]
+
+
+def test_lost_lines_of_a_plan_are_said_on_every_page_and_in_the_report(tmp_path: Path) -> None:
+    root = tmp_path / "runs"
+    plan = write_campaign(root, operators=("softmax", "SSA"), seeds=range(5), steps=4).layout.grid_trials("quickstart")
+    campaigns = Campaigns([root])
+    campaigns.look()
+    assert campaigns.describe("runs").warnings == []
+    plan.write_bytes(b"".join(plan.read_bytes().splitlines(keepends=True)[:7]))
+    campaigns.look()
+    said = "plan of quickstart has 10 trials, and 7 can be read"
+    assert any(said in each for each in campaigns.describe("runs").warnings)
+    assert "Incomplete results" in str(live(campaigns.describe("runs"), "runs"))
+    assert said in seen(root, OVERVIEW).slots["left-out"].message
+    assert said in write_report(root).read_text(encoding="utf-8")
 
 
 def test_a_grid_that_is_done_and_decided_has_nothing_left_to_do(tmp_path: Path) -> None:

@@ -27,6 +27,22 @@ def campaign(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
+@pytest.mark.parametrize(
+    "command",
+    [["table"], ["table", "--why", "SSA"], ["effects"], ["curves", "--by", "steps"], ["pareto", "--against", "loss"]],
+)
+def test_every_answer_says_what_is_lost(command: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    found = write_campaign(tmp_path, operators=("softmax", "SSA"), seeds=range(4))
+    assert execute([*command, "--campaign", str(tmp_path)]) == 0
+    assert "ablate: " not in capsys.readouterr().err
+    plan = found.layout.grid_trials("quickstart")
+    plan.write_bytes(b"".join(plan.read_bytes().splitlines(keepends=True)[:7]))
+    assert execute([*command, "--campaign", str(tmp_path)]) == 0
+    assert "has 8 trials, and 7 can be read" in capsys.readouterr().err
+    assert execute([*command, "--json", "--campaign", str(tmp_path)]) == 0
+    assert any("7 can be read" in said for said in json.loads(capsys.readouterr().out)["warnings"])
+
+
 def keys(campaign: Path, capsys: pytest.CaptureFixture[str]) -> list[str]:
     execute(["sql", "select trial from trial where status = 'ok' order by trial", "--csv", "--campaign", str(campaign)])
     return capsys.readouterr().out.split()[1:]

@@ -184,6 +184,20 @@ def test_finished_trials_whose_shard_is_damaged_are_missed_out_loud(tmp_path: Pa
     assert any(said.startswith("4 finished trials of quickstart have no readable result") for said in warnings)
 
 
+def test_lost_lines_of_a_plan_are_missed_out_loud(tmp_path: Path) -> None:
+    campaign = write_campaign(tmp_path, operators=("softmax", "SSA"), seeds=range(10), noise=0.01)
+    assert (judged(campaign)["SSA"]["pairs"], judged(campaign)["SSA"]["planned"]) == (10, 10)
+    plan = campaign.layout.grid_trials("quickstart")
+    plan.write_bytes(b"".join(plan.read_bytes().splitlines(keepends=True)[:13]))
+    with Store.open(tmp_path) as store:
+        found = by_label(verdicts(store, "quickstart"))["SSA"]
+        assert any("plan of quickstart has 20 trials, and 13 can be read" in said for said in store.warnings())
+        assert store.warnings("quickstart") == store.warnings()
+    assert found["planned"] == 10
+    assert found["pairs"] < 10
+    assert f"preliminary: {found['pairs']} of 10 seeds" in found["reason"]
+
+
 def test_when_every_result_is_lost_the_verdict_says_so(tmp_path: Path) -> None:
     campaign = write_campaign(tmp_path, operators=("softmax", "SSA"), seeds=range(3))
     for path in campaign.layout.shards():

@@ -226,10 +226,12 @@ def _left_out(view: PageView) -> SlotContent:
     shards = store.bad_shards().with_columns(what=pl.lit("results that are not served"))
     records = store.bad_records().with_columns(what=pl.lit("a record that cannot be read"))
     found = pl.concat([shards, records]).select("file", "what", "reason")
+    lost = [each for each in store.warnings() if not each.startswith(("the shard ", "the record "))]
     if found.is_empty():
-        return SlotContent(message="No file is in quarantine.")
+        return SlotContent(message=" ".join(f"{each[0].upper()}{each[1:]}." for each in lost) or "Nothing is left out.")
     n = found.height
-    said = f"{count(n, 'file')} could not be read and {'is' if n == 1 else 'are'} not served; the rest is shown."
+    said = f"{count(n, 'file')} could not be read and {'is' if n == 1 else 'are'} not served; the rest is shown. "
+    said += " ".join(f"{each[0].upper()}{each[1:]}." for each in lost)
     return SlotContent(
         message=said, data=found, columns=[_wrap_column("file"), {"field": "what"}, _wrap_column("reason", 2)]
     )
