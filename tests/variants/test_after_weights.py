@@ -23,7 +23,7 @@ from variants import (
     softmax,
 )
 from variants.number import ByDepth, Contrast, Number, Vector
-from variants.papers.affine_scaled import affine_gated, affine_scaled, gated_elements, gated_heads, learned_sink
+from variants.papers.affine_scaled import affine_scaled, learned_sink
 from variants.papers.attention_sinks import scaled_softmax, value_bias
 from variants.papers.integral import differential, integral, integral_control, integral_weights
 from variants.stages.head_norms.rms import RMS
@@ -104,53 +104,10 @@ class TestIntegral:
         else:
             torch.testing.assert_close(predict(integral(2)), control, rtol=1e-5, atol=1e-6)
 
-    def test_on_weights_it_is_the_mean_of_the_signals_maps(self) -> None:
-        q, k, v = qkv(width=12)
-        maps = [plain(q[..., s : s + 4], k[..., s : s + 4], scale=0.5) for s in (0, 4, 8)]
-        found = attend(integral_weights(3), q, k, v)
-        torch.testing.assert_close(found.weights, sum(maps) / 3, **EXACT)
-        torch.testing.assert_close(found.output, sum(maps) / 3 @ v, **EXACT)
-
-    def test_on_weights_equal_signals_are_softmax(self) -> None:
-        q, k, v = qkv(width=4)
-        found = attend(integral_weights(3), q.repeat(1, 1, 1, 3), k.repeat(1, 1, 1, 3), v).weights
-        torch.testing.assert_close(found, attend(softmax(), q, k, v).weights, **EXACT)
-
-    def test_on_weights_it_is_not_integral_on_logits(self) -> None:
-        q, k, v = qkv()
-        difference = attend(integral_weights(2), q, k, v).weights - attend(integral(2), q, k, v).weights
-        assert difference.abs().max() > 1e-2
-
 
 def plain_logits(q: Tensor, k: Tensor, signal: int, width: int) -> Tensor:
     own = slice(signal * width, (signal + 1) * width)
     return q[..., own] @ k[..., own].transpose(-2, -1) / width**0.5
-
-
-class TestGroundIsMergedToo:
-    """Signals keep a ground state each, and theirs is merged like the weights of keys."""
-
-    def grounds(self, operator: Operator, **numbers: Tensor) -> tuple[Tensor, Tensor, list[Tensor]]:
-        q, k, v = qkv()
-        operator = operator.changed(normaliser=Ground(threshold=Number(init=0.5)), readout=GroundValue())
-        full = {**numbers, "normaliser.threshold": of(0.5), "readout.ground_value": draw(1, 3, 1, 8)}
-        found = attend(operator, q, k, v, numbers=full)
-        single = Operator(normaliser=operator.normaliser)
-        each = [attend(single, q[..., s : s + 4], k[..., s : s + 4], v).ground for s in (0, 4)]
-        expected = found.weights @ v + found.ground * full["readout.ground_value"]
-        torch.testing.assert_close(found.output, expected, **EXACT)
-        return found.weights.sum(-1, keepdim=True) + found.ground, found.ground, each
-
-    def test_by_their_mean(self) -> None:
-        total, ground, (first, second) = self.grounds(integral_weights(2))
-        torch.testing.assert_close(ground, (first + second) / 2, **EXACT)
-        torch.testing.assert_close(total, torch.ones_like(total), **EXACT)
-
-    def test_by_their_difference(self) -> None:
-        operator = Operator(signals=Signals(count=2), merge=Difference())
-        total, ground, (first, second) = self.grounds(operator, **{"merge.factor": of(0.3)})
-        torch.testing.assert_close(ground, first - 0.3 * second, **EXACT)
-        torch.testing.assert_close(total, torch.full_like(total, 0.7), **EXACT)
 
 
 def differing(factor: float, *, start: float = 0.2, gain: Tensor | None = None) -> dict[str, Tensor]:
@@ -168,27 +125,6 @@ class TestDifferential:
         mixed = (first - 0.4 * second) @ v
         torch.testing.assert_close(found.weights, first - 0.4 * second, **EXACT)
         torch.testing.assert_close(found.output, 0.7 * F.rms_norm(mixed, (8,), eps=1e-5) * gain, **EXACT)
-
-    def test_without_lambda_it_is_softmax_on_the_first_signal_and_keeps_its_norm(self) -> None:
-        q, k, v = qkv()
-        found = attend(differential(), q, k, v, numbers=differing(0.0)).output
-        alone = attend(softmax(), q[..., :4], k[..., :4], v).output
-        torch.testing.assert_close(found, 0.8 * F.rms_norm(alone, (8,), eps=1e-5), **EXACT)
-        assert (found - alone).abs().max() > 0.1
-
-    @pytest.mark.parametrize("factor", [-0.5, 0.2, 0.9, 1.0, 1.7])
-    def test_the_first_token_knows_only_the_sign_of_one_minus_lambda(self, factor: float) -> None:
-        q, k, v = qkv()
-        first = attend(differential(), q, k, v, numbers=differing(factor)).output[:, :, 0]
-        expected = 0.8 * F.rms_norm((1 - factor) * v[:, :, 0], (8,), eps=1e-5)
-        torch.testing.assert_close(first, expected, **EXACT)
-        sign = 0.0 if factor == 1 else 1.0 if factor < 1 else -1.0
-        torch.testing.assert_close(first, sign * 0.8 * F.rms_norm(v[:, :, 0], (8,)), rtol=1e-2, atol=1e-3)
-
-    def test_the_size_of_values_does_not_matter(self) -> None:
-        q, k, v = qkv()
-        found, larger = (attend(differential(), q, k, x, numbers=differing(0.4)).output for x in (v * 1e3, v * 1e6))
-        torch.testing.assert_close(larger, found, rtol=1e-6, atol=0)
 
     def test_two_heads_of_the_model_become_one_or_stay_two(self) -> None:
         for heads, joined, gain in (("halved", 1, 16), ("kept", 2, 8)):
@@ -208,13 +144,6 @@ class TestDifferential:
         with pytest.raises(ValueError, match="makes one head of 2 and needs heads divisible by 2; got 7, nearest is 6"):
             differential().check(heads=7, kv_heads=7, head_width=8, positions=backbone.positions)
         differential(heads="kept").check(heads=7, kv_heads=7, head_width=8, positions=backbone.positions)
-
-    def test_a_query_that_sees_nothing_gets_0_with_finite_gradients(self) -> None:
-        q, k, v = (x.requires_grad_() for x in qkv())
-        output = attend(differential(), q, k, v, mask=holes(), numbers=differing(0.4)).output
-        assert (output[:, :, 5] == 0).all()
-        output.square().sum().backward()
-        assert all(x.grad.isfinite().all() for x in (q, k, v))
 
 
 def affine(scale: Tensor, mean: Tensor) -> dict[str, Tensor]:
@@ -244,102 +173,6 @@ class TestAffine:
         expected[..., 5] = 0
         torch.testing.assert_close(weights.sum(-1), expected, **EXACT)
         assert (weights[..., ~mask] == 0).all()
-
-    @pytest.mark.parametrize("n", ["visible", "context"])
-    def test_it_is_softmax_and_a_mean_of_values(self, n: str) -> None:
-        q, k, v = qkv()
-        found = attend(affine_scaled(n=n), q, k, v, numbers=affine(ALPHA, MEAN)).output
-        keys = torch.arange(1, LENGTH + 1)[:, None] if n == "visible" else LENGTH
-        expected = ALPHA * attend(softmax(), q, k, v).output + (MEAN - ALPHA) / keys * v.cumsum(-2)
-        torch.testing.assert_close(found, expected, **EXACT)
-
-    def test_only_the_context_knows_how_long_the_sequence_is(self) -> None:
-        for n, equal in (("visible", True), ("context", False)):
-            operator, numbers = affine_scaled(n=n), affine(of(0.3), of(0.8))
-            whole, prefix = (
-                attend(operator, *(x[:, :, :length] for x in qkv()), numbers=numbers).output for length in (LENGTH, 7)
-            )
-            assert torch.allclose(whole[:, :, :7], prefix, rtol=1e-12, atol=1e-14) == equal
-            assert ("prefix" in operator.breaks) != equal
-
-    def test_ground_and_keys_together_sum_to_the_mean(self) -> None:
-        operator = affine_scaled().changed(normaliser=Ground(threshold=Number(init=0.5)))
-        numbers = {**affine(ALPHA, MEAN), "normaliser.threshold": of(0.5)}
-        found, before = (
-            attend(operator, *qkv(), numbers=numbers),
-            attend(operator.changed(rescale={"kind": "none"}), *qkv()),
-        )
-        torch.testing.assert_close(found.ground, ALPHA * before.ground, **EXACT)
-        total = found.weights.sum(-1, keepdim=True) + found.ground
-        torch.testing.assert_close(total, MEAN.expand_as(total), **EXACT)
-
-    def test_the_gate_comes_after_it(self) -> None:
-        q, k, v = qkv()
-        gate = draw(2, 3, LENGTH, 8, seed=7).sigmoid()
-        found = attend(affine_gated(), q, k, v, numbers={**affine(ALPHA, MEAN), "output_gate.opening": gate}).output
-        ungated = attend(affine_scaled(), q, k, v, numbers=affine(ALPHA, MEAN)).output
-        torch.testing.assert_close(found, gate * ungated, **EXACT)
-
-    def test_linear_clipping_is_that_of_the_paper(self) -> None:
-        raw = torch.tensor([-7.0, -5.0, -1.0, 0.0, 2.0, 5.0, 9.0], dtype=torch.float64)
-        found = affine_scaled().numbers()["rescale.scale"].value(raw, 0)
-        expected = torch.tensor([0, 0, 0.4, 0.5, 0.7, 1, 1], dtype=torch.float64)
-        torch.testing.assert_close(found, expected, **EXACT)
-        sigmoid = affine_scaled("unit").numbers()["rescale.scale"].value(raw, 0)
-        torch.testing.assert_close(sigmoid, raw.sigmoid(), **EXACT)
-
-
-class TestScaleAndBias:
-    @pytest.mark.parametrize("alpha", [2.0, 0.1, 0.02])
-    def test_a_scaled_row_sums_to_alpha(self, alpha: float) -> None:
-        found = attend(scaled_softmax(alpha), *qkv(), numbers={"rescale.factor": of(alpha)})
-        torch.testing.assert_close(
-            found.weights.sum(-1), torch.full((2, 3, LENGTH), alpha, dtype=torch.float64), **EXACT
-        )
-        torch.testing.assert_close(found.output, alpha * attend(softmax(), *qkv()).output, **EXACT)
-
-    def test_a_scaled_ground_state_keeps_its_share(self) -> None:
-        ground = Operator(normaliser=Ground())
-        found, before = attend(ground.changed(rescale=Scale(factor=Number(init=3.0))), *qkv()), attend(ground, *qkv())
-        torch.testing.assert_close(
-            found.ground / found.weights.sum(-1, True), before.ground / before.weights.sum(-1, True)
-        )
-        torch.testing.assert_close(found.ground, 3 * before.ground, **EXACT)
-
-    def test_a_value_bias_is_a_bias_on_every_value_and_leaves_weights_alone(self) -> None:
-        q, k, v = qkv()
-        bias = draw(1, 3, 1, 8, seed=8)
-        found, before = attend(value_bias(), q, k, v, numbers={"readout.value_bias": bias}), attend(softmax(), q, k, v)
-        assert torch.equal(found.weights, before.weights)
-        torch.testing.assert_close(found.output, attend(softmax(), q, k, v + bias).output, **EXACT)
-
-    def test_a_query_that_sees_nothing_gets_the_value_bias(self) -> None:
-        bias = draw(1, 3, 1, 8, seed=8)
-        found = attend(value_bias(), *qkv(), mask=holes(), numbers={"readout.value_bias": bias}).output[:, :, 5]
-        assert torch.equal(found, bias[:, :, 0].expand_as(found))
-
-
-class TestNormAndGates:
-    def test_the_norm_is_that_of_torch_times_gain_and_factor(self) -> None:
-        x, gain = draw(2, 3, 7, 8), draw(1, 3, 1, 8, seed=9)
-        found = RMS(eps=1e-3).normalise(x, gain=gain, factor=of(0.25))
-        torch.testing.assert_close(found, 0.25 * gain * F.rms_norm(x, (8,), eps=1e-3), **EXACT)
-        assert (RMS().normalise(torch.zeros(1, 1, 2, 8), gain=of(1.0), factor=of(1.0)) == 0).all()
-
-    @pytest.mark.parametrize(("operator", "channels"), [(gated_heads(), 1), (gated_elements(), 8)])
-    def test_a_gate_multiplies_the_output_and_leaves_weights_alone(self, operator: Operator, channels: int) -> None:
-        gate = draw(2, 3, LENGTH, channels, seed=7).sigmoid()
-        found, before = attend(operator, *qkv(), numbers={"output_gate.opening": gate}), attend(softmax(), *qkv())
-        assert torch.equal(found.weights, before.weights)
-        assert torch.equal(found.output, gate * before.output)
-
-    @pytest.mark.parametrize("operator", [gated_heads(), gated_elements()])
-    def test_a_gate_starts_half_open_and_is_learned_from_the_layer_s_input(self, operator: Operator) -> None:
-        assert torch.equal(attend(operator, *qkv()).output, attend(softmax(), *qkv()).output / 2)
-        model = Transformer(gpt2(layers=1, heads=2, width=16), [operator], inputs=Scalars(), seed=0)
-        model(draw(2, 7, 1).float()).square().sum().backward()
-        (projection,) = (p for name, p in model.named_parameters() if "projection" in name)
-        assert (projection.grad.abs().sum(-1) > 0).all()
 
 
 REFUSED: dict[str, tuple[Callable[[], object], type[Exception], str]] = {

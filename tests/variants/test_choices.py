@@ -224,13 +224,6 @@ def test_a_head_that_cannot_carry_the_operator_is_refused(
         operator.check(heads=4, kv_heads=4, head_width=width, positions=positions)
 
 
-def test_the_nearest_count_of_signals_can_be_rotated() -> None:
-    """48 over 4 heads are 12 channels; 5 signals are none, 4 would have 3 channels each, which do not turn."""
-    with pytest.raises(ValueError, match=r"nearest is 6$"):
-        integral(5).check(heads=4, kv_heads=4, head_width=12, positions=Rotary())
-    integral(6).check(heads=4, kv_heads=4, head_width=12, positions=Rotary())
-
-
 def test_a_prefix_in_an_encoder_is_refused() -> None:
     heads = {"heads": 4, "kv_heads": 4, "head_width": 8, "positions": NoPositions()}
     prefix_lm(5).check(**heads)
