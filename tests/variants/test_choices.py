@@ -12,7 +12,6 @@ from typing import ClassVar, Literal
 import pytest
 import torch
 from definitions import forgotten
-from pydantic import ValidationError
 
 import variants
 from grid import Grid, Spec, SpecError, over
@@ -22,7 +21,6 @@ from variants import (
     Extra,
     Forgetting,
     Gate,
-    GroundValue,
     HeadNorm,
     LogScore,
     Margin,
@@ -40,11 +38,8 @@ from variants import (
     Rotary,
     Score,
     Stage,
-    Suppress,
     Transform,
-    Vector,
     Visible,
-    gpt2,
     integral,
     principled,
     softmax,
@@ -159,45 +154,6 @@ def hidden_call(a: float) -> float:
 
 def _by_torch(a: float) -> float:
     return torch.tensor(a).item()
-
-
-REFUSED = {
-    "unknown kind": (lambda: Operator(score={"kind": "sssa"}), "did you mean 'ssa'"),
-    "ground value without ground": (
-        lambda: Operator(readout=GroundValue()),
-        "needs a normaliser with a ground state and 'total' has none",
-    ),
-    "granularity of a vector": (
-        lambda: Vector(init=0.0, per="query"),
-        "one of 'constant', 'layer', 'head', 'token'; got 'query'",
-    ),
-    "unknown granularity": (lambda: Number(init=0.0, per="tokens"), "constant, layer, head, query, token"),
-    "fixed but varying": (lambda: Number(init=0.0, per="head", learned=False), "use per='constant'"),
-    "trained at its border": (lambda: Number(init=1.0, per="head", link="at_least_one"), r"init in \(1, inf\); got 1"),
-    "fixed outside its range": (lambda: Number(init=0.5, link="at_least_one"), r"init in \[1, inf\]; got 0.5"),
-    "slope of ssa": (lambda: SSA(b=Number(init=-1.0, link="positive")), r"init in \(0, inf\)"),
-    "link of ssa": (lambda: SSA(b=Number(init=1.0, per="head")), "needs link='positive'"),
-    "no signals": (lambda: integral(0), "greater than 0"),
-    "heads that do not divide": (lambda: gpt2(layers=1, heads=3, width=32), "nearest is 2"),
-    "a key without a value that nothing sums": (
-        lambda: Operator(extra={"kind": "key_bias"}, normaliser={"kind": "count"}),
-        "acts through a sum of scores, and normaliser 'count' has none",
-    ),
-    "a fixed value of 0 that nothing sums": (
-        lambda: Operator(extra={"kind": "key_value_bias", "learned_value": {"init": 0.0}}, normaliser={"kind": "none"}),
-        "normaliser 'none' has none",
-    ),
-    "a plain value for a number": (lambda: SSA(n=2.0), r"write Number\(init=2\.0\)"),
-    "a class for a choice": (lambda: Operator(score=SSA), r"got the class SSA; call it: SSA\(\)"),
-    "no gate": (lambda: Suppress(width=0), "greater than 0"),
-}
-
-
-@pytest.mark.parametrize("case", REFUSED)
-def test_what_has_no_meaning_is_refused_with_the_rule(case: str) -> None:
-    build, words = REFUSED[case]
-    with pytest.raises(ValidationError, match=words):
-        build()
 
 
 @pytest.mark.parametrize(

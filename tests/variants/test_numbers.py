@@ -1,25 +1,20 @@
 """Numbers as parameters: where they start, what is trained, shared, drawn, averaged and refused."""
 
-from collections.abc import Callable
-from typing import ClassVar, Literal
-
 import pytest
 import torch
-from pydantic import ValidationError
 from torch import Tensor
 
-from variants import Operator, OutputGate, Rescale, Scalars, Tokens, Transformer, gpt2, llama2
+from variants import Operator, Rescale, Scalars, Tokens, Transformer, gpt2, llama2
 from variants.model.backbone import Backbone
 from variants.model.parameters import NumberParameters
 from variants.model.placement import Placement
-from variants.number import ByDepth, Contrast, HeadShape, Matrix, Number, RunningMean, Vector
+from variants.number import ByDepth, Contrast, HeadShape, Matrix, Number, Vector
 from variants.papers.affine_scaled import affine_gated, affine_scaled, gated_elements, gated_heads
 from variants.papers.integral import differential
 from variants.stages.merges.difference import Difference
 from variants.stages.output_gates.per_channel import PerChannel
 from variants.stages.output_gates.per_head import PerHead
 from variants.stages.readouts.value_bias import ValueBias
-from variants.stages.rescales.affine import Affine
 from variants.stages.signals import Signals
 
 SHAPE = HeadShape(heads=3, query=7, semantic=7, signal=7, value=5, width=13)
@@ -192,77 +187,6 @@ class TestCounted:
         assert count_added(differential(), backbone) == 12 * 6 * 96
         assert count_added(differential(heads="kept"), backbone) == 12 * (4 * 48 + 96)
         assert count_added(differential("head"), backbone) == 12 * (4 * 4 * 96 + 2 * 96)
-
-
-REFUSED: dict[str, tuple[Callable[[], object], str]] = {
-    "noise on a fixed vector": (lambda: Vector(init=0.0, spread=0.1), "noise on a trained vector's start"),
-    "one channel through a link": (
-        lambda: Vector(init=0.5, along="first", link="unit", per="head"),
-        "needs link='identity'; got 'unit'",
-    ),
-    "a vector per query": (
-        lambda: Vector(init=0.0, per="query"),
-        "vector is one of 'constant', 'layer', 'head', 'token'; got 'query'",
-    ),
-    "a fixed matrix": (
-        lambda: Matrix(per="constant", learned=True),
-        "matrix is one of 'layer', 'head'; got 'constant'",
-    ),
-    "a matrix that is not trained": (lambda: Matrix(learned=False), "what varies along layer is learned"),
-    "a matrix with a link": (lambda: Matrix(link="positive"), "any real numbers; got link='positive'"),
-    "one scalar that differs by depth": (
-        lambda: ByDepth(init=0.2, deep=0.8, learned=True),
-        "not one scalar for all layers; use per='layer'",
-    ),
-    "depth out of range": (lambda: ByDepth(init=0.5, deep=1.5, per="layer", link="unit"), r"init in \(0, 1\); got 1.5"),
-    "vectors that are predicted": (
-        lambda: Contrast(init=0.2, deep=0.8, per="query"),
-        "for per='query' use form='scalar'",
-    ),
-    "vectors with a link": (
-        lambda: Contrast(init=0.2, deep=0.8, link="unit"),
-        "got link='unit', which needs form='scalar'",
-    ),
-    "vectors that cannot move": (lambda: Contrast(init=0.2, deep=0.8, spread=0.0), "greater than 0"),
-    "momentum of 1": (lambda: RunningMean(of="scale", momentum=1.0), r"momentum is in \[0, 1\); got 1.0"),
-    "momentum below 0": (lambda: RunningMean(of="scale", momentum=-0.1), r"momentum is in \[0, 1\); got -0.1"),
-    "a trained mean": (lambda: RunningMean(of="scale", learned=True), "neither trained nor linked"),
-    "a mean per head": (lambda: RunningMean(of="scale", per="head"), "running mean is one of 'constant'; got 'head'"),
-    "the mean of nothing": (lambda: Affine(mean=RunningMean(of="scales")), r"one of \['scale'\]; got 'scales'"),
-    "the mean of a word": (lambda: Affine(mean=RunningMean(of="n")), r"one of \['scale'\]; got 'n'"),
-    "the mean of itself": (lambda: Affine(mean=RunningMean(of="mean")), r"one of \['scale'\]; got 'mean'"),
-    "an unknown granularity": (
-        lambda: Number(init=0.0, per="channel"),
-        "one of constant, layer, head, query, token or a tuple of axes, got 'channel'",
-    ),
-}
-
-
-@pytest.mark.parametrize("case", REFUSED)
-def test_what_has_no_meaning_is_refused_with_the_rule(case: str) -> None:
-    build, words = REFUSED[case]
-    with pytest.raises(ValidationError, match=words):
-        build()
-
-
-def test_the_mean_of_a_vector_is_refused_in_a_user_s_choice_too() -> None:
-    class Mine(OutputGate):
-        source: ClassVar[str] = "here"
-        kind: Literal["mean_of_a_vector"] = "mean_of_a_vector"
-        each: Vector = Vector(init=0.0, per="token")
-        mean: RunningMean = RunningMean(of="each")
-
-        def gate(self, output: Tensor, *, each: Tensor, mean: Tensor) -> Tensor:
-            return output * each * mean
-
-        def oracle(self, output: list[float], *, each: list[float], mean: float) -> list[float]:
-            return [a * b * mean for a, b in zip(output, each, strict=True)]
-
-    try:
-        with pytest.raises(ValidationError, match=r"scalar number of its stage, one of \[\]; got 'each'"):
-            Mine()
-    finally:
-        OutputGate._members.pop("mean_of_a_vector", None)
 
 
 def test_numbers_of_equal_meaning_have_equal_keys() -> None:

@@ -6,7 +6,6 @@ import pytest
 import torch
 from torch import Tensor
 
-from grid.errors import SpecError
 from variants import Rotary, Yarn
 
 FOUR = Yarn(factor=4, original=2048)
@@ -82,21 +81,3 @@ def test_angles_are_those_of_plain_python(spec: Yarn, signals: int) -> None:
     for t, row in enumerate(x[0, 0].tolist(), start=133):
         expected = [value for at in range(0, 32, width) for value in turn(row[at : at + width], t, spec)]
         assert found[t - 133] == pytest.approx(expected, abs=1e-12)
-
-
-@pytest.mark.parametrize(
-    ("build", "said"),
-    [
-        (lambda: Yarn(factor=0.5, original=64), "greater than or equal to 1"),
-        (lambda: Yarn(factor=4, original=64, base=1.0), "greater than 1"),
-        (lambda: Yarn(factor=4, original=64, beta_fast=1), r"got beta_slow=1 and beta_fast=1; lower beta_slow"),
-        (lambda: Yarn(factor=4, original=6), r"got original=6, nearest is 7"),
-        (lambda: Yarn(factor=4, original=64, beta_slow=20), r"got original=64, nearest is 126"),
-        (lambda: Yarn(original=64), "Field required"),
-        (lambda: Yarn(factor=4, original=64, share=0.3).check_width(16), "0.3 of 16 channels is 4.8"),
-    ],
-)
-def test_what_has_no_meaning_is_refused(build: object, said: str) -> None:
-    with pytest.raises((ValueError, SpecError), match=said):
-        build()
-    assert Yarn(factor=4, original=7).bounds(8)[1] >= 1

@@ -1,35 +1,35 @@
-"""Single scores and operators made of them, beyond the laws that all operators keep."""
+"""Single scores and normalisers and operators made of them, beyond the laws that all operators keep."""
 
 import math
 
 import pytest
 import torch
-from pydantic import ValidationError
 from torch import Tensor
 
-from grid import SpecError
 from variants import (
     Exponential,
     Ground,
-    LogCount,
+    GroundValue,
     Normaliser,
     Number,
     Operator,
     Score,
-    Signals,
-    Suppress,
+    Scores,
     Total,
     attend,
     causal,
 )
 from variants.laws.oracle import attend_in_floats
 from variants.papers.integral import cog
-from variants.papers.signed_averaging import four_scores, ssa
-from variants.stages.margins.ssmax import SSMax
+from variants.papers.signed_averaging import four_scores, sa_softmax, ssa
 from variants.stages.normalisers.absolute import Absolute
+from variants.stages.normalisers.clamped import Clamped
 from variants.stages.normalisers.count import Count
 from variants.stages.normalisers.none import NoNormaliser
+from variants.stages.normalisers.self_adjusted import SelfAdjusted
 from variants.stages.normalisers.sink import Sink
+from variants.stages.products.linear_elu import LinearELU
+from variants.stages.products.relu import ReluFeatures
 from variants.stages.scores.head_groups import HeadGroups
 from variants.stages.scores.identity import Identity
 from variants.stages.scores.relu import Relu
@@ -188,74 +188,6 @@ def test_the_variants_of_ssa_s_released_code() -> None:
     assert not any(number.trained for number in ssa(2.0, per="constant").numbers().values())
 
 
-REFUSED = {
-    "sizes of what is never negative": (
-        lambda: Operator(score=Square(), normaliser=Absolute()),
-        "'absolute' is for scores of both signs, and 'square' is never negative here.*use normaliser 'total'",
-    ),
-    "sizes of one score": (lambda: Operator(score=Uniform(), normaliser=Absolute()), "use normaliser 'total'"),
-    "a margin that is divided out": (
-        lambda: Operator(score=Relu(), margin=SSMax()),
-        "margin 'ssmax' multiplies all logits.*which score 'relu' under normaliser 'total' divides out again; leave it",
-    ),
-    "a margin that is divided out in every group": (
-        lambda: Operator(score=HeadGroups(parts=(Uniform(), Identity())), normaliser=Absolute(), margin=LogCount()),
-        "'head_groups' under normaliser 'absolute' divides out",
-    ),
-    "one n for all heads, twice": (lambda: HeadGroups(parts=(SSA(), SSA())), "two or more different scores; got ssa"),
-    "another divisor": (
-        lambda: four_scores("sum"),  # type: ignore[arg-type]
-        "divided of four_scores is one of 'count', 'absolute'; got 'sum'",
-    ),
-    "identity under a sum": (
-        lambda: Operator(score=Identity()),
-        "needs a score that is not negative, and 'identity' can be; use normaliser 'clamped'",
-    ),
-    "tanh in a group under a sum": (
-        lambda: Operator(score=HeadGroups(parts=(Exponential(), Tanh()))),
-        "not negative, and 'head_groups' can be",
-    ),
-    "signs beside a sink": (
-        lambda: Operator(score=SignedExponential(), normaliser=Sink()),
-        "'sink' needs a score that is not negative, and 'signed_exponential' can be",
-    ),
-    "relu beside a threshold": (
-        lambda: Operator(score=Relu(), normaliser=Ground()),
-        "'ground' needs a positive score known by its logarithm, such as 'exponential' or 'ssa'; got 'relu'",
-    ),
-    "plain scores in a group beside a threshold": (
-        lambda: Operator(score=HeadGroups(parts=(Exponential(), Relu())), normaliser=Ground()),
-        "known by its logarithm.*got 'head_groups'",
-    ),
-    "a gate that nothing looks at": (
-        lambda: Operator(score=Uniform(), gate=Suppress()),
-        "'uniform' is the same whatever the logit, so gate would say nothing",
-    ),
-    "signals that nothing looks at": (
-        lambda: Operator(score=Uniform(), signals=Signals(count=2)),
-        "so signals would say nothing",
-    ),
-    "a threshold that nothing looks at": (
-        lambda: Operator(score=Uniform(), normaliser=Sink()),
-        "so normaliser would say nothing",
-    ),
-    "one part": (lambda: HeadGroups(parts=(Relu(), Relu())), "two or more different scores; got relu"),
-    "no part": (lambda: HeadGroups(parts=()), "two or more different scores; got none"),
-    "groups of groups": (
-        lambda: HeadGroups(parts=(Relu(), HeadGroups(parts=(Relu(), Tanh())))),
-        "not groups again; list all parts",
-    ),
-    "ssa's n below 1": (lambda: ssa(0.5), r"init in \(1, inf\); got 0.5"),
-}
-
-
-@pytest.mark.parametrize("case", REFUSED)
-def test_what_has_no_meaning_is_refused_with_the_rule(case: str) -> None:
-    build, words = REFUSED[case]
-    with pytest.raises((ValidationError, SpecError), match=words):
-        build()
-
-
 @pytest.mark.parametrize(("heads", "nearest"), [(1, 4), (3, 4), (6, 8), (9, 8), (11, 12)])
 def test_heads_that_groups_do_not_divide_are_refused(heads: int, nearest: int) -> None:
     score = four_scores().score
@@ -264,3 +196,99 @@ def test_heads_that_groups_do_not_divide_are_refused(heads: int, nearest: int) -
     with pytest.raises(ValueError, match="divisible by 4"):
         attend(four_scores(), *(draw(1, heads, 5, 8) for _ in range(3)))
     score.check(nearest)
+
+
+def qkv(length: int = 13) -> tuple[Tensor, Tensor, Tensor]:
+    q, k, v = (draw(2, 3, length, 5, seed=seed) for seed in range(3))
+    return q, k, v
+
+
+def scores(z: Tensor, mask: Tensor | None = None) -> Scores:
+    """Exponential scores of logits [..., T, T]."""
+    return Scores(torch.ones_like(z, dtype=torch.bool) if mask is None else mask, log=z)
+
+
+def sink(z: Tensor, s: float) -> tuple[Tensor, Tensor]:
+    """Weights of keys and of a sink of logit s."""
+    found = Sink().weights(scores(z), logit=torch.tensor(s, dtype=z.dtype))
+    assert found.ground is not None
+    return found.keys, found.ground
+
+
+@pytest.mark.parametrize("s", [0.0, 90.0, -90.0])
+@pytest.mark.parametrize("by", [200.0, -200.0])
+def test_a_sink_is_finite_far_from_zero(by: float, s: float) -> None:
+    z = (draw(7, 13).float() + by).requires_grad_()
+    keys, ground = sink(z, s)
+    torch.testing.assert_close(keys, z.softmax(-1) if by > 0 else z * 0)
+    assert (ground == float(by < 0)).all()
+    (found,) = torch.autograd.grad(keys.square().sum(), z)
+    assert found.isfinite().all()
+
+
+def test_a_sink_of_negative_score_is_none() -> None:
+    q, k, v = qkv()
+    operator = Operator(product=ReluFeatures(), score=Identity(), normaliser=Sink())
+    plain = operator.changed(normaliser=Operator().normaliser)
+    for s, same in ((-1.0, True), (1.0, False)):
+        numbers = {"normaliser.logit": torch.tensor(s, dtype=torch.float64)}
+        came, expected = attend(operator, q, k, v, numbers=numbers), attend(plain, q, k, v)
+        assert ((came.output - expected.output).abs().max() < 1e-13) == same
+
+
+@pytest.mark.parametrize("by", [200.0, -200.0, 0.0])
+def test_clamped_exponentials_know_where_one_is(by: float) -> None:
+    z = draw(7, 13).float() + by
+    z[0] -= 4
+    exact = z.double().exp() / z.double().exp().sum(-1, keepdim=True).clamp(min=1)
+    torch.testing.assert_close(Clamped().weights(scores(z)).keys, exact.float())
+
+
+@pytest.mark.parametrize(("normaliser", "score"), [(Operator().normaliser, Identity()), (Absolute(), Tanh())])
+def test_scores_that_are_all_zero_give_zero_and_finite_gradients(
+    normaliser: Normaliser, score: Identity | Tanh
+) -> None:
+    z = torch.zeros(2, 3, requires_grad=True)
+    w = normaliser.weights(score.scores(z, torch.ones(2, 3, dtype=torch.bool))).keys
+    assert (w == 0).all()
+    (found,) = torch.autograd.grad(w.sum(), z)
+    assert (found.abs() <= 1).all()
+
+
+def test_the_plain_variant_is_the_logit_times_softmax() -> None:
+    z, mask = draw(7, 7), causal(7, 7)
+    close(
+        SelfAdjusted(normalised=False).weights(scores(z, mask)).keys,
+        z.tril() * z.masked_fill(~mask, -math.inf).softmax(-1),
+    )
+    assert sa_softmax(normalised=False).key != sa_softmax().key
+
+
+@pytest.mark.parametrize("kind", Normaliser.members())
+def test_a_normaliser_is_free_of_scale_and_averages_where_it_says_so(kind: str) -> None:
+    normaliser = Normaliser.members()[kind].example()
+    numbers = {name: torch.tensor(number.init).double() for name, number in normaliser.numbers().items()}
+    z, mask = draw(7, 7), causal(7, 7)
+
+    def weights(log: Tensor) -> Tensor:
+        return normaliser.weights(Scores(mask, log=log, score=lambda a: a), **numbers).keys
+
+    equal = [torch.allclose(weights(z), weights(z + math.log(c)), rtol=1e-12, atol=1e-14) for c in (3, 1 / 3)]
+    by_powers = normaliser.needs in ("logarithm", "exponential")  # no score here is homogeneous
+    assert by_powers or all(equal) == normaliser.scale_free
+    ones = torch.allclose(weights(z * 0), mask / mask.sum(-1, keepdim=True, dtype=torch.float64))
+    assert by_powers or ones == normaliser.averages
+
+
+def test_a_ground_state_under_logits_that_are_not_negative_is_empty_and_dead() -> None:
+    q, k, v = qkv()
+    numbers = {
+        "normaliser.threshold": torch.zeros(1, 1, 1, 1, dtype=torch.float64, requires_grad=True),
+        "readout.ground_value": torch.zeros(1, 1, 1, 5, dtype=torch.float64, requires_grad=True),
+    }
+    operator = Operator(product=LinearELU(), normaliser=Ground(), readout=GroundValue())
+    found = attend(operator, q, k, v, numbers=numbers)
+    assert (found.ground == 0).all()
+    slopes = torch.autograd.grad(found.output.square().sum(), list(numbers.values()), materialize_grads=True)
+    assert all((each == 0).all() for each in slopes)
+    assert any("linear_elu" in trap for trap in Ground.traps)

@@ -21,6 +21,7 @@ from variants import (
     Scalars,
     Tokens,
     Transformer,
+    Yarn,
     affine_scaled,
     differential,
     gpt2,
@@ -353,7 +354,9 @@ def test_an_operator_s_parameters_are_what_softmax_has_not() -> None:
     assert build(softmax(), backbone).operator_parameters() == 0
 
 
-@pytest.mark.parametrize("positions", [Rotary(base=100.0), NoPositions()], ids=lambda each: each.label)
+@pytest.mark.parametrize(
+    "positions", [Rotary(base=100.0), NoPositions(), Yarn(factor=4, original=20)], ids=lambda each: each.label
+)
 def test_a_trained_model_can_be_given_other_positions_for_a_while(positions: Positions) -> None:
     own = llama2(layers=2, heads=2, width=16, feedforward_width=24)
     model, other = (

@@ -1,17 +1,14 @@
-"""The stages after the normaliser: merges, rescales, readouts, head norms, output gates, and what consists of them."""
-
-from collections.abc import Callable
+"""Facts about single stages and their operators that no general law knows."""
 
 import pytest
 import torch
-from pydantic import ValidationError
 from torch import Tensor
 from torch.nn import functional as F
 
-from grid import SpecError
 from variants import (
-    Ground,
-    GroundValue,
+    SSA,
+    Exponential,
+    Number,
     Operator,
     Scalars,
     Signals,
@@ -22,23 +19,24 @@ from variants import (
     llama2,
     softmax,
 )
-from variants.number import ByDepth, Contrast, Number, Vector
+from variants.number import ByDepth, HeadShape
+from variants.operator import distances
 from variants.papers.affine_scaled import affine_scaled, learned_sink
-from variants.papers.attention_sinks import scaled_softmax, value_bias
+from variants.papers.attention_sinks import (
+    fixed_value_bias,
+)
+from variants.papers.beyond import fox, ssmax
 from variants.papers.integral import differential, integral, integral_control, integral_weights
+from variants.stages.forgetting.forget_gate import ForgetGate
 from variants.stages.head_norms.rms import RMS
-from variants.stages.merges.difference import Difference
+from variants.stages.margins.ssmax import SSMax
 from variants.stages.merges.mean import MeanWeights
-from variants.stages.normalisers.count import Count
-from variants.stages.normalisers.none import NoNormaliser
-from variants.stages.output_gates.per_channel import PerChannel
-from variants.stages.output_gates.per_head import PerHead
-from variants.stages.rescales.affine import Affine
-from variants.stages.rescales.scale import Scale
-from variants.stages.scores.uniform import Uniform
+from variants.stages.preparations.rms_norm import RMSNorm
+from variants.stages.products.cosformer import CosFormer
+from variants.stages.scores.head_groups import HeadGroups
 
 EXACT = {"rtol": 1e-12, "atol": 1e-14}
-LENGTH = 13
+LENGTH, D = 13, 8
 
 
 def draw(*shape: int, seed: int = 0) -> Tensor:
@@ -146,101 +144,17 @@ class TestDifferential:
         differential(heads="kept").check(heads=7, kv_heads=7, head_width=8, positions=backbone.positions)
 
 
-def affine(scale: Tensor, mean: Tensor) -> dict[str, Tensor]:
-    return {"rescale.scale": scale, "rescale.mean": mean}
-
-
-ALPHA, MEAN = (
-    torch.rand((2, 3, LENGTH, 1), generator=torch.Generator().manual_seed(6)).double(),
-    draw(1, 3, 1, 1).abs(),
-)
-
-
-class TestAffine:
-    def test_over_visible_keys_every_row_sums_to_the_mean(self) -> None:
-        mask = holes()
-        weights = attend(affine_scaled(), *qkv(), mask=mask, numbers=affine(ALPHA, MEAN)).weights
-        expected = MEAN[..., 0].expand(2, 3, LENGTH).clone()
-        expected[..., 5] = 0  # sees nothing
-        torch.testing.assert_close(weights.sum(-1), expected, **EXACT)
-        assert (weights[..., ~mask] == 0).all()
-
-    def test_over_the_context_a_row_sums_to_what_its_share_of_keys_makes(self) -> None:
-        mask = holes()
-        weights = attend(affine_scaled(n="context"), *qkv(), mask=mask, numbers=affine(ALPHA, MEAN)).weights
-        share = mask.sum(-1).double() / LENGTH
-        expected = ALPHA[..., 0] + share * (MEAN - ALPHA)[..., 0]
-        expected[..., 5] = 0
-        torch.testing.assert_close(weights.sum(-1), expected, **EXACT)
-        assert (weights[..., ~mask] == 0).all()
-
-
-REFUSED: dict[str, tuple[Callable[[], object], type[Exception], str]] = {
-    "a mean of one": (lambda: integral_weights(1), ValidationError, "says nothing about one signal"),
-    "a difference of three": (
-        lambda: differential().changed(signals=Signals(count=3)),
-        SpecError,
-        r"takes 2 signals, got 3; use signals=Signals\(count=2\)",
-    ),
-    "lambda of vectors per query": (lambda: differential("query"), ValidationError, "use form='scalar'"),
-    "a trained lambda for all layers": (
-        lambda: Difference(factor=Contrast(init=0.2, deep=0.8, per="constant", learned=True)),
-        ValidationError,
-        "use per='layer'",
-    ),
-    "alpha of an average": (
-        lambda: affine_scaled().changed(score=Uniform()),
-        SpecError,
-        "each of K visible keys the weight 1 / K, on which rescale 'affine' with n='visible' puts mean / K whatever",
-    ),
-    "alpha of an average by the count": (
-        lambda: affine_scaled().changed(score=Uniform(), normaliser=Count()),
-        SpecError,
-        "under normaliser 'count'",
-    ),
-    "a scale that the norm divides out": (
-        lambda: scaled_softmax().changed(head_norm=RMS()),
-        SpecError,
-        "rescale 'scale' multiplies the output of a head by one number, and head_norm 'rms' divides it out again",
-    ),
-    "a scale of the ground value too": (
-        lambda: Operator(normaliser=Ground(), readout=GroundValue(), rescale=Scale(), head_norm=RMS()),
-        ValidationError,
-        "divides it out again",
-    ),
-    "a link that alpha has not": (
-        lambda: affine_scaled("positive"),  # type: ignore[arg-type]
-        SpecError,
-        "link of affine_scaled is one of 'clipped', 'unit'; got 'positive'",
-    ),
-    "a granularity that v0 has not": (
-        lambda: value_bias("haed"),  # type: ignore[arg-type]
-        SpecError,
-        "per of value_bias is one of 'layer', 'head'; got 'haed'; did you mean 'head'",
-    ),
-    "no eps": (lambda: RMS(eps=0.0), ValidationError, "greater than 0"),
-    "a third N": (lambda: Affine(n="keys"), ValidationError, "'visible' or 'context'"),
-    "a gate beyond its border": (
-        lambda: PerHead(opening=Number(init=1.0, per="token", link="unit")),
-        ValidationError,
-        r"init in \(0, 1\); got 1",
-    ),
-    "a scalar for channels": (lambda: PerChannel(opening=Number(init=0.5)), ValidationError, "instance of Vector"),
-    "a vector for a head": (lambda: PerHead(opening=Vector(init=0.5)), ValidationError, "holds no Vector"),
-}
-
-
-@pytest.mark.parametrize("case", REFUSED)
-def test_what_has_no_meaning_is_refused_with_the_rule(case: str) -> None:
-    build, error, words = REFUSED[case]
-    with pytest.raises(error, match=words):
-        build()
-
-
-def test_a_scale_beside_a_value_bias_and_alpha_of_the_context_or_of_sums_say_something() -> None:
-    value_bias().changed(rescale=Scale(), head_norm=RMS())
-    affine_scaled(n="context").changed(score=Uniform())
-    affine_scaled().changed(score=Uniform(), normaliser=NoNormaliser())
+@pytest.mark.parametrize("n", ["visible", "context"])
+def test_a_row_of_affine_scaled_weights_sums_to_the_mean_or_to_its_share_of_the_context(n: str) -> None:
+    alpha = torch.rand((2, 3, LENGTH, 1), generator=torch.Generator().manual_seed(6)).double()
+    mean, mask = draw(1, 3, 1, 1).abs(), holes()
+    numbers = {"rescale.scale": alpha, "rescale.mean": mean}
+    weights = attend(affine_scaled(n=n), *qkv(), mask=mask, numbers=numbers).weights  # type: ignore[arg-type]
+    share = 1.0 if n == "visible" else mask.sum(-1, keepdim=True).double() / LENGTH
+    expected = (alpha + share * (mean - alpha))[..., 0]
+    expected[..., 5] = 0  # sees nothing
+    torch.testing.assert_close(weights.sum(-1), expected, **EXACT)
+    assert (weights[..., ~mask] == 0).all()
 
 
 def test_the_norm_gives_back_what_a_sink_takes() -> None:
@@ -259,3 +173,73 @@ def test_operators_of_equal_meaning_have_equal_keys() -> None:
     assert differential(form="vectors").key != differential(form="scalar").key
     assert affine_scaled(n="visible").key != affine_scaled(n="context").key
     assert Operator(signals=Signals(count=2), merge=MeanWeights()).key == integral_weights(2).key
+
+
+def test_a_query_of_zeros_is_left_at_zero() -> None:
+    q = torch.zeros(1, 1, 1, D, requires_grad=True)
+    found, _ = RMSNorm().prepare(q, q, query_gain=torch.ones(D), key_gain=torch.ones(D))
+    found.sum().backward()
+    assert (found == 0).all()
+    assert q.grad is not None
+    assert q.grad.isfinite().all()
+
+
+@pytest.mark.parametrize(("along", "expected"), [("first", [5.0] + [0.0] * 7), ("all", [5.0] * 8)])
+def test_a_fixed_value_lies_along_its_direction(along: str, expected: list[float]) -> None:
+    operator = fixed_value_bias(5.0, along=along)  # type: ignore[arg-type]
+    number = operator.numbers()["extra.learned_value"]
+    assert not number.trained
+    assert number.fixed_value(HeadShape(2, D, D, D, D, 16), 0).flatten().tolist() == expected
+
+
+@pytest.mark.parametrize(("keys", "ours", "plain"), [(16, 0.963, 0.908), (256, 0.998, 0.368), (65536, 1.000, 0.002)])
+def test_scalable_softmax_does_not_fade(keys: int, ours: float, plain: float) -> None:
+    """Figure 1 of its paper: all logits -2 but one of 3, s = 0.43."""
+    q, k = torch.ones(1, 1, 1, 1, dtype=torch.float64), torch.full((1, 1, keys, 1), -2.0, dtype=torch.float64)
+    k[..., -1, :] = 3
+    found = attend(ssmax(), q, k, k, numbers={"margin.scale": of(0.43)}).weights
+    assert found.max().item() == pytest.approx(ours, abs=5e-4)
+    assert attend(softmax(), q, k, k).weights.max().item() == pytest.approx(plain, abs=5e-4)
+
+
+def test_the_start_of_scalable_softmax_is_softmax_on_average() -> None:
+    counts = torch.arange(1, 1025, dtype=torch.float64)[:, None]
+    factor = SSMax().factor(counts, scale=of(SSMax().scale.init))
+    assert factor.mean().item() == pytest.approx(1, abs=5e-3)
+    assert (factor[..., 0, :] == 0).all()
+
+
+def test_recent_keys_lose_no_bits_in_a_long_sequence() -> None:
+    """The difference of two running sums of 2000 logarithms would lose four digits here."""
+    gate = draw(1, 1, 2000, 1).sigmoid().float()
+    z, seen = torch.zeros(1, 1, 2000, 2000), causal(2000, 2000)
+    lowering = ForgetGate().lowering(z, seen, gate=gate)
+    last = -gate.double().log().flatten()
+    torch.testing.assert_close(lowering[0, 0].diagonal(-1).double(), last[1:], rtol=1e-6, atol=1e-7)
+    assert (lowering >= 0).all()
+
+
+def test_a_gate_that_has_closed_is_finite() -> None:
+    raw = torch.full((1, 1, LENGTH, 1), -200.0, requires_grad=True)
+    q, k, v = (x[:1, :1].float() for x in qkv())
+    output = attend(fox(), q, k, v, numbers={"forgetting.gate": raw.sigmoid()}).output
+    output.sum().backward()
+    assert raw.grad is not None
+    assert raw.grad.isfinite().all()
+    torch.testing.assert_close(output, v)  # each query is left with its own key
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_at_its_horizon_a_cosformer_logit_is_not_negative(dtype: torch.dtype) -> None:
+    x = torch.ones(1, 1, 8, D, dtype=dtype)
+    assert (CosFormer(length=7).logits(x, x, distances(8, 8)) >= 0).all()
+
+
+def test_a_part_has_parameters_for_its_own_heads_only() -> None:
+    for per, each in (("head", 2), ("query", 2 + 2 * 8), ("token", 2 + 2 * 32), ("layer", 1)):
+        n, b = Number(init=1.5, per=per, link="at_least_one"), Number(init=1.0, link="positive")
+        operator = Operator(score=HeadGroups(parts=(Exponential(), SSA(n=n, b=b))))
+        model = Transformer(gpt2(layers=3, heads=4, width=32), [operator] * 3, inputs=Scalars(), seed=0)
+        assert model.operator_parameters() == 3 * each
+        heads = [head for layer, head, _, _ in model.numbers() if layer == 0]
+        assert heads == ([None] if per == "layer" else [2, 3])
