@@ -37,7 +37,7 @@ def _moves(operator: Operator, name: str) -> Iterator[float]:
         others += [torch.full_like(own, value) for value in extremes(operator, name)]
         before = output(operator, inputs)
         for other in others:
-            changed = inputs._replace(numbers={**inputs.numbers, name: other})
+            changed = inputs.replace({name: other})
             yield float((output(operator, changed) - before).abs().max())
 
 
