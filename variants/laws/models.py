@@ -123,7 +123,7 @@ def _slopes_of_number(attention: Attention, name: str, number: Number) -> dict[s
 
 
 def _parameters(operator: Operator) -> None:
-    for each in {operator, *granularity_levels(operator)}:
+    for each in dict.fromkeys((operator, *granularity_levels(operator))):
         model = model_of(each)
         width, plain = model.backbone.width, _plain(model.backbone)
         expected = sum(_size(each, name, width) for name, number in each.numbers().items() if number.trained)
