@@ -90,12 +90,6 @@ def test_sizes_from_spans(text: str, spans: list[tuple[int, int]], sizes: list[i
     assert found.sum() == len(text.encode())
 
 
-@given(text=TEXTS)
-def test_sizes_from_spans_of_bytes_are_one_each(text: str) -> None:
-    encoder = Bytes().encoder(list)
-    assert (sizes_of_spans(text, encoder.encode(text).spans) == 1).all()
-
-
 def joined_by_hand(text: str, joins: int) -> list[bytes]:
     """Byte pairs by the definition, on blank-separated words: the most frequent pair is joined, again and again."""
     pieces = [[bytes([b]) for b in word.encode()] for word in re.findall(r" ?\w+", text)]
