@@ -2,7 +2,6 @@
 
 import ast
 import inspect
-import re
 import textwrap
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -44,8 +43,7 @@ from variants import (
     principled,
     softmax,
 )
-from variants.laws.battery import prove
-from variants.laws.examples import around, family
+from variants.laws.examples import family
 from variants.operator import KINDS
 from variants.papers.attention_sinks import prefix_lm, sliding_window
 from variants.papers.catalogue import catalogue
@@ -287,18 +285,6 @@ def test_an_operator_that_an_axis_changed_is_not_called_what_it_was(
 
     (planned,) = Grid(name="names", base=Bearer(operator=base), axes=[over(path, [value])], seeds=[0]).cells()
     assert planned.operator == label
-
-
-def test_the_example_of_the_contributing_guide_is_whole() -> None:
-    root = Path(variants.__file__).parent.parent
-    example, *_ = re.findall(r"```python\n(.*?)```", (root / "CONTRIBUTING.md").read_text(encoding="utf-8"), re.DOTALL)
-    source = (root / "variants" / "stages" / "scores" / "ssa.py").read_text(encoding="utf-8")
-    imports = [line for line in source.splitlines() if line.startswith(("import ", "from "))]
-    names: dict[str, type[Score]] = {}
-    with forgotten():
-        exec("\n".join([*imports, example]), names)
-        operator = around("score", names["Softcap"]())
-        assert all(finding.proved for finding in prove(operator))
 
 
 def test_laws_that_an_operator_breaks_are_on_its_page_with_the_reason() -> None:
