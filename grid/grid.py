@@ -1,13 +1,12 @@
 """A grid: a base trial, axes, rules and seeds, and its trials in execution order."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple, final
 
 from grid.axis import Dimension, Scalar
-from grid.baseline import Baseline
 from grid.columns import Columns
 from grid.enumeration import Cell, CellEnumerator, CellPosition, Pruned
 from grid.errors import SpecError
@@ -162,13 +161,30 @@ class Grid:
     def survey(self) -> GridCount:
         """Every cell in execution order, the counts of the rules, and the baseline's key. Walks over all cells."""
         pruned: Pruned = Counter()
-        baseline = Baseline(self.baseline or {})
-        found = []
+        found, agreed = [], list[tuple[int, str, str]]()
         for cell in self._cells.all(pruned):
             found.append((bytes.fromhex(cell.key), cell.place))
             if self.baseline:
-                baseline.offer(cell.key, cell.label, self._agrees(cell))
-        return GridCount(sorted(found), pruned, baseline.key(self.name) if self.baseline else None)
+                part, picks = cell.place.part, cell.picks
+                count = sum(self.columns.equals(part, picks, *wanted) for wanted in self.baseline.items())
+                agreed.append((count, cell.label, cell.key))
+        return GridCount(sorted(found), pruned, self._find_baseline(agreed) if self.baseline else None)
+
+    def _find_baseline(self, agreed: list[tuple[int, str, str]]) -> str:
+        """Return the key of the only cell that has every wanted label or value of the baseline.
+
+        `agreed` has for each cell the number of axes on which it agrees, its label and its key.
+        """
+        wanted = self.baseline or {}
+        best = max(count for count, *_ in agreed)
+        nearest = [(label, key) for count, label, key in agreed if count == best]
+        some = ", ".join(repr(label) for label, _ in nearest[:3]) + (", ..." if len(nearest) > 3 else "")
+        told = ", ".join(f"{name}={getattr(value, 'label', value)!r}" for name, value in wanted.items())
+        if best < len(wanted):
+            raise SpecError(f"the baseline of grid {self.name!r} is one of its cells; no cell has {told}, near: {some}")
+        if len(nearest) > 1:
+            raise SpecError(f"the baseline of grid {self.name!r} is one cell; {told} selects {some}, name more axes")
+        return nearest[0][1]
 
     @cached_property
     def _cells(self) -> CellEnumerator:
@@ -178,9 +194,6 @@ class Grid:
         operator = getattr(trial, "operator", None)
         named = operator.label if isinstance(operator, Spec) else cell.label or self.name
         return Planned(trial, trial.key, cell.key, turn[1], cell.label or named, named, row, (turn[0], cell.key))
-
-    def _agrees(self, cell: Cell) -> Callable[[str, object], bool]:
-        return lambda name, wanted: self.columns.equals(cell.place.part, cell.picks, name, wanted)
 
 
 def _require_kinds(grid: Grid) -> None:

@@ -7,7 +7,7 @@ a user's spec file.
 
 import sys
 from collections.abc import Mapping
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar, get_args, get_origin
 
@@ -145,22 +145,17 @@ class Spec(BaseModel):
 S = TypeVar("S", bound=Spec)
 
 _WRITTEN = "_written"
-_NAMES: dict[type[Spec], tuple[str, ...]] = {}
-_SETS: dict[type[Spec], frozenset[str]] = {}
-_IDENTITY: dict[type[Spec], tuple[tuple[str, str], ...]] = {}
 
 
+@cache
 def field_names(cls: type[Spec]) -> tuple[str, ...]:
     """Return the fields of a spec class, in order of declaration."""
-    if cls not in _NAMES:
-        _NAMES[cls] = tuple(cls.model_fields)
-    return _NAMES[cls]
+    return tuple(cls.model_fields)
 
 
+@cache
 def _field_set(cls: type[Spec]) -> frozenset[str]:
-    if cls not in _SETS:
-        _SETS[cls] = frozenset(cls.model_fields)
-    return _SETS[cls]
+    return frozenset(cls.model_fields)
 
 
 def rebuilt(spec: S, fields: Mapping[str, object]) -> S:
@@ -195,11 +190,10 @@ def _canonical_without(spec: Spec, skipped: str) -> str:
     return "{" + ",".join(parts) + "}"
 
 
+@cache
 def _identity(cls: type[Spec]) -> tuple[tuple[str, str], ...]:
-    if cls not in _IDENTITY:
-        names = sorted(name for name in field_names(cls) if not is_outside_key(cls, name))
-        _IDENTITY[cls] = tuple((name, f"{canonical_name(name)}:") for name in names)
-    return _IDENTITY[cls]
+    names = sorted(name for name in field_names(cls) if not is_outside_key(cls, name))
+    return tuple((name, f"{canonical_name(name)}:") for name in names)
 
 
 def _canonical(value: object) -> str:

@@ -1,19 +1,17 @@
 """The baseline of a grid: exactly one cell."""
 
 import pytest
-from hypothesis import given, strategies as st
 from standin import PRINCIPLED, SOFTMAX, SSA_OPERATOR, Trial
 from standin_grid import LAYERS, OPERATORS, grid
 
 from grid import SpecError, cell_key, has, over
 
 
-@given(st.sampled_from(["softmax", "SSA", SOFTMAX, SSA_OPERATOR]), st.sampled_from([1, 2, "3"]))
-def test_the_baseline_is_selected_by_label_or_value(operator: object, layers: object) -> None:
-    made = grid(OPERATORS, LAYERS, baseline={"operator": operator, "layers": layers})
+@pytest.mark.parametrize("operator", ["softmax", "SSA", SOFTMAX, SSA_OPERATOR], ids=str)
+def test_the_baseline_is_selected_by_label_or_value(operator: object) -> None:
+    made = grid(OPERATORS, LAYERS, baseline={"operator": operator, "layers": "2"})
     found = next(p for p in made.cells() if p.cell == made.header()["baseline"])
-    assert found.axes["operator"] == getattr(operator, "label", operator)
-    assert found.axes["layers"] == int(str(layers))
+    assert found.axes == {"operator": getattr(operator, "label", operator), "layers": 2}
 
 
 def test_the_baseline_may_be_where_an_axis_does_not_apply() -> None:

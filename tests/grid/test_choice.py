@@ -28,16 +28,6 @@ def _score_forgets() -> object:
     Score._members.update(before)
 
 
-def test_a_family_knows_its_members() -> None:
-    assert Score.members() == {"exponential": Exponential, "ssa": SSA}
-
-
-def test_plain_data_becomes_the_member_of_its_kind() -> None:
-    operator = Operator.model_validate({"score": {"kind": "ssa", "n": {"init": 2}}})
-    assert operator.score == SSA(n=Number(init=2.0))
-    assert Score.model_validate({"kind": "exponential"}) == Exponential()
-
-
 def test_a_members_class_in_a_users_file_is_enough(load: Callable[[str, str], ModuleType]) -> None:
     mine = load("users_file", MINE).Mine
     trial = Trial(operator=Operator(score=mine(k=Number(init=4.0))))
@@ -64,14 +54,7 @@ def test_two_classes_of_one_kind_are_refused(load: Callable[[str, str], ModuleTy
     assert Score.members()["mine"].__module__ == "users_file"
 
 
-def test_a_subclass_of_a_member_needs_a_kind_of_its_own() -> None:
-    with pytest.raises(SpecError, match=r"kind 'ssa' is already standin\.SSA"):
-
-        class Again(SSA):
-            pass
-
-
-def test_one_kind_may_occur_in_two_families() -> None:
+def test_a_family_knows_its_members_and_makes_them_of_plain_data() -> None:
     class Animal(Choice):
         pass
 
@@ -79,7 +62,16 @@ def test_one_kind_may_occur_in_two_families() -> None:
         kind: Literal["ssa"] = "ssa"
 
     assert Animal.members() == {"ssa": Ssa}
-    assert Score.members()["ssa"] is SSA
+    assert Score.members() == {"exponential": Exponential, "ssa": SSA}
+    operator = Operator.model_validate({"score": {"kind": "ssa", "n": {"init": 2}}})
+    assert operator.score == SSA(n=Number(init=2.0))
+    assert operator.key != Operator(score=SSA()).key
+    with pytest.raises(ValidationError, match="has no kind"):
+        Score()
+    with pytest.raises(SpecError, match=r"kind 'ssa' is already standin\.SSA"):
+
+        class Again(SSA):
+            pass
 
 
 def test_a_narrower_family_belongs_to_the_wider_one() -> None:
@@ -123,11 +115,6 @@ def test_what_is_no_member_is_told_what_there_is(given: object, told: str) -> No
     with pytest.raises(ValidationError) as caught:
         Operator.model_validate({"score": given})
     assert told in str(caught.value)
-
-
-def test_a_family_alone_is_no_spec() -> None:
-    with pytest.raises(ValidationError, match="has no kind"):
-        Score()
 
 
 def test_choices_of_two_files_are_not_equal_also_inside_another_spec(load: Callable[[str, str], ModuleType]) -> None:

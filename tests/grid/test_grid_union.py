@@ -24,12 +24,8 @@ def test_a_union_has_the_cells_of_both_once() -> None:
     assert union.header()["cells"] == 9
     assert union.header()["axes"][1]["labels"] == ["1", "2", "3"]
     assert len({planned.key for planned in union.trials()}) == len(list(union.trials())) == 18
-    assert (union.name, union.named("all").name) == ("shallow-deep", "all")
-
-
-def test_a_union_with_itself_is_itself() -> None:
-    shallow, _ = both()
     assert cells(shallow | shallow) == cells(shallow)
+    assert (union.name, union.named("all").name) == ("shallow-deep", "all")
 
 
 def test_rules_of_a_union_count_in_their_own_part() -> None:

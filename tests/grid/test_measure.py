@@ -9,12 +9,9 @@ from grid import Measure
 def test_a_point_is_numbers_that_cannot_be_changed() -> None:
     measure = Measure(name="mse", point={"sigma_f": 5, "sigma_x": 1})
     assert measure.key == Measure(name="mse", point={"sigma_x": 1.0, "sigma_f": 5.0}).key
+    assert Measure(name="loss", unit="nats per byte").key == Measure(name="loss").key
     with pytest.raises(TypeError, match="cannot be changed"):
         measure.point["sigma_f"] = 1
-
-
-def test_the_unit_is_a_label() -> None:
-    assert Measure(name="loss", unit="nats per byte").key == Measure(name="loss").key
 
 
 WRONG: list[dict[str, object]] = [

@@ -67,11 +67,6 @@ def test_a_rule_that_cannot_say_is_named_with_its_cell(predicate: object) -> Non
         grid(LAYERS, rules=[forbid(predicate, reason="why")]).header()  # type: ignore[arg-type]
 
 
-def test_a_rule_has_a_reason() -> None:
-    with pytest.raises(SpecError, match="a rule says why"):
-        forbid(bool, reason=" ")
-
-
 def test_a_rule_may_forbid_what_cannot_be_built() -> None:
     rule = forbid(lambda trial: trial.model.width % trial.model.heads != 0, reason="heads divide the width")
     header = grid(over("model.heads", [2, 3, 4]), rules=[rule]).header()

@@ -16,11 +16,9 @@ from grid.errors import NotFoundError
 from runners.catalogue.explain import explain, explain_kind
 from runners.catalogue.explain_text import write_explanation
 from runners.catalogue.lookup import families, find_named, presets, stage_kinds
-from runners.catalogue.stage_words import number_rows
 from runners.cli.app import execute
 from runners.cli.catalogue import STAGES
-from runners.provenance.specfile import import_spec_file
-from variants import LogScore, Operator, Score, Stage, Transformer, attend
+from variants import LogScore, Operator, Score, Transformer, attend
 from variants.model.transformer import Tokens
 from variants.papers.catalogue import _CATALOGUE, PAPERS, NamedOperator, catalogue, named_operator
 
@@ -101,6 +99,7 @@ def test_an_operator_is_explained_whole(name: str) -> None:
     assert known.line.endswith(".")
     of_parts = [number for number in operator.numbers() if number.split(".")[0] in {part.stage for part in found.parts}]
     assert [row.number for row in found.numbers] == of_parts
+    assert all(row.start and row.varies and row.range for row in found.numbers)
     assert all(part.formula for part in found.parts)
     assert len(found.limits) == len(known.limits)
     assert set(known.traps) <= set(found.traps)
@@ -135,17 +134,6 @@ def test_the_page_of_ssa_says_what_a_user_asks(capsys: pytest.CaptureFixture[str
         "reference: yes",
     ):
         assert words in text, words
-
-
-def test_added_parameters_are_those_of_the_model(capsys: pytest.CaptureFixture[str]) -> None:
-    operator, model = variants.principled(), presets()["icl"]()
-    built = Transformer(model, (operator,) * model.layers, inputs=Tokens(3), seed=1)
-    data = command_data(capsys, "principled", "--model", "icl")
-    assert isinstance(data, Mapping)
-    assert (data["added"], data["reason"]) == (built.operator_parameters(), None)
-    assert f"parameters added to icl: {built.operator_parameters():,}" in command_text(
-        capsys, "principled", "--model", "icl"
-    )
 
 
 def test_what_a_program_reads_is_data(capsys: pytest.CaptureFixture[str]) -> None:
@@ -285,18 +273,6 @@ def test_a_wrong_name_is_told_the_nearest(
     assert words in capsys.readouterr().err
 
 
-def test_a_choice_of_a_user_s_file_is_explained_by_its_class(tmp_path: Path) -> None:
-    path = tmp_path / "mine.py"
-    path.write_text(SCORE, encoding="utf-8")
-    try:
-        import_spec_file(path)
-        found = explain_kind("score", "steeper")
-        assert found.part.formula == "exp(g a)."
-        assert [row.what for row in found.numbers] == ["How gentle: the divisor g."]
-    finally:
-        forget()
-
-
 NAMED = '''
 
 from variants import Operator, named_operator
@@ -383,10 +359,3 @@ def test_a_choice_typed_at_a_prompt_is_explained_without_its_file() -> None:
         assert execute(["operators", "gentle"]) == 3
     finally:
         forget()
-
-
-def test_every_number_of_a_named_operator_starts_somewhere() -> None:
-    for known in catalogue().values():
-        for stage in known.make().stages().values():
-            assert isinstance(stage, Stage)
-            assert all(row.start and row.varies and row.range for row in number_rows(stage))

@@ -17,7 +17,7 @@ from runners.evaluations.rope_scaling import stretch_positions
 from runners.tasks import Batch, Data, Measurements, Predict, Task
 from runners.tasks.task import Items
 from runners.training.loop import train
-from variants import Alibi, Rotary, Tokens, Transformer, Yarn, gpt2, llama2, softmax
+from variants import Alibi, Rotary, Tokens, Transformer, Yarn, gpt2, llama2
 
 SMALL = LengthExtrapolation(lengths=(7, 20, 63), count=5, bucket=10, last=6)
 WORDS = Grammar(nouns=6, verbs=5, names=7, prepositions=3, topics=2, context=16)
@@ -154,18 +154,6 @@ def test_the_last_positions_tell_whether_context_helps() -> None:
     torch.testing.assert_close(short, long, rtol=1e-12, atol=0)
 
 
-def test_losses_of_a_model_are_those_of_plain_python() -> None:
-    model = Transformer(backbone(), [softmax()] * 2, inputs=WORDS.inputs, seed=0).eval()
-    windows = WORDS.windows(63, 5)
-    with torch.inference_mode():
-        rows = evaluate(SMALL, model)
-        each = []
-        for ids, targets in zip(windows.inputs[:, -20:], windows.targets[:, -20:], strict=True):
-            logits = model(ids[None])[0].double()
-            each += [-float(logits[t].log_softmax(-1)[targets[t]]) for t in range(20)]
-    assert rows["loss", 20, 1].value == pytest.approx(sum(each) / 100, abs=1e-6)
-
-
 def test_costs_do_not_depend_on_how_many_are_computed_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     windows = WORDS.windows(20, 7)
     whole = costs(counting, windows, WORDS.inputs.vocabulary)
@@ -224,11 +212,6 @@ def test_all_of_a_stretch_and_of_the_model_s_own_positions_is_in_the_frequencies
 
 def yarn(stretch: Stretch) -> Yarn:
     return Yarn(base=50, share=0.5, **stretch.data())
-
-
-def test_single_items_are_given_at_every_length() -> None:
-    items = [each for each in SMALL.open(WORDS).evaluate(counting) if isinstance(each, Items)]
-    assert [each.point["length"] for each in items] == [7, 20, 63]
 
 
 @pytest.fixture

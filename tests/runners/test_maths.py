@@ -13,7 +13,7 @@ import torch
 from grid.errors import AblateError, NotFoundError, SpecError
 from grid.operator_view import OperatorCatalogue
 from runners.catalogue.operator_maths import OperatorMaths
-from runners.catalogue.weight_profile import CHANNELS, LAST, LOGITS as ROW, SETTINGS, _queries_and_keys, profiles
+from runners.catalogue.weight_profile import LOGITS as ROW, SETTINGS, profiles
 from variants import Operator, principled, ssa
 from variants.papers.catalogue import catalogue
 
@@ -24,10 +24,6 @@ MATHS: OperatorCatalogue = OperatorMaths()
 def ratios(score: Callable[[float], float]) -> list[float]:
     total = sum(score(z) for z in LOGITS)
     return [score(z) / total for z in LOGITS]
-
-
-def sigmoid(z: float) -> float:
-    return 1 / (1 + math.exp(-z))
 
 
 def power(z: float, n: float, b: float) -> float:
@@ -45,34 +41,19 @@ def ground(threshold: float) -> tuple[list[float], float]:
     return [math.exp(z) / total for z in LOGITS], short / total
 
 
-def sparsemax() -> list[float]:
-    rising = sorted(LOGITS, reverse=True)
-    support = max(k for k in range(1, len(rising) + 1) if 1 + k * rising[k - 1] > sum(rising[:k]))
-    tau = (sum(rising[:support]) - 1) / support
-    return [max(z - tau, 0.0) for z in LOGITS]
-
-
 BY_HAND: dict[str, tuple[str, dict[str, float], Callable[[], Sequence[float]]]] = {
     "softmax": ("softmax", {}, lambda: ratios(math.exp)),
-    "ssa at its start": ("ssa", {}, lambda: ratios(lambda z: power(z, 1.5, 1.0))),
     "ssa elsewhere": ("ssa", {"score.n": 3.0, "score.b": 0.25}, lambda: ratios(lambda z: power(z, 3.0, 0.25))),
-    "sigmoid": ("sigmoid", {}, lambda: [sigmoid(z) for z in LOGITS]),
-    "sigmoid, shifted": ("sigmoid", {"score.shift": -2.0}, lambda: [sigmoid(z - 2) for z in LOGITS]),
-    "sigmoid_normalised": ("sigmoid_normalised", {}, lambda: ratios(sigmoid)),
-    "identity": ("identity", {}, lambda: LOGITS),
     "temperature": (
         "temperature",
         {"transform.tau": 5.0},
         lambda: ratios(lambda z: math.exp(z / 5)),
     ),
-    "integral": ("integral", {}, lambda: ratios(lambda z: math.exp(z / math.sqrt(8)))),
     "cog": (
         "cog",
         {},
         lambda: [math.copysign(math.exp(abs(z)), z) / sum(math.exp(abs(y)) for y in LOGITS) for z in LOGITS],
     ),
-    "sparsemax": ("sparsemax", {}, sparsemax),
-    "off_by_one": ("off_by_one", {}, lambda: [math.exp(z) / (1 + sum(map(math.exp, LOGITS))) for z in LOGITS]),
     "principled_ground": ("principled_ground", {"normaliser.threshold": 1.5}, lambda: ground(1.5)[0]),
     "principled_margin": (
         "principled_margin",
@@ -230,17 +211,6 @@ def test_torch_comes_with_the_first_question() -> None:
         "assert 'torch' not in sys.modules; m.list_operators(); assert 'torch' in sys.modules"
     )
     subprocess.run([sys.executable, "-c", script], check=True)
-
-
-def test_the_default_operator_is_softmax() -> None:
-    assert MATHS.weights(Operator().data(), {}, {}, LOGITS)[0].keys == MATHS.weights("softmax", {}, {}, LOGITS)[0].keys
-
-
-@pytest.mark.parametrize("query", [LAST, 4])
-def test_queries_and_keys_have_the_logits_of_the_row(query: int) -> None:
-    q, k = _queries_and_keys(5, query)
-    z = (q[0, 0, query, :CHANNELS] * k[0, 0, :, :CHANNELS]).sum(-1) / math.sqrt(CHANNELS)
-    assert z.tolist() == pytest.approx(ROW, abs=1e-12)
 
 
 def test_heads_with_different_scores_have_a_profile_each() -> None:

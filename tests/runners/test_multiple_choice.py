@@ -59,29 +59,6 @@ def chosen(spec: MultipleChoice, task: Text) -> dict[str, dict[str, float]]:
     }
 
 
-@pytest.mark.parametrize(
-    ("question", "one", "other", "expected"),
-    [
-        ("bbbbbbbb", "a", "aaaa", "1----"),  # 4 bits against 7, for 1 and 4 characters, 2 and 5 tokens
-        ("aaaaaaaa", "b", "bbbbbb", "1---1"),  # 13 bits in 10 tokens against 23 in 15
-        (
-            "",
-            "zz",
-            "\u00e9\u00e9",
-            "11-11",
-        ),  # 25 bits against 47: two characters each, two and four bytes, 3 and 5 tokens
-    ],
-)
-def test_rules_choose_as_computed_by_hand(
-    tmp_path: Path, task: Text, question: str, one: str, other: str, expected: str
-) -> None:
-    """A rule with "1" takes the first choice, one with "-" the second; a tie is no choice."""
-    spec = asking(tmp_path / "set.jsonl", item(question, one, other), item(question, one, other, answer=1, id="turned"))
-    found = chosen(spec, task)
-    for rule, takes in zip(RULES, expected, strict=True):
-        assert found[rule] == {"set/1": float(takes == "1"), "turned": float(takes == "-")}, rule
-
-
 def scores(question: str, choice: str) -> tuple[float, ...]:
     """In plain Python, in bits, more is better."""
     answer = [BITS[byte] for byte in (" " + choice).encode()]

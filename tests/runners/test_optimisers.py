@@ -11,8 +11,7 @@ from pydantic import ValidationError
 from torch import Tensor, nn
 
 from runners.optimisers import AdamW, Muon, ParameterVectors, Training, UncorrectedAdamW
-from runners.optimisers.muon import orthogonalise
-from runners.optimisers.optimiser import LR_SHARE
+from runners.optimisers.optimiser import LR_SHARE, Optimiser
 from runners.optimisers.schedules import Cosine
 from runners.tasks import Induction
 from runners.training.flat_parameters import Flat
@@ -110,25 +109,6 @@ def test_steps_of_muon_are_those_of_plain_loops(muon: Muon) -> None:
         assert float((vector.detach() - expected).abs().max()) < bound
 
 
-@pytest.mark.parametrize("shape", [(7, 7), (16, 5), (5, 16)], ids=str)
-def test_an_orthogonalised_matrix_keeps_its_singular_vectors(shape: tuple[int, int]) -> None:
-    """Its singular values are those of the input, each sent through the quintic by itself."""
-    matrices = draws(3, *shape)
-    left, values, right = torch.linalg.svd(matrices, full_matrices=False)
-    values = values / values.norm(dim=-1, keepdim=True)
-    for _ in range(5):
-        values = 3.4445 * values - 4.7750 * values**3 + 2.0315 * values**5
-    found = orthogonalise(matrices, 5, torch.float64)
-    torch.testing.assert_close(found, left @ torch.diag_embed(values) @ right, rtol=0, atol=1e-12)
-
-
-def test_five_rounds_bring_every_singular_value_that_is_not_tiny_near_one() -> None:
-    values = torch.linspace(0.01, 1, 1000, dtype=torch.float64)
-    for _ in range(5):
-        values = 3.4445 * values - 4.7750 * values**3 + 2.0315 * values**5
-    assert 0.65 < float(values.min()) < float(values.max()) < 1.25
-
-
 @pytest.mark.parametrize("shape", [(12, 12), (40, 10), (10, 40)], ids=str)
 def test_in_bfloat16_an_update_is_pytorchs(shape: tuple[int, int]) -> None:
     """From equal singular values. Five rounds of three products, each off by 2^-8 of its size, of a norm of about 1."""
@@ -141,16 +121,6 @@ def test_in_bfloat16_an_update_is_pytorchs(shape: tuple[int, int]) -> None:
         torch.optim.Muon([theirs], lr=1.0, weight_decay=0.0, adjust_lr_fn=name).step()
         apart = (flat.detach().view(shape) - theirs.detach()).norm() / theirs.detach().norm()
         assert float(apart) < 15 * 2**-8
-
-
-@pytest.mark.parametrize("shape", [(12, 12), (40, 10), (10, 40), (3, 100)], ids=str)
-def test_the_size_of_an_update_follows_from_the_shape(shape: tuple[int, int]) -> None:
-    """ "rms" has entries of 0.2 on average, "spectral" the norm sqrt(outputs / inputs) or 1."""
-    parts = torch.linalg.svd(draws(*shape), full_matrices=False)
-    orthogonal = parts.U @ parts.Vh
-    sizes = {scale: Muon(scale=scale).size(*shape) for scale in ("rms", "spectral")}
-    assert float((sizes["rms"] * orthogonal).square().mean().sqrt()) == pytest.approx(0.2)
-    assert sizes["spectral"] == pytest.approx(math.sqrt(max(1, shape[0] / shape[1])))
 
 
 def test_muon_sees_no_size_of_a_gradient_and_moves_nothing_without_one() -> None:
@@ -214,8 +184,10 @@ def test_one_spec_is_one_muon() -> None:
     assert [group.get(LR_SHARE) for group in groups] == [None, 0.5]
 
 
-@pytest.mark.parametrize("optimiser", [Muon(lr=0.02), UncorrectedAdamW(lr=3e-3)], ids=lambda each: each.kind)
-def test_a_tiny_model_learns(tiny: Trial, memory: Callable, optimiser: Muon | UncorrectedAdamW) -> None:
+@pytest.mark.parametrize(
+    "optimiser", [AdamW(lr=1e-2), Muon(lr=0.02), UncorrectedAdamW(lr=3e-3)], ids=lambda each: each.kind
+)
+def test_a_tiny_model_learns(tiny: Trial, memory: Callable, optimiser: Optimiser) -> None:
     """Better than predicting nothing, by a quarter, on the same batches."""
     training = Training(steps=200, optimiser=optimiser, schedule=Cosine(warmup=10), clip=1.0)
     model, task = gpt2(layers=2, heads=2, width=16, max_positions=16), tiny.task.changed(batch=32)
@@ -285,16 +257,6 @@ def test_steps_of_uncorrected_adamw_are_those_of_its_equations() -> None:
             expected[decay][at], states[decay, at] = (1 - lr * decay) * moved, (mean, square)
         assert decayed.detach().tolist() == pytest.approx(expected[0.2], rel=1e-12)
         assert kept.detach().tolist() == pytest.approx(expected[0.0], rel=1e-12)
-
-
-def test_the_first_uncorrected_step_is_three_times_adams() -> None:
-    """(1 - 0.9) / sqrt(1 - 0.999), whatever the gradient."""
-    moved = []
-    for spec in (UncorrectedAdamW(eps=1e-12), AdamW(eps=1e-12)):
-        vector = with_gradient(torch.zeros(5), draws(5).float())
-        spec.build(ParameterVectors([vector], [])).step()
-        moved.append(vector.detach())
-    torch.testing.assert_close(moved[0] / moved[1], torch.full((5,), 0.1 / math.sqrt(0.001)), rtol=1e-5, atol=0)
 
 
 @pytest.mark.parametrize("name", catalogue())

@@ -7,7 +7,6 @@ import pytest
 import torch
 from torch import Tensor
 
-from grid.errors import SpecError
 from variants import Heads, Operator, Tokens, Transformer, softmax, ssa
 from variants.attend import attention
 from variants.laws.inputs import random_inputs
@@ -116,8 +115,3 @@ def test_without_dropout_nothing_is_drawn_and_no_bit_moves() -> None:
     assert not torch.equal(first, dropping(x))
     torch.manual_seed(1)
     assert torch.equal(dropping(x), first)
-
-
-def test_a_rate_that_leaves_nothing_is_refused() -> None:
-    with pytest.raises(SpecError, match=r"attention_dropout.*less than 1"):
-        tiny("gpt2").changed(attention_dropout=1.0)

@@ -113,29 +113,6 @@ def test_what_a_family_cannot_carry_is_known(family: Family) -> None:
     assert {name for name, operator in EVERY.items() if build_refused(operator, BACKBONES[family])} == REFUSED[family]
 
 
-def test_a_family_that_does_not_exist_is_named() -> None:
-    with pytest.raises(SpecError, match=r"the families of backbones are gpt2, llama2, .*; got 'bert'"):
-        tiny("bert")
-
-
-@pytest.mark.parametrize(
-    ("fields", "said"),
-    [
-        ({"kv_heads": 3}, "kv_heads divides heads 4; got 3, nearest is 2"),
-        ({"heads": 5}, "heads divides width 64; got 5, nearest is 4"),
-        ({"parallel": True, "norm_position": "post"}, "parallel=True is about norms before"),
-        ({"dropout": 1.0}, "less than 1"),
-        ({"sink_tokens": -1}, "greater than or equal to 0"),
-        ({"feedforward": "silu"}, "'swish'"),
-        ({"bias": True}, "'none', 'all' or 'qkv'"),
-        ({"kvheads": 2}, "did you mean 'kv_heads'"),
-    ],
-)
-def test_a_backbone_without_a_meaning_is_refused(fields: dict[str, object], said: str) -> None:
-    with pytest.raises(SpecError, match=said):
-        tiny("gpt2").changed(**fields)
-
-
 def test_equal_backbones_are_one_spec() -> None:
     backbone = tiny("gpt2")
     assert backbone.changed(kv_heads=4) == backbone

@@ -67,13 +67,6 @@ def test_values_and_gradients_are_those_of_the_definition(operator: Operator) ->
             torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-10)
 
 
-@pytest.mark.parametrize("operator", operators()[::7], ids=lambda operator: operator.label)
-def test_what_positions_add_is_added(operator: Operator) -> None:
-    found, expected = (run(operator, choose(operator, name), None, alibi=True) for name in ("sdpa", "reference"))
-    for one, other in zip(found, expected, strict=True):
-        torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-10)
-
-
 def test_fewer_queries_than_keys_are_the_last_ones() -> None:
     operator = Operator(normaliser={"kind": "sink"}, extra={"kind": "key_bias"})
     inputs = random_inputs(operator, length=13)

@@ -6,9 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from grid.errors import SpecError
-from variants import Learned, Rotary, Tokens, Transformer, Yarn, softmax, ssa
-from variants.model.named_backbones import tiny
+from variants import Rotary, Yarn
 
 FOUR = Yarn(factor=4, original=2048)
 
@@ -83,49 +81,3 @@ def test_angles_are_those_of_plain_python(spec: Yarn, signals: int) -> None:
     for t, row in enumerate(x[0, 0].tolist(), start=133):
         expected = [value for at in range(0, 32, width) for value in turn(row[at : at + width], t, spec)]
         assert found[t - 133] == pytest.approx(expected, abs=1e-12)
-
-
-def test_products_depend_on_the_distance_alone() -> None:
-    q, k = random(2, 1, 1, 1, 16)
-    turned_q, turned_k = (Yarn(factor=4, original=20).rotate(x.expand(1, 1, 63, 16), signals=2)[0, 0] for x in (q, k))
-    products = turned_q @ turned_k.T
-    for offset in (-62, -7, 0, 3, 13):
-        diagonal = products.diagonal(offset)
-        torch.testing.assert_close(diagonal, diagonal[:1].expand_as(diagonal), rtol=1e-12, atol=1e-12)
-    assert products[0].std() > 0.01
-
-
-@pytest.mark.parametrize("operator", [softmax(), ssa()], ids=["softmax", "ssa"])
-def test_a_trained_model_takes_it_for_a_while(operator: object) -> None:
-    model = Transformer(tiny("llama2"), [operator] * 2, inputs=Tokens(11), seed=0).eval()
-    for layer in model.layers:
-        layer.attention.qkv.weight.data *= 20
-    x = torch.arange(40)[None] % 11
-    before = model(x)
-    with model.use_positions(Yarn(factor=1, original=20)):
-        assert torch.equal(model(x), before)
-    with model.use_positions(Yarn(factor=4, original=20)):
-        assert not torch.allclose(model(x), before, rtol=1e-3)
-    assert torch.equal(model(x), before)
-    learned = Transformer(tiny("gpt2"), [operator] * 2, inputs=Tokens(11), seed=0)
-    assert isinstance(learned.backbone.positions, Learned)
-    with pytest.raises(SpecError, match="without learned parameters only"), learned.use_positions(FOUR):
-        pass
-
-
-@pytest.mark.parametrize(
-    ("build", "said"),
-    [
-        (lambda: Yarn(factor=0.5, original=64), "greater than or equal to 1"),
-        (lambda: Yarn(factor=4, original=64, base=1.0), "greater than 1"),
-        (lambda: Yarn(factor=4, original=64, beta_fast=1), r"got beta_slow=1 and beta_fast=1; lower beta_slow"),
-        (lambda: Yarn(factor=4, original=6), r"got original=6, nearest is 7"),
-        (lambda: Yarn(factor=4, original=64, beta_slow=20), r"got original=64, nearest is 126"),
-        (lambda: Yarn(original=64), "Field required"),
-        (lambda: Yarn(factor=4, original=64, share=0.3).check_width(16), "0.3 of 16 channels is 4.8"),
-    ],
-)
-def test_what_has_no_meaning_is_refused(build: object, said: str) -> None:
-    with pytest.raises((ValueError, SpecError), match=said):
-        build()
-    assert Yarn(factor=4, original=7).bounds(8)[1] >= 1

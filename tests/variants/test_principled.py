@@ -9,22 +9,17 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from variants import (
-    Exponential,
     Ground,
     GroundValue,
     LogCount,
     Operator,
-    Suppress,
     attend,
     causal,
     principled,
     softmax,
 )
-from variants.laws.oracle import attend_in_floats
 from variants.papers.principled import principled_gate, principled_ground, principled_margin
-from variants.stages.normalisers.sink import Sink
 
-EXACT = {"rtol": 1e-12, "atol": 1e-14}
 GATE = 4
 GROUND = Operator(normaliser=Ground(), readout=GroundValue())
 
@@ -50,13 +45,6 @@ def numbers(alpha: float = -5.0, beta: float = -5.0, gamma: float = 0.0, v0: flo
 
 def only(values: dict[str, Tensor], operator: Operator) -> dict[str, Tensor]:
     return {name: values[name] for name in operator.numbers()}
-
-
-def ground_weights(z: Tensor, mask: Tensor, threshold: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the weights of the keys and of the ground state."""
-    weights = Ground().weights(Exponential().scores(z, mask), threshold=threshold)
-    assert weights.ground is not None
-    return weights.keys, weights.ground
 
 
 def margins(q: Tensor, k: Tensor, values: dict[str, Tensor]) -> Tensor:
@@ -101,96 +89,12 @@ def test_the_equation_has_equal_forms(form: Callable[[Tensor, Tensor, Tensor], T
     torch.testing.assert_close(found, expected, rtol=1e-11, atol=1e-12)
 
 
-def test_a_smooth_maximum_tends_to_it() -> None:
-    """Z_tau = sum (e^(gamma / tau) + e^(a / tau))^tau is ours for tau -> 0; each key adds at most a factor 2^tau."""
-    q, k, _ = random_heads()
-    seen, gamma, tau = causal(13, 13), 0.3, 1e-4
-    z = q @ k.transpose(-2, -1) / math.sqrt(8)
-    keys, _ = ground_weights(z, seen, torch.tensor(gamma, dtype=torch.float64))
-    each = torch.logaddexp(z / tau, torch.full_like(z, gamma / tau)) * tau
-    smooth = z.masked_fill(~seen, -math.inf).exp() / each.exp().masked_fill(~seen, 0).sum(-1, keepdim=True)
-    torch.testing.assert_close(keys, smooth, rtol=2**tau - 1, atol=0)
-
-
-def test_at_temperature_1_the_smooth_maximum_is_a_sink() -> None:
-    """Z_1 = sum e^a + K e^gamma: a sink of s = gamma + ln K, whose mass grows with the keys."""
-    q, k, v = random_heads()
-    gamma = 0.3
-    count = torch.arange(1, 14, dtype=torch.float64).reshape(1, 1, 13, 1)
-    sink = attend(Operator(normaliser=Sink()), q, k, v, numbers={"normaliser.logit": gamma + count.log()})
-    seen, z = causal(13, 13), q @ k.transpose(-2, -1) / math.sqrt(8)
-    total = (z.exp() + math.exp(gamma)).masked_fill(~seen, 0).sum(-1, keepdim=True)
-    torch.testing.assert_close(sink.weights, z.exp().masked_fill(~seen, 0) / total, **EXACT)
-    ours, ground = ground_weights(z, seen, torch.tensor(gamma, dtype=torch.float64))
-    assert sink.ground is not None
-    assert (ours > sink.weights)[..., seen].all()  # a smooth maximum is above the maximum
-    assert (ground < sink.ground).all()
-
-
-def test_far_below_threshold_it_is_softmax() -> None:
-    q, k, v = random_heads(gate=GATE)
-    values = numbers(alpha=-60, beta=-60, gamma=-40, v0=3.0)
-    found = attend(principled(gate_width=GATE), q, k, v, numbers=values).output
-    expected = attend(softmax(), q[..., :8], k[..., :8], v).output
-    torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-9)
-
-
-def test_far_above_threshold_it_rests_in_the_ground_value() -> None:
-    attended = attend(GROUND, *random_heads(), numbers=only(numbers(gamma=60, v0=2.0), GROUND))
-    torch.testing.assert_close(attended.output, torch.full_like(attended.output, 2.0), rtol=1e-9, atol=0)
-
-
-def test_keys_that_all_clear_the_threshold_leave_nothing_to_the_ground() -> None:
-    q, k, v = (x.abs() for x in random_heads())
-    attended = attend(GROUND, q, k, v, numbers=only(numbers(gamma=-0.001), GROUND))
-    assert attended.ground is not None
-    assert (attended.ground == 0).all()
-    torch.testing.assert_close(attended.output, attend(softmax(), q, k, v).output, **EXACT)
-
-
-def test_hidden_keys_add_nothing_to_the_denominator() -> None:
-    q, k, v = random_heads()
-    first = attend(GROUND, q, k, v, numbers=only(numbers(gamma=0.5), GROUND))
-    z = (q[:, :, :1] * k[:, :, :1]).sum(-1) / math.sqrt(8)
-    torch.testing.assert_close(first.weights[:, :, 0, 0], (z[..., 0] - 0.5).exp().clamp(max=1), **EXACT)
-
-
-def test_a_tie_with_the_threshold_counts_as_relevant() -> None:
-    _, k, v = random_heads()
-    zero = torch.zeros_like(k).requires_grad_()  # every logit is 0 = gamma
-    ours = attend(GROUND, zero, k, v, numbers=only(numbers(), GROUND))
-    (gradient,) = torch.autograd.grad(ours.output.square().sum(), zero)
-    (expected,) = torch.autograd.grad(attend(softmax(), zero, k, v).output.square().sum(), zero)
-    assert ours.ground is not None
-    assert (ours.ground == 0).all()
-    torch.testing.assert_close(gradient, expected, **EXACT)
-
-
 def test_a_far_threshold_costs_no_bits_of_the_logit() -> None:
     operator = Operator(margin=LogCount(), normaliser=Ground())
     q, k, v = (x.float() for x in random_heads())
     values = {"margin.amplification": torch.tensor(-200.0), "normaliser.threshold": torch.tensor(-1e4)}
     found = attend(operator, q, k, v, numbers=values).output
     torch.testing.assert_close(found, attend(softmax(), q, k, v).output, rtol=2e-6, atol=2e-7)
-
-
-def test_a_tiny_shortfall_is_not_lost_to_cancellation() -> None:
-    q = torch.tensor([[[[1.0]]]])
-    k = torch.tensor([[[[25.0], [-0.01]]]])
-    values = {"normaliser.threshold": torch.tensor(0.0)}
-    attended = attend(Operator(normaliser=Ground()), q, k, k, mask=torch.ones(1, 2, dtype=torch.bool), numbers=values)
-    expected = -math.expm1(-0.01) / (math.exp(25.0) + 1)
-    assert attended.ground is not None
-    assert attended.ground.item() == pytest.approx(expected, rel=1e-3, abs=0)
-    assert 1 - attended.weights.sum().item() != pytest.approx(expected, rel=0.5, abs=0)  # the other way loses it
-
-
-def test_ground_mass_grows_with_irrelevant_keys() -> None:
-    for count in (1, 10, 100):
-        z = torch.full((1, 1, 1, count), -50.0)
-        z[..., 0] = 2.0
-        keys, _ = ground_weights(z, torch.ones(1, count, dtype=torch.bool), torch.tensor(0.0))
-        assert keys[..., 0].item() == pytest.approx(math.exp(2) / (math.exp(2) + count - 1), rel=1e-6)
 
 
 @pytest.mark.parametrize(("margin", "expected"), [(0.9, (0.61, 0.49)), (1.1, (0.83, 0.88))])
@@ -207,38 +111,6 @@ def test_a_margin_over_one_survives_any_number_of_keys(margin: float, expected: 
         found.append(float(attend(operator, q, k, k, mask=seen, numbers=values).weights[0, 0, 0, 0]))
     assert found == pytest.approx(expected, abs=0.005)
     assert (found[1] > found[0]) == (margin > 1)
-
-
-@pytest.mark.parametrize("hidden", [2, 7])
-def test_the_margin_counts_the_keys_that_are_seen(hidden: int) -> None:
-    """K is the number of visible keys: hiding some is the same as their not being there."""
-    operator = principled_margin()
-    q, k, v = random_heads()
-    values = only(numbers(alpha=1.0), operator)
-    mask = causal(13, 13).clone()
-    mask[:, :hidden] = False
-    found = attend(operator, q, k, v, mask=mask, numbers=values).output[:, :, hidden:]
-    expected = attend(operator, q[:, :, hidden:], k[:, :, hidden:], v[:, :, hidden:], numbers=values).output
-    torch.testing.assert_close(found, expected, **EXACT)
-
-
-def test_the_gate_never_promotes() -> None:
-    q, k, _ = random_heads(gate=GATE)
-    gate = Suppress(width=GATE)
-    suppression = gate.suppression(q[..., 8:], k[..., 8:], strength=torch.tensor(0.0))
-    assert (suppression >= 0).all()
-    indifferent = gate.suppression(torch.zeros(1, 1, 1, 4), torch.ones(1, 1, 1, 4), strength=torch.tensor(0.0))
-    assert indifferent.item() == pytest.approx(math.log(2) ** 2, rel=1e-6)
-
-
-def test_the_gradient_of_the_threshold_is_minus_that_of_all_logits() -> None:
-    q, k, v = random_heads()
-    gamma = torch.tensor(0.1, dtype=torch.float64, requires_grad=True)
-    z = (q @ k.transpose(-2, -1) / math.sqrt(8)).requires_grad_()
-    keys, ground = ground_weights(z, causal(13, 13), gamma)
-    output = keys @ v + ground * 0.7
-    d_gamma, d_z = torch.autograd.grad(output.square().sum(), (gamma, z))
-    torch.testing.assert_close(d_gamma, -d_z.sum(), rtol=1e-10, atol=1e-12)
 
 
 def gradients(operator: Operator, values: dict[str, Tensor]) -> dict[str, Tensor]:
@@ -287,15 +159,3 @@ def test_the_whole_is_its_components(per: str, dims: str) -> None:
 def test_the_ground_value_may_be_coarser_than_the_threshold() -> None:
     assert principled_ground("query").numbers()["readout.ground_value"].label == "head"
     assert principled_ground("head", ground_value="constant").numbers()["readout.ground_value"].label == "constant"
-
-
-def test_the_mask_acts_after_the_maximum() -> None:
-    """Equal to the oracle where most keys are hidden, which would each add e^gamma to the denominator."""
-    q, k, v = random_heads(length=7)
-    mask = torch.eye(7, dtype=torch.bool)
-    values = {name: value.reshape(1, 1, 1, 1) for name, value in only(numbers(gamma=1.0, v0=0.5), GROUND).items()}
-    values["readout.ground_value"] = values["readout.ground_value"].expand(1, 1, 1, 8)
-    found = attend(GROUND, q, k, v, mask=mask, numbers=values).output
-    own = {name: value[0] for name, value in values.items()}
-    expected = attend_in_floats(GROUND, (q[0].tolist(), k[0].tolist(), v[0].tolist()), mask.tolist(), own)
-    torch.testing.assert_close(found[0], torch.tensor(expected, dtype=torch.float64), **EXACT)

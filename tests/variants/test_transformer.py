@@ -19,13 +19,12 @@ from variants import (
     Placement,
     Rotary,
     Scalars,
-    Suppress,
     Tokens,
     Transformer,
+    Yarn,
     affine_scaled,
     differential,
     gpt2,
-    integral,
     llama2,
     mlp_kernel,
     principled,
@@ -52,38 +51,6 @@ def parameters(model: torch.nn.Module) -> int:
     return sum(p.numel() for p in model.parameters())
 
 
-def test_the_model_of_paper_003_has_its_used_parameters() -> None:
-    assert parameters(build(softmax(), gpt2(layers=12, heads=8, width=256))) == 9_609_473
-
-
-def test_the_small_model_of_paper_002_has_its_parameters() -> None:
-    with torch.device("meta"):
-        blocks = llama2(layers=20, heads=8, width=768, feedforward_width=1155)
-    assert parameters(build(softmax(), blocks, inputs=Tokens(32_000))) == 125_015_808
-
-
-@pytest.mark.parametrize(
-    ("per", "expected"),
-    [
-        ("constant", 0),
-        ("layer", 3 * 2 + 8 * 2),
-        ("head", 3 * 4 + 8 * 4),
-        ("query", 3 * 4 * (1 + 8 + 4) + 8 * 4),
-    ],
-)
-def test_parameters_follow_from_the_granularity(per: str, expected: int) -> None:
-    """2 layers, 2 heads of 8 channels, a gate of 4 added channels: three scalars and one vector."""
-    model = build(principled(per, gate_width=4))
-    gates = 2 * (16 + 1) * 2 * 2 * 4
-    assert model.operator_parameters() == expected + gates
-    assert parameters(model) == parameters(build(softmax())) + expected + gates
-
-
-def test_a_split_gate_adds_no_parameters() -> None:
-    split = principled(gate_width=4, gate_dims="split")
-    assert parameters(build(split)) == parameters(build(softmax()))
-
-
 def test_adding_a_component_leaves_all_other_weights_alone() -> None:
     plain, rich = build(softmax()).state_dict(), build(principled("query", gate_width=4)).state_dict()
     assert set(plain) < set(rich)
@@ -102,32 +69,6 @@ def test_another_seed_is_another_model() -> None:
     assert not any(torch.equal(one[name], other[name]) for name in matrices)
 
 
-def test_a_learned_constant_is_one_parameter_for_all_layers() -> None:
-    gate = Suppress(width=4, dims="split", strength=Number(init=-5.0, learned=True))
-    model = build(Operator(gate=gate))
-    assert len(model.number_parameters()) == 1
-    assert {round(value, 6) for *_, value in model.numbers()} == {-5.0}
-
-
-def test_per_signal_rotary_is_not_a_temperature() -> None:
-    backbone = llama2(layers=1, heads=2, width=16, feedforward_width=16)
-    x = torch.randn(2, 9, 1, generator=torch.Generator().manual_seed(0))
-    per_signal, before = (build(integral(2, rotary=each), backbone) for each in ("per_signal", "before_split"))
-    for model in (per_signal, before):
-        model.layers[0].attention.qkv.weight.data *= 30
-    assert not torch.allclose(per_signal(x), before(x))
-
-
-def test_rotary_positions_are_relative() -> None:
-    positions = llama2(layers=1, heads=1, width=8, feedforward_width=8).positions
-    q, k = torch.randn(2, 1, 1, 1, 8, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
-    turned_q, turned_k = (positions.rotate(x.expand(1, 1, 20, 8), signals=2).double() for x in (q, k))
-    products = turned_q[0, 0] @ turned_k[0, 0].T
-    for offset in (0, 3, 7):
-        diagonal = products.diagonal(offset)
-        torch.testing.assert_close(diagonal, diagonal[:1].expand_as(diagonal), rtol=1e-5, atol=1e-6)
-
-
 def test_the_top_half_may_differ_from_the_bottom() -> None:
     placed = Placement(share=0.5).operators(ssa(), 2)
     model = Transformer(TINY, placed, inputs=Scalars(), seed=0)
@@ -138,11 +79,6 @@ def test_the_top_half_may_differ_from_the_bottom() -> None:
 def test_a_sequence_longer_than_the_positions_is_refused() -> None:
     with pytest.raises(SpecError, match="33 is longer than the 32 learned positions"):
         build(softmax())(torch.zeros(1, 33, 1))
-
-
-def test_a_path_that_cannot_is_refused_with_the_reason() -> None:
-    with pytest.raises(SpecError, match="sdpa computes score 'exponential' only, not 'ssa'"):
-        Transformer(TINY, [ssa()] * 2, inputs=Scalars(), seed=0, path="sdpa")
 
 
 def test_tokens_share_the_read_out_when_tied() -> None:
@@ -418,7 +354,9 @@ def test_an_operator_s_parameters_are_what_softmax_has_not() -> None:
     assert build(softmax(), backbone).operator_parameters() == 0
 
 
-@pytest.mark.parametrize("positions", [Rotary(base=100.0), NoPositions()], ids=lambda each: each.label)
+@pytest.mark.parametrize(
+    "positions", [Rotary(base=100.0), NoPositions(), Yarn(factor=4, original=20)], ids=lambda each: each.label
+)
 def test_a_trained_model_can_be_given_other_positions_for_a_while(positions: Positions) -> None:
     own = llama2(layers=2, heads=2, width=16, feedforward_width=24)
     model, other = (

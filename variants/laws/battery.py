@@ -7,12 +7,10 @@ from traceback import walk_tb
 from typing import NamedTuple
 
 from variants.laws import (
-    extremes,
     gradients,
     layers,
     limits,
     models,
-    numbers,
     precision,
     scores,
     starts,
@@ -26,13 +24,12 @@ from variants.operator import Operator
 from variants.stages.stage import Stage
 
 LAWS: tuple[Law, ...] = (
-    extremes.FINITE,
+    visibility.FINITE,
     *scores.LAWS,
     *visibility.LAWS,
-    extremes.LARGE,
+    visibility.LARGE,
     *values.LAWS,
     *limits.LAWS,
-    *numbers.LAWS,
     *gradients.LAWS,
     *symmetry.LAWS,
     *layers.LAWS,

@@ -10,7 +10,8 @@ from torch import Tensor
 from variants.laws.inputs import Inputs, random_inputs
 from variants.laws.law import Law, LawBroken, NothingStated, near
 from variants.laws.visibility import gradients, output
-from variants.operator import Operator
+from variants.number import Matrix
+from variants.operator import Operator, by_stage
 
 _STEP = 2e-4
 _SEEDS = 7
@@ -31,7 +32,7 @@ def _slope(operator: Operator, name: str) -> None:
         along = torch.randn(x.shape, generator=made, dtype=torch.float64)
         along /= along.norm()
         read = torch.randn(inputs.v.shape, generator=made, dtype=torch.float64)
-        coarse, fine = (_difference(operator, inputs, (name, along), read, step) for step in (2 * _STEP, _STEP))
+        coarse, fine = _differences(operator, inputs, name, along, read)
         if (coarse - fine).abs() > 1e-8 + 1e-7 * fine.abs():
             continue  # a kink
         there = inputs.following()
@@ -42,27 +43,31 @@ def _slope(operator: Operator, name: str) -> None:
     raise LawBroken(f"expected a slope, came kinks at {_SEEDS} random points in a row, for {name}")
 
 
-def _difference(operator: Operator, inputs: Inputs, direction: tuple[str, Tensor], read: Tensor, step: float) -> Tensor:
-    """Compute the slope of the sum of output x `read` by central differences of the fourth order."""
-    name, along = direction
+def _differences(operator: Operator, inputs: Inputs, name: str, along: Tensor, read: Tensor) -> tuple[Tensor, Tensor]:
+    """Compute the slope of the sum of output x `read` by central differences of the fourth order, at two step sizes.
 
-    def at(distance: float) -> Tensor:
-        moved = {**inputs.tensors(), name: inputs.tensors()[name] + distance * along}
-        q, k, v = moved.pop("q"), moved.pop("k"), moved.pop("v")
-        return (output(operator, Inputs(q, k, v, moved)) * read).sum()
-
-    return (8 * (at(step) - at(-step)) - (at(2 * step) - at(-2 * step))) / (12 * step)
+    The shifted inputs are one batch.
+    """
+    shifts = _STEP * torch.tensor((-4, -2, -1, 1, 2, 4), dtype=torch.float64)
+    shifted = inputs.tensors()[name] + shifts[:, None, None, None] * along
+    if isinstance(operator.numbers().get(name), Matrix):  # a matrix is one for all sequences
+        outputs = torch.cat([output(operator, inputs.replace({name: each[None]})) for each in shifted])
+    else:
+        whole = {each: x.expand(len(shifts), *x.shape[1:]) for each, x in inputs.tensors().items() if each in "qkv"}
+        outputs = output(operator, inputs.replace({**whole, name: shifted}))
+    a, b, c, d, e, f = (outputs * read).sum((1, 2, 3))
+    return (8 * (e - b) - (f - a)) / (24 * _STEP), (8 * (d - c) - (e - b)) / (12 * _STEP)
 
 
 def _ties(operator: Operator) -> None:
     """Check that a logit at the relevance threshold has the gradient of one just above it."""
     inputs = random_inputs(operator, length=4, seed=6)
-    own = _of_stage(inputs, "normaliser")
+    own = by_stage(inputs.numbers)["normaliser"]
     gamma = operator.normaliser.relevance(**own)
     if gamma is None:
         raise NothingStated
     a = gamma.expand(inputs.q.shape[0], inputs.q.shape[1], 4, 4)
-    mask, numbers = torch.ones(4, 4, dtype=torch.bool), _of_stage(inputs, "score")
+    mask, numbers = torch.ones(4, 4, dtype=torch.bool), by_stage(inputs.numbers)["score"]
     at, next_to = (operator.score.scores(x, mask, **numbers).visible_log() for x in (a, a + 1e-9))
     above = torch.where(next_to >= at, 1e-9, -1e-9)  # a score may fall where its logit rises
     came, expected = (_map_gradient(operator, x, inputs) for x in (a, a + above))
@@ -73,18 +78,13 @@ def _map_gradient(operator: Operator, a: Tensor, inputs: Inputs) -> Tensor:
     """Compute the gradient for logits [B, H, T, T] of a random sum of weights and ground weights."""
     a = a.detach().clone().requires_grad_()
     mask = torch.ones(a.shape[-2:], dtype=torch.bool).tril()
-    scores = operator.score.scores(a.masked_fill(~mask, 0), mask, **_of_stage(inputs, "score"))
-    weights = operator.normaliser.weights(scores, **_of_stage(inputs, "normaliser"))
+    scores = operator.score.scores(a.masked_fill(~mask, 0), mask, **by_stage(inputs.numbers)["score"])
+    weights = operator.normaliser.weights(scores, **by_stage(inputs.numbers)["normaliser"])
     made = torch.Generator().manual_seed(8)
     read = torch.randn(weights.keys.shape, generator=made, dtype=torch.float64)
     total = (weights.keys * read).sum() + (0 if weights.ground is None else (2 * weights.ground).sum())
     (found,) = torch.autograd.grad(total, a)
     return found
-
-
-def _of_stage(inputs: Inputs, stage: str) -> dict[str, Tensor]:
-    start = f"{stage}."
-    return {name.removeprefix(start): x for name, x in inputs.numbers.items() if name.startswith(start)}
 
 
 LAWS = (

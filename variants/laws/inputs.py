@@ -1,5 +1,6 @@
 """Inputs of the laws: the smallest heads that fit an operator, and random values for its numbers."""
 
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -102,46 +103,50 @@ class Inputs(NamedTuple):
     """[B, H, T, D]."""
     numbers: dict[str, Tensor]
 
+    def map(self, change: Callable[[Tensor], Tensor]) -> "Inputs":
+        """Apply `change` to every tensor."""
+        numbers = {name: change(value) for name, value in self.numbers.items()}
+        return Inputs(change(self.q), change(self.k), change(self.v), numbers)
+
     def heads(self, *, chosen: list[int]) -> "Inputs":
         """Select heads, in this order."""
-        numbers = {name: value[:, chosen] if value.shape[1] > 1 else value for name, value in self.numbers.items()}
-        return Inputs(self.q[:, chosen], self.k[:, chosen], self.v[:, chosen], numbers)
+        return self.map(lambda x: x[:, chosen] if x.shape[1] > 1 else x)
 
     def batch(self, *, chosen: list[int]) -> "Inputs":
         """Select sequences, in this order."""
-        numbers = {name: value[chosen] if value.shape[0] > 1 else value for name, value in self.numbers.items()}
-        return Inputs(self.q[chosen], self.k[chosen], self.v[chosen], numbers)
-
-    def join(self, other: "Inputs", after: int) -> "Inputs":
-        """Join these inputs up to position `after` with `other` from there on, numbers of every token too."""
-
-        def cut(a: Tensor, b: Tensor) -> Tensor:
-            return torch.cat((a[:, :, :after], b[:, :, after:]), 2) if a.shape[2] == length else a
-
-        length = self.q.shape[2]
-        numbers = {name: cut(value, other.numbers[name]) for name, value in self.numbers.items()}
-        return Inputs(cut(self.q, other.q), cut(self.k, other.k), cut(self.v, other.v), numbers)
+        return self.map(lambda x: x[chosen] if x.shape[0] > 1 else x)
 
     def prefix(self, length: int) -> "Inputs":
         """Return the first `length` positions."""
         whole = self.q.shape[2]
-        numbers = {n: value[:, :, :length] if value.shape[2] == whole else value for n, value in self.numbers.items()}
-        return Inputs(self.q[:, :, :length], self.k[:, :, :length], self.v[:, :, :length], numbers)
+        return self.map(lambda x: x[:, :, :length] if x.shape[2] == whole else x)
 
     def to(self, dtype: torch.dtype) -> "Inputs":
         """Convert to another precision."""
-        numbers = {name: value.to(dtype) for name, value in self.numbers.items()}
-        return Inputs(self.q.to(dtype), self.k.to(dtype), self.v.to(dtype), numbers)
+        return self.map(lambda x: x.to(dtype))
+
+    def following(self) -> "Inputs":
+        """Copy all tensors with gradients recorded."""
+        return self.map(lambda x: x.detach().clone().requires_grad_())
 
     def tensors(self) -> dict[str, Tensor]:
         """Return all tensors by name."""
         return {"q": self.q, "k": self.k, "v": self.v, **self.numbers}
 
-    def following(self) -> "Inputs":
-        """Copy all tensors with gradients recorded."""
-        numbers = {name: value.detach().clone().requires_grad_() for name, value in self.numbers.items()}
-        q, k, v = (x.detach().clone().requires_grad_() for x in (self.q, self.k, self.v))
-        return Inputs(q, k, v, numbers)
+    def replace(self, changed: Mapping[str, Tensor]) -> "Inputs":
+        """Exchange tensors by name."""
+        q, k, v, *numbers = {**self.tensors(), **changed}.values()
+        return Inputs(q, k, v, dict(zip(self.numbers, numbers, strict=True)))
+
+    def join(self, other: "Inputs", after: int) -> "Inputs":
+        """Join these inputs up to position `after` with `other` from there on, numbers of every token too."""
+        length, others = self.q.shape[2], other.tensors()
+        joined = {
+            name: torch.cat((x[:, :, :after], others[name][:, :, after:]), 2)
+            for name, x in self.tensors().items()
+            if x.shape[2] == length
+        }
+        return self.replace(joined)
 
 
 def random_inputs(

@@ -26,25 +26,7 @@ class Law(NamedTuple):
     """Returns, or raises LawBroken or NothingStated."""
 
 
-class Telling(NamedTuple):
-    """How to report a difference."""
-
-    axes: tuple[str, ...] = ()
-    """Names of the axes; without them a place is a list of indices."""
-    expected: str = "expected"
-    came: str = "came"
-
-    def place(self, at: list[int]) -> str:
-        """Describe a place: "head 1, query 6, channel 2"."""
-        if not self.axes:
-            return str(at)
-        return ", ".join(f"{axis} {index}" for axis, index in zip(self.axes, at, strict=True))
-
-
-OUTPUT = Telling(("sequence", "head", "query", "channel"))
-"""For two outputs [B, H, T, D]."""
-ORACLE = Telling(("head", "query", "channel"), "the oracle says", "the function")
-"""For an output [H, T, D] and the oracle's."""
+_AXES = ("sequence", "head", "query", "channel")
 
 
 def require(holds: bool, words: str) -> None:  # noqa: FBT001
@@ -54,25 +36,27 @@ def require(holds: bool, words: str) -> None:  # noqa: FBT001
 
 
 def near(
-    came: Tensor, expected: Tensor, inputs: str, *, rtol: float = 0.0, atol: float = 0.0, telling: Telling | None = None
+    came: Tensor, expected: Tensor, inputs: str, *, rtol: float = 0.0, atol: float = 0.0, oracle: bool = False
 ) -> None:
     """Raise LawBroken unless |came - expected| <= atol + rtol |expected| everywhere; NaN equals nothing.
 
-    `inputs` names the inputs in the message.
+    `inputs` names the inputs in the message. `oracle` is True if `expected` is the oracle's.
     """
-    telling = telling or Telling()
     came, expected = came.detach(), expected.detach()
     require(came.shape == expected.shape, f"expected shape {[*expected.shape]}, came {[*came.shape]}, for {inputs}")
     excess = (came - expected).abs() - (atol + rtol * expected.abs())
     wrong = ~((excess <= 0) | (came == expected))
     if not wrong.any():
         return
-    worst = torch.where(wrong, excess.nan_to_num(torch.inf), -torch.inf).argmax().item()
+    worst = int(torch.where(wrong, excess.nan_to_num(torch.inf), -torch.inf).argmax())
     at = [int(index) for index in torch.unravel_index(torch.tensor(worst), came.shape)]
+    place = str(at)
+    if oracle or len(at) == len(_AXES):
+        place = ", ".join(f"{axis} {index}" for axis, index in zip(_AXES[-len(at) :], at, strict=True))
+    first, second = ("the oracle says", "the function") if oracle else ("expected", "came")
     raise LawBroken(
-        f"{telling.expected} {expected.flatten()[int(worst)].item():.9g}, {telling.came} "
-        f"{came.flatten()[int(worst)].item():.9g} at {telling.place(at)} ({int(wrong.sum())} of {came.numel()} "
-        f"entries), for {inputs}"
+        f"{first} {expected.flatten()[worst].item():.9g}, {second} {came.flatten()[worst].item():.9g} at {place} "
+        f"({int(wrong.sum())} of {came.numel()} entries), for {inputs}"
     )
 
 

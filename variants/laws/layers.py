@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from grid.errors import SpecError
-from variants.laws.law import Law, Telling, near
+from variants.laws.law import Law, near
 from variants.laws.oracle import Added, Rows, attend_in_floats
 from variants.laws.tiny import LENGTH, attentions, model_of, own_heads, predict_numbers, sequences, tiny
 from variants.laws.values import EXACT
@@ -18,7 +18,6 @@ from variants.number import Contrast, Matrix, Number
 from variants.operator import Operator, causal
 from variants.stages.positions.rotary import Rotary
 
-_TOLD = Telling(("token", "channel"), "the oracle says", "the layer")
 _TOKENS = 5
 _CHANGED = 7
 _LINKS: Mapping[Link, Callable[[float], float]] = {
@@ -45,7 +44,7 @@ def _layer(operator: Operator) -> None:
         x = torch.randn(_TOKENS, backbone.width, generator=torch.Generator().manual_seed(4), dtype=torch.float64)
         words = f"a layer of {backbone.positions.kind} positions, numbers per {axis}"  # type: ignore[attr-defined]
         expected = torch.tensor(_in_floats(attention, x), dtype=torch.float64)
-        near(attention(x[None])[0], expected, words, **EXACT, telling=_TOLD)
+        near(attention(x[None])[0], expected, words, **EXACT, oracle=True)
 
 
 def _rotary(operator: Operator, wider: int) -> Backbone | None:

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from variants.attend import attend
 from variants.laws.inputs import Inputs, random_inputs
-from variants.laws.law import OUTPUT, Law, NothingStated, near, require
+from variants.laws.law import Law, NothingStated, near, require
 from variants.number import Number, Vector
 from variants.operator import Operator, head_shape
 from variants.papers.catalogue import Limit, Where, catalogue
@@ -46,7 +46,7 @@ def _limit(operator: Operator, limit: Limit) -> None:
     own = inputs.q.shape[-1] - operator.gate.channels + other.gate.channels
     theirs = inputs._replace(q=inputs.q[..., :own], k=inputs.k[..., :own])
     expected = attend(other, theirs.q, theirs.k, theirs.v, numbers=at_start(other, theirs)).output
-    near(came, expected, f"{limit.words}: {operator.label} as {other.label}", atol=limit.within, telling=OUTPUT)
+    near(came, expected, f"{limit.words}: {operator.label} as {other.label}", atol=limit.within)
 
 
 def at_start(operator: Operator, inputs: Inputs) -> dict[str, Tensor]:

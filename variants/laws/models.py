@@ -1,18 +1,14 @@
 """Laws of an operator inside a model: granularities, training and parameter counts."""
 
-from functools import lru_cache
-
 import torch
 
 from variants.laws.inputs import fit, granularity_levels
 from variants.laws.law import Law, LawBroken, NothingStated, near, require
 from variants.laws.tiny import LAYERS, attentions, model_of, own_heads, sequences, table
-from variants.model.backbone import Backbone
 from variants.model.block import Attention
-from variants.model.transformer import Scalars, Transformer
+from variants.model.transformer import Transformer
 from variants.number import Contrast, KeyVector, Matrix, Number, Vector
 from variants.operator import Operator, head_shape
-from variants.papers.catalogue import softmax
 
 _SEEDS = 12
 _OF_LOGITS = ("preparation", "product", "transform", "forgetting", "margin", "gate", "normaliser")
@@ -123,24 +119,14 @@ def _slopes_of_number(attention: Attention, name: str, number: Number) -> dict[s
 
 
 def _parameters(operator: Operator) -> None:
-    for each in (operator, *granularity_levels(operator)):
+    for each in dict.fromkeys((operator, *granularity_levels(operator))):
         model = model_of(each)
-        width, plain = model.backbone.width, _plain(model.backbone)
+        width = model.backbone.width
         expected = sum(_size(each, name, width) for name, number in each.numbers().items() if number.trained)
         gates = 2 * fit(each).heads * each.added_channels * LAYERS
         expected += gates * (width + (model.backbone.norm == "layer"))  # GPT-2 has biases, Llama-2 none
-        came = model.operator_parameters()
-        words = _granularities(each)
-        require(came == expected, f"expected {expected} parameters of the operator, came {came}, for {words}")
-        added = sum(p.numel() for p in model.parameters()) - plain
-        require(added == expected, f"expected {expected} parameters more than softmax has, came {added}, for {words}")
-
-
-@lru_cache(maxsize=256)
-def _plain(backbone: Backbone) -> int:
-    """Count the parameters of the same model with softmax."""
-    model = Transformer(backbone, [softmax()] * LAYERS, inputs=Scalars(), seed=5)
-    return sum(p.numel() for p in model.parameters())
+        came, words = model.operator_parameters(), _granularities(each)
+        require(came == expected, f"expected {expected} parameters more than softmax has, came {came}, for {words}")
 
 
 def _size(operator: Operator, name: str, width: int) -> int:

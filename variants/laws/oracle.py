@@ -62,7 +62,8 @@ class _Floats:
     ) -> None:
         q, k, self._v = heads
         rotary, self._bias = added
-        self._operator, self._tensors = operator, numbers
+        self._operator, self._tensors, self._numbers = operator, numbers, operator.numbers()
+        self._known: dict[tuple[str, int, int | None], dict[str, Any]] = {}
         self._heads, self._length = len(q), len(q[0])
         tokens = range(self._length)
         self._seen = [[operator.visible.oracle(seen, i, j) for j in tokens] for i in tokens]
@@ -93,14 +94,16 @@ class _Floats:
 
     def _own(self, stage: str, head: int, token: int | None, prefix: str = "") -> dict[str, Any]:
         """Return the numbers of a stage at one head and token; for token None, lists over all tokens."""
-        start = f"{stage}.{prefix}"
-        names = [name for name in self._operator.numbers() if name.startswith(start)]
-        if token is None:
-            return {name.removeprefix(start): [self._at(name, head, t) for t in range(self._length)] for name in names}
-        return {name.removeprefix(start): self._at(name, head, token) for name in names}
+        at = (f"{stage}.{prefix}", head, token)
+        if at not in self._known:
+            start, tokens = at[0], range(self._length) if token is None else [token]
+            names = [name for name in self._numbers if name.startswith(start)]
+            values = {name.removeprefix(start): [self._at(name, head, t) for t in tokens] for name in names}
+            self._known[at] = values if token is None else {name: value for name, (value,) in values.items()}
+        return self._known[at]
 
     def _at(self, name: str, head: int, token: int) -> Value:
-        tensor, number = self._tensors[name], self._operator.numbers()[name]
+        tensor, number = self._tensors[name], self._numbers[name]
         own = self._operator.heads_of(name, self._heads)  # a number is given for these, or for all heads
         at = head if tensor.shape[0] == self._heads else head - own.start
         rows = tensor[at if tensor.shape[0] > 1 else 0]
@@ -121,19 +124,13 @@ class _Floats:
         return sum(found) / len(found)
 
     def _map(self, head: int, signal: int) -> Rows:
-        q, k = self._q[head], self._k[head]
-        return [
-            [
-                self._transform(head, i, self._product(head, q[i], k[j], i - j, signal)) + self._bias_at(head, i, j)
-                if self._seen[i][j]
-                else 0.0
-                for j in range(self._length)
-            ]
-            for i in range(self._length)
-        ]
+        q, k, tokens = self._q[head], self._k[head], range(self._length)
 
-    def _bias_at(self, head: int, i: int, j: int) -> float:
-        return 0.0 if self._bias is None else self._bias[head][i][j]
+        def logit(i: int, j: int) -> float:
+            z = self._transform(head, i, self._product(head, q[i], k[j], i - j, signal))
+            return z if self._bias is None else z + self._bias[head][i][j]
+
+        return [[logit(i, j) if self._seen[i][j] else 0.0 for j in tokens] for i in tokens]
 
     def _transform(self, head: int, i: int, z: float) -> float:
         return self._operator.transform.oracle(z, **self._own("transform", head, i))

@@ -8,12 +8,12 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map
 
-from variants.attend import Heads, attend, prepare
+from variants.attend import attend
 from variants.laws.inputs import Inputs, random_inputs
 from variants.laws.law import Law, NothingStated, near, require
+from variants.laws.symmetry import run_path
 from variants.operator import Operator
 from variants.paths.choose import PATHS
-from variants.stages.positions.none import NoPositions
 
 
 class EveryStepRounded(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch has no types for it
@@ -44,27 +44,16 @@ def _low_precision(operator: Operator) -> None:
     others = [path for path in PATHS[:-1] if path.cannot(operator) is None]
     if not others:
         return
-    exact = _along("reference", operator, _prepare(operator, rounded.to(torch.float64)))
+    exact = run_path("reference", operator, rounded.to(torch.float64))
     with EveryStepRounded():  # type: ignore[no-untyped-call]
-        naive = _along("reference", operator, _prepare(operator, wide))
-    ready = _prepare(operator, rounded)
+        naive = run_path("reference", operator, wide)
     for path in others:
-        came, most = _along(path.name, operator, ready), 2 * _error(naive, exact)
+        came, most = run_path(path.name, operator, rounded), 2 * _error(naive, exact)
         require(
             _error(came, exact) <= most,
             f"expected an error of at most {most:.3g}, twice that of rounding every step, came "
             f"{_error(came, exact):.3g}, for bfloat16 inputs on path {path.name!r}",
         )
-
-
-def _prepare(operator: Operator, inputs: Inputs) -> Inputs:
-    q, k = prepare(operator, inputs.q, inputs.k, NoPositions(), inputs.numbers)
-    return inputs._replace(q=q, k=k)
-
-
-def _along(name: str, operator: Operator, inputs: Inputs) -> Tensor:
-    (path,) = (path for path in PATHS if path.name == name)
-    return path.run(operator, Heads(inputs.q, inputs.k, inputs.v), inputs.numbers)
 
 
 def _error(came: Tensor, exact: Tensor) -> float:

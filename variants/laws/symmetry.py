@@ -1,10 +1,11 @@
 """Laws of symmetry: sequences and heads are interchangeable, a spec survives JSON, paths agree."""
 
 import torch
+from torch import Tensor
 
 from variants.attend import Heads, attend, prepare
 from variants.laws.inputs import Inputs, fit, random_inputs
-from variants.laws.law import OUTPUT, Law, finite, near, require
+from variants.laws.law import Law, finite, near, require
 from variants.laws.values import EXACT
 from variants.laws.visibility import gradients, output
 from variants.operator import Operator, causal
@@ -16,7 +17,7 @@ def _sequences(operator: Operator) -> None:
     inputs = random_inputs(operator, batch=3)
     turned = [2, 0, 1]
     came = output(operator, inputs.batch(chosen=turned))
-    near(came, output(operator, inputs)[turned], "three sequences in another order", **EXACT, telling=OUTPUT)
+    near(came, output(operator, inputs)[turned], "three sequences in another order", **EXACT)
 
 
 def _heads(operator: Operator) -> None:
@@ -24,7 +25,7 @@ def _heads(operator: Operator) -> None:
     inputs = random_inputs(operator, heads=count)
     turned = [*range(1, count), 0]
     came = output(operator, inputs.heads(chosen=turned))
-    near(came, output(operator, inputs)[:, turned], f"{count} heads, the first put last", **EXACT, telling=OUTPUT)
+    near(came, output(operator, inputs)[:, turned], f"{count} heads, the first put last", **EXACT)
 
 
 def _json(operator: Operator) -> None:
@@ -53,11 +54,16 @@ def _paths(operator: Operator) -> None:
         finite(expected["output"], f"path 'reference' with {words}")
 
 
-def _along(operator: Operator, inputs: Inputs, heads: Heads, name: str) -> dict[str, torch.Tensor]:
-    there = inputs.following()
+def run_path(name: str, operator: Operator, inputs: Inputs, heads: Heads | None = None) -> Tensor:
+    """Compute the output on the path `name`; `heads` gives a mask and a position bias."""
     (path,) = (path for path in PATHS if path.name == name)
-    q, k = prepare(operator, there.q, there.k, NoPositions(), there.numbers)
-    came = path.run(operator, heads._replace(q=q, k=k, v=there.v), there.numbers)
+    q, k = prepare(operator, inputs.q, inputs.k, NoPositions(), inputs.numbers)
+    return path.run(operator, (heads or Heads(q, k, inputs.v))._replace(q=q, k=k, v=inputs.v), inputs.numbers)
+
+
+def _along(operator: Operator, inputs: Inputs, heads: Heads, name: str) -> dict[str, Tensor]:
+    there = inputs.following()
+    came = run_path(name, operator, there, heads)
     return {"output": came.detach(), **gradients(came.square().sum(), there)}
 
 

@@ -1,4 +1,4 @@
-"""Laws of the output: it equals the plain-float oracle at any numbers and under any mask."""
+"""Laws of the output: it equals the plain-float oracle under any mask, and depends on every number."""
 
 from collections.abc import Iterator
 from typing import TypedDict
@@ -9,8 +9,9 @@ from torch import Tensor
 from grid.errors import SpecError
 from variants.attend import Heads, attend, attention, prepare
 from variants.laws.inputs import Inputs, fit, random_inputs, with_number
-from variants.laws.law import ORACLE, Law, NothingStated, near
+from variants.laws.law import Law, NothingStated, near, require
 from variants.laws.oracle import Added, attend_in_floats
+from variants.laws.visibility import output
 from variants.links import Link
 from variants.number import Matrix
 from variants.operator import Operator, causal
@@ -35,6 +36,8 @@ _EXTREMES: dict[Link, tuple[float, ...]] = {
     "unit": (0.0, 1e-6, 1 - 1e-6, 1.0),
     "clipped": (0.0, 1.0),
 }
+_LEAST = 1e-6
+_SEEDS = 3
 _EXTREME_ENTRIES = (-1.0, 0.0, 1.0)
 """Entries of a matrix."""
 
@@ -59,7 +62,7 @@ def _against_floats(operator: Operator, inputs: Inputs, mask: Tensor, words: str
     """Compare the last sequence of the batch with the oracle."""
     last = inputs.q.shape[0] - 1
     came = attend(operator, inputs.q, inputs.k, inputs.v, mask=mask, numbers=inputs.numbers).output[last]
-    near(came, _floats(operator, inputs, mask, last), words, **EXACT, telling=ORACLE)
+    near(came, _floats(operator, inputs, mask, last), words, **EXACT, oracle=True)
 
 
 def _floats(operator: Operator, inputs: Inputs, mask: Tensor, at: int, added: Added | None = None) -> Tensor:
@@ -90,12 +93,12 @@ def _few_keys(operator: Operator) -> None:
 def _any_numbers(operator: Operator) -> None:
     if not operator.numbers():
         raise NothingStated
-    inputs = random_inputs(operator, length=7, seed=4)
+    inputs = random_inputs(operator, length=5, seed=4)
     for name in operator.numbers():
         for value in extremes(operator, name):
             filled = torch.full_like(inputs.numbers[name], value)
-            there = inputs._replace(numbers={**inputs.numbers, name: filled})
-            _against_floats(operator, there, causal(7, 7), f"{name} = {value:g}")
+            there = inputs.replace({name: filled})
+            _against_floats(operator, there, causal(5, 5), f"{name} = {value:g}")
 
 
 def extremes(operator: Operator, name: str) -> Iterator[float]:
@@ -128,7 +131,7 @@ def _bias_and_masks(operator: Operator) -> None:
     for at in range(batch):
         expected = _floats(operator, inputs, mask[at, 0], at, added)
         words = f"sequence {at} with a mask of its own{'' if bias is None else ' and a position bias'}"
-        near(came[at], expected, words, **EXACT, telling=ORACLE)
+        near(came[at], expected, words, **EXACT, oracle=True)
 
 
 def _admits_bias(operator: Operator) -> bool:
@@ -141,6 +144,40 @@ def _admits_bias(operator: Operator) -> bool:
     return True
 
 
+def _matter(operator: Operator) -> None:
+    """Check that the output moves on some inputs when one number is drawn again."""
+    if not operator.numbers():
+        raise NothingStated
+    for name in operator.numbers():
+        largest = 0.0
+        for moved in _moves(operator, name):
+            largest = max(largest, moved)
+            if largest > _LEAST:
+                break
+        words = f"expected an output that moves by more than {_LEAST:g}, came {largest:.3g}, for another {name}"
+        require(largest > _LEAST, words)
+
+
+def _moves(operator: Operator, name: str) -> Iterator[float]:
+    """Yield how far the output moves when one number is drawn again or set to an end of its range."""
+    for seed in range(_SEEDS):
+        inputs = _far_apart(operator, random_inputs(operator, seed=seed), 4.0**seed)
+        own = inputs.numbers[name]
+        others = [random_inputs(operator, seed=seed + _SEEDS).numbers[name]]
+        others += [torch.full_like(own, value) for value in extremes(operator, name)]
+        before = output(operator, inputs)
+        for other in others:
+            changed = inputs.replace({name: other})
+            yield float((output(operator, changed) - before).abs().max())
+
+
+def _far_apart(operator: Operator, inputs: Inputs, factor: float) -> Inputs:
+    """Multiply numbers of either sign, so that thresholds lie on both sides of the logits."""
+    links = {name: number.link for name, number in operator.numbers().items()}
+    numbers = {name: x * factor if links[name] == "identity" else x for name, x in inputs.numbers.items()}
+    return inputs._replace(numbers=numbers)
+
+
 LAWS = (
     Law("oracle", "In plain floats, without tensors, it is the same under every mask.", _oracle),
     Law("few keys", "A query that sees one or two keys gets what the plain floats say.", _few_keys),
@@ -150,4 +187,5 @@ LAWS = (
         "With a position bias and a mask per sequence it is what the plain floats say.",
         _bias_and_masks,
     ),
+    Law("numbers matter", "No number can be exchanged for another without a change of the output.", _matter),
 )

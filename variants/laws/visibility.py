@@ -1,15 +1,19 @@
-"""Laws of visibility: the future, the rest of the sequence, hidden keys, and queries that see nothing."""
+"""Laws of visibility: the future, hidden keys, queries that see nothing; and that outputs are finite."""
 
 import torch
 from torch import Tensor
 
 from variants.attend import attend
 from variants.laws.inputs import Inputs, random_inputs
-from variants.laws.law import OUTPUT, Law, LawBroken, finite, near
-from variants.operator import Operator, causal
+from variants.laws.law import Law, LawBroken, NothingStated, finite, near
+from variants.operator import Operator, by_stage, causal
 
 _LENGTH = 13
 _HIDDEN = 9
+_SCALES = {1e2: 10.0, 1e4: 100.0}
+"""Factor of queries and keys that gives logits of this size."""
+_LARGEST = 8.0
+"""Bound of a logit of standard normal channels, in multiples of its size."""
 
 
 def output(operator: Operator, inputs: Inputs, mask: Tensor | None = None) -> Tensor:
@@ -23,7 +27,7 @@ def _causality(operator: Operator) -> None:
     expected = output(operator, inputs)
     if not torch.equal(came, expected[:, :, :7]):
         _tell_leak(operator, inputs, other, expected)
-    near(came, expected[:, :, :7], "another future, from the eighth of 13 tokens on", telling=OUTPUT)
+    near(came, expected[:, :, :7], "another future, from the eighth of 13 tokens on")
 
 
 def _tell_leak(operator: Operator, inputs: Inputs, other: Inputs, before: Tensor) -> None:
@@ -43,7 +47,7 @@ def _prefix(operator: Operator) -> None:
     inputs = random_inputs(operator)
     expected = output(operator, inputs)[:, :, :7]
     words = "the first 7 of 13 tokens alone, without the hidden keys that follow"
-    near(output(operator, inputs.prefix(7)), expected, words, rtol=1e-11, atol=1e-13, telling=OUTPUT)
+    near(output(operator, inputs.prefix(7)), expected, words, rtol=1e-11, atol=1e-13)
 
 
 def _hidden(operator: Operator) -> None:
@@ -57,7 +61,7 @@ def _hidden(operator: Operator) -> None:
         came = _with_gradients(operator, inputs._replace(k=k, v=v), mask)
         for name, value in came.items():
             words = f"{garbage:g} in key and value 9 of 13, which is hidden: {name}"
-            near(value, expected[name], words, telling=OUTPUT if name == "output" else None)
+            near(value, expected[name], words)
     expected = _with_gradients(operator, inputs, mask, of_others=True)
     for garbage in (0.0, 20.0, -20.0):
         numbers = {name: _one_other(value, other.numbers[name]) for name, value in inputs.numbers.items()}
@@ -108,17 +112,47 @@ def gradients(loss: Tensor, inputs: Inputs) -> dict[str, Tensor]:
 def _blind(operator: Operator) -> None:
     """Check one query that sees nothing and a whole sequence of them."""
     for dtype in (torch.float64, torch.float32):
-        inputs = random_inputs(operator).to(dtype).following()
+        inputs = random_inputs(operator).to(dtype)
         mask = causal(13, 13).repeat(2, 1, 1, 1)
         mask[0, 0, 5] = False
         mask[1] = False
-        came = output(operator, inputs, mask)
-        words = f"queries that see nothing, {dtype}"
-        finite(came, f"the output of {words}")
-        for name, found in gradients(came.square().sum(), inputs).items():
-            finite(found, f"the {name}, for {words}")
+        _all_finite(operator, inputs, f"of queries that see nothing, {dtype}", mask)
 
 
+def _finite(operator: Operator) -> None:
+    _all_finite(operator, random_inputs(operator), "on ordinary inputs")
+
+
+def _large(operator: Operator) -> None:
+    """Check in float32. If weights are not shared, check only scores that float32 can hold."""
+    stated = False
+    for size, scale in _SCALES.items():
+        inputs = random_inputs(operator, seed=11, scale=scale).to(torch.float32)
+        if operator.normaliser.shared or _fits_float32(operator, inputs, _LARGEST * size):
+            stated = True
+            _all_finite(operator, inputs, f"in float32, on logits of about +-{size:g}")
+    if not stated:
+        raise NothingStated
+
+
+def _fits_float32(operator: Operator, inputs: Inputs, size: float) -> bool:
+    """Return True if float32 holds the product of two scores of logits +-size, as in a gradient."""
+    own = {name: value.double() for name, value in by_stage(inputs.numbers)["score"].items()}
+    a = torch.tensor((-size, size), dtype=torch.float64).expand(*inputs.q.shape[:3], 2)
+    f = operator.score.scores(a, torch.ones_like(a, dtype=torch.bool), **own).values()
+    return bool(f.abs().max() < torch.finfo(torch.float32).max ** 0.5)
+
+
+def _all_finite(operator: Operator, inputs: Inputs, words: str, mask: Tensor | None = None) -> None:
+    there = inputs.following()
+    came = output(operator, there, mask)
+    finite(came, f"the output {words}")
+    for name, found in gradients(came.sum(), there).items():
+        finite(found, f"the {name} {words}")
+
+
+FINITE = Law("finite", "On ordinary inputs outputs and gradients are finite.", _finite)
+LARGE = Law("large logits", "On logits of 100 and 10 000 outputs and gradients are finite in float32.", _large)
 LAWS = (
     Law("causality", "What comes later changes nothing, not by one bit.", _causality),
     Law("prefix", "A prefix alone gets what it gets in the whole sequence.", _prefix),

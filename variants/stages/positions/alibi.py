@@ -21,10 +21,6 @@ class Alibi(Positions):
     kind: Literal["alibi"] = "alibi"
 
     @property
-    def table(self) -> int:
-        return 0
-
-    @property
     def adds_bias(self) -> bool:
         return True
 

@@ -30,10 +30,6 @@ class Bucket(Positions):
         return self
 
     @property
-    def table(self) -> int:
-        return 0
-
-    @property
     def adds_bias(self) -> bool:
         return True
 

@@ -11,7 +11,3 @@ class NoPositions(Positions):
     source: ClassVar[str] = "The Impact of Positional Encoding on Length Generalization in Transformers"
 
     kind: Literal["none"] = "none"
-
-    @property
-    def table(self) -> int:
-        return 0

@@ -1,6 +1,5 @@
 """The family of position schemes."""
 
-from abc import abstractmethod
 from functools import lru_cache
 from typing import ClassVar
 
@@ -17,9 +16,9 @@ class Positions(Choice):
     """Source of the formula."""
 
     @property
-    @abstractmethod
     def table(self) -> int:
         """Number of learned position vectors added to the embeddings; 0 for none. No sequence may be longer."""
+        return 0
 
     def embedding(self, length: int, width: int, device: torch.device) -> Tensor | None:  # noqa: ARG002
         """Return fixed vectors [T, width] to add to the embeddings; None for none."""

@@ -21,10 +21,6 @@ class Sinusoidal(Positions):
     kind: Literal["sinusoidal"] = "sinusoidal"
     base: PositiveFloat = 10_000.0
 
-    @property
-    def table(self) -> int:
-        return 0
-
     def embedding(self, length: int, width: int, device: torch.device) -> Tensor:
         return _waves(self.base, length, width, device)
 

@@ -20,10 +20,6 @@ class Turning(Positions):
     share: Annotated[float, Field(gt=0, le=1)] = 1.0
 
     @property
-    def table(self) -> int:
-        return 0
-
-    @property
     def rotates(self) -> bool:
         return True
 

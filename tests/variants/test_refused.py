@@ -1,0 +1,253 @@
+"""Specs of the maths without a meaning are refused, and the message gives the rule."""
+
+import re
+from collections.abc import Callable
+from typing import ClassVar, Literal
+
+import pytest
+import torch
+from pydantic import ValidationError
+from torch import Tensor
+
+from grid import SpecError
+from variants import (
+    RMS,
+    SSA,
+    T5,
+    Affine,
+    Bucket,
+    ByDepth,
+    Contrast,
+    CosFormer,
+    Difference,
+    Exponential,
+    ForgetGate,
+    HeadGroups,
+    KeyBias,
+    KeyValueBias,
+    KeyVector,
+    Matrix,
+    Number,
+    Operator,
+    OutputGate,
+    PerChannel,
+    PerHead,
+    Prefix,
+    Relu,
+    RMSNorm,
+    Rotary,
+    RunningMean,
+    Sink,
+    Softcap,
+    Suppress,
+    Tanh,
+    Temperature,
+    Vector,
+    Window,
+    Yarn,
+    affine_scaled,
+    attend,
+    differential,
+    entmax15,
+    four_scores,
+    fox,
+    gpt2,
+    integral,
+    integral_weights,
+    off_by_one,
+    sa_softmax,
+    scaled_softmax,
+    selective,
+    sparsemax,
+    ssa,
+    temperature,
+    value_bias,
+)
+from variants.model.named_backbones import tiny
+
+
+def operator(**kinds: str) -> Operator:
+    """Build an operator from the kinds of its stages."""
+    return Operator(**{stage: {"kind": kind} for stage, kind in kinds.items()})
+
+
+def lone_query(length: int) -> Tensor:
+    x = torch.zeros(1, 2, length, 8)
+    return attend(selective(), x[:, :, -1:], x, x).output
+
+
+def cosformer_logits(length: int) -> Tensor:
+    x = torch.zeros(1, 1, 13, 8)
+    return CosFormer(length=length).logits(x, x, torch.zeros(13, 13))
+
+
+IN_UNIT = r"init in \(0, 1\); got 1"
+LOGARITHM = "needs a positive score known by its logarithm, .*; got "
+NEGATIVE = "needs a score that is not negative, and "
+VECTORS = {"init": 0.2, "deep": 0.8}
+
+CASES: list[tuple[Callable[[], object], str]] = [
+    # numbers
+    (lambda: Number(init=0.0, per="tokens"), "constant, layer, head, query, token or a tuple of axes, got 'tokens'"),
+    (lambda: Number(init=0.0, per="head", learned=False), "use per='constant'"),
+    (lambda: Number(init=1.0, per="head", link="at_least_one"), r"init in \(1, inf\); got 1"),
+    (lambda: Number(init=0.5, link="at_least_one"), r"init in \[1, inf\]; got 0.5"),
+    (lambda: Vector(init=0.0, per="query"), "vector is one of 'constant', 'layer', 'head', 'token'; got 'query'"),
+    (lambda: Vector(init=0.0, spread=0.1), "noise on a trained vector's start"),
+    (lambda: Vector(init=0.5, along="first", link="unit", per="head"), "needs link='identity'; got 'unit'"),
+    (lambda: Matrix(per="constant", learned=True), "matrix is one of 'layer', 'head'; got 'constant'"),
+    (lambda: Matrix(learned=False), "what varies along layer is learned"),
+    (lambda: Matrix(link="positive"), "any real numbers; got link='positive'"),
+    (lambda: ByDepth(**VECTORS, learned=True), "not one scalar for all layers; use per='layer'"),
+    (lambda: ByDepth(init=0.5, deep=1.5, per="layer", link="unit"), r"init in \(0, 1\); got 1.5"),
+    (lambda: Contrast(**VECTORS, per="query"), "for per='query' use form='scalar'"),
+    (lambda: Contrast(**VECTORS, link="unit"), "got link='unit', which needs form='scalar'"),
+    (lambda: Contrast(**VECTORS, spread=0.0), "greater than 0"),
+    (lambda: RunningMean(of="scale", momentum=1.0), r"momentum is in \[0, 1\); got 1.0"),
+    (lambda: RunningMean(of="scale", momentum=-0.1), r"momentum is in \[0, 1\); got -0.1"),
+    (lambda: RunningMean(of="scale", learned=True), "neither trained nor linked"),
+    (lambda: RunningMean(of="scale", per="head"), "running mean is one of 'constant'; got 'head'"),
+    *(
+        (lambda of=of: Affine(mean=RunningMean(of=of)), rf"one of \['scale'\]; got {of!r}")  # type: ignore[misc]
+        for of in ("scales", "n", "mean")
+    ),
+    # the numbers of a choice
+    (lambda: SSA(b=Number(init=-1.0, link="positive")), r"init in \(0, inf\)"),
+    (lambda: SSA(b=Number(init=1.0, per="head")), "needs link='positive'"),
+    (lambda: SSA(n=2.0), r"write Number\(init=2\.0\)"),
+    (lambda: ssa(0.5), r"init in \(1, inf\); got 0.5"),
+    (lambda: temperature(0.0), r"init in \(0, inf\); got 0"),
+    (lambda: Temperature(tau=Number(init=1.0)), "needs link='positive'; got 'identity'"),
+    (lambda: Softcap(cap=Number(init=30.0)), "needs link='positive'; got 'identity'"),
+    (lambda: ForgetGate(gate=Number(init=0.5)), "needs link='unit'; got 'identity'"),
+    (lambda: fox("constant", forget=0.0), r"use visible=Window\(size=1\)"),
+    (lambda: KeyValueBias(learned_value=Vector(init=0.0, per="token")), "one for all queries, .*; got 'token'"),
+    (lambda: KeyBias(learned_key=KeyVector(init=0.0, per="token")), "got 'token'"),
+    (lambda: PerHead(opening=Number(init=1.0, per="token", link="unit")), IN_UNIT),
+    (lambda: PerChannel(opening=Number(init=0.5)), "instance of Vector"),
+    (lambda: PerHead(opening=Vector(init=0.5)), "holds no Vector"),
+    (lambda: Operator(normaliser=Sink(logit=Number(init=0.0, per="head", learned=False))), "use per='constant'"),
+    (lambda: Difference(factor=Contrast(**VECTORS, per="constant", learned=True)), "use per='layer'"),
+    (lambda: differential("query"), "use form='scalar'"),
+    (lambda: off_by_one(0), r"above 0; got 0, and for 0 there is softmax\(\)"),
+    # the fields of a choice
+    (lambda: RMS(eps=0.0), "greater than 0"),
+    (lambda: RMSNorm(eps=0.0), "greater than 0"),
+    (lambda: Suppress(width=0), "greater than 0"),
+    (lambda: CosFormer(length=0), "greater than 0"),
+    (lambda: integral(0), "greater than 0"),
+    (lambda: Affine(n="keys"), "'visible' or 'context'"),
+    (lambda: Window(size=0), "has size 1 or more; got 0, nearest is 1"),
+    (lambda: Prefix(length=0), "1 key or more; got 0; leave `visible` out"),
+    (lambda: HeadGroups(parts=(SSA(), SSA())), "two or more different scores; got ssa"),
+    (lambda: HeadGroups(parts=()), "two or more different scores; got none"),
+    (lambda: HeadGroups(parts=(Relu(), HeadGroups(parts=(Relu(), Tanh())))), "not groups again; list all parts"),
+    (lambda: T5(count=6), "multiple of 4"),
+    (lambda: T5(max_distance=16), r"max_distance lies beyond .* got 16 with count=32, nearest is 17"),
+    (lambda: Bucket(count=8, max_distance=4), "got 4 with count=8, nearest is 5"),
+    (lambda: Rotary(share=0), "greater than 0"),
+    (lambda: Yarn(factor=0.5, original=64), "greater than or equal to 1"),
+    (lambda: Yarn(factor=4, original=64, base=1.0), "greater than 1"),
+    (lambda: Yarn(factor=4, original=64, beta_fast=1), "got beta_slow=1 and beta_fast=1; lower beta_slow"),
+    (lambda: Yarn(factor=4, original=6), "got original=6, nearest is 7"),
+    (lambda: Yarn(factor=4, original=64, beta_slow=20), "got original=64, nearest is 126"),
+    (lambda: Yarn(original=64), "Field required"),
+    (lambda: Yarn(factor=4, original=64, share=0.3).check_width(16), "0.3 of 16 channels is 4.8"),
+    (lambda: Operator(score={"kind": "sssa"}), "did you mean 'ssa'"),
+    (lambda: Operator(score=SSA), r"got the class SSA; call it: SSA\(\)"),
+    # backbones
+    (lambda: gpt2(layers=1, heads=3, width=32), "nearest is 2"),
+    (lambda: tiny("gpt2").changed(positions={"kind": "rotery"}), "did you mean 'rotary'"),
+    (lambda: tiny("gpt2").changed(kv_heads=3), "kv_heads divides heads 4; got 3, nearest is 2"),
+    (lambda: tiny("gpt2").changed(heads=5), "heads divides width 64; got 5, nearest is 4"),
+    (lambda: tiny("gpt2").changed(parallel=True, norm_position="post"), "parallel=True is about norms before"),
+    (lambda: tiny("gpt2").changed(dropout=1.0), "less than 1"),
+    (lambda: tiny("gpt2").changed(attention_dropout=1.0), "attention_dropout.*less than 1"),
+    (lambda: tiny("gpt2").changed(sink_tokens=-1), "greater than or equal to 0"),
+    (lambda: tiny("gpt2").changed(feedforward="silu"), "'swish'"),
+    (lambda: tiny("gpt2").changed(bias=True), "'none', 'all' or 'qkv'"),
+    (lambda: tiny("gpt2").changed(initialisation="normal"), "'gpt2' or 'fan_in'"),
+    (lambda: tiny("gpt2").changed(kvheads=2), "did you mean 'kv_heads'"),
+    (lambda: tiny("bert"), r"the families of backbones are gpt2, llama2, .*; got 'bert'"),  # type: ignore[arg-type]
+    # combinations of choices
+    (lambda: operator(readout="ground_value"), "needs a normaliser with a ground state and 'total' has none"),
+    (lambda: entmax15().changed(readout={"kind": "ground_value"}), "ground state and 'entmax15' has none"),
+    (lambda: operator(extra="key_bias", normaliser="count"), "a sum of scores, and normaliser 'count' has none"),
+    (
+        lambda: Operator(extra=KeyValueBias(learned_value=Vector(init=0.0)), normaliser={"kind": "none"}),
+        "normaliser 'none' has none",
+    ),
+    (lambda: integral_weights(1), "says nothing about one signal"),
+    (lambda: differential().changed(signals={"count": 3}), r"takes 2 signals, got 3; use signals=Signals\(count=2\)"),
+    (lambda: affine_scaled().changed(score={"kind": "uniform"}), "with n='visible' puts mean / K whatever alpha is"),
+    (
+        lambda: affine_scaled().changed(score={"kind": "uniform"}, normaliser={"kind": "count"}),
+        "under normaliser 'count'",
+    ),
+    (lambda: scaled_softmax().changed(head_norm=RMS()), "'scale' multiplies .*head_norm 'rms' divides it out again"),
+    (
+        lambda: operator(normaliser="ground", readout="ground_value", rescale="scale", head_norm="rms"),
+        "divides it out again",
+    ),
+    (lambda: operator(score="square", normaliser="absolute"), "'square' is never negative .*use normaliser 'total'"),
+    (lambda: operator(score="uniform", normaliser="absolute"), "use normaliser 'total'"),
+    (lambda: operator(score="relu", margin="ssmax"), "score 'relu' under normaliser 'total' divides out again; leave"),
+    (
+        lambda: Operator(
+            score={"kind": "head_groups", "parts": [{"kind": "uniform"}, {"kind": "identity"}]},
+            normaliser={"kind": "absolute"},
+            margin={"kind": "log_count"},
+        ),
+        "'head_groups' under normaliser 'absolute' divides out",
+    ),
+    (lambda: operator(score="identity"), NEGATIVE + "'identity' can be; use normaliser 'clamped'"),
+    (lambda: Operator(score=HeadGroups(parts=(Exponential(), Tanh()))), "not negative, and 'head_groups' can be"),
+    (lambda: operator(score="signed_exponential", normaliser="sink"), NEGATIVE + "'signed_exponential' can be"),
+    (lambda: operator(score="relu", normaliser="ground"), LOGARITHM + "'relu'"),
+    (lambda: sparsemax().changed(score=Relu()), LOGARITHM + "'relu'"),
+    (
+        lambda: Operator(score=HeadGroups(parts=(Exponential(), Relu())), normaliser={"kind": "ground"}),
+        LOGARITHM + "'head_groups'",
+    ),
+    (lambda: sa_softmax().changed(score=SSA()), "needs score 'exponential'; got 'ssa'"),
+    (lambda: operator(score="uniform", gate="suppress"), "the same whatever the logit, so gate would say nothing"),
+    (lambda: Operator(score={"kind": "uniform"}, signals={"count": 2}), "so signals would say nothing"),
+    (lambda: operator(score="uniform", normaliser="sink"), "so normaliser would say nothing"),
+    # arguments
+    (lambda: affine_scaled("positive"), "link of affine_scaled is one of 'clipped', 'unit'; got 'positive'"),  # type: ignore[arg-type]
+    (lambda: value_bias("haed"), "per of value_bias is one of .*; got 'haed'; did you mean 'head'"),  # type: ignore[arg-type]
+    (lambda: four_scores("sum"), "divided of four_scores is one of 'count', 'absolute'; got 'sum'"),  # type: ignore[arg-type]
+    (lambda: lone_query(13), "needs as many as keys; got 1 for 13"),
+    (lambda: cosformer_logits(11), "got a sequence of 13, raise length to 12 or more"),
+]
+
+
+@pytest.mark.parametrize(("build", "words"), CASES, ids=[re.sub(r"\W+", "-", words) for _, words in CASES])
+def test_what_has_no_meaning_is_refused_with_the_rule(build: Callable[[], object], words: str) -> None:
+    with pytest.raises((ValueError, SpecError), match=words):
+        build()
+
+
+def test_specs_at_the_border_of_what_is_refused_have_a_meaning() -> None:
+    value_bias().changed(rescale={"kind": "scale"}, head_norm=RMS())
+    affine_scaled(n="context").changed(score={"kind": "uniform"})
+    affine_scaled().changed(score={"kind": "uniform"}, normaliser={"kind": "none"})
+    assert Yarn(factor=4, original=7).bounds(8)[1] >= 1
+    assert cosformer_logits(12).shape == (1, 1, 13, 13)
+
+
+def test_the_mean_of_a_vector_is_refused_in_a_user_s_choice_too() -> None:
+    class Mine(OutputGate):
+        source: ClassVar[str] = "here"
+        kind: Literal["mean_of_a_vector"] = "mean_of_a_vector"
+        each: Vector = Vector(init=0.0, per="token")
+        mean: RunningMean = RunningMean(of="each")
+
+        def gate(self, output: Tensor, *, each: Tensor, mean: Tensor) -> Tensor:
+            return output * each * mean
+
+        def oracle(self, output: list[float], *, each: list[float], mean: float) -> list[float]:
+            return [a * b * mean for a, b in zip(output, each, strict=True)]
+
+    with pytest.raises(ValidationError, match=r"scalar number of its stage, one of \[\]; got 'each'"):
+        Mine()
