@@ -12,6 +12,7 @@ import math
 import re
 import shutil
 from collections.abc import Callable, Mapping
+from functools import partial
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, NamedTuple, final
@@ -66,15 +67,11 @@ def save_checkpoint(directory: Path, trial: str, step: int, state: Mapping[str, 
     data = sink.getvalue()
     path = write_atomic(directory / f"step-{step:09d}.{_hash(data)}.pt", data)
     try:
-        retried(lambda: _forget(directory))
+        for old in _files(directory)[:-KEEP]:
+            retried(partial(old.unlink, missing_ok=True))
     except OSError as error:
         raise environment_problem("clear", directory, error) from error
     return path
-
-
-def _forget(directory: Path) -> None:
-    for old in _files(directory)[:-KEEP]:
-        old.unlink(missing_ok=True)
 
 
 def forget_older(
@@ -186,21 +183,13 @@ def discard_checkpoints(layout: Layout, trial: str, last: int) -> None:
     """Delete the checkpoints of `trial` up to attempt `last`, which is ok."""
     for attempt in layout.attempts(trial):
         if attempt <= last:
-            _discard(layout.checkpoint(trial, attempt))
+            shutil.rmtree(layout.checkpoint(trial, attempt), ignore_errors=True)  # a leftover only costs space
 
 
 def discard_forgotten(layout: Layout, trial: str, state: TrialState) -> None:
     """Delete checkpoints of a finished trial that a killed worker has left."""
-    last = max((each.attempt for each in state.attempts if (each.end or {}).get("status") == "ok"), default=0)
-    for each in state.attempts:
-        if each.attempt <= last:
-            _discard(layout.checkpoint(trial, each.attempt))
-
-
-def _discard(directory: Path) -> None:
-    with contextlib.suppress(OSError):  # a leftover file only costs space
-        if directory.is_dir():
-            shutil.rmtree(directory, ignore_errors=True)
+    done = (each.attempt for each in state.attempts if (each.end or {}).get("status") == "ok")
+    discard_checkpoints(layout, trial, max(done, default=0))
 
 
 def _candidates(layout: Layout, trial: str) -> list[tuple[int, int, Path]]:

@@ -45,11 +45,7 @@ class LengthExtrapolation(Evaluation):
     """The loss by length of the window: of whole windows, of their ends and by position."""
 
     units: ClassVar[Mapping[str, str]] = dict.fromkeys(
-        (
-            "length_extrapolation_loss",
-            "length_extrapolation_last_loss",
-            "length_extrapolation_bucket_loss",
-        ),
+        ("length_extrapolation_loss", "length_extrapolation_last_loss", "length_extrapolation_bucket_loss"),
         "nats per token",
     )
     kind: Literal["length_extrapolation"] = "length_extrapolation"

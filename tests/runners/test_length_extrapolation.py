@@ -92,13 +92,6 @@ def test_positions_that_may_see_ahead_are_left_out() -> None:
     assert rows["bucket_loss", 20, 1, 3].value == pytest.approx(expected[0], rel=1e-12)
 
 
-def test_it_records_what_it_declares_and_nothing_else() -> None:
-    for spec in (SMALL, SMALL.changed(scaling=Stretch(factor=4, original=16))):
-        declared = [(name, *point.values()) for name, points in spec.measures().items() for point in points]
-        names = [("length_extrapolation_" + name, *point) for name, *point in evaluate(spec, by_place, Repeated())]
-        assert sorted(map(str, declared)) == sorted(map(str, names))
-
-
 def record_inputs(spec: LengthExtrapolation, task: Task) -> list[tuple[Tensor, Tensor | None]]:
     seen: list[tuple[Tensor, Tensor | None]] = []
 
@@ -226,11 +219,6 @@ def yarn(stretch: Stretch) -> Yarn:
     return Yarn(base=50, share=0.5, **stretch.data())
 
 
-def test_single_items_are_given_at_every_length() -> None:
-    items = [each for each in SMALL.open(WORDS).evaluate(counting) if isinstance(each, Items)]
-    assert [each.point["length"] for each in items] == [7, 20, 63]
-
-
 @pytest.fixture
 def text(tmp_path: Path) -> Text:
     words = " ".join(f"{number} is {number * 7 % 13}." for number in range(400))
@@ -248,13 +236,6 @@ def test_windows_of_text_are_pieces_of_what_is_validated_on(text: Text) -> None:
     stream = text.encoder().decode(torch.cat((inputs[0], targets[0, -1:])).tolist())
     assert stream in (Path(str(text.source)).read_text() + "\0")
     assert torch.equal(text.windows(100, 2).inputs, text.windows(100, 2).inputs)
-
-
-def test_windows_of_grammar_are_drawn_once_and_for_all() -> None:
-    longer = WORDS.windows(40, 3)
-    assert torch.equal(longer.inputs, WORDS.windows(40, 3).inputs)
-    assert torch.equal(longer.inputs[:, 1:], longer.targets[:, :-1])
-    assert not torch.equal(longer.inputs, WORDS.changed(sample=1).windows(40, 3).inputs)
 
 
 def refusals(tiny: Trial, text: Text) -> Iterator[tuple[str, Any]]:

@@ -232,11 +232,7 @@ def test_generation_is_greedy_and_ends_where_it_is_told() -> None:
         table[ord(here), ord(following)] = 1.0
     prompts = [list(b"a"), list(b"xxc"), list(b"f")]
     assert generate(bigrams(table), prompts, 2, ByteEncoder(), bool) == ["b", "d", "g"]
-    assert generate(bigrams(table), prompts, 2, ByteEncoder(), str.isspace) == [
-        "bc",
-        "de",
-        "g",
-    ]
+    assert generate(bigrams(table), prompts, 2, ByteEncoder(), str.isspace) == ["bc", "de", "g"]
 
 
 def test_what_is_generated_is_compared(tmp_path: Path) -> None:

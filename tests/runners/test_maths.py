@@ -60,11 +60,7 @@ BY_HAND: dict[str, tuple[str, dict[str, float], Callable[[], Sequence[float]]]] 
     "sigmoid, shifted": ("sigmoid", {"score.shift": -2.0}, lambda: [sigmoid(z - 2) for z in LOGITS]),
     "sigmoid_normalised": ("sigmoid_normalised", {}, lambda: ratios(sigmoid)),
     "identity": ("identity", {}, lambda: LOGITS),
-    "temperature": (
-        "temperature",
-        {"transform.tau": 5.0},
-        lambda: ratios(lambda z: math.exp(z / 5)),
-    ),
+    "temperature": ("temperature", {"transform.tau": 5.0}, lambda: ratios(lambda z: math.exp(z / 5))),
     "integral": ("integral", {}, lambda: ratios(lambda z: math.exp(z / math.sqrt(8)))),
     "cog": (
         "cog",

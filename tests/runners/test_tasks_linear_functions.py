@@ -240,9 +240,7 @@ def test_conditions_recorded_by_position_are_one_grid_in_any_order_and_the_first
     ],
     ids=lambda curriculum: curriculum.canonical,
 )
-def test_a_curriculum_that_training_ends_before_is_refused_with_the_steps_that_it_takes(
-    curriculum: Curriculum,
-) -> None:
+def test_a_curriculum_that_training_ends_before_is_refused_with_the_steps_that_it_takes(curriculum: Curriculum) -> None:
     task = LinearFunctions(curriculum=curriculum, evaluation=ShiftGrid(points=4))
     first = next(step for step in range(1, 40_000) if task.points_at(step) == 40)
     whole = Trial(task=task, model=tiny("gpt2"), operator=softmax(), training=Training(steps=first))

@@ -162,9 +162,7 @@ def test_a_text_with_few_pairs_is_told_so(tmp_path: Path) -> None:
     path = tmp_path / "a.txt"
     path.write_text("aab " * 400)
     task = Text(source=str(path), context=16, tokenizer=BytePairs(vocabulary=5000))
-    with pytest.raises(
-        SpecError, match=r"until there are 5000 tokens; .* has pairs for \d+; lower tokenizer.vocabulary"
-    ):
+    with pytest.raises(SpecError, match=r"until there are 5000 tokens; .* has pairs for \d+; lower"):
         task.open()
     with pytest.raises(ValidationError, match="greater than or equal to 258"):
         BytePairs(vocabulary=257)
@@ -174,9 +172,7 @@ def test_a_part_with_too_few_tokens_is_refused_before_training(tmp_path: Path) -
     path = tmp_path / "a.txt"
     path.write_text("one two three " * 100)
     task = Text(source=str(path), context=100, tokenizer=BytePairs(vocabulary=264))
-    with pytest.raises(
-        SpecError, match=r"a window is 100 predictions and one token more; the validation part of .* tokens"
-    ):
+    with pytest.raises(SpecError, match=r"a window is 100 predictions and one token more; the validation part of"):
         task.open()
 
 
@@ -233,11 +229,7 @@ def test_a_file_made_by_the_package_counts_bytes_exactly(tmp_path: Path) -> None
         (b"\xff\xfe", {}, "a tokenizer file is UTF-8; .*t.json is not, at byte 0; save it again"),
         ("words", {"end": "<stop>"}, "tokenizer.end is a token of .*t.json; it has no '<stop>'; name one it has"),
         ("words", {"mask": "<gap>"}, "tokenizer.mask is a token of"),
-        (
-            "words",
-            {"vocabulary": 3},
-            "tokenizer.vocabulary is the number of ids of the file, or more; it is 3 and .* h",
-        ),
+        ("words", {"vocabulary": 3}, "tokenizer.vocabulary is the number of ids of the file, or more; it is 3 and"),
         ("words", {"end": "[SEP]", "mask": "[SEP]"}, r"got '\[SEP\]' as both; name two: tokenizer.end and"),
         (None, {"content_hash": "0" * 32, "vocabulary": 4}, "there is no tokenizer file .*t.json; give the path"),
         (None, {"content_hash": "0" * 32, "vocabulary": 4, "end": "[SEP]"}, "there is no tokenizer file .*t.json"),

@@ -41,9 +41,7 @@ def test_linear_functions_are_learned_in_context(tiny: Trial, memory: Callable) 
     """Better than predicting nothing, by a quarter, on the same batches."""
     training = Training(steps=200, optimiser=AdamW(lr=1e-2), schedule=Cosine(warmup=10), clip=1.0)
     trial = tiny.changed(
-        training=training,
-        task=tiny.task.changed(batch=32),
-        model=gpt2(layers=2, heads=2, width=16, max_positions=16),
+        training=training, task=tiny.task.changed(batch=32), model=gpt2(layers=2, heads=2, width=16, max_positions=16)
     )
     world, data = memory(), trial.task.open()
     train(trial, world)
