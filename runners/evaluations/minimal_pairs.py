@@ -32,7 +32,7 @@ from runners.tasks.task import Batch, Items, Measurements, Predict, Task, over_i
 from runners.tasks.text.corpus import content_hash, decode
 from runners.tasks.text.encoder import Encoder, Encodes
 from runners.tasks.text.masking import Sentences, inside
-from runners.tasks.user_files import cache_by_file
+from runners.tasks.user_files import cache_by_file, require_hash
 from variants import Backbone
 
 _TOKENS = 1 << 14
@@ -129,7 +129,7 @@ class MinimalPairs(HashedFiles):
         return content_hash(*(each.content_hash for each in files))
 
     def read_parts(self) -> Mapping[str, Pairs]:
-        self.require_hash(self.hash_files())
+        require_hash(self.content_hash, self.hash_files(), self.source)
         return read_paradigms(Path(self.source), self.names)
 
     @property

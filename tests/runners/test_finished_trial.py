@@ -111,8 +111,8 @@ def test_in_bfloat16_the_logits_are_rounded_and_come_as_float32(root: Path, tria
         ("no campaign", "a teacher is a trial of a campaign; .*campaign holds none; give a campaign's directory"),
         ("no trial", "a teacher has been trained; there is no trial .*; `ablate status` lists"),
         ("failed", "a teacher has finished its training; trial .* is failed; run it to its end first"),
-        ("not kept", "a teacher has kept its weights; trial .* has not; train it with execution.keep_weights=True"),
-        ("other hash", "content_hash names a teacher's weights, 0{32}; trial .* has none such; restore them"),
+        ("not kept", "a teacher has kept its weights; trial .* has none; train it with execution.keep_weights=True"),
+        ("other hash", "has none with content_hash 0{32}"),
     ],
 )
 def test_a_trial_that_cannot_teach_is_refused_when_the_spec_is_built(

@@ -272,7 +272,7 @@ def test_the_key_follows_the_content_of_the_folder_and_not_its_place(tmp_path: P
     (tmp_path / "b" / ".cache").write_text("left by an editor")
     assert LmEval(tasks=("mine",), include=str(tmp_path / "b")).key == first.key
     assert LmEval(tasks=("mine",), include=str(folder(tmp_path / "c", ITEMS[:4]))).key != first.key
-    with pytest.raises(ValidationError, match=r"content_hash is .*restore its files"):
+    with pytest.raises(ValidationError, match=r"content_hash is .*restore it"):
         LmEval(tasks=("mine",), include=str(tmp_path / "c"), content_hash=first.content_hash)
     folder(tmp_path / "a", ITEMS[:4])
     with pytest.raises(SpecError, match="content_hash is"):

@@ -21,7 +21,7 @@ from runners.tasks.distillation.teacher import Teacher, Teaching, require_positi
 from runners.tasks.model_fit import require_model_fits, require_operator_fits
 from runners.tasks.task import Task
 from runners.tasks.text.encoder import Encodes
-from runners.tasks.user_files import absolute_path
+from runners.tasks.user_files import absolute_path, require_hash
 from store.files.layout import Layout
 from store.files.trial_status import trial_state
 from variants import Backbone, Operator, Placement, Transformer
@@ -76,7 +76,8 @@ class FinishedTrial(Teacher):
         for name in ("campaign", "weights"):
             if (path := getattr(self, name)) is not None:
                 object.__setattr__(self, name, absolute_path(name, path))
-        if self.content_hash is not None and self.architecture is not None and not self._is_there():
+        place = Path(str(self.campaign or self.weights))
+        if self.content_hash is not None and self.architecture is not None and not place.exists():
             return self
         try:
             path = self._file()
@@ -113,7 +114,8 @@ class FinishedTrial(Teacher):
                 "key; leave trial, content_hash and architecture out to take it as it is"
             )
         _require_same_tokens(self.name(), found, task)
-        teaching = _Trained(self, task, saved.state["model"], {**self._identity(), "step": saved.step})
+        record = {"kind": self.kind, "trial": self.trial, "content_hash": self.content_hash, "step": saved.step}
+        teaching = _Trained(self, task, saved.state["model"], record)
         teaching.require_finite(self.name())
         return teaching
 
@@ -122,19 +124,11 @@ class FinishedTrial(Teacher):
         assert self.architecture is not None
         return self.architecture
 
-    def _identity(self) -> dict[str, Any]:
-        return {"kind": self.kind, "trial": self.trial, "content_hash": self.content_hash}
-
-    def _is_there(self) -> bool:
-        return Path(str(self.campaign or self.weights)).exists()
-
     def _fill(self, path: Path) -> None:
         about = _about_file(str(path))
         if self.trial is not None and self.trial != about.trial:
             raise SpecError(f"a teacher is the trial that the spec names, {self.trial}; {path} holds {about.trial}")
-        self.set_normal_form(trial=about.trial)
-        self.set_normal_form(content_hash=_hash_of(path))
-        self.set_normal_form(architecture=about.architecture)
+        self.set_normal_form(trial=about.trial, content_hash=_hash_of(path), architecture=about.architecture)
 
     def _file(self) -> Path:
         """Find the file of the weights.
@@ -149,11 +143,8 @@ class FinishedTrial(Teacher):
             raise SpecError(f"kept weights are a file step-<step>.<hash>.pt; got {path}; give it as it was written")
         if not path.is_file():
             raise SpecError(f"there is no file of weights {path}; give one from a trial with execution.keep_weights")
-        if self.content_hash not in (None, _hash_of(path)):
-            raise SpecError(
-                f"content_hash names a teacher's weights; it is {self.content_hash} and {path} has {_hash_of(path)}; "
-                "restore that file, or leave content_hash out to take it as it is"
-            )
+        if self.content_hash is not None:
+            require_hash(self.content_hash, _hash_of(path), path)
         return path
 
 
@@ -275,12 +266,8 @@ def _find_weights(layout: Layout, trial: str, content_hash: str | None) -> Path:
         chosen = [path for path in named if content_hash in (None, _hash_of(path))]
         if chosen:
             return chosen[-1]
-    if content_hash is not None:
-        raise SpecError(
-            f"content_hash names a teacher's weights, {content_hash}; {where} has none such; restore them, or leave "
-            "content_hash out to take those of its latest attempt"
-        )
+    which = "" if content_hash is None else f" with content_hash {content_hash}"
     raise SpecError(
-        f"a teacher has kept its weights; {where} has not; train it with execution.keep_weights=True in a campaign "
-        "where it has not finished yet"
+        f"a teacher has kept its weights; {where} has none{which}; train it with execution.keep_weights=True in a "
+        "campaign where it has not finished yet"
     )

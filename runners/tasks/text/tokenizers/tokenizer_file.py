@@ -10,12 +10,12 @@ from typing import Annotated, Any, Final, Literal, Self, final
 
 from pydantic import Field, PositiveInt, model_validator
 
-from grid.errors import EnvironmentProblem, SpecError
+from grid.errors import SpecError
 from grid.spec import OutsideKey
-from runners.tasks.text.corpus import content_hash
+from runners.tasks.text.corpus import content_hash, decode
 from runners.tasks.text.tokenizers.library_encoder import LibraryEncoder, Special, library, size_of
 from runners.tasks.text.tokenizers.tokenizer import Texts, Tokenizer
-from runners.tasks.user_files import absolute_path
+from runners.tasks.user_files import absolute_path, require_hash, unreadable
 
 ENDS: Final = ("<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>", "<end>", "[SEP]")
 """Default tokens for the end of a document; the first existing one is used."""
@@ -54,11 +54,14 @@ class TokenizerFile(Tokenizer):
         try:
             text = _read(Path(self.path))
             tokenizer = _parse(self.path, text)
-            self._fill("content_hash", content_hash(text))
-            if self.vocabulary is None:
-                self._fill("vocabulary", size_of(tokenizer))
-            self._fill("end", _first_token(tokenizer, ENDS))
-            self._fill("mask", _first_token(tokenizer, MASKS))
+            found = {
+                "content_hash": content_hash(text),
+                "vocabulary": size_of(tokenizer),
+                "end": _first_token(tokenizer, ENDS),
+                "mask": _first_token(tokenizer, MASKS),
+            }
+            self.set_normal_form(**{name: value for name, value in found.items() if getattr(self, name) is None})
+            require_hash(self.content_hash, found["content_hash"], self.path, "tokenizer.content_hash")
             self._require(tokenizer)
         except SpecError as error:
             raise ValueError(str(error)) from error
@@ -75,26 +78,13 @@ class TokenizerFile(Tokenizer):
 
     def encoder(self, training: Texts) -> LibraryEncoder:  # noqa: ARG002  (nothing is learned)
         text = _read(Path(self.path))
-        if content_hash(text) != self.content_hash:
-            raise SpecError(self._other_content(content_hash(text)))
+        require_hash(self.content_hash, content_hash(text), self.path, "tokenizer.content_hash")
         tokenizer = _parse(self.path, text)
         self._require(tokenizer)
         mask = None if self.mask is None else tokenizer.token_to_id(self.mask)
         special = Special(tokenizer.token_to_id(self.end), mask)
         record = {"kind": self.kind, "hash": self.content_hash}
         return LibraryEncoder(tokenizer, special, record, vocabulary=self.vocabulary)
-
-    def _fill(self, field: str, found: object) -> None:
-        if getattr(self, field) is None:
-            self.set_normal_form(**{field: found})
-        elif field == "content_hash" and self.content_hash != found:
-            raise SpecError(self._other_content(found))
-
-    def _other_content(self, found: object) -> str:
-        return (
-            f"tokenizer.content_hash is that of the file; it is {self.content_hash} and {self.path} has {found}; "
-            "restore that file, or leave content_hash out to take it as it is"
-        )
 
     def _require(self, tokenizer: Any) -> None:
         if self.size < (least := size_of(tokenizer)):
@@ -117,14 +107,12 @@ def _first_token(tokenizer: Any, names: tuple[str, ...]) -> str | None:
 
 
 def _read(path: Path) -> str:
+    if not path.is_file():
+        raise SpecError(f"there is no tokenizer file {path}; give the path of a tokenizer.json")
     try:
-        return path.read_text(encoding="utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise SpecError(f"a tokenizer file is UTF-8; {path} is not, at byte {error.start}; save it again") from error
-    except (FileNotFoundError, IsADirectoryError) as error:
-        raise SpecError(f"there is no tokenizer file {path}; give the path of a tokenizer.json") from error
+        return decode(path.read_bytes(), path)
     except OSError as error:
-        raise EnvironmentProblem(f"cannot read {path}: {error.strerror}; check the file and its permissions") from error
+        raise unreadable(path, error) from error
 
 
 def _parse(path: str, text: str) -> Any:
