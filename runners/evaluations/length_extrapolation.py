@@ -23,9 +23,9 @@ from torch import Tensor
 from grid.errors import SpecError
 from grid.validation import INCREASING
 from runners.evaluations.evaluation import Evaluation, Judge
-from runners.evaluations.likelihood import UNSCORED, costs
+from runners.evaluations.likelihood import costs
 from runners.evaluations.rope_scaling import Stretch, factor_of, stretch_positions
-from runners.tasks.task import Batch, Items, Measurements, Predict, Task, over_items
+from runners.tasks.task import UNSCORED, Batch, Items, Measurements, Predict, Task, over_items
 from variants import Backbone, Positions, Tokens
 
 

@@ -27,8 +27,7 @@ from grid.spec import OutsideKey
 from runners.evaluations.evaluation import Judge, over_sets, require_task
 from runners.evaluations.item_files import HashedFiles, Name, list_files, slug
 from runners.evaluations.likelihood import costs
-from runners.tasks.synthetic.query_task import UNASKED
-from runners.tasks.task import Batch, Items, Measurements, Predict, Task, over_items
+from runners.tasks.task import UNSCORED, Batch, Items, Measurements, Predict, Task, over_items
 from runners.tasks.text.corpus import content_hash, decode
 from runners.tasks.text.encoder import Encoder, Encodes
 from runners.tasks.text.masking import Sentences, inside
@@ -263,15 +262,15 @@ class MinimalPairsJudge(Judge):
         ids, sizes = sentences.frame(group, self._encoder.end, int(sentences.sizes[group[0]]) + 2)
         column, each = torch.arange(ids.shape[1]), torch.arange(len(group))
         if causal:
-            follows = torch.where(column < sizes, ids.roll(-1, 1), UNASKED)
+            follows = torch.where(column < sizes, ids.roll(-1, 1), UNSCORED)
             return PairQuestion(Batch(ids[:, :-2], follows[:, :-2]), each)
         visible = column < sizes + 2
         if self._spec.scoring == "holistic":
-            return PairQuestion(Batch(ids, torch.where(visible, ids, UNASKED), visible[:, None]), each)
+            return PairQuestion(Batch(ids, torch.where(visible, ids, UNSCORED), visible[:, None]), each)
         assert self._encoder.mask is not None
         owner, place = inside(column, sizes).nonzero(as_tuple=True)
         hidden = column == place[:, None]
-        inputs, targets = ids[owner].masked_fill(hidden, self._encoder.mask), torch.where(hidden, ids[owner], UNASKED)
+        inputs, targets = ids[owner].masked_fill(hidden, self._encoder.mask), torch.where(hidden, ids[owner], UNSCORED)
         return PairQuestion(Batch(inputs, targets, visible[owner][:, None]), owner)
 
 

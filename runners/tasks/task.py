@@ -14,6 +14,7 @@ from typing import Any, ClassVar, NamedTuple, Protocol
 import torch
 from pydantic import PositiveInt
 from torch import Tensor
+from torch.nn import functional as F
 
 from grid.spec import Choice
 from runners.tasks.counter_rng import CPU
@@ -29,6 +30,10 @@ class Predict(Protocol):
 
 DIVERGED = 1000.0
 """A loss of this many times the best constant prediction's counts as diverged."""
+
+
+UNSCORED = -100
+"""Target of a position without a loss."""
 
 
 class Batch(NamedTuple):
@@ -196,11 +201,43 @@ def over_items(name: str, values: Tensor, point: Mapping[str, float] | None = No
     return Measurements(name, float(values.mean()), dict(point or {}), items, se)
 
 
-def in_chunks(predict: Predict, inputs: Tensor, rows: int) -> Iterator[tuple[slice, Tensor]]:
+def in_chunks(
+    predict: Predict, inputs: Tensor, rows: int, visible: Tensor | None = None
+) -> Iterator[tuple[slice, Tensor]]:
     """Yield outputs for `rows` sequences at a time, to save memory."""
     for start in range(0, len(inputs), rows):
         chunk = slice(start, start + rows)
-        yield chunk, predict(inputs[chunk])
+        yield chunk, predict(inputs[chunk]) if visible is None else predict(inputs[chunk], visible[chunk])
+
+
+def token_losses(predict: Predict, batch: Batch, rows: int, dtype: torch.dtype = torch.float32) -> Tensor:
+    """Compute the nats of each target, float64 [B, T] on the CPU, in `dtype`; 0 if the target is `UNSCORED`."""
+    losses = torch.zeros(batch.targets.shape, dtype=torch.float64)
+    for chunk, outputs in in_chunks(predict, batch.inputs, rows, batch.visible):
+        wanted = batch.targets[chunk].to(outputs.device)
+        each = F.cross_entropy(outputs.to(dtype).transpose(1, 2), wanted, ignore_index=UNSCORED, reduction="none")
+        losses[chunk] = each.to("cpu", torch.float64)
+    return losses
+
+
+class Answered(NamedTuple):
+    """Correctness and loss (nats) of answers, float64."""
+
+    right: Tensor
+    loss: Tensor
+
+
+def score_answers(predict: Predict, sample: Batch, rows: int) -> Answered:
+    """Score a model's answers at all scored targets, in order, on the CPU; a tie or a NaN is wrong."""
+    right, loss = [], []
+    for chunk, outputs in in_chunks(predict, sample.inputs, rows, sample.visible):
+        wanted = sample.targets[chunk].to(outputs.device)
+        asked = wanted != UNSCORED
+        logits, answers = outputs[asked].float(), wanted[asked]
+        as_likely = (logits >= logits.gather(1, answers[:, None])) | logits.isnan()
+        right.append((as_likely.sum(1) == 1).to("cpu", torch.float64))
+        loss.append(F.cross_entropy(logits, answers, reduction="none").to("cpu", torch.float64))
+    return Answered(torch.cat(right), torch.cat(loss))
 
 
 def spread_evenly(count: int, span: int) -> Tensor:

@@ -16,9 +16,9 @@ from runners.tasks.counter_rng import Draws
 from runners.tasks.synthetic.associative_recall import AssociativeRecall
 from runners.tasks.synthetic.induction import Induction
 from runners.tasks.synthetic.needle import Needle
-from runners.tasks.synthetic.query_task import UNASKED, AskedLengths, QueryTask
+from runners.tasks.synthetic.query_task import AskedLengths, QueryTask
 from runners.tasks.synthetic.selective_copy import SelectiveCopy
-from runners.tasks.task import Task
+from runners.tasks.task import UNSCORED as UNASKED, Task
 from runners.training.batch_parts import parts
 from runners.training.loop import train
 from variants import llama2

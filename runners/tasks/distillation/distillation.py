@@ -26,8 +26,7 @@ from torch.nn import functional as F
 
 from runners.tasks.counter_rng import CPU
 from runners.tasks.distillation.teacher import Teacher, Teaching, require_sound
-from runners.tasks.synthetic.query_task import UNASKED
-from runners.tasks.task import Batch, Data, Items, Measurements, Predict, Task, over_items
+from runners.tasks.task import UNSCORED, Batch, Data, Items, Measurements, Predict, Task, over_items
 from variants import Tokens
 
 _NUMBERS = 1 << 24
@@ -200,7 +199,7 @@ class DistillationData(Data):
     def losses(self, outputs: Tensor, targets: Tensor) -> Sequence[Tensor]:
         tau, weight = self._task.temperature, self._task.cross_entropy_weight
         labels = targets[..., -1].long()
-        asked = labels != UNASKED
+        asked = labels != UNSCORED
         found = divergence(outputs, targets[..., :-1], tau)
         kl, entropy = ((each * asked).sum() / asked.sum() for each in found)
         if not weight:
@@ -227,7 +226,7 @@ class DistillationData(Data):
             outputs = predict(*_model_inputs(part))
             teacher = self._teaching.logits(*_model_inputs(part.to(outputs.device)))
             found = divergence(outputs, teacher, 1.0)
-            asked = part.targets != UNASKED
+            asked = part.targets != UNSCORED
             asks = asked.any(1)
             each, entropy = (
                 (values.to("cpu", torch.float64) * asked).sum(1)[asks] / asked.sum(1)[asks] for values in found

@@ -28,7 +28,7 @@ from grid.validation import INCREASING
 from runners.tasks.counter_rng import CPU, Draws
 from runners.tasks.synthetic.grammar_oracle import odds, unigrams
 from runners.tasks.synthetic.grammar_sentences import STOP, GrammarProcess, Sampler, SentenceSample
-from runners.tasks.task import Batch, Data, Measurements, Predict, in_chunks, over_items
+from runners.tasks.task import Batch, Data, Measurements, Predict, in_chunks, over_items, token_losses
 
 _TOKENS = 1 << 14
 """Tokens per forward pass of an evaluation."""
@@ -133,7 +133,8 @@ class GrammarData(Data):
         """Yield losses in nats per token over windows, and `agreement_accuracy` at {attractors} over sentences."""
         task = self._task
         windows, optimal, informed = self._validation
-        losses = _losses(predict, _predictions(windows.tokens))
+        shown = _predictions(windows.tokens)
+        losses = token_losses(predict, shown, max(1, _TOKENS // shown.inputs.shape[1])).mean(1)
         yield over_items("validation_loss", losses)
         yield over_items("optimal.validation_loss", optimal)
         yield over_items("informed.validation_loss", informed)
@@ -173,13 +174,3 @@ class GrammarData(Data):
 
 def _predictions(tokens: Tensor) -> Batch:
     return Batch(F.pad(tokens[:, :-1], (1, 0), value=STOP), tokens)
-
-
-def _losses(predict: Predict, windows: Batch) -> Tensor:
-    """Compute nats per token of every window, float64."""
-    losses = torch.empty(len(windows.inputs), dtype=torch.float64)
-    for rows, outputs in in_chunks(predict, windows.inputs, max(1, _TOKENS // windows.inputs.shape[1])):
-        wanted = windows.targets[rows].to(outputs.device)
-        each = F.cross_entropy(outputs.float().transpose(1, 2), wanted, reduction="none")
-        losses[rows] = each.to("cpu", torch.float64).mean(1)
-    return losses

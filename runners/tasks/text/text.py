@@ -29,14 +29,12 @@ from torch.nn import functional as F
 from grid.errors import SpecError
 from runners.tasks.counter_rng import CPU, Draws
 from runners.tasks.ratios import ratio
-from runners.tasks.task import Batch, Data, Measurements, Predict, spread_evenly
+from runners.tasks.task import UNSCORED, Batch, Data, Measurements, Predict, spread_evenly, token_losses
 from runners.tasks.text.corpus import Corpus, count_repeated, documents_of
 from runners.tasks.text.interventions import Intervention, NoIntervention
 from runners.tasks.text.text_sizes import sizes_at
 from runners.tasks.text.text_source import TextTask
 
-UNSCORED = -100
-"""Target of a position that is not in the loss."""
 _ROWS = 32
 """Windows per forward pass of an evaluation."""
 
@@ -205,14 +203,7 @@ class TextData(Data):
         `text_sizes` defines bytes and words. Word perplexity is NaN if no word ends.
         """
         batch = self._validated
-        nats = torch.empty(len(batch.inputs), dtype=torch.float64)
-        for start in range(0, len(nats), _ROWS):
-            rows = slice(start, start + _ROWS)
-            seen = () if batch.visible is None else (batch.visible[rows],)
-            outputs = predict(batch.inputs[rows], *seen)
-            wanted = batch.targets[rows].to(outputs.device)
-            each = F.cross_entropy(outputs.float().transpose(1, 2), wanted, ignore_index=UNSCORED, reduction="none")
-            nats[rows] = each.to("cpu", torch.float64).sum(1)
+        nats = token_losses(predict, batch, _ROWS).sum(1)
         tokens, of_bytes, of_words = (ratio(nats, count) for count in _counts(self._task))
         yield tokens.to_measurement("validation_loss")
         yield tokens.exponential().to_measurement("perplexity")
