@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, final
@@ -73,12 +73,12 @@ class TrainedModel:
     def evaluation_context(self) -> Iterator[None]:
         """Set gradients, threads and random numbers as training does for an evaluation."""
         before = torch.get_num_threads()
-        with ExitStack() as stack:
-            stack.enter_context(torch.inference_mode())
-            stack.enter_context(torch.random.fork_rng(devices=[0] if self.device.type == "cuda" else []))
-            stack.callback(torch.set_num_threads, before)
+        with torch.inference_mode(), torch.random.fork_rng(devices=[0] if self.device.type == "cuda" else []):
             torch.set_num_threads(self.trial.execution.threads)
-            yield
+            try:
+                yield
+            finally:
+                torch.set_num_threads(before)
 
     def with_trial(self, trial: Trial, sources: Mapping[str, str]) -> "TrainedModel":
         """Return this model as that of `trial`, which has other evaluations and their code."""

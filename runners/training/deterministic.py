@@ -34,8 +34,7 @@ def fix_workspace(device: torch.device, *, wanted: bool) -> None:
 
 @contextmanager
 def deterministic(*, wanted: bool) -> Iterator[None]:
-    """Where it is `wanted`: an operation without a deterministic algorithm raises RuntimeError, and cuDNN does not try
-    algorithms out. Everything, the environment too, is as it was afterwards."""
+    """If `wanted`, raise RuntimeError for an operation without a deterministic algorithm; restore all settings."""
     if not wanted:
         yield
         return
