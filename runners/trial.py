@@ -61,8 +61,7 @@ class Execution(Spec):
     def _split_once(self) -> Self:
         if self.micro_batch is not None and self.accumulate > 1:
             raise ValueError(
-                "a batch is split by accumulate or by micro_batch; got "
-                f"accumulate={self.accumulate} and micro_batch={self.micro_batch}; leave one of them out"
+                f"a batch is split by accumulate={self.accumulate} or micro_batch={self.micro_batch}; leave one out"
             )
         return self
 
@@ -209,6 +208,5 @@ def _check_rows(task: Task, evaluations: tuple[Evaluation, ...]) -> None:
                 first = taken.setdefault((name, *sorted(point.items())), number)
                 if first != number:
                     raise ValueError(
-                        f"a measure has one value at a point; {judges[first].label} and {judge.label} both record "
-                        f"{row_words(name, point)}; leave one out, or make them one evaluation of several points"
+                        f"{judges[first].label} and {judge.label} both record {row_words(name, point)}; leave one out"
                     )

@@ -74,14 +74,10 @@ class LengthExtrapolation(Evaluation):
 
     def check(self, task: Task, model: Backbone) -> None:
         if not isinstance(task, Lengthens) or not isinstance(task.inputs, Tokens) or task.sees_ahead:
-            raise ValueError(
-                f"length_extrapolation needs a task of text or grammar; got {type(task).__name__}; leave it out of "
-                "evaluations"
-            )
+            raise ValueError(f"length_extrapolation needs a task of text or grammar; got {type(task).__name__}")
         if task.unscored > self.lengths[0] - self.last:
             raise ValueError(
-                f"the shortest window has {self.lengths[0]} positions; the task leaves the first {task.unscored} out "
-                f"of its loss, and last={self.last} come after them; lengthen the window or lower last"
+                f"the shortest window has {self.lengths[0]} positions, {task.unscored} unscored; lower last={self.last}"
             )
         stretch_positions(model, self.scaling)
 

@@ -96,8 +96,7 @@ class LmEval(Evaluation):
             )
         if task.unscored:
             raise ValueError(
-                f"lm_eval scores every token, and the task leaves the first {task.unscored} out of its loss; leave it "
-                "out of evaluations"
+                f"lm_eval scores every token, and the task leaves the first {task.unscored} out of its loss"
             )
 
     def open(self, task: Task) -> "LmEvalJudge":

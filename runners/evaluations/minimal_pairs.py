@@ -85,8 +85,7 @@ def read_pairs(path: Path) -> Pairs:
     for number, (odd, even) in enumerate(pairs, start=1):
         if odd.lower() == even.lower():
             raise SpecError(
-                f"the sentences of a pair must differ in more than capitals; {path}, pair {number} has {odd!r} twice; "
-                "remove it"
+                f"sentences of a pair differ in more than capitals; {path}, pair {number} has {odd!r} twice"
             )
     return Pairs(content_hash(data), pairs)
 
@@ -139,14 +138,10 @@ class MinimalPairs(HashedFiles):
         require_task(self, task, Encodes, "a task of text")
         if model.causal != (self.scoring == "causal"):
             fits = "'causal'" if model.causal else "'masked' or 'holistic'"
-            raise ValueError(
-                f"minimal_pairs needs scoring={fits} for {'a causal model' if model.causal else 'an encoder'}; got "
-                f"scoring={self.scoring!r}"
-            )
+            raise ValueError(f"minimal_pairs needs scoring={fits} for such a model; got scoring={self.scoring!r}")
         if self.scoring == "causal" and task.unscored:
             raise ValueError(
-                f"minimal_pairs scores every token, and the task {task.label!r} leaves the first {task.unscored} out "
-                "of its loss; leave it out of evaluations"
+                f"minimal_pairs scores every token; {task.label!r} leaves the first {task.unscored} out of its loss"
             )
 
     def measures(self) -> Mapping[str, Sequence[Mapping[str, float]]]:
@@ -172,10 +167,7 @@ class MinimalPairsJudge(Judge):
 
     def __init__(self, spec: MinimalPairs, encoder: Encoder, files: Mapping[str, Pairs]) -> None:
         if spec.scoring == "masked" and encoder.mask is None:
-            raise SpecError(
-                "scoring='masked' needs a mask token, and the task's tokenizer has none; use scoring='holistic' or "
-                "another tokenizer"
-            )
+            raise SpecError("scoring='masked' needs a mask token, and the task's tokenizer has none; use 'holistic'")
         self._spec, self._encoder, self._files = spec, encoder, files
         self._paradigms = {name: self._encode_pairs(name, each.pairs) for name, each in files.items()}
 
@@ -234,8 +226,7 @@ class MinimalPairsJudge(Judge):
         taken = len(ids) + (0 if self._spec.scoring == "causal" else 2)
         if taken > self._spec.longest:
             raise SpecError(
-                f"minimal_pairs.longest={self._spec.longest} is less than the {taken} positions of {where}, "
-                f"{sentence!r}; raise longest, and the model's positions with it, or remove the pair"
+                f"minimal_pairs.longest={self._spec.longest} is less than {taken} positions of {where}, {sentence!r}"
             )
         return ids
 

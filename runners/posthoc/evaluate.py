@@ -81,10 +81,7 @@ def evaluations_of(path: Path) -> tuple[Evaluation, ...]:
         or not all(isinstance(each, Evaluation) for each in evaluations)
     ):
         actual = "none" if value is None else repr(value)[:60]
-        raise SpecError(
-            f"{path} needs evaluations = (...) at its top, one or more, such as "
-            f"evaluations = (MultipleChoice(source='items.jsonl'),); it has {actual}"
-        )
+        raise SpecError(f"{path} needs evaluations = (...) at its top, one or more; it has {actual}")
     return tuple(evaluations)
 
 
@@ -222,8 +219,8 @@ def _find_changes(trained: TrainedModel, store: "Store", wanted: Wanted, tell: C
     elif not wanted.other_code:
         first = differ[0]
         raise SpecError(
-            f"the present code computes another function than the training: {first.where} is {first.again!r} and was "
-            f"{first.recorded!r}; use the code of its training, or --other-code if only the device differs"
+            f"the present code computes another function: {first.where} is {first.again!r} and was {first.recorded!r}; "
+            "use the code of its training, or --other-code if only the device differs"
         )
     else:
         tell(f"{len(differ)} values of its task differ, most of all {differ[0].where}, by {differ[0].size:g}")
@@ -250,15 +247,13 @@ def _require_new(store: "Store", place: tuple[str, int, str], new: Coverage, *, 
     if rows:
         names = ", ".join(sorted({name for name, _ in rows})[:_SHOWN])
         raise SpecError(
-            f"the training of trial {place[0][:8]} has recorded {names}; put an evaluation with the same names into "
-            "the spec of a new trial"
+            f"the training of trial {place[0][:8]} has recorded {names}; put it into the spec of a new trial"
         )
     before = {key: theirs for key, theirs in records.read_others(store.layout, place).items() if _overlap(new, theirs)}
     if before and not again:
         name = min(name for theirs in before.values() for name, _ in _overlap(new, theirs))
         raise SpecError(
-            f"evaluation {min(before)[:8]} has recorded {name} of trial {place[0][:8]}; make one evaluation of "
-            "both (files of items: one folder with both), or replace it with --again"
+            f"evaluation {min(before)[:8]} has recorded {name} of trial {place[0][:8]}; replace it with --again"
         )
     return sorted(key for key, theirs in before.items() if theirs <= new)
 

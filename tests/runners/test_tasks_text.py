@@ -128,7 +128,7 @@ def test_jsonl_has_a_document_per_line_and_a_folder_has_all_of_its_files(tmp_pat
     ("name", "content", "said"),
     [
         ("gone.txt", None, "there is no text .*gone.txt; give a .txt, .jsonl or .parquet file, or a folder"),
-        ("empty.txt", b"", "a window is 16 predictions and one byte more; the train part of .*empty.txt has 0"),
+        ("empty.txt", b"", "a window has 17 tokens; the train part of .*empty.txt has 0"),
         ("short.txt", b"x" * 100, "the validation part of .*short.txt has 10 bytes; shorten context or give more text"),
         ("latin.txt", b"caf\xe9 " * 100, "a text is UTF-8; .*latin.txt is not, at byte 3; convert it"),
         ("page.html", b"<p>", "a text is a .txt, .jsonl or .parquet file, or a folder of these; got .*page.html"),

@@ -69,10 +69,7 @@ class FinishedTrial(Teacher):
     def _is_what_was_trained(self) -> Self:
         """Fill in hash and architecture; a complete spec does not need the weights to be present."""
         if (self.campaign is None) == (self.weights is None) or (self.weights is None and self.trial is None):
-            raise ValueError(
-                "a finished trial is given by campaign and trial, or by the file of its weights; "
-                f"got campaign={self.campaign!r}, trial={self.trial!r}, weights={self.weights!r}"
-            )
+            raise ValueError("a finished trial is given by campaign and trial, or by the file of its weights")
         for name in ("campaign", "weights"):
             if (path := getattr(self, name)) is not None:
                 object.__setattr__(self, name, absolute_path(name, path))
@@ -110,8 +107,7 @@ class FinishedTrial(Teacher):
         found = _about(saved, path)
         if (found.trial, found.architecture.key) != (self.trial, self.known_architecture().key):
             raise SpecError(
-                f"a teacher is the trial that the spec names; {path} holds trial {found.trial} with another model or "
-                "key; leave trial, content_hash and architecture out to take it as it is"
+                f"{path} holds trial {found.trial} with another model or key than the spec; leave trial and hash out"
             )
         _require_same_tokens(self.name(), found, task)
         record = {"kind": self.kind, "trial": self.trial, "content_hash": self.content_hash, "step": saved.step}
@@ -218,8 +214,7 @@ def _require_same_tokens(name: str, about: _About, task: Task) -> None:
     except (SpecError, ValueError) as error:
         why = spec_error(error, "its task") if isinstance(error, ValidationError) else str(error)
         raise SpecError(
-            f"{rule}; that of {name} cannot be known here: {why}; restore what its task was made from, load the spec "
-            "file that defines it, or use another teacher"
+            f"{rule}; that of {name} cannot be known here: {why}; restore it or load the spec file that defines it"
         ) from error
     if encoder is not None and isinstance(task, Encodes):
         require_tokenizer(name, encoder, task)
@@ -267,7 +262,4 @@ def _find_weights(layout: Layout, trial: str, content_hash: str | None) -> Path:
         if chosen:
             return chosen[-1]
     which = "" if content_hash is None else f" with content_hash {content_hash}"
-    raise SpecError(
-        f"a teacher has kept its weights; {where} has none{which}; train it with execution.keep_weights=True in a "
-        "campaign where it has not finished yet"
-    )
+    raise SpecError(f"a teacher needs kept weights; {where} has none{which}; train it with execution.keep_weights=True")

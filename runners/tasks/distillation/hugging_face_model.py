@@ -89,8 +89,7 @@ class HuggingFaceModel(Teacher):
         if about["missing_keys"]:
             missing = sorted(about["missing_keys"])
             raise SpecError(
-                f"a teacher has all of its weights; {self.directory} lacks {len(missing)}, such as {missing[0]}; "
-                "save the whole model there"
+                f"{self.directory} lacks {len(missing)} weights, such as {missing[0]}; save the whole model"
             )
         record = {name: getattr(self, name) for name in ("kind", "directory", "content_hash")}
         kinds = {"architecture": type(model).__name__, "transformers": transformers.__version__}
@@ -119,8 +118,7 @@ class _Pretrained(Teaching):
         length = inputs.shape[1]
         if self._window is not None:
             raise SpecError(
-                f"a teacher sees what the task makes visible; the model sees windows of {self._window} keys, which a "
-                "mask of the task's would replace; use another teacher, or a task without hidden keys"
+                f"the teacher sees windows of {self._window} keys, so the task cannot hide keys; use another teacher"
             )
         causal = torch.ones(length, length, dtype=torch.bool, device=inputs.device).tril()
         seen = (visible & causal).expand(len(inputs), length, length)[:, None]
@@ -199,10 +197,7 @@ def _hash(directory: Path) -> str:
         raise SpecError(f"there is no directory {directory}; give that of a model, with {_CONFIG} and .safetensors")
     weights = sorted(directory.glob("*.safetensors"))
     if not weights or not (directory / _CONFIG).is_file():
-        raise SpecError(
-            f"a teacher's directory has {_CONFIG} and .safetensors files; {directory} has not; write it with "
-            "save_pretrained"
-        )
+        raise SpecError(f"{directory} needs {_CONFIG} and .safetensors files; write it with save_pretrained")
     return content_hash(*(_hash_of(path) for path in (directory / _CONFIG, *weights)))
 
 

@@ -61,8 +61,7 @@ class Grammar(GrammarProcess):
         for name, lemmas in (("nouns", self.nouns), ("verbs", self.verbs)):
             if self.topics > lemmas:
                 raise ValueError(
-                    f"every topic has lemmas of its own; got {self.topics} topics and {lemmas} {name}; "
-                    f"lower topics or raise {name}"
+                    f"every topic needs lemmas; got {self.topics} topics and {lemmas} {name}; raise {name}"
                 )
         return self
 
@@ -72,15 +71,10 @@ class Grammar(GrammarProcess):
             return self
         if self.naming == 1 or self.plural in {0, 1}:
             raise ValueError(
-                "agreement is asked of subjects that are nouns of either number; the grammar has none with naming=1, "
-                f"plural=0 or plural=1; got naming={self.naming} and plural={self.plural}; change them or use "
-                "attractors=()"
+                "agreement needs noun subjects of both numbers; change naming or plural, or use attractors=()"
             )
         if self.attractor == 0 and self.attractors != (0,):
-            raise ValueError(
-                f"agreement is asked across as many attractors as the grammar makes; it makes none with attractor=0; "
-                f"got attractors={self.attractors}; raise attractor or use attractors=(0,)"
-            )
+            raise ValueError("a grammar with attractor=0 has no attractors; raise it or use attractors=(0,)")
         return self
 
     @property

@@ -58,10 +58,7 @@ class ShiftGrid(Spec):
         named, there = self.per_position or (), self.conditions()
         for condition in named:
             if condition not in there:
-                raise ValueError(
-                    f"per_position names conditions (sigma_x, sigma_f) of the grid; got {condition}, "
-                    f"with sigma_x {self.sigma_x} and sigma_f {self.sigma_f}"
-                )
+                raise ValueError(f"per_position names conditions (sigma_x, sigma_f) of the grid; got {condition}")
             if named.count(condition) > 1:
                 raise ValueError(f"per_position names a condition once; got {condition} twice; leave one out")
         if self.per_position is not None:

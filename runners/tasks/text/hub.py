@@ -157,8 +157,7 @@ def _commit(hub: HubText) -> str:
         return str(library.HfApi().dataset_info(hub.name, revision=hub.revision, timeout=TIMEOUT_S).sha)
     except (errors.RepositoryNotFoundError, errors.RevisionNotFoundError, errors.HFValidationError) as error:
         raise SpecError(
-            f"the hub has no {hub.told} of revision {hub.revision or 'newest'} that you may read; check hub.name, like "
-            "'owner/name', and hub.revision, and `hf auth login` where it is private"
+            f"the hub has no {hub.told} of revision {hub.revision or 'newest'} that you may read; check hub.name"
         ) from error
     except Exception as error:  # one of the many classes of two HTTP libraries
         raise _unreachable(hub) from error

@@ -58,10 +58,7 @@ class MaskedText(TextTask):
     @model_validator(mode="after")
     def _tokens_can_be_hidden(self) -> Self:
         if not self.tokenizer.hides:
-            raise ValueError(
-                f"masked_text hides tokens behind a mask; tokenizer {self.tokenizer.label!r} has no mask token; name "
-                "one (tokenizer.mask), or use another tokenizer"
-            )
+            raise ValueError(f"masked_text needs a mask token; tokenizer {self.tokenizer.label!r} has none; name one")
         return self
 
     @property
@@ -119,9 +116,8 @@ class MaskedTextData(Data):
         for name, part in zip(("train", "validation"), self._parts, strict=True):
             if not len(part.sentences):
                 raise SpecError(
-                    f"a sentence is a line of at most task.context={task.context} tokens, its two ends included; the "
-                    f"{name} part of {self._origin.name} has none, and {part.dropped} that are longer; raise context "
-                    "or give more text"
+                    f"no line of the {name} part of {self._origin.name} has at most task.context={task.context} tokens "
+                    f"with ends; {part.dropped} are longer; raise context or give more text"
                 )
         rates = Rates(task.mask_rate, task.random_rate, task.patterns)
         self._masking = Masking(rates, self._encoder, task.context - 2)

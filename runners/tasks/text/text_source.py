@@ -95,8 +95,7 @@ class TextTask(Task):
             self._require_text()
         except SpecError as error:
             raise SpecError(
-                f"tokenizer {self.tokenizer.label!r} is learned from the text anew wherever a model of it is used, so "
-                f"the text has to be where it was; {error}"
+                f"tokenizer {self.tokenizer.label!r} is learned from its text, which is needed: {error}"
             ) from error
         return _learned_encoder(self.tokenizer, self._place)
 

@@ -44,10 +44,7 @@ class TokenizerFile(Tokenizer):
         """Fill in missing fields; a complete spec does not need the file to be present."""
         object.__setattr__(self, "path", absolute_path("tokenizer.path", self.path))
         if self.mask is not None and self.mask == self.end:
-            raise ValueError(
-                f"one token ends documents and another hides tokens; got {self.end!r} as both; name two: "
-                "tokenizer.end and tokenizer.mask"
-            )
+            raise ValueError(f"tokenizer.end and tokenizer.mask are two tokens; got {self.end!r} as both")
         named = None not in {self.content_hash, self.vocabulary, self.end} and "mask" in self.model_fields_set
         if named and not Path(self.path).exists():
             return self
@@ -88,10 +85,7 @@ class TokenizerFile(Tokenizer):
 
     def _require(self, tokenizer: Any) -> None:
         if self.size < (least := size_of(tokenizer)):
-            raise SpecError(
-                f"tokenizer.vocabulary is the number of ids of the file, or more; it is {self.size} and {self.path} "
-                f"has {least}; raise it, or leave it out"
-            )
+            raise SpecError(f"tokenizer.vocabulary is {self.size} and {self.path} has {least} ids; raise it")
         if self.end is None:
             raise SpecError(
                 f"a token ends every document; {self.path} has none of {', '.join(ENDS)}; name one: tokenizer.end"
@@ -118,10 +112,7 @@ def _read(path: Path) -> str:
 def _parse(path: str, text: str) -> Any:
     found = _try_parse(text)
     if isinstance(found, str):
-        raise SpecError(
-            f"a tokenizer file is a tokenizer.json of the package tokenizers; {path} is not: {found}; write it with "
-            "Tokenizer.save"
-        )
+        raise SpecError(f"{path} is no tokenizer.json of the package tokenizers: {found}; write it with Tokenizer.save")
     return found
 
 
