@@ -221,7 +221,7 @@ def _parse_files(source: Path, content: str, parse: Parse[Item]) -> dict[str, di
             name = slug(group, line.where)
             if names.setdefault(name, group) != group:
                 raise SpecError(
-                    f"names of sets differ in letters; {line.where} has {group!r} and there is {names[name]!r}"
+                    f"names of sets must differ in letters; {line.where} has {group!r} and there is {names[name]!r}"
                 )
             members = sets.setdefault(name, {})
             if item_name in members:

@@ -61,7 +61,7 @@ class LongContext(FromFiles):
             if self.template.count(part) != 1:
                 raise ValueError(f"template needs {part} once; got {self.template!r:.60}")
         if self.context < self.new_tokens + 3:
-            raise ValueError(f"context={self.context} is at least new_tokens={self.new_tokens} + 3; raise context")
+            raise ValueError(f"context must be at least new_tokens + 3; got {self.context} and {self.new_tokens}")
         return self
 
     def read_parts(self) -> Mapping[str, Mapping[str, LongQuestion]]:
@@ -157,7 +157,7 @@ def _parse_line(line: Line) -> tuple[str, str, LongQuestion]:
     answers = line.texts("answers")
     classes = line.texts("all_classes") if line.fields.get("all_classes") else ()
     if rule is classification and not set(answers) <= set(classes):
-        raise SpecError(f"answers of {dataset} are among all_classes; {line.where} has {list(answers)!r:.60}")
+        raise SpecError(f"answers of {dataset} must be among all_classes; {line.where} has {list(answers)!r:.60}")
     if rule is retrieval:
         try:
             [retrieval("", answer) for answer in answers]

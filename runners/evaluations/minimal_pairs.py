@@ -85,7 +85,7 @@ def read_pairs(path: Path) -> Pairs:
     for number, (odd, even) in enumerate(pairs, start=1):
         if odd.lower() == even.lower():
             raise SpecError(
-                f"sentences of a pair differ in more than capitals; {path}, pair {number} has {odd!r} twice"
+                f"sentences of a pair must differ in more than capitals; {path}, pair {number} has {odd!r} twice"
             )
     return Pairs(content_hash(data), pairs)
 

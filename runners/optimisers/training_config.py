@@ -35,7 +35,7 @@ class Training(Spec):
             raise ValueError(f"the warm-up ends within training; got schedule.warmup {warmup} of {self.steps} steps")
         if warmup > longest:
             raise ValueError(
-                f"schedule.warmup {warmup} ends before the decay: the last {self.steps - longest} of {self.steps} steps"
+                f"schedule.warmup {warmup} must end before the decay of {self.steps - longest} of {self.steps} steps"
             )
         return self
 

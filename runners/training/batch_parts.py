@@ -28,7 +28,7 @@ def require_finite(batch: Batch) -> None:
         return
     place = tuple(batch.inputs.isfinite().logical_not().nonzero()[0].tolist())
     raise SpecError(
-        f"inputs are finite; the first batch has {batch.inputs[place].item()} in sequence {place[0]} at {place[1]}"
+        f"inputs must be finite; the first batch has {batch.inputs[place].item()} in sequence {place[0]} at {place[1]}"
     )
 
 

@@ -188,8 +188,8 @@ def break_it(folder: Path, how: str) -> None:
     ("how", "said"),
     [
         ("gone", r"there is no directory .*model; give that of a model, with config.json and .safetensors"),
-        ("empty", r"has not; write it with save_pretrained"),
-        ("pickled", r"has config.json and .safetensors files; .*model has not; write it"),
+        ("empty", r"files; write it with save_pretrained"),
+        ("pickled", r"model needs config.json and .safetensors files"),
         ("no JSON", r"a causal language model that transformers loads from its files; .*model is none: OSError"),
         ("unknown kind", r"that transformers loads from its files; .*model is none: ValueError: .*abacus"),
         ("own code", r"that transformers loads from its files; .*model is none: ValueError"),
@@ -205,7 +205,7 @@ def test_a_directory_that_is_no_model_is_refused_when_the_spec_is_built(folder: 
     ("name", "value", "said"),
     [
         ("transformer.ln_f.bias", float("nan"), r"weights are finite numbers; transformer.ln_f.bias of the teacher"),
-        ("transformer.h.1.mlp.c_fc.bias", None, r"has all of its weights; .*model lacks 1, such as"),
+        ("transformer.h.1.mlp.c_fc.bias", None, r"model lacks 1 weights, such as"),
         ("transformer.ln_f.bias", torch.zeros(5), r"that transformers loads from its files; .*model is none"),
         (None, None, r"that transformers loads from its files; .*model is none: SafetensorError"),
     ],
@@ -234,7 +234,7 @@ def test_a_model_with_other_tokens_or_few_positions_is_refused_when_the_spec_is_
     save_model(tmp_path / "short", llama_config(max_position_embeddings=7))
     with pytest.raises(ValueError, match=r"the teacher wide .* has 257 tokens and the task 'text' has 256; use"):
         Distillation(task=task, teacher=HuggingFaceModel(directory=str(tmp_path / "wide")))
-    with pytest.raises(ValueError, match=r"up to 8 tokens and the teacher short .* has 7 positions; shorten"):
+    with pytest.raises(ValueError, match=r"up to 8 tokens and the teacher short .* has 7 positions"):
         Distillation(task=task, teacher=HuggingFaceModel(directory=str(tmp_path / "short")))
 
 
@@ -254,7 +254,7 @@ def test_a_sliding_window_is_not_lost_to_hidden_documents(tmp_path: Path, task: 
     save_model(tmp_path / "model", llama_config(transformers.MistralConfig, sliding_window=3))
     teacher = HuggingFaceModel(directory=str(tmp_path / "model"))
     assert Distillation(task=task, teacher=teacher).open() is not None
-    with pytest.raises(SpecError, match=r"the model sees windows of 3 keys, which a mask of the task's would replace"):
+    with pytest.raises(SpecError, match=r"the teacher sees windows of 3 keys"):
         Distillation(task=task.changed(packing="documents"), teacher=teacher).open()
 
 
@@ -272,7 +272,7 @@ def test_its_tokenizer_is_that_of_the_task(folder: Path, task: Text) -> None:
     trainer = tokenizers.trainers.BpeTrainer(vocab_size=280, initial_alphabet=alphabet, show_progress=False)
     other.train_from_iterator(["the quick brown fox jumps over lazy dogs " * 9], trainer)
     other.save(str(folder / "tokenizer.json"))
-    with pytest.raises(SpecError, match=r"have one tokenizer; the teacher .* has token 0 of a sample text as"):
+    with pytest.raises(SpecError, match=r"need one tokenizer; the teacher .* has token 0 of a sample as"):
         Distillation(task=pairs, teacher=HuggingFaceModel(directory=str(folder))).open()
     (folder / "tokenizer.json").write_text("{}")
     with pytest.raises(SpecError, match=r"a teacher's tokenizer.json is one of the package tokenizers"):

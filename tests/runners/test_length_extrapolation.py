@@ -253,7 +253,7 @@ def refusals(tiny: Trial, text: Text) -> Iterator[tuple[str, Any]]:
     yield "original=3, nearest is 7", lambda: language_trial(tiny, SMALL.changed(scaling=Stretch(factor=4, original=3)))
     yield "the shortest window has 7 positions", lambda: SMALL.check(Repeated(skips=2), backbone())
     long = SMALL.changed(lengths=(100_000,))
-    yield "length_extrapolation needs windows of 100000 predictions: .*give more text", lambda: long.open(text)
+    yield "length_extrapolation needs windows of 100000 predictions: .* tokens", lambda: long.open(text)
 
 
 def test_bad_input_is_refused_before_any_training(tiny: Trial, text: Text) -> None:

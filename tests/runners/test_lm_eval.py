@@ -378,7 +378,7 @@ def test_a_model_that_reads_no_text_is_not_asked(tmp_path: Path) -> None:
     model = llama2(layers=1, heads=1, width=8, feedforward_width=8)
     assert Trial.model_validate({"task": TASK, "model": model, **common}).longest == 16
     long, short = spec.changed(context=64), gpt2(layers=1, heads=1, width=8, max_positions=32)
-    with pytest.raises(ValidationError, match="fit the model's positions"):
+    with pytest.raises(ValidationError, match="up to 64 tokens and the model has 32 positions"):
         Trial.model_validate({"task": TASK, "model": short, **common, "evaluations": (long,)})
 
 

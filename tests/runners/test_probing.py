@@ -28,7 +28,7 @@ def ids(*shape: int) -> Tensor:
     [
         ((SinkShare(), SinkShare(eps=(0.1,))), r"sink_share and sink_share both record importance at position=1"),
         ((SinkShare(eps=()), SinkShare(positions=(0, 1))), "both record importance at position=1"),
-        ((GradientNorms(), GradientNorms(k=(3,))), "both record gradient_norms; leave one out, or make them one probe"),
+        ((GradientNorms(), GradientNorms(k=(3,))), "both record gradient_norms"),
         ((GateSparsity(), GateSparsity(below=0.1)), "both record gate_sparsity at below=0.1"),
         ((TokenClasses(), LearnedNumbers(), TokenClasses()), "token_classes both record token_class.task"),
         ((LearnedNumbers(), LearnedNumbers()), "both record learned_numbers"),

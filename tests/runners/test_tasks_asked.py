@@ -263,7 +263,7 @@ def test_a_needle_lies_at_its_depth(length: int) -> None:
         (RECALL, {"evaluation": {"lengths": ()}}, "at least 1 item"),
         (RECALL, {"evaluated_pairs": (5, 3)}, "rises from value to value"),
         (RECALL, {"power": 0}, "greater than 0"),
-        (INDUCTION, {"span": 9}, "leaves other symbols; got 9 of 9 symbols"),
+        (INDUCTION, {"span": 9}, "leave other symbols; got 9 of 9 symbols"),
         (INDUCTION, {"context": 7}, "its span twice; got a span of 4 and 7 tokens"),
         (INDUCTION, {"span": 1}, "greater than or equal to 2"),
         (COPY, {"context": 9}, "5 contents and marks need more than 9 tokens"),

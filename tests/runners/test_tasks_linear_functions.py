@@ -245,7 +245,7 @@ def test_a_curriculum_that_training_ends_before_is_refused_with_the_steps_that_i
     first = next(step for step in range(1, 40_000) if task.points_at(step) == 40)
     whole = Trial(task=task, model=tiny("gpt2"), operator=softmax(), training=Training(steps=first))
     assert whole.task == task
-    with pytest.raises(SpecError, match=rf"reaches the task's 40 points .* train {first} steps"):
+    with pytest.raises(SpecError, match=rf"does not reach the task's 40 points .* train {first} steps"):
         whole.changed(training=Training(steps=first - 1))
     whole.changed(task=task.changed(curriculum=None), training=Training(steps=1))
 

@@ -191,7 +191,7 @@ def test_byte_pairs_do_not_depend_on_how_much_is_trained_on(lines: Path) -> None
         ({"context": 1, "intervention": FixedToken(position=2)}, "a window has 1 tokens; .* token 2"),
         ({"intervention": RandomTokens(positions=(3, 21))}, "the intervention replaces token 21; lengthen context"),
         ({"intervention": FixedToken(token=256)}, "intervention.token is an id from 0 to 255; got 256"),
-        ({"prefix": 2, "packing": "documents"}, "a prefix crosses documents; got prefix=2"),
+        ({"prefix": 2, "packing": "documents"}, "a prefix needs packing='across'; got prefix=2"),
         ({"training_tokens": 20}, "a window has 21 tokens; got training_tokens=20; raise it"),
         ({"training_tokens": 10**6}, "training_tokens=1000000, and .* bytes"),
     ],

@@ -57,7 +57,7 @@ class InContext(Task):
     def _curriculum_leads_somewhere(self) -> Self:
         if self.curriculum is not None and self.curriculum.start >= self.points:
             raise ValueError(
-                f"curriculum.start is less than the task's {self.points} points; got {self.curriculum.start}"
+                f"curriculum.start must be less than the task's {self.points} points; got {self.curriculum.start}"
             )
         return self
 
@@ -69,7 +69,7 @@ class InContext(Task):
         if self.curriculum is not None and self.points_at(steps) < self.points:
             enough = self.curriculum.step_of(self.points)
             raise ValueError(
-                f"the curriculum reaches the task's {self.points} points after {steps} steps; train {enough} steps"
+                f"the curriculum does not reach the task's {self.points} points in {steps} steps; train {enough} steps"
             )
 
     def points_at(self, step: int) -> int:

@@ -38,10 +38,10 @@ class Induction(QueryTask):
 
     def check(self, point: Point) -> None:
         if self.span >= self.symbols:
-            raise ValueError(f"a span leaves other symbols; got {self.span} of {self.symbols} symbols; lower span")
+            raise ValueError(f"a span must leave other symbols; got {self.span} of {self.symbols} symbols; lower span")
         if 2 * self.span > self.tokens(point):
             raise ValueError(
-                f"a sequence has its span twice; got a span of {self.span} and {self.tokens(point)} tokens"
+                f"a sequence must hold its span twice; got a span of {self.span} and {self.tokens(point)} tokens"
             )
 
     def draw(self, draws: Draws, sequences: int, point: Point) -> Batch:

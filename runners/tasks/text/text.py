@@ -76,7 +76,7 @@ class Text(TextTask):
         if not self.scored:
             raise ValueError(f"prefix {self.prefix} and intervention leave no token of {self.context} to predict")
         if self.prefix > 1 and self.packing == "documents":
-            raise ValueError(f"a prefix crosses documents; got prefix={self.prefix} with packing='documents'")
+            raise ValueError(f"a prefix needs packing='across'; got prefix={self.prefix} with packing='documents'")
         if self.training_tokens is not None and self.training_tokens <= self.context:
             raise ValueError(
                 f"a window has {self.context + 1} tokens; got training_tokens={self.training_tokens}; raise it"
