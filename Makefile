@@ -7,9 +7,10 @@ INSTALLED := $(VENV)/.installed
 # Cluster tests mostly wait. Each of these processes starts a SLURM cluster of its own.
 CLUSTERS ?= 3
 
-# Tests write 14 GB in all and wait for the disk. They use memory in its place if there is room and programs may run there.
-SCRATCH := $(shell [ "$$(df --output=avail /dev/shm 2>/dev/null | tail -n 1)" -gt 4000000 ] 2>/dev/null && \
-	! findmnt --noheadings --output OPTIONS /dev/shm | grep -q noexec && echo TMPDIR=/dev/shm)
+# Tests wait for the disk: 14 GB are written, 7 GB at the end. They use memory instead if it has room and runs programs.
+SCRATCH := $(shell [ "$$(df --output=avail /dev/shm 2>/dev/null | tail -n 1)" -gt 12000000 ] 2>/dev/null && \
+	! findmnt --noheadings --output OPTIONS /dev/shm | grep -q noexec && echo /dev/shm)
+IN_SCRATCH = scratch=$$(mktemp -d $(SCRATCH:%=-p %)) && trap 'rm -rf "$$scratch"' EXIT && TMPDIR=$$scratch
 
 # Places whose language is checked.
 PLAIN := README.md CHANGELOG.md CONTRIBUTING.md ablate.py grid variants runners store dashboards specs benchmarks tests \
@@ -42,17 +43,17 @@ check: $(INSTALLED)
 
 # Under a minute: grids, laws on a sample of operators, the store, one trained trial.
 check-fast: $(INSTALLED)
-	$(SCRATCH) $(BIN)/python -m pytest --numprocesses=2 --dist=worksteal -m "not browser and not slow" \
+	@$(IN_SCRATCH) $(BIN)/python -m pytest --numprocesses=2 --dist=worksteal -m "not browser and not slow" \
 		tests/grid tests/test_golden.py tests/test_ablate.py tests/test_code_aliases.py tests/variants/test_principled.py \
 		tests/variants/test_scores.py tests/variants/test_paths.py tests/store/test_store.py tests/store/test_shards.py \
 		tests/store/test_views.py tests/store/test_stored_campaigns.py tests/runners/test_training.py
 
 check-others: $(INSTALLED)
-	$(SCRATCH) $(BIN)/python -m pytest --numprocesses=3 --dist=worksteal --ignore=tests/cluster
+	@$(IN_SCRATCH) $(BIN)/python -m pytest --numprocesses=3 --dist=worksteal --ignore=tests/cluster
 
 check-cluster: $(INSTALLED)
-	@log=$$(mktemp) && \
-	$(SCRATCH) $(BIN)/python -m pytest --numprocesses=$(CLUSTERS) --dist=worksteal tests/cluster >$$log 2>&1; code=$$?; \
+	@log=$$(mktemp) && $(IN_SCRATCH) \
+	$(BIN)/python -m pytest --numprocesses=$(CLUSTERS) --dist=worksteal tests/cluster >$$log 2>&1; code=$$?; \
 	printf '\ntests/cluster:\n'; cat $$log; rm $$log; exit $$code
 
 docs: $(INSTALLED)

@@ -188,21 +188,13 @@ def discard_checkpoints(layout: Layout, trial: str, last: int) -> None:
     """Delete the checkpoints of `trial` up to attempt `last`, which is ok."""
     for attempt in layout.attempts(trial):
         if attempt <= last:
-            _discard(layout.checkpoint(trial, attempt))
+            shutil.rmtree(layout.checkpoint(trial, attempt), ignore_errors=True)  # a leftover only costs space
 
 
 def discard_forgotten(layout: Layout, trial: str, state: TrialState) -> None:
     """Delete checkpoints of a finished trial that a killed worker has left."""
-    last = max((each.attempt for each in state.attempts if (each.end or {}).get("status") == "ok"), default=0)
-    for each in state.attempts:
-        if each.attempt <= last:
-            _discard(layout.checkpoint(trial, each.attempt))
-
-
-def _discard(directory: Path) -> None:
-    with contextlib.suppress(OSError):  # a leftover file only costs space
-        if directory.is_dir():
-            shutil.rmtree(directory, ignore_errors=True)
+    done = (each.attempt for each in state.attempts if (each.end or {}).get("status") == "ok")
+    discard_checkpoints(layout, trial, max(done, default=0))
 
 
 def _candidates(layout: Layout, trial: str) -> list[tuple[int, int, Path]]:

@@ -61,8 +61,7 @@ class Execution(Spec):
     def _split_once(self) -> Self:
         if self.micro_batch is not None and self.accumulate > 1:
             raise ValueError(
-                "a batch is split by accumulate or by micro_batch; got "
-                f"accumulate={self.accumulate} and micro_batch={self.micro_batch}; leave one of them out"
+                f"a batch is split by accumulate={self.accumulate} or micro_batch={self.micro_batch}; leave one out"
             )
         return self
 
@@ -104,10 +103,10 @@ class Trial(Spec):
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
-        _check_model(self.task, self.model, self.evaluations)
+        require_model_fits(self.task, self.model, self.longest)
         self.task.check_steps(self.training.steps)
         _check_parts(self.execution, self.task.batch)
-        placement = _exact(self.placement, self.model.layers)
+        placement = self.placement.on(self.model.layers)  # placements of the same layers are one trial
         if placement.rest.key == self.operator.key:
             placement = Placement()  # all layers have this operator anyway
         self.set_normal_form(placement=placement)
@@ -139,12 +138,6 @@ def _longest(task: Task, evaluations: tuple[Evaluation, ...]) -> int:
     return max(task.length, *(evaluation.length_on(task) for evaluation in evaluations), 1)
 
 
-@lru_cache(maxsize=4096)
-def _exact(placement: Placement, layers: int) -> Placement:
-    """Normalise a placement, so that placements of the same layers are one trial."""
-    return placement.on(layers)
-
-
 class Parameters(NamedTuple):
     """Number of trained parameters, and of those that the operators add to softmax."""
 
@@ -158,7 +151,8 @@ def build_model(trial: Trial) -> Transformer:
     Raises:
         SpecError: the execution path cannot run an operator.
     """
-    return _model(trial.model, trial.operators(), trial.task.inputs, trial.seed, trial.execution.path)
+    backbone, path = trial.model, trial.execution.path
+    return Transformer(backbone, trial.operators(), inputs=trial.task.inputs, seed=trial.seed, path=path)
 
 
 def parameters(trial: Trial) -> Parameters:
@@ -166,25 +160,14 @@ def parameters(trial: Trial) -> Parameters:
     return _count_parameters(trial.model, trial.operators(), trial.task.inputs)
 
 
-def _model(
-    backbone: Backbone, operators: tuple[Operator, ...], inputs: Scalars | Tokens, seed: int, path: PathName
-) -> Transformer:
-    return Transformer(backbone, operators, inputs=inputs, seed=seed, path=path)
-
-
 @lru_cache(maxsize=4096)
 def _count_parameters(backbone: Backbone, operators: tuple[Operator, ...], inputs: Scalars | Tokens) -> Parameters:
     with shapes_only():
-        model = _model(backbone, operators, inputs, 0, "auto")
+        model = Transformer(backbone, operators, inputs=inputs, seed=0, path="auto")
     return Parameters(sum(p.numel() for p in model.parameters()), model.operator_parameters())
 
 
 @lru_cache(maxsize=4096)  # trials of a grid share the arguments
-def _check_model(task: Task, model: Backbone, evaluations: tuple[Evaluation, ...]) -> None:
-    require_model_fits(task, model, _longest(task, evaluations))
-
-
-@lru_cache(maxsize=4096)
 def _check_layers(
     task: Task,
     model: Backbone,
@@ -225,6 +208,5 @@ def _check_rows(task: Task, evaluations: tuple[Evaluation, ...]) -> None:
                 first = taken.setdefault((name, *sorted(point.items())), number)
                 if first != number:
                     raise ValueError(
-                        f"a measure has one value at a point; {judges[first].label} and {judge.label} both record "
-                        f"{row_words(name, point)}; leave one out, or make them one evaluation of several points"
+                        f"{judges[first].label} and {judge.label} both record {row_words(name, point)}; leave one out"
                     )

@@ -26,7 +26,7 @@ from runners.tasks import (
 )
 from runners.tasks.distillation.distillation import divergence
 from runners.tasks.synthetic.grammar_sentences import STOP
-from runners.tasks.synthetic.query_task import UNASKED
+from runners.tasks.task import UNSCORED
 from runners.tasks.text.encoder import Encoder, Encodes
 from runners.tasks.text.interventions import FixedToken
 from runners.tasks.text.masked_text import MaskedText
@@ -94,7 +94,7 @@ def _query_panels(signs: str = "") -> Callable[[Task], list[Panel]]:
 def _query_strip(heading: str, task: Task, inputs: Sequence[int], targets: Sequence[int]) -> Strip:
     """Draw a sequence with an arrow from each answer to the place that asks for it."""
     name = _letter if isinstance(task, Induction | SelectiveCopy) else _pair_token
-    queries = [at for at, target in enumerate(targets) if target != UNASKED]
+    queries = [at for at, target in enumerate(targets) if target != UNSCORED]
     if isinstance(task, SelectiveCopy):
         sources = [at for at, token in enumerate(inputs) if token < task.contents]
     else:
@@ -102,7 +102,7 @@ def _query_strip(heading: str, task: Task, inputs: Sequence[int], targets: Seque
     styles = dict.fromkeys(sources, "odd") | dict.fromkeys(queries, "mark")
     rows = {
         "input": [Cell(name(task, token), styles.get(at, "")) for at, token in enumerate(inputs)],
-        "answer": [Cell(name(task, target), "mark") if target != UNASKED else None for target in targets],
+        "answer": [Cell(name(task, target), "mark") if target != UNSCORED else None for target in targets],
     }
     return Strip(heading, rows, arrows=list(zip(sources, queries, strict=True)))
 
@@ -138,14 +138,14 @@ def _grammar_panels(task: Task) -> list[Panel]:
 
 
 def _grammar_word(task: Grammar, token: int) -> str:
-    words = task.words
     if token == STOP:
         return "stop"
-    if token < words.noun:
+    if token < task.first_noun:
         return f"p{token}"
-    if token >= words.name:
-        return f"N{token - words.name + 1}"
-    kind, lemmas, first = ("n", words.nouns, words.noun) if token < words.verb else ("v", words.verbs, words.verb)
+    if token >= task.first_name:
+        return f"N{token - task.first_name + 1}"
+    noun = token < task.first_verb
+    kind, lemmas, first = ("n", task.nouns, task.first_noun) if noun else ("v", task.verbs, task.first_verb)
     lemma = token - first
     return f"{kind}{lemma % lemmas + 1}{'s' if lemma >= lemmas else ''}"
 
@@ -187,7 +187,7 @@ def _window_panels(heading: str, task: Task, sequence: int = 0) -> list[Panel]:
     tokens = zip(batch.inputs[sequence].tolist(), real, strict=True)
     rows = {
         "input": [Cell(token_symbol(encoder, token), "" if is_real else "dim") for token, is_real in tokens],
-        "target": [None if each == UNASKED else Cell(token_symbol(encoder, each), "mark") for each in targets],
+        "target": [None if each == UNSCORED else Cell(token_symbol(encoder, each), "mark") for each in targets],
     }
     panels: list[Panel] = [Strip(heading, rows)]
     if batch.visible is not None and batch.visible.shape[-2] > 1:

@@ -45,10 +45,7 @@ class DeviantInputs(Evaluation):
     `functions` functions with `sequences` prompts of `points` points each are those of a `ShiftGrid` of the same sizes.
     """
 
-    units: ClassVar[Mapping[str, str]] = {
-        "deviant_mse": "unit of f(x), squared",
-        "deviant_prediction": "unit of f(x)",
-    }
+    units: ClassVar[Mapping[str, str]] = {"deviant_mse": "unit of f(x), squared", "deviant_prediction": "unit of f(x)"}
     kind: Literal["deviant_inputs"] = "deviant_inputs"
     sigma: Sigmas = (1.0, *map(float, range(10, 101, 10)))
     """Spreads of the first input, rising."""

@@ -99,8 +99,5 @@ def open_evaluations(task: Task, evaluations: Sequence[Evaluation]) -> list[tupl
     for spec, judge in pairs:
         for subject, point in judge.subjects.items():
             if taken.setdefault((subject, *sorted(point.items())), spec) is not spec:
-                raise SpecError(
-                    f"two evaluations {spec.label} both measure {row_words(subject, point)}; leave one out, or change "
-                    "its point"
-                )
+                raise SpecError(f"two evaluations {spec.label} both measure {row_words(subject, point)}; leave one out")
     return pairs

@@ -21,7 +21,7 @@ from runners.evaluations.evaluation import Evaluation, Judge, over_sets, require
 from runners.tasks.task import Items, Measurements, Predict, Task, over_items
 from runners.tasks.text.corpus import content_hash, decode, parse_object
 from runners.tasks.text.encoder import Encoder, Encodes
-from runners.tasks.user_files import absolute_path, cache_by_file
+from runners.tasks.user_files import absolute_path, cache_by_file, require_hash
 from variants import Backbone
 
 Name = Annotated[str, Field(pattern="^[^\\W_A-Z]+(_[^\\W_A-Z]+)*$")]
@@ -101,14 +101,6 @@ class HashedFiles(Evaluation):
     def read_parts(self) -> Mapping[str, Any]:
         """Read all chosen parts by name; SpecError if the files have another hash."""
 
-    def require_hash(self, actual: str) -> None:
-        """Raise SpecError if the files have another hash than the spec."""
-        if self.content_hash != actual:
-            raise SpecError(
-                f"content_hash is {self.content_hash} and {self.source} has {actual}; restore the files, or leave "
-                "content_hash out to take them as they are"
-            )
-
 
 class FromFiles(HashedFiles):
     """An evaluation whose items lie in files. A model of text sees at most `context` tokens of them at a time."""
@@ -149,7 +141,7 @@ def read_sets(spec: FromFiles, parse: Parse[Item]) -> dict[str, dict[str, Item]]
         SpecError: the files are missing or invalid, their hash differs from the spec, or a set is missing.
     """
     source, actual = Path(spec.source), hash_of(Path(spec.source))
-    spec.require_hash(actual)
+    require_hash(spec.content_hash, actual, source)
     sets = _parse_files(source, actual, parse)
     for name in spec.names:
         if name not in sets:
@@ -229,8 +221,7 @@ def _parse_files(source: Path, content: str, parse: Parse[Item]) -> dict[str, di
             name = slug(group, line.where)
             if names.setdefault(name, group) != group:
                 raise SpecError(
-                    f"names of sets differ in letters or digits; {line.where} has {group!r} and there is "
-                    f"{names[name]!r}; rename one"
+                    f"names of sets must differ in letters; {line.where} has {group!r} and there is {names[name]!r}"
                 )
             members = sets.setdefault(name, {})
             if item_name in members:

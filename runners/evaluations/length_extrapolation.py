@@ -23,9 +23,9 @@ from torch import Tensor
 from grid.errors import SpecError
 from grid.validation import INCREASING
 from runners.evaluations.evaluation import Evaluation, Judge
-from runners.evaluations.likelihood import UNSCORED, costs
+from runners.evaluations.likelihood import costs
 from runners.evaluations.rope_scaling import Stretch, factor_of, stretch_positions
-from runners.tasks.task import Batch, Items, Measurements, Predict, Task, over_items
+from runners.tasks.task import UNSCORED, Batch, Items, Measurements, Predict, Task, over_items
 from variants import Backbone, Positions, Tokens
 
 
@@ -45,11 +45,7 @@ class LengthExtrapolation(Evaluation):
     """The loss by length of the window: of whole windows, of their ends and by position."""
 
     units: ClassVar[Mapping[str, str]] = dict.fromkeys(
-        (
-            "length_extrapolation_loss",
-            "length_extrapolation_last_loss",
-            "length_extrapolation_bucket_loss",
-        ),
+        ("length_extrapolation_loss", "length_extrapolation_last_loss", "length_extrapolation_bucket_loss"),
         "nats per token",
     )
     kind: Literal["length_extrapolation"] = "length_extrapolation"
@@ -78,14 +74,10 @@ class LengthExtrapolation(Evaluation):
 
     def check(self, task: Task, model: Backbone) -> None:
         if not isinstance(task, Lengthens) or not isinstance(task.inputs, Tokens) or task.sees_ahead:
-            raise ValueError(
-                f"length_extrapolation needs a task of text or grammar; got {type(task).__name__}; leave it out of "
-                "evaluations"
-            )
+            raise ValueError(f"length_extrapolation needs a task of text or grammar; got {type(task).__name__}")
         if task.unscored > self.lengths[0] - self.last:
             raise ValueError(
-                f"the shortest window has {self.lengths[0]} positions; the task leaves the first {task.unscored} out "
-                f"of its loss, and last={self.last} come after them; lengthen the window or lower last"
+                f"the shortest window has {self.lengths[0]} positions, {task.unscored} unscored; lower last={self.last}"
             )
         stretch_positions(model, self.scaling)
 

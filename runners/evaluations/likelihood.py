@@ -8,17 +8,12 @@ sequence's loss.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
-from runners.tasks.task import Batch, Predict, once
+from runners.tasks.task import Batch, Predict, once, token_losses
 from runners.tasks.text.encoder import Encoder
-
-UNSCORED = -100
-"""The target of a position without a loss."""
 
 _NUMBERS = 1 << 24
 """Logits per forward pass."""
@@ -26,17 +21,8 @@ _NUMBERS = 1 << 24
 
 def costs(predict: Predict, batch: Batch, vocabulary: int) -> Tensor:
     """Compute the loss of each target in nats, float64 [B, T] on the CPU; 0 if the target is `UNSCORED`."""
-    losses = torch.zeros(batch.targets.shape, dtype=torch.float64)
-    for rows in _chunks(len(batch.inputs), batch.inputs.shape[1] * vocabulary):
-        losses[rows] = once(predict, partial(_chunk_costs, predict, batch, rows))
-    return losses
-
-
-def _chunk_costs(predict: Predict, batch: Batch, rows: slice) -> Tensor:
-    visible = None if batch.visible is None else batch.visible[rows]
-    logits = predict(batch.inputs[rows]) if visible is None else predict(batch.inputs[rows], visible)
-    wanted = batch.targets[rows].to(logits.device)
-    return F.cross_entropy(logits.transpose(1, 2).double(), wanted, ignore_index=UNSCORED, reduction="none").cpu()
+    rows = max(1, _NUMBERS // max(1, batch.inputs.shape[1] * vocabulary))
+    return token_losses(predict, batch, rows, torch.float64)
 
 
 def costs_of(predict: Predict, sequences: Sequence[Sequence[int]], vocabulary: int) -> list[Tensor]:
@@ -58,7 +44,8 @@ def groups_by_length(lengths: Sequence[int], vocabulary: int) -> Iterator[list[i
     for index, length in enumerate(lengths):
         groups.setdefault(length, []).append(index)
     for length, members in sorted(groups.items()):
-        yield from (members[rows] for rows in _chunks(len(members), length * vocabulary))
+        rows = max(1, _NUMBERS // max(1, length * vocabulary))
+        yield from (members[start : start + rows] for start in range(0, len(members), rows))
 
 
 def generate(
@@ -99,10 +86,3 @@ def pair(encoder: Encoder, context: str, continuation: str) -> tuple[list[int], 
     continuation, context = context[len(kept) :] + continuation, kept
     alone, whole = list(encoder.encode(context).ids), list(encoder.encode(context + continuation).ids)
     return alone, whole[len(alone) :]
-
-
-def _chunks(sequences: int, each: int) -> Iterator[slice]:
-    """Yield slices of sequences with `each` logits."""
-    rows = max(1, _NUMBERS // max(1, each))
-    for start in range(0, sequences, rows):
-        yield slice(start, start + rows)

@@ -42,7 +42,7 @@ from runners.evaluations.lm_eval_files import is_hashed, load_tasks
 from runners.tasks.task import Items, Measurements, Predict, Task, over_items
 from runners.tasks.text.corpus import content_hash
 from runners.tasks.text.encoder import Encodes
-from runners.tasks.user_files import absolute_path, cache_by_file
+from runners.tasks.user_files import absolute_path, cache_by_file, require_hash
 from variants import Backbone
 
 
@@ -74,13 +74,11 @@ class LmEval(Evaluation):
         if self.content_hash is not None and not Path(self.include).exists():
             return self
         try:
-            actual = _hash_of(Path(self.include))
+            if self.content_hash is None:
+                self.set_normal_form(content_hash=_hash_of(Path(self.include)))
+            require_hash(self.content_hash, _hash_of(Path(self.include)), self.include)
         except SpecError as error:
             raise ValueError(str(error)) from error
-        if self.content_hash is None:
-            self.set_normal_form(content_hash=actual)
-        if self.content_hash != actual:
-            raise ValueError(_hash_problem(self, actual))
         return self
 
     @property
@@ -98,23 +96,14 @@ class LmEval(Evaluation):
             )
         if task.unscored:
             raise ValueError(
-                f"lm_eval scores every token, and the task leaves the first {task.unscored} out of its loss; leave it "
-                "out of evaluations"
+                f"lm_eval scores every token, and the task leaves the first {task.unscored} out of its loss"
             )
 
     def open(self, task: Task) -> "LmEvalJudge":
         assert isinstance(task, Encodes)
-        include = None if self.include is None else Path(self.include)
-        if include is not None and (actual := _hash_of(include)) != self.content_hash:
-            raise SpecError(_hash_problem(self, actual))
+        if self.include is not None:
+            require_hash(self.content_hash, _hash_of(Path(self.include)), self.include)
         return LmEvalJudge(self, RequestConverter(task.encoder(), self.length_on(task)))
-
-
-def _hash_problem(spec: LmEval, actual: str) -> str:
-    return (
-        f"content_hash is {spec.content_hash} and {spec.include} has {actual}; restore its files, or leave "
-        "content_hash out to take them as they are"
-    )
 
 
 def _hash_of(folder: Path) -> str:

@@ -72,8 +72,7 @@ class RequestConverter:
             raise SpecError(f"{_name(request)} has a continuation without tokens, {continuation!r}")
         if len(after) > self.longest:
             raise SpecError(
-                f"a continuation of {_name(request)} has {len(after)} tokens and the model sees {self.longest}; raise "
-                "context if the model's positions allow it, or leave the task out"
+                f"{_name(request)} has {len(after)} tokens and the model sees {self.longest}; raise context"
             )
         return self._cut(request, [self.encoder.end, *before, *after], len(after))
 
@@ -94,8 +93,7 @@ class RequestConverter:
             tokens = [self.encoder.end, *self.encoder.encode(request.args[0]).ids]
         if room >= self.longest:
             raise SpecError(
-                f"{_name(request)} generates {room} tokens and the model sees {self.longest}; raise context if the "
-                "model's positions allow it, or leave the task out"
+                f"{_name(request)} generates {room} tokens and the model sees {self.longest}; raise context"
             )
         if len(tokens) > self.longest - room:
             self.truncated[request.task_name].add(request.doc_id)
@@ -265,10 +263,7 @@ def require_metrics(config: Mapping[str, Any], registry: Any) -> None:
     for each in listed if isinstance(listed, list) and not config.get("process_results") else ():
         name = each.get("metric") if isinstance(each, Mapping) else None
         if isinstance(name, str) and registry.get_metric(name, each.get("hf_evaluate") is True) is None:
-            raise SpecError(
-                f"lm-eval has no metric {name!r}, of the task {config.get('task')!r}"
-                f"{suggest_name(name, list(registry.metric_registry))}; repair metric_list"
-            )
+            raise SpecError(f"lm-eval has no metric {name!r}{suggest_name(name, list(registry.metric_registry))}")
 
 
 def error_words(error: BaseException) -> str:
@@ -291,8 +286,7 @@ def check_requests(tasks: Mapping[str, Any], converter: RequestConverter) -> Non
                 task.build_all_requests()
             except Exception as error:
                 raise SpecError(
-                    f"a document of the lm-eval task {task.config.task!r} cannot be rendered ({error_words(error)}); "
-                    "repair it, or the templates in the YAML file"
+                    f"a document of the lm-eval task {task.config.task!r} cannot be rendered ({error_words(error)})"
                 ) from error
             require_answers(task)
             for request in task.instances:

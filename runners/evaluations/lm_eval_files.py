@@ -64,8 +64,7 @@ def _require_task(name: str, known: Sequence[str], include: Path | None) -> None
         return
     if include is None:
         raise SpecError(
-            f"lm-eval has no task {name!r}{suggest_name(name, list(known))}; for your own task give the folder of its "
-            "YAML file (include, or --include DIR)"
+            f"lm-eval has no task {name!r}{suggest_name(name, list(known))}; for your own task give include"
         )
     for path in sorted(include.glob("**/*.yaml")):
         _require_yaml(path)

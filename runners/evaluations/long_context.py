@@ -61,10 +61,7 @@ class LongContext(FromFiles):
             if self.template.count(part) != 1:
                 raise ValueError(f"template needs {part} once; got {self.template!r:.60}")
         if self.context < self.new_tokens + 3:
-            raise ValueError(
-                f"context is at least new_tokens + 3; got context={self.context} and new_tokens={self.new_tokens}; "
-                "raise context"
-            )
+            raise ValueError(f"context must be at least new_tokens + 3; got {self.context} and {self.new_tokens}")
         return self
 
     def read_parts(self) -> Mapping[str, Mapping[str, LongQuestion]]:
@@ -113,8 +110,7 @@ class LongContextJudge(SetsJudge["LongContext", LongQuestion]):
             for item, prompt in zip(sets[name], prompts, strict=True):
                 if len(prompt.tokens) <= unscored:
                     raise SpecError(
-                        f"the task leaves the first {unscored} positions out of its loss; item {item!r} of "
-                        f"{spec.source} has {len(prompt.tokens)} tokens; give it more context or remove it"
+                        f"item {item!r} of {spec.source} has {len(prompt.tokens)} tokens, all unscored by the task"
                     )
 
     def evaluate(self, predict: Predict) -> Iterator[Measurements | Items]:
@@ -161,10 +157,7 @@ def _parse_line(line: Line) -> tuple[str, str, LongQuestion]:
     answers = line.texts("answers")
     classes = line.texts("all_classes") if line.fields.get("all_classes") else ()
     if rule is classification and not set(answers) <= set(classes):
-        raise SpecError(
-            f"answers of {dataset} must be among all_classes; {line.where} has {list(answers)!r:.60} and "
-            f"{list(classes)!r:.60}; complete all_classes"
-        )
+        raise SpecError(f"answers of {dataset} must be among all_classes; {line.where} has {list(answers)!r:.60}")
     if rule is retrieval:
         try:
             [retrieval("", answer) for answer in answers]

@@ -27,12 +27,11 @@ from grid.spec import OutsideKey
 from runners.evaluations.evaluation import Judge, over_sets, require_task
 from runners.evaluations.item_files import HashedFiles, Name, list_files, slug
 from runners.evaluations.likelihood import costs
-from runners.tasks.synthetic.query_task import UNASKED
-from runners.tasks.task import Batch, Items, Measurements, Predict, Task, over_items
+from runners.tasks.task import UNSCORED, Batch, Items, Measurements, Predict, Task, over_items
 from runners.tasks.text.corpus import content_hash, decode
 from runners.tasks.text.encoder import Encoder, Encodes
 from runners.tasks.text.masking import Sentences, inside
-from runners.tasks.user_files import cache_by_file
+from runners.tasks.user_files import cache_by_file, require_hash
 from variants import Backbone
 
 _TOKENS = 1 << 14
@@ -86,8 +85,7 @@ def read_pairs(path: Path) -> Pairs:
     for number, (odd, even) in enumerate(pairs, start=1):
         if odd.lower() == even.lower():
             raise SpecError(
-                f"the sentences of a pair must differ in more than capitals; {path}, pair {number} has {odd!r} twice; "
-                "remove it"
+                f"sentences of a pair must differ in more than capitals; {path}, pair {number} has {odd!r} twice"
             )
     return Pairs(content_hash(data), pairs)
 
@@ -129,7 +127,7 @@ class MinimalPairs(HashedFiles):
         return content_hash(*(each.content_hash for each in files))
 
     def read_parts(self) -> Mapping[str, Pairs]:
-        self.require_hash(self.hash_files())
+        require_hash(self.content_hash, self.hash_files(), self.source)
         return read_paradigms(Path(self.source), self.names)
 
     @property
@@ -140,14 +138,10 @@ class MinimalPairs(HashedFiles):
         require_task(self, task, Encodes, "a task of text")
         if model.causal != (self.scoring == "causal"):
             fits = "'causal'" if model.causal else "'masked' or 'holistic'"
-            raise ValueError(
-                f"minimal_pairs needs scoring={fits} for {'a causal model' if model.causal else 'an encoder'}; got "
-                f"scoring={self.scoring!r}"
-            )
+            raise ValueError(f"minimal_pairs needs scoring={fits} for such a model; got scoring={self.scoring!r}")
         if self.scoring == "causal" and task.unscored:
             raise ValueError(
-                f"minimal_pairs scores every token, and the task {task.label!r} leaves the first {task.unscored} out "
-                "of its loss; leave it out of evaluations"
+                f"minimal_pairs scores every token; {task.label!r} leaves the first {task.unscored} out of its loss"
             )
 
     def measures(self) -> Mapping[str, Sequence[Mapping[str, float]]]:
@@ -173,10 +167,7 @@ class MinimalPairsJudge(Judge):
 
     def __init__(self, spec: MinimalPairs, encoder: Encoder, files: Mapping[str, Pairs]) -> None:
         if spec.scoring == "masked" and encoder.mask is None:
-            raise SpecError(
-                "scoring='masked' needs a mask token, and the task's tokenizer has none; use scoring='holistic' or "
-                "another tokenizer"
-            )
+            raise SpecError("scoring='masked' needs a mask token, and the task's tokenizer has none; use 'holistic'")
         self._spec, self._encoder, self._files = spec, encoder, files
         self._paradigms = {name: self._encode_pairs(name, each.pairs) for name, each in files.items()}
 
@@ -235,8 +226,7 @@ class MinimalPairsJudge(Judge):
         taken = len(ids) + (0 if self._spec.scoring == "causal" else 2)
         if taken > self._spec.longest:
             raise SpecError(
-                f"minimal_pairs.longest={self._spec.longest} is less than the {taken} positions of {where}, "
-                f"{sentence!r}; raise longest, and the model's positions with it, or remove the pair"
+                f"minimal_pairs.longest={self._spec.longest} is less than {taken} positions of {where}, {sentence!r}"
             )
         return ids
 
@@ -263,15 +253,15 @@ class MinimalPairsJudge(Judge):
         ids, sizes = sentences.frame(group, self._encoder.end, int(sentences.sizes[group[0]]) + 2)
         column, each = torch.arange(ids.shape[1]), torch.arange(len(group))
         if causal:
-            follows = torch.where(column < sizes, ids.roll(-1, 1), UNASKED)
+            follows = torch.where(column < sizes, ids.roll(-1, 1), UNSCORED)
             return PairQuestion(Batch(ids[:, :-2], follows[:, :-2]), each)
         visible = column < sizes + 2
         if self._spec.scoring == "holistic":
-            return PairQuestion(Batch(ids, torch.where(visible, ids, UNASKED), visible[:, None]), each)
+            return PairQuestion(Batch(ids, torch.where(visible, ids, UNSCORED), visible[:, None]), each)
         assert self._encoder.mask is not None
         owner, place = inside(column, sizes).nonzero(as_tuple=True)
         hidden = column == place[:, None]
-        inputs, targets = ids[owner].masked_fill(hidden, self._encoder.mask), torch.where(hidden, ids[owner], UNASKED)
+        inputs, targets = ids[owner].masked_fill(hidden, self._encoder.mask), torch.where(hidden, ids[owner], UNSCORED)
         return PairQuestion(Batch(inputs, targets, visible[owner][:, None]), owner)
 
 

@@ -131,20 +131,14 @@ class MultipleChoiceJudge(SetsJudge["MultipleChoice", Question]):
         with self.naming(item):
             before, answer = pair(self.encoder, question.context, self.spec.delimiter + text)
         if not answer:
-            raise SpecError(
-                f"the answer {text!r} of {what} has no tokens of its own after the question; give a delimiter"
-            )
+            raise SpecError(f"the answer {text[:60]!r} of {what} has {len(answer)} tokens, more than context={most}")
         if len(answer) > most:
-            raise SpecError(
-                f"the answer {text[:60]!r} of {what} has {len(answer)} tokens, more than context={most}; raise context "
-                "or remove the item"
-            )
+            raise SpecError(f"the answer {text[:60]!r} of {what} has {len(answer)} tokens, more than context={most}")
         whole = [self.encoder.end, *before, *answer]
         kept = whole[-(most + 1) :]
         if len(kept) - 1 - len(answer) < self._unscored:
             raise SpecError(
-                f"the task leaves the first {self._unscored} positions out of its loss; {what} has "
-                f"{len(kept) - 1 - len(answer)} before the answer {text[:60]!r}; give it more context or remove it"
+                f"{what} has {len(kept) - 1 - len(answer)} positions before its answer, all unscored; give more context"
             )
         return AnswerOption(kept, len(answer), (len(text), len(text.encode())), len(kept) < len(whole))
 
@@ -156,10 +150,7 @@ def _wins(scores: Sequence[float], answer: int) -> bool:
 def _question(line: Line) -> tuple[str, str, Question]:
     unknown = line.fields.keys() - {"context", "question", "choices", "answer", "id", "group"}
     if unknown:
-        raise SpecError(
-            f"an item has question or context, choices, answer, and may have id and group; {line.where} has "
-            f"{sorted(unknown)[0]!r}; remove it"
-        )
+        raise SpecError(f"an item has no field {sorted(unknown)[0]!r}; remove it from {line.where}")
     if "context" not in line.fields and "question" not in line.fields:
         raise SpecError(
             f"an item has a question or a context; {line.where} has neither; add one, empty if there is none"

@@ -33,8 +33,7 @@ def scaled(training: Training, steps: int) -> Training:
     schedule, every = training.schedule, training.evaluate_every
     warmup = min(share(schedule.warmup), max(1, schedule.longest_warmup(steps)))
     return longer.changed(
-        schedule=schedule.changed(warmup=warmup),
-        evaluate_every=None if every is None else share(every),
+        schedule=schedule.changed(warmup=warmup), evaluate_every=None if every is None else share(every)
     )
 
 

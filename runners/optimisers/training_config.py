@@ -35,8 +35,7 @@ class Training(Spec):
             raise ValueError(f"the warm-up ends within training; got schedule.warmup {warmup} of {self.steps} steps")
         if warmup > longest:
             raise ValueError(
-                f"the decay begins after the warm-up; got schedule.warmup {warmup} and a decay of the last "
-                f"{self.steps - longest} of {self.steps} steps; lower one of them"
+                f"schedule.warmup {warmup} must end before the decay of {self.steps - longest} of {self.steps} steps"
             )
         return self
 

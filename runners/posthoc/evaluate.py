@@ -6,24 +6,14 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, final
+from typing import TYPE_CHECKING, Literal, NamedTuple, final
 
 from grid.errors import AblateError, EnvironmentProblem, NotFoundError, SpecError, StoreError
 from runners.attempts.submission_record import read_submission_record
 from runners.attempts.worker import WorkerEntry
 from runners.evaluations import Evaluation
-from runners.posthoc.evaluation_records import (
-    Coordinates,
-    Coverage,
-    EvaluationRecord,
-    coordinates,
-    coverage,
-    forget,
-    lock_attempt,
-    read_others,
-    read_record,
-    write_evaluation,
-)
+from runners.posthoc import evaluation_records as records
+from runners.posthoc.evaluation_records import Coordinates, Coverage, coordinates, coverage
 from runners.posthoc.trained_model import (
     Device,
     Kept,
@@ -91,10 +81,7 @@ def evaluations_of(path: Path) -> tuple[Evaluation, ...]:
         or not all(isinstance(each, Evaluation) for each in evaluations)
     ):
         actual = "none" if value is None else repr(value)[:60]
-        raise SpecError(
-            f"{path} needs evaluations = (...) at its top, one or more, such as "
-            f"evaluations = (MultipleChoice(source='items.jsonl'),); it has {actual}"
-        )
+        raise SpecError(f"{path} needs evaluations = (...) at its top, one or more; it has {actual}")
     return tuple(evaluations)
 
 
@@ -136,16 +123,16 @@ def evaluate(store: "Store", trials: Sequence[Kept], wanted: Wanted, tell: Calla
     codes = Codes()
     for number, kept in enumerate(trials, start=1):
         where = f"{number} of {len(trials)}: trial {kept.key[:8]}"
+
+        def tell_trial(text: str, where: str = where) -> None:
+            tell(f"{where}: {text}")
+
         try:
-            yield from _evaluate_trial(store, kept, wanted, codes, _with_prefix(where, tell))
+            yield from _evaluate_trial(store, kept, wanted, codes, tell_trial)
         except EnvironmentProblem:
             raise
         except Exception as error:  # noqa: BLE001  # a result: no trial stops the others
             yield Result(kept.key, "-", "-", "failed", message=_error_words(error), problem=error)
-
-
-def _with_prefix(prefix: str, tell: Callable[[str], None]) -> Callable[[str], None]:
-    return lambda text: tell(f"{prefix}: {text}")
 
 
 def _error_words(error: Exception) -> str:
@@ -157,9 +144,11 @@ def _evaluate_trial(
 ) -> Iterator[Result]:
     layout, missing = store.layout, []
     for spec in wanted.evaluations:
-        record = read_record(layout, (kept.key, kept.number, spec.key))
+        record = records.read_record(layout, (kept.key, kept.number, spec.key))
         if record is not None and not wanted.again:
-            yield Result(kept.key, _kind(spec), spec.key, "there", message=_when(record))
+            day = time.strftime("%Y-%m-%d %H:%M", time.localtime(record["ended"]))
+            words = f"made on {day}, on {record['device']}; --again repeats it"
+            yield Result(kept.key, spec.label, spec.key, "there", message=words)
         else:
             missing.append(spec)
     if not missing:
@@ -170,7 +159,7 @@ def _evaluate_trial(
     for spec in missing:
         if spec.key in own:
             words = "it is part of the trial and was made by its training"
-            yield Result(kept.key, _kind(spec), spec.key, "own", message=words)
+            yield Result(kept.key, spec.label, spec.key, "own", message=words)
             continue
         tell(f"{spec.label} on {trained.device.type}")
         try:
@@ -178,7 +167,7 @@ def _evaluate_trial(
         except EnvironmentProblem:
             raise
         except Exception as error:  # noqa: BLE001  # a result: the other evaluations go on
-            yield Result(kept.key, _kind(spec), spec.key, "failed", message=_error_words(error), problem=error)
+            yield Result(kept.key, spec.label, spec.key, "failed", message=_error_words(error), problem=error)
 
 
 def _judge(
@@ -188,9 +177,9 @@ def _judge(
     place = (key, number, spec.key)
     with ExitStack() as stack:
         try:
-            stack.enter_context(lock_attempt(store.layout, key, number))
+            stack.enter_context(records.lock_attempt(store.layout, key, number))
         except EnvironmentProblem as error:  # concerns this attempt's folder only
-            return Result(key, _kind(spec), spec.key, "failed", message=str(error), problem=error)
+            return Result(key, spec.label, spec.key, "failed", message=str(error), problem=error)
         trial = trained.trial.changed(evaluations=(spec,))  # refuses unsuitable evaluations
         trained = trained.with_trial(trial, codes.sources(trial))
         declared = frozenset((n, coordinates(at)) for n, points in (spec.measures() or {}).items() for at in points)
@@ -200,17 +189,17 @@ def _judge(
         subjects = frozenset((f"{name}.", coordinates(point)) for name, point in judge.subjects.items())
         _require_new(store, place, subjects, again=wanted.again)
         rows, data = trained.evaluate(judge)
-        result = EvaluationRecord(
+        result = records.EvaluationRecord(
             [each for each in rows if isinstance(each, Measurements)],
             [each for each in rows if isinstance(each, Items)],
             time.perf_counter() - began,
             data,
         )
         covered = _require_new(store, place, coverage(result.measured), again=wanted.again)
-        write_evaluation(store.layout, trained, spec, result, changed)
+        records.write_evaluation(store.layout, trained, spec, result, changed)
         for other in covered:
-            forget(store.layout, (key, number, other))
-    return Result(key, _kind(spec), spec.key, "done", result.measured)
+            records.forget(store.layout, (key, number, other))
+    return Result(key, spec.label, spec.key, "done", result.measured)
 
 
 def _find_changes(trained: TrainedModel, store: "Store", wanted: Wanted, tell: Callable[[str], None]) -> list[str]:
@@ -230,8 +219,8 @@ def _find_changes(trained: TrainedModel, store: "Store", wanted: Wanted, tell: C
     elif not wanted.other_code:
         first = differ[0]
         raise SpecError(
-            f"the present code computes another function than the training: {first.where} is {first.again!r} and was "
-            f"{first.recorded!r}; use the code of its training, or --other-code if only the device differs"
+            f"the present code computes another function: {first.where} is {first.again!r} and was {first.recorded!r}; "
+            "use the code of its training, or --other-code if only the device differs"
         )
     else:
         tell(f"{len(differ)} values of its task differ, most of all {differ[0].where}, by {differ[0].size:g}")
@@ -254,37 +243,26 @@ def _require_new(store: "Store", place: tuple[str, int, str], new: Coverage, *, 
         "WHERE trial = $trial AND later IS NULL",
         {"trial": place[0]},
     )
-    rows = {
-        name for name, _ in _overlap(new, {(name, coordinates(json.loads(point))) for name, point in recorded.rows()})
-    }
+    rows = _overlap(new, ((name, coordinates(json.loads(point))) for name, point in recorded.rows()))
     if rows:
+        names = ", ".join(sorted({name for name, _ in rows})[:_SHOWN])
         raise SpecError(
-            f"the training of trial {place[0][:8]} has recorded {', '.join(sorted(rows)[:_SHOWN])}; put an evaluation "
-            "with the same names into the spec of a new trial"
+            f"the training of trial {place[0][:8]} has recorded {names}; put it into the spec of a new trial"
         )
-    before = {key: theirs for key, theirs in read_others(store.layout, place).items() if _overlap(new, theirs)}
+    before = {key: theirs for key, theirs in records.read_others(store.layout, place).items() if _overlap(new, theirs)}
     if before and not again:
         name = min(name for theirs in before.values() for name, _ in _overlap(new, theirs))
         raise SpecError(
-            f"evaluation {min(before)[:8]} has recorded {name} of trial {place[0][:8]}; make one evaluation of "
-            "both (files of items: one folder with both), or replace it with --again"
+            f"evaluation {min(before)[:8]} has recorded {name} of trial {place[0][:8]}; replace it with --again"
         )
     return sorted(key for key, theirs in before.items() if theirs <= new)
 
 
 def _overlap(new: Coverage, rows: Iterable[tuple[str, Coordinates]]) -> Coverage:
     """Return the rows that `new` names."""
-    return frozenset((name, at) for name, at in rows if any((each, at) in new for each in (name, *_prefixes(name))))
 
+    def is_named(name: str, at: Coordinates) -> bool:
+        beginnings = (name[: place + 1] for place, letter in enumerate(name) if letter == ".")
+        return any((each, at) in new for each in (name, *beginnings))
 
-def _prefixes(name: str) -> list[str]:
-    return [name[: place + 1] for place, letter in enumerate(name) if letter == "."]
-
-
-def _kind(spec: Evaluation) -> str:
-    return str(spec.data()["kind"])
-
-
-def _when(record: dict[str, Any]) -> str:
-    day = time.strftime("%Y-%m-%d %H:%M", time.localtime(record["ended"]))
-    return f"made on {day}, on {record['device']}; --again repeats it"
+    return frozenset(row for row in rows if is_named(*row))

@@ -9,9 +9,8 @@ import os
 import socket
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path
 from platform import python_version
 from typing import Any, NamedTuple, final
 
@@ -69,21 +68,17 @@ def lock_attempt(layout: Layout, trial: str, attempt: int) -> Iterator[None]:
     except OSError as error:
         raise environment_problem("open", path, error) from error
     try:
-        _lock(path, trial, descriptor)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise EnvironmentProblem(
+                f"another process is evaluating trial {trial[:8]}; run the same command again when it is done"
+            ) from error
+        except OSError as error:  # a file system without locks
+            raise environment_problem("lock", path, error) from error
         yield
     finally:
         os.close(descriptor)
-
-
-def _lock(path: Path, trial: str, descriptor: int) -> None:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
-        raise EnvironmentProblem(
-            f"another process is evaluating trial {trial[:8]}; run the same command again when it is done"
-        ) from error
-    except OSError as error:  # a file system without locks
-        raise environment_problem("lock", path, error) from error
 
 
 def read_record(layout: Layout, place: Place) -> dict[str, Any] | None:
@@ -104,17 +99,10 @@ def read_others(layout: Layout, place: Place) -> dict[str, Coverage]:
     for key in layout.evaluation_keys(trial, attempt):
         record = None if key == evaluation else read_record(layout, (trial, attempt, key))
         if record is not None:
-            covered[key] = _read_coverage(layout, record)
+            shards = [path for path in evaluation_shards(layout, record) if "-evaluation." in path.name]
+            rows = [row for path in shards for row in pq.read_table(path, columns=["name", "point"]).to_pylist()]
+            covered[key] = frozenset((row["name"], coordinates(dict(row["point"]))) for row in rows)
     return covered
-
-
-def _read_coverage(layout: Layout, record: Mapping[str, Any]) -> Coverage:
-    covered: set[tuple[str, Coordinates]] = set()
-    for path in evaluation_shards(layout, record):
-        if "-evaluation." in path.name:
-            rows = pq.read_table(path, columns=["name", "point"]).to_pylist()
-            covered |= {(row["name"], coordinates(dict(row["point"]))) for row in rows}
-    return frozenset(covered)
 
 
 def write_evaluation(
@@ -162,26 +150,20 @@ def forget(layout: Layout, place: Place) -> None:
 
 def _write_shards(layout: Layout, trained: TrainedModel, result: EvaluationRecord) -> list[str]:
     key, number = trained.kept.key, trained.kept.number
-    where = (key, number, trained.step)
-    measured = [
-        (*where, each.name, dict(each.point), each.value, each.items, each.se_items) for each in result.measured
-    ]
+    where = {"trial": key, "attempt": number, "step": trained.step}
+    measured = [{**where, **each._asdict(), "point": dict(each.point)} for each in result.measured]
     items = [
-        (*where, each.name, dict(each.point), item, float(value))
+        {**where, "name": each.name, "point": dict(each.point), "item": item, "value": float(value)}
         for each in result.items
         for item, value in zip(each.items, each.values, strict=True)
     ]
     prefix, names = shard_prefix(submission_id(), 0, 0), []
-    for table, rows, columns in (("evaluation", measured, _EVALUATION), ("item", items, _ITEM)):
+    for table, rows in (("evaluation", measured), ("item", items)):
         if rows:
-            encoded = encode_shard(table, dict(zip(columns, zip(*rows, strict=True), strict=True)), prefix)
+            encoded = encode_shard(table, {name: [row[name] for row in rows] for name in rows[0]}, prefix)
             write_atomic(layout.evaluations(key, number) / encoded.name, encoded.data)
             names.append(encoded.name)
     return names
-
-
-_EVALUATION = ("trial", "attempt", "step", "name", "point", "value", "items", "se_items")
-_ITEM = ("trial", "attempt", "step", "name", "point", "item", "value")
 
 
 def _remove_unused_shards(layout: Layout, place: Place) -> None:
@@ -203,8 +185,6 @@ def _remove_unused_shards(layout: Layout, place: Place) -> None:
 def _versions() -> dict[str, str]:
     versions = {}
     for name in _RECORDED_PACKAGES:
-        try:
+        with suppress(PackageNotFoundError):
             versions[name] = version(name)
-        except PackageNotFoundError:
-            continue
     return versions

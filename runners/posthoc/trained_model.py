@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, final
@@ -73,12 +73,12 @@ class TrainedModel:
     def evaluation_context(self) -> Iterator[None]:
         """Set gradients, threads and random numbers as training does for an evaluation."""
         before = torch.get_num_threads()
-        with ExitStack() as stack:
-            stack.enter_context(torch.inference_mode())
-            stack.enter_context(torch.random.fork_rng(devices=[0] if self.device.type == "cuda" else []))
-            stack.callback(torch.set_num_threads, before)
+        with torch.inference_mode(), torch.random.fork_rng(devices=[0] if self.device.type == "cuda" else []):
             torch.set_num_threads(self.trial.execution.threads)
-            yield
+            try:
+                yield
+            finally:
+                torch.set_num_threads(before)
 
     def with_trial(self, trial: Trial, sources: Mapping[str, str]) -> "TrainedModel":
         """Return this model as that of `trial`, which has other evaluations and their code."""
@@ -141,14 +141,10 @@ def _trial(key: str, spec: Mapping[str, Any]) -> Trial:
     except ValidationError as error:
         reason = spec_error(error, "Trial")
         raise SpecError(
-            f"the spec of trial {key[:8]} cannot be read: {reason}; if a class is missing, name the spec file that "
-            "defines it with --spec FILE"
+            f"the spec of trial {key[:8]} cannot be read: {reason}; name the file of a missing class with --spec FILE"
         ) from error
     if trial.key != key:
-        raise SpecError(
-            f"the present code gives trial {key[:8]} another key, since the fields of its specs have changed; use the "
-            "code of its training"
-        )
+        raise SpecError(f"the present code gives trial {key[:8]} another key; use the code of its training")
     return trial
 
 

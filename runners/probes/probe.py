@@ -130,8 +130,7 @@ class Probing(Spec):
                 first = taken.setdefault((name, *sorted(point.items())), number)
                 if first != number:
                     raise ValueError(
-                        f"{self.probes[first].label} and {probe.label} both record {row_words(name, point)}; leave one "
-                        "out, or make them one probe"
+                        f"{self.probes[first].label} and {probe.label} both record {row_words(name, point)}"
                     )
         return self
 
@@ -164,10 +163,7 @@ def require_long_enough(data: Data, probing: Probing, model: Backbone) -> None:
     tokens = min(data.examples(1).inputs.shape[1], probing.length)
     for label, most in needed.items():
         if most > tokens:
-            raise SpecError(
-                f"{label} needs sequences of {most} tokens or more; the probed sequences of the task have {tokens}; "
-                "choose earlier positions, or make the task's sequences longer"
-            )
+            raise SpecError(f"{label} needs sequences of {most} tokens or more; the probed ones have {tokens}")
 
 
 def look(probing: Probing, seen: ProbeInput, *, diverged: bool = False) -> Found:
@@ -179,6 +175,7 @@ def look(probing: Probing, seen: ProbeInput, *, diverged: bool = False) -> Found
         SpecError: two records have the same place, or two files the same name.
     """
     taken: dict[tuple[object, ...], Probe] = {}
+    place: tuple[object, ...]
     for probe, record in _all_records(probing, seen, diverged=diverged):
         if isinstance(record, ProbeArray):
             place, words, field = (record.name,), f"a file {record.name!r}", "name"

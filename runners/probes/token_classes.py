@@ -61,10 +61,7 @@ class TokenClasses(Probe):
 
     def check(self, task: Task, model: Backbone, operators: Sequence[Operator]) -> None:  # noqa: ARG002
         if self.by == "task" and not isinstance(task, Classified):
-            raise ValueError(
-                f"token_classes needs a task with classes of tokens and {task.label!r} has none; use by='closed_class' "
-                "or 'spacy' for text"
-            )
+            raise ValueError(f"{task.label!r} has no classes of tokens; use by='closed_class' or 'spacy' for text")
         if self.by == "bytes" and task.inputs != Tokens(256):
             raise ValueError(f"by='bytes' takes tokens that are bytes; {task.label!r} has {task.inputs}")
         if self.by in BACKENDS and not isinstance(task, Encodes):

@@ -12,10 +12,18 @@ def require_model_fits(task: Task, model: Backbone, length: int) -> None:
     Raises:
         ValueError: the model cannot learn the task.
     """
-    _check_length(length, model)
-    _check_direction(task, model)
-    if isinstance(task.inputs, Scalars):
-        _check_scalars(model)
+    table = model.positions.table
+    if table and length + model.sink_tokens > table:
+        sinks = f", {model.sink_tokens} of them for sink tokens" if model.sink_tokens else ""
+        raise ValueError(f"the sequences have up to {length} tokens and the model has {table} positions{sinks}")
+    if task.sees_ahead and model.causal:
+        raise ValueError("the task hides what it asks for and shows both sides of it; use model.causal=False")
+    if not task.sees_ahead and not model.causal:
+        raise ValueError("the task predicts what comes next and an encoder sees it; use model.causal=True")
+    if isinstance(task.inputs, Scalars) and not model.tied:
+        raise ValueError("model.tied is about token embeddings; the task has none, leave it out")
+    if isinstance(task.inputs, Scalars) and model.read_out != "linear":
+        raise ValueError(f"model.read_out={model.read_out!r} predicts tokens; the task has none, use 'linear'")
 
 
 def require_operator_fits(task: Task, model: Backbone, operator: Operator, length: int, path: PathName) -> None:
@@ -24,49 +32,16 @@ def require_operator_fits(task: Task, model: Backbone, operator: Operator, lengt
     Raises:
         ValueError: it does not.
     """
-    _check_operator(operator, model, length, path)
-    _check_answers(operator, task, model)
-
-
-def _check_length(length: int, model: Backbone) -> None:
-    table = model.positions.table
-    if table and length + model.sink_tokens > table:
-        sinks = f", {model.sink_tokens} of them for sink tokens" if model.sink_tokens else ""
-        raise ValueError(
-            f"the task's sequences fit the model's positions; they have up to {length} tokens and the model has "
-            f"{table} positions{sinks}; raise model.positions.count or shorten the task"
-        )
-
-
-def _check_direction(task: Task, model: Backbone) -> None:
-    if task.sees_ahead and model.causal:
-        raise ValueError("the task hides what it asks for and shows both sides of it; use model.causal=False")
-    if not task.sees_ahead and not model.causal:
-        raise ValueError("the task predicts what comes next and an encoder sees it; use model.causal=True")
-
-
-def _check_scalars(model: Backbone) -> None:
-    """Refuse fields about tokens if the task has none."""
-    if not model.tied:
-        raise ValueError("model.tied is about token embeddings; the task has none, leave it out")
-    if model.read_out != "linear":
-        raise ValueError(f"model.read_out={model.read_out!r} predicts tokens; the task has none, use 'linear'")
-
-
-def _check_operator(operator: Operator, model: Backbone, length: int, path: PathName) -> None:
+    where = f"operator {operator.label!r} in {model.label}"
     try:
         model.check(operator)
         operator.check_length(length + model.sink_tokens)
         choose(operator, path)
     except (ValueError, SpecError) as error:
-        raise ValueError(f"operator {operator.label!r} in {model.label}: {error}") from error
-
-
-def _check_answers(operator: Operator, task: Task, model: Backbone) -> None:
-    """Require that the loss leaves out positions that an operator sees ahead."""
+        raise ValueError(f"{where}: {error}") from error
     if task.sees_ahead:
         return
-    what = f"operator {operator.label!r} in {model.label}: the task predicts what comes next"
+    what = f"{where}: the task predicts what comes next"
     for stage in operator.stages().values():
         seen = stage.breaks.get("causality")
         if seen is None:

@@ -8,12 +8,14 @@ alone, so all models and seeds are evaluated on the same sample.
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import starmap
 from typing import Any, ClassVar, NamedTuple, Protocol, TypeVar
 
 import torch
 from pydantic import PositiveInt
 from torch import Tensor
+from torch.nn import functional as F
 
 from grid.spec import Choice
 from runners.tasks.counter_rng import CPU
@@ -40,6 +42,10 @@ def once(predict: Predict, compute: Callable[[], T]) -> T:
 
 DIVERGED = 1000.0
 """A loss of this many times the best constant prediction's counts as diverged."""
+
+
+UNSCORED = -100
+"""Target of a position without a loss."""
 
 
 class Batch(NamedTuple):
@@ -207,11 +213,56 @@ def over_items(name: str, values: Tensor, point: Mapping[str, float] | None = No
     return Measurements(name, float(values.mean()), dict(point or {}), items, se)
 
 
-def in_chunks(predict: Predict, inputs: Tensor, rows: int) -> Iterator[tuple[slice, Tensor]]:
-    """Yield outputs for `rows` sequences at a time, to save memory."""
+def in_chunks(
+    predict: Predict, inputs: Tensor, rows: int, reduce: Callable[[slice, Tensor], T], visible: Tensor | None = None
+) -> Iterator[tuple[slice, T]]:
+    """Yield what `reduce` makes of the outputs for `rows` sequences at a time: small results, as for `once`."""
+
+    def compute(chunk: slice) -> T:
+        outputs = predict(inputs[chunk]) if visible is None else predict(inputs[chunk], visible[chunk])
+        return reduce(chunk, outputs)
+
     for start in range(0, len(inputs), rows):
         chunk = slice(start, start + rows)
-        yield chunk, predict(inputs[chunk])
+        yield chunk, once(predict, partial(compute, chunk))
+
+
+def token_losses(predict: Predict, batch: Batch, rows: int, dtype: torch.dtype = torch.float32) -> Tensor:
+    """Compute the nats of each target, float64 [B, T] on the CPU, in `dtype`; 0 if the target is `UNSCORED`."""
+
+    def reduce(chunk: slice, outputs: Tensor) -> Tensor:
+        wanted = batch.targets[chunk].to(outputs.device)
+        each = F.cross_entropy(outputs.to(dtype).transpose(1, 2), wanted, ignore_index=UNSCORED, reduction="none")
+        return each.to("cpu", torch.float64)
+
+    losses = torch.zeros(batch.targets.shape, dtype=torch.float64)
+    for chunk, each in in_chunks(predict, batch.inputs, rows, reduce, batch.visible):
+        losses[chunk] = each
+    return losses
+
+
+class Answered(NamedTuple):
+    """Correctness and loss (nats) of answers, float64."""
+
+    right: Tensor
+    loss: Tensor
+
+
+def score_answers(predict: Predict, sample: Batch, rows: int) -> Answered:
+    """Score a model's answers at all scored targets, in order, on the CPU; a tie or a NaN is wrong."""
+
+    def reduce(chunk: slice, outputs: Tensor) -> tuple[Tensor, Tensor]:
+        wanted = sample.targets[chunk].to(outputs.device)
+        asked = wanted != UNSCORED
+        logits, answers = outputs[asked].float(), wanted[asked]
+        as_likely = (logits >= logits.gather(1, answers[:, None])) | logits.isnan()
+        loss = F.cross_entropy(logits, answers, reduction="none")
+        return (as_likely.sum(1) == 1).to("cpu", torch.float64), loss.to("cpu", torch.float64)
+
+    right, loss = zip(
+        *(found for _, found in in_chunks(predict, sample.inputs, rows, reduce, sample.visible)), strict=True
+    )
+    return Answered(torch.cat(right), torch.cat(loss))
 
 
 def spread_evenly(count: int, span: int) -> Tensor:

@@ -5,7 +5,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TypeVar
 
-from grid.errors import EnvironmentProblem
+from grid.errors import EnvironmentProblem, SpecError
 
 Found = TypeVar("Found")
 OfFile = Callable[[Path], Found]
@@ -50,3 +50,11 @@ def absolute_path(field: str, path: str) -> str:
     if not path.strip():
         raise ValueError(f"{field} names a file or a folder; got {path!r}; '.' is the folder you are in")
     return str(Path(path).expanduser().resolve())
+
+
+def require_hash(known: str | None, actual: object, place: object, field: str = "content_hash") -> None:
+    """Raise SpecError if the files at `place` have another hash than the spec."""
+    if known != actual:
+        raise SpecError(
+            f"{field} is {known} and {place} has {actual}; restore it, or leave {field} out to take it as it is"
+        )

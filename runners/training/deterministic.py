@@ -27,15 +27,13 @@ def fix_workspace(device: torch.device, *, wanted: bool) -> None:
     given = os.environ.setdefault(_CUBLAS, _FIXED[0])
     if wanted and given not in _FIXED:
         raise EnvironmentProblem(
-            f"execution.deterministic needs {_CUBLAS}={' or '.join(_FIXED)} on CUDA from the start of a process; it is "
-            f"{given}; unset it and start anew"
+            f"execution.deterministic needs {_CUBLAS}={' or '.join(_FIXED)}; it is {given}; unset it"
         )
 
 
 @contextmanager
 def deterministic(*, wanted: bool) -> Iterator[None]:
-    """Where it is `wanted`: an operation without a deterministic algorithm raises RuntimeError, and cuDNN does not try
-    algorithms out. Everything, the environment too, is as it was afterwards."""
+    """If `wanted`, raise RuntimeError for an operation without a deterministic algorithm; restore all settings."""
     if not wanted:
         yield
         return

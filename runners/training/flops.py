@@ -145,11 +145,7 @@ class Counter(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return Work(*self._sums)
 
     def __torch_dispatch__(
-        self,
-        function: Any,
-        types: Iterable[type],
-        args: tuple[Any, ...] = (),
-        kwargs: Mapping[str, Any] | None = None,
+        self, function: Any, types: Iterable[type], args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
         """Run `function` and count it; views are free."""
         del types

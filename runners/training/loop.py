@@ -61,7 +61,8 @@ def train_as(world: World, trial: Trial, surroundings: TrainingContext) -> Train
     execution = trial.execution
     fix_workspace(world.device, wanted=execution.deterministic)
     exactly = deterministic(wanted=execution.deterministic)
-    with _own_randomness(world.device), _threads(execution.threads), exactly, graphs_forgotten():
+    cuda = [torch.cuda.current_device()] if world.device.type == "cuda" else []
+    with torch.random.fork_rng(devices=cuda), _threads(execution.threads), exactly, graphs_forgotten():
         return _TrainingRun(trial, surroundings, world).result()
 
 
@@ -331,13 +332,6 @@ def _seed(seed: int, device: torch.device) -> None:
     torch.default_generator.manual_seed(seed)
     if device.type == "cuda":
         torch.cuda.manual_seed(seed)
-
-
-@contextmanager
-def _own_randomness(device: torch.device) -> Iterator[None]:
-    """Restore the caller's random state on exit."""
-    with torch.random.fork_rng(devices=[torch.cuda.current_device()] if device.type == "cuda" else []):
-        yield
 
 
 @contextmanager

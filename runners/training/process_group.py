@@ -124,8 +124,7 @@ def join_group(place: RankPlace, device: torch.device, store: FileStore | None =
     """
     if dist.is_initialized():
         raise EnvironmentProblem(
-            "a trial with execution.gpus > 1 makes a process group of its own and this process has one already; "
-            "call torch.distributed.destroy_process_group() before"
+            "this process has a process group; call torch.distributed.destroy_process_group() before"
         )
     backend = "nccl" if device.type == "cuda" else "gloo"
     with _on_loopback() if store is not None else contextlib.nullcontext(), _raise_peer_lost(place.rank):

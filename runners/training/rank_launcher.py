@@ -69,8 +69,7 @@ def ranks(trial: Trial) -> Iterator[World]:
     place = given or RankPlace(0, execution.gpus)
     if place.size != execution.gpus:
         raise EnvironmentProblem(
-            f"as many ranks train a trial as it has GPUs; execution.gpus is {execution.gpus} and WORLD_SIZE is "
-            f"{place.size}; start as many, or unset WORLD_SIZE"
+            f"execution.gpus is {execution.gpus} and WORLD_SIZE is {place.size}; start as many, or unset it"
         )
     device = device_of(execution.device, place, joined=given is not None)
     if execution.gpus == 1:
@@ -99,8 +98,7 @@ def device_of(name: str, place: RankPlace = RankPlace(), *, joined: bool = False
     local = 0 if joined and count == 1 else place.local  # a launcher may show each rank its own device alone
     if local >= count or (not joined and place.size > count):
         raise EnvironmentProblem(
-            f"execution.gpus={place.size} needs that many CUDA devices on one node and this one shows {count}; ask for "
-            "more, lower execution.gpus, or use execution.device='cpu'"
+            f"execution.gpus={place.size} needs that many CUDA devices on one node and this one shows {count}"
         )
     torch.cuda.set_device(local)
     return torch.device("cuda", local)
@@ -285,8 +283,7 @@ def _job(trial: Trial, meeting: Path) -> dict[str, Any]:
             files[file] = source
         elif name == "__main__":
             raise SpecError(
-                "other processes load what a trial over several GPUs is made of, and a class of this one is defined in "
-                "the program that runs; define it in a spec file or a module"
+                "a class of a trial on several GPUs is defined in the program that runs; define it in a spec file"
             )
         else:
             names.append(name)

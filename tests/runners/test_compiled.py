@@ -187,9 +187,7 @@ def test_on_needs_a_compiler_before_anything_is_trained(
 ) -> None:
     world = memory()
     monkeypatch.delenv("CXX", raising=False)
-    with pytest.raises(
-        EnvironmentProblem, match=r"compile is 'on', which needs a C\+\+ compiler \(.*\); install it, or"
-    ):
+    with pytest.raises(EnvironmentProblem, match=r"compile is 'on', which needs a C\+\+ compiler \(.*\); install"):
         train(on(tiny), world)
     assert world.began is None
     with pytest.raises(EnvironmentProblem, match="needs a C compiler"):

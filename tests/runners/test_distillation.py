@@ -24,7 +24,7 @@ from runners.tasks.distillation.teacher import Teaching
 from runners.tasks.text.encoder import Encodes
 from runners.training.flops import Shape, forward_work
 from runners.training.loop import train
-from runners.trial import Trial, build_model
+from runners.trial import build_model
 from variants import Tokens, gpt2, softmax
 
 EPS = torch.finfo(torch.float32).eps
@@ -318,11 +318,6 @@ def test_what_cannot_be_distilled_is_refused(taught: Distillation) -> None:
     for fields in ({"temperature": 0.0}, {"temperature": math.inf}, {"cross_entropy_weight": -1.0}):
         with pytest.raises(SpecError, match=next(iter(fields))):
             taught.changed(**fields)
-
-
-def test_a_trial_of_distillation_is_read_back(taught: Distillation) -> None:
-    trial = learning_trial(taught)
-    assert Trial.model_validate(trial.data()).key == trial.key
 
 
 def test_a_plan_counts_the_teacher_s_forward_pass(taught: Distillation) -> None:

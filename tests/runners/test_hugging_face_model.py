@@ -2,7 +2,6 @@
 
 import json
 import shutil
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ import transformers
 from safetensors.torch import load_file, save_file
 from teachers import learning_trial, prose
 
-from grid.errors import EnvironmentProblem, SpecError
+from grid.errors import SpecError
 from runners.tasks import BytePairs, Distillation, HuggingFaceModel, Text, TokenizerFile
 from runners.training.loop import train
 
@@ -151,9 +150,7 @@ def test_the_key_knows_the_files_and_not_where_they_lie(tmp_path: Path, folder: 
     shutil.rmtree(folder)
     assert HuggingFaceModel.model_validate(planned.data()).key == planned.key
     other = {**planned.data(), "directory": str(moved)}
-    with pytest.raises(
-        ValueError, match=r"content_hash names a teacher's configuration and weights; it is .* and .* has"
-    ):
+    with pytest.raises(ValueError, match=r"content_hash is .* and .* has"):
         HuggingFaceModel.model_validate(other)
 
 
@@ -161,7 +158,7 @@ def test_a_model_that_changed_or_went_after_planning_is_not_used(folder: Path, t
     planned = HuggingFaceModel(directory=str(folder))
     config = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps({**config, "layer_norm_epsilon": 0.5}))
-    with pytest.raises(SpecError, match="restore that model, or leave content_hash out"):
+    with pytest.raises(SpecError, match="leave content_hash out"):
         planned.open(task)
     shutil.rmtree(folder)
     with pytest.raises(SpecError, match=r"there is no directory .*model; give that of a model"):
@@ -191,8 +188,8 @@ def break_it(folder: Path, how: str) -> None:
     ("how", "said"),
     [
         ("gone", r"there is no directory .*model; give that of a model, with config.json and .safetensors"),
-        ("empty", r"has no config.json and no .safetensors; write it with save_pretrained"),
-        ("pickled", r"has config.json and .safetensors files; .*model has no .safetensors; write it"),
+        ("empty", r"files; write it with save_pretrained"),
+        ("pickled", r"model needs config.json and .safetensors files"),
         ("no JSON", r"a causal language model that transformers loads from its files; .*model is none: OSError"),
         ("unknown kind", r"that transformers loads from its files; .*model is none: ValueError: .*abacus"),
         ("own code", r"that transformers loads from its files; .*model is none: ValueError"),
@@ -207,21 +204,9 @@ def test_a_directory_that_is_no_model_is_refused_when_the_spec_is_built(folder: 
 @pytest.mark.parametrize(
     ("name", "value", "said"),
     [
-        (
-            "transformer.ln_f.bias",
-            float("nan"),
-            r"weights are finite numbers; transformer.ln_f.bias of the teacher model",
-        ),
-        (
-            "transformer.h.1.mlp.c_fc.bias",
-            None,
-            r"has all of its weights; .*model lacks 1, such as transformer.h.1.mlp",
-        ),
-        (
-            "transformer.ln_f.bias",
-            torch.zeros(5),
-            r"that transformers loads from its files; .*model is none: RuntimeError",
-        ),
+        ("transformer.ln_f.bias", float("nan"), r"weights are finite numbers; transformer.ln_f.bias of the teacher"),
+        ("transformer.h.1.mlp.c_fc.bias", None, r"model lacks 1 weights, such as"),
+        ("transformer.ln_f.bias", torch.zeros(5), r"that transformers loads from its files; .*model is none"),
         (None, None, r"that transformers loads from its files; .*model is none: SafetensorError"),
     ],
     ids=["NaN", "missing", "another shape", "torn"],
@@ -249,7 +234,7 @@ def test_a_model_with_other_tokens_or_few_positions_is_refused_when_the_spec_is_
     save_model(tmp_path / "short", llama_config(max_position_embeddings=7))
     with pytest.raises(ValueError, match=r"the teacher wide .* has 257 tokens and the task 'text' has 256; use"):
         Distillation(task=task, teacher=HuggingFaceModel(directory=str(tmp_path / "wide")))
-    with pytest.raises(ValueError, match=r"up to 8 tokens and the teacher short .* has 7 positions; shorten"):
+    with pytest.raises(ValueError, match=r"up to 8 tokens and the teacher short .* has 7 positions"):
         Distillation(task=task, teacher=HuggingFaceModel(directory=str(tmp_path / "short")))
 
 
@@ -265,21 +250,11 @@ def test_a_model_that_reads_ahead_is_no_teacher_however_long_the_prefix(
         Distillation(task=given, teacher=HuggingFaceModel(directory=str(tmp_path / "model"))).open()
 
 
-def test_a_directory_without_a_name_is_not_the_folder_one_is_in(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(folder)
-    for name in ("", " "):
-        with pytest.raises(
-            ValueError, match=r"directory names a file or a folder; got '.*'; '.' is the folder you are"
-        ):
-            HuggingFaceModel(directory=name)
-    assert HuggingFaceModel(directory=".").directory == str(folder)
-
-
 def test_a_sliding_window_is_not_lost_to_hidden_documents(tmp_path: Path, task: Text) -> None:
     save_model(tmp_path / "model", llama_config(transformers.MistralConfig, sliding_window=3))
     teacher = HuggingFaceModel(directory=str(tmp_path / "model"))
     assert Distillation(task=task, teacher=teacher).open() is not None
-    with pytest.raises(SpecError, match=r"the model sees windows of 3 keys, which a mask of the task's would replace"):
+    with pytest.raises(SpecError, match=r"the teacher sees windows of 3 keys"):
         Distillation(task=task.changed(packing="documents"), teacher=teacher).open()
 
 
@@ -297,24 +272,8 @@ def test_its_tokenizer_is_that_of_the_task(folder: Path, task: Text) -> None:
     trainer = tokenizers.trainers.BpeTrainer(vocab_size=280, initial_alphabet=alphabet, show_progress=False)
     other.train_from_iterator(["the quick brown fox jumps over lazy dogs " * 9], trainer)
     other.save(str(folder / "tokenizer.json"))
-    with pytest.raises(SpecError, match=r"have one tokenizer; the teacher .* has token 0 of a sample text as"):
+    with pytest.raises(SpecError, match=r"need one tokenizer; the teacher .* has token 0 of a sample as"):
         Distillation(task=pairs, teacher=HuggingFaceModel(directory=str(folder))).open()
     (folder / "tokenizer.json").write_text("{}")
-    with pytest.raises(
-        SpecError, match=r"a teacher's tokenizer.json is one of the package tokenizers; .*tokenizer.json"
-    ):
+    with pytest.raises(SpecError, match=r"a teacher's tokenizer.json is one of the package tokenizers"):
         Distillation(task=pairs, teacher=HuggingFaceModel(directory=str(folder))).open()
-
-
-def test_without_the_package_it_is_said_how_to_install_it(
-    folder: Path, task: Text, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    planned = HuggingFaceModel(directory=str(folder))
-    monkeypatch.setitem(sys.modules, "transformers", None)
-    said = r'needs the package transformers; pip install "ablate\[transformers\]"'
-    with pytest.raises(EnvironmentProblem, match=said):
-        planned.open(task)
-    config = folder / "config.json"
-    config.write_text(config.read_text() + " ")  # a directory that nothing is known of yet
-    with pytest.raises(EnvironmentProblem, match=said):
-        HuggingFaceModel(directory=str(folder))

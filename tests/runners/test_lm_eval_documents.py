@@ -121,7 +121,7 @@ def test_a_list_in_some_documents_only_is_refused(tmp_path: Path) -> None:
 
 LINES = "".join(json.dumps(each) + "\n" for each in DOCUMENTS)
 REFUSED = {
-    "an unknown metric": (LINES, ("metric: acc", "metric: accc"), r"'accc', of the task 'mine'; did you mean"),
+    "an unknown metric": (LINES, ("metric: acc", "metric: accc"), r"'accc'; did you mean"),
     "an unknown metric with all fields": (
         LINES,
         ("metric: acc", "metric: mine, aggregation: mean, higher_is_better: true"),

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 import torch
-from pydantic import ValidationError
 from torch import Tensor
 
 from grid.errors import SpecError
@@ -88,14 +87,6 @@ def test_two_evaluations_of_one_task_at_one_point_are_refused_before_training(
     assert not world.evaluations
 
 
-@pytest.mark.parametrize("place", ["", " "])
-def test_an_empty_name_is_not_the_folder_one_is_in(place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(folder(tmp_path / "t"))
-    with pytest.raises(ValidationError, match=rf"include names a file or a folder; got '{place}'; '.' is the folder"):
-        LmEval(tasks=("mine",), include=place)
-    assert LmEval(tasks=("mine",), include=".") == LmEval(tasks=("mine",), include=str(tmp_path / "t"))
-
-
 def test_the_network_is_left_out_only_while_the_harness_works() -> None:
     """In a process of its own, where nothing has imported what reads the words of the environment once."""
     script = """
@@ -118,19 +109,13 @@ INCLUDING = "include: {file}\ntask: mine\n"
     [
         ({"mine": "task: mine" + MINE.replace("items.jsonl", ".items.jsonl")}, r"/\.items\.jsonl.*begins with a dot"),
         ({"mine": "task: mine" + MINE.replace("items.jsonl", ".kept/items.jsonl")}, r"/\.kept/.*begins with a dot"),
-        (
-            {"mine": INCLUDING.format(file="../shared/base.yaml")},
-            r"'mine' reads .*shared/base\.yaml, .*outside of",
-        ),
+        ({"mine": INCLUDING.format(file="../shared/base.yaml")}, r"'mine' reads .*shared/base\.yaml, .*outside of"),
         ({"mine": INCLUDING.format(file=".base.yaml"), ".base": MINE}, r"/\.base\.yaml.*begins with a dot"),
         (
             {"mine": INCLUDING.format(file="[near.yaml]"), "near": "include: ../shared/base.yaml\n"},
             r"shared/base\.yaml, .*outside of",
         ),
-        (
-            {"mine": "group: mine\ntask: [{task: inline, dataset_path: json}]\n"},
-            r"names the task 'inline', which has no YAML",
-        ),
+        ({"mine": "group: mine\ntask: [{task: inline, dataset_path: json}]\n"}, r"names the task 'inline', which"),
     ],
 )
 def test_what_is_no_part_of_the_key_is_not_read(files: dict[str, str], words: str, tmp_path: Path) -> None:

@@ -162,7 +162,7 @@ def test_positions_are_stretched_while_it_judges(tiny: Trial, memory: Any, tmp_p
     ("line", "said"),
     [
         (item("dureader"), "dataset is one of narrativeqa, .*; .*line 1 has 'dureader'"),
-        (item("trec", all_classes=["a"]), r"answers of trec must be among all_classes; .*\['42'\] and \['a'\]"),
+        (item("trec", all_classes=["a"]), r"answers of trec must be among all_classes; .*\['42'\]"),
         (item("trec"), "answers of trec must be among all_classes"),
         (item("passage_retrieval_en"), r"'Paragraph' and a number; got '42', in .*line 1; mend it"),
         (item(answers=[]), "'answers' of an item is a list of texts"),
@@ -179,7 +179,7 @@ def test_other_bad_input_is_refused_before_any_training(tmp_path: Path, task: Te
     for template in ("{context}", "{context}{context}{input}"):
         with pytest.raises(SpecError, match=r"template needs \{\w+\} once"):
             spec.changed(template=template)
-    with pytest.raises(SpecError, match="got context=10 and new_tokens=8"):
+    with pytest.raises(SpecError, match="got 10 and 8"):
         spec.changed(context=10)
     with pytest.raises(ValueError, match="scaling stretches rotary positions; the model has 'learned'"):
         spec.changed(scaling=Stretch(factor=2, original=8)).check(task, gpt2(layers=1, heads=1, width=8))
@@ -200,5 +200,5 @@ def test_lines_may_hold_more_than_is_read(tmp_path: Path, task: Text) -> None:
 def test_an_answer_begins_where_nothing_is_seen_ahead(tmp_path: Path, task: Text) -> None:
     spec = asking(tmp_path / "a.jsonl", item(context="a", input=""), template="{context}{input}")
     assert spec.open(task.changed(prefix=2))
-    with pytest.raises(SpecError, match=r"first 2 positions out of its loss; .* has 2 tokens"):
+    with pytest.raises(SpecError, match=r"has 2 tokens, all unscored"):
         spec.open(task.changed(prefix=3))

@@ -141,11 +141,6 @@ def test_an_importance_of_exactly_eps_is_no_sink() -> None:
     assert records["sink_share", 1, 0, ("eps", 0.5), ("position", 1)] == 0
 
 
-def test_a_position_that_no_sequence_has_gives_no_row() -> None:
-    assert probe_layer(SinkShare(positions=(T + 1,)), make_signed_layer()) == {}
-    assert probe_layer(SinkShare(positions=(0,)), make_layer(torch.ones(1, 1, 3, 3))) == {}
-
-
 def test_uniform_causal_attention_has_the_harmonic_importance_and_logarithmic_entropies() -> None:
     probes = SinkShare(eps=(0.05, 0.3)), AttentionEntropy(), FirstToken(by_query=True), WeightSums()
     records = by_place(probe_model(make_model(Operator(score=Uniform())), ids(2, 64), *probes))
@@ -168,16 +163,6 @@ def test_uniform_causal_attention_has_the_harmonic_importance_and_logarithmic_en
     short = by_place(probe_model(make_model(Operator(score=Uniform())), ids(2, 8), SinkShare()))
     assert short["importance", 0, 0, at] == pytest.approx(0.3397, abs=5e-5)
     assert short["sink_share", 0, 0, ("eps", 0.3), at] == 1  # lengths are not comparable
-
-
-def test_attention_to_oneself_has_full_rank_and_no_entropy() -> None:
-    probes = EffectiveRank(), AttentionEntropy(), SinkShare(positions=(1, 2))
-    records = by_place(probe_model(make_model(Operator(visible=Window(size=1))), ids(2, 9), *probes))
-    assert records["effective_rank", 1, 0] == pytest.approx(9)
-    assert records["effective_rank_median", 1, None, ("sequence", 2)] == pytest.approx(9)
-    assert records["entropy", 1, 1] == records["entropy_last", 1, 1] == 0
-    assert records["importance", 1, 1, ("position", 1)] == pytest.approx(1 / 9)  # hidden by the operator: counts with 0
-    assert records["importance", 1, 1, ("position", 2)] == pytest.approx(1 / 8)
 
 
 def test_the_effective_rank_is_the_exponential_of_the_entropy_of_singular_values() -> None:
@@ -338,10 +323,6 @@ def test_a_first_token_that_the_operator_hides_counts_with_no_weight() -> None:
     visible[:, 3:, :3] = False
     hidden = by_place(probe_model(make_model(operator), ids(2, 5), FirstToken(), visible=visible))
     assert hidden["first_token_weight", 0, 0] == pytest.approx(0.5 / 2)
-
-
-def test_one_token_has_no_first_token() -> None:
-    assert probe_layer(FirstToken(), make_layer(torch.ones(2, 2, 1, 1))) == {}
 
 
 def test_the_first_key_of_a_model_with_sink_tokens_is_the_sink_token() -> None:

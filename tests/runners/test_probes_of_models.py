@@ -348,7 +348,7 @@ def test_the_task_says_which_class_a_token_has() -> None:
         (GroundMass(), {"operator": ssa()}, "no operator of the trial has one; got SSA"),
         (GateSparsity(), {"operator": ssa()}, "an output gate and no operator .* got SSA; .* use gated_heads"),
         (PredictedNumbers(), {"operator": ssa()}, "use learned_numbers"),
-        (TokenClasses(), {}, "needs a task with classes of tokens and 'linear_functions"),
+        (TokenClasses(), {}, "'linear_functions' has no classes of tokens"),
         (TokenClasses(by="bytes"), {}, "takes tokens that are bytes"),
     ],
     ids=lambda value: getattr(value, "label", None),

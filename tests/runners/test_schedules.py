@@ -24,10 +24,6 @@ def test_the_rate_rises_linearly_to_the_peak_and_never_again(schedule: Schedule)
     assert min(after) >= 0
 
 
-def test_a_constant_schedule_is_constant() -> None:
-    assert {Constant().factor(step, 100) for step in range(100)} == {1.0}
-
-
 def test_a_cosine_is_halfway_at_half_time_and_would_reach_its_floor_after_the_last_step() -> None:
     schedule = Cosine(warmup=20, floor=0.2)
     assert schedule.factor(60, 100) == pytest.approx(0.6)
@@ -74,10 +70,7 @@ def test_wsd_without_decay_is_constant_and_all_decay_is_a_line() -> None:
 def test_a_decay_that_would_begin_in_the_warmup_is_refused() -> None:
     fits = Training(steps=110, schedule=WSD(warmup=88, decay=0.2))
     assert [fits.schedule.factor(step, 110) for step in (87, 88, 99)] == [1, 1, 0.5]
-    with pytest.raises(
-        ValidationError,
-        match=r"the decay begins after the warm-up; got schedule.warmup 89 and a decay of the last 22 of 110 steps",
-    ):
+    with pytest.raises(ValidationError, match="warmup 89 must end before the decay of 22"):
         Training(steps=110, schedule=WSD(warmup=89, decay=0.2))
     Training(steps=110, schedule=WSD(warmup=110, decay=0))
 

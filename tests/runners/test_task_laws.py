@@ -50,11 +50,7 @@ TEXTS: dict[str, tuple[type[Task], dict[str, object]]] = {
     "prefix": (Text, {"prefix": 4, "intervention": RandomTokens(positions=(1, 6))}),
     "documents": (
         Text,
-        {
-            "packing": "documents",
-            "intervention": FixedToken(position=2),
-            "tokenizer": BytePairs(vocabulary=262),
-        },
+        {"packing": "documents", "intervention": FixedToken(position=2), "tokenizer": BytePairs(vocabulary=262)},
     ),
     "masked": (MaskedText, {"context": 60}),
 }

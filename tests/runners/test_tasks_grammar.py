@@ -102,15 +102,15 @@ JOINT = {(): 1.0, **{tokens: sum(by.values()) for tokens, by in BY_TOPICS.items(
 
 
 def nats(tokens: Tensor) -> Tensor:
-    return odds(tokens, TINY.words, TINY.chances).optimal()
+    return odds(tokens, TINY).optimal()
 
 
 def draw(length: int, count: int) -> tuple[Tensor, Tensor]:
-    return Sampler(TINY.words, TINY.chances, CPU).draw(Draws(0, "test", length), count, length)
+    return Sampler(TINY, CPU).draw(Draws(0, "test", length), count, length)
 
 
 def test_the_probabilities_of_all_sequences_sum_to_one() -> None:
-    assert TINY.words.vocabulary == VOCABULARY
+    assert TINY.inputs.vocabulary == VOCABULARY
     everything = torch.tensor(list(product(range(VOCABULARY), repeat=4)))
     for length in range(1, 5):
         sequences = everything[:: VOCABULARY ** (4 - length), :length]
@@ -131,7 +131,7 @@ def test_the_optimal_prediction_is_the_enumerated_conditional_at_every_position(
 def test_the_prediction_that_is_told_the_topic_is_the_enumerated_conditional_too() -> None:
     full = [(row, topics) for row, by in BY_TOPICS.items() if len(row) == LENGTH for topics in by]
     tokens, topics = (torch.tensor([pair[i] for pair in full]) for i in (0, 1))
-    given = odds(tokens, TINY.words, TINY.chances).informed_loss(topics).sum(1)
+    given = odds(tokens, TINY).informed_loss(topics).sum(1)
     for (row, by), cost in zip(full, given.tolist(), strict=True):
         switches = [
             (0.65 + 0.175 if a == b else 0.175) for token, a, b in zip(row, by, by[1:], strict=False) if not token
@@ -176,10 +176,10 @@ def test_long_sequences_cost_what_the_process_says() -> None:
 def test_a_name_comes_again_from_the_last_slots_each_equally_likely(slots: int) -> None:
     """With so many names, a new one is not one of before."""
     task = TINY.changed(names=3_000_000, exponent=0.0, naming=0.9, slots=slots)
-    tokens = Sampler(task.words, task.chances, CPU).draw(Draws(2, "names"), 300, 60).tokens
+    tokens = Sampler(task, CPU).draw(Draws(2, "names"), 300, 60).tokens
     again, later, places = 0, 0, [0] * slots
     for row in tokens.tolist():
-        names = [token for token in row if token >= task.words.name]
+        names = [token for token in row if token >= task.first_name]
         for mention in range(1, len(names)):
             last, before = names[max(0, mention - slots) : mention], names[:mention]
             assert (names[mention] in before) == (names[mention] in last)
@@ -206,7 +206,7 @@ def test_the_frequencies_of_tokens_are_the_enumerated_ones() -> None:
         if len(row) == LENGTH:
             for token in row:
                 counts[token] += p / LENGTH
-    assert unigrams(TINY.words, TINY.chances, LENGTH).tolist() == pytest.approx(counts, abs=1e-12)
+    assert unigrams(TINY, LENGTH).tolist() == pytest.approx(counts, abs=1e-12)
     entropy = -sum(share * math.log(share) for share in counts)
     assert TINY.changed(context=LENGTH).open().constant_loss == pytest.approx(entropy)
 
@@ -286,10 +286,10 @@ def test_a_window_begins_after_a_stop_and_asks_for_what_follows() -> None:
 def test_extremes_are_processes_too(extreme: dict[str, float]) -> None:
     """Every sample is possible, and tokens are as frequent as they should be."""
     task = TINY.changed(**extreme)
-    tokens = Sampler(task.words, task.chances, CPU).draw(Draws(1, "extreme"), 4000, task.context).tokens
-    assert odds(tokens, task.words, task.chances).optimal().isfinite().all()
+    tokens = Sampler(task, CPU).draw(Draws(1, "extreme"), 4000, task.context).tokens
+    assert odds(tokens, task).optimal().isfinite().all()
     counts = torch.bincount(tokens.flatten(), minlength=VOCABULARY) / tokens.numel()
-    expected = unigrams(task.words, task.chances, task.context)
+    expected = unigrams(task, task.context)
     assert float(expected.sum()) == pytest.approx(1)
     assert math.isfinite(task.open().constant_loss)
     assert torch.allclose(counts.double(), expected, atol=0.015)
@@ -298,18 +298,18 @@ def test_extremes_are_processes_too(extreme: dict[str, float]) -> None:
 @pytest.mark.parametrize(
     ("fields", "said"),
     [
-        ({"topics": 3}, "every topic has lemmas of its own; got 3 topics and 2 nouns; lower topics or raise nouns"),
-        ({"topics": 3, "nouns": 3}, "got 3 topics and 2 verbs; lower topics or raise verbs"),
+        ({"topics": 3}, "got 3 topics and 2 nouns; raise nouns"),
+        ({"topics": 3, "nouns": 3}, "got 3 topics and 2 verbs; raise verbs"),
         ({"attractors": (1, 1)}, "rises from value to value"),
         ({"attractor": 1.0}, "less than 1"),
         ({"switching": 1.5}, "less than or equal to 1"),
         ({"slots": 0}, "greater than 0"),
         ({"strength": 1000.0}, "less than or equal to 100"),
         ({"exponent": 1000.0}, "less than or equal to 100"),
-        ({"attractor": 0.0}, r"got attractors=\(0, 1, 2\); raise attractor or use attractors=\(0,\)"),
-        ({"plural": 0.0}, r"got naming=0.45 and plural=0.0; change them or use attractors=\(\)"),
-        ({"plural": 1.0}, r"got naming=0.45 and plural=1.0; change them or use attractors=\(\)"),
-        ({"naming": 1.0}, r"got naming=1.0 and plural=0.4; change them or use attractors=\(\)"),
+        ({"attractor": 0.0}, r"attractor=0 has no attractors"),
+        ({"plural": 0.0}, r"needs noun subjects of both numbers"),
+        ({"plural": 1.0}, r"needs noun subjects of both numbers"),
+        ({"naming": 1.0}, r"needs noun subjects of both numbers"),
     ],
 )
 def test_a_grammar_without_meaning_is_refused(fields: dict[str, object], said: str) -> None:

@@ -162,9 +162,7 @@ def test_a_text_with_few_pairs_is_told_so(tmp_path: Path) -> None:
     path = tmp_path / "a.txt"
     path.write_text("aab " * 400)
     task = Text(source=str(path), context=16, tokenizer=BytePairs(vocabulary=5000))
-    with pytest.raises(
-        SpecError, match=r"until there are 5000 tokens; .* has pairs for \d+; lower tokenizer.vocabulary"
-    ):
+    with pytest.raises(SpecError, match=r"pairs for \d+ of 5000 tokens; lower"):
         task.open()
     with pytest.raises(ValidationError, match="greater than or equal to 258"):
         BytePairs(vocabulary=257)
@@ -174,9 +172,7 @@ def test_a_part_with_too_few_tokens_is_refused_before_training(tmp_path: Path) -
     path = tmp_path / "a.txt"
     path.write_text("one two three " * 100)
     task = Text(source=str(path), context=100, tokenizer=BytePairs(vocabulary=264))
-    with pytest.raises(
-        SpecError, match=r"a window is 100 predictions and one token more; the validation part of .* tokens"
-    ):
+    with pytest.raises(SpecError, match=r"a window has 101 tokens; the validation part of"):
         task.open()
 
 
@@ -191,9 +187,9 @@ def test_a_file_is_what_its_hash_says_and_its_place_does_not_matter(tmp_path: Pa
         spec.encoder(list)
     other = words(path, the=1, other=2)
     assert TokenizerFile(path=str(other)).key != spec.key
-    with pytest.raises(ValidationError, match=r"content_hash is that of the file; .* restore that file, or leave"):
+    with pytest.raises(ValidationError, match=r"tokenizer\.content_hash is"):
         TokenizerFile.model_validate(spec.data())
-    with pytest.raises(SpecError, match="content_hash is that of the file"):
+    with pytest.raises(SpecError, match=r"tokenizer\.content_hash is"):
         spec.encoder(list)
 
 
@@ -229,16 +225,12 @@ def test_a_file_made_by_the_package_counts_bytes_exactly(tmp_path: Path) -> None
     ("content", "fields", "said"),
     [
         (None, {}, "there is no tokenizer file .*t.json; give the path of a tokenizer.json"),
-        (b"{}", {}, "is a tokenizer.json of the package tokenizers; .*t.json is not: .*; write it with Tokenizer.save"),
-        (b"\xff\xfe", {}, "a tokenizer file is UTF-8; .*t.json is not, at byte 0; save it again"),
+        (b"{}", {}, "t.json is no tokenizer.json of the package tokenizers: .*; write it with Tokenizer.save"),
+        (b"\xff\xfe", {}, "a text is UTF-8; .*t.json is not, at byte 0; convert it"),
         ("words", {"end": "<stop>"}, "tokenizer.end is a token of .*t.json; it has no '<stop>'; name one it has"),
         ("words", {"mask": "<gap>"}, "tokenizer.mask is a token of"),
-        (
-            "words",
-            {"vocabulary": 3},
-            "tokenizer.vocabulary is the number of ids of the file, or more; it is 3 and .* h",
-        ),
-        ("words", {"end": "[SEP]", "mask": "[SEP]"}, r"got '\[SEP\]' as both; name two: tokenizer.end and"),
+        ("words", {"vocabulary": 3}, "tokenizer.vocabulary is 3 and"),
+        ("words", {"end": "[SEP]", "mask": "[SEP]"}, r"got '\[SEP\]' as both"),
         (None, {"content_hash": "0" * 32, "vocabulary": 4}, "there is no tokenizer file .*t.json; give the path"),
         (None, {"content_hash": "0" * 32, "vocabulary": 4, "end": "[SEP]"}, "there is no tokenizer file .*t.json"),
         (None, {"path": " "}, "tokenizer.path names a file or a folder; got ' '; '.' is the folder you are in"),
@@ -277,7 +269,7 @@ def test_a_vocabulary_may_be_longer_than_its_tokens(tmp_path: Path) -> None:
     moved = padded.data() | {"path": str(tmp_path / "no.json"), "vocabulary": 3}
     unseen = TokenizerFile.model_validate(moved)
     (tmp_path / "no.json").write_bytes(path.read_bytes())
-    with pytest.raises(SpecError, match=r"tokenizer.vocabulary is the number of ids of the file, or more"):
+    with pytest.raises(SpecError, match=r"tokenizer.vocabulary is 3 and"):
         unseen.encoder(list)
 
 
@@ -286,7 +278,7 @@ def test_words_that_take_forever_to_learn_from_are_refused(unit: str) -> None:
     word = unit * (LONGEST // len(unit))
     more = LONGEST + 2 * len(unit)
     BytePairs(vocabulary=260).encoder(lambda: [PROSE, f"1{word}1"])
-    with pytest.raises(SpecError, match=f"of at most {LONGEST} letters, .* has one of {more} that begin"):
+    with pytest.raises(SpecError, match=f"at most {LONGEST} characters; one of {more} begins"):
         BytePairs(vocabulary=260).encoder(lambda: [PROSE, f"1{word}{unit}{unit}1"])
     BytePairs(vocabulary=260).encoder(lambda: [PROSE, f"{word[: LONGEST // 2]}. " * 3, "。".join([word, word])])
 

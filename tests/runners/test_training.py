@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from grid.errors import EnvironmentProblem, SpecError
-from runners.evaluations import MultipleChoice, likelihood
+from runners.evaluations import MultipleChoice
 from runners.optimisers import AdamW, Training
 from runners.optimisers.schedules import Cosine
 from runners.probes import LearnedNumbers, Probing
@@ -19,7 +19,7 @@ from runners.tasks import Batch, Data, LinearFunctions, Measurements, Predict, T
 from runners.tasks.counter_rng import CPU
 from runners.tasks.synthetic.linear_functions import LinearFunctionsData
 from runners.training.flat_parameters import Flat
-from runners.training.loop import train
+from runners.training.loop import _TrainingRun, train
 from runners.training.training_context import Diverged
 from runners.trial import Execution, Trial, build_model
 from variants import Operator, Scalars, gpt2, integral, principled, softmax, ssa
@@ -231,7 +231,7 @@ def test_numbers_that_are_none_are_refused_before_anything_is_trained(
     tiny: Trial, memory: Callable, value: str
 ) -> None:
     world = memory(save_at=[1])
-    with pytest.raises(SpecError, match=f"first batch has {value} in sequence 2 at position 3; clean the data"):
+    with pytest.raises(SpecError, match=f"first batch has {value} in sequence 2 at 3"):
         train(tiny.changed(task={**tiny.task.data(), "kind": "unclean", "value": value}), world)
     assert (world.logged, world.checkpoints, world.evaluations) == ({}, [], {})
 
@@ -288,7 +288,7 @@ def test_bfloat16_trains_close_to_float32_with_weights_in_float32(
 def test_an_evaluation_that_no_life_has_time_for_is_finished_by_several(
     tiny: Trial, memory: Callable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each life may ask six times whether to stop: for two steps, three windows and a few choices."""
+    """Each life may ask four times whether to stop: for two steps and a few forward passes."""
     (tmp_path / "text.txt").write_text("a question and an answer. " * 100)
     items = [{"question": "q" * n, "choices": ["a", "bb"], "answer": n % 2} for n in range(1, 9)]
     (tmp_path / "items.jsonl").write_text("".join(json.dumps(each) + "\n" for each in items))
@@ -298,8 +298,8 @@ def test_an_evaluation_that_no_life_has_time_for_is_finished_by_several(
         training=Training(steps=2),
     )
     passes: list[int] = []
-    plain = likelihood._chunk_costs
-    monkeypatch.setattr(likelihood, "_chunk_costs", lambda *given: passes.append(1) or plain(*given))  # type: ignore[func-returns-value]
+    plain = _TrainingRun._predict
+    monkeypatch.setattr(_TrainingRun, "_predict", lambda *given: passes.append(1) or plain(*given))  # type: ignore[func-returns-value]
     whole = memory()
     train(trial, whole)
     needed, lives = len(passes), 0
@@ -307,7 +307,7 @@ def test_an_evaluation_that_no_life_has_time_for_is_finished_by_several(
     checkpoints: list[tuple[int, bytes]] = []
     stopped = True
     while stopped:
-        questions = iter([False] * 6)
+        questions = iter([False] * 4)
         world = memory()
         world.checkpoints = checkpoints
         world.stop_requested = lambda questions=questions: next(questions, True)
@@ -315,5 +315,5 @@ def test_an_evaluation_that_no_life_has_time_for_is_finished_by_several(
         lives += 1
         assert not stopped or not world.evaluations
     assert lives > 2
-    assert len(passes) == needed + lives - 1  # each stop interrupted one
+    assert len(passes) == needed
     assert (world.evaluations, world.single, world.probes) == (whole.evaluations, whole.single, whole.probes)

@@ -26,8 +26,7 @@ from torch.nn import functional as F
 
 from runners.tasks.counter_rng import CPU
 from runners.tasks.distillation.teacher import Teacher, Teaching, require_sound
-from runners.tasks.synthetic.query_task import UNASKED
-from runners.tasks.task import Batch, Data, Items, Measurements, Predict, Task, over_items
+from runners.tasks.task import UNSCORED, Batch, Data, Items, Measurements, Predict, Task, over_items
 from variants import Tokens
 
 _NUMBERS = 1 << 24
@@ -69,10 +68,7 @@ class Distillation(Task):
     @model_validator(mode="after")
     def _can_be_taught(self) -> Self:
         if not isinstance(self.task.inputs, Tokens):
-            raise ValueError(  # noqa: TRY004  (a rule of the spec)
-                f"a teacher predicts tokens; the task {self.task.label!r} has {self.task.inputs}; distil a task of "
-                "tokens"
-            )
+            raise ValueError(f"a teacher predicts tokens; the task {self.task.label!r} has {self.task.inputs}")  # noqa: TRY004  (a rule of the spec)
         if self.task.sees_ahead or isinstance(self.task, Distillation):
             why = "has a teacher already" if isinstance(self.task, Distillation) else "sees what comes next"
             raise ValueError(f"a teacher predicts what comes next in a task; {self.task.label!r} {why}; use another")
@@ -200,7 +196,7 @@ class DistillationData(Data):
     def losses(self, outputs: Tensor, targets: Tensor) -> Sequence[Tensor]:
         tau, weight = self._task.temperature, self._task.cross_entropy_weight
         labels = targets[..., -1].long()
-        asked = labels != UNASKED
+        asked = labels != UNSCORED
         found = divergence(outputs, targets[..., :-1], tau)
         kl, entropy = ((each * asked).sum() / asked.sum() for each in found)
         if not weight:
@@ -227,7 +223,7 @@ class DistillationData(Data):
             outputs = predict(*_model_inputs(part))
             teacher = self._teaching.logits(*_model_inputs(part.to(outputs.device)))
             found = divergence(outputs, teacher, 1.0)
-            asked = part.targets != UNASKED
+            asked = part.targets != UNSCORED
             asks = asked.any(1)
             each, entropy = (
                 (values.to("cpu", torch.float64) * asked).sum(1)[asks] / asked.sum(1)[asks] for values in found

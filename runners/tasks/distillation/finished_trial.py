@@ -21,7 +21,7 @@ from runners.tasks.distillation.teacher import Teacher, Teaching, require_positi
 from runners.tasks.model_fit import require_model_fits, require_operator_fits
 from runners.tasks.task import Task
 from runners.tasks.text.encoder import Encodes
-from runners.tasks.user_files import absolute_path
+from runners.tasks.user_files import absolute_path, require_hash
 from store.files.layout import Layout
 from store.files.trial_status import trial_state
 from variants import Backbone, Operator, Placement, Transformer
@@ -69,14 +69,12 @@ class FinishedTrial(Teacher):
     def _is_what_was_trained(self) -> Self:
         """Fill in hash and architecture; a complete spec does not need the weights to be present."""
         if (self.campaign is None) == (self.weights is None) or (self.weights is None and self.trial is None):
-            raise ValueError(
-                "a finished trial is given by campaign and trial, or by the file of its weights; "
-                f"got campaign={self.campaign!r}, trial={self.trial!r}, weights={self.weights!r}"
-            )
+            raise ValueError("a finished trial is given by campaign and trial, or by the file of its weights")
         for name in ("campaign", "weights"):
             if (path := getattr(self, name)) is not None:
                 object.__setattr__(self, name, absolute_path(name, path))
-        if self.content_hash is not None and self.architecture is not None and not self._is_there():
+        place = Path(str(self.campaign or self.weights))
+        if self.content_hash is not None and self.architecture is not None and not place.exists():
             return self
         try:
             path = self._file()
@@ -109,11 +107,11 @@ class FinishedTrial(Teacher):
         found = _about(saved, path)
         if (found.trial, found.architecture.key) != (self.trial, self.known_architecture().key):
             raise SpecError(
-                f"a teacher is the trial that the spec names; {path} holds trial {found.trial} with another model or "
-                "key; leave trial, content_hash and architecture out to take it as it is"
+                f"{path} holds trial {found.trial} with another model or key than the spec; leave trial and hash out"
             )
         _require_same_tokens(self.name(), found, task)
-        teaching = _Trained(self, task, saved.state["model"], {**self._identity(), "step": saved.step})
+        record = {"kind": self.kind, "trial": self.trial, "content_hash": self.content_hash, "step": saved.step}
+        teaching = _Trained(self, task, saved.state["model"], record)
         teaching.require_finite(self.name())
         return teaching
 
@@ -122,19 +120,11 @@ class FinishedTrial(Teacher):
         assert self.architecture is not None
         return self.architecture
 
-    def _identity(self) -> dict[str, Any]:
-        return {"kind": self.kind, "trial": self.trial, "content_hash": self.content_hash}
-
-    def _is_there(self) -> bool:
-        return Path(str(self.campaign or self.weights)).exists()
-
     def _fill(self, path: Path) -> None:
         about = _about_file(str(path))
         if self.trial is not None and self.trial != about.trial:
             raise SpecError(f"a teacher is the trial that the spec names, {self.trial}; {path} holds {about.trial}")
-        self.set_normal_form(trial=about.trial)
-        self.set_normal_form(content_hash=_hash_of(path))
-        self.set_normal_form(architecture=about.architecture)
+        self.set_normal_form(trial=about.trial, content_hash=_hash_of(path), architecture=about.architecture)
 
     def _file(self) -> Path:
         """Find the file of the weights.
@@ -149,11 +139,8 @@ class FinishedTrial(Teacher):
             raise SpecError(f"kept weights are a file step-<step>.<hash>.pt; got {path}; give it as it was written")
         if not path.is_file():
             raise SpecError(f"there is no file of weights {path}; give one from a trial with execution.keep_weights")
-        if self.content_hash not in (None, _hash_of(path)):
-            raise SpecError(
-                f"content_hash names a teacher's weights; it is {self.content_hash} and {path} has {_hash_of(path)}; "
-                "restore that file, or leave content_hash out to take it as it is"
-            )
+        if self.content_hash is not None:
+            require_hash(self.content_hash, _hash_of(path), path)
         return path
 
 
@@ -227,8 +214,7 @@ def _require_same_tokens(name: str, about: _About, task: Task) -> None:
     except (SpecError, ValueError) as error:
         why = spec_error(error, "its task") if isinstance(error, ValidationError) else str(error)
         raise SpecError(
-            f"{rule}; that of {name} cannot be known here: {why}; restore what its task was made from, load the spec "
-            "file that defines it, or use another teacher"
+            f"{rule}; that of {name} cannot be known here: {why}; restore it or load the spec file that defines it"
         ) from error
     if encoder is not None and isinstance(task, Encodes):
         require_tokenizer(name, encoder, task)
@@ -275,12 +261,5 @@ def _find_weights(layout: Layout, trial: str, content_hash: str | None) -> Path:
         chosen = [path for path in named if content_hash in (None, _hash_of(path))]
         if chosen:
             return chosen[-1]
-    if content_hash is not None:
-        raise SpecError(
-            f"content_hash names a teacher's weights, {content_hash}; {where} has none such; restore them, or leave "
-            "content_hash out to take those of its latest attempt"
-        )
-    raise SpecError(
-        f"a teacher has kept its weights; {where} has not; train it with execution.keep_weights=True in a campaign "
-        "where it has not finished yet"
-    )
+    which = "" if content_hash is None else f" with content_hash {content_hash}"
+    raise SpecError(f"a teacher needs kept weights; {where} has none{which}; train it with execution.keep_weights=True")

@@ -22,7 +22,7 @@ from runners.tasks.distillation.teacher import Teacher, Teaching, require_positi
 from runners.tasks.optional_packages import require_package
 from runners.tasks.task import Task
 from runners.tasks.text.corpus import content_hash
-from runners.tasks.user_files import absolute_path, cache_by_file
+from runners.tasks.user_files import absolute_path, cache_by_file, require_hash
 
 _CONFIG, _TOKENIZER = "config.json", "tokenizer.json"
 
@@ -55,11 +55,10 @@ class HuggingFaceModel(Teacher):
             found = _hash(Path(self.directory))
             if self.content_hash is None:
                 self.set_normal_form(content_hash=found)
-            self._require(found)
+            require_hash(self.content_hash, found, self.directory)
             if not filled:
                 vocabulary, positions = _sizes(self.directory, found)
-                self.set_normal_form(vocabulary=vocabulary)
-                self.set_normal_form(positions=positions)
+                self.set_normal_form(vocabulary=vocabulary, positions=positions)
         except SpecError as error:
             raise ValueError(str(error)) from error
         return self
@@ -73,7 +72,7 @@ class HuggingFaceModel(Teacher):
         require_positions(self.name(), self.positions, task)
 
     def open(self, task: Task) -> Teaching:
-        self._require(_hash(Path(self.directory)))
+        require_hash(self.content_hash, _hash(Path(self.directory)), self.directory)
         transformers = _transformers()
         tokenizer = Path(self.directory) / _TOKENIZER
         if tokenizer.is_file():
@@ -90,28 +89,13 @@ class HuggingFaceModel(Teacher):
         if about["missing_keys"]:
             missing = sorted(about["missing_keys"])
             raise SpecError(
-                f"a teacher has all of its weights; {self.directory} lacks {len(missing)}, such as {missing[0]}; "
-                "save the whole model there"
+                f"{self.directory} lacks {len(missing)} weights, such as {missing[0]}; save the whole model"
             )
-        teaching = _Pretrained(
-            model,
-            {
-                "kind": self.kind,
-                "directory": self.directory,
-                "content_hash": self.content_hash,
-                "architecture": type(model).__name__,
-                "transformers": transformers.__version__,
-            },
-        )
+        record = {name: getattr(self, name) for name in ("kind", "directory", "content_hash")}
+        kinds = {"architecture": type(model).__name__, "transformers": transformers.__version__}
+        teaching = _Pretrained(model, record | kinds)
         teaching.require_finite(self.name())
         return teaching
-
-    def _require(self, found: str) -> None:
-        if self.content_hash != found:
-            raise SpecError(
-                f"content_hash names a teacher's configuration and weights; it is {self.content_hash} and "
-                f"{self.directory} has {found}; restore that model, or leave content_hash out to take it as it is"
-            )
 
 
 @final
@@ -134,8 +118,7 @@ class _Pretrained(Teaching):
         length = inputs.shape[1]
         if self._window is not None:
             raise SpecError(
-                f"a teacher sees what the task makes visible; the model sees windows of {self._window} keys, which a "
-                "mask of the task's would replace; use another teacher, or a task without hidden keys"
+                f"the teacher sees windows of {self._window} keys, so the task cannot hide keys; use another teacher"
             )
         causal = torch.ones(length, length, dtype=torch.bool, device=inputs.device).tril()
         seen = (visible & causal).expand(len(inputs), length, length)[:, None]
@@ -213,14 +196,8 @@ def _hash(directory: Path) -> str:
     if not directory.is_dir():
         raise SpecError(f"there is no directory {directory}; give that of a model, with {_CONFIG} and .safetensors")
     weights = sorted(directory.glob("*.safetensors"))
-    missing = [
-        name for name, found in ((_CONFIG, (directory / _CONFIG).is_file()), (".safetensors", weights)) if not found
-    ]
-    if missing:
-        raise SpecError(
-            f"a teacher's directory has {_CONFIG} and .safetensors files; {directory} has no "
-            f"{' and no '.join(missing)}; write it with save_pretrained"
-        )
+    if not weights or not (directory / _CONFIG).is_file():
+        raise SpecError(f"{directory} needs {_CONFIG} and .safetensors files; write it with save_pretrained")
     return content_hash(*(_hash_of(path) for path in (directory / _CONFIG, *weights)))
 
 

@@ -107,10 +107,7 @@ def require_tokens(name: str, teacher: int | None, task: Task) -> None:
 def require_positions(name: str, teacher: int | None, task: Task) -> None:
     """Raise ValueError if the task's sequences exceed the teacher's positions; None is unlimited."""
     if teacher is not None and teacher < task.length:
-        raise ValueError(
-            f"a teacher reads whole sequences of the task; they have up to {task.length} tokens and {name} has "
-            f"{teacher} positions; shorten the task or use another teacher"
-        )
+        raise ValueError(f"the task's sequences have up to {task.length} tokens and {name} has {teacher} positions")
 
 
 def require_tokenizer(name: str, teacher: Encoder, task: Task) -> None:
@@ -125,8 +122,7 @@ def require_tokenizer(name: str, teacher: Encoder, task: Task) -> None:
         at = next((at for at, (one, two) in enumerate(zip(*found, strict=False)) if one != two), min(map(len, found)))
         theirs, ours = (ids[at : at + 1] for ids in found)
         raise SpecError(
-            f"teacher and student have one tokenizer; {name} has token {at} of a sample text as {theirs} and the task "
-            f"{task.label!r} as {ours}; use the teacher's tokenizer in the task, or another teacher"
+            f"teacher and student need one tokenizer; {name} has token {at} of a sample as {theirs}, the task as {ours}"
         )
 
 
@@ -142,10 +138,7 @@ def require_sound(name: str, teaching: Teaching, task: Task, example: Batch) -> 
     logits = teaching.logits(inputs, visible)
     wanted = task.inputs.vocabulary if isinstance(task.inputs, Tokens) else 0
     if logits.shape != (*inputs.shape, wanted):
-        raise SpecError(
-            f"a teacher gives a logit per token of the task; {name} gives {tuple(logits.shape)} for tokens "
-            f"{tuple(inputs.shape)} of a vocabulary of {wanted}; use another"
-        )
+        raise SpecError(f"{name} gives logits {tuple(logits.shape)} for {tuple(inputs.shape)} tokens of {wanted} kinds")
     if not bool(logits.isfinite().all()):
         raise SpecError(f"a teacher's logits are finite numbers; {name} gives others; use another")
     first = inputs.shape[1] - 1

@@ -54,10 +54,7 @@ class AssociativeRecall(KeyValues):
                 f"a query asks for a pair of its own; got {queries} queries of {pairs} pairs; lower queries"
             )
         if queries > self._places(point):
-            raise ValueError(
-                f"{pairs} pairs and {queries} queries, two tokens each, fit into the sequence; it has {length} tokens; "
-                "lengthen it or ask for fewer"
-            )
+            raise ValueError(f"{pairs} pairs and {queries} queries need more room than {length} tokens; lengthen it")
 
     def draw(self, draws: Draws, sequences: int, point: Point) -> Batch:
         """Draw keys, values, filler and places of queries."""

@@ -20,30 +20,22 @@ from functools import cached_property
 from typing import Annotated, ClassVar, Literal, Self, final
 
 import torch
-from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
+from pydantic import NonNegativeInt, PositiveInt, model_validator
 from torch import Tensor
 from torch.nn import functional as F
 
 from grid.validation import INCREASING
 from runners.tasks.counter_rng import CPU, Draws
 from runners.tasks.synthetic.grammar_oracle import odds, unigrams
-from runners.tasks.synthetic.grammar_sentences import STOP, Chances, GrammarWords, Sampler, SentenceSample
-from runners.tasks.task import Batch, Data, Measurements, Predict, Task, in_chunks, over_items
-from variants import Tokens
-
-CLASSES = ("stop", "preposition", "noun", "verb", "name")
-
-Probability = Annotated[float, Field(ge=0, le=1)]
-
-_STEEPEST = 100.0
-"""Largest logarithm of odds: words of probability e^-100 are never drawn, and e^1000 overflows."""
+from runners.tasks.synthetic.grammar_sentences import STOP, GrammarProcess, Sampler, SentenceSample
+from runners.tasks.task import Batch, Data, Measurements, Predict, in_chunks, over_items, token_losses
 
 _TOKENS = 1 << 14
 """Tokens per forward pass of an evaluation."""
 
 
 @final
-class Grammar(Task):
+class Grammar(GrammarProcess):
     """Windows of `context` predictions; most other fields are about the process (`grammar_sentences`)."""
 
     units: ClassVar[Mapping[str, str]] = {
@@ -55,34 +47,6 @@ class Grammar(Task):
     batch: PositiveInt = 32
     context: PositiveInt = 128
     """Tokens of a window, all of which are predicted."""
-    prepositions: PositiveInt = 8
-    """Different prepositions."""
-    nouns: PositiveInt = 64
-    """Lemmas; each has two forms."""
-    verbs: PositiveInt = 32
-    """Lemmas; each has two forms."""
-    names: PositiveInt = 64
-    """Different names."""
-    exponent: Annotated[float, Field(ge=0, le=_STEEPEST)] = 1.0
-    """Exponent of Zipf's law; 0 makes all words of a class equally likely."""
-    topics: PositiveInt = 4
-    """Different topics; a lemma belongs to one of them."""
-    strength: Annotated[float, Field(ge=0, le=_STEEPEST)] = 3.0
-    """Nats by which a topic raises its own lemmas before their probabilities are normalised; 0: no topic."""
-    switching: Probability = 0.1
-    """Probability of a new topic after a sentence."""
-    attractor: Annotated[float, Field(ge=0, lt=1)] = 0.4
-    """Probability of a preposition and a noun before the verb, and of each further one."""
-    transitive: Probability = 0.7
-    """Probability of an object after the verb."""
-    naming: Probability = 0.4
-    """Probability of a name as subject or object instead of a noun."""
-    repeating: Probability = 0.7
-    """Probability that a name is one of the last `slots` names."""
-    slots: PositiveInt = 4
-    """Number of last names that may be repeated."""
-    plural: Probability = 0.5
-    """Probability of the plural, of each noun."""
     validation_windows: PositiveInt = 256
     """Validation windows, the same for all models and seeds."""
     attractors: Annotated[tuple[NonNegativeInt, ...], INCREASING] = (0, 1, 2, 3)
@@ -97,8 +61,7 @@ class Grammar(Task):
         for name, lemmas in (("nouns", self.nouns), ("verbs", self.verbs)):
             if self.topics > lemmas:
                 raise ValueError(
-                    f"every topic has lemmas of its own; got {self.topics} topics and {lemmas} {name}; "
-                    f"lower topics or raise {name}"
+                    f"every topic needs lemmas; got {self.topics} topics and {lemmas} {name}; raise {name}"
                 )
         return self
 
@@ -108,41 +71,11 @@ class Grammar(Task):
             return self
         if self.naming == 1 or self.plural in {0, 1}:
             raise ValueError(
-                "agreement is asked of subjects that are nouns of either number; the grammar has none with naming=1, "
-                f"plural=0 or plural=1; got naming={self.naming} and plural={self.plural}; change them or use "
-                "attractors=()"
+                "agreement needs noun subjects of both numbers; change naming or plural, or use attractors=()"
             )
         if self.attractor == 0 and self.attractors != (0,):
-            raise ValueError(
-                f"agreement is asked across as many attractors as the grammar makes; it makes none with attractor=0; "
-                f"got attractors={self.attractors}; raise attractor or use attractors=(0,)"
-            )
+            raise ValueError("a grammar with attractor=0 has no attractors; raise it or use attractors=(0,)")
         return self
-
-    @property
-    def words(self) -> GrammarWords:
-        """The sizes of the classes of tokens."""
-        return GrammarWords(self.prepositions, self.nouns, self.verbs, self.names)
-
-    @property
-    def chances(self) -> Chances:
-        """The probabilities of the process."""
-        return Chances(*(getattr(self, name) for name in Chances._fields))
-
-    @property
-    def inputs(self) -> Tokens:
-        return Tokens(self.words.vocabulary)
-
-    @property
-    def class_names(self) -> Sequence[str]:
-        """Classes of tokens, in the order of their ids."""
-        return CLASSES
-
-    def token_classes(self, inputs: Tensor) -> Tensor:
-        """Return the index in `class_names` of each token of ids [B, T], int64 on their device."""
-        words = self.words
-        first = torch.tensor([1, words.noun, words.verb, words.name], device=inputs.device)
-        return torch.searchsorted(first, inputs.contiguous(), right=True)
 
     @property
     def length(self) -> int:
@@ -157,7 +90,7 @@ class Grammar(Task):
     def windows(self, length: int, count: int) -> Batch:
         """Draw `count` windows of `length` predictions, different from the validation windows, on the CPU."""
         draws = Draws(self.sample, "evaluation", "grammar", "windows", length)
-        return _predictions(Sampler(self.words, self.chances, CPU).draw(draws, count, length).tokens)
+        return _predictions(Sampler(self, CPU).draw(draws, count, length).tokens)
 
     def open(self) -> "GrammarData":
         return GrammarData(self)
@@ -174,7 +107,7 @@ class GrammarData(Data):
     @cached_property
     def constant_loss(self) -> float:
         """The entropy of the expected frequencies of tokens in a window."""
-        frequencies = unigrams(self._task.words, self._task.chances, self._task.context)
+        frequencies = unigrams(self._task, self._task.context)
         return float(-torch.special.xlogy(frequencies, frequencies).sum())
 
     def batch(self, seed: int, step: int, device: torch.device = CPU) -> Batch:
@@ -194,7 +127,8 @@ class GrammarData(Data):
         """Yield losses in nats per token over windows, and `agreement_accuracy` at {attractors} over sentences."""
         task = self._task
         windows, optimal, informed = self._validation
-        losses = _losses(predict, _predictions(windows.tokens))
+        shown = _predictions(windows.tokens)
+        losses = token_losses(predict, shown, max(1, _TOKENS // shown.inputs.shape[1])).mean(1)
         yield over_items("validation_loss", losses)
         yield over_items("optimal.validation_loss", optimal)
         yield over_items("informed.validation_loss", informed)
@@ -211,7 +145,7 @@ class GrammarData(Data):
         task = self._task
         draws = Draws(task.sample, "evaluation", "grammar", "windows")
         windows = self._sampler(CPU).draw(draws, task.validation_windows, task.context)
-        found = odds(windows.tokens, task.words, task.chances)
+        found = odds(windows.tokens, task)
         return windows, found.optimal().mean(1), found.informed_loss(windows.topics).mean(1)
 
     def _agreement(self, predict: Predict, attractors: int) -> Tensor:
@@ -221,26 +155,20 @@ class GrammarData(Data):
         openings, right, wrong = self._sampler(CPU).agreement(draws, task.agreement_pairs, attractors)
         inputs = F.pad(openings, (1, 0), value=STOP)
         found = torch.empty(len(inputs), dtype=torch.float64)
-        for rows, outputs in in_chunks(predict, inputs, max(1, _TOKENS // inputs.shape[1])):
+
+        def reduce(rows: slice, outputs: Tensor) -> Tensor:
             last = outputs[:, -1].cpu()
-            found[rows] = (last.gather(1, right[rows, None]) > last.gather(1, wrong[rows, None]))[:, 0].double()
+            return (last.gather(1, right[rows, None]) > last.gather(1, wrong[rows, None]))[:, 0].double()
+
+        for rows, each in in_chunks(predict, inputs, max(1, _TOKENS // inputs.shape[1]), reduce):
+            found[rows] = each
         return found
 
     def _sampler(self, device: torch.device) -> Sampler:
         if device not in self._samplers:
-            self._samplers[device] = Sampler(self._task.words, self._task.chances, device)
+            self._samplers[device] = Sampler(self._task, device)
         return self._samplers[device]
 
 
 def _predictions(tokens: Tensor) -> Batch:
     return Batch(F.pad(tokens[:, :-1], (1, 0), value=STOP), tokens)
-
-
-def _losses(predict: Predict, windows: Batch) -> Tensor:
-    """Compute nats per token of every window, float64."""
-    losses = torch.empty(len(windows.inputs), dtype=torch.float64)
-    for rows, outputs in in_chunks(predict, windows.inputs, max(1, _TOKENS // windows.inputs.shape[1])):
-        wanted = windows.targets[rows].to(outputs.device)
-        each = F.cross_entropy(outputs.float().transpose(1, 2), wanted, reduction="none")
-        losses[rows] = each.to("cpu", torch.float64).mean(1)
-    return losses

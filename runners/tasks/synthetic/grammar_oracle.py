@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from runners.tasks.synthetic.grammar_sentences import STOP, Chances, GrammarWords, by_topic, zipf
+from runners.tasks.synthetic.grammar_sentences import GrammarProcess, by_topic, zipf
 
 
 class Odds(NamedTuple):
@@ -48,59 +48,59 @@ class Odds(NamedTuple):
         return -(self.common + self.lemma.gather(2, topics[..., None])[..., 0])
 
 
-def odds(tokens: Tensor, words: GrammarWords, chances: Chances) -> Odds:
+def odds(tokens: Tensor, process: GrammarProcess) -> Odds:
     """Compute the log probabilities of sequences [B, T] that begin with a sentence, on the CPU."""
-    stop, preposition = tokens == STOP, (tokens > STOP) & (tokens < words.noun)
-    noun, verb = (tokens >= words.noun) & (tokens < words.verb), (tokens >= words.verb) & (tokens < words.name)
-    name = tokens >= words.name
+    kinds = process.token_classes(tokens)
+    stop, preposition, noun, verb, name = (kinds == kind for kind in range(5))
     first, beside_verb = _after(stop, start=True), _after(verb)
     of_verb = _after(noun | name) & _after(beside_verb)
     before_verb = (_after(noun | name) & ~_after(beside_verb)).double()  # a bool times a float would be float32
 
-    plural = (noun & (tokens >= words.noun + words.nouns)) | (verb & (tokens >= words.verb + words.verbs))
+    plural = noun & (tokens >= process.first_noun + process.nouns)
+    plural |= verb & (tokens >= process.first_verb + process.verbs)
     place = torch.arange(tokens.shape[1]).expand_as(tokens)
     subject = torch.where(first, place, 0).cummax(1).values
     agrees = plural == plural.gather(1, subject)
-    number = (1 - chances.plural) + (2 * chances.plural - 1) * plural.double()
+    number = (1 - process.plural) + (2 * process.plural - 1) * plural.double()
 
-    entity = first + chances.transitive * beside_verb.double()
-    likely = torch.where(stop, of_verb + (1 - chances.transitive) * beside_verb.double(), 0.0)
-    likely = torch.where(noun, (entity * (1 - chances.naming) + _after(preposition)) * number, likely)
-    likely = torch.where(name, entity * chances.naming * _naming(tokens, name, words, chances), likely)
-    kind = zipf(words.prepositions, chances.exponent)[(tokens - 1).clamp(0, words.prepositions - 1)]
-    likely = torch.where(preposition, before_verb * chances.attractor * kind, likely)
-    likely = torch.where(verb, before_verb * agrees * (1 - chances.attractor), likely)
+    entity = first + process.transitive * beside_verb.double()
+    likely = torch.where(stop, of_verb + (1 - process.transitive) * beside_verb.double(), 0.0)
+    likely = torch.where(noun, (entity * (1 - process.naming) + _after(preposition)) * number, likely)
+    likely = torch.where(name, entity * process.naming * _naming(tokens, name, process), likely)
+    kind = zipf(process.prepositions, process.exponent)[(tokens - 1).clamp(0, process.prepositions - 1)]
+    likely = torch.where(preposition, before_verb * process.attractor * kind, likely)
+    likely = torch.where(verb, before_verb * agrees * (1 - process.attractor), likely)
 
-    nouns, verbs = by_topic(words.nouns, chances).log().T, by_topic(words.verbs, chances).log().T
-    lemma = torch.where(noun[..., None], nouns[(tokens - words.noun) % words.nouns], 0.0)
-    lemma = torch.where(verb[..., None], verbs[(tokens - words.verb) % words.verbs], lemma)
-    return Odds(likely.log(), lemma, stop, chances.switching)
+    nouns, verbs = by_topic(process.nouns, process).log().T, by_topic(process.verbs, process).log().T
+    lemma = torch.where(noun[..., None], nouns[(tokens - process.first_noun) % process.nouns], 0.0)
+    lemma = torch.where(verb[..., None], verbs[(tokens - process.first_verb) % process.verbs], lemma)
+    return Odds(likely.log(), lemma, stop, process.switching)
 
 
-def unigrams(words: GrammarWords, chances: Chances, length: int) -> Tensor:
+def unigrams(process: GrammarProcess, length: int) -> Tensor:
     """How often each token is expected among the first `length` of a sequence, float64 [vocabulary], sums to 1."""
     first, before_verb, between, after_verb, end = 1.0, 0.0, 0.0, 0.0, 0.0
     seen = torch.zeros(5, dtype=torch.float64)
     for _ in range(length):
         here = (first, before_verb, between, after_verb, end)
         seen += torch.tensor(here, dtype=torch.float64) / length
-        first = here[4] + (1 - chances.transitive) * here[3]
+        first = here[4] + (1 - process.transitive) * here[3]
         before_verb = here[0] + here[2]
-        between, after_verb = chances.attractor * here[1], (1 - chances.attractor) * here[1]
-        end = chances.transitive * here[3]
+        between, after_verb = process.attractor * here[1], (1 - process.attractor) * here[1]
+        end = process.transitive * here[3]
     first, before_verb, between, after_verb, end = seen.tolist()
-    entities = first + chances.transitive * after_verb
-    nouns = (entities * (1 - chances.naming) + between) * by_topic(words.nouns, chances).mean(0)
-    verbs = before_verb * (1 - chances.attractor) * by_topic(words.verbs, chances).mean(0)
-    plural_verb = (1 - chances.naming) * chances.plural
+    entities = first + process.transitive * after_verb
+    nouns = (entities * (1 - process.naming) + between) * by_topic(process.nouns, process).mean(0)
+    verbs = before_verb * (1 - process.attractor) * by_topic(process.verbs, process).mean(0)
+    plural_verb = (1 - process.naming) * process.plural
     parts = (
-        torch.tensor([end + (1 - chances.transitive) * after_verb], dtype=torch.float64),
-        before_verb * chances.attractor * zipf(words.prepositions, chances.exponent),
-        nouns * (1 - chances.plural),
-        nouns * chances.plural,
+        torch.tensor([end + (1 - process.transitive) * after_verb], dtype=torch.float64),
+        before_verb * process.attractor * zipf(process.prepositions, process.exponent),
+        nouns * (1 - process.plural),
+        nouns * process.plural,
         verbs * (1 - plural_verb),
         verbs * plural_verb,
-        entities * chances.naming * zipf(words.names, chances.exponent),
+        entities * process.naming * zipf(process.names, process.exponent),
     )
     return torch.cat(parts)
 
@@ -110,17 +110,17 @@ def _after(which: Tensor, *, start: bool = False) -> Tensor:
     return F.pad(which[:, :-1], (1, 0), value=start)
 
 
-def _naming(tokens: Tensor, name: Tensor, words: GrammarWords, chances: Chances) -> Tensor:
+def _naming(tokens: Tensor, name: Tensor, process: GrammarProcess) -> Tensor:
     """The probability of a name [B, T] where there is one, given the last mentions."""
-    new = zipf(words.names, chances.exponent)[(tokens - words.name).clamp(min=0)]
+    new = zipf(process.names, process.exponent)[(tokens - process.first_name).clamp(min=0)]
     mention = name.cumsum(1) - 1
     mentioned = torch.full_like(tokens, -1).scatter_reduce(
         1, mention.clamp(min=0), torch.where(name, tokens, -1), "amax"
     )
     same = torch.zeros_like(new)
-    for back in range(1, min(chances.slots, tokens.shape[1]) + 1):
+    for back in range(1, min(process.slots, tokens.shape[1]) + 1):
         earlier = mentioned.gather(1, (mention - back).clamp(min=0))
         same += (earlier == tokens) & (mention >= back)
-    shown = mention.clamp(min=1, max=chances.slots)
-    again = chances.repeating * same / shown + (1 - chances.repeating) * new
+    shown = mention.clamp(min=1, max=process.slots)
+    again = process.repeating * same / shown + (1 - process.repeating) * new
     return torch.where(mention > 0, again, new)

@@ -17,68 +17,90 @@ Lemmas, names and prepositions have Zipf probabilities, rank^-exponent / sum; a 
 """
 
 import math
-from typing import NamedTuple, final
+from collections.abc import Sequence
+from typing import Annotated, NamedTuple, final
 
 import torch
+from pydantic import Field, PositiveInt
 from torch import Tensor
 from torch.nn import functional as F
 
 from runners.tasks.counter_rng import Draws
+from runners.tasks.task import Task
+from variants import Tokens
+
+Probability = Annotated[float, Field(ge=0, le=1)]
+
+_STEEPEST = 100.0
+"""Largest logarithm of odds: words of probability e^-100 are never drawn, and e^1000 overflows."""
+
+STOP = 0
+CLASSES = ("stop", "preposition", "noun", "verb", "name")
 
 
-class GrammarWords(NamedTuple):
-    """Sizes of the classes of words.
+class GrammarProcess(Task):
+    """The process: sizes of the classes of words, and probabilities.
 
     Token ids are in this order: stop, prepositions, singular nouns, plural nouns, singular verbs, plural verbs, names.
     """
 
-    prepositions: int
-    nouns: int
-    verbs: int
-    names: int
+    prepositions: PositiveInt = 8
+    """Different prepositions."""
+    nouns: PositiveInt = 64
+    """Lemmas; each has two forms."""
+    verbs: PositiveInt = 32
+    """Lemmas; each has two forms."""
+    names: PositiveInt = 64
+    """Different names."""
+    exponent: Annotated[float, Field(ge=0, le=_STEEPEST)] = 1.0
+    """Exponent of Zipf's law; 0 makes all words of a class equally likely."""
+    topics: PositiveInt = 4
+    """Different topics; a lemma belongs to one of them."""
+    strength: Annotated[float, Field(ge=0, le=_STEEPEST)] = 3.0
+    """Nats by which a topic raises its own lemmas before their probabilities are normalised; 0: no topic."""
+    switching: Probability = 0.1
+    """Probability of a new topic after a sentence."""
+    attractor: Annotated[float, Field(ge=0, lt=1)] = 0.4
+    """Probability of a preposition and a noun before the verb, and of each further one."""
+    transitive: Probability = 0.7
+    """Probability of an object after the verb."""
+    naming: Probability = 0.4
+    """Probability of a name as subject or object instead of a noun."""
+    repeating: Probability = 0.7
+    """Probability that a name is one of the last `slots` names."""
+    slots: PositiveInt = 4
+    """Number of last names that may be repeated."""
+    plural: Probability = 0.5
+    """Probability of the plural, of each noun."""
 
     @property
-    def vocabulary(self) -> int:
-        """Number of tokens."""
-        return 1 + self.prepositions + 2 * (self.nouns + self.verbs) + self.names
+    def inputs(self) -> Tokens:
+        return Tokens(self.first_name + self.names)
 
     @property
-    def noun(self) -> int:
+    def first_noun(self) -> int:
         """First noun; plurals begin `nouns` later."""
         return 1 + self.prepositions
 
     @property
-    def verb(self) -> int:
+    def first_verb(self) -> int:
         """First verb; plurals begin `verbs` later."""
-        return self.noun + 2 * self.nouns
+        return self.first_noun + 2 * self.nouns
 
     @property
-    def name(self) -> int:
+    def first_name(self) -> int:
         """First name."""
-        return self.verb + 2 * self.verbs
+        return self.first_verb + 2 * self.verbs
 
+    @property
+    def class_names(self) -> Sequence[str]:
+        """Classes of tokens, in the order of their ids."""
+        return CLASSES
 
-STOP = 0
-
-
-class Chances(NamedTuple):
-    """Probabilities of the process."""
-
-    exponent: float
-    topics: int
-    strength: float
-    """Nats by which a topic raises its own lemmas."""
-    switching: float
-    attractor: float
-    """Probability of each further preposition and noun before the verb."""
-    transitive: float
-    """Probability of an object."""
-    naming: float
-    """Probability of a name as subject or object."""
-    repeating: float
-    slots: int
-    plural: float
-    """Probability of the plural, for each noun."""
+    def token_classes(self, inputs: Tensor) -> Tensor:
+        """Return the index in `class_names` of each token of ids [B, T], int64 on their device."""
+        first = torch.tensor([1, self.first_noun, self.first_verb, self.first_name], device=inputs.device)
+        return torch.searchsorted(first, inputs.contiguous(), right=True)
 
 
 def zipf(count: int, exponent: float) -> Tensor:
@@ -87,10 +109,10 @@ def zipf(count: int, exponent: float) -> Tensor:
     return weights / weights.sum()
 
 
-def by_topic(count: int, chances: Chances) -> Tensor:
+def by_topic(count: int, process: GrammarProcess) -> Tensor:
     """Return probabilities of lemmas by topic, float64 [topics, count]; lemma i belongs to topic i mod topics."""
-    own = torch.arange(count) % chances.topics == torch.arange(chances.topics)[:, None]
-    weights = zipf(count, chances.exponent) * (own.double() * chances.strength).exp()
+    own = torch.arange(count) % process.topics == torch.arange(process.topics)[:, None]
+    weights = zipf(count, process.exponent) * (own.double() * process.strength).exp()
     return weights / weights.sum(1, keepdim=True)
 
 
@@ -105,19 +127,19 @@ class SentenceSample(NamedTuple):
 class Sampler:
     """Draws sequences without a loop over sequences or positions."""
 
-    def __init__(self, words: GrammarWords, chances: Chances, device: torch.device) -> None:
-        self._words, self._chances, self._device = words, chances, device
-        self._nouns = _cumulate(by_topic(words.nouns, chances), device)
-        self._verbs = _cumulate(by_topic(words.verbs, chances), device)
-        self._names = _cumulate(zipf(words.names, chances.exponent)[None], device)
-        self._prepositions = _cumulate(zipf(words.prepositions, chances.exponent)[None], device)
+    def __init__(self, process: GrammarProcess, device: torch.device) -> None:
+        self._process, self._device = process, device
+        self._nouns = _cumulate(by_topic(process.nouns, process), device)
+        self._verbs = _cumulate(by_topic(process.verbs, process), device)
+        self._names = _cumulate(zipf(process.names, process.exponent)[None], device)
+        self._prepositions = _cumulate(zipf(process.prepositions, process.exponent)[None], device)
 
     def draw(self, draws: Draws, sequences: int, length: int) -> SentenceSample:
         """`sequences` times the first `length` tokens of the process."""
-        chances, words = self._chances, self._words
+        process = self._process
         shape = sequences, -(-length // 3)  # no sentence is shorter than subject, verb, stop
         attractors = self._attractors(draws, *shape, most=length)
-        transitive = draws.uniform(*shape) < chances.transitive
+        transitive = draws.uniform(*shape) < process.transitive
         topic = self._topics(draws, *shape)
         ends = (3 + 2 * attractors + transitive).cumsum(1)
         place = torch.arange(length, device=self._device).expand(sequences, length).contiguous()
@@ -126,14 +148,14 @@ class Sampler:
         inside = place - starts.gather(1, sentence)
         verb = 1 + 2 * attractors.gather(1, sentence)
         topics = topic.gather(1, sentence)
-        plural = draws.uniform(sequences, length) < chances.plural
-        named = draws.uniform(sequences, length) < chances.naming
+        plural = draws.uniform(sequences, length) < process.plural
+        named = draws.uniform(sequences, length) < process.naming
         lemma = draws.uniform(sequences, length)
         beside = (inside == 0) | ((inside == verb + 1) & transitive.gather(1, sentence))  # subject or object
         named &= beside
         agreed = (plural & ~named).gather(1, starts.gather(1, sentence).clamp(max=length - 1))
-        nouns = words.noun + words.nouns * plural + _index(self._nouns, lemma, topics)
-        verbs = words.verb + words.verbs * agreed + _index(self._verbs, lemma, topics)
+        nouns = process.first_noun + process.nouns * plural + _index(self._nouns, lemma, topics)
+        verbs = process.first_verb + process.verbs * agreed + _index(self._verbs, lemma, topics)
         prepositions = 1 + _index(self._prepositions, lemma, torch.zeros_like(topics))
         tokens = torch.where(beside, nouns, STOP)
         tokens = torch.where(inside < verb, torch.where(inside % 2 == 1, prepositions, nouns), tokens)
@@ -145,43 +167,43 @@ class Sampler:
 
         Every noun in between has the other number than the subject; half of the subjects are plural. int64 [B].
         """
-        words = self._words
-        topics = draws.below(self._chances.topics, pairs, 1)
+        process = self._process
+        topics = draws.below(self._process.topics, pairs, 1)
         plural = torch.arange(pairs, device=self._device)[:, None] % 2
-        nouns = words.noun + _index(self._nouns, draws.uniform(pairs, 1 + attractors), topics)
-        nouns = nouns + words.nouns * torch.cat((plural, (1 - plural).expand(-1, attractors)), 1)
+        nouns = process.first_noun + _index(self._nouns, draws.uniform(pairs, 1 + attractors), topics)
+        nouns = nouns + process.nouns * torch.cat((plural, (1 - plural).expand(-1, attractors)), 1)
         between = 1 + _index(self._prepositions, draws.uniform(pairs, attractors), topics * 0)
         opening = torch.stack((nouns, F.pad(between, (0, 1))), 2).flatten(1)[:, :-1]
-        verbs = words.verb + _index(self._verbs, draws.uniform(pairs, 1), topics)
-        return opening, (verbs + words.verbs * plural)[:, 0], (verbs + words.verbs * (1 - plural))[:, 0]
+        verbs = process.first_verb + _index(self._verbs, draws.uniform(pairs, 1), topics)
+        return opening, (verbs + process.verbs * plural)[:, 0], (verbs + process.verbs * (1 - plural))[:, 0]
 
     def _attractors(self, draws: Draws, *shape: int, most: int) -> Tensor:
         """Draw geometric k, with probability attractor^k (1 - attractor), at most `most`."""
         missed = torch.log1p(-draws.uniform(*shape))
-        if self._chances.attractor == 0:
+        if self._process.attractor == 0:
             return torch.zeros_like(missed, dtype=torch.int64)
-        return (missed / math.log(self._chances.attractor)).clamp(max=most).long()
+        return (missed / math.log(self._process.attractor)).clamp(max=most).long()
 
     def _topics(self, draws: Draws, *shape: int) -> Tensor:
         """Draw the topic of each sentence: that of the last sentence that drew one."""
-        drew = draws.uniform(*shape) < self._chances.switching
+        drew = draws.uniform(*shape) < self._process.switching
         drew[:, 0] = True
         last = torch.where(drew, torch.arange(shape[1], device=self._device), 0).cummax(1).values
-        return draws.below(self._chances.topics, *shape).gather(1, last)
+        return draws.below(self._process.topics, *shape).gather(1, last)
 
     def _draw_names(self, draws: Draws, named: Tensor, lemma: Tensor) -> Tensor:
         """Draw names [B, T], used only if `named`; a repeated name points to an earlier one, down to a new name."""
-        chances = self._chances
+        process = self._process
         mention = named.cumsum(1) - 1
-        shown = mention.clamp(max=chances.slots)
-        repeated = (draws.uniform(*named.shape) < chances.repeating) & (mention > 0)
+        shown = mention.clamp(max=process.slots)
+        repeated = (draws.uniform(*named.shape) < process.repeating) & (mention > 0)
         back = 1 + (draws.uniform(*named.shape) * shown).long()
         place = torch.arange(named.shape[1], device=self._device).expand_as(named)
         place_of = torch.zeros_like(place).scatter_reduce(1, mention.clamp(min=0), place * named, "amax")
         source = torch.where(repeated & named, place_of.gather(1, (mention - back).clamp(min=0)), place)
         for _ in range(max(1, (named.shape[1] - 1).bit_length())):
             source = source.gather(1, source)
-        new = self._words.name + _index(self._names, lemma, torch.zeros_like(place))
+        new = self._process.first_name + _index(self._names, lemma, torch.zeros_like(place))
         return new.gather(1, source)
 
 

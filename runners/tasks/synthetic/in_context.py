@@ -57,8 +57,7 @@ class InContext(Task):
     def _curriculum_leads_somewhere(self) -> Self:
         if self.curriculum is not None and self.curriculum.start >= self.points:
             raise ValueError(
-                f"a curriculum starts with fewer points than the task's {self.points}; got {self.curriculum.start}; "
-                "lower curriculum.start or use curriculum=None"
+                f"curriculum.start must be less than the task's {self.points} points; got {self.curriculum.start}"
             )
         return self
 
@@ -70,9 +69,7 @@ class InContext(Task):
         if self.curriculum is not None and self.points_at(steps) < self.points:
             enough = self.curriculum.step_of(self.points)
             raise ValueError(
-                f"a curriculum leads up to the task's {self.points} points within training; got "
-                f"{self.points_at(steps)} points after {steps} steps; train {enough} steps, or lower "
-                "task.curriculum.every or task.points"
+                f"the curriculum does not reach the task's {self.points} points in {steps} steps; train {enough} steps"
             )
 
     def points_at(self, step: int) -> int:

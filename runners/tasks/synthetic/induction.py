@@ -38,14 +38,10 @@ class Induction(QueryTask):
 
     def check(self, point: Point) -> None:
         if self.span >= self.symbols:
-            raise ValueError(
-                f"a span has different tokens and leaves others to stand around it; got {self.span} of "
-                f"{self.symbols} symbols; lower span or raise symbols"
-            )
+            raise ValueError(f"a span must leave other symbols; got {self.span} of {self.symbols} symbols; lower span")
         if 2 * self.span > self.tokens(point):
             raise ValueError(
-                f"a sequence has room for its span twice; got a span of {self.span} and {self.tokens(point)} tokens; "
-                "lower span or lengthen the sequence"
+                f"a sequence must hold its span twice; got a span of {self.span} and {self.tokens(point)} tokens"
             )
 
     def draw(self, draws: Draws, sequences: int, point: Point) -> Batch:

@@ -58,10 +58,7 @@ class ShiftGrid(Spec):
         named, there = self.per_position or (), self.conditions()
         for condition in named:
             if condition not in there:
-                raise ValueError(
-                    f"per_position names conditions (sigma_x, sigma_f) of the grid; got {condition}, "
-                    f"with sigma_x {self.sigma_x} and sigma_f {self.sigma_f}"
-                )
+                raise ValueError(f"per_position names conditions (sigma_x, sigma_f) of the grid; got {condition}")
             if named.count(condition) > 1:
                 raise ValueError(f"per_position names a condition once; got {condition} twice; leave one out")
         if self.per_position is not None:
@@ -232,8 +229,11 @@ def errors_of(predict: Predict, x: Tensor, y: Tensor) -> Tensor:
 
 def predictions(predict: Predict, prompts: Tensor) -> Tensor:
     """Compute a model's predictions at every x of prompts [B, 2n - 1, 1]: float64 [B, n] on the CPU."""
-    chunks = [outputs[:, ::2, 0].to("cpu", torch.float64) for _, outputs in in_chunks(predict, prompts, _ROWS)]
-    return torch.cat(chunks)
+
+    def reduce(_: slice, outputs: Tensor) -> Tensor:
+        return outputs[:, ::2, 0].to("cpu", torch.float64)
+
+    return torch.cat([each for _, each in in_chunks(predict, prompts, _ROWS, reduce)])
 
 
 @lru_cache(maxsize=4)

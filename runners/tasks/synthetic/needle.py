@@ -48,8 +48,7 @@ class Needle(KeyValues):
         pairs = self.pairs_at(point)
         if pairs > _room(self.tokens(point)):
             raise ValueError(
-                f"{pairs} pairs, wherever the needle is, and the question fit into the sequence; it has "
-                f"{self.tokens(point)} tokens; lengthen it or lower distractors"
+                f"{pairs} pairs need more room than {self.tokens(point)} tokens; lengthen it or lower distractors"
             )
 
     def draw(self, draws: Draws, sequences: int, point: Point) -> Batch:

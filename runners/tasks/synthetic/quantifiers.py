@@ -161,8 +161,11 @@ class QuantifiersData(Data):
 def logits_of(predict: Predict, task: Quantifiers, x: Tensor) -> Tensor:
     """The logit of "true" at each of the numbers x [B, n]: float64 [B, n] on the CPU."""
     inputs = task.prompt(x).inputs
-    chunks = in_chunks(predict, inputs, max(1, _TOKENS // inputs.shape[1]))
-    return torch.cat([task.logits(outputs).to("cpu", torch.float64) for _, outputs in chunks])
+
+    def reduce(_: slice, outputs: Tensor) -> Tensor:
+        return task.logits(outputs).to("cpu", torch.float64)
+
+    return torch.cat([each for _, each in in_chunks(predict, inputs, max(1, _TOKENS // inputs.shape[1]), reduce)])
 
 
 def answers_of(logits: Tensor, labels: Tensor) -> Tensor:

@@ -12,7 +12,7 @@ sequence are not independent. A tie or a NaN among the logits is a wrong answer.
 import math
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Annotated, ClassVar, NamedTuple, Self, final
+from typing import Annotated, ClassVar, Self, final
 
 import torch
 from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
@@ -22,11 +22,8 @@ from torch.nn import functional as F
 from grid.spec import Spec
 from grid.validation import INCREASING
 from runners.tasks.counter_rng import CPU, Draws
-from runners.tasks.task import Batch, Data, Measurements, Predict, Task, in_chunks, over_items
+from runners.tasks.task import UNSCORED, Batch, Data, Measurements, Predict, Task, over_items, score_answers
 from variants import Tokens
-
-UNASKED = -100
-"""Target of a position without a question; cross entropy ignores it."""
 
 _TOKENS = 1 << 14
 """Tokens per forward pass of an evaluation."""
@@ -141,10 +138,10 @@ class AskedData(Data):
 
     def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
         """Compute nats per asked token; outputs [B, T, vocabulary], targets [B, T]."""
-        return F.cross_entropy(outputs.flatten(0, 1), targets.flatten(), ignore_index=UNASKED)
+        return F.cross_entropy(outputs.flatten(0, 1), targets.flatten(), ignore_index=UNSCORED)
 
     def terms(self, targets: Tensor) -> int:
-        return int((targets != UNASKED).sum())
+        return int((targets != UNSCORED).sum())
 
     def evaluate(self, predict: Predict) -> Iterator[Measurements]:
         """Yield the three measures at every point, and the exact `<guesser>.accuracy`."""
@@ -152,35 +149,15 @@ class AskedData(Data):
         for point in task.points():
             place = ("evaluation", task.label, *(part for item in sorted(point.items()) for part in item))
             sample = task.draw(Draws(task.evaluation.sample, *place), task.evaluation.sequences, point)
-            found = score_answers(predict, sample)
-            yield over_items("accuracy", found.right.double().mean(1), point)
-            yield over_items("sequence_accuracy", found.right.all(1).double(), point)
-            yield over_items("validation_loss", found.loss.mean(1), point)
+            answered = score_answers(predict, sample, max(1, _TOKENS // sample.inputs.shape[1]))
+            right, loss = (each.view(len(sample.inputs), -1) for each in answered)
+            yield over_items("accuracy", right.mean(1), point)
+            yield over_items("sequence_accuracy", right.amin(1), point)
+            yield over_items("validation_loss", loss.mean(1), point)
             for name, accuracy in task.guesses(point).items():
                 yield Measurements(f"{name}.accuracy", accuracy, dict(point), task.evaluation.sequences, None)
 
 
-class Answered(NamedTuple):
-    """Correctness and loss (nats, float64) of each answer [N, asked]."""
-
-    right: Tensor
-    loss: Tensor
-
-
-def score_answers(predict: Predict, sample: Batch) -> Answered:
-    """Score a model's answers, on the CPU."""
-    shape = len(sample.inputs), -1
-    right, loss = [], []
-    for rows, outputs in in_chunks(predict, sample.inputs, max(1, _TOKENS // sample.inputs.shape[1])):
-        wanted = sample.targets[rows].to(outputs.device)
-        asked = wanted != UNASKED
-        logits, answers = outputs[asked].float(), wanted[asked]
-        as_likely = (logits >= logits.gather(1, answers[:, None])) | logits.isnan()  # with a NaN, none is right
-        right.append((as_likely.sum(1) == 1).cpu())
-        loss.append(F.cross_entropy(logits, answers, reduction="none").to("cpu", torch.float64))
-    return Answered(torch.cat(right).view(shape), torch.cat(loss).view(shape))
-
-
 def asking(inputs: Tensor, places: Tensor, answers: Tensor) -> Batch:
     """Make a batch of `inputs` [B, T] that asks for `answers` [B, n] at `places` [B, n]."""
-    return Batch(inputs, torch.full_like(inputs, UNASKED).scatter_(1, places, answers))
+    return Batch(inputs, torch.full_like(inputs, UNSCORED).scatter_(1, places, answers))

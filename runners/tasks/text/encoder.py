@@ -2,6 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol, final, runtime_checkable
 
 import numpy as np
@@ -21,35 +22,18 @@ class EncodedText(NamedTuple):
 class Encoder(ABC):
     """Maps text to ids and back. Ids of special tokens never come from text."""
 
-    @property
-    @abstractmethod
-    def record(self) -> Mapping[str, Any]:
-        """Record for an attempt: kind, vocabulary and, if any, the hash of its file."""
-
-    @property
-    @abstractmethod
-    def vocabulary(self) -> int:
-        """Number of ids, with special and unused ones."""
-
-    @property
-    def filled(self) -> int:
-        """First unused id; a vocabulary may have more ids than tokens."""
-        return self.vocabulary
-
-    @property
-    @abstractmethod
-    def end(self) -> int:
-        """Id that ends a document; a model also reads it before a document."""
-
-    @property
-    @abstractmethod
-    def mask(self) -> int | None:
-        """Id that hides a token, if any."""
-
-    @property
-    @abstractmethod
-    def special(self) -> frozenset[int]:
-        """Ids that never come from text."""
+    record: Mapping[str, Any]
+    """Record for an attempt: kind, vocabulary and, if any, the hash of its file."""
+    vocabulary: int
+    """Number of ids, with special and unused ones."""
+    filled: int
+    """First unused id; a vocabulary may have more ids than tokens."""
+    end: int
+    """Id that ends a document; a model also reads it before a document."""
+    mask: int | None
+    """Id that hides a token, if any."""
+    special: frozenset[int]
+    """Ids that never come from text."""
 
     @abstractmethod
     def encode(self, text: str) -> EncodedText:
@@ -112,25 +96,9 @@ class Encodes(Protocol):
 class ByteEncoder(Encoder):
     """UTF-8 bytes, vocabulary 256."""
 
-    @property
-    def record(self) -> Mapping[str, Any]:
-        return {"kind": "bytes", "vocabulary": self.vocabulary}
-
-    @property
-    def vocabulary(self) -> int:
-        return 256
-
-    @property
-    def end(self) -> int:
-        return END
-
-    @property
-    def mask(self) -> int:
-        return SUBSTITUTE
-
-    @property
-    def special(self) -> frozenset[int]:
-        return frozenset({END, SUBSTITUTE})
+    record = MappingProxyType({"kind": "bytes", "vocabulary": 256})
+    vocabulary = filled = 256
+    end, mask, special = END, SUBSTITUTE, frozenset({END, SUBSTITUTE})
 
     def encode(self, text: str) -> EncodedText:
         sizes = [len(character.encode()) for character in text]

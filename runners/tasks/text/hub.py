@@ -7,7 +7,7 @@ cluster, build the spec once on a machine with a network. The cache is `$ABLATE_
 
 import json
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any, Final, Self
 
@@ -20,6 +20,9 @@ from runners.tasks.text.corpus import Origin, content_hash
 from runners.tasks.text.local_files import as_document, local_files
 from store.files.atomic import environment_problem, temporary_name
 
+_NETWORK: Final = frozenset({"aiohttp", "httpx", "httpx2", "huggingface_hub", "requests"})
+_FORMATS: Final = frozenset({"datasets", "pyarrow"})
+"""Packages that raise errors of their own."""
 TIMEOUT_S: Final = 5.0
 """Timeout of the hub's answer about a dataset."""
 
@@ -103,35 +106,25 @@ def _keep(hub: HubText) -> None:
             os.fsync(file.fileno())
         unfinished.replace(target)
     except Exception as error:
-        if _is_of_network(error):
+        home = type(error).__module__.partition(".")[0]
+        if isinstance(error, ConnectionError) or home in _NETWORK:
             raise _unreachable(hub) from error
         if isinstance(error, OSError):
             raise environment_problem("write", target, error) from error
-        if isinstance(error, AblateError) or not _is_of_content(error):
+        of_content = isinstance(error, ValueError | KeyError | TypeError | RecursionError) or home in _FORMATS
+        if isinstance(error, AblateError) or not of_content:
             raise
         raise _unread(hub, error) from error
     finally:
         unfinished.unlink(missing_ok=True)
 
 
-def _is_of_network(error: Exception) -> bool:
-    """Return True for a network error; `datasets` passes on errors of several HTTP libraries."""
-    home = type(error).__module__.partition(".")[0]
-    return isinstance(error, ConnectionError) or home in _NETWORK
-
-
-_NETWORK = frozenset({"aiohttp", "httpx", "httpx2", "huggingface_hub", "requests"})
-
-
 def _rows(hub: HubText, datasets: Any) -> Iterator[str]:
     """Yield the documents, in the order of the dataset."""
-    found = _open(hub, datasets)
-    names = getattr(found, "column_names", None)
-    if names is not None and hub.column not in names:
-        raise _no_column(hub, names)
-    for number, row in enumerate(found, start=1):
+    for number, row in enumerate(_open(hub, datasets), start=1):
         if hub.column not in row:
-            raise _no_column(hub, row)
+            names = ", ".join(row)
+            raise SpecError(f"a column holds the documents; {hub.told} has no {hub.column!r}, it has {names}; name one")
         text = row[hub.column]
         if text is not None and (not isinstance(text, str) or text.strip()):
             where = f"{hub.told}, row {number}"
@@ -139,12 +132,6 @@ def _rows(hub: HubText, datasets: Any) -> Iterator[str]:
             yield text
         if number == hub.documents:
             return
-
-
-def _no_column(hub: HubText, names: Iterable[str]) -> SpecError:
-    return SpecError(
-        f"a column holds the documents; {hub.told} has no {hub.column!r}, it has {', '.join(names)}; name one"
-    )
 
 
 def _open(hub: HubText, datasets: Any) -> Any:
@@ -168,27 +155,12 @@ def _commit(hub: HubText) -> str:
     errors = require_package("huggingface_hub.errors", by=hub.told, extra="datasets")
     try:
         return str(library.HfApi().dataset_info(hub.name, revision=hub.revision, timeout=TIMEOUT_S).sha)
-    except errors.RevisionNotFoundError as error:
+    except (errors.RepositoryNotFoundError, errors.RevisionNotFoundError, errors.HFValidationError) as error:
         raise SpecError(
-            f"{hub.told} has no revision {hub.revision!r}; leave hub.revision out for the newest"
-        ) from error
-    except errors.RepositoryNotFoundError as error:
-        raise SpecError(
-            f"the hub has no {hub.told} that you may read; check hub.name, and `hf auth login` where it is private"
-        ) from error
-    except errors.HFValidationError as error:
-        raise SpecError(
-            f"hub.name is the name of a dataset, like 'owner/name'; got {hub.name!r}; take it from the dataset's page, "
-            "or begin with '/', '.' or '~' for a folder"
+            f"the hub has no {hub.told} of revision {hub.revision or 'newest'} that you may read; check hub.name"
         ) from error
     except Exception as error:  # one of the many classes of two HTTP libraries
         raise _unreachable(hub) from error
-
-
-def _is_of_content(error: Exception) -> bool:
-    """Return True for an error in the content of a dataset's files."""
-    home = type(error).__module__.partition(".")[0]
-    return isinstance(error, ValueError | KeyError | TypeError | RecursionError) or home in {"datasets", "pyarrow"}
 
 
 def _unread(hub: HubText, error: Exception) -> SpecError:

@@ -25,8 +25,7 @@ from torch.nn import functional as F
 from grid.errors import SpecError
 from runners.tasks.counter_rng import CPU, Draws
 from runners.tasks.ratios import ratio
-from runners.tasks.synthetic.query_task import UNASKED
-from runners.tasks.task import Batch, Data, Measurements, Predict, spread_evenly
+from runners.tasks.task import UNSCORED, Batch, Data, Measurements, Predict, score_answers, spread_evenly
 from runners.tasks.text.corpus import Corpus, count_repeated, documents_of
 from runners.tasks.text.encoder import Encoder
 from runners.tasks.text.masking import MaskedPositions, Masking, Rates, Sentences
@@ -59,10 +58,7 @@ class MaskedText(TextTask):
     @model_validator(mode="after")
     def _tokens_can_be_hidden(self) -> Self:
         if not self.tokenizer.hides:
-            raise ValueError(
-                f"masked_text hides tokens behind a mask; tokenizer {self.tokenizer.label!r} has no mask token; name "
-                "one (tokenizer.mask), or use another tokenizer"
-            )
+            raise ValueError(f"masked_text needs a mask token; tokenizer {self.tokenizer.label!r} has none; name one")
         return self
 
     @property
@@ -120,9 +116,8 @@ class MaskedTextData(Data):
         for name, part in zip(("train", "validation"), self._parts, strict=True):
             if not len(part.sentences):
                 raise SpecError(
-                    f"a sentence is a line of at most task.context={task.context} tokens, its two ends included; the "
-                    f"{name} part of {self._origin.name} has none, and {part.dropped} that are longer; raise context "
-                    "or give more text"
+                    f"no line of the {name} part of {self._origin.name} has at most task.context={task.context} tokens "
+                    f"with ends; {part.dropped} are longer; raise context or give more text"
                 )
         rates = Rates(task.mask_rate, task.random_rate, task.patterns)
         self._masking = Masking(rates, self._encoder, task.context - 2)
@@ -164,10 +159,10 @@ class MaskedTextData(Data):
 
     def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
         """Nats per hidden token; outputs [B, T, vocabulary], targets [B, T]."""
-        return F.cross_entropy(outputs.flatten(0, 1), targets.flatten(), ignore_index=UNASKED)
+        return F.cross_entropy(outputs.flatten(0, 1), targets.flatten(), ignore_index=UNSCORED)
 
     def terms(self, targets: Tensor) -> int:
-        return int((targets != UNASKED).sum())
+        return int((targets != UNSCORED).sum())
 
     def evaluate(self, predict: Predict) -> Iterator[Measurements]:
         """Yield `validation_loss` (nats per hidden token) and `masked_accuracy`, and both of the `unigram.` predictor.
@@ -176,13 +171,9 @@ class MaskedTextData(Data):
         training frequencies of tokens only. Items are sentences; every hidden token counts the same.
         """
         sample = self._validation_batch(self._task.validation_sentences)
-        hidden = sample.targets != UNASKED
+        hidden = sample.targets != UNSCORED
         nats, right = (torch.zeros(hidden.shape, dtype=torch.float64) for _ in range(2))
-        rows = max(1, _TOKENS // hidden.shape[1])
-        for start in range(0, len(hidden), rows):
-            here = slice(start, start + rows)
-            cost, is_right = _answers(predict, Batch(*(each[here] for each in sample if each is not None)))
-            nats[here][hidden[here]], right[here][hidden[here]] = cost, is_right
+        right[hidden], nats[hidden] = score_answers(predict, sample, max(1, _TOKENS // hidden.shape[1]))
         count, tokens = hidden.sum(1).double(), sample.targets.clamp(min=0)
         yield ratio(nats.sum(1), count).to_measurement("validation_loss")
         yield ratio(right.sum(1), count).to_measurement("masked_accuracy")
@@ -208,14 +199,3 @@ class MaskedTextData(Data):
         counts = self._counts + 1
         counts[sorted(self._encoder.special)] = 0
         return math.log(float(counts.sum())) - counts.log()
-
-
-def _answers(predict: Predict, batch: Batch) -> tuple[Tensor, Tensor]:
-    """Return nats of each hidden token and whether it is likelier than every other, float64 on the CPU, in order."""
-    outputs = predict(batch.inputs, batch.visible)
-    wanted = batch.targets.to(outputs.device)
-    hidden = wanted != UNASKED
-    logits, answers = outputs[hidden].float(), wanted[hidden]
-    cost = F.cross_entropy(logits, answers, reduction="none")
-    as_likely = logits >= logits.gather(1, answers[:, None])
-    return cost.to("cpu", torch.float64), (as_likely.sum(1) == 1).to("cpu", torch.float64)  # NaN is never right

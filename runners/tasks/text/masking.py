@@ -18,8 +18,7 @@ import torch
 from torch import Tensor
 
 from runners.tasks.counter_rng import Draws, map_below, unit
-from runners.tasks.synthetic.query_task import UNASKED
-from runners.tasks.task import Batch
+from runners.tasks.task import UNSCORED, Batch
 from runners.tasks.text.encoder import Encoder
 
 STEP = 16
@@ -106,7 +105,7 @@ class Masking:
         hidden = self._hidden(unit(which), inside(column, sizes), sizes - column + 1)
         swapped = self._ordinary[map_below(other, len(self._ordinary))]
         instead = torch.where(unit(how) < self._rates.random, swapped, self._mask)
-        inputs, targets = torch.where(hidden, instead, ids), torch.where(hidden, ids, UNASKED)
+        inputs, targets = torch.where(hidden, instead, ids), torch.where(hidden, ids, UNSCORED)
         return Batch(inputs, targets, (column < sizes + 2)[:, None])
 
     def _hidden(self, drawn: Tensor, own: Tensor, left: Tensor) -> Tensor:

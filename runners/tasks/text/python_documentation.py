@@ -5,12 +5,10 @@ packages are left out. It is about 2 MB, and different for every version of Pyth
 """
 
 import ast
-import gc
 import os
 import platform
 import sysconfig
 from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Final
@@ -47,10 +45,9 @@ def _names(root: Path) -> list[str]:
 
 
 def _documents(root: Path, names: dict[str, str]) -> Iterator[bytes]:
-    with _without_collection():
-        for name in names:
-            tree = ast.parse((root / name).read_bytes())
-            yield from _topics(tree) if name == _TOPICS else (_docstrings(tree),)
+    for name in names:
+        tree = ast.parse((root / name).read_bytes())
+        yield from _topics(tree) if name == _TOPICS else (_docstrings(tree),)
 
 
 def _topics(tree: ast.Module) -> Iterator[bytes]:
@@ -75,15 +72,3 @@ def _find_docstrings(node: ast.AST) -> Iterator[str]:
         inside = getattr(node, part, None)
         for child in inside if isinstance(inside, list) else ():
             yield from _find_docstrings(child)
-
-
-@contextmanager
-def _without_collection() -> Iterator[None]:
-    """Syntax trees are many small objects and no garbage; looking for cycles would take half the time."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()

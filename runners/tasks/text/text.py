@@ -29,14 +29,12 @@ from torch.nn import functional as F
 from grid.errors import SpecError
 from runners.tasks.counter_rng import CPU, Draws
 from runners.tasks.ratios import ratio
-from runners.tasks.task import Batch, Data, Measurements, Predict, spread_evenly
+from runners.tasks.task import UNSCORED, Batch, Data, Measurements, Predict, spread_evenly, token_losses
 from runners.tasks.text.corpus import Corpus, count_repeated, documents_of
 from runners.tasks.text.interventions import Intervention, NoIntervention
 from runners.tasks.text.text_sizes import sizes_at
 from runners.tasks.text.text_source import TextTask
 
-UNSCORED = -100
-"""Target of a position that is not in the loss."""
 _ROWS = 32
 """Windows per forward pass of an evaluation."""
 
@@ -73,23 +71,15 @@ class Text(TextTask):
         replaced = self.intervention.replaced
         if replaced and replaced[-1] > self.context:
             raise ValueError(
-                f"a window has {self.context} tokens that are read; the intervention replaces token {replaced[-1]}; "
-                "lengthen context or move it"
+                f"a window has {self.context} tokens; the intervention replaces token {replaced[-1]}; lengthen context"
             )
         if not self.scored:
-            raise ValueError(
-                f"some token of a window is predicted; of {self.context}, the prefix of {self.prefix} and the "
-                "intervention leave none; lengthen context or shorten them"
-            )
+            raise ValueError(f"prefix {self.prefix} and intervention leave no token of {self.context} to predict")
         if self.prefix > 1 and self.packing == "documents":
-            raise ValueError(
-                f"a prefix is seen whole, across documents; got prefix={self.prefix} with packing='documents'; use "
-                "packing='across'"
-            )
+            raise ValueError(f"a prefix needs packing='across'; got prefix={self.prefix} with packing='documents'")
         if self.training_tokens is not None and self.training_tokens <= self.context:
             raise ValueError(
-                f"a window is {self.context} predictions and one token more; got training_tokens="
-                f"{self.training_tokens}; raise it or shorten context"
+                f"a window has {self.context + 1} tokens; got training_tokens={self.training_tokens}; raise it"
             )
         return self
 
@@ -133,13 +123,12 @@ class Text(TextTask):
         if size <= self.context:
             remedy = "shorten context or give more text" if size > 1 else "give more text"
             raise SpecError(
-                f"a window is {self.context} predictions and one {unit[:-1]} more; the {part} part of "
-                f"{self.origin().name} has {size} {unit}; {remedy}"
+                f"a window has {self.context + 1} tokens; the {part} part of {self.origin().name} has {size} {unit}; "
+                f"{remedy}"
             )
         if part == "train" and self.training_tokens is not None and self.training_tokens > size:
             raise SpecError(
-                f"training_tokens are taken from the training part; got {self.training_tokens} and "
-                f"{self.origin().name} has {size} {unit}; lower it, or leave it out for all of them"
+                f"training_tokens={self.training_tokens}, and {self.origin().name} has {size} {unit} for training"
             )
 
 
@@ -205,14 +194,7 @@ class TextData(Data):
         `text_sizes` defines bytes and words. Word perplexity is NaN if no word ends.
         """
         batch = self._validated
-        nats = torch.empty(len(batch.inputs), dtype=torch.float64)
-        for start in range(0, len(nats), _ROWS):
-            rows = slice(start, start + _ROWS)
-            seen = () if batch.visible is None else (batch.visible[rows],)
-            outputs = predict(batch.inputs[rows], *seen)
-            wanted = batch.targets[rows].to(outputs.device)
-            each = F.cross_entropy(outputs.float().transpose(1, 2), wanted, ignore_index=UNSCORED, reduction="none")
-            nats[rows] = each.to("cpu", torch.float64).sum(1)
+        nats = token_losses(predict, batch, _ROWS).sum(1)
         tokens, of_bytes, of_words = (ratio(nats, count) for count in _counts(self._task))
         yield tokens.to_measurement("validation_loss")
         yield tokens.exponential().to_measurement("perplexity")
@@ -235,8 +217,7 @@ class TextData(Data):
         tokens = len(self._streams.validation.ids)
         if tokens <= length:
             raise SpecError(
-                f"a window is {length} predictions and one token more; the validation part of {self._origin.name} has "
-                f"{tokens} tokens; shorten the window or give more text"
+                f"a window has {length + 1} tokens; the validation part of {self._origin.name} has {tokens}"
             )
         starts = spread_evenly(min(count, (tokens - 1) // length), tokens - length - 1)
         return starts[:, None] + torch.arange(length + 1)

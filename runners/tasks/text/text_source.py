@@ -22,7 +22,7 @@ from runners.tasks.text.hub import HubText, hub_text
 from runners.tasks.text.local_files import local_files
 from runners.tasks.text.python_documentation import python_documentation
 from runners.tasks.text.tokenizers import Bytes, Tokenizer
-from runners.tasks.user_files import absolute_path
+from runners.tasks.user_files import absolute_path, require_hash
 from variants import Tokens
 
 
@@ -53,10 +53,9 @@ class TextTask(Task):
         if self.content_hash is not None and where is not None and not where.exists():
             return self
         try:
-            found = self.origin().content_hash
             if self.content_hash is None:
-                self.set_normal_form(content_hash=found)
-            self._require(found)
+                self.set_normal_form(content_hash=self.origin().content_hash)
+            self._require_text()
             if where is not None:
                 self.check_corpus(self.corpus())
         except SpecError as error:
@@ -81,7 +80,7 @@ class TextTask(Task):
         Raises:
             SpecError: the text is missing or has another hash.
         """
-        self._require(self.origin().content_hash)
+        self._require_text()
         return _corpus(self._place)
 
     def encoder(self) -> Encoder:
@@ -93,17 +92,16 @@ class TextTask(Task):
         if not self.tokenizer.learned:
             return _read_encoder(self.tokenizer)
         try:
-            self._require(self.origin().content_hash)
+            self._require_text()
         except SpecError as error:
             raise SpecError(
-                f"tokenizer {self.tokenizer.label!r} is learned from the text anew wherever a model of it is used, so "
-                f"the text has to be where it was; {error}"
+                f"tokenizer {self.tokenizer.label!r} is learned from its text, which is needed: {error}"
             ) from error
         return _learned_encoder(self.tokenizer, self._place)
 
     def streams(self) -> "Streams":
         """Return the text as tokens; cheap after the first time in a process. Raises as `encoder`."""
-        self._require(self.origin().content_hash)
+        self._require_text()
         return _streams(self.tokenizer, self._place, self.encoder())
 
     def check_corpus(self, corpus: Corpus) -> None:
@@ -113,12 +111,8 @@ class TextTask(Task):
     def _place(self) -> "_TextPosition":
         return _TextPosition(self.source, self.hub, str(self.content_hash), self.validation_share)
 
-    def _require(self, found: str) -> None:
-        if self.content_hash != found:
-            raise SpecError(
-                f"content_hash names the text a trial learns from; it is {self.content_hash} and "
-                f"{self.origin().name} has {found}; restore that text, or leave content_hash out to take it as it is"
-            )
+    def _require_text(self) -> None:
+        require_hash(self.content_hash, self.origin().content_hash, self.origin().name)
 
 
 class Stream(NamedTuple):

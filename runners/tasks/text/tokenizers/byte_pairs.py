@@ -58,8 +58,7 @@ class BytePairs(Tokenizer):
         found = learned.get_vocab_size()
         if found < self.vocabulary:
             raise SpecError(
-                f"byte pairs are learned until there are {self.vocabulary} tokens; the training part of the text has "
-                f"pairs for {found}; lower tokenizer.vocabulary or give more text"
+                f"the training text has pairs for {found} of {self.vocabulary} tokens; lower tokenizer.vocabulary"
             )
         return LibraryEncoder(learned, Special(0, 1), {"kind": self.kind, "hash": content_hash(learned.to_str())})
 
@@ -72,7 +71,6 @@ def _require_words(cut: Any, texts: Sequence[str]) -> None:
                 if end - start > LONGEST:
                     word = run.group()[start : start + 20]
                     raise SpecError(
-                        f"byte pairs are learned from words of at most {LONGEST} letters, digits, marks or blanks; the "
-                        f"training part of the text has one of {end - start} that begins {word!r}; break or drop it, "
-                        "or use another tokenizer"
+                        f"words have at most {LONGEST} characters; one of {end - start} begins "
+                        f"{word!r}; break or drop it, or use another tokenizer"
                     )

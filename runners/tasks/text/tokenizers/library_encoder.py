@@ -42,39 +42,20 @@ class LibraryEncoder(Encoder):
     def __init__(
         self, tokenizer: Any, special: Special, record: Mapping[str, Any], *, vocabulary: int | None = None
     ) -> None:
-        self._tokenizer, self._special, self._record = tokenizer, special, dict(record)
-        self._vocabulary = vocabulary
         tokenizer.no_truncation()
         tokenizer.no_padding()
         tokenizer.encode_special_tokens = True
-
-    @property
-    def record(self) -> Mapping[str, Any]:
-        return {**self._record, "vocabulary": self.vocabulary}
-
-    @property
-    def vocabulary(self) -> int:
-        return self.filled if self._vocabulary is None else self._vocabulary
-
-    @cached_property
-    def filled(self) -> int:
-        return size_of(self._tokenizer)
-
-    @property
-    def end(self) -> int:
-        return self._special.end
-
-    @property
-    def mask(self) -> int | None:
-        return self._special.mask
-
-    @cached_property
-    def special(self) -> frozenset[int]:
-        unknown = getattr(self._tokenizer.model, "unk_token", None)
-        added = self._tokenizer.get_added_tokens_decoder().items()
+        self._tokenizer, self.end, self.mask = tokenizer, special.end, special.mask
+        self.filled = size_of(tokenizer)
+        self.vocabulary = self.filled if vocabulary is None else vocabulary
+        self.record = {**record, "vocabulary": self.vocabulary}
+        unknown = getattr(tokenizer.model, "unk_token", None)
+        added = tokenizer.get_added_tokens_decoder().items()
         named = {number for number, token in added if token.special and token.content != unknown}
         empty = range(self.filled, self.vocabulary)
-        return frozenset(named | {each for each in self._special if each is not None} | set(empty))
+        self.special = frozenset({*named, special.end, *empty, *(() if special.mask is None else (special.mask,))})
+        self._falls_back = bool(getattr(tokenizer.model, "byte_fallback", False))
+        """True if tokens like <0xE6> are bytes."""
 
     def encode(self, text: str) -> EncodedText:
         found = self._tokenizer.encode(text, add_special_tokens=False)
@@ -109,11 +90,6 @@ class LibraryEncoder(Encoder):
 
     def _decode(self, ids: Sequence[int]) -> str:
         return str(self._tokenizer.decode(ids, skip_special_tokens=False))
-
-    @cached_property
-    def _falls_back(self) -> bool:
-        """True if tokens like <0xE6> are bytes."""
-        return bool(getattr(self._tokenizer.model, "byte_fallback", False))
 
     def decode(self, ids: Sequence[int]) -> str:
         ordinary = [token for token in ids if token not in self.special]

@@ -10,12 +10,12 @@ from typing import Annotated, Any, Final, Literal, Self, final
 
 from pydantic import Field, PositiveInt, model_validator
 
-from grid.errors import EnvironmentProblem, SpecError
+from grid.errors import SpecError
 from grid.spec import OutsideKey
-from runners.tasks.text.corpus import content_hash
+from runners.tasks.text.corpus import content_hash, decode
 from runners.tasks.text.tokenizers.library_encoder import LibraryEncoder, Special, library, size_of
 from runners.tasks.text.tokenizers.tokenizer import Texts, Tokenizer
-from runners.tasks.user_files import absolute_path
+from runners.tasks.user_files import absolute_path, require_hash, unreadable
 
 ENDS: Final = ("<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>", "<end>", "[SEP]")
 """Default tokens for the end of a document; the first existing one is used."""
@@ -44,21 +44,21 @@ class TokenizerFile(Tokenizer):
         """Fill in missing fields; a complete spec does not need the file to be present."""
         object.__setattr__(self, "path", absolute_path("tokenizer.path", self.path))
         if self.mask is not None and self.mask == self.end:
-            raise ValueError(
-                f"one token ends documents and another hides tokens; got {self.end!r} as both; name two: "
-                "tokenizer.end and tokenizer.mask"
-            )
+            raise ValueError(f"tokenizer.end and tokenizer.mask are two tokens; got {self.end!r} as both")
         named = None not in {self.content_hash, self.vocabulary, self.end} and "mask" in self.model_fields_set
         if named and not Path(self.path).exists():
             return self
         try:
             text = _read(Path(self.path))
             tokenizer = _parse(self.path, text)
-            self._fill("content_hash", content_hash(text))
-            if self.vocabulary is None:
-                self._fill("vocabulary", size_of(tokenizer))
-            self._fill("end", _first_token(tokenizer, ENDS))
-            self._fill("mask", _first_token(tokenizer, MASKS))
+            found = {
+                "content_hash": content_hash(text),
+                "vocabulary": size_of(tokenizer),
+                "end": _first_token(tokenizer, ENDS),
+                "mask": _first_token(tokenizer, MASKS),
+            }
+            self.set_normal_form(**{name: value for name, value in found.items() if getattr(self, name) is None})
+            require_hash(self.content_hash, found["content_hash"], self.path, "tokenizer.content_hash")
             self._require(tokenizer)
         except SpecError as error:
             raise ValueError(str(error)) from error
@@ -75,8 +75,7 @@ class TokenizerFile(Tokenizer):
 
     def encoder(self, training: Texts) -> LibraryEncoder:  # noqa: ARG002  (nothing is learned)
         text = _read(Path(self.path))
-        if content_hash(text) != self.content_hash:
-            raise SpecError(self._other_content(content_hash(text)))
+        require_hash(self.content_hash, content_hash(text), self.path, "tokenizer.content_hash")
         tokenizer = _parse(self.path, text)
         self._require(tokenizer)
         mask = None if self.mask is None else tokenizer.token_to_id(self.mask)
@@ -84,24 +83,9 @@ class TokenizerFile(Tokenizer):
         record = {"kind": self.kind, "hash": self.content_hash}
         return LibraryEncoder(tokenizer, special, record, vocabulary=self.vocabulary)
 
-    def _fill(self, field: str, found: object) -> None:
-        if getattr(self, field) is None:
-            self.set_normal_form(**{field: found})
-        elif field == "content_hash" and self.content_hash != found:
-            raise SpecError(self._other_content(found))
-
-    def _other_content(self, found: object) -> str:
-        return (
-            f"tokenizer.content_hash is that of the file; it is {self.content_hash} and {self.path} has {found}; "
-            "restore that file, or leave content_hash out to take it as it is"
-        )
-
     def _require(self, tokenizer: Any) -> None:
         if self.size < (least := size_of(tokenizer)):
-            raise SpecError(
-                f"tokenizer.vocabulary is the number of ids of the file, or more; it is {self.size} and {self.path} "
-                f"has {least}; raise it, or leave it out"
-            )
+            raise SpecError(f"tokenizer.vocabulary is {self.size} and {self.path} has {least} ids; raise it")
         if self.end is None:
             raise SpecError(
                 f"a token ends every document; {self.path} has none of {', '.join(ENDS)}; name one: tokenizer.end"
@@ -117,23 +101,18 @@ def _first_token(tokenizer: Any, names: tuple[str, ...]) -> str | None:
 
 
 def _read(path: Path) -> str:
+    if not path.is_file():
+        raise SpecError(f"there is no tokenizer file {path}; give the path of a tokenizer.json")
     try:
-        return path.read_text(encoding="utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise SpecError(f"a tokenizer file is UTF-8; {path} is not, at byte {error.start}; save it again") from error
-    except (FileNotFoundError, IsADirectoryError) as error:
-        raise SpecError(f"there is no tokenizer file {path}; give the path of a tokenizer.json") from error
+        return decode(path.read_bytes(), path)
     except OSError as error:
-        raise EnvironmentProblem(f"cannot read {path}: {error.strerror}; check the file and its permissions") from error
+        raise unreadable(path, error) from error
 
 
 def _parse(path: str, text: str) -> Any:
     found = _try_parse(text)
     if isinstance(found, str):
-        raise SpecError(
-            f"a tokenizer file is a tokenizer.json of the package tokenizers; {path} is not: {found}; write it with "
-            "Tokenizer.save"
-        )
+        raise SpecError(f"{path} is no tokenizer.json of the package tokenizers: {found}; write it with Tokenizer.save")
     return found
 
 
