@@ -241,30 +241,6 @@ def token_losses(predict: Predict, batch: Batch, rows: int, dtype: torch.dtype =
     return losses
 
 
-class Answered(NamedTuple):
-    """Correctness and loss (nats) of answers, float64."""
-
-    right: Tensor
-    loss: Tensor
-
-
-def score_answers(predict: Predict, sample: Batch, rows: int) -> Answered:
-    """Score a model's answers at all scored targets, in order, on the CPU; a tie or a NaN is wrong."""
-
-    def reduce(chunk: slice, outputs: Tensor) -> tuple[Tensor, Tensor]:
-        wanted = sample.targets[chunk].to(outputs.device)
-        asked = wanted != UNSCORED
-        logits, answers = outputs[asked].float(), wanted[asked]
-        as_likely = (logits >= logits.gather(1, answers[:, None])) | logits.isnan()
-        loss = F.cross_entropy(logits, answers, reduction="none")
-        return (as_likely.sum(1) == 1).to("cpu", torch.float64), loss.to("cpu", torch.float64)
-
-    right, loss = zip(
-        *(found for _, found in in_chunks(predict, sample.inputs, rows, reduce, sample.visible)), strict=True
-    )
-    return Answered(torch.cat(right), torch.cat(loss))
-
-
 def spread_evenly(count: int, span: int) -> Tensor:
     """Return `count` whole numbers from 0 to `span`, evenly spread, both ends included (int64)."""
     steps = max(count - 1, 1)

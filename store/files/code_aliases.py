@@ -17,10 +17,14 @@ def _aliases() -> dict[tuple[str, str], tuple[str, str]]:
 
 
 def current_sources(sources: Mapping[str, str] | None) -> dict[str, str] | None:
-    """Return recorded `sources` (name to hash) with the names and hashes of the present release; None stays None."""
+    """Return recorded `sources` (name to hash) with the names and hashes of the present release; None stays None.
+
+    A file whose code is part of the core now has no entry of its own.
+    """
     if sources is None:
         return None
-    return dict(_aliases().get((name, value), (name, value)) for name, value in sources.items())
+    found = {name: _aliases().get((name, value), (name, value)) for name, value in sources.items()}
+    return dict(alias for name, alias in found.items() if alias[0] != "core" or name == "core")
 
 
 def current_core(code: str | None) -> str | None:

@@ -12,7 +12,7 @@ sequence are not independent. A tie or a NaN among the logits is a wrong answer.
 import math
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Annotated, ClassVar, Self, final
+from typing import Annotated, ClassVar, NamedTuple, Self, final
 
 import torch
 from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
@@ -22,7 +22,7 @@ from torch.nn import functional as F
 from grid.spec import Spec
 from grid.validation import INCREASING
 from runners.tasks.counter_rng import CPU, Draws
-from runners.tasks.task import UNSCORED, Batch, Data, Measurements, Predict, Task, over_items, score_answers
+from runners.tasks.task import UNSCORED, Batch, Data, Measurements, Predict, Task, in_chunks, over_items
 from variants import Tokens
 
 _TOKENS = 1 << 14
@@ -161,3 +161,27 @@ class AskedData(Data):
 def asking(inputs: Tensor, places: Tensor, answers: Tensor) -> Batch:
     """Make a batch of `inputs` [B, T] that asks for `answers` [B, n] at `places` [B, n]."""
     return Batch(inputs, torch.full_like(inputs, UNSCORED).scatter_(1, places, answers))
+
+
+class Answered(NamedTuple):
+    """Correctness and loss (nats) of answers, float64."""
+
+    right: Tensor
+    loss: Tensor
+
+
+def score_answers(predict: Predict, sample: Batch, rows: int) -> Answered:
+    """Score a model's answers at all scored targets, in order, on the CPU; a tie or a NaN is wrong."""
+
+    def reduce(chunk: slice, outputs: Tensor) -> tuple[Tensor, Tensor]:
+        wanted = sample.targets[chunk].to(outputs.device)
+        asked = wanted != UNSCORED
+        logits, answers = outputs[asked].float(), wanted[asked]
+        as_likely = (logits >= logits.gather(1, answers[:, None])) | logits.isnan()
+        loss = F.cross_entropy(logits, answers, reduction="none")
+        return (as_likely.sum(1) == 1).to("cpu", torch.float64), loss.to("cpu", torch.float64)
+
+    right, loss = zip(
+        *(found for _, found in in_chunks(predict, sample.inputs, rows, reduce, sample.visible)), strict=True
+    )
+    return Answered(torch.cat(right), torch.cat(loss))
