@@ -43,10 +43,7 @@ REFUSED: dict[Family, set[str]] = {
 
 def check(operator: Operator, backbone: Backbone) -> None:
     operator.check(
-        heads=backbone.heads,
-        kv_heads=backbone.key_heads,
-        head_width=backbone.head_width,
-        positions=backbone.positions,
+        heads=backbone.heads, kv_heads=backbone.key_heads, head_width=backbone.head_width, positions=backbone.positions
     )
 
 
@@ -165,11 +162,7 @@ def test_a_placement_of_a_trial_has_one_spelling() -> None:
     [
         ("qwen2", "llama2", {"name", "bias", "norm_eps", "positions"}),
         ("llama3", "llama2", {"name", "kv_heads", "positions"}),
-        (
-            "pythia",
-            "gpt2",
-            {"name", "feedforward", "feedforward_width", "parallel", "positions", "tied"},
-        ),
+        ("pythia", "gpt2", {"name", "feedforward", "feedforward_width", "parallel", "positions", "tied"}),
         (
             "babyberta",
             "gpt2",

@@ -64,13 +64,9 @@ def _gives(member: Score, a: float, own: dict[str, Tensor]) -> str:
 
 
 def _within(allowed: Range, a: float, f: float) -> bool:
-    return {
-        "positive": f > 0,
-        "nonnegative": f >= 0,
-        "as its logit": f >= 0 or a < 0,
-        "constant": f == 1,
-        "any": True,
-    }[allowed]
+    return {"positive": f > 0, "nonnegative": f >= 0, "as its logit": f >= 0 or a < 0, "constant": f == 1, "any": True}[
+        allowed
+    ]
 
 
 def _far(member: Score, own: dict[str, Tensor], words: str) -> None:
