@@ -18,42 +18,11 @@ ROOT: Final = Path(__file__).parent.parent
 ROOMS: Final = ("grid", "variants", "runners", "store", "dashboards")
 OPENERS: Final = frozenset({"of", "those", "who", "what", "whose"})
 LONGEST: Final = 30
-PARTICIPLES: Final = frozenset(
-    [
-        "asked",
-        "beside",
-        "come",
-        "done",
-        "drawn",
-        "found",
-        "gone",
-        "given",
-        "heard",
-        "held",
-        "kept",
-        "known",
-        "left",
-        "lost",
-        "made",
-        "meant",
-        "put",
-        "said",
-        "seen",
-        "sent",
-        "shown",
-        "spent",
-        "taken",
-        "taught",
-        "thrown",
-        "told",
-        "worn",
-        "written",
-    ]
+PARTICIPLES: Final = re.compile(
+    r"[a-z0-9]{3,}ed|asked|beside|come|done|drawn|found|gone|given|heard|held|kept|known|left|lost|"
+    r"made|meant|put|said|seen|sent|shown|spent|taken|taught|thrown|told|worn|written"
 )
-VERBS: Final = frozenset(
-    ["feed", "need", "seed", "embed", "proceed", "exceed", "succeed", "shed", "bleed", "speed", "principled"]
-)
-"""Words in -ed that are no participles."""
+NO_PARTICIPLES: Final = re.compile(r"feed|need|seed|embed|proceed|exceed|succeed|shed|bleed|speed|principled")
 PUBLIC: Final = frozenset({"zipped", "changed", "named", "scaled", "published", "finished"})
 """Names that spec files of users call, and a command; they stay."""
 _STOP: Final = re.compile(r"(?<=[.!?])\s+(?=[A-Z`\"(*\[])")
@@ -143,9 +112,7 @@ def _dedent(text: str) -> str:
 def is_participle(name: str) -> bool:
     """Return True if a name is one past participle."""
     bare = name.strip("_")
-    if "_" in bare or bare in VERBS | PUBLIC:
-        return False
-    return bare in PARTICIPLES or (bare.endswith("ed") and len(bare) > 4)
+    return bool(PARTICIPLES.fullmatch(bare)) and not (bare in PUBLIC or NO_PARTICIPLES.fullmatch(bare))
 
 
 def breaches_of_names(path: Path, tree: ast.Module) -> Iterator[Breach]:

@@ -34,11 +34,5 @@ def real_spec(
 ) -> str:
     """A grid of `operators` by `seeds`; `training` and `execution` are arguments, the others statements around it."""
     return _TEXT.format(
-        name=name,
-        training=training,
-        execution=execution,
-        operators=operators,
-        seeds=seeds,
-        before=before,
-        after=after,
+        name=name, training=training, execution=execution, operators=operators, seeds=seeds, before=before, after=after
     )

@@ -15,7 +15,15 @@ import math
 from typing import Annotated, ClassVar, Literal, NamedTuple, Self, get_args
 
 import torch
-from pydantic import BeforeValidator, NonNegativeFloat, PositiveFloat, ValidatorFunctionWrapHandler, model_validator
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    NonNegativeFloat,
+    PositiveFloat,
+    ValidatorFunctionWrapHandler,
+    model_validator,
+)
 from pydantic_core import PydanticCustomError
 from torch import Tensor
 
@@ -168,6 +176,20 @@ class Number(Spec):
     def heads(self, shape: HeadShape) -> int:
         """Count the heads with their own value."""
         return shape.heads if "head" in self.per else 1
+
+
+def require_link(*links: Link) -> AfterValidator:
+    """Mark a field of type `Number` whose range needs one of `links`."""
+
+    def check(number: Number) -> Number:
+        if number.link not in links:
+            raise ValueError(f"its range needs link={links[0]!r}; got {number.link!r}")
+        return number
+
+    return AfterValidator(check)
+
+
+PositiveNumber = Annotated[Number, require_link("positive", "at_least_one")]
 
 
 class Vector(Number):
@@ -352,12 +374,10 @@ class RunningMean(Number):
     init: float = 0.0
     of: str
     """The field it averages: a scalar number of the same stage."""
-    momentum: float = 0.9
+    momentum: Annotated[float, Field(ge=0, lt=1)] = 0.9
 
     @model_validator(mode="after")
     def _is_a_mean(self) -> Self:
-        if not 0 <= self.momentum < 1:
-            raise ValueError(f"momentum is in [0, 1); got {self.momentum}, the usual value is 0.9")
         if self.learned or self.link != "identity":
             raise ValueError("a running mean is neither trained nor linked; leave `learned` and `link` out")
         return self

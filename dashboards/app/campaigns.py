@@ -33,7 +33,7 @@ class IngestReport(NamedTuple):
     words: str
     """When they were brought in."""
     warnings: Sequence[str] = ()
-    """What a reader of any of the results must know, a sentence each."""
+    """Sentences that readers of any of the results must know."""
 
 
 @final

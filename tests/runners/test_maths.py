@@ -157,7 +157,7 @@ NONSENSE: dict[str, tuple[Any, dict[str, str], dict[str, float], Sequence[float]
     "got nan": ("ssa", {}, {}, (1.0, math.nan)),
     "integral has no argument 'signal'; it has signals, rotary": ("integral", {"signal": "4"}, {}, LOGITS),
     "signals of integral is a whole number up to 4,096; got 'four'": ("integral", {"signals": "four"}, {}, LOGITS),
-    "rotary of integral is one of 'per_signal', 'before_split'; got 'no'": ("integral", {"rotary": "no"}, {}, LOGITS),
+    "integral: rotary should be 'per_signal' or 'before_split', got 'no'": ("integral", {"rotary": "no"}, {}, LOGITS),
     "open the dashboard with `ablate dash --spec FILE`": ({"score": {"kind": "mine"}}, {}, {}, LOGITS),
     "takes no arguments; got n": ({}, {"n": "1"}, {}, LOGITS),
 }

@@ -1,4 +1,4 @@
-"""The training loop: it learns, says what it does, and is paired across operators."""
+"""The training loop: it learns, says what it does, is paired across operators, and resumes exactly."""
 
 import json
 import math
@@ -9,11 +9,16 @@ from typing import Literal
 import pytest
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
+from grid import Grid, over
 from grid.errors import EnvironmentProblem, SpecError
+from runners.cli.app import execute
 from runners.evaluations import MultipleChoice
+from runners.execution.inline import Inline
+from runners.execution.run import RunOptions, run_campaign
 from runners.optimisers import AdamW, Training
-from runners.optimisers.schedules import Cosine
+from runners.optimisers.schedules import WSD, Cosine
 from runners.probes import LearnedNumbers, Probing
 from runners.tasks import Batch, Data, LinearFunctions, Measurements, Predict, Task, Text
 from runners.tasks.counter_rng import CPU
@@ -22,7 +27,9 @@ from runners.training.flat_parameters import Flat
 from runners.training.loop import _TrainingRun, train
 from runners.training.training_context import Diverged
 from runners.trial import Execution, Trial, build_model
-from variants import Operator, Scalars, gpt2, integral, principled, softmax, ssa
+from store.files.layout import Layout
+from store.store import Store
+from variants import Operator, Scalars, Transformer, gpt2, integral, llama2, principled, softmax, ssa
 
 OPERATORS = [softmax(), ssa(), integral(2), principled("query", gate_width=2)]
 
@@ -317,3 +324,114 @@ def test_an_evaluation_that_no_life_has_time_for_is_finished_by_several(
     assert lives > 2
     assert len(passes) == needed
     assert (world.evaluations, world.single, world.probes) == (whole.evaluations, whole.single, whole.probes)
+
+
+@pytest.fixture(params=["linear_functions", "text"])
+def trial(request: pytest.FixtureRequest, tiny: Trial, tmp_path: Path) -> Trial:
+    training = tiny.training.changed(optimiser=AdamW(lr=1e-2, weight_decay=0.1), schedule=WSD(warmup=3), clip=1.0)
+    if request.param == "linear_functions":
+        return tiny.changed(training=training)
+    (tmp_path / "text.txt").write_text("".join(f"{number} is not {number + 1}. " for number in range(300)))
+    task = Text(source=str(tmp_path / "text.txt"), context=11, batch=3, validation_windows=4)
+    return tiny.changed(task=task, model=llama2(layers=2, heads=2, width=8, feedforward_width=16), training=training)
+
+
+@pytest.mark.parametrize("operator", OPERATORS, ids=lambda operator: operator.label)
+def test_every_operator_resumes_exactly(trial: Trial, memory: Callable, operator: Operator) -> None:
+    _resume(trial.changed(operator=operator), memory, [2, 6, 10])
+
+
+@pytest.mark.parametrize("stops", [[1], [5], [7], [11], [12], list(range(1, 13))], ids=str)
+def test_a_run_resumes_exactly_wherever_it_stops(trial: Trial, memory: Callable, stops: list[int]) -> None:
+    _resume(trial.changed(operator=ssa()), memory, stops)
+
+
+def _resume(trial: Trial, memory: Callable, stops: list[int]) -> None:
+    whole, parts = memory(), memory(stop_at=stops)
+    train(trial, whole)
+    for stop in stops:
+        finished = train(trial, parts)
+        assert (finished.step, finished.stopped) == (stop, True)
+        parts.stop_at.remove(stop)
+    assert not train(trial, parts).stopped
+    assert parts.logged == whole.logged
+    assert parts.evaluations == whole.evaluations
+    assert parts.probes == whole.probes
+
+
+@pytest.mark.parametrize("killed_after", [6, 9, 12])
+def test_a_killed_run_goes_on_from_its_last_checkpoint(trial: Trial, memory: Callable, killed_after: int) -> None:
+    whole, parts = memory(), memory(save_at=[2, 5, 8])
+    train(trial, whole)
+
+    class Killed(BaseException):
+        pass
+
+    def die(step: int, steps: int, loss: float) -> None:
+        parts.step = step
+        if step == killed_after:
+            raise Killed
+
+    parts.progress = die
+    with pytest.raises(Killed):
+        train(trial, parts)
+    del parts.progress
+    finished = train(trial, parts)
+    assert finished.step == 12
+    assert (parts.logged, parts.evaluations) == (whole.logged, whole.evaluations)
+
+
+def test_a_checkpoint_is_a_copy_that_training_does_not_touch(trial: Trial, memory: Callable) -> None:
+    states = []
+    world = memory(save_at=[3, 12])
+    world.save = lambda _, state: states.append(state)
+    train(trial, world)
+    early, *_, late = (state["model"]["norm.weight"] for state in states)
+    assert not early.equal(late)
+
+
+def test_a_stop_at_the_last_step_leaves_its_evaluation_to_the_resumed_run(trial: Trial, memory: Callable) -> None:
+    world = memory(stop_at=[12])
+    assert train(trial, world).stopped
+    assert 12 not in {step for step, *_ in world.evaluations}
+    world.stop_at.clear()
+    finished = train(trial, world)
+    assert not finished.stopped
+    assert 12 in {step for step, *_ in world.evaluations}
+
+
+def test_random_numbers_drawn_inside_the_model_resume_too(
+    trial: Trial, memory: Callable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain = Transformer.forward
+    monkeypatch.setattr(Transformer, "forward", lambda self, *x: F.dropout(plain(self, *x), 0.5, self.training))
+    _resume(trial, memory, [3, 8])
+
+
+def test_a_trial_that_diverges_ends_there_with_its_step_and_reason(
+    tiny: Trial, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The step in the record is the one whose loss is out of bounds, which is the last that was logged."""
+    axes = [over("training.optimiser.lr", [1e-3, 1e4])]
+    grid = Grid(name="rates", base=tiny, axes=axes, seeds=[0])
+    result = run_campaign(tmp_path, [grid], Inline(), RunOptions(progress=False))
+    assert (result.ok, result.failed) == (1, 1)
+    (wild,) = (planned.key for planned in grid.trials() if planned.axes["lr"] == 1e4)
+    end = json.loads(Layout(tmp_path).end(wild, 1).read_bytes())
+    assert (end["status"], end["reason"]) == ("failed", "diverged")
+    assert 1 < end["step"] < tiny.training.steps
+    with Store.open(tmp_path, refresh=False) as store:
+        losses = dict(
+            store.sql(f"select step, value from metric where trial = '{wild}' and name = 'loss' order by step").rows()
+        )
+    bound = 1000 * tiny.task.open().constant_loss
+    assert max(losses) == end["step"]
+    assert not losses[end["step"]] <= bound
+    assert all(losses[step] <= bound for step in range(1, end["step"]))
+    assert math.isnan(losses[end["step"]]) or f"{losses[end['step']]}" in end["message"]
+    assert f"at step {end['step']}" in end["message"]
+    capsys.readouterr()
+    assert execute(["failures", "--json", "--campaign", str(tmp_path)]) == 0
+    (found,) = json.loads(capsys.readouterr().out)["data"]["failures"]
+    assert (found["reason"], found["n"]) == ("diverged", 1)
+    assert f"at step {end['step']}" in found["message"]

@@ -70,17 +70,6 @@ def test_the_fused_path_spreads_as_the_definition_does(name: str) -> None:
     assert float(((fused.mean(0) - defined.mean(0)) / se).abs().max()) < 5
 
 
-@pytest.mark.parametrize("path", ["reference", "sdpa"])
-def test_the_spread_is_that_of_weights_dropped_one_by_one(path: str) -> None:
-    """The variance of sum_j m_j w_j v_j / (1 - p) with independent m_j is p / (1 - p) sum_j w_j^2 v_j^2."""
-    inputs = random_inputs(softmax(), length=LENGTH)
-    heads = Heads(*(x[:1].float() for x in (inputs.q, inputs.k, inputs.v)))
-    weights = attention(softmax(), heads, {}).weights[0].double()
-    expected = P / (1 - P) * weights.square() @ heads.v[0].double().square()
-    found = (outputs(softmax(), path, P, DRAWS) - outputs(softmax(), path, 0.0, 1)).square()
-    assert standard_errors(found, expected) < 5
-
-
 @pytest.mark.parametrize("name", ["softmax", *UNFOLDED])
 def test_a_weight_is_dropped_or_divided_by_what_is_left(name: str) -> None:
     operator = Operator(**{**FOLDED, **UNFOLDED}[name])

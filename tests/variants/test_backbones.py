@@ -43,10 +43,7 @@ REFUSED: dict[Family, set[str]] = {
 
 def check(operator: Operator, backbone: Backbone) -> None:
     operator.check(
-        heads=backbone.heads,
-        kv_heads=backbone.key_heads,
-        head_width=backbone.head_width,
-        positions=backbone.positions,
+        heads=backbone.heads, kv_heads=backbone.key_heads, head_width=backbone.head_width, positions=backbone.positions
     )
 
 
@@ -158,38 +155,3 @@ def test_a_placement_of_a_trial_has_one_spelling() -> None:
     trial = Trial(task=TASK, model=tiny("gpt2"), operator=ssa(), training=Training(steps=1))
     alternate, top = (trial.changed(placement=each) for each in ({"side": "alternate"}, {"share": 0.5}))
     assert alternate == top
-
-
-@pytest.mark.parametrize(
-    ("family", "neighbour", "expected"),
-    [
-        ("qwen2", "llama2", {"name", "bias", "norm_eps", "positions"}),
-        ("llama3", "llama2", {"name", "kv_heads", "positions"}),
-        (
-            "pythia",
-            "gpt2",
-            {"name", "feedforward", "feedforward_width", "parallel", "positions", "tied"},
-        ),
-        (
-            "babyberta",
-            "gpt2",
-            {
-                "name",
-                "feedforward",
-                "feedforward_width",
-                "norm_position",
-                "positions",
-                "causal",
-                "embedding_norm",
-                "dropout",
-                "attention_dropout",
-                "read_out",
-            },
-        ),
-    ],
-)
-def test_a_family_differs_from_its_neighbour_in_what_makes_it(
-    family: Family, neighbour: Family, expected: set[str]
-) -> None:
-    one, other = tiny(family).data(), tiny(neighbour).data()
-    assert {name for name, value in one.items() if value != other[name]} == expected

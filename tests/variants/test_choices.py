@@ -190,7 +190,7 @@ def test_arguments_of_named_operators_take_the_values_they_are_annotated_with() 
     known = catalogue()
     for name, values in (("affine_gated", {"n": "keys"}), ("fox", {"per": "tokens"}), ("ssa", {"b_per": "none"})):
         ((argument, given),) = values.items()
-        with pytest.raises(SpecError, match=f"^{argument} of {name} is one of '.*; got {given!r}"):
+        with pytest.raises(SpecError, match=f"^{name}: {argument} should be '.*, got {given!r}"):
             known[name].make(**values)
     assert known["ssa"].make(b_per=None) == known["ssa"].make()
     assert inspect.signature(known["ssa"].make).parameters["n"].default == 1.5

@@ -45,10 +45,7 @@ DIVIDED_OUT = {
 MEANT = {
     "a temperature beside a bias": (Operator(score=Square(), transform=Temperature()), Alibi()),
     "signals that turn": (TURNED, Rotary()),
-    "signals of a network": (
-        Operator(score=Relu(), product=MLP(), signals=Signals(count=2)),
-        NoPositions(),
-    ),
+    "signals of a network": (Operator(score=Relu(), product=MLP(), signals=Signals(count=2)), NoPositions()),
     "signals beside a bias": (TURNED, Alibi()),
     "a temperature beside a sink": (
         Operator(score=Square(), transform=Temperature(), normaliser=Sink()),

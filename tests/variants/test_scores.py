@@ -83,9 +83,7 @@ def test_a_logit_of_0_has_no_weight_in_cog_and_adds_1_to_the_sum(more: tuple[Sco
 
 @pytest.mark.parametrize("normaliser", [NoNormaliser(), Count()], ids=lambda each: each.kind)
 @pytest.mark.parametrize(
-    "score",
-    [Exponential(), SignedExponential(), HeadGroups(parts=(Exponential(), Tanh()))],
-    ids=lambda each: each.kind,
+    "score", [Exponential(), SignedExponential(), HeadGroups(parts=(Exponential(), Tanh()))], ids=lambda each: each.kind
 )
 def test_an_exponential_that_overflows_leaves_hidden_keys_and_other_rows_finite(
     score: Score, normaliser: Normaliser

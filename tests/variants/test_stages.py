@@ -22,9 +22,7 @@ from variants import (
 from variants.number import ByDepth, HeadShape
 from variants.operator import distances
 from variants.papers.affine_scaled import affine_scaled, learned_sink
-from variants.papers.attention_sinks import (
-    fixed_value_bias,
-)
+from variants.papers.attention_sinks import fixed_value_bias
 from variants.papers.beyond import fox, ssmax
 from variants.papers.integral import differential, integral, integral_control, integral_weights
 from variants.stages.forgetting.forget_gate import ForgetGate

@@ -31,7 +31,7 @@ from variants import (
     softmax,
     ssa,
 )
-from variants.model.feedforward import FeedForward
+from variants.model.block import FeedForward
 from variants.model.named_backbones import tiny
 from variants.stages.positions.scheme import Positions
 

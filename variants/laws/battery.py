@@ -6,18 +6,7 @@ from pathlib import Path
 from traceback import walk_tb
 from typing import NamedTuple
 
-from variants.laws import (
-    gradients,
-    layers,
-    limits,
-    models,
-    precision,
-    scores,
-    starts,
-    symmetry,
-    values,
-    visibility,
-)
+from variants.laws import gradients, layers, limits, models, precision, scores, starts, symmetry, values, visibility
 from variants.laws.inputs import fit
 from variants.laws.law import Law, LawBroken, NothingStated
 from variants.operator import Operator

@@ -150,13 +150,7 @@ class Inputs(NamedTuple):
 
 
 def random_inputs(
-    operator: Operator,
-    *,
-    batch: int = 2,
-    heads: int | None = None,
-    length: int = 13,
-    seed: int = 0,
-    scale: float = 1.0,
+    operator: Operator, *, batch: int = 2, heads: int | None = None, length: int = 13, seed: int = 0, scale: float = 1.0
 ) -> Inputs:
     """Draw standard normal q, k (times `scale`) and v, and numbers in their range, away from their start.
 

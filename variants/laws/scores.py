@@ -1,7 +1,7 @@
 """Laws of a score by itself: it equals its oracle, keeps its range and limits, and has a slope at 0."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import torch
 from torch import Tensor
@@ -9,6 +9,7 @@ from torch import Tensor
 from variants.laws.inputs import random_inputs
 from variants.laws.law import Law, LawBroken, NothingStated, near, require
 from variants.operator import Operator
+from variants.score_map import Scores
 from variants.stages.families import Range, Score
 
 _LOGITS = (-1.3, 1.3, -0.4, 0.4, -1.0, 1.0, -3.1, 3.1, 0.0, -1e-3, 1e-3, -6.0, 6.0, -30.0, 30.0)
@@ -50,34 +51,32 @@ def _members(operator: Operator) -> Iterator[tuple[Score, dict[str, Tensor]]]:
         yield member, {name.removeprefix(start): value for name, value in own.items()}
 
 
-def _values(member: Score, logits: tuple[float, ...], own: dict[str, Tensor]) -> Tensor:
-    """Compute f [N] of N logits."""
-    a = torch.tensor(logits, dtype=torch.float64)[None, None, None]
-    return member.scores(a, torch.ones(1, a.shape[-1], dtype=torch.bool), **own).values().flatten()
+def _scores(member: Score, logits: Iterable[float] | Tensor, own: dict[str, Tensor]) -> Scores:
+    """Compute the scores of N logits as one row [1, 1, 1, N]."""
+    a = logits if isinstance(logits, Tensor) else torch.tensor([*logits], dtype=torch.float64)
+    return member.scores(a[None, None, None], torch.ones(1, len(a), dtype=torch.bool), **own)
+
+
+def _values(member: Score, logits: Iterable[float], own: dict[str, Tensor]) -> Tensor:
+    return _scores(member, logits, own).values().flatten()
 
 
 def _gives(member: Score, a: float, own: dict[str, Tensor]) -> str:
     """Describe the score's value, with its logarithm if it has one."""
-    found = member.scores(torch.full((1, 1, 1, 1), a, dtype=torch.float64), torch.ones(1, 1, dtype=torch.bool), **own)
+    found = _scores(member, [a], own)
     log = "" if found.log is None else f" (log_score: ln f = {found.log.item():.6g})"
     return f"the function gives {found.values().item():.6g}{log}"
 
 
 def _within(allowed: Range, a: float, f: float) -> bool:
-    return {
-        "positive": f > 0,
-        "nonnegative": f >= 0,
-        "as its logit": f >= 0 or a < 0,
-        "constant": f == 1,
-        "any": True,
-    }[allowed]
+    holds = {"positive": f > 0, "nonnegative": f >= 0, "as its logit": f >= 0 or a < 0, "constant": f == 1, "any": True}
+    return holds[allowed]
 
 
 def _far(member: Score, own: dict[str, Tensor], words: str) -> None:
     """Require a finite logarithm and slope for every finite logit."""
-    a = torch.tensor(_FAR, dtype=torch.float32)[None, None, None].requires_grad_()
-    numbers = {name: value.float() for name, value in own.items()}
-    log = member.scores(a, torch.ones(1, len(_FAR), dtype=torch.bool), **numbers).log
+    a = torch.tensor(_FAR, dtype=torch.float32).requires_grad_()
+    log = _scores(member, a, {name: value.float() for name, value in own.items()}).log
     if log is None:
         return
     (slope,) = torch.autograd.grad(log.sum(), a, materialize_grads=True, allow_unused=True)
@@ -104,25 +103,18 @@ def _slope_at_zero(operator: Operator) -> None:
     """Check the gradient at a logit of 0, where all logits of a fresh model are."""
     step = math.ulp(1.0) ** 0.5
     for member, own in _members(operator):
-        _slope(member, own, step)
-
-
-def _slope(member: Score, own: dict[str, Tensor], step: float) -> None:
-    a = torch.zeros(1, 1, 1, 1, dtype=torch.float64)
-
-    def value(logits: Tensor) -> Tensor:
-        found = member.scores(logits, torch.ones(1, 1, dtype=torch.bool), **own)
-        shown = found.log if found.log is not None else found.plain
+        a = torch.tensor((-step, 0.0, step), dtype=torch.float64).requires_grad_()
+        found = _scores(member, a, own)
+        shown = found.plain if found.log is None else found.log
         assert shown is not None
-        return shown
-
-    start = a.clone().requires_grad_()
-    (came,) = torch.autograd.grad(value(start).sum(), start, allow_unused=True, materialize_grads=True)
-    left, right = (value(a) - value(a - step)) / step, (value(a + step) - value(a)) / step
-    if max(float(left.abs().max()), float(right.abs().max())) > step**-0.5:
-        return  # a jump has no slope
-    low, high = torch.minimum(left, right) - 1e-5, torch.maximum(left, right) + 1e-5
-    near(came, came.clamp(low, high), f"the slope of score {member.label!r} at a logit of 0")
+        below, at, above = shown.flatten()
+        (slopes,) = torch.autograd.grad(at, a, allow_unused=True, materialize_grads=True)
+        left, right = ((at - below) / step).detach(), ((above - at) / step).detach()
+        if max(float(left.abs()), float(right.abs())) > step**-0.5:
+            continue  # a jump has no slope
+        came = slopes[1]
+        low, high = torch.minimum(left, right) - 1e-5, torch.maximum(left, right) + 1e-5
+        near(came, came.clamp(low, high), f"the slope of score {member.label!r} at a logit of 0")
 
 
 LAWS = (

@@ -163,16 +163,11 @@ def qwen2(*, layers: int, heads: int, width: int, feedforward_width: int, kv_hea
 
 def pythia(*, layers: int, heads: int, width: int, feedforward_width: int) -> Backbone:
     """Pythia: parallel residual, LayerNorm, GELU, biases, a quarter of the channels rotary, untied embeddings."""
-    return Backbone(
+    return gpt2(layers=layers, heads=heads, width=width).changed(
         name="pythia",
-        layers=layers,
-        heads=heads,
-        width=width,
         feedforward_width=feedforward_width,
         feedforward="gelu",
-        norm="layer",
         parallel=True,
-        bias="all",
         positions=Rotary(share=0.25),
         tied=False,
     )
@@ -183,17 +178,11 @@ def babyberta(*, layers: int, heads: int, width: int, feedforward_width: int, ma
 
     The released model's configuration drops attention weights, too, which is RoBERTa's default.
     """
-    return Backbone(
+    return gpt2(layers=layers, heads=heads, width=width, max_positions=max_positions).changed(
         name="babyberta",
-        layers=layers,
-        heads=heads,
-        width=width,
         feedforward_width=feedforward_width,
         feedforward="gelu",
-        norm="layer",
         norm_position="post",
-        bias="all",
-        positions=Learned(count=max_positions),
         causal=False,
         embedding_norm=True,
         dropout=0.1,

@@ -1,5 +1,7 @@
 """One layer of the host Transformer: attention by any operator, feedforward, norms and residual connections."""
 
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -7,8 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from variants.attend import AttentionOutput, Heads, definition, prepare
-from variants.model.backbone import Backbone
-from variants.model.feedforward import FeedForward
+from variants.model.backbone import Backbone, FeedForwardKind
 from variants.model.parameters import NumberParameters
 from variants.operator import NumberValues, Operator, head_shape
 from variants.paths.choose import PathName, choose
@@ -97,6 +98,35 @@ class Attention(nn.Module):
 def _in_heads(x: Tensor, channels: int) -> Tensor:
     """Reshape [B, T, H D] to [B, H, T, D]."""
     return x.view(*x.shape[:2], -1, channels).transpose(1, 2)
+
+
+_ACTIVATIONS: Mapping[FeedForwardKind, Callable[[Tensor], Tensor]] = {
+    "relu": F.relu,
+    "gelu": F.gelu,
+    "gelu_tanh": partial(F.gelu, approximate="tanh"),
+    "swish": F.silu,
+    "reglu": F.relu,
+    "geglu": F.gelu,
+    "swiglu": F.silu,
+}
+
+
+class FeedForward(nn.Module):
+    """f(x W1) W2, or (f(x W1) * x W2) W3 for the kinds that end in glu."""
+
+    def __init__(self, backbone: Backbone) -> None:
+        super().__init__()
+        kind, inner, bias = backbone.feedforward, backbone.feedforward_width, backbone.bias == "all"
+        self._activation = _ACTIVATIONS[kind]
+        self.up = nn.Linear(backbone.width, inner, bias=bias)
+        self.gate = nn.Linear(backbone.width, inner, bias=bias) if kind.endswith("glu") else None
+        self.down = nn.Linear(inner, backbone.width, bias=bias)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[B, T, width] to [B, T, width]."""
+        up = self.up(x)
+        inner = self._activation(up) if self.gate is None else self._activation(self.gate(x)) * up
+        return self.down(inner)  # type: ignore[no-any-return]
 
 
 class Block(nn.Module):

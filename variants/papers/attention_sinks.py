@@ -56,9 +56,7 @@ def key_value_bias(*, shared: bool = False, name: str = "KV biases") -> Operator
 
 
 @named_operator(
-    "004",
-    limits=(Limit("m = 0", {"extra.learned_value": 0.0}, key_bias),),
-    traps=("At m = 0 it is the K biases.",),
+    "004", limits=(Limit("m = 0", {"extra.learned_value": 0.0}, key_bias),), traps=("At m = 0 it is the K biases.",)
 )
 def fixed_value_bias(
     m: float = 1.0,
@@ -80,9 +78,7 @@ _DIVERGED = "The paper reports that its training failed."
 
 
 @named_operator(
-    "004",
-    limits=(Limit("q = k = 0", {}, softmax, where="logits of 0"),),
-    traps=("The scale 1 / sqrt(d) cancels.",),
+    "004", limits=(Limit("q = k = 0", {}, softmax, where="logits of 0"),), traps=("The scale 1 / sqrt(d) cancels.",)
 )
 def linear_elu(*, name: str = "linear ELU") -> Operator:
     """Weights proportional to phi(q) . phi(k), phi(x) = elu(x) + 1: linear attention."""
@@ -144,9 +140,7 @@ def sigmoid_normalised(
 
 
 @named_operator(
-    "004",
-    limits=(Limit("all logits below 0", {}, _exponential, where="logits below 0"),),
-    traps=(f"{_GROWS} K.",),
+    "004", limits=(Limit("all logits below 0", {}, _exponential, where="logits below 0"),), traps=(f"{_GROWS} K.",)
 )
 def elu_plus_one(*, name: str = "ELU + 1") -> Operator:
     """elu(z) + 1 as weights, without a sum."""

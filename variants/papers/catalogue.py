@@ -2,12 +2,13 @@
 
 import inspect
 from collections.abc import Callable, Mapping
-from functools import lru_cache, wraps
-from types import NoneType, UnionType
-from typing import Any, Literal, NamedTuple, TypeVar, Union, cast, get_args, get_origin, get_type_hints
+from functools import wraps
+from typing import Any, Literal, NamedTuple, TypeVar, cast
+
+from pydantic import ValidationError, validate_call
 
 from grid.errors import SpecError
-from grid.suggestions import suggest_name
+from grid.validation import spec_error
 from variants.operator import Operator
 
 Paper = Literal["baseline", "000", "001", "002", "003", "004", "beyond"]
@@ -80,7 +81,7 @@ F = TypeVar("F", bound=Callable[..., Operator])
 def named_operator(paper: Paper, *, limits: tuple[Limit, ...] = (), traps: tuple[str, ...] = ()) -> Callable[[F], F]:
     """Add a function that makes an operator to the catalogue. All its arguments need defaults.
 
-    The function raises SpecError for a value outside an argument's `Literal` annotation.
+    The function raises SpecError for an argument that its annotation excludes.
 
     Raises:
         SpecError: an argument has no default, the docstring is missing, or the name is taken.
@@ -92,7 +93,7 @@ def named_operator(paper: Paper, *, limits: tuple[Limit, ...] = (), traps: tuple
     def register(function: F) -> F:
         line = (function.__doc__ or "").strip().partition("\n")[0]
         _check(function, line)
-        make = _check_literals(function)
+        make = _check_arguments(function)
         _CATALOGUE[make.__name__] = NamedOperator(make.__name__, paper, line, make, limits, traps)
         return make
 
@@ -111,38 +112,20 @@ def _check(make: Callable[..., Operator], line: str) -> None:
         raise SpecError(f"{name!r} is already an operator of {known.make.__module__}; give that of {home} another name")
 
 
-def _check_literals(make: F) -> F:
-    """Wrap a function so that it raises SpecError for a value outside an argument's `Literal`."""
-    signature = inspect.signature(make)
+def _check_arguments(function: F) -> F:
+    """Wrap a function so that it raises SpecError for an argument that its annotation excludes."""
+    checked, signature = validate_call(function), inspect.signature(function)
 
-    @wraps(make)
-    def call(*args: Any, **kwargs: Any) -> Any:
-        for name, given in signature.bind(*args, **kwargs).arguments.items():
-            values = _values(make, name)
-            if values and given not in values:
-                known = ", ".join(map(repr, values))
-                near = suggest_name(str(given), [each for each in values if isinstance(each, str)])
-                raise SpecError(f"{name} of {make.__name__} is one of {known}; got {given!r}{near}")
-        return make(*args, **kwargs)
+    @wraps(function)
+    def make(*args: Any, **kwargs: Any) -> Operator:
+        try:
+            return checked(**signature.bind(*args, **kwargs).arguments)
+        except ValidationError as error:
+            if error.title != function.__name__:  # a spec that the function builds
+                raise
+            raise spec_error(error, function.__name__) from error
 
-    return cast(F, call)
-
-
-@lru_cache(maxsize=512)
-def _values(make: Callable[..., Any], name: str) -> tuple[object, ...]:
-    """Return the values of an argument annotated as a Literal; () for any other."""
-    return _literals(get_type_hints(make).get(name))
-
-
-def _literals(hint: object) -> tuple[object, ...]:
-    if get_origin(hint) is Literal:
-        return get_args(hint)
-    if hint is NoneType:
-        return (None,)
-    if get_origin(hint) in (Union, UnionType):
-        parts = [_literals(each) for each in get_args(hint)]
-        return tuple(value for part in parts for value in part) if all(parts) else ()
-    return ()
+    return cast(F, make)
 
 
 def catalogue() -> dict[str, NamedOperator]:

@@ -150,11 +150,6 @@ def ssa(
     limits=(Limit("tau = 1", {"transform.tau": 1.0}, softmax),),
     traps=("The scale 1 / sqrt(d) is kept; tau comes on top of it.",),
 )
-def temperature(
-    tau: float = 10.0,
-    *,
-    per: PerScalar = "constant",
-    name: str = "softmax at a temperature",
-) -> Operator:
+def temperature(tau: float = 10.0, *, per: PerScalar = "constant", name: str = "softmax at a temperature") -> Operator:
     """Softmax of z / tau; the paper tries 5, 10, 20, 50 and 100, none of them trained."""
     return Operator(name=name, transform=Temperature(tau=Number(init=tau, per=per, link="positive")))

@@ -26,10 +26,7 @@ def _run_definition(operator: Operator, heads: Heads, numbers: NumberValues) -> 
     return definition(operator, heads, numbers).output
 
 
-PATHS = (
-    Path("sdpa", sdpa.cannot, sdpa.run),
-    Path("reference", lambda _: None, _run_definition),
-)
+PATHS = (Path("sdpa", sdpa.cannot, sdpa.run), Path("reference", lambda _: None, _run_definition))
 """Fastest first. The last is the definition in plain tensor operations, which runs every operator."""
 
 

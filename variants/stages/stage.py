@@ -2,7 +2,7 @@
 
 import inspect
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar, Literal, NamedTuple, Self, get_args, get_origin
 
 from pydantic import model_validator
@@ -37,15 +37,9 @@ class Stage(Choice):
 
     @classmethod
     def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
-        _require_kind(cls)
-        if "kind" in cls.model_fields:  # a class that is refused takes no kind
-            _require_whole(cls)
-            _require_literals(cls)
-            _require_source(cls)
-            _require_plain_numbers(cls)
-            cls._means = tuple(name for name, field in cls.model_fields.items() if field.annotation is RunningMean)
-            for name in cls.functions:
-                _require_numbers(cls, name)
+        for fault in _find_faults(cls):  # a class that is refused takes no kind
+            raise SpecError(fault)
+        cls._means = tuple(name for name, field in cls.model_fields.items() if field.annotation is RunningMean)
         super().__pydantic_init_subclass__(**kwargs)
 
     @classmethod
@@ -80,19 +74,28 @@ class Tends(NamedTuple):
     within: float
 
 
-def _missing(cls: type[Stage]) -> list[str]:
-    return sorted(getattr(cls, "__abstractmethods__", frozenset[str]()))
+def _find_faults(cls: type[Stage]) -> Iterator[str]:
+    """Yield what is wrong with the definition of a member."""
+    name, missing = cls.__qualname__, sorted(getattr(cls, "__abstractmethods__", frozenset[str]()))
+    source: str = getattr(cls, "source", "")
+    if "kind" not in cls.model_fields:
+        if not missing and source:
+            word = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", cls.__name__).lower()
+            yield f'{name} has no kind; add kind: Literal["{word}"] = "{word}"'
+        return
+    if missing:
+        yield f"{name} does not define {', '.join(missing)}{f'; {cls.advice}' if cls.advice else ''}"
+    yield from _find_unknown_words(cls)
+    if not source:
+        yield f'{name} does not say where its formula is from; add source: ClassVar[str] = "..."'
+    for field, info in cls.model_fields.items():
+        if any(isinstance(part, type) and issubclass(part, Number) for part in get_args(info.annotation)):
+            yield f"{name}.{field} holds a Number inside another type; give each its own field"
+    for function in cls.functions:
+        yield from _find_other_numbers(cls, function)
 
 
-def _require_kind(cls: type[Stage]) -> None:
-    """Require a kind of a class that defines everything else."""
-    whole = not _missing(cls) and bool(getattr(cls, "source", ""))
-    if whole and "kind" not in cls.model_fields:
-        word = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", cls.__name__).lower()
-        raise SpecError(f'{cls.__qualname__} has no kind; add kind: Literal["{word}"] = "{word}"')
-
-
-def _require_literals(cls: type[Stage]) -> None:
+def _find_unknown_words(cls: type[Stage]) -> Iterator[str]:
     """Check class variables that are annotated with a Literal."""
     for parent in cls.__mro__:
         for name, annotation in inspect.get_annotations(parent).items():
@@ -101,43 +104,19 @@ def _require_literals(cls: type[Stage]) -> None:
                 continue
             words, given = get_args(inner[0]), getattr(cls, name, None)
             if given not in words and not isinstance(given, property):
-                raise SpecError(f"{cls.__qualname__}.{name} is one of {', '.join(words)}; got {given!r}")
+                yield f"{cls.__qualname__}.{name} is one of {', '.join(words)}; got {given!r}"
 
 
-def _require_whole(cls: type[Stage]) -> None:
-    missing = _missing(cls)
-    if missing:
-        hint = f"; {cls.advice}" if cls.advice else ""
-        raise SpecError(f"{cls.__qualname__} does not define {', '.join(missing)}{hint}")
-
-
-def _require_source(cls: type[Stage]) -> None:
-    if not getattr(cls, "source", ""):
-        raise SpecError(f'{cls.__qualname__} does not say where its formula is from; add source: ClassVar[str] = "..."')
-
-
-def _require_plain_numbers(cls: type[Stage]) -> None:
-    for name, field in cls.model_fields.items():
-        if any(isinstance(part, type) and issubclass(part, Number) for part in get_args(field.annotation)):
-            raise SpecError(f"{cls.__qualname__}.{name} holds a Number inside another type; give each its own field")
-
-
-def _require_numbers(cls: type[Stage], name: str) -> None:
+def _find_other_numbers(cls: type[Stage], name: str) -> Iterator[str]:
     """Check the keywords of a method, so that a misspelt number fails at definition and not in training."""
-    numbers = {
-        field
-        for field, info in cls.model_fields.items()
-        if isinstance(info.annotation, type) and issubclass(info.annotation, Number)
-    }
+    annotations = {field: info.annotation for field, info in cls.model_fields.items()}
+    numbers = {field for field, kind in annotations.items() if isinstance(kind, type) and issubclass(kind, Number)}
     parameters = inspect.signature(getattr(cls, name)).parameters.values()
     taken = {each.name for each in parameters if each.kind is inspect.Parameter.KEYWORD_ONLY}
     if taken != numbers and not any(each.kind is inspect.Parameter.VAR_KEYWORD for each in parameters):
-        raise SpecError(
+        fields = sorted((taken - numbers) & annotations.keys())
+        advice = f"; declare {', '.join(fields)} as a Number, or read it from self" if fields else ""
+        yield (
             f"{cls.__qualname__}.{name} takes the numbers of its spec by name, after *: {sorted(numbers)}; "
-            f"it takes {sorted(taken)}{_advise_declaration(cls, taken - numbers)}"
+            f"it takes {sorted(taken)}{advice}"
         )
-
-
-def _advise_declaration(cls: type[Stage], names: set[str]) -> str:
-    fields = sorted(names & cls.model_fields.keys())
-    return f"; declare {', '.join(fields)} as a Number, or read it from self" if fields else ""

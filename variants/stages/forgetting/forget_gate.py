@@ -8,14 +8,14 @@ With f = 1 nothing is forgotten.
 """
 
 import math
-from typing import ClassVar, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 import torch
 from pydantic import model_validator
 from torch import Tensor
 from torch.nn import functional as F
 
-from variants.number import Number
+from variants.number import Number, require_link
 from variants.stages.families import Forgetting
 
 
@@ -28,13 +28,11 @@ class ForgetGate(Forgetting):
     )
 
     kind: Literal["forget_gate"] = "forget_gate"
-    gate: Number = Number(init=0.5, per="token", link="unit")
+    gate: Annotated[Number, require_link("unit")] = Number(init=0.5, per="token", link="unit")
     """The share f that a token keeps of earlier keys."""
 
     @model_validator(mode="after")
     def _is_a_share(self) -> Self:
-        if self.gate.link != "unit":
-            raise ValueError(f"a forget gate lies between 0 and 1 and needs link='unit'; got {self.gate.link!r}")
         if self.gate.init == 0:
             raise ValueError("a forget gate of 0 leaves only the query's own key; use visible=Window(size=1)")
         return self

@@ -5,6 +5,7 @@ are left as they are. With S signals each slice of D/S channels turns by its own
 """
 
 from abc import abstractmethod
+from functools import lru_cache
 from typing import Annotated
 
 import torch
@@ -23,9 +24,14 @@ class Turning(Positions):
     def rotates(self) -> bool:
         return True
 
+    @property
+    def scale(self) -> float:
+        """Factor of cosine and sine; logits get its square."""
+        return 1.0
+
     @abstractmethod
-    def waves(self, length: int, turning: int, dtype: torch.dtype, device: torch.device) -> tuple[Tensor, Tensor]:
-        """Cosine and sine of the angles [length, turning / 2] of positions from 0, times whatever scales them."""
+    def frequencies(self, turning: int) -> Tensor:
+        """Radians per position, float64 [turning / 2]."""
 
     def check_width(self, width: int) -> None:
         turning = round(self.share * width, 9)
@@ -40,8 +46,18 @@ class Turning(Positions):
         width = channels // signals
         turning = round(self.share * width)
         working = torch.promote_types(x.dtype, torch.float32)
-        cos, sin = self.waves(length, turning, working, x.device)
+        cos, sin = _waves(self, length, turning, working, x.device)
         slices = x.to(working).reshape(*front, length, signals, width).transpose(-2, -3)
         first, second = slices[..., :turning].chunk(2, dim=-1)
         turned = torch.cat((first * cos - second * sin, second * cos + first * sin, slices[..., turning:]), dim=-1)
         return turned.transpose(-2, -3).reshape(x.shape).to(x.dtype)
+
+
+@lru_cache(maxsize=32)
+def _waves(
+    positions: Turning, length: int, turning: int, dtype: torch.dtype, device: torch.device
+) -> tuple[Tensor, Tensor]:
+    """Compute cosine and sine of the angles [length, turning / 2] of positions from 0, times the scale."""
+    with torch.inference_mode(False):  # noqa: FBT003  (cached: the first caller may be an evaluation, the next one trains)
+        angle = torch.arange(length, dtype=torch.float64)[:, None] * positions.frequencies(turning)
+        return (positions.scale * angle.cos()).to(device, dtype), (positions.scale * angle.sin()).to(device, dtype)

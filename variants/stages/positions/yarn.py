@@ -16,7 +16,6 @@ the bounds unrounded (`rounded=False`).
 """
 
 import math
-from functools import lru_cache
 from typing import Annotated, ClassVar, Literal, Self
 
 import torch
@@ -70,7 +69,6 @@ class Yarn(Turning):
         return max(low, 0), high
 
     def frequencies(self, turning: int) -> Tensor:
-        """Radians per position, float64 [turning / 2]."""
         i = torch.arange(turning // 2, dtype=torch.float64)
         low, high = self.bounds(turning)
         ramp = ((i - low) / (high - low)).clamp(0, 1)
@@ -78,15 +76,4 @@ class Yarn(Turning):
 
     @property
     def scale(self) -> float:
-        """Factor of cosine and sine; logits get its square."""
         return 0.1 * math.log(self.factor) + 1
-
-    def waves(self, length: int, turning: int, dtype: torch.dtype, device: torch.device) -> tuple[Tensor, Tensor]:
-        return _waves(self, length, turning, dtype, device)
-
-
-@lru_cache(maxsize=16)
-def _waves(yarn: Yarn, length: int, turning: int, dtype: torch.dtype, device: torch.device) -> tuple[Tensor, Tensor]:
-    with torch.inference_mode(False):  # noqa: FBT003  (cached: the first caller may be an evaluation, the next one trains)
-        angle = torch.arange(length, dtype=torch.float64)[:, None] * yarn.frequencies(turning)
-        return (yarn.scale * angle.cos()).to(device, dtype), (yarn.scale * angle.sin()).to(device, dtype)

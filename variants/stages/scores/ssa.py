@@ -7,13 +7,12 @@ It concentrates polynomially, so one large logit does not silence all other keys
 """
 
 import math
-from typing import ClassVar, Literal, Self
+from typing import Annotated, ClassVar, Literal
 
 import torch
-from pydantic import model_validator
 from torch import Tensor
 
-from variants.number import Number
+from variants.number import Number, PositiveNumber, require_link
 from variants.stages.families import LogScore
 from variants.stages.stage import Tends
 
@@ -25,19 +24,10 @@ class SSA(LogScore):
     identities: ClassVar[tuple[Tends, ...]] = (Tends({"b": 1e-6, "n": 1e6}, to="exponential", within=1e-4),)
 
     kind: Literal["ssa"] = "ssa"
-    n: Number = Number(init=1.5, per=("layer", "head"), link="at_least_one")
+    n: PositiveNumber = Number(init=1.5, per=("layer", "head"), link="at_least_one")
     """The exponent n, at least 1: how fast a large logit outgrows the others."""
-    b: Number = Number(init=1.0, per=("layer", "head"), link="positive")
+    b: Annotated[Number, require_link("positive")] = Number(init=1.0, per=("layer", "head"), link="positive")
     """The slope b, above 0: how large a logit is before the exponent matters; n b is the slope of ln f at 0."""
-
-    @model_validator(mode="after")
-    def _numbers_stay_in_range(self) -> Self:
-        allowed = {"n": ("at_least_one", "positive"), "b": ("positive",)}
-        for name, links in allowed.items():
-            number: Number = getattr(self, name)
-            if number.link not in links:
-                raise ValueError(f"{name} of ssa needs link={links[0]!r}, got {number.link!r}")
-        return self
 
     def log_score(self, a: Tensor, *, n: Tensor, b: Tensor) -> Tensor:
         rising = torch.log1p(b * a.clamp(min=0))

@@ -4,13 +4,12 @@ Its slope at 0 is 1; c -> inf is no cap, with an error of z^3 / 3 c^2. Positions
 """
 
 import math
-from typing import ClassVar, Literal, Self
+from typing import ClassVar, Literal
 
 import torch
-from pydantic import model_validator
 from torch import Tensor
 
-from variants.number import Number
+from variants.number import Number, PositiveNumber
 from variants.stages.families import Transform
 
 
@@ -20,14 +19,8 @@ class Softcap(Transform):
     source: ClassVar[str] = "Gemma 2, section 2 (logit soft-capping)"
 
     kind: Literal["softcap"] = "softcap"
-    cap: Number = Number(init=50.0, link="positive")
+    cap: PositiveNumber = Number(init=50.0, link="positive")
     """The cap c, in units of the logit; 50 in Gemma 2's attention."""
-
-    @model_validator(mode="after")
-    def _is_positive(self) -> Self:
-        if self.cap.link not in ("positive", "at_least_one"):
-            raise ValueError(f"the cap is above 0 and needs link='positive'; got {self.cap.link!r}")
-        return self
 
     def transform(self, z: Tensor, *, cap: Tensor) -> Tensor:
         return cap * torch.tanh(z / cap)

@@ -4,12 +4,11 @@ It is a reparametrisation: the function is softmax with W_Q / tau. Only the star
 tau = 1 is no temperature.
 """
 
-from typing import ClassVar, Literal, Self
+from typing import ClassVar, Literal
 
-from pydantic import model_validator
 from torch import Tensor
 
-from variants.number import Number
+from variants.number import Number, PositiveNumber
 from variants.stages.families import Transform
 
 
@@ -20,14 +19,8 @@ class Temperature(Transform):
     traps: ClassVar[tuple[str, ...]] = ("It reaches no function that softmax does not reach with another W_Q.",)
 
     kind: Literal["temperature"] = "temperature"
-    tau: Number = Number(init=1.0, link="positive")
+    tau: PositiveNumber = Number(init=1.0, link="positive")
     """The temperature tau; above 1 flattens the weights."""
-
-    @model_validator(mode="after")
-    def _is_positive(self) -> Self:
-        if self.tau.link not in ("positive", "at_least_one"):
-            raise ValueError(f"tau is above 0 and needs link='positive'; got {self.tau.link!r}")
-        return self
 
     def transform(self, z: Tensor, *, tau: Tensor) -> Tensor:
         return z / tau

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import ClassVar, Literal, Self
 
 import torch
-from pydantic import model_validator
+from pydantic import PositiveInt
 from torch import Tensor
 
 from variants.stages.families import Visible
@@ -25,14 +25,8 @@ class Prefix(Visible):
     )
 
     kind: Literal["prefix"] = "prefix"
-    length: int
+    length: PositiveInt
     """How many keys every query sees: p. At 1 this is the causal mask."""
-
-    @model_validator(mode="after")
-    def _has_keys(self) -> Self:
-        if self.length < 1:
-            raise ValueError(f"a prefix has 1 key or more; got {self.length}; leave `visible` out for the causal mask")
-        return self
 
     @classmethod
     def example(cls) -> Self:

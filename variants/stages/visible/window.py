@@ -8,7 +8,7 @@ In a causal model that is the last w keys, the query's own among them. Counting 
 
 from typing import ClassVar, Literal, Self
 
-from pydantic import model_validator
+from pydantic import PositiveInt
 from torch import Tensor
 
 from variants.stages.families import Visible
@@ -23,16 +23,8 @@ class Window(Visible):
     )
 
     kind: Literal["window"] = "window"
-    size: int
+    size: PositiveInt
     """How many keys a causal query sees at most, its own included: w."""
-
-    @model_validator(mode="after")
-    def _sees_itself(self) -> Self:
-        if self.size < 1:
-            raise ValueError(
-                f"a window counts the query's own key and has size 1 or more; got {self.size}, nearest is 1"
-            )
-        return self
 
     @classmethod
     def example(cls) -> Self:

@@ -1,0 +1,301 @@
+"""Boundary values, deviant inputs and one large value: predictors whose errors are known have these errors."""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from pydantic import ValidationError
+from torch import Tensor
+
+from grid.errors import SpecError
+from runners import (
+    BoundaryValues,
+    DeviantInputs,
+    LargeValue,
+    LengthGrid,
+    LinearFunctions,
+    Prompt,
+    Quantifiers,
+    ShiftGrid,
+    Text,
+    Trial,
+)
+from runners.tasks import Measurements
+from runners.tasks.synthetic.linear_functions import least_squares, squared_errors
+from runners.tasks.synthetic.quantifiers import Quantifier, running
+
+BOUNDARY = BoundaryValues(slopes=(-2, 1, 10), points=5, contexts=4)
+DEVIANT = DeviantInputs(sigma=(1, 10, 50), functions=40, sequences=5, points=7)
+LARGE = LargeValue(values=(-70, 70), numbers=12, sequences=4000)
+
+
+def evaluate(
+    spec: BoundaryValues | DeviantInputs | LargeValue,
+    predict: Callable[[Tensor], Tensor],
+    task: LinearFunctions | Quantifiers | None = None,
+) -> dict[Any, Measurements]:
+    task = task or LinearFunctions(points=spec.points)
+    return {(each.name, *each.point.values()): each for each in spec.open(task).evaluate(predict)}
+
+
+@pytest.mark.parametrize(
+    ("spec", "task"),
+    [(BOUNDARY, None), (DEVIANT, None), (LARGE, Quantifiers(labels="hidden"))],
+    ids=["boundary", "deviant", "large"],
+)
+def test_it_records_what_it_declares_and_nothing_else(spec: Any, task: Quantifiers | None) -> None:
+    declared = [(name, *point.values()) for name, points in spec.measures().items() for point in points]
+    assert sorted(map(str, declared)) == sorted(map(str, evaluate(spec, torch.zeros_like, task)))
+
+
+def exact(inputs: Tensor) -> Tensor:
+    """The line through the points before."""
+    sequence = torch.cat((inputs[..., 0], torch.zeros(len(inputs), 1)), 1)
+    predicted = torch.zeros_like(inputs, dtype=torch.float64)
+    predicted[:, ::2, 0] = least_squares(sequence[:, ::2], sequence[:, 1::2])
+    return predicted
+
+
+def clip(inputs: Tensor) -> Tensor:
+    """The same, never under -6 or over 8."""
+    return exact(inputs).clamp(-6, 8)
+
+
+@pytest.mark.parametrize("a", BOUNDARY.slopes)
+def test_what_is_linear_has_no_boundary(a: float) -> None:
+    rows = evaluate(BOUNDARY, exact)
+    for x in BOUNDARY.x:
+        assert rows["boundary_prediction", a, x].value == pytest.approx(a * x, rel=1e-3, abs=1e-3)
+    assert rows["boundary_upper", a].value == pytest.approx(100 * abs(a), rel=1e-3)
+    assert rows["boundary_lower", a].value == pytest.approx(-100 * abs(a), rel=1e-3)
+    assert rows["boundary_slope", a].value == pytest.approx(1, rel=1e-3)
+    assert rows["boundary_extent", a].value == math.inf
+
+
+@pytest.mark.parametrize("a", BOUNDARY.slopes)
+def test_a_bounded_predictor_is_found_out(a: float) -> None:
+    rows = evaluate(BOUNDARY, clip)
+    assert rows["boundary_upper", a].value == pytest.approx(8)
+    assert rows["boundary_lower", a].value == pytest.approx(-6)
+    assert rows["boundary_slope", a].value == pytest.approx(0, abs=1e-6)
+    off = [abs(x) for x in BOUNDARY.x if abs(min(max(a * x, -6), 8) - a * x) > 0.1 * abs(a) * max(abs(x), 1)]
+    assert rows["boundary_extent", a].value == min(off)
+
+
+@pytest.mark.parametrize("share", [1.0, 0.25])
+def test_nan_follows_no_function(share: float) -> None:
+    """NaN in all contexts, or in one of four."""
+
+    def unsure(inputs: Tensor) -> Tensor:
+        outputs = exact(inputs)
+        outputs[: round(share * len(outputs))] = math.nan
+        return outputs
+
+    rows = evaluate(BOUNDARY, unsure)
+    for a in BOUNDARY.slopes:
+        assert rows["boundary_extent", a].value == 0
+        assert math.isnan(rows["boundary_upper", a].value)
+
+
+def test_near_zero_the_tolerance_is_that_of_the_spread_of_training() -> None:
+    """An error of 0.45 everywhere is too much for 0.1 |a| sigma_x = 0.1 and not for 0.5."""
+
+    def shift(inputs: Tensor) -> Tensor:
+        return exact(inputs) + 0.45
+
+    spec = BOUNDARY.changed(slopes=(1, 5))
+    assert [evaluate(spec, shift)["boundary_extent", a].value for a in (1, 5)] == [0, math.inf]
+    wide = evaluate(spec, shift, LinearFunctions(points=5, sigma_x=5))
+    assert wide["boundary_extent", 1].value == math.inf
+
+
+def test_only_the_last_point_is_swept_and_contexts_are_those_of_training() -> None:
+    seen: list[Tensor] = []
+
+    def remember(inputs: Tensor) -> Tensor:
+        seen.append(inputs)
+        return inputs
+
+    spec = BOUNDARY.changed(contexts=300, x=(-3, 0, 50), slopes=(9,))
+    evaluate(spec, remember, LinearFunctions(points=5, sigma_x=2))
+    prompts = torch.cat(seen)[..., 0].view(300, 3, 9)
+    assert torch.equal(prompts[:, 0, :-1], prompts[:, 2, :-1])
+    assert prompts[:, :, -1].unique(dim=0).tolist() == [[-3, 0, 50]]
+    assert torch.equal(prompts[..., 1::2], 9 * prompts[..., :-1:2])
+    assert prompts[:, 0, :-1:2].std() == pytest.approx(2, rel=0.1)
+
+
+def test_the_slope_of_a_sweep_to_one_side_is_that_of_its_far_end() -> None:
+    def root(inputs: Tensor) -> Tensor:
+        return inputs.clamp(min=0).sqrt()
+
+    rows = evaluate(BOUNDARY.changed(slopes=(2,), x=(0, 1, 9, 25)), root)
+    assert rows["boundary_slope", 2.0].value == pytest.approx((5 - 3) / 16 / 2)
+    assert rows["boundary_upper", 2.0].se_items == 0
+
+
+def test_bad_input_of_boundary_values_is_refused(tiny: Trial) -> None:
+    for fields, said in (
+        ({"x": (1, 1)}, "x rises from value to value"),
+        ({"slopes": (2, 1)}, "slopes rises from value to value"),
+        ({"slopes": (0, 1)}, "slopes are not 0"),
+        ({"points": 2}, "greater than or equal to 3"),
+        ({"x": (1,)}, "at least 2 items"),
+        ({"x": (0, math.inf)}, "finite number"),
+    ):
+        with pytest.raises(ValidationError, match=said):
+            BoundaryValues.model_validate(fields)
+    with pytest.raises(SpecError, match="up to 79 tokens and the model has 16 positions"):
+        tiny.changed(evaluations=(BoundaryValues(),))
+    text = Text(content_hash="0" * 32, source="/nowhere/text.txt", context=8)
+    with pytest.raises(SpecError, match="needs the task linear_functions; got Text"):
+        tiny.changed(task=text, evaluations=(BOUNDARY,))
+
+
+def nothing(inputs: Tensor) -> Tensor:
+    """Predicts 0."""
+    return torch.zeros_like(inputs)
+
+
+def repeat(inputs: Tensor) -> Tensor:
+    """Predicts the input itself."""
+    return inputs
+
+
+@pytest.mark.parametrize(("sigma_x", "sigma_f"), [(1.0, 1.0), (2.0, 3.0)])
+def test_only_the_first_input_is_spread_differently(sigma_x: float, sigma_f: float) -> None:
+    seen: list[Tensor] = []
+
+    def remember(inputs: Tensor) -> Tensor:
+        seen.append(inputs)
+        return nothing(inputs)
+
+    spec = DEVIANT.changed(sigma=(50,), functions=2000, sequences=2, prompts=())
+    evaluate(spec, remember, LinearFunctions(sigma_x=sigma_x, sigma_f=sigma_f))
+    x, y = torch.cat(seen)[:, ::2, 0], torch.cat(seen)[:, 1::2, 0]
+    assert x[:, 0].std() == pytest.approx(50, rel=0.05)
+    assert x[:, 1:].std(0).tolist() == pytest.approx([sigma_x] * 6, rel=0.05)
+    slope, usual = (y[:, 1] - y[:, 0]) / (x[:, 1] - x[:, 0]), torch.isfinite(x[:, 0])
+    assert slope[usual].quantile(0.75) - slope[usual].quantile(0.25) == pytest.approx(1.349 * sigma_f, rel=0.1)
+
+
+def test_at_the_spread_of_training_it_is_the_error_of_the_task() -> None:
+    grid = ShiftGrid(sigma_x=(1,), sigma_f=(1,), functions=40, sequences=5, points=7)
+    error = evaluate(DEVIANT, repeat)["deviant_mse", 1.0]
+    expected = squared_errors(repeat, grid, 1, 1)[:, 3:].mean(1)
+    assert error.value == pytest.approx(expected.mean().item())
+    assert error.se_items == pytest.approx(expected.std().item() / 40**0.5)
+    assert error.items == 40
+
+
+def test_references_are_blind_to_the_first_input_or_exact() -> None:
+    rows = evaluate(DEVIANT, nothing)
+    for sigma in DEVIANT.sigma:
+        zero = rows["zero.deviant_mse", sigma]
+        assert zero.value == pytest.approx(rows["zero.deviant_mse", 1.0].value)
+        assert rows["deviant_mse", sigma].value == pytest.approx(zero.value)
+        assert rows["least_squares.deviant_mse", sigma].value < 1e-7 * zero.value
+
+
+def test_a_named_prompt_is_shown_as_it_is_written() -> None:
+    """Its truth is the function; the values between the points are those of the function too."""
+    seen: list[Tensor] = []
+
+    def remember(inputs: Tensor) -> Tensor:
+        seen.append(inputs)
+        return inputs + 1
+
+    paper = (100.0, -1.09, 0.78, 0.26, 0.42)
+    spec = DEVIANT.changed(sigma=(1,), prompts=(Prompt(x=paper), Prompt(x=(3, 4), slope=2, intercept=1)))
+    rows = evaluate(spec, remember)
+    assert seen[-2][0, :, 0].tolist() == pytest.approx([100, 100, -1.09, -1.09, 0.78, 0.78, 0.26, 0.26, 0.42])
+    assert seen[-1][0, :, 0].tolist() == [3, 7, 4]
+    assert [rows["deviant_prediction", 1, at].value for at in range(1, 6)] == pytest.approx([x + 1 for x in paper])
+    assert [rows["truth.deviant_prediction", 1, at].value for at in range(1, 6)] == pytest.approx(list(paper))
+    assert [rows["truth.deviant_prediction", 2, at].value for at in (1, 2)] == [7, 9]
+    assert DeviantInputs().prompts == (Prompt(x=paper),)
+    assert (spec.length, spec.changed(prompts=(Prompt(x=(1.0,) * 30),)).length) == (13, 59)
+
+
+def test_bad_input_of_deviant_values_is_refused(tiny: Trial) -> None:
+    with pytest.raises(ValidationError, match=r"sigma rises from value to value; got \(2.0, 1.0\)"):
+        DeviantInputs(sigma=(2, 1))
+    with pytest.raises(ValidationError, match="finite number"):
+        Prompt(x=(float("nan"),))
+    with pytest.raises(ValidationError, match="at least 1 item"):
+        Prompt(x=())
+    with pytest.raises(SpecError, match="up to 79 tokens and the model has 16 positions"):
+        tiny.changed(evaluations=(DeviantInputs(),))
+    text = Text(content_hash="0" * 32, source="/nowhere/text.txt", context=8)
+    with pytest.raises(SpecError, match="needs the task linear_functions; got Text"):
+        tiny.changed(task=text, evaluations=(DeviantInputs(points=5),))
+
+
+NAME = "large_value_error_rate"
+
+
+def hidden(quantifier: Quantifier) -> Quantifiers:
+    return Quantifiers(quantifier=quantifier, labels="hidden", sigma=2)
+
+
+@pytest.mark.parametrize("quantifier", ["every", "some"])
+def test_who_counts_every_number_makes_no_error(quantifier: Quantifier) -> None:
+    rows = evaluate(LARGE, lambda inputs: 2.0 * running(quantifier, inputs[..., 0])[..., None] - 1, hidden(quantifier))
+    assert {each.value for (name, *_), each in rows.items() if name == NAME} == {0}
+
+
+def test_who_looks_at_the_large_number_alone_errs_where_it_does_not_decide() -> None:
+    """As paper 003 says of softmax: 70 makes it say "every"; random numbers decide with 1 - 2^-11 before."""
+    rows = evaluate(LARGE, lambda inputs: inputs, hidden("every"))
+    assert rows[NAME, 70, 0].value == pytest.approx(1, abs=0.002)
+    assert [rows[NAME, value, 1].value for value in (-70, 70)] == [0, 0]
+    assert rows[NAME, -70, 0].value == 0
+    rows = evaluate(LARGE, lambda inputs: inputs, hidden("some"))
+    assert rows[NAME, -70, 0].value == pytest.approx(1, abs=0.002)
+    assert [rows[NAME, value, 1].value for value in (-70, 70)] == [0, 0]
+
+
+@pytest.mark.parametrize("quantifier", ["every", "some"])
+def test_nan_is_never_right(quantifier: Quantifier) -> None:
+    rows = evaluate(LARGE, lambda inputs: torch.full_like(inputs, math.nan), hidden(quantifier))
+    assert {each.value for (name, *_), each in rows.items() if name == NAME} == {1}
+
+
+@pytest.mark.parametrize("labels", ["shown", "hidden"])
+def test_constants_are_recorded_beside(labels: str) -> None:
+    task = Quantifiers.model_validate({"labels": labels})
+    rows = evaluate(LARGE, torch.ones_like, task)
+    for value in LARGE.values:
+        for decides in (0, 1):
+            true, false = rows[f"always_true.{NAME}", value, decides], rows[f"always_false.{NAME}", value, decides]
+            assert rows[NAME, value, decides] == true._replace(name=NAME)
+            assert true.value + false.value == 1
+    assert [rows[f"always_true.{NAME}", value, 1].value for value in LARGE.values] == [1, 0]
+
+
+def test_the_other_numbers_are_those_of_training() -> None:
+    judge = LARGE.open(hidden("every"))
+    free, decided = judge.sequences(70, decides=False), judge.sequences(70, decides=True)
+    assert free[:, -1].tolist() == [70] * 4000
+    assert free[:, :-1].std() == pytest.approx(2, rel=0.02)
+    assert torch.equal(decided[:, :-1], free[:, :-1].abs())
+    assert torch.equal(LARGE.open(hidden("some")).sequences(-70, decides=True)[:, :-1], -free[:, :-1].abs())
+
+
+def test_a_model_needs_positions_for_what_it_is_shown_and_hidden_labels_take_none(tiny: Trial) -> None:
+    grid = LengthGrid(lengths=(5,), sigma=(1,), sequences=3)
+    shown = Quantifiers(points=5, batch=4, evaluation=grid)
+    for labels, fits in (("shown", 8), ("hidden", 16)):
+        task = shown.changed(labels=labels)
+        tiny.changed(task=task, evaluations=(LargeValue(numbers=fits, sequences=3),))
+        with pytest.raises(SpecError, match="up to 17 tokens and the model has 16 positions"):
+            tiny.changed(task=task, evaluations=(LargeValue(numbers=fits + 1, sequences=3),))
+
+
+def test_bad_input_of_large_values_is_refused(tiny: Trial) -> None:
+    with pytest.raises(ValidationError, match="values rises from"):
+        LargeValue(values=(2, 1))
+    with pytest.raises(SpecError, match="needs the task quantifiers; got LinearFunctions"):
+        tiny.changed(evaluations=(LargeValue(numbers=5),))
