@@ -176,6 +176,7 @@ def look(probing: Probing, seen: ProbeInput, *, diverged: bool = False) -> Found
     """
     taken: dict[tuple[object, ...], Probe] = {}
     for probe, record in _all_records(probing, seen, diverged=diverged):
+        place: tuple[object, ...]
         if isinstance(record, ProbeArray):
             place, words, field = (record.name,), f"a file {record.name!r}", "name"
         else:
