@@ -13,7 +13,7 @@ from runners.attempts.claims import Claim, by_code
 from runners.checkpoint import KEEP, forget_older, save_checkpoint
 from runners.training.failure import Failure
 from runners.training.memory import peak_memory_bytes
-from runners.training.training_context import TrainingResult
+from runners.training.training_context import TrainingContext, TrainingResult
 from store.files.atomic import environment_problem, read_json, retried, write_atomic, write_json
 from store.files.attempts import end_record, write_end
 from store.files.heartbeat import Heartbeat
@@ -75,7 +75,7 @@ class LeaseLost(Exception):
 
 
 @final
-class Attempt:
+class Attempt(TrainingContext):
     """One attempt of one trial: the `TrainingContext` of a worker.
 
     Use it as a context manager around training, which keeps the heartbeat running.

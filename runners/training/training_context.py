@@ -6,13 +6,13 @@ memory; a worker passes one that writes shards, checkpoints and heartbeats.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import numpy as np
 
 
-class TrainingContext(Protocol):
+class TrainingContext:
     """Callbacks for logging, saving and stopping; by default they do nothing."""
 
     def begins(self, device: str, path: str, data: Mapping[str, Any] | None) -> None:

@@ -19,8 +19,7 @@ from runners.tasks.synthetic.needle import Needle
 from runners.tasks.synthetic.query_task import AskedLengths, QueryTask
 from runners.tasks.synthetic.selective_copy import SelectiveCopy
 from runners.tasks.task import UNSCORED as UNASKED, Task
-from runners.training.batch_parts import parts
-from runners.training.loop import train
+from runners.training.loop import parts, train
 from variants import llama2
 
 GRID = AskedLengths(lengths=(21, 34), sequences=300)

@@ -20,8 +20,7 @@ from pydantic import PositiveFloat, PositiveInt
 
 from grid.validation import INCREASING
 from runners.tasks.counter_rng import Draws
-from runners.tasks.synthetic.key_values import KeyValues
-from runners.tasks.synthetic.query_task import Point, asking
+from runners.tasks.synthetic.query_task import KeyValues, Point, asking
 from runners.tasks.task import Batch
 
 

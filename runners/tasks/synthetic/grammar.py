@@ -26,8 +26,7 @@ from torch.nn import functional as F
 
 from grid.validation import INCREASING
 from runners.tasks.counter_rng import CPU, Draws
-from runners.tasks.synthetic.grammar_oracle import odds, unigrams
-from runners.tasks.synthetic.grammar_sentences import STOP, GrammarProcess, Sampler, SentenceSample
+from runners.tasks.synthetic.grammar_sentences import STOP, GrammarProcess, Sampler, SentenceSample, odds, unigrams
 from runners.tasks.task import Batch, Data, Measurements, Predict, in_chunks, over_items, token_losses
 
 _TOKENS = 1 << 14

@@ -17,8 +17,7 @@ from torch import Tensor
 
 from grid.validation import INCREASING
 from runners.tasks.counter_rng import Draws
-from runners.tasks.synthetic.key_values import KeyValues
-from runners.tasks.synthetic.query_task import AskedLengths, Point, asking
+from runners.tasks.synthetic.query_task import AskedLengths, KeyValues, Point, asking
 from runners.tasks.task import Batch
 
 Share = Annotated[float, Field(ge=0, le=1)]

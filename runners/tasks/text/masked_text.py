@@ -24,8 +24,7 @@ from torch.nn import functional as F
 
 from grid.errors import SpecError
 from runners.tasks.counter_rng import CPU, Draws
-from runners.tasks.ratios import ratio
-from runners.tasks.task import UNSCORED, Batch, Data, Measurements, Predict, score_answers, spread_evenly
+from runners.tasks.task import UNSCORED, Batch, Data, Measurements, Predict, ratio, score_answers, spread_evenly
 from runners.tasks.text.corpus import Corpus, count_repeated, documents_of
 from runners.tasks.text.encoder import Encoder
 from runners.tasks.text.masking import MaskedPositions, Masking, Rates, Sentences

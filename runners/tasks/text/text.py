@@ -17,10 +17,12 @@ windows and to sequences for probes.
 """
 
 import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property, lru_cache
 from typing import Any, ClassVar, Literal, Self, final
 
+import numpy as np
 import torch
 from pydantic import PositiveInt, model_validator
 from torch import Tensor
@@ -28,12 +30,11 @@ from torch.nn import functional as F
 
 from grid.errors import SpecError
 from runners.tasks.counter_rng import CPU, Draws
-from runners.tasks.ratios import ratio
-from runners.tasks.task import UNSCORED, Batch, Data, Measurements, Predict, spread_evenly, token_losses
+from runners.tasks.task import UNSCORED, Batch, Data, Measurements, Predict, ratio, spread_evenly, token_losses
 from runners.tasks.text.corpus import Corpus, count_repeated, documents_of
+from runners.tasks.text.encoder import Encoder
 from runners.tasks.text.interventions import Intervention, NoIntervention
-from runners.tasks.text.text_sizes import sizes_at
-from runners.tasks.text.text_source import TextTask
+from runners.tasks.text.text_source import Stream, TextTask
 
 _ROWS = 32
 """Windows per forward pass of an evaluation."""
@@ -254,3 +255,36 @@ def _counts(task: Text) -> tuple[Tensor, Tensor, Tensor]:
     in_bytes, in_words = sizes_at(task.encoder(), texts, task.streams().validation, places)
     tokens = torch.full_like(in_bytes, 1)
     return tokens.sum(1).double(), in_bytes.sum(1).double(), in_words.sum(1).double()
+
+
+_BLANK = re.compile(r"\s+")
+
+
+def sizes_at(encoder: Encoder, texts: Sequence[str], stream: Stream, places: Tensor) -> tuple[Tensor, Tensor]:
+    """Count bytes and words of the tokens at `places` of a stream, int64 in the shape of `places`.
+
+    `texts` are the documents of the stream. Only documents with `places` are encoded again.
+    """
+    starts = stream.starts.numpy()
+    total = np.zeros((2, len(stream.ids)), np.int64)
+    touched = np.unique(np.searchsorted(starts, places.numpy(), side="right") - 1)
+    for number in touched.tolist():
+        start = int(starts[number])
+        end = int(starts[number + 1]) if number + 1 < len(starts) else len(stream.ids)
+        total[:, start:end] = _sizes(encoder, texts[number], end - start)
+    found = torch.from_numpy(total)
+    return found[0][places], found[1][places]
+
+
+def _sizes(encoder: Encoder, text: str, tokens: int) -> np.ndarray:
+    """Count bytes and words [2, tokens] of a document; one extra token is its end."""
+    encoded = encoder.encode(text)
+    own = len(encoded.ids)
+    found = np.zeros((2, own + 1), np.int64)
+    found[0, :own] = encoder.sizes(text, encoded)
+    found[0, own] = 1 + len(text.encode()) - found[0, :own].sum()
+    ends = np.maximum.accumulate(np.array([end for _, end in encoded.spans], np.int64))
+    blanks = [match.start() for match in _BLANK.finditer(text)]
+    np.add.at(found[1], np.searchsorted(ends, blanks, side="right"), 1)
+    found[1, own] += 1
+    return found[:, :tokens]
