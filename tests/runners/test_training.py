@@ -20,7 +20,7 @@ from runners.training.flat_parameters import Flat
 from runners.training.loop import train
 from runners.training.training_context import Diverged
 from runners.trial import Execution, Trial, build_model
-from variants import Operator, Scalars, gpt2, integral, principled, softmax, ssa
+from variants import Operator, Scalars, integral, principled, softmax, ssa
 
 OPERATORS = [softmax(), ssa(), integral(2), principled("query", gate_width=2)]
 
@@ -35,19 +35,6 @@ def test_every_operator_learns(tiny: Trial, memory: Callable, tmp_path: Path, op
     losses = world.losses()
     assert losses[0] == pytest.approx(math.log(256), rel=0.02)
     assert losses[-1] < 3
-
-
-def test_linear_functions_are_learned_in_context(tiny: Trial, memory: Callable) -> None:
-    """Better than predicting nothing, by a quarter, on the same batches."""
-    training = Training(steps=200, optimiser=AdamW(lr=1e-2), schedule=Cosine(warmup=10), clip=1.0)
-    trial = tiny.changed(
-        training=training, task=tiny.task.changed(batch=32), model=gpt2(layers=2, heads=2, width=16, max_positions=16)
-    )
-    world, data = memory(), trial.task.open()
-    train(trial, world)
-    steps = range(181, 201)
-    nothing = sum(data.batch(trial.seed, step).targets.square().mean().item() for step in steps)
-    assert sum(world.logged[step]["loss"] for step in steps) < 0.75 * nothing
 
 
 def test_every_step_is_logged_and_evaluations_are_where_they_are_due(tiny: Trial, memory: Callable) -> None:
@@ -272,15 +259,6 @@ def test_a_device_that_is_not_there_is_said_to_be_missing(
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     with pytest.raises(EnvironmentProblem, match="no CUDA device; use 'auto' or 'cpu'"):
         train(tiny.changed(execution=Execution(device="cuda")), memory())
-
-
-def test_paper_003s_model_takes_a_step(memory: Callable) -> None:
-    """Its backbone and task at full length, two layers of it."""
-    task = LinearFunctions(batch=2, evaluation={"functions": 1, "sequences": 1, "sigma_x": (1,), "sigma_f": (1,)})
-    world = memory()
-    trial = Trial(task=task, model=gpt2(layers=2, heads=8, width=256), operator=ssa(), training=Training(steps=1))
-    train(trial, world)
-    assert len([key for key in world.evaluations if key[1] == "squared_error"]) == 40
 
 
 @pytest.mark.parametrize("operator", OPERATORS, ids=lambda operator: operator.label)

@@ -192,7 +192,7 @@ class TextData(Data):
     def evaluate(self, predict: Predict) -> Iterator[Measurements]:
         """Yield loss and perplexity per token, byte and word; items are windows.
 
-        `text_sizes` defines bytes and words. Word perplexity is NaN if no word ends.
+        `sizes_at` defines bytes and words. Word perplexity is NaN if no word ends.
         """
         batch = self._validated
         nats = token_losses(predict, batch, _ROWS).sum(1)
