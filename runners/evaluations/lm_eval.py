@@ -91,13 +91,9 @@ class LmEval(Evaluation):
     def check(self, task: Task, model: Backbone) -> None:
         require_task(self, task, Encodes, "a task of text")
         if task.sees_ahead or not model.causal:
-            raise ValueError(
-                "lm_eval needs a causal model; an encoder sees the next token; leave it out of evaluations"
-            )
+            raise ValueError("lm_eval needs a causal model; an encoder sees the next token")
         if task.unscored:
-            raise ValueError(
-                f"lm_eval scores every token, and the task leaves the first {task.unscored} out of its loss"
-            )
+            raise ValueError(f"lm_eval scores every token; the task leaves the first {task.unscored} out of its loss")
 
     def open(self, task: Task) -> "LmEvalJudge":
         assert isinstance(task, Encodes)
@@ -186,9 +182,7 @@ class LmEvalJudge(Judge):
         names = [each.name for each in rows if isinstance(each, Measurements)]
         if len(set(names)) < len(names):
             twice = next(name for name in names if names.count(name) > 1)
-            raise SpecError(
-                f"names of lm-eval tasks and metrics must differ in letters or digits; two are called {twice}"
-            )
+            raise SpecError(f"names of lm-eval tasks and metrics must differ in letters; two are called {twice}")
         yield from rows
 
     def _set_fewshot(self, name: str, task: Any) -> None:

@@ -63,9 +63,7 @@ def _require_task(name: str, known: Sequence[str], include: Path | None) -> None
     if name in known:
         return
     if include is None:
-        raise SpecError(
-            f"lm-eval has no task {name!r}{suggest_name(name, list(known))}; for your own task give include"
-        )
+        raise SpecError(f"lm-eval has no task {name!r}{suggest_name(name, list(known))}; for your own give include")
     for path in sorted(include.glob("**/*.yaml")):
         _require_yaml(path)
     raise SpecError(

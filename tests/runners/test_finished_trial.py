@@ -223,7 +223,7 @@ def test_another_vocabulary_or_tokenizer_is_refused(root: Path, task: Text) -> N
     trial = teaching_trial(pairs)
     write_finished(root, trial)
     assert Distillation(task=pairs, teacher=teacher(root, trial)).open() is not None
-    with pytest.raises(SpecError, match=r"need one tokenizer; the teacher .* has token .* of a"):
+    with pytest.raises(SpecError, match=r"need one tokenizer; the teacher .* has token .* as"):
         Distillation(task=others, teacher=teacher(root, trial)).open()
 
 

@@ -300,9 +300,9 @@ BROKEN: Mapping[str, Case] = {  # words of the error, fields of the spec, the fo
         {"items": [ITEMS[0], {**ITEMS[0], "choices": ["b", ""]}], "more": "target_delimiter: ''"},
         {},
     ),
-    "an answer that does not fit": ("has 4 tokens and the model sees 3", {"context": 3}, {}, {}),
+    "an answer that does not fit": ("has 4 tokens; the model sees 3", {"context": 3}, {}, {}),
     "more to write than fits": (
-        "generates 6 tokens and the model sees 6",
+        "generates 6 tokens; the model sees 6",
         {"tasks": ("written",), "context": 6},
         {},
         {},

@@ -106,9 +106,7 @@ class FinishedTrial(Teacher):
         saved = read_checkpoint(path)
         found = _about(saved, path)
         if (found.trial, found.architecture.key) != (self.trial, self.known_architecture().key):
-            raise SpecError(
-                f"{path} holds trial {found.trial} with another model or key than the spec; leave trial and hash out"
-            )
+            raise SpecError(f"{path} holds trial {found.trial} with another model or key than the spec")
         _require_same_tokens(self.name(), found, task)
         record = {"kind": self.kind, "trial": self.trial, "content_hash": self.content_hash, "step": saved.step}
         teaching = _Trained(self, task, saved.state["model"], record)
@@ -213,17 +211,13 @@ def _require_same_tokens(name: str, about: _About, task: Task) -> None:
         encoder = own.encoder() if isinstance(own, Encodes) else None
     except (SpecError, ValueError) as error:
         why = spec_error(error, "its task") if isinstance(error, ValidationError) else str(error)
-        raise SpecError(
-            f"{rule}; that of {name} cannot be known here: {why}; restore it or load the spec file that defines it"
-        ) from error
+        raise SpecError(f"{rule}; that of {name} cannot be known here: {why}; load its spec file") from error
     if encoder is not None and isinstance(task, Encodes):
         require_tokenizer(name, encoder, task)
         return
     differ = _describe_difference(own, task)
     if differ:
-        raise SpecError(
-            f"{rule}; {name} learned {differ}; use the teacher's vocabulary in the task, or another teacher"
-        )
+        raise SpecError(f"{rule}; {name} learned {differ}; use the teacher's vocabulary in the task")
 
 
 def _describe_difference(teachers: Task, task: Task) -> str | None:

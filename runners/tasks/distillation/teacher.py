@@ -122,7 +122,7 @@ def require_tokenizer(name: str, teacher: Encoder, task: Task) -> None:
         at = next((at for at, (one, two) in enumerate(zip(*found, strict=False)) if one != two), min(map(len, found)))
         theirs, ours = (ids[at : at + 1] for ids in found)
         raise SpecError(
-            f"teacher and student need one tokenizer; {name} has token {at} of a sample as {theirs}, the task as {ours}"
+            f"teacher and student need one tokenizer; {name} has token {at} as {theirs}, the task as {ours}"
         )
 
 

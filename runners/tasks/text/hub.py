@@ -156,9 +156,7 @@ def _commit(hub: HubText) -> str:
     try:
         return str(library.HfApi().dataset_info(hub.name, revision=hub.revision, timeout=TIMEOUT_S).sha)
     except (errors.RepositoryNotFoundError, errors.RevisionNotFoundError, errors.HFValidationError) as error:
-        raise SpecError(
-            f"the hub has no {hub.told} of revision {hub.revision or 'newest'} that you may read; check hub.name"
-        ) from error
+        raise SpecError(f"the hub has no {hub.told} of revision {hub.revision or 'newest'}; check hub.name") from error
     except Exception as error:  # one of the many classes of two HTTP libraries
         raise _unreachable(hub) from error
 

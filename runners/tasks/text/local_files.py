@@ -51,9 +51,7 @@ def _paths(source: Path) -> list[Path]:
         raise SpecError(f"there is no text {source}; give a .txt, .jsonl or .parquet file, or a folder of these")
     _require_unpacked(source)
     if source.suffix.lower() not in SUFFIXES:
-        raise SpecError(
-            f"a text is a .txt, .jsonl or .parquet file, or a folder of these; got {source}; convert it to one"
-        )
+        raise SpecError(f"a text is a .txt, .jsonl or .parquet file, or a folder of these; got {source}; convert it")
     return [source]
 
 

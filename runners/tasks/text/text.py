@@ -71,17 +71,13 @@ class Text(TextTask):
         self.intervention.check(self.tokenizer.size, hides=self.tokenizer.hides)
         replaced = self.intervention.replaced
         if replaced and replaced[-1] > self.context:
-            raise ValueError(
-                f"a window has {self.context} tokens; the intervention replaces token {replaced[-1]}; lengthen context"
-            )
+            raise ValueError(f"a window has {self.context} tokens; the intervention replaces token {replaced[-1]}")
         if not self.scored:
             raise ValueError(f"prefix {self.prefix} and intervention leave no token of {self.context} to predict")
         if self.prefix > 1 and self.packing == "documents":
             raise ValueError(f"a prefix needs packing='across'; got prefix={self.prefix} with packing='documents'")
         if self.training_tokens is not None and self.training_tokens <= self.context:
-            raise ValueError(
-                f"a window has {self.context + 1} tokens; got training_tokens={self.training_tokens}; raise it"
-            )
+            raise ValueError(f"a window has {self.context + 1} tokens; got training_tokens={self.training_tokens}")
         return self
 
     @property
@@ -128,9 +124,7 @@ class Text(TextTask):
                 f"{remedy}"
             )
         if part == "train" and self.training_tokens is not None and self.training_tokens > size:
-            raise SpecError(
-                f"training_tokens={self.training_tokens}, and {self.origin().name} has {size} {unit} for training"
-            )
+            raise SpecError(f"training_tokens={self.training_tokens}, and {self.origin().name} has {size} {unit}")
 
 
 @final
