@@ -138,9 +138,8 @@ class Probing(Spec):
             probe.check(task, model, operators)
             if probe.tokens(model) > min(self.length, task.length):
                 raise ValueError(
-                    f"{probe.label} needs sequences of {probe.tokens(model)} tokens or more; got "
-                    f"probing.length={self.length} and a task of up to {task.length}; choose earlier positions, or "
-                    "make these longer"
+                    f"{probe.label} needs sequences of {probe.tokens(model)} tokens or more; got probing.length="
+                    f"{self.length} and a task of up to {task.length}"
                 )
 
 

@@ -113,7 +113,8 @@ def _of_lengths(trial: Trial, batch: int, lengths: Mapping[int, int]) -> Fractio
     known = sorted(lengths)
     if len(known) > MOST_COUNTED:
         known = [known[0], known[len(known) // 2], known[-1]]
-    counted = {length: Fraction(_of_step(trial, Shape(batch, length))) for length in known}
+    model = (trial.model, trial.operators(), trial.task.inputs, "reference")
+    counted = {length: Fraction(step_work(*model, Shape(batch, length)).flops) for length in known}
     return sum((steps * _at(length, counted) for length, steps in lengths.items()), Fraction(0))
 
 
@@ -128,10 +129,6 @@ def _at(length: int, counted: Mapping[int, Fraction]) -> Fraction:
                 value *= Fraction(length - other, one - other)
         total += value
     return total
-
-
-def _of_step(trial: Trial, shape: Shape) -> float:
-    return step_work(trial.model, trial.operators(), trial.task.inputs, "reference", shape).flops
 
 
 Precision = Literal["float32", "bfloat16"]
