@@ -135,20 +135,12 @@ class LmEvalJudge(Judge):
     @property
     def record(self) -> Mapping[str, Any]:
         """The versions of the harness and of each task, with numbers of documents."""
-        tasks = self._loaded["tasks"].items()
-        return {
-            "lm_eval": version("lm_eval"),
-            "include": self._spec.include,
-            "content_hash": self._spec.content_hash,
-            "tasks": {
-                name: {
-                    "version": str(task.VERSION),
-                    "documents": len(task.eval_docs),
-                    "fewshot": task.config.num_fewshot,
-                }
-                for name, task in tasks
-            },
+        tasks = {
+            name: {"version": str(each.VERSION), "documents": len(each.eval_docs), "fewshot": each.config.num_fewshot}
+            for name, each in self._loaded["tasks"].items()
         }
+        spec = {"include": self._spec.include, "content_hash": self._spec.content_hash}
+        return {"lm_eval": version("lm_eval"), **spec, "tasks": tasks}
 
     @property
     def subjects(self) -> Mapping[str, Mapping[str, float]]:
@@ -180,8 +172,7 @@ class LmEvalJudge(Judge):
             )
         rows = [each for name in results["results"] for each in self._task_rows(name, results)]
         names = [each.name for each in rows if isinstance(each, Measurements)]
-        if len(set(names)) < len(names):
-            twice = next(name for name in names if names.count(name) > 1)
+        for twice in {name for name in names if names.count(name) > 1}:
             raise SpecError(f"names of lm-eval tasks and metrics must differ in letters; two are called {twice}")
         yield from rows
 

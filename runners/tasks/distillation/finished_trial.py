@@ -79,7 +79,9 @@ class FinishedTrial(Teacher):
         try:
             path = self._file()
             if self.content_hash is None or self.architecture is None or self.trial is None:
-                self._fill(path)
+                about = _about_file(str(path))
+                require_hash(self.trial or about.trial, about.trial, path, "trial")
+                self.set_normal_form(trial=about.trial, content_hash=_hash_of(path), architecture=about.architecture)
         except SpecError as error:
             raise ValueError(str(error)) from error
         return self
@@ -117,12 +119,6 @@ class FinishedTrial(Teacher):
         """Return the architecture, which is always filled in."""
         assert self.architecture is not None
         return self.architecture
-
-    def _fill(self, path: Path) -> None:
-        about = _about_file(str(path))
-        if self.trial is not None and self.trial != about.trial:
-            raise SpecError(f"a teacher is the trial that the spec names, {self.trial}; {path} holds {about.trial}")
-        self.set_normal_form(trial=about.trial, content_hash=_hash_of(path), architecture=about.architecture)
 
     def _file(self) -> Path:
         """Find the file of the weights.

@@ -121,17 +121,14 @@ class MaskedTextData(Data):
 
     @property
     def record(self) -> Mapping[str, Any]:
-        train, validation = self._parts
+        parts = dict(zip(("train", "validation"), self._parts, strict=True))
         return {
             "source": self._origin.name,
             "content_hash": self._origin.content_hash,
             "repeated_documents": count_repeated(self._task.corpus()),
-            "train_sentences": len(train.sentences),
-            "validation_sentences": len(validation.sentences),
-            "train_dropped": train.dropped,
-            "validation_dropped": validation.dropped,
-            "train_tokens": len(train.sentences.ids),
-            "validation_tokens": len(validation.sentences.ids),
+            **{f"{name}_sentences": len(part.sentences) for name, part in parts.items()},
+            **{f"{name}_dropped": part.dropped for name, part in parts.items()},
+            **{f"{name}_tokens": len(part.sentences.ids) for name, part in parts.items()},
             "tokenizer": dict(self._encoder.record),
             "files": dict(self._origin.files),
         }

@@ -142,17 +142,13 @@ class TextData(Data):
 
     @property
     def record(self) -> Mapping[str, Any]:
-        train, validation = self._streams
         return {
             "source": self._origin.name,
             "content_hash": self._origin.content_hash,
-            "train_bytes": len(self._corpus.train),
-            "validation_bytes": len(self._corpus.validation),
-            "train_tokens": len(train.ids),
+            **{f"{part}_bytes": len(text) for part, text in self._corpus._asdict().items()},
+            **{f"{part}_tokens": len(stream.ids) for part, stream in self._streams._asdict().items()},
+            **{f"{part}_documents": len(stream.starts) for part, stream in self._streams._asdict().items()},
             "trained_on_tokens": len(self._train),
-            "validation_tokens": len(validation.ids),
-            "train_documents": len(train.starts),
-            "validation_documents": len(validation.starts),
             "repeated_documents": count_repeated(self._corpus),
             "tokenizer": dict(self._encoder.record),
             "files": dict(self._origin.files),
