@@ -26,7 +26,7 @@ from runners.tasks import (
 )
 from runners.tasks.distillation.distillation import divergence
 from runners.tasks.synthetic.grammar_sentences import STOP
-from runners.tasks.synthetic.query_task import UNASKED
+from runners.tasks.task import UNSCORED as UNASKED
 from runners.tasks.text.encoder import Encoder, Encodes
 from runners.tasks.text.interventions import FixedToken
 from runners.tasks.text.masked_text import MaskedText
@@ -138,14 +138,15 @@ def _grammar_panels(task: Task) -> list[Panel]:
 
 
 def _grammar_word(task: Grammar, token: int) -> str:
-    words = task.words
     if token == STOP:
         return "stop"
-    if token < words.noun:
+    if token < task.first_noun:
         return f"p{token}"
-    if token >= words.name:
-        return f"N{token - words.name + 1}"
-    kind, lemmas, first = ("n", words.nouns, words.noun) if token < words.verb else ("v", words.verbs, words.verb)
+    if token >= task.first_name:
+        return f"N{token - task.first_name + 1}"
+    kind, lemmas, first = (
+        ("n", task.nouns, task.first_noun) if token < task.first_verb else ("v", task.verbs, task.first_verb)
+    )
     lemma = token - first
     return f"{kind}{lemma % lemmas + 1}{'s' if lemma >= lemmas else ''}"
 
