@@ -88,7 +88,7 @@ class Probe(Choice):
     def refuse(self, what: str, operators: Sequence[Operator], use: str) -> NoReturn:
         """Raise ValueError because no operator of the trial has what the probe measures."""
         labels = ", ".join(dict.fromkeys(operator.label for operator in operators))
-        raise ValueError(f"{self.label} measures {what} and no operator has one; got {labels}; leave it out, use {use}")
+        raise ValueError(f"{self.label} measures {what} and no operator has one; got {labels}; drop it or use {use}")
 
     def records(self) -> Sequence[tuple[str, Mapping[str, float]]]:
         """Return what no other probe of the trial may record: names of rows with parts of their points.
