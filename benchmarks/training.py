@@ -21,9 +21,8 @@ import torch
 from runners import Execution, Grammar, LinearFunctions, Task, Training, Trial
 from runners.optimisers import AdamW
 from runners.training.compilation import Forward, graphs_forgotten
-from runners.training.cost import flops
+from runners.training.cost import Precision, flops, peak_flops_per_s
 from runners.training.flops import Shape
-from runners.training.peak_flops import Precision, peak_flops_per_s
 from runners.trial import build_model
 from variants import Backbone, Operator, gpt2, llama2, principled, softmax, ssa
 from variants.model.seeding import generator

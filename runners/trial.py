@@ -60,9 +60,7 @@ class Execution(Spec):
     @model_validator(mode="after")
     def _split_once(self) -> Self:
         if self.micro_batch is not None and self.accumulate > 1:
-            raise ValueError(
-                f"a batch is split by accumulate={self.accumulate} or micro_batch={self.micro_batch}; leave one out"
-            )
+            raise ValueError(f"got accumulate={self.accumulate} and micro_batch={self.micro_batch}; leave one out")
         return self
 
     def micro_batches(self, batch: int) -> int:
@@ -207,6 +205,4 @@ def _check_rows(task: Task, evaluations: tuple[Evaluation, ...]) -> None:
             for point in points:
                 first = taken.setdefault((name, *sorted(point.items())), number)
                 if first != number:
-                    raise ValueError(
-                        f"{judges[first].label} and {judge.label} both record {row_words(name, point)}; leave one out"
-                    )
+                    raise ValueError(f"{judges[first].label} and {judge.label} both record {row_words(name, point)}")

@@ -18,8 +18,8 @@ _SHOWN = 12
 def effects(*, of: GRID_FLAGS = ONE_GRID, interactions: Flag = False) -> int:
     """Show the effect of each axis, with seeds as blocks: F tests, effect sizes, means. docs/factorial.md.
 
-    If only runs of one seed have values, it shows which effects stand out instead, and draws no verdict. JSON has tests,
-    contrasts and means. CSV has the tests, or the contrasts of one seed.
+    If only runs of one seed have values, it shows which effects stand out instead, and draws no verdict. JSON has
+    tests, contrasts and means. CSV has the tests, or the contrasts of one seed.
 
     Parameters
     ----------

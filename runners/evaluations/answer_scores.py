@@ -12,23 +12,18 @@ import string
 from collections import Counter
 from collections.abc import Callable, Sequence
 
-Score = Callable[[str, str, Sequence[str]], float]
-"""Score a prediction by one right answer and all possible classes."""
-
 _PUNCTUATION = str.maketrans("", "", string.punctuation)
 
 
-def qa_f1(prediction: str, answer: str, classes: Sequence[str] = ()) -> float:
+def qa_f1(prediction: str, answer: str) -> float:
     """Compute the harmonic mean of precision and recall over words, without case, punctuation and articles (SQuAD)."""
-    del classes
     words, right = _words(prediction), _words(answer)
     common = sum((Counter(words) & Counter(right)).values())
     return 2 * common / (len(words) + len(right)) if common else 0.0
 
 
-def rouge_l(prediction: str, answer: str, classes: Sequence[str] = ()) -> float:
+def rouge_l(prediction: str, answer: str) -> float:
     """Compute it over the longest common subsequence of words: runs of a-z and 0-9 in lower case, unstemmed."""
-    del classes
     words, right = (re.findall("[a-z0-9]+", text.lower()) for text in (prediction, answer))
     common = longest_common(words, right)
     return 2 * common / (len(words) + len(right)) if common else 0.0
@@ -43,34 +38,32 @@ def classification(prediction: str, answer: str, classes: Sequence[str] = ()) ->
     return 1 / len(named) if answer in named else 0.0
 
 
-def retrieval(prediction: str, answer: str, classes: Sequence[str] = ()) -> float:
+def retrieval(prediction: str, answer: str) -> float:
     """Return the share of the prediction's numbers that are the answer's, which has the form "Paragraph 7"."""
     match = re.search(r"Paragraph (\d+)", answer)
     if match is None:
         raise ValueError(f"an answer of retrieval reads 'Paragraph' and a number; got {answer!r:.60}")
-    return count(prediction, match.group(1), classes)
+    return count(prediction, match.group(1))
 
 
-def count(prediction: str, answer: str, classes: Sequence[str] = ()) -> float:
+def count(prediction: str, answer: str) -> float:
     """Return the share of the prediction's numbers that are the answer."""
-    del classes
     numbers = re.findall(r"\d+", prediction)
     return numbers.count(answer) / len(numbers) if numbers else 0.0
 
 
-def edit_similarity(prediction: str, answer: str, classes: Sequence[str] = ()) -> float:
+def edit_similarity(prediction: str, answer: str) -> float:
     """Return 1 - edits / (length + length) of the first line of code; an edit inserts or removes a character.
 
     This is the first line after empty ones without `, # and //. Two empty texts have 1.
     """
-    del classes
     lines = prediction.lstrip("\n").split("\n")
     line = next((each for each in lines if not any(mark in each for mark in ("`", "#", "//"))), "")
     both = len(line) + len(answer)
     return 2 * longest_common(line, answer) / both if both else 1.0
 
 
-SCORES: dict[str, Score] = {
+SCORES: dict[str, Callable[..., float]] = {
     **dict.fromkeys(("narrativeqa", "qasper", "multifieldqa_en", "hotpotqa", "2wikimqa", "musique", "triviaqa"), qa_f1),
     **dict.fromkeys(("gov_report", "qmsum", "multi_news", "samsum"), rouge_l),
     "trec": classification,
@@ -88,7 +81,8 @@ def score(dataset: str, prediction: str, answers: Sequence[str], classes: Sequen
     """Return the score by the right answer that fits best."""
     if dataset in ONE_LINE:
         prediction = prediction.lstrip("\n").split("\n")[0]
-    return max(SCORES[dataset](prediction, answer, classes) for answer in answers)
+    rule, more = SCORES[dataset], (classes,) if SCORES[dataset] is classification else ()
+    return max(rule(prediction, answer, *more) for answer in answers)
 
 
 def longest_common(one: Sequence[str], other: Sequence[str]) -> int:

@@ -63,9 +63,7 @@ class LengthExtrapolation(Evaluation):
     @model_validator(mode="after")
     def _lengths_rise(self) -> Self:
         if self.last > self.lengths[0]:
-            raise ValueError(
-                f"last is at most the shortest length, {self.lengths[0]}; got last={self.last}; lower last"
-            )
+            raise ValueError(f"last is at most the shortest length, {self.lengths[0]}; got last={self.last}")
         return self
 
     @property
@@ -77,7 +75,7 @@ class LengthExtrapolation(Evaluation):
             raise ValueError(f"length_extrapolation needs a task of text or grammar; got {type(task).__name__}")
         if task.unscored > self.lengths[0] - self.last:
             raise ValueError(
-                f"the shortest window has {self.lengths[0]} positions, {task.unscored} unscored; lower last={self.last}"
+                f"the shortest window has {self.lengths[0]} positions, {task.unscored} unscored; lower last"
             )
         stretch_positions(model, self.scaling)
 

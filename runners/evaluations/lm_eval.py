@@ -91,13 +91,9 @@ class LmEval(Evaluation):
     def check(self, task: Task, model: Backbone) -> None:
         require_task(self, task, Encodes, "a task of text")
         if task.sees_ahead or not model.causal:
-            raise ValueError(
-                "lm_eval needs a causal model; an encoder sees the next token; leave it out of evaluations"
-            )
+            raise ValueError("lm_eval needs a causal model; an encoder sees the next token")
         if task.unscored:
-            raise ValueError(
-                f"lm_eval scores every token, and the task leaves the first {task.unscored} out of its loss"
-            )
+            raise ValueError(f"lm_eval scores every token; the task leaves the first {task.unscored} out of its loss")
 
     def open(self, task: Task) -> "LmEvalJudge":
         assert isinstance(task, Encodes)
@@ -139,20 +135,12 @@ class LmEvalJudge(Judge):
     @property
     def record(self) -> Mapping[str, Any]:
         """The versions of the harness and of each task, with numbers of documents."""
-        tasks = self._loaded["tasks"].items()
-        return {
-            "lm_eval": version("lm_eval"),
-            "include": self._spec.include,
-            "content_hash": self._spec.content_hash,
-            "tasks": {
-                name: {
-                    "version": str(task.VERSION),
-                    "documents": len(task.eval_docs),
-                    "fewshot": task.config.num_fewshot,
-                }
-                for name, task in tasks
-            },
+        tasks = {
+            name: {"version": str(each.VERSION), "documents": len(each.eval_docs), "fewshot": each.config.num_fewshot}
+            for name, each in self._loaded["tasks"].items()
         }
+        spec = {"include": self._spec.include, "content_hash": self._spec.content_hash}
+        return {"lm_eval": version("lm_eval"), **spec, "tasks": tasks}
 
     @property
     def subjects(self) -> Mapping[str, Mapping[str, float]]:
@@ -184,11 +172,8 @@ class LmEvalJudge(Judge):
             )
         rows = [each for name in results["results"] for each in self._task_rows(name, results)]
         names = [each.name for each in rows if isinstance(each, Measurements)]
-        if len(set(names)) < len(names):
-            twice = next(name for name in names if names.count(name) > 1)
-            raise SpecError(
-                f"names of lm-eval tasks and metrics must differ in letters or digits; two are called {twice}"
-            )
+        for twice in {name for name in names if names.count(name) > 1}:
+            raise SpecError(f"names of lm-eval tasks and metrics must differ in letters; two are called {twice}")
         yield from rows
 
     def _set_fewshot(self, name: str, task: Any) -> None:

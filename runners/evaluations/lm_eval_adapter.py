@@ -71,9 +71,7 @@ class RequestConverter:
         if not after:
             raise SpecError(f"{_name(request)} has a continuation without tokens, {continuation!r}")
         if len(after) > self.longest:
-            raise SpecError(
-                f"{_name(request)} has {len(after)} tokens and the model sees {self.longest}; raise context"
-            )
+            raise SpecError(f"{_name(request)} has {len(after)} tokens; the model sees {self.longest}; raise context")
         return self._cut(request, [self.encoder.end, *before, *after], len(after))
 
     def windows(self, request: Any) -> list[HarnessQuestion]:
@@ -92,9 +90,7 @@ class RequestConverter:
         with _naming(request):
             tokens = [self.encoder.end, *self.encoder.encode(request.args[0]).ids]
         if room >= self.longest:
-            raise SpecError(
-                f"{_name(request)} generates {room} tokens and the model sees {self.longest}; raise context"
-            )
+            raise SpecError(f"{_name(request)} generates {room} tokens; the model sees {self.longest}; raise context")
         if len(tokens) > self.longest - room:
             self.truncated[request.task_name].add(request.doc_id)
         return tokens[-(self.longest - room) :]
@@ -200,9 +196,7 @@ def generation_limits(request: Any) -> tuple[int, tuple[str, ...]]:
     wanted = dict(request.args[1])
     greedy = wanted.get("do_sample") is False  # the harness then ignores a temperature
     if not greedy and (wanted.get("do_sample") or float(wanted.get("temperature") or 0) > 0):
-        raise SpecError(
-            f"only greedy generation is supported; {_name(request)} asks for samples; set do_sample to false in it"
-        )
+        raise SpecError(f"only greedy generation is supported; {_name(request)} asks for samples")
     lengths = [wanted[name] for name in _LENGTHS if wanted.get(name) is not None]
     room = int(lengths[0]) if lengths else _MOST_NEW
     if room < 1:

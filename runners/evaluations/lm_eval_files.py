@@ -38,7 +38,13 @@ def load_tasks(names: Sequence[str], include: Path | None, scratch: Path) -> dic
         except (SpecError, EnvironmentProblem):
             raise
         except Exception as error:
-            raise _load_problem(names, include, error) from error
+            what = f"the lm-eval tasks {', '.join(names)}"
+            if include is None:
+                raise EnvironmentProblem(
+                    f"{what} cannot be loaded without network ({error_words(error)}); load the data once with network, "
+                    "into the cache of Hugging Face datasets, or write your own task over local files"
+                ) from error
+            raise SpecError(f"{what} in {include} cannot be loaded ({error_words(error)}); repair them") from error
 
 
 def require_tasks(names: Sequence[str], include: Path | None) -> Any:
@@ -63,9 +69,7 @@ def _require_task(name: str, known: Sequence[str], include: Path | None) -> None
     if name in known:
         return
     if include is None:
-        raise SpecError(
-            f"lm-eval has no task {name!r}{suggest_name(name, list(known))}; for your own task give include"
-        )
+        raise SpecError(f"lm-eval has no task {name!r}{suggest_name(name, list(known))}; for your own give include")
     for path in sorted(include.glob("**/*.yaml")):
         _require_yaml(path)
     raise SpecError(
@@ -79,19 +83,6 @@ def _require_yaml(path: Path) -> None:
         yaml.compose(path.read_text(encoding="utf-8"))
     except (yaml.YAMLError, UnicodeDecodeError, OSError) as error:
         raise SpecError(f"{path} is no readable YAML: {' '.join(str(error).split())}") from error
-
-
-def _load_problem(names: Sequence[str], include: Path | None, error: Exception) -> SpecError | EnvironmentProblem:
-    what = f"the lm-eval {'task' if len(names) == 1 else 'tasks'} {', '.join(names)}"
-    if include is None:
-        return EnvironmentProblem(
-            f"{what} cannot be loaded without network ({error_words(error)}); load the data once with network, into "
-            "the cache of Hugging Face datasets, or write your own task over local files"
-        )
-    return SpecError(
-        f"{what} in {include} cannot be loaded ({error_words(error)}); repair the YAML or its data, of which the first "
-        "document was tried"
-    )
 
 
 def _factory(include: Path, scratch: Path) -> Any:
@@ -109,7 +100,12 @@ def _factory(include: Path, scratch: Path) -> Any:
             config: dict[str, Any] = super()._load_full_config(entry, overrides)
             require_metrics(config, registry)
             home = include if entry.yaml_path is None else Path(entry.yaml_path).parent
-            options = _options(config, home, include, scratch)
+            options = dict(config.get("dataset_kwargs") or {})
+            for name in ("data_files", "data_dir"):
+                if options.get(name):
+                    options[name] = _absolute_paths(options[name], home, include, str(config.get("task")))
+            if "data_files" in options:
+                options["cache_dir"] = str(scratch)
             return {**config, "dataset_kwargs": options} if options else config
 
         def _build_group_members(self, members: Any, group: str, overrides: Any, registry: Any) -> Any:
@@ -123,17 +119,6 @@ def _factory(include: Path, scratch: Path) -> Any:
             return super()._build_group_members(members, group, overrides, registry)
 
     return LocalTasks(meta=None)
-
-
-def _options(config: Mapping[str, Any], home: Path, include: Path, scratch: Path) -> dict[str, Any]:
-    """Return the arguments of the task's data set, with absolute paths."""
-    options = dict(config.get("dataset_kwargs") or {})
-    for name in ("data_files", "data_dir"):
-        if options.get(name):
-            options[name] = _absolute_paths(options[name], home, include, str(config.get("task")))
-    if "data_files" in options:
-        options["cache_dir"] = str(scratch)
-    return options
 
 
 def _absolute_paths(value: Any, home: Path, include: Path, task: str) -> Any:

@@ -109,9 +109,7 @@ class LongContextJudge(SetsJudge["LongContext", LongQuestion]):
         for name, prompts in self._prompts.items():
             for item, prompt in zip(sets[name], prompts, strict=True):
                 if len(prompt.tokens) <= unscored:
-                    raise SpecError(
-                        f"item {item!r} of {spec.source} has {len(prompt.tokens)} tokens, all unscored by the task"
-                    )
+                    raise SpecError(f"item {item!r} of {spec.source} has {len(prompt.tokens)} tokens, all unscored")
 
     def evaluate(self, predict: Predict) -> Iterator[Measurements | Items]:
         """Yield `long_context.<set>`, the score, and `long_context_truncated.<set>`, the share of cut items, at

@@ -58,9 +58,7 @@ def find_paradigms(source: Path) -> dict[str, Path]:
     for path in list_files(source, ".txt", "minimal pairs"):
         name = slug(path.stem, str(path))
         if name in files:
-            raise SpecError(
-                f"each paradigm needs its own file name; {files[name]} and {path} are both {name!r}; rename one"
-            )
+            raise SpecError(f"paradigms need different names; {files[name]} and {path} are both {name!r}; rename one")
         files[name] = path
     return dict(sorted(files.items()))
 
@@ -84,9 +82,7 @@ def read_pairs(path: Path) -> Pairs:
     pairs = tuple(zip(lines[::2], lines[1::2], strict=True))
     for number, (odd, even) in enumerate(pairs, start=1):
         if odd.lower() == even.lower():
-            raise SpecError(
-                f"sentences of a pair must differ in more than capitals; {path}, pair {number} has {odd!r} twice"
-            )
+            raise SpecError(f"sentences of a pair must differ beyond capitals; {path}, pair {number} has {odd!r} twice")
     return Pairs(content_hash(data), pairs)
 
 
@@ -141,7 +137,7 @@ class MinimalPairs(HashedFiles):
             raise ValueError(f"minimal_pairs needs scoring={fits} for such a model; got scoring={self.scoring!r}")
         if self.scoring == "causal" and task.unscored:
             raise ValueError(
-                f"minimal_pairs scores every token; {task.label!r} leaves the first {task.unscored} out of its loss"
+                f"minimal_pairs scores all; {task.label!r} leaves the first {task.unscored} out of its loss"
             )
 
     def measures(self) -> Mapping[str, Sequence[Mapping[str, float]]]:
@@ -225,9 +221,7 @@ class MinimalPairsJudge(Judge):
             raise SpecError(f"{where} has {sentence!r} without tokens; remove it")
         taken = len(ids) + (0 if self._spec.scoring == "causal" else 2)
         if taken > self._spec.longest:
-            raise SpecError(
-                f"minimal_pairs.longest={self._spec.longest} is less than {taken} positions of {where}, {sentence!r}"
-            )
+            raise SpecError(f"longest={self._spec.longest} is less than {taken} positions of {where}, {sentence!r}")
         return ids
 
     def _groups(self, sizes: Sequence[int]) -> Iterator[Tensor]:

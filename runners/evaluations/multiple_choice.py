@@ -138,7 +138,7 @@ class MultipleChoiceJudge(SetsJudge["MultipleChoice", Question]):
         kept = whole[-(most + 1) :]
         if len(kept) - 1 - len(answer) < self._unscored:
             raise SpecError(
-                f"{what} has {len(kept) - 1 - len(answer)} positions before its answer, all unscored; give more context"
+                f"{what} has {len(kept) - 1 - len(answer)} unscored positions before its answer; give more context"
             )
         return AnswerOption(kept, len(answer), (len(text), len(text.encode())), len(kept) < len(whole))
 
@@ -152,15 +152,11 @@ def _question(line: Line) -> tuple[str, str, Question]:
     if unknown:
         raise SpecError(f"an item has no field {sorted(unknown)[0]!r}; remove it from {line.where}")
     if "context" not in line.fields and "question" not in line.fields:
-        raise SpecError(
-            f"an item has a question or a context; {line.where} has neither; add one, empty if there is none"
-        )
+        raise SpecError(f"an item has a question or a context; {line.where} has neither; add an empty one")
     parts = [line.text(name) for name in ("context", "question") if name in line.fields]
     choices, answer = line.texts("choices"), line.fields.get("answer")
     if len(choices) < 2 or not all(map(str.strip, choices)):
-        raise SpecError(
-            f"choices are two or more texts, none empty or white space alone; {line.where} has {list(choices)!r:.60}"
-        )
+        raise SpecError(f"choices are two or more texts, none of them empty; {line.where} has {list(choices)!r:.60}")
     if len(set(choices)) < len(choices):
         raise SpecError(f"choices differ from one another; {line.where} has {list(choices)!r:.60}; remove one")
     if type(answer) is not int or not 0 <= answer < len(choices):

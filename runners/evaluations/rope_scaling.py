@@ -24,14 +24,7 @@ class Stretch(Spec):
 
     def of(self, own: Rotary) -> Yarn:
         """Return the stretched positions of a model that was trained with `own`; ValueError if impossible."""
-        return Yarn(
-            base=own.base,
-            share=own.share,
-            factor=self.factor,
-            original=self.original,
-            beta_fast=self.beta_fast,
-            beta_slow=self.beta_slow,
-        )
+        return Yarn(base=own.base, share=own.share, **self.data())
 
 
 def stretch_positions(model: Backbone, scaling: Stretch | None) -> Positions:

@@ -34,9 +34,7 @@ class Training(Spec):
         if warmup > self.steps:
             raise ValueError(f"the warm-up ends within training; got schedule.warmup {warmup} of {self.steps} steps")
         if warmup > longest:
-            raise ValueError(
-                f"schedule.warmup {warmup} must end before the decay of {self.steps - longest} of {self.steps} steps"
-            )
+            raise ValueError(f"schedule.warmup {warmup} must end before the decay of {self.steps - longest} steps")
         return self
 
     def lr(self, step: int) -> float:

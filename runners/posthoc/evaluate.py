@@ -246,15 +246,11 @@ def _require_new(store: "Store", place: tuple[str, int, str], new: Coverage, *, 
     rows = _overlap(new, ((name, coordinates(json.loads(point))) for name, point in recorded.rows()))
     if rows:
         names = ", ".join(sorted({name for name, _ in rows})[:_SHOWN])
-        raise SpecError(
-            f"the training of trial {place[0][:8]} has recorded {names}; put it into the spec of a new trial"
-        )
+        raise SpecError(f"the training of trial {place[0][:8]} has recorded {names}; put it into a new trial")
     before = {key: theirs for key, theirs in records.read_others(store.layout, place).items() if _overlap(new, theirs)}
     if before and not again:
         name = min(name for theirs in before.values() for name, _ in _overlap(new, theirs))
-        raise SpecError(
-            f"evaluation {min(before)[:8]} has recorded {name} of trial {place[0][:8]}; replace it with --again"
-        )
+        raise SpecError(f"evaluation {min(before)[:8]} has recorded {name} of trial {place[0][:8]}; use --again")
     return sorted(key for key, theirs in before.items() if theirs <= new)
 
 

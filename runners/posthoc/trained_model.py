@@ -141,7 +141,7 @@ def _trial(key: str, spec: Mapping[str, Any]) -> Trial:
     except ValidationError as error:
         reason = spec_error(error, "Trial")
         raise SpecError(
-            f"the spec of trial {key[:8]} cannot be read: {reason}; name the file of a missing class with --spec FILE"
+            f"the spec of trial {key[:8]} cannot be read: {reason}; name missing files with --spec"
         ) from error
     if trial.key != key:
         raise SpecError(f"the present code gives trial {key[:8]} another key; use the code of its training")

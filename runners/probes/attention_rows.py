@@ -92,11 +92,10 @@ def mean(values: Tensor, counted: Tensor, dims: tuple[int, ...]) -> tuple[Tensor
 
 
 def by_head(
-    name: str, layer: int, means: tuple[Tensor, Tensor], point: Mapping[str, float] = NOWHERE
+    name: str, layer: int, means: tuple[Tensor, Tensor], point: Mapping[str, float] = NOWHERE, first: int = 0
 ) -> Iterator[Probed]:
-    """Yield a row for every head from (values [H], mask [H])."""
-    values, there = means
-    for head, (value, is_there) in enumerate(zip(values.tolist(), there.tolist(), strict=True)):
+    """Yield a row for every head, counted from `first`, from (values [H], mask [H])."""
+    for head, (value, is_there) in enumerate(zip(*(each.tolist() for each in means), strict=True), first):
         if is_there:
             yield Probed(name, value, layer, head, point)
 

@@ -10,7 +10,7 @@ of later documents, from which the task hides the first token, are left out.
 from typing import ClassVar, Literal
 
 from runners.probes.attention_rows import AttentionRows, by_head, mean
-from runners.probes.probe import Found, Probe, Probed, ProbeInput, RowInfo
+from runners.probes.probe import Found, Probe, ProbeInput, RowInfo
 from variants.model.transformer import LayerTrace
 
 
@@ -35,8 +35,6 @@ class FirstToken(Probe):
         yield from by_head("first_token_negative", layer.layer, mean(negative, counted, (0, 2)))
         if not self.by_query:
             return
-        values, there = (each.tolist() for each in mean(weight, counted, (0,)))
-        for head, (of_head, is_there) in enumerate(zip(values, there, strict=True)):
-            for query, value in enumerate(of_head, start=2):
-                if is_there[query - 2]:
-                    yield Probed("first_token_weight", value, layer.layer, head, {"query": query})
+        by_query = zip(*(each.unbind(1) for each in mean(weight, counted, (0,))), strict=True)
+        for query, means in enumerate(by_query, start=2):
+            yield from by_head("first_token_weight", layer.layer, means, {"query": query})

@@ -8,8 +8,8 @@ per query.
 from collections.abc import Sequence
 from typing import ClassVar, Literal
 
-from runners.probes.attention_rows import AttentionRows, mean
-from runners.probes.probe import Found, Probe, Probed, ProbeInput, RowInfo
+from runners.probes.attention_rows import AttentionRows, by_head, mean
+from runners.probes.probe import Found, Probe, ProbeInput, RowInfo
 from runners.tasks.task import Task
 from variants import Backbone, Operator
 from variants.model.transformer import LayerTrace
@@ -36,11 +36,8 @@ class PredictedNumbers(Probe):
             values, counted = layer.worked.numbers[name].float(), real[:, heads, :, None]
             middle, there = mean(values, counted, (0, 2, 3))
             variance, _ = mean((values - middle[:, None, None]).square(), counted, (0, 2, 3))
-            for statistic, values_by_head in (("predicted", middle), ("predicted_sd", variance.sqrt())):
-                pairs = zip(values_by_head.tolist(), there.tolist(), strict=True)
-                for head, (value, is_there) in enumerate(pairs, heads.start):
-                    if is_there:
-                        yield Probed(f"{statistic}.{name}", value, layer.layer, head)
+            for statistic, by in (("predicted", middle), ("predicted_sd", variance.sqrt())):
+                yield from by_head(f"{statistic}.{name}", layer.layer, (by, there), first=heads.start)
 
 
 def _predicted_names(operator: Operator) -> list[str]:

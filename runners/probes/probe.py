@@ -88,9 +88,7 @@ class Probe(Choice):
     def refuse(self, what: str, operators: Sequence[Operator], use: str) -> NoReturn:
         """Raise ValueError because no operator of the trial has what the probe measures."""
         labels = ", ".join(dict.fromkeys(operator.label for operator in operators))
-        raise ValueError(
-            f"{self.label} measures {what} and no operator of the trial has one; got {labels}; leave it out, use {use}"
-        )
+        raise ValueError(f"{self.label} measures {what} and no operator has one; got {labels}; drop it or use {use}")
 
     def records(self) -> Sequence[tuple[str, Mapping[str, float]]]:
         """Return what no other probe of the trial may record: names of rows with parts of their points.
@@ -140,9 +138,8 @@ class Probing(Spec):
             probe.check(task, model, operators)
             if probe.tokens(model) > min(self.length, task.length):
                 raise ValueError(
-                    f"{probe.label} needs sequences of {probe.tokens(model)} tokens or more; got "
-                    f"probing.length={self.length} and a task of up to {task.length}; choose earlier positions, or "
-                    "make these longer"
+                    f"{probe.label} needs sequences of {probe.tokens(model)} tokens or more; got probing.length="
+                    f"{self.length} and a task of up to {task.length}"
                 )
 
 
@@ -175,8 +172,8 @@ def look(probing: Probing, seen: ProbeInput, *, diverged: bool = False) -> Found
         SpecError: two records have the same place, or two files the same name.
     """
     taken: dict[tuple[object, ...], Probe] = {}
-    place: tuple[object, ...]
     for probe, record in _all_records(probing, seen, diverged=diverged):
+        place: tuple[object, ...]
         if isinstance(record, ProbeArray):
             place, words, field = (record.name,), f"a file {record.name!r}", "name"
         else:

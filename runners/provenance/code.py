@@ -36,7 +36,6 @@ CORE = (
     "runners/training/flat_parameters.py",
     "runners/optimisers/optimiser.py",
     "runners/optimisers/training_config.py",
-    "runners/training/batch_parts.py",
     "runners/optimisers/schedules.py",
     "runners/training/loop.py",
     "runners/trial.py",

@@ -50,6 +50,4 @@ def require_operator_fits(task: Task, model: Backbone, operator: Operator, lengt
         if ahead is None:
             raise ValueError(f"{what}, and {seen}")
         if ahead > task.unscored:
-            raise ValueError(
-                f"{what} from position {task.unscored} on, and {seen}; leave {ahead} positions out of the loss"
-            )
+            raise ValueError(f"{what} from position {task.unscored} on, and {seen}; leave {ahead} out of the loss")

@@ -55,6 +55,4 @@ def absolute_path(field: str, path: str) -> str:
 def require_hash(known: str | None, actual: object, place: object, field: str = "content_hash") -> None:
     """Raise SpecError if the files at `place` have another hash than the spec."""
     if known != actual:
-        raise SpecError(
-            f"{field} is {known} and {place} has {actual}; restore it, or leave {field} out to take it as it is"
-        )
+        raise SpecError(f"{field} is {known} and {place} has {actual}; restore it, or leave {field} out to accept it")

@@ -19,7 +19,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
-from typing import Any, Final, Protocol, final
+from typing import Any, Final, final
 
 import torch
 from torch import Tensor
@@ -37,11 +37,8 @@ _tries = Counter[str]()
 """Compilations that this process tried. The compiler also remembers functions that it failed to compile."""
 
 
-class Pass(Protocol):
-    """A forward pass."""
-
-    def __call__(self, inputs: Tensor, visible: Tensor | None, /) -> Tensor:
-        """Compute outputs from the inputs and the visibility mask of a `Batch`."""
+Pass = Callable[[Tensor, Tensor | None], Tensor]
+"""A forward pass from the inputs and the visibility mask of a `Batch` to outputs."""
 
 
 @final
@@ -54,16 +51,13 @@ class Forward:
 
     def __init__(self, trial: Trial, device: torch.device, parameters: int, plain: Pass) -> None:
         self._compile, self._plain, self._run, self._before = trial.execution.compile, plain, plain, 0
-        self._made, self._operators = 0, ", ".join(dict.fromkeys(each.label for each in trial.operators()))
-        self._compiled, self._cuda = compiles(trial, device, parameters), device.type == "cuda"
-        if self._compiled:
+        self.graphs = 0
+        """Number of graphs compiled so far."""
+        self._operators = ", ".join(dict.fromkeys(each.label for each in trial.operators()))
+        self._cuda = device.type == "cuda"
+        if compiles(trial, device, parameters):
             self._before = _graphs()
             self._run = _compile_forward(plain, device)
-
-    @property
-    def graphs(self) -> int:
-        """Number of graphs compiled so far."""
-        return self._made
 
     def __call__(self, inputs: Tensor, visible: Tensor | None) -> Tensor:
         """Compute the outputs of the model in training.
@@ -89,7 +83,7 @@ class Forward:
             say(f"{what} ({why}); training goes on without")
             self._run = self._plain
             return self._plain(inputs, visible)
-        self._made = _graphs() - self._before
+        self.graphs = _graphs() - self._before
         return outputs
 
 
@@ -116,11 +110,7 @@ def _missing(device: torch.device) -> str | None:
     cuda = device.type == "cuda"
     given = os.environ.get("CC" if cuda else "CXX")
     if not any(map(shutil.which, [given] if given else ["gcc", "clang"] if cuda else ["g++", "clang++"])):
-        return (
-            "a C compiler (gcc, clang or the one that CC names)"
-            if cuda
-            else ("a C++ compiler (g++, clang++ or the one that CXX names)")
-        )
+        return f"a C{'' if cuda else '++'} compiler (gcc, clang or the one that {'CC' if cuda else 'CXX'} names)"
     return "the package triton" if cuda and find_spec("triton") is None else None
 
 

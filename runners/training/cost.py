@@ -21,17 +21,19 @@ The peak of a device is measured at the end of the first attempt of a process th
 earlier attempts have no such entry.
 """
 
+import math
+import time
 from collections import Counter
 from collections.abc import Mapping
 from fractions import Fraction
-from typing import Final, final
+from typing import Final, Literal, final
 
+import torch
 from torch import Tensor
 
 from runners.training.energy import Energy, meters
 from runners.training.flops import Shape, step_work
 from runners.training.memory import peak_memory_bytes
-from runners.training.peak_flops import peak_flops_per_s
 from runners.training.process_group import World
 from runners.trial import Trial
 
@@ -111,7 +113,8 @@ def _of_lengths(trial: Trial, batch: int, lengths: Mapping[int, int]) -> Fractio
     known = sorted(lengths)
     if len(known) > MOST_COUNTED:
         known = [known[0], known[len(known) // 2], known[-1]]
-    counted = {length: Fraction(_of_step(trial, Shape(batch, length))) for length in known}
+    model = (trial.model, trial.operators(), trial.task.inputs, "reference")
+    counted = {length: Fraction(step_work(*model, Shape(batch, length)).flops) for length in known}
     return sum((steps * _at(length, counted) for length, steps in lengths.items()), Fraction(0))
 
 
@@ -128,5 +131,41 @@ def _at(length: int, counted: Mapping[int, Fraction]) -> Fraction:
     return total
 
 
-def _of_step(trial: Trial, shape: Shape) -> float:
-    return step_work(trial.model, trial.operators(), trial.task.inputs, "reference", shape).flops
+Precision = Literal["float32", "bfloat16"]
+
+MEASURE_S: Final = 0.5
+"""Seconds of timing after the first product."""
+_SIZE: Final = {"cpu": 1024, "cuda": 8192}
+_TYPES: Final = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+
+_known: dict[tuple[str, str, int], float | None] = {}
+
+
+def peak_flops_per_s(device: torch.device, precision: Precision, *, measure: bool = True) -> float | None:
+    """Return the best rate measured; None if memory is short, or if it is unknown and `measure` is false."""
+    key = (str(device), precision, torch.get_num_threads())
+    if key not in _known and measure:
+        _known[key] = _measure(device, precision)
+    return _known.get(key)
+
+
+def _measure(device: torch.device, precision: Precision) -> float | None:
+    size = _SIZE[device.type]
+    try:
+        drawn = torch.Generator(device).manual_seed(0)  # a device computes faster on zeros and ones
+        factor = torch.randn(size, size, generator=drawn, device=device).to(_TYPES[precision])
+        least, _ = math.inf, _time_product(factor, device)
+        until = time.perf_counter() + MEASURE_S
+        while time.perf_counter() < until:
+            least = min(least, _time_product(factor, device))
+    except torch.OutOfMemoryError:
+        return None
+    return 2.0 * size**3 / least
+
+
+def _time_product(factor: torch.Tensor, device: torch.device) -> float:
+    began = time.perf_counter()
+    factor @ factor
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+    return time.perf_counter() - began

@@ -26,9 +26,7 @@ def fix_workspace(device: torch.device, *, wanted: bool) -> None:
         return
     given = os.environ.setdefault(_CUBLAS, _FIXED[0])
     if wanted and given not in _FIXED:
-        raise EnvironmentProblem(
-            f"execution.deterministic needs {_CUBLAS}={' or '.join(_FIXED)}; it is {given}; unset it"
-        )
+        raise EnvironmentProblem(f"execution.deterministic needs {_CUBLAS}={' or '.join(_FIXED)}; it is {given}")
 
 
 @contextmanager

@@ -8,7 +8,7 @@ was loaded (Volta and later). Both count the whole device, for all its users.
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final, Protocol, final
+from typing import Final, final
 
 import pynvml
 import torch
@@ -16,17 +16,6 @@ import torch
 POWERCAP: Final = Path("/sys/class/powercap")
 LOOK_S: Final = 10.0
 """Seconds between readings, so that a counter wraps around at most once."""
-
-
-class Meter(Protocol):
-    """A counter of one device."""
-
-    def joules(self) -> float:
-        """Return the joules used since the meter was made.
-
-        Raises:
-            OSError: it cannot be read.
-        """
 
 
 @final
@@ -39,7 +28,7 @@ class Rapl:
         self._last, self._used = self._read(), 0
 
     def joules(self) -> float:
-        """See `Meter`; correct if the counter wraps around at most once between two readings."""
+        """Return the joules used since it was made; correct if it wraps around at most once between two readings."""
         now = self._read()
         self._used += now - self._last + (self._limit if now < self._last else 0)
         self._last = now
@@ -63,11 +52,14 @@ class Nvidia:
         self._first = self._read()
 
     def joules(self) -> float:
-        """See `Meter`."""
+        """Return the joules used since it was made."""
         return (self._read() - self._first) / 1e3
 
     def _read(self) -> int:
         return int(pynvml.nvmlDeviceGetTotalEnergyConsumption(self._handle))  # in millijoules
+
+
+Meter = Rapl | Nvidia
 
 
 def processors(root: Path = POWERCAP) -> list[Meter] | None:

@@ -8,19 +8,19 @@ into parts changes loss and gradient by rounding only; dropout draws per part.
 
 import math
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
-from typing import Any, final
+from typing import Any, NamedTuple, final
 
 import torch
 from torch import Tensor
 
+from grid.errors import SpecError
 from runners.evaluations.evaluation import open_evaluations
 from runners.optimisers.optimiser import LR_SHARE
 from runners.probes.probe import NORMS, ProbeArray, ProbeInput, look, probe_model, require_long_enough
-from runners.tasks.task import DIVERGED, Items, Measurements
-from runners.training.batch_parts import BatchPart, parts, require_finite
+from runners.tasks.task import DIVERGED, Batch, Data, Items, Measurements
 from runners.training.compilation import Forward, graphs_forgotten
 from runners.training.cost import Cost
 from runners.training.deterministic import deterministic, fix_workspace
@@ -64,6 +64,39 @@ def train_as(world: World, trial: Trial, surroundings: TrainingContext) -> Train
     cuda = [torch.cuda.current_device()] if world.device.type == "cuda" else []
     with torch.random.fork_rng(devices=cuda), _threads(execution.threads), exactly, graphs_forgotten():
         return _TrainingRun(trial, surroundings, world).result()
+
+
+class BatchPart(NamedTuple):
+    """Consecutive sequences of a batch."""
+
+    number: int
+    """Index in the whole batch. Random numbers of a part follow from it, so they do not depend on the rank."""
+    batch: Batch
+    terms: float
+    """Its share of the terms of the loss."""
+    sequences: float
+    """Its share of the sequences."""
+
+
+def require_finite(batch: Batch) -> None:
+    """Raise SpecError if the inputs of the first batch hold NaN or infinity; later the loss shows it."""
+    if not batch.inputs.is_floating_point() or bool(batch.inputs.isfinite().all()):
+        return
+    place = tuple(batch.inputs.isfinite().logical_not().nonzero()[0].tolist())
+    raise SpecError(f"the first batch has {batch.inputs[place].item()} in sequence {place[0]} at {place[1]}")
+
+
+def parts(data: Data, batch: Batch, count: int, wanted: Iterable[int]) -> list[BatchPart]:
+    """Split a batch into `count` parts and return the `wanted` ones. Sizes differ by at most one sequence."""
+    if count == 1:
+        return [BatchPart(0, batch, 1.0, 1.0)]
+    split = batch.split(count)
+    terms, sequences = data.terms(batch.targets), len(batch.inputs)
+    return [
+        BatchPart(number, part, data.terms(part.targets) / terms, len(part.inputs) / sequences)
+        for number, part in enumerate(split)
+        if number in wanted
+    ]
 
 
 @final

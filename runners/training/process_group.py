@@ -123,9 +123,7 @@ def join_group(place: RankPlace, device: torch.device, store: FileStore | None =
         PeerLost: another rank did not join.
     """
     if dist.is_initialized():
-        raise EnvironmentProblem(
-            "this process has a process group; call torch.distributed.destroy_process_group() before"
-        )
+        raise EnvironmentProblem("this process has a process group; call torch.distributed.destroy_process_group()")
     backend = "nccl" if device.type == "cuda" else "gloo"
     with _on_loopback() if store is not None else contextlib.nullcontext(), _raise_peer_lost(place.rank):
         dist.init_process_group(

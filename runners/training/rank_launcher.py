@@ -68,9 +68,7 @@ def ranks(trial: Trial) -> Iterator[World]:
     given = place_given() if execution.gpus > 1 else None
     place = given or RankPlace(0, execution.gpus)
     if place.size != execution.gpus:
-        raise EnvironmentProblem(
-            f"execution.gpus is {execution.gpus} and WORLD_SIZE is {place.size}; start as many, or unset it"
-        )
+        raise EnvironmentProblem(f"execution.gpus is {execution.gpus} and WORLD_SIZE is {place.size}; start as many")
     device = device_of(execution.device, place, joined=given is not None)
     if execution.gpus == 1:
         yield World(place, device)
@@ -98,7 +96,7 @@ def device_of(name: str, place: RankPlace = RankPlace(), *, joined: bool = False
     local = 0 if joined and count == 1 else place.local  # a launcher may show each rank its own device alone
     if local >= count or (not joined and place.size > count):
         raise EnvironmentProblem(
-            f"execution.gpus={place.size} needs that many CUDA devices on one node and this one shows {count}"
+            f"execution.gpus={place.size} needs that many CUDA devices and this node shows {count}"
         )
     torch.cuda.set_device(local)
     return torch.device("cuda", local)
@@ -282,9 +280,7 @@ def _job(trial: Trial, meeting: Path) -> dict[str, Any]:
         if source is not None and file is not None and spec_module_name(file) == name:
             files[file] = source
         elif name == "__main__":
-            raise SpecError(
-                "a class of a trial on several GPUs is defined in the program that runs; define it in a spec file"
-            )
+            raise SpecError("define the classes of a trial on several GPUs in a spec file, not in the program")
         else:
             names.append(name)
     return {

@@ -157,7 +157,7 @@ def test_a_size_holds_for_whatever_batch_a_grid_gives_the_task(tiny: Trial) -> N
 
 
 def test_a_batch_that_is_split_twice_or_not_into_sequences_is_refused(tiny: Trial) -> None:
-    with pytest.raises(ValidationError, match="accumulate=4 or micro_batch=2; leave one out"):
+    with pytest.raises(ValidationError, match="accumulate=4 and micro_batch=2; leave one out"):
         Execution(accumulate=4, micro_batch=2)
     words = r"execution.micro_batch=1 on execution.gpus=3 makes 9 of a task.batch of 8; raise it, or lower"
     with pytest.raises(SpecError, match=words):

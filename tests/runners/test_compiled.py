@@ -21,7 +21,7 @@ from runners.execution import Local
 from runners.execution.run import RunOptions, run_campaign
 from runners.optimisers import Training
 from runners.tasks import Curriculum
-from runners.training import compilation, peak_flops
+from runners.training import compilation, cost
 from runners.training.compilation import LONG, compiles
 from runners.training.loop import train
 from runners.trial import Trial
@@ -224,7 +224,7 @@ def test_a_forked_worker_compiles_with_the_real_compiler(
 
 @pytest.mark.usefixtures("traced")
 def test_the_benchmark_runs_on_the_cpu(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr(peak_flops, "_known", {(str(CPU), "float32", torch.get_num_threads()): 1e9})
+    monkeypatch.setattr(cost, "_known", {(str(CPU), "float32", torch.get_num_threads()): 1e9})
     monkeypatch.setattr(sys, "argv", ["training.py", "--sizes", "tiny", "--steps", "3"])
     runpy.run_path(str(Path(__file__).parents[2] / "benchmarks" / "training.py"), run_name="__main__")
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]

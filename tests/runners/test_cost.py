@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from runners.tasks import Curriculum
-from runners.training import cost as costs, energy, peak_flops
+from runners.training import cost as costs, energy
 from runners.training.cost import flops
 from runners.training.energy import Energy, Rapl, processors
 from runners.training.flops import Shape, step_work
@@ -152,8 +152,8 @@ def products(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
         made.append(asked)
         return 5e9
 
-    monkeypatch.setattr(peak_flops, "_known", {})
-    monkeypatch.setattr(peak_flops, "_measure", measured)
+    monkeypatch.setattr(costs, "_known", {})
+    monkeypatch.setattr(costs, "_measure", measured)
     return made
 
 
@@ -174,18 +174,18 @@ def test_a_short_attempt_measures_no_device_and_a_long_one_does_once(
 
 def test_a_peak_is_operations_over_the_least_time(monkeypatch: pytest.MonkeyPatch) -> None:
     took = iter([9.0, 0.5, 0.25, *[1.0] * 100_000])  # the first product is not counted
-    monkeypatch.setattr(peak_flops, "MEASURE_S", 0.02)
-    monkeypatch.setattr(peak_flops, "_SIZE", {"cpu": 16})
-    monkeypatch.setattr(peak_flops, "_time_product", lambda *_: next(took))
-    assert peak_flops._measure(torch.device("cpu"), "float32") == 2 * 16**3 / 0.25
+    monkeypatch.setattr(costs, "MEASURE_S", 0.02)
+    monkeypatch.setattr(costs, "_SIZE", {"cpu": 16})
+    monkeypatch.setattr(costs, "_time_product", lambda *_: next(took))
+    assert costs._measure(torch.device("cpu"), "float32") == 2 * 16**3 / 0.25
 
 
 def test_a_device_without_room_has_no_peak(monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: object) -> float:
         raise torch.OutOfMemoryError
 
-    monkeypatch.setattr(peak_flops, "_time_product", full)
-    assert peak_flops._measure(torch.device("cpu"), "float32") is None
+    monkeypatch.setattr(costs, "_time_product", full)
+    assert costs._measure(torch.device("cpu"), "float32") is None
 
 
 # Energy ---------------------------------------------------------------------------------------------------------------

@@ -284,7 +284,7 @@ def test_a_class_of_the_running_program_is_refused(
     tiny: Trial, memory: Callable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(type(tiny.task), "__module__", "__main__")
-    with pytest.raises(SpecError, match="defined in the program that runs; define it in a spec file or a module"):
+    with pytest.raises(SpecError, match="define the classes of a trial on several GPUs in a spec file"):
         train(split(tiny, 1, gpus=2), memory())
 
 
@@ -294,7 +294,7 @@ def test_fewer_devices_than_ranks_are_refused(
 ) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
-    with pytest.raises(EnvironmentProblem, match="gpus=2 needs that many CUDA devices on one node and this one"):
+    with pytest.raises(EnvironmentProblem, match="gpus=2 needs that many CUDA devices and this node shows 1"):
         train(tiny.changed(execution=Execution(gpus=2, device=device)), memory())
 
 

@@ -280,77 +280,52 @@ def test_the_key_follows_the_content_of_the_folder_and_not_its_place(tmp_path: P
     assert LmEval.model_validate({**first.data(), "include": str(tmp_path / "gone")}).key == first.key
 
 
-BROKEN: Mapping[str, tuple[Callable[[Path], LmEval], str]] = {
-    "no such task": (
-        lambda place: LmEval(tasks=("min",), include=str(place)),
-        r"no lm-eval task 'min'.*did you mean 'mine'",
-    ),
+Case = tuple[str, dict[str, Any], dict[str, Any], dict[str, str]]
+BROKEN: Mapping[str, Case] = {  # words of the error, fields of the spec, the folder and further files of it
+    "no such task": (r"no lm-eval task 'min'.*did you mean 'mine'", {"tasks": ("min",)}, {}, {}),
     "not in the harness": (
-        lambda _: LmEval(tasks=("hellaswak",)),
-        r"lm-eval has no task 'hellaswak'; did you mean 'hellaswag'",
+        "no task 'hellaswak'; did you mean 'hellaswag'",
+        {"tasks": ("hellaswak",), "include": None},
+        {},
+        {},
     ),
-    "broken YAML": (
-        lambda place: (
-            (place / "bad.yaml").write_text("task: bad\n  x: [y\n"),
-            LmEval(tasks=("bad",), include=str(place)),
-        )[1],
-        r"bad\.yaml is no readable YAML",
-    ),
-    "data elsewhere": (
-        lambda place: LmEval(tasks=("mine",), include=str(folder(place, data="../items.jsonl"))),
-        "outside of.*move it",
-    ),
-    "no data": (
-        lambda place: LmEval(tasks=("mine",), include=str(folder(place, data="none.jsonl"))),
-        r"'mine' names .*none\.jsonl, which does not exist",
-    ),
-    "torn data": (
-        lambda place: (
-            (place / "items.jsonl").write_text('{"question": '),
-            LmEval(tasks=("mine",), include=str(place)),
-        )[1],
-        r"mine in .* cannot be loaded .*JSON parse error",
-    ),
-    "a text with NUL": (
-        lambda place: LmEval(tasks=("mine",), include=str(folder(place, [{**ITEMS[0], "question": "a\0"}]))),
-        r"document 0 of the lm-eval task 'mine' has a text that the tokenizer refuses",
-    ),
+    "broken YAML": (r"bad\.yaml is no readable YAML", {"tasks": ("bad",)}, {}, {"bad.yaml": "task: bad\n  x: [y\n"}),
+    "data elsewhere": ("outside of.*move it", {}, {"data": "../items.jsonl"}, {}),
+    "no data": (r"'mine' names .*none\.jsonl, which does not exist", {}, {"data": "none.jsonl"}, {}),
+    "torn data": ("mine in .* cannot be loaded .*JSON parse error", {}, {}, {"items.jsonl": '{"question": '}),
+    "a text with NUL": ("document 0 .* the tokenizer refuses", {}, {"items": [{**ITEMS[0], "question": "a\0"}]}, {}),
     "an empty answer": (
-        lambda place: LmEval(
-            tasks=("rolling", "mine"),
-            include=str(folder(place, [ITEMS[0], {**ITEMS[0], "choices": ["b", ""]}], "target_delimiter: ''")),
-        ),
         r"document 1 .* without tokens",
+        {"tasks": ("rolling", "mine")},
+        {"items": [ITEMS[0], {**ITEMS[0], "choices": ["b", ""]}], "more": "target_delimiter: ''"},
+        {},
     ),
-    "an answer that does not fit": (
-        lambda place: LmEval(tasks=("mine",), include=str(folder(place)), context=3),
-        r"has 4 tokens and the model sees 3",
-    ),
+    "an answer that does not fit": ("has 4 tokens; the model sees 3", {"context": 3}, {}, {}),
     "more to write than fits": (
-        lambda place: LmEval(tasks=("written",), include=str(place), context=6),
-        r"generates 6 tokens and the model sees 6",
+        "generates 6 tokens; the model sees 6",
+        {"tasks": ("written",), "context": 6},
+        {},
+        {},
     ),
     "samples": (
-        lambda place: (
-            (place / "written.yaml").write_text(WRITTEN.replace("{until", "{do_sample: true, until")),
-            LmEval(tasks=("written",), include=str(place)),
-        )[1],
-        r"only greedy generation",
+        "only greedy generation",
+        {"tasks": ("written",)},
+        {},
+        {"written.yaml": WRITTEN.replace("{until", "{do_sample: true, until")},
     ),
-    "examples where the task forbids them": (
-        lambda place: LmEval(tasks=("mine",), include=str(folder(place, more="num_fewshot: 0")), fewshot=3),
-        r"sets num_fewshot to 0",
-    ),
+    "examples where the task forbids them": ("sets num_fewshot to 0", {"fewshot": 3}, {"more": "num_fewshot: 0"}, {}),
 }
 
 
 @pytest.mark.parametrize("case", BROKEN)
 @pytest.mark.usefixtures("registry")
 def test_what_cannot_be_asked_is_refused_before_any_training(case: str, tmp_path: Path) -> None:
-    made, words = BROKEN[case]
-    spec = made(folder(tmp_path / "t"))
+    words, fields, contents, files = BROKEN[case]
+    place = folder(tmp_path / "t", **contents)
+    for name, text in files.items():
+        (place / name).write_text(text)
     with pytest.raises(SpecError, match=words):
-        spec.open(TASK)
+        LmEval(**{"tasks": ("mine",), "include": str(place), **fields}).open(TASK)
 
 
 @pytest.mark.parametrize(

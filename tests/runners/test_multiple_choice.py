@@ -185,7 +185,7 @@ def test_positions_that_may_see_ahead_are_left_out(tmp_path: Path, task: Text) -
     assert full == [float(one > other) for one, other in left]
     short = asking(tmp_path / "set.jsonl", item("zz", "a", "ab"))
     assert short.open(task)
-    with pytest.raises(SpecError, match=r"has 2 positions before its answer, all unscored"):
+    with pytest.raises(SpecError, match=r"has 2 unscored positions before its answer"):
         short.open(prefixed)
 
 
@@ -222,7 +222,7 @@ GOOD = item("b", "a", "zz")
         (b"\xff", "a text is UTF-8; .* is not, at byte 0; convert it"),
         ({**GOOD, "anwser": 1}, "no field 'anwser'"),
         ({"choices": ["a", "b"], "answer": 0}, "has a question or a context"),
-        (item("b", "a", " "), r"none empty or white space alone; .*line 1 has \['a', ' '\]"),
+        (item("b", "a", " "), r"none of them empty; .*line 1 has \['a', ' '\]"),
         (item("b", "a", "a", "c"), r"choices differ.*line 1 has \['a', 'a', 'c'\]"),
         ([item("b", "a", "c", group=name) for name in ("C", "C++")], r"line 2 has 'C\+\+' and there is 'C'"),
         ([item("b", "a", "c", group="SET"), item("b", "a", "c")], "line 2 has 'set' and there is 'SET'"),

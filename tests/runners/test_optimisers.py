@@ -12,8 +12,8 @@ from double_precision import in_double
 from pydantic import ValidationError
 from torch import Tensor, nn
 
-from runners.optimisers import AdamW, Muon, ParameterVectors, Training, UncorrectedAdamW
-from runners.optimisers.optimiser import LR_SHARE, Optimiser
+from runners.optimisers import AdamW, Muon, Optimiser, ParameterVectors, Training, UncorrectedAdamW
+from runners.optimisers.optimiser import LR_SHARE
 from runners.optimisers.schedules import WSD, Constant, Cosine, Linear, Schedule
 from runners.tasks import Induction
 from runners.training.flat_parameters import Flat
@@ -392,7 +392,7 @@ def test_a_decay_that_would_begin_in_the_warmup_is_refused() -> None:
     assert [fits.schedule.factor(step, 110) for step in (87, 88, 99)] == [1, 1, 0.5]
     with pytest.raises(
         ValidationError,
-        match=r"the decay begins after the warm-up; got schedule.warmup 89 and a decay of the last 22 of 110 steps",
+        match=r"warmup 89 must end before the decay of 22 steps",
     ):
         Training(steps=110, schedule=WSD(warmup=89, decay=0.2))
     Training(steps=110, schedule=WSD(warmup=110, decay=0))

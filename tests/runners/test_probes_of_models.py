@@ -345,7 +345,7 @@ def test_the_task_says_which_class_a_token_has() -> None:
     [
         (SinkShare(positions=(1, 99)), {}, "sink_share needs sequences of 99 tokens"),
         (SinkShare(positions=(0,)), {"operator": ssa()}, "a learned key at position 0 and no operator .* got SSA"),
-        (GroundMass(), {"operator": ssa()}, "no operator of the trial has one; got SSA"),
+        (GroundMass(), {"operator": ssa()}, "no operator has one; got SSA"),
         (GateSparsity(), {"operator": ssa()}, "an output gate and no operator .* got SSA; .* use gated_heads"),
         (PredictedNumbers(), {"operator": ssa()}, "use learned_numbers"),
         (TokenClasses(), {}, "'linear_functions' has no classes of tokens"),

@@ -130,7 +130,7 @@ def test_a_scaled_warmup_ends_before_the_decay_that_rounding_would_have_it_meet(
     assert [recipes.scaled(training, steps).schedule.warmup for steps in (10, 15, 55)] == [1, 1, 5]
     for steps in range(2, 200):
         assert recipes.scaled(recipes.affine_scaled(), steps).schedule.warmup == max(1, round(steps / 90))
-    with pytest.raises(SpecError, match=r"schedule.warmup 1 must end before the decay of 4 of 4 steps"):
+    with pytest.raises(SpecError, match=r"schedule.warmup 1 must end before the decay of 4 steps"):
         recipes.scaled(training, 4)
 
 

@@ -29,8 +29,7 @@ from runners import (
     Trial,
 )
 from runners.tasks.task import Batch, Task
-from runners.training.batch_parts import parts
-from runners.training.loop import train
+from runners.training.loop import parts, train
 from variants import Scalars, babyberta, gpt2, softmax
 
 GRID = AskedLengths(lengths=(21, 34), sequences=30)

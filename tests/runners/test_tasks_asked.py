@@ -19,8 +19,7 @@ from runners.tasks.synthetic.needle import Needle
 from runners.tasks.synthetic.query_task import AskedLengths, QueryTask
 from runners.tasks.synthetic.selective_copy import SelectiveCopy
 from runners.tasks.task import UNSCORED as UNASKED, Task
-from runners.training.batch_parts import parts
-from runners.training.loop import train
+from runners.training.loop import parts, train
 from variants import llama2
 
 GRID = AskedLengths(lengths=(21, 34), sequences=300)
@@ -255,7 +254,7 @@ def test_a_needle_lies_at_its_depth(length: int) -> None:
     [
         (RECALL, {"pairs": 6}, "pairs have different values; got 6 pairs of 5 values; raise values"),
         (RECALL, {"evaluated_pairs": (2, 8)}, "pairs have different keys; got 8 pairs of 7 keys; raise keys"),
-        (RECALL, {"queries": 5}, "a query asks for a pair of its own; got 5 queries of 4 pairs; lower queries"),
+        (RECALL, {"queries": 5}, "a query asks for a pair of its own; got 5 queries of 4 pairs"),
         (RECALL, {"context": 15}, "4 pairs and 4 queries need more room than 15 tokens"),
         (RECALL, {"context": 3}, "need more room than 3 tokens"),
         (RECALL, {"evaluation": {"lengths": (9,)}}, "need more room than 9 tokens"),
@@ -264,9 +263,9 @@ def test_a_needle_lies_at_its_depth(length: int) -> None:
         (RECALL, {"evaluated_pairs": (5, 3)}, "rises from value to value"),
         (RECALL, {"power": 0}, "greater than 0"),
         (INDUCTION, {"span": 9}, "leave other symbols; got 9 of 9 symbols"),
-        (INDUCTION, {"context": 7}, "its span twice; got a span of 4 and 7 tokens"),
+        (INDUCTION, {"context": 7}, "must fit twice; got a span of 4 and 7 tokens"),
         (INDUCTION, {"span": 1}, "greater than or equal to 2"),
-        (COPY, {"context": 9}, "5 contents and marks need more than 9 tokens"),
+        (COPY, {"context": 9}, "5 contents and marks need more than 9"),
         (NEEDLE, {"distractors": 5}, "pairs have different keys; got 6 pairs of 5 keys; raise keys"),
         (NEEDLE, {"context": 9}, "4 pairs need more room than 9 tokens"),
         (NEEDLE, {"depths": (0, 0)}, "rises from value to value"),
@@ -291,7 +290,7 @@ def test_a_needle_is_refused_where_some_place_leaves_no_room_and_drawn_where_all
                 pairs = {key: value for key, value in pairwise(row) if key < 5}
                 assert (len(pairs), pairs[row[-1]]) == (1 + distractors, targets[-1])
         else:
-            with pytest.raises(ValidationError, match=f"room than {length} tokens; lengthen it or lower distractors"):
+            with pytest.raises(ValidationError, match=f"room than {length} tokens; lower distractors"):
                 Needle.model_validate({**NEEDLE.data(), **fields})
 
 

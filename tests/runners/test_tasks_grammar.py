@@ -13,8 +13,7 @@ from runners.optimisers import AdamW, Training
 from runners.optimisers.schedules import Cosine
 from runners.tasks.counter_rng import CPU, Draws
 from runners.tasks.synthetic.grammar import Grammar
-from runners.tasks.synthetic.grammar_oracle import odds, unigrams
-from runners.tasks.synthetic.grammar_sentences import Sampler
+from runners.tasks.synthetic.grammar_sentences import Sampler, odds, unigrams
 from runners.training.loop import train
 from variants import gpt2
 

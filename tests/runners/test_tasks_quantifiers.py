@@ -91,7 +91,7 @@ def test_a_curriculum_lengthens_the_same_sequences() -> None:
     short, full = grown.open().batch(2, 10), plain.open().batch(2, 10)
     assert torch.equal(short.inputs, full.inputs[:, :5])
     assert torch.equal(short.targets, full.targets[:, :3])
-    with pytest.raises(ValidationError, match="less than the task's 11 points; got 11"):
+    with pytest.raises(ValidationError, match="must be below 11 points; got 11"):
         Quantifiers(points=11, curriculum=Curriculum())
 
 

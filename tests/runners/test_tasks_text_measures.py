@@ -11,9 +11,9 @@ from lm_eval.api.task import ConfigurableTask
 from torch import Tensor
 
 from runners import BytePairs, Bytes, Text, TokenizerFile
-from runners.tasks.ratios import ratio
+from runners.tasks.task import ratio
 from runners.tasks.text.corpus import documents_of
-from runners.tasks.text.text_sizes import sizes_at
+from runners.tasks.text.text import sizes_at
 from runners.tasks.text.tokenizers import Tokenizer
 
 DOCUMENTS = [

@@ -218,7 +218,7 @@ def test_the_commit_that_the_hub_names_is_the_one_that_is_read(monkeypatch: pyte
 
 
 def test_a_text_is_in_one_place(dataset: Path) -> None:
-    with pytest.raises(ValidationError, match=r"a text is in one place; got source='.*' and hub='.*'; leave one out"):
+    with pytest.raises(ValidationError, match=r"a text is in one place; got source='.*' and hub='.*'"):
         Text(source=str(dataset), hub=HubText(name=str(dataset)))
 
 

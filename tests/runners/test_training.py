@@ -29,7 +29,7 @@ from runners.training.training_context import Diverged
 from runners.trial import Execution, Trial, build_model
 from store.files.layout import Layout
 from store.store import Store
-from variants import Operator, Scalars, Transformer, gpt2, integral, llama2, principled, softmax, ssa
+from variants import Operator, Scalars, Transformer, integral, llama2, principled, softmax, ssa
 
 OPERATORS = [softmax(), ssa(), integral(2), principled("query", gate_width=2)]
 
@@ -268,15 +268,6 @@ def test_a_device_that_is_not_there_is_said_to_be_missing(
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     with pytest.raises(EnvironmentProblem, match="no CUDA device; use 'auto' or 'cpu'"):
         train(tiny.changed(execution=Execution(device="cuda")), memory())
-
-
-def test_paper_003s_model_takes_a_step(memory: Callable) -> None:
-    """Its backbone and task at full length, two layers of it."""
-    task = LinearFunctions(batch=2, evaluation={"functions": 1, "sequences": 1, "sigma_x": (1,), "sigma_f": (1,)})
-    world = memory()
-    trial = Trial(task=task, model=gpt2(layers=2, heads=8, width=256), operator=ssa(), training=Training(steps=1))
-    train(trial, world)
-    assert len([key for key in world.evaluations if key[1] == "squared_error"]) == 40
 
 
 @pytest.mark.parametrize("operator", OPERATORS, ids=lambda operator: operator.label)

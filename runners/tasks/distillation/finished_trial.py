@@ -79,7 +79,9 @@ class FinishedTrial(Teacher):
         try:
             path = self._file()
             if self.content_hash is None or self.architecture is None or self.trial is None:
-                self._fill(path)
+                about = _about_file(str(path))
+                require_hash(self.trial or about.trial, about.trial, path, "trial")
+                self.set_normal_form(trial=about.trial, content_hash=_hash_of(path), architecture=about.architecture)
         except SpecError as error:
             raise ValueError(str(error)) from error
         return self
@@ -106,9 +108,7 @@ class FinishedTrial(Teacher):
         saved = read_checkpoint(path)
         found = _about(saved, path)
         if (found.trial, found.architecture.key) != (self.trial, self.known_architecture().key):
-            raise SpecError(
-                f"{path} holds trial {found.trial} with another model or key than the spec; leave trial and hash out"
-            )
+            raise SpecError(f"{path} holds trial {found.trial} with another model or key than the spec")
         _require_same_tokens(self.name(), found, task)
         record = {"kind": self.kind, "trial": self.trial, "content_hash": self.content_hash, "step": saved.step}
         teaching = _Trained(self, task, saved.state["model"], record)
@@ -119,12 +119,6 @@ class FinishedTrial(Teacher):
         """Return the architecture, which is always filled in."""
         assert self.architecture is not None
         return self.architecture
-
-    def _fill(self, path: Path) -> None:
-        about = _about_file(str(path))
-        if self.trial is not None and self.trial != about.trial:
-            raise SpecError(f"a teacher is the trial that the spec names, {self.trial}; {path} holds {about.trial}")
-        self.set_normal_form(trial=about.trial, content_hash=_hash_of(path), architecture=about.architecture)
 
     def _file(self) -> Path:
         """Find the file of the weights.
@@ -213,17 +207,13 @@ def _require_same_tokens(name: str, about: _About, task: Task) -> None:
         encoder = own.encoder() if isinstance(own, Encodes) else None
     except (SpecError, ValueError) as error:
         why = spec_error(error, "its task") if isinstance(error, ValidationError) else str(error)
-        raise SpecError(
-            f"{rule}; that of {name} cannot be known here: {why}; restore it or load the spec file that defines it"
-        ) from error
+        raise SpecError(f"{rule}; that of {name} cannot be known here: {why}; load its spec file") from error
     if encoder is not None and isinstance(task, Encodes):
         require_tokenizer(name, encoder, task)
         return
     differ = _describe_difference(own, task)
     if differ:
-        raise SpecError(
-            f"{rule}; {name} learned {differ}; use the teacher's vocabulary in the task, or another teacher"
-        )
+        raise SpecError(f"{rule}; {name} learned {differ}; use the teacher's vocabulary in the task")
 
 
 def _describe_difference(teachers: Task, task: Task) -> str | None:

@@ -94,13 +94,10 @@ def require_tokens(name: str, teacher: int | None, task: Task) -> None:
     """Raise ValueError unless the task has `teacher` tokens."""
     vocabulary = task.inputs.vocabulary if isinstance(task.inputs, Tokens) else 0
     if teacher != vocabulary:
-        padded = ""
-        if teacher is not None and teacher > vocabulary and isinstance(task, Encodes):
-            padded = f"; where it is that already and the teacher's table is padded, set tokenizer vocabulary={teacher}"
+        padded = f"; if the teacher's table is padded, set tokenizer vocabulary={teacher}"
         raise ValueError(
-            f"teacher and student have one vocabulary; {name} has {teacher or 'no'} tokens and the task "
-            f"{task.label!r} has {vocabulary or 'none'}; use the teacher's tokenizer in the task, or another "
-            f"teacher{padded}"
+            f"{name} has {teacher or 'no'} tokens and the task {task.label!r} has {vocabulary or 'none'}; use the "
+            f"teacher's tokenizer{padded if isinstance(task, Encodes) and teacher else ''}"
         )
 
 
@@ -122,7 +119,7 @@ def require_tokenizer(name: str, teacher: Encoder, task: Task) -> None:
         at = next((at for at, (one, two) in enumerate(zip(*found, strict=False)) if one != two), min(map(len, found)))
         theirs, ours = (ids[at : at + 1] for ids in found)
         raise SpecError(
-            f"teacher and student need one tokenizer; {name} has token {at} of a sample as {theirs}, the task as {ours}"
+            f"teacher and student need one tokenizer; {name} has token {at} as {theirs}, the task as {ours}"
         )
 
 

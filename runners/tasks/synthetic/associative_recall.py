@@ -20,8 +20,7 @@ from pydantic import PositiveFloat, PositiveInt
 
 from grid.validation import INCREASING
 from runners.tasks.counter_rng import Draws
-from runners.tasks.synthetic.key_values import KeyValues
-from runners.tasks.synthetic.query_task import Point, asking
+from runners.tasks.synthetic.query_task import KeyValues, Point, asking
 from runners.tasks.task import Batch
 
 
@@ -50,9 +49,7 @@ class AssociativeRecall(KeyValues):
         super().check(point)
         pairs, queries, length = self.pairs_at(point), self._queries(point), self.tokens(point)
         if queries > pairs:
-            raise ValueError(
-                f"a query asks for a pair of its own; got {queries} queries of {pairs} pairs; lower queries"
-            )
+            raise ValueError(f"a query asks for a pair of its own; got {queries} queries of {pairs} pairs")
         if queries > self._places(point):
             raise ValueError(f"{pairs} pairs and {queries} queries need more room than {length} tokens; lengthen it")
 

@@ -26,8 +26,7 @@ from torch.nn import functional as F
 
 from grid.validation import INCREASING
 from runners.tasks.counter_rng import CPU, Draws
-from runners.tasks.synthetic.grammar_oracle import odds, unigrams
-from runners.tasks.synthetic.grammar_sentences import STOP, GrammarProcess, Sampler, SentenceSample
+from runners.tasks.synthetic.grammar_sentences import STOP, GrammarProcess, Sampler, SentenceSample, odds, unigrams
 from runners.tasks.task import Batch, Data, Measurements, Predict, in_chunks, over_items, token_losses
 
 _TOKENS = 1 << 14
@@ -60,9 +59,7 @@ class Grammar(GrammarProcess):
     def _can_be_told_apart(self) -> Self:
         for name, lemmas in (("nouns", self.nouns), ("verbs", self.verbs)):
             if self.topics > lemmas:
-                raise ValueError(
-                    f"every topic needs lemmas; got {self.topics} topics and {lemmas} {name}; raise {name}"
-                )
+                raise ValueError(f"a topic needs lemmas; got {self.topics} topics and {lemmas} {name}; raise {name}")
         return self
 
     @model_validator(mode="after")
@@ -70,9 +67,7 @@ class Grammar(GrammarProcess):
         if not self.attractors:
             return self
         if self.naming == 1 or self.plural in {0, 1}:
-            raise ValueError(
-                "agreement needs noun subjects of both numbers; change naming or plural, or use attractors=()"
-            )
+            raise ValueError("agreement needs noun subjects of both numbers; change naming or plural, or attractors")
         if self.attractor == 0 and self.attractors != (0,):
             raise ValueError("a grammar with attractor=0 has no attractors; raise it or use attractors=(0,)")
         return self

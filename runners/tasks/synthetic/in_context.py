@@ -56,9 +56,7 @@ class InContext(Task):
     @model_validator(mode="after")
     def _curriculum_leads_somewhere(self) -> Self:
         if self.curriculum is not None and self.curriculum.start >= self.points:
-            raise ValueError(
-                f"curriculum.start must be less than the task's {self.points} points; got {self.curriculum.start}"
-            )
+            raise ValueError(f"curriculum.start must be below {self.points} points; got {self.curriculum.start}")
         return self
 
     @property
@@ -69,7 +67,7 @@ class InContext(Task):
         if self.curriculum is not None and self.points_at(steps) < self.points:
             enough = self.curriculum.step_of(self.points)
             raise ValueError(
-                f"the curriculum does not reach the task's {self.points} points in {steps} steps; train {enough} steps"
+                f"the curriculum does not reach {self.points} points in {steps} steps; train {enough} steps"
             )
 
     def points_at(self, step: int) -> int:

@@ -17,8 +17,7 @@ from torch import Tensor
 
 from grid.validation import INCREASING
 from runners.tasks.counter_rng import Draws
-from runners.tasks.synthetic.key_values import KeyValues
-from runners.tasks.synthetic.query_task import AskedLengths, Point, asking
+from runners.tasks.synthetic.query_task import AskedLengths, KeyValues, Point, asking
 from runners.tasks.task import Batch
 
 Share = Annotated[float, Field(ge=0, le=1)]
@@ -47,9 +46,7 @@ class Needle(KeyValues):
         super().check(point)
         pairs = self.pairs_at(point)
         if pairs > _room(self.tokens(point)):
-            raise ValueError(
-                f"{pairs} pairs need more room than {self.tokens(point)} tokens; lengthen it or lower distractors"
-            )
+            raise ValueError(f"{pairs} pairs need more room than {self.tokens(point)} tokens; lower distractors")
 
     def draw(self, draws: Draws, sequences: int, point: Point) -> Batch:
         """Draw sequences; distractors lie at even distances from the needle, all such places equally likely."""

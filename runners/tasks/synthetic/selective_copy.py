@@ -37,9 +37,7 @@ class SelectiveCopy(QueryTask):
 
     def check(self, point: Point) -> None:
         if 2 * self.copied > self.tokens(point):
-            raise ValueError(
-                f"{self.copied} contents and marks need more than {self.tokens(point)} tokens; lower copied"
-            )
+            raise ValueError(f"{self.copied} contents and marks need more than {self.tokens(point)} tokens")
 
     def draw(self, draws: Draws, sequences: int, point: Point) -> Batch:
         """Draw sequences; all places of the contents are equally likely."""

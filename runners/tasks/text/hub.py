@@ -52,7 +52,9 @@ class HubText(Spec):
     @property
     def cached(self) -> Path:
         """Path in the cache; a changed folder has another path."""
-        key = content_hash(self.key, *(_listing(self.folder) if self.folder else ()))
+        paths = sorted(path for path in self.folder.rglob("*") if path.is_file()) if self.folder else ()
+        files = (f"{path.relative_to(self.name)} {path.stat().st_size} {path.stat().st_mtime_ns}" for path in paths)
+        key = content_hash(self.key, *files)
         name = "".join(letter if letter.isalnum() else "-" for letter in self.name)[-60:].strip("-")
         return _cache() / "texts" / f"{name}-{key[:16]}.jsonl"
 
@@ -80,16 +82,9 @@ def hub_text(hub: HubText) -> Origin:
     return local_files(hub.cached)._replace(name=hub.told)
 
 
-def _listing(folder: Path) -> list[str]:
-    files = ((path, path.stat()) for path in sorted(folder.rglob("*")) if path.is_file())
-    return [f"{path.relative_to(folder)} {about.st_size} {about.st_mtime_ns}" for path, about in files]
-
-
 def _cache() -> Path:
-    own = os.environ.get("ABLATE_CACHE")
-    return (
-        Path(own).expanduser() if own else Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "ablate"
-    )
+    home = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache", "ablate")
+    return Path(os.environ.get("ABLATE_CACHE") or home).expanduser()
 
 
 def _keep(hub: HubText) -> None:
@@ -156,9 +151,7 @@ def _commit(hub: HubText) -> str:
     try:
         return str(library.HfApi().dataset_info(hub.name, revision=hub.revision, timeout=TIMEOUT_S).sha)
     except (errors.RepositoryNotFoundError, errors.RevisionNotFoundError, errors.HFValidationError) as error:
-        raise SpecError(
-            f"the hub has no {hub.told} of revision {hub.revision or 'newest'} that you may read; check hub.name"
-        ) from error
+        raise SpecError(f"the hub has no {hub.told} of revision {hub.revision or 'newest'}; check hub.name") from error
     except Exception as error:  # one of the many classes of two HTTP libraries
         raise _unreachable(hub) from error
 

@@ -39,22 +39,18 @@ def local_files(source: Path) -> Origin:
 
 
 def _paths(source: Path) -> list[Path]:
-    if source.is_dir():
-        files = sorted(_inside(source))
-        found = [path for path in files if path.suffix.lower() in SUFFIXES]
-        for path in files:
-            _require_unpacked(path)
-        if not found:
-            raise SpecError(f"a text folder holds .txt, .jsonl or .parquet files; {source} has none; put one there")
-        return found
+    rule = "a text is a .txt, .jsonl or .parquet file, or a folder of these"
     if not source.exists():
-        raise SpecError(f"there is no text {source}; give a .txt, .jsonl or .parquet file, or a folder of these")
-    _require_unpacked(source)
-    if source.suffix.lower() not in SUFFIXES:
-        raise SpecError(
-            f"a text is a .txt, .jsonl or .parquet file, or a folder of these; got {source}; convert it to one"
-        )
-    return [source]
+        raise SpecError(f"there is no text {source}; {rule}")
+    files = sorted(_inside(source)) if source.is_dir() else [source]
+    for path in files:
+        inner = path.with_suffix("").suffix.lower()
+        if path.suffix.lower() in _PACKED and inner in SUFFIXES:
+            raise SpecError(f"a text is read unpacked; got {path}; unpack it to {inner}, or move it elsewhere")
+    paths = [path for path in files if path.suffix.lower() in SUFFIXES]
+    if not paths:
+        raise SpecError(f"{rule}; got {source}")
+    return paths
 
 
 def _inside(folder: Path) -> Iterator[Path]:
@@ -74,12 +70,6 @@ def _inside(folder: Path) -> Iterator[Path]:
         yield from (path for path in (Path(place, name) for name in files) if path.is_file() or path.is_symlink())
 
 
-def _require_unpacked(path: Path) -> None:
-    inner = path.with_suffix("").suffix.lower()
-    if path.suffix.lower() in _PACKED and inner in SUFFIXES:
-        raise SpecError(f"a text is read unpacked; got {path}; unpack it to {inner}, or move it elsewhere")
-
-
 def as_document(text: object, where: str, rule: str) -> bytes:
     """Encode a text as UTF-8.
 
@@ -91,9 +81,7 @@ def as_document(text: object, where: str, rule: str) -> bytes:
     try:
         data = text.encode()
     except UnicodeEncodeError as error:  # JSON can escape half a character
-        lone = f"\\u{ord(text[error.start]):04x} alone at character {error.start}"
-        only = "a text is UTF-8, and UTF-8 has characters, not halves of them"
-        raise SpecError(f"{only}; {where} has {lone}; write both halves or drop it") from error
+        raise SpecError(f"a text is UTF-8; {where} has half a character at {error.start}; drop it") from error
     for character, what in ((END, "NUL, which ends documents"), (SUBSTITUTE, "SUB, which hides tokens")):
         at = data.find(character)
         if at >= 0:

@@ -24,9 +24,8 @@ from torch.nn import functional as F
 
 from grid.errors import SpecError
 from runners.tasks.counter_rng import CPU, Draws
-from runners.tasks.ratios import ratio
 from runners.tasks.synthetic.query_task import score_answers
-from runners.tasks.task import UNSCORED, Batch, Data, Measurements, Predict, spread_evenly
+from runners.tasks.task import UNSCORED, Batch, Data, Measurements, Predict, ratio, spread_evenly
 from runners.tasks.text.corpus import Corpus, count_repeated, documents_of
 from runners.tasks.text.encoder import Encoder
 from runners.tasks.text.masking import MaskedPositions, Masking, Rates, Sentences
@@ -81,9 +80,7 @@ class MaskedText(TextTask):
     def check_corpus(self, corpus: Corpus) -> None:
         for part, text in corpus._asdict().items():
             if not text.replace(b"\0", b"").strip():
-                raise SpecError(
-                    f"a sentence is a line of text; the {part} part of {self.origin().name} has none; give more text"
-                )
+                raise SpecError(f"a sentence is a line of text; the {part} part of {self.origin().name} has none")
 
 
 class MaskedPart(NamedTuple):
@@ -125,17 +122,14 @@ class MaskedTextData(Data):
 
     @property
     def record(self) -> Mapping[str, Any]:
-        train, validation = self._parts
+        parts = dict(zip(("train", "validation"), self._parts, strict=True))
         return {
             "source": self._origin.name,
             "content_hash": self._origin.content_hash,
             "repeated_documents": count_repeated(self._task.corpus()),
-            "train_sentences": len(train.sentences),
-            "validation_sentences": len(validation.sentences),
-            "train_dropped": train.dropped,
-            "validation_dropped": validation.dropped,
-            "train_tokens": len(train.sentences.ids),
-            "validation_tokens": len(validation.sentences.ids),
+            **{f"{name}_sentences": len(part.sentences) for name, part in parts.items()},
+            **{f"{name}_dropped": part.dropped for name, part in parts.items()},
+            **{f"{name}_tokens": len(part.sentences.ids) for name, part in parts.items()},
             "tokenizer": dict(self._encoder.record),
             "files": dict(self._origin.files),
         }

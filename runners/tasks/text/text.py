@@ -17,10 +17,12 @@ windows and to sequences for probes.
 """
 
 import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property, lru_cache
 from typing import Any, ClassVar, Literal, Self, final
 
+import numpy as np
 import torch
 from pydantic import PositiveInt, model_validator
 from torch import Tensor
@@ -28,12 +30,11 @@ from torch.nn import functional as F
 
 from grid.errors import SpecError
 from runners.tasks.counter_rng import CPU, Draws
-from runners.tasks.ratios import ratio
-from runners.tasks.task import UNSCORED, Batch, Data, Measurements, Predict, spread_evenly, token_losses
+from runners.tasks.task import UNSCORED, Batch, Data, Measurements, Predict, ratio, spread_evenly, token_losses
 from runners.tasks.text.corpus import Corpus, count_repeated, documents_of
+from runners.tasks.text.encoder import Encoder
 from runners.tasks.text.interventions import Intervention, NoIntervention
-from runners.tasks.text.text_sizes import sizes_at
-from runners.tasks.text.text_source import TextTask
+from runners.tasks.text.text_source import Stream, TextTask
 
 _ROWS = 32
 """Windows per forward pass of an evaluation."""
@@ -70,17 +71,13 @@ class Text(TextTask):
         self.intervention.check(self.tokenizer.size, hides=self.tokenizer.hides)
         replaced = self.intervention.replaced
         if replaced and replaced[-1] > self.context:
-            raise ValueError(
-                f"a window has {self.context} tokens; the intervention replaces token {replaced[-1]}; lengthen context"
-            )
+            raise ValueError(f"a window has {self.context} tokens; the intervention replaces token {replaced[-1]}")
         if not self.scored:
             raise ValueError(f"prefix {self.prefix} and intervention leave no token of {self.context} to predict")
         if self.prefix > 1 and self.packing == "documents":
             raise ValueError(f"a prefix needs packing='across'; got prefix={self.prefix} with packing='documents'")
         if self.training_tokens is not None and self.training_tokens <= self.context:
-            raise ValueError(
-                f"a window has {self.context + 1} tokens; got training_tokens={self.training_tokens}; raise it"
-            )
+            raise ValueError(f"a window has {self.context + 1} tokens; got training_tokens={self.training_tokens}")
         return self
 
     @property
@@ -127,9 +124,7 @@ class Text(TextTask):
                 f"{remedy}"
             )
         if part == "train" and self.training_tokens is not None and self.training_tokens > size:
-            raise SpecError(
-                f"training_tokens={self.training_tokens}, and {self.origin().name} has {size} {unit} for training"
-            )
+            raise SpecError(f"training_tokens={self.training_tokens}, and {self.origin().name} has {size} {unit}")
 
 
 @final
@@ -147,17 +142,13 @@ class TextData(Data):
 
     @property
     def record(self) -> Mapping[str, Any]:
-        train, validation = self._streams
         return {
             "source": self._origin.name,
             "content_hash": self._origin.content_hash,
-            "train_bytes": len(self._corpus.train),
-            "validation_bytes": len(self._corpus.validation),
-            "train_tokens": len(train.ids),
+            **{f"{part}_bytes": len(text) for part, text in self._corpus._asdict().items()},
+            **{f"{part}_tokens": len(stream.ids) for part, stream in self._streams._asdict().items()},
+            **{f"{part}_documents": len(stream.starts) for part, stream in self._streams._asdict().items()},
             "trained_on_tokens": len(self._train),
-            "validation_tokens": len(validation.ids),
-            "train_documents": len(train.starts),
-            "validation_documents": len(validation.starts),
             "repeated_documents": count_repeated(self._corpus),
             "tokenizer": dict(self._encoder.record),
             "files": dict(self._origin.files),
@@ -191,7 +182,7 @@ class TextData(Data):
     def evaluate(self, predict: Predict) -> Iterator[Measurements]:
         """Yield loss and perplexity per token, byte and word; items are windows.
 
-        `text_sizes` defines bytes and words. Word perplexity is NaN if no word ends.
+        `sizes_at` defines bytes and words. Word perplexity is NaN if no word ends.
         """
         batch = self._validated
         nats = token_losses(predict, batch, _ROWS).sum(1)
@@ -254,3 +245,36 @@ def _counts(task: Text) -> tuple[Tensor, Tensor, Tensor]:
     in_bytes, in_words = sizes_at(task.encoder(), texts, task.streams().validation, places)
     tokens = torch.full_like(in_bytes, 1)
     return tokens.sum(1).double(), in_bytes.sum(1).double(), in_words.sum(1).double()
+
+
+_BLANK = re.compile(r"\s+")
+
+
+def sizes_at(encoder: Encoder, texts: Sequence[str], stream: Stream, places: Tensor) -> tuple[Tensor, Tensor]:
+    """Count bytes and words of the tokens at `places` of a stream, int64 in the shape of `places`.
+
+    `texts` are the documents of the stream. Only documents with `places` are encoded again.
+    """
+    starts = stream.starts.numpy()
+    total = np.zeros((2, len(stream.ids)), np.int64)
+    touched = np.unique(np.searchsorted(starts, places.numpy(), side="right") - 1)
+    for number in touched.tolist():
+        start = int(starts[number])
+        end = int(starts[number + 1]) if number + 1 < len(starts) else len(stream.ids)
+        total[:, start:end] = _sizes(encoder, texts[number], end - start)
+    found = torch.from_numpy(total)
+    return found[0][places], found[1][places]
+
+
+def _sizes(encoder: Encoder, text: str, tokens: int) -> np.ndarray:
+    """Count bytes and words [2, tokens] of a document; one extra token is its end."""
+    encoded = encoder.encode(text)
+    own = len(encoded.ids)
+    found = np.zeros((2, own + 1), np.int64)
+    found[0, :own] = encoder.sizes(text, encoded)
+    found[0, own] = 1 + len(text.encode()) - found[0, :own].sum()
+    ends = np.maximum.accumulate(np.array([end for _, end in encoded.spans], np.int64))
+    blanks = [match.start() for match in _BLANK.finditer(text)]
+    np.add.at(found[1], np.searchsorted(ends, blanks, side="right"), 1)
+    found[1, own] += 1
+    return found[:, :tokens]

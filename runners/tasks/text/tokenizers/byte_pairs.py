@@ -57,9 +57,7 @@ class BytePairs(Tokenizer):
         learned.train_from_iterator(texts, trainer)
         found = learned.get_vocab_size()
         if found < self.vocabulary:
-            raise SpecError(
-                f"the training text has pairs for {found} of {self.vocabulary} tokens; lower tokenizer.vocabulary"
-            )
+            raise SpecError(f"the training text has pairs for {found} of {self.vocabulary} tokens; lower vocabulary")
         return LibraryEncoder(learned, Special(0, 1), {"kind": self.kind, "hash": content_hash(learned.to_str())})
 
 
@@ -70,7 +68,4 @@ def _require_words(cut: Any, texts: Sequence[str]) -> None:
             for _, (start, end) in cut.pre_tokenize_str(run.group()):
                 if end - start > LONGEST:
                     word = run.group()[start : start + 20]
-                    raise SpecError(
-                        f"words have at most {LONGEST} characters; one of {end - start} begins "
-                        f"{word!r}; break or drop it, or use another tokenizer"
-                    )
+                    raise SpecError(f"words have at most {LONGEST} characters; one of {end - start} begins {word!r}")

@@ -88,7 +88,7 @@ class TokenizerFile(Tokenizer):
             raise SpecError(f"tokenizer.vocabulary is {self.size} and {self.path} has {least} ids; raise it")
         if self.end is None:
             raise SpecError(
-                f"a token ends every document; {self.path} has none of {', '.join(ENDS)}; name one: tokenizer.end"
+                f"a token ends every document; {self.path} has none of {', '.join(ENDS)}; set tokenizer.end"
             )
         for field in ("end", "mask"):
             token = getattr(self, field)
