@@ -1,11 +1,14 @@
 """Running a campaign: what is missing is trained, once, and lands in the store while it does."""
 
+import signal
+import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, final
+from types import FrameType
+from typing import Any, Literal, final
 
 from grid import Grid
 from grid.errors import EnvironmentProblem
@@ -16,9 +19,7 @@ from runners.attempts.submission_record import record_end, record_run
 from runners.attempts.worker import Job, Outcome, WorkerEntry
 from runners.execution import Inline, Local, Machine, Queue
 from runners.execution.background_ingest import BackgroundIngest
-from runners.execution.interrupts import Interrupts
-from runners.execution.progress import ProgressDisplay
-from runners.execution.run_tally import GridMember, Tally, tally
+from runners.execution.progress import GridMember, ProgressDisplay, Tally, tally
 from runners.output import format_count
 from runners.planning.grid_cells import walk
 from runners.planning.preflight import Preflight
@@ -102,6 +103,39 @@ def run_campaign(
     require_disk_space(layout.root)
     survey = publish(layout, wanted, cells, retry=options.retry, again=options.again)
     return _ActiveRun(layout, survey.narrow_to(options.only), machine or Inline(), options).result()
+
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+@final
+class Interrupts:
+    """Sets `requested` and calls `told` on the first signal; raises KeyboardInterrupt on the second.
+
+    Does nothing outside the main thread. A signal that the process ignores stays ignored.
+    """
+
+    def __init__(self, told: Callable[[], None]) -> None:
+        self.requested = False
+        self._told = told
+        self._before: dict[signal.Signals, Any] = {}
+
+    def __enter__(self) -> "Interrupts":
+        if threading.current_thread() is threading.main_thread():
+            for name in _SIGNALS:
+                if signal.getsignal(name) is not signal.SIG_IGN:
+                    self._before[name] = signal.signal(name, self._handle)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for name, handler in self._before.items():
+            signal.signal(name, handler)
+
+    def _handle(self, _number: int, _frame: FrameType | None) -> None:
+        if self.requested:
+            raise KeyboardInterrupt
+        self.requested = True
+        self._told()
 
 
 @final

@@ -7,9 +7,8 @@ from typing import final
 
 from runners.attempts.manifest import Manifest
 from runners.attempts.worker import Came, Outcome
-from runners.execution.progress import ProgressDisplay
+from runners.execution.progress import GridMember, ProgressDisplay, Tally, tally
 from runners.execution.run import RunResult
-from runners.execution.run_tally import GridMember, Tally, tally
 from runners.planning.survey import Survey, Surveyed
 from runners.slurm.scheduler import Scheduler
 from runners.slurm.submissions import AT_WORK, SubmissionStatus, read_submission_status

@@ -14,8 +14,7 @@ from typing import Any
 import pytest
 
 from runners.attempts.attempt import Attempt, CampaignUnwritable, LeaseLost, Watch
-from runners.attempts.claims import Claim, Taken, claim
-from runners.attempts.death_record import record_death
+from runners.attempts.claims import Claim, Taken, claim, record_death
 from runners.checkpoint import KEEP, save_checkpoint
 from runners.training.failure import Failure, killed_failure
 from runners.training.training_context import TrainingResult

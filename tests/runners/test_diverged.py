@@ -8,7 +8,7 @@ import pytest
 
 from grid import Grid, over
 from runners.cli.app import execute
-from runners.execution.inline import Inline
+from runners.execution import Inline
 from runners.execution.run import RunOptions, run_campaign
 from runners.trial import Trial
 from store.files.layout import Layout

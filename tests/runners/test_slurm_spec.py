@@ -15,7 +15,7 @@ from runners.planning.grid_cells import walk
 from runners.planning.survey import survey
 from runners.slurm.spec import Needs, Resources, Slurm, mebibytes, memory_factors, minutes
 from runners.slurm.submit.resource_classes import Demands, Group
-from runners.slurm.submit.worker_allocation import Load, at_once, split, workers
+from runners.slurm.submit.workload import Load, at_once, split, workers
 from store.files.layout import Layout
 
 

@@ -22,7 +22,7 @@ from runners.provenance.snapshot import pack
 from runners.provenance.snapshot_extract import shell_lines
 from runners.slurm.scheduler import Scheduler
 from runners.slurm.spec import Slurm
-from runners.slurm.submit import worker_allocation
+from runners.slurm.submit import workload
 from runners.slurm.submit.already_queued import AlreadyQueued, queued_elsewhere
 from runners.slurm.submit.cluster_checks import (
     choose_excluded,
@@ -34,7 +34,6 @@ from runners.slurm.submit.cluster_checks import (
 from runners.slurm.submit.cluster_limits import Limits, arrays, read_limits
 from runners.slurm.submit.job_arrays import Arrays, ArrayTasks, require_commands
 from runners.slurm.submit.resource_classes import Demands, Group
-from runners.slurm.submit.workload import loads, trial_s
 from store.files.layout import Layout
 
 
@@ -182,7 +181,7 @@ class Drafter:
 
     def _sizes(self, groups: Sequence[Group]) -> tuple[list[int], list[str]]:
         """Return the workers of every class, and notes if they differ from the request."""
-        sizes = worker_allocation.workers(loads(groups, self.asked, self._trial_seconds), self.asked.workers)
+        sizes = workload.workers(workload.loads(groups, self.asked, self._trial_seconds), self.asked.workers)
         notes = []
         requested, total = self.asked.workers, sum(sizes)
         if requested is not None and groups and total != requested:
@@ -198,7 +197,7 @@ class Drafter:
                     f"you may queue {format_count(room.tasks, 'more job')}: "
                     f"{room.because}; wait until some of yours have ended, or cancel some"
                 )
-            sizes = worker_allocation.split(room.tasks, [float(size) for size in sizes], sizes)
+            sizes = workload.split(room.tasks, [float(size) for size in sizes], sizes)
             notes.append(
                 f"{format_count(room.tasks, 'worker')} and not {total}, each of which trains more trials: "
                 f"{room.because}"
@@ -208,7 +207,7 @@ class Drafter:
     def _trial_seconds(self, group: Group) -> float | None:
         """Estimate a trial of a class, once for several drafts."""
         if group.name not in self._trial_s:
-            self._trial_s[group.name] = trial_s(self.survey, self.grids, group)
+            self._trial_s[group.name] = workload.trial_s(self.survey, self.grids, group)
         return self._trial_s[group.name]
 
     def _classes(self, groups: Sequence[Group], sizes: Sequence[int]) -> tuple[list[ResourceClass], list[int]]:
@@ -223,7 +222,7 @@ class Drafter:
             classes.append(ResourceClass(group.name, rows, group.resources.data(), size, parts))
             begin = rows[1]
         counts = [array.tasks for each in classes for array in each.arrays]
-        return classes, worker_allocation.at_once(counts, self.asked.max_parallel)
+        return classes, workload.at_once(counts, self.asked.max_parallel)
 
     def _scripts(
         self, submission: str, groups: Sequence[Group], classes: Sequence[ResourceClass], at_once: Sequence[int]
