@@ -71,6 +71,11 @@ class WorkerRecord:
     failures: tuple[str, ...] = ()
     """Fingerprints of its trials' failures, each once."""
 
+    @property
+    def place(self) -> tuple[str, int, int]:
+        """Node, class and number of the worker."""
+        return self.node, self.resource_class, self.worker
+
     def hours(self, unit: str) -> float:
         """Return the hours it has used of its GPUs (`gpuh`) or cores (`cpuh`)."""
         return self.seconds / 3600 * (self.gpus if unit == "gpuh" else self.cpus)

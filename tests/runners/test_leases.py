@@ -20,6 +20,7 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
+from looks import Clock
 from synthetic import write_start
 
 from grid.errors import EnvironmentProblem
@@ -37,16 +38,6 @@ BEAT_S = 10.0
 LEASE_S = 60.0
 ELSEWHERE = {"host": "another host", "heartbeat_s": BEAT_S}
 HOUR_S = 3600
-
-
-class Clock:
-    """Seconds that pass when told to."""
-
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from typing import NamedTuple, final
 from grid import Grid
 from grid.errors import EnvironmentProblem, SpecError
 from runners.attempts.disk_space import require_disk_space
-from runners.attempts.manifest import KeptLines, submission_id
+from runners.attempts.manifest import submission_id
 from runners.attempts.submission_record import Array, ResourceClass
 from runners.attempts.worker import WorkerEntry
 from runners.output import format_count
@@ -112,7 +112,7 @@ class Drafter:
         self._demands = Demands(self.asked, self._most_cpus, options.flags)
         cells = walk(self.grids, self._demands.look)
         self._remarks = self._demands.check()
-        self.lines = KeptLines()
+        self.lines: dict[str, list[bytes]] = {}
         self.survey = survey(self.layout, self.grids, cells, retry=options.retry, again=options.again, kept=self.lines)
         only = options.only
         self._wanted = tuple(trial for trial in self.survey.to_do if only is None or trial.key in only)
