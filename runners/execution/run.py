@@ -23,7 +23,7 @@ from runners.execution.progress import GridMember, ProgressDisplay, Tally, tally
 from runners.output import format_count
 from runners.planning.grid_cells import walk
 from runners.planning.preflight import Preflight
-from runners.planning.survey import Survey, publish
+from runners.planning.survey import Survey, Surveyed, publish
 from runners.provenance.code import ran_other_code
 from store.files.atomic import make_directory
 from store.files.layout import Layout
@@ -148,7 +148,7 @@ class _ActiveRun:
         self._machine = machine
         self._options = options
         self._to_do = survey.to_do
-        self._tally = _begin(survey)
+        self._tally = begin_tally(survey, survey.to_do)
         self._progress = ProgressDisplay(self._tally, shown=options.progress and bool(self._to_do))
         self._interrupts = Interrupts(self._say_stopping)
         self._leases = Leases()
@@ -251,14 +251,11 @@ class _ActiveRun:
         ok = sum(status in ("ok", "was_ok") for status in found)
         failed = sum(status in ("failed", "was_failed") for status in found)
         stopped = len(self._to_do) - ok - failed
-        left = [trial for trial in self._survey.trials if not self._survey.wants(trial)]
         return RunResult(
             ok=ok,
             failed=failed,
             stopped=stopped,
-            skipped=sum(trial.status == "ok" for trial in left),
-            skipped_failed=sum(trial.status == "failed" for trial in left),
-            skipped_other_code=sum(trial.other_code for trial in left),
+            **count_skipped(self._survey),
             interrupted=self._interrupts.requested and stopped > 0,
             submission=submission,
             problems=problems,
@@ -307,14 +304,22 @@ class _ActiveRun:
         self.note("stopping at the next step; running trials save their state. Press Ctrl-C again to end at once")
 
 
-def _begin(survey: Survey) -> Tally:
-    members = [GridMember((found.grid, found.label), found.seed) for found in survey.to_do]
-    begun = tally(((found.grid, found.label) for found in survey.trials), members)
-    for found in survey.trials:
-        if survey.wants(found):
-            continue
-        if found.status == "ok":
-            begun.ok[(found.grid, found.label)] += 1
-        elif found.status == "failed":
-            begun.failed[(found.grid, found.label)] += 1
+def begin_tally(survey: Survey, wanted: Sequence[Surveyed]) -> Tally:
+    """Create the tally of a run of `wanted`; other trials that have ended are counted."""
+    members = [GridMember((trial.grid, trial.label), trial.seed) for trial in wanted]
+    begun = tally(((trial.grid, trial.label) for trial in survey.trials), members)
+    keys = {trial.key for trial in wanted}
+    for trial in survey.trials:
+        if trial.key not in keys and trial.status in ("ok", "failed"):
+            (begun.ok if trial.status == "ok" else begun.failed)[trial.grid, trial.label] += 1
     return begun
+
+
+def count_skipped(survey: Survey) -> dict[str, int]:
+    """Count the trials that a run leaves alone, by the fields of `RunResult`."""
+    left = [trial for trial in survey.trials if not survey.wants(trial)]
+    return {
+        "skipped": sum(trial.status == "ok" for trial in left),
+        "skipped_failed": sum(trial.status == "failed" for trial in left),
+        "skipped_other_code": sum(trial.other_code for trial in left),
+    }

@@ -98,7 +98,7 @@ class SubmissionStatus:
         reasons = ", ".join(sorted({worker.words for worker in held}))
         count = "a worker" if len(held) == 1 else f"{len(held)} workers"
         said = f"{count} of submission {self.record.submission}: held ({reasons})"
-        if any(array.job is None for each in self.record.classes for array in each.arrays):
+        if self.record.has_unknown_jobs:
             return f"{said} since the shell that queued them was cut off; the next `ablate run` takes them back"
         if not self.record.released:
             return f"{said} since the shell that queued them was cut off; the next `ablate run` lets them go"
@@ -141,7 +141,7 @@ def read_submission_status(layout: Layout, scheduler: Scheduler) -> tuple[list[S
     active = [reader for reader in readers if reader.may_work]
     if not active:
         return [reader.status(None, {}) for reader in readers], notes
-    unnumbered = [job_name(reader.record.submission) for reader in active if reader.has_unknown_jobs]
+    unnumbered = [job_name(reader.record.submission) for reader in active if reader.record.has_unknown_jobs]
     queue = scheduler.read_queue([job for reader in active for job in reader.record.jobs], unnumbered)
     if queue.asked is None:
         if queue.problem is not None:
@@ -189,11 +189,6 @@ class _StatusReader:
     record: Submission
     cancelled: CalledOff
     records: list[WorkerRecord]
-
-    @property
-    def has_unknown_jobs(self) -> bool:
-        """True if a job may exist whose number was never written down."""
-        return any(array.job is None for each in self.record.classes for array in each.arrays)
 
     @cached_property
     def last_lives(self) -> dict[tuple[int, int], WorkerRecord]:

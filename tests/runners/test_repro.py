@@ -18,8 +18,7 @@ from toy_campaign import run_quietly, toy_grid
 
 from grid.errors import NotFoundError, StoreError
 from runners.cli.app import execute
-from runners.execution.repro import read_recorded, reproduce
-from runners.execution.repro_values import ValueAddress, differences
+from runners.execution.repro import ValueAddress, differences, read_recorded, reproduce
 from runners.rerun import rerun
 from runners.trial import Execution
 from store.files.atomic import parse_object, read_json

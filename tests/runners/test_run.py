@@ -119,7 +119,7 @@ def test_an_interrupt_after_the_last_trial_interrupts_nothing(tmp_path: Path, mo
     def land(*_: object, **__: object) -> None:
         signal.raise_signal(signal.SIGINT)
 
-    monkeypatch.setattr("runners.execution.background_ingest.ingest_and_publish", land)
+    monkeypatch.setattr("store.ingest.ingest.ingest", land)
     result = run_quietly(tmp_path, toy_grid(), land_every_s=60)
     assert (result.ok, result.interrupted) == (6, False)
 
