@@ -3,6 +3,7 @@
 The index beside a manifest holds the byte offset of each line, so a worker reads its row and nothing else.
 """
 
+import filecmp
 import json
 import mmap
 import os
@@ -11,7 +12,6 @@ import secrets
 import struct
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
@@ -129,7 +129,6 @@ def _write_lines(path: Path, lines: Iterable[Mapping[str, Any] | bytes]) -> list
     make_directory(path.parent)
     draft = path.with_name(temporary_name(path.name))
     offsets: list[int] = []
-    digest = blake2b()
     at = 0
     try:
         with draft.open("xb") as file:
@@ -137,10 +136,9 @@ def _write_lines(path: Path, lines: Iterable[Mapping[str, Any] | bytes]) -> list
                 data = line if isinstance(line, bytes) else encode_line(line)
                 offsets.append(at)
                 at += file.write(data)
-                digest.update(data)
             file.flush()
             os.fsync(file.fileno())
-        if not _holds(path, at, digest.digest()):
+        if not path.exists() or not filecmp.cmp(draft, path, shallow=False):
             draft.rename(path)
             sync_directory(path.parent)
     except OSError as error:
@@ -153,19 +151,6 @@ def _write_lines(path: Path, lines: Iterable[Mapping[str, Any] | bytes]) -> list
 def encode_line(line: Mapping[str, Any]) -> bytes:
     """Return a line as it is written to a file."""
     return sealed(json.dumps(line, allow_nan=False, separators=(",", ":")).encode("ascii")) + b"\n"
-
-
-def _holds(path: Path, size: int, digest: bytes) -> bool:
-    try:
-        if path.stat().st_size != size:
-            return False
-        found = blake2b()
-        with path.open("rb") as file:
-            while block := file.read(1 << 20):
-                found.update(block)
-    except FileNotFoundError:
-        return False
-    return found.digest() == digest
 
 
 @final

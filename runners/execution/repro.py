@@ -167,11 +167,7 @@ class Recorded:
         """Training time, in words."""
         ends = [each.end for each in self.made_by if each.end is not None]
         spent = duration(sum(float(end.get("wall_s") or 0.0) for end in ends))
-        cut_off = len(self.made_by) - len(ends)
-        if len(self.made_by) == 1:
-            return f"the attempt that made its result took {spent}"
-        without = f", without {format_count(cut_off, 'attempt')} that did not say when it ended" if cut_off else ""
-        return f"the {format_count(len(ends), 'attempt')} that made its result took {spent} in all{without}"
+        return f"{format_count(len(ends), 'attempt')} that made its result took {spent} in all"
 
     @property
     def submission(self) -> str:

@@ -19,7 +19,6 @@ from runners.slurm.submit.cluster_limits import (
     partitions,
     qos_levels,
     read_limits,
-    settings,
 )
 
 
@@ -228,11 +227,6 @@ def test_what_accounting_prints() -> None:
     assert qos_levels("normal|\nfew|3\n") == {"normal": None, "few": 3}
     found = count_queued("me|small|normal|gpu\nme|big|few|gpu\nyou|big|few|cpu\n", "me")
     assert found == QueuedTasks(3, {"small": 1, "big": 1}, {"normal": 1, "few": 1}, {"gpu": 2})
-
-
-def test_settings_are_lines_with_an_equals_sign() -> None:
-    text = "Configuration data as of x\nMaxArraySize            = 1001\nSchedulerParameters     = a=1,b=2\n\nnoise\n"
-    assert settings(text) == {"MaxArraySize": "1001", "SchedulerParameters": "a=1,b=2"}
 
 
 CONFIG = "ClusterName = toy\\nMaxArraySize = 11\\nMaxJobCount = 50\\nSchedulerParameters = max_array_tasks=5,x\\n"

@@ -114,17 +114,19 @@ def test_a_record_is_written_anew_before_each_sbatch(
     assert job_arrays._PATIENCE_S < already_queued._SURELY_S < already_queued._BY_NOW_S
 
 
-def test_ctrl_c_while_jobs_are_queued_takes_them_back(
-    tmp_path: Path, slurm: PretendSlurm, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("error", [KeyboardInterrupt, EnvironmentProblem], ids=["Ctrl-C", "full disk"])
+def test_an_interrupt_or_a_full_disk_while_jobs_are_queued_takes_them_back(
+    tmp_path: Path, slurm: PretendSlurm, monkeypatch: pytest.MonkeyPatch, error: type[BaseException]
 ) -> None:
     def interrupt(number: int) -> None:
         if number == 2:
-            raise KeyboardInterrupt
+            raise error
 
     during_sbatch(monkeypatch, interrupt)
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(error):
         queue(tmp_path / "campaign")
     assert slurm.jobs() == {}
+    assert not (slurm.place / "released").exists()
     assert list(Layout(tmp_path / "campaign").submissions.iterdir()) == []
 
 

@@ -571,28 +571,6 @@ def test_without_slurm_it_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         submit(tmp_path / "campaign")
 
 
-def test_a_disk_that_fills_up_leaves_nothing_queued(
-    tmp_path: Path, slurm: PretendSlurm, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    real = subprocess.run
-
-    def fill_after(command: list[str], **options: Any) -> Any:
-        done = real(command, **options)
-        if command[0] == "sbatch" and "--hold" in command:
-            monkeypatch.setattr("runners.slurm.submit.submit.write_submission_record", full)
-        return done
-
-    def full(*_: object) -> None:
-        raise EnvironmentProblem("cannot write: No space left on device")
-
-    monkeypatch.setattr("runners.slurm.submit.job_arrays.subprocess.run", fill_after)
-    with pytest.raises(EnvironmentProblem, match="No space left"):
-        submit(tmp_path / "campaign")
-    assert slurm.jobs() == {}
-    assert not (slurm.place / "released").exists()
-    assert list(Layout(tmp_path / "campaign").submissions.iterdir()) == []
-
-
 FAILED = "sbatch: error: Batch job submission failed: "
 POLICY = f"\n{FAILED}Job violates accounting/QOS policy (job submit limit, user's size and/or time limits)"
 
