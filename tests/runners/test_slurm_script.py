@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import pytest
 
-from runners.slurm.submit.job_arrays import MOST_DEATHS, MOST_REFUSALS, setup_lines, teardown_lines
+from runners.slurm.submit.job_arrays import MOST_DEATHS, MOST_REFUSALS, TEARDOWN, setup_lines
 
 COMMAND = """#!/bin/bash
 printf '%s\\n' "{name} $*" >> {log}
@@ -74,7 +74,7 @@ class Script:
             user, ["export TREE=there"], logs=self.place, partition=self.partition, exclude=self.exclude
         )
         setup.insert(0, f"ablate_first_pause={round(1000 * self.pause_s)}")
-        return "\n".join(["#!/bin/bash", *setup, "", "# command", worker, "", "# teardown", *teardown_lines()])
+        return "\n".join(["#!/bin/bash", *setup, "", "# command", worker, "", "# teardown", *TEARDOWN])
 
     def run(self, worker: str, *user: str, **environment: str) -> Ended:
         done = subprocess.run(

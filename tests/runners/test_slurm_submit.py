@@ -43,6 +43,13 @@ slurm = Slurm(gpus=0, time="2h", workers=3, partition="debug", setup=("module lo
 """
 
 
+@pytest.fixture
+def spec(tmp_path: Path) -> Path:
+    path = tmp_path / "toys.py"
+    path.write_text(SPEC)
+    return path
+
+
 def drafter(root: Path, request: Slurm = CPU, *, grid: Any = None, **options: Any) -> Drafter:
     return Drafter(root, [grid or toy_grid()], request, Scheduler(), SubmitOptions(entry=ENTRY, **options))
 
@@ -63,9 +70,7 @@ def first_of(script: str) -> int:
     return int(next(line for line in script.splitlines() if line.startswith("srun")).split()[-1])
 
 
-def test_what_is_queued_is_on_disk_in_at_most_six_files(tmp_path: Path, slurm: PretendSlurm) -> None:
-    spec = tmp_path / "toys.py"
-    spec.write_text(SPEC)
+def test_what_is_queued_is_on_disk_in_at_most_six_files(tmp_path: Path, slurm: PretendSlurm, spec: Path) -> None:
     root = tmp_path / "campaign"
     assert execute(["run", str(spec), "--on", "slurm", "--campaign", str(root)]) == 0
     assert len(files(root)) == 6
@@ -114,9 +119,7 @@ def test_the_script_says_what_was_asked(tmp_path: Path, slurm: PretendSlurm) -> 
     assert done.stderr == ""
 
 
-def test_a_dry_run_shows_everything_and_writes_nothing(tmp_path: Path, slurm: PretendSlurm) -> None:
-    spec = tmp_path / "toys.py"
-    spec.write_text(SPEC)
+def test_a_dry_run_shows_everything_and_writes_nothing(tmp_path: Path, slurm: PretendSlurm, spec: Path) -> None:
     before = files(tmp_path)
     assert execute(["run", str(spec), "--on", "slurm", "--dry-run", "--campaign", str(tmp_path / "campaign")]) == 0
     assert [each for each in files(tmp_path) if "pretend" not in each and not each.startswith("slurm/")] == [
@@ -383,9 +386,7 @@ def test_without_an_answer_from_the_queue_nothing_is_queued_twice(tmp_path: Path
         submit(root)
 
 
-def test_two_shells_at_once_queue_each_trial_once(tmp_path: Path, slurm: PretendSlurm) -> None:
-    spec = tmp_path / "toys.py"
-    spec.write_text(SPEC)
+def test_two_shells_at_once_queue_each_trial_once(tmp_path: Path, slurm: PretendSlurm, spec: Path) -> None:
     root = tmp_path / "campaign"
     command = [sys.executable, "-m", "runners", "run", str(spec), "--on", "slurm", "--campaign", str(root)]
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent)}
@@ -621,10 +622,13 @@ def test_messages_of_sbatch_become_one_sentence(said: str, kind: type[AblateErro
     ],
 )
 def test_wrong_use_is_one_sentence_and_its_exit_code(
-    tmp_path: Path, slurm: PretendSlurm, capsys: pytest.CaptureFixture[str], arguments: list[str], words: str
+    tmp_path: Path,
+    slurm: PretendSlurm,
+    spec: Path,
+    capsys: pytest.CaptureFixture[str],
+    arguments: list[str],
+    words: str,
 ) -> None:
-    spec = tmp_path / "toys.py"
-    spec.write_text(SPEC)
     assert execute(["run", str(spec), "--campaign", str(tmp_path / "campaign"), *arguments]) == 2
     said = capsys.readouterr().err
     assert words in said
@@ -632,9 +636,7 @@ def test_wrong_use_is_one_sentence_and_its_exit_code(
     assert not (tmp_path / "campaign").exists()
 
 
-def test_options_replace_what_the_file_says(tmp_path: Path, slurm: PretendSlurm) -> None:
-    spec = tmp_path / "toys.py"
-    spec.write_text(SPEC)
+def test_options_replace_what_the_file_says(tmp_path: Path, slurm: PretendSlurm, spec: Path) -> None:
     root = str(tmp_path / "campaign")
     words = ["--time", "30m", "--workers", "2", "--setup", "export A=1", "--setup", "export B=2"]
     assert execute(["run", str(spec), "--on", "slurm", "--campaign", root, *words]) == 0

@@ -32,7 +32,7 @@ from runners.slurm.submit.cluster_checks import (
     warn_if_not_shared,
 )
 from runners.slurm.submit.cluster_limits import Limits, arrays, read_limits
-from runners.slurm.submit.job_arrays import Arrays, ArrayTasks, require_commands
+from runners.slurm.submit.job_arrays import Arrays, require_commands
 from runners.slurm.submit.resource_classes import Demands, Group
 from store.files.layout import Layout
 
@@ -231,9 +231,8 @@ class Drafter:
         shares = iter(at_once)
         for number, (group, each) in enumerate(zip(groups, classes, strict=True)):
             for array in each.arrays:
-                task = ArrayTasks(number, array.first, array.tasks, next(shares))
                 name = f"{each.name} from {array.first}" if array.first else each.name
-                yield Script(name, arrays.script(task, group.resources))
+                yield Script(name, arrays.script(number, array, next(shares), group.resources))
 
     def arrays(self, submission: str) -> Arrays:
         """Return the writer of a submission's scripts."""

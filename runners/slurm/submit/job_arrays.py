@@ -12,14 +12,14 @@ import sys
 from collections.abc import Sequence
 from importlib.resources import files
 from pathlib import Path
-from typing import NamedTuple, final
+from typing import final
 
 from submitit.core.utils import FailedSubmissionError
 from submitit.helpers import clean_env
 from submitit.slurm.slurm import SlurmExecutor
 
 from grid.errors import AblateError, EnvironmentProblem, SpecError
-from runners.attempts.submission_record import job_name
+from runners.attempts.submission_record import Array, job_name
 from runners.slurm.spec import Resources, Slurm
 from runners.slurm.worker_records import logs
 from store.files.layout import Layout
@@ -30,22 +30,14 @@ MOST_DEATHS = 10
 MOST_REFUSALS = 3
 """Nodes that may refuse a worker; each is excluded."""
 
+TEARDOWN = ["exit $?"]
+"""Lines after the worker; submitit's comment before them keeps the worker's status."""
+
 _KEPT = ("SLURM_CONF", "SLURM_CLUSTERS", "SLURM_JWT")
 """SLURM variables of the environment that choose the cluster and the user."""
 
 _PATIENCE_S = 120.0
 """Time limit of sbatch; it waits by itself while the controller is busy."""
-
-
-class ArrayTasks(NamedTuple):
-    """An array of workers of one class."""
-
-    number: int
-    """Number of the class."""
-    first: int
-    """Number of the worker that is task 0."""
-    tasks: int
-    at_once: int
 
 
 @final
@@ -64,8 +56,8 @@ class Arrays(SlurmExecutor):
         self._tree = tree
         self._single = single
 
-    def script(self, task: ArrayTasks, resources: Resources) -> str:
-        """Return the script of an array, or of a job if the cluster has no arrays."""
+    def script(self, number: int, array: Array, at_once: int, resources: Resources) -> str:
+        """Return the script of an array of class `number`, or of a job if the cluster has no arrays."""
         slurm = self._slurm
         self.update_parameters(
             job_name=job_name(self._submission),
@@ -78,7 +70,7 @@ class Arrays(SlurmExecutor):
             cpus_per_task=resources.cpus,
             gres=_gres(resources),
             signal_delay_s=slurm.signal_s,
-            array_parallelism=task.at_once,
+            array_parallelism=at_once,
             wckey=None,
             stderr_to_stdout=True,
             setup=setup_lines(
@@ -88,15 +80,15 @@ class Arrays(SlurmExecutor):
                 partition=resources.partition,
                 exclude=slurm.exclude,
             ),
-            teardown=teardown_lines(),
+            teardown=TEARDOWN,
             srun_args=["--open-mode=append", "--export=ALL", f"--cpus-per-task={resources.cpus}"],
             additional_parameters=_additional(slurm, resources),
         )
         self.parameters.pop("map_count", None)
         if not self._single:
-            self.parameters["map_count"] = task.tasks
+            self.parameters["map_count"] = array.tasks
         words = [sys.executable, "-u", "-m", "runners.slurm.node", str(self._root), self._submission]
-        text = self._make_submission_file_text(shlex.join([*words, str(task.number), str(task.first)]), "")
+        text = self._make_submission_file_text(shlex.join([*words, str(number), str(array.first)]), "")
         return f"{text}\n"
 
     def test(self, script: str) -> None:
@@ -148,11 +140,6 @@ def setup_lines(
     first.append(f"ablate_partitions={shlex.quote(partition) if partition else '$SLURM_JOB_PARTITION'}")
     shell = (files(__package__) / "worker.sh").read_text(encoding="utf-8").splitlines()
     return [*first, *shell, *user, "trap - ERR", *tree, "ablate_began=yes"]
-
-
-def teardown_lines() -> list[str]:
-    """Return the lines after the worker; submitit's comment before them keeps the worker's status."""
-    return ["exit $?"]
 
 
 def _require_readable(script: str) -> None:
