@@ -19,6 +19,17 @@ class Clock:
         return self.now
 
 
+class Silent:
+    """A listener of a worker that never asks to stop."""
+
+    def stop_requested(self) -> bool:
+        return False
+
+    def row_started(self, row: int, attempt: int, step: int) -> None: ...
+
+    def row_stepped(self, row: int, step: int, steps: int, loss: float) -> None: ...
+
+
 class Seen:
     """An outlook that is told what there is to see, and counts how often it was asked."""
 

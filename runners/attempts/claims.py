@@ -9,12 +9,11 @@ from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any, Literal, NamedTuple
 
-from runners.attempts.death_record import record_death
 from runners.attempts.leases import Leases, earlier_life
 from runners.checkpoint import Checkpoint, checkpointed_step, has_checkpoints, newest_checkpoint
 from runners.provenance.code import made_by, ran_other_code
-from runners.training.failure import fruitless_failure, lost_failure
-from store.files.attempts import begin, start_record
+from runners.training.failure import Failure, fruitless_failure, lost_failure
+from store.files.attempts import begin, end_record, start_record, write_end
 from store.files.code_aliases import current_sources
 from store.files.heartbeat import EVERY_S
 from store.files.layout import Layout
@@ -170,3 +169,10 @@ def _is_lost(layout: Layout, trial: str, state: TrialState, same_code: Callable[
             return True
         places.append(theirs)
     return False
+
+
+def record_death(layout: Layout, trial: str, number: int, step: int, failure: Failure) -> None:
+    """Write the `end.json` that the owner of the attempt, which is dead, can no longer write."""
+    state = next((found for found in trial_state(layout, trial).attempts if found.attempt == number), None)
+    wall_s = time.time() - float(state.start["started"]) if state else 0.0
+    write_end(layout, {**end_record(trial, number, step, wall_s), **failure._asdict()})

@@ -4,8 +4,7 @@ import socket
 from typing import final
 
 from grid.errors import EnvironmentProblem
-from runners.attempts.claims import Taken, by_code, claim
-from runners.attempts.death_record import record_death
+from runners.attempts.claims import Taken, by_code, claim, record_death
 from runners.attempts.manifest import Manifest
 from runners.attempts.micro_batches import written_micro_batches
 from runners.attempts.worker import Job, Outcome

@@ -3,6 +3,7 @@
 The index beside a manifest holds the byte offset of each line, so a worker reads its row and nothing else.
 """
 
+import filecmp
 import json
 import mmap
 import os
@@ -10,9 +11,7 @@ import re
 import secrets
 import struct
 import time
-import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
@@ -55,34 +54,6 @@ def trial_lines(grid: "Grid") -> Iterator[dict[str, Any]]:
             "axes": dict(planned.axes),
             "spec": planned.trial.data(),
         }
-
-
-@final
-class KeptLines:
-    """Trial lines as they will be written, kept compressed until then: making them takes longer than keeping them.
-
-    Ten thousand take about a megabyte.
-    """
-
-    def __init__(self) -> None:
-        self._kept: dict[str, list[bytes]] = {}
-
-    def through(self, grid: str, lines: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
-        """Keep the lines of `grid` that pass; once the last has passed they are complete."""
-        squeezed = zlib.compressobj(1)
-        blocks: list[bytes] = []
-        for line in lines:
-            if block := squeezed.compress(_encode(line)):
-                blocks.append(block)
-            yield line
-        self._kept[grid] = [*blocks, squeezed.flush()]
-
-    def of(self, grid: str) -> Iterator[bytes]:
-        """The lines of `grid`; KeyError where they did not all pass."""
-        opened, rest = zlib.decompressobj(), b""
-        for block in self._kept[grid]:
-            *lines, rest = (rest + opened.decompress(block)).split(b"\n")
-            yield from (line + b"\n" for line in lines)
 
 
 def write_grid(layout: Layout, grid: "Grid", lines: Iterable[Mapping[str, Any] | bytes]) -> None:
@@ -158,18 +129,16 @@ def _write_lines(path: Path, lines: Iterable[Mapping[str, Any] | bytes]) -> list
     make_directory(path.parent)
     draft = path.with_name(temporary_name(path.name))
     offsets: list[int] = []
-    digest = blake2b()
     at = 0
     try:
         with draft.open("xb") as file:
             for line in lines:
-                data = line if isinstance(line, bytes) else _encode(line)
+                data = line if isinstance(line, bytes) else encode_line(line)
                 offsets.append(at)
                 at += file.write(data)
-                digest.update(data)
             file.flush()
             os.fsync(file.fileno())
-        if not _holds(path, at, digest.digest()):
+        if not path.exists() or not filecmp.cmp(draft, path, shallow=False):
             draft.rename(path)
             sync_directory(path.parent)
     except OSError as error:
@@ -179,21 +148,9 @@ def _write_lines(path: Path, lines: Iterable[Mapping[str, Any] | bytes]) -> list
     return offsets
 
 
-def _encode(line: Mapping[str, Any]) -> bytes:
+def encode_line(line: Mapping[str, Any]) -> bytes:
+    """Return a line as it is written to a file."""
     return add_seal(json.dumps(line, allow_nan=False, separators=(",", ":")).encode("ascii")) + b"\n"
-
-
-def _holds(path: Path, size: int, digest: bytes) -> bool:
-    try:
-        if path.stat().st_size != size:
-            return False
-        found = blake2b()
-        with path.open("rb") as file:
-            while block := file.read(1 << 20):
-                found.update(block)
-    except FileNotFoundError:
-        return False
-    return found.digest() == digest
 
 
 @final

@@ -9,7 +9,6 @@ import socket
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, final
 
@@ -91,6 +90,11 @@ class Submission:
         return [array.job for found in self.classes for array in found.arrays if array.job is not None]
 
     @property
+    def has_unknown_jobs(self) -> bool:
+        """True if a job may exist whose number was never written down."""
+        return any(array.job is None for each in self.classes for array in each.arrays)
+
+    @property
     def process(self) -> int | None:
         """Pid of the run, if it is alive on this host; None for SLURM."""
         on = self.machine != "slurm" and self.ended is None and local_process(vars(self)) is True
@@ -126,7 +130,7 @@ def read_submission_record(layout: Layout, submission: str) -> Submission:
             "it with the version that wrote it"
         )
     try:
-        found = _adapter().validate_python(data)
+        found = TypeAdapter(Submission).validate_python(data)
     except ValidationError as error:
         first = error.errors()[0]
         raise _no_record(path, f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from error
@@ -136,11 +140,6 @@ def read_submission_record(layout: Layout, submission: str) -> Submission:
     if found.submission != submission:
         raise _no_record(path, f"it is that of {found.submission}")
     return found
-
-
-@cache
-def _adapter() -> "TypeAdapter[Submission]":
-    return TypeAdapter(Submission)
 
 
 def _no_record(path: Path, why: str) -> StoreError:

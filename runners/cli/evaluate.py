@@ -174,10 +174,10 @@ def _with_weights(store: "Store", trials: "Sequence[str]") -> "tuple[list[Kept],
 def _land(store: "Store") -> None:
     """Ingest the new records. If that fails, the next reader ingests them."""
     from grid.errors import AblateError
-    from runners.execution.background_ingest import ingest_and_publish
+    from store.ingest.ingest import ingest
 
     try:
-        ingest_and_publish(store.layout.root, wait=True)
+        ingest(store.layout.root, wait=True, threads=1, thorough=True)
     except AblateError as error:
         _tell(f"results are on disk but not in the store yet: {error}")
 

@@ -10,9 +10,8 @@ from runners.output import say, write, write_table
 from runners.slow_notice import slow_notice
 
 if TYPE_CHECKING:
-    from runners.execution.progress import ProgressDisplay as Shown
+    from runners.execution.progress import ProgressDisplay as Shown, Tally
     from runners.execution.repro import Reproduction
-    from runners.execution.run_tally import Tally
     from store.files.trial_status import TrialProgress
 
 _MOST_SHOWN = 10
@@ -69,8 +68,7 @@ class _Audience:
     @contextmanager
     def training(self, line: Mapping[str, Any]) -> "Iterator[_Watcher]":
         """The display of a run of one trial."""
-        from runners.execution.progress import ProgressDisplay
-        from runners.execution.run_tally import GridMember, tally
+        from runners.execution.progress import GridMember, ProgressDisplay, tally
 
         cell = (str(line["grid"]), str(line["label"]))
         counts = tally([cell], [GridMember(cell, int(line["seed"]))])

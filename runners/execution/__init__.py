@@ -3,8 +3,7 @@
 `Inline` trains in this process, `Local` in warm worker processes on this computer.
 """
 
-from runners.execution.inline import Inline
 from runners.execution.local import Local
-from runners.execution.machine import Machine, Overseer, Queue, RowSource
+from runners.execution.machine import Inline, Machine, Overseer, Queue, RowSource
 
 __all__ = ["Inline", "Local", "Machine", "Overseer", "Queue", "RowSource"]

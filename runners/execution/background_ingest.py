@@ -13,19 +13,6 @@ _SHARE = 10
 """The pause after an ingest is at least this many times its duration."""
 
 
-def ingest_and_publish(root: Path, *, wait: bool) -> None:
-    """Bring the store of the campaign up to date and publish it.
-
-    With `wait`, wait for another ingest and read every trial; else skip if one is running, and read changes only.
-
-    Raises:
-        AblateError: the store cannot be written or read.
-    """
-    from store.ingest.ingest import ingest  # here: the engine is not loaded for a run whose store is kept elsewhere
-
-    ingest(root, wait=wait, threads=1, thorough=wait)
-
-
 @final
 class BackgroundIngest:
     """Ingests every `every_s` seconds in a thread; passes each new problem to `told`."""
@@ -52,9 +39,14 @@ class BackgroundIngest:
         return tuple(self._problems)
 
     def once(self, *, wait: bool) -> None:
-        """Ingest now; report and keep a problem."""
+        """Ingest now; report and keep a problem.
+
+        With `wait`, wait for another ingest and read every trial; else skip if one is running, and read changes only.
+        """
+        from store.ingest.ingest import ingest  # here: the engine is not loaded for a run whose store is kept elsewhere
+
         try:
-            ingest_and_publish(self._root, wait=wait)
+            ingest(self._root, wait=wait, threads=1, thorough=wait)
         except Exception as error:  # noqa: BLE001  # reported below: a run does not depend on its store
             text = f"results are on disk but not in the store yet: {error}"
             if text not in self._problems:

@@ -1,11 +1,11 @@
-"""Interfaces of machines: row sources, and the overseer that receives their events."""
+"""Machines, their row sources, and the overseer that receives their events; `Inline` trains in this process."""
 
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Iterable
 from typing import Protocol, final
 
-from runners.attempts.worker import Job, Outcome
+from runners.attempts.worker import Job, NodeUnsuitable, Outcome, Worker
 
 
 class Overseer(Protocol):
@@ -75,3 +75,39 @@ class Machine(ABC):
         Raises:
             EnvironmentProblem: the campaign is not writable, or workers cannot be started.
         """
+
+
+@final
+class Inline(Machine):
+    """Trains one trial after another in this process."""
+
+    @property
+    def workers(self) -> int:
+        """Always 1."""
+        return 1
+
+    def run(self, job: Job, rows: RowSource, overseer: Overseer) -> None:
+        """Train `rows` here; each trial sets its number of threads."""
+        number = overseer.worker_number()
+        worker = Worker(job, number, _Here(number, overseer), own_process=False)
+        while not overseer.stop_requested() and (row := rows.take()) is not None:
+            outcome = worker.run(row)
+            overseer.row_ended(outcome)
+            if outcome.spent:
+                raise NodeUnsuitable(
+                    "CUDA refuses this process from now on; run the same command again to go on in a new one"
+                )
+
+
+@final
+class _Here:
+    """Forwards events of the worker to the overseer."""
+
+    def __init__(self, number: int, overseer: Overseer) -> None:
+        self._number = number
+        self._overseer = overseer
+        self.stop_requested = overseer.stop_requested
+        self.row_stepped = overseer.row_stepped
+
+    def row_started(self, row: int, attempt: int, step: int) -> None:
+        self._overseer.row_started(row, self._number, attempt, step)

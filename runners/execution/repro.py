@@ -5,11 +5,13 @@ another process, whose import path is that of the restored tree, and in a campai
 """
 
 import json
+import math
 import os
+import struct
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, final
@@ -18,11 +20,9 @@ from grid.errors import EnvironmentProblem, NotFoundError, SpecError, StoreError
 from runners.attempts.manifest import submission_id, write_submission
 from runners.attempts.submission_record import Submission, read_submission_record
 from runners.attempts.worker import WorkerEntry
-from runners.execution.repro_values import ValueDifference, differences, values_of
 from runners.output import duration, format_count
 from runners.provenance.environment import (
     THREADS,
-    Differences,
     differences as environment_differences,
     record as environment_record,
 )
@@ -39,6 +39,76 @@ if TYPE_CHECKING:
 
 LOOK_EVERY_S = 0.5
 """Seconds between progress checks."""
+
+
+_QUERIES = {
+    "metric": "SELECT step, name, NULL, NULL, NULL, value FROM v_metric WHERE trial = $trial",
+    "evaluation": "SELECT step, name, NULL, NULL, CAST(point AS VARCHAR), value FROM v_evaluation "
+    "WHERE trial = $trial AND later IS NULL",
+    "standard error": "SELECT step, name, NULL, NULL, CAST(point AS VARCHAR), se_items FROM v_evaluation "
+    "WHERE trial = $trial AND later IS NULL AND se_items IS NOT NULL",
+    "item": "SELECT step, name || ' of ' || item, NULL, NULL, CAST(point AS VARCHAR), value FROM v_item "
+    "WHERE trial = $trial AND later IS NULL",
+    "probe": "SELECT step, name, layer, head, CAST(point AS VARCHAR), value FROM v_probe WHERE trial = $trial",
+}
+
+
+@final
+class ValueAddress(NamedTuple):
+    """Identifies a recorded value."""
+
+    kind: str
+    step: int
+    name: str
+    layer: int | None = None
+    head: int | None = None
+    point: str | None = None
+
+    def __str__(self) -> str:
+        place = [f"layer {self.layer}"] if self.layer is not None else []
+        place += [f"head {self.head}"] if self.head is not None else []
+        place += [self.point] if self.point not in (None, "{}") else []
+        return " ".join(map(str, (self.kind, self.name, *place, "at step", self.step)))
+
+
+@final
+class ValueDifference(NamedTuple):
+    """A value that is not the same bits; None: that result does not have it."""
+
+    where: ValueAddress
+    recorded: float | None
+    again: float | None
+
+    @property
+    def size(self) -> float:
+        """The absolute difference; infinite where it is no number."""
+        if self.recorded is None or self.again is None:
+            return math.inf
+        size = abs(self.again - self.recorded)
+        return math.inf if math.isnan(size) else size
+
+
+def values_of(store: "Store", trial: str) -> dict[ValueAddress, float]:
+    """Every metric, evaluation, item and probe of `trial` that counts, without what it was judged by later."""
+    return {
+        ValueAddress(kind, *row[:-1]): row[-1]
+        for kind, query in _QUERIES.items()
+        for row in store.sql(query, {"trial": trial}).rows()
+    }
+
+
+def differences(recorded: Mapping[ValueAddress, float], again: Mapping[ValueAddress, float]) -> list[ValueDifference]:
+    """Where two results differ, largest first; NaN equals NaN, and 0.0 is not -0.0."""
+    found = [
+        ValueDifference(where, recorded.get(where), again.get(where))
+        for where in {**recorded, **again}
+        if _bits(recorded.get(where)) != _bits(again.get(where))
+    ]
+    return sorted(found, key=lambda each: (-each.size, each.where.step, str(each.where)))
+
+
+def _bits(value: float | None) -> bytes | None:
+    return None if value is None else b"nan" if math.isnan(value) else struct.pack("<d", value)
 
 
 class Watcher(Protocol):
@@ -97,11 +167,7 @@ class Recorded:
         """Training time, in words."""
         ends = [each.end for each in self.made_by if each.end is not None]
         spent = duration(sum(float(end.get("wall_s") or 0.0) for end in ends))
-        cut_off = len(self.made_by) - len(ends)
-        if len(self.made_by) == 1:
-            return f"the attempt that made its result took {spent}"
-        without = f", without {format_count(cut_off, 'attempt')} that did not say when it ended" if cut_off else ""
-        return f"the {format_count(len(ends), 'attempt')} that made its result took {spent} in all{without}"
+        return f"{format_count(len(ends), 'attempt')} that made its result took {spent} in all"
 
     @property
     def submission(self) -> str:
@@ -190,7 +256,12 @@ def reproduce(store: "Store", key: str, place: Path, spec: Path | None, audience
     told(f"training it again; {found.took}")
     layout = Layout(Path(request["root"]))
     with audience.training(found.line()) as watcher:
-        _run(request, _variables(found, request), lambda: watcher.show_progress(_progress(layout, key)))
+
+        def look() -> None:
+            attempts = layout.attempts(key)
+            watcher.show_progress(progress_of(layout, key, attempts[-1]) if attempts else None)
+
+        _run(request, _variables(found, request), look)
         last = trial_state(layout, key).ended
         watcher.show_end(last.end["status"] if last is not None and last.end is not None else None)
     with slow_notice("comparing the values"):
@@ -213,7 +284,9 @@ def _prepare(found: Recorded, place: Path, spec: Path | None, told: Callable[[st
     if snapshot is not None:
         tree = extract(found.layout.snapshot_tar(snapshot.tar), place / "tree")
         files = snapshot.files(tree)
-        told(f"the code is the snapshot that {found.submission} was submitted with{_commit(snapshot)}")
+        changes = f", {format_count(len(snapshot.changed), 'file')} changed, {len(snapshot.untracked)} untracked"
+        commit = f" (commit {snapshot.head[:12]}{changes if snapshot.dirty else ''})" if snapshot.head else ""
+        told(f"the code is the snapshot that {found.submission} was submitted with{commit}")
     else:
         files = (spec.resolve(),) if spec else tuple(Path(file) for file in job.get("files") or ())
         told(f"{found.submission} kept no snapshot, so the code is what is installed now")
@@ -228,14 +301,6 @@ def _prepare(found: Recorded, place: Path, spec: Path | None, told: Callable[[st
     }
 
 
-def _commit(snapshot: Snapshot) -> str:
-    if snapshot.head is None:
-        return ""
-    changed, new = len(snapshot.changed), len(snapshot.untracked)
-    dirty = f", {changed} file{'s' if changed != 1 else ''} changed, {new} untracked" if snapshot.dirty else ""
-    return f" (commit {snapshot.head[:12]}{dirty})"
-
-
 def _environment(found: Recorded) -> Iterator[str]:
     """Describe how this environment differs from the recorded one, or at least its Python and torch."""
     here = environment_record()
@@ -247,10 +312,6 @@ def _environment(found: Recorded) -> Iterator[str]:
         packages = {**here["distributions"], "torch": versions.get("torch") or here["distributions"].get("torch")}
         then = {**here, "python": versions.get("python") or here["python"], "distributions": packages}
         differ = environment_differences(then, here)
-    yield from _order_remarks(differ)
-
-
-def _order_remarks(differ: Differences) -> Iterator[str]:
     yield from (f"{each}; this may change the numbers" for each in differ.forbidding)
     yield from differ.remarks
 
@@ -271,11 +332,6 @@ def _variables(found: Recorded, request: Mapping[str, Any]) -> dict[str, str]:
     }
 
 
-def _progress(layout: Layout, key: str) -> TrialProgress | None:
-    attempts = layout.attempts(key)
-    return progress_of(layout, key, attempts[-1]) if attempts else None
-
-
 def _run(request: Mapping[str, Any], variables: Mapping[str, str], look: Callable[[], None]) -> None:
     """Train in another process; call `look` regularly until it ends."""
     command = [sys.executable, "-P", "-m", "runners.rerun", json.dumps(request)]
@@ -288,22 +344,17 @@ def _run(request: Mapping[str, Any], variables: Mapping[str, str], look: Callabl
         text=True,
     ) as process:
         try:
-            errors = _errors(process, look)
+            while True:
+                look()
+                with suppress(subprocess.TimeoutExpired):
+                    errors = process.communicate(timeout=LOOK_EVERY_S)[1]
+                    break
         except BaseException:
             process.kill()
             raise
     if process.returncode:
         said = errors.strip().rpartition("\n")[2] or f"exit status {process.returncode}"
         raise EnvironmentProblem(f"the trial cannot be run again: {said}")
-
-
-def _errors(process: "subprocess.Popen[str]", look: Callable[[], None]) -> str:
-    while True:
-        look()
-        try:
-            return process.communicate(timeout=LOOK_EVERY_S)[1]
-        except subprocess.TimeoutExpired:
-            continue
 
 
 def _compare(store: "Store", found: Recorded, layout: Layout, told: Callable[[str], None]) -> Reproduction:

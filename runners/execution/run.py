@@ -1,11 +1,14 @@
 """Running a campaign: what is missing is trained, once, and lands in the store while it does."""
 
+import signal
+import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, final
+from types import FrameType
+from typing import Any, Literal, final
 
 from grid import Grid
 from grid.errors import EnvironmentProblem
@@ -16,13 +19,11 @@ from runners.attempts.submission_record import record_end, record_run
 from runners.attempts.worker import Job, Outcome, WorkerEntry
 from runners.execution import Inline, Local, Machine, Queue
 from runners.execution.background_ingest import BackgroundIngest
-from runners.execution.interrupts import Interrupts
-from runners.execution.progress import ProgressDisplay
-from runners.execution.run_tally import GridMember, Tally, tally
+from runners.execution.progress import GridMember, ProgressDisplay, Tally, tally
 from runners.output import format_count
 from runners.planning.grid_cells import walk
 from runners.planning.preflight import Preflight
-from runners.planning.survey import Survey, publish
+from runners.planning.survey import Survey, Surveyed, publish
 from runners.provenance.code import ran_other_code
 from store.files.atomic import make_directory
 from store.files.layout import Layout
@@ -104,6 +105,39 @@ def run_campaign(
     return _ActiveRun(layout, survey.narrow_to(options.only), machine or Inline(), options).result()
 
 
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+@final
+class Interrupts:
+    """Sets `requested` and calls `told` on the first signal; raises KeyboardInterrupt on the second.
+
+    Does nothing outside the main thread. A signal that the process ignores stays ignored.
+    """
+
+    def __init__(self, told: Callable[[], None]) -> None:
+        self.requested = False
+        self._told = told
+        self._before: dict[signal.Signals, Any] = {}
+
+    def __enter__(self) -> "Interrupts":
+        if threading.current_thread() is threading.main_thread():
+            for name in _SIGNALS:
+                if signal.getsignal(name) is not signal.SIG_IGN:
+                    self._before[name] = signal.signal(name, self._handle)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for name, handler in self._before.items():
+            signal.signal(name, handler)
+
+    def _handle(self, _number: int, _frame: FrameType | None) -> None:
+        if self.requested:
+            raise KeyboardInterrupt
+        self.requested = True
+        self._told()
+
+
 @final
 class _ActiveRun:
     """One submission; the overseer of its machine."""
@@ -114,7 +148,7 @@ class _ActiveRun:
         self._machine = machine
         self._options = options
         self._to_do = survey.to_do
-        self._tally = _begin(survey)
+        self._tally = begin_tally(survey, survey.to_do)
         self._progress = ProgressDisplay(self._tally, shown=options.progress and bool(self._to_do))
         self._interrupts = Interrupts(self._say_stopping)
         self._leases = Leases()
@@ -217,14 +251,11 @@ class _ActiveRun:
         ok = sum(status in ("ok", "was_ok") for status in found)
         failed = sum(status in ("failed", "was_failed") for status in found)
         stopped = len(self._to_do) - ok - failed
-        left = [trial for trial in self._survey.trials if not self._survey.wants(trial)]
         return RunResult(
             ok=ok,
             failed=failed,
             stopped=stopped,
-            skipped=sum(trial.status == "ok" for trial in left),
-            skipped_failed=sum(trial.status == "failed" for trial in left),
-            skipped_other_code=sum(trial.other_code for trial in left),
+            **count_skipped(self._survey),
             interrupted=self._interrupts.requested and stopped > 0,
             submission=submission,
             problems=problems,
@@ -273,14 +304,22 @@ class _ActiveRun:
         self.note("stopping at the next step; running trials save their state. Press Ctrl-C again to end at once")
 
 
-def _begin(survey: Survey) -> Tally:
-    members = [GridMember((found.grid, found.label), found.seed) for found in survey.to_do]
-    begun = tally(((found.grid, found.label) for found in survey.trials), members)
-    for found in survey.trials:
-        if survey.wants(found):
-            continue
-        if found.status == "ok":
-            begun.ok[(found.grid, found.label)] += 1
-        elif found.status == "failed":
-            begun.failed[(found.grid, found.label)] += 1
+def begin_tally(survey: Survey, wanted: Sequence[Surveyed]) -> Tally:
+    """Create the tally of a run of `wanted`; other trials that have ended are counted."""
+    members = [GridMember((trial.grid, trial.label), trial.seed) for trial in wanted]
+    begun = tally(((trial.grid, trial.label) for trial in survey.trials), members)
+    keys = {trial.key for trial in wanted}
+    for trial in survey.trials:
+        if trial.key not in keys and trial.status in ("ok", "failed"):
+            (begun.ok if trial.status == "ok" else begun.failed)[trial.grid, trial.label] += 1
     return begun
+
+
+def count_skipped(survey: Survey) -> dict[str, Any]:
+    """Count the trials that a run leaves alone, by the fields of `RunResult`."""
+    left = [trial for trial in survey.trials if not survey.wants(trial)]
+    return {
+        "skipped": sum(trial.status == "ok" for trial in left),
+        "skipped_failed": sum(trial.status == "failed" for trial in left),
+        "skipped_other_code": sum(trial.other_code for trial in left),
+    }

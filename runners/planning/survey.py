@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, final
 
 from grid import Grid
 from grid.errors import StoreError
-from runners.attempts.manifest import KeptLines, read_lines, trial_lines, trial_of, write_grid
+from runners.attempts.manifest import encode_line, read_lines, trial_lines, trial_of, write_grid
 from runners.output import format_count
 from runners.planning.grid_cells import GridCells
 from runners.provenance.code import ran_other_code
@@ -100,15 +100,18 @@ def survey(
     *,
     retry: bool = False,
     again: bool = False,
-    kept: KeptLines | None = None,
+    kept: dict[str, list[bytes]] | None = None,
 ) -> Survey:
-    """Look at the trials of `grids`, whose `cells` were walked, without touching anything; `kept` keeps their lines."""
+    """Look at the trials of `grids`, whose `cells` were walked, without touching anything.
+
+    `kept` receives the lines of each grid, as `write_grid` takes them.
+    """
     with slow_notice(_planning(grids, cells)):
         found = _Collector(layout, cells)
         for grid in grids:
-            lines: Iterator[Mapping[str, Any]] = trial_lines(grid)
-            for _ in found.through(lines if kept is None else kept.through(grid.name, lines)):
-                pass
+            for line in found.through(trial_lines(grid)):
+                if kept is not None:
+                    kept.setdefault(grid.name, []).append(encode_line(line))
     return Survey(layout, tuple(found.trials), cells, retry, again)
 
 

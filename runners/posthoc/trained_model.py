@@ -15,7 +15,7 @@ from grid import spec_error
 from grid.errors import NotFoundError, SpecError
 from runners.checkpoint import load_checkpoint
 from runners.evaluations import Judge
-from runners.execution.repro_values import ValueAddress, ValueDifference, differences
+from runners.execution.repro import ValueAddress, ValueDifference, differences
 from runners.provenance.code import Codes, made_by
 from runners.tasks.task import Items, Measurements
 from runners.training.rank_launcher import device_of

@@ -8,8 +8,7 @@ from typing import final
 from runners.attempts.manifest import Manifest
 from runners.attempts.worker import Came, Outcome
 from runners.execution.progress import ProgressDisplay
-from runners.execution.run import RunResult
-from runners.execution.run_tally import GridMember, Tally, tally
+from runners.execution.run import RunResult, begin_tally, count_skipped
 from runners.planning.survey import Survey, Surveyed
 from runners.slurm.scheduler import Scheduler
 from runners.slurm.submissions import AT_WORK, SubmissionStatus, read_submission_status
@@ -43,7 +42,7 @@ class Following:
         self._ends_before = {
             trial.key: _count_ends(trial_state(found.layout, trial.key)) for trial in wanted if trial.status in _CAME
         }
-        self._tally = _tally(found, wanted)
+        self._tally = begin_tally(found, wanted)
         self._held = False
 
     def until_over(self, *, look_every_s: float = LOOK_EVERY_S, ask_every_s: float = ASK_EVERY_S) -> None:
@@ -65,14 +64,11 @@ class Following:
     def result(self, found: Survey, submission: str | None) -> RunResult:
         """Return the result, in the form of a run on this machine."""
         statuses = list(self._ended.values())
-        skipped = [trial for trial in found.trials if not found.wants(trial)]
         return RunResult(
             ok=statuses.count("ok"),
             failed=statuses.count("failed"),
             stopped=len(self._wanted) - len(statuses),
-            skipped=sum(trial.status == "ok" for trial in skipped),
-            skipped_failed=sum(trial.status == "failed" for trial in skipped),
-            skipped_other_code=sum(trial.other_code for trial in skipped),
+            **count_skipped(found),
             interrupted=False,
             submission=submission,
         )
@@ -153,15 +149,3 @@ def waiting(crews: Iterable[SubmissionStatus]) -> str:
 
 def _count_ends(state: TrialState) -> int:
     return sum(attempt.end is not None for attempt in state.attempts)
-
-
-def _tally(found: Survey, wanted: Sequence[Surveyed]) -> Tally:
-    keys = {trial.key for trial in wanted}
-    counts = tally(
-        ((trial.grid, trial.label) for trial in found.trials),
-        [GridMember((trial.grid, trial.label), trial.seed) for trial in wanted],
-    )
-    for trial in found.trials:
-        if trial.key not in keys and trial.status in ("ok", "failed"):
-            (counts.ok if trial.status == "ok" else counts.failed)[trial.grid, trial.label] += 1
-    return counts

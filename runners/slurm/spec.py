@@ -65,24 +65,14 @@ def mebibytes(text: str) -> int:
     return int(match["count"]) * _MEBIBYTES[match["unit"]]
 
 
-def _check_time(text: str) -> str:
-    minutes(text)
-    return text
-
-
-def _check_memory(text: str) -> str:
-    mebibytes(text)
-    return text
-
-
 def _check_word(text: str) -> str:
     if not re.fullmatch(r"[^\s'\"]+", text):
         raise ValueError(f"SLURM's names are one word without quotes; got {text!r}")
     return text
 
 
-Time = Annotated[str, AfterValidator(_check_time)]
-Memory = Annotated[str, AfterValidator(_check_memory)]
+Time = Annotated[str, AfterValidator(lambda text: minutes(text) and text)]
+Memory = Annotated[str, AfterValidator(lambda text: mebibytes(text) and text)]
 Word = Annotated[str, AfterValidator(_check_word)]
 """A name in SLURM."""
 Line = Annotated[str, Field(pattern=r"\A[^\n\r]*\z")]

@@ -1,7 +1,6 @@
 """Status of submissions and their workers: from the workers' records, the queue and the accounts."""
 
 import time
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -98,7 +97,7 @@ class SubmissionStatus:
         reasons = ", ".join(sorted({worker.words for worker in held}))
         count = "a worker" if len(held) == 1 else f"{len(held)} workers"
         said = f"{count} of submission {self.record.submission}: held ({reasons})"
-        if any(array.job is None for each in self.record.classes for array in each.arrays):
+        if self.record.has_unknown_jobs:
             return f"{said} since the shell that queued them was cut off; the next `ablate run` takes them back"
         if not self.record.released:
             return f"{said} since the shell that queued them was cut off; the next `ablate run` lets them go"
@@ -141,7 +140,7 @@ def read_submission_status(layout: Layout, scheduler: Scheduler) -> tuple[list[S
     active = [reader for reader in readers if reader.may_work]
     if not active:
         return [reader.status(None, {}) for reader in readers], notes
-    unnumbered = [job_name(reader.record.submission) for reader in active if reader.has_unknown_jobs]
+    unnumbered = [job_name(reader.record.submission) for reader in active if reader.record.has_unknown_jobs]
     queue = scheduler.read_queue([job for reader in active for job in reader.record.jobs], unnumbered)
     if queue.asked is None:
         if queue.problem is not None:
@@ -174,10 +173,18 @@ def _readers(layout: Layout) -> "tuple[list[_StatusReader], list[str]]":
 
 
 class _RequestedWorker(NamedTuple):
-    class_index: int
     resources: ResourceClass
     number: int
     job: str | None
+    lives: list[WorkerRecord]
+
+    @property
+    def record(self) -> WorkerRecord | None:
+        return self.lives[-1] if self.lives else None
+
+    @property
+    def left(self) -> str | None:
+        return self.lives[-1].left if self.lives else None
 
 
 @final
@@ -190,47 +197,29 @@ class _StatusReader:
     cancelled: CalledOff
     records: list[WorkerRecord]
 
-    @property
-    def has_unknown_jobs(self) -> bool:
-        """True if a job may exist whose number was never written down."""
-        return any(array.job is None for each in self.record.classes for array in each.arrays)
-
     @cached_property
-    def last_lives(self) -> dict[tuple[int, int], WorkerRecord]:
-        """The latest life of each worker, by class and number."""
-        return {(each.resource_class, each.worker): each for each in self.records}
-
-    @cached_property
-    def trials(self) -> Counter[tuple[int, int, str]]:
-        """Trials by class, worker and outcome, over all lives."""
-        counts: Counter[tuple[int, int, str]] = Counter()
+    def lives(self) -> dict[tuple[int, int], list[WorkerRecord]]:
+        """The lives of each worker, by class and number."""
+        found: dict[tuple[int, int], list[WorkerRecord]] = {}
         for each in self.records:
-            counts[each.resource_class, each.worker, "ok"] += each.ok
-            counts[each.resource_class, each.worker, "failed"] += each.failed
-        return counts
+            found.setdefault((each.resource_class, each.worker), []).append(each)
+        return found
 
     @property
     def may_work(self) -> bool:
         """True if some worker has not left for good."""
-        return any(self._end_reason(worker) not in FOR_GOOD for worker in self._workers(None))
+        return any(worker.left not in FOR_GOOD for worker in self._workers(None))
 
     def missing_jobs(self, queue: QueueStatus) -> Iterator[int]:
         """Yield jobs of workers that are neither in the queue nor have a record of their end."""
         for worker in self._workers(queue):
-            if worker.job is not None and worker.job not in queue.tasks and self._end_reason(worker) is None:
+            if worker.job is not None and worker.job not in queue.tasks and worker.left is None:
                 yield int(worker.job.partition("_")[0])
 
     def status(self, queue: QueueStatus | None, accounts: Mapping[str, TaskStatus]) -> SubmissionStatus:
         """Return the status; `queue` is None if the scheduler gave no answer."""
         workers = tuple(self._status(worker, queue, accounts) for worker in self._workers(queue))
         return SubmissionStatus(self.record, self.cancelled, workers, tuple(self.records))
-
-    def _record(self, worker: _RequestedWorker) -> WorkerRecord | None:
-        return self.last_lives.get((worker.class_index, worker.number))
-
-    def _end_reason(self, worker: _RequestedWorker) -> str | None:
-        record = self._record(worker)
-        return record.left if record else None
 
     def _workers(self, queue: QueueStatus | None) -> Iterator[_RequestedWorker]:
         by_name = queue.named.get(job_name(self.record.submission), ()) if queue else ()
@@ -241,7 +230,8 @@ class _StatusReader:
                 single = self._is_single(resources, array, queue)
                 for task in range(array.tasks):
                     name = None if job is None else str(job) if single else f"{job}_{task}"
-                    yield _RequestedWorker(index, resources, array.first + task, name)
+                    number = array.first + task
+                    yield _RequestedWorker(resources, number, name, self.lives.get((index, number), []))
 
     def _is_single(self, resources: ResourceClass, array: Array, queue: QueueStatus | None) -> bool:
         """Return True for a job without an array, by its script, else by the queue."""
@@ -254,18 +244,17 @@ class _StatusReader:
     def _status(
         self, worker: _RequestedWorker, queue: QueueStatus | None, accounts: Mapping[str, TaskStatus]
     ) -> WorkerStatus:
-        record = self._record(worker)
+        record = worker.record
         task = queue.tasks.get(worker.job or "") if queue else None
         standing, words = _standing(record, task, asked=queue is not None)
         account = accounts.get(worker.job or "")
         printed = None
         if standing in ("gone", "ended") and worker.job is not None:
-            printed = given_up(self.layout, self.record.submission, worker.job, record.left if record else None)
+            printed = given_up(self.layout, self.record.submission, worker.job, worker.left)
         if standing == "gone":
             words = words if account is None else account.words
             words = words if printed or record else f"{words}{self._missing_output(worker, account)}"
         seen = record.touched if record else self.record.written
-        counts = self.trials
         return WorkerStatus(
             submission=self.record.submission,
             resources=worker.resources.name,
@@ -278,8 +267,8 @@ class _StatusReader:
             restarts=record.restarts if record else 0,
             time_left_s=task.time_left_s if task else None,
             seen=max(seen, queue.asked or seen) if queue and task else seen,
-            ok=counts[worker.class_index, worker.number, "ok"],
-            failed=counts[worker.class_index, worker.number, "failed"],
+            ok=sum(life.ok for life in worker.lives),
+            failed=sum(life.failed for life in worker.lives),
             output=str(printed.path) if printed else None,
         )
 

@@ -71,6 +71,11 @@ class WorkerRecord:
     failures: tuple[str, ...] = ()
     """Fingerprints of its trials' failures, each once."""
 
+    @property
+    def place(self) -> tuple[str, int, int]:
+        """Node, class and number of the worker."""
+        return self.node, self.resource_class, self.worker
+
     def hours(self, unit: str) -> float:
         """Return the hours it has used of its GPUs (`gpuh`) or cores (`cpuh`)."""
         return self.seconds / 3600 * (self.gpus if unit == "gpuh" else self.cpus)
@@ -99,7 +104,10 @@ def write_worker(layout: Layout, found: WorkerRecord) -> None:
     if any(life.restarts > found.restarts for life in lives):
         return
     lives = [*merge_lives(life for life in lives if life.restarts < found.restarts), found]
-    write_json(path, {"schema": FILE_SCHEMA, "lives": [_data(life) for life in lives]})
+    data = [asdict(life) for life in lives]
+    for life in data:
+        life["class"] = life.pop("resource_class")
+    write_json(path, {"schema": FILE_SCHEMA, "lives": data})
 
 
 def merge_lives(lives: Iterable[WorkerRecord]) -> list[WorkerRecord]:
@@ -108,25 +116,11 @@ def merge_lives(lives: Iterable[WorkerRecord]) -> list[WorkerRecord]:
     for life in sorted(lives, key=lambda each: each.restarts):
         apart = life.restarts if life.left in _KEPT_APART else None
         kind = (life.node, life.host, life.left, life.gpus, life.cpus, apart)
-        merged[kind] = _sum(merged[kind], life) if kind in merged else life
+        before = merged.get(kind, replace(life, seconds=0.0, ok=0, failed=0, stopped=0))
+        sums = {name: getattr(before, name) + getattr(life, name) for name in ("seconds", "ok", "failed", "stopped")}
+        failures = tuple(dict.fromkeys((*before.failures, *life.failures)))[:MOST_FINGERPRINTS]
+        merged[kind] = replace(life, started=before.started, failures=failures, **sums)
     return sorted(merged.values(), key=lambda each: each.restarts)
-
-
-def _sum(before: WorkerRecord, life: WorkerRecord) -> WorkerRecord:
-    return replace(
-        life,
-        started=before.started,
-        seconds=before.seconds + life.seconds,
-        ok=before.ok + life.ok,
-        failed=before.failed + life.failed,
-        stopped=before.stopped + life.stopped,
-        failures=tuple(dict.fromkeys((*before.failures, *life.failures)))[:MOST_FINGERPRINTS],
-    )
-
-
-def _data(found: WorkerRecord) -> dict[str, Any]:
-    data = asdict(found)
-    return {"class": data.pop("resource_class"), **data}
 
 
 def read_workers(layout: Layout, submission: str) -> list[WorkerRecord]:
@@ -138,14 +132,13 @@ def read_records(layout: Layout, submission: str) -> tuple[list[WorkerRecord], s
     """Return the records of a submission, and a sentence about files that cannot be read."""
     files = [(path, _read(path)) for path in _paths(layout, submission)]
     records = [record for _, lives in files for record in lives or ()]
-    bad = sorted(path for path, lives in files if lives is None and path.exists())
-    ordered = sorted(records, key=lambda each: (each.resource_class, each.worker, each.restarts))
+    records.sort(key=lambda each: (each.resource_class, each.worker, each.restarts))
+    bad = sorted(path.name for path, lives in files if lives is None and path.exists())
     if not bad:
-        return ordered, None
-    return ordered, (
-        f"{len(bad)} of {format_count(len(files), 'record')} of workers of submission {submission} "
-        f"{'is' if len(bad) == 1 else 'are'} damaged or of a newer version, such as {bad[0].name}; "
-        f"{'its' if len(bad) == 1 else 'their'} hours and trials are not counted"
+        return records, None
+    return records, (
+        f"{len(bad)} of {format_count(len(files), 'record')} of workers of submission {submission} cannot be read "
+        f"(damaged, or of a newer version), such as {bad[0]}; hours and trials in there are not counted"
     )
 
 
@@ -163,14 +156,12 @@ def _read(path: Path) -> list[WorkerRecord] | None:
         data: dict[str, Any] = read_json(path)
         if data.pop("schema") != FILE_SCHEMA:
             return None
-        return [_life(life) for life in data.get("lives", [data])]  # older files have one life
+        lives = data.get("lives", [data])  # older files have one life
+        for life in lives:
+            life |= {"resource_class": life.pop("class"), "failures": tuple(life.get("failures", ()))}
+        return [WorkerRecord(**life) for life in lives]
     except (NotFoundError, StoreError, KeyError, TypeError, AttributeError):
         return None
-
-
-def _life(data: dict[str, Any]) -> WorkerRecord:
-    data["resource_class"] = data.pop("class")
-    return WorkerRecord(**{**data, "failures": tuple(data.get("failures", ()))})
 
 
 def used_hours(found: Iterable[WorkerRecord], unit: str) -> float:

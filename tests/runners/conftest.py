@@ -2,10 +2,12 @@
 
 import io
 from collections.abc import Callable, Collection, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from pretend_slurm import PretendSlurm, pretended
 
 from runners.tasks import LinearFunctions, ShiftGrid
 from runners.training.training_context import TrainingContext
@@ -101,3 +103,9 @@ def tiny() -> Trial:
             "seed": 3,
         }
     )
+
+
+@pytest.fixture
+def slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PretendSlurm:
+    """A cluster that takes jobs and never runs them."""
+    return pretended(tmp_path, monkeypatch)

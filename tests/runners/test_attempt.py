@@ -15,7 +15,6 @@ import pytest
 
 from runners.attempts.attempt import Attempt, CampaignUnwritable, LeaseLost, Watch
 from runners.attempts.claims import Claim, Taken, claim
-from runners.attempts.death_record import record_death
 from runners.checkpoint import KEEP, save_checkpoint
 from runners.training.failure import Failure, killed_failure
 from runners.training.training_context import TrainingResult
@@ -95,17 +94,6 @@ def test_who_looks_while_another_claims_does_not_get_the_next_number(
     monkeypatch.setattr("runners.attempts.claims.trial_state", look)
     assert claim(layout, TRIAL, ABOUT, retry=False) == Taken("running")
     assert layout.attempts(TRIAL) == [1]
-
-
-def test_a_trial_whose_process_was_killed_can_be_claimed_again(layout: Layout) -> None:
-    abandoned(layout)
-    assert trial_state(layout, TRIAL).status == "pending"
-    assert claimed(layout).number == 2
-
-
-def test_a_trial_that_is_done_is_not_claimed_again(layout: Layout) -> None:
-    begin(layout).finish(DONE)
-    assert claim(layout, TRIAL, ABOUT, retry=True) == Taken("ok")
 
 
 def test_a_failed_trial_is_claimed_again_only_when_asked(layout: Layout) -> None:
@@ -309,14 +297,6 @@ def test_an_attempt_that_was_taken_over_neither_saves_nor_ends_as_if_it_had_not(
     assert not layout.checkpoint(TRIAL, 1).exists()
     second.finish(DONE)
     assert trial_state(layout, TRIAL).status == "ok"
-
-
-def test_the_death_of_a_process_can_be_recorded_by_another(layout: Layout) -> None:
-    abandoned(layout)
-    record_death(layout, TRIAL, 1, 5, killed_failure(3, "SIGKILL"))
-    end = read_json(layout.end(TRIAL, 1))
-    assert (end["status"], end["reason"], end["step"]) == ("failed", "killed", 5)
-    assert trial_state(layout, TRIAL).status == "failed"
 
 
 def kept(layout: Layout) -> list[str]:

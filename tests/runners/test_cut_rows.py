@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from row_fakes import DONE, FREE, SUBMISSION, Clock
+from row_fakes import DONE, FREE, SUBMISSION, Clock, Silent
 from synthetic import write_end, write_start
 from toy_campaign import toy_grid
 from toy_training import ENTRY
@@ -18,17 +18,6 @@ from store.files.layout import Layout
 from store.files.trial_status import trial_state
 
 GONE = {"pid": 2**22 + 1, "pid_started": 1}
-
-
-class Silent:
-    """A listener that never asks to stop."""
-
-    def stop_requested(self) -> bool:
-        return False
-
-    def row_started(self, row: int, attempt: int, step: int) -> None: ...
-
-    def row_stepped(self, row: int, step: int, steps: int, loss: float) -> None: ...
 
 
 @pytest.fixture

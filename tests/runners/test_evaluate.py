@@ -12,7 +12,7 @@ from grid.errors import NotFoundError
 from runners.checkpoint import load_checkpoint, save_checkpoint
 from runners.cli.app import execute
 from runners.evaluations import Evaluation, Judge
-from runners.execution.repro_values import values_of
+from runners.execution.repro import values_of
 from runners.posthoc import evaluation_records
 from runners.tasks.task import Items, Measurements, Predict, Task
 from store.files.atomic import read_json

@@ -13,9 +13,8 @@ from typing import Any
 
 import pytest
 from toy_campaign import run_quietly, tables, toy_grid
-from warm import Warm, warm_server
+from warm import Warm
 
-from runners.execution import Local
 from store.files.layout import Layout
 from store.files.trial_status import process_started, trial_state
 
@@ -235,10 +234,3 @@ def test_a_real_run_from_a_fresh_interpreter_is_killed_and_goes_on(
     process.wait()
     assert Warm(command, env=environment).wait() == 0
     assert_equal_to(undisturbed, root)
-
-
-def test_local_workers_say_what_inline_training_says(
-    tmp_path: Path, undisturbed: dict[str, list[tuple[Any, ...]]]
-) -> None:
-    assert run_quietly(tmp_path, toy_grid(**GRID), Local(2, start=warm_server)).ok == 6
-    assert_equal_to(undisturbed, tmp_path)

@@ -20,6 +20,7 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
+from row_fakes import Clock
 from synthetic import write_start
 
 from grid.errors import EnvironmentProblem
@@ -37,16 +38,6 @@ BEAT_S = 10.0
 LEASE_S = 60.0
 ELSEWHERE = {"host": "another host", "heartbeat_s": BEAT_S}
 HOUR_S = 3600
-
-
-class Clock:
-    """Seconds that pass when told to."""
-
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 @pytest.fixture
@@ -233,16 +224,7 @@ def test_what_was_seen_before_another_boot_counts_for_nothing(layout: Layout, cl
     assert not alive(observer(clock, tmp_path), layout)
 
 
-@pytest.mark.parametrize("text", ["", "12", "x y z\n", "1 2 3 4\n", "{} 99 nan\n", "{} nan 0\n", "{} 99 0\n\n", "\0"])
-def test_what_no_observer_has_written_is_not_believed(layout: Layout, clock: Clock, tmp_path: Path, text: str) -> None:
-    write_start(layout, TRIAL, 1, **ELSEWHERE)
-    alive(observer(clock, tmp_path), layout)
-    (file,) = (path for path in tmp_path.iterdir() if path.is_file())
-    file.write_text(text.format(layout.heartbeat(TRIAL, 1).stat().st_mtime_ns))
-    assert alive(observer(clock, tmp_path), layout)
-
-
-def test_what_an_observer_was_writing_when_it_was_killed_is_not_believed(
+def test_an_observation_that_was_cut_off_or_damaged_is_not_believed(
     layout: Layout, clock: Clock, tmp_path: Path
 ) -> None:
     write_start(layout, TRIAL, 1, **ELSEWHERE)
@@ -250,9 +232,11 @@ def test_what_an_observer_was_writing_when_it_was_killed_is_not_believed(
     (file,) = (path for path in tmp_path.iterdir() if path.is_file())
     whole = file.read_text()
     clock.now += 2
-    for size in range(len(whole)):
-        file.write_text(whole[:size])
-        assert alive(observer(clock, tmp_path), layout), whole[:size]
+    beat_ns = whole.split()[0]
+    damaged = ["12", "x y z\n", "1 2 3 4\n", f"{beat_ns} 99 nan\n", f"{beat_ns} nan 0\n", f"{beat_ns} 99 0\n\n", "\0"]
+    for text in (*(whole[:size] for size in range(len(whole))), *damaged):
+        file.write_text(text)
+        assert alive(observer(clock, tmp_path), layout), text
     file.write_text(whole)
     assert not alive(observer(clock, tmp_path), layout)
 

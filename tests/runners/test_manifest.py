@@ -11,7 +11,6 @@ from toy_training import ToyTrial
 
 from grid.errors import EnvironmentProblem, StoreError
 from runners.attempts.manifest import (
-    KeptLines,
     Manifest,
     read_lines,
     submission_id,
@@ -37,10 +36,6 @@ def test_a_line_holds_the_whole_trial_and_its_key(layout: Layout) -> None:
         assert trial.key == line["trial"]
         assert trial.seed == line["seed"]
         assert set(line) == {"trial", "cell", "seed", "grid", "label", "operator", "axes", "spec"}
-
-
-def test_lines_come_in_execution_order(layout: Layout) -> None:
-    assert [line["trial"] for line in trial_lines(toy_grid())] == [planned.key for planned in toy_grid().trials()]
 
 
 def test_a_manifest_is_read_back_row_by_row_in_any_order(layout: Layout) -> None:
@@ -103,27 +98,6 @@ def test_a_grid_that_has_not_changed_is_not_written_again(layout: Layout) -> Non
     assert read_json(paths[0]) == json.loads(json.dumps(changed.header()))
 
 
-def test_kept_lines_are_published_as_those_of_the_grid_are(layout: Layout, tmp_path: Path) -> None:
-    grids = [toy_grid("many", seeds=range(700)), toy_grid("few", seeds=[0])]
-    kept = KeptLines()
-    for grid in grids:
-        assert list(kept.through(grid.name, trial_lines(grid))) == list(trial_lines(grid))
-    other = Layout(tmp_path / "other")
-    for grid in grids:
-        write_grid(layout, grid, kept.of(grid.name))
-        write_grid(other, grid, trial_lines(grid))
-        assert layout.grid_trials(grid.name).read_bytes() == other.grid_trials(grid.name).read_bytes()
-        assert layout.grid_header(grid.name).read_bytes() == other.grid_header(grid.name).read_bytes()
-
-
-def test_lines_that_did_not_all_pass_are_not_published(layout: Layout) -> None:
-    grid, kept = toy_grid(), KeptLines()
-    next(kept.through(grid.name, trial_lines(grid)))
-    with pytest.raises(KeyError):
-        write_grid(layout, grid, kept.of(grid.name))
-    assert not layout.grid_trials(grid.name).exists()
-
-
 def test_chosen_lines_are_read_back(layout: Layout) -> None:
     grid = toy_grid()
     lines = list(trial_lines(grid))
@@ -132,11 +106,6 @@ def test_chosen_lines_are_read_back(layout: Layout) -> None:
     assert found == [lines[1], lines[4]]
     with pytest.raises(StoreError, match="ends before line 100"):
         list(read_lines(layout.grid_trials("toy"), [0, 99]))
-
-
-def test_submissions_have_names_of_their_own() -> None:
-    names = {submission_id() for _ in range(50)}
-    assert len(names) == 50
 
 
 def test_a_torn_header_is_written_again(layout: Layout) -> None:

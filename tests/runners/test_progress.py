@@ -8,9 +8,8 @@ import pytest
 from rich.console import Console
 
 from runners.attempts.worker import Came, Outcome
-from runners.execution.interrupts import Interrupts
-from runners.execution.progress import ProgressDisplay, progress_line, render
-from runners.execution.run_tally import GridMember, Tally, tally
+from runners.execution.progress import GridMember, ProgressDisplay, Tally, progress_line, render, tally
+from runners.execution.run import Interrupts
 from runners.output import duration
 
 CELLS = [("g", "a"), ("g", "b")]
@@ -47,7 +46,7 @@ def test_only_what_has_an_end_counts_as_ended(came: Came, ended: int) -> None:
 
 def test_the_time_left_follows_from_the_work_done(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 0.0
-    monkeypatch.setattr("runners.execution.run_tally.time.monotonic", lambda: now)
+    monkeypatch.setattr("runners.execution.progress.time.monotonic", lambda: now)
     state = begun()
     assert state.seconds_left() is None
     state.begin(0, 0)

@@ -11,7 +11,7 @@ from submission_files import FIRST, submit, write_record
 from synthetic import Campaign, write_campaign
 
 from runners.cli.app import execute
-from runners.slurm.scheduler import _QUEUE, QueueStatus, SlurmScheduler, TaskId, TaskStatus, account_rows, queue_rows
+from runners.slurm.scheduler import _QUEUE, QueueStatus, SlurmScheduler, TaskStatus, account_rows
 
 Fake = Callable[[str, str], Path]
 
@@ -52,7 +52,8 @@ def test_tasks_wait_or_run(fake: Fake) -> None:
         "squeue",
         answers(
             row(7, 0, "RUNNING", NodeList="n3", StartTime=began),
-            row(7, 1, "PENDING", Reason="Priority", StartTime=began + 9999),
+            "CLUSTER: toy",
+            row(7, 1, "PENDING", Reason="ReqNodeNotAvail, n[1-2]", StartTime=began + 9999),
             row(7, 2, "COMPLETING", NodeList="n4", StartTime=began, TimeLimit="UNLIMITED"),
             row(8, "N/A", "REQUEUE_HOLD", Reason="JobHeldUser"),
             row(9, 0, "CANCELLED", NodeList="n5"),
@@ -63,12 +64,12 @@ def test_tasks_wait_or_run(fake: Fake) -> None:
     assert (running.state, running.node) == ("running", "n3")
     assert running.time_left_s == pytest.approx(3000, abs=100)
     assert found.tasks == {
-        "7_1": TaskStatus("pending", "Priority"),
+        "7_1": TaskStatus("pending", "ReqNodeNotAvail, n[1-2]"),
         "7_2": TaskStatus("running", "", "n4"),
         "8": TaskStatus("held", "JobHeldUser"),
         "9_0": TaskStatus("ended", "CANCELLED", "n5"),
     }
-    assert found.problem is None
+    assert (found.problem, found.named) == (None, {"x": [7, 8, 9]})
     assert len(said.read_text().splitlines()) == 1
 
 
@@ -95,13 +96,6 @@ def test_what_nobody_lets_go_does_not_just_wait(fake: Fake, state: str, reason: 
     assert (found.state == "held") == held
     if held:
         assert found.words == (reason if reason != "None" else state)
-
-
-def test_jobs_are_found_by_name(fake: Fake) -> None:
-    fake("squeue", answers(row(31, 0, "PENDING", Name="ablate-a"), row(31, 1, "PENDING", Name="ablate-a")))
-    found = SlurmScheduler().read_queue([], ["ablate-a"])
-    assert found.named == {"ablate-a": [31]}
-    assert set(found.tasks) == {"31_0", "31_1"}
 
 
 def test_whoever_does_not_answer_is_named_and_nothing_fails(fake: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -133,20 +127,6 @@ def test_a_job_that_is_not_there_any_more_is_no_problem(fake: Fake) -> None:
 def test_of_a_question_that_is_not_answered_the_other_half_counts_for_nothing(fake: Fake) -> None:
     fake("squeue", f'case "$*" in *--name*) exit 1;; esac\n{answers(row(7, 0, "RUNNING"))}')
     assert SlurmScheduler().read_queue([7], ["ablate-x"]) == QueueStatus({}, None, "squeue failed: exit code 1")
-
-
-def test_the_queue_s_rows() -> None:
-    text = (
-        "CLUSTER: toy\n"
-        "7    |2   |PENDING  |JobArrayTaskLimit|      |N/A       |UNLIMITED    |ablate-x|\n"
-        "7    |0   |RUNNING  |None             |n1    |1795282617|365-00:00:00 |ablate-x|\n"
-        "9    |N/A |PENDING  |ReqNodeNotAvail, UnavailableNodes:n[1-2]||1795282999|1:00|a|b|\n"
-        "slurm_load_jobs: something else\n"
-    )
-    first, second, third = queue_rows(text, 1795282618.0)
-    assert first == (TaskId(7, 2), "ablate-x", TaskStatus("pending", "JobArrayTaskLimit"))
-    assert second == (TaskId(7, 0), "ablate-x", TaskStatus("running", "", "n1", 365 * 86400.0 - 1))
-    assert (str(third.id), third.status.words) == ("9", "ReqNodeNotAvail, UnavailableNodes:n[1-2]")
 
 
 def test_accounting_s_rows_with_a_range_that_overlaps_tasks_of_their_own() -> None:

@@ -4,7 +4,7 @@ import threading
 from pathlib import Path
 
 import pytest
-from pretend_slurm import PretendSlurm, pretended
+from pretend_slurm import PretendSlurm
 from toy_campaign import run_quietly, toy_grid
 from toy_training import ENTRY
 
@@ -18,11 +18,6 @@ from runners.slurm.follow import Following
 from runners.slurm.scheduler import SlurmScheduler as Scheduler
 from runners.slurm.spec import Slurm
 from runners.slurm.submit.submit import Drafter, SubmitOptions, SubmittedJobs, submit
-
-
-@pytest.fixture
-def slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PretendSlurm:
-    return pretended(tmp_path, monkeypatch)
 
 
 class Submitted:

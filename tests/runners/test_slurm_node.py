@@ -24,7 +24,7 @@ from runners.slurm.worker.assignment import Arguments
 from runners.slurm.worker.row_state import CompletedRows
 from runners.slurm.worker.signals import SignalState
 from runners.slurm.worker.supervisor import LATE, _Supervisor, _wait_for_assignment
-from runners.slurm.worker_records import cancelled_path, read_workers, write_worker
+from runners.slurm.worker_records import WorkerRecord, cancelled_path, write_worker
 from store.files.atomic import write_json
 from store.files.trial_status import TrialState, process_started, trial_state
 
@@ -229,26 +229,21 @@ def _hit(leader: int, chance: random.Random) -> bool:
     return True
 
 
-def test_a_worker_process_that_is_killed_costs_its_node_nothing_else(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("victim", "said"),
+    [("worker", "died (SIGKILL); its trial goes on"), ("server", "the process that starts workers died (SIGKILL)")],
+)
+def test_a_process_of_a_task_that_is_killed_is_replaced(tmp_path: Path, victim: str, said: str) -> None:
     sent = send(tmp_path, toy_grid(**{**SLOW, "seeds": [0]}), entry=WARM)
     task = sent.start()
     (start,) = until(lambda: live(sent), task)
-    os.kill(start["pid"], signal.SIGKILL)
+    pid = start["pid"]
+    if victim == "server":
+        pid = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    os.kill(pid, signal.SIGKILL)
     status, out, _ = end_of(task)
     assert status == 0
-    assert "died (SIGKILL); its trial goes on" in out
-    assert {state.status for state in states(sent)} == {"ok"}
-
-
-def test_a_fork_server_that_is_killed_is_replaced(tmp_path: Path) -> None:
-    sent = send(tmp_path, toy_grid(**{**SLOW, "seeds": [0]}), entry=WARM)
-    task = sent.start()
-    (start,) = until(lambda: live(sent), task)
-    server = int(Path(f"/proc/{start['pid']}/stat").read_text().rpartition(")")[2].split()[1])
-    os.kill(server, signal.SIGKILL)
-    status, out, _ = end_of(task)
-    assert status == 0
-    assert "the process that starts workers died (SIGKILL)" in out
+    assert said in out
     assert {state.status for state in states(sent)} == {"ok"}
 
 
@@ -335,26 +330,19 @@ def test_what_nobody_foresaw_ends_with_a_traceback_and_in_the_record(tmp_path: P
     assert "Traceback" not in err
 
 
-def test_all_called_off_stops_as_a_signal_does_and_is_not_queued_again(tmp_path: Path) -> None:
-    sent = send(tmp_path, toy_grid(**{**SLOW, "steps": 10_000, "fate_at": 20_000}), entry=WARM)
-    task = sent.start()
-    until(lambda: live(sent), task)
-    write_json(cancelled_path(sent.layout, sent.submission), {"schema": 1, "all": True, "trials": []})
-    status, out, err = end_of(task)
-    assert (status, err, reasons(sent)) == (0, "", ["cancelled"]), out
-    assert [state.attempts[-1].end and state.attempts[-1].end["status"] for state in states(sent)] == ["stopped"]
-    assert end_of(sent.start())[0] == 0
-    assert len(states(sent)[0].attempts) == 1
-
-
-def test_a_task_that_was_called_off_does_not_end_as_failed_because_a_trial_failed_before(tmp_path: Path) -> None:
+def test_a_task_that_was_called_off_stops_is_not_queued_again_and_has_not_failed(tmp_path: Path) -> None:
+    """One of its trials failed before."""
     grid = toy_grid(**{**SLOW, "seeds": [0], "steps": 10_000, "fate_at": 3}, fates=("raises", "ok"))
     sent = send(tmp_path, grid, entry=WARM, resources={"per_gpu": 4})
     task = sent.start()
     until(lambda: "failed" in {state.status for state in states(sent)} and live(sent), task)
     write_json(cancelled_path(sent.layout, sent.submission), {"schema": 1, "all": True, "trials": []})
-    status, out, _ = end_of(task)
-    assert (status, reasons(sent), sent.records()[0].failed > 0) == (0, ["cancelled"], True), out
+    status, out, err = end_of(task)
+    assert (status, err, reasons(sent), sent.records()[0].failed > 0) == (0, "", ["cancelled"], True), out
+    begun = [state.attempts for state in states(sent)]
+    assert {found[-1].end and found[-1].end["status"] for found in begun} == {"stopped", "failed"}
+    assert end_of(sent.start())[0] == 0
+    assert [state.attempts for state in states(sent)] == begun
 
 
 def test_no_two_worker_processes_of_a_submission_have_one_number() -> None:
@@ -381,21 +369,16 @@ def test_trials_called_off_stop_and_the_others_go_on(tmp_path: Path) -> None:
     assert sorted(state.status for state in states(sent)) == ["ok", "pending"]
 
 
-def test_rows_are_not_begun_when_the_time_left_is_too_short(tmp_path: Path) -> None:
-    sent = send(tmp_path, toy_grid(), resources={"time": 1}, slurm={"signal_s": 59})
-    soon = str(int(time.time()) + 30)
-    status, out, err = end_of(sent.start(SLURM_JOB_END_TIME=soon))
-    assert (status, reasons(sent)) == (LATE, ["late"])
-    assert "begins" not in out
-    assert "so nothing was begun; ask for more --time, or see whether the clock of n0 is right" in err
-
-
-def test_a_worker_whose_signal_comes_before_it_can_begin_is_over(tmp_path: Path) -> None:
+@pytest.mark.parametrize("signalled", [False, True])
+def test_nothing_is_begun_when_the_time_left_is_too_short(tmp_path: Path, signalled: bool) -> None:
     sent = send(tmp_path, toy_grid(), resources={"time": 1}, slurm={"signal_s": 59})
     task = sent.start(SLURM_JOB_END_TIME=str(int(time.time()) + 30))
-    task.send_signal(signal.SIGUSR2)
-    status, out, _ = end_of(task)
+    if signalled:
+        task.send_signal(signal.SIGUSR2)
+    status, out, err = end_of(task)
     assert (status, reasons(sent)) == (LATE, ["late"]), out
+    assert "begins" not in out
+    assert "so nothing was begun; ask for more --time, or see whether the clock of n0 is right" in err
 
 
 def test_a_worker_that_waited_for_the_rows_of_others_all_its_time_is_queued_again(tmp_path: Path) -> None:
@@ -415,24 +398,11 @@ def test_a_worker_that_waited_for_the_rows_of_others_all_its_time_is_queued_agai
 
 def test_a_used_up_budget_ends_the_taking_of_rows(tmp_path: Path) -> None:
     sent = send(tmp_path, toy_grid(), budget={"hours": 2.0, "unit": "cpuh"})
-    assert end_of(send(tmp_path / "other", toy_grid(seeds=[9])).start())[0] == 0
-    (other,) = read_workers(send_layout(tmp_path / "other"), _only(tmp_path / "other"))
-    write_worker(sent.layout, replace(other, submission=sent.submission, worker=7, seconds=7200.0))
+    write_worker(sent.layout, WorkerRecord(sent.submission, 0, 7, 0, "1", "n7", "n7", 1, 1.0, 2.0, 7200.0, 0, 1))
     status, out, _ = end_of(sent.start())
     assert status == 0
     assert "begins" not in out
     assert reasons(sent)[0] == "budget"
-
-
-def send_layout(root: Path) -> Any:
-    from store.files.layout import Layout
-
-    return Layout(root)
-
-
-def _only(root: Path) -> str:
-    (found,) = send_layout(root).submission_ids()
-    return str(found)
 
 
 def test_trials_side_by_side_have_their_devices(tmp_path: Path) -> None:

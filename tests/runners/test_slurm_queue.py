@@ -19,7 +19,6 @@ from runners.slurm.submit.cluster_limits import (
     partitions,
     qos_levels,
     read_limits,
-    settings,
 )
 
 
@@ -229,11 +228,6 @@ def test_what_accounting_prints() -> None:
     rows = "me|small|normal|gpu|PENDING\nme|big|few|gpu|RUNNING\nyou|big|few|cpu|PENDING\nme|big|few|gpu|COMPLETED\n"
     found = count_queued(rows, "me")
     assert found == QueuedTasks(4, {"small": 1, "big": 1}, {"normal": 1, "few": 1}, {"gpu": 2})
-
-
-def test_settings_are_lines_with_an_equals_sign() -> None:
-    text = "Configuration data as of x\nMaxArraySize            = 1001\nSchedulerParameters     = a=1,b=2\n\nnoise\n"
-    assert settings(text) == {"MaxArraySize": "1001", "SchedulerParameters": "a=1,b=2"}
 
 
 CONFIG = "ClusterName = toy\\nMaxArraySize = 11\\nMaxJobCount = 50\\nSchedulerParameters = max_array_tasks=5,x\\n"

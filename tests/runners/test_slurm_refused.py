@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pretend_slurm import PretendSlurm, pretended
+from pretend_slurm import PretendSlurm
 from real_spec import real_spec
 from toy_campaign import toy_grid
 from toy_training import ENTRY
@@ -13,17 +13,10 @@ from grid.errors import SpecError
 from runners.cli.app import execute
 from runners.slurm.scheduler import SlurmScheduler as Scheduler
 from runners.slurm.spec import Slurm
-from runners.slurm.submit import draft as drafting, resource_classes
+from runners.slurm.submit import resource_classes
 from runners.slurm.submit.cluster_checks import warn_if_not_shared
 from runners.slurm.submit.resource_classes import START_S
 from runners.slurm.submit.submit import Draft, Drafter, SubmitOptions
-
-NOT_AVAILABLE = "sbatch: error: Batch job submission failed: Requested node configuration is not available"
-
-
-@pytest.fixture
-def slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PretendSlurm:
-    return pretended(tmp_path, monkeypatch)
 
 
 def draft(root: Path, **asked: Any) -> Draft:
@@ -82,56 +75,6 @@ def test_trials_for_cuda_alone_are_not_sent_where_there_is_none(
         assert "execution.device is 'cuda' and workers ask for no GPU, so that nodes may refuse them" in said
 
 
-@pytest.mark.parametrize(
-    ("exclude", "words"),
-    [
-        ("n1,n2", "--exclude n1,n2 leaves no node to train on; exclude fewer"),
-        ("n2", "no node that --exclude n2 leaves has that many GPUs"),
-        (None, "no node of the partition has that many GPUs"),
-    ],
-)
-def test_nodes_left_out_are_blamed_where_they_may_be_those_that_are_missing(
-    tmp_path: Path, slurm: PretendSlurm, exclude: str | None, words: str
-) -> None:
-    slurm.says("test", NOT_AVAILABLE)
-    with pytest.raises(SpecError) as refused:
-        draft(tmp_path / "campaign", exclude=exclude)
-    assert words in str(refused.value)
-    assert str(refused.value).endswith("(sbatch: Requested node configuration is not available)")
-
-
-MOUNTS = """\
-/dev/sda1 / ext4 rw 0 0
-tmpfs /run tmpfs rw 0 0
-tmpfs /home tmpfs rw 0 0
-server:/home /home nfs4 rw 0 0
-server:/scratch /tmp/scratch nfs4 rw 0 0
-tmpfs /my\\040memory tmpfs rw 0 0
-"""
-
-
-@pytest.mark.parametrize(
-    ("root", "why"),
-    [
-        ("/home/me/campaign", None),
-        ("/data/campaign", None),
-        ("/tmp/campaign", "/tmp is on a disk of this machine"),
-        ("/tmp/scratch/campaign", None),
-        ("/tmpfoo", None),
-        ("/run/campaign", "it is on tmpfs"),
-        ("/my memory/campaign", "it is on tmpfs"),
-    ],
-)
-def test_a_campaign_that_nodes_do_not_see_is_told(tmp_path: Path, root: str, why: str | None) -> None:
-    mounts = tmp_path / "mounts"
-    mounts.write_text(MOUNTS)
-    found = warn_if_not_shared(Path(root), mounts)
-    assert (found is None) == (why is None)
-    assert (why or "") in (found or "")
-
-
-def test_a_campaign_on_tmpfs_or_below_tmp_is_warned_of_as_it_is_queued(
-    tmp_path: Path, slurm: PretendSlurm, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(drafting, "warn_if_not_shared", lambda root: f"nodes may not see {root}")
-    assert f"nodes may not see {tmp_path / 'campaign'}" in draft(tmp_path / "campaign").notes
+def test_a_campaign_that_nodes_do_not_see_is_told(tmp_path: Path, slurm: PretendSlurm) -> None:
+    assert warn_if_not_shared(Path("/tmpfoo")) is None
+    assert "/tmp is on a disk of this machine" in str(warn_if_not_shared(Path("/tmp/campaign")))

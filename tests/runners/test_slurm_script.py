@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import pytest
 
-from runners.slurm.submit.job_arrays import MOST_DEATHS, MOST_REFUSALS, setup_lines, teardown_lines
+from runners.slurm.submit.job_arrays import MOST_DEATHS, MOST_REFUSALS, TEARDOWN, setup_lines
 
 COMMAND = """#!/bin/bash
 printf '%s\\n' "{name} $*" >> {log}
@@ -74,7 +74,7 @@ class Script:
             user, ["export TREE=there"], logs=self.place, partition=self.partition, exclude=self.exclude
         )
         setup.insert(0, f"ablate_first_pause={round(1000 * self.pause_s)}")
-        return "\n".join(["#!/bin/bash", *setup, "", "# command", worker, "", "# teardown", *teardown_lines()])
+        return "\n".join(["#!/bin/bash", *setup, "", "# command", worker, "", "# teardown", *TEARDOWN])
 
     def run(self, worker: str, *user: str, **environment: str) -> Ended:
         done = subprocess.run(
@@ -224,19 +224,6 @@ def test_while_the_controller_is_away_pauses_double_up_to_five_minutes_and_an_ho
     assert requeues(ended) == 0
     assert "not queued again: the controller has not answered for an hour" in ended.said
     assert ended.status == 85
-
-
-def test_pauses_are_spread_over_half_their_length(script: Script) -> None:
-    """Two thousand pauses of one and the same length: every tenth of the half has its share, within four sigma."""
-    script.pretend("sleep", "")
-    lines = script.text("true").split("trap 'ablate_end $?' EXIT")[0]
-    many = f"{lines}\nablate_patience=999999999\nablate_longest_pause=300000\n"
-    loop = "for ((i = 0; i < 2000; i++)); do ablate_pause=300000; ablate_wait; done"
-    drawn = f"sleep() {{ echo $1; }}\n{many}{loop}"
-    done = subprocess.run(["bash", "-c", drawn], env=script.environment, capture_output=True, text=True, check=True)
-    tenths = [sum(150 + 15 * k <= float(each) < 165 + 15 * k for each in done.stdout.split()) for k in range(10)]
-    assert sum(tenths) >= 1999
-    assert all(abs(each - 200) < 4 * (200 * 0.9) ** 0.5 for each in tenths), tenths
 
 
 def test_a_signal_ends_a_pause_that_sleep_would_not_and_makes_the_next_short(script: Script) -> None:

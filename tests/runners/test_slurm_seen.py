@@ -1,9 +1,7 @@
 """Files of rows that are done: they are true, they spare looks, and nothing depends on them."""
 
-import base64
 import json
 import shutil
-import zlib
 from pathlib import Path
 
 import pytest
@@ -14,7 +12,7 @@ from runners.attempts.worker import Outcome
 from runners.slurm.worker.row_state import CompletedRows as Known
 from runners.slurm.worker.rows import RowShare
 from runners.training.failure import failure_of
-from store.files.atomic import read_json, write_json
+from store.files.atomic import read_json
 from store.files.layout import Layout
 
 FAR = float("inf")
@@ -162,37 +160,3 @@ def test_what_is_not_final_is_not_told(layout: Layout) -> None:
     rows.came_back(Outcome(4, "failed", 1, memory))
     rows.came_back(Outcome(5, "stopped", 1))
     assert rows_in(found, (0, 6)) == {0, 1, 2, 3, 4}
-
-
-def test_a_list_of_other_rows_or_of_more_of_them_says_nothing(layout: Layout) -> None:
-    for name, rows in (("0-1", (5, 31)), ("0-2", (6, 30))):
-        one = new_known(layout, name, rows)
-        for row in range(*rows):
-            one.add(row)
-        one.publish()
-    longer = layout.submission(SUBMISSION) / "seen" / "0-3.json"
-    done = base64.b64encode(zlib.compress(bytes([1] * 5))).decode()
-    write_json(longer, {"schema": 1, "rows": [5, 30], "done": done})
-    reader = new_known(layout)
-    assert reader.read(FAR)
-    assert rows_in(reader) == set()
-
-
-def test_many_lists_are_read_less_often(layout: Layout) -> None:
-    clock = Clock()
-    one = new_known(layout, "0-1", clock=clock)
-    one.add(7)
-    one.publish()
-    folder = layout.submission(SUBMISSION) / "seen"
-    for worker in range(2, 901):
-        (folder / f"0-{worker}.json").write_text("{}")
-    reader = new_known(layout, "0-1000", clock=clock)
-    assert reader.read(FAR)
-    one.add(8)
-    one.publish()
-    clock.now += 80
-    assert reader.read(FAR)
-    assert rows_in(reader) == {7}
-    clock.now += 11  # 0.1 s for each of 900
-    assert reader.read(FAR)
-    assert rows_in(reader) == {7, 8}

@@ -19,7 +19,7 @@ from runners.attempts.submission_record import job_name, read_submission_record,
 from runners.slurm.scheduler import SlurmScheduler as Scheduler, TaskId, release
 from runners.slurm.spec import Slurm
 from runners.slurm.submit import already_queued, job_arrays
-from runners.slurm.submit.already_queued import half_submitted, let_go
+from runners.slurm.submit.already_queued import let_go
 from runners.slurm.submit.job_arrays import Arrays
 from runners.slurm.submit.submit import Drafter, SubmitOptions, SubmittedJobs, submit
 from runners.slurm.submit.submit_lock import submit_lock
@@ -114,17 +114,19 @@ def test_a_record_is_written_anew_before_each_sbatch(
     assert job_arrays._PATIENCE_S < already_queued._SURELY_S < already_queued._BY_NOW_S
 
 
-def test_ctrl_c_while_jobs_are_queued_takes_them_back(
-    tmp_path: Path, slurm: PretendSlurm, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("error", [KeyboardInterrupt, EnvironmentProblem], ids=["Ctrl-C", "full disk"])
+def test_an_interrupt_or_a_full_disk_while_jobs_are_queued_takes_them_back(
+    tmp_path: Path, slurm: PretendSlurm, monkeypatch: pytest.MonkeyPatch, error: type[BaseException]
 ) -> None:
     def interrupt(number: int) -> None:
         if number == 2:
-            raise KeyboardInterrupt
+            raise error
 
     during_sbatch(monkeypatch, interrupt)
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(error):
         queue(tmp_path / "campaign")
     assert slurm.jobs() == {}
+    assert not (slurm.place / "released").exists()
     assert list(Layout(tmp_path / "campaign").submissions.iterdir()) == []
 
 
@@ -162,20 +164,6 @@ def cut_off(root: Path, **fields: Any) -> str:
         Layout(root), replace(record, released=False, host="login2", pid=1, pid_started=1, **fields)
     )
     return record.submission
-
-
-def test_a_shell_whose_clock_is_fast_is_not_taken_for_dead(tmp_path: Path, slurm: PretendSlurm) -> None:
-    root = tmp_path / "campaign"
-    record = queue(root).record
-    assert record is not None
-    classes = tuple(
-        replace(each, arrays=tuple(replace(array, job=None) for array in each.arrays)) for each in record.classes
-    )
-    cut_off_ = replace(record, classes=classes, host="login2", pid=1, pid_started=1, written=time.time() + 1000)
-    write_submission_record(Layout(root), cut_off_)
-    with pytest.raises(EnvironmentProblem, match=r"a shell on login2 is queueing .* in 1[12].. s"):
-        half_submitted(Layout(root), certain=True, cancel=pytest.fail)
-    assert len(slurm.jobs()) == 3
 
 
 @pytest.mark.parametrize("called_off", [False, True])

@@ -44,8 +44,10 @@ slurm = Slurm(gpus=0, time="2h", workers=3, partition="debug", setup=("module lo
 
 
 @pytest.fixture
-def slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PretendSlurm:
-    return pretended(tmp_path, monkeypatch)
+def spec(tmp_path: Path) -> Path:
+    path = tmp_path / "toys.py"
+    path.write_text(SPEC)
+    return path
 
 
 def drafter(root: Path, request: Slurm = CPU, *, grid: Any = None, **options: Any) -> Drafter:
@@ -68,9 +70,7 @@ def first_of(script: str) -> int:
     return int(next(line for line in script.splitlines() if line.startswith("srun")).split()[-1])
 
 
-def test_what_is_queued_is_on_disk_in_at_most_six_files(tmp_path: Path, slurm: PretendSlurm) -> None:
-    spec = tmp_path / "toys.py"
-    spec.write_text(SPEC)
+def test_what_is_queued_is_on_disk_in_at_most_six_files(tmp_path: Path, slurm: PretendSlurm, spec: Path) -> None:
     root = tmp_path / "campaign"
     assert execute(["run", str(spec), "--on", "slurm", "--campaign", str(root)]) == 0
     assert len(files(root)) == 6
@@ -119,9 +119,7 @@ def test_the_script_says_what_was_asked(tmp_path: Path, slurm: PretendSlurm) -> 
     assert done.stderr == ""
 
 
-def test_a_dry_run_shows_everything_and_writes_nothing(tmp_path: Path, slurm: PretendSlurm) -> None:
-    spec = tmp_path / "toys.py"
-    spec.write_text(SPEC)
+def test_a_dry_run_shows_everything_and_writes_nothing(tmp_path: Path, slurm: PretendSlurm, spec: Path) -> None:
     before = files(tmp_path)
     assert execute(["run", str(spec), "--on", "slurm", "--dry-run", "--campaign", str(tmp_path / "campaign")]) == 0
     assert [each for each in files(tmp_path) if "pretend" not in each and not each.startswith("slurm/")] == [
@@ -218,14 +216,6 @@ def test_arrays_are_as_large_as_the_cluster_takes(
     assert sorted(map(first_of, scripts)) == [sum(sizes[:at]) for at in range(len(sizes))]
 
 
-def test_arrays_share_what_may_run_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    slurm = pretended(tmp_path, monkeypatch, max_array=5)
-    submit(tmp_path / "campaign", CPU.changed(workers=12, max_parallel=5), grid=toy_grid(seeds=range(10)))
-    throttles = [int((array_of(each) or "%0").partition("%")[2]) for each in slurm.jobs().values()]
-    assert sum(throttles) == 5
-    assert min(throttles) >= 1
-
-
 def test_fewer_workers_than_asked_where_a_limit_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     slurm = pretended(tmp_path, monkeypatch, max_submit="4")
     queued = submit(tmp_path / "campaign", CPU.changed(workers=20), grid=toy_grid(seeds=range(10)))
@@ -248,7 +238,7 @@ def test_fewer_workers_than_asked_where_a_limit_says_so(tmp_path: Path, monkeypa
         ({"gpus": 9, "partition": "gpu"}, r"largest node of partition gpu has 8 GPUs, and a worker is to have 9"),
         ({"gpus": 5, "partition": "gpu", "gpu_type": "a100"}, r"has 4 GPUs, and a worker is to have 5"),
         ({"cpus": 99}, r"has 8 cores, and a worker is to have 99; lower --cpus"),
-        ({"mem": "1T"}, r"has 64000 MiB of memory, and a worker is to have 1048576 MiB; lower --mem"),
+        ({"mem": "1T"}, r"has 64000 MiB of memory, and a worker is to have 1048576; lower --mem"),
         ({"time": "3m"}, r"at least one checkpoint: workers have 3 min and save 120 s .* every 90 s; raise time"),
         ({"needs": (Needs(where={"opera.x": 1}, mem="1G"),)}, r"fits no trial: .*'opera' is not a field of ToyTrial"),
         ({"needs": (Needs(where={"seed": 1}, mem="1G"),)}, r"differ in their seed need the same"),
@@ -262,13 +252,6 @@ def test_what_the_cluster_does_not_have_is_refused_before_anything_is_written(
         submit(tmp_path / "campaign", CPU.changed(**request_), grid=toy_grid(checkpoint_s=90.0))
     assert not (tmp_path / "campaign").exists()
     assert slurm.calls("sbatch") == []
-
-
-def test_a_partition_that_is_down_is_told(tmp_path: Path, slurm: PretendSlurm) -> None:
-    shown = slurm.place / "partitions"
-    shown.write_text(shown.read_text().replace("State=UP", "State=DOWN", 1))
-    assert any("partition debug is DOWN: workers wait there" in note for note in submit(tmp_path / "c").draft.notes)
-    assert not any("is DOWN" in note for note in submit(tmp_path / "d", CPU.changed(partition="gpu")).draft.notes)
 
 
 def test_needs_that_are_nobodys_are_told(tmp_path: Path, slurm: PretendSlurm) -> None:
@@ -351,13 +334,13 @@ def test_a_shell_of_another_host_may_still_be_at_it(tmp_path: Path, slurm: Prete
 def test_where_nobody_can_lock_files_it_is_waited_longer_for(tmp_path: Path, slurm: PretendSlurm) -> None:
     root = tmp_path / "campaign"
     cancelled: list[str] = []
-    for age_s, certain, over in ((181, True, True), (181, False, False), (601, False, True)):
+    for age_s, certain, over in ((181, True, True), (181, False, False), (601, False, True), (-1000, True, False)):
         name = cut_off(root, written=time.time() - age_s)
         if over:
             (said,) = half_submitted(Layout(root), certain=certain, cancel=cancelled.append)
             assert f"{name} was cut off" in said
         else:
-            with pytest.raises(EnvironmentProblem, match=r"in 4[12]. s"):
+            with pytest.raises(EnvironmentProblem, match=r"in (4[12]|1[12].). s"):
                 half_submitted(Layout(root), certain=certain, cancel=cancelled.append)
             shutil.rmtree(Layout(root).submission(name))
         slurm.forget()
@@ -455,9 +438,7 @@ def test_without_an_answer_from_the_queue_nothing_is_queued_twice(tmp_path: Path
         submit(root)
 
 
-def test_two_shells_at_once_queue_each_trial_once(tmp_path: Path, slurm: PretendSlurm) -> None:
-    spec = tmp_path / "toys.py"
-    spec.write_text(SPEC)
+def test_two_shells_at_once_queue_each_trial_once(tmp_path: Path, slurm: PretendSlurm, spec: Path) -> None:
     root = tmp_path / "campaign"
     command = [sys.executable, "-m", "runners", "run", str(spec), "--on", "slurm", "--campaign", str(root)]
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent)}
@@ -589,19 +570,15 @@ def test_nodes_that_failed_what_others_did_well_are_avoided(
     assert (said in draft.notes) == (expected == "g9,g1")
 
 
-def test_a_budget_is_recorded(tmp_path: Path, slurm: PretendSlurm) -> None:
-    found = submit(tmp_path / "campaign", budget=budget_hours("40cpuh")).record
-    assert found is not None
-    assert found.budget == {"hours": 40.0, "unit": "cpuh"}
-
-
 def test_a_budget_counts_what_workers_have(tmp_path: Path, slurm: PretendSlurm) -> None:
     needs = Needs(where={"operator": "rising"}, gpus=0)
     mixed = Slurm(partition="gpu", gpus=1, needs=(needs,))
     with pytest.raises(SpecError, match=r"workers of operator=rising have none; .* --budget 200cpuh"):
         submit(tmp_path / "campaign", mixed, budget=budget_hours("200gpuh"))
     assert not (tmp_path / "campaign").exists()
-    assert submit(tmp_path / "campaign", mixed, budget=budget_hours("200cpuh")).record is not None
+    found = submit(tmp_path / "campaign", mixed, budget=budget_hours("200cpuh")).record
+    assert found is not None
+    assert found.budget == {"hours": 200.0, "unit": "cpuh"}
 
 
 def test_of_several_partitions_one_must_do(tmp_path: Path, slurm: PretendSlurm) -> None:
@@ -645,44 +622,6 @@ def test_without_slurm_it_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(EnvironmentProblem, match=r"--on slurm runs on a login node.*sbatch is not among"):
         submit(tmp_path / "campaign")
-
-
-def test_a_place_that_cannot_hold_a_campaign_is_refused(
-    tmp_path: Path, slurm: PretendSlurm, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "file").write_text("")
-    with pytest.raises(EnvironmentProblem, match="is a file; choose another place"):
-        submit(tmp_path / "file" / "campaign")
-    with monkeypatch.context() as patch:
-        patch.setattr("os.access", lambda _, mode: not mode & os.W_OK)  # root may write everywhere
-        with pytest.raises(EnvironmentProblem, match="cannot be written to"):
-            submit(tmp_path / "campaign")
-    monkeypatch.setattr("runners.attempts.disk_space._LEAST_BYTES", 1 << 60)
-    with pytest.raises(EnvironmentProblem, match="MB of free disk"):
-        submit(tmp_path / "campaign")
-    assert not (tmp_path / "campaign").exists()
-
-
-def test_a_disk_that_fills_up_leaves_nothing_queued(
-    tmp_path: Path, slurm: PretendSlurm, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    real = subprocess.run
-
-    def fill_after(command: list[str], **options: Any) -> Any:
-        done = real(command, **options)
-        if command[0] == "sbatch" and "--hold" in command:
-            monkeypatch.setattr("runners.slurm.submit.submit.write_submission_record", full)
-        return done
-
-    def full(*_: object) -> None:
-        raise EnvironmentProblem("cannot write: No space left on device")
-
-    monkeypatch.setattr("runners.slurm.submit.job_arrays.subprocess.run", fill_after)
-    with pytest.raises(EnvironmentProblem, match="No space left"):
-        submit(tmp_path / "campaign")
-    assert slurm.jobs() == {}
-    assert not (slurm.place / "released").exists()
-    assert list(Layout(tmp_path / "campaign").submissions.iterdir()) == []
 
 
 FAILED = "sbatch: error: Batch job submission failed: "
@@ -735,10 +674,13 @@ def test_messages_of_sbatch_become_one_sentence(said: str, kind: type[AblateErro
     ],
 )
 def test_wrong_use_is_one_sentence_and_its_exit_code(
-    tmp_path: Path, slurm: PretendSlurm, capsys: pytest.CaptureFixture[str], arguments: list[str], words: str
+    tmp_path: Path,
+    slurm: PretendSlurm,
+    spec: Path,
+    capsys: pytest.CaptureFixture[str],
+    arguments: list[str],
+    words: str,
 ) -> None:
-    spec = tmp_path / "toys.py"
-    spec.write_text(SPEC)
     assert execute(["run", str(spec), "--campaign", str(tmp_path / "campaign"), *arguments]) == 2
     said = capsys.readouterr().err
     assert words in said
@@ -746,9 +688,7 @@ def test_wrong_use_is_one_sentence_and_its_exit_code(
     assert not (tmp_path / "campaign").exists()
 
 
-def test_options_replace_what_the_file_says(tmp_path: Path, slurm: PretendSlurm) -> None:
-    spec = tmp_path / "toys.py"
-    spec.write_text(SPEC)
+def test_options_replace_what_the_file_says(tmp_path: Path, slurm: PretendSlurm, spec: Path) -> None:
     root = str(tmp_path / "campaign")
     words = ["--time", "30m", "--workers", "2", "--setup", "export A=1", "--setup", "export B=2"]
     assert execute(["run", str(spec), "--on", "slurm", "--campaign", root, *words]) == 0

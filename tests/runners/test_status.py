@@ -378,7 +378,7 @@ def test_records_of_workers_that_cannot_be_read_are_told(campaign: Campaign, tex
     (campaign.layout.submission(FIRST) / "workers" / "0-1-0.json").write_text(text)
     found = look(campaign, Scripted({"7_0": RUNS}))
     (note,) = found.notes
-    assert note.startswith(f"1 of 2 records of workers of submission {FIRST} is damaged or of a newer version")
+    assert note.startswith(f"1 of 2 records of workers of submission {FIRST} cannot be read")
     assert found.crews[0].workers[0].ok == 3
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pretend_slurm import PretendSlurm, pretended
+from pretend_slurm import PretendSlurm
 from toy_campaign import toy_grid
 from toy_training import ENTRY
 
@@ -98,11 +98,6 @@ def test_a_run_in_another_container_is_not_one_of_this(tmp_path: Path) -> None:
     ours = record_run(Layout(tmp_path), Job(tmp_path, submission), "inline")
     assert (ours.pid_space, ours.process) == (pid_space(), os.getpid())
     assert replace(ours, pid_space="another").process is None
-
-
-@pytest.fixture
-def slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PretendSlurm:
-    return pretended(tmp_path, monkeypatch)
 
 
 def queue(root: Path) -> tuple[SubmittedJobs, list[str]]:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from row_fakes import Silent
 from synthetic import write_start
 from toy_campaign import run_quietly, toy_grid
 from toy_training import ENTRY, ToyTrial
@@ -16,7 +17,7 @@ from grid.errors import EnvironmentProblem, SpecError
 from runners.attempts.attempt import CampaignUnwritable
 from runners.attempts.manifest import submission_id, trial_lines, write_submission
 from runners.attempts.worker import Job, Outcome, Worker, WorkerEntry, resolve
-from runners.checkpoint import checkpointed_step, has_checkpoints, save_checkpoint
+from runners.checkpoint import has_checkpoints, save_checkpoint
 from runners.training.failure import failure_of
 from runners.training.training_context import Diverged, TrainingContext, TrainingResult
 from store.files.layout import Layout
@@ -24,17 +25,6 @@ from store.files.shards import verify_shard
 from store.files.trial_status import trial_state
 from store.ingest.ingest import ingest
 from store.store import Store
-
-
-class Silent:
-    """A listener that never asks to stop."""
-
-    def stop_requested(self) -> bool:
-        return False
-
-    def row_started(self, row: int, attempt: int, step: int) -> None: ...
-
-    def row_stepped(self, row: int, step: int, steps: int, loss: float) -> None: ...
 
 
 def worker_for(root: Path, lines: list[dict[str, Any]], entry: WorkerEntry = ENTRY, **job: Any) -> Worker:
@@ -68,19 +58,13 @@ def test_a_trial_that_fails_has_a_reason_and_does_not_stop_the_others(
         end = end_of(tmp_path, planned.key)
         assert (end["status"], end["reason"], end["step"]) == ("failed", reason, 10)
         assert message in end["message"]
-        assert Layout(tmp_path).log(planned.key, 1).read_text().endswith("\n")
+        log = Layout(tmp_path).log(planned.key, 1).read_text()
+        assert log.endswith("\n")
+        assert (end["traceback"] or "") in log
+        assert fate != "raises" or "in _meet" in end["traceback"]
         assert len(end["fingerprint"]) == 16
     rows = [verify_shard(path) for path in Layout(tmp_path).shards()]
     assert sum(info.rows for info in rows if info.table == "metric") == 2 * (10 + 10 + 20 + 20)
-
-
-def test_an_error_is_recorded_with_its_traceback_also_in_the_log(tmp_path: Path) -> None:
-    run_quietly(tmp_path, toy_grid(fates=["raises"], seeds=[0]))
-    layout = Layout(tmp_path)
-    for key in layout.trial_keys():
-        traceback = end_of(tmp_path, key)["traceback"]
-        assert "in _meet" in traceback
-        assert traceback in layout.log(key, 1).read_text()
 
 
 def caught(function: Any, *arguments: Any) -> Exception:
@@ -159,13 +143,6 @@ def test_a_trial_costs_one_shard_per_table_and_few_syncs(tmp_path: Path, monkeyp
     assert len(synced) <= 18  # five of them for directories that a campaign's first trial makes
 
 
-def test_a_trial_that_is_done_keeps_no_checkpoints(tmp_path: Path) -> None:
-    worker = worker_for(tmp_path, list(trial_lines(toy_grid(seeds=[0], checkpoint_s=0.0))))
-    assert worker.run(0).status == "ok"
-    (key,) = Layout(tmp_path).trial_keys()
-    assert checkpointed_step(Layout(tmp_path), key) == 0
-
-
 @pytest.mark.parametrize("reference", ["nowhere:train", "toy_training:nothing", "toy_training"])
 def test_an_entry_that_cannot_be_imported_is_refused(reference: str) -> None:
     with pytest.raises(SpecError, match="an entry is written 'module:name'"):
@@ -229,25 +206,17 @@ def attempts_made(root: Path) -> int:
     return len(Layout(root).attempts(key))
 
 
-@pytest.mark.parametrize("oom", ["fail", "bigger"])
-def test_a_trial_out_of_memory_is_not_tried_again_where_that_was_not_asked_for(tmp_path: Path, oom: str) -> None:
-    lines = too_big(2)
-    assert worker_for(tmp_path, lines, oom=oom).run(0).status == "failed"
-    assert attempts_of(tmp_path, lines[0]["trial"]) == [(1, *OUT, None)]
-    assert worker_for(tmp_path, lines, oom=oom).run(0).status == "was_failed"
-
-
-def test_trials_without_micro_batches_are_not_cut(tmp_path: Path) -> None:
-    (line,) = too_big(2)
-    del line["spec"]["execution"]["accumulate"]
-    assert worker_for(tmp_path, [line], oom="halve").run(0).status == "failed"
-    assert attempts_of(tmp_path, line["trial"]) == [(None, *OUT, None)]
-
-
-def test_other_failures_are_not_tried_again_in_smaller_pieces(tmp_path: Path) -> None:
-    lines = list(trial_lines(toy_grid(seeds=[0], fates=["raises"])))
-    assert worker_for(tmp_path, lines, oom="halve").run(0).status == "failed"
+@pytest.mark.parametrize("case", ["fail", "bigger", "no micro-batches", "another error"])
+def test_a_trial_is_not_tried_again_in_smaller_pieces_unless_that_was_asked_for_and_can_help(
+    tmp_path: Path, case: str
+) -> None:
+    oom = case if case in ("fail", "bigger") else "halve"
+    (line,) = too_big(2) if case != "another error" else list(trial_lines(toy_grid(seeds=[0], fates=["raises"])))[:1]
+    if case == "no micro-batches":
+        del line["spec"]["execution"]["accumulate"]
+    assert worker_for(tmp_path, [line], oom=oom).run(0).status == "failed"
     assert attempts_made(tmp_path) == 1
+    assert worker_for(tmp_path, [line], oom=oom).run(0).status == "was_failed"
 
 
 @pytest.mark.parametrize("fate", ["ok", "raises"])

@@ -108,7 +108,7 @@ def half_submitted(layout: Layout, *, certain: bool, cancel: Callable[[str], Non
     for record in _slurm_records(layout):
         submission = record.submission
         has_begun = (layout.submission(submission) / "workers").exists()  # jobs are held until all are known
-        if has_begun or not any(array.job is None for each in record.classes for array in each.arrays):
+        if has_begun or not record.has_unknown_jobs:
             continue
         wait_s = _remaining_s(record, certain=certain)
         if wait_s > 0:
@@ -138,8 +138,7 @@ def let_go(layout: Layout, scheduler: Scheduler, release: Callable[[int], object
     """
     notes = []
     for record in _slurm_records(layout):
-        known = all(array.job is not None for each in record.classes for array in each.arrays)
-        if record.released or not known or _is_cancelled(layout, record.submission):
+        if record.released or record.has_unknown_jobs or _is_cancelled(layout, record.submission):
             continue
         queue = scheduler.read_queue(record.jobs, ())
         if queue.asked is None:  # the next question reports that the scheduler does not answer

@@ -1,11 +1,10 @@
 """Checks before anything is queued: requests that the cluster cannot meet, unshared disks, nodes with faults."""
 
-import os
 import time
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import NamedTuple, NoReturn
+from typing import NamedTuple
 
 from grid.errors import SpecError
 from grid.suggestions import suggest_name
@@ -17,7 +16,6 @@ from runners.slurm.worker_records import read_workers
 from store.files.layout import Layout
 from store.files.trial_status import AttemptState, trial_state
 
-_MEMORY_FILE_SYSTEMS = frozenset({"tmpfs", "ramfs", "devtmpfs"})
 _LOCAL_FOLDERS = (Path("/tmp"), Path("/var/tmp"), Path("/dev/shm"))
 
 _LEAST_FAILURES = 3
@@ -40,20 +38,10 @@ def require_allowed(slurm: Slurm, wanted: Sequence[Resources], limits: Limits) -
 
 
 def _require_any_partition(resources: Resources, limits: Limits) -> None:
-    errors = []
-    for partition in partitions_of(resources.partition, limits):
-        try:
-            _require_time(resources, partition)
-            _require_gpus(resources, partition, limits)
-            _require_at_most("cpus", resources.cpus, partition.cpus, partition)
-            _require_at_most("mem", resources.mem or 0, partition.memory_mb, partition)
-        except SpecError as error:
-            errors.append(error)
-        else:
-            return
-    if len(errors) > 1:
-        raise SpecError(f"none of the partitions takes the workers: {' / '.join(map(str, errors))}")
-    raise errors[0]
+    problems = [_problem(resources, partition, limits) for partition in partitions_of(resources.partition, limits)]
+    if None not in problems:
+        intro = "none of the partitions takes the workers: " if len(problems) > 1 else ""
+        raise SpecError(f"{intro}{' / '.join(filter(None, problems))}")
 
 
 def partitions_of(names: str | None, limits: Limits) -> list[Partition]:
@@ -83,77 +71,46 @@ def _require_one_of(flag: str, given: str | None, known: Iterable[str] | None, l
         raise SpecError(f"there is no {flag} {given!r} for you; {label}: {listed}{suggest_name(given, names)}")
 
 
-def _require_time(resources: Resources, partition: Partition) -> None:
+def _problem(resources: Resources, partition: Partition, limits: Limits) -> str | None:
+    """Return why the partition cannot run such a worker; None if it can."""
     if partition.max_time_s is not None and resources.time * 60 > partition.max_time_s:
-        raise SpecError(
+        return (
             f"partition {partition.name} allows {duration(partition.max_time_s)} and workers are to have "
             f"{duration(resources.time * 60)}; lower --time, workers go on in a new job, or choose another partition"
         )
-
-
-def _require_gpus(resources: Resources, partition: Partition, limits: Limits) -> None:
-    if not resources.gpus:
-        return
-    if not partition.gpus:
+    if resources.gpus and not partition.gpus:
         others = [each.name for each in limits.partitions.values() if each.gpus]
         hint = f"; those with GPUs: {', '.join(others)}" if others else "; no partition here has any"
-        raise SpecError(f"partition {partition.name} has no GPUs{hint}; --gpus 0 trains on the CPU")
-    if resources.gpu_type is not None and resources.gpu_type not in partition.gpus:
+        return f"partition {partition.name} has no GPUs{hint}; --gpus 0 trains on the CPU"
+    if resources.gpus and resources.gpu_type not in (None, *partition.gpus):
         known = sorted(filter(None, partition.gpus))
         listed = f"it has {', '.join(known)}" if known else "its GPUs have no type, leave --gpu-type out"
-        near = suggest_name(resources.gpu_type, known)
-        raise SpecError(f"partition {partition.name} has no GPU of type {resources.gpu_type!r}; {listed}{near}")
-    most = partition.gpus[resources.gpu_type] if resources.gpu_type else max(partition.gpus.values())
-    if resources.gpus > most:
-        why = f" (trials over {resources.per_trial} GPUs)" if resources.per_trial > 1 else ""
-        _refuse("gpus", f"{resources.gpus}{why}", most, partition)
+        near = suggest_name(str(resources.gpu_type), known)
+        return f"partition {partition.name} has no GPU of type {resources.gpu_type!r}; {listed}{near}"
+    most_gpus = partition.gpus.get(resources.gpu_type or "", max(partition.gpus.values(), default=0))
+    why = f" (trials over {resources.per_trial} GPUs)" if resources.per_trial > 1 else ""
+    for flag, wanted, most, unit in (
+        ("gpus", resources.gpus, most_gpus, f"GPUs{why}"),
+        ("cpus", resources.cpus, partition.cpus, "cores"),
+        ("mem", resources.mem or 0, partition.memory_mb, "MiB of memory"),
+    ):
+        if most and wanted > most:
+            return (
+                f"the largest node of partition {partition.name} has {most} {unit}, and a worker is to have {wanted}; "
+                f"lower --{flag}, or choose another partition"
+            )
+    return None
 
 
-def _require_at_most(flag: str, wanted: int, most: int, partition: Partition) -> None:
-    if most and wanted > most:
-        unit = " MiB" if flag == "mem" else ""
-        _refuse(flag, f"{wanted}{unit}", most, partition)
-
-
-def _refuse(flag: str, wanted: str, most: int, partition: Partition) -> NoReturn:
-    what = {"gpus": "GPUs", "cpus": "cores", "mem": "MiB of memory"}[flag]
-    raise SpecError(
-        f"the largest node of partition {partition.name} has {most} {what}, and a worker is to have {wanted}; "
-        f"lower --{flag}, or choose another partition"
-    )
-
-
-def warn_if_not_shared(root: Path, mounts: Path = Path("/proc/self/mounts")) -> str | None:
+def warn_if_not_shared(root: Path) -> str | None:
     """Return a warning if the campaign `root` is likely on a disk that only this machine has."""
-    mount, kind = _find_mount(root, mounts)
     local = next((folder for folder in _LOCAL_FOLDERS if root.is_relative_to(folder)), None)
-    if kind in _MEMORY_FILE_SYSTEMS:
-        why = f"it is on {kind}, the memory of this machine"
-    elif local is not None and not (mount is not None and mount.is_relative_to(local)):
-        why = f"{local} is on a disk of this machine as a rule"
-    else:
+    if local is None:
         return None
     return (
-        f"nodes may not see the campaign {root}: {why}, and workers that cannot write there end with 0:53 and no word; "
-        "choose a --campaign on a file system that nodes share"
+        f"nodes may not see the campaign {root}: {local} is on a disk of this machine as a rule, and workers that "
+        "cannot write there end with 0:53 and no word; choose a --campaign on a file system that nodes share"
     )
-
-
-def _find_mount(root: Path, mounts: Path) -> tuple[Path | None, str]:
-    """Find the mount point and type of the file system of `root`."""
-    try:
-        lines = mounts.read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError:
-        return None, ""
-    mount: tuple[Path | None, str] = (None, "")
-    for line in lines:
-        fields = line.split()
-        if len(fields) < 3:
-            continue
-        path = Path(os.fsdecode(fields[1].encode().decode("unicode_escape").encode("latin-1")))
-        if root.is_relative_to(path) and (mount[0] is None or len(path.parts) >= len(mount[0].parts)):
-            mount = path, fields[2]
-    return mount
 
 
 class Faults(NamedTuple):

@@ -7,7 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, final
+from typing import Any, NamedTuple, final
 
 from grid.errors import EnvironmentProblem
 from runners.slurm.scheduler import ENDED, ask, seconds, user
@@ -160,17 +160,14 @@ def read_limits() -> Limits:
     me = user()
     listed = ask("squeue", "-r", "-h", "-t", "all", "-o", "%u|%a|%q|%P|%T")
     permission = _read_permission(config, me)
-    problems = [f"what is queued is not known: {listed.problem}"] if listed.problem else []
+    problems = (f"what is queued is not known: {listed.problem}",) if listed.problem else ()
     return Limits(
         max_array_size=_number(config.get("MaxArraySize")) or 0,
         max_array_tasks=_number(options.get("max_array_tasks")),
         max_jobs=_number(config.get("MaxJobCount")) or 10_000,
         partitions=shown,
         queued=count_queued(listed.text, me),
-        associations=permission.rights,
-        qualities=permission.qualities,
-        default_account=permission.account,
-        problems=(*problems, *permission.problems),
+        **{**permission, "problems": (*problems, *permission.get("problems", ()))},
     )
 
 
@@ -183,27 +180,20 @@ def limits_if_known() -> Limits:
         return Limits(1001, None, 1_000_000, {}, QueuedTasks(0, {}, {}, {}), problems=(reason,))
 
 
-class _Permission(NamedTuple):
-    rights: tuple[Association, ...] | None = None
-    account: str | None = None
-    qualities: Mapping[str, int | None] = {}
-    problems: tuple[str, ...] = ()
-
-
-def _read_permission(config: Mapping[str, str], me: str) -> _Permission:
-    """Read what accounting allows this user, if the cluster enforces it."""
+def _read_permission(config: Mapping[str, str], me: str) -> dict[str, Any]:
+    """Read what accounting allows this user, if the cluster enforces it, as fields of `Limits`."""
     enforced = set(config.get("AccountingStorageEnforce", "").split(","))
     if not enforced & {"associations", "limits", "safe", "qos", "all"}:
-        return _Permission()
+        return {}
     rows, levels = ask("sacctmgr", *_RIGHTS.format(user=me).split()), ask("sacctmgr", *_QUALITIES.split())
     if problem := rows.problem or levels.problem:
-        return _Permission(problems=(f"accounts and QOS are not known: {problem}",))
+        return {"problems": (f"accounts and QOS are not known: {problem}",)}
     rights, account = associations(rows.text, config.get("ClusterName", ""))
     qualities = qos_levels(levels.text)
     if not enforced & {"limits", "safe", "all"}:  # names are checked, numbers are not
         rights = tuple(right._replace(max_submit=None) for right in rights)
         qualities = dict.fromkeys(qualities)
-    return _Permission(rights, account, qualities)
+    return {"associations": rights, "qualities": qualities, "default_account": account}
 
 
 _RIGHTS = "-nP show user {user} withassoc format=DefaultAccount,Cluster,Account,Partition,MaxSubmitJobs,DefaultQOS"

@@ -10,7 +10,7 @@ from typing import NamedTuple, final
 from grid import Grid
 from grid.errors import EnvironmentProblem, SpecError
 from runners.attempts.disk_space import require_disk_space
-from runners.attempts.manifest import KeptLines, submission_id
+from runners.attempts.manifest import submission_id
 from runners.attempts.submission_record import Array, ResourceClass
 from runners.attempts.worker import WorkerEntry
 from runners.output import format_count
@@ -22,7 +22,7 @@ from runners.provenance.snapshot import pack
 from runners.provenance.snapshot_extract import shell_lines
 from runners.slurm.scheduler import Scheduler
 from runners.slurm.spec import Slurm
-from runners.slurm.submit import worker_allocation
+from runners.slurm.submit import workload
 from runners.slurm.submit.already_queued import AlreadyQueued, queued_elsewhere
 from runners.slurm.submit.cluster_checks import (
     choose_excluded,
@@ -32,9 +32,8 @@ from runners.slurm.submit.cluster_checks import (
     warn_if_not_shared,
 )
 from runners.slurm.submit.cluster_limits import Limits, arrays, limits_if_known, read_limits
-from runners.slurm.submit.job_arrays import Arrays, ArrayTasks, require_commands
+from runners.slurm.submit.job_arrays import Arrays, require_commands
 from runners.slurm.submit.resource_classes import Demands, Group
-from runners.slurm.submit.workload import loads, trial_s
 from store.files.layout import Layout
 
 
@@ -116,7 +115,7 @@ class Drafter:
         self._demands = Demands(self.asked, self._most_cpus, options.flags)
         cells = walk(self.grids, self._demands.look)
         self._remarks = self._demands.check()
-        self.lines = KeptLines()
+        self.lines: dict[str, list[bytes]] = {}
         self.survey = survey(self.layout, self.grids, cells, retry=options.retry, again=options.again, kept=self.lines)
         only = options.only
         self._wanted = tuple(trial for trial in self.survey.to_do if only is None or trial.key in only)
@@ -189,7 +188,7 @@ class Drafter:
 
     def _sizes(self, groups: Sequence[Group]) -> tuple[list[int], list[str]]:
         """Return the workers of every class, and notes if they differ from the request."""
-        sizes = worker_allocation.workers(loads(groups, self.asked, self._trial_seconds), self.asked.workers)
+        sizes = workload.workers(workload.loads(groups, self.asked, self._trial_seconds), self.asked.workers)
         notes = []
         requested, total = self.asked.workers, sum(sizes)
         if requested is not None and groups and total != requested:
@@ -205,7 +204,7 @@ class Drafter:
                     f"you may queue {format_count(room.tasks, 'more job')}: "
                     f"{room.because}; wait until some of yours have ended, or cancel some"
                 )
-            sizes = worker_allocation.split(room.tasks, [float(size) for size in sizes], sizes)
+            sizes = workload.split(room.tasks, [float(size) for size in sizes], sizes)
             notes.append(
                 f"{format_count(room.tasks, 'worker')} and not {total}, each of which trains more trials: "
                 f"{room.because}"
@@ -215,7 +214,7 @@ class Drafter:
     def _trial_seconds(self, group: Group) -> float | None:
         """Estimate a trial of a class, once for several drafts."""
         if group.name not in self._trial_s:
-            self._trial_s[group.name] = trial_s(self.survey, self.grids, group)
+            self._trial_s[group.name] = workload.trial_s(self.survey, self.grids, group)
         return self._trial_s[group.name]
 
     def _classes(self, groups: Sequence[Group], sizes: Sequence[int]) -> tuple[list[ResourceClass], list[int]]:
@@ -230,7 +229,7 @@ class Drafter:
             classes.append(ResourceClass(group.name, rows, group.resources.data(), size, parts))
             begin = rows[1]
         counts = [array.tasks for each in classes for array in each.arrays]
-        return classes, worker_allocation.at_once(counts, self.asked.max_parallel)
+        return classes, workload.at_once(counts, self.asked.max_parallel)
 
     def _scripts(
         self, submission: str, groups: Sequence[Group], classes: Sequence[ResourceClass], at_once: Sequence[int]
@@ -239,9 +238,8 @@ class Drafter:
         shares = iter(at_once)
         for number, (group, each) in enumerate(zip(groups, classes, strict=True)):
             for array in each.arrays:
-                task = ArrayTasks(number, array.first, array.tasks, next(shares))
                 name = f"{each.name} from {array.first}" if array.first else each.name
-                yield Script(name, arrays.script(task, group.resources))
+                yield Script(name, arrays.script(number, array, next(shares), group.resources))
 
     def arrays(self, submission: str) -> Arrays:
         """Return the writer of a submission's scripts."""

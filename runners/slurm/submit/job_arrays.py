@@ -12,14 +12,13 @@ import sys
 from collections.abc import Sequence
 from importlib.resources import files
 from pathlib import Path
-from typing import NamedTuple, final
+from typing import final
 
 from submitit.helpers import clean_env
 from submitit.slurm.slurm import SlurmExecutor
 
 from grid.errors import AblateError, EnvironmentProblem, SpecError
-from runners.attempts.submission_record import job_name
-from runners.slurm.scheduler import ask
+from runners.attempts.submission_record import Array, job_name
 from runners.slurm.spec import Resources, Slurm
 from runners.slurm.worker_records import logs
 from store.files.layout import Layout
@@ -30,22 +29,14 @@ MOST_DEATHS = 10
 MOST_REFUSALS = 3
 """Nodes that may refuse a worker; each is excluded."""
 
+TEARDOWN = ["exit $?"]
+"""Lines after the worker; submitit's comment before them keeps the worker's status."""
+
 _KEPT = ("SLURM_CONF", "SLURM_CLUSTERS", "SLURM_JWT")
 """SLURM variables of the environment that choose the cluster and the user."""
 
 _PATIENCE_S = 120.0
 """Time limit of sbatch; it waits by itself while the controller is busy."""
-
-
-class ArrayTasks(NamedTuple):
-    """An array of workers of one class."""
-
-    number: int
-    """Number of the class."""
-    first: int
-    """Number of the worker that is task 0."""
-    tasks: int
-    at_once: int
 
 
 @final
@@ -68,8 +59,8 @@ class Arrays(SlurmExecutor):
         """Let submitit write scripts also on a machine without SLURM."""
         return 1
 
-    def script(self, task: ArrayTasks, resources: Resources) -> str:
-        """Return the script of an array, or of a job if the cluster has no arrays."""
+    def script(self, number: int, array: Array, at_once: int, resources: Resources) -> str:
+        """Return the script of an array of class `number`, or of a job if the cluster has no arrays."""
         slurm = self._slurm
         self.update_parameters(
             job_name=job_name(self._submission),
@@ -82,7 +73,7 @@ class Arrays(SlurmExecutor):
             cpus_per_task=resources.cpus,
             gres=_gres(resources),
             signal_delay_s=slurm.signal_s,
-            array_parallelism=task.at_once,
+            array_parallelism=at_once,
             wckey=None,
             stderr_to_stdout=True,
             setup=setup_lines(
@@ -92,15 +83,15 @@ class Arrays(SlurmExecutor):
                 partition=resources.partition,
                 exclude=slurm.exclude,
             ),
-            teardown=teardown_lines(),
+            teardown=TEARDOWN,
             srun_args=["--open-mode=append", "--export=ALL", f"--cpus-per-task={resources.cpus}"],
             additional_parameters=_additional(slurm, resources),
         )
         self.parameters.pop("map_count", None)
         if not self._single:
-            self.parameters["map_count"] = task.tasks
+            self.parameters["map_count"] = array.tasks
         words = [sys.executable, "-u", "-m", "runners.slurm.node", str(self._root), self._submission]
-        text = self._make_submission_file_text(shlex.join([*words, str(task.number), str(task.first)]), "")
+        text = self._make_submission_file_text(shlex.join([*words, str(number), str(array.first)]), "")
         return f"{text}\n"
 
     def test(self, script: str) -> None:
@@ -114,7 +105,7 @@ class Arrays(SlurmExecutor):
             sbatch(script, "--test-only")
         except Refused as refused:
             if not refused.passing:
-                raise self._explain(refused, script) from None
+                raise refused.told from None
 
     def submit_held(self, script: str) -> int:
         """Queue the script, held; return the job.
@@ -125,7 +116,7 @@ class Arrays(SlurmExecutor):
         try:
             answer = sbatch(script, "--hold")
         except Refused as refused:
-            raise self._explain(refused, script) from None
+            raise refused.told from None
         named = re.search(r"^Submitted batch job (\d+)", answer, re.MULTILINE)  # a banner may come before it
         if named is None:
             raise EnvironmentProblem(
@@ -133,21 +124,6 @@ class Arrays(SlurmExecutor):
                 "the sbatch on PATH is SLURM's own"
             )
         return int(named[1])
-
-    def _explain(self, refused: "Refused", script: str) -> AblateError:
-        """Return why sbatch refused; excluded nodes may be the reason."""
-        nodes = self._slurm.exclude
-        if nodes is None or not re.search(_TOO_MUCH, str(refused)):
-            return refused.told
-        names = nodes if len(nodes) < _MOST_NAMES else f"{nodes[:_MOST_NAMES]}..."
-        own = _own_words(str(refused))
-        partition = re.search(r"^#SBATCH --partition=(\S+)", script, re.MULTILINE)
-        if _excludes_all(nodes, partition and partition[1]):
-            return SpecError(f"--exclude {names} leaves no node to train on; exclude fewer (sbatch: {own})")
-        return SpecError(
-            f"no node that --exclude {names} leaves has that many GPUs, cores or that much memory; exclude fewer, or "
-            f"lower --gpus, --cpus or --mem (sbatch: {own})"
-        )
 
 
 def setup_lines(
@@ -169,11 +145,6 @@ def setup_lines(
     return [*first, *shell, *user, "trap - ERR", *tree, "ablate_began=yes"]
 
 
-def teardown_lines() -> list[str]:
-    """Return the lines after the worker; submitit's comment before them keeps the worker's status."""
-    return ["exit $?"]
-
-
 def _require_readable(script: str) -> None:
     """Refuse a script that bash cannot parse; the reason is in the user's `setup`."""
     bash = shutil.which("bash")
@@ -183,14 +154,6 @@ def _require_readable(script: str) -> None:
     if done.returncode != 0:
         said = " ".join(re.sub(r"^\S*bash: (line \d+: )?", "", line) for line in done.stderr.strip().splitlines())
         raise SpecError(f"the lines of setup are no shell that bash can read ({said}); mend --setup or setup=")
-
-
-def _excludes_all(excluded: str, partition: str | None) -> bool:
-    """Return True if the partitions (None: the default) have only excluded nodes."""
-    option = [f"--partition={partition}"] if partition else []
-    nodes = ask("sinfo", "--noheader", "--Node", *option, "--format=%N")
-    without = ask("scontrol", "show", "hostnames", excluded)
-    return nodes.problem is None and without.problem is None and set(nodes.text.split()) <= set(without.text.split())
 
 
 def _gres(resources: Resources) -> str | None:
@@ -261,9 +224,6 @@ def sbatch(script: str, *options: str) -> str:
     return done.stdout
 
 
-_TOO_MUCH = r"[Mm]emory|CPU count|processors|node configuration is not available|configuration not available"
-_MOST_NAMES = 60
-
 _PASSING = "not available now|Required node not available|Job dependency|down, drained or reserved"
 
 _NO_CONTACT = (
@@ -286,8 +246,9 @@ _WORDS: tuple[tuple[str, type[AblateError], str], ...] = (
     (r"generic resource|[Gg][Rr][Ee][Ss]|TRES", SpecError,
      "no node has such GPUs; `sinfo -o '%P %G'` lists what each partition has"),
     (r"reservation", SpecError, "the reservation does not exist, or is not yours"),
-    (_TOO_MUCH, SpecError,
-     "no node of the partition has that many GPUs, cores or that much memory; lower --gpus, --cpus or --mem"),
+    (r"[Mm]emory|CPU count|processors|node configuration is not available|configuration not available", SpecError,
+     "no node that may be used has that many GPUs, cores or that much memory; lower --gpus, --cpus or --mem, or "
+     "exclude fewer nodes"),
     (r"QOS|[Aa]ssoc", EnvironmentProblem, "the account or qos does not allow so much; lower what is asked for"),
     (_NO_CONTACT, EnvironmentProblem, "SLURM's controller cannot be reached; try again later"),
     (r"unrecognized option|invalid option", SpecError, "extra={...} names an option that sbatch does not have"),

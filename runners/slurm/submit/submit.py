@@ -58,7 +58,7 @@ def submit(drafter: Drafter, told: Callable[[str], None]) -> SubmittedJobs:
             told(remark)
         draft = drafter.make_draft()
         for grid in drafter.grids:  # a grid of finished trials is recorded, too
-            write_grid(drafter.layout, grid, drafter.lines.of(grid.name))
+            write_grid(drafter.layout, grid, drafter.lines[grid.name])
         done = sum(trial.status == "ok" for trial in drafter.survey.trials)
         return SubmittedJobs(draft, _queue(drafter, draft) if draft.groups else None, done)
 

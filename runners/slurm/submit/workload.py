@@ -1,13 +1,14 @@
-"""How long the trials of a resource class take, and what all of them take on the workers of their classes."""
+"""The work of resource classes: how long their trials take, and how many workers and parallel tasks they get."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from math import ceil
+from typing import NamedTuple
 
 from grid import Grid
 from runners.planning.duration import EstimateOptions, PlannedWorkers, estimate
 from runners.planning.survey import Survey, Surveyed
 from runners.slurm.spec import Slurm
-from runners.slurm.submit import worker_allocation
 from runners.slurm.submit.resource_classes import Demands, Group
 
 MOST_CELLS = 12
@@ -15,6 +16,64 @@ MOST_CELLS = 12
 
 MOST_FINISHED = 200
 """Finished trials that are used."""
+
+
+USUAL_TRIALS = 5
+"""Trials per worker slot if their duration is unknown."""
+
+FILL = 0.5
+"""Share of its time limit that a worker gets work for."""
+
+
+class Load(NamedTuple):
+    """The work of one class."""
+
+    trials: int
+    slots: int
+    """Trials side by side in one worker."""
+    limit_s: float
+    seconds: float | None
+    """Duration of all trials, one after the other; None: unknown."""
+
+    @property
+    def most(self) -> int:
+        """Most workers that all have a trial."""
+        return max(1, ceil(self.trials / self.slots))
+
+    @property
+    def wanted(self) -> int:
+        """Workers that fill half of their time limit."""
+        if self.seconds is None:
+            return min(self.most, ceil(self.trials / self.slots / USUAL_TRIALS))
+        return max(1, min(self.most, ceil(self.seconds / self.slots / (FILL * self.limit_s))))
+
+
+def workers(loads: Sequence[Load], asked: int | None) -> list[int]:
+    """Return the workers of each class: `asked` in total, shared by work; None: as many as the work fills.
+
+    Each class has at least one worker, and no worker without a trial.
+    """
+    if asked is None:
+        return [load.wanted for load in loads]
+    known = all(load.seconds for load in loads)
+    work = [(load.seconds if known and load.seconds else float(load.trials)) / load.slots for load in loads]
+    return split(asked, work, [load.most for load in loads])
+
+
+def split(total: int, weights: Sequence[float], most: Sequence[int]) -> list[int]:
+    """Split `total` in the ratio of `weights`: at least 1 each, at most `most`."""
+    parts = [1] * len(weights)
+    for _ in range(max(0, min(total, sum(most)) - len(weights))):
+        growing = [index for index in range(len(parts)) if parts[index] < most[index]]
+        parts[max(growing, key=lambda index: weights[index] / parts[index])] += 1
+    return parts
+
+
+def at_once(sizes: Sequence[int], limit: int | None) -> list[int]:
+    """Return how many tasks of each array may run at the same time; at least one each."""
+    if limit is None:
+        return list(sizes)
+    return split(limit, [float(size) for size in sizes], sizes)
 
 
 def trial_s(found: Survey, grids: Sequence[Grid], group: Group) -> float | None:
@@ -26,9 +85,7 @@ def trial_s(found: Survey, grids: Sequence[Grid], group: Group) -> float | None:
     return None if estimated.trial_s is None else estimated.trial_s / (len(sample) - estimated.unknown)
 
 
-def loads(
-    groups: Sequence[Group], slurm: Slurm, seconds: Callable[[Group], float | None]
-) -> list[worker_allocation.Load]:
+def loads(groups: Sequence[Group], slurm: Slurm, seconds: Callable[[Group], float | None]) -> list[Load]:
     """The work of each group, by the `seconds` of a usual trial of it.
 
     They are not asked for where all the workers that `slurm` names are for one group.
@@ -37,16 +94,16 @@ def loads(
     return [_load(group, slurm, None if needless else seconds(group)) for group in groups]
 
 
-def _load(group: Group, slurm: Slurm, each: float | None) -> worker_allocation.Load:
+def _load(group: Group, slurm: Slurm, each: float | None) -> Load:
     limit_s = float(group.resources.time * 60 - slurm.signal_s)
     count = len(group.trials)
-    return worker_allocation.Load(count, group.resources.slots, limit_s, each and each * count)
+    return Load(count, group.resources.slots, limit_s, each and each * count)
 
 
 def pools(groups: Sequence[Group], workers: Sequence[int], slurm: Slurm) -> Callable[[Surveyed], PlannedWorkers]:
     """Return a function from a trial to its workers, for groups with so many workers; by default the first group."""
-    at_once = worker_allocation.at_once(workers, slurm.max_parallel)
-    made = [_pool(group, count) for group, count in zip(groups, at_once, strict=True)]
+    counts = at_once(workers, slurm.max_parallel)
+    made = [_pool(group, count) for group, count in zip(groups, counts, strict=True)]
     of = {trial.key: pool for group, pool in zip(groups, made, strict=True) for trial in group.trials}
     other = made[0] if made else PlannedWorkers(1)
     return lambda trial: of.get(trial.key, other)
@@ -61,7 +118,7 @@ def plan_allocation(found: Survey, grids: Sequence[Grid], demands: Demands, slur
     demands.check()
     groups = demands.groups(found.layout, found.to_do)
     work = loads(groups, slurm, lambda group: trial_s(found, grids, group))
-    return EstimateOptions(pool=pools(groups, worker_allocation.workers(work, slurm.workers), slurm))
+    return EstimateOptions(pool=pools(groups, workers(work, slurm.workers), slurm))
 
 
 def forecast_lines(

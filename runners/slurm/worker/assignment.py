@@ -1,7 +1,7 @@
 """The assignment of a worker task: its rows, its job and its devices, from the submission's record."""
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import Any, NamedTuple, final
@@ -13,7 +13,6 @@ from runners.attempts.submission_record import read_submission_record
 from runners.attempts.worker import Job, WorkerEntry
 from runners.provenance.nvidia_smi import ask_gpus
 from runners.slurm.spec import Resources, Slurm
-from runners.slurm.worker.rows import RowShare
 from runners.slurm.worker.task_environment import TaskEnvironment
 from store.files.layout import Layout
 
@@ -59,16 +58,6 @@ class Assignment:
         self.limit_s = self.resources.time * 60.0
 
     @property
-    def share(self) -> RowShare:
-        """Its share of the rows of its class."""
-        return RowShare(self.wanted.rows, self.worker, self.wanted.workers)
-
-    @property
-    def per_gpu(self) -> int | None:
-        """Trials side by side; None: as many as the first one's memory allows."""
-        return None if self.resources.per_gpu == "auto" else self.resources.per_gpu
-
-    @property
     def job(self) -> Job:
         """The job of its worker processes; spec files are those of the extracted tree."""
         tree = Path(os.environ.get("ABLATE_TREE", "/"))
@@ -85,17 +74,6 @@ class Assignment:
         }
         known = {field.name for field in fields(Job)}
         return Job(**{name: value for name, value in data.items() if name in known})
-
-    @property
-    def groups(self) -> list[str | None]:
-        """Its devices, in groups for one trial each."""
-        return device_groups(self.place.devices(self.resources.gpus), self.resources.per_trial)
-
-    def packing(self, first_spec: Mapping[str, Any], notify: Callable[[str], None]) -> "Packing":
-        """Return how its trials are packed; each needs as many processors as the first of the class."""
-        threads = int((first_spec.get("execution") or {}).get("threads", 1))
-        cpus = self.place.cpus // (threads * self.resources.per_trial)
-        return Packing(self.groups, cpus, self.place.memory_bytes, notify)
 
 
 def side_by_side(trial_bytes: int, device_bytes: int, cpus: int) -> int:

@@ -16,7 +16,7 @@ from typing import Any, Literal, NamedTuple, final
 
 from grid.errors import EnvironmentProblem, NotFoundError, StoreError
 from runners.attempts.attempt import require_there
-from runners.attempts.death_record import record_death
+from runners.attempts.claims import record_death
 from runners.attempts.leases import Leases, earlier_life
 from runners.attempts.manifest import Manifest
 from runners.attempts.micro_batches import wants_smaller
@@ -160,7 +160,8 @@ class CompletedRows:
         self._submission = layout.submission_record(submission)
         self._path = self._submission.with_name("seen") / f"{name}.json"
         self._first, self._end = rows
-        self._bits = bytearray((self._end - self._first + 7) // 8)
+        self._bits = 0
+        """Bit i is set if row `first + i` is done."""
         self._clock = clock
         self._to_read: Iterator[Path] = iter(())
         self._read_next = -float("inf")
@@ -168,20 +169,18 @@ class CompletedRows:
         self._due = clock() + _EVERY_S
 
     def __contains__(self, row: int) -> bool:
-        index = row - self._first
-        return bool(self._bits[index >> 3] >> (index & 7) & 1)
+        return bool(self._bits >> (row - self._first) & 1)
 
     def add(self, row: int) -> None:
         """Mark a row as done."""
         if row not in self:
-            index = row - self._first
-            self._bits[index >> 3] |= 1 << (index & 7)
+            self._bits |= 1 << (row - self._first)
             self._new = True
 
     @property
     def complete(self) -> bool:
         """True if all rows are known to be done."""
-        return int.from_bytes(self._bits, "little").bit_count() == self._end - self._first
+        return self._bits.bit_count() == self._end - self._first
 
     def recall(self) -> None:
         """Read the file of this worker's earlier lives."""
@@ -211,7 +210,8 @@ class CompletedRows:
         self._due = self._clock() + _EVERY_S
         if not self._new:
             return
-        known = base64.b64encode(zlib.compress(bytes(self._bits))).decode("ascii")
+        data = self._bits.to_bytes((self._end - self._first + 7) // 8, "little")
+        known = base64.b64encode(zlib.compress(data)).decode("ascii")
         try:
             require_there(self._submission)
             write_json(self._path, {"schema": FILE_SCHEMA, "rows": [self._first, self._end], "done": known})
@@ -239,8 +239,6 @@ class CompletedRows:
             bits = zlib.decompress(base64.b64decode(data["done"], validate=True))
         except (EnvironmentProblem, NotFoundError, StoreError, KeyError, TypeError, binascii.Error, zlib.error):
             return
-        if len(bits) == len(self._bits):
-            both = int.from_bytes(self._bits, "little") | int.from_bytes(bits, "little")
-            merged = bytearray(both.to_bytes(len(self._bits), "little"))
-            self._new = self._new or merged != self._bits
-            self._bits = merged
+        if len(bits) == (self._end - self._first + 7) // 8:
+            before, self._bits = self._bits, self._bits | int.from_bytes(bits, "little")
+            self._new = self._new or before != self._bits

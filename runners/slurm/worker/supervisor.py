@@ -13,9 +13,9 @@ from runners.attempts.worker import NodeUnsuitable, Outcome
 from runners.execution import Local
 from runners.execution.fork_client import CannotStart, ServerDied
 from runners.output import format_count
-from runners.slurm.worker.assignment import Arguments, Assignment, slots
+from runners.slurm.worker.assignment import Arguments, Assignment, Packing, device_groups, slots
 from runners.slurm.worker.row_state import CompletedRows, RowStates
-from runners.slurm.worker.rows import NodeRows
+from runners.slurm.worker.rows import NodeRows, RowShare
 from runners.slurm.worker.signals import SignalState
 from runners.slurm.worker.task_environment import TimeBudget, here, seconds_left
 from runners.slurm.worker.worker_record import NodeHealth, WorkerRecordFile, only_node
@@ -98,7 +98,8 @@ class _Supervisor:
         self._budget = budget and BudgetTracker(self._layout, submission, float(budget["hours"]), budget["unit"])
         name = f"{assignment.task.resource_class}-{assignment.worker}"
         self._completed = CompletedRows(self._layout, submission, name, wanted.rows)
-        self._rows = NodeRows(self._states, assignment.share, self._may_begin, self._completed)
+        self._share = RowShare(wanted.rows, assignment.worker, wanted.workers)
+        self._rows = NodeRows(self._states, self._share, self._may_begin, self._completed)
         is_only_node = partial(only_node, assignment.resources.partition)
         self._health = NodeHealth(record_file.record, lambda: read_workers(self._layout, submission), is_only_node)
         self._node_problem: str | None = None
@@ -108,9 +109,13 @@ class _Supervisor:
         """True once there was time to begin a row."""
         self._began: dict[int, float] = {}
         self._forks = 0
-        self._packing = assignment.packing(self._states.line(wanted.rows[0])["spec"], self.note)
-        self._auto = assignment.per_gpu is None
-        self._machine = self._local(slots(assignment.groups, assignment.per_gpu or 1))
+        execution = self._states.line(wanted.rows[0])["spec"].get("execution") or {}
+        resources, place = assignment.resources, assignment.place
+        trial_cpus = int(execution.get("threads", 1)) * resources.per_trial  # as the first trial of the class needs
+        groups = device_groups(place.devices(resources.gpus), resources.per_trial)
+        self._packing = Packing(groups, place.cpus // trial_cpus, place.memory_bytes, self.note)
+        self._auto = resources.per_gpu == "auto"
+        self._machine = self._local(slots(groups, 1 if resources.per_gpu == "auto" else resources.per_gpu))
 
     def run(self) -> int:
         """Work; return the exit code."""
@@ -160,7 +165,7 @@ class _Supervisor:
 
     def _local(self, devices: list[str | None]) -> Local:
         if self._auto:
-            known = self._states.memory_bytes(self._assignment.share.own[:_MOST_PROBED], gpu=devices[0] is not None)
+            known = self._states.memory_bytes(self._share.own[:_MOST_PROBED], gpu=devices[0] is not None)
             devices = devices + self._packing.grow(known)
         self._record_file.set_slots(len(devices))
         return Local(len(devices), devices=devices)

@@ -11,7 +11,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from typing import NamedTuple, final
+from typing import final
 
 from grid.errors import EnvironmentProblem
 from runners.attempts.attempt import require_there
@@ -98,16 +98,6 @@ class WorkerRecordFile:
             self._failed = True
 
 
-class _WorkerOnNode(NamedTuple):
-    node: str
-    resource_class: int
-    worker: int
-
-
-def _worker_on_node(record: WorkerRecord) -> _WorkerOnNode:
-    return _WorkerOnNode(record.node, record.resource_class, record.worker)
-
-
 @final
 class NodeHealth:
     """The health of the node of the worker `mine`; `records` returns all workers, `is_only_node` if there is one."""
@@ -115,7 +105,8 @@ class NodeHealth:
     def __init__(
         self, mine: WorkerRecord, records: Callable[[], Iterable[WorkerRecord]], is_only_node: Callable[[], bool]
     ) -> None:
-        self._me = _worker_on_node(mine)
+        self._me = mine.place
+        self._node = mine.node
         self._records = records
         self._is_only_node = is_only_node
         self._trusted = False
@@ -137,16 +128,16 @@ class NodeHealth:
         if len(self._unexplained) < MOST_FAILURES or self._trusted:
             return None
         return (
-            f"{len(self._unexplained)} trials in a row failed on {self._me.node} and none was trained, for reasons "
+            f"{len(self._unexplained)} trials in a row failed on {self._node} and none was trained, for reasons "
             f"that no other node has met (the last: {failure.message}); look at the node, then `ablate retry --failed`"
         )
 
     def _compare_with_others(self) -> None:
         records = list(self._records())
-        well = {_worker_on_node(record) for record in records if record.ok}
+        well = {record.place for record in records if record.ok}
         self._trusted = self._me in well or (not well and self._is_only_node())
         for record in records:
-            if _worker_on_node(record) in well if well else record.node != self._me.node:
+            if record.place in well if well else record.node != self._node:
                 self._explained.update(record.failures)
         self._unexplained = [each for each in self._unexplained if each not in self._explained]
 
