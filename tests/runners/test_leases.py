@@ -436,7 +436,8 @@ class Hosts(RuleBasedStateMachine):
 def test_no_order_of_events_costs_a_live_owner_its_trial_or_leaves_a_dead_one_with_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("runners.attempts.claims.MOST_LOST", 10**6)
+    for limit in ("MOST_LOST", "MOST_FRUITLESS"):
+        monkeypatch.setattr(f"runners.attempts.claims.{limit}", 10**6)
     Hosts.root = tmp_path / "0"
     how = settings(
         max_examples=80, stateful_step_count=30, deadline=None, suppress_health_check=list(HealthCheck), database=None
