@@ -1,14 +1,14 @@
-"""A grid of a base, axes and seeds: cells, keys, order, labels, header."""
+"""A grid of a base, axes and seeds: cells, keys, order, labels, header, baseline, unions."""
 
 import json
 from itertools import islice, product
 
 import pytest
 from hypothesis import given, strategies as st
-from standin import SOFTMAX, Operator, Trial, headline
+from standin import PRINCIPLED, SOFTMAX, SSA_OPERATOR, Operator, Trial, headline
 from standin_grid import BASE, HEADS, LAYERS, OPERATORS, grid, labels
 
-from grid import Dimension, Measure, SpecError, cell_key, forbid, has, one_at_a_time, over, zipped
+from grid import Dimension, Grid, Measure, SpecError, cell_key, forbid, has, one_at_a_time, over, zipped
 
 
 def test_axes_multiply() -> None:
@@ -146,3 +146,85 @@ def test_every_trial_of_any_grid_reads_back_with_its_key(axes: list[Dimension], 
     assert {one.label: one.cell for one in planned}.keys() == set(labels(made))
     for one in planned[:5]:
         assert Trial.model_validate(json.loads(json.dumps(one.trial.data()))).key == one.key
+
+
+@pytest.mark.parametrize("operator", ["softmax", "SSA", SOFTMAX, SSA_OPERATOR], ids=str)
+def test_the_baseline_is_selected_by_label_or_value(operator: object) -> None:
+    made = grid(OPERATORS, LAYERS, baseline={"operator": operator, "layers": "2"})
+    found = next(p for p in made.cells() if p.cell == made.header()["baseline"])
+    assert found.axes == {"operator": getattr(operator, "label", operator), "layers": 2}
+
+
+def test_the_baseline_may_be_where_an_axis_does_not_apply() -> None:
+    strength = over("operator.gate.strength.per", ["layer", "head"], when=has("operator.gate.strength"))
+    made = grid(over("operator", [SOFTMAX, PRINCIPLED]), strength, baseline={"strength_per": None})
+    assert made.header()["baseline"] == cell_key(Trial())
+
+
+@pytest.mark.parametrize(
+    ("baseline", "told"),
+    [
+        ({"operatr": "SSA"}, "'g' has no axis 'operatr', it has operator, layers"),
+        ({"operator": "SSA"}, "operator='SSA' selects 'SSA · layers=1', 'SSA · layers=2', 'SSA · layers=3', name more"),
+        ({"operator": "SSA", "layers": 9}, "no cell has operator='SSA', layers=9, near: 'SSA · layers=1', "),
+    ],
+)
+def test_a_baseline_is_exactly_one_cell(baseline: dict[str, object], told: str) -> None:
+    with pytest.raises(SpecError) as caught:
+        grid(OPERATORS, LAYERS, baseline=baseline).header()
+    assert told in str(caught.value)
+
+
+def cells(made: Grid) -> set[str]:
+    return {planned.cell for planned in made.cells()}
+
+
+def both() -> tuple[Grid, Grid]:
+    return (
+        Grid("shallow", BASE, [OPERATORS, over("model.layers", [1, 2])], seeds=range(2)),
+        Grid("deep", BASE, [OPERATORS, over("model.layers", [2, 3])], seeds=range(2)),
+    )
+
+
+def test_a_union_has_the_cells_of_both_once() -> None:
+    shallow, deep = both()
+    union = shallow | deep
+    assert cells(union) == cells(shallow) | cells(deep)
+    assert union.header()["cells"] == 9
+    assert union.header()["axes"][1]["labels"] == ["1", "2", "3"]
+    assert len({planned.key for planned in union.trials()}) == len(list(union.trials())) == 18
+    assert cells(shallow | shallow) == cells(shallow)
+    assert (union.name, union.named("all").name) == ("shallow-deep", "all")
+
+
+def test_rules_of_a_union_count_in_their_own_part() -> None:
+    shallow, deep = both()
+    rules = [forbid(lambda trial: trial.model.layers == 2, reason="two")]
+    union = Grid("ruled", BASE, shallow.axes, rules, range(2)) | deep
+    assert union.header()["rules"] == [{"reason": "two", "count": 3}]
+    assert union.header()["cells"] == 3 + 6
+
+
+def test_an_axis_of_one_part_is_null_in_the_other() -> None:
+    first = Grid("a", BASE, [OPERATORS], seeds=[0])
+    second = Grid("b", BASE, [over("training.steps", [10, 20])], seeds=[0])
+    found = [(planned.axes["operator"], planned.axes["steps"]) for planned in (first | second).cells()]
+    assert found == [("softmax", None), ("SSA", None), ("Principled", None), (None, 10), (None, 20)]
+
+
+def test_a_union_needs_one_set_of_seeds_one_measure_and_one_baseline() -> None:
+    plain = Grid("a", BASE, [OPERATORS])
+    with pytest.raises(SpecError, match="one seeds; 'a' has"):
+        plain | Grid("b", BASE, seeds=[1])
+    with pytest.raises(SpecError, match="one measure; 'a' has None"):
+        plain | Grid("b", BASE, measure=Measure(name="mse"))
+    with pytest.raises(SpecError, match="one baseline"):
+        Grid("a", BASE, [OPERATORS], baseline={"operator": "SSA"}) | Grid(
+            "b", BASE, [OPERATORS], baseline={"operator": "softmax"}
+        )
+
+
+def test_two_different_cells_with_one_label_are_refused() -> None:
+    other = Grid("b", BASE.changed(model=BASE.model.changed(layers=9)), [OPERATORS])
+    with pytest.raises(SpecError, match="two different cells called 'softmax'"):
+        (Grid("a", BASE, [OPERATORS]) | other).header()

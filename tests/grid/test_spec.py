@@ -1,7 +1,8 @@
-"""A spec is frozen, closed, and known by its content."""
+"""A spec is frozen, closed, and known by its content; canonical JSON and keys."""
 
 import copy
 import json
+import math
 import pickle
 from pathlib import Path
 from typing import Annotated, Any, Self
@@ -11,7 +12,7 @@ from hypothesis import given, strategies as st
 from pydantic import ValidationError, model_validator
 from standin import PRINCIPLED, SSA, SSA_OPERATOR, Number, Operator, Trial
 
-from grid import FROZEN, FrozenDict, Label, OutsideKey, Spec, SpecError, cell_key
+from grid import FROZEN, FrozenDict, Label, Measure, OutsideKey, Spec, SpecError, canonical_json, cell_key, content_key
 from grid.suggestions import suggest_name
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "keys.json"
@@ -227,3 +228,80 @@ GOLDEN_SPECS = {
 @pytest.mark.parametrize("name", GOLDEN_SPECS)
 def test_keys_are_for_ever(name: str) -> None:
     assert GOLDEN_SPECS[name].key == json.loads(GOLDEN.read_text())[name]
+
+
+PLAIN = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(st.characters(exclude_categories=["Cs"])),
+    lambda inner: (
+        st.lists(inner, max_size=4) | st.dictionaries(st.text(st.characters(exclude_categories=["Cs"])), inner)
+    ),
+    max_leaves=12,
+)
+
+
+@given(PLAIN)
+def test_canonical_json_reads_back_as_what_was_written(data: Any) -> None:
+    assert json.loads(canonical_json(data)) == data
+
+
+@given(PLAIN)
+def test_canonical_json_is_its_own_canonical_form(data: Any) -> None:
+    text = canonical_json(data)
+    assert canonical_json(json.loads(text)) == text
+
+
+@given(st.dictionaries(st.text("abcxyz", min_size=1), st.integers(), min_size=2))
+def test_the_order_of_entries_does_not_matter(data: dict[str, int]) -> None:
+    assert canonical_json(dict(reversed(data.items()))) == canonical_json(data)
+
+
+def test_numbers_have_one_form_and_a_key_has_128_bits() -> None:
+    assert canonical_json(-0.0) == canonical_json(0.0) == "0.0"
+    assert canonical_json(True) != canonical_json(1)
+    assert len(content_key("{}")) == len(f"{int(content_key('{}'), 16):032x}") == 32
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        ({"a": [math.nan]}, "finite"),
+        ({"a": [-math.inf]}, "finite"),
+        (test_numbers_have_one_form_and_a_key_has_128_bits, "not what makes them; got test_numbers.*, call it"),
+        ({"a": object()}, "object has no canonical JSON"),
+        ({1: "a"}, "named by strings; got 1"),
+        ("\ud800", "half a character"),
+    ],
+)
+def test_what_has_no_canonical_form_is_refused(data: object, words: str) -> None:
+    with pytest.raises(SpecError, match=words):
+        content_key(canonical_json(data))
+
+
+def test_a_point_is_numbers_that_cannot_be_changed() -> None:
+    measure = Measure(name="mse", point={"sigma_f": 5, "sigma_x": 1})
+    assert measure.key == Measure(name="mse", point={"sigma_x": 1.0, "sigma_f": 5.0}).key
+    assert Measure(name="loss", unit="nats per byte").key == Measure(name="loss").key
+    with pytest.raises(TypeError, match="cannot be changed"):
+        measure.point["sigma_f"] = 1
+
+
+WRONG: list[dict[str, object]] = [
+    {"rope": 0},
+    {"rope": -1},
+    {"alpha": 0},
+    {"alpha": 1},
+    {"scale": "cube"},
+    {"better": "more"},
+    {"name": ""},
+    {"point": {"x": float("nan")}},
+]
+
+
+@pytest.mark.parametrize("wrong", WRONG, ids=str)
+def test_a_measure_without_meaning_is_refused(wrong: dict[str, object]) -> None:
+    with pytest.raises(ValidationError):
+        Measure.model_validate({"name": "mse"} | wrong)

@@ -71,8 +71,14 @@ class _Folded:
         self._pair = operator.extra.pair(**value["extra"])
         square = heads.q.shape[-2] == heads.k.shape[-2]
         self._causal = square and heads.mask is None and operator.visible.label == "everything"
-        self._found_seen: Tensor | None = None  # no cached_property: its lock is nothing that can be compiled
-        self._found_count: Tensor | None = None
+        self._grounded = operator.readout.label == "ground_value"
+        counts = operator.margin.label != "none" or isinstance(operator.rescale, Affine)
+        masked = not self._causal or heads.bias is not None
+        self._seen = operator.visible.restrict(heads.model_mask, heads.distance) if counts or masked else None
+        self._count, self._margin = None, None
+        if counts and self._seen is not None:
+            self._count = self._seen.sum(-1, keepdim=True, dtype=self._working)
+            self._margin = operator.margin.factor(self._count, **value["margin"])
 
     def output(self) -> Tensor:
         """Compute the output [B, H, T, D]."""
@@ -85,10 +91,6 @@ class _Folded:
             output = output + value["readout"]["value_bias"]
         return postprocess(operator, output, value)
 
-    @property
-    def _grounded(self) -> bool:
-        return self._operator.readout.label == "ground_value"
-
     def _split(self, output: Tensor) -> tuple[Tensor, Tensor | None]:
         """Split off the sink's weight [B, H, T, 1], which is one more channel of the output."""
         if not self._grounded:
@@ -97,24 +99,6 @@ class _Folded:
         rescale = self._value["rescale"]
         factor = rescale.get("factor", rescale.get("scale"))
         return output[..., :-1], ground if factor is None else factor * ground
-
-    @property
-    def _seen(self) -> Tensor:
-        if self._found_seen is None:
-            self._found_seen = self._operator.visible.restrict(self._heads.model_mask, self._heads.distance)
-        return self._found_seen
-
-    @property
-    def _count(self) -> Tensor:
-        if self._found_count is None:
-            self._found_count = self._seen.sum(-1, keepdim=True, dtype=self._working)
-        return self._found_count
-
-    @property
-    def _margin(self) -> Tensor | None:
-        if self._operator.margin.label == "none":
-            return None
-        return self._operator.margin.factor(self._count, **self._value["margin"])
 
     @property
     def _factor(self) -> Tensor | None:
@@ -170,6 +154,7 @@ class _Folded:
         bias = self._heads.bias
         if bias is None:
             return None if self._causal else self._seen
+        assert self._seen is not None
         bias = bias if self._margin is None else self._margin * bias
         return bias.to(self._heads.q.dtype).masked_fill(~self._seen, -float("inf"))
 
@@ -185,7 +170,7 @@ class _Folded:
         rescale, value = self._operator.rescale, self._value["rescale"]
         if rescale.label == "scale":
             return output * value["factor"]
-        if not isinstance(rescale, Affine):
+        if not isinstance(rescale, Affine) or self._seen is None or self._count is None:
             return output
         v = self._heads.v.to(self._working)
         total = v.cumsum(-2) if self._causal else self._seen.to(v) @ v
