@@ -39,7 +39,7 @@ good = Grid(name="good", base=base, axes=[_operators], seeds=[0])
 mixed = Grid(name="mixed", base=base, axes=[_operators, over(_sizes, [258, 900, 901])], seeds=[0])
 judged = Grid(name="judged", base=base.changed(evaluations=(pairs,)), axes=[_operators], seeds=[0])
 """
-TOO_FEW = "byte pairs are learned until there are 900 tokens"
+TOO_FEW = "of 900 tokens; lower vocabulary"
 
 
 @pytest.fixture
