@@ -12,7 +12,6 @@ from torch import Tensor
 
 from grid.errors import SpecError
 from runners import MultipleChoice, Needle, Text, Trial
-from runners.evaluations.likelihood import costs_of
 from runners.evaluations.multiple_choice import RULES
 from runners.tasks import Items, Measurements, Predict
 from variants import Transformer, gpt2, llama2, softmax
@@ -176,17 +175,6 @@ def test_what_does_not_fit_loses_its_beginning_and_is_counted(tmp_path: Path, ta
     assert rows(spec, unigram, task)["truncated"].value == 0.5
     assert rows(spec.changed(context=10), unigram, task)["truncated"].value == 0.5
     assert rows(spec.changed(context=11), unigram, task)["truncated"].value == 0
-
-
-def test_sequences_of_any_length_cost_what_they_cost_alone(task: Text) -> None:
-    model = _model(task)
-    sequences = [[0, *range(65, 65 + size)] for size in (70, 3, 33, 32, 1, 64)]
-    with torch.inference_mode():
-        together = costs_of(model, sequences, 256)
-        for ids, found in zip(sequences, together, strict=True):
-            logits = model(torch.tensor([ids]))[0].double().log_softmax(-1)
-            alone = [-float(logits[at, after]) for at, after in enumerate(ids[1:])]
-            assert found.tolist() == pytest.approx(alone, abs=1e-5)
 
 
 def _model(task: Text) -> Any:
