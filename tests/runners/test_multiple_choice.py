@@ -14,7 +14,7 @@ from grid.errors import SpecError
 from runners import MultipleChoice, Needle, Text, Trial
 from runners.evaluations.multiple_choice import RULES
 from runners.tasks import Items, Measurements, Predict
-from variants import Transformer, gpt2, llama2, softmax
+from variants import gpt2
 
 P = {"a": 1 / 2, "b": 1 / 4, " ": 1 / 8}
 REST = (1 - sum(P.values())) / (256 - len(P))
@@ -175,14 +175,6 @@ def test_what_does_not_fit_loses_its_beginning_and_is_counted(tmp_path: Path, ta
     assert rows(spec, unigram, task)["truncated"].value == 0.5
     assert rows(spec.changed(context=10), unigram, task)["truncated"].value == 0.5
     assert rows(spec.changed(context=11), unigram, task)["truncated"].value == 0
-
-
-def _model(task: Text) -> Any:
-    backbone = llama2(layers=2, heads=2, width=16, feedforward_width=16)
-    model = Transformer(backbone, [softmax()] * 2, inputs=task.inputs, seed=0).eval()
-    for parameter in model.parameters():
-        parameter.data *= 3
-    return model
 
 
 def test_positions_that_may_see_ahead_are_left_out(tmp_path: Path, task: Text) -> None:
