@@ -12,10 +12,9 @@ from torch.nn import functional as F
 
 from grid.errors import SpecError
 from runners import LongContext, Needle, Stretch, Text, Trial
-from runners.evaluations.likelihood import generate
 from runners.tasks import Items, Measurements, Predict
 from runners.training.loop import train
-from variants import Rotary, Transformer, Yarn, gpt2, llama2, softmax
+from variants import Rotary, Yarn, gpt2, llama2
 
 
 @pytest.fixture
@@ -98,25 +97,6 @@ def test_writing_stops_at_the_end_at_a_line_or_when_there_is_enough(tmp_path: Pa
         found = rows(spec, counting(saying(said)), task)[f"long_context.{dataset}"]
         assert found.value == pytest.approx(expected)
         assert calls == [(1, len("\0words Q?|") + step) for step in range(passes)]
-
-
-def test_a_model_writes_the_same_alone_and_among_others(task: Text) -> None:
-    backbone = llama2(layers=2, heads=2, width=16, feedforward_width=32)
-    model = Transformer(backbone, [softmax()] * 2, inputs=task.inputs, seed=0).double().eval()
-    for parameter in model.parameters():
-        parameter.data *= 4
-    prompts = [b"\0abc", b"\0a longer one than that", b"\0b"]
-    encoder = task.encoder()
-    with torch.inference_mode():
-        found = generate(model, [list(each) for each in prompts], 12, encoder, lambda _: False)
-        for prompt, written in zip(prompts, found, strict=True):
-            ids = list(prompt)
-            for _ in range(12):
-                ids.append(int(model(torch.tensor([ids]))[0, -1].argmax()))
-                if ids[-1] == 0:
-                    break
-            assert written == encoder.decode([token for token in ids[len(prompt) :] if token])
-    assert len(set(found)) == 3
 
 
 def record_inputs(spec: LongContext, task: Text) -> list[bytes]:

@@ -12,10 +12,9 @@ from torch import Tensor
 
 from grid.errors import SpecError
 from runners import MultipleChoice, Needle, Text, Trial
-from runners.evaluations.likelihood import costs_of
 from runners.evaluations.multiple_choice import RULES
 from runners.tasks import Items, Measurements, Predict
-from variants import Transformer, gpt2, llama2, softmax
+from variants import gpt2
 
 P = {"a": 1 / 2, "b": 1 / 4, " ": 1 / 8}
 REST = (1 - sum(P.values())) / (256 - len(P))
@@ -153,25 +152,6 @@ def test_what_does_not_fit_loses_its_beginning_and_is_counted(tmp_path: Path, ta
     assert rows(spec, unigram, task)["truncated"].value == 0.5
     assert rows(spec.changed(context=10), unigram, task)["truncated"].value == 0.5
     assert rows(spec.changed(context=11), unigram, task)["truncated"].value == 0
-
-
-def test_sequences_of_any_length_cost_what_they_cost_alone(task: Text) -> None:
-    model = _model(task)
-    sequences = [[0, *range(65, 65 + size)] for size in (70, 3, 33, 32, 1, 64)]
-    with torch.inference_mode():
-        together = costs_of(model, sequences, 256)
-        for ids, found in zip(sequences, together, strict=True):
-            logits = model(torch.tensor([ids]))[0].double().log_softmax(-1)
-            alone = [-float(logits[at, after]) for at, after in enumerate(ids[1:])]
-            assert found.tolist() == pytest.approx(alone, abs=1e-5)
-
-
-def _model(task: Text) -> Any:
-    backbone = llama2(layers=2, heads=2, width=16, feedforward_width=16)
-    model = Transformer(backbone, [softmax()] * 2, inputs=task.inputs, seed=0).eval()
-    for parameter in model.parameters():
-        parameter.data *= 3
-    return model
 
 
 def test_positions_that_may_see_ahead_are_left_out(tmp_path: Path, task: Text) -> None:
