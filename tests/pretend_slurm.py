@@ -1,6 +1,7 @@
 """SLURM's commands as shell scripts on PATH that keep a queue in a directory and refuse on demand; nothing runs."""
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -88,6 +89,10 @@ esac
     "sacct": "",
     "srun": "",
 }
+
+
+Fake = Callable[[str, str], Path]
+"""Puts a shell script with that name and body on PATH; returns the file of its calls."""
 
 
 class PretendSlurm:

@@ -42,7 +42,6 @@ class WorkerEntry:
     train: str = "runners.training.loop:train"
     """Called as `train(trial, surroundings)`; returns a TrainingResult."""
     preload: tuple[str, ...] = ("torch", "torch._dynamo", "torch.optim", "pyarrow.parquet", "runners.training.loop")
-    """Modules that are imported once, before workers are made."""
 
 
 @final
@@ -54,15 +53,12 @@ class Job:
     submission: str
     entry: WorkerEntry = field(default_factory=WorkerEntry)
     files: tuple[Path, ...] = ()
-    """Spec files that define classes; every worker loads them."""
     retry: bool = False
-    """True to retry failed trials."""
     again: bool = False
     """True to retrain trials finished by other code."""
     modules: Mapping[str, str] = field(default_factory=dict)
     """Hashes of the project's modules at the start of the run; later edits do not change them."""
     heartbeat_s: float = EVERY_S
-    """Seconds between heartbeats of an attempt."""
     oom: Literal["fail", "halve", "bigger"] = "fail"
     """After out of memory: "halve" retries at once with twice the micro-batches; else the trial has failed."""
     place: Mapping[str, Any] | None = None

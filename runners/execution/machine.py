@@ -63,11 +63,6 @@ class Queue(RowSource):
 class Machine(ABC):
     """Trains rows of a submission."""
 
-    @property
-    @abstractmethod
-    def workers(self) -> int:
-        """Number of trials that train at the same time."""
-
     @abstractmethod
     def run(self, job: Job, rows: RowSource, overseer: Overseer) -> None:
         """Train `rows`; return if all have an outcome or a stop took effect.
@@ -80,11 +75,6 @@ class Machine(ABC):
 @final
 class Inline(Machine):
     """Trains one trial after another in this process."""
-
-    @property
-    def workers(self) -> int:
-        """Always 1."""
-        return 1
 
     def run(self, job: Job, rows: RowSource, overseer: Overseer) -> None:
         """Train `rows` here; each trial sets its number of threads."""

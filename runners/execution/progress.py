@@ -16,7 +16,6 @@ from runners.attempts.worker import Outcome
 from runners.output import LINE_EVERY_S, duration, format_count
 
 _SAME_EVERY_S = 60.0
-"""Seconds between two equal lines."""
 
 
 class Running(NamedTuple):
@@ -40,7 +39,6 @@ class GridMember(NamedTuple):
     """Name of a trial in the display."""
 
     cell: tuple[str, str]
-    """Grid and label."""
     seed: int
 
 

@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from store.store import Store
 
 LOOK_EVERY_S = 0.5
-"""Seconds between progress checks."""
 
 
 _QUERIES = {
@@ -135,11 +134,9 @@ class Reproduction(NamedTuple):
     """Result of a reproduction."""
 
     equal: int
-    """Number of bit-equal values."""
     different: list[ValueDifference]
     """The others, largest difference first."""
     failure: str | None = None
-    """The failure, if training failed this time."""
 
 
 @final

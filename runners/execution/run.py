@@ -39,7 +39,6 @@ class RunOptions:
     """How to run; none of it changes a measured number."""
 
     retry: bool = False
-    """Try trials again that failed before."""
     again: bool = False
     """Train trials again that other code finished: new attempts, from the beginning. The latest that is ok counts."""
     only: frozenset[str] | None = None
@@ -62,21 +61,16 @@ class RunResult:
     ok: int
     """Finished by this run or by a concurrent one."""
     failed: int
-    """Failed in this run."""
     stopped: int
     """Not finished, because the run was interrupted; run again to continue."""
     skipped: int
-    """Finished before this run."""
     skipped_failed: int
-    """Failed before and were not retried."""
     skipped_other_code: int
-    """Skipped trials that other code finished."""
     interrupted: bool
     """True if a signal stopped the run early."""
     submission: str | None
     """Id of the submission; None if there was nothing to do."""
     problems: tuple[str, ...] = ()
-    """Problems other than failed trials, such as a store that could not be updated."""
 
 
 def run_campaign(

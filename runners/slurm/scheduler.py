@@ -156,9 +156,7 @@ class QueueStatus(NamedTuple):
     asked: float | None
     """Time of the answer, in seconds since the epoch; None without one."""
     problem: str | None = None
-    """Why there is no new answer."""
     named: Mapping[str, Sequence[int]] = {}
-    """Jobs by name."""
 
 
 class Scheduler(Protocol):

@@ -74,7 +74,6 @@ def _check_word(text: str) -> str:
 Time = Annotated[str, AfterValidator(lambda text: minutes(text) and text)]
 Memory = Annotated[str, AfterValidator(lambda text: mebibytes(text) and text)]
 Word = Annotated[str, AfterValidator(_check_word)]
-"""A name in SLURM."""
 Line = Annotated[str, Field(pattern=r"\A[^\n\r]*\z")]
 PerGpu = int | Literal["auto"]
 

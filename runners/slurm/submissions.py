@@ -37,7 +37,6 @@ Standing = Literal["pending", "held", "running", "ended", "gone", "unknown"]
 """State of a worker; "gone": it ended without a record of its end."""
 
 AT_WORK: tuple[Standing, ...] = ("running", "pending", "held", "unknown")
-"""States of workers that may still train."""
 
 _NO_OUTPUT = "exit 0:53"
 """SLURM's exit code if the node could not open the output file."""
@@ -48,7 +47,6 @@ class WorkerStatus(NamedTuple):
 
     submission: str
     resources: str
-    """The name of its resource class."""
     number: int
     standing: Standing
     job: str | None
@@ -56,7 +54,6 @@ class WorkerStatus(NamedTuple):
     words: str
     """Why it waits, why it left, how it ended."""
     says: str | None
-    """Its message when it left."""
     restarts: int
     time_left_s: float | None
     seen: float

@@ -45,7 +45,6 @@ class WorkerRecord:
     resource_class: int
     """`class` in the file."""
     worker: int
-    """Its number within the class."""
     restarts: int
     """Restarts before this life; the last of several."""
     job: str
@@ -58,16 +57,13 @@ class WorkerRecord:
     """Time at work, by the monotonic clock."""
     gpus: int
     slots: int
-    """Trials side by side."""
     ok: int = 0
     failed: int = 0
     stopped: int = 0
     left: Left | None = None
     """Why it left; None while it works, or if it was killed."""
     says: str | None = None
-    """The reason in a sentence."""
     cpus: int = 1
-    """Requested cores."""
     failures: tuple[str, ...] = ()
     """Fingerprints of its trials' failures, each once."""
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from pretend_slurm import PretendSlurm, pretended
+from pretend_slurm import Fake, PretendSlurm, pretended
 
 from runners.tasks import LinearFunctions, ShiftGrid
 from runners.training.training_context import TrainingContext
@@ -109,3 +109,23 @@ def tiny() -> Trial:
 def slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PretendSlurm:
     """A cluster that takes jobs and never runs them."""
     return pretended(tmp_path, monkeypatch)
+
+
+@pytest.fixture
+def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Fake:
+    """Puts a command on a PATH that has nothing of SLURM's; it notes its arguments in a file, which is returned."""
+    place = tmp_path / "bin"
+    place.mkdir()
+    for name in ("sh", "bash", "sleep", "cat", "mkfifo"):
+        (place / name).symlink_to(f"/bin/{name}")
+    monkeypatch.setenv("PATH", str(place))
+
+    def make(name: str, body: str) -> Path:
+        said = tmp_path / f"{name}.calls"
+        said.touch()
+        path = place / name
+        path.write_text(f'#!/bin/sh\necho "$*" >> {said}\n{body}\n')
+        path.chmod(0o755)
+        return said
+
+    return make

@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -277,6 +278,14 @@ def test_a_heartbeat_goes_on_while_training_is_busy_and_says_how_far_it_was(layo
     assert path.stat().st_mtime > 0
 
 
+WAYS: dict[str, Callable[[Attempt], None]] = {
+    "save": lambda attempt: attempt.save(1, {}),
+    "finish": lambda attempt: attempt.finish(DONE),
+    "fail": lambda attempt: attempt.fail(killed_failure(3, "SIGKILL")),
+    "abandon": lambda attempt: attempt.abandon("time"),
+}
+
+
 @pytest.mark.parametrize("way", ["save", "finish", "fail"])
 def test_an_attempt_that_was_taken_over_neither_saves_nor_ends_as_if_it_had_not(layout: Layout, way: str) -> None:
     first = begin(layout)
@@ -285,14 +294,8 @@ def test_an_attempt_that_was_taken_over_neither_saves_nor_ends_as_if_it_had_not(
     start.write_text(json.dumps({**kept, "pid_started": 1}))  # as if its process had gone
     second = begin(layout)
     start.write_text(json.dumps(kept))
-    failure = Failure("error", "m", None, "f")
-    ways = {
-        "save": lambda: first.save(1, {}),
-        "finish": lambda: first.finish(DONE),
-        "fail": lambda: first.fail(failure),
-    }
     with pytest.raises(LeaseLost, match="another worker took this trial over"):
-        ways[way]()
+        WAYS[way](first)
     assert not layout.end(TRIAL, 1).exists()
     assert not layout.checkpoint(TRIAL, 1).exists()
     second.finish(DONE)
@@ -346,20 +349,14 @@ def begun_anew(layout: Layout, **other: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("other", [{"host": "elsewhere"}, {"pid": 7}, {"started": 7.0}], ids=["host", "pid", "started"])
-@pytest.mark.parametrize("way", ["save", "finish", "fail", "abandon"])
+@pytest.mark.parametrize("way", WAYS)
 def test_an_attempt_whose_number_was_given_anew_writes_nothing_there(
     layout: Layout, way: str, other: dict[str, Any]
 ) -> None:
     attempt = begin(layout)
     theirs = begun_anew(layout, **other)
-    ways = {
-        "save": lambda: attempt.save(1, {}),
-        "finish": lambda: attempt.finish(DONE),
-        "fail": lambda: attempt.fail(killed_failure(3, "SIGKILL")),
-        "abandon": lambda: attempt.abandon("time"),
-    }
     with pytest.raises(LeaseLost):
-        ways[way]()
+        WAYS[way](attempt)
     assert not layout.end(TRIAL, 1).exists()
     assert not layout.checkpoint(TRIAL, 1).exists()
     assert read_json(layout.start(TRIAL, 1)) == theirs

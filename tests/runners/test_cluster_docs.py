@@ -20,20 +20,9 @@ PAGES = {
 README = (DOCS.parent / "README.md").read_text()
 OPTIONS = re.compile(r"(?<![\w-])--?[a-z][a-z-]*")
 CALL = re.compile(r"(?:`|^ {4}(?:\$ |srun .*)?)ablate ([a-z]+)([^`\n#|]*)", re.MULTILINE)
-ELSEWHERE = {
-    *(
-        "--array",
-        "--cpus-per-task",
-        "--gres",
-        "--hold",
-        "--name",
-        "--open-mode",
-        "--requeue",
-        "--signal",
-        "--test-only",
-    ),
-    *("--version", "--group"),
-}
+ELSEWHERE = set(
+    OPTIONS.findall("--array --cpus-per-task --gres --hold --name --open-mode --requeue --signal --test-only --version")
+) | {"--group"}
 """Options of sbatch, srun, scancel and python."""
 
 

@@ -181,7 +181,6 @@ def test_a_module_that_workers_need_and_is_not_there_is_an_environment_problem(t
 def test_a_local_machine_has_workers() -> None:
     with pytest.raises(SpecError, match="at least one worker; got 0"):
         Local(0)
-    assert (Local(3).workers, Inline().workers) == (3, 1)
 
 
 def test_no_process_is_left_when_a_run_is_over(tmp_path: Path) -> None:

@@ -3,37 +3,15 @@
 import json
 import os
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from pretend_slurm import Fake
 from submission_files import FIRST, submit, write_record
 from synthetic import Campaign, write_campaign
 
 from runners.cli.app import execute
 from runners.slurm.scheduler import _QUEUE, QueueStatus, SlurmScheduler, TaskStatus, account_rows
-
-Fake = Callable[[str, str], Path]
-
-
-@pytest.fixture
-def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Fake:
-    """Puts a command on a PATH that has nothing of SLURM's; it notes its arguments in a file, which is returned."""
-    place = tmp_path / "bin"
-    place.mkdir()
-    for name in ("sh", "bash", "sleep", "cat", "mkfifo"):
-        (place / name).symlink_to(f"/bin/{name}")
-    monkeypatch.setenv("PATH", str(place))
-
-    def make(name: str, body: str) -> Path:
-        said = tmp_path / f"{name}.calls"
-        said.touch()
-        path = place / name
-        path.write_text(f'#!/bin/sh\necho "$*" >> {said}\n{body}\n')
-        path.chmod(0o755)
-        return said
-
-    return make
 
 
 def row(job: int, task: object, state: str, **fields: object) -> str:

@@ -1,9 +1,7 @@
 """The output of SLURM's commands, in the forms of several versions."""
 
-import stat
-from pathlib import Path
-
 import pytest
+from pretend_slurm import Fake
 
 from grid.errors import EnvironmentProblem
 from runners.slurm.scheduler import TaskId, release, seconds, shorthand, task_ids
@@ -20,23 +18,6 @@ from runners.slurm.submit.cluster_limits import (
     qos_levels,
     read_limits,
 )
-
-
-def command(folder: Path, name: str, script: str) -> None:
-    """Put a command of our own before SLURM's."""
-    folder.mkdir(exist_ok=True)
-    path = folder / name
-    path.write_text(f"#!/bin/sh\n{script}\n", encoding="utf-8")
-    path.chmod(path.stat().st_mode | stat.S_IXUSR)
-
-
-@pytest.fixture
-def commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The only folder of commands besides the shell's own."""
-    folder = tmp_path / "bin"
-    folder.mkdir()
-    monkeypatch.setenv("PATH", str(folder))
-    return folder
 
 
 @pytest.mark.parametrize(
@@ -86,17 +67,17 @@ def test_many_tasks_have_short_names_that_mean_them() -> None:
     assert shorthand([]) == []
 
 
-def test_a_command_that_hangs_is_given_up(commands: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    command(commands, "scontrol", "exec /bin/sleep 600")
+def test_a_command_that_hangs_is_given_up(fake: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
+    fake("scontrol", "exec sleep 600")
     monkeypatch.setattr("runners.slurm.scheduler.ask.__kwdefaults__", {"patience_s": 0.2})
     with pytest.raises(EnvironmentProblem, match="scontrol did not answer within 0 s"):
         release(TaskId(7, 1))
 
 
-def test_an_order_refused_is_an_error_and_a_job_that_is_gone_is_not(commands: Path) -> None:
-    command(commands, "scontrol", "echo 'Invalid job id specified for job 7_1' >&2; exit 1")
+def test_an_order_refused_is_an_error_and_a_job_that_is_gone_is_not(fake: Fake) -> None:
+    fake("scontrol", "echo 'Invalid job id specified for job 7_1' >&2; exit 1")
     assert not release(TaskId(7, 1))
-    command(commands, "scontrol", "echo 'Access/permission denied for job 7_1' >&2; exit 1")
+    fake("scontrol", "echo 'Access/permission denied for job 7_1' >&2; exit 1")
     with pytest.raises(EnvironmentProblem, match=r"scontrol release 7_1 was not carried out: .*permission denied"):
         release(TaskId(7, 1))
 
@@ -233,16 +214,16 @@ def test_what_accounting_prints() -> None:
 CONFIG = "ClusterName = toy\\nMaxArraySize = 11\\nMaxJobCount = 50\\nSchedulerParameters = max_array_tasks=5,x\\n"
 
 
-def test_limits_are_read_where_numbers_are_not_enforced_or_accounting_is_away(commands: Path) -> None:
+def test_limits_are_read_where_numbers_are_not_enforced_or_accounting_is_away(fake: Fake) -> None:
     with pytest.raises(EnvironmentProblem, match="scontrol is not installed on this machine; log in to"):
         read_limits()
     shown = "PartitionName=gpu Default=YES State=UP MaxTime=1:00 TotalNodes=2 QoS=N/A"
     case = (
         f'case "$*" in *config*) printf "{CONFIG}AccountingStorageEnforce = associations\\n";; *) echo "{shown}";; esac'
     )
-    command(commands, "scontrol", case)
-    command(commands, "sinfo", "echo 'gpu|4|1000|gpu:x:2'")
-    command(commands, "squeue", "echo 'slurm_load_jobs error' >&2; exit 1")
+    fake("scontrol", case)
+    fake("sinfo", "echo 'gpu|4|1000|gpu:x:2'")
+    fake("squeue", "echo 'slurm_load_jobs error' >&2; exit 1")
     found = read_limits()
     assert (found.array_size, found.max_jobs, found.partitions["gpu"].gpus) == (5, 50, {"x": 2})
     assert found.problems == (
@@ -250,9 +231,9 @@ def test_limits_are_read_where_numbers_are_not_enforced_or_accounting_is_away(co
         "accounts and QOS are not known: sacctmgr is not installed on this machine",
     )
     assert found.accounts is None
-    command(commands, "sacctmgr", 'case "$*" in *qos*) echo "normal|1";; *) echo "big|toy|big||2|";; esac')
+    fake("sacctmgr", 'case "$*" in *qos*) echo "normal|1";; *) echo "big|toy|big||2|";; esac')
     found = read_limits()
     assert found.accounts == ("big",)
     assert found.room().because == "the cluster keeps 50 jobs (MaxJobCount), and ended ones count for some minutes"
-    command(commands, "scontrol", case.replace("= associations", "= limits"))
+    fake("scontrol", case.replace("= associations", "= limits"))
     assert read_limits().room().tasks == 1

@@ -220,15 +220,22 @@ def test_a_trial_is_not_tried_again_in_smaller_pieces_unless_that_was_asked_for_
 
 
 @pytest.mark.parametrize("fate", ["ok", "raises"])
-def test_a_worker_whose_trial_was_taken_over_leaves_it_to_the_other(tmp_path: Path, fate: str) -> None:
+@pytest.mark.parametrize("number", [1, 2], ids=["removed and begun anew", "taken over"])
+def test_a_worker_whose_trial_another_has_leaves_it_alone(tmp_path: Path, fate: str, number: int) -> None:
     lines = list(trial_lines(toy_grid(seeds=[0], fates=[fate])))[:1]
-    key = lines[0]["trial"]
+    key, layout = lines[0]["trial"], Layout(tmp_path)
     worker = worker_for(tmp_path, lines)
-    listener = worker._listener
-    listener.row_stepped = lambda *_: write_start(Layout(tmp_path), key, 2, host="elsewhere")  # type: ignore[method-assign]
+
+    def begin_elsewhere(*_: object) -> None:
+        if number == 1:
+            shutil.rmtree(layout.trial(key))
+        write_start(layout, key, number, host="elsewhere")
+
+    worker._listener.row_stepped = begin_elsewhere  # type: ignore[method-assign]
     assert worker.run(0) == Outcome(0, "held", 1)
-    assert end_of(tmp_path, key)["message"] == "another worker took this trial over"
-    assert trial_state(Layout(tmp_path), key).status == "running"
+    assert layout.end(key, 1).exists() == (number == 2)
+    assert json.loads(layout.start(key, number).read_bytes())["host"] == "elsewhere"
+    assert trial_state(layout, key).status == "running"
 
 
 def test_an_attempt_says_where_it_runs_and_how_often_it_gives_a_sign_of_life(tmp_path: Path) -> None:
@@ -261,25 +268,6 @@ def test_a_worker_that_cannot_claim_says_that_the_campaign_is_unwritable(
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(CampaignUnwritable, match="free some space"):
         worker.run(0)
-
-
-@pytest.mark.parametrize("fate", ["ok", "raises"])
-def test_a_worker_whose_attempt_was_removed_and_begun_anew_by_another_leaves_it_alone(
-    tmp_path: Path, fate: str
-) -> None:
-    lines = list(trial_lines(toy_grid(seeds=[0], fates=[fate])))[:1]
-    key, layout = lines[0]["trial"], Layout(tmp_path)
-    worker = worker_for(tmp_path, lines)
-
-    def begun_anew(*_: object) -> None:
-        shutil.rmtree(layout.trial(key))
-        write_start(layout, key, 1, host="elsewhere")
-
-    worker._listener.row_stepped = begun_anew  # type: ignore[method-assign]
-    assert worker.run(0) == Outcome(0, "held", 1)
-    assert not layout.end(key, 1).exists()
-    assert json.loads(layout.start(key, 1).read_bytes())["host"] == "elsewhere"
-    assert trial_state(layout, key).status == "running"
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, CampaignUnwritable], ids=["interrupt", "full"])

@@ -35,7 +35,6 @@ class AlreadyQueued:
     submissions: Counter[str] = field(default_factory=Counter)
     """Trials by the submission whose workers take them."""
     trials: set[str] = field(default_factory=set)
-    """Their keys."""
     notes: list[str] = field(default_factory=list)
 
 

@@ -71,7 +71,6 @@ class Limits:
     """Most tasks of one user in the queue, by QOS; None: no limit."""
     default_account: str | None = None
     problems: tuple[str, ...] = ()
-    """Sentences about limits that could not be read."""
 
     @property
     def accounts(self) -> tuple[str, ...] | None:

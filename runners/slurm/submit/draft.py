@@ -43,13 +43,10 @@ class SubmitOptions:
     """Options of a submission; they change no measured number."""
 
     retry: bool = False
-    """Queue failed trials again."""
     again: bool = False
-    """Queue trials again that other code finished."""
     only: frozenset[str] | None = None
     """Keys of the trials to queue; None: all that are missing."""
     files: tuple[Path, ...] = ()
-    """The loaded spec files of the grids."""
     entry: WorkerEntry = field(default_factory=WorkerEntry)
     budget: Budget | None = None
     flags: frozenset[str] = frozenset()

@@ -34,7 +34,6 @@ class Demand(NamedTuple):
     threads: int
     checkpoint_s: float
     cuda: bool = False
-    """True if they train on a GPU only."""
 
 
 class WorkerKind(NamedTuple):

@@ -39,9 +39,7 @@ class SubmittedJobs(NamedTuple):
 
     draft: Draft
     record: Submission | None
-    """None: there is nothing to queue."""
     done: int
-    """Trials that were already ok."""
 
 
 def submit(drafter: Drafter, told: Callable[[str], None]) -> SubmittedJobs:

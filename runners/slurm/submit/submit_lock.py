@@ -11,7 +11,6 @@ from store.files.atomic import environment_problem, make_directory
 from store.files.layout import Layout
 
 _NO_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS, errno.EBADF)
-"""Errors of file systems without locks."""
 
 
 @contextmanager

@@ -15,7 +15,6 @@ MOST_CELLS = 12
 """Cells of a class that are estimated: counting the work of one takes a while."""
 
 MOST_FINISHED = 200
-"""Finished trials that are used."""
 
 
 USUAL_TRIALS = 5

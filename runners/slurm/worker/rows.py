@@ -25,7 +25,6 @@ class RowShare(NamedTuple):
     """A worker's place among the workers of a class."""
 
     rows: tuple[int, int]
-    """First row of the class, and the first after it."""
     worker: int
     workers: int
 

@@ -27,7 +27,6 @@ DONE, UNEXPECTED, AGAIN, SOME_FAILED, REFUSED, LATE, FULL = 0, 1, 85, 86, 87, 88
 
 _LOOK_EVERY_S = 0.2
 _MOST_SERVERS = 3
-"""Fork servers that may die in a life of the task."""
 _MOST_PROBED = 50
 _MOST_FORKS = 1000
 _PATIENCE_S = 300.0
