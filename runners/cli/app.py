@@ -17,6 +17,7 @@ from runners.cli.evaluate import evaluate
 from runners.cli.exit import leave
 from runners.cli.export import export
 from runners.cli.monitor import cancel, failures, logs, watch
+from runners.cli.options import AnyGrid, Campaign
 from runners.cli.published import published
 from runners.cli.repro import repro
 from runners.cli.results import compare, status, table
@@ -81,15 +82,11 @@ for _command in (
 
 
 @app.command
-def report(*, campaign: Path | None = None, grid: str | None = None, out: Path | None = None) -> int:
+def report(*, campaign: Campaign = None, grid: AnyGrid = None, out: Path | None = None) -> int:
     """Write the campaign's report: one HTML file that works offline.
 
     Parameters
     ----------
-    campaign
-        The campaign directory; default the only one below campaigns/.
-    grid
-        One of its grids; default all.
     out
         The file to write; default report.html in the campaign.
     """

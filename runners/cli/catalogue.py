@@ -34,8 +34,6 @@ def operators(
         List those of one paper: baseline, 000, 001, 002, 003, 004 or beyond.
     model
         The backbone in which added parameters are counted, such as llama2_125m; default gpt2_small.
-    as_json
-        Print JSON.
     """
     _check_use(name, kind, paper, model)
     from runners.catalogue.explain import MODEL, data, explain, explain_kind
@@ -95,8 +93,6 @@ def tasks(name: str | None = None, /, *, spec: Path | None = None, as_json: Json
         A task or an evaluation, such as needle.
     spec
         A spec file: its tasks and evaluations are known too, and without a name these alone are listed.
-    as_json
-        Print JSON.
     """
     return _choices("tasks", ("task", "evaluation"), name, spec, as_json=as_json)
 
@@ -110,8 +106,6 @@ def probes(name: str | None = None, /, *, spec: Path | None = None, as_json: Jso
         A probe, such as sink_share.
     spec
         A spec file: its probes are known too, and without a name these alone are listed.
-    as_json
-        Print JSON.
     """
     return _choices("probes", ("probe",), name, spec, as_json=as_json)
 

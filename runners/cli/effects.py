@@ -1,10 +1,9 @@
 """The command `effects`: main effects and interactions of a grid's axes."""
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from runners.cli.measure_text import average_of, describe_measure
-from runners.cli.options import Csv, Flag, Json
+from runners.cli.options import Campaign, Csv, Flag, Json, OneGrid
 from runners.output import format_count, say, write, write_frame, write_json, write_table
 
 if TYPE_CHECKING:
@@ -18,8 +17,8 @@ _SHOWN = 12
 
 def effects(
     *,
-    campaign: Path | None = None,
-    grid: str | None = None,
+    campaign: Campaign = None,
+    grid: OneGrid = None,
     interactions: Flag = False,
     as_json: Json = False,
     as_csv: Csv = False,
@@ -30,23 +29,14 @@ def effects(
 
     Parameters
     ----------
-    campaign
-        The campaign directory; default the only one below campaigns/.
-    grid
-        One of its grids, when it has several.
     interactions
         Test also whether what one axis does depends on another.
-    as_json
-        Print JSON: tests and means; of one seed, contrasts and means.
-    as_csv
-        Print the tests as CSV; of one seed, the contrasts.
     """
-    from runners.cli.resolve import choose_grid, find_campaign
+    from runners.cli.resolve import choose_grid, open_campaign
     from runners.provenance.mixed_code import warn_of_mixtures
     from store.analysis.effects import analysis, unreplicated
-    from store.store import Store
 
-    with Store.open(find_campaign(campaign)) as store:
+    with open_campaign(campaign) as store:
         name = choose_grid(store, grid)
         header = store.grid(name)
         found = analysis(store, name, interactions=interactions)

@@ -1,6 +1,7 @@
 """Flags that several commands have."""
 
 from dataclasses import dataclass, fields
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, final
 
 from cyclopts import Group, Parameter
@@ -10,8 +11,11 @@ from grid.errors import SpecError
 if TYPE_CHECKING:
     from runners.slurm.spec import Slurm
 
-Json = Annotated[bool, Parameter(name="--json", negative="")]
-Csv = Annotated[bool, Parameter(name="--csv", negative="")]
+Json = Annotated[bool, Parameter(name="--json", negative="", help="Print JSON.")]
+Csv = Annotated[bool, Parameter(name="--csv", negative="", help="Print CSV.")]
+Campaign = Annotated[Path | None, Parameter(help="The campaign directory; default the only one below campaigns/.")]
+OneGrid = Annotated[str | None, Parameter(help="One of its grids, when it has several.")]
+AnyGrid = Annotated[str | None, Parameter(help="One of its grids; default all.")]
 Flag = Annotated[bool, Parameter(negative="")]
 
 

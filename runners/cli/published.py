@@ -64,15 +64,7 @@ def published(
     as_json: Json = False,
     as_csv: Csv = False,
 ) -> int:
-    """Show published tables, the cells of one, or your results for the papers' claims.
-
-    Parameters
-    ----------
-    as_json
-        Print JSON.
-    as_csv
-        Print CSV.
-    """
+    """Show published tables, the cells of one, or your results for the papers' claims."""
     if as_json and as_csv:
         raise SpecError("a result has one format; got --json and --csv: leave one out")
     if beside.compare:
@@ -106,11 +98,10 @@ def _compare(asked: PublishedQuery, beside: ComparisonFlags, *, as_json: bool, a
 
 
 def _compare_claims(asked: PublishedQuery, beside: ComparisonFlags) -> "pl.DataFrame":
-    from runners.cli.resolve import choose_grid, find_campaign
+    from runners.cli.resolve import choose_grid, open_campaign
     from store.published.comparison import compare_published
-    from store.store import Store
 
-    with Store.open(find_campaign(beside.campaign)) as store:
+    with open_campaign(beside.campaign) as store:
         if store.stale is not None:
             say(f"ablate: the newest results may be missing: {store.stale}")
         return compare_published(

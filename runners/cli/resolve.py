@@ -43,6 +43,13 @@ def find_campaign(campaign: Path | None) -> Path:
     raise NotFoundError(f"there are several campaigns: {', '.join(map(str, found))}; name one with --campaign")
 
 
+def open_campaign(campaign: Path | None, *, thorough: bool = True) -> "Store":
+    """Open the store of the campaign that `find_campaign` finds."""
+    from store.store import Store
+
+    return Store.open(find_campaign(campaign), thorough=thorough)
+
+
 def find_campaigns(named: Sequence[Path]) -> list[Path]:
     """The campaigns to show: those named, the working directory, or all below campaigns/."""
     if named:

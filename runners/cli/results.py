@@ -1,36 +1,24 @@
 """Commands that answer from the store of a campaign."""
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from runners.cli.measure_text import average_of, describe_measure
-from runners.cli.options import Csv, Json
+from runners.cli.options import AnyGrid, Campaign, Csv, Json, OneGrid
 from runners.output import say, write, write_frame, write_json, write_table
 
 if TYPE_CHECKING:
     from store.store import Store
 
 
-def status(*, campaign: Path | None = None, grid: str | None = None, as_json: Json = False) -> int:
-    """How far a campaign is, cell by cell, who is at work, and what failed. Files are asked first, then the scheduler.
-
-    Parameters
-    ----------
-    campaign
-        The campaign directory; default the only one below campaigns/.
-    grid
-        One of its grids; default all.
-    as_json
-        Print JSON.
-    """
-    from runners.cli.resolve import choose_grid, find_campaign
+def status(*, campaign: Campaign = None, grid: AnyGrid = None, as_json: Json = False) -> int:
+    """Show the progress of each cell, the running trials and the failures, from the files and the scheduler."""
+    from runners.cli.resolve import choose_grid, open_campaign
     from runners.monitoring.status_text import read_status, write_status
     from runners.monitoring.trial_states import locate_trials
     from runners.slurm.scheduler import SlurmScheduler
-    from store.store import Store
 
-    with Store.open(find_campaign(campaign), thorough=False) as store:
+    with open_campaign(campaign, thorough=False) as store:
         names = store.grids() if grid is None else [choose_grid(store, grid)]
         found = read_status(store, locate_trials(store, SlurmScheduler(), ended=as_json), names, grid)
     if as_json:
@@ -42,8 +30,8 @@ def status(*, campaign: Path | None = None, grid: str | None = None, as_json: Js
 
 def table(
     *,
-    campaign: Path | None = None,
-    grid: str | None = None,
+    campaign: Campaign = None,
+    grid: OneGrid = None,
     why: str | None = None,
     best_over: Sequence[str] = (),
     as_json: Json = False,
@@ -53,32 +41,23 @@ def table(
 
     Parameters
     ----------
-    campaign
-        The campaign directory; default the only one below campaigns/.
-    grid
-        One of its grids, when it has several.
     why
         A cell, by its label or key: all that its verdict rests on, instead of the table.
     best_over
         An axis such as the learning rate, or several: every setting of the others is represented by its best cell,
         chosen on half of the seeds and compared on the other half.
-    as_json
-        Print JSON.
-    as_csv
-        Print CSV.
     """
     from grid.errors import SpecError
-    from runners.cli.resolve import choose_grid, find_campaign
+    from runners.cli.resolve import choose_grid, open_campaign
     from runners.provenance.mixed_code import warn_of_mixtures
     from store.analysis.tuned_verdicts import selected_verdicts
     from store.analysis.verdicts import verdicts
-    from store.store import Store
 
     if why is not None and (best_over or as_csv):
         raise SpecError(
             "--why is about one cell of the whole table, as text or --json; leave --best-over and --csv out"
         )
-    with Store.open(find_campaign(campaign)) as store:
+    with open_campaign(campaign) as store:
         name = choose_grid(store, grid)
         if why is not None:
             return _write_why(store, name, why, as_json=as_json)
@@ -116,7 +95,7 @@ def _write_why(store: "Store", grid: str, cell: str, *, as_json: bool) -> int:
     return 0
 
 
-def compare(first: str, second: str, /, *, campaign: Path | None = None, as_json: Json = False) -> int:
+def compare(first: str, second: str, /, *, campaign: Campaign = None, as_json: Json = False) -> int:
     """Compare two trials: first their specs, then their results.
 
     Parameters
@@ -125,16 +104,11 @@ def compare(first: str, second: str, /, *, campaign: Path | None = None, as_json
         A trial's key, or the beginning of one.
     second
         Another.
-    campaign
-        The campaign directory; default the only one below campaigns/.
-    as_json
-        Print JSON.
     """
-    from runners.cli.resolve import find_campaign, find_trial
+    from runners.cli.resolve import find_trial, open_campaign
     from runners.monitoring.trial_comparison import compare_trials
-    from store.store import Store
 
-    with Store.open(find_campaign(campaign)) as store:
+    with open_campaign(campaign) as store:
         found = compare_trials(store, find_trial(store, first), find_trial(store, second))
     if as_json:
         write_json("compare", {"spec": found.spec, "results": found.results.rows(named=True)})

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, final
 
 from cyclopts import Parameter
 
-from runners.cli.options import NO_CLUSTER, SLURM_FLAGS, Flag, SlurmFlags
+from runners.cli.options import NO_CLUSTER, SLURM_FLAGS, Campaign, Flag, SlurmFlags
 from runners.output import format_count, say, write
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def retry(
     spec: Path | None = None,
     on: Literal["local", "inline", "slurm"] | None = None,
     workers: int | None = None,
-    campaign: Path | None = None,
+    campaign: Campaign = None,
     cluster: SLURM_FLAGS = NO_CLUSTER,
 ) -> int:
     """Train trials once more that failed or were lost, on the machine that had them. Without words it says what failed.
@@ -67,8 +67,6 @@ def retry(
         local, inline or slurm; default where they were the last time.
     workers
         Worker processes, or array tasks; default as `ablate run` chooses.
-    campaign
-        The campaign directory; default the only one below campaigns/.
     """
     from runners.cli.resolve import find_campaign
     from runners.slurm.spec import cluster_of

@@ -12,6 +12,7 @@ from runners.cli.options import (
     NO_CLUSTER,
     ONCE,
     SLURM_FLAGS,
+    AnyGrid,
     Flag,
     Json,
     MachineFlags,
@@ -73,7 +74,7 @@ def plan(
     spec: Path,
     /,
     *,
-    grid: str | None = None,
+    grid: AnyGrid = None,
     campaign: Path | None = None,
     where: Annotated[PlannedFor, Parameter(name="*")] = HERE,
     repeat: Repeats = ONCE,
@@ -87,12 +88,8 @@ def plan(
     ----------
     spec
         A Python file that defines grids.
-    grid
-        One of its grids; default all.
     campaign
         Where it would run; default campaigns/FILE.
-    as_json
-        Print JSON.
     """
     from grid.errors import SpecError
     from runners.cli.plan import plan_campaign

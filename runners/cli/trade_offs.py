@@ -2,13 +2,12 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, final
 
 from cyclopts import Parameter
 
 from runners.cli.measure_text import describe_measure
-from runners.cli.options import Csv, Json
+from runners.cli.options import Campaign, Csv, Json, OneGrid
 from runners.output import format_count, say, write, write_frame
 
 if TYPE_CHECKING:
@@ -50,8 +49,8 @@ def curves(
     /,
     *,
     at: Costs = ALL,
-    campaign: Path | None = None,
-    grid: str | None = None,
+    campaign: Campaign = None,
+    grid: OneGrid = None,
     as_json: Json = False,
     as_csv: Csv = False,
 ) -> int:
@@ -61,21 +60,12 @@ def curves(
     ----------
     metric
         A training metric.
-    campaign
-        The campaign directory; default the only one below campaigns/.
-    grid
-        One of its grids, when it has several.
-    as_json
-        Print JSON.
-    as_csv
-        Print CSV.
     """
-    from runners.cli.resolve import choose_grid, find_campaign
+    from runners.cli.resolve import choose_grid, open_campaign
     from runners.provenance.mixed_code import warn_of_mixtures
     from store.analysis.learning_curves import compare_learning, rule_of
-    from store.store import Store
 
-    with Store.open(find_campaign(campaign)) as store:
+    with open_campaign(campaign) as store:
         name = choose_grid(store, grid)
         found = compare_learning(store, name, metric, at.by, budget=at.budget, level=at.level)
         rule = rule_of(store, name, metric)
@@ -112,8 +102,8 @@ _CURVES = {
 def pareto(
     *,
     against: Against = ("train_s",),
-    campaign: Path | None = None,
-    grid: str | None = None,
+    campaign: Campaign = None,
+    grid: OneGrid = None,
     as_json: Json = False,
     as_csv: Csv = False,
 ) -> int:
@@ -124,24 +114,15 @@ def pareto(
     against
         train_s, memory_bytes, parameters, flops, joules, tokens_per_s, flops_per_s, a measurement or a probe; repeat it
         for more. The title says which way each is better; what nothing is known of is taken as better when lower.
-    campaign
-        The campaign directory; default the only one below campaigns/.
-    grid
-        One of its grids, when it has several.
-    as_json
-        Print JSON.
-    as_csv
-        Print CSV.
     """
     import polars as pl
 
-    from runners.cli.resolve import choose_grid, find_campaign
+    from runners.cli.resolve import choose_grid, open_campaign
     from runners.provenance.mixed_code import warn_of_mixtures
     from store.analysis.pareto import pareto as pareto_of, rule
     from store.analysis.verdicts import measure_of
-    from store.store import Store
 
-    with Store.open(find_campaign(campaign)) as store:
+    with open_campaign(campaign) as store:
         name = choose_grid(store, grid)
         found = pareto_of(store, name, against)
         header, rules = store.grid(name), measure_of(store, name, None)
