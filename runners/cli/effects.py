@@ -2,9 +2,8 @@
 
 from typing import TYPE_CHECKING, Any
 
-from runners.cli.measure_text import average_of, describe_measure
 from runners.cli.options import Campaign, Csv, Flag, Json, OneGrid
-from runners.output import format_count, say, write, write_frame, write_json, write_table
+from runners.output import average_of, describe_measure, format_count, say, write, write_frame, write_json, write_table
 
 if TYPE_CHECKING:
     import polars as pl
@@ -33,7 +32,7 @@ def effects(
         Test also whether what one axis does depends on another.
     """
     from runners.cli.resolve import choose_grid, open_campaign
-    from runners.provenance.mixed_code import warn_of_mixtures
+    from runners.provenance.code import warn_of_mixtures
     from store.analysis.effects import analysis, unreplicated
 
     with open_campaign(campaign) as store:

@@ -172,6 +172,18 @@ class SlurmFlags:
         return (kept or Slurm()).override(**asked)
 
 
+def check_machine(on: str, workers: int | None, cluster: SlurmFlags) -> None:
+    """Refuse flags that say nothing to the machine.
+
+    Raises:
+        SpecError: one was given.
+    """
+    if on != "slurm":
+        cluster.refuse(on)
+    if on == "inline" and workers is not None:
+        raise SpecError("--workers is for --on local and --on slurm; inline trains in this process, a trial at a time")
+
+
 SLURM_FLAGS = Annotated[SlurmFlags, Parameter(name="*", group=ON_SLURM)]
 """Flattened."""
 

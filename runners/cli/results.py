@@ -1,13 +1,15 @@
 """Commands that answer from the store of a campaign."""
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
-from runners.cli.measure_text import average_of, describe_measure
 from runners.cli.options import AnyGrid, Campaign, Csv, Json, OneGrid
-from runners.output import say, write, write_frame, write_json, write_table
+from runners.output import average_of, describe_measure, say, write, write_frame, write_json, write_table
 
 if TYPE_CHECKING:
+    import polars as pl
+
     from store.store import Store
 
 
@@ -49,7 +51,7 @@ def table(
     """
     from grid.errors import SpecError
     from runners.cli.resolve import choose_grid, open_campaign
-    from runners.provenance.mixed_code import warn_of_mixtures
+    from runners.provenance.code import warn_of_mixtures
     from store.analysis.tuned_verdicts import selected_verdicts
     from store.analysis.verdicts import verdicts
 
@@ -106,13 +108,49 @@ def compare(first: str, second: str, /, *, campaign: Campaign = None, as_json: J
         Another.
     """
     from runners.cli.resolve import find_trial, open_campaign
-    from runners.monitoring.trial_comparison import compare_trials
 
     with open_campaign(campaign) as store:
-        found = compare_trials(store, find_trial(store, first), find_trial(store, second))
+        spec, results = _compare_trials(store, find_trial(store, first), find_trial(store, second))
     if as_json:
-        write_json("compare", {"spec": found.spec, "results": found.results.rows(named=True)})
+        write_json("compare", {"spec": spec, "results": results.rows(named=True)})
         return 0
-    write("\n".join(found.spec) or "the specs are equal")
-    write_table(found.results.columns, found.results.rows())
+    write("\n".join(spec) or "the specs are equal")
+    write_table(results.columns, results.rows())
     return 0
+
+
+_ABSENT = "(not there)"
+
+
+def _compare_trials(store: "Store", first: str, second: str) -> "tuple[list[str], pl.DataFrame]":
+    """List what differs in the specs of two trials, and the final evaluations that both have."""
+    specs = [
+        json.loads(store.sql("SELECT spec FROM trial WHERE trial = $key", {"key": key})["spec"][0])
+        for key in (first, second)
+    ]
+    results = store.sql(
+        """
+        WITH final AS (SELECT DISTINCT trial, name, point, value FROM v_final WHERE source = 'evaluation')
+        SELECT a.name, a.point, a.value AS first, b.value AS second, b.value - a.value AS difference
+        FROM final a JOIN final b ON a.name = b.name AND a.point IS NOT DISTINCT FROM b.point
+        WHERE a.trial = $first AND b.trial = $second AND NOT coalesce(map_contains(a.point, 'position'), false)
+        ORDER BY a.name, CAST(a.point AS VARCHAR)
+        """,
+        {"first": first, "second": second},
+    )
+    return list(_differences(*specs)), results
+
+
+def _differences(first: Mapping[str, Any], second: Mapping[str, Any]) -> Iterator[str]:
+    one, other = dict(_leaves(first)), dict(_leaves(second))
+    for path in dict.fromkeys((*one, *other)):
+        if one.get(path, _ABSENT) != other.get(path, _ABSENT):
+            yield f"{path}: {one.get(path, _ABSENT)} -> {other.get(path, _ABSENT)}"
+
+
+def _leaves(data: object, path: str = "") -> Iterator[tuple[str, str]]:
+    if isinstance(data, Mapping):
+        for name, value in data.items():
+            yield from _leaves(value, f"{path}.{name}" if path else str(name))
+    else:
+        yield path, json.dumps(data, ensure_ascii=False)

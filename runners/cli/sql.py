@@ -101,19 +101,11 @@ def sql(
         if save is not None:
             return _save(store, layout, save, text)
         if text is not None:
-            return _answer(store, text, shown)
+            from runners.cli.cancellable import cancellable
+
+            _print(cancellable(store, lambda: store.sql(text)), shown)
+            return 0
     return _open_harlequin(layout, given)
-
-
-def _answer(store: "Store", text: str, shown: Shown) -> int:
-    _print(_ask(store, text), shown)
-    return 0
-
-
-def _ask(store: "Store", text: str) -> "pl.DataFrame":
-    from runners.cli.cancellable import cancellable
-
-    return cancellable(store, lambda: store.sql(text))
 
 
 def _refuse_beside(

@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, final
 
 from cyclopts import Parameter
 
-from runners.cli.measure_text import describe_measure
 from runners.cli.options import Campaign, Csv, Json, OneGrid
-from runners.output import format_count, say, write, write_frame
+from runners.output import describe_measure, format_count, say, write, write_frame
 
 if TYPE_CHECKING:
     from store.analysis.pareto import Way
@@ -62,7 +61,7 @@ def curves(
         A training metric.
     """
     from runners.cli.resolve import choose_grid, open_campaign
-    from runners.provenance.mixed_code import warn_of_mixtures
+    from runners.provenance.code import warn_of_mixtures
     from store.analysis.learning_curves import compare_learning, rule_of
 
     with open_campaign(campaign) as store:
@@ -118,7 +117,7 @@ def pareto(
     import polars as pl
 
     from runners.cli.resolve import choose_grid, open_campaign
-    from runners.provenance.mixed_code import warn_of_mixtures
+    from runners.provenance.code import warn_of_mixtures
     from store.analysis.pareto import pareto as pareto_of, rule
     from store.analysis.verdicts import measure_of
 

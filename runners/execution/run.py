@@ -20,9 +20,8 @@ from runners.execution.interrupts import Interrupts
 from runners.execution.progress import ProgressDisplay
 from runners.execution.run_tally import GridMember, Tally, tally
 from runners.output import format_count
-from runners.planning.grid_cells import walk
 from runners.planning.preflight import Preflight
-from runners.planning.survey import Survey, publish
+from runners.planning.survey import Survey, publish, walk
 from runners.provenance.code import ran_other_code
 from store.files.atomic import make_directory
 from store.files.layout import Layout

@@ -1,11 +1,14 @@
 """Failures by kind: how many trials, where, since when, and what to do about it by rule."""
 
 import re
+import time
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, final
 
 from grid.errors import NotFoundError, StoreError
+from runners.monitoring.worker_rejections import WorkerRejection
+from runners.output import age, write
 from store.files.atomic import read_json
 
 if TYPE_CHECKING:
@@ -160,88 +163,37 @@ def _cluster(row: Mapping[str, Any], places: _FailurePlaces, good_hosts: set[str
     return found._replace(action=action(found, good_hosts))
 
 
-def action(found: FailureGroup, good_hosts: set[str]) -> str:
-    """Return advice on a kind of failure. `good_hosts` are hosts where trials finished."""
-    return next(advice for advice in (rule(found, good_hosts) for rule in _RULES) if advice is not None)
-
-
 _DATA = re.compile(r"FileNotFoundError|No such file|NotFoundError|cannot be downloaded", re.IGNORECASE)
 _DISK = re.compile(r"No space left|disk quota|Read-only file system|Input/output error", re.IGNORECASE)
 
 
-def _retry(found: FailureGroup, options: str = "") -> str:
-    return f"`ablate retry fingerprint={found.fingerprint}{options and f' {options}'}`"
-
-
-def _advise_divergence(found: FailureGroup, _good_hosts: set[str]) -> str | None:
-    if found.reason != "diverged":
-        return None
-    return "it counts as an outcome of these cells and would diverge again; lower the learning rate to avoid it"
-
-
-def _advise_logged(found: FailureGroup, _good_hosts: set[str]) -> str | None:
-    """Nothing here can start them."""
-    if not found.logged:
-        return None
-    return f"`ablate logs {found.example[:8]}` shows it; mend it, then start your program that logged it again"
-
-
-def _one_host(found: FailureGroup, good_hosts: set[str]) -> str | None:
-    """All on one node, while others finish trials."""
-    (host, *others) = found.hosts or ("?",)
-    if not found.scheduled or found.n < 2 or others or host == "?" or not good_hosts - {host}:
-        return None
-    without = _retry(found, f"--exclude {host}")
-    return f"all {found.n} failed on {host}, and trials finish elsewhere: {without} leaves it out"
-
-
-def _out_of_memory(found: FailureGroup, _good_hosts: set[str]) -> str | None:
-    if found.reason != "out_of_memory":
-        return None
-    bigger = "; --oom bigger asks the cluster for twice the memory" if found.scheduled else ""
-    return f"{_retry(found, '--oom halve')} halves the micro-batch{bigger}"
-
-
-def _advise_killed(found: FailureGroup, _good_hosts: set[str]) -> str | None:
-    if found.reason != "killed":
-        return None
-    most_often = "something ended its processes, most often too little memory"
-    if not found.scheduled:
-        return f"{most_often}: {_retry(found, '--workers 1')} trains one at a time, --oom halve in smaller pieces"
-    return f"{most_often}: {_retry(found, '--oom bigger')} asks for twice as much, --mem and --time for what you say"
-
-
-def _data(found: FailureGroup, _good_hosts: set[str]) -> str | None:
-    if not _DATA.search(_last_words(found)):
-        return None
-    where = ", ".join(found.hosts)
-    return f"a file is missing on {where}: put it there under the same path, then {_retry(found)}"
-
-
-def _disk(found: FailureGroup, _good_hosts: set[str]) -> str | None:
-    if not _DISK.search(_last_words(found)):
-        return None
-    return f"the disk takes no more on {', '.join(found.hosts)}: free some space, then {_retry(found)}"
-
-
-def _error(found: FailureGroup, _good_hosts: set[str]) -> str:
-    return f"an error of the code: `ablate logs {found.example[:8]}` shows it; mend it, then {_retry(found)}"
-
-
-def _last_words(found: FailureGroup) -> str:
-    return "\n".join((found.message, *found.trace[-1:]))
-
-
-_RULES: tuple[Callable[[FailureGroup, set[str]], str | None], ...] = (
-    _advise_divergence,
-    _advise_logged,
-    _one_host,
-    _out_of_memory,
-    _advise_killed,
-    _data,
-    _disk,
-    _error,
-)
+def action(found: FailureGroup, good_hosts: set[str]) -> str:
+    """Return advice on a kind of failure. `good_hosts` are hosts where trials finished."""
+    retry = f"ablate retry fingerprint={found.fingerprint}"
+    logs = f"`ablate logs {found.example[:8]}` shows it"
+    hosts = ", ".join(found.hosts)
+    last_words = "\n".join((found.message, *found.trace[-1:]))
+    if found.reason == "diverged":
+        return "it counts as an outcome of these cells and would diverge again; lower the learning rate to avoid it"
+    if found.logged:
+        return f"{logs}; mend it, then start your program that logged it again"
+    one_host = found.scheduled and found.n > 1 and len(found.hosts) == 1 and hosts != "?"
+    if one_host and good_hosts - {hosts}:
+        without = f"`{retry} --exclude {hosts}`"
+        return f"all {found.n} failed on {hosts}, and trials finish elsewhere: {without} leaves it out"
+    if found.reason == "out_of_memory":
+        bigger = "; --oom bigger asks the cluster for twice the memory" if found.scheduled else ""
+        return f"`{retry} --oom halve` halves the micro-batch{bigger}"
+    if found.reason == "killed":
+        most_often = "something ended its processes, most often too little memory"
+        if not found.scheduled:
+            return f"{most_often}: `{retry} --workers 1` trains one at a time, --oom halve in smaller pieces"
+        return f"{most_often}: `{retry} --oom bigger` asks for twice as much, --mem and --time for what you say"
+    if _DATA.search(last_words):
+        return f"a file is missing on {hosts}: put it there under the same path, then `{retry}`"
+    if _DISK.search(last_words):
+        return f"the disk takes no more on {hosts}: free some space, then `{retry}`"
+    return f"an error of the code: {logs}; mend it, then `{retry}`"
 
 
 def _texts(value: object) -> list[str]:
@@ -254,3 +206,55 @@ def _whole(value: object) -> int:
 
 def _seconds(value: object) -> float:
     return float(value) if isinstance(value, int | float) else 0.0
+
+
+_MOST_NAMES = 6
+_LEFT = {
+    "refused": "worker refused to train",
+    "late": "worker had no time to begin in",
+    "error": "worker broke down",
+    "unsaid": "worker was given up",
+}
+
+
+def write_clusters(found: Sequence[FailureGroup]) -> None:
+    """A paragraph per kind: what, how often, where, since when, the first trace, and what to do."""
+    for each in found:
+        span = _when(each.first) if each.n == 1 else f"{_when(each.first)} to {_when(each.last)} ({age(each.last)} ago)"
+        write(f"{each.n} x {each.reason}  {each.fingerprint}  {each.message}")
+        write(f"    of     {_some(each.labels)}")
+        write(f"    on     {_hosts(each.hosts, each.n)}, {span}")
+        write(f"    first  trial {each.example[:12]}")
+        for line in each.trace:
+            write(f"           {line}")
+        write(f"    do     {each.action}")
+
+
+def kind_line(n: int, again: int, reason: str, message: str) -> str:
+    """A kind of failure in one line: how many trials are failed now, and how many more are queued again."""
+    if not n:
+        return f"failed and queued again: {again} x {reason}: {message}"
+    return f"failed: {n} x {reason}{f' and {again} queued again' if again else ''}: {message}"
+
+
+def write_refusals(found: Sequence[WorkerRejection]) -> None:
+    """A paragraph per reason for which workers left."""
+    for each in found:
+        write(f"{each.n} x {_LEFT[each.left]}: {each.says}")
+        write(f"    on     {_hosts(each.hosts, each.n)}, last {_when(each.last)} ({age(each.last)} ago)")
+        write(f"    do     {each.action}")
+
+
+def _hosts(hosts: Mapping[str, int], n: int) -> str:
+    if len(hosts) == 1:
+        return next(iter(hosts)) if n == 1 else f"all {n} on {next(iter(hosts))}"
+    return _some([f"{count} on {host}" for host, count in hosts.items()])
+
+
+def _some(names: Sequence[str]) -> str:
+    more = len(names) - _MOST_NAMES
+    return ", ".join(names[:_MOST_NAMES]) + (f" and {more} more" if more > 0 else "")
+
+
+def _when(seconds: float) -> str:
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(seconds))

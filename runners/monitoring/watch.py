@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, final
 
 from grid.errors import EnvironmentProblem
-from runners.monitoring.failure_groups import kinds
-from runners.monitoring.failure_text import kind_line
+from runners.monitoring.failure_groups import kind_line, kinds
 from runners.monitoring.trial_states import STATES, AtWork, State, TrialLocations, locate_trials
 from runners.planning.duration import schedule_s
 from runners.slurm.scheduler import QueueStatus, Scheduler

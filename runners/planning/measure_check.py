@@ -1,7 +1,6 @@
 """Whether what a grid is judged by is something its trials will record; asked before anything is trained."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Protocol, runtime_checkable
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from grid import Grid
 from grid.errors import SpecError
@@ -12,14 +11,6 @@ METRICS = ("loss", "grad_norm", "learning_rate")
 
 Point = Mapping[str, float]
 _MOST_SHOWN = 12
-
-
-@runtime_checkable
-class Measures(Protocol):
-    """A task or an evaluation that says what it records."""
-
-    def measures(self) -> Mapping[str, Sequence[Point]] | None:
-        """The names of its evaluations, each with every point it is taken at; None where it does not say."""
 
 
 def check_measure(grid: Grid, judged: Iterable[Sequence[object]]) -> None:
@@ -57,7 +48,8 @@ def _collect_points(judges: Iterable[object]) -> dict[str, list[Point]] | None:
     """By name the points of all of `judges`; None where one does not say."""
     names: dict[str, list[Point]] = {}
     for judge in judges:
-        said = judge.measures() if isinstance(judge, Measures) else None
+        measures: Callable[[], Mapping[str, Sequence[Point]] | None] | None = getattr(judge, "measures", None)
+        said = measures() if measures else None
         if said is None:
             return None
         for name, points in said.items():

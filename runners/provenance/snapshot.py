@@ -15,8 +15,7 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any, NamedTuple, final
 
-from runners.provenance.snapshot_contents import gather
-from runners.provenance.snapshot_files import SnapshotFile
+from runners.provenance.snapshot_contents import SnapshotFile, gather
 from runners.slow_notice import slow_notice
 from store.files.atomic import environment_problem, write_atomic
 from store.files.layout import Layout

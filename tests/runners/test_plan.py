@@ -11,12 +11,10 @@ from toy_training import Falling, ToyTrial, train
 from grid import Grid, Spec, forbid, over
 from grid.errors import SpecError
 from runners import BytePairs, Text, Training, Trial
-from runners.cli.plan import PlanOptions, RunPlan, plan_campaign
-from runners.cli.plan_text import plan_lines
+from runners.cli.plan import PlanOptions, RunPlan, plan_campaign, plan_lines
 from runners.planning.duration import finished_trials
-from runners.planning.grid_cells import walk
 from runners.planning.step_timing import MEASURED_STEPS, measure_seconds
-from runners.planning.survey import survey
+from runners.planning.survey import survey, walk
 from runners.training.loop import train as train_trial
 from runners.training.training_context import TrainingContext, TrainingResult
 from runners.trial import parameters

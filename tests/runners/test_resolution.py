@@ -12,8 +12,7 @@ from toy_campaign import run_quietly
 from toy_training import ToyTrial
 
 from grid import Grid, Measure, over
-from runners.cli.plan import PlanOptions, plan_campaign
-from runners.cli.plan_text import plan_data, plan_lines
+from runners.cli.plan import PlanOptions, plan_campaign, plan_data, plan_lines
 from runners.planning.forecast_text import resolution_lines
 from runners.planning.power import Resolution, _resolution, resolutions
 from runners.planning.seed_noise import Noise, differences, noise_among, pool_differences

@@ -6,7 +6,7 @@ import pytest
 
 from runners.cli.outcome import report_outcome
 from runners.execution.run import RunResult
-from runners.monitoring.failure_text import kind_line
+from runners.monitoring.failure_groups import kind_line
 from runners.monitoring.retry import RetrySelection
 
 

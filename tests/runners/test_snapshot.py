@@ -13,7 +13,7 @@ from submitted import SPEC, TAKE, copied_rooms, dirty_repository, git, members, 
 
 from grid.errors import EnvironmentProblem
 from runners.provenance.snapshot import Packed, Snapshot, write
-from runners.provenance.snapshot_files import MOST_BYTES, MOST_BYTES_OF_A_FILE, objection
+from runners.provenance.snapshot_contents import MOST_BYTES, MOST_BYTES_OF_A_FILE, objection
 from runners.provenance.snapshot_git import work_tree
 from store.files.layout import Layout
 

@@ -15,8 +15,7 @@ from runners.attempts.submission_record import Array, ResourceClass
 from runners.attempts.worker import WorkerEntry
 from runners.output import format_count
 from runners.planning.budget import Budget
-from runners.planning.grid_cells import walk
-from runners.planning.survey import Surveyed, survey
+from runners.planning.survey import Surveyed, survey, walk
 from runners.provenance.environment import torch_without_cuda
 from runners.provenance.snapshot import pack
 from runners.provenance.snapshot_extract import shell_lines
