@@ -156,8 +156,7 @@ def watch(*, every: float = 2.0, campaign: Campaign = None, as_json: Json = Fals
 
     from grid.errors import SpecError
     from runners.cli.resolve import find_campaign
-    from runners.monitoring.watch import views
-    from runners.monitoring.watch_text import show
+    from runners.monitoring.watch import show, views
     from runners.slurm.scheduler import SlurmScheduler
 
     if not every > 0:

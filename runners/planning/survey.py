@@ -10,7 +10,7 @@ from grid import Grid, Planned, Spec
 from grid.errors import SpecError, StoreError
 from runners.attempts.manifest import KeptLines, read_lines, trial_lines, trial_of, write_grid
 from runners.output import format_count
-from runners.planning.measure_check import check_measure
+from runners.planning.preflight import check_measure
 from runners.provenance.code import Codes, ran_other_code
 from runners.slow_notice import slow_notice
 from store.files.layout import Layout

@@ -232,10 +232,6 @@ def test_torch_comes_with_the_first_question() -> None:
     subprocess.run([sys.executable, "-c", script], check=True)
 
 
-def test_the_default_operator_is_softmax() -> None:
-    assert MATHS.weights(Operator().data(), {}, {}, LOGITS)[0].keys == MATHS.weights("softmax", {}, {}, LOGITS)[0].keys
-
-
 @pytest.mark.parametrize("query", [LAST, 4])
 def test_queries_and_keys_have_the_logits_of_the_row(query: int) -> None:
     q, k = _queries_and_keys(5, query)

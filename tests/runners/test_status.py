@@ -18,8 +18,7 @@ from runners.attempts.submission_record import Array, Submission, write_submissi
 from runners.monitoring import status_text
 from runners.monitoring.status_text import OF_STATE, cells, crew_lines, loose_ends, read_status, write_status
 from runners.monitoring.trial_states import STATES, TrialLocations, locate_trials
-from runners.monitoring.watch import look as view
-from runners.monitoring.watch_text import changes
+from runners.monitoring.watch import changes, look as view
 from runners.slurm.scheduler import Scheduler, TaskStatus
 from runners.slurm.worker_records import cancelled_path
 from store.files.atomic import read_json, write_json

@@ -17,8 +17,7 @@ from runners.output import format_count
 from runners.planning.budget import Budget
 from runners.planning.survey import Surveyed, survey, walk
 from runners.provenance.environment import torch_without_cuda
-from runners.provenance.snapshot import pack
-from runners.provenance.snapshot_extract import shell_lines
+from runners.provenance.snapshot import pack, shell_lines
 from runners.slurm.scheduler import Scheduler
 from runners.slurm.spec import Slurm
 from runners.slurm.submit import worker_allocation
