@@ -116,9 +116,14 @@ def _number(value: float) -> str:
 def describe_measure(header: Mapping[str, Any]) -> str:
     """Grid, measure, point and unit of a grid's header: `quickstart: mse at sigma_x=1 in squared output units`."""
     measure = header["measure"]
-    point = ", ".join(f"{axis}={value:g}" for axis, value in measure["point"].items())
     unit = f" in {measure['unit']}" if measure.get("unit") else ""
-    return f"{header['grid']}: {measure['name']}{f' at {point}' if point else ''}{unit}"
+    return f"{header['grid']}: {name_measure(measure)}{unit}"
+
+
+def name_measure(measure: Mapping[str, Any]) -> str:
+    """Format a measure and its point: `mse at sigma_x=1`."""
+    point = ", ".join(f"{axis}={value:g}" for axis, value in measure["point"].items())
+    return f"{measure['name']}{f' at {point}' if point else ''}"
 
 
 def average_of(measure: Mapping[str, Any]) -> str:

@@ -121,8 +121,6 @@ def doctor(*, campaign: Path | None = None, as_json: Json = False) -> int:
     campaign
         A directory that must be writable; default campaigns/.
     """
-    from runners.cli.doctor import examine
-
     found = examine(campaign)
     if as_json:
         write_json("doctor", [check._asdict() for check in found])

@@ -20,6 +20,8 @@ from runners.slurm.submit.workload import plan_allocation
 from store.files.layout import Layout
 from store.files.trial_status import Status
 
+_Sizes = tuple[int | None, int | None]
+"""Parameters of a model: all, and those of the operator."""
 _STATES: Mapping[Status, State] = {"ok": "done", "failed": "failed", "running": "running", "pending": "pending"}
 
 
@@ -107,13 +109,14 @@ def plan_campaign(root: Path | str, grids: Sequence[Grid], options: PlanOptions 
     options = options or PlanOptions()
     layout = Layout(Path(root).resolve())
     demands = Demands(options.slurm) if options.slurm is not None else None
-    counted, opening = _Counted(options.parameters), Preflight(layout, retry=options.retry)
-
-    looks = [counted.look, opening.look, *([demands.look] if demands is not None else [])]
+    opening = Preflight(layout, retry=options.retry)
+    sizes: dict[tuple[str, str], _Sizes] = {}
 
     def look(grid: str, planned: Planned) -> None:
-        for each in looks:
-            each(grid, planned)
+        sizes[grid, planned.cell] = options.parameters(planned.trial) if options.parameters else (None, None)
+        opening.look(grid, planned)
+        if demands is not None:
+            demands.look(grid, planned)
 
     cells = walk(grids, look)
     found = survey(layout, grids, cells, retry=options.retry, again=options.again)
@@ -128,7 +131,7 @@ def plan_campaign(root: Path | str, grids: Sequence[Grid], options: PlanOptions 
     return RunPlan(
         root=layout.root,
         grids=plans,
-        operators=tuple(_operators(found, counted.cells)),
+        operators=tuple(_operators(found, sizes)),
         trials=found.trials,
         ok=states["done"],
         other_code=found.other_code,
@@ -164,22 +167,6 @@ def _find_refusals(times: Estimate, opening: Preflight) -> Iterator[str]:
     for each in opening.refusals():
         if not any(each.why in told for told in times.refused):
             yield f"{each.label}: {each.why}"
-
-
-_Sizes = tuple[int | None, int | None]
-
-
-@final
-class _Counted:
-    """The parameters of each cell's model, all and the operator's, by grid and cell."""
-
-    def __init__(self, parameters: Callable[[Any], tuple[int, int]] | None) -> None:
-        self._parameters = parameters
-        self.cells: dict[tuple[str, str], _Sizes] = {}
-
-    def look(self, grid: str, planned: Planned) -> None:
-        """Count those of a cell."""
-        self.cells[grid, planned.cell] = self._parameters(planned.trial) if self._parameters else (None, None)
 
 
 def _operators(found: Survey, sizes: Mapping[tuple[str, str], _Sizes]) -> Iterator[OperatorPlan]:

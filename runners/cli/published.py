@@ -11,7 +11,7 @@ from runners.cli.options import Csv, Flag, Json
 from runners.output import say, write_frame, write_json
 
 if TYPE_CHECKING:
-    import polars as pl
+    pass
 
 
 @final
@@ -89,21 +89,15 @@ def published(
 
 def _compare(asked: PublishedQuery, beside: ComparisonFlags, *, as_json: bool, as_csv: bool) -> None:
     from runners.cli.published_text import write_claims
-
-    found = _compare_claims(asked, beside)
-    if as_json or as_csv:
-        write_frame("published-compare", found, as_json=as_json, as_csv=as_csv)
-    else:
-        write_claims(found, everything=beside.everything)
-
-
-def _compare_claims(asked: PublishedQuery, beside: ComparisonFlags) -> "pl.DataFrame":
     from runners.cli.resolve import choose_grid, open_campaign
     from store.published.comparison import compare_published
 
     with open_campaign(beside.campaign) as store:
         if store.stale is not None:
             say(f"ablate: the newest results may be missing: {store.stale}")
-        return compare_published(
-            store, choose_grid(store, beside.grid), paper=asked.paper, table=asked.table, metric=asked.metric
-        )
+        grid = choose_grid(store, beside.grid)
+        found = compare_published(store, grid, paper=asked.paper, table=asked.table, metric=asked.metric)
+    if as_json or as_csv:
+        write_frame("published-compare", found, as_json=as_json, as_csv=as_csv)
+    else:
+        write_claims(found, everything=beside.everything)

@@ -147,12 +147,12 @@ def _cluster(row: Mapping[str, Any], places: _FailurePlaces, good_hosts: set[str
     found = FailureGroup(
         fingerprint=str(row["fingerprint"] or ""),
         reason=str(row["reason"] or "error"),
-        n=_whole(row["n"]),
+        n=row["n"],
         hosts=hosts,
-        labels=_texts(row["labels"]),
-        operators=_texts(row["operators"]),
-        first=_seconds(row["first"]),
-        last=_seconds(row["last"]),
+        labels=row["labels"],
+        operators=row["operators"],
+        first=row["first"] or 0.0,
+        last=row["last"] or 0.0,
         example=str(row["example"]),
         message=message,
         trace=str(row["traceback"] or "").rstrip().splitlines()[-TRACE_LINES:],
@@ -194,18 +194,6 @@ def action(found: FailureGroup, good_hosts: set[str]) -> str:
     if _DISK.search(last_words):
         return f"the disk takes no more on {hosts}: free some space, then `{retry}`"
     return f"an error of the code: {logs}; mend it, then `{retry}`"
-
-
-def _texts(value: object) -> list[str]:
-    return [str(each) for each in value] if isinstance(value, list) else []
-
-
-def _whole(value: object) -> int:
-    return int(value) if isinstance(value, int) else 0
-
-
-def _seconds(value: object) -> float:
-    return float(value) if isinstance(value, int | float) else 0.0
 
 
 _MOST_NAMES = 6

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 from grid import Grid
 from grid.errors import NotFoundError, SpecError, StoreError
+from runners.output import name_measure
 from store.files.layout import Layout
 
 if TYPE_CHECKING:
@@ -231,7 +232,7 @@ def _resolution(header: dict[str, Any], noise: Noise) -> Resolution:
     needed = float(seeds_needed(rope, sd, alpha=level)[0])
     return Resolution(
         grid=header["grid"],
-        measure=_format_measure(measure),
+        measure=name_measure(measure),
         scale=measure["scale"],
         seeds=seeds,
         comparisons=comparisons,
@@ -244,11 +245,6 @@ def _resolution(header: dict[str, Any], noise: Noise) -> Resolution:
         hours=None if noise.seed_s is None else noise.seed_s / 3600,
         unit="GPU-h" if noise.on_gpu else "CPU-h",
     )
-
-
-def _format_measure(measure: dict[str, Any]) -> str:
-    point = ", ".join(f"{name}={value:g}" for name, value in measure["point"].items())
-    return f"{measure['name']}{f' at {point}' if point else ''}"
 
 
 def _found_by(seeds: int, level: float) -> float | None:
