@@ -324,8 +324,3 @@ def test_grids_are_no_code_whatever_makes_them(tmp_path: Path) -> None:
         found: dict[str, Grid] = load_spec_file(path)
         codes.append(code_of(found["mine"].base))
     assert codes[0] == codes[1]
-
-
-def test_a_spec_is_all_that_is_asked_for() -> None:
-    trial: Spec = ToyTrial()
-    assert "core" in code_of(trial)

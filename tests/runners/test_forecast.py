@@ -138,13 +138,3 @@ def test_a_plan_counts_as_status_does_while_trials_are_queued_and_after(
     slurm.works("squeue")
     slurm.forget()
     assert asked(capsys, *plan) == asked(capsys, *status) | {"done": 2} == {"done": 2, "pending": 4}
-
-
-def test_a_plan_of_no_campaign_makes_none(
-    tmp_path: Path, slurm: PretendSlurm, capsys: pytest.CaptureFixture[str]
-) -> None:
-    spec = tmp_path / "toys.py"
-    spec.write_text(real_spec("g", training="steps=2", seeds=3, after=SLURM))
-    assert asked(capsys, "plan", str(spec), "--campaign", str(tmp_path / "c")) == {"pending": 6}
-    assert not (tmp_path / "c").exists()
-    assert slurm.calls("squeue") == []

@@ -58,7 +58,7 @@ def test_the_record_says_what_was_dirty_and_the_tree_has_what_git_does_not_ignor
     assert not of(take(tmp_path / "c", repository / "specs" / "my.py", path=f"{rooms}:{repository / 'lib'}")).dirty
 
 
-def test_equal_trees_are_one_file_wherever_they_lie_and_one_letter_is_another_tree(
+def test_equal_trees_are_one_private_whole_file_wherever_they_lie_and_one_letter_is_another_tree(
     repository: Path, rooms: Path, tmp_path: Path
 ) -> None:
     campaign, other = tmp_path / "c", tmp_path / "elsewhere"
@@ -78,6 +78,14 @@ def test_equal_trees_are_one_file_wherever_they_lie_and_one_letter_is_another_tr
     third = of(take(campaign, other / "specs" / "my.py", path=f"{rooms}:{other / 'lib'}"))
     assert third.tar != first.tar
     assert len(list(Layout(campaign).snapshots.iterdir())) == 2
+    whole = path.read_bytes()
+    path.chmod(0o644)
+    path.write_bytes(whole[:-1] + b"x")
+    take(campaign, repository / "specs" / "my.py", path=f"{rooms}:{repository / 'lib'}")
+    assert path.read_bytes() == whole
+    (repository / ".gitignore").chmod(0o600)  # who may not read a file may not read the snapshot
+    take(campaign, repository / "specs" / "my.py", path=f"{rooms}:{repository / 'lib'}")
+    assert path.stat().st_mode & 0o777 == 0o400
 
 
 def test_without_git_the_spec_file_and_what_it_imports_go_along_by_their_names(rooms: Path, tmp_path: Path) -> None:
@@ -172,26 +180,6 @@ def test_what_is_large_odd_or_a_campaign_is_left_out_and_told(repository: Path, 
 def test_all_files_together_have_a_limit() -> None:
     assert objection("a", 10, MOST_BYTES - 10) is None
     assert "all files together would be more than 64" in str(objection("a", 11, MOST_BYTES - 10))
-
-
-def test_who_may_not_read_a_file_may_not_read_the_snapshot(repository: Path, rooms: Path, tmp_path: Path) -> None:
-    (repository / "token").write_text("secret")
-    (repository / "token").chmod(0o600)
-    snapshot = of(take(tmp_path / "c", repository / "specs" / "my.py", path=f"{rooms}:{repository / 'lib'}"))
-    assert Layout(tmp_path / "c").snapshot_tar(snapshot.tar).stat().st_mode & 0o777 == 0o400
-
-
-def test_a_damaged_snapshot_is_written_anew_by_the_next_submission(
-    repository: Path, rooms: Path, tmp_path: Path
-) -> None:
-    spec, path = repository / "specs" / "my.py", f"{rooms}:{repository / 'lib'}"
-    snapshot = of(take(tmp_path / "c", spec, path=path))
-    tar = Layout(tmp_path / "c").snapshot_tar(snapshot.tar)
-    whole = tar.read_bytes()
-    tar.chmod(0o644)
-    tar.write_bytes(whole[:-1] + b"x")
-    take(tmp_path / "c", spec, path=path)
-    assert tar.read_bytes() == whole
 
 
 def test_a_git_that_refuses_is_told_and_none_at_all_is_no_work_tree(

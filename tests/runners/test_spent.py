@@ -10,7 +10,7 @@ from synthetic import Campaign, write_campaign, write_start
 
 from grid.errors import SpecError
 from runners.monitoring.trial_states import locate_trials
-from runners.planning.budget import Budget, budget_hours
+from runners.planning.duration import Budget, budget_hours
 from runners.planning.survey import Surveyed
 from runners.slurm.scheduler import TaskStatus
 from runners.slurm.submissions import read_submission_status

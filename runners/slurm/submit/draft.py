@@ -14,7 +14,7 @@ from runners.attempts.manifest import KeptLines, submission_id
 from runners.attempts.submission_record import Array, ResourceClass
 from runners.attempts.worker import WorkerEntry
 from runners.output import format_count
-from runners.planning.budget import Budget
+from runners.planning.duration import Budget
 from runners.planning.survey import Surveyed, survey, walk
 from runners.provenance.environment import torch_without_cuda
 from runners.provenance.snapshot import pack, shell_lines
