@@ -122,8 +122,7 @@ def cancel(*query: str, campaign: Campaign = None, as_json: Json = False) -> int
 def failures(*, campaign: Campaign = None, grid: AnyGrid = None, as_json: Json = False) -> int:
     """Show failures by kind: number of trials, hosts, time and advice."""
     from runners.cli.resolve import choose_grid, open_campaign
-    from runners.monitoring.failure_groups import failures as triaged, write_clusters, write_refusals
-    from runners.monitoring.worker_rejections import worker_rejections
+    from runners.monitoring.failure_groups import failures as triaged, worker_rejections, write_clusters, write_refusals
 
     with open_campaign(campaign) as store:
         found = triaged(store, None if grid is None else choose_grid(store, grid))

@@ -1,20 +1,20 @@
-"""Failures by kind: how many trials, where, since when, and what to do about it by rule."""
+"""Failed trials and workers that left, by kind: how many, where, since when, and advice by rule."""
 
 import re
 import time
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, final
 
 from grid.errors import NotFoundError, StoreError
-from runners.monitoring.worker_rejections import WorkerRejection
 from runners.output import age, write
+from runners.slurm.worker_records import WorkerRecord, given_up, read_workers, worker_logs
 from store.files.atomic import read_json
+from store.files.layout import Layout
 
 if TYPE_CHECKING:
     import polars as pl
 
-    from store.files.layout import Layout
     from store.store import Store
 
 TRACE_LINES = 12
@@ -120,7 +120,7 @@ class _FailurePlace(NamedTuple):
 class _FailurePlaces:
     """Where attempts ran; of those of one life of a worker task, which has one node, one file is read."""
 
-    def __init__(self, layout: "Layout") -> None:
+    def __init__(self, layout: Layout) -> None:
         self._layout = layout
         self._known: dict[tuple[object, ...], _FailurePlace] = {}
 
@@ -194,6 +194,88 @@ def action(found: FailureGroup, good_hosts: set[str]) -> str:
     if _DISK.search(last_words):
         return f"the disk takes no more on {hosts}: free some space, then `{retry}`"
     return f"an error of the code: {logs}; mend it, then `{retry}`"
+
+
+_NO_GPU = re.compile(r"no CUDA device|torch sees none|build for the CPU")
+
+
+class WorkerRejection(NamedTuple):
+    """Workers that left for one reason."""
+
+    left: str
+    """refused: the environment differs from the submitted one. late: too little time was left. error: the worker
+    failed. unsaid: the job ended before the worker wrote a record."""
+    says: str
+    n: int
+    hosts: dict[str, int]
+    last: float
+    """Seconds since the epoch."""
+    action: str
+
+
+class _Left(NamedTuple):
+    """One worker that left so."""
+
+    left: str
+    says: str
+    node: str
+    at: float
+    output: str = ""
+
+
+def worker_rejections(layout: Layout) -> list[WorkerRejection]:
+    """Workers of all submissions that left so, by what they said; commonest first."""
+    kinds: dict[tuple[str, str], list[_Left]] = {}
+    fit: set[str] = set()
+    for submission in layout.submission_ids():
+        records = read_workers(layout, submission)
+        fit.update(record.node for record in records if record.left not in ("refused", "error"))
+        for found in (*_find_rejections(records), *_unsaid(layout, submission, records)):
+            kinds.setdefault((found.left, found.says), []).append(found)
+    every = [_refusal(found, fit) for found in kinds.values()]
+    return sorted(every, key=lambda each: (-each.n, each.left, each.says))
+
+
+def _find_rejections(records: list[WorkerRecord]) -> Iterator[_Left]:
+    for record in records:
+        if record.left in ("refused", "late", "error"):
+            yield _Left(record.left, record.says or "it did not say why", record.node, record.touched)
+
+
+def _unsaid(layout: Layout, submission: str, records: list[WorkerRecord]) -> Iterator[_Left]:
+    """Yield workers that by their output are not queued again, unless a record says so already."""
+    last = {record.job: record.left for record in records}
+    for job, path in worker_logs(layout, submission).items():
+        printed = given_up(layout, submission, job, last.get(job))
+        if printed is not None:
+            yield _Left("unsaid", printed.text, printed.node, path.stat().st_mtime, str(path))
+
+
+def _refusal(found: list[_Left], fit: set[str]) -> WorkerRejection:
+    hosts = dict(Counter(each.node for each in found))
+    return WorkerRejection(
+        found[0].left, found[0].says, len(found), hosts, max(each.at for each in found), _action(found[0], hosts, fit)
+    )
+
+
+def _action(first: _Left, hosts: dict[str, int], fit: set[str]) -> str:
+    """Return advice. Exclude nodes only if others are known to accept these trials."""
+    where = ",".join(sorted(hosts))
+    others = fit - set(hosts)
+    if first.left == "late":
+        return "ask for more --time, or a lower --signal-s, then `ablate run`"
+    if first.left == "unsaid":
+        return f"{first.output} says more; mend it (--setup, setup= of the spec file), then `ablate run`"
+    if first.left == "error":
+        return "the output of the task says more: `ablate logs KEY --worker` for a trial that it began"
+    if others:
+        return f"install what was submitted on {where}, or leave it out with --exclude {where}"
+    if _NO_GPU.search(first.says):
+        return (
+            "no node that was tried has what they need: ask for GPUs (--gpus), install a CUDA build of torch, or say "
+            "execution.device='auto', then `ablate run`"
+        )
+    return f"no node has taken these trials yet: install what was submitted on {where}, or submit what is there"
 
 
 _MOST_NAMES = 6

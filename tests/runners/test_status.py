@@ -57,12 +57,6 @@ def states(campaign: Campaign, scheduler: Scheduler) -> list[str]:
     return [found.trials[campaign.line(*trial)["trial"]].state for trial in SSA]
 
 
-def test_without_a_submission_nothing_is_asked(campaign: Campaign) -> None:
-    scheduler = Scripted()
-    assert states(campaign, scheduler) == ["pending"] * 6
-    assert scheduler.asked == []
-
-
 def test_a_trial_is_queued_while_a_worker_waits_or_runs(campaign: Campaign) -> None:
     submit(campaign, SSA[:4])
     for tasks in ({"7_0": WAITS}, {"7_1": RUNS}, {"7_0": RUNS, "7_1": WAITS}):
@@ -152,9 +146,10 @@ def test_a_worker_that_wrote_lately_is_at_work_whoever_does_not_answer(campaign:
     assert set(states(campaign, Scripted())) == {"unknown"}
 
 
-def test_workers_that_left_for_good_are_asked_about_no_more(campaign: Campaign) -> None:
-    submit(campaign, SSA)
+def test_without_a_worker_that_may_be_there_nothing_is_asked(campaign: Campaign) -> None:
     scheduler = Scripted({})
+    assert states(campaign, scheduler) == ["pending"] * 6
+    submit(campaign, SSA)
     for number, left in enumerate(("done", "budget")):
         write_record(campaign.layout, number, left=left)
     assert set(states(campaign, scheduler)) == {"pending"}
