@@ -1,0 +1,74 @@
+"""Overhead of a trial on a warm worker, without training and evaluation, and the speed of two workers against one.
+
+    python benchmarks/overhead.py [TRIALS]
+
+Prints JSON lines. `overhead_ms` is the time between the ends of consecutive trials of a worker that is neither training
+nor evaluation: claiming, records, shards, building the model. The first trial of each worker is left out.
+"""
+
+import os
+import sys
+import tempfile
+import time
+from pathlib import Path
+from statistics import mean, median
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+import itertools
+
+from measured import machine, tell
+
+from grid import Grid, Measure
+from runners import LinearFunctions, RunOptions, ShiftGrid, Training, Trial, run_campaign
+from runners.execution import Local
+from store.store import Store
+from variants import gpt2, ssa
+
+
+def grid(trials: int) -> Grid:
+    """`trials` replicates of one tiny cell."""
+    shifts = ShiftGrid(sigma_x=(1,), sigma_f=(1, 2), functions=10, sequences=4, points=11)
+    base = Trial(
+        task=LinearFunctions(points=11, batch=32, evaluation=shifts),
+        model=gpt2(layers=2, heads=2, width=32, max_positions=32),
+        operator=ssa(),
+        training=Training(steps=60),
+    )
+    return Grid(name="overhead", base=base, seeds=range(trials), measure=Measure(name="mse"))
+
+
+def measure(trials: int, workers: int) -> dict[str, object]:
+    """Run the grid on `workers` fresh workers."""
+    with tempfile.TemporaryDirectory() as folder:
+        started = time.perf_counter()
+        run_campaign(Path(folder), [grid(trials)], Local(workers), RunOptions(progress=False, land_every_s=None))
+        wall = time.perf_counter() - started
+        with Store.open(Path(folder)) as store:
+            rows = store.sql("SELECT worker, ended, train_s, evaluate_s FROM attempt ORDER BY worker, ended").rows()
+    gaps = [
+        (ended - before - train - evaluate) * 1000
+        for (worker, before, *_), (other, ended, train, evaluate) in itertools.pairwise(rows)
+        if worker == other
+    ]
+    return {
+        "workers": workers,
+        "trials": trials,
+        "wall_s": round(wall, 2),
+        "trials_per_s": round(trials / wall, 2),
+        "overhead_ms_median": round(median(gaps), 1),
+        "overhead_ms_mean": round(mean(gaps), 1),
+        "train_s_mean": round(mean(row[2] for row in rows), 3),
+    }
+
+
+def main() -> None:
+    """Print the machine, then a line per number of workers."""
+    trials = int(sys.argv[1]) if len(sys.argv) > 1 else 60
+    tell(machine())
+    for workers in (1, 2):
+        tell(measure(trials, workers))
+
+
+if __name__ == "__main__":
+    main()
