@@ -7,7 +7,6 @@ database, the server, the transfer and the drawing. A payload is what the server
 scripts that stay in the cache. A campaign that is there is used again.
 """
 
-import argparse
 import os
 import shutil
 import subprocess
@@ -18,7 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from big_campaign import write_campaign
-from measurement import machine, report, tell, took
+from measurement import machine, read_options, report, tell, took
 from playwright.sync_api import Page, Response, sync_playwright
 
 from store.files.layout import Layout
@@ -42,12 +41,7 @@ MOST_MEMORY = 1 << 30
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--trials", type=int, default=1000)
-    parser.add_argument("--rows", type=int, default=10_000)
-    parser.add_argument("--repeat", type=int, default=3)
-    parser.add_argument("--campaign", type=Path, default=None)
-    options = parser.parse_args()
+    options = read_options(__doc__, trials=1000, rows=10_000, repeat=3)
     tell({**machine(), "trials": options.trials, "rows_per_trial": options.rows})
     with tempfile.TemporaryDirectory() as folder:
         layout = Layout(options.campaign or Path(folder) / "large")

@@ -6,17 +6,14 @@ Target: 100,000 full trials in 4 s and 300 MB on one core. Every pass runs in a 
 highest memory of a process never falls; what importing torch with the trial's class takes is told beside it.
 """
 
-import argparse
-import json
 import multiprocessing
-import os
-import platform
 import resource
 import statistics
 import time
 from collections.abc import Iterable
-from multiprocessing.connection import Connection
 from typing import Any
+
+from measured import machine, read_options, tell
 
 PATHS = ("operator.gate.strength.per", "operator.normaliser.threshold.per", "operator.margin.amplification.per")
 CASES = ("enumerate", "trials", "every_operator_new", "header")
@@ -29,15 +26,13 @@ TARGET_MB = 300.0
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--repeat", type=int, default=3)
-    options = parser.parse_args()
-    print(json.dumps({"cpu": platform.processor() or platform.machine(), "cores": os.cpu_count(),
-                      "python": platform.python_version(), "system": platform.platform()}))  # fmt: skip
+    options = read_options(__doc__, repeat=3)
+    tell(machine())
     for case in CASES:
-        runs = [_in_own_process(case) for _ in range(options.repeat)]
+        with multiprocessing.get_context("spawn").Pool(1, maxtasksperchild=1) as pool:
+            runs = pool.map(_measure, [case] * options.repeat, chunksize=1)
         seconds = statistics.median(run["seconds"] for run in runs)
-        print(json.dumps({
+        tell({
             "case": case,
             "trials": runs[0]["trials"],
             "seconds": round(seconds, 3),
@@ -48,21 +43,10 @@ def main() -> None:
             "leaves_of_a_trial": runs[0]["leaves"],
             "target": f"{TARGET_S:g} s, {TARGET_MB:g} MB",
             "met": seconds <= TARGET_S and statistics.median(run["added"] for run in runs) <= TARGET_MB * MEGA,
-        }))  # fmt: skip
+        })  # fmt: skip
 
 
-def _in_own_process(case: str) -> dict[str, Any]:
-    context = multiprocessing.get_context("spawn")
-    mine, its = context.Pipe()
-    process = context.Process(target=_measure, args=(case, its))
-    process.start()
-    its.close()
-    found: dict[str, Any] = mine.recv()
-    process.join()
-    return found
-
-
-def _measure(case: str, answer: Connection) -> None:
+def _measure(case: str) -> dict[str, Any]:
     grid = _grid(new_operators=case == "every_operator_new")
     before = _peak_bytes()
     start, started = time.perf_counter(), time.process_time()
@@ -73,7 +57,7 @@ def _measure(case: str, answer: Connection) -> None:
     seconds, cpu = time.perf_counter() - start, time.process_time() - started
     leaves = _leaves(grid.base.data())
     added = _peak_bytes() - before
-    answer.send({"trials": trials, "seconds": seconds, "cpu": cpu, "added": added, "before": before, "leaves": leaves})
+    return {"trials": trials, "seconds": seconds, "cpu": cpu, "added": added, "before": before, "leaves": leaves}
 
 
 def _grid(*, new_operators: bool) -> Any:

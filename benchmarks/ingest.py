@@ -6,14 +6,13 @@ One trial per large shard. A campaign where some trials were resumed, trained ag
 plain one. Every line says its target and whether the least of its times met it.
 """
 
-import argparse
 import shutil
 import tempfile
 from pathlib import Path
 
 import duckdb
 from big_campaign import curves, key_of, write_campaign, write_rows
-from measurement import Took, machine, report, tell, took
+from measurement import Took, machine, read_options, report, tell, took
 
 from store.database.connection import open_live
 from store.files.layout import Layout
@@ -27,13 +26,7 @@ from store.ingest.snapshot import publish
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--trials", type=int, default=1_000)
-    parser.add_argument("--rows", type=int, default=10_000)
-    parser.add_argument("--tiny", type=int, default=10_000)
-    parser.add_argument("--repeat", type=int, default=3)
-    parser.add_argument("--threads", type=int, default=None)
-    options = parser.parse_args()
+    options = read_options(__doc__, trials=1_000, rows=10_000, tiny=10_000, repeat=3, threads=None)
     tell({**machine(), "trials": options.trials, "rows_per_shard": options.rows, "tiny_shards": options.tiny})
     with tempfile.TemporaryDirectory() as folder:
         tiny = Layout(Path(folder) / "tiny")

@@ -5,7 +5,6 @@ python benchmarks/many_trials.py [--trials 100000] [--repeat 3] [--campaign DIRE
 Every tenth trial has failed and the last hundredth has not begun. A campaign that is there is used again.
 """
 
-import argparse
 import subprocess
 import sys
 import tempfile
@@ -13,7 +12,7 @@ import time
 from pathlib import Path
 
 from big_campaign import write_attempt, write_plan
-from measurement import machine, report, tell, took
+from measurement import machine, read_options, report, tell, took
 
 from store.files.change_tracker import SETTLED_S
 from store.files.layout import Layout
@@ -23,11 +22,7 @@ from store.store import Store
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--trials", type=int, default=100_000)
-    parser.add_argument("--repeat", type=int, default=3)
-    parser.add_argument("--campaign", type=Path, default=None)
-    options = parser.parse_args()
+    options = read_options(__doc__, trials=100_000, repeat=3)
     tell({**machine(), "trials": options.trials})
     with tempfile.TemporaryDirectory() as folder:
         layout = Layout(options.campaign or Path(folder) / "campaign")

@@ -5,12 +5,14 @@ the time on
 a quiet one with a single core.
 """
 
+import argparse
 import json
 import os
 import platform
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 import duckdb
@@ -28,6 +30,15 @@ def machine() -> dict[str, object]:
         "duckdb": duckdb.__version__,
         "pyarrow": pa.__version__,
     }
+
+
+def read_options(doc: str | None, **defaults: int | None) -> argparse.Namespace:
+    """Read whole numbers by name, and `--campaign`, from the command line."""
+    parser = argparse.ArgumentParser(description=doc)
+    for name, default in defaults.items():
+        parser.add_argument(f"--{name}", type=int, default=default)
+    parser.add_argument("--campaign", type=Path, default=None)
+    return parser.parse_args()
 
 
 class Took(NamedTuple):

@@ -6,9 +6,7 @@ Prints JSON lines. `overhead_ms` is the time between the ends of consecutive tri
 nor evaluation: claiming, records, shards, building the model. The first trial of each worker is left out.
 """
 
-import json
 import os
-import platform
 import sys
 import tempfile
 import time
@@ -18,6 +16,8 @@ from statistics import mean, median
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import itertools
+
+from measured import machine, tell
 
 from grid import Grid, Measure
 from runners import LinearFunctions, RunOptions, ShiftGrid, Training, Trial, run_campaign
@@ -65,17 +65,9 @@ def measure(trials: int, workers: int) -> dict[str, object]:
 def main() -> None:
     """Print the machine, then a line per number of workers."""
     trials = int(sys.argv[1]) if len(sys.argv) > 1 else 60
-    print(
-        json.dumps(
-            {
-                "machine": platform.processor() or platform.machine(),
-                "cores": os.cpu_count(),
-                "python": platform.python_version(),
-            }
-        )
-    )
+    tell(machine())
     for workers in (1, 2):
-        print(json.dumps(measure(trials, workers)), flush=True)
+        tell(measure(trials, workers))
 
 
 if __name__ == "__main__":

@@ -5,12 +5,11 @@ python benchmarks/report_size.py [--cells 192] [--rows 10000] [--campaign DIRECT
 The file has plotly.js once, which is most of it. A campaign that is there is used again.
 """
 
-import argparse
 import tempfile
 from pathlib import Path
 
 from big_campaign import SEEDS, write_campaign
-from measurement import machine, report, tell, took
+from measurement import machine, read_options, report, tell, took
 
 from dashboards import write_report
 from store.files.layout import Layout
@@ -21,11 +20,7 @@ MOST_BYTES = 10_000_000
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--cells", type=int, default=192)
-    parser.add_argument("--rows", type=int, default=10_000)
-    parser.add_argument("--campaign", type=Path, default=None)
-    options = parser.parse_args()
+    options = read_options(__doc__, cells=192, rows=10_000)
     tell({**machine(), "cells": options.cells, "seeds": SEEDS, "rows_per_trial": options.rows})
     with tempfile.TemporaryDirectory() as folder:
         layout = Layout(options.campaign or Path(folder) / "large")

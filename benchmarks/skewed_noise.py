@@ -6,11 +6,11 @@ A run is k (exp(z) - exp(1/2)) with a standard normal z: mean zero, and k is 1 i
 variant. Judged on the linear scale with ROPE 0 at alpha 0.05, as `store.statistics.compare` does. The seed is fixed.
 """
 
-import argparse
 import json
 import math
 
 import numpy as np
+from measured import read_options
 
 from store.statistics import judge, summarise
 
@@ -28,9 +28,7 @@ def false_claims(spread: float, seeds: int, comparisons: int, grids: int) -> flo
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--grids", type=int, default=20_000)
-    grids = parser.parse_args().grids
+    grids = read_options(__doc__, grids=20_000).grids
     for spread, seeds, comparisons in TABLE:
         share = false_claims(spread, seeds, comparisons, grids)
         print(json.dumps({"spread": spread, "seeds": seeds, "comparisons": comparisons, "false": round(share, 3)}))

@@ -5,7 +5,7 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from store.export.escape_control import escape_control
 from store.export.plain import plain
@@ -117,3 +117,21 @@ def _number(value: float) -> str:
     """Six significant digits, and in any case all digits of the whole part: counts, sizes and times stay readable."""
     digits_matter = abs(value) < _EXACT and (value == round(value) or abs(value) >= 1e5)
     return str(round(value)) if digits_matter else f"{value:.6g}"
+
+
+def describe_measure(header: Mapping[str, Any]) -> str:
+    """Grid, measure, point and unit of a grid's header: `quickstart: mse at sigma_x=1 in squared output units`."""
+    measure = header["measure"]
+    unit = f" in {measure['unit']}" if measure.get("unit") else ""
+    return f"{header['grid']}: {name_measure(measure)}{unit}"
+
+
+def name_measure(measure: Mapping[str, Any]) -> str:
+    """Format a measure and its point: `mse at sigma_x=1`."""
+    point = ", ".join(f"{axis}={value:g}" for axis, value in measure["point"].items())
+    return f"{measure['name']}{f' at {point}' if point else ''}"
+
+
+def average_of(measure: Mapping[str, Any]) -> str:
+    """How values of the measure are averaged, as a column's heading."""
+    return {"log": "geometric mean", "logit": "mean of log odds"}.get(measure["scale"], "mean")

@@ -8,8 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from runners.provenance.snapshot import Snapshot
-from runners.provenance.snapshot_extract import extract
+from runners.provenance.snapshot import Snapshot, extract
 from store.files.layout import Layout
 
 ROOT = Path(__file__).parent.parent

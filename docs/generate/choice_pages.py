@@ -9,9 +9,15 @@ from probe_pictures import draw_heads, draw_probe
 from task_pictures import PICTURES as TASKS, draw_task
 
 from runners.catalogue.choice_words import FIELD_HEADINGS, FieldRow, field_rows, spec_line
-from runners.catalogue.explain_choice import ChoiceExplanation, explain_choice, find_choice, is_ours, kinds
+from runners.catalogue.explain_choice import (
+    ChoiceExplanation,
+    explain_choice,
+    find_choice,
+    is_ours,
+    kinds,
+    make_fixture_files,
+)
 from runners.catalogue.explain_text import MEASURE_HEADINGS, ROW_HEADINGS
-from runners.catalogue.fixture_files import make_fixture_files
 from runners.probes import Probe, Probing
 
 

@@ -9,7 +9,7 @@ from figures import Cell, Chart, Lines, Panel, Strip, draw_picture, number_words
 from task_pictures import WINDOW, make_small_text, token_symbol
 from torch import Tensor
 
-from runners.catalogue.fixture_files import EXAMPLES
+from runners.catalogue.explain_choice import EXAMPLES
 from runners.evaluations import BoundaryValues, DeviantInputs, Evaluation, LargeValue, LengthExtrapolation, LongContext
 from runners.evaluations.deviant_inputs import DeviantInputsJudge
 from runners.evaluations.large_value import LargeValueJudge

@@ -8,9 +8,9 @@ from figures import COLOURS, Lines, Panel, draw_picture
 from markdown import bullets, escape, fill_template, table
 from matplotlib.figure import SubFigure
 
-from grid.operator_view import Profile
+from grid.operator_view import OperatorPart, Profile
 from runners.catalogue.choice_words import FIELD_HEADINGS, field_rows
-from runners.catalogue.explain import ChangedStage, Explanation, different_stages, explain
+from runners.catalogue.explain import Explanation, different_stages, explain
 from runners.catalogue.explain_text import NUMBER_HEADINGS, added_words, argument_words
 from runners.catalogue.lookup import KindRow, find_kind, presets, stage_kinds
 from runners.catalogue.stage_words import formula, option_words
@@ -137,7 +137,7 @@ def _section(operator: Explanation, caption: str) -> str:
     return "\n".join(lines)
 
 
-def _formula(part: ChangedStage) -> str:
+def _formula(part: OperatorPart) -> str:
     source = "" if "Source:" in part.formula or not part.source else f"\nSource: {part.source}."
     return f"**{part.stage}** `{part.kind}`\n\n```text\n{part.formula}{source}\n```\n"
 

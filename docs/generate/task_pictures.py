@@ -8,7 +8,7 @@ import torch
 from figures import Cell, Maps, Panel, Strip, draw_picture, number_words
 from torch import Tensor
 
-from runners.catalogue.fixture_files import EXAMPLES
+from runners.catalogue.explain_choice import EXAMPLES
 from runners.tasks import (
     AskedLengths,
     AssociativeRecall,

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Literal, NamedTuple, get_args, get_origin, get_type_hints
 
 import variants
+from grid.operator_view import OperatorPart
 from grid.spec import Spec
 from runners.catalogue.lookup import find_kind, find_model
 from runners.catalogue.stage_words import NumberRow, formula, number_rows, options, source_of
@@ -25,16 +26,6 @@ MODEL = "gpt2_small"
 
 SOFTMAX = ("product", "score", "normaliser", "readout")
 """The stages that define softmax."""
-
-
-class ChangedStage(NamedTuple):
-    """A stage that differs from softmax."""
-
-    stage: str
-    kind: str
-    formula: str
-    """The docstring of its file: the formula, its symbols, its limits."""
-    source: str
 
 
 class Argument(NamedTuple):
@@ -55,7 +46,7 @@ class Explanation(NamedTuple):
     use: str
     """Python that makes it."""
     arguments: tuple[Argument, ...]
-    parts: tuple[ChangedStage, ...]
+    parts: tuple[OperatorPart, ...]
     numbers: tuple[NumberRow, ...]
     options: Mapping[str, object]
     """Fields of its stages that are no numbers, by "stage.field"."""
@@ -75,7 +66,7 @@ class Explanation(NamedTuple):
 class KindExplanation(NamedTuple):
     """Describes one choice of a stage."""
 
-    part: ChangedStage
+    part: OperatorPart
     home: str
     """Its class and module."""
     numbers: tuple[NumberRow, ...]
@@ -91,27 +82,39 @@ def explain(known: NamedOperator, model: str = MODEL) -> Explanation:
     operator = known.make()
     parts = different_stages(operator) or {name: getattr(operator, name) for name in SOFTMAX}
     added, reason = added_parameters(operator, find_model(model))
-    traps = [*known.traps, *(trap for stage in parts.values() for trap in getattr(stage, "traps", ()))]
     return Explanation(
         name=known.name,
         paper=PAPERS[known.paper],
         line=known.line,
         use=how_to_write(known),
         arguments=arguments(known),
-        parts=tuple(
-            ChangedStage(stage, choice.label, formula(type(choice)), source_of(type(choice)))
-            for stage, choice in parts.items()
-        ),
+        parts=describe_parts(parts),
         numbers=tuple(row for stage, choice in parts.items() for row in number_rows(choice, f"{stage}.")),
         options={name: value for stage, choice in parts.items() for name, value in options(choice, f"{stage}.")},
         added=added,
         reason=reason,
         model=model,
         limits=tuple(f"{each.words}: {each.to().label}, outputs within {each.within:g}" for each in known.limits),
-        traps=tuple(dict.fromkeys(traps)),
+        traps=tuple(dict.fromkeys(find_traps(known, parts))),
         breaks=operator.breaks,
         paths={path.name: path.cannot(operator) or "yes" for path in PATHS},
     )
+
+
+def describe_parts(parts: Mapping[str, Spec]) -> tuple[OperatorPart, ...]:
+    """Return the formula and the source of each stage."""
+    return tuple(
+        OperatorPart(stage, choice.label, formula(type(choice)), source_of(type(choice)))
+        for stage, choice in parts.items()
+    )
+
+
+def find_traps(known: NamedOperator | None, parts: Mapping[str, Spec]) -> list[str]:
+    """List the traps of a named operator and of its stages."""
+    return [
+        *(known.traps if known else ()),
+        *(trap for stage in parts.values() for trap in getattr(stage, "traps", ())),
+    ]
 
 
 def explain_kind(stage: str, kind: str) -> KindExplanation:
@@ -120,7 +123,7 @@ def explain_kind(stage: str, kind: str) -> KindExplanation:
     example = member.example() if issubclass(member, Stage) else None
     named = {each.name: each.make() for each in catalogue().values()}
     return KindExplanation(
-        part=ChangedStage(stage, kind, formula(member), source_of(member)),
+        part=OperatorPart(stage, kind, formula(member), source_of(member)),
         home=f"{member.__name__} of {member.__module__}",
         numbers=tuple(number_rows(example)) if example else (),
         options=dict(options(example)) if example else {},

@@ -3,8 +3,9 @@
 from collections.abc import Iterable, Sequence
 from typing import Final
 
+from grid.operator_view import OperatorPart
 from runners.catalogue.choice_words import FIELD_HEADINGS
-from runners.catalogue.explain import Argument, ChangedStage, Explanation, KindExplanation
+from runners.catalogue.explain import Argument, Explanation, KindExplanation
 from runners.catalogue.explain_choice import ChoiceExplanation
 from runners.catalogue.stage_words import option_words
 from runners.output import write, write_table
@@ -71,7 +72,7 @@ def added_words(explanation: Explanation) -> str:
     return f"does not fit: {explanation.reason}" if explanation.added is None else f"{explanation.added:,}"
 
 
-def _write_formula(part: ChangedStage) -> None:
+def _write_formula(part: OperatorPart) -> None:
     write("\n".join(f"    {line}" if line else "" for line in part.formula.splitlines()))
     if part.source and "Source:" not in part.formula:
         write(f"    Source: {part.source}.")

@@ -19,20 +19,10 @@ from variants.stages.positions.scheme import Positions
 
 
 class KindRow(NamedTuple):
-    """Describes one choice of a stage."""
+    """Describes one choice of a stage, or a named operator (stage "operator")."""
 
     stage: str
     kind: str
-    line: str
-    source: str
-
-
-class OwnRow(NamedTuple):
-    """Describes a named operator or a choice of a stage in a spec file."""
-
-    of: str
-    """"operator", or the stage."""
-    name: str
     line: str
     source: str
 
@@ -93,15 +83,15 @@ def stage_kinds(only: str | None = None) -> list[KindRow]:
     ]
 
 
-def defined_in(module: ModuleType) -> list[OwnRow]:
+def defined_in(module: ModuleType) -> list[KindRow]:
     """List the named operators and choices that a spec file defines.
 
     Raises:
         SpecError: it defines none.
     """
     named = [each for each in catalogue().values() if each.make.__module__ == module.__name__]
-    rows = [OwnRow("operator", each.name, each.line, PAPERS[each.paper]) for each in named]
-    rows += [OwnRow(*row) for row in stage_kinds() if find_kind(row.stage, row.kind).__module__ == module.__name__]
+    rows = [KindRow("operator", each.name, each.line, PAPERS[each.paper]) for each in named]
+    rows += [row for row in stage_kinds() if find_kind(row.stage, row.kind).__module__ == module.__name__]
     if not rows:
         raise SpecError(
             f"{module.__file__} defines neither a named operator nor a choice of a stage; decorate a function with "

@@ -13,7 +13,6 @@ from grid.operator_view import (
     OperatorArgument,
     OperatorName,
     OperatorNumber,
-    OperatorPart,
     OperatorSetting,
     OperatorView,
     Profile,
@@ -21,9 +20,17 @@ from grid.operator_view import (
 )
 from grid.suggestions import suggest_name
 from grid.validation import spec_error
-from runners.catalogue.explain import SOFTMAX as PLAIN, Argument, arguments, different_stages, how_to_write
+from runners.catalogue.explain import (
+    SOFTMAX as PLAIN,
+    Argument,
+    arguments,
+    describe_parts,
+    different_stages,
+    find_traps,
+    how_to_write,
+)
 from runners.catalogue.lookup import find_named
-from runners.catalogue.stage_words import formula, number_rows, option_words, options, source_of
+from runners.catalogue.stage_words import number_rows, option_words, options
 from runners.catalogue.weight_profile import SETTINGS, equation, head_words, heads_needed, profiles
 from variants import Operator
 from variants.links import LINKS
@@ -119,10 +126,6 @@ def describe_operator(name: OperatorName, given: Mapping[str, str]) -> OperatorV
     known = find_named(name) if isinstance(name, str) else None
     parts = different_stages(operator) or {name: getattr(operator, name) for name in PLAIN}
     rows = [row for stage, choice in parts.items() for row in number_rows(choice, f"{stage}.")]
-    traps = [
-        *(known.traps if known else ()),
-        *(trap for stage in parts.values() for trap in getattr(stage, "traps", ())),
-    ]
     broken = [f"It does not keep the law {law}: {reason}." for law, reason in operator.breaks.items()]
     return OperatorView(
         label=operator.label,
@@ -130,10 +133,7 @@ def describe_operator(name: OperatorName, given: Mapping[str, str]) -> OperatorV
         paper=PAPERS[known.paper] if known else "",
         use=how_to_write(known) if known else "",
         equation=equation(),
-        parts=tuple(
-            OperatorPart(stage, choice.label, formula(type(choice)), source_of(type(choice)))
-            for stage, choice in parts.items()
-        ),
+        parts=describe_parts(parts),
         numbers=tuple(
             OperatorNumber(
                 row.number, row.spec.init, row.start, row.varies, row.range, row.what, span(row.number, row.spec)
@@ -145,7 +145,7 @@ def describe_operator(name: OperatorName, given: Mapping[str, str]) -> OperatorV
             name: option_words(value) for stage, part in parts.items() for name, value in options(part, f"{stage}.")
         },
         settings=_settings(known, operator),
-        notes=tuple(dict.fromkeys((*traps, *broken))),
+        notes=tuple(dict.fromkeys((*find_traps(known, parts), *broken))),
         apart=_ground_name(operator),
         unseen=_hidden_effects(operator),
     )

@@ -8,7 +8,7 @@ from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
 from typing import NamedTuple
 
-from runners.cli.options import Json
+from runners.cli.options import Campaign, Json
 from runners.cli.resolve import CAMPAIGNS
 from runners.output import say, write, write_json, write_table
 
@@ -98,14 +98,8 @@ def _program(what: str, *names: str) -> Check:
     return Check(what, found or f"no {' or '.join(names)} on the path", ok=found is not None, needed=False)
 
 
-def rebuild(*, campaign: Path | None = None) -> int:
-    """Make the store anew from the campaign's files.
-
-    Parameters
-    ----------
-    campaign
-        The campaign directory; default the only one below campaigns/.
-    """
+def rebuild(*, campaign: Campaign = None) -> int:
+    """Make the store anew from the campaign's files."""
     from runners.cli.resolve import find_campaign
     from store.ingest.rebuild import rebuild as rebuild_store
     from store.store import Store
@@ -126,11 +120,7 @@ def doctor(*, campaign: Path | None = None, as_json: Json = False) -> int:
     ----------
     campaign
         A directory that must be writable; default campaigns/.
-    as_json
-        Print JSON.
     """
-    from runners.cli.doctor import examine
-
     found = examine(campaign)
     if as_json:
         write_json("doctor", [check._asdict() for check in found])

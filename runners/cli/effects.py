@@ -2,9 +2,8 @@
 
 from typing import TYPE_CHECKING, Any
 
-from runners.cli.measure_text import average_of, describe_measure
 from runners.cli.options import GRID_FLAGS, ONE_GRID, Flag
-from runners.output import format_count, say, write, write_frame, write_json, write_table
+from runners.output import average_of, describe_measure, format_count, say, write, write_frame, write_json, write_table
 
 if TYPE_CHECKING:
     import polars as pl

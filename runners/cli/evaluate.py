@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, final
 
 from cyclopts import Parameter
 
-from runners.cli.options import Flag, Json
+from runners.cli.options import Campaign, Flag, Json
 from runners.output import format_count, say, write_json, write_table
 from runners.slow_notice import slow_notice
 
@@ -108,7 +108,7 @@ def evaluate(
     by: Annotated[By, Parameter(name="*")] = NOTHING,
     how: Annotated[How, Parameter(name="*")] = AS_TRAINED,
     spec: Annotated[tuple[Path, ...], Parameter(negative="")] = (),
-    campaign: Path | None = None,
+    campaign: Campaign = None,
     as_json: Json = False,
 ) -> int:
     """Judge finished trials that kept their weights by further evaluations; the rows land beside those of the training.
@@ -122,22 +122,17 @@ def evaluate(
         too. Conditions on different fields must all hold; of several on one field, either.
     spec
         A spec file that defines classes of the trials; default those that were submitted.
-    campaign
-        The campaign directory; default the only one below campaigns/.
-    as_json
-        Print JSON.
     """
     from grid.errors import SpecError
-    from runners.cli.resolve import find_campaign, find_several
+    from runners.cli.resolve import find_several, open_campaign
     from runners.posthoc.evaluate import Wanted, evaluate as judge, load_classes
     from runners.provenance.specfile import import_spec_file
-    from store.store import Store
 
     if not query:
         raise SpecError("which trials? name one by its KEY, or several by a query: operator=SSA, grid=quickstart")
     with ExitStack() as stack:
         with slow_notice("reading the campaign"):
-            store = stack.enter_context(Store.open(find_campaign(campaign)))
+            store = stack.enter_context(open_campaign(campaign))
             trials = find_several(store, query)
         for file in spec:
             import_spec_file(file)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, final
 from cyclopts import Parameter
 
 from grid.errors import NotFoundError, SpecError
+from runners.cli.options import Campaign, OneGrid
 from runners.output import say, write
 
 if TYPE_CHECKING:
@@ -68,8 +69,8 @@ def export(
     *,
     to: Annotated[str, Parameter(allow_leading_hyphen=True)],
     kind: Annotated[Literal["csv", "parquet", "tex", "md"] | None, Parameter(name="--format")] = None,
-    campaign: Path | None = None,
-    grid: str | None = None,
+    campaign: Campaign = None,
+    grid: OneGrid = None,
     page: Pages = PLAIN,
 ) -> int:
     """Write a table as CSV, Parquet, LaTeX or Markdown; docs/export.md says what is in each.
@@ -82,17 +83,12 @@ def export(
         The file; its name says the format: .csv, .parquet, .tex, .md. Or - for stdout, with --format.
     kind
         The format, where the name does not say it.
-    campaign
-        The campaign directory; default the only one below campaigns/.
-    grid
-        One of its grids, when it has several.
     page
         What a page shows.
     """
     from runners.cli.cancellable import cancellable
-    from runners.cli.resolve import find_campaign
+    from runners.cli.resolve import open_campaign
     from store.export.formats import format_of
-    from store.store import Store
 
     if to == "-" and kind is None:
         raise SpecError("stdout has no name that says the format; add --format csv, parquet, tex or md")
@@ -103,7 +99,7 @@ def export(
         raise SpecError(
             "--measure, --at and --spread are for cells on a page; write `ablate export cells --to FILE.tex`"
         )
-    with Store.open(find_campaign(campaign)) as store:
+    with open_campaign(campaign) as store:
         for warning in store.warnings():
             say(f"ablate: {warning}")
         data = cancellable(store, lambda: _encode(store, what, asked, grid, page))

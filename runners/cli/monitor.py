@@ -1,11 +1,10 @@
 """Commands that tend the trials of a campaign: logs, cancel, retry, failures, watch."""
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from runners.cli.options import Flag, Json
+from runners.cli.options import AnyGrid, Campaign, Flag, Json
 from runners.output import say, write, write_json
 
 if TYPE_CHECKING:
@@ -20,7 +19,7 @@ def logs(
     follow: Follow = False,
     attempt: int | None = None,
     worker: Flag = False,
-    campaign: Path | None = None,
+    campaign: Campaign = None,
 ) -> int:
     """Show the log of a trial: of its latest attempt, of all as they come, or of the worker that ran it.
 
@@ -34,19 +33,16 @@ def logs(
         One of its attempts; default the latest.
     worker
         The output of the cluster's task that ran the attempt instead.
-    campaign
-        The campaign directory; default the only one below campaigns/.
     """
     import sys
 
     from grid.errors import SpecError
-    from runners.cli.resolve import find_campaign, find_one
+    from runners.cli.resolve import find_one, open_campaign
     from runners.monitoring.logs import LogFollower, find_attempt, in_words, outputs_of_class, worker_output
-    from store.store import Store
 
     if follow and worker:
         raise SpecError("--follow follows a trial's own log; leave --worker or --follow out")
-    with Store.open(find_campaign(campaign)) as store:
+    with open_campaign(campaign) as store:
         layout, trial = store.layout, find_one(store, query)
     if follow:
         _follow(layout, trial, attempt)
@@ -86,7 +82,7 @@ def _quiet(trial: str, found: "AttemptState") -> str:
     return f"a trial prints nothing while all goes well; {worker}`ablate watch` shows how far it is"
 
 
-def cancel(*query: str, campaign: Path | None = None, as_json: Json = False) -> int:
+def cancel(*query: str, campaign: Campaign = None, as_json: Json = False) -> int:
     """Call off what is queued or running: everything, or the trials of a query. `ablate run` goes on with it later.
 
     Parameters
@@ -94,20 +90,15 @@ def cancel(*query: str, campaign: Path | None = None, as_json: Json = False) -> 
     query
         Which trials: the beginning of a key, a label, or conditions such as operator=SSA seed=3; an axis is a field
         too. Conditions on different fields must all hold; of several on one field, either.
-    campaign
-        The campaign directory; default the only one below campaigns/.
-    as_json
-        Print JSON.
     """
-    from runners.cli.resolve import find_campaign
+    from runners.cli.resolve import open_campaign
     from runners.monitoring.cancel import Cancelling
     from runners.monitoring.trial_query import select
     from runners.monitoring.trial_states import locate_trials
     from runners.slurm.scheduler import SlurmScheduler
-    from store.store import Store
 
     scheduler = SlurmScheduler()
-    with Store.open(find_campaign(campaign)) as store:
+    with open_campaign(campaign) as store:
         where = locate_trials(store, scheduler)
         cancelling = Cancelling(store.layout, where, scheduler.cancel)
         if query:
@@ -128,25 +119,12 @@ def cancel(*query: str, campaign: Path | None = None, as_json: Json = False) -> 
     return 5 if cancelling.problems else 0
 
 
-def failures(*, campaign: Path | None = None, grid: str | None = None, as_json: Json = False) -> int:
-    """Show failures by kind: number of trials, hosts, time and advice.
+def failures(*, campaign: Campaign = None, grid: AnyGrid = None, as_json: Json = False) -> int:
+    """Show failures by kind: number of trials, hosts, time and advice."""
+    from runners.cli.resolve import choose_grid, open_campaign
+    from runners.monitoring.failure_groups import failures as triaged, worker_rejections, write_clusters, write_refusals
 
-    Parameters
-    ----------
-    campaign
-        The campaign directory; default the only one below campaigns/.
-    grid
-        One of its grids; default all.
-    as_json
-        Print JSON.
-    """
-    from runners.cli.resolve import choose_grid, find_campaign
-    from runners.monitoring.failure_groups import failures as triaged
-    from runners.monitoring.failure_text import write_clusters, write_refusals
-    from runners.monitoring.worker_rejections import worker_rejections
-    from store.store import Store
-
-    with Store.open(find_campaign(campaign)) as store:
+    with open_campaign(campaign) as store:
         found = triaged(store, None if grid is None else choose_grid(store, grid))
         refused = worker_rejections(store.layout)
     if as_json:
@@ -160,7 +138,7 @@ def failures(*, campaign: Path | None = None, grid: str | None = None, as_json: 
     return 0
 
 
-def watch(*, every: float = 2.0, campaign: Path | None = None, as_json: Json = False) -> int:
+def watch(*, every: float = 2.0, campaign: Campaign = None, as_json: Json = False) -> int:
     """Watch a campaign live: cells, workers, running trials and their pace, failures, hours used, time left.
 
     It reads and never holds anything up, and may be stopped and started at will; Ctrl-C ends it, and so does the end of
@@ -170,10 +148,6 @@ def watch(*, every: float = 2.0, campaign: Path | None = None, as_json: Json = F
     ----------
     every
         Seconds between looks at the files; the scheduler is asked once a minute.
-    campaign
-        The campaign directory; default the only one below campaigns/.
-    as_json
-        Print a JSON object per look.
     """
     import sys
 
@@ -181,8 +155,7 @@ def watch(*, every: float = 2.0, campaign: Path | None = None, as_json: Json = F
 
     from grid.errors import SpecError
     from runners.cli.resolve import find_campaign
-    from runners.monitoring.watch import views
-    from runners.monitoring.watch_text import show
+    from runners.monitoring.watch import show, views
     from runners.slurm.scheduler import SlurmScheduler
 
     if not every > 0:

@@ -15,30 +15,21 @@ if TYPE_CHECKING:
     from runners.slurm.spec import Slurm
     from store.store import Store
 
-Json = Annotated[bool, Parameter(name="--json", negative="")]
-Csv = Annotated[bool, Parameter(name="--csv", negative="")]
+Json = Annotated[bool, Parameter(name="--json", negative="", help="Print JSON.")]
+Csv = Annotated[bool, Parameter(name="--csv", negative="", help="Print CSV.")]
+Campaign = Annotated[Path | None, Parameter(help="The campaign directory; default the only one below campaigns/.")]
+OneGrid = Annotated[str | None, Parameter(help="One of its grids, when it has several.")]
+AnyGrid = Annotated[str | None, Parameter(help="One of its grids; default all.")]
 Flag = Annotated[bool, Parameter(negative="")]
 
 
 @final
 @dataclass(frozen=True)
 class GridFlags:
-    """A grid of a campaign, and the format of the answer.
+    """A grid of a campaign, and the format of the answer."""
 
-    Parameters
-    ----------
-    campaign
-        The campaign directory; default the only one below campaigns/.
-    grid
-        One of its grids, when it has several.
-    as_json
-        Print JSON.
-    as_csv
-        Print CSV.
-    """
-
-    campaign: Path | None = None
-    grid: str | None = None
+    campaign: Campaign = None
+    grid: OneGrid = None
     as_json: Json = False
     as_csv: Csv = False
 
@@ -55,7 +46,7 @@ class GridFlags:
             NotFoundError: there is no such campaign or grid.
         """
         from runners.cli.resolve import choose_grid, find_campaign
-        from runners.provenance.mixed_code import find_mixtures
+        from runners.provenance.code import find_mixtures
         from store.store import Store
 
         with Store.open(find_campaign(self.campaign)) as store:
@@ -232,6 +223,18 @@ class SlurmFlags:
         own = {name: value for name, value in self.to_dict().items() if name in Slurm.model_fields}
         asked = {**own, **({} if workers is None else {"workers": workers})}
         return (kept or Slurm()).override(**asked)
+
+
+def check_machine(on: str, workers: int | None, cluster: SlurmFlags) -> None:
+    """Refuse flags that say nothing to the machine.
+
+    Raises:
+        SpecError: one was given.
+    """
+    if on != "slurm":
+        cluster.refuse(on)
+    if on == "inline" and workers is not None:
+        raise SpecError("--workers is for --on local and --on slurm; inline trains in this process, a trial at a time")
 
 
 SLURM_FLAGS = Annotated[SlurmFlags, Parameter(name="*", group=ON_SLURM)]

@@ -2,23 +2,26 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple, final
 
 from grid import Grid, Planned
 from runners.monitoring.trial_states import State
+from runners.output import format_count
 from runners.planning.duration import Estimate, EstimateOptions, estimate
-from runners.planning.grid_cells import walk
+from runners.planning.forecast_text import resolution_lines, time_line
 from runners.planning.power import Resolution, resolutions
 from runners.planning.preflight import Preflight
-from runners.planning.survey import Survey, Surveyed, survey
+from runners.planning.survey import Survey, Surveyed, survey, walk
 from runners.slurm.spec import Slurm
 from runners.slurm.submit.resource_classes import Demands
 from runners.slurm.submit.workload import plan_allocation
 from store.files.layout import Layout
 from store.files.trial_status import Status
 
+_Sizes = tuple[int | None, int | None]
+"""Parameters of a model: all, and those of the operator."""
 _STATES: Mapping[Status, State] = {"ok": "done", "failed": "failed", "running": "running", "pending": "pending"}
 
 
@@ -106,13 +109,14 @@ def plan_campaign(root: Path | str, grids: Sequence[Grid], options: PlanOptions 
     options = options or PlanOptions()
     layout = Layout(Path(root).resolve())
     demands = Demands(options.slurm) if options.slurm is not None else None
-    counted, opening = _Counted(options.parameters), Preflight(layout, retry=options.retry)
-
-    looks = [counted.look, opening.look, *([demands.look] if demands is not None else [])]
+    opening = Preflight(layout, retry=options.retry)
+    sizes: dict[tuple[str, str], _Sizes] = {}
 
     def look(grid: str, planned: Planned) -> None:
-        for each in looks:
-            each(grid, planned)
+        sizes[grid, planned.cell] = options.parameters(planned.trial) if options.parameters else (None, None)
+        opening.look(grid, planned)
+        if demands is not None:
+            demands.look(grid, planned)
 
     cells = walk(grids, look)
     found = survey(layout, grids, cells, retry=options.retry, again=options.again)
@@ -127,7 +131,7 @@ def plan_campaign(root: Path | str, grids: Sequence[Grid], options: PlanOptions 
     return RunPlan(
         root=layout.root,
         grids=plans,
-        operators=tuple(_operators(found, counted.cells)),
+        operators=tuple(_operators(found, sizes)),
         trials=found.trials,
         ok=states["done"],
         other_code=found.other_code,
@@ -165,22 +169,6 @@ def _find_refusals(times: Estimate, opening: Preflight) -> Iterator[str]:
             yield f"{each.label}: {each.why}"
 
 
-_Sizes = tuple[int | None, int | None]
-
-
-@final
-class _Counted:
-    """The parameters of each cell's model, all and the operator's, by grid and cell."""
-
-    def __init__(self, parameters: Callable[[Any], tuple[int, int]] | None) -> None:
-        self._parameters = parameters
-        self.cells: dict[tuple[str, str], _Sizes] = {}
-
-    def look(self, grid: str, planned: Planned) -> None:
-        """Count those of a cell."""
-        self.cells[grid, planned.cell] = self._parameters(planned.trial) if self._parameters else (None, None)
-
-
 def _operators(found: Survey, sizes: Mapping[tuple[str, str], _Sizes]) -> Iterator[OperatorPlan]:
     """One after the other as they are first met, the smallest models first."""
     counts: dict[tuple[str, str], Counter[_Sizes]] = {}
@@ -207,3 +195,66 @@ def _names(found: Survey) -> dict[tuple[str, str], str]:
 
 def _told_apart(label: str, key: str, cells: set[str]) -> str:
     return next(iter(cells)) if len(cells) == 1 else f"{label} [{key[:6]}]"
+
+
+SHOWN_TRIALS = 3
+
+
+def plan_lines(plan: RunPlan) -> Iterator[str]:
+    """The plan as a page of text."""
+    for grid in plan.grids:
+        yield f"grid {grid.name}: {format_count(grid.cells, 'cell')}, {format_count(grid.trials, 'trial')}"
+        for rule in grid.pruned:
+            yield f"  left out {format_count(rule.cells, 'cell')}: {rule.reason}"
+        operators = [each for each in plan.operators if each.grid == grid.name]
+        widest = max((len(each.operator) for each in operators), default=0)
+        for each in operators:
+            trials = "trial " if each.trials == 1 else "trials"
+            yield f"  {each.operator:<{widest}}  {each.trials:>6} {trials}{_parameters(each)}"
+        found = [each for each in plan.resolutions if each.grid == grid.name]
+        yield from (f"  {line}" for each in found for line in resolution_lines(each))
+    yield f"campaign {plan.root}"
+    counts = {
+        "done": plan.ok,
+        "failed before": plan.failed,
+        "running": plan.running,
+        "queued": plan.queued,
+        "lost": plan.lost,
+        "unknown": plan.unknown,
+        "pending": plan.pending,
+    }
+    yield "  " + ", ".join(f"{count} {what}" for what, count in counts.items() if count or what == "pending")
+    if plan.other_code:
+        trials = format_count(plan.other_code, "finished trial")
+        yield f"  {trials} ran other code; `ablate run SPEC --again` trains those again"
+    if plan.failed:
+        yield "  `ablate status` says why trials failed; `ablate run SPEC --retry` tries those again"
+    yield f"  to do: {format_count(plan.to_do, 'trial')}, {time_line(plan.estimate)}"
+    for problem in plan.estimate.problems:
+        yield f"  could not be measured: {problem}"
+    for refusal in plan.refused:
+        yield f"  error: trials fail before their first step: {refusal}"
+    for trial in plan.trials[:SHOWN_TRIALS]:
+        yield f"  {trial.key}  seed {trial.seed}  {trial.label}"
+    if len(plan.trials) > SHOWN_TRIALS:
+        yield f"  ... and {len(plan.trials) - SHOWN_TRIALS} more (--json lists all)"
+
+
+def plan_data(plan: RunPlan) -> dict[str, Any]:
+    """The plan as plain data."""
+    return {
+        "root": str(plan.root),
+        "grids": [{**each._asdict(), "pruned": [rule._asdict() for rule in each.pruned]} for each in plan.grids],
+        "operators": [each._asdict() for each in plan.operators],
+        "trials": [each._asdict() for each in plan.trials],
+        "counts": {name: value for name, value in asdict(plan).items() if isinstance(value, int)},
+        "estimate": plan.estimate._asdict(),
+        "refused": list(plan.refused),
+        "resolutions": [each.data() for each in plan.resolutions],
+    }
+
+
+def _parameters(plan: OperatorPlan) -> str:
+    if plan.parameters is None:
+        return ""
+    return f"  {plan.parameters:>12,} parameters, {plan.operator_parameters:,} of them the operator's"

@@ -11,7 +11,7 @@ from runners.cli.options import Csv, Flag, Json
 from runners.output import say, write_frame, write_json
 
 if TYPE_CHECKING:
-    import polars as pl
+    pass
 
 
 @final
@@ -64,15 +64,7 @@ def published(
     as_json: Json = False,
     as_csv: Csv = False,
 ) -> int:
-    """Show published tables, the cells of one, or your results for the papers' claims.
-
-    Parameters
-    ----------
-    as_json
-        Print JSON.
-    as_csv
-        Print CSV.
-    """
+    """Show published tables, the cells of one, or your results for the papers' claims."""
     if as_json and as_csv:
         raise SpecError("a result has one format; got --json and --csv: leave one out")
     if beside.compare:
@@ -96,23 +88,17 @@ def published(
 
 
 def _compare(asked: PublishedQuery, beside: ComparisonFlags, *, as_json: bool, as_csv: bool) -> None:
-    from runners.cli.published_text import write_claims
+    from store.analysis.published_comparison import compare_published
 
-    found = _compare_claims(asked, beside)
+    from runners.cli.published_text import write_claims
+    from runners.cli.resolve import choose_grid, open_campaign
+
+    with open_campaign(beside.campaign) as store:
+        if store.stale is not None:
+            say(f"ablate: the newest results may be missing: {store.stale}")
+        grid = choose_grid(store, beside.grid)
+        found = compare_published(store, grid, paper=asked.paper, table=asked.table, metric=asked.metric)
     if as_json or as_csv:
         write_frame("published-compare", found, as_json=as_json, as_csv=as_csv)
     else:
         write_claims(found, everything=beside.everything)
-
-
-def _compare_claims(asked: PublishedQuery, beside: ComparisonFlags) -> "pl.DataFrame":
-    from runners.cli.resolve import choose_grid, find_campaign
-    from store.analysis.published_comparison import compare_published
-    from store.store import Store
-
-    with Store.open(find_campaign(beside.campaign)) as store:
-        if store.stale is not None:
-            say(f"ablate: the newest results may be missing: {store.stale}")
-        return compare_published(
-            store, choose_grid(store, beside.grid), paper=asked.paper, table=asked.table, metric=asked.metric
-        )

@@ -6,6 +6,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
+from runners.cli.options import Campaign
 from runners.output import say, write, write_table
 from runners.slow_notice import slow_notice
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 _MOST_SHOWN = 10
 
 
-def repro(*query: str, campaign: Path | None = None, spec: Path | None = None, keep: Path | None = None) -> int:
+def repro(*query: str, campaign: Campaign = None, spec: Path | None = None, keep: Path | None = None) -> int:
     """Run a finished trial again with the code it was submitted with, and compare every value of its result.
 
     On the CPU the results are equal bit for bit. The exit code is 4 where they are not.
@@ -26,8 +27,6 @@ def repro(*query: str, campaign: Path | None = None, spec: Path | None = None, k
     ----------
     query
         Which trial: KEY, its key or the beginning of it, or conditions that fit it alone, such as operator=SSA seed=1.
-    campaign
-        The campaign directory; default the only one below campaigns/.
     spec
         The spec file that defines its classes, where its submission kept no snapshot.
     keep
@@ -36,16 +35,15 @@ def repro(*query: str, campaign: Path | None = None, spec: Path | None = None, k
     from tempfile import TemporaryDirectory
 
     from grid.errors import SpecError
-    from runners.cli.resolve import find_campaign, find_one
+    from runners.cli.resolve import find_one, open_campaign
     from runners.execution.repro import reproduce
     from store.files.atomic import make_directory
-    from store.store import Store
 
     if keep is not None and keep.exists() and any(keep.iterdir()):
         raise SpecError(f"{keep} is not empty; name a new directory with --keep")
     with ExitStack() as stack:
         with slow_notice("reading the campaign"):
-            store = stack.enter_context(Store.open(find_campaign(campaign)))
+            store = stack.enter_context(open_campaign(campaign))
             trial = find_one(store, query)
         temporary = stack.enter_context(TemporaryDirectory(prefix="ablate-repro-"))
         place = Path(temporary) if keep is None else make_directory(keep.resolve())

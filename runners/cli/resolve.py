@@ -35,7 +35,7 @@ def find_campaign(campaign: Path | None) -> Path:
         return campaign
     if Layout(Path()).exists():
         return Path()
-    found = sorted(path for path in CAMPAIGNS.glob("*") if Layout(path).exists())
+    found = _campaigns_below()
     if len(found) == 1:
         return found[0]
     if not found:
@@ -43,12 +43,22 @@ def find_campaign(campaign: Path | None) -> Path:
     raise NotFoundError(f"there are several campaigns: {', '.join(map(str, found))}; name one with --campaign")
 
 
+def open_campaign(campaign: Path | None, *, thorough: bool = True) -> "Store":
+    """Open the store of the campaign that `find_campaign` finds."""
+    from store.store import Store
+
+    return Store.open(find_campaign(campaign), thorough=thorough)
+
+
 def find_campaigns(named: Sequence[Path]) -> list[Path]:
     """The campaigns to show: those named, the working directory, or all below campaigns/."""
     if named:
         return [find_campaign(campaign) for campaign in named]
-    found = sorted(path for path in CAMPAIGNS.glob("*") if Layout(path).exists())
-    return [Path()] if Layout(Path()).exists() else found or [find_campaign(None)]
+    return [Path()] if Layout(Path()).exists() else _campaigns_below() or [find_campaign(None)]
+
+
+def _campaigns_below() -> list[Path]:
+    return sorted(path for path in CAMPAIGNS.glob("*") if Layout(path).exists())
 
 
 def choose_grids(grids: dict[str, "Grid"], wanted: str | None, *, one: bool) -> "list[Grid]":
@@ -82,16 +92,9 @@ def find_one(store: "Store", words: Sequence[str]) -> str:
         SpecError: there are no words, or one has no meaning.
         NotFoundError: they mean no trial, or several, which are named.
     """
-    from runners.monitoring.trial_query import select
-
     if not words:
         raise SpecError("which trial? name it by its KEY, or by a query that fits it alone: operator=SSA seed=1")
-    try:
-        found = select(store, words)
-    except NotFoundError:
-        if len(words) > 1 or len(kept := _keys(store, words[0])) != 1:
-            raise
-        return kept[0]  # no grid plans this trial any more
+    found = find_several(store, words)
     if len(found) == 1:
         return found[0]
     rows = store.sql(

@@ -1,36 +1,26 @@
 """Commands that answer from the store of a campaign."""
 
-from collections.abc import Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
-from runners.cli.measure_text import average_of, describe_measure
-from runners.cli.options import GRID_FLAGS, ONE_GRID, Json
-from runners.output import write, write_frame, write_json, write_table
+from runners.cli.options import GRID_FLAGS, ONE_GRID, AnyGrid, Campaign, Json
+from runners.output import average_of, describe_measure, write, write_frame, write_json, write_table
 
 if TYPE_CHECKING:
+    import polars as pl
+
     from store.store import Store
 
 
-def status(*, campaign: Path | None = None, grid: str | None = None, as_json: Json = False) -> int:
-    """How far a campaign is, cell by cell, who is at work, and what failed. Files are asked first, then the scheduler.
-
-    Parameters
-    ----------
-    campaign
-        The campaign directory; default the only one below campaigns/.
-    grid
-        One of its grids; default all.
-    as_json
-        Print JSON.
-    """
-    from runners.cli.resolve import choose_grid, find_campaign
+def status(*, campaign: Campaign = None, grid: AnyGrid = None, as_json: Json = False) -> int:
+    """Show the progress of each cell, the running trials and the failures, from the files and the scheduler."""
+    from runners.cli.resolve import choose_grid, open_campaign
     from runners.monitoring.status_text import read_status, write_status
     from runners.monitoring.trial_states import locate_trials
     from runners.slurm.scheduler import SlurmScheduler
-    from store.store import Store
 
-    with Store.open(find_campaign(campaign), thorough=False) as store:
+    with open_campaign(campaign, thorough=False) as store:
         names = store.grids() if grid is None else [choose_grid(store, grid)]
         found = read_status(store, locate_trials(store, SlurmScheduler(), ended=as_json), names, grid)
     if as_json:
@@ -95,7 +85,7 @@ def _write_why(store: "Store", grid: str, cell: str, warnings: Sequence[str], *,
     return 0
 
 
-def compare(first: str, second: str, /, *, campaign: Path | None = None, as_json: Json = False) -> int:
+def compare(first: str, second: str, /, *, campaign: Campaign = None, as_json: Json = False) -> int:
     """Compare two trials: first their specs, then their results.
 
     Parameters
@@ -104,20 +94,51 @@ def compare(first: str, second: str, /, *, campaign: Path | None = None, as_json
         A trial's key, or the beginning of one.
     second
         Another.
-    campaign
-        The campaign directory; default the only one below campaigns/.
-    as_json
-        Print JSON.
     """
-    from runners.cli.resolve import find_campaign, find_trial
-    from runners.monitoring.trial_comparison import compare_trials
-    from store.store import Store
+    from runners.cli.resolve import find_trial, open_campaign
 
-    with Store.open(find_campaign(campaign)) as store:
-        found = compare_trials(store, find_trial(store, first), find_trial(store, second))
+    with open_campaign(campaign) as store:
+        spec, results = _compare_trials(store, find_trial(store, first), find_trial(store, second))
     if as_json:
-        write_json("compare", {"spec": found.spec, "results": found.results.rows(named=True)})
+        write_json("compare", {"spec": spec, "results": results.rows(named=True)})
         return 0
-    write("\n".join(found.spec) or "the specs are equal")
-    write_table(found.results.columns, found.results.rows())
+    write("\n".join(spec) or "the specs are equal")
+    write_table(results.columns, results.rows())
     return 0
+
+
+_ABSENT = "(not there)"
+
+
+def _compare_trials(store: "Store", first: str, second: str) -> "tuple[list[str], pl.DataFrame]":
+    """List what differs in the specs of two trials, and the final evaluations that both have."""
+    specs = [
+        json.loads(store.sql("SELECT spec FROM trial WHERE trial = $key", {"key": key})["spec"][0])
+        for key in (first, second)
+    ]
+    results = store.sql(
+        """
+        WITH final AS (SELECT DISTINCT trial, name, point, value FROM v_final WHERE source = 'evaluation')
+        SELECT a.name, a.point, a.value AS first, b.value AS second, b.value - a.value AS difference
+        FROM final a JOIN final b ON a.name = b.name AND a.point IS NOT DISTINCT FROM b.point
+        WHERE a.trial = $first AND b.trial = $second AND NOT coalesce(map_contains(a.point, 'position'), false)
+        ORDER BY a.name, CAST(a.point AS VARCHAR)
+        """,
+        {"first": first, "second": second},
+    )
+    return list(_differences(*specs)), results
+
+
+def _differences(first: Mapping[str, Any], second: Mapping[str, Any]) -> Iterator[str]:
+    one, other = dict(_leaves(first)), dict(_leaves(second))
+    for path in dict.fromkeys((*one, *other)):
+        if one.get(path, _ABSENT) != other.get(path, _ABSENT):
+            yield f"{path}: {one.get(path, _ABSENT)} -> {other.get(path, _ABSENT)}"
+
+
+def _leaves(data: object, path: str = "") -> Iterator[tuple[str, str]]:
+    if isinstance(data, Mapping):
+        for name, value in data.items():
+            yield from _leaves(value, f"{path}.{name}" if path else str(name))
+    else:
+        yield path, json.dumps(data, ensure_ascii=False)

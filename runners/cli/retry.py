@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, final
 
 from cyclopts import Parameter
 
-from runners.cli.options import NO_CLUSTER, SLURM_FLAGS, Flag, SlurmFlags
+from runners.cli.options import NO_CLUSTER, SLURM_FLAGS, Campaign, Flag, Repeat, SlurmFlags, check_machine
 from runners.output import format_count, say, write
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def retry(
     spec: Path | None = None,
     on: Literal["local", "inline", "slurm"] | None = None,
     workers: int | None = None,
-    campaign: Path | None = None,
+    campaign: Campaign = None,
     cluster: SLURM_FLAGS = NO_CLUSTER,
 ) -> int:
     """Train trials once more that failed or were lost, on the machine that had them. Without words it says what failed.
@@ -67,8 +67,6 @@ def retry(
         local, inline or slurm; default where they were the last time.
     workers
         Worker processes, or array tasks; default as `ablate run` chooses.
-    campaign
-        The campaign directory; default the only one below campaigns/.
     """
     from runners.cli.resolve import find_campaign
     from runners.slurm.spec import cluster_of
@@ -87,8 +85,8 @@ def retry(
     again, had = found
     machine = on or had.machine
     if machine == "slurm":
-        return _queue(root, again, had.slurm() or cluster_of(again.spec), workers, cluster)
-    cluster.refuse(machine)
+        return _queue(root, again, cluster.request(had.slurm() or cluster_of(again.spec), workers), cluster)
+    check_machine(machine, workers, cluster)
     halve = had.halves if cluster.oom is None else cluster.oom == "halve"
     return _here(root, again, machine, workers, halve=halve)
 
@@ -116,8 +114,7 @@ def _chosen(store: "Store", query: Sequence[str], which: Which, spec: Path | Non
 
 def _ask_back(store: "Store") -> int:
     """List failures by kind, with advice. The user chooses what to retry."""
-    from runners.monitoring.failure_groups import failures
-    from runners.monitoring.failure_text import write_clusters
+    from runners.monitoring.failure_groups import failures, write_clusters
 
     found = failures(store)
     write_clusters(found)
@@ -128,31 +125,18 @@ def _ask_back(store: "Store") -> int:
 
 
 def _here(root: Path, again: "Again", machine: str, workers: int | None, *, halve: bool) -> int:
-    from grid.errors import SpecError
     from runners.cli.outcome import report_outcome
     from runners.cli.resolve import worker_count
     from runners.execution import Inline, Local
     from runners.execution.run import RunOptions, run_campaign
 
-    if machine == "inline" and workers is not None:
-        raise SpecError("--workers is for --on local and --on slurm; inline trains in this process, one at a time")
     options = RunOptions(retry=True, only=again.keys, files=(again.spec.resolve(),), oom="halve" if halve else "fail")
     on = Inline() if machine == "inline" else Local(worker_count(workers))
     return report_outcome(run_campaign(root, again.grids, on, options), root)
 
 
-def _queue(root: Path, again: "Again", kept: "Slurm | None", workers: int | None, cluster: SlurmFlags) -> int:
-    from runners.cli.run_on_slurm import looked_at, show_or_queue
-    from runners.planning.budget import budget_hours
-    from runners.slurm.submit.submit import SubmitOptions
+def _queue(root: Path, again: "Again", slurm: "Slurm", cluster: SlurmFlags) -> int:
+    from runners.cli.run_on_slurm import looked_at, show_or_queue, submit_options
 
-    options = SubmitOptions(
-        retry=True,
-        only=again.keys,
-        files=(again.spec.resolve(),),
-        budget=budget_hours(cluster.budget) if cluster.budget is not None else None,
-        flags=frozenset(cluster.to_dict()),
-        dry_run=cluster.dry_run,
-    )
-    drafter = looked_at(root, again.grids, cluster.request(kept, workers), options)
-    return show_or_queue(drafter, root, cluster)
+    options = submit_options(again.spec, Repeat(retry=True), cluster, again.keys)
+    return show_or_queue(looked_at(root, again.grids, slurm, options), root, cluster)

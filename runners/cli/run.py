@@ -12,12 +12,12 @@ from runners.cli.options import (
     NO_CLUSTER,
     ONCE,
     SLURM_FLAGS,
+    AnyGrid,
     Flag,
     Json,
-    MachineFlags,
     Repeat,
     Repeats,
-    SlurmFlags,
+    check_machine,
 )
 from runners.cli.outcome import give_back, report_outcome
 from runners.output import say, write, write_json
@@ -73,7 +73,7 @@ def plan(
     spec: Path,
     /,
     *,
-    grid: str | None = None,
+    grid: AnyGrid = None,
     campaign: Path | None = None,
     where: Annotated[PlannedFor, Parameter(name="*")] = HERE,
     repeat: Repeats = ONCE,
@@ -87,16 +87,11 @@ def plan(
     ----------
     spec
         A Python file that defines grids.
-    grid
-        One of its grids; default all.
     campaign
         Where it would run; default campaigns/FILE.
-    as_json
-        Print JSON.
     """
     from grid.errors import SpecError
-    from runners.cli.plan import plan_campaign
-    from runners.cli.plan_text import plan_data, plan_lines
+    from runners.cli.plan import plan_campaign, plan_data, plan_lines
     from runners.cli.resolve import campaign_for, choose_grids, find_campaign
     from runners.provenance.specfile import load_spec_file
     from store.files.layout import Layout
@@ -139,16 +134,10 @@ def _plan_options(spec: Path, where: PlannedFor, repeat: Repeat) -> "PlanOptions
     from runners.trial import parameters
 
     seconds = (lambda trial: measure_seconds(trial, train)) if where.calibrate else None
+    options = PlanOptions(retry=repeat.retry, again=repeat.again, parameters=parameters, seconds=seconds)
     if where.on == "slurm":
-        slurm = where.cluster.request(cluster_of(spec), where.workers)
-        return PlanOptions(slurm=slurm, retry=repeat.retry, again=repeat.again, parameters=parameters, seconds=seconds)
-    return PlanOptions(
-        workers=worker_count(where.workers),
-        retry=repeat.retry,
-        again=repeat.again,
-        parameters=parameters,
-        seconds=seconds,
-    )
+        return replace(options, slurm=where.cluster.request(cluster_of(spec), where.workers))
+    return replace(options, workers=worker_count(where.workers))
 
 
 def run(
@@ -175,7 +164,7 @@ def run(
     from runners.cli.resolve import campaign_for, choose_grids, worker_count
     from runners.provenance.specfile import load_spec_file
 
-    _check(where, cluster)
+    check_machine(where.on, where.workers, cluster)
     root = campaign_for(spec, campaign)
     grids = choose_grids(load_spec_file(spec), grid, one=True)
     if where.on == "slurm":
@@ -194,15 +183,3 @@ def run(
         oom="halve" if cluster.oom == "halve" else "fail",
     )
     return report_outcome(run_campaign(root, grids, machine, options), root)
-
-
-def _check(where: MachineFlags, cluster: SlurmFlags) -> None:
-    """Refuse flags that say nothing to the machine."""
-    from grid.errors import SpecError
-
-    if where.on != "slurm":
-        cluster.refuse(where.on)
-    if where.on == "inline" and where.workers is not None:
-        raise SpecError(
-            "--workers is for --on local and --on slurm; inline trains in this process, one trial at a time"
-        )

@@ -23,22 +23,26 @@ def run_on_slurm(
 ) -> int:
     """Queue the missing trials of `grids`; the exit code."""
     from runners.cli.outcome import give_back
-    from runners.planning.budget import budget_hours
     from runners.slurm.spec import cluster_of
-    from runners.slurm.submit.submit import SubmitOptions
 
-    options = SubmitOptions(
-        retry=repeat.retry,
-        again=repeat.again,
-        files=(spec.resolve(),),
-        budget=budget_hours(cluster.budget) if cluster.budget is not None else None,
-        flags=frozenset(cluster.to_dict()),
-        dry_run=cluster.dry_run,
-    )
+    options = submit_options(spec, repeat, cluster)
     if not cluster.dry_run:
         give_back(root, grids, repeat)  # before the trials are surveyed, which are missing from then on
     drafter = looked_at(root, grids, cluster.request(cluster_of(spec), workers), options)
     return show_or_queue(drafter, root, cluster)
+
+
+def submit_options(
+    spec: Path, repeat: Repeat, cluster: SlurmFlags, only: frozenset[str] | None = None
+) -> "SubmitOptions":
+    """Make the options of a submission; `only` are the keys of trials to queue, None: all."""
+    from runners.planning.duration import budget_hours
+    from runners.slurm.submit.submit import SubmitOptions
+
+    budget = None if cluster.budget is None else budget_hours(cluster.budget)
+    flags = frozenset(cluster.to_dict())
+    files, dry_run = (spec.resolve(),), cluster.dry_run
+    return SubmitOptions(repeat.retry, repeat.again, only, files, budget=budget, flags=flags, dry_run=dry_run)
 
 
 def looked_at(root: Path, grids: "Sequence[Grid]", slurm: "Slurm", options: "SubmitOptions") -> "Drafter":
@@ -174,7 +178,7 @@ def _all_queued(draft: "Draft") -> str | None:
 def _follow(drafter: "Drafter", queued: "SubmittedJobs", root: Path) -> int:
     from runners.cli.outcome import report_outcome
     from runners.execution.background_ingest import BackgroundIngest
-    from runners.monitoring.early_stops import called_off
+    from runners.monitoring.trial_states import called_off
     from runners.slurm.follow import Following
 
     submissions = [*queued.draft.elsewhere.submissions, queued.draft.submission]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, final
 from cyclopts import Parameter
 
 from grid.errors import EnvironmentProblem, NotFoundError, SpecError
-from runners.cli.options import Csv, Flag, Json
+from runners.cli.options import Campaign, Csv, Flag, Json
 from runners.output import format_count, say, write, write_frame, write_json, write_table
 
 if TYPE_CHECKING:
@@ -27,10 +27,6 @@ class Format:
 
     Parameters
     ----------
-    as_json
-        Print JSON.
-    as_csv
-        Print CSV.
     md
         Print a Markdown table.
     parquet
@@ -63,7 +59,7 @@ def sql(
     query: Annotated[str | None, Parameter(allow_leading_hyphen=True)] = None,
     /,
     *,
-    campaign: Path | None = None,
+    campaign: Campaign = None,
     file: Annotated[Path | None, Parameter(name=["--file", "-f"])] = None,
     save: str | None = None,
     saved: Flag = False,
@@ -76,8 +72,6 @@ def sql(
     query
         For example "select label, mean, n from v_cell_stats where name = 'mse'"; the name of a saved query; or - to
         read one from stdin. Without a query, the SQL client harlequin opens.
-    campaign
-        The campaign directory; default the only one below campaigns/.
     file
         Read the query from this file.
     save
@@ -107,19 +101,11 @@ def sql(
         if save is not None:
             return _save(store, layout, save, text)
         if text is not None:
-            return _answer(store, text, shown)
+            from runners.cli.cancellable import cancellable
+
+            _print(cancellable(store, lambda: store.sql(text)), shown)
+            return 0
     return _open_harlequin(layout, given)
-
-
-def _answer(store: "Store", text: str, shown: Shown) -> int:
-    _print(_ask(store, text), shown)
-    return 0
-
-
-def _ask(store: "Store", text: str) -> "pl.DataFrame":
-    from runners.cli.cancellable import cancellable
-
-    return cancellable(store, lambda: store.sql(text))
 
 
 def _refuse_beside(

@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, final
 
 from cyclopts import Parameter
 
-from runners.cli.measure_text import describe_measure
 from runners.cli.options import GRID_FLAGS, ONE_GRID
-from runners.output import format_count, write, write_frame
+from runners.output import describe_measure, format_count, write, write_frame
 
 if TYPE_CHECKING:
     from store.analysis.pareto import Way

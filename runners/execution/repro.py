@@ -26,8 +26,7 @@ from runners.provenance.environment import (
     differences as environment_differences,
     record as environment_record,
 )
-from runners.provenance.snapshot import Snapshot
-from runners.provenance.snapshot_extract import extract
+from runners.provenance.snapshot import Snapshot, extract
 from runners.slow_notice import slow_notice
 from store.files.atomic import parse_object
 from store.files.code_aliases import current_sources

@@ -21,9 +21,8 @@ from runners.execution import Inline, Local, Machine, Queue
 from runners.execution.background_ingest import BackgroundIngest
 from runners.execution.progress import GridMember, ProgressDisplay, Tally, tally
 from runners.output import format_count
-from runners.planning.grid_cells import walk
 from runners.planning.preflight import Preflight
-from runners.planning.survey import Survey, Surveyed, publish
+from runners.planning.survey import Survey, Surveyed, publish, walk
 from runners.provenance.code import ran_other_code
 from store.files.atomic import make_directory
 from store.files.layout import Layout

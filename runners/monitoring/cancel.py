@@ -3,9 +3,9 @@
 import os
 import signal
 import socket
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Protocol, final
+from typing import final
 
 from runners.monitoring.trial_states import TrialLocations
 from runners.output import format_count, say
@@ -16,12 +16,8 @@ from store.files.atomic import write_json
 from store.files.layout import FILE_SCHEMA, Layout
 from store.files.trial_status import process_started, trial_state
 
-
-class Canceller(Protocol):
-    """Takes jobs out of a scheduler's queue."""
-
-    def __call__(self, jobs: Sequence[int]) -> str | None:
-        """Cancel `jobs`; why that was not possible."""
+Canceller = Callable[[Sequence[int]], str | None]
+"""Takes jobs out of a scheduler's queue, or says why that was not possible."""
 
 
 @final

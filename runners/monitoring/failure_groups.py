@@ -1,17 +1,20 @@
-"""Failures by kind: how many trials, where, since when, and what to do about it by rule."""
+"""Failed trials and workers that left, by kind: how many, where, since when, and advice by rule."""
 
 import re
+import time
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, final
 
 from grid.errors import NotFoundError, StoreError
+from runners.output import age, write
+from runners.slurm.worker_records import WorkerRecord, given_up, read_workers, worker_logs
 from store.files.atomic import read_json
+from store.files.layout import Layout
 
 if TYPE_CHECKING:
     import polars as pl
 
-    from store.files.layout import Layout
     from store.store import Store
 
 TRACE_LINES = 12
@@ -117,7 +120,7 @@ class _FailurePlace(NamedTuple):
 class _FailurePlaces:
     """Where attempts ran; of those of one life of a worker task, which has one node, one file is read."""
 
-    def __init__(self, layout: "Layout") -> None:
+    def __init__(self, layout: Layout) -> None:
         self._layout = layout
         self._known: dict[tuple[object, ...], _FailurePlace] = {}
 
@@ -144,12 +147,12 @@ def _cluster(row: Mapping[str, Any], places: _FailurePlaces, good_hosts: set[str
     found = FailureGroup(
         fingerprint=str(row["fingerprint"] or ""),
         reason=str(row["reason"] or "error"),
-        n=_whole(row["n"]),
+        n=row["n"],
         hosts=hosts,
-        labels=_texts(row["labels"]),
-        operators=_texts(row["operators"]),
-        first=_seconds(row["first"]),
-        last=_seconds(row["last"]),
+        labels=row["labels"],
+        operators=row["operators"],
+        first=row["first"] or 0.0,
+        last=row["last"] or 0.0,
         example=str(row["example"]),
         message=message,
         trace=str(row["traceback"] or "").rstrip().splitlines()[-TRACE_LINES:],
@@ -160,97 +163,168 @@ def _cluster(row: Mapping[str, Any], places: _FailurePlaces, good_hosts: set[str
     return found._replace(action=action(found, good_hosts))
 
 
-def action(found: FailureGroup, good_hosts: set[str]) -> str:
-    """Return advice on a kind of failure. `good_hosts` are hosts where trials finished."""
-    return next(advice for advice in (rule(found, good_hosts) for rule in _RULES) if advice is not None)
-
-
 _DATA = re.compile(r"FileNotFoundError|No such file|NotFoundError|cannot be downloaded", re.IGNORECASE)
 _DISK = re.compile(r"No space left|disk quota|Read-only file system|Input/output error", re.IGNORECASE)
 
 
-def _retry(found: FailureGroup, options: str = "") -> str:
-    return f"`ablate retry fingerprint={found.fingerprint}{options and f' {options}'}`"
+def action(found: FailureGroup, good_hosts: set[str]) -> str:
+    """Return advice on a kind of failure. `good_hosts` are hosts where trials finished."""
+    retry = f"ablate retry fingerprint={found.fingerprint}"
+    logs = f"`ablate logs {found.example[:8]}` shows it"
+    hosts = ", ".join(found.hosts)
+    last_words = "\n".join((found.message, *found.trace[-1:]))
+    if found.reason == "diverged":
+        return "it counts as an outcome of these cells and would diverge again; lower the learning rate to avoid it"
+    if found.logged:
+        return f"{logs}; mend it, then start your program that logged it again"
+    one_host = found.scheduled and found.n > 1 and len(found.hosts) == 1 and hosts != "?"
+    if one_host and good_hosts - {hosts}:
+        without = f"`{retry} --exclude {hosts}`"
+        return f"all {found.n} failed on {hosts}, and trials finish elsewhere: {without} leaves it out"
+    if found.reason == "out_of_memory":
+        bigger = "; --oom bigger asks the cluster for twice the memory" if found.scheduled else ""
+        return f"`{retry} --oom halve` halves the micro-batch{bigger}"
+    if found.reason == "killed":
+        most_often = "something ended its processes, most often too little memory"
+        if not found.scheduled:
+            return f"{most_often}: `{retry} --workers 1` trains one at a time, --oom halve in smaller pieces"
+        return f"{most_often}: `{retry} --oom bigger` asks for twice as much, --mem and --time for what you say"
+    if _DATA.search(last_words):
+        return f"a file is missing on {hosts}: put it there under the same path, then `{retry}`"
+    if _DISK.search(last_words):
+        return f"the disk takes no more on {hosts}: free some space, then `{retry}`"
+    return f"an error of the code: {logs}; mend it, then `{retry}`"
 
 
-def _advise_divergence(found: FailureGroup, _good_hosts: set[str]) -> str | None:
-    if found.reason != "diverged":
-        return None
-    return "it counts as an outcome of these cells and would diverge again; lower the learning rate to avoid it"
+_NO_GPU = re.compile(r"no CUDA device|torch sees none|build for the CPU")
 
 
-def _advise_logged(found: FailureGroup, _good_hosts: set[str]) -> str | None:
-    """Nothing here can start them."""
-    if not found.logged:
-        return None
-    return f"`ablate logs {found.example[:8]}` shows it; mend it, then start your program that logged it again"
+class WorkerRejection(NamedTuple):
+    """Workers that left for one reason."""
+
+    left: str
+    """refused: the environment differs from the submitted one. late: too little time was left. error: the worker
+    failed. unsaid: the job ended before the worker wrote a record."""
+    says: str
+    n: int
+    hosts: dict[str, int]
+    last: float
+    """Seconds since the epoch."""
+    action: str
 
 
-def _one_host(found: FailureGroup, good_hosts: set[str]) -> str | None:
-    """All on one node, while others finish trials."""
-    (host, *others) = found.hosts or ("?",)
-    if not found.scheduled or found.n < 2 or others or host == "?" or not good_hosts - {host}:
-        return None
-    without = _retry(found, f"--exclude {host}")
-    return f"all {found.n} failed on {host}, and trials finish elsewhere: {without} leaves it out"
+class _Left(NamedTuple):
+    """One worker that left so."""
+
+    left: str
+    says: str
+    node: str
+    at: float
+    output: str = ""
 
 
-def _out_of_memory(found: FailureGroup, _good_hosts: set[str]) -> str | None:
-    if found.reason != "out_of_memory":
-        return None
-    bigger = "; --oom bigger asks the cluster for twice the memory" if found.scheduled else ""
-    return f"{_retry(found, '--oom halve')} halves the micro-batch{bigger}"
+def worker_rejections(layout: Layout) -> list[WorkerRejection]:
+    """Workers of all submissions that left so, by what they said; commonest first."""
+    kinds: dict[tuple[str, str], list[_Left]] = {}
+    fit: set[str] = set()
+    for submission in layout.submission_ids():
+        records = read_workers(layout, submission)
+        fit.update(record.node for record in records if record.left not in ("refused", "error"))
+        for found in (*_find_rejections(records), *_unsaid(layout, submission, records)):
+            kinds.setdefault((found.left, found.says), []).append(found)
+    every = [_refusal(found, fit) for found in kinds.values()]
+    return sorted(every, key=lambda each: (-each.n, each.left, each.says))
 
 
-def _advise_killed(found: FailureGroup, _good_hosts: set[str]) -> str | None:
-    if found.reason != "killed":
-        return None
-    most_often = "something ended its processes, most often too little memory"
-    if not found.scheduled:
-        return f"{most_often}: {_retry(found, '--workers 1')} trains one at a time, --oom halve in smaller pieces"
-    return f"{most_often}: {_retry(found, '--oom bigger')} asks for twice as much, --mem and --time for what you say"
+def _find_rejections(records: list[WorkerRecord]) -> Iterator[_Left]:
+    for record in records:
+        if record.left in ("refused", "late", "error"):
+            yield _Left(record.left, record.says or "it did not say why", record.node, record.touched)
 
 
-def _data(found: FailureGroup, _good_hosts: set[str]) -> str | None:
-    if not _DATA.search(_last_words(found)):
-        return None
-    where = ", ".join(found.hosts)
-    return f"a file is missing on {where}: put it there under the same path, then {_retry(found)}"
+def _unsaid(layout: Layout, submission: str, records: list[WorkerRecord]) -> Iterator[_Left]:
+    """Yield workers that by their output are not queued again, unless a record says so already."""
+    last = {record.job: record.left for record in records}
+    for job, path in worker_logs(layout, submission).items():
+        printed = given_up(layout, submission, job, last.get(job))
+        if printed is not None:
+            yield _Left("unsaid", printed.text, printed.node, path.stat().st_mtime, str(path))
 
 
-def _disk(found: FailureGroup, _good_hosts: set[str]) -> str | None:
-    if not _DISK.search(_last_words(found)):
-        return None
-    return f"the disk takes no more on {', '.join(found.hosts)}: free some space, then {_retry(found)}"
+def _refusal(found: list[_Left], fit: set[str]) -> WorkerRejection:
+    hosts = dict(Counter(each.node for each in found))
+    return WorkerRejection(
+        found[0].left, found[0].says, len(found), hosts, max(each.at for each in found), _action(found[0], hosts, fit)
+    )
 
 
-def _error(found: FailureGroup, _good_hosts: set[str]) -> str:
-    return f"an error of the code: `ablate logs {found.example[:8]}` shows it; mend it, then {_retry(found)}"
+def _action(first: _Left, hosts: dict[str, int], fit: set[str]) -> str:
+    """Return advice. Exclude nodes only if others are known to accept these trials."""
+    where = ",".join(sorted(hosts))
+    others = fit - set(hosts)
+    if first.left == "late":
+        return "ask for more --time, or a lower --signal-s, then `ablate run`"
+    if first.left == "unsaid":
+        return f"{first.output} says more; mend it (--setup, setup= of the spec file), then `ablate run`"
+    if first.left == "error":
+        return "the output of the task says more: `ablate logs KEY --worker` for a trial that it began"
+    if others:
+        return f"install what was submitted on {where}, or leave it out with --exclude {where}"
+    if _NO_GPU.search(first.says):
+        return (
+            "no node that was tried has what they need: ask for GPUs (--gpus), install a CUDA build of torch, or say "
+            "execution.device='auto', then `ablate run`"
+        )
+    return f"no node has taken these trials yet: install what was submitted on {where}, or submit what is there"
 
 
-def _last_words(found: FailureGroup) -> str:
-    return "\n".join((found.message, *found.trace[-1:]))
+_MOST_NAMES = 6
+_LEFT = {
+    "refused": "worker refused to train",
+    "late": "worker had no time to begin in",
+    "error": "worker broke down",
+    "unsaid": "worker was given up",
+}
 
 
-_RULES: tuple[Callable[[FailureGroup, set[str]], str | None], ...] = (
-    _advise_divergence,
-    _advise_logged,
-    _one_host,
-    _out_of_memory,
-    _advise_killed,
-    _data,
-    _disk,
-    _error,
-)
+def write_clusters(found: Sequence[FailureGroup]) -> None:
+    """A paragraph per kind: what, how often, where, since when, the first trace, and what to do."""
+    for each in found:
+        span = _when(each.first) if each.n == 1 else f"{_when(each.first)} to {_when(each.last)} ({age(each.last)} ago)"
+        write(f"{each.n} x {each.reason}  {each.fingerprint}  {each.message}")
+        write(f"    of     {_some(each.labels)}")
+        write(f"    on     {_hosts(each.hosts, each.n)}, {span}")
+        write(f"    first  trial {each.example[:12]}")
+        for line in each.trace:
+            write(f"           {line}")
+        write(f"    do     {each.action}")
 
 
-def _texts(value: object) -> list[str]:
-    return [str(each) for each in value] if isinstance(value, list) else []
+def kind_line(n: int, again: int, reason: str, message: str) -> str:
+    """A kind of failure in one line: how many trials are failed now, and how many more are queued again."""
+    if not n:
+        return f"failed and queued again: {again} x {reason}: {message}"
+    return f"failed: {n} x {reason}{f' and {again} queued again' if again else ''}: {message}"
 
 
-def _whole(value: object) -> int:
-    return int(value) if isinstance(value, int) else 0
+def write_refusals(found: Sequence[WorkerRejection]) -> None:
+    """A paragraph per reason for which workers left."""
+    for each in found:
+        write(f"{each.n} x {_LEFT[each.left]}: {each.says}")
+        write(f"    on     {_hosts(each.hosts, each.n)}, last {_when(each.last)} ({age(each.last)} ago)")
+        write(f"    do     {each.action}")
 
 
-def _seconds(value: object) -> float:
-    return float(value) if isinstance(value, int | float) else 0.0
+def _hosts(hosts: Mapping[str, int], n: int) -> str:
+    if len(hosts) == 1:
+        return next(iter(hosts)) if n == 1 else f"all {n} on {next(iter(hosts))}"
+    return _some([f"{count} on {host}" for host, count in hosts.items()])
+
+
+def _some(names: Sequence[str]) -> str:
+    more = len(names) - _MOST_NAMES
+    return ", ".join(names[:_MOST_NAMES]) + (f" and {more} more" if more > 0 else "")
+
+
+def _when(seconds: float) -> str:
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(seconds))

@@ -5,8 +5,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from runners.monitoring.failure_groups import kinds
-from runners.monitoring.failure_text import kind_line
+from runners.monitoring.failure_groups import kind_line, kinds
 from runners.monitoring.trial_states import AtWork, State, TrialLocations
 from runners.output import age, duration, format_count, say, write, write_table
 from runners.slurm.submissions import AT_WORK, SubmissionStatus, WorkerStatus

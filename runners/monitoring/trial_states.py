@@ -13,7 +13,7 @@
 """
 
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, final, get_args
 
@@ -21,10 +21,9 @@ from runners.attempts.disk_space import disk_problem
 from runners.attempts.manifest import Manifest
 from runners.attempts.submission_record import Submission
 from runners.execution.local_runs import RemoteRun, runs_elsewhere, runs_here
-from runners.monitoring.early_stops import endings
-from runners.output import age
+from runners.output import age, format_count
 from runners.slurm.scheduler import Scheduler
-from runners.slurm.submissions import SILENT_S, SubmissionStatus, read_submission_status
+from runners.slurm.submissions import AT_WORK, SILENT_S, SubmissionStatus, read_submission_status
 from store.files.layout import Layout
 from store.files.trial_status import AttemptState, TrialState, heartbeat_age, progress_of, trial_state
 
@@ -297,3 +296,48 @@ def _pace(start: dict[str, Any], step: int | None, seen: float) -> float | None:
     begun_at = (start.get("resumed_from") or {}).get("step", 0)
     seconds = seen - float(start["started"])
     return (step - begun_at) / seconds if step is not None and step > begun_at and seconds > 0 else None
+
+
+def endings(
+    crews: Sequence[SubmissionStatus], left: Collection[str], members: Callable[[str], Collection[str]]
+) -> tuple[str, ...]:
+    """A sentence for each submission that has ended so and of whose trials some are `left`: nobody will take them.
+
+    `members` are the trials of a submission. A trial counts for the latest submission that has it.
+    """
+    if not any(_ended_by_word(crew) for crew in crews):
+        return ()
+    found: list[str] = []
+    seen: set[str] = set()
+    for crew in sorted(crews, key=lambda crew: crew.record.submission, reverse=True):
+        trials = set(members(crew.record.submission))
+        mine = trials.intersection(left) - seen
+        seen |= trials
+        off = mine if crew.cancelled.all else mine & crew.cancelled.trials
+        if off:
+            found.append(called_off({crew.record.submission: len(off)}))
+        if mine - off and crew.spent and not any(worker.standing in AT_WORK for worker in crew.workers):
+            verb = "is" if len(mine - off) == 1 else "are"
+            found.append(
+                f"budget: {used_up(crew)} used; {format_count(len(mine - off), 'trial')} {verb} left; run again with "
+                "another --budget"
+            )
+    return tuple(reversed(found))
+
+
+def called_off(trials: Mapping[str, int]) -> str:
+    """That so many trials of submissions were called off."""
+    parts = [f"{format_count(count, 'trial')} of submission {name}" for name, count in trials.items()]
+    return (
+        f"called off: {', '.join(parts)}; `ablate run` goes on with {'it' if list(trials.values()) == [1] else 'them'}"
+    )
+
+
+def used_up(crew: SubmissionStatus) -> str:
+    """`0.00102 of 0.001 GPU-h`."""
+    unit = {"gpuh": "GPU-h", "cpuh": "CPU-h"}[crew.unit]
+    return f"{crew.hours:.3g} of {(crew.record.budget or {})['hours']:g} {unit}"
+
+
+def _ended_by_word(crew: SubmissionStatus) -> bool:
+    return crew.spent or crew.cancelled.all or bool(crew.cancelled.trials)

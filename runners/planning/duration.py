@@ -6,10 +6,11 @@ of its grid, scaled by FLOPs. If nothing has finished in the grid, `ablate plan 
 
 import heapq
 import math
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, final
+from typing import Any, Final, Literal, NamedTuple, final
 
 from grid import Grid, Spec
 from grid.errors import SpecError
@@ -310,3 +311,33 @@ def _gpus_of(trial: Any, device: Device, pool: PlannedWorkers) -> float:
     if device == "cpu":
         return 0.0
     return pool.gpus if pool.gpus is not None else float(getattr(getattr(trial, "execution", None), "gpus", 1))
+
+
+_BUDGET: Final = re.compile(r"\s*(\d+(?:\.\d*)?|\.\d+)\s*(gpu|cpu)-?h\s*", re.IGNORECASE)
+
+Unit = Literal["GPU-h", "CPU-h"]
+
+
+class Budget(NamedTuple):
+    """How many hours may be used."""
+
+    hours: float
+    unit: Unit
+
+    def __str__(self) -> str:
+        """`200 GPU-h`."""
+        return f"{self.hours:g} {self.unit}"
+
+
+def budget_hours(text: str) -> Budget:
+    """The budget that `text` says, such as `200gpuh` or `40 cpuh`.
+
+    Raises:
+        SpecError: it says none.
+    """
+    found = _BUDGET.fullmatch(text)
+    if found is None or float(found[1]) == 0:
+        raise SpecError(
+            f"a budget is a number of hours above 0 and their unit, such as 200gpuh or 40cpuh; got {text!r}"
+        )
+    return Budget(float(found[1]), "GPU-h" if found[2].lower() == "gpu" else "CPU-h")

@@ -5,8 +5,7 @@ from collections.abc import Iterator
 
 from runners.output import duration, format_count
 from runners.planning.duration import Estimate
-from runners.planning.power import Resolution
-from runners.planning.seed_noise import Noise
+from runners.planning.power import Noise, Resolution
 
 
 def time_line(estimate: Estimate) -> str:

@@ -8,6 +8,8 @@ depend on the node that the cluster chose.
 import os
 import platform
 import re
+import shutil
+import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
@@ -15,7 +17,6 @@ from importlib.metadata import PackageNotFoundError, packages_distributions, req
 from pathlib import Path
 from typing import Any, NamedTuple, final
 
-from runners.provenance.nvidia_smi import ask_gpus
 from runners.provenance.origin import ROOMS
 
 SCHEMA = 1
@@ -207,3 +208,21 @@ def _processor() -> str | None:
 def _gpus() -> list[str]:
     """List name and driver of each GPU; empty without nvidia-smi."""
     return [", ".join(row) for row in ask_gpus("name", "driver_version") or []]
+
+
+_PATIENCE_S = 20.0
+
+
+def ask_gpus(*fields: str) -> list[list[str]] | None:
+    """Query one row of `--query-gpu` fields per GPU; None if nvidia-smi is missing or fails."""
+    program = shutil.which("nvidia-smi")
+    if program is None:
+        return None
+    query = [program, f"--query-gpu={','.join(fields)}", "--format=csv,noheader,nounits"]
+    try:
+        answer = subprocess.run(query, capture_output=True, text=True, timeout=_PATIENCE_S, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    if answer.returncode != 0:
+        return None
+    return [[word.strip() for word in line.split(",")] for line in answer.stdout.splitlines() if line.strip()]

@@ -14,10 +14,8 @@ from runners.cli.app import execute
 from runners.cli.plan import PlanOptions, plan_campaign
 from runners.execution import Inline, Local
 from runners.execution.run import RunResult
-from runners.planning.grid_cells import walk
-from runners.planning.survey import survey
-from runners.provenance.code import Codes
-from runners.provenance.mixed_code import mixed_sources
+from runners.planning.survey import survey, walk
+from runners.provenance.code import Codes, mixed_sources
 from runners.training.training_context import TrainingContext, TrainingResult
 from store.files.atomic import read_json
 from store.files.layout import Layout

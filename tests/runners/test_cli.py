@@ -48,12 +48,6 @@ def keys(campaign: Path, capsys: pytest.CaptureFixture[str]) -> list[str]:
     return capsys.readouterr().out.split()[1:]
 
 
-def test_every_command_is_in_the_help(capsys: pytest.CaptureFixture[str]) -> None:
-    assert execute(["--help"]) == 0
-    said = set(capsys.readouterr().out.split())
-    assert set(COMMANDS) <= said
-
-
 def test_the_exit_codes_are_in_the_help() -> None:
     for code in ("0 done", "1 internal", "2 usage", "3 not found", "4 some trials", "5 the", "6 stored", "130 "):
         assert code in " ".join(HELP.split())
@@ -95,38 +89,11 @@ def test_wrong_use_is_one_sentence_and_its_exit_code(
     assert "Traceback" not in said.err
 
 
-@pytest.mark.parametrize(
-    ("query", "words"),
-    [
-        ("select nothing from trial", "nothing"),
-        ("drop table trial", "read-only"),
-        ("select 1; select 2", "one SQL statement"),
-        ("select * from read_csv('/etc/passwd')", "SQL"),
-        ("copy trial to 'x.csv'", "read-only"),
-    ],
-)
-def test_sql_reads_and_nothing_else(campaign: Path, query: str, words: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert execute(["sql", query, "--campaign", str(campaign)]) == 2
-    assert words in capsys.readouterr().err
-
-
 def test_an_error_is_json_when_json_was_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
     assert execute(["status", "--json", "--campaign", "nowhere"]) == 3
     error = json.loads(capsys.readouterr().out)["error"]
     assert error["code"] == 3
     assert "nowhere" in error["message"]
-
-
-def test_prove_hands_on_what_it_was_given(monkeypatch: pytest.MonkeyPatch) -> None:
-    given: list[tuple[Path | None, str | None]] = []
-
-    def prove(spec: Path | None, name: str | None) -> int:
-        given.append((spec, name))
-        return 4
-
-    monkeypatch.setattr("runners.catalogue.prove.prove", prove)
-    assert [execute(["prove"]), execute(["prove", "my.py", "--operator", "ssa"])] == [4, 4]
-    assert given == [(None, None), (Path("my.py"), "ssa")]
 
 
 def test_the_laws_are_listed_with_a_sentence_each(capsys: pytest.CaptureFixture[str]) -> None:

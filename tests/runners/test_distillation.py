@@ -16,7 +16,7 @@ from grid.errors import SpecError
 from runners.evaluations.length_extrapolation import Lengthens
 from runners.optimisers import AdamW, Training
 from runners.planning.duration import training_flops
-from runners.planning.measure_check import METRICS
+from runners.planning.preflight import METRICS
 from runners.probes import Classified, TokenClasses
 from runners.tasks import AskedLengths, AssociativeRecall, Batch, Data, Distillation, Grammar, LinearFunctions
 from runners.tasks.distillation.distillation import divergence

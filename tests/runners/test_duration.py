@@ -13,8 +13,7 @@ from toy_training import Falling, ToyTrial
 
 from grid import Grid, Spec, over
 from runners import LinearFunctions, ShiftGrid, Training, Trial
-from runners.cli.plan import PlanOptions, plan_campaign
-from runners.cli.plan_text import plan_data
+from runners.cli.plan import PlanOptions, plan_campaign, plan_data
 from runners.planning.duration import (
     Estimate,
     EstimateOptions,
@@ -24,8 +23,7 @@ from runners.planning.duration import (
     schedule_s,
     training_flops,
 )
-from runners.planning.grid_cells import walk
-from runners.planning.survey import survey
+from runners.planning.survey import survey, walk
 from runners.slurm.spec import Needs, Slurm
 from store.files.atomic import write_json
 from store.files.layout import Layout

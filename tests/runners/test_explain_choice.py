@@ -7,8 +7,7 @@ import pytest
 
 from grid.errors import SpecError
 from runners.catalogue.choice_words import field_rows, measure_rows, spec_line, type_words
-from runners.catalogue.explain_choice import FAMILIES, explain_choice, is_ours, kinds, make_example
-from runners.catalogue.fixture_files import make_fixture_files
+from runners.catalogue.explain_choice import FAMILIES, explain_choice, is_ours, kinds, make_example, make_fixture_files
 from runners.cli.app import execute
 from runners.tasks import Needle, Task
 from runners.tasks.text.text import Text

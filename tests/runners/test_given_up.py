@@ -8,9 +8,9 @@ from synthetic import Campaign, write_campaign, write_end, write_start
 
 from runners.attempts.submission_record import Array
 from runners.cli.app import execute
+from runners.monitoring.failure_groups import worker_rejections
 from runners.monitoring.status_text import read_status, write_status
 from runners.monitoring.trial_states import locate_trials
-from runners.monitoring.worker_rejections import worker_rejections
 from runners.slurm.scheduler import TaskStatus
 from runners.slurm.submit.job_arrays import MOST_REFUSALS
 from runners.slurm.worker_records import last_words, worker_log

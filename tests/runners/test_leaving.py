@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-_ENDS = "import atexit, sys, threading, time\nfrom runners.cli.exit import leave\n"
+_ENDS = "import atexit, sys, threading, time\nfrom runners.cli.app import leave\n"
 _BUFFERED = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
 
 

@@ -50,17 +50,11 @@ def test_the_latest_attempt_s_log_is_shown_or_the_one_asked_for(
     said = capsys.readouterr()
     assert said.out == "second é\n"
     assert said.err == "ablate: attempt 2 on n4, job 7_3: running\n"
-    assert logs(campaign, key[:9], "--attempt", "1") == 0
+    assert logs(campaign, "operator=SSA", "seed=0", "--attempt", "1") == 0
     said = capsys.readouterr()
     assert said.out == "first\n"
     assert "attempt 1" in said.err
     assert "failed (error)" in said.err
-
-
-def test_a_query_that_means_one_trial_will_do(campaign: Campaign, capsys: pytest.CaptureFixture[str]) -> None:
-    begin(campaign, 1, "the first seed\n")
-    assert logs(campaign, "operator=SSA", "seed=0") == 0
-    assert capsys.readouterr().out == "the first seed\n"
 
 
 def test_a_log_without_a_word_is_said_to_be_one(campaign: Campaign, capsys: pytest.CaptureFixture[str]) -> None:
@@ -199,14 +193,9 @@ def test_following_a_log_that_is_empty_says_why_and_where_more_is(
     assert (f"`ablate logs {key[:8]} --worker` shows what its worker did" in said) == (place is not None)
     assert logs(campaign, key, "-f") == 0  # it has ended
     assert "prints nothing" not in capsys.readouterr().err
-
-
-def test_following_a_log_with_words_in_it_says_nothing_of_silence(
-    campaign: Campaign, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    begin(campaign, 1, "text\n")
-    monkeypatch.setattr("runners.monitoring.logs.time.sleep", lambda _: write_end(campaign.layout, key_of(campaign), 1))
-    assert logs(campaign, key_of(campaign), "-f") == 0
+    begin(campaign, 2, "text\n")
+    monkeypatch.setattr("runners.monitoring.logs.time.sleep", lambda _: write_end(campaign.layout, key, 2))
+    assert logs(campaign, key, "-f") == 0
     assert "prints nothing" not in capsys.readouterr().err
 
 

@@ -19,8 +19,7 @@ from runners.attempts.manifest import (
     write_submission,
 )
 from runners.cli.app import execute
-from runners.planning.grid_cells import walk
-from runners.planning.survey import publish
+from runners.planning.survey import publish, walk
 from store.files.atomic import parse_object, read_json
 from store.files.layout import Layout
 

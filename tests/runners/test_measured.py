@@ -15,7 +15,7 @@ from runners.cli.plan import plan_campaign
 from runners.evaluations import BoundaryValues
 from runners.execution import Inline
 from runners.execution.run import run_campaign
-from runners.planning.measure_check import METRICS
+from runners.planning.preflight import METRICS
 from runners.tasks import (
     AskedLengths,
     AssociativeRecall,
@@ -84,10 +84,6 @@ def test_a_measure_that_no_trial_records_is_named_with_the_nearest(
     message = refused(grid(tiny, name, point))
     assert message.startswith("grid 'judged' is judged by ")
     assert re.search(said, message), message
-
-
-def test_measures_of_text_have_no_point(tiny: Trial, text: Text, refused: Any) -> None:
-    assert "leave point out" in refused(grid(tiny.changed(task=text), "bits_per_byte", {"sigma_f": 1}))
 
 
 @pytest.mark.parametrize(

@@ -63,25 +63,16 @@ def test_where_trials_cannot_begin_a_plan_and_a_run_end_with_2_and_nothing_is_wr
     assert ablate("plan", spec, *there) == 2
     page = capsys.readouterr().out
     assert said in page
-    assert "  error: trials fail before their first step: " in page
+    assert page.count("  error: trials fail before their first step: ") == (2 if grid == "mixed" else 1)
     assert ablate("plan", spec, *there, "--json") == 2
     assert any(said in each for each in json.loads(capsys.readouterr().out)["data"]["refused"])
     assert ablate("run", spec, *there, "--on", "inline") == 2
     told = capsys.readouterr().err
     assert said in told
     assert f"in grid '{grid}' would fail, and nothing was trained" in told
-    assert not (spec.parent / "campaign").exists()
-
-
-def test_a_plan_tells_what_every_cell_reads_once_and_one_whose_cells_can_begin_ends_with_0(
-    spec: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    there = ("--campaign", spec.parent / "campaign")
-    assert ablate("plan", spec, "--grid", "mixed", *there) == 2
-    page = capsys.readouterr().out
-    assert page.count("the training text has pairs") == page.count("before their first step") == 2
-    assert ablate("plan", spec, "--grid", "good", *there) == 0
+    assert ablate("plan", spec, "--grid", "good", *there[2:]) == 0
     assert "error" not in capsys.readouterr().out
+    assert not (spec.parent / "campaign").exists()
 
 
 def test_of_several_refusals_a_run_tells_one_and_how_many_more_there_are(spec: Path, tmp_path: Path) -> None:

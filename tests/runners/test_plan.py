@@ -11,12 +11,10 @@ from toy_training import Falling, ToyTrial, train
 from grid import Grid, Spec, forbid, over
 from grid.errors import SpecError
 from runners import BytePairs, Text, Training, Trial
-from runners.cli.plan import PlanOptions, RunPlan, plan_campaign
-from runners.cli.plan_text import plan_lines
+from runners.cli.plan import PlanOptions, RunPlan, plan_campaign, plan_lines
 from runners.planning.duration import finished_trials
-from runners.planning.grid_cells import walk
 from runners.planning.step_timing import MEASURED_STEPS, measure_seconds
-from runners.planning.survey import survey
+from runners.planning.survey import survey, walk
 from runners.training.loop import train as train_trial
 from runners.training.training_context import TrainingContext, TrainingResult
 from runners.trial import parameters
@@ -42,7 +40,11 @@ def test_a_plan_knows_what_is_done_and_what_failed(tmp_path: Path) -> None:
     run_quietly(tmp_path, toy_grid(seeds=[0], fates=["ok", "raises"]))
     before = {path: path.stat().st_mtime_ns for path in files(tmp_path)}
     grid = toy_grid(fates=["ok", "raises"])
-    assert counts(plan_campaign(tmp_path, [grid])) == (2, 2, 0, 8, 8)
+    plan = plan_campaign(tmp_path, [grid])
+    assert counts(plan) == (2, 2, 0, 8, 8)
+    said = "\n".join(plan_lines(plan))
+    assert "2 done, 2 failed before, 8 pending" in said
+    assert "--retry" in said
     assert counts(plan_campaign(tmp_path, [grid], PlanOptions(retry=True))) == (2, 2, 0, 8, 10)
     assert {path: path.stat().st_mtime_ns for path in files(tmp_path)} == before
 
@@ -220,15 +222,6 @@ def test_finished_trials_are_told_with_where_they_ran_and_what_they_took(tmp_pat
         (end,) = Layout(tmp_path).trial(each.trial.key).glob("001/end.json")
         assert each.seconds == json.loads(end.read_bytes())["wall_s"]
         assert each.device == "cpu"
-
-
-def test_a_plan_of_a_campaign_with_failures_says_how_they_are_tried_again(tmp_path: Path) -> None:
-    grid = toy_grid(seeds=[0], fates=["ok", "raises"])
-    run_quietly(tmp_path, grid)
-    said = "\n".join(plan_lines(plan_campaign(tmp_path, [grid])))
-    assert "2 done, 2 failed before, 0 pending" in said
-    assert "--retry" in said
-    assert "to do: 0 trials" in said
 
 
 def test_two_grids_of_one_name_are_refused(tmp_path: Path) -> None:

@@ -12,11 +12,17 @@ from toy_campaign import run_quietly
 from toy_training import ToyTrial
 
 from grid import Grid, Measure, over
-from runners.cli.plan import PlanOptions, plan_campaign
-from runners.cli.plan_text import plan_data, plan_lines
+from runners.cli.plan import PlanOptions, plan_campaign, plan_data, plan_lines
 from runners.planning.forecast_text import resolution_lines
-from runners.planning.power import Resolution, _resolution, resolutions
-from runners.planning.seed_noise import Noise, differences, noise_among, pool_differences
+from runners.planning.power import (
+    Noise,
+    Resolution,
+    _resolution,
+    differences,
+    noise_among,
+    pool_differences,
+    resolutions,
+)
 from store.files.layout import Layout
 from store.ingest.ingest import ingest
 from store.statistics.multiple_testing import judge
@@ -128,7 +134,7 @@ def test_too_few_pairs_say_nothing_of_the_spread(tmp_path: Path) -> None:
     assert (found.noise.pairs, found.sd) == (8, None)
 
 
-def test_a_grid_that_is_new_to_the_campaign_takes_the_noise_of_one_with_its_baseline(tmp_path: Path) -> None:
+def test_a_grid_takes_noise_and_hours_of_one_with_its_baseline_and_tells_of_a_damaged_store(tmp_path: Path) -> None:
     run_quietly(tmp_path, judged_grid(seeds=3))
     ingest(tmp_path, threads=1)
     found = resolution(tmp_path, judged_grid(seeds=3).named("other"))
@@ -136,6 +142,14 @@ def test_a_grid_that_is_new_to_the_campaign_takes_the_noise_of_one_with_its_base
     stranger = Grid("strange", ToyTrial(), [over("operator.rate", [0.01, 0.02], name="rate")], seeds=range(3),
                     baseline={"rate": 0.01}, measure=judged_grid().measure)  # fmt: skip
     assert resolution(tmp_path, stranger).noise == Noise()
+    with Store.open(tmp_path, refresh=False) as store:
+        walls = store.sql("SELECT cell, median(wall_s) AS s FROM trial GROUP BY cell")["s"]
+    assert (found.hours, found.unit) == (pytest.approx(walls.sum() / 3600), "CPU-h")
+    Layout(tmp_path).snapshot.write_bytes(random.Random(0).randbytes(4096))
+    damaged = resolution(tmp_path, judged_grid(seeds=3))
+    assert damaged.sd is None
+    assert damaged.noise.remark
+    assert any(damaged.noise.remark in line for line in lines_of(tmp_path, judged_grid(seeds=3)))
 
 
 def test_two_seeds_tell_nothing_and_what_cannot_be_compared_has_no_line(tmp_path: Path) -> None:
@@ -145,16 +159,6 @@ def test_two_seeds_tell_nothing_and_what_cannot_be_compared_has_no_line(tmp_path
     assert line.startswith("  2 seeds of mse at sigma=1 tell nothing apart, a verdict needs 3; 3 seeds 6.5 SD")
     alone = Grid(name="alone", base=ToyTrial(), axes=[over("steps", [1, 2])], seeds=[0])
     assert plan_campaign(tmp_path, [alone]).resolutions == ()
-
-
-def test_a_store_that_cannot_be_read_is_told(tmp_path: Path) -> None:
-    run_quietly(tmp_path, judged_grid(seeds=3))
-    ingest(tmp_path, threads=1)
-    Layout(tmp_path).snapshot.write_bytes(random.Random(0).randbytes(4096))
-    found = resolution(tmp_path, judged_grid(seeds=3))
-    assert found.sd is None
-    assert found.noise.remark
-    assert any(found.noise.remark in line for line in plan_lines(plan_campaign(tmp_path, [judged_grid(seeds=3)])))
 
 
 def test_pairs_that_are_all_equal_have_no_spread_and_a_plan_says_so(tmp_path: Path) -> None:
@@ -242,13 +246,3 @@ def test_power_at_what_counts_as_equal_is_that_of_the_simulated_verdicts(tmp_pat
         f"power {100 * known.power_at_rope:.0f} % for a true difference of 10 %, the most that counts as equal; "
         f"80 % needs {known.seeds_for_rope} seeds, {more} more ({2 * more:.2g} GPU-h)"
     )
-
-
-def test_hours_of_a_further_seed_are_those_of_finished_trials(tmp_path: Path) -> None:
-    run_quietly(tmp_path, judged_grid(seeds=3))
-    ingest(tmp_path, threads=1)
-    with Store.open(tmp_path, refresh=False) as store:
-        walls = store.sql("SELECT cell, median(wall_s) AS s FROM trial GROUP BY cell")["s"]
-    found = resolution(tmp_path, judged_grid(seeds=6))
-    assert found.hours == pytest.approx(walls.sum() / 3600)
-    assert found.unit == "CPU-h"

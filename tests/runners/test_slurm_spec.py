@@ -12,8 +12,7 @@ from toy_training import Execution
 
 from grid import spec_error
 from grid.errors import SpecError
-from runners.planning.grid_cells import walk
-from runners.planning.survey import survey
+from runners.planning.survey import survey, walk
 from runners.slurm.spec import Needs, Resources, Slurm, mebibytes, memory_factors, minutes
 from runners.slurm.submit.resource_classes import Demands, Group
 from runners.slurm.submit.workload import Load, at_once, split, workers

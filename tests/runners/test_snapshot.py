@@ -13,7 +13,7 @@ from user_work_tree import SPEC, TAKE, copied_rooms, dirty_repository, git, memb
 
 from grid.errors import EnvironmentProblem
 from runners.provenance.snapshot import Packed, Snapshot, write
-from runners.provenance.snapshot_files import MOST_BYTES, MOST_BYTES_OF_A_FILE, objection
+from runners.provenance.snapshot_contents import MOST_BYTES, MOST_BYTES_OF_A_FILE, objection
 from runners.provenance.snapshot_git import work_tree
 from store.files.layout import Layout
 
@@ -32,6 +32,7 @@ def test_the_record_says_what_was_dirty_and_the_tree_has_what_git_does_not_ignor
     repository: Path, rooms: Path, tmp_path: Path
 ) -> None:
     snapshot = of(take(tmp_path / "c", repository / "specs" / "my.py", path=f"{rooms}:{repository / 'lib'}"))
+    assert Snapshot.of(json.loads(json.dumps({**snapshot.data(), "later": 1}))) == snapshot
     assert snapshot.head == git(repository, "rev-parse", "HEAD")
     assert (snapshot.changed, snapshot.untracked, snapshot.left_out) == (
         ("gone.txt", "lib/helper.py"),
@@ -57,7 +58,7 @@ def test_the_record_says_what_was_dirty_and_the_tree_has_what_git_does_not_ignor
     assert not of(take(tmp_path / "c", repository / "specs" / "my.py", path=f"{rooms}:{repository / 'lib'}")).dirty
 
 
-def test_equal_trees_are_one_file_wherever_they_lie_and_one_letter_is_another_tree(
+def test_equal_trees_are_one_private_whole_file_wherever_they_lie_and_one_letter_is_another_tree(
     repository: Path, rooms: Path, tmp_path: Path
 ) -> None:
     campaign, other = tmp_path / "c", tmp_path / "elsewhere"
@@ -77,6 +78,14 @@ def test_equal_trees_are_one_file_wherever_they_lie_and_one_letter_is_another_tr
     third = of(take(campaign, other / "specs" / "my.py", path=f"{rooms}:{other / 'lib'}"))
     assert third.tar != first.tar
     assert len(list(Layout(campaign).snapshots.iterdir())) == 2
+    whole = path.read_bytes()
+    path.chmod(0o644)
+    path.write_bytes(whole[:-1] + b"x")
+    take(campaign, repository / "specs" / "my.py", path=f"{rooms}:{repository / 'lib'}")
+    assert path.read_bytes() == whole
+    (repository / ".gitignore").chmod(0o600)  # who may not read a file may not read the snapshot
+    take(campaign, repository / "specs" / "my.py", path=f"{rooms}:{repository / 'lib'}")
+    assert path.stat().st_mode & 0o777 == 0o400
 
 
 def test_without_git_the_spec_file_and_what_it_imports_go_along_by_their_names(rooms: Path, tmp_path: Path) -> None:
@@ -173,26 +182,6 @@ def test_all_files_together_have_a_limit() -> None:
     assert "all files together would be more than 64" in str(objection("a", 11, MOST_BYTES - 10))
 
 
-def test_who_may_not_read_a_file_may_not_read_the_snapshot(repository: Path, rooms: Path, tmp_path: Path) -> None:
-    (repository / "token").write_text("secret")
-    (repository / "token").chmod(0o600)
-    snapshot = of(take(tmp_path / "c", repository / "specs" / "my.py", path=f"{rooms}:{repository / 'lib'}"))
-    assert Layout(tmp_path / "c").snapshot_tar(snapshot.tar).stat().st_mode & 0o777 == 0o400
-
-
-def test_a_damaged_snapshot_is_written_anew_by_the_next_submission(
-    repository: Path, rooms: Path, tmp_path: Path
-) -> None:
-    spec, path = repository / "specs" / "my.py", f"{rooms}:{repository / 'lib'}"
-    snapshot = of(take(tmp_path / "c", spec, path=path))
-    tar = Layout(tmp_path / "c").snapshot_tar(snapshot.tar)
-    whole = tar.read_bytes()
-    tar.chmod(0o644)
-    tar.write_bytes(whole[:-1] + b"x")
-    take(tmp_path / "c", spec, path=path)
-    assert tar.read_bytes() == whole
-
-
 def test_a_git_that_refuses_is_told_and_none_at_all_is_no_work_tree(
     repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -220,11 +209,6 @@ def test_a_work_tree_without_a_commit_has_no_head(tmp_path: Path) -> None:
     found = work_tree(tmp_path)
     assert found is not None
     assert (found.tracked, found.changed) == (("a b.py",), ("a b.py",))
-
-
-def test_a_snapshot_survives_its_record(repository: Path, rooms: Path, tmp_path: Path) -> None:
-    snapshot = of(take(tmp_path / "c", repository / "specs" / "my.py", path=f"{rooms}:{repository / 'lib'}"))
-    assert Snapshot.of(json.loads(json.dumps({**snapshot.data(), "later": 1}))) == snapshot
 
 
 def test_a_private_tree_is_private_whenever_the_shell_dies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,8 +14,7 @@ import pytest
 from user_work_tree import TAKE, copied_rooms, dirty_repository, of, take
 
 from grid.errors import NotFoundError, StoreError
-from runners.provenance.snapshot import Snapshot
-from runners.provenance.snapshot_extract import UNUSABLE, extract, shell_lines
+from runners.provenance.snapshot import UNUSABLE, Snapshot, extract, shell_lines
 from store.files.layout import Layout
 
 

@@ -1,4 +1,4 @@
-"""A budget that is used up: workers end what they have begun, and what is left is nobody's."""
+"""A budget is understood, and one that is used up: workers end what they have begun, and the rest is left."""
 
 import time
 from collections.abc import Mapping
@@ -8,7 +8,9 @@ import pytest
 from submission_files import FIRST, RUNS, Scripted, submit, write_record
 from synthetic import Campaign, write_campaign, write_start
 
+from grid.errors import SpecError
 from runners.monitoring.trial_states import locate_trials
+from runners.planning.duration import Budget, budget_hours
 from runners.planning.survey import Surveyed
 from runners.slurm.scheduler import TaskStatus
 from runners.slurm.submissions import read_submission_status
@@ -61,3 +63,27 @@ def test_status_calls_nothing_queued_that_a_spent_budget_left(campaign: Campaign
     write_record(campaign.layout, 0, seconds=7199.0)
     assert states() == ["running", "queued", "queued", "queued"]
     assert not read_submission_status(campaign.layout, Scripted({"7_0": RUNS}))[0][0].spent
+
+
+@pytest.mark.parametrize(
+    ("text", "hours", "unit"),
+    [
+        ("200gpuh", 200.0, "GPU-h"),
+        ("40 cpuh", 40.0, "CPU-h"),
+        ("12CPU-h", 12.0, "CPU-h"),
+        (" 0.5 GPUh ", 0.5, "GPU-h"),
+        (".25gpu-h", 0.25, "GPU-h"),
+    ],
+)
+def test_a_budget_is_hours_of_a_unit(text: str, hours: float, unit: str) -> None:
+    assert budget_hours(text) == Budget(hours, unit)  # type: ignore[arg-type]
+    assert budget_hours(str(budget_hours(text))) == budget_hours(text)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "200", "gpuh", "90m", "200h", "-1gpuh", "0gpuh", "1e3gpuh", "nan gpuh", "1 2cpuh"]
+)
+def test_what_is_none_is_refused_with_what_to_write(text: str) -> None:
+    with pytest.raises(SpecError, match=r"such as 200gpuh or 40cpuh; got") as refused:
+        budget_hours(text)
+    assert repr(text) in str(refused.value)

@@ -18,8 +18,7 @@ from runners.attempts.submission_record import Array, Submission, write_submissi
 from runners.monitoring import status_text
 from runners.monitoring.status_text import OF_STATE, cells, crew_lines, loose_ends, read_status, write_status
 from runners.monitoring.trial_states import STATES, TrialLocations, locate_trials
-from runners.monitoring.watch import look as view
-from runners.monitoring.watch_text import changes
+from runners.monitoring.watch import changes, look as view
 from runners.slurm.scheduler import Scheduler, TaskStatus
 from runners.slurm.worker_records import cancelled_path
 from store.files.atomic import read_json, write_json
@@ -56,12 +55,6 @@ def states(campaign: Campaign, scheduler: Scheduler) -> list[str]:
     """The states of SSA, by seed."""
     found = look(campaign, scheduler)
     return [found.trials[campaign.line(*trial)["trial"]].state for trial in SSA]
-
-
-def test_without_a_submission_nothing_is_asked(campaign: Campaign) -> None:
-    scheduler = Scripted()
-    assert states(campaign, scheduler) == ["pending"] * 6
-    assert scheduler.asked == []
 
 
 def test_a_trial_is_queued_while_a_worker_waits_or_runs(campaign: Campaign) -> None:
@@ -153,9 +146,10 @@ def test_a_worker_that_wrote_lately_is_at_work_whoever_does_not_answer(campaign:
     assert set(states(campaign, Scripted())) == {"unknown"}
 
 
-def test_workers_that_left_for_good_are_asked_about_no_more(campaign: Campaign) -> None:
-    submit(campaign, SSA)
+def test_without_a_worker_that_may_be_there_nothing_is_asked(campaign: Campaign) -> None:
     scheduler = Scripted({})
+    assert states(campaign, scheduler) == ["pending"] * 6
+    submit(campaign, SSA)
     for number, left in enumerate(("done", "budget")):
         write_record(campaign.layout, number, left=left)
     assert set(states(campaign, scheduler)) == {"pending"}

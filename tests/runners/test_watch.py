@@ -15,8 +15,7 @@ from synthetic import Campaign, write_campaign, write_end, write_start
 from runners.attempts.submission_record import Array
 from runners.cli.app import execute
 from runners.monitoring.trial_states import STATES
-from runners.monitoring.watch import RateLimitedScheduler, WatchView, look, views
-from runners.monitoring.watch_text import changes, render, show
+from runners.monitoring.watch import RateLimitedScheduler, WatchView, changes, look, render, show, views
 
 SSA = [("SSA", seed) for seed in range(4)]
 

@@ -14,12 +14,10 @@ from runners.attempts.manifest import submission_id
 from runners.attempts.submission_record import Array, ResourceClass
 from runners.attempts.worker import WorkerEntry
 from runners.output import format_count
-from runners.planning.budget import Budget
-from runners.planning.grid_cells import walk
-from runners.planning.survey import Surveyed, survey
+from runners.planning.duration import Budget
+from runners.planning.survey import Surveyed, survey, walk
 from runners.provenance.environment import torch_without_cuda
-from runners.provenance.snapshot import pack
-from runners.provenance.snapshot_extract import shell_lines
+from runners.provenance.snapshot import pack, shell_lines
 from runners.slurm.scheduler import Scheduler
 from runners.slurm.spec import Slurm
 from runners.slurm.submit import workload

@@ -58,7 +58,7 @@ class Group:
 
 @final
 class Demands:
-    """Requirements of every cell; `look` is a visitor for `runners.planning.grid_cells.walk`.
+    """Requirements of every cell; `look` is a visitor for `runners.planning.survey.walk`.
 
     `most_cpus` returns the cores of the largest node of a partition; 0: unknown. `flags` are the request's fields that
     the command line set.

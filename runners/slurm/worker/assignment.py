@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from grid.errors import StoreError
 from runners.attempts.submission_record import read_submission_record
 from runners.attempts.worker import Job, WorkerEntry
-from runners.provenance.nvidia_smi import ask_gpus
+from runners.provenance.environment import ask_gpus
 from runners.slurm.spec import Resources, Slurm
 from runners.slurm.worker.task_environment import TaskEnvironment
 from store.files.layout import Layout
