@@ -41,9 +41,10 @@ def operators(
     from runners.catalogue.lookup import defined_in, families, find_named, of_paper, stage_kinds
     from runners.provenance.specfile import import_spec_file
 
+    listing = kind is None and name in (STAGES, *families())
     if name and paper:
         raise SpecError(f"--paper filters the list and takes no name; leave --paper or {name!r} out")
-    if model and (name is None or kind is not None):
+    if model and (name is None or kind is not None or listing):
         raise SpecError("--model counts the parameters of one named operator; give its name")
     module = None if spec is None else import_spec_file(spec)
     if name is None and paper is None and module is not None:
@@ -51,10 +52,7 @@ def operators(
     elif name is None:
         rows = [(each.name, each.paper, each.line) for each in of_paper(paper)]
         _write_list(("operator", "paper", "line"), rows, as_json=as_json)
-    elif kind is None and name in (STAGES, *families()):
-        if model:
-            what = "all stages" if name == STAGES else "a stage"
-            raise SpecError(f"--model is about an operator, and {name!r} is {what}; leave --model out")
+    elif listing:
         _write_list(("stage", "kind", "line", "source"), stage_kinds(None if name == STAGES else name), as_json=as_json)
     elif kind is not None:
         part = explain_kind(name, kind)

@@ -88,10 +88,9 @@ def published(
 
 
 def _compare(asked: PublishedQuery, beside: ComparisonFlags, *, as_json: bool, as_csv: bool) -> None:
-    from store.analysis.published_comparison import compare_published
-
     from runners.cli.published_text import write_claims
     from runners.cli.resolve import choose_grid, open_campaign
+    from store.analysis.published_comparison import compare_published
 
     with open_campaign(beside.campaign) as store:
         if store.stale is not None:

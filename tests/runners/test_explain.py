@@ -251,7 +251,7 @@ def test_no_named_operator_is_hidden_behind_a_stage() -> None:
         (["stages", "--model", "icl"], 2, "'stages' is all stages; leave --model out"),
         (["ssa", "--paper", "003"], 2, "leave --paper or 'ssa' out"),
         (["--model", "icl"], 2, "give its name"),
-        (["score", "--model", "icl"], 2, "--model is about an operator, and 'score' is a stage"),
+        (["score", "--model", "icl"], 2, "--model counts the parameters of one named operator"),
         (["none"], 3, "gate, normaliser, rescale, head_norm, output_gate and positions; name the stage too"),
         (["Gated"], 3, "did you mean 'gated_heads'"),
         (["--spec", "nowhere.py"], 2, "there is no spec file nowhere.py"),

@@ -18,6 +18,8 @@ from runners.slurm.submit.cluster_checks import warn_if_not_shared
 from runners.slurm.submit.resource_classes import START_S
 from runners.slurm.submit.submit import Draft, Drafter, SubmitOptions
 
+NOT_AVAILABLE = "sbatch: error: Batch job submission failed: Requested node configuration is not available"
+
 
 def draft(root: Path, **asked: Any) -> Draft:
     request = Slurm(**{"gpus": 0, "workers": 1, **asked})
@@ -75,6 +77,26 @@ def test_trials_for_cuda_alone_are_not_sent_where_there_is_none(
         assert "execution.device is 'cuda' and workers ask for no GPU, so that nodes may refuse them" in said
 
 
-def test_a_campaign_that_nodes_do_not_see_is_told(tmp_path: Path, slurm: PretendSlurm) -> None:
+@pytest.mark.parametrize(
+    ("exclude", "words"),
+    [
+        ("n1,n2", "--exclude n1,n2 leaves no node to train on; exclude fewer"),
+        ("n2", "no node that --exclude n2 leaves has that many GPUs"),
+        (None, "no node of the partition has that many GPUs"),
+    ],
+)
+def test_nodes_left_out_are_blamed_where_they_may_be_those_that_are_missing(
+    tmp_path: Path, slurm: PretendSlurm, exclude: str | None, words: str
+) -> None:
+    slurm.says("test", NOT_AVAILABLE)
+    with pytest.raises(SpecError) as refused:
+        draft(tmp_path / "campaign", exclude=exclude)
+    assert words in str(refused.value)
+    assert str(refused.value).endswith("(sbatch: Requested node configuration is not available)")
+
+
+def test_a_campaign_that_nodes_do_not_see_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     assert warn_if_not_shared(Path("/tmpfoo")) is None
     assert "/tmp is on a disk of this machine" in str(warn_if_not_shared(Path("/tmp/campaign")))
+    monkeypatch.setattr(Path, "is_mount", lambda path: path == Path("/tmp/shared"))
+    assert warn_if_not_shared(Path("/tmp/shared/campaign")) is None

@@ -105,7 +105,8 @@ def _problem(resources: Resources, partition: Partition, limits: Limits) -> str 
 def warn_if_not_shared(root: Path) -> str | None:
     """Return a warning if the campaign `root` is likely on a disk that only this machine has."""
     local = next((folder for folder in _LOCAL_FOLDERS if root.is_relative_to(folder)), None)
-    if local is None:
+    mounted_below = local and any(each.is_mount() for each in (root, *root.parents) if local in each.parents)
+    if local is None or mounted_below:
         return None
     return (
         f"nodes may not see the campaign {root}: {local} is on a disk of this machine as a rule, and workers that "

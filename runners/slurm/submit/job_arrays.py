@@ -19,6 +19,7 @@ from submitit.slurm.slurm import SlurmExecutor
 
 from grid.errors import AblateError, EnvironmentProblem, SpecError
 from runners.attempts.submission_record import Array, job_name
+from runners.slurm.scheduler import ask
 from runners.slurm.spec import Resources, Slurm
 from runners.slurm.worker_records import logs
 from store.files.layout import Layout
@@ -105,7 +106,7 @@ class Arrays(SlurmExecutor):
             sbatch(script, "--test-only")
         except Refused as refused:
             if not refused.passing:
-                raise refused.told from None
+                raise self._explain(refused, script) from None
 
     def submit_held(self, script: str) -> int:
         """Queue the script, held; return the job.
@@ -116,7 +117,7 @@ class Arrays(SlurmExecutor):
         try:
             answer = sbatch(script, "--hold")
         except Refused as refused:
-            raise refused.told from None
+            raise self._explain(refused, script) from None
         named = re.search(r"^Submitted batch job (\d+)", answer, re.MULTILINE)  # a banner may come before it
         if named is None:
             raise EnvironmentProblem(
@@ -124,6 +125,21 @@ class Arrays(SlurmExecutor):
                 "the sbatch on PATH is SLURM's own"
             )
         return int(named[1])
+
+    def _explain(self, refused: "Refused", script: str) -> AblateError:
+        """Return why sbatch refused; excluded nodes may be the reason."""
+        nodes = self._slurm.exclude
+        if nodes is None or not re.search(_TOO_MUCH, str(refused)):
+            return refused.told
+        names = nodes if len(nodes) < _MOST_NAMES else f"{nodes[:_MOST_NAMES]}..."
+        own = _own_words(str(refused))
+        partition = re.search(r"^#SBATCH --partition=(\S+)", script, re.MULTILINE)
+        if _excludes_all(nodes, partition and partition[1]):
+            return SpecError(f"--exclude {names} leaves no node to train on; exclude fewer (sbatch: {own})")
+        return SpecError(
+            f"no node that --exclude {names} leaves has that many GPUs, cores or that much memory; exclude fewer, or "
+            f"lower --gpus, --cpus or --mem (sbatch: {own})"
+        )
 
 
 def setup_lines(
@@ -154,6 +170,14 @@ def _require_readable(script: str) -> None:
     if done.returncode != 0:
         said = " ".join(re.sub(r"^\S*bash: (line \d+: )?", "", line) for line in done.stderr.strip().splitlines())
         raise SpecError(f"the lines of setup are no shell that bash can read ({said}); mend --setup or setup=")
+
+
+def _excludes_all(excluded: str, partition: str | None) -> bool:
+    """Return True if the partitions (None: the default) have only excluded nodes."""
+    option = [f"--partition={partition}"] if partition else []
+    nodes = ask("sinfo", "--noheader", "--Node", *option, "--format=%N")
+    without = ask("scontrol", "show", "hostnames", excluded)
+    return nodes.problem is None and without.problem is None and set(nodes.text.split()) <= set(without.text.split())
 
 
 def _gres(resources: Resources) -> str | None:
@@ -224,6 +248,9 @@ def sbatch(script: str, *options: str) -> str:
     return done.stdout
 
 
+_TOO_MUCH = r"[Mm]emory|CPU count|processors|node configuration is not available|configuration not available"
+_MOST_NAMES = 60
+
 _PASSING = "not available now|Required node not available|Job dependency|down, drained or reserved"
 
 _NO_CONTACT = (
@@ -246,9 +273,8 @@ _WORDS: tuple[tuple[str, type[AblateError], str], ...] = (
     (r"generic resource|[Gg][Rr][Ee][Ss]|TRES", SpecError,
      "no node has such GPUs; `sinfo -o '%P %G'` lists what each partition has"),
     (r"reservation", SpecError, "the reservation does not exist, or is not yours"),
-    (r"[Mm]emory|CPU count|processors|node configuration is not available|configuration not available", SpecError,
-     "no node that may be used has that many GPUs, cores or that much memory; lower --gpus, --cpus or --mem, or "
-     "exclude fewer nodes"),
+    (_TOO_MUCH, SpecError,
+     "no node of the partition has that many GPUs, cores or that much memory; lower --gpus, --cpus or --mem"),
     (r"QOS|[Aa]ssoc", EnvironmentProblem, "the account or qos does not allow so much; lower what is asked for"),
     (_NO_CONTACT, EnvironmentProblem, "SLURM's controller cannot be reached; try again later"),
     (r"unrecognized option|invalid option", SpecError, "extra={...} names an option that sbatch does not have"),
