@@ -35,26 +35,20 @@ def operators(
     model
         The backbone in which added parameters are counted, such as llama2_125m; default gpt2_small.
     """
-    from grid.errors import SpecError
     from runners.catalogue.explain import MODEL, data, explain, explain_kind
     from runners.catalogue.explain_text import write_explanation, write_kind
     from runners.catalogue.lookup import defined_in, families, find_named, of_paper, stage_kinds
     from runners.provenance.specfile import import_spec_file
 
-    if name and paper:
-        raise SpecError(f"--paper filters the list and takes no name; leave --paper or {name!r} out")
-    if model and (name is None or kind is not None):
-        raise SpecError("--model counts the parameters of one named operator; give its name")
+    is_stage = kind is None and name in (STAGES, *families())
+    _check_use(name, kind, paper, model, is_stage=is_stage)
     module = None if spec is None else import_spec_file(spec)
     if name is None and paper is None and module is not None:
         _write_list(("of", "name", "line", "source"), defined_in(module), as_json=as_json)
     elif name is None:
         rows = [(each.name, each.paper, each.line) for each in of_paper(paper)]
         _write_list(("operator", "paper", "line"), rows, as_json=as_json)
-    elif kind is None and name in (STAGES, *families()):
-        if model:
-            what = "all stages" if name == STAGES else "a stage"
-            raise SpecError(f"--model is about an operator, and {name!r} is {what}; leave --model out")
+    elif is_stage:
         _write_list(("stage", "kind", "line", "source"), stage_kinds(None if name == STAGES else name), as_json=as_json)
     elif kind is not None:
         part = explain_kind(name, kind)
@@ -63,6 +57,19 @@ def operators(
         found = explain(find_named(name), model or MODEL)
         write_json("operators", data(found)) if as_json else write_explanation(found)
     return 0
+
+
+def _check_use(name: str | None, kind: str | None, paper: str | None, model: str | None, *, is_stage: bool) -> None:
+    """Refuse options that would do nothing."""
+    from grid.errors import SpecError
+
+    if name and paper:
+        raise SpecError(f"--paper filters the list and takes no name; leave --paper or {name!r} out")
+    if model and (name is None or kind is not None):
+        raise SpecError("--model counts the parameters of one named operator; give its name")
+    if model and is_stage:
+        what = "all stages" if name == STAGES else "a stage"
+        raise SpecError(f"--model is about an operator, and {name!r} is {what}; leave --model out")
 
 
 def _write_list(columns: Sequence[str], rows: Sequence[tuple[str, ...]], *, as_json: bool) -> None:

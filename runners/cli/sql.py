@@ -101,11 +101,15 @@ def sql(
         if save is not None:
             return _save(store, layout, save, text)
         if text is not None:
-            from runners.cli.cancellable import cancellable
-
-            _print(cancellable(store, lambda: store.sql(text)), shown)
-            return 0
+            return _answer(store, text, shown)
     return _open_harlequin(layout, given)
+
+
+def _answer(store: "Store", text: str, shown: Shown) -> int:
+    from runners.cli.cancellable import cancellable
+
+    _print(cancellable(store, lambda: store.sql(text)), shown)
+    return 0
 
 
 def _refuse_beside(
