@@ -83,7 +83,7 @@ def test_equal_trees_are_one_private_whole_file_wherever_they_lie_and_one_letter
     path.write_bytes(whole[:-1] + b"x")
     take(campaign, repository / "specs" / "my.py", path=f"{rooms}:{repository / 'lib'}")
     assert path.read_bytes() == whole
-    (repository / ".gitignore").chmod(0o600)  # who may not read a file may not read the snapshot
+    (repository / ".gitignore").chmod(0o600)  # private files make a private snapshot
     take(campaign, repository / "specs" / "my.py", path=f"{rooms}:{repository / 'lib'}")
     assert path.stat().st_mode & 0o777 == 0o400
 
