@@ -1,5 +1,6 @@
 """Rows of worker tasks: each row is trained, none is forgotten, and few files are read."""
 
+import errno
 import os
 import shutil
 import time
@@ -10,12 +11,15 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 from row_fakes import ALIVE, DONE, FREE, HELD, SUBMISSION, Clock, Seen, drained, rows_of
+from synthetic import write_end, write_start
 from toy_campaign import run_quietly, toy_grid
 
+from grid.errors import EnvironmentProblem
 from runners.attempts.claims import Claim, claim
 from runners.attempts.leases import Leases
-from runners.attempts.manifest import trial_lines, write_submission
+from runners.attempts.manifest import Manifest, trial_lines, write_submission
 from runners.attempts.worker import Job, Outcome
+from runners.checkpoint import has_checkpoints, save_checkpoint
 from runners.slurm.worker.row_state import CompletedRows as Known, RowLook, RowStates
 from runners.slurm.worker.rows import RowShare
 from runners.slurm.worker.task_environment import TimeBudget, here, seconds_left
@@ -368,3 +372,51 @@ def test_a_worker_reads_no_list_but_its_own_before_its_own_rows_are_through(tmp_
     assert rows.take() not in (0, 5, None)  # lists are read, and the own one is published first
     told.recall()
     assert [row for row in range(12) if row in told] == [1, 4, 7, 10]
+
+
+def test_a_budget_is_looked_at_every_minute_however_many_lives_there_were(tmp_path: Path) -> None:
+    layout, clock = Layout(tmp_path), Clock()
+    for worker in range(20):
+        for life in range(20):
+            # the second life was killed, and nobody wrote its end
+            left = None if life in (1, 19) else "time"
+            write_worker(
+                layout, replace(RECORD, worker=worker, restarts=life, left=left, seconds=36.0, node=f"n{life}")
+            )
+    purse = BudgetTracker(layout, SUBMISSION, 8.5, "gpuh", clock)  # 400 lives of 0.02 h have used 8 h
+    assert not purse.empty()
+    for worker in range(20):
+        write_worker(layout, replace(RECORD, worker=worker, restarts=19, seconds=36.0 + 60))
+    clock.now += 61
+    assert purse.empty()
+
+
+def test_finding_the_key_of_a_row_reads_no_spec(campaign: Layout, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = outlook(campaign)
+    keys = [seen.line(row)["trial"] for row in range(4)]
+    monkeypatch.setattr(Manifest, "line", None)
+    assert [seen.key(row) for row in range(4)] == keys
+
+
+def test_a_file_system_that_does_not_answer_is_said(campaign: Layout, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stale(self: Path) -> bool:
+        raise OSError(errno.ESTALE, os.strerror(errno.ESTALE), str(self))
+
+    seen = outlook(campaign)
+    monkeypatch.setattr("store.files.atomic.PAUSES_S", (0,))
+    monkeypatch.setattr(Path, "exists", stale)
+    with pytest.raises(EnvironmentProblem, match=r"cannot look for .*Stale file handle"):
+        seen.begun(0)
+
+
+def test_checkpoints_that_a_killed_worker_left_of_a_finished_trial_go_when_it_is_seen(campaign: Layout) -> None:
+    seen = outlook(campaign)
+    key = seen.key(0)
+    for attempt in (1, 2, 3):
+        write_start(campaign, key, attempt)
+        save_checkpoint(campaign.checkpoint(key, attempt), key, attempt, {})
+    assert seen.look(0) == ALIVE
+    assert has_checkpoints(campaign, key, 1)
+    write_end(campaign, key, 2)
+    assert seen.look(0) == DONE
+    assert [has_checkpoints(campaign, key, attempt) for attempt in (1, 2, 3)] == [False, False, True]

@@ -334,3 +334,16 @@ def until(path: Path) -> None:
     while not path.exists():
         assert time.monotonic() < end
         time.sleep(0.01)
+
+
+def test_pauses_are_spread_over_half_their_length(script: Script) -> None:
+    """Two thousand pauses of one and the same length: every tenth of the half has its share, within four sigma."""
+    script.pretend("sleep", "")
+    lines = script.text("true").split("trap 'ablate_end $?' EXIT")[0]
+    many = f"{lines}\nablate_patience=999999999\nablate_longest_pause=300000\n"
+    loop = "for ((i = 0; i < 2000; i++)); do ablate_pause=300000; ablate_wait; done"
+    drawn = f"sleep() {{ echo $1; }}\n{many}{loop}"
+    done = subprocess.run(["bash", "-c", drawn], env=script.environment, capture_output=True, text=True, check=True)
+    tenths = [sum(150 + 15 * k <= float(each) < 165 + 15 * k for each in done.stdout.split()) for k in range(10)]
+    assert sum(tenths) >= 1999
+    assert all(abs(each - 200) < 4 * (200 * 0.9) ** 0.5 for each in tenths), tenths

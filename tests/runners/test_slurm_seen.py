@@ -160,3 +160,23 @@ def test_what_is_not_final_is_not_told(layout: Layout) -> None:
     rows.came_back(Outcome(4, "failed", 1, memory))
     rows.came_back(Outcome(5, "stopped", 1))
     assert rows_in(found, (0, 6)) == {0, 1, 2, 3, 4}
+
+
+def test_many_lists_are_read_less_often(layout: Layout) -> None:
+    clock = Clock()
+    one = new_known(layout, "0-1", clock=clock)
+    one.add(7)
+    one.publish()
+    folder = layout.submission(SUBMISSION) / "seen"
+    for worker in range(2, 901):
+        (folder / f"0-{worker}.json").write_text("{}")
+    reader = new_known(layout, "0-1000", clock=clock)
+    assert reader.read(FAR)
+    one.add(8)
+    one.publish()
+    clock.now += 80
+    assert reader.read(FAR)
+    assert rows_in(reader) == {7}
+    clock.now += 11  # 0.1 s for each of 900
+    assert reader.read(FAR)
+    assert rows_in(reader) == {7, 8}

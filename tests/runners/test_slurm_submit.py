@@ -707,3 +707,26 @@ def test_a_file_with_two_requests_is_refused(
     spec.write_text(f"{SPEC}\nother = Slurm(gpus=0)\n_third = Slurm(gpus=2)\nsame = slurm\n")
     assert execute(["run", str(spec), "--on", "slurm", "--campaign", str(tmp_path / "campaign")]) == 2
     assert "at most one Slurm, and this has slurm, other" in capsys.readouterr().err
+
+
+def test_a_partition_that_is_down_is_told(tmp_path: Path, slurm: PretendSlurm) -> None:
+    shown = slurm.place / "partitions"
+    shown.write_text(shown.read_text().replace("State=UP", "State=DOWN", 1))
+    assert any("partition debug is DOWN: workers wait there" in note for note in submit(tmp_path / "c").draft.notes)
+    assert not any("is DOWN" in note for note in submit(tmp_path / "d", CPU.changed(partition="gpu")).draft.notes)
+
+
+def test_a_place_that_cannot_hold_a_campaign_is_refused(
+    tmp_path: Path, slurm: PretendSlurm, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(EnvironmentProblem, match="is a file; choose another place"):
+        submit(tmp_path / "file" / "campaign")
+    with monkeypatch.context() as patch:
+        patch.setattr("os.access", lambda _, mode: not mode & os.W_OK)  # root may write everywhere
+        with pytest.raises(EnvironmentProblem, match="cannot be written to"):
+            submit(tmp_path / "campaign")
+    monkeypatch.setattr("runners.attempts.disk_space._LEAST_BYTES", 1 << 60)
+    with pytest.raises(EnvironmentProblem, match="MB of free disk"):
+        submit(tmp_path / "campaign")
+    assert not (tmp_path / "campaign").exists()
