@@ -1,7 +1,8 @@
 """Fork server: a process that has imported torch and forks a worker in milliseconds.
 
 It is a fresh interpreter, so workers inherit neither the user's threads nor their main module. It has one thread and
-dies with the process that started it; its workers die with it.
+dies with the process that started it; its workers die with it. The fork server of `multiprocessing` imports the user's
+main module in each worker, ignores modules that cannot be imported, and lets workers outlive it.
 
 Messages over its socket are JSON objects, one per line:
 

@@ -3,6 +3,7 @@
 Every other rank is a fresh interpreter, since neither CUDA nor autograd threads survive a fork. It reads the trial from
 standard input, with the text of the spec files as loaded here. Over a pipe it reports that it is ready, or why it
 failed. It dies with this process and ignores signals. If torchrun or srun started the ranks, no process is started.
+`torch.distributed.run` would start rank 0 anew, too: claims, checkpoints and stops of the trial belong to this process.
 """
 
 import contextlib
