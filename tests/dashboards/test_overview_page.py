@@ -186,8 +186,11 @@ def test_lost_lines_of_a_plan_are_said_on_every_page_and_in_the_report(tmp_path:
     said = "plan of quickstart has 10 trials, and 7 can be read"
     assert any(said in each for each in campaigns.describe("runs").warnings)
     assert "Incomplete results" in str(live(campaigns.describe("runs"), "runs"))
-    assert said in seen(root, OVERVIEW).slots["left-out"].message
-    assert said in write_report(root).read_text(encoding="utf-8")
+    slots, page = seen(root, OVERVIEW).slots, write_report(root).read_text(encoding="utf-8")
+    assert said in slots["left-out"].message
+    assert said in page
+    assert "7 of 10 trials done" in slots["progress"].caption
+    assert "7 of 10 trials done" in page
 
 
 def test_a_grid_that_is_done_and_decided_has_nothing_left_to_do(tmp_path: Path) -> None:

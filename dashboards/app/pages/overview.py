@@ -45,12 +45,13 @@ def _judge_view(view: PageView) -> tuple[GridContext, GridMeasure, pl.DataFrame]
 def _progress(view: PageView) -> SlotContent:
     about = grid_of(view)
     found, counts = _states(view)
+    lost = max(0, about.header["trials"] - found.height)  # their lines of the plan cannot be read
     done = {
-        "planned": found.height,
+        "planned": found.height + lost,
         "ok": counts["ok"] + counts["unreadable"],
         "failed": counts["failed"] + counts["not finite"],
         "running": counts["running"],
-        "pending": counts["pending"],
+        "pending": counts["pending"] + lost,
     }
     sizes = f"{count(len(about.cells), 'cell')}, {count(len(about.header['seeds']), 'seed')}."
     single = fits_rows(found)

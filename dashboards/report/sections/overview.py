@@ -30,6 +30,8 @@ def overview(about: GridContext, progress: pl.DataFrame) -> str:
     more += f" Names end with {BETWEEN.join(about.parts)}." if about.parts else ""
     labels = [cell.label for cell in about.cells if cell.cell == about.baseline]
     more += f" The baseline is {labels[0]}." if labels and about.baseline_name != labels[0] else ""
+    lost = max(0, about.header["trials"] - done["planned"])  # their lines of the plan cannot be read
+    done = {**done, "planned": done["planned"] + lost, "pending": done["pending"] + lost}
     sentence = f"{progress_words(done)} {sizes[0]}, {sizes[1]}.{more}"
     return tag("div", shares, class_="bar", aria_hidden="true") + tag("p", text(sentence), class_="meta")
 
