@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+from grid.errors import SpecError
 from runners.cli.options import Flag, Json
 from runners.output import write_json, write_table
 
@@ -35,7 +36,6 @@ def operators(
     model
         The backbone in which added parameters are counted, such as llama2_125m; default gpt2_small.
     """
-    from grid.errors import SpecError
     from runners.catalogue.explain import MODEL, data, explain, explain_kind
     from runners.catalogue.explain_text import write_explanation, write_kind
     from runners.catalogue.lookup import defined_in, families, find_named, of_paper, stage_kinds

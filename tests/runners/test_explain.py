@@ -248,7 +248,7 @@ def test_no_named_operator_is_hidden_behind_a_stage() -> None:
         (["ssa", "--model", "gpt2_smal"], 3, "did you mean 'gpt2_small'"),
         (["--paper", "7"], 2, "a paper is one of baseline, 000, 001"),
         (["stages", "--paper", "003"], 2, "leave --paper or 'stages' out"),
-        (["stages", "--model", "icl"], 2, "'stages' is all stages; leave --model out"),
+        (["stages", "--model", "icl"], 2, "--model counts the parameters of one named operator"),
         (["ssa", "--paper", "003"], 2, "leave --paper or 'ssa' out"),
         (["--model", "icl"], 2, "give its name"),
         (["score", "--model", "icl"], 2, "--model counts the parameters of one named operator"),

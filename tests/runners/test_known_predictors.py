@@ -138,8 +138,8 @@ def test_the_slope_of_a_sweep_to_one_side_is_that_of_its_far_end() -> None:
 
 def test_bad_input_of_boundary_values_is_refused(tiny: Trial) -> None:
     for fields, said in (
-        ({"x": (1, 1)}, "x rises from value to value"),
-        ({"slopes": (2, 1)}, "slopes rises from value to value"),
+        ({"x": (1, 1)}, "rises from value to value"),
+        ({"slopes": (2, 1)}, "rises from value to value"),
         ({"slopes": (0, 1)}, "slopes are not 0"),
         ({"points": 2}, "greater than or equal to 3"),
         ({"x": (1,)}, "at least 2 items"),
@@ -220,7 +220,7 @@ def test_a_named_prompt_is_shown_as_it_is_written() -> None:
 
 
 def test_bad_input_of_deviant_values_is_refused(tiny: Trial) -> None:
-    with pytest.raises(ValidationError, match=r"sigma rises from value to value; got \(2.0, 1.0\)"):
+    with pytest.raises(ValidationError, match=r"rises from value to value; write"):
         DeviantInputs(sigma=(2, 1))
     with pytest.raises(ValidationError, match="finite number"):
         Prompt(x=(float("nan"),))
@@ -295,7 +295,7 @@ def test_a_model_needs_positions_for_what_it_is_shown_and_hidden_labels_take_non
 
 
 def test_bad_input_of_large_values_is_refused(tiny: Trial) -> None:
-    with pytest.raises(ValidationError, match="values rises from"):
+    with pytest.raises(ValidationError, match="rises from value"):
         LargeValue(values=(2, 1))
     with pytest.raises(SpecError, match="needs the task quantifiers; got LinearFunctions"):
         tiny.changed(evaluations=(LargeValue(numbers=5),))

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from runners.monitoring.failure_text import kind_line
 
 from runners.cli.outcome import report_outcome
 from runners.execution.run import RunResult
+from runners.monitoring.failure_groups import kind_line
 from runners.monitoring.retry import RetrySelection
 from runners.output import format_count, say, write, write_frame, write_json, write_table
 

@@ -8,7 +8,6 @@ from typing import Literal
 
 import pytest
 import torch
-from runners.execution.inline import Inline
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -16,6 +15,7 @@ from grid import Grid, over
 from grid.errors import EnvironmentProblem, SpecError
 from runners.cli.app import execute
 from runners.evaluations import MultipleChoice
+from runners.execution import Inline
 from runners.execution.run import RunOptions, run_campaign
 from runners.optimisers import AdamW, Training
 from runners.optimisers.schedules import WSD, Cosine
