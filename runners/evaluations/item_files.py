@@ -124,7 +124,9 @@ class FromFiles(HashedFiles):
     def check(self, task: Task, model: Backbone) -> None:
         require_task(self, task, Encodes, "a task of text")
         if not model.causal:
-            raise ValueError(f"{self.label} needs a causal model; an encoder sees the next token")
+            raise ValueError(
+                f"{self.label} needs a causal model; an encoder sees the next token; leave it out of evaluations"
+            )
 
 
 Item = TypeVar("Item")
@@ -218,7 +220,10 @@ def _parse_files(source: Path, content: str, parse: Parse[Item]) -> dict[str, di
             group, item_name, item = parse(line)
             name = slug(group, line.where)
             if names.setdefault(name, group) != group:
-                raise SpecError(f"sets must differ in letters; {line.where} has {group!r} and there is {names[name]!r}")
+                raise SpecError(
+                    f"names of sets differ in letters or digits; {line.where} has {group!r} and there is "
+                    f"{names[name]!r}; rename one"
+                )
             members = sets.setdefault(name, {})
             if item_name in members:
                 raise SpecError(f"each item of a set has its own `id`; {line.where} repeats {item_name!r}")

@@ -63,7 +63,9 @@ class LengthExtrapolation(Evaluation):
     @model_validator(mode="after")
     def _lengths_rise(self) -> Self:
         if self.last > self.lengths[0]:
-            raise ValueError(f"last is at most the shortest length, {self.lengths[0]}; got last={self.last}")
+            raise ValueError(
+                f"last is at most the shortest length, {self.lengths[0]}; got last={self.last}; lower last"
+            )
         return self
 
     @property
@@ -72,7 +74,10 @@ class LengthExtrapolation(Evaluation):
 
     def check(self, task: Task, model: Backbone) -> None:
         if not isinstance(task, Lengthens) or not isinstance(task.inputs, Tokens) or task.sees_ahead:
-            raise ValueError(f"length_extrapolation needs a task of text or grammar; got {type(task).__name__}")
+            raise ValueError(
+                f"length_extrapolation needs a task of text or grammar; got {type(task).__name__}; leave it out of "
+                "evaluations"
+            )
         if task.unscored > self.lengths[0] - self.last:
             raise ValueError(
                 f"the shortest window has {self.lengths[0]} positions, {task.unscored} unscored; lower last"

@@ -91,7 +91,9 @@ class LmEval(Evaluation):
     def check(self, task: Task, model: Backbone) -> None:
         require_task(self, task, Encodes, "a task of text")
         if task.sees_ahead or not model.causal:
-            raise ValueError("lm_eval needs a causal model; an encoder sees the next token")
+            raise ValueError(
+                "lm_eval needs a causal model; an encoder sees the next token; leave it out of evaluations"
+            )
         if task.unscored:
             raise ValueError(f"lm_eval scores every token; the task leaves the first {task.unscored} out of its loss")
 

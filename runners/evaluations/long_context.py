@@ -61,7 +61,10 @@ class LongContext(FromFiles):
             if self.template.count(part) != 1:
                 raise ValueError(f"template needs {part} once; got {self.template!r:.60}")
         if self.context < self.new_tokens + 3:
-            raise ValueError(f"context must be at least new_tokens + 3; got {self.context} and {self.new_tokens}")
+            raise ValueError(
+                f"context is at least new_tokens + 3; got context={self.context} and new_tokens={self.new_tokens}; "
+                "raise context"
+            )
         return self
 
     def read_parts(self) -> Mapping[str, Mapping[str, LongQuestion]]:

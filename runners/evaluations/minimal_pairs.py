@@ -82,7 +82,10 @@ def read_pairs(path: Path) -> Pairs:
     pairs = tuple(zip(lines[::2], lines[1::2], strict=True))
     for number, (odd, even) in enumerate(pairs, start=1):
         if odd.lower() == even.lower():
-            raise SpecError(f"sentences of a pair must differ beyond capitals; {path}, pair {number} has {odd!r} twice")
+            raise SpecError(
+                f"the sentences of a pair must differ in more than capitals; {path}, pair {number} has {odd!r} twice; "
+                "remove it"
+            )
     return Pairs(content_hash(data), pairs)
 
 
@@ -221,7 +224,10 @@ class MinimalPairsJudge(Judge):
             raise SpecError(f"{where} has {sentence!r} without tokens; remove it")
         taken = len(ids) + (0 if self._spec.scoring == "causal" else 2)
         if taken > self._spec.longest:
-            raise SpecError(f"longest={self._spec.longest} is less than {taken} positions of {where}, {sentence!r}")
+            raise SpecError(
+                f"minimal_pairs.longest={self._spec.longest} is less than the {taken} positions of {where}, "
+                f"{sentence!r}; raise longest, and the model's positions with it, or remove the pair"
+            )
         return ids
 
     def _groups(self, sizes: Sequence[int]) -> Iterator[Tensor]:

@@ -131,9 +131,15 @@ class MultipleChoiceJudge(SetsJudge["MultipleChoice", Question]):
         with self.naming(item):
             before, answer = pair(self.encoder, question.context, self.spec.delimiter + text)
         if not answer:
-            raise SpecError(f"the answer {text[:60]!r} of {what} has {len(answer)} tokens, more than context={most}")
+            raise SpecError(
+                f"the answer {text[:60]!r} of {what} has {len(answer)} tokens, more than context={most}; raise context "
+                "or remove the item"
+            )
         if len(answer) > most:
-            raise SpecError(f"the answer {text[:60]!r} of {what} has {len(answer)} tokens, more than context={most}")
+            raise SpecError(
+                f"the answer {text[:60]!r} of {what} has {len(answer)} tokens, more than context={most}; raise context "
+                "or remove the item"
+            )
         whole = [self.encoder.end, *before, *answer]
         kept = whole[-(most + 1) :]
         if len(kept) - 1 - len(answer) < self._unscored:

@@ -138,8 +138,9 @@ class Probing(Spec):
             probe.check(task, model, operators)
             if probe.tokens(model) > min(self.length, task.length):
                 raise ValueError(
-                    f"{probe.label} needs sequences of {probe.tokens(model)} tokens or more; got probing.length="
-                    f"{self.length} and a task of up to {task.length}"
+                    f"{probe.label} needs sequences of {probe.tokens(model)} tokens or more; got "
+                    f"probing.length={self.length} and a task of up to {task.length}; choose earlier positions, or "
+                    "make these longer"
                 )
 
 
@@ -160,7 +161,10 @@ def require_long_enough(data: Data, probing: Probing, model: Backbone) -> None:
     tokens = min(data.examples(1).inputs.shape[1], probing.length)
     for label, most in needed.items():
         if most > tokens:
-            raise SpecError(f"{label} needs sequences of {most} tokens or more; the probed ones have {tokens}")
+            raise SpecError(
+                f"{label} needs sequences of {most} tokens or more; the probed sequences of the task have {tokens}; "
+                "choose earlier positions, or make the task's sequences longer"
+            )
 
 
 def look(probing: Probing, seen: ProbeInput, *, diverged: bool = False) -> Found:

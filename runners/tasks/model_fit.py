@@ -15,7 +15,10 @@ def require_model_fits(task: Task, model: Backbone, length: int) -> None:
     table = model.positions.table
     if table and length + model.sink_tokens > table:
         sinks = f", {model.sink_tokens} of them for sink tokens" if model.sink_tokens else ""
-        raise ValueError(f"the sequences have up to {length} tokens and the model has {table} positions{sinks}")
+        raise ValueError(
+            f"the task's sequences fit the model's positions; they have up to {length} tokens and the model has "
+            f"{table} positions{sinks}; raise model.positions.count or shorten the task"
+        )
     if task.sees_ahead and model.causal:
         raise ValueError("the task hides what it asks for and shows both sides of it; use model.causal=False")
     if not task.sees_ahead and not model.causal:

@@ -26,7 +26,10 @@ def fix_workspace(device: torch.device, *, wanted: bool) -> None:
         return
     given = os.environ.setdefault(_CUBLAS, _FIXED[0])
     if wanted and given not in _FIXED:
-        raise EnvironmentProblem(f"execution.deterministic needs {_CUBLAS}={' or '.join(_FIXED)}; it is {given}")
+        raise EnvironmentProblem(
+            f"execution.deterministic needs {_CUBLAS}={' or '.join(_FIXED)} on CUDA from the start of a process; it is "
+            f"{given}; unset it and start anew"
+        )
 
 
 @contextmanager

@@ -83,7 +83,10 @@ def require_finite(batch: Batch) -> None:
     if not batch.inputs.is_floating_point() or bool(batch.inputs.isfinite().all()):
         return
     place = tuple(batch.inputs.isfinite().logical_not().nonzero()[0].tolist())
-    raise SpecError(f"the first batch has {batch.inputs[place].item()} in sequence {place[0]} at {place[1]}")
+    raise SpecError(
+        f"model inputs must be finite; the task's first batch has {batch.inputs[place].item()} in sequence "
+        f"{place[0]} at position {place[1]}; clean the data before training"
+    )
 
 
 def parts(data: Data, batch: Batch, count: int, wanted: Iterable[int]) -> list[BatchPart]:

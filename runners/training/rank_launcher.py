@@ -69,7 +69,10 @@ def ranks(trial: Trial) -> Iterator[World]:
     given = place_given() if execution.gpus > 1 else None
     place = given or RankPlace(0, execution.gpus)
     if place.size != execution.gpus:
-        raise EnvironmentProblem(f"execution.gpus is {execution.gpus} and WORLD_SIZE is {place.size}; start as many")
+        raise EnvironmentProblem(
+            f"as many ranks train a trial as it has GPUs; execution.gpus is {execution.gpus} and WORLD_SIZE is "
+            f"{place.size}; start as many, or unset WORLD_SIZE"
+        )
     device = device_of(execution.device, place, joined=given is not None)
     if execution.gpus == 1:
         yield World(place, device)
@@ -97,7 +100,8 @@ def device_of(name: str, place: RankPlace = RankPlace(), *, joined: bool = False
     local = 0 if joined and count == 1 else place.local  # a launcher may show each rank its own device alone
     if local >= count or (not joined and place.size > count):
         raise EnvironmentProblem(
-            f"execution.gpus={place.size} needs that many CUDA devices and this node shows {count}"
+            f"execution.gpus={place.size} needs that many CUDA devices on one node and this one shows {count}; ask for "
+            "more, lower execution.gpus, or use execution.device='cpu'"
         )
     torch.cuda.set_device(local)
     return torch.device("cuda", local)

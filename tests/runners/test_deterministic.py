@@ -113,7 +113,7 @@ def test_a_workspace_of_the_user_s_is_kept_or_refused(monkeypatch: pytest.Monkey
     monkeypatch.setenv(WORKSPACE, ":4096:2:16:8")
     fix_workspace(CUDA, wanted=False)
     assert os.environ[WORKSPACE] == ":4096:2:16:8"
-    said = r"needs CUBLAS_WORKSPACE_CONFIG=:4096:8 or :16:8; it is :4096:2:16:8"
+    said = r"needs CUBLAS_WORKSPACE_CONFIG=:4096:8 or :16:8 on CUDA .* it is :4096:2:16:8"
     with pytest.raises(EnvironmentProblem, match=said):
         fix_workspace(CUDA, wanted=True)
     monkeypatch.setenv(WORKSPACE, ":16:8")

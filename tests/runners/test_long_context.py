@@ -159,7 +159,7 @@ def test_other_bad_input_is_refused_before_any_training(tmp_path: Path, task: Te
     for template in ("{context}", "{context}{context}{input}"):
         with pytest.raises(SpecError, match=r"template needs \{\w+\} once"):
             spec.changed(template=template)
-    with pytest.raises(SpecError, match="got 10 and 8"):
+    with pytest.raises(SpecError, match="got context=10 and new_tokens=8"):
         spec.changed(context=10)
     with pytest.raises(ValueError, match="scaling stretches rotary positions; the model has 'learned'"):
         spec.changed(scaling=Stretch(factor=2, original=8)).check(task, gpt2(layers=1, heads=1, width=8))

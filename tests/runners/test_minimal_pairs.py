@@ -244,7 +244,7 @@ def test_a_model_in_training_is_judged(pairs: Path, prose: Path, memory: Callabl
         ("empty.txt", b"\n", "two lines each; .*empty.txt has 0 lines"),
         ("odd.txt", b"a\nb\nc\n", "two lines each; .*odd.txt has 3 lines; complete or remove the last"),
         ("hole.txt", b"a\nb\n\nc\n", "each line of minimal pairs is a sentence; .*hole.txt, line 3 is empty"),
-        ("same.txt", b"a b\na c\nA d\na D\n", "differ beyond capitals; .*same.txt, pair 2 has 'A d' twice"),
+        ("same.txt", b"a b\na c\nA d\na D\n", "more than capitals; .*same.txt, pair 2 has 'A d' twice"),
         ("latin.txt", b"caf\xe9\ncafe\n", "a text is UTF-8; .*latin.txt is not, at byte 3; convert it"),
     ],
 )
@@ -302,5 +302,5 @@ def test_a_sentence_that_just_fits_is_scored(tmp_path: Path, prose: Path) -> Non
 
         assert values(spec(path, scoring, longest=longest).open(task(prose, scoring)), predict)["minimal_pairs"] == 1
         assert set(widths) == {longest}
-        with pytest.raises(SpecError, match=f"less than {longest} positions"):
+        with pytest.raises(SpecError, match=f"less than the {longest} positions"):
             spec(path, scoring, longest=longest - 1).open(task(prose, scoring))

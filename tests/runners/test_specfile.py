@@ -169,7 +169,7 @@ def test_what_the_package_refuses_is_the_fault_of_the_line_that_asked(tmp_path: 
     ("call", "said"),
     [
         ("Trial(**trial, seed=-1)", ": Trial: seed should be greater than or equal to 0, got -1"),
-        ("Trial(**{**trial, 'task': LinearFunctions()})", ": Trial: the sequences have up to"),
+        ("Trial(**{**trial, 'task': LinearFunctions()})", ": Trial: the task's sequences fit"),
         ("ShiftGrid(sigma_x=(2, 1))", ": ShiftGrid: sigma_x rises from value to value"),
         ("ShiftGrid(sigma_x=3)", ": ShiftGrid: sigma_x should be a valid tuple, got 3"),
         ("Trial()", ": Trial: task is missing and has no default"),

@@ -186,14 +186,14 @@ def test_byte_pairs_do_not_depend_on_how_much_is_trained_on(lines: Path) -> None
 @pytest.mark.parametrize(
     ("fields", "said"),
     [
-        ({"prefix": 21}, "prefix 21 and intervention leave no token"),
+        ({"prefix": 21}, "of 20, the prefix of 21"),
         ({"prefix": 20, "intervention": NoIntervention()}, None),
-        ({"context": 1, "intervention": FixedToken(position=2)}, "a window has 1 tokens; .* token 2"),
+        ({"context": 1, "intervention": FixedToken(position=2)}, "a window has 1 tokens .* token 2"),
         ({"intervention": RandomTokens(positions=(3, 21))}, "the intervention replaces token 21"),
-        ({"intervention": FixedToken(token=256)}, "intervention.token is an id from 0 to 255; got 256"),
-        ({"prefix": 2, "packing": "documents"}, "a prefix needs packing='across'; got prefix=2"),
+        ({"intervention": FixedToken(token=256)}, "intervention.token is an id of the tokenizer, 0 to 255; got 256"),
+        ({"prefix": 2, "packing": "documents"}, "got prefix=2 with packing='documents'"),
         ({"training_tokens": 20}, "a window has 21 tokens; got training_tokens=20"),
-        ({"training_tokens": 10**6}, "training_tokens=1000000, and .* bytes"),
+        ({"training_tokens": 10**6}, "got 1000000 and .* bytes"),
     ],
 )
 def test_windows_without_meaning_are_refused(lines: Path, fields: dict[str, object], said: str | None) -> None:
@@ -206,7 +206,7 @@ def test_windows_without_meaning_are_refused(lines: Path, fields: dict[str, obje
 
 def test_more_tokens_than_the_text_has_are_refused_before_training(lines: Path) -> None:
     task = small(lines, tokenizer=BytePairs(vocabulary=264), training_tokens=2000)
-    with pytest.raises(SpecError, match=r"training_tokens=2000, and .* \d+"):
+    with pytest.raises(SpecError, match=r"got 2000 and .* \d+"):
         task.open()
 
 

@@ -238,7 +238,7 @@ def test_numbers_that_are_none_are_refused_before_anything_is_trained(
     tiny: Trial, memory: Callable, value: str
 ) -> None:
     world = memory(save_at=[1])
-    with pytest.raises(SpecError, match=f"first batch has {value} in sequence 2 at 3"):
+    with pytest.raises(SpecError, match=f"first batch has {value} in sequence 2 at position 3"):
         train(tiny.changed(task={**tiny.task.data(), "kind": "unclean", "value": value}), world)
     assert (world.logged, world.checkpoints, world.evaluations) == ({}, [], {})
 

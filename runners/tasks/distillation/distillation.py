@@ -68,7 +68,10 @@ class Distillation(Task):
     @model_validator(mode="after")
     def _can_be_taught(self) -> Self:
         if not isinstance(self.task.inputs, Tokens):
-            raise ValueError(f"a teacher predicts tokens; the task {self.task.label!r} has {self.task.inputs}")  # noqa: TRY004  (a rule of the spec)
+            raise ValueError(  # noqa: TRY004  (a rule of the spec)
+                f"a teacher predicts tokens; the task {self.task.label!r} has {self.task.inputs}; distil a task of "
+                "tokens"
+            )
         if self.task.sees_ahead or isinstance(self.task, Distillation):
             why = "has a teacher already" if isinstance(self.task, Distillation) else "sees what comes next"
             raise ValueError(f"a teacher predicts what comes next in a task; {self.task.label!r} {why}; use another")

@@ -108,7 +108,10 @@ class FinishedTrial(Teacher):
         saved = read_checkpoint(path)
         found = _about(saved, path)
         if (found.trial, found.architecture.key) != (self.trial, self.known_architecture().key):
-            raise SpecError(f"{path} holds trial {found.trial} with another model or key than the spec")
+            raise SpecError(
+                f"a teacher is the trial that the spec names; {path} holds trial {found.trial} with another model or "
+                "key; leave trial, content_hash and architecture out to take it as it is"
+            )
         _require_same_tokens(self.name(), found, task)
         record = {"kind": self.kind, "trial": self.trial, "content_hash": self.content_hash, "step": saved.step}
         teaching = _Trained(self, task, saved.state["model"], record)

@@ -88,7 +88,10 @@ class HuggingFaceModel(Teacher):
             )
         if about["missing_keys"]:
             missing = sorted(about["missing_keys"])
-            raise SpecError(f"{self.directory} lacks {len(missing)} weights, such as {missing[0]}; save all")
+            raise SpecError(
+                f"a teacher has all of its weights; {self.directory} lacks {len(missing)}, such as {missing[0]}; "
+                "save the whole model there"
+            )
         record = {name: getattr(self, name) for name in ("kind", "directory", "content_hash")}
         kinds = {"architecture": type(model).__name__, "transformers": transformers.__version__}
         teaching = _Pretrained(model, record | kinds)
@@ -115,7 +118,10 @@ class _Pretrained(Teaching):
         """Make mask and positions; positions count from the start of the row."""
         length = inputs.shape[1]
         if self._window is not None:
-            raise SpecError(f"the teacher sees windows of {self._window} keys, so the task cannot hide keys")
+            raise SpecError(
+                f"a teacher sees what the task makes visible; the model sees windows of {self._window} keys, which a "
+                "mask of the task's would replace; use another teacher, or a task without hidden keys"
+            )
         causal = torch.ones(length, length, dtype=torch.bool, device=inputs.device).tril()
         seen = (visible & causal).expand(len(inputs), length, length)[:, None]
         dtype = next(self._model.parameters()).dtype

@@ -104,7 +104,10 @@ def require_tokens(name: str, teacher: int | None, task: Task) -> None:
 def require_positions(name: str, teacher: int | None, task: Task) -> None:
     """Raise ValueError if the task's sequences exceed the teacher's positions; None is unlimited."""
     if teacher is not None and teacher < task.length:
-        raise ValueError(f"the task's sequences have up to {task.length} tokens and {name} has {teacher} positions")
+        raise ValueError(
+            f"a teacher reads whole sequences of the task; they have up to {task.length} tokens and {name} has "
+            f"{teacher} positions; shorten the task or use another teacher"
+        )
 
 
 def require_tokenizer(name: str, teacher: Encoder, task: Task) -> None:
@@ -135,7 +138,10 @@ def require_sound(name: str, teaching: Teaching, task: Task, example: Batch) -> 
     logits = teaching.logits(inputs, visible)
     wanted = task.inputs.vocabulary if isinstance(task.inputs, Tokens) else 0
     if logits.shape != (*inputs.shape, wanted):
-        raise SpecError(f"{name} gives logits {tuple(logits.shape)} for {tuple(inputs.shape)} tokens of {wanted} kinds")
+        raise SpecError(
+            f"a teacher gives a logit per token of the task; {name} gives {tuple(logits.shape)} for tokens "
+            f"{tuple(inputs.shape)} of a vocabulary of {wanted}; use another"
+        )
     if not bool(logits.isfinite().all()):
         raise SpecError(f"a teacher's logits are finite numbers; {name} gives others; use another")
     first = inputs.shape[1] - 1

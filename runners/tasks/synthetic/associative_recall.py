@@ -49,9 +49,14 @@ class AssociativeRecall(KeyValues):
         super().check(point)
         pairs, queries, length = self.pairs_at(point), self._queries(point), self.tokens(point)
         if queries > pairs:
-            raise ValueError(f"a query asks for a pair of its own; got {queries} queries of {pairs} pairs")
+            raise ValueError(
+                f"a query asks for a pair of its own; got {queries} queries of {pairs} pairs; lower queries"
+            )
         if queries > self._places(point):
-            raise ValueError(f"{pairs} pairs and {queries} queries need more room than {length} tokens; lengthen it")
+            raise ValueError(
+                f"{pairs} pairs and {queries} queries, two tokens each, fit into the sequence; it has {length} tokens; "
+                "lengthen it or ask for fewer"
+            )
 
     def draw(self, draws: Draws, sequences: int, point: Point) -> Batch:
         """Draw keys, values, filler and places of queries."""

@@ -40,7 +40,10 @@ class Induction(QueryTask):
         if self.span >= self.symbols:
             raise ValueError(f"a span must leave other symbols; got {self.span} of {self.symbols} symbols; lower span")
         if 2 * self.span > self.tokens(point):
-            raise ValueError(f"its span must fit twice; got a span of {self.span} and {self.tokens(point)} tokens")
+            raise ValueError(
+                f"a sequence has room for its span twice; got a span of {self.span} and {self.tokens(point)} tokens; "
+                "lower span or lengthen the sequence"
+            )
 
     def draw(self, draws: Draws, sequences: int, point: Point) -> Batch:
         """Draw sequences; all pairs of places for the two occurrences are equally likely."""

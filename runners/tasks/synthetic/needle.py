@@ -46,7 +46,10 @@ class Needle(KeyValues):
         super().check(point)
         pairs = self.pairs_at(point)
         if pairs > _room(self.tokens(point)):
-            raise ValueError(f"{pairs} pairs need more room than {self.tokens(point)} tokens; lower distractors")
+            raise ValueError(
+                f"{pairs} pairs, wherever the needle is, and the question fit into the sequence; it has "
+                f"{self.tokens(point)} tokens; lengthen it or lower distractors"
+            )
 
     def draw(self, draws: Draws, sequences: int, point: Point) -> Batch:
         """Draw sequences; distractors lie at even distances from the needle, all such places equally likely."""

@@ -37,7 +37,10 @@ class SelectiveCopy(QueryTask):
 
     def check(self, point: Point) -> None:
         if 2 * self.copied > self.tokens(point):
-            raise ValueError(f"{self.copied} contents and marks need more than {self.tokens(point)} tokens")
+            raise ValueError(
+                f"a sequence has room for its contents and as many marks; got {self.copied} to copy and "
+                f"{self.tokens(point)} tokens; lower copied or lengthen the sequence"
+            )
 
     def draw(self, draws: Draws, sequences: int, point: Point) -> Batch:
         """Draw sequences; all places of the contents are equally likely."""

@@ -85,7 +85,10 @@ class FixedToken(Intervention):
         if self.token is None and not hides:
             raise ValueError(_UNNAMED)
         if self.token is not None and self.token >= vocabulary:
-            raise ValueError(f"intervention.token is an id from 0 to {vocabulary - 1}; got {self.token}")
+            raise ValueError(
+                f"intervention.token is an id of the tokenizer, 0 to {vocabulary - 1}; got {self.token}; lower it, or "
+                "leave it out for the token that hides others"
+            )
 
     def tokens(self, draws: Draws, windows: int, encoder: Encoder) -> int:  # noqa: ARG002  (nothing is drawn)
         token = encoder.mask if self.token is None else self.token

@@ -80,7 +80,9 @@ class MaskedText(TextTask):
     def check_corpus(self, corpus: Corpus) -> None:
         for part, text in corpus._asdict().items():
             if not text.replace(b"\0", b"").strip():
-                raise SpecError(f"a sentence is a line of text; the {part} part of {self.origin().name} has none")
+                raise SpecError(
+                    f"a sentence is a line of text; the {part} part of {self.origin().name} has none; give more text"
+                )
 
 
 class MaskedPart(NamedTuple):

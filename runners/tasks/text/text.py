@@ -71,11 +71,20 @@ class Text(TextTask):
         self.intervention.check(self.tokenizer.size, hides=self.tokenizer.hides)
         replaced = self.intervention.replaced
         if replaced and replaced[-1] > self.context:
-            raise ValueError(f"a window has {self.context} tokens; the intervention replaces token {replaced[-1]}")
+            raise ValueError(
+                f"a window has {self.context} tokens that are read; the intervention replaces token {replaced[-1]}; "
+                "lengthen context or move it"
+            )
         if not self.scored:
-            raise ValueError(f"prefix {self.prefix} and intervention leave no token of {self.context} to predict")
+            raise ValueError(
+                f"some token of a window is predicted; of {self.context}, the prefix of {self.prefix} and the "
+                "intervention leave none; lengthen context or shorten them"
+            )
         if self.prefix > 1 and self.packing == "documents":
-            raise ValueError(f"a prefix needs packing='across'; got prefix={self.prefix} with packing='documents'")
+            raise ValueError(
+                f"a prefix is seen whole, across documents; got prefix={self.prefix} with packing='documents'; use "
+                "packing='across'"
+            )
         if self.training_tokens is not None and self.training_tokens <= self.context:
             raise ValueError(f"a window has {self.context + 1} tokens; got training_tokens={self.training_tokens}")
         return self
@@ -124,7 +133,10 @@ class Text(TextTask):
                 f"{remedy}"
             )
         if part == "train" and self.training_tokens is not None and self.training_tokens > size:
-            raise SpecError(f"training_tokens={self.training_tokens}, and {self.origin().name} has {size} {unit}")
+            raise SpecError(
+                f"training_tokens are taken from the training part; got {self.training_tokens} and "
+                f"{self.origin().name} has {size} {unit}; lower it, or leave it out for all of them"
+            )
 
 
 @final

@@ -44,7 +44,9 @@ class TextTask(Task):
     def _is_what_lies_there(self) -> Self:
         """Fill in the hash; a spec with a hash does not need the text to be present."""
         if self.source is not None and self.hub is not None:
-            raise ValueError(f"a text is in one place; got source={self.source!r} and hub={self.hub.name!r}")
+            raise ValueError(
+                f"a text is in one place; got source={self.source!r} and hub={self.hub.name!r}; leave one out"
+            )
         if self.source is not None:
             object.__setattr__(self, "source", absolute_path("source", self.source))
         where = self.hub.cached if self.hub is not None else None if self.source is None else Path(self.source)
@@ -92,7 +94,10 @@ class TextTask(Task):
         try:
             self._require_text()
         except SpecError as error:
-            raise SpecError(f"tokenizer {self.tokenizer.label!r} is learned from its text: {error}") from error
+            raise SpecError(
+                f"tokenizer {self.tokenizer.label!r} is learned from the text anew wherever a model of it is used, so "
+                f"the text has to be where it was; {error}"
+            ) from error
         return _learned_encoder(self.tokenizer, self._place)
 
     def streams(self) -> "Streams":

@@ -85,7 +85,10 @@ class TokenizerFile(Tokenizer):
 
     def _require(self, tokenizer: Any) -> None:
         if self.size < (least := size_of(tokenizer)):
-            raise SpecError(f"tokenizer.vocabulary is {self.size} and {self.path} has {least} ids; raise it")
+            raise SpecError(
+                f"tokenizer.vocabulary is the number of ids of the file, or more; it is {self.size} and {self.path} "
+                f"has {least}; raise it, or leave it out"
+            )
         if self.end is None:
             raise SpecError(
                 f"a token ends every document; {self.path} has none of {', '.join(ENDS)}; set tokenizer.end"
@@ -112,7 +115,10 @@ def _read(path: Path) -> str:
 def _parse(path: str, text: str) -> Any:
     found = _try_parse(text)
     if isinstance(found, str):
-        raise SpecError(f"{path} is no tokenizer.json of the package tokenizers: {found}; write it with Tokenizer.save")
+        raise SpecError(
+            f"a tokenizer file is a tokenizer.json of the package tokenizers; {path} is not: {found}; write it with "
+            "Tokenizer.save"
+        )
     return found
 
 
