@@ -1,5 +1,6 @@
 """The shell script around a worker, run with pretended SLURM commands."""
 
+import contextlib
 import os
 import shlex
 import signal
@@ -241,7 +242,8 @@ def test_a_signal_ends_a_pause_that_sleep_would_not_and_makes_the_next_short(scr
     try:
         assert process.wait(timeout=30) == 85
     finally:
-        os.killpg(process.pid, signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):  # all of it has ended
+            os.killpg(process.pid, signal.SIGKILL)
     ended = Ended(85, "", script.commands())
     assert requeues(ended) == 1
     assert len(pauses(ended)) == 2
