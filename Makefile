@@ -10,7 +10,7 @@ CLUSTERS ?= 3
 # Tests wait for the disk: 14 GB are written, 7 GB at the end. They use memory instead if it has room and runs programs.
 SCRATCH := $(shell [ "$$(df --output=avail /dev/shm 2>/dev/null | tail -n 1)" -gt 12000000 ] 2>/dev/null && \
 	! findmnt --noheadings --output OPTIONS /dev/shm | grep -q noexec && echo /dev/shm)
-IN_SCRATCH = scratch=$$(mktemp -d $(SCRATCH:%=-p %)) && trap 'rm -rf "$$scratch"' EXIT && TMPDIR=$$scratch
+IN_SCRATCH = scratch=$$(mktemp -d $(or $(SCRATCH),/tmp)/ablate-XXXX) && trap 'rm -rf "$$scratch"' EXIT && TMPDIR=$$scratch
 
 # Places whose language is checked.
 PLAIN := README.md CHANGELOG.md CONTRIBUTING.md ablate.py grid variants runners store dashboards specs benchmarks tests \

@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -145,11 +146,20 @@ def test_where_slurm_is_missing_tests_skip_and_in_ci_they_fail(monkeypatch: pyte
         need(missing())
 
 
-def test_a_machine_that_permits_no_host_names_has_a_cluster_all_the_same(slurm_installed: None, tmp_path: Path) -> None:
+@pytest.fixture
+def short_path() -> Iterator[Path]:
+    """A directory whose path leaves room for the names of sockets, which may have 107 characters."""
+    with tempfile.TemporaryDirectory(prefix="toy-cluster-", dir="/tmp") as path:
+        yield Path(path)
+
+
+def test_a_machine_that_permits_no_host_names_has_a_cluster_all_the_same(
+    slurm_installed: None, short_path: Path
+) -> None:
     """Without the capability SYS_ADMIN there are no namespaces: nodes share a name, and a power cut follows parents."""
     program = (
         "from pathlib import Path; from cluster.cluster import Cluster, Shape, wait_for\n"
-        f"with Cluster(Shape(accounting=False), Path({str(tmp_path / 'c')!r})) as cluster:\n"
+        f"with Cluster(Shape(accounting=False), Path({str(short_path / 'c')!r})) as cluster:\n"
         "    assert not cluster.own_host_names\n"
         "    number = cluster.submit('setsid sleep 600 & sleep 600', '-w', 'n1', '-o', '/dev/null')\n"
         "    other = cluster.submit('sleep 600', '-w', 'n2', '-o', '/dev/null')\n"
@@ -157,7 +167,7 @@ def test_a_machine_that_permits_no_host_names_has_a_cluster_all_the_same(slurm_i
         f"    def known(p, node):\n"
         "        try: text = p.read_bytes()\n"
         "        except OSError: return False\n"
-        f"        return {str(tmp_path).encode()!r} in text and f'SLURMD_NODENAME={{node}}'.encode() in text\n"
+        f"        return {str(short_path).encode()!r} in text and f'SLURMD_NODENAME={{node}}'.encode() in text\n"
         "    wait_for(lambda: len(has('n1')) >= 3 and has('n2'), 'jobs')\n"
         "    cluster.fail('n1')\n"
         "    wait_for(lambda: not has('n1'), 'their end')\n"
@@ -166,12 +176,12 @@ def test_a_machine_that_permits_no_host_names_has_a_cluster_all_the_same(slurm_i
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
     unprivileged = ["setpriv", "--bounding-set=-sys_admin"] if os.getuid() == 0 else []
     subprocess.run([*unprivileged, sys.executable, "-c", program], env=environment, check=True)
-    assert processes_that_know(tmp_path) == []
+    assert processes_that_know(short_path) == []
 
 
 @pytest.mark.parametrize("killed", [False, True], ids=["stopped", "killed"])
-def test_nothing_is_left_of_a_cluster(killed: bool, slurm_installed: None, tmp_path: Path) -> None:
-    root = tmp_path / "c"
+def test_nothing_is_left_of_a_cluster(killed: bool, slurm_installed: None, short_path: Path) -> None:
+    root = short_path / "c"
     program = (
         "import sys, time; from pathlib import Path; from cluster.cluster import Cluster, Shape\n"
         f"with Cluster(Shape(nodes=1, accounting=False), Path({str(root)!r})) as cluster:\n"
