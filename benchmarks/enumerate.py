@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterable
 from typing import Any
 
-from measured import machine, read_options, tell
+from measurement import machine, read_options, tell
 
 PATHS = ("operator.gate.strength.per", "operator.normaliser.threshold.per", "operator.margin.amplification.per")
 CASES = ("enumerate", "trials", "every_operator_new", "header")

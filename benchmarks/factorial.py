@@ -7,7 +7,7 @@ from itertools import product
 
 import numpy as np
 import polars as pl
-from measured import read_options, report, took
+from measurement import read_options, report, took
 
 from store.statistics import factorial
 

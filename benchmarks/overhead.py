@@ -17,7 +17,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import itertools
 
-from measured import machine, tell
+from measurement import machine, tell
 
 from grid import Grid, Measure
 from runners import LinearFunctions, RunOptions, ShiftGrid, Training, Trial, run_campaign

@@ -10,7 +10,7 @@ import json
 import math
 
 import numpy as np
-from measured import read_options
+from measurement import read_options
 
 from store.statistics import judge, summarise
 

@@ -14,7 +14,7 @@ from runners.checkpoint import KEEP, forget_older, save_checkpoint
 from runners.training.failure import Failure
 from runners.training.memory import peak_memory_bytes
 from runners.training.training_context import TrainingContext, TrainingResult
-from store.files.atomic import environment_problem, read_json, retry_io, write_atomic, write_json
+from store.files.atomic import Durable, environment_problem, read_json, retry_io, write_atomic, write_json
 from store.files.attempts import end_record, write_end
 from store.files.heartbeat import Heartbeat
 from store.files.layout import Layout
@@ -118,7 +118,7 @@ class Attempt(TrainingContext):
             CampaignUnwritable: the disk is full or not writable.
         """
         record = {**self._start, "device": device, "path": path, "data": None if data is None else dict(data)}
-        self._writes(lambda: write_json(self._layout.start(self._trial, self.number), record))
+        self._writes(lambda: write_json(self._layout.start(self._trial, self.number), record, "nothing"))
 
     def metrics(self, step: int, values: Mapping[str, float]) -> None:
         """Buffer the metrics of one step until the next checkpoint or shard."""
@@ -241,13 +241,13 @@ class Attempt(TrainingContext):
         for table, rows in json.loads(state.pop(ROWS, "{}")).items():
             self._buffer.extend(table, [(self._trial, self.number, *row[2:]) for row in rows])
 
-    def flush(self) -> None:
+    def flush(self, durable: Durable = "file and name") -> None:
         """Write every row logged so far to shards.
 
         Raises:
             CampaignUnwritable: the disk is full or not writable; the rows are kept.
         """
-        self._writes(self._buffer.flush)
+        self._writes(lambda: self._buffer.flush(durable))
         self._flushed = time.monotonic()
 
     def finish(self, finished: TrainingResult) -> None:
@@ -258,7 +258,7 @@ class Attempt(TrainingContext):
             CampaignUnwritable: the disk is full or not writable.
         """
         self._require_ownership()
-        self.flush()
+        self.flush("file")  # a name that a crash loses is missing from what `end.json` promises
         self.step = finished.step
         self._end(
             status="stopped" if finished.stopped else "ok",
@@ -279,7 +279,7 @@ class Attempt(TrainingContext):
             CampaignUnwritable: the disk is full or not writable.
         """
         self._require_ownership()
-        self.flush()
+        self.flush("file")
         self._end(status="failed", **failure._asdict(), **self._cost_entries())
         self._forget_older()
 

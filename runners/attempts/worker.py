@@ -317,6 +317,9 @@ class Worker:
             for stream, descriptor in zip((1, 2), kept, strict=True):
                 os.dup2(descriptor, stream)
                 os.close(descriptor)
+            with contextlib.suppress(OSError):  # it only costs room
+                if not attempt.log.stat().st_size:
+                    attempt.log.unlink()
 
 
 def _checkpoint_s(spec: Mapping[str, Any]) -> float:

@@ -1,4 +1,4 @@
-"""Files that are either there and whole, or not there: temp file, fsync, rename, fsync of the directory."""
+"""Files that are either there and whole, or not there: temporary file, fsync, rename, fsync of the directory."""
 
 import errno
 import json
@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from itertools import takewhile
 from pathlib import Path
-from typing import Any, TypeVar, final
+from typing import Any, Literal, TypeVar, final
 from uuid import uuid4
 
 from grid.errors import EnvironmentProblem, NotFoundError, StoreError
@@ -110,15 +110,19 @@ def is_temporary(path: Path) -> bool:
     return ".tmp." in path.name
 
 
-def make_directory(path: Path) -> Path:
-    """Create `path` and its parents if they are missing; those that it made survive a crash of the machine.
+Durable = Literal["file and name", "file", "nothing"]
+"""What survives a crash of the machine: a file under its name; its bytes, and its name seconds later; or nothing."""
+
+
+def make_directory(path: Path, *, durable: bool = True) -> Path:
+    """Create `path` and its parents if they are missing; if `durable`, those that it made survive a crash.
 
     Raises:
         EnvironmentProblem: it cannot be created.
     """
     try:
         missing = retry_io(lambda: _missing(path))
-        retry_io(lambda: _make(path, missing))
+        retry_io(lambda: _make(path, missing if durable else ()))
     except OSError as error:
         raise environment_problem("create", path, error) from error
     return path
@@ -135,26 +139,27 @@ def _make(path: Path, missing: Iterable[Path]) -> None:
         sync_directory(made.parent)
 
 
-def write_atomic(path: Path, data: bytes, mode: int | None = None) -> Path:
+def write_atomic(path: Path, data: bytes, mode: int | None = None, durable: Durable = "file and name") -> Path:
     """Write `data` as the file `path`, which is whole as soon as it is visible; missing directories are created.
 
-    It never has other permissions than `mode`; None: those of any new file.
+    It never has other permissions than `mode`; None: those of any new file. A file that is not durable may be empty
+    after a crash of the machine.
 
     Raises:
         EnvironmentProblem: the disk is full, or the place is not writable; no file is left behind.
     """
-    make_directory(path.parent)
+    make_directory(path.parent, durable=durable == "file and name")
     try:
-        retry_io(lambda: _publish(path, data, mode))
+        retry_io(lambda: _publish(path, data, mode, durable))
     except OSError as error:
         raise environment_problem("write", path, error) from error
     return path
 
 
-def _publish(path: Path, data: bytes, mode: int | None) -> None:
+def _publish(path: Path, data: bytes, mode: int | None, durable: Durable) -> None:
     temporary = path.with_name(temporary_name(path.name))
     try:
-        _write_through(temporary, data, mode)
+        _write_new(temporary, data, mode, sync=durable != "nothing")
         try:
             temporary.rename(path)
         except FileNotFoundError:
@@ -163,16 +168,18 @@ def _publish(path: Path, data: bytes, mode: int | None) -> None:
                 raise
     finally:
         temporary.unlink(missing_ok=True)
-    sync_directory(path.parent)
+    if durable == "file and name":
+        sync_directory(path.parent)
 
 
-def _write_through(path: Path, data: bytes, mode: int | None) -> None:
+def _write_new(path: Path, data: bytes, mode: int | None, *, sync: bool) -> None:
     with path.open("xb") as file:
         if mode is not None:
             os.fchmod(file.fileno(), mode)
         file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
+        if sync:
+            file.flush()
+            os.fsync(file.fileno())
 
 
 def sync_directory(path: Path) -> None:
@@ -184,10 +191,10 @@ def sync_directory(path: Path) -> None:
         os.close(descriptor)
 
 
-def write_json(path: Path, data: Mapping[str, Any]) -> Path:
+def write_json(path: Path, data: Mapping[str, Any], durable: Durable = "file and name") -> Path:
     """Write `data` atomically as one sealed JSON object; a NaN or an infinity in it is a `ValueError`."""
     text = json.dumps(data, allow_nan=False, separators=(", ", ": "))
-    return write_atomic(path, checksum.add_seal(text.encode("ascii")) + b"\n")
+    return write_atomic(path, checksum.add_seal(text.encode("ascii")) + b"\n", durable=durable)
 
 
 def read_bytes(path: Path) -> bytes:

@@ -113,7 +113,8 @@ def read_attempt(layout: Layout, key: str, attempt: int) -> tuple[AttemptRecord 
     )  # before the files, which may change while they are read
     start = _read(layout, paths[0], _START, (key, attempt), problems)
     if start is None:
-        return None, problems
+        empty = problems and paths[0].stat().st_size == 0 and not paths[1].exists()  # its machine crashed
+        return None, [] if empty else problems
     end = _read(layout, paths[1], _END, (key, attempt), problems)
     alive = end is None and is_alive(layout, key, attempt, start)
     resumed = start.get("resumed_from") or {}

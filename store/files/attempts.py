@@ -9,6 +9,7 @@ import socket
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -20,7 +21,6 @@ from store.files.atomic import (
     make_directory,
     read_json,
     retry_io,
-    sync_directory,
     temporary_name,
     write_json,
 )
@@ -88,11 +88,12 @@ def begin(layout: Layout, start: Mapping[str, Any], remarks: Sequence[str] = ())
 def _published(layout: Layout, start: Mapping[str, Any], remarks: Sequence[str], final_place: Path) -> bool:
     """One try; another after one that was done, and was not told so, finds that it was."""
     place = final_place.with_name(temporary_name(final_place.name))
-    make_directory(place)
+    make_directory(place, durable=False)
     try:
-        write_json(place / "start.json", start)
+        write_json(place / "start.json", start, durable="nothing")  # the process dies with the machine
         (place / "heartbeat").touch()
-        (place / "log").write_text("".join(f"{remark}\n" for remark in remarks))
+        if remarks:
+            (place / "log").write_text("".join(f"{remark}\n" for remark in remarks))
         try:
             place.rename(final_place)
         except OSError:
@@ -100,7 +101,6 @@ def _published(layout: Layout, start: Mapping[str, Any], remarks: Sequence[str],
                 raise
             if not _is_ours(layout, start):
                 return False
-        sync_directory(final_place.parent)
     finally:
         shutil.rmtree(place, ignore_errors=True)  # it is gone after the rename; a leftover is ignored by readers
     return True
@@ -115,13 +115,15 @@ def _is_ours(layout: Layout, start: Mapping[str, Any]) -> bool:
 
 
 def write_end(layout: Layout, record: Mapping[str, Any]) -> None:
-    """Write `record` as the `end.json` of the attempt that it names.
+    """Write `record` as the `end.json` of the attempt that it names, and delete its heartbeat.
 
     Raises:
         EnvironmentProblem: the campaign cannot be written.
     """
     touch_trial(layout, record["trial"])
-    write_json(layout.end(record["trial"], record["attempt"]), record)
+    write_json(layout.end(record["trial"], record["attempt"]), record, durable="file")
+    with suppress(OSError):  # it only costs room
+        layout.heartbeat(record["trial"], record["attempt"]).unlink(missing_ok=True)
 
 
 def end_record(trial: str, number: int, step: int, wall_s: float) -> dict[str, Any]:

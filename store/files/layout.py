@@ -56,8 +56,12 @@ class Layout:
 
     @property
     def spool(self) -> Path:
-        """Directory of shards."""
+        """Directory of shards, fanned out by the first two digits of their hash."""
         return self.root / "spool"
+
+    def shard(self, name: str) -> Path:
+        """The shard file of this name."""
+        return self.spool / name.split(".")[-2][:2] / name
 
     @property
     def snapshots(self) -> Path:
@@ -220,8 +224,11 @@ class Layout:
 
     def shards(self) -> list[Path]:
         """All published shard files, sorted by name; unfinished files are left out."""
-        found = (self.spool / name for name in _names(self.spool) if name.endswith(".parquet"))
-        return sorted(path for path in found if not is_temporary(path))
+        names = _names(self.spool)
+        fans = [self.spool, *(self.spool / name for name in names if _FAN.fullmatch(name))]  # earlier releases: flat
+        listed = (fan / name for fan in fans for name in (names if fan == self.spool else _names(fan)))
+        shards = (path for path in listed if path.suffix == ".parquet" and not is_temporary(path))
+        return sorted(shards, key=lambda path: path.name)
 
 
 def _check(pattern: re.Pattern[str], name: str, rule: str) -> str:

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from grid.errors import SpecError, StoreError
-from store.files.atomic import read_bytes, write_atomic
+from store.files.atomic import Durable, read_bytes, write_atomic
 from store.files.layout import FILE_SCHEMA, Layout
 
 POINT = pa.map_(pa.string(), pa.float64())
@@ -169,7 +169,7 @@ def write_shard(
         EnvironmentProblem: the disk is full or not writable; nothing of the shard is visible.
     """
     encoded = encode_shard(table, columns, shard_prefix(submission, worker, sequence))
-    return write_atomic(layout.spool / encoded.name, encoded.data)
+    return write_atomic(layout.shard(encoded.name), encoded.data)
 
 
 @final
@@ -209,8 +209,8 @@ class ShardBuffer:
         found = {table: [row for row in rows if row[:2] == (trial, attempt)] for table, rows in self._rows.items()}
         return {table: rows for table, rows in found.items() if rows}
 
-    def flush(self) -> list[Path]:
-        """Publish all rows; afterwards they survive a crash of the machine.
+    def flush(self, durable: Durable = "file and name") -> list[Path]:
+        """Publish all rows; afterwards they survive a crash of the machine as far as `durable` says.
 
         Raises:
             EnvironmentProblem: the disk is full or not writable; the rows are still here, so flush again later.
@@ -219,7 +219,7 @@ class ShardBuffer:
         written: list[Path] = []
         while self._unwritten:
             first = self._unwritten[0]
-            written.append(write_atomic(self._layout.spool / first.name, first.data))
+            written.append(write_atomic(self._layout.shard(first.name), first.data, durable=durable))
             self._unwritten.pop(0)
         return written
 

@@ -142,7 +142,7 @@ class ShardIngest:
         return _REMEDY if is_shard_name(path.name) else ""
 
     def _is_later(self, path: Path) -> bool:
-        return path.parent != self._layout.spool
+        return path.parent.name == "evaluations"
 
     def _quarantine(self, name: str, reason: str, signature: str) -> None:
         """Set a shard aside; a `signature` of nothing has it tried again the next time, and said once."""

@@ -226,7 +226,7 @@ def test_rows_are_in_shards_before_the_end_says_ok(layout: Layout, monkeypatch: 
     attempt.probe(1, "number", 4.0, layer=0, head=None, point={})
     assert layout.shards() == []
 
-    def full(self: ShardBuffer) -> list[Path]:
+    def full(self: ShardBuffer, durable: str) -> list[Path]:
         raise CampaignUnwritable("full")
 
     with monkeypatch.context() as patch:

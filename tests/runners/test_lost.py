@@ -26,7 +26,7 @@ def test_a_trial_whose_shard_was_damaged_is_trained_again(tmp_path: Path) -> Non
     assert run_campaign(tmp_path, [grid], options=OPTIONS).ok == 4
     with Store.open(tmp_path) as store:
         before = store.sql("SELECT * FROM v_final ORDER BY ALL")
-    shard = sorted(Layout(tmp_path).spool.glob("*-evaluation.*"))[0]
+    shard = next(path for path in Layout(tmp_path).shards() if "-evaluation." in path.name)
     data = bytearray(shard.read_bytes())
     data[len(data) // 2] ^= 1
     shard.write_bytes(data)
@@ -66,7 +66,7 @@ def test_it_is_queued_on_a_cluster_and_left_as_it_is_by_a_dry_run(
     grid = replace(toy_grid(seeds=[0, 1]), measure=Measure(name="mse", point={"sigma": 1.0}))
     run_campaign(root, [grid], options=OPTIONS)
     layout = Layout(root)
-    shard = sorted(layout.spool.glob("*-evaluation.*"))[0]
+    shard = next(path for path in layout.shards() if "-evaluation." in path.name)
     shard.write_bytes(shard.read_bytes()[:-1])
     command = ["run", str(path), "--on", "slurm", "--campaign", str(root), "--again"]
     assert execute([*command, "--dry-run"]) == 0

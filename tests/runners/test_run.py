@@ -247,3 +247,25 @@ def test_a_live_attempt_of_another_run_is_waited_for(tmp_path: Path, monkeypatch
     assert counts(run_quietly(tmp_path, grid)) == (2, 0, 0, 0, 0)
     assert len(waits) == 2
     assert [found.attempt for found in trial_state(layout, first).attempts] == [1, 2]
+
+
+def test_a_short_trial_leaves_two_files_and_syncs_each_file_that_holds_results_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[str] = []
+    plain = os.fsync
+
+    def fsync(descriptor: int) -> None:
+        plain(descriptor)
+        path = Path(f"/proc/self/fd/{descriptor}").readlink()
+        if {"trials", "spool"} & set(path.relative_to(tmp_path).parts):
+            synced.append(path.name.split(".tmp.")[0])
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    assert counts(run_campaign(tmp_path, [toy_grid()], Inline(), QUIET)) == (6, 0, 0, 0, 0)
+    layout = Layout(tmp_path)
+    names = {path.name for path in (tmp_path / "trials").rglob("*") if path.is_file()}
+    files = sum(path.is_file() for path in (tmp_path / "trials").rglob("*"))
+    assert (names, files) == ({"start.json", "end.json"}, 12)
+    assert sorted(synced) == sorted([*(path.name for path in layout.shards()), *["end.json"] * 6])
+    assert len(synced) <= 4 * 6

@@ -159,7 +159,8 @@ def test_a_full_disk_loses_and_doubles_no_row(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, good_writes: int
 ) -> None:
     layout = Layout(tmp_path)
-    make_directory(layout.spool)
+    for fan in range(256):
+        make_directory(layout.spool / f"{fan:02x}")
     buffer = filled(layout)
     left = [2 * good_writes]  # a write syncs its file and its directory
 
@@ -184,7 +185,8 @@ def test_a_rename_that_was_not_made_durable_is_repeated_under_the_same_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     layout = Layout(tmp_path)
-    make_directory(layout.spool)
+    for fan in range(256):
+        make_directory(layout.spool / f"{fan:02x}")
     buffer = filled(layout)
 
     def refuse(_: Path) -> None:
