@@ -113,7 +113,7 @@ def read_attempt(layout: Layout, key: str, attempt: int) -> tuple[AttemptRecord 
     )  # before the files, which may change while they are read
     start = _read(layout, paths[0], _START, (key, attempt), problems)
     if start is None:
-        empty = problems and paths[0].stat().st_size == 0 and not paths[1].exists()  # its machine crashed
+        empty = paths[0].is_file() and not paths[0].stat().st_size and not paths[1].exists()  # its machine crashed
         return None, [] if empty else problems
     end = _read(layout, paths[1], _END, (key, attempt), problems)
     alive = end is None and is_alive(layout, key, attempt, start)

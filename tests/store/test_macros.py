@@ -206,7 +206,7 @@ def test_before_anything_is_recorded_every_question_has_no_rows(tmp_path: Path, 
 
 def test_what_the_grid_is_judged_by_is_known_before_anything_is_evaluated(tmp_path: Path, opened: OpenStore) -> None:
     write_campaign(tmp_path, operators=("softmax",), seeds=(0,))
-    for shard in (tmp_path / "spool").glob("*-evaluation.*"):
+    for shard in (tmp_path / "spool").rglob("*-evaluation.*"):
         shard.unlink()
     store = opened(tmp_path)
     assert store.sql("FROM final('mse')").is_empty()
