@@ -14,8 +14,8 @@ from store.analysis.verdicts import measure_of, runs
 from store.database import queries
 from store.statistics import Better, Objective, pareto as pareto_set
 from store.statistics.arms import Arm, arms, pair
-from store.statistics.multiple_testing import MIN_PAIRS
 from store.statistics.scales import Scale, fits, forward
+from store.statistics.verdict import MIN_PAIRS
 
 if TYPE_CHECKING:
     from store.store import Store

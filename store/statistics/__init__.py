@@ -12,7 +12,7 @@ from store.statistics.factorial import Factorial, factorial
 from store.statistics.failures import failures, fisher_p, wilson_interval
 from store.statistics.half_normal import HalfNormal, half_normal, lenth
 from store.statistics.items import ItemBars, item_bars
-from store.statistics.multiple_testing import MIN_PAIRS, VERDICTS, Better, Judgement, holm, judge
+from store.statistics.multiple_testing import holm
 from store.statistics.paired_differences import (
     Paired,
     hedges_g,
@@ -29,6 +29,7 @@ from store.statistics.pareto import STANDINGS, Objective, pareto
 from store.statistics.power import detectable, power, seeds_needed
 from store.statistics.scales import Scale
 from store.statistics.selection import expected_optimism, select_then_report
+from store.statistics.verdict import MIN_PAIRS, VERDICTS, Better, Judgement, judge
 from store.statistics.welch import welch
 
 __all__ = [

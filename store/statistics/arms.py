@@ -14,9 +14,9 @@ import polars as pl
 from grid.errors import NotFoundError, SpecError, StoreError
 from grid.suggestions import suggest_name
 from store.files.code_aliases import current_core
-from store.statistics.multiple_testing import MIN_PAIRS
 from store.statistics.paired_differences import Floats, Paired, summarise
 from store.statistics.scales import Scale, fits, forward, misfit, varies
+from store.statistics.verdict import MIN_PAIRS
 from store.statistics.welch import welch
 
 Method = Literal["paired t", "Welch"]

@@ -8,8 +8,8 @@ import polars as pl
 
 from store.statistics.arms import Arm, Pairing, arms, baseline_arm, pair
 from store.statistics.paired_differences import or_null, p_zero, sign_flip_p
-from store.statistics.reasons import ROBUST_PAIRS
 from store.statistics.scales import Scale
+from store.statistics.verdict_reasons import ROBUST_PAIRS
 from store.statistics.welch import welch
 
 SCHEMA: Final[dict[str, pl.DataType | type[pl.DataType]]] = {

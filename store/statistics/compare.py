@@ -9,7 +9,6 @@ import polars as pl
 
 from grid.errors import SpecError
 from store.statistics.arms import Pairing, arms, baseline_arm, count_planned_pairs, pair
-from store.statistics.multiple_testing import Better, Judgement, judge
 from store.statistics.paired_differences import (
     Floats,
     Paired,
@@ -21,8 +20,9 @@ from store.statistics.paired_differences import (
     t_interval,
 )
 from store.statistics.power import detectable, seeds_needed
-from store.statistics.reasons import VerdictFacts, VerdictRule, reason
 from store.statistics.scales import Scale, back, margin, percent
+from store.statistics.verdict import Better, Judgement, judge
+from store.statistics.verdict_reasons import VerdictFacts, VerdictRule, reason
 from store.statistics.welch import chance_of_gain, spread
 
 SCHEMA: Final = {

@@ -16,10 +16,11 @@ import polars as pl
 from grid.errors import NotFoundError, SpecError
 from grid.suggestions import suggest_name
 from store.statistics.arms import only_survivors
-from store.statistics.multiple_testing import MIN_PAIRS, Better, holm
+from store.statistics.multiple_testing import holm
 from store.statistics.paired_differences import Floats, or_null, p_zero, summarise, t_interval
-from store.statistics.reasons import ROBUST_PAIRS, few
 from store.statistics.scales import Scale, back, percent, response, varies
+from store.statistics.verdict import MIN_PAIRS, Better
+from store.statistics.verdict_reasons import ROBUST_PAIRS, few
 
 COLUMNS: Final = ("cell", "label", "seed", "cost", "value")
 

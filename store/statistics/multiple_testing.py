@@ -1,35 +1,8 @@
-"""Verdicts of a whole family of comparisons, from their p values.
-
-Each comparison has three questions: is the difference *not zero*, *beyond the ROPE*, *within the ROPE*? Each question
-is one family with Holm's step-down adjustment over all comparisons. So for each question the chance of any false yes is
-at most alpha, whatever the true differences are. A Holm-adjusted p is at most alpha exactly if the interval at this
-comparison's level supports the answer. The level is alpha / m for the smallest p of m, alpha / (m - 1) for the next,
-and so on until one fails. `docs/statistics.md` says why the three questions cannot share the intervals of one
-step-down.
-"""
-
-from typing import Final, Literal, NamedTuple
+"""Adjustment of p values for the number of comparisons."""
 
 import numpy as np
-from numpy.typing import NDArray
 
-from store.statistics.paired_differences import Floats, Paired, p_beyond, p_within, p_zero
-
-MIN_PAIRS: Final = 3
-"""Fewer pairs never get a verdict: at two, the interval is 13 times as wide as at many, and no check is possible."""
-
-VERDICTS: Final = ("better", "worse", "equivalent", "tiny but real", "undecided", "no verdict")
-"""Every word a verdict can be."""
-
-Better = Literal["lower", "higher"]
-
-
-class Judgement(NamedTuple):
-    """Verdict words, raw and Holm-adjusted p of "the difference is zero"; arrays of one shape."""
-
-    words: NDArray[np.str_]
-    p: Floats
-    p_holm: Floats
+from store.statistics.paired_differences import Floats
 
 
 def holm(p: Floats) -> Floats:
@@ -45,21 +18,3 @@ def holm(p: Floats) -> Floats:
     adjusted = np.empty_like(filled)
     np.put_along_axis(adjusted, order, np.minimum(np.maximum.accumulate(stepped, axis=-1), 1.0), -1)
     return np.where(np.isnan(p), np.nan, adjusted)
-
-
-def judge(pairs: Paired, *, rope: float, alpha: float, better: Better) -> Judgement:
-    """One verdict word per comparison; arrays [..., m] whose last axis is the family of m comparisons.
-
-    A comparison with fewer than three pairs, NaN or no spread gets "no verdict" and still counts in the family.
-    """
-    tested = (pairs.n >= MIN_PAIRS) & (pairs.sd > 0)
-    pairs = Paired(*(np.where(tested, part, np.nan) for part in pairs))
-    p = p_zero(pairs)
-    zero, beyond, within = holm(p), holm(p_beyond(pairs, rope)), holm(p_within(pairs, rope))
-    improved = pairs.mean < 0 if better == "lower" else pairs.mean > 0
-    words = np.select(
-        [~tested, (beyond <= alpha) & improved, beyond <= alpha, zero <= alpha, within <= alpha],
-        ["no verdict", "better", "worse", "tiny but real", "equivalent"],
-        "undecided",
-    )
-    return Judgement(words, p, zero)

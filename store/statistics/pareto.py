@@ -17,10 +17,11 @@ from scipy import special
 
 from grid.errors import SpecError
 from grid.suggestions import suggest_name
-from store.statistics.multiple_testing import MIN_PAIRS, Better, holm
+from store.statistics.multiple_testing import holm
 from store.statistics.paired_differences import Floats
-from store.statistics.reasons import ROBUST_PAIRS, few
 from store.statistics.scales import ROUNDING, Scale, back, response
+from store.statistics.verdict import MIN_PAIRS, Better
+from store.statistics.verdict_reasons import ROBUST_PAIRS, few
 
 STANDINGS: Final = ("dominated", "on the front", "not told apart")
 """Every word a cell can get."""

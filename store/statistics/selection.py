@@ -12,9 +12,9 @@ import polars as pl
 
 from grid.errors import SpecError
 from grid.suggestions import suggest_name
-from store.statistics.multiple_testing import Better
 from store.statistics.paired_differences import Floats
 from store.statistics.scales import Scale, forward
+from store.statistics.verdict import Better
 
 Split = Literal["apart", "same"]
 """apart: one half of the seeds selects, the other is reported; same: all seeds do both, with a warning."""

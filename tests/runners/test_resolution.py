@@ -25,8 +25,8 @@ from runners.planning.power import (
 )
 from store.files.layout import Layout
 from store.ingest.ingest import ingest
-from store.statistics.multiple_testing import judge
 from store.statistics.paired_differences import summarise
+from store.statistics.verdict import judge
 from store.store import Store
 
 
