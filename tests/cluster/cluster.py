@@ -16,6 +16,7 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from itertools import cycle
 from pathlib import Path
 from types import TracebackType
 from typing import Self, final
@@ -68,6 +69,8 @@ class Shape:
 
     nodes: int = 2
     gpus: int = 2
+    gpu_types: tuple[str, ...] = (GPU_TYPE,)
+    """Types of the nodes' GPUs, in turn."""
     cpus: int = 2
     max_array: int = 1001
     accounting: bool = True
@@ -245,9 +248,12 @@ class Cluster:
         shape, root, user = self.shape, self.root, getpass.getuser()
         controller_port, dbd_port, *node_ports = self._ports
         host = "controller" if self.own_host_names else socket.gethostname().split(".")[0]
+        types = dict(zip(self.nodes, cycle(shape.gpu_types), strict=False))
         nodes = [
             f"NodeName={node} NodeHostname={node if self.own_host_names else host} NodeAddr=127.0.0.1 Port={port} "
-            f"CPUs={shape.cpus} RealMemory=8000 State=UNKNOWN" + f" Gres=gpu:{GPU_TYPE}:{shape.gpus}" * (shape.gpus > 0)
+            f"CPUs={shape.cpus} RealMemory=8000 State=UNKNOWN"
+            + f" Gres=gpu:{types[node]}:{shape.gpus}"
+            * (shape.gpus > 0)
             for node, port in zip(self.nodes, node_ports, strict=True)
         ]
         listens = "CommunicationParameters=NoInAddrAny,NoCtldInAddrAny" if self.own_host_names else ""
@@ -266,7 +272,7 @@ class Cluster:
         for device in devices:
             device.unlink(missing_ok=True)
             device.symlink_to("/dev/null")  # must be a device, and only the administrator makes one
-        lines = [f"Name=gpu Type={GPU_TYPE} File={device}\n" for device in devices]
+        lines = [f"NodeName={node} Name=gpu Type={types[node]} File={file}\n" for node in types for file in devices]
         (root / "gres.conf").write_text("".join(lines), encoding="utf-8")
         (root / "cgroup.conf").write_text("CgroupMountpoint=/sys/fs/cgroup\n", encoding="utf-8")
 

@@ -44,9 +44,14 @@ def user(
     cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> Iterator[User]:
     """Somebody whose trials are toys; what their workers said belongs to the report of a test."""
-    monkeypatch.setattr("runners.slurm.submit.submit.SubmitOptions", partial(SubmitOptions, entry=ENTRY))
-    monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    monkeypatch.setenv("ABLATE_TREES", str(tmp_path / "trees"))
+    train_toys(tmp_path, monkeypatch)
     yield User(tmp_path, capsys).writes()
     for path in sorted(tmp_path.glob("*/submissions/*/logs/*")):
         print(f"{path.name}:\n{path.read_text()[-3000:]}")  # noqa: T201
+
+
+def train_toys(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let workers train toys, in one thread and from snapshots in `place`."""
+    monkeypatch.setattr("runners.slurm.submit.submit.SubmitOptions", partial(SubmitOptions, entry=ENTRY))
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    monkeypatch.setenv("ABLATE_TREES", str(place / "trees"))
