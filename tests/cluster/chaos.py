@@ -17,6 +17,7 @@ from typing import NamedTuple, final
 from cluster.cluster import Cluster, wait_for
 from cluster.tasks import Task, in_queue, requeue
 
+from runners.slurm.worker_records import logs as logs_of
 from store.files.layout import Layout
 from store.files.trial_status import trial_state
 
@@ -34,7 +35,7 @@ SIGNALLED = (
     + ["TERM supervisor"] * 2
     + ["USR2 supervisor"] * 2
 )
-REQUEUED = ["requeue"] * 2 + ["urgent"]
+REQUEUED = ["requeue"] * 2 + ["urgent", "hide"]
 MOST_LOST = 2
 """A trial that lost so many attempts is left alone: deaths without a step gained fail it, as they should."""
 LAST = 0.85
@@ -139,6 +140,23 @@ class Chaos:
             return self._requeue()
         self.preempted.add(str(task.id))
         return f"{task.id} on {task.node}"
+
+    def _hide(self) -> str:
+        """A worker starts before the records of its submission have reached its node."""
+        records = [self.layout.submission_record(name) for name in self.layout.submission_ids()]
+        hidden = [path.rename(path.with_suffix(".late")) for path in records]
+        try:
+            late = self._late_workers()
+            told = self._requeue()
+            wait_for(lambda: self._late_workers() > late, "a worker that waits for its records", PATIENCE_S)
+        finally:
+            for path, away in zip(records, hidden, strict=True):
+                away.rename(path)
+        return told
+
+    def _late_workers(self) -> int:
+        logs = [path for name in self.layout.submission_ids() for path in logs_of(self.layout, name).glob("*")]
+        return sum(path.read_text(errors="replace").count("it may appear late") for path in logs)
 
     def _urgent(self) -> str:
         node = self._chance.choice(self._running()).node

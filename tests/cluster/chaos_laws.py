@@ -25,6 +25,13 @@ def planned(layout: Layout) -> list[str]:
     return [manifest.line(row)["trial"] for manifest in found for row in range(len(manifest))]
 
 
+def trial_spec(layout: Layout, key: str) -> dict[str, Any]:
+    """The spec of a trial that was submitted."""
+    found = [Manifest(layout, submission) for submission in layout.submission_ids()]
+    lines = (manifest.line(row) for manifest in found for row in range(len(manifest)))
+    return dict(next(line["spec"] for line in lines if line["trial"] == key))
+
+
 def complete(layout: Layout) -> int:
     """How many trials have an attempt that is ok."""
     return sum(trial_state(layout, key, lambda *_: False).status == "ok" for key in planned(layout))
@@ -37,8 +44,9 @@ def broken(layout: Layout, steps: Path) -> list[str]:
 
 def _broken(layout: Layout, steps: Path, key: str) -> Iterator[str]:
     attempts = trial_state(layout, key, lambda *_: False).attempts
-    ended = [(found.end or {}).get("status") for found in attempts]
-    if ended.count("ok") != 1 or ended[-1] != "ok" or "failed" in ended:
+    ended = [(found.end or {}).get("reason") or (found.end or {}).get("status") for found in attempts]
+    hog = trial_spec(layout, key).get("fate") == "hogs"
+    if ended.count("ok") != 1 or ended[-1] != "ok" or not set(ended) <= {None, "ok", "stopped", "out_of_memory" * hog}:
         yield f"its attempts ended with {ended}"
     for before, after in pairwise(attempts):
         yield from _broken_between(before, after)

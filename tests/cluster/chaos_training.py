@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import toy_training
+from toy_campaign import toy_grid
 from toy_training import Execution, Falling, Rising, ToyTrial
 
 from grid import Grid, over as axis
@@ -39,6 +40,11 @@ def grid(step_s: float = STEP_S) -> Grid:
         axes=[axis("operator", [Falling(), Rising()], labels=["falling", "rising"])],
         seeds=range(SEEDS),
     )
+
+
+def hogs(accumulate: int = 1) -> Grid:
+    """Two trials that take all memory unless their batch is halved."""
+    return toy_grid("hogs", seeds=(0,), fates=("hogs",), checkpoint_s=CHECKPOINT_S, step_s=0.05, accumulate=accumulate)
 
 
 class Kept:

@@ -18,7 +18,7 @@ from cluster.chaos_laws import (
     processes_that_know,
     recorded_again,
 )
-from cluster.chaos_training import ENTRY, grid, over
+from cluster.chaos_training import ENTRY, grid, hogs, over
 from cluster.cluster import Cluster, Shape, wait_for
 from real_spec import real_spec
 from slurm_node import plain
@@ -37,7 +37,7 @@ from store.files.layout import Layout
 from store.files.trial_status import trial_state
 
 SEED = int(os.environ.get("CHAOS_SEED", "1"))
-TOYS = "from cluster.chaos_training import grid as made\n\ngrid = made()\n"
+TOYS = "from cluster.chaos_training import {made} as made\n\ngrid = made()\n"
 HEARTBEAT_S = 2.0
 SLOTS = 2
 
@@ -45,7 +45,7 @@ SLOTS = 2
 @pytest.fixture
 def large(slurm_installed: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
     """A cluster of its own, of three nodes for two workers each."""
-    with Cluster(Shape(nodes=3, cpus=4, gpus=0)) as cluster:
+    with Cluster(Shape(nodes=3, cpus=4, gpus=0, settings={"JobAcctGatherParams": "OverMemoryKill"})) as cluster:
         for name in [name for name in os.environ if name.startswith(("SLURM_", "SBATCH_", "SQUEUE_", "SACCT_"))]:
             monkeypatch.delenv(name)
         for name, value in cluster.environment.items():
@@ -60,21 +60,24 @@ def setup(place: Path) -> tuple[str, ...]:
 
 
 def submit(place: Path) -> list[int]:
-    """Queue 60 toys and 6 real trials in the campaign in `place`; the jobs."""
+    """Queue 60 toys, 2 toys that hog memory and 6 real trials in the campaign in `place`; the jobs."""
     (place / "steps").mkdir()
-    toys, real = place / "toys.py", place / "real.py"
-    toys.write_text(TOYS)
-    asked = f'gpus=0, cpus=2, time="30m", signal_s=60, workers=2, partition="preempt", heartbeat_s={HEARTBEAT_S}'
+    real = place / "real.py"
+    size = 'gpus=0, cpus=2, mem="3500M", workers=2'
+    asked = f'{size}, time="30m", signal_s=60, partition="preempt", heartbeat_s={HEARTBEAT_S}'
     slurm_line = f"slurm = Slurm({asked}, setup={setup(place)!r})"
     training, execution = "steps=400, evaluate_every=200", "checkpoint_s=1"
     real.write_text(real_spec("real", training=training, execution=execution, after=slurm_line))
     root = place / "campaign"
     slurm = Slurm(
-        gpus=0, cpus=2, per_gpu=SLOTS, time="30m", signal_s=60, heartbeat_s=HEARTBEAT_S, workers=5,
+        gpus=0, cpus=2, per_gpu=SLOTS, time="30m", signal_s=60, heartbeat_s=HEARTBEAT_S, workers=5, mem="3500M",
         partition="preempt", setup=setup(place),
     )  # fmt: skip
-    options = SubmitOptions(entry=ENTRY, files=(toys,))
-    queue(Drafter(root, list(load_spec_file(toys).values()), slurm, Scheduler(), options), lambda _: None)
+    for made, request in {"grid": slurm, "hogs": slurm.changed(workers=1, per_gpu=1, mem="900M", oom="halve")}.items():
+        toys = place / f"{made}.py"
+        toys.write_text(TOYS.format(made=made))
+        options = SubmitOptions(entry=ENTRY, files=(toys,))
+        queue(Drafter(root, list(load_spec_file(toys).values()), request, Scheduler(), options), lambda _: None)
     assert execute(["run", str(real), "--on", "slurm", "--campaign", str(root)]) == 0
     layout = Layout(root)
     return [job for each in layout.submission_ids() for job in read_submission_record(layout, each).jobs]
@@ -84,7 +87,7 @@ def undisturbed(place: Path) -> dict[str, Any]:
     """The tables of the same trials, one after another in this process."""
     quiet = {"land_every_s": None, "progress": False}
     real = place / "real.py"
-    run_campaign(place / "calm", [grid(step_s=0.0)], Inline(), RunOptions(entry=ENTRY, **quiet))  # type: ignore[arg-type]
+    run_campaign(place / "calm", [grid(step_s=0.0), hogs(accumulate=2)], Inline(), RunOptions(entry=ENTRY, **quiet))  # type: ignore[arg-type]
     run_campaign(place / "calm", load_spec_file(real).values(), Inline(), RunOptions(files=(real,), **quiet))  # type: ignore[arg-type]
     return plain(tables(place / "calm"))
 
@@ -116,6 +119,7 @@ def happened(chaos: Chaos) -> None:
     lost = [found for found in attempts if found.end is None]
     assert any((found.start["place"] or {})["node"] == chaos.failed_node for found in lost)
     assert any(found.start["resumed_from"] for found in attempts)
+    assert any((found.end or {}).get("reason") == "out_of_memory" for found in attempts)
     assert recorded_again(layout.root) > 0
 
 
@@ -126,9 +130,9 @@ def test_a_campaign_that_everything_happens_to_ends_as_if_nothing_had(large: Clu
     chaos = Chaos(large, tmp_path / "campaign", jobs, SEED)
     layout, steps = chaos.layout, tmp_path / "steps"
     try:
-        assert len(set(planned(layout))) == len(planned(layout)) == 66
+        assert len(set(planned(layout))) == len(planned(layout)) == 68
         until_over(chaos, steps)
-        assert complete(layout) == 66
+        assert complete(layout) == 68
         assert not broken(layout, steps), "\n".join(broken(layout, steps))
         assert not abandoned(layout), abandoned(layout)
         happened(chaos)
