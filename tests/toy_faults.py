@@ -67,7 +67,7 @@ def unwritable(trial: ToyTrial, surroundings: TrainingContext) -> TrainingResult
     while not meeting.exists():
         time.sleep(0.01)
 
-    def refuse(*_: Any) -> None:
+    def refuse(*_: Any, **__: Any) -> None:
         raise EnvironmentProblem("cannot write: Stale file handle")
 
     runners.attempts.attempt.write_json = store.files.attempts.write_json = refuse  # type: ignore[assignment]
@@ -78,7 +78,7 @@ def full(trial: ToyTrial, surroundings: TrainingContext) -> TrainingResult:
     """Where the environment says FULL, the disk takes no record of an end."""
     if os.environ.get("FULL"):
 
-        def refuse(path: Path, *_: Any) -> None:
+        def refuse(path: Path, *_: Any, **__: Any) -> None:
             error = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
             raise store.files.atomic.environment_problem("write", path, error) from error
 
