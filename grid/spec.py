@@ -26,6 +26,10 @@ class OutsideKey:
     """Marks a field that cannot change a measured number: `Annotated[int, OutsideKey()]` stays out of the key."""
 
 
+class Added:
+    """Marks a field that a later release added: at its default it stays out of the key, so that old keys remain."""
+
+
 Label = Annotated[str, OutsideKey()]
 """A name for tables and charts; specs that differ only in labels have the same key."""
 
@@ -186,14 +190,21 @@ def is_outside_key(cls: type[Spec], name: str) -> bool:
 
 def _canonical_without(spec: Spec, skipped: str) -> str:
     values = spec.__dict__
-    parts = [start + _canonical(values[name]) for name, start in _identity(type(spec)) if name != skipped]
+    parts = [
+        start + _canonical(values[name])
+        for name, start, without in _identity(type(spec))
+        if name != skipped and values[name] not in without
+    ]
     return "{" + ",".join(parts) + "}"
 
 
 @cache
-def _identity(cls: type[Spec]) -> tuple[tuple[str, str], ...]:
+def _identity(cls: type[Spec]) -> tuple[tuple[str, str, tuple[object, ...]], ...]:
+    """Return the fields in the key, how each begins in JSON, and the value at which it stays out of the key."""
     names = sorted(name for name in field_names(cls) if not is_outside_key(cls, name))
-    return tuple((name, f"{canonical_name(name)}:") for name in names)
+    fields = cls.model_fields
+    without = {name: any(isinstance(mark, Added) for mark in fields[name].metadata) for name in names}
+    return tuple((name, f"{canonical_name(name)}:", (fields[name].default,) * without[name]) for name in names)
 
 
 def _canonical(value: object) -> str:

@@ -46,7 +46,12 @@ def found() -> dict[str, str]:
     operators = {name: each.make() for name, each in catalogue().items()}
     operators |= {f"principled {per}": principled(per) for per in granularities}
     backbones = {name: make() for name, make in presets().items()}
-    backbones |= {"gpt2": gpt2(layers=12, heads=8, width=256), "tiny pythia": tiny("pythia")}
+    before = {"initialisation": "gpt2", "token_types": 0}
+    backbones |= {f"{name} of 0.1.0": spec.changed(**before) for name, spec in backbones.items() if name in ADAPTED}
+    backbones |= {
+        "gpt2": gpt2(layers=12, heads=8, width=256),
+        "tiny pythia": tiny("pythia").changed(initialisation="gpt2"),
+    }
     tasks = {
         "linear functions": LinearFunctions(),
         "linear functions with a curriculum": LinearFunctions(curriculum=Curriculum(), evaluation=ShiftGrid()),
@@ -112,7 +117,19 @@ def test_every_golden_key_is_checked_and_none_is_shared() -> None:
 
 
 CHOICE = "choice of "
-SAME = {"principled", "principled constant", "icl", "gpt2"}
+ADAPTED = (
+    "icl",
+    "babyberta_8m",
+    "llama2_125m",
+    "llama2_1b2",
+    "pythia_125m",
+    "qwen2_125m",
+    "qwen1_5_0b5",
+    "llama3_1b",
+    "llama3_3b",
+)
+"""Presets whose start follows the released code since 0.2.0; as they were, they have the keys of 0.1.0."""
+SAME = {"principled", "principled constant", "icl of 0.1.0", "gpt2"}
 """Two names of one spec."""
 
 if __name__ == "__main__":

@@ -64,7 +64,7 @@ def build_refused(operator: Operator, backbone: Backbone) -> bool:
         (qwen2_125m, 32_000, 125_015_808),
         (icl, None, 9_609_473),
         (gpt2_small, 50_257, 124_439_808),
-        (babyberta_8m, 8_192, 8_523_520),  # RoBERTa has one token-type vector of 256 more
+        (babyberta_8m, 8_192, 8_524_032),  # RoBERTa has one token-type vector of 256 more
         (sink_60m, 50_432, 58_998_528 + 2 * 50_432 * 768),
         (sink_1b, 50_432, 1_130_457_088 + 2 * 50_432 * 2048),
         (qwen1_5_0b5, 151_936, 463_987_712),

@@ -5,15 +5,16 @@ import math
 import pytest
 import torch
 
-from variants import Backbone, Scalars, Tokens, Transformer, principled, softmax
-from variants.model.named_backbones import sink_1b, sink_60m, tiny
+from variants import Backbone, Scalars, Tokens, Transformer, principled, softmax, ssa
+from variants.model.named_backbones import babyberta_8m, icl, sink_1b, sink_60m, tiny
 from variants.stages.positions.t5 import T5
 
 LAYERS, WIDTH, INNER = 3, 64, 160
 
 
 def build_sized(**fields: object) -> Backbone:
-    return tiny("llama2").changed(layers=LAYERS, feedforward_width=INNER, tied=False, **fields)
+    sizes: dict[str, object] = {"layers": LAYERS, "feedforward_width": INNER, "tied": False}
+    return tiny("llama2").changed(**{**sizes, "initialisation": "gpt2", **fields})
 
 
 def weights(backbone: Backbone, *, inputs: Scalars | Tokens = Tokens(64)) -> dict[str, torch.Tensor]:  # noqa: B008
@@ -50,7 +51,7 @@ def test_both_schemes_scale_the_same_draws() -> None:
 
 
 def test_scalars_are_read_in_by_their_fan_in_both() -> None:
-    inputs, backbone = Scalars(), tiny("llama2").changed(layers=LAYERS, feedforward_width=INNER)
+    inputs, backbone = Scalars(), build_sized()
     gpt2, fan_in = (weights(backbone.changed(initialisation=each), inputs=inputs) for each in ("gpt2", "fan_in"))
     ratio = expected_spread("read_in", scalars=True) * math.sqrt(3)
     torch.testing.assert_close(fan_in["read_in"], ratio * gpt2["read_in"], rtol=1e-5, atol=0)
@@ -69,4 +70,74 @@ def test_biases_are_zero_and_tables_of_logits_small() -> None:
 
 def test_the_models_of_paper_004_are_drawn_as_its_code_draws_them() -> None:
     assert {sink_60m().initialisation, sink_1b().initialisation} == {"fan_in"}
-    assert tiny("llama2").initialisation == "gpt2"
+
+
+def test_normal_is_hugging_faces_start_of_llama_qwen2_neox_and_roberta() -> None:
+    assert {tiny(name).initialisation for name in ("llama2", "llama3", "qwen2", "pythia", "babyberta")} == {"normal"}
+    for name, weight in weights(build_sized(initialisation="normal")).items():
+        torch.testing.assert_close(weight.std().item(), 0.02, rtol=0.1, atol=0, msg=name)
+
+
+@pytest.mark.parametrize(
+    ("scheme", "inputs", "own"),
+    [
+        ("gpt2_scalars", Scalars(5), {"read_in", "read_out"}),
+        ("gpt2_scalars", Tokens(300), set()),
+        ("pytorch", Tokens(300), {"layers.0.attention.qkv", "layers.0.feedforward.down", "read_out"}),
+    ],
+)
+def test_layers_of_their_own_start_are_drawn_as_pytorch_draws_them(
+    scheme: str, inputs: Scalars | Tokens, own: set[str]
+) -> None:
+    """Compare range and spread, of weights and biases, with those of freshly made layers."""
+    backbone = tiny("gpt2").changed(initialisation=scheme, tied=False, width=256, heads=4)
+    model = Transformer(backbone, [softmax()] * 2, inputs=inputs, seed=4)
+    for name, module in model.named_modules():
+        if isinstance(module, torch.nn.Linear) and (name in own or scheme == "pytorch"):
+            bound = 1 / math.sqrt(module.in_features)
+            weight, bias = module.weight.detach(), module.bias
+            assert 0.7 * bound < weight.abs().max().item() <= bound, name
+            assert weight.std().item() == pytest.approx(bound / math.sqrt(3), rel=0.1), name  # of a uniform number
+            assert bias is None or 0 < bias.abs().max().item() <= bound, name
+        elif isinstance(module, torch.nn.Linear):
+            assert module.weight.abs().max() < 0.15, name
+            assert module.bias is None or not module.bias.any(), name
+    if scheme == "pytorch":
+        assert model.read_in.weight.std().item() == pytest.approx(1, rel=0.05)
+
+
+def test_the_in_context_model_of_paper_003_reads_scalars_as_released() -> None:
+    """Read-in weight and bias are uniform in (-1, 1), and the read-out has a standard deviation of 0.035."""
+    model = Transformer(icl().changed(layers=1), [softmax()], inputs=Scalars(), seed=4)
+    ends = model.get_submodule("read_in"), model.get_submodule("read_out")
+    assert all(0.9 < p.abs().max() <= 1 for p in ends[0].parameters())
+    assert ends[1].weight.std().item() == pytest.approx(0.0361, rel=0.1)
+
+
+def test_a_model_without_feedforward_is_attention_and_its_norm() -> None:
+    backbone = tiny("gpt2").changed(feedforward="none", feedforward_width=0)
+    model = Transformer(backbone, [softmax(), ssa()], inputs=Tokens(20), seed=1).double()
+    assert not [name for name, _ in model.named_parameters() if "feedforward" in name]
+    tokens = torch.arange(12).view(2, 6) % 20
+    hidden = model.embed(tokens)
+    for block in model.blocks():
+        hidden = hidden + block.attention(block.attention_norm(hidden))
+    assert model.norm is not None
+    torch.testing.assert_close(model(tokens), model.read_out(model.norm(hidden)))
+    post = Transformer(backbone.changed(norm_position="post"), [softmax()] * 2, inputs=Tokens(20), seed=1).double()
+    traced = list(post.trace_layers(tokens))
+    assert all(trace.unnormed is not None for trace in traced)
+    torch.testing.assert_close(post(tokens), post.read_out(traced[-1].leaving))
+
+
+def test_every_token_has_the_first_token_type() -> None:
+    model = Transformer(babyberta_8m().changed(layers=1), [softmax()], inputs=Tokens(8192), seed=1)
+    with_types = sum(p.numel() for p in model.parameters())
+    without = Transformer(babyberta_8m().changed(layers=1, token_types=0), [softmax()], inputs=Tokens(8192), seed=1)
+    assert with_types == sum(p.numel() for p in without.parameters()) + 512
+    assert model.token_type is not None
+    assert without.position is not None
+    tokens = torch.arange(6)[None]
+    model.eval(), without.eval()
+    without.position.weight.data += model.token_type.weight[0].detach()
+    torch.testing.assert_close(model(tokens), without(tokens))

@@ -166,7 +166,10 @@ CASES: list[tuple[Callable[[], object], str]] = [
     (lambda: tiny("gpt2").changed(sink_tokens=-1), "greater than or equal to 0"),
     (lambda: tiny("gpt2").changed(feedforward="silu"), "'swish'"),
     (lambda: tiny("gpt2").changed(bias=True), "'none', 'all' or 'qkv'"),
-    (lambda: tiny("gpt2").changed(initialisation="normal"), "'gpt2' or 'fan_in'"),
+    (lambda: tiny("gpt2").changed(initialisation="xavier"), "'gpt2', 'gpt2_scalars', 'normal', 'pytorch' or 'fan_in'"),
+    (lambda: tiny("gpt2").changed(feedforward="none"), "feedforward='none' has feedforward_width=0"),
+    (lambda: tiny("gpt2").changed(feedforward_width=0), "every other kind a width above 0"),
+    (lambda: tiny("pythia").changed(feedforward="none", feedforward_width=0), "parallel=True says nothing"),
     (lambda: tiny("gpt2").changed(kvheads=2), "did you mean 'kv_heads'"),
     (lambda: tiny("bert"), r"the families of backbones are gpt2, llama2, .*; got 'bert'"),  # type: ignore[arg-type]
     # combinations of choices

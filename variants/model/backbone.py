@@ -8,15 +8,15 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
 
-from grid.spec import Label, Spec
+from grid.spec import Added, Label, Spec
 from variants.operator import Operator
 from variants.stages.positions.learned import Learned
 from variants.stages.positions.rotary import Rotary
 from variants.stages.positions.scheme import Positions
 
-FeedForwardKind = Literal["relu", "gelu", "gelu_tanh", "swish", "reglu", "geglu", "swiglu"]
+FeedForwardKind = Literal["relu", "gelu", "gelu_tanh", "swish", "reglu", "geglu", "swiglu", "none"]
 
-Initialisation = Literal["gpt2", "fan_in"]
+Initialisation = Literal["gpt2", "gpt2_scalars", "normal", "pytorch", "fan_in"]
 
 
 class Backbone(Spec):
@@ -28,9 +28,11 @@ class Backbone(Spec):
     kv_heads: PositiveInt | None = None
     """Heads of keys and values, each shared by equally many query heads; None for as many as query heads."""
     width: PositiveInt
-    feedforward_width: PositiveInt
+    feedforward_width: NonNegativeInt
     feedforward: FeedForwardKind
-    """f(x W1) W2, or (f(x W1) * x W2) W3 for the kinds that end in glu; "gelu_tanh" is GPT-2's form of "gelu"."""
+    """f(x W1) W2, or (f(x W1) * x W2) W3 for the kinds that end in glu; "gelu_tanh" is GPT-2's form of "gelu".
+
+    "none" is an attention-only model: layers have no feedforward and no norm for it, and feedforward_width is 0."""
     norm: Literal["layer", "rms"]
     """LayerNorm with gain and bias, or RMSNorm with a gain."""
     norm_eps: PositiveFloat = 1e-5
@@ -51,6 +53,8 @@ class Backbone(Spec):
     """Number of learned embeddings before the sequence. They have positions, pass all layers and are not read out."""
     embedding_norm: bool = False
     """A norm on the embeddings, before the first layer (RoBERTa)."""
+    token_types: Annotated[NonNegativeInt, Added()] = 0
+    """Number of learned token-type vectors (RoBERTa has 2); the first is added to every embedding."""
     dropout: Annotated[float, Field(ge=0, lt=1)] = 0.0
     """Dropout rate of the embeddings and of each residual branch, in training."""
     attention_dropout: Annotated[float, Field(ge=0, lt=1)] = 0.0
@@ -64,8 +68,11 @@ class Backbone(Spec):
     """Standard deviation of initial weights; biases are 0.
 
     "gpt2": 0.02, times 1/sqrt(2 L) for the last projection of each residual branch. A read-in of scalars depends on
-    its fan. "fan_in" (paper 004): sqrt(0.4 / fan_in), with the width as fan of embeddings, and 1 / (L sqrt(fan_in))
-    for the feedforward's last projection. Position bias tables have 0.02 in both."""
+    its fan. "gpt2_scalars" (paper 003, in context): the same, with PyTorch's start of a read-in and read-out of
+    scalars: weights and biases uniform within 1/sqrt(fan_in). "normal" (Hugging Face's Llama, Qwen2, GPT-NeoX and RoBERTa): 0.02
+    everywhere. "pytorch": each layer's own start, uniform within 1/sqrt(fan_in) with biases, N(0, 1) for embeddings.
+    "fan_in" (paper 004): sqrt(0.4 / fan_in), with the width as fan of embeddings, and 1 / (L sqrt(fan_in))
+    for the feedforward's last projection. Position bias tables have 0.02 in all."""
 
     @model_validator(mode="after")
     def _heads_divide(self) -> Self:
@@ -76,6 +83,13 @@ class Backbone(Spec):
 
     @model_validator(mode="after")
     def _meaning_is_unique(self) -> Self:
+        if (self.feedforward == "none") != (self.feedforward_width == 0):
+            raise ValueError(
+                "feedforward='none' has feedforward_width=0, and every other kind a width above 0; got "
+                f"feedforward={self.feedforward!r} and feedforward_width={self.feedforward_width}"
+            )
+        if self.feedforward == "none" and self.parallel:
+            raise ValueError("parallel=True says nothing without a feedforward; leave it out")
         if self.parallel and self.norm_position == "post":
             raise ValueError("parallel=True is about norms before attention and feedforward; use norm_position='pre'")
         if self.kv_heads == self.heads:
@@ -144,6 +158,7 @@ def llama2(*, layers: int, heads: int, width: int, feedforward_width: int) -> Ba
         norm="rms",
         bias="none",
         positions=Rotary(),
+        initialisation="normal",
     )
 
 
@@ -170,11 +185,12 @@ def pythia(*, layers: int, heads: int, width: int, feedforward_width: int) -> Ba
         parallel=True,
         positions=Rotary(share=0.25),
         tied=False,
+        initialisation="normal",
     )
 
 
 def babyberta(*, layers: int, heads: int, width: int, feedforward_width: int, max_positions: int = 130) -> Backbone:
-    """BabyBERTa: a RoBERTa encoder with norms after each part, without the token-type vector, which is a constant.
+    """BabyBERTa: a RoBERTa encoder with norms after each part; every token has the first of its two types.
 
     The released model's configuration drops attention weights, too, which is RoBERTa's default.
     """
@@ -188,4 +204,6 @@ def babyberta(*, layers: int, heads: int, width: int, feedforward_width: int, ma
         dropout=0.1,
         attention_dropout=0.1,
         read_out="mlm",
+        token_types=2,
+        initialisation="normal",
     )

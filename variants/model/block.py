@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from variants.attend import AttentionOutput, Heads, definition, prepare
-from variants.model.backbone import Backbone, FeedForwardKind
+from variants.model.backbone import Backbone
 from variants.model.parameters import NumberParameters
 from variants.operator import NumberValues, Operator, head_shape
 from variants.paths.choose import PathName, choose
@@ -100,7 +100,7 @@ def _in_heads(x: Tensor, channels: int) -> Tensor:
     return x.view(*x.shape[:2], -1, channels).transpose(1, 2)
 
 
-_ACTIVATIONS: Mapping[FeedForwardKind, Callable[[Tensor], Tensor]] = {
+_ACTIVATIONS: Mapping[str, Callable[[Tensor], Tensor]] = {
     "relu": F.relu,
     "gelu": F.gelu,
     "gelu_tanh": partial(F.gelu, approximate="tanh"),
@@ -138,17 +138,27 @@ class Block(nn.Module):
         self.dropout = backbone.dropout
         self.attention_norm = normalisation(backbone)
         self.attention = Attention(backbone, operator, place)
-        self.feedforward_norm = normalisation(backbone)
-        self.feedforward = FeedForward(backbone)
+        self.feedforward_norm, self.feedforward = None, None
+        if backbone.feedforward != "none":
+            self.feedforward_norm, self.feedforward = normalisation(backbone), FeedForward(backbone)
 
     def forward(self, x: Tensor, mask: Tensor | None = None, bias: Tensor | None = None) -> Tensor:
         """Map [B, T, width] to [B, T, width]; `mask` and `bias` are as in `Attention`."""
         if self.post:
             x = self.attention_norm(x + self._drop(self.attention(x, mask, bias)))
+            if self.feedforward is None or self.feedforward_norm is None:
+                return x
             return self.feedforward_norm(x + self._drop(self.feedforward(x)))  # type: ignore[no-any-return]
         attended = x + self._drop(self.attention(self.attention_norm(x), mask, bias))
+        if self.feedforward is None or self.feedforward_norm is None:
+            return attended
         read = x if self.parallel else attended
         return attended + self._drop(self.feedforward(self.feedforward_norm(read)))
+
+    @property
+    def last_norm(self) -> nn.Module:
+        """The norm that the layer applies last."""
+        return self.attention_norm if self.feedforward_norm is None else self.feedforward_norm
 
     def averages(self, x: Tensor) -> list[Tensor]:
         """Return the batch means that running means would take in if `x` [B, T, width] were the whole batch."""

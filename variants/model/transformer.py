@@ -90,6 +90,7 @@ class Transformer(nn.Module):
         positions = backbone.positions
         self.sink = nn.Embedding(backbone.sink_tokens, width) if backbone.sink_tokens else None
         self.position = nn.Embedding(positions.table, width) if positions.table else None
+        self.token_type = nn.Embedding(backbone.token_types, width) if backbone.token_types else None
         self.embedding_norm = normalisation(backbone) if backbone.embedding_norm else None
         self.layers = nn.ModuleList(
             Block(backbone, operator, LayerPosition(layer, shared, path)) for layer, operator in enumerate(operators)
@@ -190,6 +191,7 @@ class Transformer(nn.Module):
             hidden = hidden + self.position.weight[:length]
         fixed = positions.embedding(length, self.backbone.width, hidden.device)
         hidden = hidden if fixed is None else hidden + fixed
+        hidden = hidden if self.token_type is None else hidden + self.token_type.weight[0]
         hidden = hidden if self.embedding_norm is None else self.embedding_norm(hidden)
         return F.dropout(hidden, self.backbone.dropout, self.training)
 
@@ -245,15 +247,29 @@ class Transformer(nn.Module):
 
     @torch.no_grad()
     def _initialise(self, seed: int) -> None:
-        """Draw every weight from the seed and its own path, with the backbone's spread; set biases to 0."""
+        """Draw every weight from the seed and its own path, as the backbone's initialisation says."""
         for name, module in self.named_modules():
             if isinstance(module, NumberParameters):
                 module.disturb(seed, name)
             if not isinstance(module, nn.Linear | nn.Embedding):
                 continue
-            module.weight.normal_(0, self._spread(name, module.weight), generator=generator(seed, name, "weight"))
-            if isinstance(module, nn.Linear) and module.bias is not None:
-                module.bias.zero_()
+            bound = self._bound(name, module)
+            made, bias = generator(seed, name, "weight"), module.bias if isinstance(module, nn.Linear) else None
+            if bound is None:
+                module.weight.normal_(0, self._spread(name, module.weight), generator=made)
+            else:
+                module.weight.uniform_(-bound, bound, generator=made)
+            if bias is not None:
+                bias.zero_() if bound is None else bias.uniform_(-bound, bound, generator=generator(seed, name, "bias"))
+
+    def _bound(self, name: str, module: nn.Linear | nn.Embedding) -> float | None:
+        """Return the bound of PyTorch's own start of a linear layer; None if weights are drawn by `_spread`."""
+        scheme, ends = (
+            self.backbone.initialisation,
+            name in ("read_in", "read_out") and isinstance(self.inputs, Scalars),
+        )
+        own = scheme == "pytorch" or (scheme == "gpt2_scalars" and ends)
+        return 1 / math.sqrt(module.in_features) if own and isinstance(module, nn.Linear) else None
 
     def _spread(self, name: str, weight: Tensor) -> float:
         """Return the standard deviation of an initial weight [out, fan in] or embedding [entries, width]."""
@@ -264,7 +280,10 @@ class Transformer(nn.Module):
             return 1 / (layers * math.sqrt(fan)) if name.endswith("feedforward.down") else math.sqrt(0.4 / fan)
         if name == "read_in" and isinstance(self.inputs, Scalars):
             return 1 / math.sqrt(3 * self.inputs.width)  # the spread of PyTorch's default for this fan
-        return 0.02 / math.sqrt(2 * layers) if name.endswith(("attention.out", "feedforward.down")) else 0.02
+        if self.backbone.initialisation == "pytorch":
+            return 1.0  # an embedding
+        by_depth = self.backbone.initialisation != "normal" and name.endswith(("attention.out", "feedforward.down"))
+        return 0.02 / math.sqrt(2 * layers) if by_depth else 0.02
 
 
 def _at_work(
@@ -272,7 +291,7 @@ def _at_work(
 ) -> tuple[AttentionTrace, Tensor, Tensor | None]:
     """Run `layer` and return its attention trace, its output, and the input of its last norm in a post-norm model."""
     given: list[Tensor] = []
-    hook = block.feedforward_norm.register_forward_pre_hook(lambda _, inputs: given.append(inputs[0]))
+    hook = block.last_norm.register_forward_pre_hook(lambda _, inputs: given.append(inputs[0]))
     block.attention.watched = []
     try:
         leaving = layer(entering)
