@@ -22,6 +22,9 @@ from store.files.trial_status import local_process, pid_space, process_started
 if TYPE_CHECKING:
     from runners.attempts.worker import Job
 
+SILENT_S = 180.0
+"""A worker or a run that gave no sign for so many seconds is not taken to be at work; workers write each minute."""
+
 
 @final
 @dataclass(frozen=True)

@@ -82,37 +82,54 @@ def _quiet(trial: str, found: "AttemptState") -> str:
     return f"a trial prints nothing while all goes well; {worker}`ablate watch` shows how far it is"
 
 
-def cancel(*query: str, campaign: Campaign = None, as_json: Json = False) -> int:
+_SUBMISSION = "submission="
+
+
+def cancel(*query: str, outdated: bool = False, campaign: Campaign = None, as_json: Json = False) -> int:
     """Call off what is queued or running: everything, or the trials of a query. `ablate run` goes on with it later.
 
     Parameters
     ----------
     query
         Which trials: the beginning of a key, a label, or conditions such as operator=SSA seed=3; an axis is a field
-        too. Conditions on different fields must all hold; of several on one field, either.
+        too. Conditions on different fields must all hold; of several on one field, either. submission=ID is a whole
+        submission.
+    outdated
+        Only trials that are in no grid any more, because the spec was edited.
     """
-    from runners.cli.resolve import open_campaign
+    from grid.errors import SpecError
+    from runners.cli.resolve import find_campaign, open_campaign
+    from runners.execution.local_runs import runs_at_work
     from runners.monitoring.cancel import Cancelling
     from runners.monitoring.trial_query import select
     from runners.monitoring.trial_states import locate_trials
     from runners.slurm.scheduler import SlurmScheduler
+    from runners.slurm.submissions import read_submission_status
+    from store.files.layout import Layout
 
     scheduler = SlurmScheduler()
-    with open_campaign(campaign) as store:
-        where = locate_trials(store, scheduler)
-        cancelling = Cancelling(store.layout, where, scheduler.cancel)
-        if query:
-            cancelling.trials(select(store, query))
-        else:
-            cancelling.everything()
+    submissions = [word.removeprefix(_SUBMISSION) for word in query if word.startswith(_SUBMISSION)]
+    if len(submissions) not in (0, len(query)) or (outdated and query):
+        raise SpecError("submission=ID and --outdated stand alone; leave the other conditions out")
+    if outdated or len(query) > len(submissions):
+        with open_campaign(campaign) as store:
+            where = locate_trials(store, scheduler)
+            cancelling = Cancelling(store.layout, where.crews, where.runs, scheduler.cancel)
+            cancelling.trials(where.outdated if outdated else select(store, query), where)
+            notes = where.notes
+    else:  # without the store: a campaign of very many trials is called off at once
+        layout = Layout(find_campaign(campaign))
+        crews, notes = read_submission_status(layout, scheduler)
+        cancelling = Cancelling(layout, crews, runs_at_work(layout), scheduler.cancel)
+        cancelling.everything(submissions)
     if as_json:
-        write_json("cancel", {"done": cancelling.done}, [*where.notes, *cancelling.problems])
+        write_json("cancel", {"done": cancelling.done}, [*notes, *cancelling.problems])
     else:
         for line in cancelling.done:
             write(line)
         if not cancelling.done and not cancelling.problems:
-            write(f"nothing {'of that ' if query else ''}is queued or running")
-        for note in (*where.notes, *cancelling.problems):
+            write(f"nothing {'of that ' if query or outdated else ''}is queued or running")
+        for note in (*notes, *cancelling.problems):
             say(f"ablate: {note}")
         if cancelling.done:
             say("ablate: nothing is lost: `ablate run` goes on with these trials where they were saved")

@@ -4,9 +4,10 @@ import time
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from runners.attempts.submission_record import Submission, submission_records
+from runners.attempts.manifest import Manifest
+from runners.attempts.submission_record import SILENT_S, Submission, submission_records
 from store.files.layout import Layout
-from store.files.trial_status import TrialState, heartbeat_age, local_process
+from store.files.trial_status import TrialState, heartbeat_age, local_process, trial_state
 
 
 def runs_here(layout: Layout) -> list[Submission]:
@@ -36,4 +37,17 @@ def runs_elsewhere(layout: Layout, states: Mapping[str, TrialState]) -> list[Rem
             ages = (heartbeat_age(layout, key, found.attempt) for key, found in ours)
             beats = (time.time() - quiet_s for quiet_s in ages if quiet_s is not None)
             runs.append(RemoteRun(record, max((record.written, *beats))))
+    return runs
+
+
+def runs_at_work(layout: Layout) -> list[Submission]:
+    """Runs without a scheduler that are on: by their process on this host; on others, by their record or a trial."""
+    runs = runs_here(layout)
+    for each in runs_elsewhere(layout, {}):
+        manifest = Manifest(layout, each.record.submission)
+        live = (trial_state(layout, manifest.trial(row)).live for row in range(len(manifest)))
+        if time.time() - each.sign < SILENT_S or any(
+            found and found.start["submission"] == each.record.submission for found in live
+        ):
+            runs.append(each.record)
     return runs

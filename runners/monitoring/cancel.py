@@ -7,6 +7,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import final
 
+from grid.errors import NotFoundError
+from runners.attempts.submission_record import Submission
 from runners.monitoring.trial_states import TrialLocations
 from runners.output import format_count, say
 from runners.slurm.submissions import AT_WORK, SubmissionStatus
@@ -14,39 +16,61 @@ from runners.slurm.submit.submit_lock import submit_lock
 from runners.slurm.worker_records import cancelled_path, read_cancelled
 from store.files.atomic import write_json
 from store.files.layout import FILE_SCHEMA, Layout
-from store.files.trial_status import process_started, trial_state
+from store.files.trial_status import process_started
 
 Canceller = Callable[[Sequence[int]], str | None]
 """Takes jobs out of a scheduler's queue, or says why that was not possible."""
+
+_SHOWN = 8
+"""Most submissions that are named where one was meant."""
 
 
 @final
 class Cancelling:
     """Calls off trials of a campaign and says, a sentence each, what was done and what could not be."""
 
-    def __init__(self, layout: Layout, where: TrialLocations, cancel: Canceller) -> None:
+    def __init__(
+        self, layout: Layout, crews: Sequence[SubmissionStatus], runs: Sequence[Submission], cancel: Canceller
+    ) -> None:
+        """`runs` are those without a scheduler that are at work, on any host."""
         self._layout = layout
-        self._where = where
+        self._crews = crews
+        self._runs = runs
         self._cancel = cancel
         self.done: list[str] = []
         self.problems: list[str] = []
 
-    def everything(self) -> None:
-        """All submissions with workers that wait or work, and all runs on this machine."""
-        for crew in self._where.crews:
-            if _at_work(crew):
+    def everything(self, only: Collection[str] = ()) -> None:
+        """All submissions with workers that wait or work, and all runs; or `only` those of these ids. Needs no store.
+
+        Raises:
+            NotFoundError: there is no such submission.
+        """
+        known = [*(crew.record.submission for crew in self._crews), *(run.submission for run in self._runs)]
+        for name in only:
+            if name not in known:
+                there = ", ".join(known[-_SHOWN:]) or "none"
+                raise NotFoundError(f"no submission {name!r} is queued or running; the latest are {there}")
+        for crew in self._crews:
+            if _at_work(crew) and (not only or crew.record.submission in only):
                 self._whole(crew)
-        self._local(None)
+        for run in self._runs:
+            if not only or run.submission in only:
+                self._stop(run, whole=True)
 
-    def trials(self, keys: Collection[str]) -> None:
+    def trials(self, keys: Collection[str], where: TrialLocations) -> None:
         """Trials alone; a submission that has none left is called off as a whole."""
-        wanted = {key for key in keys if self._where.trials[key].state not in ("done", "failed")}
-        for crew in self._where.crews:
+        states = {key: found.state for key, found in where.trials.items()}
+        open_keys = {key for key, state in states.items() if state not in ("done", "failed")}
+        wanted = open_keys.intersection(keys)
+        for crew in self._crews:
             if _at_work(crew):
-                self._some(crew, wanted)
-        self._local(wanted)
+                self._some(crew, wanted, open_keys)
+        for run in self._runs:
+            if wanted.intersection(self._members(run.submission)):
+                self._stop(run, whole=False)
 
-    def _some(self, crew: SubmissionStatus, wanted: Collection[str]) -> None:
+    def _some(self, crew: SubmissionStatus, wanted: Collection[str], open_keys: Collection[str]) -> None:
         submission = crew.record.submission
         members = self._members(submission)
         with submit_lock(self._layout, _waits):
@@ -55,7 +79,7 @@ class Cancelling:
             chosen = members & set(wanted) - before
             if found.all or not chosen:
                 return
-            left = {key for key in members - before - chosen if self._where.trials[key].state not in ("done", "failed")}
+            left = (members - before - chosen).intersection(open_keys)
             if left:
                 self._write(submission, everything=False, trials=before | chosen)
         if left:
@@ -71,8 +95,7 @@ class Cancelling:
         from runners.attempts.manifest import Manifest
 
         manifest = Manifest(self._layout, submission)
-        keys = (str(manifest.line(row)["trial"]) for row in range(len(manifest)))
-        return {key for key in keys if key in self._where.trials}
+        return {manifest.trial(row) for row in range(len(manifest))}
 
     def _whole(self, crew: SubmissionStatus) -> None:
         """First the file, which keeps workers from being queued again; then the queue."""
@@ -99,29 +122,9 @@ class Cancelling:
             {"schema": FILE_SCHEMA, "all": everything, "trials": sorted(trials)},
         )
 
-    def _local(self, wanted: Collection[str] | None) -> None:
-        """Runs without a scheduler that train any of `wanted`, or anything."""
-        crews = {crew.record.submission for crew in self._where.crews}
-        runs: dict[str, Mapping[str, object]] = {}
-        chosen: dict[str, int] = {}
-        for run in self._where.runs:  # also one that has not begun a trial
-            runs[run.submission] = {"host": run.host, "pid": run.pid, "pid_started": run.pid_started}
-            chosen[run.submission] = (
-                len(self._members(run.submission).intersection(wanted)) if wanted is not None else 1
-            )
-        for key in self._where.of("running"):
-            live = trial_state(self._layout, key).live
-            if live is None or live.start["submission"] in crews or live.start.get("place"):
-                continue
-            submission = str(live.start["submission"])
-            runs.setdefault(submission, live.start)
-            chosen[submission] = chosen.get(submission, 0) + (wanted is None or key in wanted)
-        for submission, start in runs.items():
-            if chosen[submission]:
-                self._stop(submission, start, whole=wanted is None)
-
-    def _stop(self, submission: str, start: Mapping[str, object], *, whole: bool) -> None:
-        host, here = str(start["host"]), socket.gethostname()
+    def _stop(self, run: Submission, *, whole: bool) -> None:
+        submission, host, here = run.submission, run.host, socket.gethostname()
+        start = {"pid": run.pid, "pid_started": run.pid_started}
         if not whole:
             self.problems.append(
                 f"run {submission} trains some of these on {host} and can only be stopped as a whole: `ablate cancel`"

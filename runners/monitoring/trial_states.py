@@ -19,11 +19,11 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, final, get_args
 
 from runners.attempts.disk_space import disk_problem
 from runners.attempts.manifest import Manifest
-from runners.attempts.submission_record import Submission
+from runners.attempts.submission_record import SILENT_S, Submission
 from runners.execution.local_runs import RemoteRun, runs_elsewhere, runs_here
 from runners.output import age, format_count
 from runners.slurm.scheduler import Scheduler
-from runners.slurm.submissions import AT_WORK, SILENT_S, SubmissionStatus, read_submission_status
+from runners.slurm.submissions import AT_WORK, SubmissionStatus, read_submission_status
 from store.files.layout import Layout
 from store.files.trial_status import AttemptState, TrialState, heartbeat_age, progress_of, trial_state
 
@@ -83,6 +83,8 @@ class TrialLocations:
     """Keys of the queued trials that have failed before."""
     endings: tuple[str, ...] = ()
     """A sentence for every submission that was called off, or has used up its budget, before its trials were done."""
+    outdated: tuple[str, ...] = ()
+    """Keys of trials that are queued or running and in no grid any more: the spec was edited since."""
     runs: tuple[Submission, ...] = ()
     """Runs without a scheduler whose process is on this host, or gave a sign on another lately; they may not have begun
     a trial yet."""
@@ -101,8 +103,8 @@ def locate_trials(store: "Store", scheduler: Scheduler, *, ended: bool = True) -
     layout = store.layout
     crews, notes = read_submission_status(layout, scheduler)
     full = disk_problem(layout.root)
-    rows = _trials(store, None)
-    open_states = {key: trial_state(layout, key) for key, _, attempts, _ in rows if attempts}
+    rows, outdated = _trials(store, None), _trials(store, None, planned=False)
+    open_states = {key: trial_state(layout, key) for key, _, attempts, _ in (*rows, *outdated) if attempts}
     when = time.time()
     away = runs_elsewhere(layout, open_states)
     runs = (*runs_here(layout), *(each.record for each in away if when - each.sign < SILENT_S))
@@ -125,13 +127,17 @@ def locate_trials(store: "Store", scheduler: Scheduler, *, ended: bool = True) -
             found[key] = takers.whereabout(key, state)._replace(logged=logged)
         elif ended or state:
             found[key] = alike[now, logged]
+    active = {key: takers.whereabout(key, open_states.get(key)) for key, *_ in outdated}
+    active = {key: place for key, place in active.items() if place.state in ("queued", "running", "unknown")}
+    notes += _outdated_notes(store, len(active))
     nobodys = {key for key, each in found.items() if each.state in ("pending", "lost")}
     notes += [
         _quiet(each)
         for each in away
         if each.record not in runs and nobodys.intersection(takers.members(each.record.submission))
     ]
-    running = [(key, state) for key, state in open_states.items() if found[key].state == "running"]
+    found |= active
+    running = [(key, state) for key, state in open_states.items() if key in found and found[key].state == "running"]
     return TrialLocations(
         trials=found,
         at_work=tuple(_at_work(store, running)),
@@ -140,20 +146,37 @@ def locate_trials(store: "Store", scheduler: Scheduler, *, ended: bool = True) -
         when=when,
         again=frozenset(again),
         endings=endings(crews, nobodys, takers.members),
+        outdated=tuple(active),
         runs=runs,
     )
 
 
-def _trials(store: "Store", status: str | None) -> list[tuple[str, str, int, bool]]:
-    """Key, status, number of attempts, and whether it was logged, of planned trials of `status`; None: not ended."""
+def _trials(store: "Store", status: str | None, *, planned: bool = True) -> list[tuple[str, str, int, bool]]:
+    """Key, status, number of attempts, and whether it was logged, of trials of `status`; None: not ended.
+
+    They are `planned` by a grid, or were submitted and are in no grid any more.
+    """
     return store.sql(
-        """
+        f"""
         SELECT trial, status, attempts, coalesce(spec->>'$.kind' = 'logged', false)
-        FROM trial SEMI JOIN grid_trial USING (trial)
+        FROM trial {"SEMI" if planned else "ANTI"} JOIN grid_trial USING (trial)
         WHERE status = $status OR ($status IS NULL AND NOT list_contains($ended, status)) ORDER BY trial
         """,
         {"status": status, "ended": list(_ENDED)},
     ).rows()
+
+
+def _outdated_notes(store: "Store", active: int) -> Iterator[str]:
+    """Sentences about trials of grids as they were before their spec was edited."""
+    ended = store.sql("SELECT count(*) FROM trial ANTI JOIN grid_trial USING (trial) WHERE status = 'ok'").item()
+    since = "no grid any more, since the spec was edited"
+    if active:
+        verb = "is" if active == 1 else "are"
+        trials = format_count(active, "queued or running trial")
+        yield f"{trials} {verb} in {since}; `ablate cancel --outdated` calls {'it' if active == 1 else 'them'} off"
+    if ended:
+        verb = "is" if ended == 1 else "are"
+        yield f"{format_count(ended, 'finished trial')} {verb} in {since}; no table shows them"
 
 
 def _quiet(run: RemoteRun) -> str:
@@ -266,7 +289,10 @@ class _PendingOwners:
 def _at_work(store: "Store", running: Sequence[tuple[str, TrialState]]) -> Iterator[AtWork]:
     if not running:
         return
-    rows = store.sql("SELECT trial, min(label), min(seed) FROM grid_trial GROUP BY trial").rows()
+    rows = store.sql(
+        "SELECT trial, coalesce(min(g.label), min(p.operator)), min(p.seed) FROM planned p LEFT JOIN grid_trial g "
+        "USING (trial) GROUP BY trial"
+    ).rows()
     names = {key: (str(label), int(seed)) for key, label, seed in rows}
     for key, state in running:
         if state.live is not None:

@@ -8,6 +8,7 @@ from typing import Literal, NamedTuple, final
 
 from grid.errors import StoreError
 from runners.attempts.submission_record import (
+    SILENT_S,
     Array,
     ResourceClass,
     Submission,
@@ -29,9 +30,6 @@ from runners.slurm.worker_records import (
     worker_log,
 )
 from store.files.layout import Layout
-
-SILENT_S = 180.0
-"""A worker writes its record every minute; after three minutes without, the record no longer proves that it works."""
 
 Standing = Literal["pending", "held", "running", "ended", "gone", "unknown"]
 """State of a worker; "gone": it ended without a record of its end."""

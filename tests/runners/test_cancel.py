@@ -1,5 +1,6 @@
 """Calling work off: first the file, then the queue; exactly what was meant; a run on this machine by its process."""
 
+import json
 import os
 import signal
 import socket
@@ -17,11 +18,15 @@ from synthetic import Campaign, write_campaign, write_end, write_start
 from warm import REAL, Warm
 
 from runners.attempts.submission_record import Array
+from runners.cli.app import execute
+from runners.execution.local_runs import runs_at_work
 from runners.monitoring.cancel import Cancelling
 from runners.monitoring.trial_states import locate_trials
 from runners.slurm.worker_records import CalledOff, read_cancelled
+from store.files.atomic import make_directory, read_json, write_json
 from store.files.layout import Layout
 from store.files.trial_status import process_started, trial_state
+from store.ingest.ingest_lock import ingest_lock
 from store.store import Store
 
 SSA = [("SSA", seed) for seed in range(6)]
@@ -45,9 +50,21 @@ class Queue:
         return self._problem
 
 
-def cancelling(campaign: Campaign, scheduler: Scripted, queue: Queue) -> Cancelling:
-    with Store.open(campaign.root) as store:
-        return Cancelling(campaign.layout, locate_trials(store, scheduler), queue)
+class Cancelled:
+    """A `Cancelling` that knows where the trials are."""
+
+    def __init__(self, campaign: Campaign, scheduler: Scripted, queue: Queue) -> None:
+        with Store.open(campaign.root) as store:
+            self.where = locate_trials(store, scheduler)
+        self._cancelling = Cancelling(campaign.layout, self.where.crews, self.where.runs, queue)
+        self.done, self.problems = self._cancelling.done, self._cancelling.problems
+        self.everything = self._cancelling.everything
+
+    def trials(self, keys: Sequence[str]) -> None:
+        self._cancelling.trials(keys, self.where)
+
+
+cancelling = Cancelled
 
 
 def keys(campaign: Campaign, *seeds: int) -> list[str]:
@@ -117,8 +134,11 @@ def test_what_has_ended_is_left_alone(campaign: Campaign) -> None:
 
 def test_a_run_of_another_host_is_named_and_not_touched(campaign: Campaign) -> None:
     (key,) = keys(campaign, 0)
-    write_start(campaign.layout, key, 1, host="elsewhere", pid=os.getpid(), started=time.time())
-    found = cancelling(campaign, Scripted(), Queue(campaign.layout))
+    submit(campaign, SSA[:2], machine="local", host="elsewhere", pid=os.getpid())
+    assert runs_at_work(campaign.layout) == []
+    write_start(campaign.layout, key, 1, host="elsewhere", pid=os.getpid(), started=time.time(), submission=FIRST)
+    (run,) = runs_at_work(campaign.layout)
+    found = Cancelling(campaign.layout, [], [run], Queue(campaign.layout))
     found.everything()
     assert f"is on elsewhere and this is {socket.gethostname()}" in found.problems[0]
 
@@ -225,3 +245,46 @@ def test_one_trial_that_is_called_off_late_does_not_bring_the_others_back(campai
     cancelling(campaign, Scripted({"7_0": RUNS}), Queue(campaign.layout)).everything()
     late.trials(keys(campaign, 2))
     assert read_cancelled(campaign.layout, FIRST).all
+
+
+def test_everything_is_called_off_without_the_database(
+    campaign: Campaign, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is damaged, and an ingest is under way: neither matters."""
+    submit(campaign, SSA[:4])
+    submit(campaign, SSA[4:], submission=SECOND, classes=[(2, [Array(0, 2, 8)])])
+    make_directory(campaign.layout.store)
+    campaign.layout.live.write_bytes(b"no database")
+    queue = Queue(campaign.layout)
+    scheduler = Scripted({"7_0": RUNS, "8_0": WAITS})
+    scheduler.cancel = queue  # type: ignore[method-assign]
+    monkeypatch.setattr("runners.slurm.scheduler.SlurmScheduler", lambda: scheduler)
+    where = ["--campaign", str(campaign.root)]
+    with ingest_lock(campaign.layout, wait=False) as held:
+        assert held
+        assert execute(["cancel", f"submission={SECOND}", *where]) == 0
+        assert [read_cancelled(campaign.layout, each).all for each in (FIRST, SECOND)] == [False, True]
+        assert execute(["cancel", *where]) == 0
+    assert read_cancelled(campaign.layout, FIRST).all
+    assert [jobs for jobs, _ in queue.told] == [[8], [7]]
+    assert execute(["cancel", "submission=20260101T000000-abcdef", *where]) == 3
+    assert "the latest are" in capsys.readouterr().err
+    assert execute(["cancel", f"submission={FIRST}", "seed=0", *where]) == 2
+
+
+def test_trials_of_an_edited_grid_are_told_and_can_be_called_off(campaign: Campaign) -> None:
+    """The spec lost a seed that waits in the queue, and one that has finished."""
+    submit(campaign, SSA[:4])
+    (name,) = campaign.layout.grid_names()
+    plan, header = campaign.layout.grid_trials(name), campaign.layout.grid_header(name)
+    gone = {campaign.line("SSA", 1)["trial"], campaign.line("softmax", 1)["trial"]}
+    lines = [line for line in plan.read_bytes().splitlines(keepends=True) if json.loads(line)["trial"] not in gone]
+    plan.write_bytes(b"".join(lines))
+    write_json(header, {**read_json(header), "trials": len(lines)})
+    queue = Queue(campaign.layout)
+    found = cancelling(campaign, Scripted({"7_0": RUNS}), queue)
+    assert found.where.outdated == tuple(keys(campaign, 1))
+    assert any("1 queued or running trial is in no grid any more" in note for note in found.where.notes)
+    found.trials(found.where.outdated)
+    assert read_cancelled(campaign.layout, FIRST).trials == set(keys(campaign, 1))
+    assert not cancelling(campaign, Scripted({"7_0": RUNS}), queue).where.outdated

@@ -10,6 +10,7 @@ from submission_files import FIRST, SECOND, Scripted, submit
 from synthetic import Campaign, write_campaign, write_start
 
 from runners.attempts.submission_record import write_submission_record
+from runners.execution.local_runs import runs_at_work
 from runners.monitoring.cancel import Cancelling
 from runners.monitoring.trial_states import TrialLocations, locate_trials
 from store.store import Store
@@ -37,7 +38,7 @@ def test_a_run_that_began_just_now_on_another_host_has_its_trials_queued(campaig
     submit(campaign, SSA[:2], written=time.time() - 5, **ELSEWHERE)
     assert states(campaign) == ["queued", "queued", "pending"]
     assert look(campaign).notes == ()
-    cancelling = Cancelling(campaign.layout, look(campaign), lambda _: None)
+    cancelling = Cancelling(campaign.layout, [], runs_at_work(campaign.layout), lambda _: None)
     cancelling.everything()
     assert f"run {FIRST} is on elsewhere" in cancelling.problems[0]
 

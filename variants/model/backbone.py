@@ -69,8 +69,9 @@ class Backbone(Spec):
 
     "gpt2": 0.02, times 1/sqrt(2 L) for the last projection of each residual branch. A read-in of scalars depends on
     its fan. "gpt2_scalars" (paper 003, in context): the same, with PyTorch's start of a read-in and read-out of
-    scalars: weights and biases uniform within 1/sqrt(fan_in). "normal" (Hugging Face's Llama, Qwen2, GPT-NeoX and RoBERTa): 0.02
-    everywhere. "pytorch": each layer's own start, uniform within 1/sqrt(fan_in) with biases, N(0, 1) for embeddings.
+    scalars: weights and biases uniform within 1/sqrt(fan_in). "normal" (Hugging Face's Llama, Qwen2, GPT-NeoX and
+    RoBERTa): 0.02 everywhere. "pytorch": each layer's own start, uniform within 1/sqrt(fan_in) with biases, N(0, 1) for
+    embeddings.
     "fan_in" (paper 004): sqrt(0.4 / fan_in), with the width as fan of embeddings, and 1 / (L sqrt(fan_in))
     for the feedforward's last projection. Position bias tables have 0.02 in all."""
 

@@ -5,7 +5,7 @@ import os
 import shutil
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import final
 
@@ -19,6 +19,8 @@ from runners.slurm.submissions import SubmissionStatus, read_submission_status
 from runners.slurm.worker_records import read_cancelled
 from store.files.layout import Layout
 from store.files.trial_status import local_process, trial_state
+
+NOTHING: Mapping[str, Collection[str]] = {}
 
 _BY_NOW_S = 600.0
 """Without locks, a submission whose record is older than this is abandoned."""
@@ -38,8 +40,10 @@ class AlreadyQueued:
     notes: list[str] = field(default_factory=list)
 
 
-def queued_elsewhere(layout: Layout, wanted: Sequence[Surveyed], scheduler: Scheduler) -> AlreadyQueued:
-    """Find which of `wanted` workers of earlier submissions will take.
+def queued_elsewhere(
+    layout: Layout, wanted: Sequence[Surveyed], scheduler: Scheduler, planned: Mapping[str, Collection[str]] = NOTHING
+) -> AlreadyQueued:
+    """Find which of `wanted` workers of earlier submissions will take; `planned` are the keys of grids.
 
     Raises:
         EnvironmentProblem: the scheduler does not answer.
@@ -53,6 +57,7 @@ def queued_elsewhere(layout: Layout, wanted: Sequence[Surveyed], scheduler: Sche
         try:
             manifest = Manifest(layout, submission) if rows else None
             keys = [manifest.trial(row) for row in rows] if manifest is not None else []
+            outdated = _count_outdated(layout, manifest, rows, planned) if manifest is not None else 0
         except StoreError as error:  # its workers cannot read it either; a trial that is queued twice is trained once
             queued.notes.append(f"which trials submission {submission} has queued is not known: {error}")
             continue
@@ -60,9 +65,26 @@ def queued_elsewhere(layout: Layout, wanted: Sequence[Surveyed], scheduler: Sche
         if taken:
             queued.submissions[submission] = len(taken)
             queued.trials |= taken
+        if outdated:
+            queued.notes.append(
+                f"{format_count(outdated, 'trial')} of submission {submission} that {'is' if outdated == 1 else 'are'} "
+                "queued or running left the grid when the spec was edited; `ablate cancel --outdated` calls them off"
+            )
         if status.held is not None:
             queued.notes.append(status.held)
     return queued
+
+
+def _count_outdated(
+    layout: Layout, manifest: Manifest, rows: Sequence[int], planned: Mapping[str, Collection[str]]
+) -> int:
+    """Count the unfinished trials of `rows` that their grid, if it is among `planned`, does not have any more."""
+    known = {key for keys in planned.values() for key in keys}
+    strays = [manifest.line(row) for row in rows if manifest.trial(row) not in known]
+    return sum(
+        line["grid"] in planned and trial_state(layout, line["trial"]).status in ("pending", "running")
+        for line in strays
+    )
 
 
 def _live_rows(status: SubmissionStatus, notes: Sequence[str]) -> list[int]:

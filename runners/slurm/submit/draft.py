@@ -140,7 +140,8 @@ class Drafter:
     def make_draft(self) -> Draft:
         """Draft a submission without a test by sbatch."""
         known = bool(self._limits.partitions)
-        elsewhere = queued_elsewhere(self.layout, self._wanted, self.scheduler) if known else AlreadyQueued()
+        planned = {grid.name: frozenset(trial.key for trial in self.survey.trials) for grid in self.grids}
+        elsewhere = queued_elsewhere(self.layout, self._wanted, self.scheduler, planned) if known else AlreadyQueued()
         groups = self._demands.groups(self.layout, [each for each in self._wanted if each.key not in elsewhere.trials])
         checked = groups
         if not groups and self.options.flags:  # check the flags even if nothing is left to queue
