@@ -1,6 +1,7 @@
 """Reading a campaign's results: SQL over a published snapshot, and the questions that every page asks."""
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -35,13 +36,22 @@ class Store:
         """Why the newest files may be missing, in words; None when all of them are in."""
 
     @classmethod
-    def open(cls, root: Path, *, refresh: bool = True, thorough: bool = True, memory_bytes: int | None = None) -> Self:
+    def open(
+        cls,
+        root: Path,
+        *,
+        refresh: bool = True,
+        thorough: bool = True,
+        most_s: float = math.inf,
+        memory_bytes: int | None = None,
+    ) -> Self:
         """Open the newest snapshot of the campaign `root`.
 
         Args:
             root: the campaign directory.
             refresh: whether to ingest what is new first, unless another process is doing so.
             thorough: whether to look for it at every trial, or only where something has changed, as `ingest`.
+            most_s: seconds after which it reads no more new attempts; `stale` then says how many are left.
             memory_bytes: how much memory a query may take, and so much disk beside; by default most of the machine's.
 
         Raises:
@@ -54,7 +64,7 @@ class Store:
             raise NotFoundError(f"there is no campaign in {layout.root}; `ablate run` makes one")
         for name in layout.grid_names():
             require_version(layout, name)
-        stale = _refresh(layout, thorough=thorough) if refresh else _AS_IT_IS
+        stale = _refresh(layout, thorough=thorough, most_s=most_s) if refresh else _AS_IT_IS
         if not layout.snapshot.exists():
             raise NotFoundError(f"{layout.root} has no snapshot yet; open it with refresh, or run `ablate rebuild`")
         return cls(layout, locked_connection(layout.snapshot, memory_bytes=memory_bytes), stale)
@@ -207,15 +217,17 @@ def _is_older(snapshot: Path) -> bool:
             connection.close()
 
 
-def _refresh(layout: Layout, *, thorough: bool) -> str | None:
+def _refresh(layout: Layout, *, thorough: bool, most_s: float) -> str | None:
     """Ingest what is new; why that was not possible, if there is a snapshot to serve instead."""
     waits = not layout.snapshot.exists()
     try:
-        found = ingest(layout, wait=waits, thorough=thorough)
+        found = ingest(layout, wait=waits, thorough=thorough, most_s=most_s)
         if found.busy and _is_older(layout.snapshot):
             found = ingest(layout)
     except EnvironmentProblem as problem:
         if waits or _is_older(layout.snapshot):
             raise
         return f"the newest files are not in ({problem})"
+    if found.unread:
+        return f"{found.unread} new attempts are not read yet; `ablate status` again reads more, `ablate table` all"
     return "another process is ingesting; its next snapshot has the newest files" if found.busy else None

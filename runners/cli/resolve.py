@@ -1,5 +1,6 @@
 """Which campaign, grid and trial a command means, when the user did not write it all out."""
 
+import math
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -43,11 +44,11 @@ def find_campaign(campaign: Path | None) -> Path:
     raise NotFoundError(f"there are several campaigns: {', '.join(map(str, found))}; name one with --campaign")
 
 
-def open_campaign(campaign: Path | None, *, thorough: bool = True) -> "Store":
-    """Open the store of the campaign that `find_campaign` finds."""
+def open_campaign(campaign: Path | None, *, thorough: bool = True, most_s: float = math.inf) -> "Store":
+    """Open the store of the campaign that `find_campaign` finds; arguments as of `Store.open`."""
     from store.store import Store
 
-    return Store.open(find_campaign(campaign), thorough=thorough)
+    return Store.open(find_campaign(campaign), thorough=thorough, most_s=most_s)
 
 
 def find_campaigns(named: Sequence[Path]) -> list[Path]:

@@ -12,6 +12,9 @@ if TYPE_CHECKING:
 
     from store.store import Store
 
+_MOST_INGEST_S = 1.0
+"""Seconds for which `ablate status` reads what is new; it says what is left."""
+
 
 def status(*, campaign: Campaign = None, grid: AnyGrid = None, as_json: Json = False) -> int:
     """Show the progress of each cell, the running trials and the failures, from the files and the scheduler."""
@@ -20,7 +23,7 @@ def status(*, campaign: Campaign = None, grid: AnyGrid = None, as_json: Json = F
     from runners.monitoring.trial_states import locate_trials
     from runners.slurm.scheduler import SlurmScheduler
 
-    with open_campaign(campaign, thorough=False) as store:
+    with open_campaign(campaign, thorough=False, most_s=_MOST_INGEST_S) as store:
         names = store.grids() if grid is None else [choose_grid(store, grid)]
         found = read_status(store, locate_trials(store, SlurmScheduler(), ended=as_json), names, grid)
     if as_json:

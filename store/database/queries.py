@@ -152,11 +152,15 @@ def warnings(sql: Sql, grid: str | None) -> list[str]:
     """A sentence per damaged file, per grid with lost lines of its plan or lost results; see `Store.warnings`."""
     shards = sql("SELECT file, reason FROM bad_shard ORDER BY file", {}).rows()
     records = sql("SELECT file, reason FROM bad_record ORDER BY file, reason", {}).rows()
-    of = "WHERE $grid IS NULL OR grid = $grid GROUP BY grid"
-    lost = sql(f"SELECT grid, count(*) AS n FROM v_unreadable {of} ORDER BY grid", {"grid": grid}).rows()
+    of = "WHERE $grid IS NULL OR grid = $grid"
+    lost = sql(f"SELECT grid, count(*) AS n FROM v_unreadable {of} GROUP BY grid ORDER BY grid", {"grid": grid}).rows()
     planned = sql(
-        f"SELECT grid, any_value(header->>'$.trials')::BIGINT AS trials, count(trial) AS n "
-        f"FROM grid LEFT JOIN grid_trial USING (grid) {of} HAVING n < trials ORDER BY grid",
+        f"""
+        WITH planned AS (SELECT grid, (header->>'$.trials')::BIGINT AS trials FROM grid {of}),
+        known AS (SELECT grid, count(*) AS n FROM grid_trial {of} GROUP BY grid)
+        SELECT grid, trials, coalesce(n, 0) AS n FROM planned LEFT JOIN known USING (grid)
+        WHERE coalesce(n, 0) < trials ORDER BY grid
+        """,
         {"grid": grid},
     ).rows()
     return [

@@ -1,5 +1,6 @@
 """From files to the live database: what is new since the last time, each fact once, by one process at a time."""
 
+import math
 from collections.abc import Collection
 from contextlib import suppress
 from pathlib import Path
@@ -37,6 +38,8 @@ class Ingested(NamedTuple):
     """Later evaluations of finished trials that are new, were made again, or are gone."""
     bad_records: int = 0
     """JSON files and lines that could not be read this time."""
+    unread: int = 0
+    """New attempts that were left for the next ingest, since the time was over."""
     published: bool = False
     """Whether readers have a new snapshot."""
     busy: bool = False
@@ -44,7 +47,13 @@ class Ingested(NamedTuple):
 
 
 def ingest(
-    root: Path | Layout, *, wait: bool = True, threads: int | None = None, snapshot: bool = True, thorough: bool = True
+    root: Path | Layout,
+    *,
+    wait: bool = True,
+    threads: int | None = None,
+    snapshot: bool = True,
+    thorough: bool = True,
+    most_s: float = math.inf,
 ) -> Ingested:
     """Bring everything new in the campaign `root` into its database and publish a snapshot of it.
 
@@ -55,6 +64,7 @@ def ingest(
         snapshot: whether to publish.
         thorough: whether to look at every trial, or only where something has changed by what
         `store.files.change_tracker` remembers.
+        most_s: seconds after which it begins to read no more attempts, and counts those that are `unread`.
 
     Raises:
         StoreError: another version wrote the database, or it cannot be read; says what to do.
@@ -68,22 +78,25 @@ def ingest(
         with open_live(layout.live, threads=threads) as connection:
             # not before: opening may put an empty database in place of an older version's
             looked = DirectoryCache(layout, thorough=thorough)
-            found = ingest_into(layout, connection, looked.same)
+            found = ingest_into(layout, connection, looked.same, most_s)
             troubled = connection.execute("SELECT file FROM bad_record").fetchall()
         if snapshot and not (found == Ingested() and snapshot_is_current(layout)):
             publish(layout)
             found = found._replace(published=True)
-        with suppress(EnvironmentProblem):  # all is in the database; without a memory, the next look is thorough
-            looked.remember(file for (file,) in troubled)
+        with suppress(EnvironmentProblem):  # without a memory, the next look is thorough
+            if not found.unread:
+                looked.remember(file for (file,) in troubled)
         return found
 
 
-def ingest_into(layout: Layout, connection: duckdb.DuckDBPyConnection, same: Collection[str] = ()) -> Ingested:
+def ingest_into(
+    layout: Layout, connection: duckdb.DuckDBPyConnection, same: Collection[str] = (), most_s: float = math.inf
+) -> Ingested:
     """Bring everything new into the database behind `connection`; the caller holds the lock.
 
     The directories `same` of trials hold nothing new.
     """
-    landing, intake = RecordIngest(layout, connection, same), ShardIngest(layout, connection)
+    landing, intake = RecordIngest(layout, connection, same, most_s), ShardIngest(layout, connection)
     landing.run()
     intake.run()
     refresh_grid_views(connection)
@@ -96,4 +109,5 @@ def ingest_into(layout: Layout, connection: duckdb.DuckDBPyConnection, same: Col
         attempts=landing.attempts,
         evaluated=landing.evaluated,
         bad_records=landing.problems,
+        unread=landing.unread,
     )

@@ -1,5 +1,6 @@
 """Plans and records into tables: what changed on disk since the last time, and the states that follow from it."""
 
+import math
 import time
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any, final
@@ -21,8 +22,19 @@ _ELSEWHERE = "left(trial, 2) NOT IN (SELECT unnest(CAST($same AS VARCHAR[])))"
 class RecordIngest:
     """Brings the JSON files of a campaign into the live database."""
 
-    def __init__(self, layout: Layout, connection: duckdb.DuckDBPyConnection, same: Collection[str] = ()) -> None:
-        """Records in the directories `same` of trials are known as they are; open attempts are read all the same."""
+    def __init__(
+        self,
+        layout: Layout,
+        connection: duckdb.DuckDBPyConnection,
+        same: Collection[str] = (),
+        most_s: float = math.inf,
+    ) -> None:
+        """Records in the directories `same` of trials are known as they are; open attempts are read all the same.
+
+        After `most_s` seconds, attempts that are not known are left unread.
+        """
+        self._until = time.monotonic() + most_s
+        self.unread = 0
         self._layout = layout
         self._connection = connection
         self._same = frozenset(same)
@@ -105,6 +117,9 @@ class RecordIngest:
             known = place in missing
             missing.discard(place)
             before = signatures.get(place)
+            if not known and time.monotonic() > self._until:
+                self.unread += 1
+                continue
             if before is not None and before == attempt_signature(directory):
                 continue
             row, found = read_attempt(self._layout, *place)
