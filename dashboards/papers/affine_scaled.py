@@ -10,8 +10,8 @@ import polars as pl
 from dashboards.data.formatting import count
 from dashboards.data.grid_context import GridContext
 from dashboards.figures.bars import draw_bars
-from dashboards.figures.curves import curves
 from dashboards.figures.heat import heat_ramp
+from dashboards.figures.training import curves
 from dashboards.figures.weights import draw_functions
 from dashboards.papers.attention_maps import attention_panels
 from dashboards.papers.data import in_unit, loss_unit, named_series, read_probe
@@ -137,7 +137,7 @@ def _training(about: GridContext, name: str, y: str, begin: float = 0.0) -> Draw
     panels, series = by_model(about, rows, y, "log")
     from_ = f" From step {math.ceil(begin * last):,}, where the last two ninths begin." if begin else ""
     line = f"Line: geometric mean over seeds, on a log axis. {OVER_SEEDS}"
-    caption = f"{line} Each point averages {count(found.width, 'step')}.{from_}"
+    caption = f"{line} Each point averages {count(int(found.width), 'step')}.{from_}"
     return drawn_lines(panels, series, x="training step", caption=caption, drawing=side_by_side(panels))
 
 

@@ -9,11 +9,11 @@ import polars as pl
 
 from dashboards.data.grid_context import MOST_CURVES, GridContext
 from dashboards.figures.bars import draw_bars
-from dashboards.figures.curves import curves
 from dashboards.figures.dual_axis import Side, draw_dual_axis
 from dashboards.figures.heat import draw_heat, heat_ramp
 from dashboards.figures.lines import Drawing, Panel, Series
 from dashboards.figures.panels import place_side_by_side
+from dashboards.figures.training import curves
 from dashboards.papers.data import (
     by_level,
     in_unit,
