@@ -1,14 +1,14 @@
 """The sheet that every figure is drawn on: quiet axes, no title (the page has it), one font, marks for a theme swap."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from textwrap import wrap
 from typing import Any, Final
 
 import plotly.graph_objects as go
 import polars as pl
 
-from dashboards.data.formatting import change, plain
+from dashboards.data.formatting import change, number, plain
 from dashboards.data.seed_averages import Scale
 from dashboards.theme.styles import AXIS, FONT, INK, LINE, MUTED, PAPER
 
@@ -32,9 +32,9 @@ _LONGEST_PART: Final = 40
 _LONGEST_LINE: Final = 56
 
 
-def canvas(height: int, *, x: str | None = None, y: str | None = None) -> go.Figure:
-    """An empty figure of `height` pixels with titled axes: texts of any origin."""
-    figure = go.Figure()
+def canvas(height: int, *, x: str | None = None, y: str | None = None, figure: go.Figure | None = None) -> go.Figure:
+    """An empty figure of `height` pixels with titled axes (texts of any origin), or `figure` with the same look."""
+    figure = go.Figure() if figure is None else figure
     figure.update_layout(
         template=go.layout.Template(),
         height=height,
@@ -89,6 +89,19 @@ def error_bars(
     up, down = ([end[i] for end in ends] for i in (0, 1))
     look = {"thickness": thickness, "width": width, "color": color, "visible": any(end is not None for end in up)}
     return {"type": "data", "symmetric": False, "array": up, "arrayminus": down, **look}
+
+
+def describe_estimate(
+    value: float | None,
+    low: float | None,
+    high: float | None,
+    n: int | None,
+    words: Callable[[float | None], str] = number,
+) -> str:
+    """A value and, in a second line, its interval and n, as far as they are known."""
+    more = [f"{words(low)} to {words(high)}"] if low is not None and high is not None else []
+    more += [f"n {n}"] if n is not None else []
+    return "<br>".join([words(value), *([", ".join(more)] if more else [])])
 
 
 def name_rows(figure: go.Figure, names: Sequence[str], places: Sequence[float] | None = None) -> None:

@@ -14,7 +14,7 @@ import polars as pl
 from dashboards.data.formatting import plain
 from dashboards.figures.canvas import TEXT_SIZE, finite, log_ticks, tick_text
 from dashboards.figures.heat_cells import LETTER, LINE, HeatAxis, HeatCell, Ramp, axis_of, heat_cells
-from dashboards.figures.panels import panels
+from dashboards.figures.panels import panels, title_panels
 from dashboards.theme.styles import MUTED, on_fill
 
 _ROW: Final = (4.0, 26.0)
@@ -78,7 +78,10 @@ def draw_heat(
     beside = up.widest + _BESIDE[0] + (_BESIDE[1] if ramp.title else 0)
     size = (max(width - beside, 1) / columns / max(len(across.names), 1), each / max(len(up.names), 1))
     below = across.overhang(size[0])
-    figure, places = panels(list(parts), each, columns=columns, x=x, y=y, below=below)
+    figure, places = panels(len(parts), each, columns=columns, x=x, y=y)
+    figure.update_layout(height=figure.layout.height + 64 + below)
+    if any(parts):
+        title_panels(figure, places, list(parts))
     figure.update_xaxes(**across.layout(size[0], turns=True), showgrid=False, ticks="", showline=False)
     figure.update_yaxes(**up.layout(size[1], turns=False), showgrid=False)
     hover = f"{plain(x)} %{{x}}<br>{plain(y)} %{{y}}<br>%{{text}}<extra></extra>"
@@ -86,8 +89,8 @@ def draw_heat(
     narrow = _are_narrow(drawn, size)
     for place, cells in zip(places, drawn, strict=True):
         bar = _bar(ramp, each * -(-len(parts) // columns)) if ramp.title and place == places[0] else None
-        figure.add_trace(_map(cells, across, up, ramp, bar).update(place.trace, hovertemplate=hover))
-        figure.add_traces([trace.update(place.trace) for trace in _marks(cells, across, up, ramp, size, narrow=narrow)])
+        figure.add_trace(_map(cells, across, up, ramp, bar).update(place, hovertemplate=hover))
+        figure.add_traces([trace.update(place) for trace in _marks(cells, across, up, ramp, size, narrow=narrow)])
     return figure
 
 

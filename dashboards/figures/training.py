@@ -138,7 +138,7 @@ def training(store: Store, given: Grouped, name: str, keep: Sequence[str], how: 
 def curves(
     store: Store, grid: str, name: str, cells: Sequence[str], *, scale: Scale = "log", buckets: int = 60
 ) -> Reduced:
-    """The metric `name` of `cells` by step; the frame has cell, step, n, lost, value, low, high, in the order of `cells`.
+    """The metric `name` of `cells` by step; the frame has cell, step, n, lost, value, low, high.
 
     Failed trials are left out. Trials that have not finished count as far as they went, so `n` may fall along a curve.
     """
