@@ -15,6 +15,8 @@ from dashboards.theme.styles import AXIS, FONT, INK, LINE, MUTED, PAPER
 TEXT_SIZE: Final = 13
 """Pixels; the smallest text in any figure is one less."""
 
+TOP: Final = 12
+"""Pixels above the panels of a figure."""
 _FINE: Final = (1, 1.2, 1.4, 1.6, 1.8, 2, 2.5, 3, 3.5, 4, 4.5, 5, 6, 7, 8, 9)
 _LEAST_PANEL: Final = 310
 _UPRIGHT_NAME: Final = 12
@@ -39,7 +41,7 @@ def canvas(height: int, *, x: str | None = None, y: str | None = None, figure: g
         template=go.layout.Template(),
         height=height,
         autosize=True,
-        margin={"l": 8, "r": 16, "t": 12, "b": 8},
+        margin={"l": 8, "r": 16, "t": TOP, "b": 8},
         paper_bgcolor="#00000000",
         plot_bgcolor="#00000000",
         font={"family": FONT, "size": TEXT_SIZE, "color": MUTED},
@@ -96,6 +98,7 @@ def describe_estimate(
     low: float | None,
     high: float | None,
     n: int | None,
+    *,
     words: Callable[[float | None], str] = number,
 ) -> str:
     """A value and, in a second line, its interval and n, as far as they are known."""
@@ -281,8 +284,8 @@ def standalone(figure: go.Figure, title: str, *, legend: bool = False) -> go.Fig
         showlegend=bool(groups),
         legend={"orientation": "h", "yref": "container", "y": 0, "yanchor": "bottom", "x": 0},
     )
-    margin = figure.layout.margin.to_plotly_json()
-    return figure.update_layout(margin={**margin, "t": _TITLE_ROOM, "b": 8 + _LEGEND_ROOM * rows})
+    top = _TITLE_ROOM + figure.layout.margin.t - TOP
+    return figure.update_layout(margin_t=top, margin_b=8 + _LEGEND_ROOM * rows)
 
 
 _RATIOS: Final = (1.01, 1.02, 1.05, 1.1, 1.2, 1.5, 2, 3, 5, 10, 30, 100, 1e3, 1e4, 1e6)

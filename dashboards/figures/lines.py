@@ -269,8 +269,8 @@ def _traces(rows: pl.DataFrame, series: Series, drawing: Drawing, *, much: bool,
     )
     alone = _lone(np.isfinite(y) & np.isfinite(low) & np.isfinite(high))
     if alone.any():  # no area reaches these intervals
-        ends = (np.where(alone, end, np.nan).tolist() for end in (low, high))
-        main.update(error_y=error_bars(y.tolist(), *ends, color, thickness=1.2))
+        least, most = (np.where(alone, end, np.nan).tolist() for end in (low, high))
+        main.update(error_y=error_bars(y.tolist(), least, most, color, thickness=1.2))
     traces.append(main)
     far = rows.filter(pl.col("beyond").is_not_null())
     if not far.is_empty():
@@ -316,7 +316,7 @@ def _tooltips(rows: pl.DataFrame, drawing: Drawing, *, much: bool) -> dict[str, 
     if much:
         return {"customdata": _numbers(rows["n"]), "hovertemplate": f"{place}: %{{y:.4g}}<br>n %{{customdata}}"}
     rows = rows.select("value", "low", "high", "n")
-    texts = [describe_estimate(*row, drawing.words) for row in rows.iter_rows()]
+    texts = [describe_estimate(*row, words=drawing.words) for row in rows.iter_rows()]
     return {"text": texts, "hovertemplate": f"{place}: %{{text}}"}
 
 

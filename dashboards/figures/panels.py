@@ -19,6 +19,8 @@ _ACROSS: Final = 0.19
 """Share of the width between two figures: room for the numbers and the title of an axis."""
 _ABOVE: Final = 22
 """Pixels above a figure, for its title."""
+_TICKS: Final = 64
+"""Pixels below the last row of panels whose axes are shared."""
 _BELOW: Final = 70
 """Pixels below a figure, for the numbers and the title of its axis."""
 
@@ -43,9 +45,9 @@ def panels(
     columns = min(n, columns)
     rows = -(-n // columns)
     height = rows * each + (rows - 1) * gap
-    specs = [[{} if row * columns + column < n else None for column in range(columns)] for row in range(rows)]
+    specs: Any = [[{} if row * columns + column < n else None for column in range(columns)] for row in range(rows)]
     figure = make_subplots(rows, columns, specs=specs, horizontal_spacing=across, vertical_spacing=gap / height)
-    canvas(height, x=x, figure=figure)
+    canvas(height + (_TICKS if "y" in shared else 0), x=x, figure=figure)
     figure.update_yaxes(title_text=y and upright(y, each))
     names = ["", *map(str, range(2, n + 1))]
     for i, name in enumerate(names):
@@ -64,7 +66,7 @@ def title_panels(figure: go.Figure, places: Sequence[Place], titles: Sequence[st
     for place, title in zip(places, titles, strict=True):
         corner = {"x": 0, "y": 1, "xref": f"{place['xaxis']} domain", "yref": f"{place['yaxis']} domain", "yshift": 3}
         panel_title(figure, title, _LETTERS // columns, **corner)
-    figure.update_layout(margin_t=TITLE_ROOM + 4, height=figure.layout.height + TITLE_ROOM - 8)
+    figure.update_layout(margin_t=TITLE_ROOM + 4, height=figure.layout.height + TITLE_ROOM)
 
 
 def place_side_by_side(drawn: Sequence[tuple[str, go.Figure]], columns: int = 2) -> go.Figure:

@@ -11,8 +11,7 @@ from dashboards.data.formatting import change, number
 from dashboards.data.grid_context import CellLook, in_order
 from dashboards.data.seed_averages import over_seeds, paired_change
 from dashboards.figures.canvas import finite, ratio_ticks, value_axis
-from dashboards.figures.heat import draw_heat
-from dashboards.figures.heat_cells import Ramp
+from dashboards.figures.heat import Ramp, draw_heat
 from dashboards.figures.lines import Drawing, draw_lines, of_cells
 from dashboards.theme.styles import MUTED, ROPE
 from store import Store

@@ -10,8 +10,7 @@ import polars as pl
 from dashboards.data.formatting import plain
 from dashboards.data.grid_context import CellLook, in_order
 from dashboards.figures.canvas import break_name, canvas, name_rows, rows_height
-from dashboards.figures.heat import draw_heat
-from dashboards.figures.heat_cells import Ramp
+from dashboards.figures.heat import Ramp, draw_heat
 from dashboards.figures.pivot import NOWHERE
 from dashboards.theme.styles import INK, PAPER, STATUS
 from store import Store

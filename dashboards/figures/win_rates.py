@@ -8,8 +8,7 @@ import polars as pl
 
 from dashboards.data.formatting import count
 from dashboards.data.grid_context import CellLook
-from dashboards.figures.heat import draw_heat
-from dashboards.figures.heat_cells import Ramp
+from dashboards.figures.heat import Ramp, draw_heat
 from store import Store
 from store.analysis.verdicts import GridMeasure, runs
 

@@ -153,15 +153,16 @@ _PRINTED: Final = {"003-figure-3": PrintedPoints(1, "sigma_f"), "003-figure-11":
 
 
 def _read_items() -> Iterator[Item]:
-    with files("dashboards.papers").joinpath("items.csv").open(encoding="utf-8", newline="") as lines:
-        for row in csv.DictReader(lines):
-            paper, number, key = row["paper"], int(row["number"] or 0), f"{row['paper']}-{row['kind']}-{row['number']}"
-            if key in _MAKERS:
-                needs, make = row["needs"].split(), _MAKERS[key]
-            else:
-                needs, make = list_needs(paper, number), partial(draw_printed, paper=paper, number=number)
-            words: Any = (paper, row["kind"], number or None, row["title"], row["shows"])
-            yield Item(*words, needs, make, row["spec"], _PRINTED.get(key))
+    lines = files("dashboards.papers").joinpath("items.csv").read_text(encoding="utf-8").splitlines()
+    for row in csv.DictReader(lines):
+        paper, number, key = row["paper"], int(row["number"] or 0), f"{row['paper']}-{row['kind']}-{row['number']}"
+        if key in _MAKERS:
+            needs, make = row["needs"].split(), _MAKERS[key]
+        else:
+            needs, make = list_needs(paper, number), partial(draw_printed, paper=paper, number=number)
+        kind: Any = row["kind"]
+        words = (row["title"], row["shows"])
+        yield Item(paper, kind, number or None, *words, needs, make, row["spec"], _PRINTED.get(key))
 
 
 ITEMS: Final[Sequence[Item]] = tuple(_read_items())
