@@ -1,17 +1,19 @@
 """The sheet that every figure is drawn on: quiet axes, no title (the page has it), one font, marks for a theme swap."""
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from textwrap import wrap
 from typing import Any, Final
 
 import plotly.graph_objects as go
 import polars as pl
 
-from dashboards.data.formatting import change, number, plain
+from dashboards.data.formatting import change, in_odds, number, plain
 from dashboards.data.seed_averages import Scale
-from dashboards.theme.styles import AXIS, FONT, INK, LINE, MUTED, PAPER
+from dashboards.theme.styles import AXIS, FONT, INK, LINE, MUTED, PAPER, Style
+from store.analysis.verdicts import GridMeasure
 
+_HOVER: Final = "%{hovertext}<extra></extra>"
 TEXT_SIZE: Final = 13
 """Pixels; the smallest text in any figure is one less."""
 
@@ -91,6 +93,38 @@ def error_bars(
     up, down = ([end[i] for end in ends] for i in (0, 1))
     look = {"thickness": thickness, "width": width, "color": color, "visible": any(end is not None for end in up)}
     return {"type": "data", "symmetric": False, "array": up, "arrayminus": down, **look}
+
+
+def points(
+    x: Iterable[Any], y: Iterable[Any], style: Style, told: Iterable[str] | None = None, **more: Any
+) -> go.Scatter:
+    """Points in a style; `told` is what the pointer shows of each, and `more` has arguments of plotly.
+
+    A size of points other than 9 pixels is `marker_size`.
+    """
+    hover = {"hoverinfo": "skip"} if told is None else {"hovertext": list(told), "hovertemplate": _HOVER}
+    marker = {"symbol": style.marker, "size": 9, "color": style.color}
+    return go.Scatter(x=list(x), y=list(y), mode="markers", marker=marker, **hover).update(more)
+
+
+def interval_point(
+    place: float, row: Mapping[str, Any], style: Style, told: str, value: str, **more: Any
+) -> go.Scatter:
+    """A row of a figure: the entry `value` of the frame's row with its interval `low` to `high`."""
+    bars = error_bars([row[value]], [row["low"]], [row["high"]], style.color)
+    return points([row[value]], [place], style, [told], error_x=bars, **more)
+
+
+def describe_change(value: float, ends: Mapping[str, Any], scale: str) -> str:
+    """A difference in units of the scale, and in a second line its interval `low` to `high`, if it has one."""
+    known = ends["low"] is not None and ends["high"] is not None
+    span = f"<br>{change(ends['low'], scale)} to {change(ends['high'], scale)}" if known else ""
+    return f"{change(value, scale)}{in_odds(scale)}{span}"
+
+
+def rope_of(measure: GridMeasure) -> float:
+    """The margin that counts as equal, in units of the scale."""
+    return measure.rope if measure.scale == "linear" else math.log1p(measure.rope)
 
 
 def describe_estimate(
