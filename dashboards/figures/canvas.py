@@ -13,7 +13,7 @@ from dashboards.data.seed_averages import Scale
 from dashboards.theme.styles import AXIS, FONT, INK, LINE, MUTED, PAPER, Style
 from store.analysis.verdicts import GridMeasure
 
-_HOVER: Final = "%{hovertext}<extra></extra>"
+_HOVER: Final = "%{customdata}<extra></extra>"
 TEXT_SIZE: Final = 13
 """Pixels; the smallest text in any figure is one less."""
 
@@ -102,7 +102,7 @@ def points(
 
     A size of points other than 9 pixels is `marker_size`.
     """
-    hover = {"hoverinfo": "skip"} if told is None else {"hovertext": list(told), "hovertemplate": _HOVER}
+    hover = {} if told is None else {"customdata": list(told), "hovertemplate": _HOVER}
     marker = {"symbol": style.marker, "size": 9, "color": style.color}
     return go.Scatter(x=list(x), y=list(y), mode="markers", marker=marker, **hover).update(more)
 
@@ -112,7 +112,7 @@ def interval_point(
 ) -> go.Scatter:
     """A row of a figure: the entry `value` of the frame's row with its interval `low` to `high`."""
     bars = error_bars([row[value]], [row["low"]], [row["high"]], style.color)
-    return points([row[value]], [place], style, [told], error_x=bars, **more)
+    return points([row[value]], [place], style, error_x=bars, hovertemplate=f"{told}<extra></extra>", **more)
 
 
 def describe_change(value: float, ends: Mapping[str, Any], scale: str) -> str:

@@ -8,6 +8,7 @@ import polars as pl
 
 from dashboards.data.formatting import number, plain
 from dashboards.data.grid_context import CellLook
+from dashboards.data.seed_averages import Scale
 from dashboards.figures.canvas import break_name, canvas, points
 from dashboards.figures.lines import Drawing, draw_lines, of_cells
 from dashboards.theme.styles import INK, REST, Style, operator_styles
@@ -98,12 +99,12 @@ def score_rows(curves: Sequence[ScoreCurve], usual: Sequence[float | None], logi
 
 def draw_scores(found: pl.DataFrame, look: CellLook, *, log: bool = False) -> go.Figure:
     """A line per group of heads and softmax's; the axis shows the operator's own, where softmax's would flatten it."""
-    figure = draw_lines(found, of_cells(look), x="logit a (nats)", y="score f(a)", drawing=Drawing(_HEIGHT, width=2))
-    own = found.filter(pl.col("series") != SOFTMAX)["value"].drop_nulls()
-    if log:
-        figure.update_yaxes(type="log")
-    elif own.len():
-        low, high = min(float(own.min() or 0.0), 0.0), max(float(own.max() or 0.0), 0.0)  # type: ignore[arg-type]
+    titles = {"x": "logit a (nats)", "y": "score f(a)"}
+    scale: Scale = "log" if log else "linear"
+    figure = draw_lines(found, of_cells(look), **titles, scale=scale, drawing=Drawing(_HEIGHT, width=2))
+    own = found.filter(pl.col("series") != SOFTMAX)["value"].drop_nulls().to_list()
+    if own and not log:
+        low, high = min([*own, 0.0]), max([*own, 0.0])
         pad = 0.06 * ((high - low) or 1.0)
         figure.update_yaxes(range=[low - pad, high + pad])
     return figure
