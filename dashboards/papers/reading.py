@@ -12,8 +12,10 @@ from dashboards.data.grid_context import GridContext
 from dashboards.data.seed_averages import Scale, over_seeds
 from dashboards.figures.lines import Series
 from dashboards.figures.probe_curves import ProbeReading, along, by_head, by_layer, names, over_training
+from dashboards.figures.shift import average_points
 from dashboards.papers.cell_matching import levels, speaks
 from dashboards.theme.styles import operator_styles
+from store.analysis.verdicts import GridMeasure
 from store.database.queries import agrees
 
 Spread = Literal["seeds", "heads"]
@@ -79,17 +81,9 @@ def read_measurement(
     about: GridContext, name: str, *axes: str, at: Mapping[str, float] | None = None, scale: Scale = "linear"
 ) -> pl.DataFrame:
     """A measurement of the drawn cells along one coordinate of its points or two, the others as in `at` or averaged."""
-    condition, parameters = agrees(at or {})
-    columns = [f"point[${key}_axis] AS {key}" for key, _ in zip("xy", axes, strict=False)]
-    present = " AND ".join(f"point[${key}_axis] IS NOT NULL" for key, _ in zip("xy", axes, strict=False))
-    rows = (
-        f"SELECT cell AS series, trial, {', '.join(columns)}, avg(value) AS value FROM v_final WHERE grid = $grid "
-        f"AND name = $name AND source = 'evaluation' AND {present} AND {condition} GROUP BY ALL"
-    )
-    given = {f"{key}_axis": axis for key, axis in zip("xy", axes, strict=False)}
-    keys = ["series", *"xy"[: len(axes)]]
-    found = about.store.sql(over_seeds(rows, keys, scale), {"grid": about.grid, "name": name, **given, **parameters})
-    return _in_series(found, about.drawn)
+    measure = GridMeasure(name, point=dict(at or {}), scale=scale)
+    found = average_points(about.store, about.grid, measure, axes, about.drawn)
+    return _in_series(found.rename({"cell": "series"}), about.drawn)
 
 
 def read_evaluation(about: GridContext, name: str) -> pl.DataFrame:
