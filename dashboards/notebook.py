@@ -14,7 +14,7 @@ import plotly.graph_objects as go
 from dashboards.data.captions import ICONS, mark_verdict
 from dashboards.data.formatting import plain, point
 from dashboards.data.grid_context import GridContext, campaign_styles, grid_context, in_order
-from dashboards.figures import curves as curves_figure, effects as effects_figure, forest, numbers, shift
+from dashboards.figures import effects as effects_figure, forest, numbers, shift, training
 from dashboards.figures.canvas import canvas, standalone
 from dashboards.figures.states import draw_progress
 from dashboards.theme.styles import PAPER
@@ -97,10 +97,10 @@ def training_curves(campaign: Campaign, name: str = "loss", grid: str | None = N
     about = _about(campaign, grid)
     campaign.curves(name, about.grid, buckets=1)  # told with the names there are, where it was never recorded
     scale = about.measure.scale if about.measure is not None else "log"
-    found = curves_figure.curves(about.store, about.grid, name, about.drawn, scale=scale)
+    found = training.curves(about.store, about.grid, name, about.drawn, scale=scale)
     if found.frame.is_empty():
         return _empty(f"No value of {name} can be shown on the {scale} scale.")
-    figure = curves_figure.draw_curves(found, about.look, title=name, scale=scale)
+    figure = training.draw_curves(found, about.look, title=name, scale=scale)
     return standalone(figure, f"{name} by training step", legend=True)
 
 

@@ -14,8 +14,7 @@ from PIL import Image
 from dashboards.data.formatting import number, plain
 from dashboards.data.user_errors import Unknown
 from dashboards.figures.canvas import TEXT_SIZE, canvas, cut
-from dashboards.figures.heat import heat_ramp
-from dashboards.figures.heat_cells import Ramp
+from dashboards.figures.heat import Ramp, heat_ramp
 from dashboards.theme.styles import INK, ON_ANY_PAGE
 from store import Store
 from store.analysis.artefacts import StoredArray, arrays

@@ -1,20 +1,24 @@
 """The sheet that every figure is drawn on: quiet axes, no title (the page has it), one font, marks for a theme swap."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from textwrap import wrap
 from typing import Any, Final
 
 import plotly.graph_objects as go
 import polars as pl
 
-from dashboards.data.formatting import change, plain
+from dashboards.data.formatting import change, in_odds, number, plain
 from dashboards.data.seed_averages import Scale
-from dashboards.theme.styles import AXIS, FONT, INK, LINE, MUTED, PAPER
+from dashboards.theme.styles import AXIS, FONT, INK, LINE, MUTED, PAPER, Style
+from store.analysis.verdicts import GridMeasure
 
+_HOVER: Final = "%{customdata}<extra></extra>"
 TEXT_SIZE: Final = 13
 """Pixels; the smallest text in any figure is one less."""
 
+TOP: Final = 12
+"""Pixels above the panels of a figure."""
 _FINE: Final = (1, 1.2, 1.4, 1.6, 1.8, 2, 2.5, 3, 3.5, 4, 4.5, 5, 6, 7, 8, 9)
 _LEAST_PANEL: Final = 310
 _UPRIGHT_NAME: Final = 12
@@ -32,14 +36,14 @@ _LONGEST_PART: Final = 40
 _LONGEST_LINE: Final = 56
 
 
-def canvas(height: int, *, x: str | None = None, y: str | None = None) -> go.Figure:
-    """An empty figure of `height` pixels with titled axes: texts of any origin."""
-    figure = go.Figure()
+def canvas(height: int, *, x: str | None = None, y: str | None = None, figure: go.Figure | None = None) -> go.Figure:
+    """An empty figure of `height` pixels with titled axes (texts of any origin), or `figure` with the same look."""
+    figure = go.Figure() if figure is None else figure
     figure.update_layout(
         template=go.layout.Template(),
         height=height,
         autosize=True,
-        margin={"l": 8, "r": 16, "t": 12, "b": 8},
+        margin={"l": 8, "r": 16, "t": TOP, "b": 8},
         paper_bgcolor="#00000000",
         plot_bgcolor="#00000000",
         font={"family": FONT, "size": TEXT_SIZE, "color": MUTED},
@@ -89,6 +93,52 @@ def error_bars(
     up, down = ([end[i] for end in ends] for i in (0, 1))
     look = {"thickness": thickness, "width": width, "color": color, "visible": any(end is not None for end in up)}
     return {"type": "data", "symmetric": False, "array": up, "arrayminus": down, **look}
+
+
+def points(
+    x: Iterable[Any], y: Iterable[Any], style: Style, told: Iterable[str] | None = None, **more: Any
+) -> go.Scatter:
+    """Points in a style; `told` is what the pointer shows of each, and `more` has arguments of plotly.
+
+    A size of points other than 9 pixels is `marker_size`.
+    """
+    hover = {} if told is None else {"customdata": list(told), "hovertemplate": _HOVER}
+    marker = {"symbol": style.marker, "size": 9, "color": style.color}
+    return go.Scatter(x=list(x), y=list(y), mode="markers", marker=marker, **hover).update(more)
+
+
+def interval_point(
+    place: float, row: Mapping[str, Any], style: Style, told: str, value: str, **more: Any
+) -> go.Scatter:
+    """A row of a figure: the entry `value` of the frame's row with its interval `low` to `high`."""
+    bars = error_bars([row[value]], [row["low"]], [row["high"]], style.color)
+    return points([row[value]], [place], style, error_x=bars, hovertemplate=f"{told}<extra></extra>", **more)
+
+
+def describe_change(value: float, ends: Mapping[str, Any], scale: str) -> str:
+    """A difference in units of the scale, and in a second line its interval `low` to `high`, if it has one."""
+    known = ends["low"] is not None and ends["high"] is not None
+    span = f"<br>{change(ends['low'], scale)} to {change(ends['high'], scale)}" if known else ""
+    return f"{change(value, scale)}{in_odds(scale)}{span}"
+
+
+def rope_of(measure: GridMeasure) -> float:
+    """The margin that counts as equal, in units of the scale."""
+    return measure.rope if measure.scale == "linear" else math.log1p(measure.rope)
+
+
+def describe_estimate(
+    value: float | None,
+    low: float | None,
+    high: float | None,
+    n: int | None,
+    *,
+    words: Callable[[float | None], str] = number,
+) -> str:
+    """A value and, in a second line, its interval and n, as far as they are known."""
+    more = [f"{words(low)} to {words(high)}"] if low is not None and high is not None else []
+    more += [f"n {n}"] if n is not None else []
+    return "<br>".join([words(value), *([", ".join(more)] if more else [])])
 
 
 def name_rows(figure: go.Figure, names: Sequence[str], places: Sequence[float] | None = None) -> None:
@@ -268,8 +318,8 @@ def standalone(figure: go.Figure, title: str, *, legend: bool = False) -> go.Fig
         showlegend=bool(groups),
         legend={"orientation": "h", "yref": "container", "y": 0, "yanchor": "bottom", "x": 0},
     )
-    margin = figure.layout.margin.to_plotly_json()
-    return figure.update_layout(margin={**margin, "t": _TITLE_ROOM, "b": 8 + _LEGEND_ROOM * rows})
+    top = _TITLE_ROOM + figure.layout.margin.t - TOP
+    return figure.update_layout(margin_t=top, margin_b=8 + _LEGEND_ROOM * rows)
 
 
 _RATIOS: Final = (1.01, 1.02, 1.05, 1.1, 1.2, 1.5, 2, 3, 5, 10, 30, 100, 1e3, 1e4, 1e6)

@@ -1,6 +1,5 @@
 """Any result of SQL as points, lines, bars or a heat map: the reader says which columns."""
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Final, Literal, NamedTuple
 
@@ -56,24 +55,20 @@ def select_rows(found: pl.DataFrame, kind: Kind, columns: ChartColumns) -> pl.Da
             raise Unknown("a heat map needs a column of numbers for its colours; choose one as colour")
         value = _numbers(found[columns.colour]).alias("value")
         squares = pl.DataFrame([x, _axis(found[columns.y]).alias("y"), value]).drop_nulls()
-        _check_squares(squares["x"].n_unique(), squares["y"].n_unique())
+        across, down = squares["x"].n_unique(), squares["y"].n_unique()
+        if across * down > MOST_SQUARES:
+            raise Unknown(
+                f"a heat map of {across:,} times {down:,} squares cannot be read; round x or y into buckets, so that "
+                f"there are at most {MOST_SQUARES:,}"
+            )
         return squares
     group = pl.Series("group", [None] * found.height, dtype=pl.String)
     if columns.colour is not None:
         group = _texts(found[columns.colour]).alias("group")
     drawn = pl.DataFrame([x, _numbers(found[columns.y]).alias("y"), group]).drop_nulls(["x", "y"])
-    place = {name: i for i, name in enumerate(dict.fromkeys(drawn["group"]))}
-    ranks = pl.Series("rank", [place[name] for name in drawn["group"]], dtype=pl.Int64)
+    drawn = drawn.with_row_index("rank").with_columns(pl.col("rank").min().over("group"))
     keys = ["rank", "x"] if kind == "lines" and drawn["x"].dtype.is_numeric() else ["rank"]
-    return drawn.with_columns(ranks).sort(keys, maintain_order=True).drop("rank")
-
-
-def _check_squares(across: int, down: int) -> None:
-    if across * down > MOST_SQUARES:
-        raise Unknown(
-            f"a heat map of {across:,} times {down:,} squares cannot be read; round x or y into buckets, so that there "
-            f"are at most {MOST_SQUARES:,}"
-        )
+    return drawn.sort(keys, maintain_order=True).drop("rank")
 
 
 def numeric(found: pl.DataFrame) -> list[str]:
@@ -102,8 +97,9 @@ def draw_chart(
     figure.update_layout(barmode="group")
     if not drawn["x"].dtype.is_numeric():
         levels = list(dict.fromkeys(drawn["x"]))
-        ticks = [plain(cut(str(level), _LONGEST)) for level in levels]
-        figure.update_xaxes(type="category", categoryarray=levels, tickvals=_some(levels), ticktext=_some(ticks))
+        some = levels[:: max(1, -(-len(levels) // 24))]
+        ticks = [plain(cut(str(level), _LONGEST)) for level in some]
+        figure.update_xaxes(type="category", categoryarray=levels, tickvals=some, ticktext=ticks)
     elif "x" in log:
         figure.update_xaxes(type="log")
     if "y" in log:
@@ -112,33 +108,25 @@ def draw_chart(
 
 
 def _trace(rows: pl.DataFrame, kind: Kind, name: str | None, styles: Mapping[str, Style]) -> go.Scatter | go.Bar:
-    style = styles.get(name or "", REST) if name is not None else _SINGLE
+    style = styles.get(name, REST) if name is not None else _SINGLE
     said = f"{plain(cut(name, _LONGEST))}<br>" if name is not None else ""
     given = {
         "x": rows["x"].to_list(),
         "y": rows["y"].to_list(),
         "legendgroup": name or "",
-        "text": [plain(as_text(x)) for x in rows["x"]],
-        "textposition": "none" if kind == "bars" else None,
-        "hovertemplate": f"{said}%{{text}}<br>%{{y:.6g}}<extra></extra>",
+        "hovertext": [plain(f"{x:.6g}" if isinstance(x, float) else str(x)) for x in rows["x"]],
+        "hovertemplate": f"{said}%{{hovertext}}<br>%{{y:.6g}}<extra></extra>",
     }
     if kind == "bars":
-        return go.Bar(**given, marker={"color": style.color})
-    if kind == "points":
-        return go.Scatter(**given, mode="markers", marker={"color": style.color, "symbol": style.marker, "size": 7})
-    few = rows.height <= 30
+        return go.Bar(**given, marker_color=style.color)
+    mode = "markers" if kind == "points" else "lines+markers" if rows.height <= 30 else "lines"
     marker = {"color": style.color, "symbol": style.marker, "size": 7}
     line = {"color": style.color, "dash": style.dash, "width": 2}
-    return go.Scatter(**given, mode="lines+markers" if few else "lines", marker=marker, line=line)
+    return go.Scatter(**given, mode=mode, marker=marker, line=line)
 
 
 _SINGLE: Final = Style("#3f7fb3", "#5c9fd3", "solid", "circle")
 """Style of a chart without groups."""
-
-
-def as_text(x: object) -> str:
-    """A value of an axis in words."""
-    return f"{x:.6g}" if isinstance(x, float) else str(x)
 
 
 def _axis(column: pl.Series) -> pl.Series:
@@ -149,21 +137,10 @@ def _axis(column: pl.Series) -> pl.Series:
 def _numbers(column: pl.Series) -> pl.Series:
     if not column.dtype.is_numeric():
         raise Unknown(f"the column {column.name!r} has no numbers to draw; choose another, or CAST(... AS DOUBLE)")
-    values = column.cast(pl.Float64, strict=False)
-    return pl.Series(column.name, [value if _is_drawn(value) else None for value in values], dtype=pl.Float64)
+    values = column.cast(pl.Float64, strict=False).to_frame()
+    return values.select(pl.when(pl.all().is_finite()).then(pl.all())).to_series()
 
 
 def _texts(column: pl.Series) -> pl.Series:
-    return pl.Series(column.name, [_word(value) for value in column.to_list()], dtype=pl.String)
-
-
-def _word(value: object) -> str:
-    return "null" if value is None else str(as_plain(value))
-
-
-def _is_drawn(value: float | None) -> bool:
-    return value is not None and math.isfinite(value)
-
-
-def _some(values: Sequence[str]) -> list[str]:
-    return list(values[:: max(1, -(-len(values) // 24))])
+    words = ["null" if value is None else str(as_plain(value)) for value in column.to_list()]
+    return pl.Series(column.name, words, dtype=pl.String)

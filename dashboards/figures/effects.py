@@ -1,19 +1,27 @@
 """Main effects: what each level of each axis adds against the mean of the grid."""
 
-from collections.abc import Mapping
-from typing import Any, Final
+from collections.abc import Sequence
+from typing import Final
 
 import plotly.graph_objects as go
 import polars as pl
 
-from dashboards.data.formatting import change, in_odds, plain
-from dashboards.figures.canvas import break_name, canvas, error_bars, finite, name_rows, ratio_ticks
-from dashboards.theme.styles import MUTED, ROPE
+from dashboards.data.formatting import in_odds, plain
+from dashboards.figures.canvas import (
+    break_name,
+    canvas,
+    describe_change,
+    finite,
+    interval_point,
+    name_rows,
+    ratio_ticks,
+)
+from dashboards.theme.styles import MUTED, ROPE, Style
 from store import Store
 from store.analysis.effects import analysis, effects as main_effects
 from store.analysis.verdicts import GridMeasure, runs
 
-_BLUE: Final = "#0072b2"
+_BLUE: Final = Style("#0072b2", "#56b0ea", "solid", "circle")
 
 
 def effects(store: Store, grid: str, measure: GridMeasure) -> pl.DataFrame:
@@ -37,66 +45,30 @@ def notes(store: Store, grid: str, measure: GridMeasure) -> list[str]:
 
 def draw_effects(found: pl.DataFrame, measure: GridMeasure) -> go.Figure:
     """One row per level, a block per axis, with the interval of the additive model."""
-    places, headings, height = _places(found)
-    figure = canvas(round(60 + 28 * height), x=_title(measure))
+    factors: Sequence[str] = found["factor"].to_list()
+    # a heading before the levels of each axis takes a line, and so does nearly half of one behind them
+    block = {factor: i for i, factor in enumerate(dict.fromkeys(factors))}
+    places = [i + 1 + 1.4 * block[factor] for i, factor in enumerate(factors)]
+    log = measure.scale != "linear"
+    title = f"against the mean{in_odds(measure.scale)}{' (log axis)' if log else ''}"
+    figure = canvas(round(60 + 28 * (len(places) + 1.4 * len(block))), x=title)
     figure.add_vline(x=0, line={"color": ROPE, "width": 1})
-    rows = found.iter_rows(named=True)
-    for place, row in zip(places, rows, strict=True):
-        figure.add_trace(_row(place, row, measure.scale))
-    for place, factor in headings:
+    for place, row in zip(places, found.iter_rows(named=True), strict=True):
+        told = f"{describe_change(row['effect'], row, measure.scale)}<br>n {row['n']}"
+        figure.add_trace(interval_point(place, row, _BLUE, told, "effect"))
+    for factor in block:
         figure.add_annotation(
             x=0,
             xref="paper",
-            y=place,
+            y=places[factors.index(factor)] - 1,
             text=f"<b>{plain(factor)}</b>",
             showarrow=False,
             xanchor="left",
-            align="left",
             font={"color": MUTED, "size": 12},
         )
-    levels = [break_name(level) for level in found["level"]]
-    name_rows(figure, levels, places)
-    if _log(measure):
-        figure.update_xaxes(**_percent_ticks(found))
+    name_rows(figure, [break_name(level) for level in found["level"]], places)
+    if log:
+        ends = finite(found["effect"].to_list() + found["low"].to_list() + found["high"].to_list())
+        limit = 1.08 * max(abs(end) for end in ends)
+        figure.update_xaxes(range=[-limit, limit], **ratio_ticks(limit))
     return figure
-
-
-def _log(measure: GridMeasure) -> bool:
-    return measure.scale != "linear"
-
-
-def _title(measure: GridMeasure) -> str:
-    return f"against the mean{in_odds(measure.scale)}{' (log axis)' if _log(measure) else ''}"
-
-
-def _places(found: pl.DataFrame) -> tuple[list[float], list[tuple[float, str]], float]:
-    """Where the rows stand, where the headings stand, and how many lines that makes."""
-    places: list[float] = []
-    headings: list[tuple[float, str]] = []
-    line = 0.0
-    for factor in dict.fromkeys(found["factor"]):
-        headings.append((line, factor))
-        line += 1
-        for _ in range(found.filter(pl.col("factor") == factor).height):
-            places.append(line)
-            line += 1
-        line += 0.4
-    return places, headings, line
-
-
-def _row(place: float, row: Mapping[str, Any], scale: str) -> go.Scatter:
-    span = f"<br>{change(row['low'], scale)} to {change(row['high'], scale)}" if row["low"] is not None else ""
-    return go.Scatter(
-        x=[row["effect"]],
-        y=[place],
-        error_x=error_bars([row["effect"]], [row["low"]], [row["high"]], _BLUE),
-        mode="markers",
-        marker={"size": 9, "color": _BLUE},
-        hovertemplate=f"{change(row['effect'], scale)}{in_odds(scale)}{span}<br>n {row['n']}<extra></extra>",
-    )
-
-
-def _percent_ticks(found: pl.DataFrame) -> dict[str, Any]:
-    ends = finite(found["effect"].to_list() + found["low"].to_list() + found["high"].to_list())
-    limit = 1.08 * max(abs(end) for end in ends)
-    return {"range": [-limit, limit], **ratio_ticks(limit)}

@@ -1,22 +1,23 @@
 """Rows with intervals: paired differences from the baseline with the margin of equality, and failure rates."""
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import plotly.graph_objects as go
 import polars as pl
 
-from dashboards.data.formatting import change, in_odds, plain, runs_words
+from dashboards.data.formatting import in_odds, plain, runs_words
 from dashboards.data.grid_context import CellLook, in_order
 from dashboards.figures.canvas import (
     break_name,
     canvas,
-    error_bars,
+    describe_change,
     finite,
+    interval_point,
     name_rows,
     one_line,
     ratio_ticks,
+    rope_of,
     rows_height,
 )
 from dashboards.theme.styles import ROPE
@@ -50,7 +51,7 @@ def draw_differences(found: pl.DataFrame, look: CellLook, measure: GridMeasure, 
     lines = max((tick.count("<br>") for tick in ticks), default=0)
     figure = canvas(rows_height(found.height, 28 + 18 * lines if lines else 24), x=_title(measure))
     limit = _limit(found, measure)
-    rope = measure.rope if measure.scale == "linear" else math.log1p(measure.rope)
+    rope = rope_of(measure)
     figure.add_vrect(x0=-rope, x1=rope, fillcolor=ROPE + "26", line={"width": 0}, layer="below")
     figure.add_vline(x=0, line={"color": ROPE, "width": 1})
     for place, row in enumerate(found.iter_rows(named=True)):
@@ -68,9 +69,7 @@ def is_cut(found: pl.DataFrame, measure: GridMeasure) -> bool:
 
 
 def _title(measure: GridMeasure) -> str:
-    return {"log": "difference (log axis)", "logit": "difference in odds (log axis)", "linear": "difference"}[
-        measure.scale
-    ]
+    return f"difference{in_odds(measure.scale)}{'' if measure.scale == 'linear' else ' (log axis)'}"
 
 
 def _tick(row: Mapping[str, Any], look: CellLook, words: Mapping[str, str], rows: int) -> str:
@@ -82,25 +81,16 @@ def _tick(row: Mapping[str, Any], look: CellLook, words: Mapping[str, str], rows
 
 
 def _row(place: int, row: Mapping[str, Any], look: CellLook, scale: str) -> go.Scatter:
-    style = look.styles[row["cell"]]
-    known = row["low"] is not None and row["high"] is not None
-    text = change(row["difference"], scale) + in_odds(scale)
-    span = f"<br>{change(row['low'], scale)} to {change(row['high'], scale)}" if known else ""
-    return go.Scatter(
-        x=[row["difference"]],
-        y=[place],
-        error_x=error_bars([row["difference"]], [row["low"]], [row["high"]], style.color),
-        mode="markers",
-        legendgroup=row["cell"],
-        customdata=[[row["cell"]]],
-        marker={"symbol": style.marker, "size": 10, "color": style.color, "line": {"color": style.color, "width": 1.5}},
-        hovertemplate=f"{plain(look.names[row['cell']])}<br>{text}{span}<br>{runs_words(row)}<extra></extra>",
-    )
+    cell, style = row["cell"], look.styles[row["cell"]]
+    told = f"{plain(look.names[cell])}<br>{describe_change(row['difference'], row, scale)}<br>{runs_words(row)}"
+    line = {"color": style.color, "width": 1.5}
+    more = {"legendgroup": cell, "customdata": [[cell]], "marker_size": 10, "marker_line": line}
+    return interval_point(place, row, style, told, "difference", **more)
 
 
 def _limit(found: pl.DataFrame, measure: GridMeasure) -> float:
     """Half the width of the axis: every difference, and of the intervals as much as leaves the differences legible."""
-    rope = measure.rope if measure.scale == "linear" else math.log1p(measure.rope)
+    rope = rope_of(measure)
     centres = [abs(value) for value in finite(found["difference"].to_list())]
     ends = [abs(value) for value in finite(found["low"].to_list() + found["high"].to_list())]
     widest = max([*centres, 2 * rope])
@@ -123,18 +113,9 @@ def draw_rates(found: pl.DataFrame, look: CellLook) -> go.Figure:
     """A point with its interval per cell."""
     figure = canvas(rows_height(found.height, 30), x="share that failed")
     for place, row in enumerate(found.iter_rows(named=True)):
+        told = f"{row['failed']} of {row['ended']}"
         style = look.styles[row["cell"]]
-        figure.add_trace(
-            go.Scatter(
-                x=[row["rate"]],
-                y=[place],
-                mode="markers",
-                legendgroup=row["cell"],
-                marker={"symbol": style.marker, "size": 9, "color": style.color},
-                error_x=error_bars([row["rate"]], [row["low"]], [row["high"]], style.color),
-                hovertemplate=f"{row['failed']} of {row['ended']}<extra></extra>",
-            )
-        )
+        figure.add_trace(interval_point(place, row, style, told, "rate", legendgroup=row["cell"]))
     names = [break_name(look.names[cell]) for cell in found["cell"]]
     figure.update_xaxes(range=[-0.03, 1.03], tickformat=".0%")
     name_rows(figure, names)

@@ -1,13 +1,13 @@
 """Effects of a grid with one seed against half-normal quantiles: what lies above the line of the others stands out."""
 
-from typing import Any, Final
+from typing import Final
 
 import plotly.graph_objects as go
 import polars as pl
 
 from dashboards.data.formatting import change, in_odds, plain
 from dashboards.data.seed_averages import Scale
-from dashboards.figures.canvas import canvas, one_line
+from dashboards.figures.canvas import canvas, one_line, points
 from dashboards.theme.styles import INK, MUTED, REST, ROPE, level_styles
 from store.statistics import HalfNormal
 
@@ -43,7 +43,13 @@ def draw_half_normal(found: HalfNormal, scale: Scale) -> go.Figure:
     figure = canvas(420, x="half-normal quantile", y=f"size of the effect{units_of(scale)}")
     widest = max(frame["quantile"].to_list(), default=1.0) * 1.06
     if found.pseudo_error is not None:
-        figure.add_trace(_noise(widest, found.pseudo_error))
+        figure.add_scatter(
+            x=[0, widest],
+            y=[0, widest * found.pseudo_error],
+            mode="lines",
+            line={"color": ROPE, "width": 1.5},
+            hoverinfo="skip",
+        )
     for level, name in ((found.margin, "margin"), (found.simultaneous, "simultaneous margin")):
         if level is not None:
             _rule(figure, level, name)
@@ -52,7 +58,17 @@ def draw_half_normal(found: HalfNormal, scale: Scale) -> go.Figure:
     for kind, (_, style) in KINDS.items():
         rows = frame.filter(pl.col("beyond") == kind)
         if not rows.is_empty():
-            figure.add_trace(_points(rows, scale, {"color": style.color, "symbol": style.marker, "size": 9}, kind))
+            told = [
+                f"{plain(name)}<br>{change(effect, scale)}{in_odds(scale)}"
+                for name, effect in rows.select("contrast", "effect").iter_rows()
+            ]
+            text = {
+                "text": rows["name"].to_list(),
+                "textposition": "middle left",
+                "textfont": {"size": 12, "color": INK},
+            }
+            trace = points(rows["quantile"], rows["size"], style, told, legendgroup=kind or "noise", **text)
+            figure.add_trace(trace.update(mode="markers+text" if any(rows["name"]) else "markers"))
     figure.update_xaxes(range=[0, widest * 1.12])
     figure.update_yaxes(range=[0, top * 1.08])
     return figure
@@ -72,36 +88,10 @@ def _names(frame: pl.DataFrame, widest: float, top: float) -> list[str]:
     return found
 
 
-def _noise(widest: float, error: float) -> go.Scatter:
-    return go.Scatter(
-        x=[0, widest], y=[0, widest * error], mode="lines", line={"color": ROPE, "width": 1.5}, hoverinfo="skip"
-    )
-
-
 def _rule(figure: go.Figure, level: float, name: str) -> None:
     """Names of rules stand at opposite ends: the rules may be near each other."""
     x, side, dash = (0, "left", "dot") if name == "margin" else (1, "right", "dash")
     figure.add_hline(y=level, line={"color": MUTED, "width": 1, "dash": dash})
     figure.add_annotation(
         x=x, xref="paper", y=level, text=name, showarrow=False, xanchor=side, yanchor="bottom", font={"size": 12}
-    )
-
-
-def _points(rows: pl.DataFrame, scale: Scale, marker: dict[str, Any], kind: str) -> go.Scatter:
-    names = rows["name"].to_list()
-    told = [
-        f"{plain(name)}<br>{change(effect, scale)}{in_odds(scale)}"
-        for name, effect in rows.select("contrast", "effect").rows()
-    ]
-    return go.Scatter(
-        x=rows["quantile"].to_list(),
-        y=rows["size"].to_list(),
-        mode="markers+text" if any(names) else "markers",
-        marker=marker,
-        text=names,
-        textposition="middle left",
-        textfont={"size": 12, "color": INK},
-        customdata=told,
-        hovertemplate="%{customdata}<extra></extra>",
-        legendgroup=kind or "noise",
     )

@@ -4,23 +4,26 @@
 """
 
 import math
-from collections.abc import Iterator, Sequence
-from textwrap import wrap
-from typing import Any, Final
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, NamedTuple
 
 import plotly.graph_objects as go
 import polars as pl
 
-from dashboards.data.formatting import plain
-from dashboards.figures.canvas import TEXT_SIZE, finite, log_ticks, tick_text
-from dashboards.figures.heat_cells import LETTER, LINE, HeatAxis, HeatCell, Ramp, axis_of, heat_cells
-from dashboards.figures.panels import panels
-from dashboards.theme.styles import MUTED, on_fill
+from dashboards.data.formatting import number, plain
+from dashboards.figures.canvas import TEXT_SIZE, cut, finite, in_lines, log_ticks, tick_text
+from dashboards.figures.panels import panels, title_panels
+from dashboards.theme.styles import DIVERGING, MUTED, SEQUENTIAL, on_fill
 
+SIGNS: Final = {"failed": "x-thin-open", "not applicable": "line-ew-open", "running": "circle-dot", "masked": ""}
+"""plotly's markers by how a reason begins, "" for none; any other, such as "not run", has an open circle."""
+_LETTER: Final = 7.0
+_LINE: Final = 15
+"""Pixels of a letter across and of a line up."""
+_LONGEST_TICK: Final = 28
 _ROW: Final = (4.0, 26.0)
 """Least and most pixels of a row."""
 _TALLEST: Final = 900
-_BREAK: Final = "<br>"
 _WIDTH: Final = 860
 """Pixels of a figure in the narrowest usual place; in a window of usual width it has more."""
 _ROOM: Final = (6, 7)
@@ -33,6 +36,38 @@ _TICK: Final = 18
 """Pixels between ticks beside the bar of colours, at least."""
 _BAR_TITLE: Final = 16
 """Letters in a line of a title above the bar."""
+
+
+class Ramp(NamedTuple):
+    """How values become colours, the same in all panels."""
+
+    low: float
+    """The value of the first colour; what is below has it, too."""
+    high: float
+    diverging: bool = False
+    """From blue over neutral to orange, with the neutral colour in the middle."""
+    log: bool = False
+    """Colours follow the logarithm, and values that are not positive have none."""
+    title: str = ""
+    """Title of the bar of colours, with the unit; without one there is no bar."""
+    words: Callable[[float | None], str] = number
+    """A value in words."""
+
+    @property
+    def colors(self) -> Sequence[str]:
+        """From low to high, at equal distances."""
+        return DIVERGING if self.diverging else SEQUENTIAL
+
+    @property
+    def ends(self) -> tuple[float, float]:
+        """`low` and `high` as they are drawn."""
+        return (math.log10(self.low), math.log10(self.high)) if self.log else (self.low, self.high)
+
+    def shade(self, value: float | None) -> float | None:
+        """Convert a value to its place on the ramp; None if it has no colour."""
+        if value is None or not math.isfinite(value) or (self.log and value <= 0):
+            return None
+        return math.log10(value) if self.log else value
 
 
 def heat_ramp(
@@ -49,6 +84,77 @@ def heat_ramp(
     return Ramp(low, high, log=log, title=title)
 
 
+class _Axis(NamedTuple):
+    names: Mapping[Any, str]
+    """The levels in their order, as plotly shows them literally."""
+    ticks: Sequence[str]
+    """The same, cut."""
+    falls: bool
+    """Whether the first is at the top."""
+
+    @property
+    def widest(self) -> int:
+        """Pixels of the longest name."""
+        return round(min(max(map(len, self.ticks), default=0), _LONGEST_TICK) * _LETTER)
+
+    def layout(self, pixels: float, *, turns: bool) -> dict[str, Any]:
+        """plotly's axis, with as many names as there is room for; names that turn may be longer than a level."""
+        every = math.ceil(_LINE / pixels) if not turns or self.widest > pixels else 1
+        names, n = list(self.names.values()), len(self.names)
+        return {
+            "type": "category",
+            "categoryorder": "array",
+            "categoryarray": names,
+            "range": [n - 0.5, -0.5] if self.falls else [-0.5, n - 0.5],
+            "tickvals": names[::every],
+            "ticktext": [plain(tick) for tick in self.ticks[::every]],
+        }
+
+
+def _axis(levels: pl.Series, *, falls: bool = False) -> _Axis:
+    """The axis of a column: numbers rise; others stand as they appear, or as their `pl.Enum` lists them."""
+    if levels.dtype.is_numeric():
+        names = {value: f"{value:.12g}" for value in levels.drop_nulls().unique().sort()}
+        falls = False
+    else:
+        known = levels.dtype.categories if isinstance(levels.dtype, pl.Enum) else levels.drop_nulls()
+        names = {value: str(value) for value in known}
+    ticks = [cut(name, _LONGEST_TICK) for name in names.values()]
+    return _Axis({value: plain(name) for value, name in names.items()}, ticks, falls)
+
+
+class _Cell(NamedTuple):
+    x: str
+    y: str
+    shade: float | None
+    words: str
+    """Its value, or why it has none, for plotly."""
+    told: str
+    """Words of the tooltip, for plotly."""
+    sign: str
+    """plotly's marker for it if it has no value; empty: none."""
+    key: Any
+    partial: bool
+
+
+def _cells(found: pl.DataFrame, across: _Axis, up: _Axis, ramp: Ramp) -> list[list[_Cell]]:
+    """The cells of a panel, row by row along the axes."""
+    rows = {(row["x"], row["y"]): row for row in found.iter_rows(named=True)}
+    return [[_cell(rows.get((x, y), {}), ramp, across.names[x], up.names[y]) for x in across.names] for y in up.names]
+
+
+def _cell(row: Mapping[str, Any], ramp: Ramp, x: str, y: str) -> _Cell:
+    value = row.get("value")
+    shade = ramp.shade(value)
+    reason = row.get("reason") or "no value"
+    if shade is None and value is not None and math.isfinite(value):
+        reason = f"{ramp.words(value)} has no colour on a logarithmic scale"
+    words = plain(reason) if shade is None else row.get("text") or plain(ramp.words(value))
+    told = f"{words}<br>{plain(row['note'])}" if row.get("note") else words
+    sign = next((sign for start, sign in SIGNS.items() if reason.startswith(start)), "circle-open")
+    return _Cell(x, y, shade, words, told, sign, row.get("key"), row.get("partial") or False)
+
+
 def draw_heat(
     found: pl.DataFrame, ramp: Ramp, *, x: str, y: str, height: int | None = None, width: int = _WIDTH
 ) -> go.Figure:
@@ -60,79 +166,73 @@ def draw_heat(
     Args:
         found: x, y, value, one row a cell. It may have: panel (its name; each has a panel, in order), text (the value
             in words as plotly takes them, lines joined by "<br>"; else `ramp.words`), note (more words for who points
-            at it), key, reason (why there is no value: "not run", "failed: diverged", "not applicable"; see
-            `heat_cells.SIGNS`), and partial (whether its text says that it lacks something: where texts have no room,
-            such a cell has a diamond).
+            at it), key, reason (why there is no value: "not run", "failed: diverged", "not applicable"; see `SIGNS`),
+            and partial (whether its text says that it lacks something: where texts have no room, such a cell has a
+            diamond).
         ramp: of all panels.
         x: title of the axis, as campaigns have it.
         y: the same.
         height: of the cells of one panel in pixels; by default their number decides.
         width: of the whole figure in pixels, about; it decides which texts fit.
     """
-    across, up = axis_of(found["x"]), axis_of(found["y"], falls=True)
-    parts = _parts(found)
+    across, up = _axis(found["x"]), _axis(found["y"], falls=True)
+    named = "panel" in found.columns and not found.is_empty()
+    parts = (
+        {str(name): part for (name,), part in found.group_by("panel", maintain_order=True)} if named else {"": found}
+    )
     columns = min(len(parts), 1 if len(across.names) > 24 else 2 if len(across.names) > 10 else 3)
-    most = _ROW[1] + LINE * (_lines(found) - 1)
+    texts = found["text"].drop_nulls().to_list() if "text" in found.columns else []
+    most = _ROW[1] + _LINE * max((text.count("<br>") for text in texts), default=0)
     row = min(max(_TALLEST / max(len(up.names), 1) * columns / len(parts), _ROW[0]), most)
-    each = height or max(round(row * len(up.names)), _least(ramp, len(parts), columns))
+    least = _BAR[0] + _LINE * _bar_title(ramp).count("<br>") if ramp.title and len(parts) <= columns else 48
+    each = height or max(round(row * len(up.names)), least)
     beside = up.widest + _BESIDE[0] + (_BESIDE[1] if ramp.title else 0)
     size = (max(width - beside, 1) / columns / max(len(across.names), 1), each / max(len(up.names), 1))
-    below = across.overhang(size[0])
-    figure, places = panels(list(parts), each, columns=columns, x=x, y=y, below=below)
+    figure, places = panels(len(parts), each, columns=columns, x=x, y=y)
+    if across.widest > size[0]:  # names that are turned take room below
+        figure.update_layout(height=figure.layout.height + across.widest - _LINE)
+    if any(parts):
+        title_panels(figure, places, list(parts))
     figure.update_xaxes(**across.layout(size[0], turns=True), showgrid=False, ticks="", showline=False)
     figure.update_yaxes(**up.layout(size[1], turns=False), showgrid=False)
     hover = f"{plain(x)} %{{x}}<br>{plain(y)} %{{y}}<br>%{{text}}<extra></extra>"
-    drawn = [heat_cells(part, across, up, ramp) for part in parts.values()]
-    narrow = _are_narrow(drawn, size)
+    drawn = [_cells(part, across, up, ramp) for part in parts.values()]
+    narrow = _are_narrow([cell for cells in drawn for row in cells for cell in row], size)
     for place, cells in zip(places, drawn, strict=True):
         bar = _bar(ramp, each * -(-len(parts) // columns)) if ramp.title and place == places[0] else None
-        figure.add_trace(_map(cells, across, up, ramp, bar).update(place.trace, hovertemplate=hover))
-        figure.add_traces([trace.update(place.trace) for trace in _marks(cells, across, up, ramp, size, narrow=narrow)])
+        figure.add_trace(_map(cells, across, up, ramp).update(place, hovertemplate=hover))
+        figure.data[-1].update(showscale=bar is not None, colorbar=bar)
+        flat = [cell for row in cells for cell in row]
+        figure.add_traces([trace.update(place) for trace in _marks(flat, ramp, size, narrow=narrow)])
     return figure
 
 
-def _least(ramp: Ramp, n: int, columns: int) -> int:
-    """Pixels of each of `n` panels beside which a bar of colours has room."""
-    return max(48, _BAR[0] + LINE * _bar_title(ramp.title).count(_BREAK) if ramp.title and n <= columns else 0)
-
-
-def _lines(found: pl.DataFrame) -> int:
-    texts = found["text"].drop_nulls().to_list() if "text" in found.columns else []
-    return max((text.count(_BREAK) + 1 for text in texts), default=1)
-
-
-def _parts(found: pl.DataFrame) -> dict[str, pl.DataFrame]:
-    if "panel" not in found.columns or found.is_empty():
-        return {"": found}
-    return {str(name): rows for (name,), rows in found.group_by("panel", maintain_order=True)}
-
-
-def _map(
-    cells: Sequence[Sequence[HeatCell]], across: HeatAxis, up: HeatAxis, ramp: Ramp, bar: dict[str, Any] | None
-) -> go.Heatmap:
+def _map(cells: Sequence[Sequence[_Cell]], across: _Axis, up: _Axis, ramp: Ramp) -> go.Heatmap:
     low, high = ramp.ends
     gap = 1.5 if len(across.names) * len(up.names) <= 4000 else 0
     return go.Heatmap(
-        x=across.categories(),
-        y=up.categories(),
+        x=list(across.names.values()),
+        y=list(up.names.values()),
         z=[[cell.shade for cell in row] for row in cells],
         text=[[cell.told for cell in row] for row in cells],
         customdata=[[cell.key for cell in row] for row in cells],
         zmin=low,
         zmax=high,
-        colorscale=[[i / (len(ramp.colors) - 1), color] for i, color in enumerate(ramp.colors)],
-        showscale=bar is not None,
-        colorbar=bar,
+        colorscale=list(ramp.colors),
         xgap=gap,
         ygap=gap,
     )
 
 
+def _bar_title(ramp: Ramp) -> str:
+    return in_lines(ramp.title, _BAR_TITLE)
+
+
 def _bar(ramp: Ramp, height: int) -> dict[str, Any]:
     """The bar of colours, as tall as all panels at most; it belongs to a map, so that it follows new data."""
     length = min(max(height, _BAR[0]), _BAR[1])
-    is_short = len(ramp.title) * LETTER < length - 40
-    title = plain(ramp.title) if is_short else _bar_title(ramp.title)
+    is_short = len(ramp.title) * _LETTER < length - 40
+    title = plain(ramp.title) if is_short else _bar_title(ramp)
     found: dict[str, Any] = {
         "title": {"text": title, "side": "right" if is_short else "top", "font": {"size": TEXT_SIZE}},
         "thickness": 12,
@@ -149,57 +249,30 @@ def _bar(ramp: Ramp, height: int) -> dict[str, Any]:
     return found
 
 
-def _bar_title(title: str) -> str:
-    return _BREAK.join(plain(line) for line in wrap(title, _BAR_TITLE))
-
-
-def _are_narrow(panels: Sequence[Sequence[Sequence[HeatCell]]], size: tuple[float, float]) -> bool:
+def _are_narrow(cells: Sequence[_Cell], size: tuple[float, float]) -> bool:
     """Whether a text of any panel has no room in a cell of `size` pixels: then no panel has texts."""
-    words = [cell.words for cells in panels for row in cells for cell in row if cell.shade is not None]
-    lines = [each.split(_BREAK) for each in words]
+    lines = [cell.words.split("<br>") for cell in cells if cell.shade is not None]
     longest = max((len(line) for each in lines for line in each), default=0)
-    return longest * LETTER + _ROOM[0] > size[0] or max(map(len, lines), default=1) * LINE + _ROOM[1] > size[1]
+    return longest * _LETTER + _ROOM[0] > size[0] or max(map(len, lines), default=1) * _LINE + _ROOM[1] > size[1]
 
 
-def _marks(
-    cells: Sequence[Sequence[HeatCell]],
-    across: HeatAxis,
-    up: HeatAxis,
-    ramp: Ramp,
-    size: tuple[float, float],
-    *,
-    narrow: bool,
-) -> Iterator[go.Scatter]:
+def _marks(cells: Sequence[_Cell], ramp: Ramp, size: tuple[float, float], *, narrow: bool) -> list[go.Scatter]:
     """Signs where there is no value; values in words unless cells, `size` pixels large, are too narrow for them."""
-    placed = [
-        (x, y, cell)
-        for y, row in zip(up.categories(), cells, strict=True)
-        for x, cell in zip(across.categories(), row, strict=True)
-    ]
-    missing = [(x, y, cell) for x, y, cell in placed if cell.shade is None and cell.sign]
-    if missing:
-        symbols = [cell.sign for _, _, cell in missing]
-        marker = {"symbol": symbols, "size": _sign_size(size), "color": MUTED, "line": {"width": 1.4}}
-        yield _scatter(missing, mode="markers", marker=marker)
-    kept = [(x, y, cell) for x, y, cell in placed if cell.shade is not None]
-    if narrow:
-        kept = [row for row in kept if row[2].partial]
+    pixels = min(max(0.45 * min(size), 3), 9)
     low, high = ramp.ends
-    colors = [on_fill(ramp.colors, ((cell.shade or 0.0) - low) / (high - low)) for _, _, cell in kept]
-    for color in dict.fromkeys(colors):
-        rows = [row for row, found in zip(kept, colors, strict=True) if found == color]
-        if narrow:
-            mark = {"symbol": "diamond-open", "size": _sign_size(size), "color": color, "line": {"width": 1.4}}
-            yield _scatter(rows, mode="markers", marker=mark)
-            continue
-        font = {"color": color, "size": 12}
-        yield _scatter(rows, mode="text", text=[cell.words for _, _, cell in rows], textfont=font)
-
-
-def _sign_size(size: tuple[float, float]) -> float:
-    """Pixels of a sign in a cell of `size`."""
-    return min(max(0.45 * min(size), 3), 9)
-
-
-def _scatter(rows: Sequence[tuple[str, str, HeatCell]], **more: Any) -> go.Scatter:
-    return go.Scatter(x=[x for x, _, _ in rows], y=[y for _, y, _ in rows], hoverinfo="skip", **more)
+    groups: dict[str, list[_Cell]] = {}
+    for cell in cells:
+        if cell.shade is None and cell.sign:
+            groups.setdefault(MUTED, []).append(cell)
+        elif cell.shade is not None and (cell.partial or not narrow):
+            groups.setdefault(on_fill(ramp.colors, (cell.shade - low) / (high - low)), []).append(cell)
+    traces = []
+    for color, group in groups.items():
+        trace = go.Scatter(x=[cell.x for cell in group], y=[cell.y for cell in group], hoverinfo="skip", mode="markers")
+        if narrow or color == MUTED:
+            symbols = ["diamond-open" if cell.shade is not None else cell.sign for cell in group]
+            trace.marker = {"symbol": symbols, "size": pixels, "color": color, "line": {"width": 1.4}}
+        else:
+            trace.update(mode="text", text=[cell.words for cell in group], textfont={"color": color, "size": 12})
+        traces.append(trace)
+    return traces

@@ -13,7 +13,7 @@ import polars as pl
 from dashboards.data.formatting import number
 from dashboards.figures.canvas import break_name, finite
 from dashboards.figures.lines import Series
-from dashboards.figures.panels import PanelPosition, panels
+from dashboards.figures.panels import Place, panels, title_panels
 from dashboards.theme.styles import INK, MUTED
 
 MOST_BINS: Final = 40
@@ -95,8 +95,9 @@ def draw_histogram(
         log: whether counts have a log axis (paper 003, figure 8), which leaves empty bins out.
     """
     order = list(dict.fromkeys(counts["series"]))
-    titles = [series[key].name for key in order] if len(order) > 1 else [""]
-    figure, places = panels(titles, _STRIP, columns=2, x=x, y=y)
+    figure, places = panels(max(len(order), 1), _STRIP, columns=2, x=x, y=y)
+    if len(order) > 1:
+        title_panels(figure, places, [series[key].name for key in order])
     for key, place in zip(order, places, strict=False):
         rows = counts.filter(pl.col("series") == key)
         style = series[key].style
@@ -112,7 +113,7 @@ def draw_histogram(
                 text=[f"{number(a)} to {number(b)}: {n:,}" for a, b, n in zip(low, high, count, strict=True)],
                 textposition="none",
                 hovertemplate="%{text}",
-                **place.trace,
+                **place,
             )
         )
         for middle in rules.filter(pl.col("series") == key).iter_rows(named=True):
@@ -130,7 +131,7 @@ def _lowest(count: npt.NDArray[np.float64]) -> float:
 
 
 def _rules(
-    figure: go.Figure, place: PanelPosition, middle: Mapping[str, float | None], ends: Sequence[float], group: str
+    figure: go.Figure, place: Place, middle: Mapping[str, float | None], ends: Sequence[float], group: str
 ) -> None:
     for name, dash, color in (("mean", "solid", INK), ("median", "dash", MUTED)):
         at = middle[name]
@@ -145,6 +146,6 @@ def _rules(
                 legendgroup=group,
                 text=[f"{name} {number(at)}"] * 2,
                 hovertemplate="%{text}<extra></extra>",
-                **place.trace,
+                **place,
             )
         )

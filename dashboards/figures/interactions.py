@@ -1,8 +1,8 @@
 """Do axes act together: how much of the variance each pair explains, and the means of one pair, a line per level."""
 
 from collections.abc import Sequence
-from itertools import combinations
-from typing import Final, NamedTuple
+from itertools import combinations, product
+from typing import Any, Final, NamedTuple
 
 import plotly.graph_objects as go
 import polars as pl
@@ -69,26 +69,25 @@ def matrix(found: Factorial) -> pl.DataFrame:
     names = mains(found)
     terms = {row["term"]: row for row in found.terms.iter_rows(named=True)}
     rows = []
-    for up in names:
-        for across in names:
-            axes = sorted((across, up), key=names.index)
-            term = across if across == up else CROSS.join(axes)
-            key = None if across == up else key_of(axes)
-            rows.append((across, up, *_cell(terms.get(term)), key))
-    kinds = dict.fromkeys(("x", "y", "value", "text", "note", "reason", "key"), pl.String) | {"value": pl.Float64}
-    frame = pl.DataFrame(rows, schema=kinds, orient="row")
-    return frame.with_columns(pl.col("x", "y").cast(pl.Enum(names)))
+    for up, across in product(names, names):
+        axes = sorted((across, up), key=names.index)
+        term = across if across == up else CROSS.join(axes)
+        key = None if across == up else key_of(axes)
+        rows.append({"x": across, "y": up, "key": key, **_cell(terms.get(term))})
+    texts = dict.fromkeys(("text", "note", "reason", "key"), pl.String)
+    kinds = {"x": pl.Enum(names), "y": pl.Enum(names), "value": pl.Float64, **texts}
+    return pl.DataFrame(rows, schema=kinds)
 
 
-def _cell(row: dict[str, object] | None) -> tuple[float | None, str, str, str | None]:
+def _cell(row: dict[str, Any] | None) -> dict[str, object]:
     if row is None:
-        return None, "", "", "not applicable: the plan does not cross them"
+        return {"reason": "not applicable: the plan does not cross them"}
     share, p = row["omega_squared"], row["p_holm"]
-    if not isinstance(share, float):
-        return None, "", "", f"not run: {row['note'] or 'there is no noise to test against'}"
-    said = p_value(p if isinstance(p, float) else None)
+    if share is None:
+        return {"reason": f"not run: {row['note'] or 'there is no noise to test against'}"}
+    said = p_value(p)
     equal = "" if said.startswith("<") else "= "
-    return share, f"{number(share, 2)}<br>p {equal}{said}", str(row["note"]), None
+    return {"value": share, "text": f"{number(share, 2)}<br>p {equal}{said}", "note": row["note"]}
 
 
 def draw_matrix(found: pl.DataFrame) -> go.Figure:

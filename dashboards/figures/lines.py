@@ -12,7 +12,8 @@ import polars as pl
 from dashboards.data.formatting import number, plain
 from dashboards.data.grid_context import CellLook
 from dashboards.data.seed_averages import Scale
-from dashboards.figures.canvas import break_name, canvas, upright, value_axis
+from dashboards.figures.canvas import break_name, canvas, describe_estimate, error_bars, upright, value_axis
+from dashboards.figures.panels import panels as panel_grid
 from dashboards.theme.styles import Style
 
 FAR: Final[Mapping[Scale, float]] = {"linear": 1e4, "log": 1e9, "logit": math.inf}
@@ -27,10 +28,6 @@ _ROOM: Final = 100.0
 """How far beyond the values an interval is drawn; an axis never goes so far."""
 _MOST_TOLD: Final = 4000
 """Points of more than that in a figure tell less under the pointer, so that the figure stays small."""
-_GAP: Final = 76
-"""Pixels between panels that stand above each other."""
-_BESIDE: Final = 0.12
-"""Share of the width between panels that stand side by side."""
 _MOST_TICKS: Final = 12
 """Places that have a tick each."""
 _LARGEST: Final = 1e300
@@ -112,41 +109,66 @@ def draw_panels(
     panels: Sequence[Panel], series: Mapping[str, Series], *, x: str, drawing: Drawing = PLAIN
 ) -> go.Figure:
     """`draw_lines` several times with one axis x: zooming into one panel zooms all, unless each has its own."""
-    rows = -(-len(panels) // drawing.columns)
-    figure = canvas(rows * drawing.height + (rows - 1) * _GAP, x=x)
+    shared = "" if drawing.own_x else "x"
+    figure, places = panel_grid(len(panels), drawing.height, columns=drawing.columns, x=x, shared=shared)
     few = all(panel.found["series"].n_unique() <= FEW for panel in panels)
     much = sum(panel.found.height for panel in panels) > _MOST_TOLD
-    usual = (figure.layout.xaxis.to_plotly_json(), figure.layout.yaxis.to_plotly_json())
-    names = {"n": pl.Int64} | dict.fromkeys(("low", "high"), pl.Float64)
-    for place, panel in enumerate(panels):
-        at = "" if place == 0 else str(place + 1)
-        missing = [pl.lit(None, kind).alias(name) for name, kind in names.items() if name not in panel.found.columns]
-        found = panel.found.with_columns(missing)
-        if drawing.log_x:
-            found = found.filter(pl.col("x") > 0)
+    for place, panel in zip(places, panels, strict=True):
+        found = panel.found.filter(pl.col("x") > 0) if drawing.log_x else panel.found
         shown = _clip(found, panel.scale)
         if "least" in shown.columns and not few:
             shown = _spikes(shown, panel.scale)
-        figure.update_layout(_axes(usual, place, len(panels), drawing))
-        figure.update_layout(
-            {f"yaxis{at}": {"title": {"text": upright(panel.y, drawing.height)}, **_value_axis(shown, panel.scale)}}
-        )
+        axis = {"title": {"text": upright(panel.y, drawing.height)}, **_value_axis(shown, panel.scale)}
+        figure.update_layout({f"yaxis{place['yaxis'][1:]}": axis})
         for (key,), lines in shown.group_by("series", maintain_order=True):
             given = series[str(key)]
-            _add(figure, lines, given._replace(group=given.group or str(key)), (at, much, few, drawing))
+            given = given._replace(group=given.group or str(key))
+            figure.add_traces([trace.update(place) for trace in _traces(lines, given, drawing, much=much, few=few)])
     if drawing.log_x:
         figure.update_xaxes(type="log")
-    places = pl.concat([panel.found["x"].drop_nulls().unique() for panel in panels]).unique()
-    if len(places) == 1 and places.dtype.is_numeric():  # else plotly's ticks name numbers about it
-        figure.update_xaxes(tickvals=places.to_list())
+    x_values = pl.concat([panel.found["x"].drop_nulls().unique() for panel in panels]).unique()
+    if len(x_values) == 1 and x_values.dtype.is_numeric():  # else plotly's ticks name numbers about it
+        figure.update_xaxes(tickvals=x_values.to_list())
         # intervals stand beside each other in the order of the series, not on top of each other
         figure.update_layout(scattermode="group", scattergap=0.6)
         figure.for_each_trace(lambda trace: trace.update(offsetgroup=trace.legendgroup))
-    elif drawing.log_x and len(places) <= _MOST_TICKS:  # plotly's ticks of a log axis are lone digits
-        figure.update_xaxes(tickvals=places.sort().to_list())
-    elif _counts(places):
+    elif drawing.log_x and len(x_values) <= _MOST_TICKS:  # plotly's ticks of a log axis are lone digits
+        figure.update_xaxes(tickvals=x_values.sort().to_list())
+    elif _counts(x_values):
         figure.update_xaxes(dtick=1)
     return figure
+
+
+_LEFT: Final = (("solid", "circle"), ("dot", "circle-open"))
+_RIGHT: Final = ("dash", "square-open")
+"""Dash and mark of the lines of each quantity."""
+
+
+def draw_two_axes(
+    left: Mapping[str, pl.DataFrame], right: Mapping[str, pl.DataFrame], series: Mapping[str, Series], *, x: str
+) -> go.Figure:
+    """Two quantities with axes of their own over the same x, such as loss and sink share (paper 004, figure 2).
+
+    All quantities of a series have its colour. The axes have round numbers of their own, and the left one grid lines.
+
+    Args:
+        left: one or two frames as of `draw_lines`, of one unit, by their titles; the axis has the first title.
+        right: that of the right axis.
+        series: by the entries of the column `series`.
+        x: title of the axis that all share.
+    """
+    figure = canvas(360, x=x, y=next(iter(left)))
+    sides = [(*side, style, "y") for side, style in zip(left.items(), _LEFT, strict=False)]
+    sides += [(*side, _RIGHT, "y2") for side in right.items()]
+    for title, found, (dash, marker), axis in sides:
+        for (key,), rows in _clip(found, "linear").group_by("series", maintain_order=True):
+            name, style = f"{series[str(key)].name}, {title}", series[str(key)].style
+            given = Series(name, style._replace(dash=dash, marker=marker), str(key))
+            traces = _traces(rows, given, Drawing(markers=True, width=2), much=False, few=True)
+            figure.add_traces([trace.update(yaxis=axis) for trace in traces])
+    second = {"overlaying": "y", "side": "right", "showgrid": False, "title_text": next(iter(right))}
+    figure.update_layout(yaxis2=figure.layout.yaxis.update(tickmode="auto").to_plotly_json())
+    return figure.update_layout(yaxis2=second)
 
 
 def _counts(places: pl.Series) -> bool:
@@ -170,6 +192,10 @@ def extremes_words(curves: int) -> str:
 
 def _clip(found: pl.DataFrame, scale: Scale) -> pl.DataFrame:
     """The frame with what is too far off at the `edge` of the figure, and the value itself in column `beyond`."""
+    names: dict[str, Any] = {"n": pl.Int64} | dict.fromkeys(("low", "high"), pl.Float64)
+    found = found.with_columns(
+        pl.lit(None, kind).alias(name) for name, kind in names.items() if name not in found.columns
+    )
     ends = [name for name in (*_VALUES, "raw", "low", "high") if name in found.columns]
     found = found.with_columns(pl.col(name).cast(pl.Float64).fill_nan(None) for name in ends)
     limits = _limits(found, scale)
@@ -223,48 +249,40 @@ def _value_axis(shown: pl.DataFrame, scale: Scale) -> dict[str, Any]:
     return value_axis(pl.concat([shown.select("value", "low", "high"), *wide], how="diagonal"), scale)
 
 
-def _axes(usual: tuple[Any, Any], place: int, panels: int, drawing: Drawing) -> dict[str, Any]:
-    """The axes of one of several panels: below each other, or side by side where there are columns."""
-    rows, columns = -(-panels // drawing.columns), min(drawing.columns, panels)
-    at, row, column = "" if place == 0 else str(place + 1), place // drawing.columns, place % drawing.columns
-    height, width = 1 / rows, (1 - _BESIDE * (columns - 1)) / columns
-    top, left = 1 - row * height, column * (width + _BESIDE)
-    gap = _GAP / (drawing.height + _GAP) * height if row + 1 < rows else 0.0
-    x = {**usual[0], "domain": [left, min(left + width, 1.0)], "anchor": f"y{at}"}
-    if place + drawing.columns < panels:
-        x["title"] = {"text": ""}
-    if place and not drawing.own_x:
-        x["matches"] = "x"
-    return {
-        f"xaxis{at}": x,
-        f"yaxis{at}": {**usual[1], "domain": [max(top - height + gap, 0.0), top], "anchor": f"x{at}"},
-    }
-
-
-def _add(figure: go.Figure, rows: pl.DataFrame, series: Series, where: tuple[str, bool, bool, Drawing]) -> None:
-    at, much, few, drawing = where
-    axes = {"xaxis": f"x{at}", "yaxis": f"y{at}", "legendgroup": series.group, "showlegend": False}
+def _traces(rows: pl.DataFrame, series: Series, drawing: Drawing, *, much: bool, few: bool) -> list[go.Scatter]:
+    shared = {"legendgroup": series.group, "showlegend": False}
     style, name = series.style, break_name(series.name)
-    x = _numbers(rows["x"])
+    x, y, low, high = (_numbers(rows[name]) for name in ("x", "value", "low", "high"))
+    traces = []
     if rows["low"].null_count() < rows.height:
-        area = band(x, _numbers(rows["low"]), _numbers(rows["high"]), style.band(), series.group)
-        figure.add_trace(area.update(**axes))
+        traces.append(band(x, low, high, style.band(), series.group))
     if "least" in rows.columns:
-        figure.add_trace(_extremes(rows, style, few=few).update(**axes))
+        traces.append(_extremes(rows, style, few=few).update(shared))
     if "raw" in rows.columns:
         behind = {"color": style.color + "66", "width": 1}
-        figure.add_trace(go.Scatter(x=x, y=_numbers(rows["raw"]), mode="lines", line=behind, hoverinfo="skip", **axes))
+        raw = go.Scatter(x=x, y=_numbers(rows["raw"]), mode="lines", line=behind, hoverinfo="skip", **shared)
+        traces.append(raw)
     color = style.color + ("80" if series.thin else "")
     line = {"color": color, "dash": style.dash, "width": 1.0 if series.thin else drawing.width}
-    y = _numbers(rows["value"])
-    figure.add_trace(
-        go.Scatter(
-            x=x, y=y, name=name, line=line, **_marks(y, style, drawing), **_tooltips(rows, drawing, much=much), **axes
-        ).update(error_y=_bars(y, _numbers(rows["low"]), _numbers(rows["high"]), color))
+    main = go.Scatter(
+        x=x, y=y, name=name, line=line, **_marks(y, style, drawing), **_tooltips(rows, drawing, much=much), **shared
     )
+    alone = _lone(np.isfinite(y) & np.isfinite(low) & np.isfinite(high))
+    if alone.any():  # no area reaches these intervals
+        least, most = (np.where(alone, end, np.nan).tolist() for end in (low, high))
+        main.update(error_y=error_bars(y.tolist(), least, most, color, thickness=1.2))
+    traces.append(main)
     far = rows.filter(pl.col("beyond").is_not_null())
     if not far.is_empty():
-        figure.add_trace(_far(far, style, name, drawing).update(**axes))
+        traces.append(_far(far, style, name, drawing).update(shared))
+    return traces
+
+
+def _lone(known: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+    """The known points both of whose neighbours are not."""
+    held = np.concatenate([[False], known, [False]])
+    alone: npt.NDArray[np.bool_] = held[1:-1] & ~held[:-2] & ~held[2:]
+    return alone
 
 
 def _extremes(rows: pl.DataFrame, style: Style, *, few: bool) -> go.Scatter:
@@ -286,36 +304,19 @@ def _extremes(rows: pl.DataFrame, style: Style, *, few: bool) -> go.Scatter:
 
 def _marks(y: npt.NDArray[Any], style: Style, drawing: Drawing) -> dict[str, Any]:
     """Markers at all points, or at those that no line reaches, since both their neighbours are missing."""
-    if drawing.markers:
-        return {"mode": "lines+markers", "marker": {"symbol": style.marker, "size": 8, "color": style.color}}
-    held = np.concatenate([[False], np.isfinite(y), [False]])
-    alone = held[1:-1] & ~held[:-2] & ~held[2:]
-    if not alone.any():
+    alone = _lone(np.isfinite(y))
+    if not drawing.markers and not alone.any():
         return {"mode": "lines"}
-    sizes = np.where(alone, 6, 0).tolist()
-    return {"mode": "lines+markers", "marker": {"symbol": style.marker, "size": sizes, "color": style.color}}
-
-
-def _bars(y: npt.NDArray[Any], low: npt.NDArray[Any], high: npt.NDArray[Any], color: str) -> dict[str, Any] | None:
-    """The intervals of points that no area reaches, since both their neighbours have none; None without such."""
-    known = np.concatenate([[False], np.isfinite(y) & np.isfinite(low) & np.isfinite(high), [False]])
-    alone = known[1:-1] & ~known[:-2] & ~known[2:]
-    if not alone.any():
-        return None
-    up, down = (np.where(alone, end, 0.0).tolist() for end in (high - y, y - low))
-    return {"type": "data", "symmetric": False, "array": up, "arrayminus": down, "color": color, "thickness": 1.2}
+    size = 8 if drawing.markers else np.where(alone, 6, 0).tolist()
+    return {"mode": "lines+markers", "marker": {"symbol": style.marker, "size": size, "color": style.color}}
 
 
 def _tooltips(rows: pl.DataFrame, drawing: Drawing, *, much: bool) -> dict[str, Any]:
     place = "%{x:,}" if rows["x"].dtype.is_numeric() else "%{x}"
     if much:
         return {"customdata": _numbers(rows["n"]), "hovertemplate": f"{place}: %{{y:.4g}}<br>n %{{customdata}}"}
-    words = drawing.words
-    texts = []
-    for value, low, high, n in rows.select("value", "low", "high", "n").iter_rows():
-        parts = [f"{words(low)} to {words(high)}"] if low is not None and high is not None else []
-        parts += [f"n {n}"] if n is not None else []
-        texts.append("<br>".join([words(value), *([", ".join(parts)] if parts else [])]))
+    rows = rows.select("value", "low", "high", "n")
+    texts = [describe_estimate(*row, words=drawing.words) for row in rows.iter_rows()]
     return {"text": texts, "hovertemplate": f"{place}: %{{text}}"}
 
 

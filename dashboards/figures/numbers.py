@@ -8,7 +8,7 @@ import polars as pl
 
 from dashboards.data.grid_context import CellLook, in_order
 from dashboards.data.seed_averages import over_seeds
-from dashboards.figures.canvas import break_name, canvas, error_bars
+from dashboards.figures.canvas import break_name, canvas, error_bars, points
 from store import Store
 
 PREFIX: Final = "number."
@@ -36,34 +36,22 @@ def numbers(store: Store, grid: str, cells: Sequence[str]) -> pl.DataFrame:
 def draw_numbers(found: pl.DataFrame, look: CellLook) -> go.Figure:
     """One number: a point with its interval per cell, layer and head; heads stand side by side within their layer."""
     figure = canvas(300, x="layer")
-    cells, heads = list(dict.fromkeys(found["cell"])), found["head"].max()
-    slots = (int(heads) + 1 if isinstance(heads, int) and heads >= 0 else 1) * len(cells)
-    for (cell,), rows in found.group_by("cell", maintain_order=True):
-        style, key = look.styles[str(cell)], str(cell)
-        turn = cells.index(key)
-        x = [
-            layer + _SPREAD * ((max(head, 0) * len(cells) + turn + 0.5) / slots - 0.5)
-            for layer, head in rows.select("layer", "head").rows()
+    cells = list(dict.fromkeys(found["cell"]))
+    slots = (max(found["head"], default=-1) + 1 or 1) * len(cells)
+    for turn, cell in enumerate(cells):
+        rows, style = found.filter(pl.col("cell") == cell), look.styles[cell]
+        place = (pl.col("head").clip(0) * len(cells) + turn + 0.5) / slots - 0.5
+        told = [
+            f"{value:.3g}<br>{'all heads' if head < 0 else f'head {head}'}, n {n}"
+            for value, head, n in rows.select("value", "head", "n").iter_rows()
         ]
-        value = rows["value"]
+        bars = error_bars(rows["value"], rows["low"], rows["high"], style.color, thickness=1.4, width=3)
+        x = rows.select(pl.col("layer") + _SPREAD * place)["layer"]
+        name = break_name(look.names[cell])
         figure.add_trace(
-            go.Scatter(
-                x=x,
-                y=value.to_list(),
-                mode="markers",
-                name=break_name(look.names[key]),
-                legendgroup=key,
-                marker={"symbol": style.marker, "size": 8, "color": style.color},
-                error_y=error_bars(value, rows["low"], rows["high"], style.color, thickness=1.4, width=3),
-                customdata=rows.select(
-                    pl.when(pl.col("head") < 0)
-                    .then(pl.lit("all heads"))
-                    .otherwise("head " + pl.col("head").cast(pl.String)),
-                    "n",
-                ).rows(),
-                hovertemplate="%{y:.3g}<br>%{customdata[0]}, n %{customdata[1]}",
-            )
+            points(x, rows["value"], style, told, name=name, legendgroup=cell, error_y=bars, marker_size=8)
         )
     layers = found["layer"].unique().sort().to_list()
-    figure.update_xaxes(tickvals=layers, ticktext=["all" if layer < 0 else str(layer) for layer in layers], ticks="")
-    return figure
+    return figure.update_xaxes(
+        tickvals=layers, ticktext=["all" if layer < 0 else str(layer) for layer in layers], ticks=""
+    )

@@ -1,175 +1,121 @@
-"""Several panels in one figure: panels with the same axes, and figures side by side that keep their own."""
+"""Several panels in one figure: panels that share axes, and figures side by side that keep their own."""
 
-from collections.abc import Iterator, Sequence
-from typing import Any, Final, NamedTuple
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
 
 import plotly.graph_objects as go
+from plotly.subplots import make_subplots
 
 from dashboards.figures.canvas import canvas, panel_title, upright
 
-_TITLE: Final = 30
-"""Pixels above a panel, for its title."""
-_BETWEEN: Final = 0.03
-"""Share of the width between two columns."""
+TITLE_ROOM: Final = 30
+"""Pixels between panels above each other that have titles."""
+_NUMBERS: Final = 76
+"""Pixels between panels above each other that have axes of their own."""
 _LETTERS: Final = 110
 """Letters of titles side by side, in a window of usual width."""
-_BELOW: Final = 64
-"""Pixels below the last row, for ticks and the title of the axis."""
+_ACROSS: Final = 0.19
+"""Share of the width between two figures: room for the numbers and the title of an axis."""
+_ABOVE: Final = 22
+"""Pixels above a figure, for its title."""
+_TICKS: Final = 64
+"""Pixels below the last row of panels whose axes are shared."""
+_BELOW: Final = 70
+"""Pixels below a figure, for the numbers and the title of its axis."""
 
-
-class PanelPosition(NamedTuple):
-    """The axes of a panel, as traces name them."""
-
-    x: str
-    y: str
-
-    @property
-    def layout(self) -> tuple[str, str]:
-        """The same axes, as layouts name them."""
-        return self.x.replace("x", "xaxis"), self.y.replace("y", "yaxis")
-
-    @property
-    def trace(self) -> dict[str, str]:
-        """Arguments that put a trace into the panel."""
-        return {"xaxis": self.x, "yaxis": self.y}
+Place = Mapping[str, str]
+"""The axes of a panel, as traces name them."""
 
 
 def panels(
-    titles: Sequence[str], each: int, *, columns: int = 3, x: str | None = None, y: str | None = None, below: int = 0
-) -> tuple[go.Figure, list[PanelPosition]]:
-    """A canvas with a panel for every title, row by row; zooming into one zooms all.
+    n: int, each: int, *, columns: int = 3, x: str | None = None, y: str | None = None, shared: str = "xy"
+) -> tuple[go.Figure, list[Place]]:
+    """A canvas with `n` panels, row by row.
 
     Args:
-        titles: of the panels, as campaigns have them; a single empty one is no title and takes no room.
+        n: how many.
         each: the height of a panel in pixels.
         columns: panels side by side, at most.
         x: title of the axes at the bottom.
         y: title of the axes at the left.
-        below: pixels that long ticks take beyond the usual.
+        shared: the axes of which all panels have the same range: "x", "xy" (then only outer ones have numbers) or "".
     """
-    n, above = len(titles), _TITLE if any(titles) else 0
-    across = min(n, columns)
-    rows = -(-n // across)
-    figure = canvas(rows * (each + above) + _BELOW + below, x=x)
-    if y:
-        figure.update_yaxes(title_text=upright(y, each))
-    usual = [figure.layout[name].to_plotly_json() for name in ("xaxis", "yaxis")]
-    width = (1 - _BETWEEN * (across - 1)) / across
-    places = [PanelPosition(f"x{i or ''}", f"y{i or ''}") for i in [0, *range(2, n + 1)]]
-    for i, (place, title) in enumerate(zip(places, titles, strict=True)):
-        row, column = divmod(i, across)
-        left, top, bottom = column * (width + _BETWEEN), (rows - row) / rows, (rows - row - 1) / rows
-        last = i + across >= n
-        axes = [dict(axis) for axis in usual]
-        axes[0] |= {"domain": [left, left + width], "anchor": place.y, "showticklabels": last}
-        axes[1] |= {"domain": [bottom, top - above / (each + above) / rows]}
-        axes[1] |= {"anchor": place.x, "showticklabels": column == 0}
-        axes[0] |= {} if last else {"title": {"text": None}}
-        axes[1] |= {} if column == 0 else {"title": {"text": None}}
-        if i:
-            axes[0] |= {"matches": "x"}
-            axes[1] |= {"matches": "y"}
-        figure.layout[place.layout[0]], figure.layout[place.layout[1]] = axes
-        if title:
-            corner = {"x": 0, "y": 1, "xref": f"{place.x} domain", "yref": f"{place.y} domain", "yshift": 3}
-            panel_title(figure, title, _LETTERS // across, **corner)
-    return figure, places
+    gap, across = (TITLE_ROOM, 0.03) if "y" in shared else (_NUMBERS, 0.12)
+    columns = min(n, columns)
+    rows = -(-n // columns)
+    height = rows * each + (rows - 1) * gap
+    specs: Any = [[{} if row * columns + column < n else None for column in range(columns)] for row in range(rows)]
+    figure = make_subplots(rows, columns, specs=specs, horizontal_spacing=across, vertical_spacing=gap / height)
+    canvas(height + (_TICKS if "y" in shared else 0), x=x, figure=figure)
+    figure.update_yaxes(title_text=y and upright(y, each))
+    names = ["", *map(str, range(2, n + 1))]
+    for i, name in enumerate(names):
+        lowest, first = i + columns >= n, i % columns == 0
+        axes = {"xaxis": (lowest, "x"), "yaxis": (first, "y")}
+        for axis, (outer, letter) in axes.items():
+            title = {} if outer or (axis == "yaxis" and "y" not in shared) else {"title_text": ""}
+            matches = letter if i and letter in shared else None
+            figure.layout[f"{axis}{name}"].update(matches=matches, showticklabels=outer or "y" not in shared, **title)
+    return figure, [{"xaxis": f"x{name}", "yaxis": f"y{name}"} for name in names]
 
 
-_ACROSS: Final = 0.19
-"""Share of the width between two columns: room for the numbers and the title of an axis."""
-_ABOVE: Final = 34
-"""Pixels above a panel, for its title."""
-_BELOW_FIGURE: Final = 70
-"""Pixels below a panel, for the numbers and the title of its axis."""
+def title_panels(figure: go.Figure, places: Sequence[Place], titles: Sequence[str]) -> None:
+    """Write a title above each panel, in one line."""
+    columns = len({figure.layout[f"xaxis{place['xaxis'][1:]}"].domain for place in places})
+    for place, title in zip(places, titles, strict=True):
+        corner = {"x": 0, "y": 1, "xref": f"{place['xaxis']} domain", "yref": f"{place['yaxis']} domain", "yshift": 3}
+        panel_title(figure, title, _LETTERS // columns, **corner)
+    figure.update_layout(margin_t=TITLE_ROOM + 4, height=figure.layout.height + TITLE_ROOM)
 
 
-def place_side_by_side(panels: Sequence[tuple[str, go.Figure]], columns: int = 2) -> go.Figure:
+def place_side_by_side(drawn: Sequence[tuple[str, go.Figure]], columns: int = 2) -> go.Figure:
     """The figures as panels with their titles, row by row; each keeps its own axes, and panels of its own.
 
-    A figure's annotations and shapes stay with it, and so does a bar of colours, which gets smaller.
+    Annotations of a figure refer to its axes and stay with it, and so does a bar of colours.
     """
-    rows = [panels[i : i + columns] for i in range(0, len(panels), columns)]
+    rows = [drawn[i : i + columns] for i in range(0, len(drawn), columns)]
     heights = [max(figure.layout.height for _, figure in row) for row in rows]
-    total = sum(height + _ABOVE for height in heights) + _BELOW_FIGURE * (len(rows) - 1)
+    heads = [_ABOVE + max(figure.layout.margin.t for _, figure in row) for row in rows]
+    total = sum(heights) + sum(heads) + _BELOW * (len(rows) - 1)
     figure, used, top = canvas(total), 0, total
-    for row, height in zip(rows, heights, strict=True):
-        width = (1 - _ACROSS * (columns - 1)) / columns
+    width = (1 - _ACROSS * (columns - 1)) / columns
+    for row, height, head in zip(rows, heights, heads, strict=True):
         for column, (title, panel) in enumerate(row):
             left = column * (width + _ACROSS)
-            box = (left, left + width, (top - _ABOVE - height) / total, (top - _ABOVE) / total)
+            box = (left, left + width, (top - head - height) / total, (top - head) / total)
             used = _add(figure, panel, box, used)
-            corner = {"x": box[0], "y": box[3], "xref": "paper", "yref": "paper", "yshift": 8}
-            panel_title(figure, title, round(110 * width), **corner)
-        top -= height + _ABOVE + _BELOW_FIGURE
-    figure.update_layout(barmode="group", bargap=0.25)
-    return figure
+            corner = {"x": left, "y": box[3], "xref": "paper", "yref": "paper", "yshift": panel.layout.margin.t - 4}
+            panel_title(figure, title, round(_LETTERS * width), **corner)
+        top -= height + head + _BELOW
+    return figure.update_layout(barmode="group", bargap=0.25)
 
 
 def _add(figure: go.Figure, panel: go.Figure, box: tuple[float, float, float, float], used: int) -> int:
-    """Put a figure into a box; the number of axes that are used then."""
+    """Put a figure into a box (left, right, bottom, top); return how many axes are used then."""
+
+    def rename(axis: str) -> str:
+        """The new name of an axis that is called "x2", "x2 domain" or "xaxis2"."""
+        return (
+            re.sub(r"^([xy](?:axis)?)(\d*)", lambda match: f"{match[1]}{int(match[2] or 1) + used}", axis)
+            if used
+            else axis
+        )
+
     layout = panel.layout.to_plotly_json()
-    names = sorted({name.removeprefix(kind) for kind in ("xaxis", "yaxis") for name in layout if name.startswith(kind)})
-    new = {old: _number(used + place) for place, old in enumerate(names)}
-    for kind in ("xaxis", "yaxis"):
-        for old in names:
-            if f"{kind}{old}" in layout:
-                figure.layout[f"{kind}{new[old]}"] = _axis(layout[f"{kind}{old}"], kind, old, box, new)
+    names = [name for name in layout if re.fullmatch(r"[xy]axis\d*", name)]
+    for name in names:
+        axis = {"anchor": "y" if name[0] == "x" else "x", "domain": (0, 1), **layout[name]}
+        low, high = box[:2] if name[0] == "x" else box[2:]
+        axis["domain"] = [low + share * (high - low) for share in axis["domain"]]
+        axis |= {key: rename(axis[key]) for key in ("anchor", "matches", "overlaying") if axis.get(key)}
+        figure.layout[rename(name)] = axis
     for trace in panel.data:
-        given = trace.to_plotly_json()
-        axes = {axis: _rename_axis(given.get(axis) or axis[0], new) for axis in ("xaxis", "yaxis")}
-        bar = {"colorbar": _bar(given["colorbar"], box)} if given.get("showscale") and "colorbar" in given else {}
-        figure.add_trace({**given, **axes, **bar})
-    for kind in ("annotations", "shapes"):
-        figure.layout[kind] = [*figure.layout[kind], *_move_marks(layout.get(kind) or (), box, new)]
-    return used + len(names)
-
-
-def _number(place: int) -> str:
-    return "" if place == 0 else str(place + 1)
-
-
-def _rename_axis(name: str, new: dict[str, str]) -> str:
-    """The new name of an axis that is called "x2", or "x2 domain"."""
-    axis, _, domain = name.partition(" ")
-    return f"{axis[0]}{new[axis[1:]]}{' domain' if domain else ''}"
-
-
-def _axis(
-    given: dict[str, Any], kind: str, old: str, box: tuple[float, float, float, float], new: dict[str, str]
-) -> Any:
-    low, high = box[:2] if kind == "xaxis" else box[2:]
-    first, last = given.get("domain") or (0, 1)
-    other = "y" if kind == "xaxis" else "x"
-    named = {name: _rename_axis(given[name], new) for name in ("matches", "overlaying") if given.get(name)}
-    anchor = given.get("anchor") or f"{other}{old if old in new else ''}"
-    if named.get("overlaying"):
-        anchor = f"{other}{_first(given['overlaying'])}"
-    return {
-        **given,
-        **named,
-        "anchor": _rename_axis(anchor, new),
-        "domain": [low + first * (high - low), low + last * (high - low)],
-    }
-
-
-def _first(axis: str) -> str:
-    return axis[1:]
-
-
-def _bar(given: dict[str, Any], box: tuple[float, float, float, float]) -> dict[str, Any]:
-    return {**given, "x": box[1] + 0.005, "xanchor": "left", "y": box[3], "yanchor": "top"}
-
-
-def _move_marks(given: Sequence[Any], box: tuple[float, float, float, float], new: dict[str, str]) -> Iterator[Any]:
-    for each in given:
-        moved = dict(each)
-        for axis, (low, high) in (("x", box[:2]), ("y", box[2:])):
-            ref = each.get(f"{axis}ref") or axis
-            if ref == "paper":
-                for part in (axis, f"{axis}0", f"{axis}1"):
-                    if isinstance(each.get(part), int | float):
-                        moved[part] = low + each[part] * (high - low)
-            else:
-                moved[f"{axis}ref"] = _rename_axis(ref, new)
-        yield moved
+        given: dict[str, Any] = trace.to_plotly_json()
+        given |= {axis: rename(given.get(axis) or axis[0]) for axis in ("xaxis", "yaxis")}
+        if given.get("showscale") and "colorbar" in given:
+            given["colorbar"] = {**given["colorbar"], "x": box[1] + 0.005, "xanchor": "left", "y": box[3]}
+        figure.add_trace(given)
+    for note in panel.layout.annotations:
+        figure.add_annotation(note.update(xref=rename(note.xref), yref=rename(note.yref)))
+    return used + max(int(name[5:] or 1) for name in names)

@@ -12,7 +12,7 @@ import polars as pl
 
 from dashboards.data.formatting import number, plain
 from dashboards.data.grid_context import CellLook
-from dashboards.figures.canvas import canvas, cut, finite, in_lines, log_ticks, one_line, tick_text
+from dashboards.figures.canvas import canvas, cut, finite, in_lines, log_ticks, one_line, points, tick_text
 from dashboards.theme.styles import AXIS, INK, MUTED, PAPER, REST
 
 _LONGEST: Final = 18
@@ -45,9 +45,8 @@ def scales(
     found: pl.DataFrame, levels: Mapping[str, Sequence[str]], numbers: Sequence[tuple[str, bool]]
 ) -> list[ParallelAxis]:
     """Make an axis per list of levels, then an axis per number, with whether it is logarithmic."""
-    return [_level_axis(name, of) for name, of in levels.items()] + [
-        _number_axis(name, found[name].to_list(), log=log) for name, log in numbers
-    ]
+    made = [_level_axis(name, of) for name, of in levels.items()]
+    return made + [_number_axis(name, found[name].to_list(), log=log) for name, log in numbers]
 
 
 def complete_rows(found: pl.DataFrame, numbers: Sequence[tuple[str, bool]]) -> pl.DataFrame:
@@ -61,63 +60,41 @@ def complete_rows(found: pl.DataFrame, numbers: Sequence[tuple[str, bool]]) -> p
 def draw_parallel(found: pl.DataFrame, axes: Sequence[ParallelAxis], look: CellLook) -> go.Figure:
     """A line per row of `found`, which has the column cell and one per axis; cells without a style are faint."""
     figure = canvas(440)
-    plain_ones = [row for row in found.iter_rows(named=True) if look.styles[row["cell"]] == REST]
-    if plain_ones:
-        figure.add_trace(_rest(plain_ones, axes))
+    rest: list[list[float | None]] = [[], []]  # one trace for all cells without a style: a thousand stay quick
     for row in found.iter_rows(named=True):
-        if look.styles[row["cell"]] != REST:
-            figure.add_trace(_line(row, axes, look))
+        style, values = look.styles[row["cell"]], [row[axis.name] for axis in axes]
+        heights = [axis.height(value) for axis, value in zip(axes, values, strict=True)]
+        if style == REST:
+            rest[0] += [*range(len(axes)), None]
+            rest[1] += [*heights, None]
+            continue
+        told = [
+            f"{plain(axis.name)}: {plain(value) if isinstance(value, str) else number(value)}"
+            for axis, value in zip(axes, values, strict=True)
+        ]
+        trace = points(range(len(axes)), heights, style, told, mode="lines+markers", marker_size=7)
+        trace.update(line={"color": style.color, "dash": style.dash, "width": 2}, hovertemplate="%{customdata}")
+        figure.add_trace(trace.update(name=one_line(look.names[row["cell"]]), legendgroup=row["cell"]))
+    if rest[0]:
+        line = {"color": REST.color + _FAINT, "width": 1}
+        figure.add_scatter(x=rest[0], y=rest[1], mode="lines", line=line, hoverinfo="skip", legendgroup="rest")
+        figure.data = (figure.data[-1], *figure.data[:-1])
     for place, axis in enumerate(axes):
         figure.add_shape(type="line", x0=place, x1=place, y0=0, y1=1, line={"color": AXIS, "width": 1})
         title = in_lines(cut(axis.name, 2 * _LONGEST), _LONGEST)
         _mark(figure, place, 1.08, title, {"color": INK, "size": 13}, "center")
         for height, text in axis.ticks:
             _mark(figure, place, height, text, {"color": MUTED, "size": 12}, "right")
-    longest = max(
-        (len(text) for axis in axes[:1] for _, text in (*axis.ticks, (0, cut(axis.name, _LONGEST)))), default=0
-    )
-    figure.update_layout(margin={**figure.layout.margin.to_plotly_json(), "l": 16 + _LETTER * longest, "r": 36})
+    texts = [text for axis in axes[:1] for text in (*(text for _, text in axis.ticks), cut(axis.name, _LONGEST))]
+    figure.update_layout(margin_l=16 + _LETTER * max(map(len, texts), default=0), margin_r=36)
     figure.update_xaxes(range=[-0.02, len(axes) - 0.98], visible=False)
-    figure.update_yaxes(range=[-0.05, 1.14], visible=False)
-    return figure
+    return figure.update_yaxes(range=[-0.05, 1.14], visible=False)
 
 
 def _mark(figure: go.Figure, x: float, y: float, text: str, font: dict[str, Any], anchor: str) -> None:
     shift = -6 if anchor == "right" else 0
     figure.add_annotation(
         x=x, y=y, text=text, font=font, showarrow=False, xanchor=anchor, xshift=shift, bgcolor=PAPER + "b3"
-    )
-
-
-def _line(row: Mapping[str, Any], axes: Sequence[ParallelAxis], look: CellLook) -> go.Scatter:
-    style = look.styles[row["cell"]]
-    values = [row[axis.name] for axis in axes]
-    told = [
-        f"{plain(axis.name)}: {plain(value) if isinstance(value, str) else number(value)}"
-        for axis, value in zip(axes, values, strict=True)
-    ]
-    return go.Scatter(
-        x=list(range(len(axes))),
-        y=[axis.height(value) for axis, value in zip(axes, values, strict=True)],
-        mode="lines+markers",
-        line={"color": style.color, "dash": style.dash, "width": 2},
-        marker={"symbol": style.marker, "size": 7, "color": style.color},
-        text=told,
-        name=one_line(look.names[row["cell"]]),
-        legendgroup=row["cell"],
-        hovertemplate="%{text}",
-    )
-
-
-def _rest(rows: Sequence[Mapping[str, Any]], axes: Sequence[ParallelAxis]) -> go.Scatter:
-    """All other cells as one trace, so that a thousand of them stay quick."""
-    xs: list[float | None] = []
-    ys: list[float | None] = []
-    for row in rows:
-        xs += [*range(len(axes)), None]
-        ys += [*(axis.height(row[axis.name]) for axis in axes), None]
-    return go.Scatter(
-        x=xs, y=ys, mode="lines", line={"color": REST.color + _FAINT, "width": 1}, hoverinfo="skip", legendgroup="rest"
     )
 
 

@@ -10,7 +10,7 @@ import polars as pl
 from dashboards.data.formatting import count, number, plain
 from dashboards.data.grid_context import CellLook, in_order
 from dashboards.data.seed_averages import Scale
-from dashboards.figures.canvas import canvas, error_bars, finite, is_cut as goes_on, one_line, value_axis
+from dashboards.figures.canvas import canvas, error_bars, finite, is_cut as goes_on, one_line, points, value_axis
 from dashboards.theme.styles import MUTED, REST, ROPE
 from store import Store
 from store.analysis.pareto import Quantity, read_objectives
@@ -49,33 +49,20 @@ def trade_offs(store: Store, grid: str, measure: GridMeasure, against: Quantity,
     kept = found.values.drop_nulls([x.column, y.column]).filter(
         pl.col(x.column).is_finite() & pl.col(y.column).is_finite()
     )
-    rows = []
-    for (cell,), part in kept.group_by("cell", maintain_order=True):
-        rows.append((cell, *_average(part[x.column], x, measure.alpha), *_average(part[y.column], y, measure.alpha)))
+    rows = [
+        (cell, *_average(part[x.column], x, measure.alpha), *_average(part[y.column], y, measure.alpha))
+        for (cell,), part in kept.group_by("cell", maintain_order=True)
+    ]
     names = ("x", "x_low", "x_high", "value", "low", "high")
     frame = pl.DataFrame(rows, schema={"cell": pl.String, **dict.fromkeys(names, pl.Float64)}, orient="row")
-    told = words.select("cell", "label", "n", "standing", "dominated_by", "untold", "note")
     lost = (pl.col("status") == "failed") | (pl.col(y.column).is_not_null() & ~pl.col(y.column).is_finite())
     seeds = found.values.group_by("cell").agg(pl.len().alias("planned"), lost.sum().alias("failed"))
-    frame = told.join(seeds.join(frame, on="cell"), on="cell", how="inner", maintain_order="left")
-    frame = frame.with_columns(lacks=kept["seed"].n_unique() - pl.col("n"))
+    frame = words.join(seeds.join(frame, on="cell"), on="cell", how="inner", maintain_order="left")
     steps = on_steps(frame["x"].to_list(), frame["value"].to_list(), x, y)
-    frame = frame.with_columns(pl.Series("step", steps, pl.Boolean))
-    columns = (
-        "cell",
-        "label",
-        "n",
-        "planned",
-        "failed",
-        "lacks",
-        *names,
-        "step",
-        "standing",
-        "dominated_by",
-        "untold",
-        "note",
-    )
-    return TradeOffs(in_order(frame.select(columns), cells), x, y)
+    frame = frame.with_columns(lacks=kept["seed"].n_unique() - pl.col("n"), step=pl.Series(steps, dtype=pl.Boolean))
+    first = ("cell", "label", "n", "planned", "failed", "lacks")
+    frame = frame.select(*first, *names, "step", "standing", "dominated_by", "untold", "note")
+    return TradeOffs(in_order(frame, cells), x, y)
 
 
 def _average(values: pl.Series, of: Objective, alpha: float) -> tuple[float | None, float | None, float | None]:
@@ -135,92 +122,60 @@ def draw_trade_offs(found: TradeOffs, look: CellLook, titles: tuple[str, str], l
         log: which of the two axes are logarithmic.
     """
     figure = canvas(480, x=_arrow(titles[0], found.x, "←", "→"), y=_arrow(titles[1], found.y, "↓", "↑"))
-    frame = found.frame
-    figure.add_trace(_steps(frame, found))
-    names = _label_points(frame, look)
-    rows = [row for row in frame.iter_rows(named=True) if row["x"] is not None and row["value"] is not None]
-    for group in _alike(rows, look):
-        points = _points(group, look, names)
-        figure.add_trace(points)
-        if lacking := [row for row in group if row["lacks"]]:
-            figure.add_trace(_rings(lacking, points.legendgroup))
-    across, up = _sides(frame)
+    best = found.frame.filter(pl.col("step")).sort("x")
+    figure.add_scatter(
+        x=best["x"].to_list(),
+        y=best["value"].to_list(),
+        mode="lines",
+        # a step holds the value of the cell with the better x until the next one comes
+        line={"color": ROPE, "width": 2, "shape": "hv" if found.x.better == "lower" else "vh"},
+        hoverinfo="skip",
+        legendgroup="steps",
+    )
+    names = {cell: one_line(look.names[cell], 30) for cell in best["cell"]} if best.height <= _MOST_NAMES else {}
+    for group, rows in _alike(found.frame.drop_nulls(["x", "value"]).to_dicts(), look).items():
+        figure.add_trace(_points(rows, group, look, names))
+        if lacking := [row for row in rows if row["lacks"]]:
+            ring = {"symbol": "circle-open", "size": 22, "color": MUTED, "line": {"width": 1.5}}
+            xs, ys = ([row[axis] for row in lacking] for axis in ("x", "value"))
+            rings = points(xs, ys, REST, marker=ring, name="lacks seeds of others", hoverinfo="skip")
+            figure.add_trace(rings.update(legendgroup=group.partition(":")[0]))
+    across, up = _sides(found.frame)
     figure.update_xaxes(**value_axis(across, _scale(log=log[0])), zeroline=False)
-    figure.update_yaxes(**value_axis(up, _scale(log=log[1])))
-    return figure
+    return figure.update_yaxes(**value_axis(up, _scale(log=log[1])))
 
 
 def _arrow(title: str, of: Objective, down: str, up: str) -> str:
     return f"{title} ({down} better)" if of.better == "lower" else f"{title} (better {up})"
 
 
-def _label_points(frame: pl.DataFrame, look: CellLook) -> dict[str, str]:
-    """Names beside the points of the line, while there is room."""
-    cells = frame.filter(pl.col("step"))["cell"].to_list()
-    return {cell: one_line(look.names[cell], 30) for cell in cells} if len(cells) <= _MOST_NAMES else {}
-
-
-def _steps(frame: pl.DataFrame, found: TradeOffs) -> go.Scatter:
-    rows = frame.filter(pl.col("step")).sort("x")
-    # a step holds the value of the cell with the better x until the next one comes
-    shape = "hv" if found.x.better == "lower" else "vh"
-    return go.Scatter(
-        x=rows["x"].to_list(),
-        y=rows["value"].to_list(),
-        mode="lines",
-        line={"color": ROPE, "width": 2, "shape": shape},
-        hoverinfo="skip",
-        legendgroup="steps",
-    )
-
-
-def _alike(rows: Sequence[Row], look: CellLook) -> list[list[Row]]:
+def _alike(rows: Sequence[Row], look: CellLook) -> dict[str, list[Row]]:
     """Cells with a style of their own one by one; the others together, so that a thousand of them stay quick."""
     groups: dict[str, list[Row]] = {}
     for row in rows:
         alone = look.styles[row["cell"]] != REST
         groups.setdefault(row["cell"] if alone else f"rest: {row['standing']}", []).append(row)
-    return list(groups.values())
+    return groups
 
 
-def _points(rows: Sequence[Row], look: CellLook, names: Mapping[str, str]) -> go.Scatter:
-    first = rows[0]
-    style = look.styles[first["cell"]]
-    color = style.color + (_FAINT if first["standing"] == "dominated" else "")
-    bars = {
-        f"error_{axis}": _bars(rows, mean, ends, style.color + _BAR)
-        for axis, mean, ends in (("x", "x", ("x_low", "x_high")), ("y", "value", ("low", "high")))
-    }
-    return go.Scatter(
-        x=[row["x"] for row in rows],
-        y=[row["value"] for row in rows],
-        **bars,
+def _points(rows: Sequence[Row], group: str, look: CellLook, names: Mapping[str, str]) -> go.Scatter:
+    style, standing = look.styles[rows[0]["cell"]], rows[0]["standing"]
+    color = style.color + (_FAINT if standing == "dominated" else "")
+    columns = {name: [row[name] for row in rows] for name in ("x", "x_low", "x_high", "value", "low", "high")}
+    bar: dict[str, Any] = {"color": style.color + _BAR, "thickness": 1.2, "width": 3}
+    return points(
+        columns["x"],
+        columns["value"],
+        style,
+        [_describe(row, look) for row in rows],
+        error_x=error_bars(columns["x"], columns["x_low"], columns["x_high"], **bar),
+        error_y=error_bars(columns["value"], columns["low"], columns["high"], **bar),
         mode="markers+text",
         text=[names.get(row["cell"], "") for row in rows],
         textposition="top right",
         textfont={"color": MUTED, "size": 12},
-        legendgroup=first["cell"] if style != REST else "rest",
-        marker={
-            "symbol": style.marker,
-            "size": _SIZES[first["standing"]],
-            "color": color,
-            "line": {"color": color, "width": 1.5},
-        },
-        customdata=[_describe(row, look) for row in rows],
-        hovertemplate="%{customdata}<extra></extra>",
-    )
-
-
-def _rings(rows: Sequence[Row], group: str) -> go.Scatter:
-    """Around cells that lack seeds of others: an open marker may be a cell's own."""
-    return go.Scatter(
-        x=[row["x"] for row in rows],
-        y=[row["value"] for row in rows],
-        mode="markers",
-        marker={"symbol": "circle-open", "size": 22, "color": MUTED, "line": {"width": 1.5}},
-        legendgroup=group,
-        name="lacks seeds of others",
-        hoverinfo="skip",
+        legendgroup=group.partition(":")[0],
+        marker={"size": _SIZES[standing], "color": color, "line": {"color": color, "width": 1.5}},
     )
 
 
@@ -232,11 +187,6 @@ def _describe(row: Row, look: CellLook) -> str:
         f"<br>{_span(row, 'x', ('x_low', 'x_high'))}"
         f"<br>{row['n']} of {count(row['planned'], 'seed')}{failed}<br>{row['standing']}{by}"
     )
-
-
-def _bars(rows: Sequence[Row], mean: str, ends: tuple[str, str], color: str) -> dict[str, Any]:
-    values, low, high = ([row[name] for row in rows] for name in (mean, *ends))
-    return error_bars(values, low, high, color, thickness=1.2, width=3)
 
 
 def _span(row: Row, mean: str, ends: tuple[str, str]) -> str:

@@ -3,6 +3,7 @@
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from itertools import product
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -29,28 +30,6 @@ _OFF_SCALE: Final[Mapping[Scale, str]] = {
 _MOST_NAMED: Final = 3
 _LONGEST: Final = 18
 """Letters of a level in a cell."""
-
-
-class Average(NamedTuple):
-    """Average of the runs behind a cell of the map, in the measure's unit."""
-
-    value: float
-    low: float | None
-    high: float | None
-    n: int
-    """Seeds of the setting with the fewest."""
-    runs: int
-
-
-def averages(found: pl.DataFrame, measure: GridMeasure, keys: Sequence[str]) -> dict[tuple[str, str], Average]:
-    """By the levels of the two axes `keys`; `found` as `balanced_means` takes it, with nulls in units."""
-    means = balanced_means(found.drop_nulls("units"), keys, alpha=measure.alpha)
-    averaged: dict[tuple[str, str], Average] = {}
-    for across, up, *ends, n, n_runs in means.select(*keys, "mean", "low", "high", "n", "runs").iter_rows():
-        value, low, high = (None if end is None else or_null(back(end, measure.scale)) for end in ends)
-        if value is not None:
-            averaged[across, up] = Average(value, low, high, n, n_runs)
-    return averaged
 
 
 def reason(runs: pl.DataFrame, scale: Scale) -> str:
@@ -84,57 +63,48 @@ class Settings(NamedTuple):
     every: Sequence[str]
     """Settings, in words, that some cell of the map plans."""
 
-    def lacking(self, there: Sequence[str]) -> list[str]:
-        """List the settings that are not in `there`."""
-        return [each for each in self.every if each not in set(there)]
 
+def _describe_cell(
+    average: Mapping[str, Any], planned: pl.DataFrame, chosen: pl.DataFrame | None, rest: Settings, scale: Scale
+) -> dict[str, Any]:
+    """A cell with a value: in words, lines as plotly takes them, and more for who points at it.
 
-class Behind(NamedTuple):
-    """The settings behind a cell of a map that has a value."""
-
-    there: Sequence[str]
-    """Settings that the value averages or was chosen among."""
-    best: str | None
-    """The one that stands for them, if one does."""
-    fewer: Mapping[str, str]
-    """Settings that could not be chosen, with their numbers of values: '2 of 3 values'."""
-
-
-def behind(runs: pl.DataFrame, chosen: pl.DataFrame | None) -> Behind:
-    """Describe the settings in all `runs` of a cell; `chosen` are the runs of its best setting, if one stands for all.
-
-    One with fewer values than the best is not chosen, however good they are (`select_then_report`).
+    `chosen` are the runs of its best setting, if one stands for all. A setting with fewer values than the best is not
+    chosen, however good they are (`select_then_report`).
     """
-    counts = runs.group_by("setting", maintain_order=True).agg(pl.col("units").count().alias("n"), pl.len())
-    known = {setting: (n, planned) for setting, n, planned in counts.iter_rows() if n}
-    if chosen is None:
-        return Behind(list(known), None, {})
-    most = chosen["units"].count()
-    fewer = {setting: f"{n} of {count(planned, 'value')}" for setting, (n, planned) in known.items() if n < most}
-    return Behind([each for each in known if each not in fewer], str(chosen["setting"][0]), fewer)
-
-
-def describe_cell(average: Average, planned: int, settings: Settings, found: Behind, scale: Scale) -> tuple[str, str]:
-    """A cell in words, lines as plotly takes them, and more for who points at it."""
-    value, low, high, n, runs = average
+    value, low, high, n, runs = (average[name] for name in ("value", "low", "high", "n", "runs"))
+    counts = planned.group_by("setting", maintain_order=True).agg(pl.col("units").count().alias("n"), pl.len())
+    known = {setting: (some, all_) for setting, some, all_ in counts.iter_rows() if some}
+    best, fewer, kept = None, {}, planned.height
+    if chosen is not None:
+        most, kept, best = chosen["units"].count(), chosen.height, str(chosen["setting"][0])
+        fewer = {key: f"{some} of {count(all_, 'value')}" for key, (some, all_) in known.items() if some < most}
+    there = [setting for setting in known if setting not in fewer]
+    lacking = [setting for setting in rest.every if setting not in there]
     spread = spread_words(value, low, high, scale)
-    few = "" if runs == planned else f", {runs}/{planned} runs"
+    few = "" if runs == kept else f", {runs}/{kept} runs"
     lines = [number(value), *([spread] if spread else []), f"n {n}{few}"]
     notes = [] if low is None or high is None else [f"{number(low)} to {number(high)}"]
-    notes.append(f"{runs} of {count(planned, 'planned run')}")
-    names = join_words(settings.names)
-    if found.best is not None:
-        lines.append(f"best: {plain(cut(found.best, _LONGEST))}")
-        notes.append(f"best: {names} {found.best}")
-    lacking = settings.lacking(found.there)
+    notes.append(f"{runs} of {count(kept, 'planned run')}")
+    names = join_words(rest.names)
+    if best is not None:
+        lines.append(f"best: {plain(cut(best, _LONGEST))}")
+        notes.append(f"best: {names} {best}")
     if lacking:
-        lines.append(f"{len(found.there)}/{len(settings.every)} settings")
-    if without := [each for each in lacking if each not in found.fewer]:
+        lines.append(f"{len(there)}/{len(rest.every)} settings")
+    if without := [each for each in lacking if each not in fewer]:
         notes.append(f"without {names} {_some(without)}")
-    if found.fewer:
-        few = _some([f"{setting} has {counts}" for setting, counts in found.fewer.items()])
-        notes.append(f"{names} {few}, so not chosen")
-    return "<br>".join(lines), "; ".join(notes)
+    if fewer:
+        notes.append(f"{names} {_some([f'{key} has {counts}' for key, counts in fewer.items()])}, so not chosen")
+    return {
+        **{name: average[name] for name in ("value", "low", "high", "n", "runs")},
+        "planned": kept,
+        "settings": len(there),
+        "best": best,
+        "text": "<br>".join(lines),
+        "note": "; ".join(notes),
+        "partial": bool(lacking),
+    }
 
 
 def _some(settings: Sequence[str]) -> str:
@@ -255,45 +225,34 @@ def pivot(
     chooses = best and bool(names)
     keys = [_AXIS + name for name in axes]
     kept, warning = _best(found, measure, names, keys) if chooses else (found, "")
-    averaged = averages(kept, measure, keys)
-    parts, stand = (
-        {(row[0], row[1]): part for row, part in each.group_by(keys, maintain_order=True)} for each in (found, kept)
+    means = balanced_means(kept.drop_nulls("units"), keys, alpha=measure.alpha).rename({"mean": "value"})
+    parts, stand, averaged = (
+        {(str(row[0]), str(row[1])): part for row, part in each.group_by(keys, maintain_order=True)}
+        for each in (found, kept, means)
     )
     rows = []
-    for at, key in _places(levels, axes):
-        runs = _Runs(parts.get(at, found.clear()), stand.get(at, found.clear()), averaged.get(at), chooses)
-        rows.append((*at, *_row(runs, rest, key, measure)))
-    frame = pl.DataFrame(rows, schema=_KINDS, orient="row").with_columns(
+    for (i, up), (j, across) in product(enumerate(levels[axes[1]]), enumerate(levels[axes[0]])):
+        at = across, up
+        planned, average = parts.get(at, found.clear()), _in_unit(averaged.get(at), measure.scale)
+        if average is None:
+            why = reason(planned, measure.scale)
+            row = {"planned": planned.height, "settings": 0, "reason": why, "text": "", "note": "", "partial": False}
+        else:
+            row = _describe_cell(average, planned, stand[at] if chooses else None, rest, measure.scale)
+        rows.append({"x": across, "y": up, "key": f"{j},{i}", **row})
+    frame = pl.DataFrame(rows, schema=_KINDS).with_columns(
         pl.col(side).cast(pl.Enum(list(levels[name]))) for side, name in zip("xy", axes, strict=True)
     )
     return Pivot(frame, span, warning, rest, followers)
 
 
-def _places(levels: Mapping[str, Sequence[str]], axes: tuple[str, str]) -> list[tuple[tuple[str, str], str]]:
-    """The levels of every cell, row by row, and the key of its place."""
-    x, y = (levels[name] for name in axes)
-    return [((across, up), f"{j},{i}") for i, up in enumerate(y) for j, across in enumerate(x)]
-
-
-class _Runs(NamedTuple):
-    """The runs of a cell of the map."""
-
-    planned: pl.DataFrame
-    kept: pl.DataFrame
-    """Runs of the best setting if one is chosen; else all."""
-    average: Average | None
-    chooses: bool
-
-
-def _row(runs: _Runs, rest: Settings, key: str, measure: GridMeasure) -> tuple[Any, ...]:
-    average = runs.average
-    if average is None:
-        why = reason(runs.planned, measure.scale)
-        return (None,) * 3 + (None, None, runs.planned.height, 0, None, why, key, "", "", False)
-    planned, found = runs.kept.height, behind(runs.planned, runs.kept if runs.chooses else None)
-    text, note = describe_cell(average, planned, rest, found, measure.scale)
-    lacks = bool(rest.lacking(found.there))
-    return *average, planned, len(found.there), found.best, None, key, text, note, lacks
+def _in_unit(mean: pl.DataFrame | None, scale: Scale) -> dict[str, Any] | None:
+    """An average in the measure's unit; None if there is none, or it is no finite number."""
+    if mean is None:
+        return None
+    row = mean.row(0, named=True)
+    row |= {end: None if row[end] is None else or_null(back(row[end], scale)) for end in ("value", "low", "high")}
+    return None if row["value"] is None else row
 
 
 def draw_pivot(found: Pivot, axes: tuple[str, str], title: str, *, log: bool, shared: bool) -> go.Figure:
@@ -309,12 +268,10 @@ def runs_at(found: pl.DataFrame, levels: Mapping[str, Sequence[str]], axes: tupl
     parts = key.split(",")
     if len(parts) != 2 or not all(part.isdigit() for part in parts):
         return found.clear()
-    places = [int(part) for part in parts]
-    if any(place >= len(levels[name]) for place, name in zip(places, axes, strict=True)):
+    places = list(zip(axes, map(int, parts), strict=True))
+    if any(place >= len(levels[name]) for name, place in places):
         return found.clear()
-    for place, name in zip(places, axes, strict=True):
-        found = found.filter(pl.col(_AXIS + name) == levels[name][place])
-    return found
+    return at_levels(found, {name: levels[name][place] for name, place in places})
 
 
 def _finite(found: pl.DataFrame) -> np.ndarray:

@@ -14,8 +14,7 @@ from dashboards.data.formatting import join_words, number, plain
 from dashboards.data.grid_context import CellLook, in_order
 from dashboards.data.seed_averages import Scale, over_seeds
 from dashboards.data.user_errors import Unknown
-from dashboards.figures import probe_curves
-from dashboards.figures.canvas import break_name, canvas, value_axis
+from dashboards.figures.canvas import break_name, canvas, points, value_axis
 from dashboards.theme.styles import REST
 from store import Store
 from store.analysis.verdicts import GridMeasure
@@ -225,10 +224,10 @@ def of_trials(store: Store, reading: ProbeReading) -> pl.DataFrame:
     return store.sql(f"SELECT p.trial, avg(p.value) AS value FROM {_FROM} WHERE {where} GROUP BY p.trial", given)
 
 
-def against(store: Store, reading: probe_curves.ProbeReading, measure: GridMeasure, cells: list[str]) -> pl.DataFrame:
+def against(store: Store, reading: ProbeReading, measure: GridMeasure, cells: list[str]) -> pl.DataFrame:
     """Every run that is ok and has both: cell, seed, trial, x (the probe), y (the measure); by cell as given."""
     values = store.final(reading.grid, measure.name, measure.point).filter(pl.col("status") == "ok")
-    found = values.join(probe_curves.of_trials(store, reading).rename({"value": "x"}), on="trial")
+    found = values.join(of_trials(store, reading).rename({"value": "x"}), on="trial")
     rows = found.rename({"value": "y"}).select("cell", "seed", "trial", "x", "y").filter(pl.col("y").is_finite())
     return in_order(rows.filter(pl.col("y") > 0) if measure.scale == "log" else rows, cells, "seed")
 
@@ -255,28 +254,11 @@ def draw_against(found: pl.DataFrame, look: CellLook, *, x: str, y: str, scale: 
         key, style = str(cell), look.styles[str(cell)]
         shared = {"name": break_name(look.names[key]), "legendgroup": "" if style == REST else key}
         mean = averages.row(by_predicate=pl.col("cell") == key, named=True)
-        words = f"{plain(look.names[key])}<br>{number(mean['x'])}, {number(mean['y'])}, n {mean['n']}<extra></extra>"
-        figure.add_trace(
-            go.Scatter(
-                x=rows["x"].to_list(),
-                y=rows["y"].to_list(),
-                mode="markers",
-                marker={"symbol": style.marker, "size": 5, "color": style.color + "80"},
-                text=[f"seed {seed}" for seed in rows["seed"]],
-                hovertemplate="%{x:.4g}, %{y:.4g}<br>%{text}",
-                **shared,
-            )
-        )
-        figure.add_trace(
-            go.Scatter(
-                x=[mean["x"]],
-                y=[mean["y"]],
-                mode="markers",
-                marker={"symbol": style.marker, "size": 12, "color": style.color},
-                hovertemplate=words,
-                **shared,
-            )
-        )
+        words = f"{plain(look.names[key])}<br>{number(mean['x'])}, {number(mean['y'])}, n {mean['n']}"
+        each = [f"{x:.4g}, {y:.4g}<br>seed {seed}" for x, y, seed in rows.select("x", "y", "seed").iter_rows()]
+        small = {"marker_size": 5, "marker_color": style.color + "80"}
+        figure.add_trace(points(rows["x"], rows["y"], style, each, **small, **shared))
+        figure.add_trace(points([mean["x"]], [mean["y"]], style, [words], marker_size=12, **shared))
     ends = found.select(pl.col("y").alias("value"), *(pl.lit(None, pl.Float64).alias(end) for end in ("low", "high")))
     figure.update_yaxes(**value_axis(ends, scale))
     return figure

@@ -7,7 +7,7 @@ import polars as pl
 
 from dashboards.data.formatting import change, count, in_odds, number, plain
 from dashboards.data.grid_context import CellLook
-from dashboards.figures.canvas import break_name, canvas, value_axis
+from dashboards.figures.canvas import break_name, canvas, points, value_axis
 from dashboards.theme.styles import DIVERGING, INK, MUTED, ROPE, Style
 from store import Store
 from store.analysis.explain_verdict import item_differences
@@ -50,16 +50,7 @@ def draw_paired(
         rows = found.drop_nulls(column)
         style = look.styles[cell]
         told = [_describe(row, column, measure) for row in rows.iter_rows(named=True)]
-        figure.add_trace(
-            go.Scatter(
-                x=[place] * rows.height,
-                y=rows[column].to_list(),
-                mode="markers",
-                marker={"symbol": style.marker, "size": 10, "color": style.color},
-                customdata=told,
-                hovertemplate="%{customdata}<extra></extra>",
-            )
-        )
+        figure.add_trace(points([place] * rows.height, rows[column], style, told, marker_size=10))
     names = [break_name(look.names[cell]) for cell in reversed(cells)]
     figure.update_xaxes(range=[-0.5, 1.5], tickvals=[0, 1], ticktext=names, tickfont={"color": INK}, ticks="")
     values = pl.concat([found[name].alias("value") for name in ("value", "baseline_value")]).drop_nulls()
@@ -124,14 +115,4 @@ def draw_items(found: pl.DataFrame, style: Style, title: str) -> go.Figure:
         f"{plain(str(item))}<br>{number(difference)}<br>{count(seeds, 'seed')}"
         for item, difference, seeds in shown.select("item", "difference", "seeds").iter_rows()
     ]
-    figure.add_trace(
-        go.Scatter(
-            x=shown["rank"].to_list(),
-            y=shown["difference"].to_list(),
-            mode="markers",
-            marker={"symbol": style.marker, "size": 6, "color": style.color},
-            customdata=told,
-            hovertemplate="%{customdata}<extra></extra>",
-        )
-    )
-    return figure
+    return figure.add_trace(points(shown["rank"], shown["difference"], style, told, marker_size=6))

@@ -10,9 +10,8 @@ import polars as pl
 from dashboards.data.formatting import change, number
 from dashboards.data.grid_context import CellLook, in_order
 from dashboards.data.seed_averages import over_seeds, paired_change
-from dashboards.figures.canvas import finite, ratio_ticks, value_axis
-from dashboards.figures.heat import draw_heat
-from dashboards.figures.heat_cells import Ramp
+from dashboards.figures.canvas import finite, ratio_ticks, rope_of, value_axis
+from dashboards.figures.heat import Ramp, draw_heat
 from dashboards.figures.lines import Drawing, draw_lines, of_cells
 from dashboards.theme.styles import MUTED, ROPE
 from store import Store
@@ -23,53 +22,48 @@ from store.database.queries import agrees
 def coordinates(store: Store, grid: str, name: str) -> dict[str, list[float]]:
     """Where the evaluation `name` of a grid was taken: every coordinate with its values in rising order."""
     found = store.sql(
-        """
-        WITH points AS (
-            SELECT DISTINCT point FROM v_final WHERE grid = $grid AND name = $name AND source = 'evaluation'
-        )
-        SELECT DISTINCT e.key AS key, e.value AS value
-        FROM (SELECT unnest(map_entries(point)) AS e FROM points) ORDER BY key, value
-        """,
+        "SELECT e.key, list_sort(list(DISTINCT e.value)) FROM (SELECT unnest(map_entries(point)) AS e FROM v_final "
+        "WHERE grid = $grid AND name = $name AND source = 'evaluation') GROUP BY e.key ORDER BY e.key",
         {"grid": grid, "name": name},
     )
-    values: dict[str, list[float]] = {}
-    for key, value in found.iter_rows():
-        values.setdefault(key, []).append(value)
-    return values
+    return dict(found.iter_rows())
+
+
+def average_points(
+    store: Store, grid: str, measure: GridMeasure, axes: Sequence[str], cells: Sequence[str], *, paired: bool = False
+) -> pl.DataFrame:
+    """An evaluation of `cells` over one coordinate or two, the others as in the measure's point, averaged over seeds.
+
+    With `paired` it is the paired change from the baseline in units of the scale: log ratios, of odds, or differences.
+
+    Returns:
+        cell, x, perhaps y, n, lost, value, low, high (see `dashboards.data.seed_averages`); by cell in the given
+        order, then y, then x.
+    """
+    view, value = ("v_pair", paired_change(measure.scale)) if paired else ("v_final", "value")
+    coordinates = dict(zip("xy", axes, strict=False))
+    columns = ", ".join(f"point[$axis_{key}] AS {key}" for key in coordinates)
+    present = " AND ".join(f"point[$axis_{key}] IS NOT NULL" for key in coordinates)
+    condition, parameters = agrees({name: at for name, at in measure.point.items() if name not in axes})
+    source = (
+        f"SELECT cell, trial, {columns}, avg({value}) AS value FROM {view} WHERE grid = $grid AND name = $name "
+        f"AND source = 'evaluation' AND {present} AND {condition} GROUP BY ALL"
+    )
+    given = {"grid": grid, "name": measure.name, **parameters}
+    given |= {f"axis_{key}": axis for key, axis in coordinates.items()}
+    scale = "linear" if paired else measure.scale
+    found = store.sql(over_seeds(source, ["cell", *coordinates], scale), given)
+    return in_order(found, cells, *reversed(coordinates))
 
 
 def error_by_shift(store: Store, grid: str, measure: GridMeasure, along: str, cells: Sequence[str]) -> pl.DataFrame:
-    """The measure of `cells` along one coordinate, the others as in the measure's point, averaged over seeds.
-
-    Returns:
-        cell, x, n, lost, value, low, high (see `dashboards.data.seed_averages`); by cell in the given order, then x.
-    """
-    fixed = {name: value for name, value in measure.point.items() if name != along}
-    condition, parameters = agrees(fixed)
-    source = (
-        "SELECT cell, point[$along] AS x, value FROM v_final WHERE grid = $grid AND name = $name "
-        f"AND source = 'evaluation' AND point[$along] IS NOT NULL AND {condition}"
-    )
-    given = {"grid": grid, "name": measure.name, "along": along, **parameters}
-    found = store.sql(over_seeds(source, ["cell", "x"], measure.scale), given)
-    return in_order(found, cells, "x")
+    """The measure of `cells` along one coordinate: see `average_points`."""
+    return average_points(store, grid, measure, [along], cells)
 
 
 def change_by_shift(store: Store, grid: str, measure: GridMeasure, along: str, cells: Sequence[str]) -> pl.DataFrame:
-    """The paired change of `cells` from the baseline along one coordinate, averaged over seeds.
-
-    Returns:
-        cell, x, n, lost, value, low, high: in units of the scale (log ratios, of odds, or differences); rows as
-        `error_by_shift`.
-    """
-    condition, parameters = agrees({name: value for name, value in measure.point.items() if name != along})
-    source = (
-        f"SELECT cell, point[$along] AS x, {paired_change(measure.scale)} AS value FROM v_pair "
-        "WHERE grid = $grid AND name = $name "
-        f"AND source = 'evaluation' AND point[$along] IS NOT NULL AND {condition}"
-    )
-    given = {"grid": grid, "name": measure.name, "along": along, **parameters}
-    return in_order(store.sql(over_seeds(source, ["cell", "x"], "linear"), given), cells, "x")
+    """The paired change of `cells` from the baseline along one coordinate: see `average_points`."""
+    return average_points(store, grid, measure, [along], cells, paired=True)
 
 
 def draw_error_by_shift(found: pl.DataFrame, look: CellLook, measure: GridMeasure, along: str, title: str) -> go.Figure:
@@ -85,7 +79,7 @@ def draw_change_by_shift(found: pl.DataFrame, look: CellLook, measure: GridMeasu
     words = Drawing(height=380, markers=True, width=2, words=lambda value: change(value, measure.scale))
     rows = found.rename({"cell": "series"})
     figure = draw_lines(rows, of_cells(look), x=along, y="change from the baseline", drawing=words)
-    rope = measure.rope if measure.scale == "linear" else math.log1p(measure.rope)
+    rope = rope_of(measure)
     figure.add_hrect(y0=-rope, y1=rope, fillcolor=ROPE + "26", line={"width": 0}, layer="below")
     figure.add_hline(y=0, line={"color": ROPE, "width": 1}, layer="below")
     low, high = value_axis(found, "linear").get("range", (0.0, 0.0))
@@ -127,22 +121,9 @@ def shift_map(
         cell, x, y, n, value (average over seeds), change (mean paired log ratio on the log scale, else difference;
         null for the baseline); by cell in the given order, then y, then x.
     """
-    fixed = {name: value for name, value in measure.point.items() if name not in axes}
-    condition, parameters = agrees(fixed)
-    given = {"grid": grid, "name": measure.name, "x": axes[0], "y": axes[1], **parameters}
-    where = (
-        "grid = $grid AND name = $name AND source = 'evaluation' AND point[$x] IS NOT NULL "
-        f"AND point[$y] IS NOT NULL AND {condition}"
-    )
-    columns = "cell, point[$x] AS x, point[$y] AS y"
-    values = store.sql(over_seeds(f"SELECT {columns}, value FROM v_final WHERE {where}", _KEYS, measure.scale), given)
-    paired = paired_change(measure.scale)
-    changes = store.sql(
-        f"SELECT {columns}, avg({paired}) AS change FROM v_pair WHERE {where} AND isfinite({paired}) GROUP BY ALL",
-        given,
-    )
-    found = values.select(*_KEYS, "n", "value").join(changes, on=_KEYS, how="left")
-    return in_order(found, cells, "y", "x")
+    values, changes = (average_points(store, grid, measure, axes, cells, paired=paired) for paired in (False, True))
+    changes = changes.select(*_KEYS, change="value")
+    return values.select(*_KEYS, "n", "value").join(changes, on=_KEYS, how="left", maintain_order="left")
 
 
 PANEL: Final = 280

@@ -9,11 +9,10 @@ import polars as pl
 
 from dashboards.data.formatting import plain
 from dashboards.data.grid_context import CellLook, in_order
-from dashboards.figures.canvas import break_name, canvas, name_rows, rows_height
-from dashboards.figures.heat import draw_heat
-from dashboards.figures.heat_cells import Ramp
+from dashboards.figures.canvas import break_name, canvas, name_rows, points, rows_height
+from dashboards.figures.heat import Ramp, draw_heat
 from dashboards.figures.pivot import NOWHERE
-from dashboards.theme.styles import INK, PAPER, STATUS
+from dashboards.theme.styles import INK, PAPER, STATUS, Style
 from store import Store
 from store.analysis.effects import levels_of
 from store.analysis.verdicts import GridMeasure
@@ -87,20 +86,11 @@ def draw_states(found: pl.DataFrame, look: CellLook) -> go.Figure:
             f"{plain(look.names[cell])}, seed {seed}<br>{state.word}{f': {plain(why)}' if why else ''}"
             for cell, seed, why in rows.select("cell", "seed", "why").iter_rows()
         ]
-        figure.add_trace(
-            go.Scatter(
-                x=[seeds.index(seed) for seed in rows["seed"]],
-                y=[cells.index(cell) for cell in rows["cell"]],
-                mode="markers+text",
-                marker={"symbol": "square", "size": min(20, round(0.8 * _WIDTH / len(seeds))), "color": state.color},
-                text=[state.sign] * rows.height,
-                textfont={"color": state.ink, "size": 13},
-                customdata=texts,
-                hovertemplate="%{customdata}<extra></extra>",
-                name=state.word,
-                legendgroup=name,
-            )
-        )
+        x, y = [seeds.index(seed) for seed in rows["seed"]], [cells.index(cell) for cell in rows["cell"]]
+        square = Style(state.color, state.color, "solid", "square")
+        trace = points(x, y, square, texts, name=state.word, legendgroup=name, mode="markers+text")
+        trace.update(text=[state.sign] * rows.height, textfont={"color": state.ink, "size": 13})
+        figure.add_trace(trace.update(marker_size=min(20, round(0.8 * _WIDTH / len(seeds)))))
     every = max(1, -(-len(seeds) // 24))
     figure.update_xaxes(
         range=[-0.7, len(seeds) - 0.3],
@@ -142,11 +132,9 @@ def shares(store: Store, grid: str, found: pl.DataFrame) -> Shares:
         counts = Counter(part["state"].to_list())
         known = [(state, counts[name]) for name, state in STATES.items() if counts[name]]
         text = " ".join(f"{state.sign} {n}" for state, n in known)
-        words = ", ".join(f"{n} {state.word}" for state, n in known)
-        rows.append((seed, str(group), counts["ok"] / part.height, text, words))
-    kinds = {"x": pl.Int64, "y": pl.String, "value": pl.Float64, "text": pl.String, "note": pl.String}
-    frame = pl.DataFrame(rows, schema=kinds, orient="row").with_columns(pl.col("y").cast(pl.Enum(order)))
-    return Shares(frame.sort("y", "x"), by)
+        note = ", ".join(f"{n} {state.word}" for state, n in known)
+        rows.append({"x": seed, "y": str(group), "value": counts["ok"] / part.height, "text": text, "note": note})
+    return Shares(pl.DataFrame(rows, schema_overrides={"y": pl.Enum(order)}).sort("y", "x"), by)
 
 
 def draw_shares(found: Shares) -> go.Figure:
@@ -170,19 +158,16 @@ def draw_progress(found: pl.DataFrame, look: CellLook) -> go.Figure:
     if rows.height > MOST_CELLS:
         rows = rows.with_columns(name="operator").group_by("name", maintain_order=True).agg(pl.col(*STATUSES).sum())
     figure = canvas(rows_height(rows.height, 26), x="trials")
-    places = list(range(rows.height))
     for state in STATUSES:
-        figure.add_trace(
-            go.Bar(
-                x=rows[state].to_list(),
-                y=places,
-                orientation="h",
-                name=WORDS[state],
-                legendgroup=state,
-                marker={"color": STATUS[state], "line": {"width": 0}},
-                width=0.62,
-                hovertemplate=f"%{{x}} {WORDS[state]}<extra></extra>",
-            )
+        figure.add_bar(
+            x=rows[state].to_list(),
+            y=list(range(rows.height)),
+            orientation="h",
+            name=WORDS[state],
+            legendgroup=state,
+            marker={"color": STATUS[state], "line": {"width": 0}},
+            width=0.62,
+            hovertemplate=f"%{{x}} {WORDS[state]}<extra></extra>",
         )
     figure.update_layout(barmode="stack")
     name_rows(figure, [break_name(name) for name in rows["name"]])

@@ -3,9 +3,12 @@
 from collections.abc import Sequence
 from typing import Any, Final, Literal, NamedTuple
 
+import plotly.graph_objects as go
 import polars as pl
 
+from dashboards.data.grid_context import CellLook, in_order
 from dashboards.data.seed_averages import Band, Scale, over_seeds
+from dashboards.figures.lines import Drawing, draw_lines, of_cells
 from store import Store
 
 Along = Literal["step", "seconds", "tokens"]
@@ -130,6 +133,24 @@ def training(store: Store, given: Grouped, name: str, keep: Sequence[str], how: 
         runs = store.sql(f"{means} SELECT trial, series, x, value FROM means ORDER BY series, trial, x", parameters)
     reached = store.sql(f"{rows} SELECT series, count(DISTINCT trial) AS n FROM points GROUP BY series", parameters)
     return Reduced(frame, reached, runs, width)
+
+
+def curves(
+    store: Store, grid: str, name: str, cells: Sequence[str], *, scale: Scale = "log", buckets: int = 60
+) -> Reduced:
+    """The metric `name` of `cells` by step; the frame has cell, step, n, lost, value, low, high.
+
+    Failed trials are left out. Trials that have not finished count as far as they went, so `n` may fall along a curve.
+    """
+    found = training(store, Grouped(grid, "g.cell"), name, cells, Reduction(scale=scale, buckets=buckets))
+    frame = found.frame.drop("least", "greatest").rename({"series": "cell", "x": "step"}).drop_nulls("value")
+    return found._replace(frame=in_order(frame, cells, "step"))
+
+
+def draw_curves(found: Reduced, look: CellLook, *, title: str, scale: Scale = "log") -> go.Figure:
+    """One line with a band per cell."""
+    frame = found.frame.rename({"cell": "series", "step": "x"})
+    return draw_lines(frame, of_cells(look), x="training step", y=title, scale=scale, drawing=Drawing(width=1.6))
 
 
 _EMPTY: Final = pl.DataFrame(

@@ -1,6 +1,5 @@
 """Weights of an operator on one row of logits beside softmax's, and its score over the logit."""
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Final
 
@@ -9,8 +8,10 @@ import polars as pl
 
 from dashboards.data.formatting import number, plain
 from dashboards.data.grid_context import CellLook
-from dashboards.figures.canvas import break_name, canvas
-from dashboards.theme.styles import INK, Style, operator_styles
+from dashboards.data.seed_averages import Scale
+from dashboards.figures.canvas import break_name, canvas, points
+from dashboards.figures.lines import Drawing, draw_lines, of_cells
+from dashboards.theme.styles import INK, REST, Style, operator_styles
 from grid.operator_view import Profile, ScoreCurve
 
 SOFTMAX: Final = "softmax"
@@ -78,24 +79,15 @@ def draw_weights(found: pl.DataFrame, styles: Mapping[str, Style]) -> go.Figure:
             )
         )
     usual = keys.drop_nulls("softmax")
-    if usual.height:
-        figure.add_trace(_dashes(usual, places))
+    told = [f"softmax: {value:.4g}" for value in usual["softmax"]]
+    dash = {"symbol": "line-ew", "size": 24, "color": INK, "line": {"color": INK, "width": 2}}
+    if told:
+        x = [places[name] for name in usual["name"]]
+        figure.add_trace(points(x, usual["softmax"], REST, told, marker=dash, legendgroup=SOFTMAX))
     figure.update_layout(barmode="group", bargap=0.35)
     texts = [break_name(name, 14) if z is None else number(z) for name, z in keys["name", "logit"].rows()]
     figure.update_xaxes(tickvals=list(places.values()), ticktext=texts, showgrid=False, ticks="")
-    figure.update_yaxes(zeroline=True, zerolinecolor=INK, zerolinewidth=1)
-    return figure
-
-
-def _dashes(usual: pl.DataFrame, places: Mapping[str, int]) -> go.Scatter:
-    return go.Scatter(
-        x=[places[name] for name in usual["name"]],
-        y=usual["softmax"].to_list(),
-        mode="markers",
-        legendgroup=SOFTMAX,
-        marker={"symbol": "line-ew", "size": 24, "color": INK, "line": {"color": INK, "width": 2}},
-        hovertemplate="softmax: %{y:.4g}<extra></extra>",
-    )
+    return figure.update_yaxes(zeroline=True, zerolinecolor=INK, zerolinewidth=1)
 
 
 def score_rows(curves: Sequence[ScoreCurve], usual: Sequence[float | None], logits: Sequence[float]) -> pl.DataFrame:
@@ -107,40 +99,12 @@ def score_rows(curves: Sequence[ScoreCurve], usual: Sequence[float | None], logi
 
 def draw_scores(found: pl.DataFrame, look: CellLook, *, log: bool = False) -> go.Figure:
     """A line per group of heads and softmax's; the axis shows the operator's own, where softmax's would flatten it."""
-    figure = draw_functions(found, look, x="logit a (nats)", y="score f(a)")
-    own = found.filter(pl.col("series") != SOFTMAX)["value"].drop_nulls()
-    if log:
-        figure.update_yaxes(type="log")
-    elif own.len():
-        low, high = min(float(own.min() or 0.0), 0.0), max(float(own.max() or 0.0), 0.0)  # type: ignore[arg-type]
+    titles = {"x": "logit a (nats)", "y": "score f(a)"}
+    scale: Scale = "log" if log else "linear"
+    figure = draw_lines(found, of_cells(look), **titles, scale=scale, drawing=Drawing(_HEIGHT, width=2))
+    own = found.filter(pl.col("series") != SOFTMAX)["value"].drop_nulls().to_list()
+    if own and not log:
+        low, high = min([*own, 0.0]), max([*own, 0.0])
         pad = 0.06 * ((high - low) or 1.0)
         figure.update_yaxes(range=[low - pad, high + pad])
-    return figure
-
-
-def draw_functions(found: pl.DataFrame, look: CellLook, *, x: str, y: str) -> go.Figure:
-    """One line per series through the points at which it was computed; where it is not finite, a gap.
-
-    Args:
-        found: series, x, value; by series, then rising x.
-        look: name and style of every series.
-        x: title of the axis.
-        y: title of the axis.
-    """
-    figure = canvas(340, x=x, y=y)
-    for (series,), rows in found.group_by("series", maintain_order=True):
-        style, key = look.styles[str(series)], str(series)
-        values = [value if value is not None and math.isfinite(value) else None for value in rows["value"]]
-        figure.add_trace(
-            go.Scatter(
-                x=rows["x"].to_list(),
-                y=values,
-                mode="lines",
-                name=break_name(look.names[key]),
-                legendgroup=key,
-                line={"color": style.color, "dash": style.dash, "width": 2},
-                connectgaps=False,
-                hovertemplate="%{x:.3g}: %{y:.4g}",
-            )
-        )
     return figure

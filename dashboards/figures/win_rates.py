@@ -8,8 +8,7 @@ import polars as pl
 
 from dashboards.data.formatting import count
 from dashboards.data.grid_context import CellLook
-from dashboards.figures.heat import draw_heat
-from dashboards.figures.heat_cells import Ramp
+from dashboards.figures.heat import Ramp, draw_heat
 from store import Store
 from store.analysis.verdicts import GridMeasure, runs
 
@@ -47,11 +46,8 @@ def win_rates(store: Store, grid: str, measure: GridMeasure, cells: Sequence[str
             ((gain > 0) + 0.5 * (gain == 0)).mean().alias("value"),
         )
     )
-    every = pl.DataFrame(
-        [(cell, against) for cell in cells for against in cells],
-        schema={"cell": pl.String, "against": pl.String},
-        orient="row",
-    )
+    one = pl.Series("cell", list(cells), pl.String).to_frame()
+    every = one.join(one.rename({"cell": "against"}), how="cross", maintain_order="left_right")
     return every.join(shares, on=["cell", "against"], how="left", maintain_order="left").with_columns(
         pl.col("planned", "n", "failed", "both_failed").fill_null(0)
     )

@@ -30,7 +30,7 @@ class _Map(NamedTuple):
     layers: int
 
 
-def attention_panels(about: GridContext, *, layer: Layer, most: int = 64) -> Drawn:
+def attention_panels(about: GridContext, *, layer: Layer, most: int = 64, more: str = "") -> Drawn:
     """The maps of the first sequence of the first seed that has any, its first `most` tokens.
 
     "middle" is the last layer of the lower half: layer 8 of the 16 that paper 000 shows.
@@ -44,7 +44,7 @@ def attention_panels(about: GridContext, *, layer: Layer, most: int = 64) -> Dra
     first = " Key 0 is no token: a sink, a ground state or a learned key." if beside else ""
     caption = (
         f"Weight of each key (across) for each query (down) in {join_words(list(of))}, mean over its heads; the first "
-        f"sequence of one seed.{first} The weights of tokens need not sum to 1."
+        f"sequence of one seed.{first} The weights of tokens need not sum to 1.{more}"
     )
     signed = bool((found["value"] < 0).any())
     return drawn_heat(found, heat_ramp(found["value"], "weight", diverging=signed), x="key", y="query", caption=caption)

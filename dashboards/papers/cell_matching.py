@@ -35,11 +35,8 @@ Levels = Mapping[str, Mapping[str, str]]
 """By cell: axis -> level."""
 
 
-class Placed(NamedTuple):
-    """Cells of the grid, in its order, or why there is none."""
-
-    cells: Sequence[Own]
-    why: str = ""
+Placed = tuple[Sequence[Own], str]
+"""Cells of the grid, in its order, or why there is none."""
 
 
 def levels(about: GridContext) -> Levels:
@@ -89,10 +86,10 @@ def apart(table: Sequence[PublishedCell]) -> Apart:
 
 def place(cell: PublishedCell, table: Apart, about: GridContext, found: Results, by_cell: Levels) -> Placed:
     """The cells of the grid that stand where `cell` of a table is printed, in the grid's order."""
-    own = _of_operator(cell, found)
-    cells = [each for each in own.cells if not another(cell, each)]
+    own, why = _of_operator(cell, found)
+    cells = [each for each in own if not another(cell, each)]
     if not cells:
-        return Placed([], another(cell, own.cells[0]) if own.cells else own.why)
+        return [], another(cell, own[0]) if own else why
     said, facts = cell.operator is not None, _facts(cell)
     for fact in dict.fromkeys([*table.facts, *facts]):
         axes = [axis["name"] for axis in about.header["axes"] if speaks(axis, fact)]
@@ -106,23 +103,23 @@ def place(cell: PublishedCell, table: Apart, about: GridContext, found: Results,
             texts = table.facts[fact]
             cells = [each for each in cells if not any(_says(heres[each.cell], fact, text) for text in texts)]
         elif not any(heres.values()):
-            return Placed([], f"the grid has no axis for {fact}")
+            return [], f"the grid has no axis for {fact}"
         else:
             said, cells = True, agreeing
         if not cells:
-            return Placed([], f"no cell of the grid has {fact} {facts.get(fact, 'as usual')}")
+            return [], f"no cell of the grid has {fact} {facts.get(fact, 'as usual')}"
     if not said:
-        return Placed([], "nothing in the grid says that it is this model")
+        return [], "nothing in the grid says that it is this model"
     order = {each.cell: i for i, each in enumerate(about.cells)}
-    return Placed(sorted(cells, key=lambda each: order.get(each.cell, len(order))))
+    return sorted(cells, key=lambda each: order.get(each.cell, len(order))), ""
 
 
 def _of_operator(cell: PublishedCell, found: Results) -> Placed:
     if cell.operator is None:
-        return Placed(list(found.cells.values()), "the grid has no cell yet")
+        return list(found.cells.values()), "the grid has no cell yet"
     wanted = cell.operator, tuple(sorted(cell.arguments.items()))
     own = [each for each in found.cells.values() if wanted in found.operators.get(each.cell, ())]
-    return Placed(own, f"no cell of the grid is {named(cell)}")
+    return own, f"no cell of the grid is {named(cell)}"
 
 
 def _heres(own: Own, fact: str, axes: Sequence[str], by_cell: Levels) -> list[str]:

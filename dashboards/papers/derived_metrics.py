@@ -61,7 +61,7 @@ def find_values(cell: PublishedCell, own: Own, base: Own | None, given: Measurin
     """The values of `own` for what is printed at `cell`; `base` is the softmax of the same place, for gains."""
     if cell.measurement is not None:
         return _at(cell.measurement, cell.point, own, given, cell.factor)
-    for words, derive in _DERIVED.items():
+    for words, (derive, _) in _DERIVED.items():
         if words in cell.metric:
             return derive(cell, own, base, given)
     return Measured({}, why=f"nothing here measures it: {cell.metric}")
@@ -72,10 +72,9 @@ def list_needed_names(cell: PublishedCell) -> Sequence[str]:
     if cell.measurement is not None:
         return (cell.measurement,)
     first, *_, last = cell.metric.split()
-    derived = next(
-        (name.format(first=first, last=last) for words, name in _NEEDED.items() if words in cell.metric), None
-    )
-    return tasks_of(cell) or ([] if derived is None else [derived])
+    name = next((name for words, (_, name) in _DERIVED.items() if words in cell.metric), "")
+    first = "lambada_SET" if first == "lambada" else first
+    return tasks_of(cell) or ([name.format(first=first, last=last)] if name else [])
 
 
 def tasks_of(cell: PublishedCell) -> Sequence[str]:
@@ -83,11 +82,8 @@ def tasks_of(cell: PublishedCell) -> Sequence[str]:
     known = re.fullmatch(r"mean accuracy of (\w+)(?: \w+)? tasks", cell.metric)
     if known is None:
         return ()
-    reasoning = _GROUP[known[1]]
-    found = _tasks(cell.paper)
-    if reasoning is None:
-        return tuple(found)
-    return tuple(name for name in found if (name.split(".")[1] in _REASONING) == reasoning)
+    wanted = _GROUP[known[1]]
+    return tuple(name for name in _tasks(cell.paper) if wanted in (None, name.split(".")[1] in _REASONING))
 
 
 @cache
@@ -116,9 +112,9 @@ def _mean(cell: PublishedCell, own: Own, base: Own | None, given: Measuring) -> 
     names = tasks_of(cell)
     at = _tasks(cell.paper)[names[0]]
     each = {name: given.found.points(own.cell, name, at) for name in names}
-    lacking = [name for name in names if not each[name]]
-    if lacking:
-        return Measured({}, why=f"no finished run has {lacking[0]}{f' at {format_point(at)}' if at else ''}")
+    for name in names:
+        if not each[name]:
+            return _at(name, at, own, given, _SHARE)
     shared = [point for point in each[names[0]] if all(point in of for of in each.values())]
     if not shared:
         return Measured({}, why=f"no point has all of {len(names)} tasks")
@@ -131,16 +127,12 @@ def _mean(cell: PublishedCell, own: Own, base: Own | None, given: Measuring) -> 
 def _score(cell: PublishedCell, own: Own, base: Own | None, given: Measuring) -> Measured:
     """Return the score of the set that was judged, as the paper does not name the exact one."""
     del base
-    name = _score_name(cell, given)
-    if name is None:
-        return Measured({}, why=f"no finished run has a score of {cell.metric.split()[0]}")
-    return _at(name, {"fewshot": float(cell.setup["shots"])}, own, given, _SHARE)
-
-
-def _score_name(cell: PublishedCell, given: Measuring) -> str | None:
     task = cell.metric.split()[0]
     called = re.compile(rf"lm_eval\.{task}{'(_[a-z]+)?' if task == 'lambada' else ''}\.acc")
-    return next((each for each in given.names if called.fullmatch(each)), None)
+    for name in given.names:
+        if called.fullmatch(name):
+            return _at(name, {"fewshot": float(cell.setup["shots"])}, own, given, _SHARE)
+    return Measured({}, why=f"no finished run has a score of {task}")
 
 
 def _gain(cell: PublishedCell, own: Own, base: Own | None, given: Measuring) -> Measured:
@@ -198,23 +190,19 @@ _BENCH, _LONG = "LongBench ", "long_context."
 _STRETCHED: Final = {"factor": 4.0}
 """002 stretches positions of 2,048 tokens fourfold (section 4.4)."""
 
-_DERIVED: Final[Mapping[str, Callable[[PublishedCell, Own, Own | None, Measuring], Measured]]] = {
-    "mean accuracy": _mean,
-    "relative gain": _gain,
-    "lambada score": _score,
-    "added parameters": _count_added,
-    "LongBench": _long,
-    "median rank": _ranks,
+_Derive = Callable[[PublishedCell, Own, Own | None, Measuring], Measured]
+_DERIVED: Final[Mapping[str, tuple[_Derive, str]]] = {
+    "mean accuracy": (_mean, ""),
+    "relative gain": (_gain, "lm_eval.{first}.acc"),
+    "lambada score": (_score, "lm_eval.{first}.acc"),
+    "added parameters": (_count_added, ""),
+    "LongBench": (_long, "long_context.{last}"),
+    "median rank": (_ranks, "effective_rank_median"),
 }
-"""By words of the metric."""
+"""How a metric is derived and the name that it is made of, by words of the metric.
 
-_NEEDED: Final[Mapping[str, str]] = {
-    "lambada": "lm_eval.lambada_SET.acc",
-    "relative gain": "lm_eval.{first}.acc",
-    "LongBench": "long_context.{last}",
-    "median rank": "effective_rank_median",
-}
-"""Names that derived values are made of, by words of the metric; added parameters are known of every run."""
+The tasks of a mean are in `tasks_of`; added parameters are known of every run.
+"""
 
 _RANKS: Final = """
 WITH rank AS (

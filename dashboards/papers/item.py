@@ -70,10 +70,3 @@ class Item(NamedTuple):
     def key(self) -> str:
         """Part of addresses and names of files: "003-figure-3"."""
         return f"{self.paper}-{self.name.replace(' ', '-')}"
-
-
-def figure_item(
-    paper: str, number: int, title: str, shows: str, needs: Sequence[str], make: Callable[[GridContext], Drawn]
-) -> Item:
-    """A figure of a paper."""
-    return Item(paper, "figure", number, title, shows, tuple(needs), make)

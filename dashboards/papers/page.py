@@ -4,15 +4,15 @@ from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 from dashboards.data.formatting import count
-from dashboards.data.grid_context import grid_context
+from dashboards.data.grid_context import campaign_styles, grid_context
 from dashboards.data.user_errors import catch_user_error
 from dashboards.figures.table import Sheet, TableText
-from dashboards.html.blocks import FigureBlock, picture, swatch
+from dashboards.html.blocks import FigureBlock, key_legend, picture, state
 from dashboards.html.document import document
 from dashboards.html.markup import tag, text
 from dashboards.papers.item import Drawn, Item
 from dashboards.papers.items import ITEMS
-from dashboards.theme.styles import REST, Style, operator_styles
+from dashboards.theme.styles import REST, Style
 from store import Store
 from store.published.tables import papers
 
@@ -29,9 +29,7 @@ class Gallery(NamedTuple):
 
 def gallery(store: Store, grids: Mapping[str, str]) -> Gallery:
     """Draw all items from grids of an open store; `grids` has the name of the grid by the key of the item."""
-    operators = operator_styles(
-        store.sql("SELECT DISTINCT operator FROM grid_trial ORDER BY operator")["operator"].to_list()
-    )
+    operators = campaign_styles(store)
     drawn, styles = [], [REST, *operators.values()]
     subjects = {grid: grid_context(store, grid, operators) for grid in dict.fromkeys(grids.values())}
     for each in ITEMS:
@@ -54,23 +52,17 @@ def gallery_html(found: Gallery, note: str = SYNTHETIC) -> str:
 
 def _block(item: Item, drawn: Drawn) -> str:
     title = f"{item.paper}, {item.name}: {item.title}"
-    state = tag("div", tag("p", text(drawn.message)), class_="state") if drawn.message else ""
+    message = state(drawn.message) if drawn.message else ""
     if drawn.figure is not None:
-        legend = tag("div", "".join(_key(entry) for entry in drawn.legend.items()), class_="legend")
+        legend = key_legend([(key, each.name, each.style) for key, each in drawn.legend.items()])
         shown = FigureBlock(item.key, title, drawn.caption, [(None, drawn.figure)], drawn.data, legend)
-        return picture(shown) + state
-    inner = tag("h3", text(title)) + tag("p", text(drawn.caption), class_="caption") + state
-    inner += sheet_html(drawn.sheet) if drawn.sheet is not None else ""
+        return picture(shown) + message
+    inner = tag("h3", text(title)) + tag("p", text(drawn.caption), class_="caption") + message
+    inner += _sheet(drawn.sheet) if drawn.sheet is not None else ""
     return tag("figure", inner, id=item.key, aria_label=title)
 
 
-def _key(entry: tuple[str, object]) -> str:
-    key, given = entry
-    name, style = getattr(given, "name", key), getattr(given, "style", REST)
-    return tag("button", swatch(style) + text(name), type="button", aria_pressed="true", data_key=key)
-
-
-def sheet_html(sheet: Sheet) -> str:
+def _sheet(sheet: Sheet) -> str:
     """A published-style table."""
     heads = tag("td", text(sheet.corner)) + "".join(tag("th", text(name), scope="col") for name in sheet.columns)
     rows = [

@@ -1,9 +1,8 @@
-"""A table of a paper with one's own results in its places."""
+"""A table of a paper with one's own results in its places, and how the two compare."""
 
 import math
 from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
-from functools import partial
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -12,8 +11,7 @@ import polars as pl
 from dashboards.data.formatting import count
 from dashboards.data.grid_context import GridContext
 from dashboards.figures.table import table_latex, table_sheet
-from dashboards.papers.cell_matching import Apart, Levels, Placed, apart, levels, place, speaks
-from dashboards.papers.columns import columns_of
+from dashboards.papers.cell_matching import Apart, apart, levels, place, speaks
 from dashboards.papers.derived_metrics import Measured, Measuring, find_values, list_needed_names, measuring, tasks_of
 from dashboards.papers.item import Drawn, Item
 from store.analysis.our_results import Own
@@ -24,6 +22,7 @@ from store.statistics import MIN_PAIRS, Scale, summarise, t_interval
 from store.statistics.scales import back, forward
 
 ALPHA: Final = 0.05
+NOT_COMPARED: Final = "not compared: the paper contradicts itself here"
 _ROUNDING: Final = 1e-12
 _MOST_CELLS: Final = 200
 """Cells that compete for the best of a column; pairs of more take too long, and nothing of them is bold."""
@@ -40,11 +39,42 @@ class Beside(NamedTuple):
     size: str = ""
     """Where the table tells sizes of models apart and the grid does not: that one's own is another, in words."""
 
+    @property
+    def key(self) -> str:
+        """The cell of the grid; empty if there is none."""
+        return self.own.cell if self.own is not None else ""
+
+    @property
+    def runs(self) -> dict[int, float]:
+        """Its values that are finite and that the scale of the printed cell can take, by seed."""
+        log = self.cell.scale == "log"
+        return {seed: value for seed, value in self.got.runs.items() if math.isfinite(value) and (value > 0 or not log)}
+
 
 def printed_table(paper: str, number: int) -> list[PublishedCell]:
     """The cells of a table, both halves of one that has two."""
     wanted = f"T{number}"
     return [each for each in cells() if each.paper == paper and each.paper_table.partition("-")[0] == wanted]
+
+
+def columns_of(table: Sequence[PublishedCell]) -> str:
+    """The quantity of columns whose headings are bare numbers, such as "sigma_f" or "weight decay"; else nothing.
+
+    It is the heading of every cell that has it. Some may lack it: softmax, among others that sum to alpha, has none.
+    """
+    facts = [{**cell.point, **cell.setup, **cell.arguments} for cell in table]
+    for name in dict.fromkeys(name for each in facts for name in each):
+        same = [_equal(each[name], cell.column_label) for each, cell in zip(facts, table, strict=True) if name in each]
+        if all(same) and 2 * len(same) > len(table):
+            return name
+    return ""
+
+
+def _equal(level: object, heading: str) -> bool:
+    try:
+        return float(str(level)) == float(heading)
+    except ValueError:
+        return False
 
 
 def pair_with_own(about: GridContext, table: Sequence[PublishedCell]) -> list[Beside]:
@@ -53,47 +83,36 @@ def pair_with_own(about: GridContext, table: Sequence[PublishedCell]) -> list[Be
     found: list[Beside] = []
     for half in dict.fromkeys(cell.paper_table for cell in table):
         part = [cell for cell in table if cell.paper_table == half]
-        places = _Places(part, apart(part), given, by_cell)
-        placed = [places.of(cell) for cell in part]
-        often = Counter(own.cell for each in placed for own in each.cells)
-        found += [places.pair(cell, each, often) for cell, each in zip(part, placed, strict=True)]
+        facts = apart(part)
+        placed = [place(cell, facts, about, given.found, by_cell) for cell in part]
+        often = Counter(own.cell for candidates, _ in placed for own in candidates)
+        for cell, (candidates, why) in zip(part, placed, strict=True):
+            if candidates:
+                own = max(candidates, key=lambda each: often[each.cell])
+                got = find_values(cell, own, _find_softmax(cell, own, given), given)
+                found.append(Beside(cell, own, len(candidates), got, _other_size(cell, own, facts, about)))
+            else:
+                found.append(Beside(cell, None, 0, Measured({}, why=why)))
     return found
 
 
-class _Places(NamedTuple):
-    table: Sequence[PublishedCell]
-    told: Apart
-    given: Measuring
-    by_cell: Levels
+def _other_size(cell: PublishedCell, own: Own, facts: Apart, about: GridContext) -> str:
+    told = "model" in facts.facts and facts.operators
+    if not told or any(speaks(axis, "model") for axis in about.header["axes"]):
+        return ""
+    if cell.parameters is not None and alike(cell.parameters, own.parameters):
+        return ""
+    here = f"{format_size(own.parameters)} parameters" if own.parameters else "of unknown size"
+    return f"not {cell.model}: the same cell beside every size, {here}"
 
-    def of(self, cell: PublishedCell) -> Placed:
-        return place(cell, self.told, self.given.about, self.given.found, self.by_cell)
 
-    def pair(self, cell: PublishedCell, placed: Placed, often: Mapping[str, int]) -> Beside:
-        if not placed.cells:
-            return Beside(cell, None, 0, Measured({}, why=placed.why))
-        own = max(placed.cells, key=lambda each: often[each.cell])
-        got = find_values(cell, own, self._softmax(cell, own), self.given)
-        return Beside(cell, own, len(placed.cells), got, self._size(cell, own))
-
-    def _size(self, cell: PublishedCell, own: Own) -> str:
-        told = "model" in self.told.facts and self.told.operators
-        if not told or any(speaks(axis, "model") for axis in self.given.about.header["axes"]):
-            return ""
-        if cell.parameters is not None and alike(cell.parameters, own.parameters):
-            return ""
-        here = f"{format_size(own.parameters)} parameters" if own.parameters else "of unknown size"
-        return f"not {cell.model}: the same cell beside every size, {here}"
-
-    def _softmax(self, cell: PublishedCell, own: Own) -> Own | None:
-        """The softmax that a derived value is against: the grid's whose spec is the same else."""
-        if cell.measurement is not None or tasks_of(cell):
-            return None
-        plain = (each for each in self.given.found.cells.values() if self._is_softmax(each))
-        return next((each for each in plain if each.rest == own.rest), None)
-
-    def _is_softmax(self, own: Own) -> bool:
-        return ("softmax", ()) in self.given.found.operators.get(own.cell, ())
+def _find_softmax(cell: PublishedCell, own: Own, given: Measuring) -> Own | None:
+    """The softmax that a derived value is against: the grid's whose spec is the same else."""
+    if cell.measurement is not None or tasks_of(cell):
+        return None
+    cells, operators = given.found.cells.values(), given.found.operators
+    plain = (each for each in cells if ("softmax", ()) in operators.get(each.cell, ()))
+    return next((each for each in plain if each.rest == own.rest), None)
 
 
 def frame(about: GridContext, found: Sequence[Beside]) -> pl.DataFrame:
@@ -107,46 +126,64 @@ def frame(about: GridContext, found: Sequence[Beside]) -> pl.DataFrame:
     """
     progress = {row["cell"]: row for row in about.store.progress(about.grid).iter_rows(named=True)}
     best = _best(found, progress)
-    rows = [_row(each, progress, best=i in best) for i, each in enumerate(found)]
-    return pl.DataFrame(rows, schema=_SCHEMA, orient="row")
+    rows = [_row(each, progress.get(each.key)) | {"best": i in best} for i, each in enumerate(found)]
+    return pl.DataFrame(rows, schema_overrides=_KINDS, infer_schema_length=None)
 
 
-def _row(each: Beside, progress: Mapping[str, Mapping[str, Any]], *, best: bool) -> tuple[Any, ...]:
+_KINDS: Final[Any] = {
+    **dict.fromkeys(("mean", "spread", "low", "high"), pl.Float64),
+    **dict.fromkeys(("cell", "missing", "why", "differs", "trust", "mark", "size", "note"), pl.String),
+    "notes": pl.List(pl.Int64),
+}
+
+
+def _row(each: Beside, state: Mapping[str, Any] | None) -> dict[str, Any]:
     cell, own, _, got, size = each
-    state = progress.get(own.cell) if own is not None else None
-    runs = _usable(cell, got)
-    mean, low, high = _average(list(runs.values()), cell.scale)
-    spread = None if mean is None or low is None or high is None else max(high - mean, mean - low)
+    runs = each.runs
+    mean, low, high = average(list(runs.values()), cell.scale)
     missing, why = (None, None) if runs else _missing(got, state)
-    where = cell.paper_table.partition("-")[2]
-    rows = f"{cell.row_label} ({where})" if where else cell.row_label
-    return (
-        *(rows, cell.column_label, cell.printed, cell.unit, cell.measurement or cell.metric, got.point),
-        *(own.label if own else None, len(runs), state["planned"] if state else 0, mean, spread, low, high, cell.scale),
-        *(missing, why, best, differs(cell, own) if own else None, list(cell.notes), cell.trust, cell.mark),
-        size or None,
-        _note(each) if runs else None,
-    )
+    half = cell.paper_table.partition("-")[2]
+    several = f"1 of {each.alike} cells: {own.label}" if own is not None and each.alike > 1 else ""
+    points = f"1 of {got.points} points: {got.point}" if got.points > 1 else ""
+    return {
+        "row": f"{cell.row_label} ({half})" if half else cell.row_label,
+        "column": cell.column_label,
+        "printed": cell.printed,
+        "unit": cell.unit,
+        "measurement": cell.measurement or cell.metric,
+        "point": got.point,
+        "cell": own.label if own else None,
+        "n": len(runs),
+        "planned": state["planned"] if state else 0,
+        "mean": mean,
+        "spread": None if mean is None or low is None or high is None else max(high - mean, mean - low),
+        "low": low,
+        "high": high,
+        "scale": cell.scale,
+        "missing": missing,
+        "why": why,
+        "differs": differs(cell, own) if own else None,
+        "notes": list(cell.notes),
+        "trust": cell.trust,
+        "mark": cell.mark,
+        "size": size or None,
+        "note": ("; ".join(filter(None, (size, several, points))) or None) if runs else None,
+    }
 
 
-def _average(values: Sequence[float], scale: Scale) -> tuple[float | None, float | None, float | None]:
-    """The mean and its interval, computed on the scale; of fewer than three values there is no interval."""
+def average(
+    values: Sequence[float], scale: Scale, least: int = MIN_PAIRS
+) -> tuple[float | None, float | None, float | None]:
+    """The mean and its interval, computed on the scale; of fewer than `least` values there is no interval."""
     if not values:
         return None, None, None
     summary = summarise(forward(np.array(values, dtype=np.float64), scale))
     mean = float(summary.mean)
-    if len(values) < MIN_PAIRS:
+    if len(values) < least:
         return back(mean, scale), None, None
     flat = float(summary.sd) <= _ROUNDING * max(abs(mean), 1.0 if scale == "log" else 0.0)
     low, high = (mean, mean) if flat else map(float, t_interval(summary, ALPHA))
     return back(mean, scale), back(low, scale), back(high, scale)
-
-
-def _note(each: Beside) -> str | None:
-    """Note that the model has another size, or that several cells or points match."""
-    several = f"1 of {each.alike} cells: {each.own.label}" if each.own is not None and each.alike > 1 else ""
-    points = f"1 of {each.got.points} points: {each.got.point}" if each.got.points > 1 else ""
-    return "; ".join(filter(None, (each.size, several, points))) or None
 
 
 def _missing(got: Measured, state: Mapping[str, Any] | None) -> tuple[Missing, str]:
@@ -162,43 +199,103 @@ def _missing(got: Measured, state: Mapping[str, Any] | None) -> tuple[Missing, s
 def _best(found: Sequence[Beside], progress: Mapping[str, Mapping[str, Any]]) -> set[int]:
     """Places of what is not shown to be worse than the best among cells that the paper compares."""
     groups: dict[Hashable, list[int]] = {}
-    of_models = apart([each.cell for each in found]).operators
+    several = apart([each.cell for each in found]).operators
     for i, each in enumerate(found):
         if each.own is not None and each.cell.better is not None:
-            groups.setdefault(_compared_group(each.cell, of_models=of_models), []).append(i)
+            groups.setdefault(_compared_group(each.cell, several=several), []).append(i)
     best: set[int] = set()
     for places in groups.values():
-        first = {_cell(found[i]): i for i in reversed(places)}
-        if not 1 < len(first) <= _MOST_CELLS:
-            continue
-        cell = found[places[0]].cell
-        runs = [_usable_runs(found[i], progress) for i in first.values()]
-        kept = within_noise(runs, cell.scale, cell.better or "lower", ALPHA)
-        winners = {own for k, own in enumerate(first) if k in kept}
-        best |= {i for i in places if _cell(found[i]) in winners}
+        first = {found[i].key: found[i] for i in reversed(places)}
+        if 1 < len(first) <= _MOST_CELLS:
+            cell = found[places[0]].cell
+            whole = [
+                {} if progress[key]["failed"] or len(each.runs) < len(each.got.runs) else each.runs
+                for key, each in first.items()
+            ]
+            kept = within_noise(whole, cell.scale, cell.better or "lower", ALPHA)
+            winners = {key for k, key in enumerate(first) if k in kept}
+            best |= {i for i in places if found[i].key in winners}
     return best
 
 
-def _cell(each: Beside) -> str:
-    return each.own.cell if each.own is not None else ""
-
-
-def _compared_group(cell: PublishedCell, *, of_models: bool) -> Hashable:
-    """Return the key of the cells among which a table marks the best: quantity, and model if it has operators."""
+def _compared_group(cell: PublishedCell, *, several: bool) -> Hashable:
+    """The key of the cells among which a table marks the best: quantity, and model if it has several operators."""
     shots = cell.setup.get("shots"), cell.setup.get("layer from the end")
-    model = cell.model if of_models else None
-    return cell.paper_table, cell.metric, tuple(sorted(cell.point.items())), model, shots
+    return cell.paper_table, cell.metric, tuple(sorted(cell.point.items())), cell.model if several else None, shots
 
 
-def _usable_runs(each: Beside, progress: Mapping[str, Mapping[str, Any]]) -> Mapping[int, float]:
-    runs = _usable(each.cell, each.got)
-    return {} if progress[_cell(each)]["failed"] or len(runs) < len(each.got.runs) else runs
+def compare_with_printed(data: pl.DataFrame, found: Sequence[Beside], claims: pl.DataFrame) -> pl.DataFrame:
+    """Add to the `frame` of `found` how its values compare with the printed ones.
+
+    Args:
+        data: of `frame`.
+        found: what it was made of.
+        claims: of `store.analysis.published_comparison.compare_published`, of the same table.
+
+    Returns:
+        difference (own less printed; their log ratio on the log scale), band ("inside", "above" or "below": where the
+        printed value lies against the interval of one's own mean) and word (of the claim that the cell makes, if this
+        own cell was judged beside it). All null if the paper contradicts itself, and then `note` says so.
+    """
+    mean, printed, low, high = (pl.col(name) for name in ("mean", "value_", "low", "high"))
+    ratio = pl.when((printed > 0) & (mean > 0)).then((mean / printed).log())
+    band = pl.when(printed > high).then(pl.lit("above")).when(printed < low).then(pl.lit("below"))
+    usable = ~pl.col("unusable_")
+    several = pl.lit("differs between baselines, see Claims")
+    words = (
+        claims.filter(pl.col("word") != "not comparable")
+        .group_by("paper_table", "row_label", "column_label", "label", "point")
+        .agg(pl.when(pl.col("word").n_unique() == 1).then(pl.col("word").first()).otherwise(several))
+    )
+    places = pl.DataFrame(
+        [(e.cell.paper_table, e.cell.row_label, e.cell.value, e.cell.unusable) for e in found],
+        schema={"paper_table": pl.String, "row_label": pl.String, "value_": pl.Float64, "unusable_": pl.Boolean},
+        orient="row",
+    )
+    told = data.hstack(places).join(
+        words,
+        left_on=["paper_table", "row_label", "column", "cell", "point"],
+        right_on=["paper_table", "row_label", "column_label", "label", "point"],
+        how="left",
+        maintain_order="left",
+    )
+    note = pl.concat_str(pl.lit(NOT_COMPARED), "note", separator="; ", ignore_nulls=True)
+    difference = pl.when(pl.col("scale") == "log").then(ratio).otherwise(mean - printed)
+    known = usable & printed.is_not_null() & low.is_not_null()
+    return told.with_columns(
+        pl.when(usable).then(difference).alias("difference"),
+        pl.when(known).then(band.otherwise(pl.lit("inside"))).alias("band"),
+        pl.when(usable).then("word").alias("word"),
+        pl.when(~usable & mean.is_not_null()).then(note).when(usable).then("note").alias("note"),
+    ).drop(places.columns)
 
 
-def _usable(cell: PublishedCell, got: Measured) -> dict[int, float]:
-    """Values that are finite and that the scale of the cell can take."""
-    log = cell.scale == "log"
-    return {seed: value for seed, value in got.runs.items() if math.isfinite(value) and (value > 0 or not log)}
+def overlaid(about: GridContext, item: Item) -> pl.DataFrame:
+    """The printed values of the drawn cells for a figure: key (the cell), series, x, value, printed, color.
+
+    `value` is in the unit of the measurement here. Values that the paper itself contradicts are left out, and so is
+    what is printed where the grid has a cell that is not drawn.
+    """
+    kinds = {name: pl.Float64 if name in ("x", "value") else pl.String for name in _MARKS}
+    if item.printed is None:
+        return pl.DataFrame(schema=kinds)
+    rows = [
+        (
+            each.key,
+            about.look.names[each.key],
+            each.cell.point[item.printed.x],
+            each.cell.value * each.cell.factor,
+            each.cell.printed,
+            about.look.styles[each.key].color,
+        )
+        for each in pair_with_own(about, printed_table(item.paper, item.printed.number))
+        if each.key in about.drawn and each.cell.value is not None and not each.cell.unusable
+        if item.printed.x in each.cell.point
+    ]
+    return pl.DataFrame(rows, schema=kinds, orient="row")
+
+
+_MARKS: Final = ("key", "series", "x", "value", "printed", "color")
 
 
 def draw_printed(about: GridContext, paper: str, number: int) -> Drawn:
@@ -209,12 +306,10 @@ def draw_printed(about: GridContext, paper: str, number: int) -> Drawn:
         reasons = found["why"].drop_nulls().value_counts(sort=True)["why"].to_list()
         return Drawn(data=found, message=f"The campaign has nothing of it: {reasons[0]}.")
     caption = f"{own_words(about, table)} {_SIGNS}"
-    size = ""
-    if found["size"].is_not_null().any():
-        size = " The grid has one size of model, which stands beside every printed size."
-    few = ""
-    if (found["n"].is_between(1, found["planned"] - 1)).any():
-        few = " a/b: a of b planned seeds have a value."
+    some = found["n"].is_between(1, found["planned"] - 1).any()
+    few = " a/b: a of b planned seeds have a value." if some else ""
+    one = found["size"].is_not_null().any()
+    size = " The grid has one size of model, which stands beside every printed size." if one else ""
     latex = (
         f"The layout of {paper}, table {number}, with results of one's own: every number is of the grid {about.grid}, "
         f"none is printed in the paper. {caption}{few}{size}"
@@ -242,21 +337,6 @@ _SIGNS: Final = (
 )
 
 
-def printed_item(paper: str, number: int, title: str, shows: str, spec: str = "") -> Item:
-    """A table of which `store.published` has every printed cell."""
-    table = printed_table(paper, number)
-    names = [name for cell in table for name in list_needed_names(cell)]
-    make = partial(draw_printed, paper=paper, number=number)
-    return Item(paper, "table", number, title, shows, tuple(dict.fromkeys(names)), make, spec)
-
-
-_SCHEMA: Final[dict[str, Any]] = {
-    **dict.fromkeys(("row", "column", "printed", "unit", "measurement", "point", "cell"), pl.String),
-    **dict.fromkeys(("n", "planned"), pl.Int64),
-    **dict.fromkeys(("mean", "spread", "low", "high"), pl.Float64),
-    **dict.fromkeys(("scale", "missing", "why"), pl.String),
-    "best": pl.Boolean,
-    "differs": pl.String,
-    "notes": pl.List(pl.Int64),
-    **dict.fromkeys(("trust", "mark", "size", "note"), pl.String),
-}
+def list_needs(paper: str, number: int) -> list[str]:
+    """The names that a run has to record for values beside a table."""
+    return list(dict.fromkeys(name for cell in printed_table(paper, number) for name in list_needed_names(cell)))

@@ -16,7 +16,7 @@ from dashboards.data.captions import ICONS, mark_verdict
 from dashboards.data.formatting import plain
 from dashboards.data.grid_context import GridContext, grid_context
 from dashboards.data.seed_averages import Scale
-from dashboards.figures import curves, effects, forest, numbers, shift, states
+from dashboards.figures import effects, forest, numbers, shift, states, training
 from dashboards.figures.canvas import (
     break_name,
     canvas,
@@ -120,20 +120,20 @@ def test_a_map_in_a_narrow_panel_has_no_texts_that_overlap(n: int, texts: int) -
 def test_curves_average_buckets_of_steps_then_seeds(opened: Callable[..., Store]) -> None:
     store = opened({("softmax", 0): 1.0, ("softmax", 1): 4.0}, steps=6)
     about = grid_context(store, "known", operator_styles(["softmax"]))
-    found = curves.curves(store, "known", "loss", keys(about), buckets=3)
+    found = training.curves(store, "known", "loss", keys(about), buckets=3)
     assert found.width == 2
     assert found.frame["step"].to_list() == [0, 2, 4]
     # mean of steps 1 and 2, of 3 and 4, of 5 and 6; times the geometric mean of 1 and 4
     assert found.frame["value"].to_list() == pytest.approx([1.5 * 2, 3.5 * 2, 5.5 * 2])
-    check_json(curves.draw_curves(found, about.look, title="loss"))
+    check_json(training.draw_curves(found, about.look, title="loss"))
 
 
 def test_buckets_begin_at_the_first_step_and_the_last_one_is_never_short(opened: Callable[..., Store]) -> None:
     store = opened({("softmax", 0): 1.0}, steps=7, first=1)  # steps 1..7 with losses 1..7
-    found = curves.curves(
+    found = training.curves(
         store, "known", "loss", keys(grid_context(store, "known", operator_styles(["softmax"]))), buckets=4
     )
-    assert (found.width, found.last) == (2, 3)
+    assert found.width == 2
     assert found.frame["step"].to_list() == [1, 3, 5]
     assert found.frame["value"].to_list() == pytest.approx([1.5, 3.5, 6])
 
@@ -143,13 +143,13 @@ def test_curves_leave_failed_trials_out_and_n_says_so(tmp_path: Path) -> None:
     write_campaign(tmp_path / "c", operators=("softmax", "SSA"), seeds=range(4), failed=who, steps=8)
     with Store.open(tmp_path / "c") as store:
         about = grid_context(store, "quickstart", operator_styles(["softmax", "SSA"]))
-        found = curves.curves(store, "quickstart", "loss", keys(about)).frame
+        found = training.curves(store, "quickstart", "loss", keys(about)).frame
     counts = {cell: rows["n"].unique().to_list() for (cell,), rows in found.group_by("cell")}
     assert [counts[cell] for cell in keys(about)] == [[4], [2]]
 
 
 def test_curves_are_not_averaged_where_there_are_few_steps(about: GridContext) -> None:
-    found = curves.curves(about.store, "known", "loss", keys(about))
+    found = training.curves(about.store, "known", "loss", keys(about))
     assert found.width == 1
     assert found.frame.filter(pl.col("cell") == about.baseline)["value"].to_list() == pytest.approx([2, 4, 6, 8])
 

@@ -32,13 +32,12 @@ from gallery_campaign import (
 from dashboards.data.grid_context import campaign_styles, grid_context
 from dashboards.data.user_errors import Unknown
 from dashboards.figures.canvas import least_width
-from dashboards.papers import affine_scaled, integral, signed_averaging, sink_emergence
+from dashboards.papers import formulas
 from dashboards.papers.attention_maps import place_of
 from dashboards.papers.item import Drawn, Item
 from dashboards.papers.items import ITEMS, item
-from dashboards.papers.overlays import overlaid
 from dashboards.papers.page import Gallery, gallery, gallery_html, gallery_markdown
-from dashboards.papers.paper_tables import printed_table
+from dashboards.papers.paper_tables import overlaid, printed_table
 from store import Store
 from store.published.tables import PublishedCell, cells
 
@@ -335,7 +334,7 @@ def test_errors_over_shifts_are_geometric_means(drawn: Mapping[str, Drawn]) -> N
     for at in (1.0, 10.0):
         point = {"sigma_f": at, "sigma_x": 1.0}
         wanted = math.exp(fmean(math.log(known("ssa", "mse", point, seed)) for seed in SEEDS))
-        line = data.filter((pl.col("part") == "line") & (pl.col("series") == "ssa") & (pl.col("x") == at))
+        line = data.filter((pl.col("part") == "At sigma_x = 1") & (pl.col("series") == "ssa") & (pl.col("x") == at))
         heat = data.filter((pl.col("panel") == "ssa") & (pl.col("x") == at) & (pl.col("y") == 1))
         assert line["value"].to_list() == pytest.approx([wanted])
         assert heat["value"].to_list() == pytest.approx([wanted])
@@ -395,7 +394,7 @@ def test_sinks_by_length_by_domain_and_by_position_are_shares_of_heads(drawn: Ma
 
     lengths = points(drawn["004-figure-1"], "eps = 0.2", "GPT2-XL")
     assert lengths == pytest.approx({float(t): share(f"softmax · GPT2-XL · {t}", 0.2) for t in (16, 64, 256)})
-    models = drawn["004-figure-1"].data.filter(pl.col("part") == "by model")
+    models = drawn["004-figure-1"].data.filter(pl.col("part") == "By model")
     assert dict(models.select("group", "value").iter_rows()) == pytest.approx(
         {name: share(f"softmax · {name} · 64") for name in ("GPT2-XL", "LLaMA2-7B")}
     )
@@ -466,24 +465,24 @@ def test_histograms_have_the_counted_bins_and_the_recorded_rules(drawn: Mapping[
 
 
 def test_formulas_are_what_the_papers_write() -> None:
-    clipped = {x: value for name, x, value in affine_scaled.activations().iter_rows() if name == "linear clipping"}
+    clipped = {x: value for name, x, value in formulas.activations().iter_rows() if name == "linear clipping"}
     assert (clipped[-10.0], clipped[0.0], clipped[2.0], clipped[10.0]) == (0.0, 0.5, 0.7, 1.0)
-    sums = affine_scaled.profile().group_by("series").agg(pl.col("value").sum())
+    sums = formulas.profile().group_by("series").agg(pl.col("value").sum())
     totals = {name.partition(",")[0]: total for name, total in sums.iter_rows()}
     assert totals["softmax"] == pytest.approx(1)
-    assert totals["affine-scaled"] == pytest.approx(affine_scaled.MEAN)
+    assert totals["affine-scaled"] == pytest.approx(formulas.MEAN)
     assert 0 < totals["attention sink"] < 1
-    heads = dict(integral.heads().group_by("series").agg(pl.col("value").sum()).iter_rows())
+    heads = dict(formulas.heads().group_by("series").agg(pl.col("value").sum()).iter_rows())
     assert heads["softmax of their mean"] == pytest.approx(1)
-    assert heads["difference of two"] == pytest.approx(1 - integral.LAMBDA)
-    powers = {(name, x): value for name, x, value in signed_averaging.base_functions().iter_rows()}
+    assert heads["difference of two"] == pytest.approx(1 - formulas.LAMBDA)
+    powers = {(name, x): value for name, x, value in formulas.base_functions().iter_rows()}
     assert powers["SSA, n = 2", 3.0] == pytest.approx(16)
     assert powers["SSA, n = 2", -3.0] == pytest.approx(1 / 16)
-    sees = {(panel, int(q), k): value for panel, k, q, value in sink_emergence.masks().iter_rows()}
+    sees = {(panel, int(q), k): value for panel, k, q, value in formulas.masks().iter_rows()}
     assert [sees["prefix", 1, k] for k in (4, 5)] == [1, 0]
     assert [sees["shifted window", 5, k] for k in (2, 3, 5, 6)] == [0, 1, 1, 0]
-    packed = sink_emergence.packing()
-    assert packed["value"].value_counts().sort("value")["count"].to_list() == list(sink_emergence.DOCUMENTS)
+    packed = formulas.packing()
+    assert packed["value"].value_counts().sort("value")["count"].to_list() == list(formulas.DOCUMENTS)
 
 
 @pytest.mark.slow

@@ -12,8 +12,7 @@ from plotly.offline import get_plotlyjs
 
 from dashboards.data.formatting import plain
 from dashboards.figures.canvas import least_width
-from dashboards.figures.heat import draw_heat, heat_ramp
-from dashboards.figures.heat_cells import Ramp
+from dashboards.figures.heat import Ramp, draw_heat, heat_ramp
 from dashboards.theme.styles import DIVERGING, SEQUENTIAL, contrast, dark_partners, on_fill
 
 HOSTILE = ["<script>alert(1)</script>", "%{x}", "a \"b\" 'c' &amp;"]

@@ -153,5 +153,5 @@ def test_large_numbers_keep_their_size() -> None:
 def test_an_interval_that_no_area_reaches_is_a_bar() -> None:
     found = frame([1.0, None, 3.0, 4.0], low=[0.5, 0.0, 2.5, 3.5], high=[2.0, 0.0, 3.5, 4.5])
     bars = line(draw(found.with_columns(pl.when(pl.col("x") != 2).then(pl.col("low", "high"))))).error_y
-    assert (bars.array, bars.arrayminus) == ((1.0, 0, 0, 0), (0.5, 0, 0, 0))
+    assert (bars.array, bars.arrayminus) == ((1.0, None, None, None), (0.5, None, None, None))
     assert line(draw(frame([1.0, 2.0], low=[0.5, 1.0], high=[2.0, 3.0]))).error_y.array is None

@@ -9,11 +9,10 @@ import pytest
 from gallery_campaign import Harm, Made, Row, known, rows_of, spec_of, write_gallery
 
 from dashboards.data.grid_context import campaign_styles, grid_context
-from dashboards.papers.agreement import NOT_COMPARED, compare_with_printed
 from dashboards.papers.cell_matching import speaks
-from dashboards.papers.data import loss_unit
 from dashboards.papers.items import ITEMS
-from dashboards.papers.paper_tables import frame, pair_with_own, printed_table
+from dashboards.papers.paper_tables import NOT_COMPARED, compare_with_printed, frame, pair_with_own, printed_table
+from dashboards.papers.reading import loss_words
 from runners import FixedToken, Probing, RandomTokens, Text, Training, Trial
 from store import Store
 from store.analysis.published_comparison import compare_published
@@ -228,12 +227,12 @@ def test_every_table_says_what_it_is_made_of() -> None:
 
 def test_a_loss_has_the_unit_of_its_tasks_or_of_the_measure(store: Store) -> None:
     text, linear = (grid_context(store, grid, campaign_styles(store)) for grid in ("kinds", "order"))
-    assert loss_unit(text) == "nats per token"
-    assert loss_unit(linear) == ""
+    assert loss_words(text) == "loss, nats per token"
+    assert loss_words(linear) == "loss"
     said = linear._replace(
         measure=GridMeasure("loss"), header={**linear.header, "measure": {"unit": "squared output units"}}
     )
-    assert loss_unit(said) == "squared output units"
+    assert loss_words(said) == "loss, squared output units"
 
 
 def test_lengths_of_training_are_no_lengths_of_probes() -> None:

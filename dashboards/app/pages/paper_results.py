@@ -25,12 +25,18 @@ from dashboards.data.seed_averages import Scale
 from dashboards.data.user_errors import Unknown
 from dashboards.figures.canvas import value_axis
 from dashboards.figures.table import Sheet, TableText, table_sheet
-from dashboards.papers.agreement import compare_with_printed
-from dashboards.papers.columns import columns_of
 from dashboards.papers.item import Drawn, Item
 from dashboards.papers.items import ITEMS, item
-from dashboards.papers.overlays import overlaid
-from dashboards.papers.paper_tables import Beside, frame, own_words, pair_with_own, printed_table
+from dashboards.papers.paper_tables import (
+    Beside,
+    columns_of,
+    compare_with_printed,
+    frame,
+    overlaid,
+    own_words,
+    pair_with_own,
+    printed_table,
+)
 from store.analysis.published_comparison import WORDS, compare_published
 from store.published.claims import claims
 from store.published.filter import chosen

@@ -20,7 +20,7 @@ from dashboards.data.captions import (
 from dashboards.data.formatting import NO_MARGIN, count, point
 from dashboards.data.grid_context import GridContext
 from dashboards.data.seed_averages import Scale, average_words, interval_words, rope_words
-from dashboards.figures import curves as curves_figure, effects as effects_figure, forest, numbers, shift
+from dashboards.figures import effects as effects_figure, forest, numbers, shift, training
 from dashboards.figures.canvas import is_cut
 from dashboards.html.blocks import FigureBlock, cell_legend, draw_all
 from dashboards.html.markup import tag, text
@@ -170,18 +170,17 @@ def _effects(about: GridContext, measure: GridMeasure, key: str) -> Iterator[Fig
 
 def _curves(about: GridContext, cells: Sequence[str], key: str) -> Iterator[FigureBlock]:
     scale = about.measure.scale if about.measure is not None else "log"
-    found = curves_figure.curves(about.store, about.grid, LOSS, cells, scale=scale)
+    found = training.curves(about.store, about.grid, LOSS, cells, scale=scale)
     if found.frame.is_empty():
         return
     smooth = "Not smoothed."
     if found.width > 1:
-        last = f" (the last {found.last})" if found.last != found.width else ""
-        smooth = f"Each point averages {count(found.width, 'step')}{last}, and stands at the first; no other smoothing."
+        smooth = f"Each point averages {count(int(found.width), 'step')}, and stands at the first; no other smoothing."
     caption = (
         f"Line: {average_words(scale)} over seeds. Band: {interval_words(scale)}, {n_words(found.frame)}."
         f"{_cut(found.frame, scale)} {smooth}{describe_selection(about, cells)}"
     )
-    figure = curves_figure.draw_curves(found, about.look, title="training loss", scale=scale)
+    figure = training.draw_curves(found, about.look, title="training loss", scale=scale)
     legend = cell_legend(_in(found.frame), about.look)
     yield FigureBlock(
         f"{key}-curves", "Training loss", caption, [(None, figure)], name_cells(found.frame, about), legend
