@@ -168,7 +168,7 @@ class Engine:
         slots = [frame.slot(slot, made[slot.name], path, look) for slot in page.slots]
         parts = frame.page_of(page, given, values, slots)
         shown_values = {name: _plain(value) for name, value in values.items()}
-        remakes = {each.field: list(each.resets) for each in given if each.remakes}
+        remakes = {each.field: list(each.resets) for each in given if each.resets is not None}
         words = {name: frame.words(shown, address.hide) for name, shown in made.items()}
         return parts, {"values": shown_values, "remakes": remakes, **_collect_state(made, words, given)}
 
@@ -284,7 +284,7 @@ def _collect_state(
         "bare": [name for name, shown in made.items() if frame.is_sentence(shown)],
         # the same words stay in the browser, with what is open, selected and scrolled in them
         "words": {name: digest(text) for name, text in texts.items()},
-        "choices": {each.field: digest(json.dumps(each.options)) for each in given if each.options},
+        "choices": {each.field: digest(json.dumps(dict(each.options))) for each in given if each.options},
         "usual": {each.field: _plain(each.usual) for each in given},
     }
 
@@ -300,7 +300,7 @@ def _controls(page: AppPage, view: PageView) -> Sequence[Control]:
         return (*page.controls(view), _LEGEND)
     if view.about is None:
         return ()
-    grid = Control("grid", "Grid", "choice", options(view.store.grids()), usual=view.about.grid, remakes=True)
+    grid = Control("grid", "Grid", "choice", options(view.store.grids()), usual=view.about.grid, resets=())
     return (grid, *page.controls(view), _LEGEND)
 
 

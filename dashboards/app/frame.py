@@ -69,10 +69,9 @@ def _control(control: Control, value: Any) -> Component:
     if control.kind in ("choice", "choices"):
         many = control.kind == "choices"
         shown = list(value or ()) if many else value
-        known = {option.value for option in control.options}
-        said = shown if many else [shown] if shown else []
         # the browser forgets a value that is no option, and with it the sentence that says so
-        options += [{"label": each, "value": each} for each in said if isinstance(each, str) and each not in known]
+        unknown = set(shown if many else filter(None, [shown])) - control.options.keys()
+        options += [{"label": each, "value": each} for each in sorted(unknown)]
         inner = dcc.Dropdown(
             options=options, value=shown, multi=many, clearable=many, id=key, searchable=len(options) > 8
         )
@@ -86,7 +85,7 @@ def _control(control: Control, value: Any) -> Component:
 
 def options_of(control: Control) -> list[dict[str, str]]:
     """Convert options to those of a drop-down."""
-    return [{"label": option.label, "value": option.value} for option in control.options]
+    return [{"label": label, "value": value} for value, label in control.options.items()]
 
 
 def _hidden(key: Mapping[str, str], value: Any) -> Component:

@@ -112,7 +112,7 @@ def test_a_damaged_database_says_what_to_do(runs: Path, tmp_path: Path) -> None:
 
 def test_half_written_files_do_not_hide_the_rest(runs: Path, tmp_path: Path) -> None:
     root = shutil.copytree(runs, tmp_path / "half")
-    shard = next((root / "spool").glob("*.parquet"))
+    shard = next((root / "spool").rglob("*.parquet"))
     (root / "spool" / "20260921T141320-0a1b2c-00-99.parquet").write_bytes(shard.read_bytes()[:100])
     end = next((root / "trials").glob("*/*/001/end.json"))
     end.write_text('{"schema": 1, "sta')

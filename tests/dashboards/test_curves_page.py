@@ -212,7 +212,7 @@ def test_several_metrics_have_a_panel_each(view: PageView) -> None:
 @pytest.mark.parametrize(
     ("search", "words"),
     [
-        ("?metric=nothing", "No run of 'known' has logged 'nothing'; they have loss, "),
+        ("?metric=nothing", "Grid 'known' has no logged metric 'nothing'; it has loss, "),
         ("?by=nothing.here", "Runs of 'known' have no 'nothing.here'; there are cell, run, seed, operator, depth"),
         ("?by=x' OR '1", "Runs of 'known' have no \"x' OR '1\""),
         ("?show=nobody", "There is no group 'nobody' of runs here; there are 'softmax · 1'"),

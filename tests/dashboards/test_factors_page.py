@@ -146,7 +146,7 @@ def test_a_click_on_the_map_lists_the_runs_behind_it(page: Look) -> None:
 
 def test_only_pairs_that_pass_are_proposed_and_others_are_drawn_with_a_warning(page: Look) -> None:
     found = page("")
-    passing = [option.value for option in found.controls["pair"].options]
+    passing = list(found.controls["pair"].options)
     assert passing == ["operator*depth"]
     assert "Shown to act together: operator × depth." in found.slots["matrix"].caption
     assert found.slots["pair"].message == ""
@@ -190,8 +190,8 @@ def words(root: Path, search: str) -> str:
         ("?x=depth&y=depth", "a map needs two axes; the address says 'depth' for both"),
         ("?fix=depth%3D9", "axis 'depth' has no level '9'; it has 2, 4"),
         ("?fix=depth", "the address says 'depth' where it takes name=value"),
-        ("?fix=height%3D9", "has no axis 'height' to fix"),
-        ("?measure=nothing", "no finished run of 'grid' has 'nothing'; they have mse@sigma_f=5,sigma_x=1"),
+        ("?fix=height%3D9", "has no axis 'height'"),
+        ("?measure=nothing", "a finished run of 'grid' has no measure 'nothing'; it has mse@sigma_f=5,sigma_x=1"),
     ],
 )
 def test_an_address_that_names_what_is_not_there_gets_a_sentence(root: Path, search: str, said: str) -> None:

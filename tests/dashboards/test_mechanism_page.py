@@ -179,8 +179,8 @@ def test_chosen_cells_are_shown_alone_and_names_stand_literally(look: Look) -> N
     ("search", "said"),
     [
         ("?probe=nothing", "o run of 'probed' has recorded 'nothing'; there are first_token_weight"),
-        (f"{FIRST}&layer=7", "has no layer 7; it has 0 and 1"),
-        (f"{FIRST}&step=11", "has no step 11; it has 10 and 20"),
+        (f"{FIRST}&layer=7", "has no layer 7; it has 0, 1"),
+        (f"{FIRST}&step=11", "has no step 11; it has 10, 20"),
         ("?probe=sink_share&at=eps=0.5", "ps is one of 0.2, 0.3; got '0.5'"),
         ("?probe=sink_share&at=queer=1", "no coordinate 'queer'; it has eps and position"),
         (f"{FIRST}&cells=nobody", "has no cell 'nobody'; it has softmax, SSA"),
@@ -193,11 +193,11 @@ def test_an_address_that_names_what_is_not_there_gets_a_sentence(look: Look, sea
 
 def test_controls_offer_what_there_is(at: Callable[[str], PageView]) -> None:
     controls = {control.field: control for control in MECHANISM.controls(at("?probe=sink_share"))}
-    assert [option.value for option in controls["at:eps"].options] == ["0.2", "0.3"]
+    assert list(controls["at:eps"].options) == ["0.2", "0.3"]
     assert controls["at:eps"].usual == "0.2"
     assert "at:position" not in controls
-    assert [option.value for option in controls["step"].options] == ["", "10", "20"]
-    assert "first_token_weight" in {option.value for option in controls["probe"].options}
+    assert list(controls["step"].options) == ["", "10", "20"]
+    assert "first_token_weight" in set(controls["probe"].options)
 
 
 def test_every_row_of_our_probes_has_words_and_its_unit() -> None:

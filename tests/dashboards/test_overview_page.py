@@ -165,7 +165,7 @@ def test_files_in_quarantine_are_listed(tmp_path: Path) -> None:
     root = tmp_path / "runs"
     write_campaign(root, operators=("softmax", "SSA"), seeds=range(2), steps=4, sigma_f=(5,), sigma_x=(1,))
     assert seen(root, OVERVIEW).slots["left-out"].message == "Nothing is left out."
-    broken = next((root / "spool").glob("*-item.*.parquet"))
+    broken = next((root / "spool").rglob("*-item.*.parquet"))
     broken.write_bytes(b"torn" + broken.read_bytes()[4:])
     (root / "store" / "live.duckdb").unlink(missing_ok=True)
     for snapshot in (root / "store").glob("*.duckdb*"):

@@ -88,7 +88,7 @@ def test_its_curves_are_its_own_values(view: PageView, campaign: Campaign) -> No
     assert found.data["value"].to_list() == pytest.approx(values["value"].to_list())
     assert found.figure is not None
     assert show(view, "curves", campaign.line("SSA", 1)["trial"]).message == "This run has logged nothing yet."
-    assert "has not logged 'x'; it has loss" in show(view, "curves", key, "&metric=x").message
+    assert "has no logged metric 'x'; it has loss" in show(view, "curves", key, "&metric=x").message
 
 
 def test_attempts_stand_in_order_with_what_they_went_on_from(view: PageView, campaign: Campaign) -> None:
@@ -134,7 +134,7 @@ def test_the_environment_is_that_of_the_chosen_attempt(view: PageView, campaign:
     found = show(view, "environment", key, "&attempt=1")
     assert found.caption == "Of attempt 1."
     assert dict(found.data.iter_rows())["versions.python"] == "3.11.7"
-    assert "no attempt 7; it has 1 and 2" in show(view, "environment", key, "&attempt=7").message
+    assert "no attempt 7; it has 1, 2" in show(view, "environment", key, "&attempt=7").message
 
 
 def test_a_beginning_that_several_share_is_told(view: PageView, campaign: Campaign) -> None:

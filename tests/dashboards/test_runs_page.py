@@ -76,7 +76,7 @@ def test_the_measure_is_a_column_and_empty_for_what_has_not_finished(view: PageV
 
 def test_any_measurement_can_be_picked_and_what_varies_stands_first(view: PageView) -> None:
     control = next(control for control in RUNS.controls(view) if control.field == "columns")
-    names = [option.value for option in control.options]
+    names = list(control.options)
     assert names[:2] == ["operator", "status (axis)"]
     assert names.index("mse@sigma_f=1,sigma_x=1") < names.index("depth")
     found = show(view, "?columns=mse@sigma_f=1,sigma_x=1&columns=depth&columns=loss")
@@ -100,13 +100,13 @@ def test_measurements_may_be_called_like_columns_and_what_is_no_number_is_counte
     assert frame.select("seed", "seed (value)").rows() == [(seed, 10.0 + seed) for seed in range(3)]
     assert frame["depth (value)"].to_list() == [2.0, math.inf, math.inf]
     assert "2 trials with a value that is no finite number, shown as –." in found.slots["runs"].caption
-    assert {"seed (value)", "trial (value)"} <= {option.value for option in found.controls["columns"].options}
+    assert {"seed (value)", "trial (value)"} <= set(found.controls["columns"].options)
 
 
 @pytest.mark.parametrize("name", ["nothing", "x'; DROP", "<script>"])
 def test_a_column_that_is_not_there_is_told(view: PageView, name: str) -> None:
     found = show(view, f"?columns={name.replace(';', '%3B')}")
-    assert found.message.startswith(f"Runs of 'of-runs' have no {name!r}; they have operator, ")
+    assert found.message.startswith(f"Grid 'of-runs' has no column {name!r}; it has run, ")
     assert found.data.is_empty()
 
 

@@ -238,7 +238,7 @@ def test_parallel_numbers_stand_where_their_scale_says() -> None:
 @pytest.mark.parametrize(
     ("search", "said"),
     [
-        ("?against=nothing", "Nothing is called 'nothing' here; there are train_s, memory_bytes"),
+        ("?against=nothing", "has no quantity 'nothing'; it has train_s, memory_bytes"),
         ("?against=joules", "no finished run of grid 'grid' has 'joules'; they have ['train_s'"),
         ("?against=mse%40sigma_f%3D5%2Csigma_x%3D1&measure=signed&x_scale=cubic", "x_scale='cubic'"),
     ],

@@ -6,15 +6,15 @@ from typing import Final, Literal
 import polars as pl
 
 from dashboards.app.address import entries
-from dashboards.app.measures import MeasuredAddress, judged_by, measure_controls, unit_of
+from dashboards.app.measures import MeasuredAddress, judged_by, measure_controls, measure_title
 from dashboards.app.page import (
     AppPage,
     Control,
-    ControlOption,
     Key,
     PageView,
     Slot,
     SlotContent,
+    cell_key,
     grid_of,
     memoise,
     options,
@@ -25,7 +25,7 @@ from dashboards.data.formatting import count, join_words, number
 from dashboards.data.grid_context import CellLook
 from dashboards.data.probe_labels import PROBES, probe_label
 from dashboards.data.seed_averages import interval_words
-from dashboards.data.user_errors import Unknown
+from dashboards.data.user_errors import Unknown, require
 from dashboards.figures import probe_curves
 from dashboards.figures.canvas import is_cut
 from dashboards.figures.heat import draw_heat, heat_ramp
@@ -60,9 +60,9 @@ class MechanismAddress(MeasuredAddress):
     """A coordinate of several values; None is that with the most."""
 
 
+@memoise
 def _names(view: PageView) -> list[str]:
-    about = grid_of(view)
-    return memoise(view.store, ("probes", about.grid), lambda: probe_curves.names(view.store, about.grid))
+    return probe_curves.names(view.store, grid_of(view).grid)
 
 
 def _probe(view: PageView) -> str:
@@ -79,20 +79,17 @@ def _probe(view: PageView) -> str:
     return next((name for name in _FIRST if name in there), there[0])
 
 
+@memoise
 def _places(view: PageView) -> probe_curves.Places:
-    about, name = grid_of(view), _probe(view)
-    return memoise(view.store, ("places", about.grid, name), lambda: probe_curves.places(view.store, about.grid, name))
+    return probe_curves.places(view.store, grid_of(view).grid, _probe(view))
 
 
 def _reading(view: PageView) -> probe_curves.ProbeReading:
     """Read the choices of a view. Raises Unknown for a probe, place, step or layer that is not recorded."""
     there, address = _places(view), view.address
     for field, values in (("step", there.steps), ("layer", there.layers)):
-        said = getattr(address, field)
-        if said is not None and said not in values:
-            raise Unknown(
-                f"{_probe(view)!r} has no {field} {said}; it has {join_words([str(each) for each in values]) or 'none'}"
-            )
+        if getattr(address, field) is not None:
+            require(repr(_probe(view)), field, getattr(address, field), values)
     at = probe_curves.choose_places(there, entries(address.at))
     return probe_curves.ProbeReading(grid_of(view).grid, _probe(view), at, address.step, address.layer)
 
@@ -106,7 +103,7 @@ def _title(reading: probe_curves.ProbeReading) -> str:
 
 def _legend(found: pl.DataFrame, look: CellLook) -> list[Key]:
     cells = dict.fromkeys(found["cell"].to_list())
-    return [Key(look.styles[cell], look.names[cell], cell) for cell in cells if look.styles[cell] != REST]
+    return [cell_key(look, cell) for cell in cells if look.styles[cell] != REST]
 
 
 def _counts(found: pl.DataFrame) -> str:
@@ -216,12 +213,9 @@ def _coordinate(view: PageView) -> str:
     """The coordinate with the most values; empty where no coordinate has several."""
     there = _places(view).coordinates
     wide = {axis: len(values) for axis, values in there.items() if len(values) > 1}
-    said: str | None = view.address.along
-    if said is not None and said not in wide:
-        raise Unknown(
-            f"{_probe(view)!r} has no values along {said!r}; it has some along {join_words(list(wide)) or 'none'}"
-        )
-    return said or max(wide, key=lambda axis: wide[axis], default="")
+    if view.address.along is not None:
+        return require(repr(_probe(view)), "coordinate of several values", str(view.address.along), wide)
+    return max(wide, key=lambda axis: wide[axis], default="")
 
 
 def _along(view: PageView) -> SlotContent:
@@ -315,9 +309,7 @@ def _against(view: PageView) -> SlotContent:
         f"{_holes(view, reading, [cell.cell for cell in about.cells])} {grey}"
         "That two quantities go together is no proof that one makes the other."
     )
-    unit = unit_of(view, measure)
-    title = f"{measure.name}, {unit}" if unit else measure.name
-    figure = probe_curves.draw_against(found, look, x=_title(reading), y=title, scale=measure.scale)
+    figure = probe_curves.draw_against(found, look, x=_title(reading), y=measure_title(view), scale=measure.scale)
     return SlotContent(figure, caption, name_cells(found, about), _legend(found, look))
 
 
@@ -327,9 +319,7 @@ def _controls(view: PageView) -> Sequence[Control]:
         return ()
     found, name = _places(view), _probe(view)
     chosen = probe_curves.choose_places(found, entries(view.address.at))
-    choices = [
-        ControlOption(each, f"{each}: {probe_label(each).title}" if probe_label(each).probe else each) for each in there
-    ]
+    choices = {each: f"{each}: {probe_label(each).title}" if probe_label(each).probe else each for each in there}
     at = [
         Control(f"at:{axis}", axis, "choice", _choices(found, axis, values), usual=_usual(chosen[axis]))
         for axis, values in found.coordinates.items()
@@ -337,26 +327,23 @@ def _controls(view: PageView) -> Sequence[Control]:
     ]
     wide = [axis for axis, values in found.coordinates.items() if len(values) > 1]
     along = [Control("along", "Along", "choice", options(wide), usual=_coordinate(view))] if len(wide) > 1 else []
+    layers = {"": "all", **options(map(str, found.layers))}
+    steps = {"": "the end", **options(map(str, found.steps))}
+    bands = {"seeds": "over seeds", "heads": "over heads"}
     return (
-        Control("probe", "Probe", "choice", choices, usual=name, remakes=True, resets=("at", "layer", "step", "along")),
+        Control("probe", "Probe", "choice", choices, usual=name, resets=("at", "layer", "step", "along")),
         *at,
-        Control("layer", "Layer", "choice", [ControlOption("", "all"), *options(map(str, found.layers))], usual=""),
-        Control("step", "Step", "choice", [ControlOption("", "the end"), *options(map(str, found.steps))], usual=""),
+        Control("layer", "Layer", "choice", layers, usual=""),
+        Control("step", "Step", "choice", steps, usual=""),
         *along,
-        Control(
-            "band",
-            "Band",
-            "choice",
-            [ControlOption("seeds", "over seeds"), ControlOption("heads", "over heads")],
-            usual="seeds",
-        ),
+        Control("band", "Band", "choice", bands, usual="seeds"),
         cells_control(view),
         *measure_controls(view),
     )
 
 
-def _choices(found: probe_curves.Places, axis: str, values: Sequence[float]) -> list[ControlOption]:
-    return [*([ControlOption("", "all")] if found.bare[axis] else []), *options(f"{value:g}" for value in values)]
+def _choices(found: probe_curves.Places, axis: str, values: Sequence[float]) -> dict[str, str]:
+    return ({"": "all"} if found.bare[axis] else {}) | options(f"{value:g}" for value in values)
 
 
 def _usual(value: float | None) -> str:
