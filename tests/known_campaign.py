@@ -10,7 +10,8 @@ from synthetic import MEASURE, SUBMISSION, plan_header, plan_lines, publish_grid
 from dashboards.app.address import read
 from dashboards.app.campaigns import Campaigns
 from dashboards.app.engine import Engine, shown_of
-from dashboards.app.page import AppPage, Control, SlotContent
+from dashboards.app.controls import Control
+from dashboards.app.page import AppPage, SlotContent
 from store.files.layout import Layout
 from store.files.shards import ShardBuffer
 

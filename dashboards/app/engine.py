@@ -16,10 +16,11 @@ from plotly.utils import PlotlyJSONEncoder
 from dashboards.app import frame, navigation, redraw
 from dashboards.app.address import Address, entries, read, replace_fields, resolve_view, save, saved_views, write_query
 from dashboards.app.campaigns import Campaigns
-from dashboards.app.page import AppPage, Component, Control, PageView, Slot, SlotContent, options
+from dashboards.app.controls import Control, options
+from dashboards.app.page import AppPage, Component, PageView, Slot, SlotContent
 from dashboards.app.redraw import digest
 from dashboards.data.grid_context import campaign_styles, grid_context
-from dashboards.data.user_errors import Unknown, catch_user_error, sentence
+from dashboards.data.user_errors import Unknown, catch_user_error, require, sentence
 from dashboards.theme.styles import REST, dark_partners
 from grid.operator_view import OperatorCatalogue
 from store import Store
@@ -51,8 +52,7 @@ class Engine:
 
     def page_named(self, name: str) -> AppPage:
         """The page of that name. Raises Unknown."""
-        if name not in self.pages:
-            raise Unknown(f"there is no page {name!r}; there are {', '.join(self.pages)}")
+        require("the dashboard", "page", name, self.pages)
         return self.pages[name]
 
     def address(self, campaign: str, page: AppPage, search: str) -> Address:

@@ -1,6 +1,6 @@
 """Definition of a page: its address, its controls, and slots that turn a view of a campaign into content."""
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import wraps
 from types import MappingProxyType
 from typing import Any, Final, Literal, NamedTuple, TypeVar
@@ -12,6 +12,8 @@ import polars as pl
 from dash import dcc as _dcc, html as _html
 
 from dashboards.app.address import Address
+from dashboards.app.controls import Control
+from dashboards.app.tables import Pick
 from dashboards.data.grid_context import CellLook, GridContext
 from dashboards.data.user_errors import Unknown
 from dashboards.theme.styles import Style
@@ -44,30 +46,6 @@ def grid_of(view: PageView) -> GridContext:
     return view.about
 
 
-class Control(NamedTuple):
-    """An input for one field of the address."""
-
-    field: str
-    """A field of the page's `Address`; "numbers:beta" is the entry "beta=..." of a field with entries name=value."""
-    label: str
-    kind: Literal["choice", "choices", "switch", "text", "number", "slider", "code", "hidden"]
-    """`code` is text of several lines that a button runs; `hidden` is set by clicks on a figure."""
-    options: Mapping[str, str] = MappingProxyType({})
-    """Labels by value."""
-    hint: str = ""
-    usual: Any = None
-    """The value if the address gives none."""
-    span: tuple[float, float, float] | None = None
-    """Least, greatest and step of a slider."""
-    resets: Sequence[str] | None = None
-    """Fields that go back to their defaults if this one changes. Unless None, the page is made anew then."""
-
-
-def options(names: Iterable[str]) -> dict[str, str]:
-    """Choices that are called as they are written."""
-    return {name: name for name in names}
-
-
 class Key(NamedTuple):
     """An entry of a legend."""
 
@@ -98,46 +76,11 @@ class SlotContent(NamedTuple):
     hint: str = ""
     """Tells how to use it on the page; files and reports leave it out."""
     columns: Sequence[dict[str, Any]] = ()
-    """Column definitions of AG Grid, for a table; see `columns`."""
+    """Column definitions of AG Grid, for a table; see `tables.columns`."""
     parts: Sequence[Any] = ()
     """Dash components below the words, for content that is neither figure nor table."""
     files: Mapping[str, Callable[[], str]] = MappingProxyType({})
     """By its ending a file that is made in another way than from `data`, such as a table for LaTeX."""
-
-
-WRAP: Final[dict[str, Any]] = {"flex": 1, "minWidth": 240, "wrapText": True, "autoHeight": True}
-"""A column of long texts."""
-WIDE: Final = {**WRAP, "flex": 2}
-
-
-def link(page: str, names: str, **more: Any) -> dict[str, Any]:
-    """A column whose cells lead to `page` with the field `names` set to the cell's text."""
-    return {"cellRenderer": "AblateLink", "cellRendererParams": {"page": page, "names": names}, **more}
-
-
-def columns(data: pl.DataFrame, own: Mapping[str, Mapping[str, Any]] | None = None) -> list[dict[str, Any]]:
-    """Column definitions of AG Grid: numbers to the right, with few digits; `own` are further parts by name."""
-    return [{"field": name, **_numeric(data[name].dtype), **(own or {}).get(name, {})} for name in data.columns]
-
-
-def _numeric(kind: pl.DataType) -> dict[str, Any]:
-    if not kind.is_numeric():
-        return {}
-    shown = {"function": "params.value == null ? '–' : d3.format('.4~g')(params.value)"}
-    found = {"filter": "agNumberColumnFilter", "type": "rightAligned"}
-    return found | ({"valueFormatter": shown} if kind.is_float() else {})
-
-
-class Pick(NamedTuple):
-    """Where rows that a reader selects in a table can be taken to."""
-
-    label: str
-    page: str
-    names: str
-    """The field of that page's state that gets `column` of every selected row."""
-    column: str = "trial"
-    least: int = 1
-    """So many rows at least."""
 
 
 class Slot(NamedTuple):

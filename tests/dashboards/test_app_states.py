@@ -56,11 +56,11 @@ def show(roots: Sequence[Path], address: str, campaigns: Campaigns | None = None
 @pytest.mark.parametrize(
     ("address", "said"),
     [
-        ("/other/overview", "There is no campaign 'other' here; there are runs"),
-        ("/runs/nowhere", "There is no page 'nowhere'; there are overview"),
+        ("/other/overview", "has no campaign 'other'; it has runs"),
+        ("/runs/nowhere", "has no page 'nowhere'; it has overview"),
         ("/runs/curves/more", "An address is /CAMPAIGN/PAGE"),
         ("/runs/curves?grid=none", "'none'"),
-        ("/runs/curves?colour=red", "'colour', which this page does not have"),
+        ("/runs/curves?colour=red", "has no field 'colour'"),
         ("/runs/curves?grid=a&grid=b", "'grid' 2 times"),
         ("/runs/curves?metric=" + "x" * 5000, "at most 4000 characters"),
         ("/runs/overview?view=none", "no saved view 'none'; there is none yet"),

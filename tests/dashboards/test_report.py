@@ -129,7 +129,7 @@ def test_several_grids_are_linked_and_one_can_be_chosen(tmp_path: Path) -> None:
 
 def test_what_could_not_be_read_is_reported_and_the_rest_is_served(tmp_path: Path) -> None:
     campaign = write_campaign(tmp_path / "c", operators=("softmax", "SSA"), seeds=range(3), steps=4)
-    shard = sorted((campaign.root / "spool").glob("*-metric.*"))[0]
+    shard = sorted((campaign.root / "spool").rglob("*-metric.*"))[0]
     content = bytearray(shard.read_bytes())
     content[len(content) // 2] ^= 1
     shard.write_bytes(content)

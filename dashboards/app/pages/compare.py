@@ -5,6 +5,7 @@ from typing import Any, Final, Literal
 
 import polars as pl
 
+from dashboards.app.controls import Control
 from dashboards.app.measures import (
     MeasuredAddress,
     judged_by,
@@ -13,20 +14,8 @@ from dashboards.app.measures import (
     measure_words,
     unit_of,
 )
-from dashboards.app.page import (
-    WRAP,
-    AppPage,
-    Component,
-    Control,
-    Key,
-    PageView,
-    Slot,
-    SlotContent,
-    columns,
-    grid_of,
-    html,
-    memoise,
-)
+from dashboards.app.page import AppPage, Component, Key, PageView, Slot, SlotContent, grid_of, html, memoise
+from dashboards.app.tables import WRAP, columns
 from dashboards.data.captions import (
     ICONS,
     describe_selection,

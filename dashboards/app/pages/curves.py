@@ -6,7 +6,8 @@ from typing import Final, Literal
 import polars as pl
 from pydantic import Field
 
-from dashboards.app.page import AppPage, Control, Key, PageView, Slot, SlotContent, grid_of, options
+from dashboards.app.controls import Control, options
+from dashboards.app.page import AppPage, Key, PageView, Slot, SlotContent, grid_of
 from dashboards.app.run_groups import MOST, GroupedAddress, RunGroups, by_of, run_groups
 from dashboards.data import grouping
 from dashboards.data.formatting import count, join_words, number

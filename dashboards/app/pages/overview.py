@@ -6,8 +6,9 @@ from typing import Final
 import polars as pl
 
 from dashboards.app.address import Address
-from dashboards.app.page import WIDE, WRAP, AppPage, Key, PageView, Slot, SlotContent, columns, grid_of, link, memoise
+from dashboards.app.page import AppPage, Key, PageView, Slot, SlotContent, grid_of, memoise
 from dashboards.app.pages.compare import CompareAddress, judge_view, verdict_words
+from dashboards.app.tables import WIDE, WRAP, columns, link
 from dashboards.data.captions import (
     describe_measure,
     progress_words,

@@ -7,20 +7,9 @@ import plotly.graph_objects as go
 import polars as pl
 
 from dashboards.app.address import Address
-from dashboards.app.page import (
-    AppPage,
-    Component,
-    Control,
-    Key,
-    PageView,
-    Slot,
-    SlotContent,
-    columns,
-    grid_of,
-    html,
-    memoise,
-    options,
-)
+from dashboards.app.controls import Control, options
+from dashboards.app.page import AppPage, Component, Key, PageView, Slot, SlotContent, grid_of, html, memoise
+from dashboards.app.tables import columns
 from dashboards.data.formatting import change, count
 from dashboards.data.seed_averages import Scale
 from dashboards.data.user_errors import require

@@ -10,20 +10,10 @@ from urllib.parse import quote, urlencode
 import polars as pl
 
 from dashboards.app.address import Address
-from dashboards.app.page import (
-    AppPage,
-    Component,
-    Control,
-    Key,
-    PageView,
-    Slot,
-    SlotContent,
-    columns,
-    html,
-    memoise,
-    options,
-)
+from dashboards.app.controls import Control, options
+from dashboards.app.page import AppPage, Component, Key, PageView, Slot, SlotContent, html, memoise
 from dashboards.app.pages.runs import ICONS
+from dashboards.app.tables import columns
 from dashboards.data.formatting import count, duration, join_words, point
 from dashboards.data.log_tail import log_tail
 from dashboards.data.result_table import flat

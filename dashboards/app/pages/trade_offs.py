@@ -5,6 +5,7 @@ from typing import Final, Literal, NamedTuple
 
 import polars as pl
 
+from dashboards.app.controls import Control
 from dashboards.app.measures import (
     MeasuredAddress,
     judged_by,
@@ -16,20 +17,8 @@ from dashboards.app.measures import (
     text_of,
     warn_of_guess,
 )
-from dashboards.app.page import (
-    WRAP,
-    AppPage,
-    Control,
-    Key,
-    PageView,
-    Slot,
-    SlotContent,
-    cell_key,
-    columns,
-    grid_of,
-    link,
-    memoise,
-)
+from dashboards.app.page import AppPage, Key, PageView, Slot, SlotContent, cell_key, grid_of, memoise
+from dashboards.app.tables import WRAP, columns, link
 from dashboards.data.captions import name_cells
 from dashboards.data.formatting import count, join_words
 from dashboards.data.grid_context import in_order
