@@ -17,7 +17,6 @@ from dashboards.app.downloads import download
 from dashboards.app.engine import Engine
 from dashboards.app.pages.compare import COMPARE
 from dashboards.app.pages.factors import FACTORS
-from dashboards.data.user_errors import catch_user_error
 from store import Store
 from store.analysis.explain_verdict import why
 from store.analysis.verdicts import verdicts
@@ -178,26 +177,6 @@ def test_the_table_for_papers_is_bold_within_noise_of_the_best(root: Path) -> No
     assert shown.columns[0]["field"] == "cell"
     assert shown.columns[0]["minWidth"] > 100  # names are seen in a narrow window, too
     assert frame.filter(pl.col("best") != "")["cell"].to_list() == ["zeta"]
-
-
-@pytest.mark.parametrize(
-    ("search", "said"),
-    [
-        ("?cell=softmax", "softmax is the baseline, which has no verdict; choose another cell"),
-        ("?cell=nobody", "grid 'grid' has no cell 'nobody'; it has"),
-        ("?baseline=nobody", "grid 'grid' has no cell 'nobody'; it has"),
-        (
-            "?measure=mse%40sigma_f%3D9",
-            "a finished run of 'grid' has no measure 'mse@sigma_f=9'; it has mse@sigma_f=5,sigma_x=1",
-        ),
-        ("?better=sideways", "better='sideways'"),
-        ("?rows=7", "rows='7'"),
-    ],
-)
-def test_an_address_that_names_what_is_not_there_gets_a_sentence(root: Path, search: str, said: str) -> None:
-    found, problem = catch_user_error(lambda: seen(root, COMPARE, search))
-    words = problem or "; ".join(shown.message for shown in (found.slots.values() if found else ()))
-    assert said.lower() in words.lower()
 
 
 N = 60
