@@ -5,6 +5,8 @@ from typing import Any, Final, NamedTuple
 
 import polars as pl
 
+from dashboards.data.result_table import align_numbers
+
 WRAP: Final[dict[str, Any]] = {"flex": 1, "minWidth": 240, "wrapText": True, "autoHeight": True}
 """A column of long texts."""
 WIDE: Final = {**WRAP, "flex": 2}
@@ -17,15 +19,7 @@ def link(page: str, names: str, **more: Any) -> dict[str, Any]:
 
 def columns(data: pl.DataFrame, own: Mapping[str, Mapping[str, Any]] | None = None) -> list[dict[str, Any]]:
     """Column definitions of AG Grid: numbers to the right, with few digits; `own` are further parts by name."""
-    return [{"field": name, **_numeric(data[name].dtype), **(own or {}).get(name, {})} for name in data.columns]
-
-
-def _numeric(kind: pl.DataType) -> dict[str, Any]:
-    if not kind.is_numeric():
-        return {}
-    shown = {"function": "params.value == null ? '–' : d3.format('.4~g')(params.value)"}
-    found = {"filter": "agNumberColumnFilter", "type": "rightAligned"}
-    return found | ({"valueFormatter": shown} if kind.is_float() else {})
+    return [{"field": name, **align_numbers(data[name].dtype), **(own or {}).get(name, {})} for name in data.columns]
 
 
 class Pick(NamedTuple):

@@ -36,7 +36,8 @@ class CurvesAddress(GroupedAddress):
     """Without the least and greatest values of buckets."""
 
 
-def _curves(view: PageView) -> SlotContent:
+def draw_curves(view: PageView) -> SlotContent:
+    """Panels of metrics with a line per group."""
     address: CurvesAddress = view.address
     about, known = grid_of(view), list_metrics(view.store, grid_of(view).grid)
     if not known:
@@ -252,5 +253,5 @@ CURVES = AppPage(
     about="How does training go, and where do variants part?",
     address=CurvesAddress,
     controls=_controls,
-    slots=(Slot("curves", "Training curves", _curves),),
+    slots=(Slot("curves", "Training curves", draw_curves),),
 )

@@ -11,17 +11,16 @@ import polars as pl
 
 from dashboards.app.address import Address
 from dashboards.app.controls import Control, options
-from dashboards.app.page import AppPage, Component, Key, PageView, Slot, SlotContent, html, memoise
+from dashboards.app.page import AppPage, Component, PageView, Slot, SlotContent, html, memoise
+from dashboards.app.pages.curves import CurvesAddress, draw_curves
 from dashboards.app.pages.runs import ICONS
 from dashboards.app.tables import columns
 from dashboards.data.formatting import count, duration, join_words, point
+from dashboards.data.grid_context import grid_context
 from dashboards.data.log_tail import log_tail
 from dashboards.data.result_table import flat
 from dashboards.data.run_keys import key_of, shorten_keys
 from dashboards.data.user_errors import Unknown, require
-from dashboards.figures.lines import Drawing, Panel, Series, beyond, draw_panels, extremes_words
-from dashboards.figures.training import Grouped, Reduction, buckets_for, training
-from dashboards.theme.styles import REST
 
 _MOST_PANELS: Final = 4
 _MOST_LINKED: Final = 20
@@ -65,6 +64,7 @@ def _what(view: PageView) -> SlotContent:
     planned = view.store.sql(
         "SELECT grid, label, cell, axes::VARCHAR AS axes FROM grid_trial WHERE trial = $key ORDER BY grid", {"key": key}
     )
+    axes = {} if planned.is_empty() else json.loads(planned["axes"][0])
     last = _attempts(view).tail(1).to_dicts()
     facts: list[tuple[str, Any]] = [
         ("Cell", join_words(list(dict.fromkeys(planned["label"]))) or "in no grid of this campaign"),
@@ -73,7 +73,7 @@ def _what(view: PageView) -> SlotContent:
         *([("Reason", trial["reason"])] if trial["reason"] else []),
         *([("Message", last[0]["message"])] if last and last[0]["message"] else []),
         ("Grid", join_words(planned["grid"].to_list()) or "–"),
-        *((f"Axis {name}", value) for name, value in _axes(planned).items()),
+        *((f"Axis {name}", value) for name, value in axes.items()),
         ("Steps", "–" if trial["step"] is None else f"{trial['step']:,}"),
         ("Took", "–" if trial["wall_s"] is None else duration(trial["wall_s"])),
         ("Parameters", "–" if trial["parameters"] is None else f"{trial['parameters']:,}"),
@@ -103,51 +103,25 @@ def _ways_on(view: PageView, key: str) -> list[Component]:
     for (grid, same), rows in beside.group_by("grid", "same", maintain_order=True):
         runs = shorten_keys(view.store, [key, *rows["trial"].to_list()])[:_MOST_LINKED]
         given = urlencode([("grid", str(grid)), *(("run", run) for run in runs)])
-        page, words = (
-            ("curves", "Curves of all seeds of this cell")
-            if same
-            else ("diff", "What differs from the baseline's run of this seed")
-        )
+        words = "Curves of all seeds of this cell" if same else "What differs from the baseline's run of this seed"
+        page = "curves" if same else "diff"
         links.append(html.A(f"{words} ({grid})", href=f"/{quote(view.campaign)}/{page}?{given}"))
     return [html.P([part for link in links for part in (link, html.Br())])] if links else []
 
 
-def _axes(planned: pl.DataFrame) -> dict[str, Any]:
-    return {} if planned.is_empty() else dict(json.loads(planned["axes"][0]))
-
-
 def _curves(view: PageView) -> SlotContent:
-    key = _key(view)
-    grids = view.store.sql("SELECT min(grid) AS grid FROM grid_trial WHERE trial = $key", {"key": key})["grid"]
-    known = _metrics(view)
-    if not known or grids[0] is None:
-        return SlotContent(
-            message="This run has logged nothing yet." if not known else "It is in no grid of this campaign."
-        )
-    wanted = view.address.metric or known[:_MOST_PANELS]
+    key, known = _key(view), _metrics(view)
+    grid = view.store.sql("SELECT min(grid) FROM grid_trial WHERE trial = $key", {"key": key}).item()
+    if not known or grid is None:
+        raise Unknown("it is in no grid of this campaign" if known else "this run has logged nothing yet")
+    wanted = view.address.metric or tuple(known[:_MOST_PANELS])
     for name in wanted:
         require("this run", "logged metric", name, known)
-    given = Grouped(grids[0], "g.trial", [key], failed=True)
-    style = view.operators.get(str(_trial(view)["operator"]), REST)
-    panels, lost = [], 0
-    for name in wanted:
-        found = training(view.store, given, name, [key], Reduction(buckets=buckets_for(len(wanted))))
-        log = not view.address.linear and (found.frame["least"].min() or 0) > 0  # type: ignore[operator]
-        lost += int(found.frame["lost"].sum())
-        plain = found.frame.drop("low", "high", *(() if found.width > 1 else ("least", "greatest")))
-        panels.append(Panel(plain, name, "log" if log else "linear"))
-    drawing = Drawing(height=320 if len(panels) == 1 else 200, width=1.6)
-    figure = draw_panels(panels, {key: Series(key[:8], style)}, x="training step", drawing=drawing)
-    far = sum(beyond(panel.found, panel.scale).height for panel in panels)
-    notes = [f"{count(lost, 'value')} not finite."] if lost else []
-    notes += [f"{count(far, 'point')} beyond the axis (▲ ▼)."] if far else []
-    most = max(panel.found.height for panel in panels)
-    data = pl.concat(
-        [p.found.select(pl.lit(p.y).alias("metric"), pl.exclude("series")) for p in panels], how="diagonal"
-    )
-    caption = f"Line: means of at most {most} parts of the steps. {extremes_words(1)}"
+    address = CurvesAddress(grid=grid, run=(key,), metric=wanted, linear=view.address.linear)
+    about = grid_context(view.store, grid, view.operators)
+    shown = draw_curves(view._replace(address=address, about=about))
     left = f" {len(known) - len(wanted)} more metrics can be picked." if len(known) > len(wanted) else ""
-    return SlotContent(figure, caption + left, data.rename({"x": "step"}), [Key(style, key[:8], key)], " ".join(notes))
+    return shown._replace(caption=shown.caption + left)
 
 
 @memoise
