@@ -6,14 +6,7 @@ from typing import Any, Final, Literal
 import polars as pl
 
 from dashboards.app.controls import Control
-from dashboards.app.measures import (
-    MeasuredAddress,
-    judged_by,
-    measure_controls,
-    measure_title,
-    measure_words,
-    unit_of,
-)
+from dashboards.app.measures import MeasuredAddress, judged_by, measure_controls, measure_title, measure_words, unit_of
 from dashboards.app.page import AppPage, Component, Key, PageView, Slot, SlotContent, grid_of, html, memoise
 from dashboards.app.tables import WRAP, columns
 from dashboards.data.captions import (
