@@ -1,6 +1,7 @@
 """Campaigns whose every value is planted, and what the slots of a page show of them."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -9,8 +10,9 @@ from synthetic import MEASURE, SUBMISSION, plan_header, plan_lines, publish_grid
 
 from dashboards.app.address import read
 from dashboards.app.campaigns import Campaigns
+from dashboards.app.controls import Control
 from dashboards.app.engine import Engine, shown_of
-from dashboards.app.page import AppPage, Control, SlotContent
+from dashboards.app.page import AppPage, PageView, SlotContent
 from store.files.layout import Layout
 from store.files.shards import ShardBuffer
 
@@ -94,6 +96,21 @@ class Seen(NamedTuple):
     def frame(self, slot: str) -> pl.DataFrame:
         """The data of a slot."""
         return self.slots[slot].data
+
+
+@contextmanager
+def open_view(root: Path, page: AppPage) -> Iterator[PageView]:
+    """A page of an open campaign."""
+    engine = Engine(Campaigns([root]), [page])
+    name = engine.campaigns.names[0]
+    with engine.campaigns.reading(name) as store:
+        yield engine.view(store, name, page, page.address())
+
+
+def show_slot(view: PageView, page: AppPage, name: str, search: str = "") -> SlotContent:
+    """A slot for another state."""
+    slot = next(each for each in page.slots if each.name == name)
+    return shown_of(slot, view._replace(address=read(page.address, search)))
 
 
 def seen(root: Path, page: AppPage, search: str = "", only: Sequence[str] = ()) -> Seen:

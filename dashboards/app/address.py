@@ -1,6 +1,5 @@
 """The state of a page as its query string, and saved views: such states under a name."""
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, TypeVar, get_origin
@@ -8,7 +7,7 @@ from urllib.parse import parse_qs, urlencode
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from dashboards.data.user_errors import Unknown
+from dashboards.data.user_errors import Unknown, require
 from store import Layout
 from store.files.saved_texts import VIEWS
 
@@ -38,13 +37,9 @@ def read(kind: type[A], search: str) -> A:
     """
     if len(search) > _LONGEST:
         raise Unknown(f"an address has at most {_LONGEST} characters after its `?`; this one has {len(search)}")
-    given = parse_qs(search.removeprefix("?"), keep_blank_values=True)
-    fields = kind.model_fields
     values: dict[str, Any] = {}
-    for name, texts in given.items():
-        if name not in fields:
-            raise Unknown(f"the address has {name!r}, which this page does not have; it has {', '.join(fields)}")
-        several = _is_several(kind, name)
+    for name, texts in parse_qs(search.removeprefix("?"), keep_blank_values=True).items():
+        several = _is_several(kind, require("the address of this page", "field", name, kind.model_fields))
         if len(texts) > 1 and not several:
             raise Unknown(f"the address says {name!r} {len(texts)} times; once is meant")
         values[name] = tuple(text for text in texts if text) if several else texts[0]
@@ -117,7 +112,7 @@ def write_query(address: Address) -> str:
 
 def saved_views(root: Path) -> list[tuple[str, str]]:
     """Name and page of every saved view. Raises as `Shelf.every`; Unknown where one is no view."""
-    return [(name, _read_view(name, text)["page"]) for name, text in VIEWS.every(Layout(root)).items()]
+    return [(name, _read_view(name, text).page) for name, text in VIEWS.every(Layout(root)).items()]
 
 
 def resolve_view(root: Path, page: str, search: str) -> str:
@@ -133,21 +128,23 @@ def resolve_view(root: Path, page: str, search: str) -> str:
         raise Unknown("a saved view holds the whole page: an address with `view` has no other field")
     name = given["view"][0]
     found = _read_view(name, VIEWS.text(Layout(root), name))
-    if found["page"] != page:
-        raise Unknown(f"the view {name!r} is one of the page {found['page']!r}")
-    return str(found["search"])
+    if found.page != page:
+        raise Unknown(f"the view {name!r} is one of the page {found.page!r}")
+    return found.search
 
 
 def save(root: Path, name: str, page: str, search: str) -> bool:
     """Keep a page with its state; whether that replaced another. Raises as `Shelf.save`."""
-    return VIEWS.save(Layout(root), name, json.dumps({"page": page, "search": search}))
+    return VIEWS.save(Layout(root), name, _SavedView(page=page, search=search).model_dump_json())
 
 
-def _read_view(name: str, text: str) -> dict[str, Any]:
+class _SavedView(BaseModel):
+    page: str
+    search: str
+
+
+def _read_view(name: str, text: str) -> _SavedView:
     try:
-        found = json.loads(text)
-    except json.JSONDecodeError:
-        found = None
-    if not isinstance(found, dict) or not all(isinstance(found.get(part), str) for part in ("page", "search")):
-        raise Unknown(f"views/{name}.json is no saved view; save it again or delete it")
-    return found
+        return _SavedView.model_validate_json(text)
+    except ValidationError as error:
+        raise Unknown(f"views/{name}.json is no saved view; save it again or delete it") from error

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final, NamedTuple, final
 
 from dashboards.data.formatting import duration
-from dashboards.data.user_errors import Unknown, catch_user_error
+from dashboards.data.user_errors import Unknown, catch_user_error, require
 from store import Layout, Store
 from store.ingest.ingest import ingest
 
@@ -56,8 +56,7 @@ class Campaigns:
 
     def root(self, name: str) -> Path:
         """The directory of a campaign. Raises Unknown."""
-        if name not in self._roots:
-            raise Unknown(f"there is no campaign {name!r} here; there are {', '.join(self._roots) or 'none'}")
+        require("the dashboard", "campaign", name, self._roots)
         return self._roots[name]
 
     def moment(self, name: str) -> str:

@@ -16,10 +16,11 @@ from plotly.utils import PlotlyJSONEncoder
 from dashboards.app import frame, navigation, redraw
 from dashboards.app.address import Address, entries, read, replace_fields, resolve_view, save, saved_views, write_query
 from dashboards.app.campaigns import Campaigns
-from dashboards.app.page import AppPage, Component, Control, PageView, Slot, SlotContent, options
+from dashboards.app.controls import Control, options
+from dashboards.app.page import AppPage, Component, PageView, Slot, SlotContent
 from dashboards.app.redraw import digest
 from dashboards.data.grid_context import campaign_styles, grid_context
-from dashboards.data.user_errors import Unknown, catch_user_error, sentence
+from dashboards.data.user_errors import Unknown, catch_user_error, require, sentence
 from dashboards.theme.styles import REST, dark_partners
 from grid.operator_view import OperatorCatalogue
 from store import Store
@@ -51,8 +52,7 @@ class Engine:
 
     def page_named(self, name: str) -> AppPage:
         """The page of that name. Raises Unknown."""
-        if name not in self.pages:
-            raise Unknown(f"there is no page {name!r}; there are {', '.join(self.pages)}")
+        require("the dashboard", "page", name, self.pages)
         return self.pages[name]
 
     def address(self, campaign: str, page: AppPage, search: str) -> Address:
@@ -168,7 +168,7 @@ class Engine:
         slots = [frame.slot(slot, made[slot.name], path, look) for slot in page.slots]
         parts = frame.page_of(page, given, values, slots)
         shown_values = {name: _plain(value) for name, value in values.items()}
-        remakes = {each.field: list(each.resets) for each in given if each.remakes}
+        remakes = {each.field: list(each.resets) for each in given if each.resets is not None}
         words = {name: frame.words(shown, address.hide) for name, shown in made.items()}
         return parts, {"values": shown_values, "remakes": remakes, **_collect_state(made, words, given)}
 
@@ -284,7 +284,7 @@ def _collect_state(
         "bare": [name for name, shown in made.items() if frame.is_sentence(shown)],
         # the same words stay in the browser, with what is open, selected and scrolled in them
         "words": {name: digest(text) for name, text in texts.items()},
-        "choices": {each.field: digest(json.dumps(each.options)) for each in given if each.options},
+        "choices": {each.field: digest(json.dumps(dict(each.options))) for each in given if each.options},
         "usual": {each.field: _plain(each.usual) for each in given},
     }
 
@@ -300,7 +300,7 @@ def _controls(page: AppPage, view: PageView) -> Sequence[Control]:
         return (*page.controls(view), _LEGEND)
     if view.about is None:
         return ()
-    grid = Control("grid", "Grid", "choice", options(view.store.grids()), usual=view.about.grid, remakes=True)
+    grid = Control("grid", "Grid", "choice", options(view.store.grids()), usual=view.about.grid, resets=())
     return (grid, *page.controls(view), _LEGEND)
 
 

@@ -9,7 +9,8 @@ from urllib.parse import quote
 import plotly.graph_objects as go
 import polars as pl
 
-from dashboards.app.page import AgGrid, AppPage, Component, Control, Key, Slot, SlotContent, dcc, html
+from dashboards.app.controls import Control
+from dashboards.app.page import AgGrid, AppPage, Component, Key, Slot, SlotContent, dcc, html
 from dashboards.figures.canvas import least_width
 from dashboards.html.blocks import strokes
 from dashboards.theme.styles import PAPER, Style, dark_partners
@@ -69,10 +70,9 @@ def _control(control: Control, value: Any) -> Component:
     if control.kind in ("choice", "choices"):
         many = control.kind == "choices"
         shown = list(value or ()) if many else value
-        known = {option.value for option in control.options}
-        said = shown if many else [shown] if shown else []
         # the browser forgets a value that is no option, and with it the sentence that says so
-        options += [{"label": each, "value": each} for each in said if isinstance(each, str) and each not in known]
+        unknown = set(shown if many else filter(None, [shown])) - control.options.keys()
+        options += [{"label": each, "value": each} for each in sorted(unknown)]
         inner = dcc.Dropdown(
             options=options, value=shown, multi=many, clearable=many, id=key, searchable=len(options) > 8
         )
@@ -86,7 +86,7 @@ def _control(control: Control, value: Any) -> Component:
 
 def options_of(control: Control) -> list[dict[str, str]]:
     """Convert options to those of a drop-down."""
-    return [{"label": option.label, "value": option.value} for option in control.options]
+    return [{"label": label, "value": value} for value, label in control.options.items()]
 
 
 def _hidden(key: Mapping[str, str], value: Any) -> Component:

@@ -4,20 +4,19 @@ In an address that is one short text: "mse@sigma_f=5,sigma_x=1".
 """
 
 from collections.abc import Mapping
-from typing import Final, Literal
+from typing import Literal
 
 import polars as pl
 
 from dashboards.app.address import Address
-from dashboards.app.page import Control, ControlOption, PageView, grid_of
+from dashboards.app.controls import Control
+from dashboards.app.page import PageView, grid_of, memoise
+from dashboards.data.captions import describe_measure
 from dashboards.data.formatting import BETWEEN, point
-from dashboards.data.user_errors import Unknown, catch_user_error
+from dashboards.data.user_errors import catch_user_error, require
 from store import Store
 from store.analysis.metrics import direction
 from store.analysis.verdicts import GridMeasure, measure_of
-
-_SHOWN: Final = 8
-"""So many names stand in a sentence about one that is not there."""
 
 
 class MeasuredAddress(Address):
@@ -52,6 +51,17 @@ def measurements(store: Store, grid: str) -> dict[str, tuple[str, dict[str, floa
     return {text_of(*row): row for row in rows}
 
 
+def label_measurements(known: Mapping[str, tuple[str, dict[str, float]]]) -> dict[str, str]:
+    """Options of a control, of what `measurements` finds."""
+    return {text: name + (f"{BETWEEN}{point(at)}" if at else "") for text, (name, at) in known.items()}
+
+
+def _own_name(view: PageView) -> str | None:
+    """The name of the grid's own measure."""
+    return (grid_of(view).header["measure"] or {}).get("name")
+
+
+@memoise
 def judged_by(view: PageView) -> GridMeasure:
     """Return the measure of the page.
 
@@ -61,74 +71,54 @@ def judged_by(view: PageView) -> GridMeasure:
         Unknown: the address names what no finished run has; SpecError where the grid has no measure and none is named.
     """
     about, wanted, better = grid_of(view), view.address.measure, view.address.better
-    own = (about.header["measure"] or {}).get("name")
     changes = {} if better is None else {"better": better}
     if wanted is None:
         return measure_of(view.store, about.grid, changes)
     known = measurements(view.store, about.grid)
-    if wanted not in known:
-        names = list(known)
-        shown = ", ".join(names[:_SHOWN]) + (f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else "")
-        raise Unknown(f"no finished run of {about.grid!r} has {wanted!r}; they have {shown or 'nothing yet'}")
-    name, at = known[wanted]
-    other = {} if name == own else {"scale": "linear", "rope": 0.0, "better": direction(name) or "lower"}
+    name, at = known[require(f"a finished run of {about.grid!r}", "measure", wanted, known)]
+    other = {} if name == _own_name(view) else {"scale": "linear", "rope": 0.0, "better": direction(name) or "lower"}
     return measure_of(view.store, about.grid, {**other, "name": name, "point": at, **changes})
 
 
-def _usual_way(view: PageView) -> str:
-    """Which way is better while the address says neither."""
-    usual, _ = catch_user_error(
-        lambda: judged_by(view._replace(address=view.address.model_copy(update={"better": None})))
-    )
-    return "lower" if usual is None else usual.better
-
-
-def warn_of_guess(view: PageView, measure: GridMeasure) -> str:
-    """Warn if neither the grid, a task nor the address gives the direction of `measure`."""
-    own = (grid_of(view).header["measure"] or {}).get("name")
-    if measure.name == own or view.address.better is not None or direction(measure.name) is not None:
+def warn_of_guess(view: PageView) -> str:
+    """Warn if neither the grid, a task nor the address gives the direction of the measure."""
+    name = judged_by(view).name
+    if name == _own_name(view) or view.address.better is not None or direction(name) is not None:
         return ""
-    return f"The direction of {measure.name} is unknown; lower is taken as better."
+    return f"The direction of {name} is unknown; lower is taken as better."
 
 
-def unit_of(view: PageView, measure: GridMeasure) -> str:
+def unit_of(view: PageView) -> str:
     """The unit of the grid's own measure; nothing is known of others."""
-    own = (grid_of(view).header["measure"] or {}).get("name")
-    return grid_of(view).unit if measure.name == own else ""
+    return grid_of(view).unit if judged_by(view).name == _own_name(view) else ""
+
+
+def measure_words(view: PageView) -> str:
+    """The measure in a sentence, with its unit."""
+    return describe_measure(judged_by(view), unit_of(view))
+
+
+def measure_title(view: PageView) -> str:
+    """The measure on an axis, with its unit."""
+    return ", ".join(filter(None, (judged_by(view).name, unit_of(view))))
 
 
 def measure_controls(view: PageView) -> tuple[Control, Control]:
     """Pickers of the measure and of its direction."""
     about = grid_of(view)
     known = measurements(view.store, about.grid)
-    choices = [
-        ControlOption(text, name + (f"{BETWEEN}{point(at)}" if at else "")) for text, (name, at) in known.items()
-    ]
     own = about.measure
     usual = None if own is None else text_of(own.name, own.point)
     if usual is not None and usual not in known:  # its point leaves out coordinates that do not vary
         usual = next((text for text, (name, at) in known.items() if own and _agrees(own, name, at)), None)
-    measure, _ = catch_user_error(lambda: judged_by(view))
-    guess = "" if measure is None else warn_of_guess(view, measure)
+    guess, _ = catch_user_error(lambda: warn_of_guess(view))
+    undirected = view._replace(address=view.address.model_copy(update={"better": None}))
+    usually, _ = catch_user_error(lambda: judged_by(undirected).better)
+    ways = {"lower": "lower, a guess" if guess else "lower", "higher": "higher"}
+    choices = label_measurements(known)
     return (
-        Control(
-            "measure",
-            "Measure",
-            "choice",
-            choices,
-            "What cells are judged by",
-            usual=usual,
-            remakes=True,
-            resets=("better",),
-        ),
-        Control(
-            "better",
-            "Better is",
-            "choice",
-            [ControlOption("lower", "lower, a guess" if guess else "lower"), ControlOption("higher", "higher")],
-            guess,
-            usual=_usual_way(view),
-        ),
+        Control("measure", "Measure", "choice", choices, "What cells are judged by", usual, None, ("better",)),
+        Control("better", "Better is", "choice", ways, guess or "", usually or "lower"),
     )
 
 

@@ -1,6 +1,7 @@
 """Definition of a page: its address, its controls, and slots that turn a view of a campaign into content."""
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from functools import wraps
 from types import MappingProxyType
 from typing import Any, Final, Literal, NamedTuple, TypeVar
 from weakref import WeakKeyDictionary
@@ -11,7 +12,9 @@ import polars as pl
 from dash import dcc as _dcc, html as _html
 
 from dashboards.app.address import Address
-from dashboards.data.grid_context import GridContext
+from dashboards.app.controls import Control
+from dashboards.app.tables import Pick
+from dashboards.data.grid_context import CellLook, GridContext
 from dashboards.data.user_errors import Unknown
 from dashboards.theme.styles import Style
 from grid.operator_view import OperatorCatalogue
@@ -43,38 +46,6 @@ def grid_of(view: PageView) -> GridContext:
     return view.about
 
 
-class ControlOption(NamedTuple):
-    """One choice of a control."""
-
-    value: str
-    label: str
-
-
-class Control(NamedTuple):
-    """An input for one field of the address."""
-
-    field: str
-    """A field of the page's `Address`; "numbers:beta" is the entry "beta=..." of a field with entries name=value."""
-    label: str
-    kind: Literal["choice", "choices", "switch", "text", "number", "slider", "code", "hidden"]
-    """`code` is text of several lines that a button runs; `hidden` is set by clicks on a figure."""
-    options: Sequence[ControlOption] = ()
-    hint: str = ""
-    usual: Any = None
-    """The value if the address gives none."""
-    span: tuple[float, float, float] | None = None
-    """Least, greatest and step of a slider."""
-    remakes: bool = False
-    """Whether other controls depend on it, so that the page is made anew when it changes."""
-    resets: Sequence[str] = ()
-    """Fields that go back to their defaults if this one changes. Needs `remakes`."""
-
-
-def options(names: Iterable[str]) -> list[ControlOption]:
-    """Choices that are called as they are written."""
-    return [ControlOption(name, name) for name in names]
-
-
 class Key(NamedTuple):
     """An entry of a legend."""
 
@@ -84,6 +55,11 @@ class Key(NamedTuple):
     """The `legendgroup` of the traces that it shows and hides; empty where it does neither."""
     note: str = ""
     """Beside the name, such as how many runs there are; it may change while the name stays."""
+
+
+def cell_key(look: CellLook, cell: str) -> Key:
+    """The entry of a cell."""
+    return Key(look.styles[cell], look.names[cell], cell)
 
 
 class SlotContent(NamedTuple):
@@ -100,28 +76,11 @@ class SlotContent(NamedTuple):
     hint: str = ""
     """Tells how to use it on the page; files and reports leave it out."""
     columns: Sequence[dict[str, Any]] = ()
-    """Column definitions of AG Grid, for a table; see `link`."""
+    """Column definitions of AG Grid, for a table; see `tables.columns`."""
     parts: Sequence[Any] = ()
     """Dash components below the words, for content that is neither figure nor table."""
     files: Mapping[str, Callable[[], str]] = MappingProxyType({})
     """By its ending a file that is made in another way than from `data`, such as a table for LaTeX."""
-
-
-def link(field: str, page: str, names: str, **more: Any) -> dict[str, Any]:
-    """A column whose cells lead to `page` with `names` set to the cell's text: link("trial", "run", "run")."""
-    return {"field": field, "cellRenderer": "AblateLink", "cellRendererParams": {"page": page, "names": names}, **more}
-
-
-class Pick(NamedTuple):
-    """Where rows that a reader selects in a table can be taken to."""
-
-    label: str
-    page: str
-    names: str
-    """The field of that page's state that gets `column` of every selected row."""
-    column: str = "trial"
-    least: int = 1
-    """So many rows at least."""
 
 
 class Slot(NamedTuple):
@@ -165,13 +124,19 @@ T = TypeVar("T")
 _KEPT: Final[WeakKeyDictionary[Store, dict[Hashable, Any]]] = WeakKeyDictionary()
 
 
-def memoise(store: Store, key: Hashable, make: Callable[[], T]) -> T:
-    """Return the result of `make`, cached under `key` for as long as `store` is open. Errors are not cached."""
-    kept = _KEPT.setdefault(store, {})
-    if key not in kept:
-        kept[key] = make()
-    found: T = kept[key]
-    return found
+def memoise(find: Callable[[PageView], T]) -> Callable[[PageView], T]:
+    """Compute a function of a view once per open store, grid and address. Errors are not kept."""
+
+    @wraps(find)
+    def once(view: PageView) -> T:
+        kept = _KEPT.setdefault(view.store, {})
+        key = (find, view.about and view.about.grid, view.address)
+        if key not in kept:
+            kept[key] = find(view)
+        found: T = kept[key]
+        return found
+
+    return once
 
 
 Component = Any

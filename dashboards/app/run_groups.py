@@ -6,12 +6,13 @@ from typing import Final, NamedTuple
 import polars as pl
 
 from dashboards.app.address import Address
-from dashboards.app.page import Control, PageView, grid_of, options
+from dashboards.app.controls import Control, options
+from dashboards.app.page import PageView, grid_of
 from dashboards.data import grouping
 from dashboards.data.captions import describe_selection
 from dashboards.data.formatting import count, join_words
 from dashboards.data.grid_context import MOST_CURVES, CellLook, GridContext, averages, worth_drawing
-from dashboards.data.user_errors import Unknown
+from dashboards.data.user_errors import Unknown, require
 from dashboards.figures.training import Grouped, groups
 from dashboards.theme.styles import REST, Style, cell_styles
 
@@ -78,8 +79,7 @@ def _runs(view: PageView) -> list[str]:
             {"grid": grid_of(view).grid, "begins": begins},
         )["trial"].to_list()
         if len(found) != 1:
-            many = "none begins" if not found else f"{len(found)} begin"
-            raise Unknown(f"run={begins!r} names one run of {grid_of(view).grid!r}; {many} so")
+            raise Unknown(f"run={begins!r} names one run of {grid_of(view).grid!r}; {len(found)} begin so")
         keys += found
     return keys
 
@@ -92,12 +92,10 @@ def _keep_groups(
     wanted, cells = view.address.show, by_of(view) in ((), (grouping.CELL,))
     if wanted and wanted != ("*",):
         by_name = {name: key for key, name in names.items()}
-        unknown = [name for name in wanted if name not in by_name and name not in names]
-        if unknown:
-            there = join_words([repr(name) for name in list(names.values())[:8]])
-            raise Unknown(f"there is no group {unknown[0]!r} of runs here; there are {there}")
-        chosen_keys = list(dict.fromkeys(by_name.get(name, name) for name in wanted))[:MOST]
-        kept = [key for key in keys if key in set(chosen_keys)]
+        chosen = {
+            name if name in names else by_name[require("the grid", "group of runs", name, by_name)] for name in wanted
+        }
+        kept = [key for key in keys if key in chosen][:MOST]
         return kept, f" Shown: {len(kept)} of {count(len(keys), 'group')}, as chosen." if len(kept) < len(keys) else ""
     most = MOST if wanted or view.address.run else MOST_CURVES
     if len(keys) <= most:
@@ -110,10 +108,6 @@ def _keep_groups(
     first = [key for key in keys if key != base][: most - (base is not None)]
     kept = [key for key in keys if key == base or key in set(first)]
     return kept, f" Shown: {names[base] + ' and ' if base else ''}the first {len(first)} of {len(keys)} groups."
-
-
-_SHOWN = 8
-"""So many names stand in a sentence about one that is not there."""
 
 
 def cells_control(view: PageView) -> Control:
@@ -133,10 +127,7 @@ def chosen_cells(view: PageView) -> tuple[Sequence[str], CellLook]:
         return about.drawn, about.look
     known = {about.look.names[cell.cell]: cell for cell in about.cells}
     for name in view.address.cells:
-        if name not in known:
-            there = [*known][:_SHOWN]
-            more = f" and {len(known) - _SHOWN} more" if len(known) > _SHOWN else ""
-            raise Unknown(f"grid {about.grid!r} has no cell {name!r}; it has {', '.join(there)}{more}")
+        require(f"grid {about.grid!r}", "cell", name, known)
     cells = [cell for name, cell in known.items() if name in view.address.cells]
     styles = cell_styles(cells, view.operators, about.baseline)
     look = CellLook(about.look.names, {cell.cell: styles.get(cell.cell, REST) for cell in about.cells})

@@ -2,8 +2,7 @@
 
 import json
 import math
-from collections.abc import Iterator, Mapping
-from datetime import date, datetime, time, timedelta
+from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any, Final
 
@@ -23,15 +22,26 @@ def as_browser_table(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def definitions(frame: pl.DataFrame) -> list[dict[str, Any]]:
-    """Column definitions of AG Grid for what `shown` made: numbers to the right, with a filter for numbers."""
-    return [_definition(name, frame[name].dtype) for name in frame.columns]
+    """Column definitions of AG Grid: numbers to the right, texts as they are."""
+    pre = {"cellStyle": {"whiteSpace": "pre"}}
+    return [{"field": each.name, **(align_numbers(each.dtype) or pre)} for each in frame]
+
+
+def align_numbers(kind: pl.DataType) -> dict[str, Any]:
+    """How a column of numbers stands in a table: to the right, with few digits; nothing for other columns."""
+    if not kind.is_numeric():
+        return {}
+    shown = {"function": "params.value == null ? '–' : d3.format('.4~g')(params.value)"}
+    found = {"filter": "agNumberColumnFilter", "type": "rightAligned"}
+    return found | ({"valueFormatter": shown} if kind.is_float() else {})
 
 
 def plain(value: object) -> str | int | float | None:
     """A value of any type as text, a number or None."""
     if value is None or (isinstance(value, int | float) and not isinstance(value, bool)):
         return _number(value)
-    return _cut(_text(value))
+    text = _text(value)
+    return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
 
 
 def _column(column: pl.Series) -> pl.Series:
@@ -60,15 +70,6 @@ def _is_finite(column: pl.Series) -> bool:
     return bool(column.drop_nulls().is_finite().all())
 
 
-def _definition(name: str, kind: pl.DataType) -> dict[str, Any]:
-    if not kind.is_numeric():
-        return {"field": name, "cellStyle": {"whiteSpace": "pre"}}
-    found: dict[str, Any] = {"field": name, "filter": "agNumberColumnFilter", "type": "rightAligned"}
-    if kind.is_float():
-        found["valueFormatter"] = {"function": "params.value == null ? '–' : d3.format('.4~g')(params.value)"}
-    return found
-
-
 def _number(value: float | None) -> str | float | None:
     if value is None or (isinstance(value, int) and abs(value) <= _EXACT):
         return value
@@ -81,43 +82,29 @@ def _number(value: float | None) -> str | float | None:
 
 def _text(value: object) -> str:
     if isinstance(value, bool):
-        return "true" if value else "false"
+        return str(value).lower()
     if isinstance(value, bytes):
         return value[:LONGEST].hex()
     if isinstance(value, Decimal):
         return f"{value:f}"
-    if isinstance(value, datetime | date | time):
-        return value.isoformat(" ") if isinstance(value, datetime) else value.isoformat()
     if isinstance(value, Mapping | list | tuple | pl.Series):
-        return json.dumps(_unnest(value), ensure_ascii=False)
+        return json.dumps(_unnest(value), ensure_ascii=False, default=_text)
     return str(value)
 
 
 def _unnest(value: object) -> object:
+    """Nested values, with numbers that JSON has no form for as text."""
     if isinstance(value, Mapping):
         return {str(name): _unnest(each) for name, each in value.items()}
     if isinstance(value, list | tuple | pl.Series):
         return [_unnest(each) for each in value]
-    if value is None or isinstance(value, bool | str):
-        return value
-    if isinstance(value, int | float):
-        return _number(value)
-    return _text(value) if not isinstance(value, timedelta) else str(value)
+    return _number(value) if isinstance(value, int | float) and not isinstance(value, bool) else value
 
 
-def _cut(text: str) -> str:
-    return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
-
-
-def flat(value: Any) -> dict[str, Any]:
+def flat(value: Any, path: str = "") -> dict[str, Any]:
     """Every scalar, and every empty object or list, by its dotted path: {"operator.gate.kind": "sigmoid", "a.0": 1}."""
-    return dict(_leaves(value, ""))
-
-
-def _leaves(value: Any, path: str) -> Iterator[tuple[str, Any]]:
     inner = value.items() if isinstance(value, Mapping) else enumerate(value) if isinstance(value, list | tuple) else ()
-    parts = list(inner)
-    if not parts:
-        yield path, value
-    for name, part in parts:
-        yield from _leaves(part, f"{path}.{name}" if path else str(name))
+    parts = {f"{path}.{name}" if path else str(name): part for name, part in inner}
+    return (
+        {leaf: each for at, part in parts.items() for leaf, each in flat(part, at).items()} if parts else {path: value}
+    )

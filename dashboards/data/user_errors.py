@@ -1,6 +1,6 @@
 """Errors of one part of a page leave the rest of the page standing."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import TypeVar
 
 from grid.errors import AblateError, NotFoundError
@@ -10,6 +10,19 @@ T = TypeVar("T")
 
 class Unknown(NotFoundError):
     """An address names something that does not exist; the text says what exists."""
+
+
+_SHOWN = 12
+"""So many names stand in a sentence about another one."""
+
+
+def require(where: str, what: str, wanted: T, known: Collection[T]) -> T:
+    """`wanted` if it is known. Raises Unknown with what is."""
+    if wanted in known:
+        return wanted
+    more = f" and {len(known) - _SHOWN} more" if len(known) > _SHOWN else ""
+    listed = ", ".join(map(str, [*known][:_SHOWN])) or "none"
+    raise Unknown(f"{where} has no {what} {wanted!r}; it has {listed}{more}")
 
 
 def catch_user_error(make: Callable[[], T]) -> tuple[T, None] | tuple[None, str]:

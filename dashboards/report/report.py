@@ -17,7 +17,6 @@ from dashboards.html.markup import tag, text
 from dashboards.report.sections.appendix import definition, environment, quarantine, reading
 from dashboards.report.sections.charts import charts
 from dashboards.report.sections.overview import overview, progress_picture, show_failures
-from dashboards.report.sections.pages import pages
 from dashboards.report.sections.verdict_table import verdict_table
 from dashboards.theme.styles import REST, Style
 from store import Store
@@ -104,9 +103,7 @@ def _section(about: GridContext, operators: dict[str, Style], key: str, *, alone
     if judged is not None and about.measure is not None:
         inner += verdict_table(about, about.measure, judged)
     usable = about if problem is None else about._replace(measure=None)
-    inner += (
-        charts(usable, judged, key) + pages(usable, operators, key) + show_failures(usable, key) + definition(about)
-    )
+    inner += charts(usable, operators, key) + show_failures(usable, key) + definition(about)
     return tag("section", inner, id=key)
 
 

@@ -25,7 +25,8 @@ NAMES = ("softmax", "SSA")
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("states") / "runs"
-    write_campaign(root, operators=NAMES, seeds=range(2), steps=4, sigma_f=(1, 5), sigma_x=(1,))
+    factors = {"depth": (2, 4)}
+    write_campaign(root, operators=NAMES, factors=factors, seeds=range(2), steps=4, sigma_f=(1, 5), sigma_x=(1,))
     return root
 
 
@@ -56,17 +57,42 @@ def show(roots: Sequence[Path], address: str, campaigns: Campaigns | None = None
 @pytest.mark.parametrize(
     ("address", "said"),
     [
-        ("/other/overview", "There is no campaign 'other' here; there are runs"),
-        ("/runs/nowhere", "There is no page 'nowhere'; there are overview"),
+        ("/other/overview", "has no campaign 'other'; it has runs"),
+        ("/runs/nowhere", "has no page 'nowhere'; it has overview"),
         ("/runs/curves/more", "An address is /CAMPAIGN/PAGE"),
         ("/runs/curves?grid=none", "'none'"),
-        ("/runs/curves?colour=red", "'colour', which this page does not have"),
+        ("/runs/curves?colour=red", "has no field 'colour'"),
         ("/runs/curves?grid=a&grid=b", "'grid' 2 times"),
         ("/runs/curves?metric=" + "x" * 5000, "at most 4000 characters"),
         ("/runs/overview?view=none", "no saved view 'none'; there is none yet"),
         ("/runs/overview?view=A%20B", "named by lower-case letters"),
         ("/runs/overview?view=../../etc/passwd", "named by lower-case letters"),
         ("/runs/overview?view=a&grid=quickstart", "`view` has no other field"),
+        ("/runs/compare?cell=nobody", "has no cell 'nobody'"),
+        ("/runs/compare?baseline=nobody", "has no cell 'nobody'"),
+        ("/runs/compare?cell=softmax · 2", "is the baseline, which has no verdict"),
+        ("/runs/compare?measure=mse%40sigma_f%3D9", "has no measure 'mse@sigma_f=9'; it has mse@sigma_f=1,sigma_x=1"),
+        ("/runs/compare?better=sideways", "better='sideways'"),
+        ("/runs/factors?x=nowhere", "has no axis 'nowhere'; it has operator, depth"),
+        ("/runs/factors?x=depth&y=depth", "a map needs two axes"),
+        ("/runs/factors?fix=depth%3D9", "axis 'depth' has no level '9'; it has 2, 4"),
+        ("/runs/factors?fix=depth", "takes name=value"),
+        ("/runs/trade-offs?against=nothing", "has no quantity 'nothing'; it has train_s"),
+        ("/runs/trade-offs?x_scale=cubic", "x_scale='cubic'"),
+        ("/runs/mechanism?probe=nothing", "has recorded 'nothing'; there are number"),
+        ("/runs/mechanism?layer=77", "has no layer 77; it has 0, 1"),
+        ("/runs/mechanism?step=77", "has no step 77; it has"),
+        ("/runs/mechanism?at=queer=1", "no coordinate 'queer'"),
+        ("/runs/mechanism?cells=nobody", "has no cell 'nobody'; it has"),
+        ("/runs/curves?metric=nothing", "has no logged metric 'nothing'; it has loss"),
+        ("/runs/curves?by=nothing.here", "have no 'nothing.here'; there are cell, run, seed, operator, depth"),
+        ("/runs/curves?by=x' OR '1", "\"x' OR '1\""),
+        ("/runs/curves?show=nobody", "has no group of runs 'nobody'; it has softmax"),
+        ("/runs/curves?run=zz", "run='zz' names one run"),
+        ("/runs/curves?smooth=exponential&amount=1", "keeps a share below 1; got 1."),
+        ("/runs/runs?columns=x'%3B DROP", "has no column"),
+        ("/runs/published?paper=7", "has no paper '7'; it has 000, 001"),
+        ("/runs/published?paper=002&item=figure 9", "has no item 'figure 9'; it has figure 1, figure 2"),
     ],
 )
 def test_a_wrong_address_is_answered_with_what_there_is(runs: Path, address: str, said: str) -> None:

@@ -211,9 +211,9 @@ def test_tokens_that_are_no_bytes_are_numbers_and_those_of_the_model_come_first(
 @pytest.mark.parametrize(
     ("search", "said"),
     [
-        ("?cell=nobody", "has cell 'nobody'; there are softmax, SSA"),
-        ("?seed=9", "has seed 9; there are 0, 1 and 2"),
-        ("?step=11", f"at steps {STEPS[-1]}; got 11"),
+        ("?cell=nobody", "has no cell 'nobody'; it has softmax, SSA"),
+        ("?seed=9", "has no seed 9; it has 0, 1, 2"),
+        ("?step=11", "no step 11; it has 20"),
         ("?sequence=3", f"got [2, {HEADS}, {TOKENS}, {TOKENS}] and sequence 3"),
         (f"?head={LAYERS}.0", f"got '{LAYERS}.0'"),
         ("?head=<script>", "got '<script>'"),
@@ -226,8 +226,8 @@ def test_an_address_that_names_what_is_not_there_gets_a_sentence(look: Look, sea
 
 def test_controls_offer_runs_that_keep_maps_and_their_heads(at: Callable[[str], PageView]) -> None:
     controls = {control.field: control for control in ATTENTION.controls(at("?cell=SSA"))}
-    assert [option.value for option in controls["cell"].options] == list(NAMES)
-    assert [option.value for option in controls["head"].options] == [f"{i}.{j}" for i in range(2) for j in range(3)]
+    assert list(controls["cell"].options) == list(NAMES)
+    assert list(controls["head"].options) == [f"{i}.{j}" for i in range(2) for j in range(3)]
     assert (controls["seed"].usual, controls["step"].usual) == ("0", str(STEPS[-1]))
 
 

@@ -8,14 +8,12 @@ from statistics import fmean, geometric_mean, stdev
 import polars as pl
 import pytest
 from dashboard_site import ServeSite
+from known_campaign import open_view, show_slot
 from playwright.sync_api import Page as Tab
 from synthetic import plan_header, plan_lines, publish_grid, write_campaign, write_end, write_start
 
-from dashboards.app.address import read
-from dashboards.app.campaigns import Campaigns
-from dashboards.app.engine import Engine, shown_of
 from dashboards.app.page import PageView, SlotContent
-from dashboards.app.pages.curves import CURVES, CurvesAddress
+from dashboards.app.pages.curves import CURVES
 from store.files.layout import Layout
 from store.files.shards import ShardBuffer
 
@@ -60,18 +58,13 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def engine(root: Path) -> Engine:
-    return Engine(Campaigns([root]), [CURVES])
-
-
-@pytest.fixture
-def view(engine: Engine) -> Iterator[PageView]:
-    with engine.campaigns.reading("runs") as store:
-        yield engine.view(store, "runs", CURVES, CurvesAddress())
+def view(root: Path) -> Iterator[PageView]:
+    with open_view(root, CURVES) as found:
+        yield found
 
 
 def show(view: PageView, search: str = "") -> SlotContent:
-    return shown_of(CURVES.slots[0], view._replace(address=read(CurvesAddress, search)))
+    return show_slot(view, CURVES, "curves", search)
 
 
 def test_a_line_is_the_geometric_mean_over_seeds_of_the_means_of_buckets(view: PageView) -> None:
@@ -209,30 +202,6 @@ def test_several_metrics_have_a_panel_each(view: PageView) -> None:
     assert found.data["metric"].unique().sort().to_list() == ["loss", "spiky"]
 
 
-@pytest.mark.parametrize(
-    ("search", "words"),
-    [
-        ("?metric=nothing", "No run of 'known' has logged 'nothing'; they have loss, "),
-        ("?by=nothing.here", "Runs of 'known' have no 'nothing.here'; there are cell, run, seed, operator, depth"),
-        ("?by=x' OR '1", "Runs of 'known' have no \"x' OR '1\""),
-        ("?show=nobody", "There is no group 'nobody' of runs here; there are 'softmax · 1'"),
-        ("?run=zz", "Run='zz' names one run of 'known'; none begins so."),
-        ("?run=", ""),
-        ("?smooth=exponential&amount=1", "Exponential smoothing keeps a share below 1; got 1."),
-    ],
-)
-def test_what_is_not_there_is_told_in_a_sentence(view: PageView, search: str, words: str) -> None:
-    assert show(view, search).message.startswith(words)
-
-
-def test_a_grid_in_which_nothing_has_run_says_so(tmp_path: Path) -> None:
-    write_campaign(tmp_path / "runs", operators=("softmax",), seeds=(0,), pending={("softmax", 0)})
-    engine = Engine(Campaigns([tmp_path / "runs"]), [CURVES])
-    with engine.campaigns.reading("runs") as store:
-        found = show(engine.view(store, "runs", CURVES, CurvesAddress()))
-    assert found.message == "No run of this grid has logged anything yet."
-
-
 def plot_logged(root: Path, *metrics: tuple[int, int, str, float, float]) -> SlotContent:
     """Curves along seconds, on a linear axis, of one run with `metrics` (attempt, step, name, value, wall_s).
 
@@ -248,9 +217,8 @@ def plot_logged(root: Path, *metrics: tuple[int, int, str, float, float]) -> Slo
     write_end(layout, key, 1, step=8, status="stopped")
     write_start(layout, key, 2, resumed_from={"attempt": 1, "step": 6})
     write_end(layout, key, 2, step=10)
-    engine = Engine(Campaigns([root]), [CURVES])
-    with engine.campaigns.reading("runs") as store:
-        return show(engine.view(store, "runs", CURVES, CurvesAddress()), "?x=seconds&linear=1")
+    with open_view(root, CURVES) as view:
+        return show(view, "?x=seconds&linear=1")
 
 
 def test_seconds_of_a_run_that_went_on_come_after_those_that_it_went_on_from(tmp_path: Path) -> None:

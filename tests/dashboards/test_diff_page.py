@@ -4,11 +4,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from known_campaign import open_view, show_slot
 from synthetic import plan_header, plan_lines, publish_grid, write_end, write_start
 
-from dashboards.app.address import read
-from dashboards.app.campaigns import Campaigns
-from dashboards.app.engine import Engine, shown_of
 from dashboards.app.page import PageView, SlotContent
 from dashboards.app.pages.diff import DIFF, MISSING, DiffAddress, table
 from dashboards.data.result_table import flat
@@ -32,15 +30,12 @@ def view(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PageView]:
         buffer.add("evaluation", (line["trial"], 1, 60, "both", {}, 7.0 + line["seed"], 10, None))
         write_end(layout, line["trial"], 1)
     buffer.flush()
-    engine = Engine(Campaigns([layout.root]), [DIFF])
-    with engine.campaigns.reading("runs") as store:
-        yield engine.view(store, "runs", DIFF, DiffAddress())
+    with open_view(layout.root, DIFF) as found:
+        yield found
 
 
 def show(view: PageView, slot: str, *keys: str, more: str = "") -> SlotContent:
-    search = "?" + "&".join(f"run={key}" for key in keys) + more
-    given = next(each for each in DIFF.slots if each.name == slot)
-    return shown_of(given, view._replace(address=read(DiffAddress, search)))
+    return show_slot(view, DIFF, slot, "?" + "&".join(f"run={key}" for key in keys) + more)
 
 
 def rows(found: SlotContent) -> dict[str, list[str]]:
@@ -80,7 +75,7 @@ def test_environment_code_and_results_stand_beside_each_other(view: PageView) ->
     assert rows(show(view, "results", *keys)) == {"both": ["7.0", "8.0"], "loss": ["1.0", "2.0"]}
     assert rows(show(view, "results", *keys, more="&all=1"))["both (training)"] == ["5.0", "5.0"]
     assert show(view, "environment", keys[0], KEYS["<i>SSA", 0]).message == (
-        "The environments and code of these 2 runs do not differ."
+        "The environments of these 2 runs do not differ."
     )
 
 
@@ -106,7 +101,7 @@ def test_lists_and_empty_parts_are_compared_by_place() -> None:
 def test_runs_that_cannot_be_compared_are_told(view: PageView, keys: tuple[str, ...], words: str) -> None:
     assert words in show(view, "spec", *keys).message.replace("Two", "two").replace("At", "at").replace("No", "no")
     given = {each.field: each for each in DIFF.controls(view._replace(address=DiffAddress(run=keys)))}
-    assert [option.value for option in given["run"].options] == list(keys)  # a wrong run can be removed
+    assert list(given["run"].options) == list(keys)  # a wrong run can be removed
 
 
 def test_a_field_that_only_begins_like_an_ignored_one_counts() -> None:
@@ -121,8 +116,6 @@ def test_the_environment_is_that_of_the_last_attempt(tmp_path: Path) -> None:
         for attempt, host in enumerate(hosts, start=1):
             write_start(layout, line["trial"], attempt, host=host)
             write_end(layout, line["trial"], attempt, status="ok" if host == hosts[-1] else "stopped")
-    engine = Engine(Campaigns([layout.root]), [DIFF])
-    with engine.campaigns.reading("runs") as store:
-        view = engine.view(store, "runs", DIFF, DiffAddress())
+    with open_view(layout.root, DIFF) as view:
         found = rows(show(view, "environment", *(line["trial"] for line in LINES[:2])))
     assert found["host"] == ["two", "three"]

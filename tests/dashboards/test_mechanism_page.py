@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
@@ -10,17 +9,14 @@ from typing import Any
 import plotly.graph_objects as go
 import polars as pl
 import pytest
+from known_campaign import open_view, show_slot
 from probed_campaign import HEADS, LAYERS, NAMES, SEEDS, STEPS, first, write_probed
 
 from dashboards.app.address import read
-from dashboards.app.campaigns import Campaigns
-from dashboards.app.engine import Engine, shown_of
-from dashboards.app.page import AppPage, PageView, SlotContent
+from dashboards.app.page import PageView, SlotContent
 from dashboards.app.pages.mechanism import MECHANISM
 from dashboards.data.formatting import plain
 from dashboards.data.probe_labels import PROBES, probe_label
-from dashboards.data.user_errors import Unknown
-from dashboards.figures import probe_curves
 from dashboards.figures.probe_curves import rank_correlation
 from runners.probes import Probe
 
@@ -34,24 +30,15 @@ def campaign(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-@contextmanager
-def open_views(root: Path, page: AppPage) -> Iterator[Callable[[str], PageView]]:
-    """Views of a page by what its address says."""
-    engine = Engine(Campaigns([root]), [page])
-    with engine.campaigns.reading(root.name) as store:
-        yield lambda search: engine.view(store, root.name, page, read(page.address, search))
-
-
 @pytest.fixture(scope="module")
-def at(campaign: Path) -> Iterator[Callable[[str], PageView]]:
-    with open_views(campaign, MECHANISM) as found:
+def view(campaign: Path) -> Iterator[PageView]:
+    with open_view(campaign, MECHANISM) as found:
         yield found
 
 
 @pytest.fixture(scope="module")
-def look(at: Callable[[str], PageView]) -> Look:
-    slots = {slot.name: slot for slot in MECHANISM.slots}
-    return lambda name, search="": shown_of(slots[name], at(search))
+def look(view: PageView) -> Look:
+    return lambda name, search="": show_slot(view, MECHANISM, name, search)
 
 
 def figure(shown: SlotContent) -> go.Figure:
@@ -175,29 +162,16 @@ def test_chosen_cells_are_shown_alone_and_names_stand_literally(look: Look) -> N
     assert "as chosen, of 3 cells" in shown.caption
 
 
-@pytest.mark.parametrize(
-    ("search", "said"),
-    [
-        ("?probe=nothing", "o run of 'probed' has recorded 'nothing'; there are first_token_weight"),
-        (f"{FIRST}&layer=7", "has no layer 7; it has 0 and 1"),
-        (f"{FIRST}&step=11", "has no step 11; it has 10 and 20"),
-        ("?probe=sink_share&at=eps=0.5", "ps is one of 0.2, 0.3; got '0.5'"),
-        ("?probe=sink_share&at=queer=1", "no coordinate 'queer'; it has eps and position"),
-        (f"{FIRST}&cells=nobody", "has no cell 'nobody'; it has softmax, SSA"),
-    ],
-)
-def test_an_address_that_names_what_is_not_there_gets_a_sentence(look: Look, search: str, said: str) -> None:
-    assert said in look("training", search).message
-    assert said in look("against", search).message
-
-
-def test_controls_offer_what_there_is(at: Callable[[str], PageView]) -> None:
-    controls = {control.field: control for control in MECHANISM.controls(at("?probe=sink_share"))}
-    assert [option.value for option in controls["at:eps"].options] == ["0.2", "0.3"]
+def test_controls_offer_what_there_is(view: PageView) -> None:
+    controls = {
+        control.field: control
+        for control in MECHANISM.controls(view._replace(address=read(MECHANISM.address, "?probe=sink_share")))
+    }
+    assert list(controls["at:eps"].options) == ["0.2", "0.3"]
     assert controls["at:eps"].usual == "0.2"
     assert "at:position" not in controls
-    assert [option.value for option in controls["step"].options] == ["", "10", "20"]
-    assert "first_token_weight" in {option.value for option in controls["probe"].options}
+    assert list(controls["step"].options) == ["", "10", "20"]
+    assert "first_token_weight" in set(controls["probe"].options)
 
 
 def test_every_row_of_our_probes_has_words_and_its_unit() -> None:
@@ -208,8 +182,3 @@ def test_every_row_of_our_probes_has_words_and_its_unit() -> None:
         assert probe_label(name).probe in PROBES
         assert probe_label(name).title != name
     assert probe_label("someone.elses") == ("someone.elses", "", "")
-
-
-def test_places_of_a_probe_that_is_not_there_are_refused(at: Callable[[str], PageView]) -> None:
-    with pytest.raises(Unknown, match="has recorded 'x'"):
-        probe_curves.places(at("").store, "probed", "x")

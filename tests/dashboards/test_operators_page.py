@@ -124,17 +124,17 @@ def test_an_operator_whose_weights_are_those_of_softmax_says_so(show: Show) -> N
 
 @pytest.mark.parametrize("logits", ["1", "a, b", "1, nan", "1, inf", ",".join(["1"] * 65), "<script>"])
 def test_a_row_that_is_none_is_a_sentence(logits: str, show: Show) -> None:
-    assert show("weights", logits=logits).message.startswith("A row of logits is 2 to 64 finite numbers")
+    assert show("weights", logits=logits).message.count("finite numbers") == 1
 
 
 @pytest.mark.parametrize(
     ("fields", "words"),
     [
         ({"operator": "<script>"}, "There is no operator '<script>'"),
-        ({"operator": "grid:none"}, "No grid of this campaign has the operator 'none'; there are grid:"),
+        ({"operator": "grid:none"}, "has no operator 'grid:none'; it has grid:"),
         ({"operator": "ssa", "numbers": ("score.n",)}, "takes name=value"),
-        ({"operator": "ssa", "numbers": ("score.n=x",)}, "numbers=score.n=x, which is no finite number"),
-        ({"operator": "ssa", "numbers": ("score.n=nan",)}, "no finite number"),
+        ({"operator": "ssa", "numbers": ("score.n=x",)}, "finite numbers; got 'x'"),
+        ({"operator": "ssa", "numbers": ("score.n=nan",)}, "finite numbers"),
         ({"operator": "ssa", "numbers": ("score.n=0",)}, "is in [1, inf]; got 0"),
         ({"operator": "ssa", "numbers": ("beta=1",)}, "has no number 'beta'; it has score.n, score.b"),
         ({"operator": "ssa", "arguments": ("q=1",)}, "sa has no argument 'q'"),
@@ -147,10 +147,10 @@ def test_an_address_that_makes_no_sense_is_a_sentence(fields: dict[str, object],
 
 def test_operators_of_the_grids_are_there_each_once(store: Store, show: Show) -> None:
     chosen, *_ = OPERATORS.controls(_view(store))
-    own = [option.value for option in chosen.options if option.value.startswith("grid:")]
+    own = [value for value in chosen.options if value.startswith("grid:")]
     assert len(own) == 4
     assert len(set(own)) == 4
-    assert [option.value for option in chosen.options[4:]] == list(catalogue())
+    assert list(chosen.options)[4:] == list(catalogue())
     two = next(name for name in own if name.startswith("grid:SSA"))
     assert show("weights", operator=two).data["weight"].is_finite().all()
     assert show("numbers", operator=two).data["number"].to_list() == ["score.n", "score.b"]

@@ -192,6 +192,6 @@ def test_trade_offs_say_what_the_command_and_plain_python_say(root: Path, asked:
 
 def test_a_training_metric_that_is_called_like_the_evaluation_is_never_meant(root: Path) -> None:
     page = seen(root, COMPARE)
-    assert [option.value for option in page.controls["measure"].options] == ["mse@sigma_f=5,sigma_x=1"]
+    assert list(page.controls["measure"].options) == ["mse@sigma_f=5,sigma_x=1"]
     with Campaign(root).store as store:
         assert store.final("grid", "mse").filter(pl.col("value") == 99.0).is_empty()

@@ -8,15 +8,14 @@ from statistics import fmean, stdev
 
 import polars as pl
 import pytest
+from known_campaign import open_view
 from published_campaign import mse, planted
 from synthetic import write_campaign
 
 from dashboards.app.address import read
-from dashboards.app.campaigns import Campaigns
-from dashboards.app.engine import Engine, shown_of
+from dashboards.app.engine import shown_of
 from dashboards.app.page import PageView, Slot, SlotContent
 from dashboards.app.pages.paper_results import PUBLISHED, chosen_item
-from dashboards.data.user_errors import Unknown
 from dashboards.papers.items import ITEMS
 from store.analysis.published_comparison import compare_published
 from store.published.tables import cells, papers
@@ -36,9 +35,8 @@ At = Callable[[str], PageView]
 
 
 def views(root: Path) -> Iterator[At]:
-    engine = Engine(Campaigns([root]), [PUBLISHED])
-    with engine.campaigns.reading(root.name) as store:
-        yield lambda search: engine.view(store, root.name, PUBLISHED, read(PUBLISHED.address, search))
+    with open_view(root, PUBLISHED) as view:
+        yield lambda search: view._replace(address=read(PUBLISHED.address, search))
 
 
 @pytest.fixture(scope="module")
@@ -80,20 +78,6 @@ def test_without_a_choice_it_shows_the_table_that_the_grid_has_most_of(at: At) -
     assert chosen_item(at("")).key == "003-table-1"
     assert chosen_item(at("?paper=002")).key == "002-table-1"
     assert chosen_item(at("?paper=003&item=figure 4")).key == "003-figure-4"
-
-
-@pytest.mark.parametrize(
-    ("search", "sentence"),
-    [
-        ("?paper=7", "there is no paper '7'; there are 000 Affine-Scaled Attention; 001 "),
-        ("?paper=002&item=figure 9", "paper 002 has no 'figure 9'; it has figure 1, figure 2"),
-        ("?paper=<script>", "there is no paper '<script>'"),
-    ],
-)
-def test_what_is_not_there_is_a_sentence_that_says_what_is(at: At, search: str, sentence: str) -> None:
-    with pytest.raises(Unknown) as caught:
-        chosen_item(at(search))
-    assert sentence in str(caught.value)
 
 
 def test_own_means_and_differences_stand_where_the_paper_prints(at: At) -> None:

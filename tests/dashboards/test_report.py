@@ -94,8 +94,8 @@ def test_a_grid_that_cannot_be_judged_says_why_and_shows_its_runs(tmp_path: Path
     for number, words in enumerate(("names no measure", "names no baseline", "names no measure"), 1):
         of_grid = "".join(part for part in parts if part.startswith(f"{number}"))
         assert words in of_grid
-        assert f'id="grid-{number}-curves"' in html
-        for figure in ("effects", "trade-offs-scatter", "compare-wins"):  # these need a measure alone
+        assert f'id="grid-{number}-curves-curves"' in html
+        for figure in ("factors-effects", "trade-offs-scatter", "compare-wins"):  # these need a measure alone
             assert (f'id="grid-{number}-{figure}"' in html) == (number == 2)
         assert (">Factors: Which axes act together<" in of_grid) == (number == 2)
         assert "Compare: Seed by seed" not in of_grid
@@ -254,7 +254,7 @@ def test_measures_that_cannot_be_judged_leave_the_other_grid_its_verdicts(tmp_pa
     html = page(tmp_path / "c")
     assert html.count('class="block verdicts"') == 1
     assert html.count("Nothing is judged.") == len(WRONG)
-    assert all(f'id="grid-{number}-curves"' in html for number in range(1, len(WRONG) + 2))
+    assert all(f'id="grid-{number}-curves-curves"' in html for number in range(1, len(WRONG) + 2))
 
 
 def test_a_value_that_the_scale_cannot_take_costs_its_own_figure_only(opened: Callable[..., Store]) -> None:

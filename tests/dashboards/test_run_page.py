@@ -7,6 +7,7 @@ from pathlib import Path
 
 import polars as pl
 import pytest
+from known_campaign import open_view, show_slot
 from synthetic import (
     SUBMISSION,
     Campaign,
@@ -19,8 +20,7 @@ from synthetic import (
 )
 
 from dashboards.app.address import read
-from dashboards.app.campaigns import Campaigns
-from dashboards.app.engine import Engine, shown_of
+from dashboards.app.engine import shown_of
 from dashboards.app.page import PageView, SlotContent
 from dashboards.app.pages.run import RUN, RunAddress
 from dashboards.data.log_tail import log_tail, visible
@@ -47,9 +47,8 @@ def campaign(tmp_path_factory: pytest.TempPathFactory) -> Campaign:
 
 @pytest.fixture(scope="module")
 def view(campaign: Campaign) -> Iterator[PageView]:
-    engine = Engine(Campaigns([campaign.root]), [RUN])
-    with engine.campaigns.reading("it's here") as store:
-        yield engine.view(store, "it's here", RUN, RunAddress())
+    with open_view(campaign.root, RUN) as found:
+        yield found
 
 
 def at(view: PageView, key: str, more: str = "") -> PageView:
@@ -57,7 +56,7 @@ def at(view: PageView, key: str, more: str = "") -> PageView:
 
 
 def show(view: PageView, slot: str, key: str, more: str = "") -> SlotContent:
-    return shown_of(next(each for each in RUN.slots if each.name == slot), at(view, key, more))
+    return show_slot(view, RUN, slot, f"?run={key}{more}")
 
 
 def words(found: SlotContent) -> str:
@@ -88,7 +87,7 @@ def test_its_curves_are_its_own_values(view: PageView, campaign: Campaign) -> No
     assert found.data["value"].to_list() == pytest.approx(values["value"].to_list())
     assert found.figure is not None
     assert show(view, "curves", campaign.line("SSA", 1)["trial"]).message == "This run has logged nothing yet."
-    assert "has not logged 'x'; it has loss" in show(view, "curves", key, "&metric=x").message
+    assert "has no logged metric 'x'; it has loss" in show(view, "curves", key, "&metric=x").message
 
 
 def test_attempts_stand_in_order_with_what_they_went_on_from(view: PageView, campaign: Campaign) -> None:
@@ -134,7 +133,7 @@ def test_the_environment_is_that_of_the_chosen_attempt(view: PageView, campaign:
     found = show(view, "environment", key, "&attempt=1")
     assert found.caption == "Of attempt 1."
     assert dict(found.data.iter_rows())["versions.python"] == "3.11.7"
-    assert "no attempt 7; it has 1 and 2" in show(view, "environment", key, "&attempt=7").message
+    assert "no attempt 7; it has 1, 2" in show(view, "environment", key, "&attempt=7").message
 
 
 def test_a_beginning_that_several_share_is_told(view: PageView, campaign: Campaign) -> None:
@@ -214,7 +213,6 @@ def test_what_was_taken_at_other_steps_stands_with_its_own_last(tmp_path: Path) 
         buffer.add("evaluation", (key, 1, step, name, {}, value, 10, None))
     buffer.flush()
     write_end(layout, key, 1, step=10)
-    engine = Engine(Campaigns([layout.root]), [RUN])
-    with engine.campaigns.reading("runs") as store:
-        found = show(engine.view(store, "runs", RUN, RunAddress()), "evaluations", key).data
+    with open_view(layout.root, RUN) as view:
+        found = show(view, "evaluations", key).data
     assert found.select("name", "step", "value").rows() == [("accuracy", 4, 0.5), ("mse", 10, 2.0)]

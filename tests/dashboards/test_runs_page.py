@@ -8,15 +8,12 @@ from pathlib import Path
 import polars as pl
 import pytest
 from dashboard_site import ServeSite
-from known_campaign import Line, Planted, plant, seen
+from known_campaign import Line, Planted, open_view, plant, seen, show_slot
 from playwright.sync_api import Page as Tab
 from synthetic import Campaign, write_campaign
 
-from dashboards.app.address import read
-from dashboards.app.campaigns import Campaigns
-from dashboards.app.engine import Engine, shown_of
 from dashboards.app.page import PageView, SlotContent
-from dashboards.app.pages.runs import RUNS, RunsAddress
+from dashboards.app.pages.runs import RUNS
 from dashboards.data.run_keys import key_of, shorten_keys
 from store import Store
 
@@ -41,13 +38,12 @@ def campaign(tmp_path_factory: pytest.TempPathFactory) -> Campaign:
 
 @pytest.fixture(scope="module")
 def view(campaign: Campaign) -> Iterator[PageView]:
-    engine = Engine(Campaigns([campaign.root]), [RUNS])
-    with engine.campaigns.reading("runs") as store:
-        yield engine.view(store, "runs", RUNS, RunsAddress())
+    with open_view(campaign.root, RUNS) as found:
+        yield found
 
 
 def show(view: PageView, search: str = "") -> SlotContent:
-    return shown_of(RUNS.slots[0], view._replace(address=read(RunsAddress, search)))
+    return show_slot(view, RUNS, "runs", search)
 
 
 def test_every_planned_trial_is_a_row_with_its_choices_and_its_state(view: PageView, campaign: Campaign) -> None:
@@ -76,7 +72,7 @@ def test_the_measure_is_a_column_and_empty_for_what_has_not_finished(view: PageV
 
 def test_any_measurement_can_be_picked_and_what_varies_stands_first(view: PageView) -> None:
     control = next(control for control in RUNS.controls(view) if control.field == "columns")
-    names = [option.value for option in control.options]
+    names = list(control.options)
     assert names[:2] == ["operator", "status (axis)"]
     assert names.index("mse@sigma_f=1,sigma_x=1") < names.index("depth")
     found = show(view, "?columns=mse@sigma_f=1,sigma_x=1&columns=depth&columns=loss")
@@ -100,14 +96,7 @@ def test_measurements_may_be_called_like_columns_and_what_is_no_number_is_counte
     assert frame.select("seed", "seed (value)").rows() == [(seed, 10.0 + seed) for seed in range(3)]
     assert frame["depth (value)"].to_list() == [2.0, math.inf, math.inf]
     assert "2 trials with a value that is no finite number, shown as –." in found.slots["runs"].caption
-    assert {"seed (value)", "trial (value)"} <= {option.value for option in found.controls["columns"].options}
-
-
-@pytest.mark.parametrize("name", ["nothing", "x'; DROP", "<script>"])
-def test_a_column_that_is_not_there_is_told(view: PageView, name: str) -> None:
-    found = show(view, f"?columns={name.replace(';', '%3B')}")
-    assert found.message.startswith(f"Runs of 'of-runs' have no {name!r}; they have operator, ")
-    assert found.data.is_empty()
+    assert {"seed (value)", "trial (value)"} <= set(found.controls["columns"].options)
 
 
 def test_keys_are_as_short_as_tells_them_apart(tmp_path: Path) -> None:

@@ -438,7 +438,7 @@ def test_numbers_keep_their_precision_in_the_table() -> None:
 
 def test_the_page_has_no_grid_and_refuses_fields_it_does_not_know() -> None:
     assert SQL.of == "campaign"
-    with pytest.raises(Unknown, match="which this page does not have"):
+    with pytest.raises(Unknown, match="has no field"):
         read(SqlAddress, "?sql=SELECT+1")
     with pytest.raises(Unknown, match="in the address chart='pie'"):
         read(SqlAddress, "?chart=pie")

@@ -13,7 +13,6 @@ from scipy import stats
 
 from dashboards.app.page import SlotContent
 from dashboards.app.pages.trade_offs import TRADE_OFFS
-from dashboards.data.user_errors import Unknown
 from dashboards.figures import parallel
 from dashboards.figures.pareto import on_steps
 from store import Store
@@ -233,22 +232,6 @@ def test_parallel_numbers_stand_where_their_scale_says() -> None:
     low, middle, high = (scale.height(value) for value in (1.0, 10.0, 100.0))
     assert middle == pytest.approx((low + high) / 2)
     assert 0 < low < high < 1
-
-
-@pytest.mark.parametrize(
-    ("search", "said"),
-    [
-        ("?against=nothing", "Nothing is called 'nothing' here; there are train_s, memory_bytes"),
-        ("?against=joules", "no finished run of grid 'grid' has 'joules'; they have ['train_s'"),
-        ("?against=mse%40sigma_f%3D5%2Csigma_x%3D1&measure=signed&x_scale=cubic", "x_scale='cubic'"),
-    ],
-)
-def test_an_address_that_names_what_is_not_there_gets_a_sentence(root: Path, search: str, said: str) -> None:
-    try:
-        found = scatter(root, search).message
-    except Unknown as error:
-        found = str(error)
-    assert said.lower() in found.lower()
 
 
 def test_failed_and_lonely_cells_are_left_out_and_counted(tmp_path: Path) -> None:

@@ -2,21 +2,22 @@
 
 import json
 from collections.abc import Sequence
-from typing import Any, Final, NamedTuple
+from itertools import product
+from typing import Final, NamedTuple
 
 import numpy as np
 import polars as pl
 
 from dashboards.app.address import Address
-from dashboards.app.page import AppPage, Control, ControlOption, PageView, Slot, SlotContent, grid_of, memoise, options
+from dashboards.app.controls import Control, options
+from dashboards.app.page import AppPage, PageView, Slot, SlotContent, grid_of, memoise
 from dashboards.data.formatting import count, join_words
-from dashboards.data.user_errors import Unknown
+from dashboards.data.user_errors import Unknown, require
 from dashboards.figures import attention
 from dashboards.figures.attention import MOST_TOKENS, Maps
 from store.analysis.artefacts import StoredArray, artefacts, with_artefacts
 
 _KIND: Final = "attention_maps"
-_SHOWN: Final = 8
 
 
 class AttentionAddress(Address):
@@ -45,10 +46,11 @@ class AttentionSelection(NamedTuple):
     step: int
 
 
+@memoise
 def _runs(view: PageView) -> pl.DataFrame:
     """Trials that are to have maps, with the names of their cells; those that are done first."""
     about = grid_of(view)
-    found = memoise(view.store, ("maps", about.grid), lambda: with_artefacts(view.store, about.grid, _KIND))
+    found = with_artefacts(view.store, about.grid, _KIND)
     places = {cell.cell: i for i, cell in enumerate(about.cells)}
     kept = found.with_columns(
         pl.col("cell").replace_strict(dict(about.look.names), default=None, return_dtype=pl.String).alias("name"),
@@ -66,37 +68,27 @@ def _select_run(view: PageView) -> AttentionSelection:
             "Trial(probing=Probing(probes=(AttentionMaps(sequences=2), ...)))"
         )
     for field, column in (("cell", "name"), ("seed", "seed")):
-        said, there = getattr(address, field), list(dict.fromkeys(runs[column].to_list()))
-        if said is not None:
-            runs = runs.filter(pl.col(column) == said)
-            if runs.is_empty():
-                shown = join_words([str(each) for each in there[:_SHOWN]])
-                raise Unknown(f"no run with attention maps has {field} {said!r}; there are {shown}")
-    for trial, name, seed in runs.select("trial", "name", "seed").head(_SHOWN).iter_rows():
-        key = ("artefacts", trial)
-        files = memoise(view.store, key, lambda trial=trial: artefacts(view.store, trial))  # type: ignore[misc]
+        wanted = getattr(address, field)
+        if wanted is not None:
+            require(
+                f"{about.grid!r} with attention maps", field, wanted, runs[column].unique(maintain_order=True).to_list()
+            )
+            runs = runs.filter(pl.col(column) == wanted)
+    for trial, name, seed in runs.select("trial", "name", "seed").head(8).iter_rows():
+        files = artefacts(view.store, trial)
         steps = sorted({each.step for each in files if attention.layers_of(files, each.step)})
         if steps:
-            step = address.step if address.step is not None else steps[-1]
-            if step not in steps:
-                raise Unknown(f"this run has maps at steps {join_words([str(each) for each in steps])}; got {step}")
+            step = require("this run", "step", steps[-1] if address.step is None else address.step, steps)
             return AttentionSelection(trial, name, seed, files, steps, step)
     raise Unknown("no run that is meant has left maps yet; they are written at every evaluation")
 
 
+@memoise
 def _maps(view: PageView) -> tuple[AttentionSelection, Maps]:
-    looked, sequence = _select_run(view), view.address.sequence
-    key = ("maps of", looked.trial, looked.step, sequence)
-    return looked, memoise(
-        view.store,
-        key,
-        lambda: attention.read_maps(view.store, looked.files, looked.step, sequence, _task(view, looked.trial)),
-    )
-
-
-def _task(view: PageView, trial: str) -> dict[str, Any]:
-    found = view.store.sql("SELECT (spec->'$.task')::VARCHAR AS task FROM trial WHERE trial = $trial", {"trial": trial})
-    return dict(json.loads(found["task"][0] or "{}"))
+    looked = _select_run(view)
+    found = view.store.sql("SELECT (spec->'$.task')::VARCHAR FROM trial WHERE trial = $trial", {"trial": looked.trial})
+    task = dict(json.loads(found.item() or "{}"))
+    return looked, attention.read_maps(view.store, looked.files, looked.step, view.address.sequence, task)
 
 
 def _head(view: PageView, maps: Maps) -> tuple[int, int]:
@@ -141,11 +133,8 @@ def _map(view: PageView) -> SlotContent:
     row = attention.summary(maps).row(by_predicate=(pl.col("layer") == layer) & (pl.col("head") == head), named=True)
     own = len(maps.keys) - len(maps.queries)
     beside = f" Sums are with {join_words(list(maps.keys[:own]))}." if own else ""
-    blocks = (
-        f" Means of blocks of tokens, since there are more than {MOST_TOKENS}."
-        if len(maps.queries) > MOST_TOKENS
-        else ""
-    )
+    many = len(maps.queries) > MOST_TOKENS
+    blocks = f" Means of blocks of tokens, since there are more than {MOST_TOKENS}." if many else ""
     sums = attention.sum_words(row["sum_low"], row["sum_high"])
     caption = (
         f"Layer {layer}, head {head}. {_which(looked, view)} Colours follow the square root of a weight's size. "
@@ -161,18 +150,17 @@ def _controls(view: PageView) -> Sequence[Control]:
     looked, maps = _maps(view)
     names = list(dict.fromkeys(runs.sort("place")["name"]))
     seeds = [str(seed) for seed in runs.filter(pl.col("name") == looked.cell)["seed"].sort()]
-    heads = [
-        ControlOption(f"{layer}.{head}", f"layer {layer}, head {head}")
-        for layer in maps.layers
-        for head in range(maps.weights.shape[1])
-    ]
+    heads = {
+        f"{layer}.{head}": f"layer {layer}, head {head}"
+        for layer, head in product(maps.layers, range(maps.weights.shape[1]))
+    }
     many = [str(i + 1) for i in range(maps.sequences)]
     return (
-        Control("cell", "Cell", "choice", options(names), usual=looked.cell, remakes=True, resets=("seed", "step")),
-        Control("seed", "Seed", "choice", options(seeds), usual=str(looked.seed), remakes=True, resets=("step",)),
+        Control("cell", "Cell", "choice", options(names), usual=looked.cell, resets=("seed", "step")),
+        Control("seed", "Seed", "choice", options(seeds), usual=str(looked.seed), resets=("step",)),
         Control("sequence", "Sequence", "choice", options(many), usual="1"),
         Control("step", "Step", "choice", options(map(str, looked.steps)), usual=str(looked.step)),
-        Control("head", "Head", "choice", heads, "Or click on one", usual=heads[0].value),
+        Control("head", "Head", "choice", heads, "Or click on one", usual=next(iter(heads))),
     )
 
 

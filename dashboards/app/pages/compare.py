@@ -1,27 +1,16 @@
 """Page Compare: every variant against the baseline with its verdict; one variant seed by seed."""
 
 from collections.abc import Sequence
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 import polars as pl
 
-from dashboards.app.measures import MeasuredAddress, judged_by, measure_controls, unit_of
-from dashboards.app.page import (
-    AppPage,
-    Component,
-    Control,
-    ControlOption,
-    Key,
-    PageView,
-    Slot,
-    SlotContent,
-    grid_of,
-    html,
-    memoise,
-)
+from dashboards.app.controls import Control
+from dashboards.app.measures import MeasuredAddress, judged_by, measure_controls, measure_title, measure_words, unit_of
+from dashboards.app.page import AppPage, Component, Key, PageView, Slot, SlotContent, grid_of, html, memoise
+from dashboards.app.tables import WRAP, columns
 from dashboards.data.captions import (
     ICONS,
-    describe_measure,
     describe_selection,
     difference_of,
     mark_verdict,
@@ -44,10 +33,7 @@ from store.export.cells_text import caption as cells_caption, headings, latex_ce
 
 MOST_CELLS: Final = 32
 """Cells of a matrix of all pairs; of more, the baseline and the best are compared."""
-_ALL: Final = 400
 _MOST_PRINTED: Final = 300
-_WIDTHS: Final = {"verdict": 140, "difference": 104, "interval": 160, "p (Holm)": 104, "seeds": 90}
-_SHORT: Final = len("10 of 10")
 
 
 class CompareAddress(MeasuredAddress):
@@ -66,15 +52,14 @@ def judge_view(view: PageView) -> tuple[GridContext, GridMeasure, pl.DataFrame]:
 
     Raises Unknown if there is no grid yet, or no such measurement; SpecError where it has no measure or baseline.
     """
-    about = grid_of(view)
-    base = view.address.baseline
-    measure = judged_by(view)
-    found = memoise(
-        view.store,
-        ("verdicts", about.grid, base, str(measure)),
-        lambda: verdicts(view.store, about.grid, baseline=base, measure=measure._asdict()),
-    )
-    return about, measure, in_order(found, [cell.cell for cell in about.cells])
+    return grid_of(view), judged_by(view), _verdicts(view)
+
+
+@memoise
+def _verdicts(view: PageView) -> pl.DataFrame:
+    about, measure = grid_of(view), judged_by(view)._asdict()
+    found = verdicts(view.store, about.grid, baseline=view.address.baseline, measure=measure)
+    return in_order(found, [cell.cell for cell in about.cells])
 
 
 def _baseline(view: PageView) -> str:
@@ -99,20 +84,17 @@ def _differences(view: PageView) -> SlotContent:
     drawn = forest.differences(found, measure, int(view.address.rows))
     if drawn["difference"].is_null().all():
         return SlotContent(message="No difference from the baseline can be computed yet.")
-    rope = rope_words(measure.rope, measure.scale, unit_of(view, measure))
-    base = about.look.names[_baseline(view)]
+    rope = rope_words(measure.rope, measure.scale, unit_of(view))
     caption = (
-        f"{describe_measure(measure, unit_of(view, measure))} of each variant against {base}, {paired_words(drawn)}. "
+        f"{measure_words(view)} of each variant against {about.look.names[_baseline(view)]}, {paired_words(drawn)}. "
         f"Point: mean difference{difference_of(measure.scale)}. Bar: {(1 - measure.alpha) * 100:g} % t interval over "
         "seeds of that comparison alone. "
         + (f"Grey band: differences within {rope}, which count as equal." if measure.rope else NO_MARGIN)
-        + (
-            f" Shown: the {drawn.height} of {found.height} with the smallest p, best first."
-            if drawn.height < found.height
-            else ""
-        )
-        + (" Bars that end at the edge of the axis go on beyond it." if forest.is_cut(drawn, measure) else "")
     )
+    if drawn.height < found.height:
+        caption += f" Shown: the {drawn.height} of {found.height} with the smallest p, best first."
+    if forest.is_cut(drawn, measure):
+        caption += " Bars that end at the edge of the axis go on beyond it."
     figure = forest.draw_differences(drawn, about.look, measure, {word: mark_verdict(word) for word in ICONS})
     hint = "A click on a point shows why it has its verdict."
     return SlotContent(figure, caption, name_cells(drawn, about), hint=hint)
@@ -121,52 +103,37 @@ def _differences(view: PageView) -> SlotContent:
 def verdict_rows(view: PageView) -> SlotContent:
     """The table of verdicts, with the reason of each."""
     about, measure, found = judge_view(view)
-    scale = measure.scale
-    rows = name_cells(found, about).select(
-        "variant",
-        pl.col("verdict").map_elements(mark_verdict, return_dtype=pl.String),
-        "value",
-        _expr_in_words("difference", scale).alias("difference"),
-        pl.when(pl.col("low").is_null())
-        .then(pl.lit("–"))
-        .otherwise(pl.format("{} to {}", _expr_in_words("low", scale), _expr_in_words("high", scale)))
-        .alias("interval"),
-        pl.col("p_holm").map_elements(p_value, return_dtype=pl.String, skip_nulls=False).alias("p (Holm)"),
-        pl.struct("method", "pairs", "planned", "runs", "baseline_runs")
-        .map_elements(pairs_words, return_dtype=pl.String)
-        .alias("pairs"),
-        "reason",
-    )
-    base = about.look.names[_baseline(view)]
+    rows = verdict_words(about, measure, found)
     said = (
-        f"{summarise_verdicts(found, base)} Judged by {describe_measure(measure, unit_of(view, measure))}, "
-        f"{average_words(scale)} over "
-        f"seeds, {paired_words(found)}; verdicts are corrected (Holm) for all comparisons of the table."
-        f"{' Differences are ratios of odds.' if scale == 'logit' else ''}"
+        f"{summarise_verdicts(found, about.look.names[_baseline(view)])} Judged by {measure_words(view)}, "
+        f"{average_words(measure.scale)} over seeds, {paired_words(found)}; verdicts are corrected (Holm) for all "
+        f"comparisons of the table.{' Differences are ratios of odds.' if measure.scale == 'logit' else ''}"
     )
-    heads = {"value": {"headerName": measure.name}}
-    return SlotContent(
-        caption=said, data=rows, columns=[_column(name, rows) | heads.get(name, {}) for name in rows.columns]
-    )
+    wraps = {"wrapText": True, "autoHeight": True}  # long names wrap, so that the reason is in sight
+    own: dict[str, dict[str, Any]] = {
+        "variant": {"width": 200, **wraps},
+        "value": {"headerName": measure.name},
+        "reason": WRAP,
+    }
+    return SlotContent(caption=said, data=rows, columns=columns(rows, own))
 
 
-def _expr_in_words(name: str, scale: str) -> pl.Expr:
-    words = pl.struct(name).map_elements(lambda row: change(row[name], scale), return_dtype=pl.String)
-    return words if name == "difference" else words.fill_null("–")
-
-
-def _column(name: str, rows: pl.DataFrame) -> dict[str, object]:
-    if name == "reason":
-        return {"field": name, "flex": 1, "minWidth": 260, "wrapText": True, "autoHeight": True}
-    if name == "variant":  # long names wrap, so that the reason is in sight
-        return {"field": name, "width": 200, "wrapText": True, "autoHeight": True}
-    if name == "pairs":
-        short = max(map(len, rows["pairs"]), default=0) <= _SHORT
-        return {"field": name, "filter": False, "width": 78 if short else 220}
-    if rows[name].dtype.is_float():
-        words = {"function": "params.value == null ? '–' : d3.format('.3~g')(params.value)"}
-        return {"field": name, "type": "rightAligned", "valueFormatter": words, "width": 110, "filter": False}
-    return {"field": name, **({"width": width, "filter": False} if (width := _WIDTHS.get(name)) else {})}
+def verdict_words(about: GridContext, measure: GridMeasure, found: pl.DataFrame) -> pl.DataFrame:
+    """Verdicts as texts: variant, verdict, value, difference, interval, p (Holm), pairs, reason."""
+    texts = [
+        (
+            mark_verdict(row["verdict"]),
+            change(row["difference"], measure.scale),
+            "–" if row["low"] is None else " to ".join(change(row[end], measure.scale) for end in ("low", "high")),
+            p_value(row["p_holm"]),
+            pairs_words(row),
+        )
+        for row in found.iter_rows(named=True)
+    ]
+    names = ["verdict", "difference", "interval", "p (Holm)", "pairs"]
+    told = pl.DataFrame(texts, dict.fromkeys(names, pl.String), orient="row")
+    whole = pl.concat([name_cells(found, about).drop("verdict", "difference", "pairs"), told], how="horizontal")
+    return whole.select("variant", "verdict", "value", *names[1:], "reason")
 
 
 def _why(view: PageView) -> SlotContent:
@@ -203,10 +170,9 @@ def _draw_pairs(view: PageView) -> SlotContent:
     if found.is_empty():
         return SlotContent(message="No run of the two cells has finished with a value yet.")
     both = found.drop_nulls(["value", "baseline_value"]).height
-    unit = unit_of(view, measure)
     row = judged_rows.row(by_predicate=pl.col("cell") == cell, named=True)
     caption = (
-        f"{describe_measure(measure, unit)} of {about.look.names[base]} (left) and {about.look.names[cell]} (right), a "
+        f"{measure_words(view)} of {about.look.names[base]} (left) and {about.look.names[cell]} (right), a "
         f"point per run. Lines join the runs of one seed, {count(both, 'pair')} of {row['planned']} planned: solid "
         "where the variant is better, dotted where not."
     )
@@ -219,8 +185,7 @@ def _draw_pairs(view: PageView) -> SlotContent:
         Key(Style(color, dark_partners([])[color], dash, "circle"), words, key)
         for (color, dash), words, key in ((seed_pairs.GAIN, "better", "gain"), (seed_pairs.LOSS, "not better", "loss"))
     ]
-    title = f"{measure.name}, {unit}" if unit else measure.name
-    figure = seed_pairs.draw_paired(found, about.look, (cell, base), measure, title)
+    figure = seed_pairs.draw_paired(found, about.look, (cell, base), measure, measure_title(view))
     return SlotContent(figure, caption + _explain_choice(view, judged_rows), found, legend)
 
 
@@ -236,7 +201,7 @@ def _items(view: PageView) -> SlotContent:
     some = f" Drawn: {drawn:,} of {found.height:,} items, evenly by rank." if drawn < found.height else ""
     caption = (
         f"{about.look.names[cell]} less {about.look.names[base]} in "
-        f"{describe_measure(measure, unit_of(view, measure))}, a point per item, averaged over "
+        f"{measure_words(view)}, a point per item, averaged over "
         f"{count(max(found['seeds'].to_list()), 'seed')}; dashed: the mean. "
         f"{bars[:1].upper()}{bars[1:]}.{some}{_explain_choice(view, judged_rows)}"
     )
@@ -269,7 +234,7 @@ def _wins(view: PageView) -> SlotContent:
     )
     caption = (
         f"Share of the seeds with values of both cells ({n_words(shared)}) on which the row is "
-        f"better than the column in {describe_measure(measure, unit_of(view, measure))}; a tie is half a win.{stars} "
+        f"better than the column in {measure_words(view)}; a tie is half a win.{stars} "
         f"Shares of few seeds are coarse, and no verdicts.{which}"
     )
     labels = {cell.cell: about.look.names[cell.cell] for cell in about.cells}
@@ -283,15 +248,12 @@ def _cells(view: PageView) -> SlotContent:
     """Write the table for a paper: a row per cell; cells not shown to be worse than the best are bold."""
     about, measure = grid_of(view), judged_by(view)
     if len(about.cells) > _MOST_PRINTED:
-        return SlotContent(
-            message=f"A paper has no room for {len(about.cells):,} cells; verdicts are above, with all of them."
-        )
+        return SlotContent(message=f"A paper has no room for {len(about.cells):,} cells; verdicts are above.")
     word = f"{measure.name}:{measure.better}"
     found = cells(view.store, about.grid, [word], measure.point, "interval")
     data = _flat(found)
-    columns = [_column(name, data) | ({"flex": 1, "minWidth": 180} if name == "cell" else {}) for name in data.columns]
     files = {"tex": lambda: latex_cells(found), "md": lambda: markdown_cells(found)}
-    return SlotContent(caption=cells_caption(found), data=data, columns=columns, files=files)
+    return SlotContent(caption=cells_caption(found), data=data, columns=columns(data, {"cell": WRAP}), files=files)
 
 
 def _flat(found: CellTable) -> pl.DataFrame:
@@ -316,33 +278,24 @@ def _flat(found: CellTable) -> pl.DataFrame:
 
 def _controls(view: PageView) -> Sequence[Control]:
     about = grid_of(view)
-    own, theirs = (
-        _options(view, given, None if given is None else baseline_of(view.store, about.grid, given))
-        for given in (view.address.baseline, view.address.cell)
-    )
+    own, theirs = (_options(view, given) for given in (view.address.baseline, view.address.cell))
     base = next((cell.label for cell in about.cells if cell.cell == about.baseline), None)
-    rows = [ControlOption("32", "32 rows"), ControlOption("100", "100 rows"), ControlOption(str(_ALL), f"{_ALL} rows")]
+    cell, _ = catch_user_error(lambda: _chosen(view))
+    usual = next((each.label for each in about.cells if each.cell == cell), None)
     found = [
         *measure_controls(view),
-        Control("baseline", "Baseline", "choice", own, usual=base, remakes=True),
-        Control("cell", "Look closely at", "choice", theirs, "Why, seed by seed, item by item", usual=_usual(view)),
+        Control("baseline", "Baseline", "choice", own, usual=base, resets=()),
+        Control("cell", "Look closely at", "choice", theirs, "Why, seed by seed, item by item", usual=usual),
     ]
-    return [*found, Control("rows", "At most", "choice", rows)] if len(about.cells) > MOST_CELLS else found
+    rows = Control("rows", "At most", "choice", {n: f"{n} rows" for n in ("32", "100", "400")})
+    return [*found, rows] if len(about.cells) > MOST_CELLS else found
 
 
-def _usual(view: PageView) -> str | None:
-    """The label of the cell that is looked at closely unless the address says another; None where there is none."""
-    cell, _ = catch_user_error(lambda: _chosen(view))
-    return next((each.label for each in grid_of(view).cells if each.cell == cell), None)
-
-
-def _options(view: PageView, given: str | None, cell: str | None) -> list[ControlOption]:
+def _options(view: PageView, given: str | None) -> dict[str, str]:
     """Every cell by its label, but for the one that the address calls in another way."""
     about = grid_of(view)
-    return [
-        ControlOption(given if given is not None and each.cell == cell else each.label, about.look.names[each.cell])
-        for each in about.cells
-    ]
+    cell = None if given is None else baseline_of(view.store, about.grid, given)
+    return {given if given and each.cell == cell else each.label: about.look.names[each.cell] for each in about.cells}
 
 
 COMPARE = AppPage(

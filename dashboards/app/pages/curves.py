@@ -6,16 +6,17 @@ from typing import Final, Literal
 import polars as pl
 from pydantic import Field
 
-from dashboards.app.page import AppPage, Control, ControlOption, Key, PageView, Slot, SlotContent, grid_of, options
+from dashboards.app.controls import Control, options
+from dashboards.app.page import AppPage, Key, PageView, Slot, SlotContent, grid_of
 from dashboards.app.run_groups import MOST, GroupedAddress, RunGroups, by_of, run_groups
 from dashboards.data import grouping
 from dashboards.data.formatting import count, join_words, number
 from dashboards.data.seed_averages import Band, Scale, average_words, band_words
-from dashboards.data.user_errors import Unknown
+from dashboards.data.user_errors import Unknown, require
 from dashboards.figures.lines import Drawing, Panel, Series, beyond, draw_panels, extremes_words
 from dashboards.figures.training import Along, Reduced, Reduction, buckets_for, list_metrics, smooth, training
 
-_ALONG: Final[dict[Along, str]] = {"step": "training step", "seconds": "seconds of training", "tokens": "tokens"}
+_ALONG: Final[dict[str, str]] = {"step": "training step", "seconds": "seconds of training", "tokens": "tokens"}
 _AMOUNT: Final = {"exponential": 0.9, "window": 9.0}
 
 
@@ -35,15 +36,15 @@ class CurvesAddress(GroupedAddress):
     """Without the least and greatest values of buckets."""
 
 
-def _curves(view: PageView) -> SlotContent:
+def draw_curves(view: PageView) -> SlotContent:
+    """Panels of metrics with a line per group."""
     address: CurvesAddress = view.address
     about, known = grid_of(view), list_metrics(view.store, grid_of(view).grid)
     if not known:
         return SlotContent(message="No run of this grid has logged anything yet.")
     metrics = address.metric or known[:1]
-    unknown = [name for name in metrics if name not in known]
-    if unknown:
-        raise Unknown(f"no run of {about.grid!r} has logged {unknown[0]!r}; they have {join_words(known[:12])}")
+    for name in metrics:
+        require(f"grid {about.grid!r}", "logged metric", name, known)
     chosen_groups = run_groups(view)
     found = {name: _reduce(view, name, chosen_groups, len(metrics)) for name in metrics}
     if all(each.frame.is_empty() for each, _ in found.values()):
@@ -221,34 +222,28 @@ def _nothing(view: PageView, metrics: Sequence[str], of: RunGroups) -> str:
 def _controls(view: PageView) -> Sequence[Control]:
     about = grid_of(view)
     known = list_metrics(view.store, about.grid)
-    ways = [
-        ControlOption(grouping.CELL, "all but the seed"),
-        *options(grouping.axes(about)),
-        ControlOption("seed", "seed"),
-        ControlOption(grouping.TRIAL, "single runs"),
-        *options(grouping.fields(view.store, about.grid)),
-    ]
-    of = run_groups(view)
+    ways = {grouping.CELL: "all but the seed", **options(grouping.axes(about)), "seed": "seed"}
+    ways |= {grouping.TRIAL: "single runs", **options(grouping.fields(view.store, about.grid))}
+    shown = {"*": f"as many as fit ({MOST})", **options(run_groups(view).names.values())}
     picked = view.address.run
+    same = "Runs with the same of these are averaged"
+    by, resets = by_of(view) or (grouping.CELL,), ("show", "hide")
+    bands = {"interval": "95 % t interval", "spread": "standard deviation", "range": "least to greatest"}
+    amounts = "Exponential: the share that is kept, below 1. Window: points."
     return (
         Control("metric", "Metrics", "choices", options(known), usual=tuple(known[:1])),
-        Control("by", "One line per", "choices", ways, "Runs with the same of these are averaged",
-                usual=by_of(view) or (grouping.CELL,), remakes=True, resets=("show", "hide")),
-        Control("show", "Shown", "choices", [ControlOption("*", f"as many as fit ({MOST})"),
-                *options(of.names.values())], "Empty: the baseline and the best"),
+        Control("by", "One line per", "choices", ways, same, by, resets=resets),
+        Control("show", "Shown", "choices", shown, "Empty: the baseline and the best"),
         *([Control("run", "Runs", "choices", options(picked))] if picked else []),
-        Control("x", "Along", "choice", [ControlOption(name, words) for name, words in _ALONG.items()]),
-        Control("band", "Band", "choice", [
-            ControlOption("interval", "95 % t interval"), ControlOption("spread", "standard deviation"),
-            ControlOption("range", "least to greatest"), ControlOption("seeds", "single runs"),
-            ControlOption("none", "none")]),
+        Control("x", "Along", "choice", _ALONG),
+        Control("band", "Band", "choice", {**bands, "seeds": "single runs", "none": "none"}),
         Control("smooth", "Smoothing", "choice", options(("none", "exponential", "window"))),
-        Control("amount", "Strength", "number", (), "Exponential: the share that is kept, below 1. Window: points."),
+        Control("amount", "Strength", "number", hint=amounts),
         Control("linear", "Linear axis", "switch"),
         Control("logx", "Log steps", "switch"),
-        Control("quiet", "Hide extremes", "switch", (), "Without the least and greatest values of buckets"),
+        Control("quiet", "Hide extremes", "switch", hint="Without the least and greatest values of buckets"),
         Control("failed", "Failed runs too", "switch"),
-    )  # fmt: skip
+    )
 
 
 CURVES = AppPage(
@@ -258,5 +253,5 @@ CURVES = AppPage(
     about="How does training go, and where do variants part?",
     address=CurvesAddress,
     controls=_controls,
-    slots=(Slot("curves", "Training curves", _curves),),
+    slots=(Slot("curves", "Training curves", draw_curves),),
 )

@@ -7,8 +7,10 @@ from typing import Any, Final, NamedTuple
 import polars as pl
 
 from dashboards.app.address import Address
-from dashboards.app.page import AppPage, Control, PageView, Slot, SlotContent, options
+from dashboards.app.controls import Control, options
+from dashboards.app.page import AppPage, PageView, Slot, SlotContent
 from dashboards.app.pages.run import environment
+from dashboards.app.tables import columns
 from dashboards.data.formatting import count, point
 from dashboards.data.result_table import flat
 from dashboards.data.run_keys import key_of, shorten_keys
@@ -100,15 +102,12 @@ def table(fields: Mapping[str, Mapping[str, Any]], ignore: Sequence[str], *, who
 
 def _text(value: Any) -> str:
     """A value in words: texts stand without quotes unless they read like another value, as "1" does, or like none."""
-    return value if isinstance(value, str) and value != MISSING and not _is_json(value) else json.dumps(value)
-
-
-def _is_json(text: str) -> bool:
-    try:
-        json.loads(text)
-    except (ValueError, RecursionError):
-        return False
-    return True
+    if isinstance(value, str) and value != MISSING:
+        try:
+            json.loads(value)
+        except (ValueError, RecursionError):
+            return value
+    return json.dumps(value)
 
 
 def _compare(view: PageView, of: Callable[[Store, str], dict[str, Any]], what: str) -> SlotContent:
@@ -119,9 +118,10 @@ def _compare(view: PageView, of: Callable[[Store, str], dict[str, Any]], what: s
         return SlotContent(message=f"The {what} of these {len(runs)} runs do not differ.{ignored}")
     differ = found.filter(pl.concat_list(pl.exclude("field")).list.n_unique() > 1).height
     said = f"{count(differ, 'field')} of the {what} of {len(runs)} runs {'differs' if differ == 1 else 'differ'}."
-    heads = [{"field": run.short, "headerName": f"{run.name} ({run.short})", "headerTooltip": run.key} for run in runs]
-    columns = [{"field": "field", "pinned": "left", "width": 320}, *({**head, "minWidth": 180} for head in heads)]
-    return SlotContent(caption=said + ignored, data=found, columns=[each | _FLEX for each in columns])
+    own: dict[str, dict[str, Any]] = {"field": {"pinned": "left", "width": 320, **_FLEX}}
+    for run in runs:
+        own[run.short] = {"headerName": f"{run.name} ({run.short})", "headerTooltip": run.key, "minWidth": 180, **_FLEX}
+    return SlotContent(caption=said + ignored, data=found, columns=columns(found, own))
 
 
 _FLEX: Final = {"floatingFilter": True, "tooltipValueGetter": {"function": "params.value"}}
@@ -135,22 +135,10 @@ def _controls(view: PageView) -> Sequence[Control]:
     }  # fmt: skip
     above = {path.rpartition(".")[0] for path in paths} - {""}
     return (
-        Control("run", "Runs", "choices", options(view.address.run), remakes=True),
-        Control("all", "Show all", "switch", (), "Also what they have in common", remakes=True),
-        Control("ignore", "Ignore", "choices", options(sorted(paths | above | set(view.address.ignore))), remakes=True),
+        Control("run", "Runs", "choices", options(view.address.run), resets=()),
+        Control("all", "Show all", "switch", hint="Also what they have in common", resets=()),
+        Control("ignore", "Ignore", "choices", options(sorted(paths | above | set(view.address.ignore))), resets=()),
     )
-
-
-def _specs(view: PageView) -> SlotContent:
-    return _compare(view, specs, "specs")
-
-
-def _environments(view: PageView) -> SlotContent:
-    return _compare(view, environments, "environments and code")
-
-
-def _results(view: PageView) -> SlotContent:
-    return _compare(view, results, "results")
 
 
 DIFF = AppPage(
@@ -161,9 +149,9 @@ DIFF = AppPage(
     address=DiffAddress,
     controls=_controls,
     slots=(
-        Slot("spec", "Spec", _specs, "table"),
-        Slot("environment", "Environment and code", _environments, "table"),
-        Slot("results", "Results", _results, "table"),
+        Slot("spec", "Spec", lambda view: _compare(view, specs, "specs"), "table"),
+        Slot("environment", "Environment and code", lambda view: _compare(view, environments, "environments"), "table"),
+        Slot("results", "Results", lambda view: _compare(view, results, "results"), "table"),
     ),
     of="campaign",
     listed=False,

@@ -2,31 +2,26 @@
 
 from collections.abc import Mapping, Sequence
 from itertools import product
-from typing import Final
 
 import polars as pl
 
 from dashboards.app.address import entries
-from dashboards.app.measures import judged_by, unit_of
-from dashboards.app.page import Control, ControlOption, PageView, SlotContent, grid_of, link, memoise, options
-from dashboards.data.captions import describe_measure
+from dashboards.app.controls import Control, options
+from dashboards.app.measures import judged_by, measure_words
+from dashboards.app.page import PageView, SlotContent, grid_of, memoise
+from dashboards.app.tables import columns, link
 from dashboards.data.formatting import count, join_words
 from dashboards.data.seed_averages import average_words, interval_words
-from dashboards.data.user_errors import Unknown
+from dashboards.data.user_errors import Unknown, require
 from dashboards.figures import pivot
 from store.analysis.verdicts import GridMeasure
 
-_AVERAGED: Final = ControlOption("", "averaged")
-NUMBER_WORDS: Final = "params.value == null ? '–' : d3.format('.3~g')(params.value)"
-"""How a table writes a number."""
 _Table = tuple[pl.DataFrame, dict[str, list[str]]]
 
 
-def _table(view: PageView, measure: GridMeasure) -> _Table:
-    about = grid_of(view)
-    return memoise(
-        view.store, ("pivot", about.grid, str(measure)), lambda: pivot.table(view.store, about.grid, measure)
-    )
+@memoise
+def _table(view: PageView) -> _Table:
+    return pivot.table(view.store, grid_of(view).grid, judged_by(view))
 
 
 def _axes(view: PageView, table: _Table) -> tuple[str, str] | None:
@@ -34,8 +29,8 @@ def _axes(view: PageView, table: _Table) -> tuple[str, str] | None:
     found, levels = table
     x, y = view.address.x, view.address.y
     for name in (x, y):
-        if name is not None and name not in levels:
-            raise Unknown(f"{grid_of(view).grid!r} has no axis {name!r}; it has {', '.join(levels)}")
+        if name is not None:
+            require(repr(grid_of(view).grid), "axis", name, levels)
     if x is not None and y is not None:
         if x == y:
             raise Unknown(f"a map needs two axes; the address says {x!r} for both")
@@ -62,17 +57,15 @@ def _read_fixed(view: PageView, axes: tuple[str, str], levels: Mapping[str, Sequ
     """Return levels that the address fixes, of axes that the map does not show."""
     found = entries(view.address.fix)
     for name, level in found.items():
-        if name not in levels:
-            raise Unknown(f"{grid_of(view).grid!r} has no axis {name!r} to fix; it has {', '.join(levels)}")
-        if level not in levels[name]:
-            raise Unknown(f"axis {name!r} has no level {level!r}; it has {', '.join(levels[name])}")
+        require(repr(grid_of(view).grid), "axis", name, levels)
+        require(f"axis {name!r}", "level", level, levels[name])
     return {name: level for name, level in found.items() if name not in axes}
 
 
 def map_of(view: PageView) -> SlotContent:
     """The map, the other axes averaged, fixed or best."""
     measure, best = judged_by(view), view.address.others == "best"
-    found, levels = _table(view, measure)
+    found, levels = _table(view)
     axes = _axes(view, (found, levels))
     if axes is None:
         return SlotContent(message=_no_map(levels))
@@ -82,13 +75,14 @@ def map_of(view: PageView) -> SlotContent:
     figure = pivot.draw_pivot(made, axes, measure.name, log=log, shared=view.address.shared)
     fewest = " of the setting with the fewest" if made.rest.names and not best else ""
     caption = (
-        f"{describe_measure(measure, unit_of(view, measure))} by {axes[0]} and {axes[1]}{_over(made, best=best)}"
+        f"{measure_words(view)} by {axes[0]} and {axes[1]}{_over(made, best=best)}"
         f"{''.join(f', at {name} = {level}' for name, level in fixed.items())}. "
         f"{average_words(measure.scale).capitalize()} over seeds, ± half of the "
         f"{interval_words(measure.scale, measure.alpha)}; n: seeds{fewest}. A sign marks a cell without a value."
         f"{''.join(f' Each level of {by} has one of {name}.' for name, by in made.followers.items())}"
     )
-    said = [_write_warning(made.warning), _partial(made, best=best), _count_uncoloured(made) if log else ""]
+    warning = f"Winner's curse: {made.warning}." if made.warning else ""
+    said = [warning, _partial(made, best=best), _count_uncoloured(made) if log else ""]
     hint = "The pointer tells why; a click on a cell lists its runs."
     data = made.frame.drop("key", "text", "partial", *([] if best else ["best"]))
     return SlotContent(figure, caption, data, message=" ".join(filter(None, said)), hint=hint)
@@ -103,10 +97,6 @@ def _over(made: pivot.Pivot, *, best: bool) -> str:
         names = join_words(made.rest.names)
         return f", the best of {settings} of {names}, named in the cell: of those with the most values, the best mean"
     return f", averaged over {join_words(made.rest.names)} ({settings}, each counted alike)"
-
-
-def _write_warning(warning: str) -> str:
-    return f"Winner's curse: {warning}." if warning else ""
 
 
 def _partial(made: pivot.Pivot, *, best: bool) -> str:
@@ -137,7 +127,7 @@ def _usual_colours(measure: GridMeasure) -> str:
 def runs_of(view: PageView) -> SlotContent:
     """The runs behind the cell of the map that the address names."""
     measure = judged_by(view)
-    found, levels = _table(view, measure)
+    found, levels = _table(view)
     axes = _axes(view, (found, levels))
     if axes is None or view.address.at is None:
         return SlotContent(message="A click on a cell of the map lists its runs here.")
@@ -149,16 +139,14 @@ def runs_of(view: PageView) -> SlotContent:
     shown = rows.select("trial", "label", "seed", "status", pl.col("why").alias("reason"), "value")
     if measure.name not in shown.columns:
         shown = shown.rename({"value": measure.name})
-    number = {"type": "rightAligned", "valueFormatter": {"function": NUMBER_WORDS}, "width": 120}
-    columns = [link("trial", "run", "run"), *({"field": name} for name in shown.columns[1:-1])]
-    columns.append({"field": shown.columns[-1], **number})
-    return SlotContent(caption=f"{count(shown.height, 'run')} at {where}.", data=shown, columns=columns)
+    kept = columns(shown, {"trial": link("run", "run")})
+    return SlotContent(caption=f"{count(shown.height, 'run')} at {where}.", data=shown, columns=kept)
 
 
 def map_controls(view: PageView) -> list[Control]:
     """Make controls for the axes of the map, for the other axes, and for its colours."""
     measure = judged_by(view)
-    found, levels = _table(view, measure)
+    found, levels = _table(view)
     axes = _axes(view, (found, levels))
     if axes is None:
         return []
@@ -169,20 +157,13 @@ def map_controls(view: PageView) -> list[Control]:
         for name in wide
         if name not in axes and (name in fixed or not any(pivot.follows(found, name, by) for by in axes))
     ]
-    colours = [ControlOption("log", "logarithmic"), ControlOption("linear", "linear")]
+    colours = {"log": "logarithmic", "linear": "linear"}
+    fixes = {name: {"": "averaged", **options(levels[name])} for name in free}
     return [
-        Control("x", "Map across", "choice", options(wide), usual=axes[0], remakes=True, resets=("at",)),
-        Control("y", "Map down", "choice", options(wide), usual=axes[1], remakes=True, resets=("at",)),
-        Control(
-            "others",
-            "Other axes",
-            "choice",
-            [ControlOption("averaged", "averaged"), ControlOption("best", "best cell")],
-        ),
-        *(
-            Control(f"fix:{name}", name, "choice", [_AVERAGED, *options(levels[name])], "Fix this axis", usual="")
-            for name in free
-        ),
+        Control("x", "Map across", "choice", options(wide), usual=axes[0], resets=("at",)),
+        Control("y", "Map down", "choice", options(wide), usual=axes[1], resets=("at",)),
+        Control("others", "Other axes", "choice", {"averaged": "averaged", "best": "best cell"}),
+        *(Control(f"fix:{name}", name, "choice", of, "Fix this axis", "") for name, of in fixes.items()),
         Control("colours", "Colours", "choice", colours, usual=_usual_colours(measure)),
         Control("shared", "Colours span the whole grid", "switch"),
         Control("at", "", "hidden"),

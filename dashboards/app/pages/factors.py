@@ -1,29 +1,20 @@
 """Factors: what each axis does, whether axes act together, and a map of the grid over two of them."""
 
 from collections.abc import Sequence
-from math import prod
+from itertools import combinations
 from typing import Final, Literal
 
 import polars as pl
 
-from dashboards.app.measures import MeasuredAddress, judged_by, measure_controls, unit_of
-from dashboards.app.page import (
-    AppPage,
-    Control,
-    ControlOption,
-    Key,
-    PageView,
-    Pick,
-    Slot,
-    SlotContent,
-    grid_of,
-    memoise,
-)
-from dashboards.app.pages.factor_map import NUMBER_WORDS, map_controls, map_of, runs_of
-from dashboards.data.captions import describe_measure, effects_words
+from dashboards.app.controls import Control
+from dashboards.app.measures import MeasuredAddress, judged_by, measure_controls, measure_title, measure_words, unit_of
+from dashboards.app.page import AppPage, Key, PageView, Slot, SlotContent, grid_of, memoise
+from dashboards.app.pages.factor_map import map_controls, map_of, runs_of
+from dashboards.app.tables import WRAP, Pick, columns
+from dashboards.data.captions import effects_words, n_words
 from dashboards.data.formatting import count, join_words, number, p_value
 from dashboards.data.seed_averages import average_words
-from dashboards.data.user_errors import Unknown, catch_user_error
+from dashboards.data.user_errors import catch_user_error, require
 from dashboards.figures import effects as effects_figure, half_normal, interactions
 from dashboards.figures.canvas import is_cut
 from dashboards.theme.styles import Style, level_styles
@@ -54,17 +45,13 @@ class FactorsAddress(MeasuredAddress):
     """A cell of the map."""
 
 
+@memoise
 def _analyse(view: PageView) -> Factorial:
     """The grid's terms; with interactions unless there are too many of them to estimate."""
     about, measure = grid_of(view), judged_by(view)
     sizes = [len(axis["labels"]) - 1 for axis in about.header["axes"]]
-    columns = sum(prod((a, b)) for i, a in enumerate(sizes) for b in sizes[:i])
-    both = columns <= _MOST_COLUMNS
-    return memoise(
-        view.store,
-        ("factorial", about.grid, str(measure)),
-        lambda: analysis(view.store, about.grid, interactions=both, measure=measure._asdict()),
-    )
+    few = sum(a * b for a, b in combinations(sizes, 2)) <= _MOST_COLUMNS
+    return analysis(view.store, about.grid, interactions=few, measure=measure._asdict())
 
 
 def _effects(view: PageView) -> SlotContent:
@@ -73,9 +60,8 @@ def _effects(view: PageView) -> SlotContent:
     if found.is_empty():
         return SlotContent(message="No axis has two levels with results yet, so there is no effect to show.")
     notes = effects_figure.notes(view.store, about.grid, measure)
-    return SlotContent(
-        effects_figure.draw_effects(found, measure), effects_words(measure, unit_of(view, measure), notes), found
-    )
+    caption = effects_words(measure, unit_of(view), notes)
+    return SlotContent(effects_figure.draw_effects(found, measure), caption, found)
 
 
 def _importance(view: PageView) -> SlotContent:
@@ -101,31 +87,15 @@ def _importance(view: PageView) -> SlotContent:
     error = f" and {found.terms['df_error'][0]} degrees of freedom of error" if found.terms.height else ""
     noise = "" if found.noise is None else f" Noise of a run: standard deviation {number(found.noise)} on this scale."
     caption = (
-        f"How much each axis, and each two together, explain of {describe_measure(measure, unit_of(view, measure))}, "
+        f"How much each axis, and each two together, explain of {measure_words(view)}, "
         f"beside all others: F tests over {count(found.runs, 'run')} of {count(found.seeds, 'seed')}, the seed as "
         f"block{error}. Partial omega²: the share of variance that the other terms leave, with its "
         f"{100 - 200 * measure.alpha:g} % interval; below zero where a term does nothing. "
         f"p is adjusted (Holm) over all axes, and over all pairs.{noise}{_sentences(found.notes)}"
     )
-    return SlotContent(caption=caption, data=rows, columns=[_column(name, rows) for name in rows.columns])
-
-
-def _column(name: str, rows: pl.DataFrame) -> dict[str, object]:
-    if name == "note":
-        return {"field": name, "flex": 1, "minWidth": 240, "wrapText": True, "autoHeight": True}
-    if rows[name].dtype.is_float():
-        short = {"function": _P_WORDS if name.startswith("p ") else NUMBER_WORDS}
-        return {
-            "field": name,
-            "type": "rightAligned",
-            "valueFormatter": short,
-            "width": 150 if name.startswith("partial") else 100,
-            "filter": False,
-        }
-    return {
-        "field": name,
-        **({"type": "rightAligned", "width": 76, "filter": False} if rows[name].dtype.is_integer() else {}),
-    }
+    own = {"note": WRAP, "partial omega²": {"width": 150}}
+    own["p (Holm)"] = {"valueFormatter": {"function": _P_WORDS}}
+    return SlotContent(caption=caption, data=rows, columns=columns(rows, own))
 
 
 def _matrix(view: PageView) -> SlotContent:
@@ -134,7 +104,8 @@ def _matrix(view: PageView) -> SlotContent:
         return SlotContent(message="Fewer than two axes vary, so none can act together.")
     listed_pairs = interactions.pairs(found, measure.alpha)
     if not listed_pairs:
-        return SlotContent(message=f"No pair of axes can be tested together.{_sentences(found.notes)}{_too_many(view)}")
+        many = " There may be too many pairs of levels to estimate."
+        return SlotContent(message=f"No pair of axes can be tested together.{_sentences(found.notes)}{many}")
     frame = interactions.matrix(found)
     passing = [each.name for each in listed_pairs if each.passes]
     said = f"Shown to act together: {join_words(passing)}." if passing else "No two axes are shown to act together."
@@ -146,20 +117,13 @@ def _matrix(view: PageView) -> SlotContent:
     return SlotContent(interactions.draw_matrix(frame), caption, frame.drop("key"), hint=hint)
 
 
-def _too_many(view: PageView) -> str:
-    sizes = [len(axis["labels"]) for axis in grid_of(view).header["axes"]]
-    return f" Axes of {join_words([str(size) for size in sizes])} levels have too many pairs of levels to estimate."
-
-
 def _pair(view: PageView) -> SlotContent:
     found, measure = _analyse(view), judged_by(view)
     known = interactions.pairs(found, measure.alpha)
-    wanted = view.address.pair
-    chosen = next((each for each in known if each.key == wanted), None)
-    if wanted is not None and chosen is None:
-        raise Unknown(f"no two axes are called {wanted!r}; there are {', '.join(e.key for e in known) or 'none'}")
-    if chosen is None:
-        chosen = next((each for each in known if each.passes), None)
+    by_key = {each.key: each for each in known}
+    chosen = next((each for each in known if each.passes), None)
+    if view.address.pair is not None:
+        chosen = by_key[require(repr(grid_of(view).grid), "pair of axes", view.address.pair, by_key)]
     if chosen is None:
         tested = [f"{each.name} (p {p_value(each.p_holm)})" for each in known]
         return SlotContent(message=f"No pair passes, so none is proposed{': ' + join_words(tested) if tested else ''}.")
@@ -167,29 +131,23 @@ def _pair(view: PageView) -> SlotContent:
     levels = list(dict.fromkeys(frame["series"]))[: interactions.MOST_LINES]
     drawn = frame.filter(pl.col("series").is_in(levels))
     styles = _styles(view, levels)
-    title = measure.name + (f", {unit_of(view, measure)}" if unit_of(view, measure) else "")
-    figure = interactions.draw_means(frame, styles, chosen.axes, title, measure.scale)
+    figure = interactions.draw_means(frame, styles, chosen.axes, measure_title(view), measure.scale)
     message = "" if chosen.passes else f"{chosen.name} is not shown to act together: lines may cross by noise alone."
-    more = f" The first {len(levels)} levels of {chosen.axes[1]} are drawn." if len(levels) < _levels_of(frame) else ""
+    more = (
+        f" The first {len(levels)} levels of {chosen.axes[1]} are drawn."
+        if len(levels) < frame["series"].n_unique()
+        else ""
+    )
     cut = " Intervals that end at the edge of the figure go on beyond it." if is_cut(drawn, measure.scale) else ""
-    n = " to ".join(map(str, _ends(frame["n"])))
     caption = (
-        f"{describe_measure(measure, unit_of(view, measure))} by {chosen.axes[0]}, a line per level of "
+        f"{measure_words(view)} by {chosen.axes[0]}, a line per level of "
         f"{chosen.axes[1]}: estimated marginal means ({average_words(measure.scale)}), all else averaged. Band: "
-        f"{(1 - measure.alpha) * 100:g} % t interval of a mean, n {n} runs. p after Holm {p_value(chosen.p_holm)}. "
-        f"Parallel lines are no interaction.{cut}{more}{_sentences([chosen.note] if chosen.note else [])}"
+        f"{(1 - measure.alpha) * 100:g} % t interval of a mean, {n_words(frame)} runs. p after Holm "
+        f"{p_value(chosen.p_holm)}. Parallel lines are no interaction.{cut}{more}"
+        f"{_sentences([chosen.note] if chosen.note else [])}"
     )
     legend = [Key(styles[level], level, level) for level in levels]
     return SlotContent(figure, caption, frame, legend, message)
-
-
-def _ends(counts: pl.Series) -> list[int]:
-    known = sorted(counts.to_list())
-    return list(dict.fromkeys([known[0], known[-1]]))
-
-
-def _levels_of(frame: pl.DataFrame) -> int:
-    return frame["series"].n_unique()
 
 
 def _styles(view: PageView, levels: Sequence[str]) -> dict[str, Style]:
@@ -201,13 +159,9 @@ def _styles(view: PageView, levels: Sequence[str]) -> dict[str, Style]:
 def _half_normal(view: PageView) -> SlotContent:
     about, measure = grid_of(view), judged_by(view)
     if _analyse(view).seeds > 1:
-        return SlotContent(
-            message="Several seeds tell the noise, so effects are tested above; this figure is for one seed."
-        )
+        return SlotContent(message="Several seeds tell the noise, so effects are tested above, not here.")
     if (runs := _analyse(view).runs) > _MOST_RUNS:
-        return SlotContent(
-            message=f"{count(runs, 'run')} have more contrasts than can be made orthogonal while one waits."
-        )
+        return SlotContent(message=f"{count(runs, 'run')} have too many contrasts to be made orthogonal here.")
     found = half_normal_data(view.store, about.grid, measure=measure._asdict())
     frame = half_normal.contrasts(found)
     if frame.is_empty():
@@ -223,7 +177,7 @@ def _half_normal(view: PageView) -> SlotContent:
         else "Most contrasts are zero and tell of no noise, so none is judged."
     )
     caption = (
-        f"{describe_measure(measure, unit_of(view, measure))}: {count(frame.height, 'contrast')} of "
+        f"{measure_words(view)}: {count(frame.height, 'contrast')} of "
         f"{count(found.runs, 'run')} of one seed by size: the root mean square over the runs of what a contrast "
         f"changes (of two levels half of their difference){half_normal.units_of(measure.scale)}. {judged}{lost}"
     )
@@ -241,24 +195,11 @@ def _sentences(notes: Sequence[str]) -> str:
 
 def _controls(view: PageView) -> Sequence[Control]:
     measure = judged_by(view)
-    known, _ = catch_user_error(
-        lambda: interactions.pairs(_analyse(view), measure.alpha)
-    )  # the figures say why there are none
-    passing = [
-        ControlOption(each.key, each.name) for each in known or () if each.passes or each.key == view.address.pair
-    ]
-    found = [*measure_controls(view)]
-    found.append(
-        Control(
-            "pair",
-            "Pair of axes",
-            "choice",
-            passing or [ControlOption("", "none passes")],
-            "Those shown to act together",
-            passing[0].value if passing else "",
-        )
-    )
-    return [*found, *map_controls(view)]
+    known, _ = catch_user_error(lambda: interactions.pairs(_analyse(view), measure.alpha))  # the figures say why not
+    passing = {each.key: each.name for each in known or () if each.passes or each.key == view.address.pair}
+    usual, hint = next(iter(passing), ""), "Those shown to act together"
+    pair = Control("pair", "Pair of axes", "choice", passing or {"": "none passes"}, hint, usual)
+    return [*measure_controls(view), pair, *map_controls(view)]
 
 
 FACTORS = AppPage(

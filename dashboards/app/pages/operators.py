@@ -9,21 +9,12 @@ from urllib.parse import quote
 import polars as pl
 
 from dashboards.app.address import Address, entries, write_query
-from dashboards.app.page import (
-    AppPage,
-    Component,
-    Control,
-    ControlOption,
-    Key,
-    PageView,
-    Slot,
-    SlotContent,
-    html,
-    options,
-)
+from dashboards.app.controls import Control, options
+from dashboards.app.page import AppPage, Component, Key, PageView, Slot, SlotContent, html
+from dashboards.app.tables import WRAP, columns
 from dashboards.data.formatting import count, number
 from dashboards.data.grid_context import CellLook
-from dashboards.data.user_errors import Unknown
+from dashboards.data.user_errors import Unknown, require
 from dashboards.figures.weights import (
     LEARNED_KEY,
     SOFTMAX,
@@ -91,10 +82,7 @@ def operator_of(view: PageView) -> str | Mapping[str, Any]:
     if not name.startswith(OWN):
         return name
     own = own_operators(view)
-    if name not in own:
-        there = f"there are {', '.join(own)}" if own else "there is none"
-        raise Unknown(f"no grid of this campaign has the operator {name.removeprefix(OWN)!r}; {there}")
-    return own[name]
+    return own[require("this campaign", "operator", name, own)]
 
 
 def describe_view(view: PageView) -> OperatorView:
@@ -104,29 +92,24 @@ def describe_view(view: PageView) -> OperatorView:
 
 def numbers_of(view: PageView) -> dict[str, float]:
     """The values that the address gives to numbers. Raises Unknown."""
-    found = {name: _number(text) for name, text in entries(view.address.numbers).items()}
-    for name, value in found.items():
-        if value is None or not math.isfinite(value):
-            text = entries(view.address.numbers)[name]
-            raise Unknown(f"the address says numbers={name}={text}, which is no finite number")
-    return {name: value for name, value in found.items() if value is not None}
+    return {name: _number(text) for name, text in entries(view.address.numbers).items()}
 
 
 def logits_of(view: PageView) -> list[float]:
     """The row of logits. Raises Unknown."""
-    text = view.address.logits or LOGITS
-    found = [_number(part) for part in text.replace(",", " ").split()]
-    values = [value for value in found if value is not None and math.isfinite(value)]
-    if len(values) != len(found) or not 2 <= len(values) <= _MOST:
-        raise Unknown(f"a row of logits is 2 to {_MOST} finite numbers with commas between them; got {text!r}")
+    values = [_number(part) for part in (view.address.logits or LOGITS).replace(",", " ").split()]
+    if not 2 <= len(values) <= _MOST:
+        raise Unknown(f"a row of logits is 2 to {_MOST} finite numbers with commas between them; got {len(values)}")
     return values
 
 
-def _number(text: str) -> float | None:
+def _number(text: str) -> float:
     try:
-        return float(text)
+        if math.isfinite(value := float(text)):
+            return value
     except ValueError:
-        return None
+        pass
+    raise Unknown(f"the address takes finite numbers; got {text!r}")
 
 
 def _weights(view: PageView) -> SlotContent:
@@ -196,10 +179,8 @@ def _numbers(view: PageView) -> SlotContent:
     rows = [(each.name, each.start, _here(each, given), each.varies, each.range, each.what) for each in found]
     names = ("number", "starts at", "here", "varies", "range", "is")
     frame = pl.DataFrame(rows, dict.fromkeys(names, pl.String), orient="row")
-    wide = {"is": {"flex": 1, "minWidth": 280, "wrapText": True, "autoHeight": True}}
-    columns = [{"field": name, **wide.get(name, {})} for name in names]
     caption = f"{count(len(rows), 'number')}. A slider moves one for the query that is shown, whatever it varies along."
-    return SlotContent(caption=caption, data=frame, columns=columns)
+    return SlotContent(caption=caption, data=frame, columns=columns(frame, {"is": WRAP}))
 
 
 def _here(each: OperatorNumber, given: Mapping[str, float]) -> str:
@@ -228,9 +209,9 @@ def _list_entries(found: Mapping[str, str]) -> tuple[str, ...]:
 def _controls(view: PageView) -> Sequence[Control]:
     if view.maths is None:
         return ()
-    known = [ControlOption(each.name, f"{each.label} · {each.paper}") for each in view.maths.list_operators()]
-    own = [ControlOption(name, f"{name.removeprefix(OWN)} · in this campaign") for name in own_operators(view)]
-    chosen = Control("operator", "Operator", "choice", [*own, *known], remakes=True, resets=("arguments", "numbers"))
+    known = {each.name: f"{each.label} · {each.paper}" for each in view.maths.list_operators()}
+    own = {name: f"{name.removeprefix(OWN)} · in this campaign" for name in own_operators(view)}
+    chosen = Control("operator", "Operator", "choice", own | known, resets=("arguments", "numbers"))
     found = describe_view(view)
     given, asked = numbers_of(view), entries(view.address.arguments)
     row = Control("logits", "Logits (nats)", "text", hint="2 to 64 numbers with commas between them", usual=LOGITS)
@@ -241,7 +222,6 @@ def _controls(view: PageView) -> Sequence[Control]:
             "choice" if each.values else "number",
             options(each.values),
             usual=asked.get(each.name, each.default),
-            remakes=True,
             resets=("numbers",),
         )
         for each in found.arguments
@@ -272,8 +252,8 @@ def _view_parts(found: OperatorView, link: _Link) -> list[Component]:
         parts += [html.H3("Where it is another operator"), html.Ul([_setting(each, link) for each in found.settings])]
     if found.notes:
         parts += [html.H3("What has misled people"), html.Ul([html.Li(note) for note in found.notes])]
-    whole = html.Details([html.Summary("The whole equation, one choice per stage"), html.Pre(found.equation)])
-    return [html.Div([each for each in (*parts, whole) if each is not None], className="operator")]
+    parts.append(html.Details([html.Summary("The whole equation, one choice per stage"), html.Pre(found.equation)]))
+    return [html.Div([each for each in parts if each is not None], className="operator")]
 
 
 def _part(each: OperatorPart) -> list[Component]:

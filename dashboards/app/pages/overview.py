@@ -1,22 +1,16 @@
 """Overview: how far a grid is, what it says so far, what it can say at all, what failed, and what to do next."""
 
 from collections import Counter
-from typing import Any, Final
+from typing import Final
 
 import polars as pl
 
 from dashboards.app.address import Address
-from dashboards.app.page import AppPage, Key, PageView, Slot, SlotContent, grid_of, link, memoise
-from dashboards.app.pages.compare import CompareAddress, judge_view
-from dashboards.data.captions import (
-    describe_measure,
-    mark_verdict,
-    name_cells,
-    pairs_words,
-    progress_words,
-    summarise_verdicts,
-)
-from dashboards.data.formatting import change, count, in_odds, p_value
+from dashboards.app.page import AppPage, Key, PageView, Slot, SlotContent, grid_of, memoise
+from dashboards.app.pages.compare import CompareAddress, judge_view, verdict_words
+from dashboards.app.tables import WIDE, WRAP, columns, link
+from dashboards.data.captions import describe_measure, progress_words, summarise_verdicts
+from dashboards.data.formatting import change, count, in_odds
 from dashboards.data.grid_context import GridContext
 from dashboards.data.next_steps import next_steps
 from dashboards.data.seed_averages import rope_words
@@ -31,10 +25,10 @@ _RANK: Final = {"better": 0, "worse": 1, "tiny but real": 2, "undecided": 3, "eq
 """Which verdicts are told first."""
 
 
+@memoise
 def _states(view: PageView) -> tuple[pl.DataFrame, Counter[str]]:
     about = grid_of(view)
-    cells = [cell.cell for cell in about.cells]
-    found = memoise(view.store, ("states", about.grid), lambda: states(view.store, about.grid, cells, about.measure))
+    found = states(view.store, about.grid, [cell.cell for cell in about.cells], about.measure)
     return found, Counter(found["state"].to_list())
 
 
@@ -53,7 +47,6 @@ def _progress(view: PageView) -> SlotContent:
         "running": counts["running"],
         "pending": counts["pending"] + lost,
     }
-    sizes = f"{count(len(about.cells), 'cell')}, {count(len(about.header['seeds']), 'seed')}."
     single = fits_rows(found)
     legend = [
         Key(
@@ -64,6 +57,7 @@ def _progress(view: PageView) -> SlotContent:
         for name, state in STATES.items()
         if counts[name]
     ]
+    sizes = f"{count(len(about.cells), 'cell')}, {count(len(about.header['seeds']), 'seed')}."
     said = f"{progress_words(done)} {sizes}"
     if counts["not finite"] and about.measure is not None:
         ended = count(counts["not finite"], "trial")
@@ -83,28 +77,11 @@ def _verdicts(view: PageView) -> SlotContent:
     about, measure, found = _judge_view(view)
     place = pl.col("verdict").replace_strict(_RANK, return_dtype=pl.Int64)
     found = found.sort(place, "p", nulls_last=True, maintain_order=True)
-    rows = name_cells(found, about).select(
-        "variant",
-        pl.col("verdict").map_elements(mark_verdict, return_dtype=pl.String),
-        pl.struct("difference")
-        .map_elements(lambda row: change(row["difference"], measure.scale), return_dtype=pl.String)
-        .alias(f"difference{in_odds(measure.scale)}"),
-        pl.col("p_holm").map_elements(p_value, return_dtype=pl.String, skip_nulls=False).alias("p (Holm)"),
-        pl.struct("method", "pairs", "planned", "runs", "baseline_runs")
-        .map_elements(pairs_words, return_dtype=pl.String)
-        .alias("pairs"),
-        "reason",
-    )
+    difference = f"difference{in_odds(measure.scale)}"
+    rows = verdict_words(about, measure, found).drop("value", "interval").rename({"difference": difference})
     said = f"{summarise_verdicts(found, str(about.baseline_name))} Judged by {describe_measure(measure, about.unit)}."
-    columns = [
-        link("variant", "compare", "cell"),
-        *(_wrap_column(name) if name == "reason" else {"field": name} for name in rows.columns[1:]),
-    ]
-    return SlotContent(caption=said, data=rows, columns=columns)
-
-
-def _wrap_column(name: str, share: int = 1) -> dict[str, Any]:
-    return {"field": name, "flex": share, "minWidth": 240, "wrapText": True, "autoHeight": True}
+    own = {"variant": link("compare", "cell"), "reason": WRAP}
+    return SlotContent(caption=said, data=rows, columns=columns(rows, own))
 
 
 def _noise(view: PageView) -> SlotContent:
@@ -115,16 +92,21 @@ def _noise(view: PageView) -> SlotContent:
         why = "; ".join(whys) or "there is no variant beside the baseline"
         return SlotContent(message=f"Nothing is known of the noise yet: {why}.")
     words = [
-        (n, *(change(value, found.scale).removeprefix("+") for value in ends), n == found.planned)
-        for n, *ends in found.frame.iter_rows()
+        (n, *(change(value, found.scale).removeprefix("+") for value in ends)) for n, *ends in found.frame.iter_rows()
     ]
-    planned = next(row for row in words if row[4])
+    seeds = count(found.planned, "seed")
+    middle, low, high = next(ends for n, *ends in words if n == found.planned)
+    between = f" ({low} to {high} by comparison)" if low != high else ""
+    what = "the measure" if about.measure is None else f"{'odds of ' * (found.scale == 'logit')}{about.measure.name}"
+    equal = ""
+    if about.measure is not None and about.measure.rope:
+        rope = rope_words(about.measure.rope, about.measure.scale, about.unit)
+        equal = f", unless the seeds show that it lies within the {rope} that count as equal"
     said = (
-        f"The {count(found.planned, 'seed')} of this grid find a true difference of {planned[1]} in {_noisy(about)} in "
-        f"four of five repetitions{_between(*planned[2:4])}. Smaller ones are found less often: "
-        f"what is not found stays undecided{_or_equal(about)}."
-        if planned[1] != "–"
-        else f"With {count(found.planned, 'seed')} no verdict can be had; it needs three."
+        f"The {seeds} of this grid find a true difference of {middle} in {what} in four of five "
+        f"repetitions{between}. Smaller ones are found less often: what is not found stays undecided{equal}."
+        if middle != "–"
+        else f"With {seeds} no verdict can be had; it needs three."
     )
     caption = (
         f"{said} Computed from the spread of {found.comparisons} of {count(found.family, 'comparison')}, for the "
@@ -132,33 +114,13 @@ def _noise(view: PageView) -> SlotContent:
     )
     data = pl.DataFrame(
         [
-            (f"{n}, planned" if own else str(n), middle, f"{low} to {high}" if low != high else middle)
-            for n, middle, low, high, own in words
+            (f"{n}, planned" if n == found.planned else str(n), middle, f"{low} to {high}" if low != high else middle)
+            for n, middle, low, high in words
         ],
         schema=["paired seeds", "smallest difference that is found", "over comparisons"],
         orient="row",
     )
-    return SlotContent(caption=caption, data=data, columns=[{"field": name} for name in data.columns])
-
-
-def _between(low: str, high: str) -> str:
-    """The range over comparisons, where there are several."""
-    return f" ({low} to {high} by comparison)" if low != high else ""
-
-
-def _noisy(about: GridContext) -> str:
-    """Name the unit of differences."""
-    if about.measure is None:
-        return "the measure"
-    return f"{'odds of ' if about.measure.scale == 'logit' else ''}{about.measure.name}"
-
-
-def _or_equal(about: GridContext) -> str:
-    """Say which verdicts a small difference may get."""
-    if about.measure is None or not about.measure.rope:
-        return ""
-    rope = rope_words(about.measure.rope, about.measure.scale, about.unit)
-    return f", unless the seeds show that it lies within the {rope} that count as equal"
+    return SlotContent(caption=caption, data=data, columns=columns(data))
 
 
 def _next(view: PageView) -> SlotContent:
@@ -169,11 +131,11 @@ def _next(view: PageView) -> SlotContent:
     steps = next_steps(about, counts, found, set(outstanding["cell"]))
     why = "" if problem is None else f"What is undecided is not known: {problem}"
     if steps.is_empty():
-        return SlotContent(
-            message=why or "Nothing is left to do: every trial has ended well and every variant has a verdict."
-        )
-    columns = [_wrap_column("what"), _wrap_column("why", 2), _wrap_column("how", 2)]
-    return SlotContent(caption="What stands in the way of verdicts first.", message=why, data=steps, columns=columns)
+        nothing = "Nothing is left to do: every trial has ended well and every variant has a verdict."
+        return SlotContent(message=why or nothing)
+    own = {"what": WRAP, "why": WIDE, "how": WIDE}
+    caption = "What stands in the way of verdicts first."
+    return SlotContent(caption=caption, message=why, data=steps, columns=columns(steps, own))
 
 
 def _failures(view: PageView) -> SlotContent:
@@ -181,31 +143,18 @@ def _failures(view: PageView) -> SlotContent:
     found = pl.concat([view.store.failures(about.grid), _not_finite(view)], how="diagonal")
     if found.is_empty():
         return SlotContent(message="No trial has failed.")
+    found = found.with_columns(pl.col("reason").fill_null("unknown"))
     more = pl.col("labels").list.len().cast(pl.Int64) - _MOST_LABELS
-    rows = found.select(
-        pl.col("reason").fill_null("unknown"),
-        "n",
-        pl.concat_str(
-            pl.col("labels").list.head(_MOST_LABELS).list.join(", "),
-            pl.when(more > 0).then(pl.format(" and {} more", more)).otherwise(pl.lit("")),
-        ).alias("cells"),
-        "message",
-        "example",
-    )
-    total = int(found["n"].sum())
-    reasons = found.with_columns(pl.col("reason").fill_null("unknown")).group_by("reason").agg(pl.col("n").sum())
-    by = ", ".join(f"{reason} {n}" for reason, n in reasons.sort("n", "reason", descending=[True, False]).iter_rows())
-    caption = (
-        f"{count(total, 'failed trial')} of {count(found.height, 'kind')} ({by}). Averages leave failed trials out."
-    )
-    columns: list[dict[str, Any]] = [
-        {"field": "reason", "width": 150},
-        {"field": "n", "width": 80},
-        _wrap_column("cells"),
-        _wrap_column("message", 2),
-        link("example", "run", "run", width=150),
-    ]
-    return SlotContent(caption=caption, data=rows, columns=columns)
+    few = pl.col("labels").list.head(_MOST_LABELS).list.join(", ")
+    named = pl.concat_str(few, pl.when(more > 0).then(pl.format(" and {} more", more)).otherwise(pl.lit("")))
+    rows = found.select("reason", "n", named.alias("cells"), "message", "example")
+    reasons = found.group_by("reason").agg(pl.col("n").sum()).sort("n", "reason", descending=[True, False])
+    by = ", ".join(f"{reason} {n}" for reason, n in reasons.iter_rows())
+    total = count(int(found["n"].sum()), "failed trial")
+    caption = f"{total} of {count(found.height, 'kind')} ({by}). Averages leave failed trials out."
+    own = {"reason": {"width": 150}, "n": {"width": 80}, "cells": WRAP, "message": WIDE}
+    own["example"] = link("run", "run", width=150)
+    return SlotContent(caption=caption, data=rows, columns=columns(rows, own))
 
 
 def _not_finite(view: PageView) -> pl.DataFrame:
@@ -228,14 +177,12 @@ def _left_out(view: PageView) -> SlotContent:
     records = store.bad_records().with_columns(what=pl.lit("a record that cannot be read"))
     found = pl.concat([shards, records]).select("file", "what", "reason")
     lost = [each for each in store.warnings() if not each.startswith(("the shard ", "the record "))]
+    more = " ".join(f"{each[0].upper()}{each[1:]}." for each in lost)
     if found.is_empty():
-        return SlotContent(message=" ".join(f"{each[0].upper()}{each[1:]}." for each in lost) or "Nothing is left out.")
+        return SlotContent(message=more or "Nothing is left out.")
     n = found.height
-    said = f"{count(n, 'file')} could not be read and {'is' if n == 1 else 'are'} not served; the rest is shown. "
-    said += " ".join(f"{each[0].upper()}{each[1:]}." for each in lost)
-    return SlotContent(
-        message=said, data=found, columns=[_wrap_column("file"), {"field": "what"}, _wrap_column("reason", 2)]
-    )
+    said = f"{count(n, 'file')} could not be read and {'is' if n == 1 else 'are'} not served; the rest is shown. {more}"
+    return SlotContent(message=said, data=found, columns=columns(found, {"file": WRAP, "reason": WIDE}))
 
 
 OVERVIEW = AppPage(

@@ -7,22 +7,12 @@ import plotly.graph_objects as go
 import polars as pl
 
 from dashboards.app.address import Address
-from dashboards.app.page import (
-    AppPage,
-    Component,
-    Control,
-    ControlOption,
-    Key,
-    PageView,
-    Slot,
-    SlotContent,
-    grid_of,
-    html,
-    memoise,
-)
+from dashboards.app.controls import Control, options
+from dashboards.app.page import AppPage, Component, Key, PageView, Slot, SlotContent, grid_of, html, memoise
+from dashboards.app.tables import columns
 from dashboards.data.formatting import change, count
 from dashboards.data.seed_averages import Scale
-from dashboards.data.user_errors import Unknown
+from dashboards.data.user_errors import require
 from dashboards.figures.canvas import value_axis
 from dashboards.figures.table import Sheet, TableText, table_sheet
 from dashboards.papers.item import Drawn, Item
@@ -57,24 +47,20 @@ class PublishedAddress(Address):
 
 def chosen_item(view: PageView) -> Item:
     """Read the choices of a view. Raises Unknown if there is no grid, paper or item."""
-    about = grid_of(view)
     paper, name = view.address.paper, view.address.item
-    most = memoise(view.store, ("published", about.grid), lambda: _most(view))
+    most = _most(view)
     if paper is None:
         paper = most[0][0] if most else next(iter(papers()))
-    if paper not in papers():
-        listed = "; ".join(f"{key} {title}" for key, title in papers().items())
-        raise Unknown(f"there is no paper {paper!r}; there are {listed}")
+    require("the list of papers", "paper", paper, papers())
     of_paper = [each for each in ITEMS if each.paper == paper]
     if name is None:
         tables = [table.partition("-")[0].removeprefix("T") for of, table in most if of == paper]
         return item(paper, "table", int(tables[0])) if tables else next(e for e in of_paper if e.kind == "table")
-    for each in of_paper:
-        if each.name == name:
-            return each
-    raise Unknown(f"paper {paper} has no {name!r}; it has {', '.join(each.name for each in of_paper)}")
+    require(f"paper {paper}", "item", name, [each.name for each in of_paper])
+    return next(each for each in of_paper if each.name == name)
 
 
+@memoise
 def _most(view: PageView) -> list[tuple[str, str]]:
     """Tables that have values of the grid beside them, those with most first."""
     found = view.store.sql(
@@ -90,8 +76,8 @@ def _show_item(view: PageView) -> SlotContent:
     if chosen_.kind == "figure" or chosen_.number is None:
         return _draw_item(view, chosen_)
     about = grid_of(view)
-    found = _find_printed(view, chosen_)
-    data = compare_with_printed(frame(about, found), found, _compare_claims(view, chosen_))
+    found = _find_printed(view)
+    data = compare_with_printed(frame(about, found), found, _compare_claims(view))
     caption = (
         f"Above in each place: what the paper prints. Below: your own runs. {own_words(about, _cells_of(chosen_))} "
         "Below that: your mean less the printed value (their ratio where the table spans decades), and where the "
@@ -141,20 +127,16 @@ def _add_marks(figure: go.Figure, marks: pl.DataFrame, data: pl.DataFrame) -> go
     return figure
 
 
-def _find_printed(view: PageView, chosen_: Item) -> list[Beside]:
-    assert chosen_.number is not None
-    table = printed_table(chosen_.paper, chosen_.number)
-    return memoise(view.store, ("beside", grid_of(view).grid, chosen_.key), lambda: pair_with_own(grid_of(view), table))
+@memoise
+def _find_printed(view: PageView) -> list[Beside]:
+    return pair_with_own(grid_of(view), _cells_of(chosen_item(view)))
 
 
-def _compare_claims(view: PageView, chosen_: Item) -> pl.DataFrame:
+@memoise
+def _compare_claims(view: PageView) -> pl.DataFrame:
     """Say if the grid agrees with the claims of a table; empty if the table makes none."""
-    about, paper, table = grid_of(view), chosen_.paper, f"T{chosen_.number}"
-    return memoise(
-        view.store,
-        ("claims", about.grid, chosen_.key),
-        lambda: compare_published(view.store, about.grid, paper=paper, table=table),
-    )
+    item_ = chosen_item(view)
+    return compare_published(view.store, grid_of(view).grid, paper=item_.paper, table=f"T{item_.number}")
 
 
 _OWN: Final = {
@@ -214,14 +196,10 @@ def _entry(each: TableText, below: Sequence[str]) -> list[Component]:
 def _claims(view: PageView) -> SlotContent:
     chosen_ = chosen_item(view)
     if chosen_.kind == "figure" or chosen_.number is None:
-        return SlotContent(
-            message="It prints no table of values, and makes no claim of an operator against a baseline."
-        )
+        return SlotContent(message="It prints no table of values, and claims nothing of an operator and a baseline.")
     if not claims(chosen(chosen_.paper, f"T{chosen_.number}")):
-        return SlotContent(
-            message="This table compares no operator with a baseline, so it makes no claim of that kind."
-        )
-    found = _compare_claims(view, chosen_)
+        return SlotContent(message="This table compares no operator with a baseline.")
+    found = _compare_claims(view)
     counts = dict(found.group_by("word").len().iter_rows())
     told = ", ".join(f"{counts[word]} {word}" for word in WORDS if counts.get(word))
     rows = found if view.address.claims == "all" else found.filter(pl.col("word") != "not comparable")
@@ -233,9 +211,8 @@ def _claims(view: PageView) -> SlotContent:
     if shown.is_empty():
         why = found["because"].value_counts(sort=True)["because"][0]
         return SlotContent(message=f"No claim of this table can be compared with this grid. Most often: {why}.")
-    wide = {"because": 320, "claim": 280, "differs": 320, "trust": 320}
-    columns = [{"field": name, **({"width": wide[name]} if name in wide else {})} for name in shown.columns]
-    return SlotContent(caption=caption, data=shown, columns=columns)
+    wide = {name: {"width": 320} for name in ("because", "claim", "differs", "trust")}
+    return SlotContent(caption=caption, data=shown, columns=columns(shown, wide))
 
 
 _CLAIMED: Final = (
@@ -281,7 +258,7 @@ def _lacks(view: PageView) -> SlotContent:
     chosen_ = chosen_item(view)
     parts: list[Component] = []
     if chosen_.kind == "table" and chosen_.number is not None:
-        found = frame(grid_of(view), _find_printed(view, chosen_))
+        found = frame(grid_of(view), _find_printed(view))
         have = found.height - found["mean"].null_count()
         parts.append(html.P(f"{have} of {count(found.height, 'printed cell')} have a value of this grid beside them."))
         reasons = found.filter(pl.col("mean").is_null())["why"].value_counts(sort=True).head(_MOST_REASONS)
@@ -291,31 +268,19 @@ def _lacks(view: PageView) -> SlotContent:
     if chosen_.spec:
         parts.append(html.P(["A spec that fills some of it: ", html.Code(f"ablate run {chosen_.spec}")]))
     elif needs:
-        parts.append(
-            html.P(
-                "No spec of this repository fills it as it is: a grid does whose trials record these names and whose "
-                "axes are those that the table or figure tells apart."
-            )
-        )
+        axes = "whose axes are those that the table or figure tells apart"
+        parts.append(html.P(f"No spec of this repository fills it: a grid does that records these names, {axes}."))
     return SlotContent(parts=parts)
 
 
 def _controls(view: PageView) -> Sequence[Control]:
     now = chosen_item(view)
-    of_paper = [each for each in ITEMS if each.paper == now.paper]
-    named = [ControlOption(each.name, f"{each.name.capitalize()}: {each.title}") for each in of_paper]
+    named = {each.name: f"{each.name.capitalize()}: {each.title}" for each in ITEMS if each.paper == now.paper}
+    titles = {key: f"{key} {title}" for key, title in papers().items()}
     return (
-        Control(
-            "paper",
-            "Paper",
-            "choice",
-            [ControlOption(key, f"{key} {title}") for key, title in papers().items()],
-            usual=now.paper,
-            remakes=True,
-            resets=("item",),
-        ),
-        Control("item", "Figure or table", "choice", named, usual=now.name, remakes=True),
-        Control("claims", "Claims", "choice", [ControlOption("compared", "compared"), ControlOption("all", "all")]),
+        Control("paper", "Paper", "choice", titles, usual=now.paper, resets=("item",)),
+        Control("item", "Figure or table", "choice", named, usual=now.name, resets=()),
+        Control("claims", "Claims", "choice", options(("compared", "all"))),
     )
 
 

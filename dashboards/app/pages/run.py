@@ -10,16 +10,17 @@ from urllib.parse import quote, urlencode
 import polars as pl
 
 from dashboards.app.address import Address
-from dashboards.app.page import AppPage, Component, Control, Key, PageView, Slot, SlotContent, html, options
+from dashboards.app.controls import Control, options
+from dashboards.app.page import AppPage, Component, PageView, Slot, SlotContent, html, memoise
+from dashboards.app.pages.curves import CurvesAddress, draw_curves
 from dashboards.app.pages.runs import ICONS
+from dashboards.app.tables import columns
 from dashboards.data.formatting import count, duration, join_words, point
+from dashboards.data.grid_context import grid_context
 from dashboards.data.log_tail import log_tail
 from dashboards.data.result_table import flat
 from dashboards.data.run_keys import key_of, shorten_keys
-from dashboards.data.user_errors import Unknown
-from dashboards.figures.lines import Drawing, Panel, Series, beyond, draw_panels, extremes_words
-from dashboards.figures.training import Grouped, Reduction, buckets_for, training
-from dashboards.theme.styles import REST
+from dashboards.data.user_errors import Unknown, require
 
 _MOST_PANELS: Final = 4
 _MOST_LINKED: Final = 20
@@ -40,16 +41,19 @@ class RunAddress(Address):
     linear: bool = False
 
 
+@memoise
 def _key(view: PageView) -> str:
     if not view.address.run:
         raise Unknown("no run is named; pick one on the page Runs")
     return key_of(view.store, view.address.run)
 
 
+@memoise
 def _trial(view: PageView) -> dict[str, Any]:
     return view.store.sql("SELECT * FROM trial WHERE trial = $key", {"key": _key(view)}).row(0, named=True)
 
 
+@memoise
 def _attempts(view: PageView) -> pl.DataFrame:
     return view.store.sql("SELECT * FROM attempt WHERE trial = $key ORDER BY attempt", {"key": _key(view)})
 
@@ -60,6 +64,7 @@ def _what(view: PageView) -> SlotContent:
     planned = view.store.sql(
         "SELECT grid, label, cell, axes::VARCHAR AS axes FROM grid_trial WHERE trial = $key ORDER BY grid", {"key": key}
     )
+    axes = {} if planned.is_empty() else json.loads(planned["axes"][0])
     last = _attempts(view).tail(1).to_dicts()
     facts: list[tuple[str, Any]] = [
         ("Cell", join_words(list(dict.fromkeys(planned["label"]))) or "in no grid of this campaign"),
@@ -68,7 +73,7 @@ def _what(view: PageView) -> SlotContent:
         *([("Reason", trial["reason"])] if trial["reason"] else []),
         *([("Message", last[0]["message"])] if last and last[0]["message"] else []),
         ("Grid", join_words(planned["grid"].to_list()) or "–"),
-        *((f"Axis {name}", value) for name, value in _axes(planned).items()),
+        *((f"Axis {name}", value) for name, value in axes.items()),
         ("Steps", "–" if trial["step"] is None else f"{trial['step']:,}"),
         ("Took", "–" if trial["wall_s"] is None else duration(trial["wall_s"])),
         ("Parameters", "–" if trial["parameters"] is None else f"{trial['parameters']:,}"),
@@ -98,54 +103,28 @@ def _ways_on(view: PageView, key: str) -> list[Component]:
     for (grid, same), rows in beside.group_by("grid", "same", maintain_order=True):
         runs = shorten_keys(view.store, [key, *rows["trial"].to_list()])[:_MOST_LINKED]
         given = urlencode([("grid", str(grid)), *(("run", run) for run in runs)])
-        page, words = (
-            ("curves", "Curves of all seeds of this cell")
-            if same
-            else ("diff", "What differs from the baseline's run of this seed")
-        )
+        words = "Curves of all seeds of this cell" if same else "What differs from the baseline's run of this seed"
+        page = "curves" if same else "diff"
         links.append(html.A(f"{words} ({grid})", href=f"/{quote(view.campaign)}/{page}?{given}"))
     return [html.P([part for link in links for part in (link, html.Br())])] if links else []
 
 
-def _axes(planned: pl.DataFrame) -> dict[str, Any]:
-    return {} if planned.is_empty() else dict(json.loads(planned["axes"][0]))
-
-
 def _curves(view: PageView) -> SlotContent:
-    key = _key(view)
-    grids = view.store.sql("SELECT min(grid) AS grid FROM grid_trial WHERE trial = $key", {"key": key})["grid"]
-    known = _metrics(view)
-    if not known or grids[0] is None:
-        return SlotContent(
-            message="This run has logged nothing yet." if not known else "It is in no grid of this campaign."
-        )
-    wanted = view.address.metric or known[:_MOST_PANELS]
-    unknown = [name for name in wanted if name not in known]
-    if unknown:
-        raise Unknown(f"this run has not logged {unknown[0]!r}; it has {join_words(known[:12])}")
-    given = Grouped(grids[0], "g.trial", [key], failed=True)
-    style = view.operators.get(str(_trial(view)["operator"]), REST)
-    panels, lost = [], 0
+    key, known = _key(view), _metrics(view)
+    grid = view.store.sql("SELECT min(grid) FROM grid_trial WHERE trial = $key", {"key": key}).item()
+    if not known or grid is None:
+        raise Unknown("it is in no grid of this campaign" if known else "this run has logged nothing yet")
+    wanted = view.address.metric or tuple(known[:_MOST_PANELS])
     for name in wanted:
-        found = training(view.store, given, name, [key], Reduction(buckets=buckets_for(len(wanted))))
-        log = not view.address.linear and (found.frame["least"].min() or 0) > 0  # type: ignore[operator]
-        lost += int(found.frame["lost"].sum())
-        plain = found.frame.drop("low", "high", *(() if found.width > 1 else ("least", "greatest")))
-        panels.append(Panel(plain, name, "log" if log else "linear"))
-    drawing = Drawing(height=320 if len(panels) == 1 else 200, width=1.6)
-    figure = draw_panels(panels, {key: Series(key[:8], style)}, x="training step", drawing=drawing)
-    far = sum(beyond(panel.found, panel.scale).height for panel in panels)
-    notes = [f"{count(lost, 'value')} not finite."] if lost else []
-    notes += [f"{count(far, 'point')} beyond the axis (▲ ▼)."] if far else []
-    most = max(panel.found.height for panel in panels)
-    data = pl.concat(
-        [p.found.select(pl.lit(p.y).alias("metric"), pl.exclude("series")) for p in panels], how="diagonal"
-    )
-    caption = f"Line: means of at most {most} parts of the steps. {extremes_words(1)}"
+        require("this run", "logged metric", name, known)
+    address = CurvesAddress(grid=grid, run=(key,), metric=wanted, linear=view.address.linear)
+    about = grid_context(view.store, grid, view.operators)
+    shown = draw_curves(view._replace(address=address, about=about))
     left = f" {len(known) - len(wanted)} more metrics can be picked." if len(known) > len(wanted) else ""
-    return SlotContent(figure, caption + left, data.rename({"x": "step"}), [Key(style, key[:8], key)], " ".join(notes))
+    return shown._replace(caption=shown.caption + left)
 
 
+@memoise
 def _metrics(view: PageView) -> list[str]:
     found = view.store.sql(
         "SELECT DISTINCT name FROM last_value WHERE trial = $key AND \"table\" = 'metric' "
@@ -168,11 +147,9 @@ def _attempts_table(view: PageView) -> SlotContent:
     when = [pl.col(name).map_elements(_clock, return_dtype=pl.String) for name in ("started", "ended")]
     state = pl.coalesce("status", pl.when("alive").then(pl.lit("running")).otherwise(pl.lit("killed or lost")))
     rows = found.with_columns(*when, state.alias("status")).select(_TOLD)
-    kept = [name for name in _TOLD if rows[name].null_count() < rows.height]
-    return SlotContent(
-        caption=f"{count(rows.height, 'attempt')}; times are of this machine's clock.", data=rows.select(kept),
-        columns=[{"field": name, **_numeric(rows[name])} for name in kept],
-    )  # fmt: skip
+    rows = rows.select(each for each in rows if each.null_count() < rows.height)
+    caption = f"{count(found.height, 'attempt')}; times are of this machine's clock."
+    return SlotContent(caption=caption, data=rows, columns=columns(rows))
 
 
 def _clock(seconds: float) -> str:
@@ -195,10 +172,9 @@ def _evaluations(view: PageView) -> SlotContent:
     found = _list_measurements(view, "evaluation", ("point", "items", "se_items", "later"))
     if found.is_empty():
         return SlotContent(message="It has not been evaluated.")
-    kept = [name for name in found.columns if found[name].null_count() < found.height]
-    columns = [{"field": name, **_numeric(found[name])} for name in kept]
+    found = found.select(each for each in found if each.null_count() < found.height)
     said = "The last value at each point, with how many items it is the mean of and the standard error over them."
-    return SlotContent(caption=said, data=found.select(kept), columns=columns)
+    return SlotContent(caption=said, data=found, columns=columns(found))
 
 
 def _probes(view: PageView) -> SlotContent:
@@ -208,28 +184,14 @@ def _probes(view: PageView) -> SlotContent:
     cut = ""
     if found.height > _MOST_ROWS and not view.whole:
         found, cut = found.head(_MOST_ROWS), f" The first {_MOST_ROWS:,} are here; files have all."
-    columns = [{"field": name, **_numeric(found[name])} for name in found.columns]
     said = f"What was seen inside the model, at the last step that each probe was taken at.{cut}"
-    return SlotContent(caption=said, data=found, columns=columns)
-
-
-def _numeric(values: pl.Series) -> dict[str, Any]:
-    if not values.dtype.is_numeric():
-        return {}
-    shown = {"function": "params.value == null ? '–' : d3.format('.4~g')(params.value)"}
-    return {
-        "filter": "agNumberColumnFilter",
-        "type": "rightAligned",
-        **({"valueFormatter": shown} if values.dtype.is_float() else {}),
-    }
+    return SlotContent(caption=said, data=found, columns=columns(found))
 
 
 def listing(fields: Mapping[str, Any]) -> pl.DataFrame:
     """Nested data as rows: field (dotted path), value (text)."""
     texts = {path: value if isinstance(value, str) else json.dumps(value) for path, value in flat(fields).items()}
-    return pl.DataFrame(
-        {"field": list(texts), "value": list(texts.values())}, schema=dict.fromkeys(("field", "value"), pl.String)
-    )
+    return pl.DataFrame([*texts.items()], dict.fromkeys(("field", "value"), pl.String), orient="row")
 
 
 _LISTED: Final[list[dict[str, Any]]] = [
@@ -252,13 +214,9 @@ def _chosen_attempt(view: PageView) -> dict[str, Any] | None:
     found = _attempts(view)
     if found.is_empty():
         return None
-    number = int(found["attempt"][-1]) if view.address.attempt is None else view.address.attempt
-    rows = found.filter(pl.col("attempt") == number).to_dicts()
-    if not rows:
-        raise Unknown(
-            f"this run has no attempt {number}; it has {join_words([str(each) for each in found['attempt']])}"
-        )
-    return rows[0]
+    known = found["attempt"].to_list()
+    number = require("this run", "attempt", known[-1] if view.address.attempt is None else view.address.attempt, known)
+    return found.row(known.index(number), named=True)
 
 
 def environment(attempt: Mapping[str, Any]) -> dict[str, Any]:
@@ -287,7 +245,7 @@ def _controls(view: PageView) -> Sequence[Control]:
     attempts = [str(number) for number in _attempts(view)["attempt"]]
     known = _metrics(view)
     return (
-        Control("run", "Run", "text", (), "The beginning of its key", remakes=True, resets=("metric", "attempt")),
+        Control("run", "Run", "text", hint="The beginning of its key", resets=("metric", "attempt")),
         Control("metric", "Metrics", "choices", options(known), usual=tuple(known[:_MOST_PANELS])),
         Control("attempt", "Attempt", "choice", options(attempts), usual=attempts[-1] if attempts else None),
         Control("linear", "Linear axis", "switch"),

@@ -1,17 +1,19 @@
 """Page Runs: a row per trial, varying fields first, to filter, sort and select."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
 import polars as pl
 
 from dashboards.app.address import Address
+from dashboards.app.controls import Control
 from dashboards.app.measures import measurements, text_of
-from dashboards.app.page import AppPage, Control, ControlOption, PageView, Pick, Slot, SlotContent, grid_of, link
+from dashboards.app.page import AppPage, PageView, Slot, SlotContent, grid_of
+from dashboards.app.tables import Pick, columns, link
 from dashboards.data.formatting import BETWEEN, count, join_words
 from dashboards.data.grid_context import GridContext, in_order
 from dashboards.data.run_keys import shorten_keys
-from dashboards.data.user_errors import Unknown
+from dashboards.data.user_errors import require
 from store.database import quoting
 from store.database.queries import agrees
 
@@ -20,8 +22,6 @@ _COUNTED: Final = ("step", "wall_s", "attempts", "reason", "parameters", "operat
 _TITLES: Final = {"label": "cell", "wall_s": "seconds", "operator_parameters": "of the operator"}
 ICONS: Final = {"ok": "✓", "failed": "✗", "running": "▶", "pending": "○"}
 """Beside the word of a status."""
-_SHOWN: Final = 12
-"""So many names stand in a sentence about one that is not there."""
 
 
 class RunsAddress(Address):
@@ -111,16 +111,16 @@ def _runs(view: PageView) -> SlotContent:
     found = trials(about)
     wanted, usual = view.address.columns, _usual(about, found)
     known = [*ALWAYS, *usual, *pickable(about, found)]
-    unknown = [name for name in wanted if name not in known]
-    if unknown:
-        there = [name for name in dict.fromkeys(known) if name not in ALWAYS]
-        more = f" and {len(there) - _SHOWN} more" if len(there) > _SHOWN else ""
-        raise Unknown(f"runs of {about.grid!r} have no {unknown[0]!r}; they have {', '.join(there[:_SHOWN])}{more}")
-    columns = list(dict.fromkeys([*ALWAYS, *(wanted or usual)]))
-    shown = _with_values(about, found, columns).select(*columns, "trial")
-    return SlotContent(
-        caption=_caption(about, found, shown), data=shown, columns=[_column(name, shown) for name in columns]
-    )  # fmt: skip
+    for name in wanted:
+        require(f"grid {about.grid!r}", "column", name, known)
+    names = list(dict.fromkeys([*ALWAYS, *(wanted or usual)]))
+    shown = _with_values(about, found, names).select(*names, "trial")
+    heads = {name: {"headerName": _title(name), "headerTooltip": name} for name in names}
+    signs = "".join(f"params.value == '{state}' ? '{icon} {state}' : " for state, icon in ICONS.items())
+    heads["status"] |= {"valueFormatter": {"function": f"{signs}params.value"}, "width": 130}
+    heads["run"] = link("run", "run", width=130, pinned="left", tooltipField="trial", headerName="run")
+    listed = columns(shown.drop("trial"), heads)
+    return SlotContent(caption=_caption(about, found, shown), data=shown, columns=listed)
 
 
 def _caption(about: GridContext, found: pl.DataFrame, shown: pl.DataFrame) -> str:
@@ -137,20 +137,6 @@ def _caption(about: GridContext, found: pl.DataFrame, shown: pl.DataFrame) -> st
     )
 
 
-def _column(name: str, found: pl.DataFrame) -> dict[str, Any]:
-    column: dict[str, Any] = {"field": name, "headerName": _title(name), "headerTooltip": name}
-    if name == "run":
-        return link(name, "run", "run", width=130, pinned="left", tooltipField="trial", headerName="run")
-    if name == "status":
-        words = "".join(f"params.value == '{state}' ? '{icon} {state}' : " for state, icon in ICONS.items())
-        return column | {"valueFormatter": {"function": f"{words}params.value"}, "width": 130}
-    if found[name].dtype.is_numeric():
-        column |= {"filter": "agNumberColumnFilter", "type": "rightAligned"}
-    if found[name].dtype.is_float():
-        column["valueFormatter"] = {"function": "params.value == null ? '–' : d3.format('.4~g')(params.value)"}
-    return column
-
-
 def _title(name: str) -> str:
     """Write the title of a column: "mse@sigma_f=5" is "mse · sigma_f 5"."""
     measured, _, at = name.partition("@")
@@ -161,19 +147,9 @@ def _controls(view: PageView) -> Sequence[Control]:
     about = grid_of(view)
     found = trials(about)
     usual = tuple(_usual(about, found))
-    names = list(dict.fromkeys([*pickable(about, found), *usual]))
+    names = {name: _title(name) for name in [*pickable(about, found), *usual]}
     hint = "What varies comes first; measurements are the last values"
-    return (
-        Control(
-            "columns",
-            "Columns",
-            "choices",
-            [ControlOption(name, _title(name)) for name in names],
-            hint,
-            usual=usual,
-            remakes=True,
-        ),
-    )
+    return (Control("columns", "Columns", "choices", names, hint, usual, resets=()),)
 
 
 RUNS = AppPage(

@@ -7,18 +7,8 @@ from urllib.parse import quote
 import polars as pl
 
 from dashboards.app.address import Address, write_query
-from dashboards.app.page import (
-    AppPage,
-    Component,
-    Control,
-    ControlOption,
-    Key,
-    PageView,
-    Slot,
-    SlotContent,
-    html,
-    options,
-)
+from dashboards.app.controls import Control, options
+from dashboards.app.page import AppPage, Component, Key, PageView, Slot, SlotContent, html
 from dashboards.app.query_runner import LIVE_S, QueryAnswer, QueryRunner
 from dashboards.data import result_table
 from dashboards.data.formatting import count, duration
@@ -217,7 +207,7 @@ def _schema(view: PageView) -> SlotContent:
 def _controls(view: PageView) -> Sequence[Control]:
     text, _ = catch_user_error(lambda: query_of(view))
     hint = "One statement that reads; Ctrl+Enter runs it"
-    query = Control("query", "Query", "code", hint=hint, usual=text or None, remakes=True, resets=("saved",))
+    query = Control("query", "Query", "code", hint=hint, usual=text or None, resets=("saved",))
     answer, _ = catch_user_error(lambda: answer_of(view))
     if answer is None:
         return (query,)
@@ -225,16 +215,12 @@ def _controls(view: PageView) -> Sequence[Control]:
     names += [name for name in (view.address.x, view.address.y, view.address.colour) if name and name not in names]
     return (
         query,
-        Control("chart", "Chart", "choice", _choices(_KINDS), usual=""),
+        Control("chart", "Chart", "choice", _KINDS, usual=""),
         Control("x", "x", "choice", options(names), "By default the first column"),
         Control("y", "y", "choice", options(names), "By default the first other column with numbers"),
         Control("colour", "Colour", "choice", options(names), "What groups rows; the value of a heat map"),
-        Control("log", "Axes", "choice", _choices(_LOG), usual=""),
+        Control("log", "Axes", "choice", _LOG, usual=""),
     )
-
-
-def _choices(named: Mapping[str, str]) -> list[ControlOption]:
-    return [ControlOption(value, label) for value, label in named.items()]
 
 
 SQL = AppPage(

@@ -1,36 +1,29 @@
 """Trade-offs: what a better measure costs in time, memory, parameters, energy, or anything else that runs record."""
 
 from collections.abc import Sequence
-from typing import Any, Final, Literal, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 import polars as pl
 
+from dashboards.app.controls import Control
 from dashboards.app.measures import (
     MeasuredAddress,
     judged_by,
+    label_measurements,
     measure_controls,
+    measure_title,
+    measure_words,
     measurements,
     text_of,
-    unit_of,
     warn_of_guess,
 )
-from dashboards.app.page import (
-    AppPage,
-    Control,
-    ControlOption,
-    Key,
-    PageView,
-    Slot,
-    SlotContent,
-    grid_of,
-    link,
-    memoise,
-)
-from dashboards.data.captions import describe_measure, name_cells
-from dashboards.data.formatting import BETWEEN, count, join_words, point
+from dashboards.app.page import AppPage, Key, PageView, Slot, SlotContent, cell_key, grid_of, memoise
+from dashboards.app.tables import WRAP, columns, link
+from dashboards.data.captions import name_cells
+from dashboards.data.formatting import count, join_words
 from dashboards.data.grid_context import in_order
 from dashboards.data.seed_averages import average_words
-from dashboards.data.user_errors import Unknown
+from dashboards.data.user_errors import Unknown, require
 from dashboards.figures import parallel
 from dashboards.figures.pareto import TradeOffs, draw_trade_offs, is_cut, trade_offs
 from dashboards.figures.pivot import table
@@ -72,6 +65,7 @@ class _Against(NamedTuple):
     """How it is compared, unless the address says in which direction."""
 
 
+@memoise
 def _quantities(view: PageView) -> dict[str, tuple[str, dict[str, float]]]:
     """Measurements, then probes that no measurement is called like, by `text_of`: name and point."""
     about = grid_of(view)
@@ -92,20 +86,18 @@ def _against(view: PageView) -> _Against:
     if wanted in COST_WORDS:
         quantity = Quantity(wanted, better=better)
         return _Against(quantity, COST_WORDS[wanted], rule(view.store, about.grid, wanted))
-    known = memoise(view.store, ("quantities", about.grid), lambda: _quantities(view))
-    if wanted not in known:
-        raise Unknown(
-            f"nothing is called {wanted!r} here; there are {', '.join([*COST_WORDS, *list(known)[:_MOST_AXES]])}"
-        )
+    known = _quantities(view)
+    require(repr(about.grid), "quantity", wanted, [*COST_WORDS, *known])
     name, at = known[wanted]
     return _Against(Quantity(name, at, better, wanted), wanted, rule(view.store, about.grid, name))
 
 
+@memoise
 def _first_cost(view: PageView) -> str:
-    have = memoise(view.store, ("costs", grid_of(view).grid), lambda: known_costs(view.store, grid_of(view).grid))
-    return next(iter(have), "train_s")
+    return next(iter(known_costs(view.store, grid_of(view).grid)), "train_s")
 
 
+@memoise
 def _compare(view: PageView) -> TradeOffs:
     about, measure, against = grid_of(view), judged_by(view), _against(view)
     name, at = against.quantity.name, against.quantity.point
@@ -117,8 +109,7 @@ def _compare(view: PageView) -> TradeOffs:
             f"the pairs of {len(cells):,} cells cannot be tested while one waits; `ablate pareto` tests them, and here "
             f"are shown up to {_MOST_TESTED} cells"
         )
-    key = ("trade-offs", about.grid, str(measure), str(against))
-    return memoise(view.store, key, lambda: trade_offs(view.store, about.grid, measure, against.quantity, cells))
+    return trade_offs(view.store, about.grid, measure, against.quantity, cells)
 
 
 def _logs(view: PageView) -> tuple[bool, bool]:
@@ -130,35 +121,28 @@ def _logs(view: PageView) -> tuple[bool, bool]:
 
 def _scatter(view: PageView) -> SlotContent:
     about, measure, against = grid_of(view), judged_by(view), _against(view)
-    found = _compare(view)
-    log = _logs(view)
-    lost = [_count_lost(found.frame["x"], log=log[0]), _count_lost(found.frame["value"], log=log[1])]
-    unit = unit_of(view, measure)
-    figure = draw_trade_offs(found, about.look, (against.title, f"{measure.name}{f', {unit}' if unit else ''}"), log)
+    found, log = _compare(view), _logs(view)
+    lost = sum(int((found.frame[name] <= 0).sum()) for name, is_log in zip(("x", "value"), log, strict=True) if is_log)
+    hidden = f" {count(lost, 'value')} cannot be shown on a logarithmic axis." if lost else ""
+    figure = draw_trade_offs(found, about.look, (against.title, measure_title(view)), log)
     counts = dict(found.frame["standing"].value_counts().iter_rows())
     said = join_words([f"{counts[word]} {word}" for word in STANDINGS if counts.get(word)])
     caption = (
-        f"{describe_measure(measure, unit)} against {against.title} ({found.x.better} is better); "
+        f"{measure_words(view)} against {against.title} ({found.x.better} is better); "
         f"{count(found.frame.height, 'cell')}, {_n(found.frame)}. Point: {_averages(found)}; bars: "
         f"{(1 - measure.alpha) * 100:g} % t intervals of each alone. "
         f"{'Bars that end at the frame go on beyond it. ' if is_cut(found, log) else ''}"
         "Line: the cells to which no other is at least equal in both averages and better in one. What the seeds show "
         f"is another matter: {said} (paired tests, see the table). Faint: dominated."
-        f"{_ring_words(found.frame)}{_hidden(sum(lost))}{_guesses(view)}"
+        f"{_ring_words(found.frame)}{hidden}{_guesses(view)}"
     )
     drawn = set(about.drawn)
-    legend = [
-        Key(about.look.styles[cell], about.look.names[cell], cell) for cell in found.frame["cell"] if cell in drawn
-    ]
+    legend = [cell_key(about.look, cell) for cell in found.frame["cell"] if cell in drawn]
     legend.append(Key(Style(ROPE, dark_partners([])[ROPE], "solid", "circle"), "best of both", "steps"))
-    missing = len(about.cells) - found.frame.height
-    message = (
-        f"{count(missing, 'cell')} without both values in any run: not drawn, and counted in Holm's correction."
-        if missing
-        else ""
-    )
+    missing = count(len(about.cells) - found.frame.height, "cell")
+    message = f"{missing} without both values in any run: not drawn, and counted in Holm's correction."
     data = name_cells(found.frame.drop("label"), about)
-    return SlotContent(figure, caption, data, legend, message)
+    return SlotContent(figure, caption, data, legend, message if found.frame.height < len(about.cells) else "")
 
 
 def _averages(found: TradeOffs) -> str:
@@ -183,7 +167,7 @@ def _guesses(view: PageView) -> str:
     against = _against(view)
     unsaid = not against.way.known and view.address.against_better is None
     other = f"The direction of {against.title} is unknown; lower is taken as better." if unsaid else ""
-    return "".join(f" {each}" for each in (warn_of_guess(view, judged_by(view)), other) if each)
+    return "".join(f" {each}" for each in (warn_of_guess(view), other) if each)
 
 
 def _n(found: pl.DataFrame) -> str:
@@ -194,14 +178,6 @@ def _n(found: pl.DataFrame) -> str:
 
 def _ends(values: Sequence[int]) -> str:
     return " to ".join(map(str, dict.fromkeys([*values[:1], *values[-1:]]))) or "0"
-
-
-def _count_lost(values: pl.Series, *, log: bool) -> int:
-    return int((values <= 0).sum()) if log else 0
-
-
-def _hidden(n: int) -> str:
-    return f" {count(n, 'value')} cannot be shown on a logarithmic axis." if n else ""
 
 
 def _parallel(view: PageView) -> SlotContent:
@@ -223,13 +199,13 @@ def _parallel(view: PageView) -> SlotContent:
     lost = len(about.cells) - kept.height
     left_out = f" {count(lost, 'cell')} without both values: left out." if lost else ""
     some = f" The first {_MOST_AXES} axes that vary." if sum(len(of) > 1 for of in levels.values()) > len(wide) else ""
-    words = f"{against.title} ({found.x.better} is better) and {describe_measure(measure, unit_of(view, measure))}"
+    words = f"{against.title} ({found.x.better} is better) and {measure_words(view)}"
     caption = (
         f"A line per cell, {count(kept.height, 'cell')}, {_n(kept)}: its level on each axis in the "
         f"grid's order, then {words}: {_averages(found)}.{some}{faint}{left_out}"
     )
     here = set(kept["cell"])
-    legend = [Key(about.look.styles[cell], about.look.names[cell], cell) for cell in about.drawn if cell in here]
+    legend = [cell_key(about.look, cell) for cell in about.drawn if cell in here]
     return SlotContent(figure, caption, name_cells(rows, about), legend)
 
 
@@ -239,13 +215,7 @@ def _standings(view: PageView) -> SlotContent:
     several = pl.col("dominated_by").list.join(", ").alias("dominated by")
     seeds = pl.format("{} of {}", "n", "planned").alias("seeds")
     rows = name_cells(found.drop("label"), about).select("variant", "standing", several, seeds, "note")
-    columns = [
-        link("variant", "compare", "cell", width=220),
-        {"field": "standing", "width": 150},
-        _wrap_column("dominated by"),
-        {"field": "seeds", "width": 90, "filter": False},
-        _wrap_column("note"),
-    ]
+    own = {"variant": link("compare", "cell", width=220), "dominated by": WRAP, "note": WRAP}
     exact = ", or equal in parameters, which have no noise" if _against(view).quantity.name == "parameters" else ""
     cells = len(about.cells)
     caption = (
@@ -254,11 +224,7 @@ def _standings(view: PageView) -> SlotContent:
         f"{count(cells, 'cell')}). One-sided t tests paired by seed, of three shared seeds or more. A note says why a "
         "claim is cautious or missing."
     )
-    return SlotContent(caption=caption, data=rows, columns=columns)
-
-
-def _wrap_column(name: str) -> dict[str, Any]:
-    return {"field": name, "flex": 1, "minWidth": 220, "wrapText": True, "autoHeight": True}
+    return SlotContent(caption=caption, data=rows, columns=columns(rows, own))
 
 
 def _apart(names: Sequence[str]) -> list[str]:
@@ -274,33 +240,18 @@ def _apart(names: Sequence[str]) -> list[str]:
 
 
 def _controls(view: PageView) -> Sequence[Control]:
-    about = grid_of(view)
-    known = memoise(view.store, ("quantities", about.grid), lambda: _quantities(view))
-    costs = [ControlOption(name, words) for name, words in COST_WORDS.items()]
-    more = [ControlOption(text, name + (f"{BETWEEN}{point(at)}" if at else "")) for text, (name, at) in known.items()]
     against = _against(view)
-    scales = [ControlOption("log", "logarithmic"), ControlOption("linear", "linear")]
-    log = _logs(view)
-    usual = ["log" if each else "linear" for each in log]
-    ways = [
-        ControlOption("lower", "lower" if against.way.known else "lower, a guess"),
-        ControlOption("higher", "higher"),
-    ]
+    scales = {"log": "logarithmic", "linear": "linear"}
+    x, y = ("log" if each else "linear" for each in _logs(view))
+    ways = {"lower": "lower" if against.way.known else "lower, a guess", "higher": "higher"}
+    quantities = COST_WORDS | label_measurements(_quantities(view))
+    hint, resets = "What the measure is held against", ("against_better", "x_scale")
     return (
         *measure_controls(view),
-        Control(
-            "against",
-            "Against",
-            "choice",
-            [*costs, *more],
-            "What the measure is held against",
-            usual=_first_cost(view),
-            remakes=True,
-            resets=("against_better", "x_scale"),
-        ),
+        Control("against", "Against", "choice", quantities, hint, _first_cost(view), None, resets),
         Control("against_better", "Of that, better is", "choice", ways, usual=against.way.better),
-        Control("x_scale", "Axis across", "choice", scales, usual=usual[0]),
-        Control("y_scale", "Axis up", "choice", scales, usual=usual[1]),
+        Control("x_scale", "Axis across", "choice", scales, usual=x),
+        Control("y_scale", "Axis up", "choice", scales, usual=y),
     )
 
 

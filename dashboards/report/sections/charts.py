@@ -1,75 +1,98 @@
 """The figures of a grid: which apply, their captions, their panels."""
 
 from collections.abc import Iterator, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import plotly.graph_objects as go
 import polars as pl
 
-from dashboards.data.captions import (
-    ICONS,
-    describe_measure,
-    describe_selection,
-    difference_of,
-    effects_words,
-    mark_verdict,
-    n_words,
-    name_cells,
-    paired_words,
-)
+from dashboards.data.captions import describe_selection, n_words, name_cells
 from dashboards.data.formatting import NO_MARGIN, count, point
 from dashboards.data.grid_context import GridContext
-from dashboards.data.seed_averages import Scale, average_words, interval_words, rope_words
-from dashboards.figures import effects as effects_figure, forest, numbers, shift, training
+from dashboards.data.seed_averages import Scale, average_words, interval_words
+from dashboards.data.user_errors import Unknown, catch_user_error, sentence
+from dashboards.figures import numbers, shift
 from dashboards.figures.canvas import is_cut
-from dashboards.html.blocks import FigureBlock, cell_legend, draw_all
-from dashboards.html.markup import tag, text
+from dashboards.html.blocks import FigureBlock, cell_legend, draw_all, key_legend, picture, state
+from dashboards.html.markup import details, plain_table, tag, text
+from dashboards.theme.styles import Style
 from store.analysis.verdicts import GridMeasure
 
-LOSS: Final = "loss"
+if TYPE_CHECKING:
+    from dashboards.app.page import PageView, Slot
+
+SHOWN: Final[dict[str, tuple[str, ...]]] = {
+    "compare": ("differences", "paired", "wins"),
+    "factors": ("effects", "matrix", "pair", "pivot", "half-normal"),
+    "curves": ("curves",),
+    "trade-offs": ("scatter", "parallel"),
+    "mechanism": ("training", "layers", "heads"),
+}
+"""Slots of the pages of the app, by page."""
+
+WITHOUT_MEASURE: Final = ("curves", "mechanism")
+"""Pages that need none."""
+
+OF_BASELINE: Final = ("differences", "paired")
+"""Slots that need one."""
 
 
-def charts(about: GridContext, verdicts: pl.DataFrame | None, key: str) -> str:
-    """Every figure for which the grid has data, as HTML; where one cannot be computed, why."""
-    return "".join(draw_all(title, pictures) for title, pictures in _parts(about, verdicts, key))
+def charts(about: GridContext, operators: dict[str, Style], key: str) -> str:
+    """Every figure for which the grid has data, as HTML, and why it has no others.
+
+    Without a measure, or a baseline, what needs one is left out: the report says above that there is none.
+    """
+    shown, missing = "", list[tuple[str, str]]()
+    for title, place, slot, view in _slots(about, operators):
+        block, problem = catch_user_error(lambda: _block(slot, view, f"{key}-{place}"))  # noqa: B023
+        if isinstance(block, FigureBlock):
+            shown += picture(block)
+        elif block is not None:
+            missing.append((f"{title}: {slot.title}", block))
+        else:
+            shown += tag("div", tag("h3", text(slot.title)) + state(str(problem)), class_="block")
+    shown += "".join(draw_all(title, pictures) for title, pictures in _parts(about, key))
+    if missing:
+        listed = details("Figures that are not shown, and why", plain_table(("figure", "why"), missing))
+        shown += tag("div", listed, class_="block")
+    return shown
 
 
-def _parts(about: GridContext, verdicts: pl.DataFrame | None, key: str) -> Iterator[tuple[str, Iterator[FigureBlock]]]:
-    cells = about.drawn
-    measure = about.measure
+def _slots(about: GridContext, operators: dict[str, Style]) -> Iterator[tuple[str, str, "Slot", "PageView"]]:
+    """The title of the page, the place of the slot, the slot and its view."""
+    from dashboards.app.page import PageView  # dash takes a third of a second to import
+    from dashboards.app.pages import PAGES
+
+    for page in PAGES:
+        if page.name not in SHOWN or (about.measure is None and page.name not in WITHOUT_MEASURE):
+            continue
+        view = PageView("", about.store, page.address(grid=about.grid), operators, about)
+        slots = {slot.name: slot for slot in page.slots}
+        for name in SHOWN[page.name]:
+            if about.baseline is not None or name not in OF_BASELINE:
+                yield page.title, f"{page.name}-{name}", slots[name], view
+
+
+def _block(slot: "Slot", view: "PageView", key: str) -> FigureBlock | str:
+    """The figure of a slot, or why the grid has none."""
+    try:
+        shown = slot.make(view)
+    except Unknown as error:  # there is nothing of the kind in this grid
+        return sentence(error)
+    if shown.figure is None:
+        return shown.message
+    legend = key_legend([(entry.key, entry.name, entry.style) for entry in shown.legend])
+    caption = " ".join(filter(None, (shown.caption, shown.message)))
+    return FigureBlock(key, slot.title, caption, [(None, shown.figure)], shown.data, legend)
+
+
+def _parts(about: GridContext, key: str) -> Iterator[tuple[str, Iterator[FigureBlock]]]:
+    cells, measure = about.drawn, about.measure
     if measure is not None:
-        if verdicts is not None:
-            yield f"Difference from {about.baseline_name}", _forest(about, measure, verdicts, key)
         at = shift.coordinates(about.store, about.grid, measure.name)
         yield measure.name, _shifts(about, measure, at, cells, key)
         yield f"Map of {measure.name}", _maps(about, measure, at, cells, key)
-        yield "Main effects", _effects(about, measure, key)
-    yield "Training loss", _curves(about, cells, key)
     yield "Learned numbers", _numbers(about, cells, key)
-
-
-def _forest(about: GridContext, measure: GridMeasure, verdicts: pl.DataFrame, key: str) -> Iterator[FigureBlock]:
-    found = forest.differences(verdicts, measure)
-    if found["difference"].is_null().all():
-        return
-    rope = rope_words(measure.rope, measure.scale, about.unit)
-    most = verdicts.height > found.height
-    caption = (
-        f"{describe_measure(measure, about.unit)} of each variant against {about.baseline_name}, "
-        f"{paired_words(found)}. Point: mean difference{difference_of(measure.scale)}. "
-        f"Bar: {(1 - measure.alpha) * 100:g} % t interval over seeds of that comparison alone. "
-        + (f"Grey band: differences within {rope}, which count as equal." if measure.rope else NO_MARGIN)
-        + (f" Shown: the {found.height} of {verdicts.height} with the smallest p, best first." if most else "")
-        + (" Bars that end at the edge of the axis go on beyond it." if forest.is_cut(found, measure) else "")
-    )
-    figure = forest.draw_differences(found, about.look, measure, {word: mark_verdict(word) for word in ICONS})
-    yield FigureBlock(
-        f"{key}-differences",
-        f"Difference from {about.baseline_name}",
-        caption,
-        [(None, figure)],
-        name_cells(found, about),
-    )
 
 
 def _shifts(
@@ -141,14 +164,8 @@ def _maps(
         f"maps of a kind.{describe_selection(about, cells)}"
     )
     ramps = "".join(_ramp(about, measure, column, spans[column]) for column in ("value", "change"))
-    yield FigureBlock(
-        f"{key}-map",
-        f"Over {axes[0]} and {axes[1]}",
-        caption,
-        panels,
-        name_cells(found, about),
-        tag("div", ramps, class_="ramp"),
-    )
+    title, legend = f"Over {axes[0]} and {axes[1]}", tag("div", ramps, class_="ramp")
+    yield FigureBlock(f"{key}-map", title, caption, panels, name_cells(found, about), legend)
 
 
 def _ramp(about: GridContext, measure: GridMeasure, column: str, span: tuple[float, float]) -> str:
@@ -157,60 +174,20 @@ def _ramp(about: GridContext, measure: GridMeasure, column: str, span: tuple[flo
     return tag("span", text(f"{words}: {ends['low']}") + f'<i class="{column}"></i>' + text(ends["high"]))
 
 
-def _effects(about: GridContext, measure: GridMeasure, key: str) -> Iterator[FigureBlock]:
-    found = effects_figure.effects(about.store, about.grid, measure)
-    if found.is_empty():
-        return
-    notes = effects_figure.notes(about.store, about.grid, measure)
-    caption = effects_words(measure, about.unit, notes)
-    yield FigureBlock(
-        f"{key}-effects", "Main effects", caption, [(None, effects_figure.draw_effects(found, measure))], found
-    )
-
-
-def _curves(about: GridContext, cells: Sequence[str], key: str) -> Iterator[FigureBlock]:
-    scale = about.measure.scale if about.measure is not None else "log"
-    found = training.curves(about.store, about.grid, LOSS, cells, scale=scale)
-    if found.frame.is_empty():
-        return
-    smooth = "Not smoothed."
-    if found.width > 1:
-        smooth = f"Each point averages {count(int(found.width), 'step')}, and stands at the first; no other smoothing."
-    caption = (
-        f"Line: {average_words(scale)} over seeds. Band: {interval_words(scale)}, {n_words(found.frame)}."
-        f"{_cut(found.frame, scale)} {smooth}{describe_selection(about, cells)}"
-    )
-    figure = training.draw_curves(found, about.look, title="training loss", scale=scale)
-    legend = cell_legend(_in(found.frame), about.look)
-    yield FigureBlock(
-        f"{key}-curves", "Training loss", caption, [(None, figure)], name_cells(found.frame, about), legend
-    )
-
-
 def _numbers(about: GridContext, cells: Sequence[str], key: str) -> Iterator[FigureBlock]:
     found = numbers.numbers(about.store, about.grid, cells)
     if found.is_empty():
         return
     panels: list[tuple[str | None, go.Figure]] = [
-        (name, numbers.draw_numbers(rows, about.look)) for name, rows in _by_name(found)
+        (str(name), numbers.draw_numbers(rows, about.look))
+        for (name,), rows in found.sort("name", maintain_order=True).group_by("name", maintain_order=True)
     ]
     caption = (
         "Learned numbers of the operators after training, by layer; heads stand side by side. Point: mean over seeds. "
         f"Bar: {interval_words('linear')}, {n_words(found)}.{describe_selection(about, cells)}"
     )
-    yield FigureBlock(
-        f"{key}-numbers",
-        "Learned numbers",
-        caption,
-        panels,
-        name_cells(found, about),
-        cell_legend(_in(found), about.look),
-    )
-
-
-def _by_name(found: pl.DataFrame) -> list[tuple[str, pl.DataFrame]]:
-    names = sorted(set(found["name"].to_list()))
-    return [(name, found.filter(pl.col("name") == name)) for name in names]
+    legend = cell_legend(_in(found), about.look)
+    yield FigureBlock(f"{key}-numbers", "Learned numbers", caption, panels, name_cells(found, about), legend)
 
 
 def _in(found: pl.DataFrame) -> list[str]:
