@@ -96,6 +96,8 @@ class Attempt(TrainingContext):
         self._began = self._saved = self._flushed = time.monotonic()
         self.step = mine.checkpoint.step if mine.checkpoint else 0
         self._saves = 0
+        self._files: list[str] = []
+        """Artefacts and weights that this attempt wrote, relative to its directory."""
         self._cost: dict[str, float] = {}
         self._inherited: Written | None = {}
         """What shards hold of the attempts that this one resumes; None if an earlier release did not say."""
@@ -163,7 +165,9 @@ class Attempt(TrainingContext):
 
         sink = io.BytesIO()
         np.savez_compressed(sink, allow_pickle=False, **dict(arrays))
-        self._writes(lambda: write_atomic(self._layout.artefact(self._trial, self.number, step, name), sink.getvalue()))
+        path = self._layout.artefact(self._trial, self.number, step, name)
+        self._writes(lambda: write_atomic(path, sink.getvalue()))
+        self._files.append(f"artefacts/{path.name}")
 
     def keep(self, step: int, state: Mapping[str, Any]) -> None:
         """Write the trained weights, which are kept after checkpoints are deleted.
@@ -174,7 +178,7 @@ class Attempt(TrainingContext):
         """
         self._require_ownership()
         directory = self._layout.weights(self._trial, self.number)
-        self._writes(lambda: save_checkpoint(directory, self._trial, step, state))
+        self._writes(lambda: self._files.append(f"weights/{save_checkpoint(directory, self._trial, step, state).name}"))
 
     def took(self, cost: Mapping[str, float]) -> None:
         """Keep the cost for the end record of a failed or stopped attempt."""
@@ -331,7 +335,7 @@ class Attempt(TrainingContext):
     def _end(self, **outcome: Any) -> None:
         record = end_record(self._trial, self.number, self.step, time.monotonic() - self._began)
         record["memory_bytes"] = peak_memory_bytes()
-        record["wrote"] = self._written()
+        record |= {"wrote": self._written(), "files": self._files}
         self._require_own_record()
         self._writes(lambda: write_end(self._layout, {**record, **outcome}))
         self._buffer.forget(self._trial, self.number)

@@ -189,10 +189,11 @@ def warnings(sql: Sql, grid: str | None) -> list[str]:
 def _disagreement(grid: str, counts: bool, n: int, example: Mapping[str, Any], reason: str) -> str:  # noqa: FBT001
     label, seed, trial = example.values()
     trials = "trial was" if n == 1 else "trials were"
-    of = f"{n} {trials} trained twice with the same code and disagree, such as {label} seed {seed} ({trial[:8]}): {reason}"
+    which = f"{n} {trials} trained twice with the same code and disagree, such as {label} seed {seed} ({trial[:8]})"
     if counts:
-        return f"grid {grid}: {of}; the later attempt counts"
-    return f"error in grid {grid}: {of}; on the CPU they must be equal bit for bit, so no mean has them; {AGAIN}"
+        return f"grid {grid}: {which}: {reason}; the later attempt counts"
+    rule = "on the CPU they must be equal bit for bit, so no mean has them"
+    return f"error in grid {grid}: {which}: {reason}; {rule}; {AGAIN}"
 
 
 def agrees(point: Mapping[str, float]) -> tuple[str, dict[str, Any]]:

@@ -54,6 +54,7 @@ _END = {
     "memory_bytes": _INT,
     "cost": Field("object", optional=True),
     "wrote": Field("object", optional=True),
+    "files": Field("list", optional=True),
 }
 _WROTE = {"rows": Field("int64"), "step": Field("int64"), "shards": Field("list")}
 _STATUSES = ("ok", "failed", "stopped")
@@ -117,10 +118,14 @@ def read_attempt(layout: Layout, key: str, attempt: int) -> tuple[AttemptRecord 
     )  # before the files, which may change while they are read
     start = _read(layout, paths[0], _START, (key, attempt), problems)
     if start is None:
+        if not paths[0].exists() and paths[1].exists():
+            problems.append((_relative(layout, paths[0]), "it is missing, and end.json is there; restore it"))
         empty = paths[0].is_file() and not paths[0].stat().st_size and not paths[1].exists()  # its machine crashed
         return None, [] if empty else problems
     end = _read(layout, paths[1], _END, (key, attempt), problems)
     alive = end is None and is_alive(layout, key, attempt, start)
+    if end is None and not alive and not problems and _has_lost_end(layout, key, attempt):
+        problems.append((_relative(layout, paths[1]), "it is missing, and the attempt has ended; restore it"))
     resumed = start.get("resumed_from") or {}
     row = AttemptRecord(
         trial=key,
@@ -145,8 +150,19 @@ def read_attempt(layout: Layout, key: str, attempt: int) -> tuple[AttemptRecord 
     return row, problems
 
 
+def _has_lost_end(layout: Layout, key: str, attempt: int) -> bool:
+    """True if the heartbeat is gone, as `end.json` was written, and no later attempt has made up for it."""
+    if layout.heartbeat(key, attempt).exists() or max(layout.attempts(key), default=0) > attempt:
+        return False
+    return not layout.end(key, attempt).exists()  # it may have been written meanwhile
+
+
+def _relative(layout: Layout, path: Path) -> str:
+    return path.relative_to(layout.root).as_posix()
+
+
 _COPIED_FROM_START = ("submission", "worker", "host", "pid", "started", "path", "device", "threads", "code")
-_COPIED_FROM_END = tuple(name for name in _END if name not in ("trial", "attempt", "cost", "wrote"))
+_COPIED_FROM_END = tuple(name for name in _END if name not in ("trial", "attempt", "cost", "wrote", "files"))
 
 
 def _promised_shards(end: Mapping[str, Any]) -> list[str] | None:
@@ -171,7 +187,7 @@ def _read(
     except NotFoundError:
         return None
     except StoreError as error:
-        problems.append((path.relative_to(layout.root).as_posix(), str(error)))
+        problems.append((_relative(layout, path), str(error)))
         return None
     return record
 

@@ -147,4 +147,5 @@ def end_record(trial: str, number: int, step: int, wall_s: float) -> dict[str, A
         "operator_parameters": None,
         "memory_bytes": None,
         "wrote": None,
+        "files": None,
     }

@@ -183,6 +183,11 @@ class Layout:
         found = (Path(name) for name in _names(self.grids) if name.endswith(".json"))
         return sorted(path.stem for path in found if not is_temporary(path) and _GRID.fullmatch(path.stem))
 
+    def planned_grids(self) -> list[str]:
+        """Names of the grids that have a header or trials, sorted."""
+        found = (name.removesuffix(".trials.jsonl") for name in _names(self.grids) if name.endswith(".trials.jsonl"))
+        return sorted({*self.grid_names(), *(name for name in found if _GRID.fullmatch(name))})
+
     def submission_ids(self) -> list[str]:
         """Submissions whose manifest is published, oldest first."""
         found = sorted(name for name in _names(self.submissions) if _SUBMISSION.fullmatch(name))
