@@ -18,7 +18,7 @@ from store.files.atomic import Durable, environment_problem, read_json, retry_io
 from store.files.attempts import end_record, write_end
 from store.files.heartbeat import Heartbeat
 from store.files.layout import Layout
-from store.files.shards import ShardBuffer
+from store.files.shards import ShardBuffer, Written, add_written
 from store.files.trial_status import trial_state
 
 if TYPE_CHECKING:
@@ -38,6 +38,9 @@ This makes about thirty shards of each table in ten hours. Dashboards lag by a f
 
 ROWS = "rows"
 """Key of the rows in a checkpoint state that no shard has."""
+
+WROTE = "wrote"
+"""Key of what shards hold of the rows up to a checkpoint."""
 
 
 class CampaignUnwritable(EnvironmentProblem):
@@ -93,7 +96,11 @@ class Attempt(TrainingContext):
         self._began = self._saved = self._flushed = time.monotonic()
         self.step = mine.checkpoint.step if mine.checkpoint else 0
         self._saves = 0
+        self._files: list[str] = []
+        """Artefacts and weights that this attempt wrote, relative to its directory."""
         self._cost: dict[str, float] = {}
+        self._inherited: Written | None = {}
+        """What shards hold of the attempts that this one resumes; None if an earlier release did not say."""
         if mine.checkpoint is not None:
             self._take_over_rows(mine.checkpoint.state)
         path = layout.heartbeat(self._trial, self.number)
@@ -158,7 +165,9 @@ class Attempt(TrainingContext):
 
         sink = io.BytesIO()
         np.savez_compressed(sink, allow_pickle=False, **dict(arrays))
-        self._writes(lambda: write_atomic(self._layout.artefact(self._trial, self.number, step, name), sink.getvalue()))
+        path = self._layout.artefact(self._trial, self.number, step, name)
+        self._writes(lambda: write_atomic(path, sink.getvalue()))
+        self._files.append(f"artefacts/{path.name}")
 
     def keep(self, step: int, state: Mapping[str, Any]) -> None:
         """Write the trained weights, which are kept after checkpoints are deleted.
@@ -169,7 +178,7 @@ class Attempt(TrainingContext):
         """
         self._require_ownership()
         directory = self._layout.weights(self._trial, self.number)
-        self._writes(lambda: save_checkpoint(directory, self._trial, step, state))
+        self._writes(lambda: self._files.append(f"weights/{save_checkpoint(directory, self._trial, step, state).name}"))
 
     def took(self, cost: Mapping[str, float]) -> None:
         """Keep the cost for the end record of a failed or stopped attempt."""
@@ -203,7 +212,7 @@ class Attempt(TrainingContext):
         if self._flush_due():
             self.flush()
         rows = self._buffer.pending(self._trial, self.number)
-        state = {**state, ROWS: json.dumps(rows)} if rows else state
+        state = {**state, WROTE: json.dumps(self._written()), **({ROWS: json.dumps(rows)} if rows else {})}
         directory = self._layout.checkpoint(self._trial, self.number)
         self._writes(lambda: save_checkpoint(directory, self._trial, step, state))
         self._saves += 1
@@ -238,8 +247,15 @@ class Attempt(TrainingContext):
 
         An earlier attempt may have written some to a shard too; the later attempt counts.
         """
+        self._inherited = json.loads(state.pop(WROTE, "null"))
         for table, rows in json.loads(state.pop(ROWS, "{}")).items():
             self._buffer.extend(table, [(self._trial, self.number, *row[2:]) for row in rows])
+
+    def _written(self) -> Written | None:
+        """Return what shards hold of this attempt and of those that it resumes."""
+        if self._inherited is None:
+            return None
+        return add_written(self._inherited, self._buffer.written(self._trial, self.number))
 
     def flush(self, durable: Durable = "file and name") -> None:
         """Write every row logged so far to shards.
@@ -319,8 +335,10 @@ class Attempt(TrainingContext):
     def _end(self, **outcome: Any) -> None:
         record = end_record(self._trial, self.number, self.step, time.monotonic() - self._began)
         record["memory_bytes"] = peak_memory_bytes()
+        record |= {"wrote": self._written(), "files": self._files}
         self._require_own_record()
         self._writes(lambda: write_end(self._layout, {**record, **outcome}))
+        self._buffer.forget(self._trial, self.number)
 
     @staticmethod
     def _writes(write: Callable[[], object]) -> None:

@@ -16,7 +16,7 @@ from cyclopts.exceptions import CycloptsError
 
 from grid.errors import EnvironmentProblem
 from runners.cli.catalogue import operators, probes, prove, tasks
-from runners.cli.doctor import doctor, rebuild
+from runners.cli.doctor import check, doctor, rebuild
 from runners.cli.effects import effects
 from runners.cli.evaluate import evaluate
 from runners.cli.export import export
@@ -57,8 +57,8 @@ app = App(
 )
 
 for _command in (
-    plan, run, status, table, effects, curves, pareto, sql, export, compare, published, rebuild, doctor, operators,
-    tasks, probes, prove, evaluate, repro, logs, cancel, retry, failures, watch,
+    plan, run, status, table, effects, curves, pareto, sql, export, compare, published, check, rebuild, doctor,
+    operators, tasks, probes, prove, evaluate, repro, logs, cancel, retry, failures, watch,
 ):  # fmt: skip
     app.command(_command)
 

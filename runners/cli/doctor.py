@@ -1,4 +1,4 @@
-"""The command `doctor`: check this machine."""
+"""The commands `doctor`, `rebuild` and `check`: this machine, the database, the files of a campaign."""
 
 import os
 import platform
@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from runners.cli.options import Campaign, Json
 from runners.cli.resolve import CAMPAIGNS
-from runners.output import say, write, write_json, write_table
+from runners.output import format_count, say, write, write_json, write_table
 
 NEEDED_BYTES = 1 << 30
 
@@ -127,3 +127,22 @@ def doctor(*, campaign: Path | None = None, as_json: Json = False) -> int:
     else:
         write_table(["", "what", "found"], [("ok" if check.ok else "!!", check.what, check.found) for check in found])
     return 0 if all(check.ok or not check.needed for check in found) else 5
+
+
+def check(*, campaign: Campaign = None, as_json: Json = False) -> int:
+    """Read every file of a campaign, verify every hash, and list what is damaged or missing and what mends it.
+
+    The exit code is 0 if all is sound, and 6 if something is wrong.
+    """
+    from runners.cli.resolve import find_campaign
+    from runners.monitoring.integrity import check_campaign
+
+    found = check_campaign(find_campaign(campaign))
+    if as_json:
+        write_json("check", [damage._asdict() for damage in found])
+    else:
+        for damage in found:
+            write(": ".join(filter(None, (damage.file, damage.problem))))
+            write(f"    {damage.remedy}")
+        say(f"ablate: {format_count(len(found), 'problem')}" if found else "ablate: all is sound")
+    return 6 if found else 0

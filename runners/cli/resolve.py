@@ -82,7 +82,8 @@ def choose_grid(store: "Store", wanted: str | None) -> str:
     if len(names) == 1:
         return names[0]
     if not names:
-        raise NotFoundError(f"{store.layout.root} has no grid yet; `ablate run SPEC` plans one")
+        damage = "".join(f"; {warning}" for warning in store.warnings())
+        raise NotFoundError(f"{store.layout.root} has no grid yet; `ablate run SPEC` plans one{damage}")
     raise NotFoundError(f"the campaign has several grids: {', '.join(names)}; choose one with --grid")
 
 

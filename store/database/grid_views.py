@@ -181,7 +181,7 @@ _NAMES = """
 _READ = """
     SELECT (SELECT (count(*), sum(hash(blake2b))) FROM shard), (SELECT count(*) FROM bad_shard),
            (SELECT sum(hash(trial, status, step)) FROM trial), (SELECT sum(hash(c)) FROM counted c),
-           (SELECT sum(hash(p)) FROM plan_file p),
+           (SELECT sum(hash(p)) FROM plan_file p), (SELECT sum(hash(d)) FROM doubt d),
            (SELECT sum(hash(trial, attempt, evaluation, signature)) FROM evaluated)
 """
 """All that names of columns follow from."""

@@ -15,6 +15,10 @@ RETRAIN = "run `ablate run SPEC --again` to train them again, or restore the sha
 """Advice about trials whose results cannot be read."""
 
 
+AGAIN = "`ablate repro KEY` trains one again beside the campaign, `ablate run SPEC --again` all of them"
+"""Advice about trials whose attempts disagree."""
+
+
 class Sql(Protocol):
     """Runs one query with named parameters."""
 
@@ -163,6 +167,12 @@ def warnings(sql: Sql, grid: str | None) -> list[str]:
         """,
         {"grid": grid},
     ).rows()
+    doubts = sql(
+        "SELECT grid, counts, count(*), min((g.label, g.seed, trial)), arg_min(reason, (g.label, g.seed, trial)) "
+        "FROM grid_trial g JOIN doubt USING (trial) WHERE kind = 'disagree' AND ($grid IS NULL OR grid = $grid) "
+        "GROUP BY ALL ORDER BY ALL",
+        {"grid": grid},
+    ).rows()
     return [
         *(f"the shard {file} is not served: {reason}" for file, reason in shards),
         *(f"the record {file} cannot be read: {reason}" for file, reason in records),
@@ -176,7 +186,18 @@ def warnings(sql: Sql, grid: str | None) -> list[str]:
             f"result; {RETRAIN}"
             for grid, n in lost
         ),
+        *(_disagreement(*row) for row in doubts),
     ]
+
+
+def _disagreement(grid: str, counts: bool, n: int, example: Mapping[str, Any], reason: str) -> str:  # noqa: FBT001
+    label, seed, trial = example.values()
+    trials = "trial was" if n == 1 else "trials were"
+    which = f"{n} {trials} trained twice with the same code and disagree, such as {label} seed {seed} ({trial[:8]})"
+    if counts:
+        return f"grid {grid}: {which}: {reason}; the later attempt counts"
+    rule = "on the CPU they must be equal bit for bit, so no mean has them"
+    return f"error in grid {grid}: {which}: {reason}; {rule}; {AGAIN}"
 
 
 def agrees(point: Mapping[str, float]) -> tuple[str, dict[str, Any]]:

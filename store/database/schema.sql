@@ -148,6 +148,7 @@ CREATE TABLE attempt (
     operator_parameters BIGINT,
     memory_bytes BIGINT,
     cost JSON,                      -- what the attempt took, by name: sums over its own steps
+    shards VARCHAR[],               -- files that hold the rows that its result rests on; null if an earlier release wrote it
     signature VARCHAR NOT NULL      -- of start.json and end.json as they were when they were read
 );
 
@@ -245,6 +246,15 @@ CREATE TABLE last_value (
     name VARCHAR NOT NULL,
     step BIGINT NOT NULL,           -- the last one of this name
     value DOUBLE                    -- of a metric at that step; null for what has several values there
+);
+
+-- Finished trial whose result is in doubt. A shard that its end.json names is not served, or two finished attempts of the
+-- same code disagree.
+CREATE TABLE doubt (
+    trial VARCHAR NOT NULL,
+    kind VARCHAR NOT NULL,          -- lost: rows are missing; disagree: so do two attempts
+    reason VARCHAR NOT NULL,
+    counts BOOLEAN NOT NULL         -- whether the result counts; attempts that ran alike on the CPU must be equal
 );
 
 -- What was read ----------------------------------------------------------------------------------------------------

@@ -7,11 +7,20 @@ FROM (SELECT trial, attempt FROM attempt UNION SELECT trial, attempt FROM record
 ANTI JOIN counted USING (trial, attempt);
 
 -- Trials in which a value can be recorded twice, or recorded without counting. Their rows come from several attempts, or
--- from one that does not count or counts only up to a step, or they were evaluated later.
+-- from one that does not count or counts only up to a step, or they were evaluated later, or their result is in doubt.
 CREATE OR REPLACE VIEW v_repeated AS
 SELECT trial FROM recorded LEFT JOIN counted c USING (trial, attempt)
 GROUP BY trial HAVING count(*) > 1 OR bool_or(c.trial IS NULL OR c.until IS NOT NULL)
-UNION SELECT trial FROM evaluated;
+UNION SELECT trial FROM evaluated UNION SELECT trial FROM doubt;
+
+-- Attempts of such trials whose rows count. A trial whose result cannot be read, or is in doubt, has none.
+CREATE OR REPLACE VIEW v_chosen AS
+FROM counted WHERE trial IN (FROM v_repeated) AND trial NOT IN (SELECT trial FROM doubt WHERE NOT counts);
+
+-- Finished trials of which some value may be missing: a shard is not served, and their end.json does not name their shards.
+CREATE OR REPLACE VIEW v_unpromised AS
+SELECT trial FROM attempt JOIN counted USING (trial, attempt)
+WHERE status = 'ok' AND until IS NULL AND shards IS NULL AND EXISTS (FROM bad_shard);
 
 -- later evaluation of a finished trial, and whether it counts: whether the attempt that it judged is the result
 --   counts: whether the attempt is the trial's result
@@ -34,7 +43,7 @@ CREATE OR REPLACE VIEW v_metric AS
 SELECT * EXCLUDE (shard) FROM metric WHERE trial NOT IN (FROM v_repeated)
 UNION ALL
 SELECT m.* EXCLUDE (shard)
-FROM metric m JOIN (FROM counted WHERE trial IN (FROM v_repeated)) c USING (trial, attempt)
+FROM metric m JOIN v_chosen c USING (trial, attempt)
 WHERE m.step <= coalesce(c.until, m.step)
 QUALIFY m.attempt = max(m.attempt) OVER (PARTITION BY m.trial, step, name);
 
@@ -44,7 +53,7 @@ CREATE OR REPLACE VIEW v_evaluation AS
 SELECT * EXCLUDE (shard), NULL::VARCHAR AS later FROM evaluation WHERE trial NOT IN (FROM v_repeated)
 UNION ALL
 SELECT m.* EXCLUDE (shard), l.evaluation AS later
-FROM evaluation m JOIN (FROM counted WHERE trial IN (FROM v_repeated)) c USING (trial, attempt)
+FROM evaluation m JOIN v_chosen c USING (trial, attempt)
 LEFT JOIN v_later_shard l ON l.number = m.shard
 WHERE m.step <= coalesce(c.until, m.step) AND coalesce(l.counts, true)
 QUALIFY (m.attempt, coalesce(l.ended, 0), coalesce(l.evaluation, ''))
@@ -56,7 +65,7 @@ CREATE OR REPLACE VIEW v_item AS
 SELECT * EXCLUDE (shard), NULL::VARCHAR AS later FROM item WHERE trial NOT IN (FROM v_repeated)
 UNION ALL
 SELECT m.* EXCLUDE (shard), l.evaluation AS later
-FROM item m JOIN (FROM counted WHERE trial IN (FROM v_repeated)) c USING (trial, attempt)
+FROM item m JOIN v_chosen c USING (trial, attempt)
 LEFT JOIN v_later_shard l ON l.number = m.shard
 WHERE m.step <= coalesce(c.until, m.step) AND coalesce(l.counts, true)
 QUALIFY (m.attempt, coalesce(l.ended, 0), coalesce(l.evaluation, ''))
@@ -67,12 +76,12 @@ CREATE OR REPLACE VIEW v_probe AS
 SELECT * EXCLUDE (shard) FROM probe WHERE trial NOT IN (FROM v_repeated)
 UNION ALL
 SELECT m.* EXCLUDE (shard)
-FROM probe m JOIN (FROM counted WHERE trial IN (FROM v_repeated)) c USING (trial, attempt)
+FROM probe m JOIN v_chosen c USING (trial, attempt)
 WHERE m.step <= coalesce(c.until, m.step)
 QUALIFY m.attempt = max(m.attempt) OVER (PARTITION BY m.trial, step, name, layer, head, point);
 
 -- grid, trial that is ok, source, name, point: the value at the last step. A value from before the run's last step counts
--- as the last one only if no shard is in quarantine: the last value may be in that shard.
+-- as the last one only if its end.json names its shards, or none is in quarantine: the last value may be in that shard.
 CREATE OR REPLACE VIEW v_final AS
 WITH logged AS (
     SELECT l.trial, l.attempt, l.name, l.step, l.value, c.until
@@ -97,7 +106,8 @@ ended AS (
 SELECT g.grid, g.cell, g.label, g.operator, g.trial, g.seed,
        e.source, e.name, e.point, e.step, e.value, e.items, e.se_items
 FROM grid_trial g JOIN trial t USING (trial) JOIN ended e USING (trial)
-WHERE t.status = 'ok' AND (e.step >= t.step OR NOT EXISTS (FROM bad_shard));
+WHERE t.status = 'ok' AND t.trial NOT IN (SELECT trial FROM doubt WHERE NOT counts)
+  AND (e.step >= t.step OR t.trial NOT IN (FROM v_unpromised));
 
 -- grid, cell, source, name, point: what its seeds say together; low and high are the 95 % t interval of the mean
 --   mean: over seeds
@@ -158,17 +168,19 @@ SELECT fingerprint, min(reason) AS reason, count(*) AS n, min(trial) AS example,
        arg_min(message, trial) AS message, arg_min(traceback, trial) AS traceback
 FROM counted GROUP BY fingerprint;
 
--- grid, trial that is ok by its records and whose value of the grid's measure is in no shard that can be read
+-- grid, trial that is ok by its records and whose value of the grid's measure is in no shard that can be read, or whose
+-- result is in doubt and does not count
 CREATE OR REPLACE VIEW v_unreadable AS
 SELECT g.grid, g.cell, g.label, g.trial, g.seed
 FROM grid_trial g JOIN trial t USING (trial) JOIN grid h ON h.grid = g.grid
-WHERE t.status = 'ok' AND h.measure->>'$.name' IS NOT NULL AND NOT EXISTS (
+WHERE t.status = 'ok' AND (t.trial IN (SELECT trial FROM doubt WHERE NOT counts)
+  OR h.measure->>'$.name' IS NOT NULL AND NOT EXISTS (
     FROM last_value e JOIN counted c USING (trial, attempt)
     WHERE e."table" IN ('evaluation', 'metric') AND e.trial = t.trial AND e.name = h.measure->>'$.name'
-      AND e.step <= coalesce(c.until, e.step) AND (e.step >= t.step OR NOT EXISTS (FROM bad_shard)))
+      AND e.step <= coalesce(c.until, e.step) AND (e.step >= t.step OR t.trial NOT IN (FROM v_unpromised)))
   AND (EXISTS (FROM bad_shard)      -- a name that no trial at all has recorded is misspelt, not lost
        OR EXISTS (FROM last_value e WHERE e."table" IN ('evaluation', 'metric') AND e.name = h.measure->>'$.name'
-                  AND e.shard NOT IN (SELECT number FROM v_later_shard)));  -- nor has each trial been evaluated later
+                  AND e.shard NOT IN (SELECT number FROM v_later_shard))));  -- nor has each trial been evaluated later
 
 -- grid, cell: how far it is; unreadable ones are among those that are ok
 --   planned: trials of the cell

@@ -207,7 +207,8 @@ class Run:
     def _end(self, outcome: Mapping[str, Any]) -> None:
         self._require_open()
         self.flush()
-        end(self._layout, self._start, self._step, outcome)
+        wrote = self._buffer.written(self.trial, self.attempt)
+        end(self._layout, self._start, self._step, {**outcome, "wrote": wrote})
         self._status = str(outcome["status"])
         self._alive.stop()
         atexit.unregister(self._at_exit)

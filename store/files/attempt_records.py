@@ -11,6 +11,7 @@ from store.files.atomic import read_json
 from store.files.layout import Layout
 from store.files.plans import file_signature, json_text
 from store.files.record_fields import Field, check_record, check_schema, clean_text
+from store.files.shards import is_shard_name
 from store.files.trial_status import is_alive
 
 _TEXT, _TEXT_OR_NULL = Field("text"), Field("text", optional=True)
@@ -52,7 +53,10 @@ _END = {
     "operator_parameters": _INT,
     "memory_bytes": _INT,
     "cost": Field("object", optional=True),
+    "wrote": Field("object", optional=True),
+    "files": Field("list", optional=True),
 }
+_WROTE = {"rows": Field("int64"), "step": Field("int64"), "shards": Field("list")}
 _STATUSES = ("ok", "failed", "stopped")
 
 
@@ -92,6 +96,7 @@ class AttemptRecord(NamedTuple):
     operator_parameters: int | None = None
     memory_bytes: int | None = None
     cost: str | None = None
+    shards: list[str] | None = None
     signature: str = ""
 
 
@@ -113,10 +118,14 @@ def read_attempt(layout: Layout, key: str, attempt: int) -> tuple[AttemptRecord 
     )  # before the files, which may change while they are read
     start = _read(layout, paths[0], _START, (key, attempt), problems)
     if start is None:
+        if not paths[0].exists() and paths[1].exists():
+            problems.append((_relative(layout, paths[0]), "it is missing, and end.json is there; restore it"))
         empty = paths[0].is_file() and not paths[0].stat().st_size and not paths[1].exists()  # its machine crashed
         return None, [] if empty else problems
     end = _read(layout, paths[1], _END, (key, attempt), problems)
     alive = end is None and is_alive(layout, key, attempt, start)
+    if end is None and not alive and not problems and _has_lost_end(layout, key, attempt):
+        problems.append((_relative(layout, paths[1]), "it is missing, and the attempt has ended; restore it"))
     resumed = start.get("resumed_from") or {}
     row = AttemptRecord(
         trial=key,
@@ -132,15 +141,34 @@ def read_attempt(layout: Layout, key: str, attempt: int) -> tuple[AttemptRecord 
     )
     if end is not None:
         row = row._replace(
-            **{name: _plain(end.get(name)) for name in _COPIED_FROM_END}, cost=json_text(end.get("cost"))
+            **{name: _plain(end.get(name)) for name in _COPIED_FROM_END},
+            cost=json_text(end.get("cost")),
+            shards=_promised_shards(end),
         )
         if not row.fingerprint:
             row = row._replace(fingerprint=fingerprint(row))
     return row, problems
 
 
+def _has_lost_end(layout: Layout, key: str, attempt: int) -> bool:
+    """True if the heartbeat is gone, as `end.json` was written, and no later attempt has made up for it."""
+    if layout.heartbeat(key, attempt).exists() or max(layout.attempts(key), default=0) > attempt:
+        return False
+    return not layout.end(key, attempt).exists()  # it may have been written meanwhile
+
+
+def _relative(layout: Layout, path: Path) -> str:
+    return path.relative_to(layout.root).as_posix()
+
+
 _COPIED_FROM_START = ("submission", "worker", "host", "pid", "started", "path", "device", "threads", "code")
-_COPIED_FROM_END = tuple(name for name in _END if name not in ("trial", "attempt", "cost"))
+_COPIED_FROM_END = tuple(name for name in _END if name not in ("trial", "attempt", "cost", "wrote", "files"))
+
+
+def _promised_shards(end: Mapping[str, Any]) -> list[str] | None:
+    """The shards that `end.json` names; None if an earlier release wrote it."""
+    wrote = end.get("wrote")
+    return None if wrote is None else [name for table in wrote.values() for name in table["shards"]]
 
 
 def _plain(value: Any) -> Any:
@@ -159,7 +187,7 @@ def _read(
     except NotFoundError:
         return None
     except StoreError as error:
-        problems.append((path.relative_to(layout.root).as_posix(), str(error)))
+        problems.append((_relative(layout, path), str(error)))
         return None
     return record
 
@@ -169,6 +197,11 @@ def _check_place(record: Mapping[str, Any], key: str, attempt: int) -> None:
         raise StoreError(f"it speaks of attempt {record['attempt']} of {record['trial']}, and lies elsewhere")
     if "status" in record and record["status"] not in _STATUSES:
         raise StoreError(f"field 'status' must be one of {_STATUSES}, got {record['status']!r}")
+    for table in (record.get("wrote") or {}).values():
+        check_record({"wrote": table}, {"wrote": Field("object")})
+        check_record(table, _WROTE)
+        if not all(isinstance(name, str) and is_shard_name(name) for name in table["shards"]):
+            raise StoreError(f"field 'wrote' must have names of shards, got {table['shards']!r}")
     if record.get("resumed_from"):
         check_record(record["resumed_from"], _RESUMED)
 

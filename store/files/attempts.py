@@ -146,4 +146,6 @@ def end_record(trial: str, number: int, step: int, wall_s: float) -> dict[str, A
         "parameters": None,
         "operator_parameters": None,
         "memory_bytes": None,
+        "wrote": None,
+        "files": None,
     }

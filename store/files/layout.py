@@ -13,7 +13,7 @@ from store.files.atomic import environment_problem, is_temporary, retry_io
 FILE_SCHEMA = 1
 """Version of the JSON files and shards; a reader refuses every other."""
 
-STORE_SCHEMA = 12
+STORE_SCHEMA = 13
 """Version of the database; any other is refused, and `ablate rebuild` makes this one from the files."""
 
 _KEY = re.compile(r"[0-9a-f]{32}")
@@ -182,6 +182,11 @@ class Layout:
         """Names of the grids that have a header, sorted."""
         found = (Path(name) for name in _names(self.grids) if name.endswith(".json"))
         return sorted(path.stem for path in found if not is_temporary(path) and _GRID.fullmatch(path.stem))
+
+    def planned_grids(self) -> list[str]:
+        """Names of the grids that have a header or trials, sorted."""
+        found = (name.removesuffix(".trials.jsonl") for name in _names(self.grids) if name.endswith(".trials.jsonl"))
+        return sorted({*self.grid_names(), *(name for name in found if _GRID.fullmatch(name))})
 
     def submission_ids(self) -> list[str]:
         """Submissions whose manifest is published, oldest first."""

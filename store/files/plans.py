@@ -53,7 +53,8 @@ class PlanFile:
 def plan_signatures(layout: Layout) -> dict[str, str]:
     """Every plan on disk ("grids/<name>", "submissions/<id>") with a signature that changes when its files do."""
     found = {
-        f"grids/{name}": _signature(layout.grid_header(name), layout.grid_trials(name)) for name in layout.grid_names()
+        f"grids/{name}": _signature(layout.grid_header(name), layout.grid_trials(name))
+        for name in layout.planned_grids()
     }
     for submission in layout.submission_ids():
         paths = (layout.manifest(submission), layout.manifest_index(submission))

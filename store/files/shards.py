@@ -143,6 +143,21 @@ def _array(values: Sequence[Any], field: pa.Field) -> pa.Array:
     return array
 
 
+Written = dict[str, dict[str, Any]]
+"""What an attempt wrote, by table: the number of `rows`, the last `step`, and the names of the `shards`."""
+
+
+def add_written(first: Written, second: Written) -> Written:
+    """Add what two attempts wrote, or two parts of one."""
+    found = {table: {**each, "shards": [*each["shards"]]} for table, each in first.items()}
+    for table, each in second.items():
+        total = found.setdefault(table, {"rows": 0, "step": 0, "shards": []})
+        total["rows"] += each["rows"]
+        total["step"] = max(total["step"], each["step"])
+        total["shards"] += [name for name in each["shards"] if name not in total["shards"]]
+    return found
+
+
 def content_hash(data: bytes) -> str:
     """blake2b-128 of `data` as 32 hexadecimal digits."""
     return blake2b(data, digest_size=16).hexdigest()
@@ -186,6 +201,7 @@ class ShardBuffer:
         self._sequence = 0
         self._rows: dict[str, list[tuple[Any, ...]]] = {table: [] for table in TABLES}
         self._unwritten: list[EncodedShard] = []
+        self._written: dict[tuple[str, int], Written] = {}
 
     def __len__(self) -> int:
         """Rows that are not yet in a shard."""
@@ -209,6 +225,14 @@ class ShardBuffer:
         found = {table: [row for row in rows if row[:2] == (trial, attempt)] for table, rows in self._rows.items()}
         return {table: rows for table, rows in found.items() if rows}
 
+    def written(self, trial: str, attempt: int) -> Written:
+        """Return what the shards of this buffer hold of an attempt; they are on disk when `flush` has succeeded."""
+        return add_written(self._written.get((trial, attempt), {}), {})
+
+    def forget(self, trial: str, attempt: int) -> None:
+        """Forget what the shards hold of an attempt that has ended."""
+        self._written.pop((trial, attempt), None)
+
     def flush(self, durable: Durable = "file and name") -> list[Path]:
         """Publish all rows; afterwards they survive a crash of the machine as far as `durable` says.
 
@@ -228,9 +252,20 @@ class ShardBuffer:
         for table, rows in self._rows.items():
             if rows:
                 columns = dict(zip(TABLES[table].names, zip(*rows, strict=True), strict=True))
-                self._unwritten.append(encode_shard(table, columns, prefix))
+                shard = encode_shard(table, columns, prefix)
+                self._unwritten.append(shard)
+                self._count(table, rows, shard.name)
                 self._rows[table] = []
         self._sequence += 1
+
+    def _count(self, table: str, rows: Iterable[tuple[Any, ...]], shard: str) -> None:
+        found: dict[tuple[str, int], dict[str, Any]] = {}
+        for row in rows:
+            part = found.setdefault(row[:2], {"rows": 0, "step": 0, "shards": [shard]})
+            part["rows"] += 1
+            part["step"] = max(part["step"], row[2])
+        for place, part in found.items():
+            self._written[place] = add_written(self._written.get(place, {}), {table: part})
 
 
 def verify_shard(path: Path) -> ShardInfo:

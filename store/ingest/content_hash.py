@@ -18,6 +18,7 @@ _WHAT = {
     "probe": "* EXCLUDE (shard)",
     "evaluated": "* EXCLUDE (signature)",
     "counted": "*",
+    "doubt": "*",
     "recorded": "*",
     "last_value": "* EXCLUDE (shard, value)",  # either of two values at one step may be the last
     "shard": "* EXCLUDE (number, signature, ingested)",

@@ -13,6 +13,7 @@ from store.database.connection import open_live
 from store.database.grid_views import refresh_grid_views
 from store.files.change_tracker import DirectoryCache
 from store.files.layout import Layout
+from store.ingest.doubts import find_doubts
 from store.ingest.ingest_lock import ingest_lock
 from store.ingest.ingest_records import RecordIngest
 from store.ingest.ingest_shards import ShardIngest
@@ -99,6 +100,7 @@ def ingest_into(
     landing, intake = RecordIngest(layout, connection, same, most_s), ShardIngest(layout, connection)
     landing.run()
     intake.run()
+    find_doubts(connection)
     refresh_grid_views(connection)
     return Ingested(
         rows=intake.rows,

@@ -316,7 +316,7 @@ def test_a_trial_that_is_stopped_often_keeps_two_checkpoints(layout: Layout, sav
             assert len(kept(layout)) == min(step, KEEP)
         attempt.abandon("time")
     assert kept(layout) == [f"step-{5 * saves - 1:09d}", f"step-{5 * saves:09d}"]
-    assert claimed(layout, sources=OLD).checkpoint == (5, 5 * saves, {"at": 5 * saves})
+    assert claimed(layout, sources=OLD).checkpoint == (5, 5 * saves, {"at": 5 * saves, "wrote": "{}"})
 
 
 def test_a_trial_that_failed_keeps_the_newest_checkpoints_alone(layout: Layout) -> None:

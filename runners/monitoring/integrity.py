@@ -1,0 +1,242 @@
+"""Check a campaign: all files that its records promise against all files that are there, and every hash."""
+
+import re
+from collections.abc import Iterator
+from contextlib import suppress
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any, NamedTuple, final
+from zipfile import BadZipFile, ZipFile
+
+from grid.errors import AblateError, NotFoundError, StoreError
+from runners.attempts.submission_record import read_submission_record
+from store.files.atomic import environment_problem, is_temporary, read_json
+from store.files.attempt_records import read_attempt
+from store.files.layout import Layout
+from store.files.plans import plan_signatures, read_plan
+from store.files.posthoc_evaluations import evaluation_shards, read_evaluation
+from store.files.saved_texts import QUERIES, VIEWS
+from store.files.shards import BadShard, verify_shard
+from store.store import Store
+
+AGAIN = "restore the file, or run `ablate run SPEC --again`, which trains the trial again"
+EVALUATE = "restore the file, or run the same `ablate evaluate` with --again"
+PLAN = "restore the file, or run the same `ablate run` again, which writes the plan again"
+SUBMITTED = "restore the file; results stay, and `ablate repro` and `ablate cancel` need it"
+SNAPSHOT = "restore the file, or submit the same code again, which writes it again"
+CHECKPOINT = "delete the file; the trial goes on from the checkpoint before it, or from the beginning"
+KEEP = "restore the file; do not run `ablate rebuild` before, since only the database has these rows"
+REBUILD = "run `ablate rebuild`, which makes the database again from the files"
+SAVE = "save it again"
+
+_HASHED = re.compile(r"(?:.*\.)?(?P<blake2b>[0-9a-f]{32})\.(?:pt|tar)")
+
+
+@final
+class Damage(NamedTuple):
+    """Something that is wrong with a campaign."""
+
+    file: str
+    """Relative to the campaign; "" if it is not about one file."""
+    problem: str
+    remedy: str
+
+
+def check_campaign(root: Path) -> list[Damage]:
+    """Read every file of the campaign `root` and list what is wrong; what is new is ingested first.
+
+    Raises:
+        NotFoundError: there is no campaign.
+        EnvironmentProblem: a directory cannot be listed.
+    """
+    layout = Layout(root)
+    found = [
+        *_check_database(layout),
+        *_check_plans(layout),
+        *_check_submissions(layout),
+        *_check_attempts(layout),
+        *_check_shards(layout),
+        *_check_texts(layout),
+    ]
+    unique: dict[tuple[str, str], Damage] = {}
+    for damage in found:
+        unique.setdefault((damage.file, damage.problem if not damage.file else ""), damage)
+    return sorted(unique.values())
+
+
+def _check_database(layout: Layout) -> Iterator[Damage]:
+    """Read every block of the database; list what the store warns of, and ingested shards whose file is gone."""
+    try:
+        with Store.open(layout.root) as store:
+            store.content_hash()
+            files = {path.name for path in layout.shards()}
+            gone = store.sql("SELECT file FROM shard WHERE NOT later ORDER BY file")["file"]
+            bad = {*store.bad_shards()["file"], *store.bad_records()["file"]}
+            for name in gone:
+                if name not in files:
+                    yield _damage(layout, layout.shard(name), "it is missing; its rows are in the database", KEEP)
+            for name, reason in store.bad_shards().rows():
+                later = next(layout.trials.glob(f"*/*/*/evaluations/{name}"), None)
+                path = later or next((each for each in layout.shards() if each.name == name), layout.shard(name))
+                yield _damage(layout, path, reason, EVALUATE if later else AGAIN)
+            for name, reason in store.bad_records().rows():
+                yield Damage(name, reason, _remedy(name))
+            yield from _check_rows(layout, store)
+            for warning in store.warnings():
+                if not any(name in warning for name in bad):
+                    yield Damage("", warning, "see the other lines")
+    except StoreError as error:
+        yield _damage(layout, layout.live, str(error), REBUILD)
+
+
+def _check_rows(layout: Layout, store: Store) -> Iterator[Damage]:
+    orphans = store.sql("SELECT trial, attempt FROM recorded ANTI JOIN attempt USING (trial, attempt) ORDER BY ALL")
+    for trial, attempt in orphans.rows():
+        yield _damage(layout, layout.start(trial, attempt), "it is missing, and shards have rows of the attempt", AGAIN)
+
+
+def _remedy(file: str) -> str:
+    if file.startswith("submissions/"):
+        return SUBMITTED
+    return PLAN if file.startswith("grids/") else EVALUATE if "/evaluations/" in file else AGAIN
+
+
+def _check_plans(layout: Layout) -> Iterator[Damage]:
+    for source in plan_signatures(layout):
+        for file, reason in read_plan(layout, source).problems:
+            yield Damage(file, reason, _remedy(file))
+    for path in layout.grids.glob("*.judged"):
+        yield from _check_json(layout, path, PLAN)
+
+
+def _check_submissions(layout: Layout) -> Iterator[Damage]:
+    for directory in sorted(path for path in layout.submissions.glob("*") if path.is_dir()):
+        yield from _check_submission(layout, directory)
+        for path in sorted(directory.rglob("*.json")):
+            if not is_temporary(path) and path.name != "submission.json":
+                yield from _check_json(layout, path, SUBMITTED)
+    for path in sorted(layout.snapshots.glob("*.tar")):
+        yield from _check_hash(layout, path, SNAPSHOT)
+
+
+def _check_submission(layout: Layout, directory: Path) -> Iterator[Damage]:
+    manifest = directory / "manifest.jsonl"
+    if not manifest.is_file() and any(directory.glob("*.json")):
+        yield _damage(layout, manifest, "it is missing", SUBMITTED)
+    path = directory / "submission.json"
+    try:
+        snapshot = (read_submission_record(layout, directory.name).snapshot or {}).get("tar")
+    except NotFoundError:
+        return
+    except StoreError as error:
+        yield _damage(layout, path, str(error), SUBMITTED)
+        return
+    if snapshot is not None and not layout.snapshot_tar(snapshot).is_file():
+        yield _damage(layout, layout.snapshot_tar(snapshot), f"submission {directory.name} names it", SNAPSHOT)
+
+
+def _check_attempts(layout: Layout) -> Iterator[Damage]:
+    unrecorded: set[str] = set()
+    last: tuple[str, int] = ("", 0)
+    for key, attempt, directory in layout.every_attempt():
+        for number in range(last[1] + 1 if key == last[0] else 1, attempt):
+            yield _damage(layout, layout.start(key, number), f"it is missing, and attempt {attempt} is there", AGAIN)
+        last = key, attempt
+        row, problems = read_attempt(layout, key, attempt)
+        for file, reason in problems:
+            yield Damage(file, reason, AGAIN)
+        if row is not None and row.sources is not None and row.submission not in unrecorded:
+            yield from _check_record_of(layout, str(row.submission), unrecorded)
+        yield from _check_attempt_files(layout, key, attempt, Path(directory))
+
+
+def _check_record_of(layout: Layout, submission: str, unrecorded: set[str]) -> Iterator[Damage]:
+    """Attempts since there are records of submissions name one."""
+    directory = layout.submission(submission)
+    if not any((directory / name).is_file() for name in ("submission.json", "logged.json")):
+        unrecorded.add(submission)
+        yield _damage(layout, directory / "submission.json", "it is missing, and attempts name it", SUBMITTED)
+    if not layout.manifest(submission).is_file():
+        unrecorded.add(submission)
+        yield _damage(layout, layout.manifest(submission), "it is missing, and attempts name it", SUBMITTED)
+
+
+def _check_attempt_files(layout: Layout, key: str, attempt: int, directory: Path) -> Iterator[Damage]:
+    end: dict[str, Any] = {}
+    with suppress(NotFoundError, StoreError):
+        end = read_json(layout.end(key, attempt))
+    for name in end.get("files") or ():
+        if not (directory / name).is_file():
+            yield _damage(layout, directory / name, "it is missing, and end.json names it", AGAIN)
+    for path in sorted(directory.glob("checkpoint/*.pt")):
+        yield from _check_hash(layout, path, CHECKPOINT)
+    for path in sorted(directory.glob("weights/*.pt")):
+        yield from _check_hash(layout, path, AGAIN)
+    for path in sorted(directory.glob("artefacts/*.npz")):
+        yield from _check_arrays(layout, path)
+    for evaluation in layout.evaluation_keys(key, attempt):
+        place = (key, attempt, evaluation)
+        try:
+            for path in evaluation_shards(layout, read_evaluation(layout, place)):
+                verify_shard(path)
+        except BadShard as error:
+            yield _damage(layout, path, error.reason, EVALUATE)
+        except StoreError as error:
+            yield _damage(layout, layout.evaluation(*place), str(error), EVALUATE)
+
+
+def _check_shards(layout: Layout) -> Iterator[Damage]:
+    for path in layout.shards():
+        try:
+            verify_shard(path)
+        except BadShard as error:
+            yield _damage(layout, path, error.reason, AGAIN)
+
+
+def _check_texts(layout: Layout) -> Iterator[Damage]:
+    for kind in (QUERIES, VIEWS):
+        try:
+            kind.every(layout)
+        except AblateError as error:
+            yield Damage(kind.folder, str(error), SAVE)
+
+
+def _check_json(layout: Layout, path: Path, remedy: str) -> Iterator[Damage]:
+    try:
+        read_json(path)
+    except NotFoundError:  # it was replaced meanwhile
+        return
+    except StoreError as error:
+        yield _damage(layout, path, str(error), remedy)
+
+
+def _check_hash(layout: Layout, path: Path, remedy: str) -> Iterator[Damage]:
+    named = _HASHED.fullmatch(path.name)
+    if named is None:
+        return
+    try:
+        with path.open("rb") as file:
+            digest = blake2b(digest_size=16)
+            while block := file.read(1 << 20):
+                digest.update(block)
+    except FileNotFoundError:  # its owner has replaced it
+        return
+    except OSError as error:
+        yield _damage(layout, path, str(environment_problem("read", path, error)), remedy)
+        return
+    if digest.hexdigest() != named["blake2b"]:
+        yield _damage(layout, path, "it does not have the hash in its name: it was torn or altered", remedy)
+
+
+def _check_arrays(layout: Layout, path: Path) -> Iterator[Damage]:
+    try:
+        with ZipFile(path) as archive:
+            sound = archive.testzip() is None
+    except (BadZipFile, OSError, EOFError, ValueError, NotImplementedError):
+        sound = False
+    if not sound:
+        yield _damage(layout, path, "its arrays cannot be read: it was torn or altered", AGAIN)
+
+
+def _damage(layout: Layout, path: Path, problem: str, remedy: str) -> Damage:
+    return Damage(path.relative_to(layout.root).as_posix(), problem, remedy)
