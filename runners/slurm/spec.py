@@ -24,19 +24,21 @@ _MEBIBYTES = {"M": 1, "G": 1024, "T": 1024 * 1024}
 _ON_A_GPU = re.compile(r"\b(CUDA|HIP)\b")
 
 _WITH_FIELD = frozenset({
-    "account", "array", "comment", "constraint", "cpus-per-task", "error", "exclude", "gpus", "gpus-per-node",
-    "gres", "job-name", "mem", "nodes", "ntasks", "open-mode", "output", "partition", "qos", "requeue", "signal",
-    "time",
+    "account", "array", "constraint", "cpus-per-task", "error", "exclude", "gpus", "gpus-per-node", "gres", "mem",
+    "nodes", "ntasks", "open-mode", "output", "partition", "qos", "requeue", "signal", "time",
 })  # fmt: skip
 """Options of sbatch that `Slurm` has fields for, or that every script has."""
 
 _FORBIDDEN = frozenset({
-    "chdir", "clusters", "cpus-per-gpu", "export", "export-file", "get-user-env", "gid", "gpus-per-socket",
-    "gpus-per-task", "help", "hold", "ignore-pbs", "input", "mem-per-cpu", "mem-per-gpu", "no-requeue",
+    "chdir", "clusters", "cpus-per-gpu", "export-file", "get-user-env", "gid", "gpus-per-socket",
+    "gpus-per-task", "help", "hold", "ignore-pbs", "input", "mem-per-gpu", "no-requeue",
     "ntasks-per-core", "ntasks-per-gpu", "ntasks-per-node", "ntasks-per-socket", "parsable", "quiet", "test-only",
     "tres-per-task", "uid", "usage", "version", "wait", "wrap",
 })  # fmt: skip
 """Options of sbatch that would break submission or workers."""
+
+_ALLOWED = frozenset({"comment", "export", "job-name", "mem-per-cpu"})
+"""Options of sbatch that `extra` may have although their names begin like one of the others."""
 
 
 def minutes(text: str) -> int:
@@ -91,7 +93,7 @@ class WorkerFields(Spec):
     cpus: PositiveInt | None = None
     """Per worker; None: one per trial and one more."""
     mem: Memory | None = None
-    """Per worker; None: the cluster's default."""
+    """Per worker; None: the cluster's default, DefMemPerCPU or DefMemPerNode; without these, all of a node's memory."""
     per_gpu: PositiveInt | Literal["auto"] | None = None
     """Trials side by side on one GPU (without GPUs: in one worker).
 
@@ -135,6 +137,11 @@ class Slurm(WorkerFields):
     """
     setup: tuple[str, ...] = ()
     """Shell lines before Python starts: modules, environment variables."""
+    python: Line = ""
+    """Shell words that start Python on a node: `apptainer exec --nv $HOME/ablate.sif python`. "": the interpreter that
+    submits, by its path."""
+    gpu_option: Literal["gres", "gpus", "gpus-per-node"] = "gres"
+    """The option of sbatch that asks for GPUs; some clusters take only one of them."""
     signal_s: Annotated[int, Field(ge=1, le=65535)] = 120
     """Seconds before the time limit at which workers save and leave."""
     heartbeat_s: PositiveFloat = 15.0
@@ -158,6 +165,8 @@ class Slurm(WorkerFields):
             raise ValueError(f"gpu_type={self.gpu_type!r} asks for GPUs and gpus=0 for none; leave one of them out")
         for name in self.extra:
             _require_extra(name)
+        if self.mem is not None and {"mem-per-cpu", "mem_per_cpu"} & self.extra.keys():
+            raise ValueError(f"mem={self.mem!r} is per worker and extra has mem-per-cpu; leave one of them out")
         for needs in self.needs:
             try:
                 self.with_needs(needs)
@@ -180,10 +189,15 @@ class Slurm(WorkerFields):
 def _require_extra(name: str) -> None:
     """Refuse an option that `extra` must not have; sbatch accepts shortened options."""
     start = name.replace("_", "-")
+    if start in _ALLOWED:
+        return
     if start not in _FORBIDDEN and any(option.startswith(start) for option in _WITH_FIELD):
         raise ValueError(f"extra is for what Slurm has no field for; {name!r} has one, or is set by the harness")
     if any(option.startswith(start) for option in _FORBIDDEN):
         raise ValueError(f"extra cannot have {name!r}: workers or their submission would not work with it")
+    whole = next((option for option in sorted(_ALLOWED) if option.startswith(start)), None)
+    if whole is not None:
+        raise ValueError(f"extra names options as a whole; got {name!r}, write {whole!r}")
 
 
 def cluster_of(path: Path | str) -> Slurm | None:

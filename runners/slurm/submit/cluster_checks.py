@@ -3,6 +3,7 @@
 import time
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -34,7 +35,8 @@ def require_allowed(slurm: Slurm, wanted: Sequence[Resources], limits: Limits) -
     _require_one_of("account", slurm.account, limits.accounts, "your accounts")
     _require_one_of("qos", slurm.qos, limits.qualities or None, "QOS here")
     for resources in wanted:
-        _require_any_partition(resources, limits)
+        listed = slurm.gpu_option == "gres"  # by sinfo
+        _require_any_partition(resources if listed else replace(resources, gpus=0, gpu_type=None), limits)
 
 
 def _require_any_partition(resources: Resources, limits: Limits) -> None:

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from grid.errors import EnvironmentProblem
 from runners.attempts.manifest import write_grid, write_submission
-from runners.attempts.submission_record import Submission, job_data, job_name, write_submission_record
+from runners.attempts.submission_record import Submission, job_data, write_submission_record
 from runners.attempts.worker import Job
 from runners.provenance.environment import record
 from runners.provenance.snapshot import write
@@ -89,7 +89,7 @@ def _queue(drafter: Drafter, draft: Draft) -> Submission:
         _release_all(layout, record)
     except BaseException:
         if jobs or folder.exists():
-            _cancel_named(job_name(draft.submission))
+            _cancel_named(record.job_name)
             shutil.rmtree(folder, ignore_errors=True)
         raise
     record = replace(record, released=True)
