@@ -14,8 +14,11 @@ FREE, DONE, HELD, ALIVE = RowLook("free"), RowLook("done"), RowLook("held"), Row
 class Clock:
     def __init__(self) -> None:
         self.now = 1000.0
+        self.pause_s = 0.0
+        """What each look at the clock takes."""
 
     def __call__(self) -> float:
+        self.now += self.pause_s
         return self.now
 
 

@@ -131,6 +131,16 @@ def test_rows_called_off_are_neither_taken_nor_taken_back() -> None:
     assert not rows.unfinished
 
 
+def test_rows_that_others_have_are_nothing_to_be_queued_again_for_though_nobody_looked_at_them() -> None:
+    seen = Seen({0: DONE, 1: ALIVE, 2: DONE})
+    assert not rows_of(seen, RowShare((0, 3), 0, 2)).unfinished
+    assert rows_of(seen, RowShare((0, 4), 0, 2)).unfinished
+    seen, slow = Seen(dict.fromkeys(range(9), DONE)), Clock()
+    slow.pause_s = 2.0
+    assert rows_of(seen, RowShare((0, 9), 0, 1), slow).unfinished  # it cannot be known in time
+    assert len(seen.asked) < 9
+
+
 def test_unwilling_is_without_rows_and_what_was_stopped_is_unfinished() -> None:
     willing = [True]
     rows = rows_of(Seen(), RowShare((0, 2), 0, 1), willing=lambda: willing[0])

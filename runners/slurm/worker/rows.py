@@ -17,6 +17,8 @@ from runners.slurm.worker.row_state import CompletedRows, RowStates
 
 _LOOK_S = 0.1
 """Longest time that one call reads files: between calls, the task looks after its processes."""
+_SETTLE_S = 5.0
+"""Longest time for the question whether any row is left, so that no worker is queued again for nothing."""
 _FIRST_WAIT_S = 1.0
 _LONGEST_WAIT_S = 30.0
 
@@ -105,9 +107,22 @@ class NodeRows(RowSource):
 
     @property
     def unfinished(self) -> bool:
-        """True if rows may be neither done nor with a live owner."""
-        rows = {*self._back, *self._own, *self._others, *self._last, *self._unsure, *self._stopped, *self.out}
-        return any(row not in self._completed and not self._is_dropped(row) for row in rows)
+        """True if rows may be neither done nor with a live owner; reads their files, for a few seconds at most."""
+        until = self._clock() + _SETTLE_S
+        mine = (*self._stopped, *self.out, *self._back)
+        for row in (*mine, *self._unsure, *self._last, *self._own, *self._others):
+            if row in self._completed or self._is_dropped(row):
+                continue
+            look = self._states.look(row)
+            if (
+                row in mine
+                or self._clock() >= until
+                or not (look.state == "done" or (look.state == "held" and look.sure))
+            ):
+                return True
+            if look.state == "done":
+                self._completed.add(row)
+        return False
 
     def came_back(self, outcome: Outcome) -> None:
         """Record a worker's outcome of a row; a failed row is not tried again."""
