@@ -1,5 +1,6 @@
 """Check a campaign: all files that its records promise against all files that are there, and every hash."""
 
+import json
 import re
 from collections.abc import Iterator
 from contextlib import suppress
@@ -11,7 +12,7 @@ from zipfile import BadZipFile, ZipFile
 from grid.errors import AblateError, NotFoundError, StoreError
 from runners.attempts.submission_record import read_submission_record
 from store.files.atomic import environment_problem, is_temporary, read_json
-from store.files.attempt_records import read_attempt
+from store.files.attempt_records import AttemptRecord, read_attempt
 from store.files.layout import Layout
 from store.files.plans import plan_signatures, read_plan
 from store.files.posthoc_evaluations import evaluation_shards, read_evaluation
@@ -145,13 +146,17 @@ def _check_attempts(layout: Layout) -> Iterator[Damage]:
         row, problems = read_attempt(layout, key, attempt)
         for file, reason in problems:
             yield Damage(file, reason, AGAIN)
-        if row is not None and row.sources is not None and row.submission not in unrecorded:
+        if row is not None and _has_record(row) and row.submission not in unrecorded:
             yield from _check_record_of(layout, str(row.submission), unrecorded)
         yield from _check_attempt_files(layout, key, attempt, Path(directory))
 
 
+def _has_record(row: AttemptRecord) -> bool:
+    """True unless a release wrote the attempt that kept no records of submissions; logged runs have no sources."""
+    return row.sources is not None or "script" in json.loads(row.versions or "{}")
+
+
 def _check_record_of(layout: Layout, submission: str, unrecorded: set[str]) -> Iterator[Damage]:
-    """Attempts since there are records of submissions name one."""
     directory = layout.submission(submission)
     if not any((directory / name).is_file() for name in ("submission.json", "logged.json")):
         unrecorded.add(submission)
