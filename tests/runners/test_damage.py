@@ -240,6 +240,19 @@ def test_damage_is_reported_or_changes_nothing(
         assert any(told.search(warning) for warning in store.warnings())  # as the header of the dashboard says
 
 
+def test_a_lost_shard_is_mended_as_check_says(sound: Sound, tmp_path: Path) -> None:
+    shutil.copytree(sound.root.parent, tmp_path / "p", ignore=shutil.ignore_patterns("store"))
+    root, spec = tmp_path / "p" / "c", tmp_path / "p" / "spec.py"
+    (root / sound.files["evaluation shard"]).unlink()
+    found = ablate("check", "--campaign", str(root))
+    assert (found.returncode, "ablate run SPEC --again" in found.stdout) == (6, True)
+    made = ablate("run", str(spec), "--grid", "small", "--again", "--campaign", str(root), "--on", "inline")
+    assert made.returncode == 0, made.stderr
+    assert ablate("check", "--campaign", str(root)).returncode == 0
+    table = ablate("table", "--grid", "small", "--campaign", str(root), "--json")
+    assert json.loads(table.stdout) == sound.table
+
+
 def test_every_kind_of_file_of_a_campaign_is_among_them(rich: Path) -> None:
     every = {path for path in rich.rglob("*") if path.is_file()}
     named = {path for pattern in KINDS.values() for path in rich.glob(pattern.format(ok="*", run="*"))}

@@ -1,4 +1,4 @@
-"""What `end.json` promises is checked, and two finished attempts of the same code agree or are reported."""
+"""The promises of `end.json` are checked. Two finished attempts of the same code agree, or they are reported."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -39,7 +39,7 @@ def train(campaign: Campaign, number: int, late: float = LATE, **start: Any) -> 
 
 
 def last_shard(buffer: ShardBuffer, campaign: Campaign, number: int = 1) -> Path:
-    name = buffer.written(campaign.line("SSA", 3)["trial"], number)["evaluation"]["shards"][-1]
+    name = buffer.list_written(campaign.line("SSA", 3)["trial"], number)["evaluation"]["shards"][-1]
     return campaign.layout.shard(name)
 
 
@@ -55,7 +55,7 @@ def test_an_earlier_value_never_stands_for_one_that_is_lost(
 ) -> None:
     key = written.line("SSA", 3)["trial"]
     buffer = train(written, 1)
-    wrote = buffer.written(key, 1)
+    wrote = buffer.list_written(key, 1)
     assert wrote == {"evaluation": {"rows": 2, "step": 12, "shards": wrote["evaluation"]["shards"]}}
     write_end(written.layout, key, 1, step=12, **({"wrote": wrote} if promised else {}))
     path = last_shard(buffer, written)
@@ -82,7 +82,7 @@ def test_an_earlier_value_never_stands_for_one_that_is_lost(
 def test_a_bad_shard_of_another_trial_hides_no_value_of_a_trial_that_names_its_shards(written: Campaign) -> None:
     key = written.line("SSA", 3)["trial"]
     buffer = train(written, 1)
-    write_end(written.layout, key, 1, step=20, wrote=buffer.written(key, 1))  # it measured last at step 12
+    write_end(written.layout, key, 1, step=20, wrote=buffer.list_written(key, 1))  # it measured last at step 12
     other = next(path for path in written.layout.shards() if "-metric." in path.name)
     damage(other)
     with Store.open(written.root) as store:
@@ -101,7 +101,7 @@ def test_attempts_of_the_same_code_that_disagree_are_reported(
     for number, value in ((1, LATE), (2, LATE + 1)):
         start = {**changes, **({"threads": number} if "threads" in changes else {})}
         buffer = train(written, number, value, **start)
-        write_end(written.layout, key, number, step=12, wrote=buffer.written(key, number))
+        write_end(written.layout, key, number, step=12, wrote=buffer.list_written(key, number))
     with Store.open(written.root) as store:
         (told,) = store.warnings(grid)[-1:]
         assert "SSA seed 3" in told
@@ -122,7 +122,7 @@ def test_attempts_that_agree_or_ran_other_code_are_not_reported(written: Campaig
     for number, value in ((1, changes.get("value", LATE + 1)), (2, LATE)):
         buffer = train(written, number, value, **(start if number == 1 else {}))
         status = changes.get("status", "ok") if number == 1 else "ok"
-        write_end(written.layout, key, number, step=12, status=status, wrote=buffer.written(key, number))
+        write_end(written.layout, key, number, step=12, status=status, wrote=buffer.list_written(key, number))
     with Store.open(written.root) as store:
         assert store.warnings() == []
         assert store.sql(FINAL, {"key": key}).rows() == [(12, LATE)]
@@ -131,7 +131,7 @@ def test_attempts_that_agree_or_ran_other_code_are_not_reported(written: Campaig
 def test_a_second_ingest_of_a_doubtful_campaign_changes_nothing(written: Campaign) -> None:
     key = written.line("SSA", 3)["trial"]
     buffer = train(written, 1)
-    write_end(written.layout, key, 1, step=12, wrote=buffer.written(key, 1))
+    write_end(written.layout, key, 1, step=12, wrote=buffer.list_written(key, 1))
     last_shard(buffer, written).unlink()
     assert ingest(written.root).bad_shards == 1
     again = ingest(written.root)
