@@ -10,7 +10,7 @@ from typing import Any, Self, final
 import duckdb
 import polars as pl
 
-from grid.errors import EnvironmentProblem, NotFoundError, SpecError
+from grid.errors import EnvironmentProblem, NotFoundError, SpecError, StoreError
 from grid.suggestions import suggest_name
 from store.database import queries, quoting
 from store.database.connection import engine_errors, stored_version, translate_error, with_suggestion
@@ -121,13 +121,26 @@ class Store:
 
         Raises:
             NotFoundError: there is no such grid; names those that exist.
+            StoreError: its header is damaged or missing.
         """
         found = self.sql("SELECT header FROM grid WHERE grid = $grid", {"grid": name})
         if found.is_empty():
+            self.require_plan(name)
             known = self.grids()
             raise NotFoundError(f"there is no grid {name!r}; there are {known}{suggest_name(name, known)}")
         header: dict[str, Any] = json.loads(found["header"][0])
         return header
+
+    def require_plan(self, grid: str) -> None:
+        """Raise if the plan of `grid` is damaged, so that what is not found in it may be lost.
+
+        Raises:
+            StoreError: its header or a trial line is damaged or missing; says which file.
+        """
+        files = {"header": f"grids/{grid}.json", "lines": f"grids/{grid}.trials.jsonl"}
+        damage = self.sql("SELECT file, reason FROM bad_record WHERE file IN ($header, $lines) ORDER BY ALL", files)
+        for file, reason in damage.rows():
+            raise StoreError(f"the plan of grid {grid!r} cannot be read: {file}: {reason}; {queries.PLAN}")
 
     def final(self, grid: str, name: str, point: Mapping[str, float] | None = None) -> pl.DataFrame:
         """Return the last value of `name` at `point` for every planned trial of `grid`; null unless it is ok.

@@ -100,7 +100,7 @@ class Attempt(TrainingContext):
         """Artefacts and weights that this attempt wrote, relative to its directory."""
         self._cost: dict[str, float] = {}
         self._inherited: Written | None = {}
-        """What shards hold of the attempts that this one resumes; None if an earlier release did not say."""
+        """Rows in shards of the attempts that this one resumes; None if an earlier release did not say."""
         if mine.checkpoint is not None:
             self._take_over_rows(mine.checkpoint.state)
         path = layout.heartbeat(self._trial, self.number)
@@ -212,7 +212,7 @@ class Attempt(TrainingContext):
         if self._flush_due():
             self.flush()
         rows = self._buffer.pending(self._trial, self.number)
-        state = {**state, WROTE: json.dumps(self._written()), **({ROWS: json.dumps(rows)} if rows else {})}
+        state = {**state, WROTE: json.dumps(self._add_inherited()), **({ROWS: json.dumps(rows)} if rows else {})}
         directory = self._layout.checkpoint(self._trial, self.number)
         self._writes(lambda: save_checkpoint(directory, self._trial, step, state))
         self._saves += 1
@@ -251,11 +251,11 @@ class Attempt(TrainingContext):
         for table, rows in json.loads(state.pop(ROWS, "{}")).items():
             self._buffer.extend(table, [(self._trial, self.number, *row[2:]) for row in rows])
 
-    def _written(self) -> Written | None:
+    def _add_inherited(self) -> Written | None:
         """Return what shards hold of this attempt and of those that it resumes."""
         if self._inherited is None:
             return None
-        return add_written(self._inherited, self._buffer.written(self._trial, self.number))
+        return add_written(self._inherited, self._buffer.list_written(self._trial, self.number))
 
     def flush(self, durable: Durable = "file and name") -> None:
         """Write every row logged so far to shards.
@@ -335,7 +335,7 @@ class Attempt(TrainingContext):
     def _end(self, **outcome: Any) -> None:
         record = end_record(self._trial, self.number, self.step, time.monotonic() - self._began)
         record["memory_bytes"] = peak_memory_bytes()
-        record |= {"wrote": self._written(), "files": self._files}
+        record |= {"wrote": self._add_inherited(), "files": self._files}
         self._require_own_record()
         self._writes(lambda: write_end(self._layout, {**record, **outcome}))
         self._buffer.forget(self._trial, self.number)

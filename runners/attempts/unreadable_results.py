@@ -1,4 +1,4 @@
-"""Trials that finished and whose results cannot be read any more: given back, so that a run trains them again."""
+"""Finished trials whose results cannot be read, or are in doubt: given back, so that a run trains them again."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -7,7 +7,7 @@ from store.files.attempts import write_end
 from store.files.layout import Layout
 from store.files.trial_status import trial_state
 
-WHY = "its result cannot be read: a shard was quarantined"
+WHY = "its result cannot be read, or another attempt disagrees with it"
 
 
 def give_back_unreadable(root: Path, grids: Iterable[str]) -> int:

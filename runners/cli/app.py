@@ -34,7 +34,8 @@ from runners.output import say, write
 HELP = """Ablation grids for Transformer attention: from a Python spec to a verdict.
 
 Exit codes: 0 done; 1 internal error; 2 usage or an invalid spec; 3 not found; 4 some trials failed, or `prove` found a
-broken law; 5 the environment lacks something; 6 stored data cannot be read; 130 interrupted, the same command goes on.
+broken law; 5 the environment lacks something; 6 stored data cannot be read, or `check` found damage; 130 interrupted,
+the same command goes on.
 Results go to stdout, progress to stderr. --debug shows the traceback of an error.
 """
 

@@ -1,5 +1,6 @@
 """Check a campaign: all files that its records promise against all files that are there, and every hash."""
 
+import json
 import re
 from collections.abc import Iterator
 from contextlib import suppress
@@ -11,7 +12,7 @@ from zipfile import BadZipFile, ZipFile
 from grid.errors import AblateError, NotFoundError, StoreError
 from runners.attempts.submission_record import read_submission_record
 from store.files.atomic import environment_problem, is_temporary, read_json
-from store.files.attempt_records import read_attempt
+from store.files.attempt_records import AttemptRecord, read_attempt
 from store.files.layout import Layout
 from store.files.plans import plan_signatures, read_plan
 from store.files.posthoc_evaluations import evaluation_shards, read_evaluation
@@ -136,7 +137,7 @@ def _check_submission(layout: Layout, directory: Path) -> Iterator[Damage]:
 
 
 def _check_attempts(layout: Layout) -> Iterator[Damage]:
-    unrecorded: set[str] = set()
+    known: set[str] = set()
     last: tuple[str, int] = ("", 0)
     for key, attempt, directory in layout.every_attempt():
         for number in range(last[1] + 1 if key == last[0] else 1, attempt):
@@ -145,20 +146,23 @@ def _check_attempts(layout: Layout) -> Iterator[Damage]:
         row, problems = read_attempt(layout, key, attempt)
         for file, reason in problems:
             yield Damage(file, reason, AGAIN)
-        if row is not None and row.sources is not None and row.submission not in unrecorded:
-            yield from _check_record_of(layout, str(row.submission), unrecorded)
+        if row is not None and row.submission not in known and (name := _record_of(row)):
+            known.add(str(row.submission))
+            yield from _check_promised(layout, layout.submission(str(row.submission)) / name)
+            yield from _check_promised(layout, layout.manifest(str(row.submission)))
         yield from _check_attempt_files(layout, key, attempt, Path(directory))
 
 
-def _check_record_of(layout: Layout, submission: str, unrecorded: set[str]) -> Iterator[Damage]:
-    """Attempts since there are records of submissions name one."""
-    directory = layout.submission(submission)
-    if not any((directory / name).is_file() for name in ("submission.json", "logged.json")):
-        unrecorded.add(submission)
-        yield _damage(layout, directory / "submission.json", "it is missing, and attempts name it", SUBMITTED)
-    if not layout.manifest(submission).is_file():
-        unrecorded.add(submission)
-        yield _damage(layout, layout.manifest(submission), "it is missing, and attempts name it", SUBMITTED)
+def _record_of(row: AttemptRecord) -> str | None:
+    """Name the record of the attempt's submission; None if a release wrote it that kept no such records."""
+    if row.sources is not None:
+        return "submission.json"
+    return "logged.json" if "script" in json.loads(row.versions or "{}") else None
+
+
+def _check_promised(layout: Layout, path: Path) -> Iterator[Damage]:
+    if not path.is_file():
+        yield _damage(layout, path, "it is missing, and attempts name it", SUBMITTED)
 
 
 def _check_attempt_files(layout: Layout, key: str, attempt: int, directory: Path) -> Iterator[Damage]:

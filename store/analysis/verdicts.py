@@ -97,6 +97,7 @@ def baseline_of(store: "Store", grid: str, wanted: str | None) -> str:
         )
         raise SpecError(f"grid {grid!r} has no baseline; {said}; it has {_some(list(cells))}")
     if name not in cells and name not in cells.values():
+        store.require_plan(grid)
         hint = suggest_name(name, list(cells))
         raise NotFoundError(f"grid {grid!r} has no cell {name!r}; it has {_some(list(cells))}{hint}")
     return str(cells.get(name, name))

@@ -15,6 +15,9 @@ RETRAIN = "run `ablate run SPEC --again` to train them again, or restore the sha
 """Advice about trials whose results cannot be read."""
 
 
+PLAN = "run the same `ablate run` again, or restore the file"
+"""Advice about a damaged plan."""
+
 AGAIN = "`ablate repro KEY` trains one again beside the campaign, `ablate run SPEC --again` all of them"
 """Advice about trials whose attempts disagree."""
 
@@ -177,8 +180,7 @@ def warnings(sql: Sql, grid: str | None) -> list[str]:
         *(f"the shard {file} is not served: {reason}" for file, reason in shards),
         *(f"the record {file} cannot be read: {reason}" for file, reason in records),
         *(
-            f"the plan of {name} has {trials} trials, and {n} can be read: every number of it is of a part; run the "
-            "same `ablate run` again, or restore the file"
+            f"the plan of {name} has {trials} trials, and {n} can be read: every number of it is of a part; {PLAN}"
             for name, trials, n in planned
         ),
         *(

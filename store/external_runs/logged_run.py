@@ -207,7 +207,7 @@ class Run:
     def _end(self, outcome: Mapping[str, Any]) -> None:
         self._require_open()
         self.flush()
-        wrote = self._buffer.written(self.trial, self.attempt)
+        wrote = self._buffer.list_written(self.trial, self.attempt)
         end(self._layout, self._start, self._step, {**outcome, "wrote": wrote})
         self._status = str(outcome["status"])
         self._alive.stop()

@@ -144,7 +144,7 @@ def _array(values: Sequence[Any], field: pa.Field) -> pa.Array:
 
 
 Written = dict[str, dict[str, Any]]
-"""What an attempt wrote, by table: the number of `rows`, the last `step`, and the names of the `shards`."""
+"""Rows of an attempt in shards, by table: the number of `rows`, the last `step`, and the names of the `shards`."""
 
 
 def add_written(first: Written, second: Written) -> Written:
@@ -225,7 +225,7 @@ class ShardBuffer:
         found = {table: [row for row in rows if row[:2] == (trial, attempt)] for table, rows in self._rows.items()}
         return {table: rows for table, rows in found.items() if rows}
 
-    def written(self, trial: str, attempt: int) -> Written:
+    def list_written(self, trial: str, attempt: int) -> Written:
         """Return what the shards of this buffer hold of an attempt; they are on disk when `flush` has succeeded."""
         return add_written(self._written.get((trial, attempt), {}), {})
 

@@ -49,7 +49,7 @@ class ShardIngest:
         self._withdraw_unnamed(named)
         files = {**{path.name: path for path in self._layout.shards()}, **named}
         self._recheck(files)
-        files |= {name: self._layout.shard(name) for name in self._promised() if name not in files}
+        files |= {name: self._layout.shard(name) for name in self._list_promised() if name not in files}
         found = self._connection.execute("SELECT file, signature, reason FROM bad_shard").fetchall()
         self._quarantined = {name: (signature, reason) for name, signature, reason in found}
         self._forget(name for name in self._quarantined if name not in files)
@@ -77,7 +77,7 @@ class ShardIngest:
         found = self._connection.execute("SELECT trial, attempt, unnest(shards) AS name FROM evaluated ORDER BY ALL")
         return {name: self._layout.evaluations(trial, attempt) / name for trial, attempt, name in found.fetchall()}
 
-    def _promised(self) -> list[str]:
+    def _list_promised(self) -> list[str]:
         """Shards that the record of a result names and the database does not have."""
         found = self._connection.execute(
             "SELECT DISTINCT file FROM (SELECT unnest(a.shards) AS file FROM attempt a JOIN counted c "

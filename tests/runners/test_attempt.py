@@ -242,6 +242,27 @@ def test_rows_are_in_shards_before_the_end_says_ok(layout: Layout, monkeypatch: 
     }
 
 
+def test_the_end_promises_all_shards_of_the_result_of_a_trial_that_was_resumed(layout: Layout) -> None:
+    first = begin(layout)
+    for step in (1, 2):
+        first.metrics(step, {"loss": 0.5})
+    first.flush()
+    first.save(2, {"at": 2})
+    first.metrics(3, {"loss": 0.5})
+    first.flush()  # beyond the checkpoint: no result rests on it
+    first.abandon("time")
+    own = read_json(layout.end(TRIAL, 1))["wrote"]["metric"]
+    second = begin(layout)
+    assert second.restore() == (2, {"at": 2})
+    second.metrics(3, {"loss": 0.25})
+    second.finish(DONE)
+    wrote = read_json(layout.end(TRIAL, 2))["wrote"]["metric"]
+    assert (own["rows"], own["step"], wrote["rows"], wrote["step"]) == (3, 3, 3, 3)
+    assert wrote["shards"][0] == own["shards"][0]
+    assert own["shards"][1] not in wrote["shards"]
+    assert {layout.shard(name).is_file() for name in wrote["shards"]} == {True}
+
+
 def test_a_checkpoint_is_due_when_its_interval_has_passed_since_the_last(layout: Layout) -> None:
     attempt = begin(layout, checkpoint_s=0.05)
     assert not attempt.checkpoint_due()
