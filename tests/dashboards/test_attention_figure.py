@@ -260,47 +260,40 @@ class TestFiles:
         with Store.open(tmp_path / "c") as found:
             yield found
 
+    @pytest.fixture
     def first(self, store: Store) -> StoredArray:
-        trial = with_artefacts(store, "probed", "attention_maps")["trial"][0]
-        return artefacts(store, trial)[0]
+        return artefacts(store, with_artefacts(store, "probed", "attention_maps")["trial"][0])[0]
 
-    def test_those_of_a_run_are_listed_by_step_and_name(self, store: Store) -> None:
-        trial = with_artefacts(store, "probed", "attention_maps")["trial"][0]
-        found = artefacts(store, trial)
+    def test_those_of_a_run_are_listed_by_step_and_name_and_no_other_files(
+        self, store: Store, first: StoredArray
+    ) -> None:
+        path = store.layout.artefact(first.trial, 1, first.step, first.name)
+        for name in ("attention-00.npz", "x_y-000000020.npz", "Attention-000000020.npz", ".tmp-000000020.npz"):
+            (path.parent / name).write_bytes(b"")
+        found = artefacts(store, first.trial)
         assert [each.name for each in found] == ["attention-00", "attention-01", "attention-inputs"]
         assert {(each.step, each.attempt) for each in found} == {(STEPS[-1], 1)}
         assert arrays(store, found[0])["weights"].shape == (2, HEADS, TOKENS, TOKENS)
 
-    def test_other_files_are_none_of_them(self, store: Store) -> None:
-        first = self.first(store)
-        folder = store.layout.artefact(first.trial, 1, first.step, first.name).parent
-        for name in ("attention-00.npz", "x_y-000000020.npz", "Attention-000000020.npz", ".tmp-000000020.npz"):
-            (folder / name).write_bytes(b"")
-        assert len(artefacts(store, first.trial)) == 3
-
-    @pytest.mark.parametrize("data", [b"", b"PK\x03\x04 torn", b"no arrays at all"])
-    def test_a_torn_one_is_a_sentence(self, store: Store, data: bytes) -> None:
-        first = self.first(store)
-        store.layout.artefact(first.trial, 1, first.step, first.name).write_bytes(data)
+    @pytest.mark.parametrize("data", [b"", b"PK\x03\x04 torn", b"no arrays at all", "objects"])
+    def test_a_torn_one_and_one_with_objects_are_refused(
+        self, store: Store, first: StoredArray, data: bytes | str
+    ) -> None:
+        path = store.layout.artefact(first.trial, 1, first.step, first.name)
+        with path.open("wb") as file:
+            if isinstance(data, bytes):
+                file.write(data)
+            else:
+                np.savez(file, weights=np.array([{"a": 1}], dtype=object))
         with pytest.raises(StoreError, match="is no file of arrays"):
             arrays(store, first)
 
-    def test_one_that_is_gone_is_a_sentence(self, store: Store) -> None:
-        first = self.first(store)
-        store.layout.artefact(first.trial, 1, first.step, first.name).unlink()
-        with pytest.raises(NotFoundError, match="any more"):
-            arrays(store, first)
-
-    def test_one_that_would_take_all_memory_is_refused_before_it_is_unpacked(self, store: Store) -> None:
-        first = self.first(store)
+    def test_one_that_is_gone_and_one_that_would_take_all_memory_are_refused(
+        self, store: Store, first: StoredArray
+    ) -> None:
         write_arrays(store.layout, first.trial, first.name, weights=np.zeros(LARGEST // 4 + 1, np.float32))
         with pytest.raises(StoreError, match="bytes of arrays; at most"):
             arrays(store, first)
-
-    def test_one_with_objects_is_not_executed(self, store: Store) -> None:
-        first = self.first(store)
-        path = store.layout.artefact(first.trial, 1, first.step, first.name)
-        with path.open("wb") as file:
-            np.savez(file, weights=np.array([{"a": 1}], dtype=object))
-        with pytest.raises(StoreError, match="is no file of arrays"):
+        store.layout.artefact(first.trial, 1, first.step, first.name).unlink()
+        with pytest.raises(NotFoundError, match="any more"):
             arrays(store, first)
