@@ -143,10 +143,7 @@ _MAKERS: Final[Mapping[str, Callable[[GridContext], Drawn]]] = {
     "004-figure-6": norms_of_first,
     "004-figure-7": sinks_by_domain,
     "004-figure-8": ProbeLines(
-        _RATIOS,
-        "depth",
-        _RATIO_WORDS.format(" Post-norm models alone have values before a block's norm."),
-        height=320,
+        _RATIOS, "depth", _RATIO_WORDS.format(" Post-norm models alone have values before a block's norm."), height=320
     ).draw,
 }
 _PRINTED: Final = {"003-figure-3": PrintedPoints(1, "sigma_f"), "003-figure-11": PrintedPoints(6, "sigma_f")}

@@ -85,10 +85,7 @@ GRIDS: Mapping[str, list[Made]] = {
         )
     ],
     "long": [cell(LONG, TEXT), cell(LONG[:1], TEXT, "differential")],
-    "gains": [
-        cell(SET, {**TEXT, "training": {"steps": 9}}),
-        cell(SET, {**TEXT, "training": {"steps": 7}}, "ssa"),
-    ],
+    "gains": [cell(SET, {**TEXT, "training": {"steps": 9}}), cell(SET, {**TEXT, "training": {"steps": 7}}, "ssa")],
     "doubted": [cell(all_rows("003", 4), TEXT), cell(all_rows("003", 4), TEXT, "ssa")],
 }
 
