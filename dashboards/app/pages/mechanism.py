@@ -149,7 +149,7 @@ def _training(view: PageView) -> SlotContent:
     if said := _is_histogram(view):
         return SlotContent(message=said)
     cells, look = chosen_cells(view)
-    found = probe_curves.over_training(view.store, reading, cells)
+    found = probe_curves.along(view.store, reading, cells, "step")
     if found.is_empty():
         holes = _holes(view, reading, cells, last=False)
         return SlotContent(message=f"No trial that is shown has recorded {reading.name!r} at this place yet.{holes}")
@@ -190,7 +190,7 @@ def _layers(view: PageView) -> SlotContent:
     if said := _is_histogram(view) or _no_layers(view):
         return SlotContent(message=said)
     cells, look = chosen_cells(view)
-    found = probe_curves.by_layer(view.store, reading, cells, _band(view))
+    found = probe_curves.along(view.store, reading, cells, "layer", _band(view))
     if found.is_empty():
         return SlotContent(message=_nothing(view, reading) + _holes(view, reading, cells))
     mean = "mean over heads and seeds" if there.heads else "mean over seeds"
