@@ -45,6 +45,11 @@ class Maps(NamedTuple):
     sequences: int
     """How many the files hold."""
 
+    @property
+    def beside(self) -> int:
+        """How many keys no token is."""
+        return len(self.keys) - len(self.queries)
+
 
 def layers_of(files: Sequence[StoredArray], step: int) -> dict[int, StoredArray]:
     """The files of maps at a step, by layer."""
@@ -80,7 +85,7 @@ def read_maps(store: Store, files: Sequence[StoredArray], step: int, sequence: i
 def summary(maps: Maps) -> pl.DataFrame:
     """Every head: layer, head, first (mean weight of the first token), entropy (nats, of sizes as shares), sum_low and
     sum_high (of the weights of a query)."""
-    weights, own = maps.weights.astype(np.float64), len(maps.keys) - len(maps.queries)
+    weights = maps.weights.astype(np.float64)
     sizes = np.where(np.isfinite(weights), np.abs(weights), np.nan)
     whole = sizes.sum(-1, keepdims=True)
     shares = np.divide(sizes, whole, out=np.zeros_like(sizes), where=whole > 0)
@@ -91,7 +96,7 @@ def summary(maps: Maps) -> pl.DataFrame:
         {
             "layer": np.repeat(np.array(maps.layers, dtype=np.int64), heads),
             "head": np.tile(np.arange(heads), len(maps.layers)),
-            "first": weights[..., own].mean(-1).ravel(),
+            "first": weights[..., maps.beside].mean(-1).ravel(),
             "entropy": entropy.ravel(),
             "sum_low": sums.min(-1).ravel(),
             "sum_high": sums.max(-1).ravel(),
@@ -114,38 +119,29 @@ def draw_mosaic(maps: Maps, chosen: tuple[int, int]) -> go.Figure:
     these are blue and the others orange, as on every diverging scale here; else all are blue.
     """
     n_layers, heads = maps.weights.shape[:2]
-    own = len(maps.keys) - len(maps.queries)
-    size = max(12, min(_WIDE // heads, 96))
-    tiles = shrunk(maps.weights[..., own:], size)
+    tiles = shrunk(maps.weights[..., maps.beside :], max(12, min(_WIDE // heads, 96)))
     side = tiles.shape[-1] + 2
-    sheet = np.zeros((n_layers, heads, side, side), np.float32)
-    sheet[:, :, 1:-1, 1:-1] = np.where(np.isfinite(tiles), tiles, 0.0)
+    sheet = np.pad(np.where(np.isfinite(tiles), tiles, 0.0), ((0, 0), (0, 0), (1, 1), (1, 1)))
     flat = sheet.transpose(0, 2, 1, 3).reshape(n_layers * side, heads * side)
     largest = float(np.abs(flat).max()) or 1.0
     places = np.round(np.sign(flat) * np.sqrt(np.abs(flat) / largest) * _LEVELS) + _LEVELS
     picture = Image.fromarray(places.astype(np.uint8))
     picture.putpalette(_palette(signed=bool((flat < 0).any())), "RGBA")
+    png = BytesIO()
+    picture.save(png, "PNG")  # as a heat map it would be megabytes
+    source = f"data:image/png;base64,{b64encode(png.getvalue()).decode()}"
     figure = canvas(84 + round(n_layers * min(max(1150 / heads, 34), 130)), x="head", y="layer")
     step = 1 / side
     half = step / 2 - 0.5
-    figure.add_trace(go.Image(source=_data_uri(picture), x0=half, dx=step, y0=half, dy=step, hoverinfo="skip"))
-    told = summary(maps)
-    figure.add_trace(_targets(maps, told))
+    figure.add_trace(go.Image(source=source, x0=half, dx=step, y0=half, dy=step, hoverinfo="skip"))
+    figure.add_trace(_targets(maps))
     row, column = list(maps.layers).index(chosen[0]), chosen[1]
     box = {"x0": column - 0.5, "x1": column + 0.5, "y0": row - 0.5, "y1": row + 0.5}
     figure.add_shape(type="rect", line={"color": INK, "width": 2}, **box)
-    every = max(1, heads // 32)
-    figure.update_xaxes(
-        range=[-0.5, heads - 0.5], tickvals=list(range(0, heads, every)), showgrid=False, ticks="", constrain="domain"
-    )
-    figure.update_yaxes(
-        range=[n_layers - 0.5, -0.5],
-        tickvals=list(range(n_layers)),
-        ticktext=[str(layer) for layer in maps.layers],
-        showgrid=False,
-        scaleanchor=False,
-    )
-    return figure
+    ticks = list(range(0, heads, max(1, heads // 32)))
+    figure.update_xaxes(range=[-0.5, heads - 0.5], tickvals=ticks, showgrid=False, ticks="", constrain="domain")
+    layers = {"tickvals": list(range(n_layers)), "ticktext": [str(layer) for layer in maps.layers]}
+    return figure.update_yaxes(range=[n_layers - 0.5, -0.5], **layers, showgrid=False, scaleanchor=False)
 
 
 def _palette(*, signed: bool) -> bytes:
@@ -154,13 +150,6 @@ def _palette(*, signed: bool) -> bytes:
     above, below = (orange, blue_) if signed else (blue_, blue_)
     levels = range(-_LEVELS, _LEVELS + 1)
     return b"".join((above if level >= 0 else below) + bytes([round(abs(level) / _LEVELS * 255)]) for level in levels)
-
-
-def _data_uri(picture: Image.Image) -> str:
-    """Encode a picture as PNG: as a heat map it would be megabytes."""
-    data = BytesIO()
-    picture.save(data, "PNG")
-    return f"data:image/png;base64,{b64encode(data.getvalue()).decode()}"
 
 
 def shrunk(values: npt.NDArray[Any], size: int) -> npt.NDArray[Any]:
@@ -175,21 +164,20 @@ def shrunk(values: npt.NDArray[Any], size: int) -> npt.NDArray[Any]:
     return means
 
 
-def _targets(maps: Maps, told: pl.DataFrame) -> go.Heatmap:
+def _targets(maps: Maps) -> go.Heatmap:
     """Make an invisible cell per map, for the pointer and for clicks."""
-    heads = maps.weights.shape[1]
+    shape = maps.weights.shape[:2]
+    rows = summary(maps).to_dicts()
     words = [
         f"layer {row['layer']}, head {row['head']}<br>first token {number(row['first'])}<br>"
         f"entropy {number(row['entropy'])} nats<br>{sum_words(row['sum_low'], row['sum_high'])}"
-        for row in told.iter_rows(named=True)
+        for row in rows
     ]
-    keys = [f"{layer}.{head}" for layer, head in told.select("layer", "head").iter_rows()]
-    rows = range(0, len(keys), heads)
     return go.Heatmap(
-        z=[[0] * heads for _ in rows],
-        text=[words[at : at + heads] for at in rows],
-        customdata=[keys[at : at + heads] for at in rows],
-        colorscale=[[0, "#00000000"], [1, "#00000000"]],
+        z=np.zeros(shape).tolist(),
+        text=np.array(words, dtype=object).reshape(shape).tolist(),
+        customdata=np.array([f"{row['layer']}.{row['head']}" for row in rows], dtype=object).reshape(shape).tolist(),
+        colorscale=["#00000000", "#00000000"],
         showscale=False,
         hovertemplate="%{text}<extra></extra>",
     )
@@ -203,7 +191,7 @@ def one_map(maps: Maps, layer: int, head: int) -> pl.DataFrame:
     return pl.DataFrame(
         {
             "query": np.repeat(np.array(rows) + 1, m),
-            "key": np.tile(np.array(columns) + 1 - (len(maps.keys) - len(maps.queries)), n),
+            "key": np.tile(np.array(columns) + 1 - maps.beside, n),
             "query_token": [maps.queries[i] for i in rows for _ in columns],
             "key_token": [maps.keys[j] for _ in rows for j in columns],
             "weight": weights.astype(np.float64).ravel(),
@@ -214,7 +202,7 @@ def one_map(maps: Maps, layer: int, head: int) -> pl.DataFrame:
 def _blocks(maps: Maps, layer: int, head: int) -> tuple[npt.NDArray[Any], list[int], list[int]]:
     """The weights that are drawn, with the first query and key of each block."""
     weights = maps.weights[list(maps.layers).index(layer), head]
-    own, n = len(maps.keys) - len(maps.queries), len(maps.queries)
+    own, n = maps.beside, len(maps.queries)
     if n <= MOST_TOKENS:
         return weights, list(range(n)), list(range(own + n))
     width = -(-n // MOST_TOKENS)
@@ -230,9 +218,10 @@ def draw_map(maps: Maps, layer: int, head: int) -> go.Figure:
     values = pl.Series(weights.ravel()).cast(pl.Float64)
     ramp = heat_ramp(pl.concat([values, pl.Series([0.0])]), "weight", diverging=bool((values < 0).any()))
     figure = canvas(min(120 + 18 * len(rows), 900), x="key", y="query")
-    own = len(maps.keys) - len(maps.queries)
-    keys = [maps.keys[j] if j < own else f"{j - own + 1} {maps.keys[j]}" for j in columns]
-    queries = [f"{i + 1} {maps.queries[i]}" for i in rows]
+    own = maps.beside
+    keys = {maps.keys[j] if j < own else f"{j - own + 1} {maps.keys[j]}": maps.keys[j] for j in columns}
+    queries = {f"{i + 1} {maps.queries[i]}": maps.queries[i] for i in rows}
+    title = {"text": "weight", "side": "right", "font": {"size": TEXT_SIZE}}
     figure.add_trace(
         go.Heatmap(
             x=[plain(key) for key in keys],
@@ -241,17 +230,12 @@ def draw_map(maps: Maps, layer: int, head: int) -> go.Figure:
             zmin=ramp.low,
             zmax=ramp.high,
             colorscale=_root_scale(ramp),
-            colorbar={
-                "title": {"text": "weight", "side": "right", "font": {"size": TEXT_SIZE}},
-                "thickness": 12,
-                "outlinewidth": 0,
-            },
+            colorbar={"title": title, "thickness": 12, "outlinewidth": 0},
             hovertemplate="query %{y}<br>key %{x}<br>%{z:.4f}<extra></extra>",
         )
     )
-    figure.update_xaxes(**_axis(keys, [maps.keys[j] for j in columns]), side="top")
-    figure.update_yaxes(**_axis(queries, [maps.queries[i] for i in rows]), autorange="reversed")
-    return figure
+    figure.update_xaxes(**_axis(keys), side="top")
+    return figure.update_yaxes(**_axis(queries), autorange="reversed")
 
 
 def _root_scale(ramp: Ramp) -> list[list[Any]]:
@@ -262,14 +246,16 @@ def _root_scale(ramp: Ramp) -> list[list[Any]]:
     return [[float(place), color] for place, color in zip(at, ramp.colors, strict=True)]
 
 
-def _axis(categories: Sequence[str], names: Sequence[str]) -> dict[str, Any]:
+def _axis(names: Mapping[str, str]) -> dict[str, Any]:
+    """An axis of categories, with the names of some."""
+    categories = [plain(each) for each in names]
     every = -(-len(names) // 64)
     return {
         "type": "category",
         "categoryorder": "array",
-        "categoryarray": [plain(each) for each in categories],
-        "tickvals": [plain(each) for each in categories[::every]],
-        "ticktext": [plain(cut(name, 12)) for name in names[::every]],
+        "categoryarray": categories,
+        "tickvals": categories[::every],
+        "ticktext": [plain(cut(name, 12)) for name in list(names.values())[::every]],
         "tickfont": {"size": 11},
         "showgrid": False,
         "ticks": "",
@@ -302,10 +288,10 @@ def byte_names(ids: Sequence[int]) -> list[str]:
     names: list[str] = []
     at = 0
     while at < len(ids):
-        size = next((n for n in (1, 2, 3, 4) if _letter(ids[at : at + n])), 0)
-        letter = _letter(ids[at : at + size]) if size else ""
-        names += [_visible_letter(letter), *["…"] * (size - 1)] if size else [f"\\x{ids[at]:02x}"]
-        at += max(size, 1)
+        size, letter = next(((n, found) for n in (1, 2, 3, 4) if (found := _letter(ids[at : at + n]))), (1, ""))
+        shown = _VISIBLE.get(letter) or (letter if letter.isprintable() else f"\\u{ord(letter):04x}")
+        names += [shown, *["…"] * (size - 1)] if letter else [f"\\x{ids[at]:02x}"]
+        at += size
     return names
 
 
@@ -316,7 +302,3 @@ def _letter(ids: Sequence[int]) -> str:
     except ValueError:  # no byte, or no letter
         return ""
     return found if len(found) == 1 else ""
-
-
-def _visible_letter(letter: str) -> str:
-    return _VISIBLE.get(letter) or (letter if letter.isprintable() else f"\\u{ord(letter):04x}")

@@ -20,19 +20,6 @@ TEXT_SIZE: Final = 13
 TOP: Final = 12
 """Pixels above the panels of a figure."""
 _FINE: Final = (1, 1.2, 1.4, 1.6, 1.8, 2, 2.5, 3, 3.5, 4, 4.5, 5, 6, 7, 8, 9)
-_LEAST_PANEL: Final = 310
-_UPRIGHT_NAME: Final = 12
-"""Pixels across that a name takes which is written upwards."""
-_AT_THE_SIDES: Final = 160
-"""Pixels for names at the left and a scale of colours at the right."""
-_SECOND_AXIS: Final = 70
-"""Pixels for the numbers and the title of an axis at the right."""
-_LETTER: Final = 7
-"""Pixels, on average and a little more."""
-_ENDS: Final = 60
-"""Pixels of a panel above and below its upright axis."""
-_LONGEST_WORD: Final = 16
-_LONGEST_PART: Final = 40
 _LONGEST_LINE: Final = 56
 
 
@@ -68,7 +55,8 @@ def canvas(height: int, *, x: str | None = None, y: str | None = None, figure: g
 
 def upright(title: str, height: int) -> str:
     """The title of the upright axis of a panel of `height` pixels as plotly shows it literally, in lines that fit."""
-    return in_lines(title, max((height - _ENDS) // _LETTER, _LONGEST_WORD))
+    ends, letter, longest_word = 60, 7, 16  # pixels above and below the axis, pixels of a letter, letters
+    return in_lines(title, max((height - ends) // letter, longest_word))
 
 
 def in_lines(title: str, letters: int) -> str:
@@ -244,7 +232,7 @@ def break_name(name: str, longest: int = 26) -> str:
 
     The name is cut before it is escaped: a cut through an entity would show half of it.
     """
-    most = max(longest, _LONGEST_PART)
+    most = max(longest, 40)
     lines: list[str] = []
     for part in name.split(" · "):
         if lines and len(lines[-1]) + len(part) + 3 <= longest:
@@ -267,12 +255,13 @@ def least_width(figure: go.Figure) -> int:
 
     That is so for panels side by side, and for many names side by side, each of which is written.
     """
+    panel, second_axis, name, at_the_sides = 310, 70, 12, 160  # pixels
     domains = {axis.domain[0] for axis in figure.select_xaxes() if axis.domain is not None}
     second = any(axis.side == "right" for axis in figure.select_yaxes())
-    panels = (_LEAST_PANEL + second * _SECOND_AXIS) * len(domains) if len(domains) > 1 else 0
+    panels = (panel + second * second_axis) * len(domains) if len(domains) > 1 else 0
     named = [len(axis.tickvals) for axis in figure.select_xaxes() if axis.type == "category" and axis.tickvals]
-    names = _UPRIGHT_NAME * max(named, default=0)
-    return max(panels, names + _AT_THE_SIDES if names > _LEAST_PANEL else 0)
+    names = name * max(named, default=0)
+    return max(panels, names + at_the_sides if names > panel else 0)
 
 
 def one_line(name: str, longest: int = _LONGEST_LINE) -> str:
@@ -284,16 +273,6 @@ def one_line(name: str, longest: int = _LONGEST_LINE) -> str:
 def cut(name: str, most: int) -> str:
     """The first `most` letters, the last of them an ellipsis where there are more."""
     return name if len(name) <= most else name[: most - 1] + "…"
-
-
-_TITLE_ROOM: Final = 46
-"""Pixels above a figure for its title."""
-
-_LEGEND_ROOM: Final = 26
-"""Pixels below a figure for each row of its legend."""
-
-_ENTRIES: Final = 4
-"""Entries of a legend."""
 
 
 def standalone(figure: go.Figure, title: str, *, legend: bool = False) -> go.Figure:
@@ -309,17 +288,17 @@ def standalone(figure: go.Figure, title: str, *, legend: bool = False) -> go.Fig
             trace.showlegend = listed
         if listed:
             groups.add(str(group))
-    rows = -(-len(groups) // _ENTRIES)
-    figure.update_layout(
+    above, below = 46, 26 * -(-len(groups) // 4)  # pixels for the title, and for rows of four entries of the legend
+    return figure.update_layout(
         title={"text": plain(title), "x": 0, "xref": "paper", "font": {"size": 15, "color": INK}},
-        height=(figure.layout.height or 400) + _TITLE_ROOM + _LEGEND_ROOM * rows,
+        height=(figure.layout.height or 400) + above + below,
         paper_bgcolor=PAPER,
         plot_bgcolor=PAPER,
         showlegend=bool(groups),
         legend={"orientation": "h", "yref": "container", "y": 0, "yanchor": "bottom", "x": 0},
+        margin_t=above + figure.layout.margin.t - TOP,
+        margin_b=8 + below,
     )
-    top = _TITLE_ROOM + figure.layout.margin.t - TOP
-    return figure.update_layout(margin_t=top, margin_b=8 + _LEGEND_ROOM * rows)
 
 
 _RATIOS: Final = (1.01, 1.02, 1.05, 1.1, 1.2, 1.5, 2, 3, 5, 10, 30, 100, 1e3, 1e4, 1e6)

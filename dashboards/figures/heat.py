@@ -21,21 +21,10 @@ _LETTER: Final = 7.0
 _LINE: Final = 15
 """Pixels of a letter across and of a line up."""
 _LONGEST_TICK: Final = 28
-_ROW: Final = (4.0, 26.0)
-"""Least and most pixels of a row."""
-_TALLEST: Final = 900
 _WIDTH: Final = 860
 """Pixels of a figure in the narrowest usual place; in a window of usual width it has more."""
-_ROOM: Final = (6, 7)
-"""Pixels that a cell has to have beyond the text in it, across and up."""
 _BAR: Final = (110, 320)
 """Least and most pixels of the bar of colours."""
-_BESIDE: Final = (50, 80)
-"""Pixels beside all columns that take no name: the axis's title at the left; the bar of colours at the right."""
-_TICK: Final = 18
-"""Pixels between ticks beside the bar of colours, at least."""
-_BAR_TITLE: Final = 16
-"""Letters in a line of a title above the bar."""
 
 
 class Ramp(NamedTuple):
@@ -182,11 +171,11 @@ def draw_heat(
     )
     columns = min(len(parts), 1 if len(across.names) > 24 else 2 if len(across.names) > 10 else 3)
     texts = found["text"].drop_nulls().to_list() if "text" in found.columns else []
-    most = _ROW[1] + _LINE * max((text.count("<br>") for text in texts), default=0)
-    row = min(max(_TALLEST / max(len(up.names), 1) * columns / len(parts), _ROW[0]), most)
+    most = 26.0 + _LINE * max((text.count("<br>") for text in texts), default=0)
+    row = min(max(900 / max(len(up.names), 1) * columns / len(parts), 4.0), most)  # of figures up to 900 pixels
     least = _BAR[0] + _LINE * _bar_title(ramp).count("<br>") if ramp.title and len(parts) <= columns else 48
     each = height or max(round(row * len(up.names)), least)
-    beside = up.widest + _BESIDE[0] + (_BESIDE[1] if ramp.title else 0)
+    beside = up.widest + 50 + (80 if ramp.title else 0)  # names and title at the left, the bar at the right
     size = (max(width - beside, 1) / columns / max(len(across.names), 1), each / max(len(up.names), 1))
     figure, places = panels(len(parts), each, columns=columns, x=x, y=y)
     if across.widest > size[0]:  # names that are turned take room below
@@ -225,7 +214,7 @@ def _map(cells: Sequence[Sequence[_Cell]], across: _Axis, up: _Axis, ramp: Ramp)
 
 
 def _bar_title(ramp: Ramp) -> str:
-    return in_lines(ramp.title, _BAR_TITLE)
+    return in_lines(ramp.title, 16)
 
 
 def _bar(ramp: Ramp, height: int) -> dict[str, Any]:
@@ -244,7 +233,7 @@ def _bar(ramp: Ramp, height: int) -> dict[str, Any]:
     }
     if ramp.log:
         values = log_ticks(ramp.low, ramp.high)
-        values = values[:: math.ceil(len(values) * _TICK / length)]
+        values = values[:: math.ceil(len(values) * 18 / length)]
         found |= {"tickvals": [ramp.shade(value) for value in values], "ticktext": [tick_text(v) for v in values]}
     return found
 
@@ -253,7 +242,7 @@ def _are_narrow(cells: Sequence[_Cell], size: tuple[float, float]) -> bool:
     """Whether a text of any panel has no room in a cell of `size` pixels: then no panel has texts."""
     lines = [cell.words.split("<br>") for cell in cells if cell.shade is not None]
     longest = max((len(line) for each in lines for line in each), default=0)
-    return longest * _LETTER + _ROOM[0] > size[0] or max(map(len, lines), default=1) * _LINE + _ROOM[1] > size[1]
+    return longest * _LETTER + 6 > size[0] or max(map(len, lines), default=1) * _LINE + 7 > size[1]
 
 
 def _marks(cells: Sequence[_Cell], ramp: Ramp, size: tuple[float, float], *, narrow: bool) -> list[go.Scatter]:

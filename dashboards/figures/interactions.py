@@ -75,7 +75,7 @@ def matrix(found: Factorial) -> pl.DataFrame:
         key = None if across == up else key_of(axes)
         rows.append({"x": across, "y": up, "key": key, **_cell(terms.get(term))})
     texts = dict.fromkeys(("text", "note", "reason", "key"), pl.String)
-    kinds = {"x": pl.Enum(names), "y": pl.Enum(names), "value": pl.Float64, **texts}
+    kinds: dict[str, Any] = {"x": pl.Enum(names), "y": pl.Enum(names), "value": pl.Float64, **texts}
     return pl.DataFrame(rows, schema=kinds)
 
 

@@ -175,12 +175,8 @@ def table(store: Store, grid: str, measure: GridMeasure) -> tuple[pl.DataFrame, 
         known = set(order[name])
         order[name] += [level for level in dict.fromkeys(of or NOWHERE for of in each) if level not in known]
     whole = found.with_columns(columns).join(why, on=["cell", "seed"], how="left", maintain_order="left")
-    return whole, {name: _present(of, whole[_AXIS + name]) for name, of in order.items()}
-
-
-def _present(order: Sequence[str], column: pl.Series) -> list[str]:
-    there = set(column.to_list())
-    return [level for level in dict.fromkeys(order) if level in there]
+    there = {name: set(whole[_AXIS + name]) for name in order}
+    return whole, {name: [level for level in dict.fromkeys(of) if level in there[name]] for name, of in order.items()}
 
 
 def follows(found: pl.DataFrame, axis: str, other: str) -> bool:
@@ -211,7 +207,9 @@ def pivot(
     over seeds (`balanced_means`). With `best`, the setting with the best mean stands for all. It is chosen on the seeds
     that are shown, among the settings with the most values. Averages are on the measure's scale.
     """
-    units = forward(_finite(found), measure.scale)
+    value = pl.col("value").cast(pl.Float64)
+    values = pl.when(pl.col("status") == "ok", value.is_finite()).then(value).fill_null(np.nan)
+    units = forward(found.select(values).to_series().to_numpy(), measure.scale)
     found = found.with_columns(pl.Series("units", units).fill_nan(None))
     spans = found.group_by("cell").agg(pl.col("units").mean())["units"].drop_nulls().to_list()
     span = (back(min(spans), measure.scale), back(max(spans), measure.scale)) if spans else None
@@ -272,11 +270,6 @@ def runs_at(found: pl.DataFrame, levels: Mapping[str, Sequence[str]], axes: tupl
     if any(place >= len(levels[name]) for name, place in places):
         return found.clear()
     return at_levels(found, {name: levels[name][place] for name, place in places})
-
-
-def _finite(found: pl.DataFrame) -> np.ndarray:
-    values = found["value"].cast(pl.Float64).fill_null(np.nan).to_numpy()
-    return np.where(np.isfinite(values) & (found["status"] == "ok").to_numpy(), values, np.nan)
 
 
 def _best(

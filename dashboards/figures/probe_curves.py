@@ -44,26 +44,19 @@ class ProbeReading(NamedTuple):
         Rows are those with a finite value, or with `finite` false all others.
         """
         given: dict[str, Any] = {"grid": self.grid, "probe": self.name}
-        parts = [
-            "g.grid = $grid",
-            "p.name = $probe",
-            "isfinite(p.value)" if finite else "isfinite(p.value) IS NOT TRUE",
-        ]
+        parts = ["g.grid = $grid", "p.name = $probe", f"isfinite(p.value) IS {'' if finite else 'NOT '}TRUE"]
         for i, (axis, value) in enumerate(sorted(self.at.items())):
-            if axis == without:
-                continue
-            given |= {f"axis{i}": axis} | ({} if value is None else {f"at{i}": value})
-            parts.append(f"p.point[$axis{i}] " + ("IS NULL" if value is None else f"= $at{i}"))
+            if axis != without:
+                given |= {f"axis{i}": axis} | ({} if value is None else {f"at{i}": value})
+                parts.append(f"p.point[$axis{i}] " + ("IS NULL" if value is None else f"= $at{i}"))
         if self.layer is not None:
             parts.append("p.layer = $layer")
             given["layer"] = self.layer
-        if not last or self.step is not None:
-            parts.append("t.status IS DISTINCT FROM 'failed'")
-        else:
-            parts.append("t.status = 'ok' AND p.step = t.step")
         if last and self.step is not None:
             parts.append("p.step = $step")
             given["step"] = self.step
+        ended = last and self.step is None
+        parts.append("t.status = 'ok' AND p.step = t.step" if ended else "t.status IS DISTINCT FROM 'failed'")
         return " AND ".join(parts), given
 
 
@@ -149,46 +142,25 @@ def not_finite(
     return int(found["n"][0])
 
 
-def over_training(store: Store, reading: ProbeReading, cells: Sequence[str]) -> pl.DataFrame:
-    """The mean over layers and heads at every step, then over seeds: cell, x (step), n, lost, value, low, high."""
-    where, given = reading.where(last=False)
-    source = f"SELECT g.cell, p.step AS x, avg(p.value) AS value FROM {_FROM} WHERE {where} GROUP BY g.cell, p.trial, x"
-    return in_order(store.sql(over_seeds(source, ["cell", "x"], "linear"), given), cells, "x")
-
-
-def by_layer(
-    store: Store, reading: ProbeReading, cells: Sequence[str], band: Literal["seeds", "heads"] = "seeds"
-) -> pl.DataFrame:
-    """The mean over heads in every layer: cell, x (layer), n, value, low, high.
-
-    `low` and `high` are the t interval over seeds, or the mean over heads (each averaged over seeds) less and plus
-    their standard deviation; n counts seeds, or heads.
-    """
-    return _along(store, reading, cells, "p.layer::BIGINT", band)
-
-
 def along(
     store: Store, reading: ProbeReading, cells: Sequence[str], axis: str, band: Literal["seeds", "heads"] = "seeds"
 ) -> pl.DataFrame:
-    """As `by_layer`, along a coordinate, over all layers or that of the reading."""
-    return _along(store, reading, cells, "p.point[$along]", band, axis)
+    """The mean along `axis`, over all layers and heads, or the layer of the reading: cell, x, n, value, low, high.
 
-
-def _along(
-    store: Store, reading: ProbeReading, cells: Sequence[str], x: str, band: str, axis: str = ""
-) -> pl.DataFrame:
-    where, given = reading.where(without=axis)
-    given |= {"along": axis} if axis else {}
+    `axis` is "step", "layer" or a coordinate. `low` and `high` are the t interval over seeds, or the mean over heads
+    (each averaged over seeds) less and plus their standard deviation; n counts seeds, or heads.
+    """
+    x = {"step": "p.step", "layer": "p.layer::BIGINT"}.get(axis, "p.point[$along]")
+    where, given = reading.where(without=axis, last=axis != "step")
+    given |= {"along": axis} if "$along" in x else {}
     known = f"FROM {_FROM} WHERE {where} AND {x} IS NOT NULL"
     if band == "seeds":
-        source = f"SELECT g.cell, {x} AS x, avg(p.value) AS value {known} GROUP BY g.cell, p.trial, {x}"
-        found = store.sql(over_seeds(source, ["cell", "x"], "linear"), given).drop("lost")
+        source = f"SELECT g.cell, p.trial, {x} AS x, avg(p.value) AS value {known} GROUP BY ALL"
+        found = store.sql(over_seeds(source, ["cell", "x"], "linear"), given)
     else:
         found = store.sql(
             f"""
-            WITH head AS (
-                SELECT g.cell, {x} AS x, p.layer, p.head, avg(p.value) AS value {known} GROUP BY ALL
-            )
+            WITH head AS (SELECT g.cell, {x} AS x, p.layer, p.head, avg(p.value) AS value {known} GROUP BY ALL)
             SELECT cell, x, count(*) AS n, avg(value) AS value, avg(value) - stddev_samp(value) AS low,
                    avg(value) + stddev_samp(value) AS high
             FROM head GROUP BY cell, x ORDER BY cell, x
@@ -218,18 +190,14 @@ def over_heads(store: Store, reading: ProbeReading, cells: Sequence[str]) -> pl.
     return in_order(found, cells, "seed", "layer", "head")
 
 
-def of_trials(store: Store, reading: ProbeReading) -> pl.DataFrame:
-    """The mean over layers and heads of every trial: trial, value."""
-    where, given = reading.where()
-    return store.sql(f"SELECT p.trial, avg(p.value) AS value FROM {_FROM} WHERE {where} GROUP BY p.trial", given)
-
-
-def against(store: Store, reading: ProbeReading, measure: GridMeasure, cells: list[str]) -> pl.DataFrame:
+def against(store: Store, reading: ProbeReading, measure: GridMeasure, cells: Sequence[str]) -> pl.DataFrame:
     """Every run that is ok and has both: cell, seed, trial, x (the probe), y (the measure); by cell as given."""
+    where, given = reading.where()
+    probed = store.sql(f"SELECT p.trial, avg(p.value) AS x FROM {_FROM} WHERE {where} GROUP BY p.trial", given)
     values = store.final(reading.grid, measure.name, measure.point).filter(pl.col("status") == "ok")
-    found = values.join(of_trials(store, reading).rename({"value": "x"}), on="trial")
-    rows = found.rename({"value": "y"}).select("cell", "seed", "trial", "x", "y").filter(pl.col("y").is_finite())
-    return in_order(rows.filter(pl.col("y") > 0) if measure.scale == "log" else rows, cells, "seed")
+    rows = values.join(probed, on="trial").select("cell", "seed", "trial", "x", y="value")
+    rows = rows.filter(pl.col("y").is_finite() & ((pl.col("y") > 0) | (measure.scale != "log")))
+    return in_order(rows, cells, "seed")
 
 
 def by_cell(found: pl.DataFrame, scale: Scale) -> pl.DataFrame:

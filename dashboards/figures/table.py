@@ -4,6 +4,7 @@ Bold, rounding and signs are those of `store.export`; what is missing stands as 
 """
 
 from collections.abc import Mapping, Sequence
+from itertools import starmap
 from typing import Any, Final, NamedTuple
 
 import polars as pl
@@ -93,9 +94,8 @@ def _marks(rows: Sequence[Mapping[str, Any]]) -> _Marks:
     everywhere: list[tuple[str, str]] = []
     some: dict[str, None] = {}
     for name, remarks in (("All printed", _of_printed), ("All own", _of_own)):
-        told = [
-            remarks(row) for row in rows if (row.get("printed") if remarks is _of_printed else row["mean"] is not None)
-        ]
+        known = "printed" if remarks is _of_printed else "mean"
+        told = [remarks(row) for row in rows if row.get(known) not in (None, "")]
         of_all = set.intersection(*map(set, told)) if len(told) > 1 else set()
         everywhere += [(name, "; ".join(each for each in told[0] if each in of_all))] if of_all else []
         some |= dict.fromkeys(each for words in told for each in words if each not in of_all)
@@ -120,16 +120,12 @@ def table_latex(found: pl.DataFrame, caption: str) -> str:
     """The same table in LaTeX, laid out as `ablate table` writes one; needs booktabs. `caption` says all of it."""
     rows = list(dict.fromkeys(found["row"]))
     columns = []
+    empty = ExportEntry(None, None, 0, 0, "unmeasured", best=False)
     for (name,), part in found.group_by("column", maintain_order=True):
-        at = {row["row"]: row for row in part.iter_rows(named=True)}
-        columns.append(ExportColumn(str(name), {}, None, "linear", [_entry(at.get(row)) for row in rows]))
+        shown = part.select("mean", "spread", "n", "planned", "missing", pl.col("best").fill_null(value=False))
+        at = dict(zip(part["row"], starmap(ExportEntry, shown.iter_rows()), strict=True))
+        columns.append(ExportColumn(str(name), {}, None, "linear", [at.get(row, empty) for row in rows]))
     return latex_cells(CellTable("", rows, columns, "interval", 0.05), caption)
-
-
-def _entry(row: Mapping[str, Any] | None) -> ExportEntry:
-    if row is None:
-        return ExportEntry(None, None, 0, 0, "unmeasured", best=False)
-    return ExportEntry(row["mean"], row["spread"], row["n"], row["planned"], row["missing"], bool(row["best"]))
 
 
 def _text(row: Mapping[str, Any] | None, marks: _Marks) -> TableText:

@@ -7,8 +7,8 @@ from typing import Final
 import polars as pl
 
 from dashboards.data.grid_context import GridContext
-from dashboards.figures.bars import draw_bars
 from dashboards.figures.heat import draw_heat, heat_ramp
+from dashboards.figures.histogram import draw_bars
 from dashboards.figures.lines import Drawing, draw_lines
 from dashboards.papers.drawing import drawn_figure
 from dashboards.papers.item import Drawn

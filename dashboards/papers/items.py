@@ -13,7 +13,16 @@ from dashboards.data.user_errors import Unknown
 from dashboards.figures.lines import Panel
 from dashboards.figures.probe_curves import names
 from dashboards.papers.attention_maps import attention_panels
-from dashboards.papers.boundaries import boundaries, errors_by_shift, ranges
+from dashboards.papers.combined import (
+    boundaries,
+    errors_by_shift,
+    loss_and_sinks,
+    norms_of_first,
+    ranges,
+    sinks_by_domain,
+    sinks_by_length,
+    sinks_by_position,
+)
 from dashboards.papers.design_table import draw_design
 from dashboards.papers.drawing import (
     ProbeLines,
@@ -29,7 +38,6 @@ from dashboards.papers.formulas import activation_lines, base_function_lines, he
 from dashboards.papers.item import Drawn, Item, PrintedPoints
 from dashboards.papers.paper_tables import draw_printed, list_needs
 from dashboards.papers.reading import read_probe, series_of
-from dashboards.papers.sinks import loss_and_sinks, norms_of_first, sinks_by_domain, sinks_by_length, sinks_by_position
 
 
 def _by_class(about: GridContext) -> Drawn:
@@ -143,10 +151,7 @@ _MAKERS: Final[Mapping[str, Callable[[GridContext], Drawn]]] = {
     "004-figure-6": norms_of_first,
     "004-figure-7": sinks_by_domain,
     "004-figure-8": ProbeLines(
-        _RATIOS,
-        "depth",
-        _RATIO_WORDS.format(" Post-norm models alone have values before a block's norm."),
-        height=320,
+        _RATIOS, "depth", _RATIO_WORDS.format(" Post-norm models alone have values before a block's norm."), height=320
     ).draw,
 }
 _PRINTED: Final = {"003-figure-3": PrintedPoints(1, "sigma_f"), "003-figure-11": PrintedPoints(6, "sigma_f")}

@@ -11,7 +11,7 @@ import polars as pl
 from dashboards.data.grid_context import GridContext
 from dashboards.data.seed_averages import Scale, over_seeds
 from dashboards.figures.lines import Series
-from dashboards.figures.probe_curves import ProbeReading, along, by_head, by_layer, names, over_training
+from dashboards.figures.probe_curves import ProbeReading, along, by_head, names
 from dashboards.figures.shift import average_points
 from dashboards.papers.cell_matching import levels, speaks
 from dashboards.theme.styles import operator_styles
@@ -55,11 +55,7 @@ def read_probe(
     parts = []
     for layer, cells in (_last_layers(about, name) if last else {None: about.drawn}).items():
         reading = ProbeReading(about.grid, name, dict(at or {}), layer=layer)
-        if x == "step":
-            parts.append(over_training(about.store, reading, cells))
-        elif x == "layer":
-            parts.append(by_layer(about.store, reading, cells, spread))
-        elif x == "head":
+        if x == "head":
             parts.append(by_head(about.store, reading, cells).rename({"head": "x", "layer": "y"}))
         else:
             parts.append(along(about.store, reading, cells, x, spread))

@@ -130,13 +130,20 @@ def test_weights_that_are_no_finite_numbers_are_empty_and_hide_no_others(wild: f
     found = np.zeros((1, 2, 4, 4))
     found[0, 0, 1, 0], found[0, 1, 2, 0] = wild, 0.5
     places, _, opacities = picture(draw_mosaic(maps_of(found), (0, 0)))
-    assert opacities[places[2, 1]] == 0
-    assert opacities[places[3, 6 + 1]] == 255
+    assert (opacities[places[2, 1]], opacities[places[3, 6 + 1]]) == (0, 255)
 
 
-def test_a_mosaic_of_many_large_heads_stays_small() -> None:
-    found = np.random.default_rng(0).random((22, 32, 64, 64))
-    assert len(draw_mosaic(maps_of(found), (0, 0)).to_json()) < 3_000_000
+def test_a_mosaic_of_many_large_heads_stays_small_and_a_long_map_is_in_blocks_that_keep_the_mean() -> None:
+    random = np.random.default_rng(0)
+    assert len(draw_mosaic(maps_of(random.random((22, 32, 64, 64))), (0, 0)).to_json()) < 3_000_000
+    n = 2 * MOST_TOKENS + 1
+    found = np.tril(random.random((1, 1, n, n)))
+    z = np.array(heat(draw_map(maps_of(found), 0, 0)).z)
+    assert max(z.shape) <= MOST_TOKENS
+    assert z[0, 0] == pytest.approx(found[0, 0, :3, :3].mean(), rel=1e-5)
+    listed = one_map(maps_of(found), 0, 0)
+    assert listed.height == z.size
+    assert listed["query"].unique().sort().to_list()[:2] == [1, 4]
 
 
 def test_a_map_has_its_tokens_at_both_axes_and_every_weight(look: Look) -> None:
@@ -185,26 +192,11 @@ def test_a_head_is_summed_up_by_first_token_and_entropy() -> None:
     assert rows[1]["entropy"] == pytest.approx(np.log(2) / 2)
 
 
-def test_a_long_map_is_shown_in_blocks_that_keep_the_mean() -> None:
-    n = 2 * MOST_TOKENS + 1
-    found = np.tril(np.random.default_rng(0).random((1, 1, n, n)))
-    maps = maps_of(found)
-    z = np.array(heat(draw_map(maps, 0, 0)).z)
-    assert max(z.shape) <= MOST_TOKENS
-    assert z[0, 0] == pytest.approx(found[0, 0, :3, :3].mean(), rel=1e-5)
-    listed = one_map(maps, 0, 0)
-    assert listed.height == z.size
-    assert listed["query"].unique().sort().to_list()[:2] == [1, 4]
-
-
-def test_bytes_are_letters_and_what_is_no_letter_is_a_number() -> None:
+def test_bytes_are_letters_and_other_tokens_are_numbers() -> None:
     assert byte_names(list("a é\n".encode())) == ["a", "␣", "é", "…", "↵"]
     assert byte_names([0xFF, 0x41, 0xE2, 0x82, 0x00, 0x1A]) == ["\\xff", "A", "\\xe2", "\\x82", "␀", "␚"]
     assert byte_names([*"€".encode(), 0x7F]) == ["€", "…", "…", "\\u007f"]
-
-
-def test_tokens_that_are_no_bytes_are_numbers_and_those_of_the_model_come_first() -> None:
-    assert token_names(np.array([3, 300]), {}, 4) == ["sink 1", "sink 2", "3", "300"]
+    assert token_names(np.array([3, 300]), {}, 4) == ["sink 1", "sink 2", "3", "300"]  # the model's own come first
     assert token_names(np.array([[0.5], [-1.25]]), {}, 3) == ["sink", "0.5", "−1.2"]
 
 
@@ -260,47 +252,40 @@ class TestFiles:
         with Store.open(tmp_path / "c") as found:
             yield found
 
+    @pytest.fixture
     def first(self, store: Store) -> StoredArray:
-        trial = with_artefacts(store, "probed", "attention_maps")["trial"][0]
-        return artefacts(store, trial)[0]
+        return artefacts(store, with_artefacts(store, "probed", "attention_maps")["trial"][0])[0]
 
-    def test_those_of_a_run_are_listed_by_step_and_name(self, store: Store) -> None:
-        trial = with_artefacts(store, "probed", "attention_maps")["trial"][0]
-        found = artefacts(store, trial)
+    def test_those_of_a_run_are_listed_by_step_and_name_and_no_other_files(
+        self, store: Store, first: StoredArray
+    ) -> None:
+        path = store.layout.artefact(first.trial, 1, first.step, first.name)
+        for name in ("attention-00.npz", "x_y-000000020.npz", "Attention-000000020.npz", ".tmp-000000020.npz"):
+            (path.parent / name).write_bytes(b"")
+        found = artefacts(store, first.trial)
         assert [each.name for each in found] == ["attention-00", "attention-01", "attention-inputs"]
         assert {(each.step, each.attempt) for each in found} == {(STEPS[-1], 1)}
         assert arrays(store, found[0])["weights"].shape == (2, HEADS, TOKENS, TOKENS)
 
-    def test_other_files_are_none_of_them(self, store: Store) -> None:
-        first = self.first(store)
-        folder = store.layout.artefact(first.trial, 1, first.step, first.name).parent
-        for name in ("attention-00.npz", "x_y-000000020.npz", "Attention-000000020.npz", ".tmp-000000020.npz"):
-            (folder / name).write_bytes(b"")
-        assert len(artefacts(store, first.trial)) == 3
-
-    @pytest.mark.parametrize("data", [b"", b"PK\x03\x04 torn", b"no arrays at all"])
-    def test_a_torn_one_is_a_sentence(self, store: Store, data: bytes) -> None:
-        first = self.first(store)
-        store.layout.artefact(first.trial, 1, first.step, first.name).write_bytes(data)
+    @pytest.mark.parametrize("data", [b"", b"PK\x03\x04 torn", b"no arrays at all", "objects"])
+    def test_a_torn_one_and_one_with_objects_are_refused(
+        self, store: Store, first: StoredArray, data: bytes | str
+    ) -> None:
+        path = store.layout.artefact(first.trial, 1, first.step, first.name)
+        with path.open("wb") as file:
+            if isinstance(data, bytes):
+                file.write(data)
+            else:
+                np.savez(file, weights=np.array([{"a": 1}], dtype=object))
         with pytest.raises(StoreError, match="is no file of arrays"):
             arrays(store, first)
 
-    def test_one_that_is_gone_is_a_sentence(self, store: Store) -> None:
-        first = self.first(store)
-        store.layout.artefact(first.trial, 1, first.step, first.name).unlink()
-        with pytest.raises(NotFoundError, match="any more"):
-            arrays(store, first)
-
-    def test_one_that_would_take_all_memory_is_refused_before_it_is_unpacked(self, store: Store) -> None:
-        first = self.first(store)
+    def test_one_that_is_gone_and_one_that_would_take_all_memory_are_refused(
+        self, store: Store, first: StoredArray
+    ) -> None:
         write_arrays(store.layout, first.trial, first.name, weights=np.zeros(LARGEST // 4 + 1, np.float32))
         with pytest.raises(StoreError, match="bytes of arrays; at most"):
             arrays(store, first)
-
-    def test_one_with_objects_is_not_executed(self, store: Store) -> None:
-        first = self.first(store)
-        path = store.layout.artefact(first.trial, 1, first.step, first.name)
-        with path.open("wb") as file:
-            np.savez(file, weights=np.array([{"a": 1}], dtype=object))
-        with pytest.raises(StoreError, match="is no file of arrays"):
+        store.layout.artefact(first.trial, 1, first.step, first.name).unlink()
+        with pytest.raises(NotFoundError, match="any more"):
             arrays(store, first)

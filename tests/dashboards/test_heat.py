@@ -40,22 +40,16 @@ def read_texts(figure: go.Figure) -> dict[tuple[str, str], str]:
     return {(x, y): text for trace in texts for x, y, text in zip(trace.x, trace.y, trace.text, strict=True)}
 
 
-def test_numbers_rise_and_levels_stand_as_they_appear_from_above() -> None:
+def test_numbers_rise_and_levels_stand_as_they_appear_from_above_or_as_their_enum_says() -> None:
     found = plane(x=[10, 2, 10, 2], y=["b", "b", "a", "a"], value=[1.0, 2.0, 3.0, 4.0])
-    (drawn,) = maps(draw_heat(found, heat_ramp(found["value"]), x="n", y="level"))
-    assert (drawn.x, drawn.y) == (("2", "10"), ("b", "a"))
-    assert drawn.z == ([2, 1], [4, 3])
     figure = draw_heat(found, heat_ramp(found["value"]), x="n", y="level")
-    assert figure.layout.yaxis.range == (1.5, -0.5)
-    assert figure.layout.xaxis.range == (-0.5, 1.5)
-
-
-def test_an_enum_says_the_order_and_levels_without_a_value_have_a_place() -> None:
-    order = pl.Enum(["low", "middle", "high"])
-    found = plane(x=[1, 1], y=["high", "low"], value=[1.0, 2.0]).with_columns(pl.col("y").cast(order))
-    figure = draw_heat(found, heat_ramp(found["value"]), x="n", y="level")
+    (drawn,) = maps(figure)
+    assert (drawn.x, drawn.y, drawn.z) == (("2", "10"), ("b", "a"), ([2, 1], [4, 3]))
+    assert (figure.layout.yaxis.range, figure.layout.xaxis.range) == ((1.5, -0.5), (-0.5, 1.5))
+    found = plane(x=[1, 1], y=["high", "low"], value=[1.0, 2.0])
+    figure = draw_heat(found.cast({"y": pl.Enum(["low", "middle", "high"])}), heat_ramp(found["value"]), x="n", y="l")
     assert maps(figure)[0].y == ("low", "middle", "high")
-    assert signs(figure) == {("1", "middle"): "circle-open"}
+    assert signs(figure) == {("1", "middle"): "circle-open"}  # a level without a value has a place
 
 
 def test_a_cell_without_a_value_has_a_sign_and_says_why() -> None:
@@ -78,22 +72,18 @@ def test_colours_of_a_log_ramp_follow_the_logarithm_and_what_is_not_positive_has
     assert ticks[0] == "1"
 
 
-@pytest.mark.parametrize("values", [[-1.0, 3.0], [0.0, 0.0], [None, math.nan]])
-def test_a_diverging_ramp_has_its_middle_in_the_middle(values: list[float | None]) -> None:
-    ramp = heat_ramp(pl.Series(values, dtype=pl.Float64), diverging=True)
+@pytest.mark.parametrize("values", [[-1.0, 3.0], [0.0, 0.0], [None, math.nan], [], [2.0], [-3.0, -3.0]])
+def test_a_ramp_has_a_span_and_a_diverging_one_its_middle_in_the_middle(values: list[float | None]) -> None:
+    found = pl.Series(values, dtype=pl.Float64)
+    ramp = heat_ramp(found, diverging=True)
     assert ramp.low == -ramp.high < 0
+    for log in (False, True):
+        low, high = heat_ramp(found, log=log).ends
+        assert low < high
+        shades = [heat_ramp(found, log=log).shade(value) for value in values]
+        assert all(low <= shade <= high for shade in shades if shade is not None)
     moved = heat_ramp(pl.Series([1.5, 0.75]), diverging=True, middle=1.0)
     assert (moved.low, moved.high) == (0.5, 1.5)
-
-
-@pytest.mark.parametrize("log", [False, True])
-@pytest.mark.parametrize("values", [[], [2.0], [0.0], [-3.0, -3.0]])
-def test_a_ramp_of_one_value_or_none_has_a_span(values: list[float], log: bool) -> None:
-    ramp = heat_ramp(pl.Series(values, dtype=pl.Float64), log=log)
-    low, high = ramp.ends
-    assert low < high
-    shades = [shade for value in values if (shade := ramp.shade(value)) is not None]
-    assert all(low < shade < high for shade in shades)
 
 
 def test_panels_share_one_scale_and_one_bar_and_zoom_together() -> None:
@@ -159,37 +149,27 @@ def test_texts_contrast_with_every_colour_of_a_ramp_in_both_editions(colors: tup
             assert contrast(swap.get(text, text), fill) >= 4.5, (i, fill)
 
 
-def test_values_stand_in_cells_that_have_room_in_words_of_the_ramp() -> None:
-    found = plane(x=[1, 2], y=[0, 0], value=[0.25, 0.5])
+def test_texts_stand_in_all_cells_if_the_figure_has_room_for_them() -> None:
+    two = plane(x=[1, 2], y=[0, 0], value=[0.25, 0.5])
     ramp = Ramp(0, 1, words=lambda value: f"{100 * (value or 0):.0f} %")
-    assert read_texts(draw_heat(found, ramp, x="x", y="y")) == {("1", "0"): "25 %", ("2", "0"): "50 %"}
-    said = found.with_columns(text=pl.Series(["a quarter", "half"]))
+    assert read_texts(draw_heat(two, ramp, x="x", y="y")) == {("1", "0"): "25 %", ("2", "0"): "50 %"}
+    said = two.with_columns(text=pl.Series(["a quarter", "half"]))
     assert read_texts(draw_heat(said, ramp, x="x", y="y")) == {("1", "0"): "a quarter", ("2", "0"): "half"}
-
-
-def test_texts_stand_only_where_the_width_of_the_figure_has_room_for_them() -> None:
     found = plane(x=list(range(10)), y=[0] * 10, value=[0.25] * 10)
-    ramp = heat_ramp(found["value"])
-    assert len(read_texts(draw_heat(found, ramp, x="x", y="y"))) == 10
-    assert read_texts(draw_heat(found, ramp, x="x", y="y", width=280)) == {}
-    named = found.with_columns(y=pl.lit("a level with a long name"))
-    assert len(read_texts(draw_heat(found, ramp, x="x", y="y", width=500))) == 10
-    assert read_texts(draw_heat(named, ramp, x="x", y="y", width=500)) == {}
-
-
-def test_texts_stand_in_all_panels_or_in_none() -> None:
-    wide = plane(panel=["a", "b"], x=[1, 1], y=[1, 1], value=[1.0, 2.0], text=["x" * 60, "y"])
-    few = plane(panel=["a", "b"], x=[1, 1], y=[1, 1], value=[1.0, 2.0], text=["x", "y"])
-    drawn = [draw_heat(each, heat_ramp(each["value"]), x="x", y="y") for each in (wide, few)]
-    assert [len(list(each.select_traces({"type": "scatter", "mode": "text"}))) for each in drawn] == [0, 2]
+    named, ramp = found.with_columns(y=pl.lit("a level with a long name")), heat_ramp(found["value"])
+    for frame, width, texts in ((found, 860, 10), (found, 280, 0), (found, 500, 10), (named, 500, 0)):
+        assert len(read_texts(draw_heat(frame, ramp, x="x", y="y", width=width))) == texts
+    for text, drawn in (("x" * 60, 0), ("x", 2)):  # in all panels or in none
+        each = plane(panel=["a", "b"], x=[1, 1], y=[1, 1], value=[1.0, 2.0], text=[text, "y"])
+        figure = draw_heat(each, heat_ramp(each["value"]), x="x", y="y")
+        assert len(list(figure.select_traces({"type": "scatter", "mode": "text"}))) == drawn
 
 
 def test_a_cell_of_less_than_its_neighbours_is_marked_where_its_text_has_no_room() -> None:
     found = pl.DataFrame({"x": ["a", "b"], "y": ["r", "r"], "value": [1.0, 2.0], "partial": [False, True]})
-    for text, mode in (("1/2", "text"), ("1/2 " * 80, "markers")):
+    for text, shown in (("1/2", [("text", "a"), ("text", "b")]), ("1/2 " * 80, [("markers", "b")])):
         figure = draw_heat(found.with_columns(text=pl.lit(text)), Ramp(0, 2), x="", y="")
-        drawn = [(trace.mode, x) for trace in figure.data[1:] for x in trace.x]
-        assert sorted(drawn) == ([("text", "a"), ("text", "b")] if mode == "text" else [("markers", "b")])
+        assert sorted((trace.mode, x) for trace in figure.data[1:] for x in trace.x) == shown
 
 
 LENGTHS = """([figure, width]) => {

@@ -76,15 +76,11 @@ def test_a_value_that_is_far_off_leaves_the_others_legible_and_is_marked(scale: 
     assert low < high
 
 
-def test_nothing_is_cut_from_ordinary_values() -> None:
+def test_nothing_is_cut_from_ordinary_values_and_zero_on_a_log_axis_is_marked_at_its_end() -> None:
     falling = frame([20.0 * math.exp(-i) for i in range(9)])
     for scale in ("log", "linear"):
         assert beyond(falling, scale).is_empty()
-        figure = draw(falling, scale)
-        np.testing.assert_allclose(line(figure).y, falling["value"], rtol=1e-6)
-
-
-def test_zero_on_a_log_axis_is_marked_at_its_lower_end() -> None:
+        np.testing.assert_allclose(line(draw(falling, scale)).y, falling["value"], rtol=1e-6)
     marks = draw(frame([1.0, 0.0, 2.0]), "log").data[-1]
     assert (list(marks.x), list(marks.marker.symbol)) == ([2], ["triangle-down"])
 
@@ -113,13 +109,9 @@ def test_of_many_curves_only_spikes_are_drawn_and_the_axis_has_room_for_them(sca
     assert (10**high if scale == "log" else high) > 9
 
 
-def test_a_log_axis_has_no_place_for_zero() -> None:
+def test_a_log_axis_has_no_place_for_zero_and_names_can_stand_on_an_axis() -> None:
     figure = draw(frame([1.0, 2.0, 3.0]).with_columns(x=pl.col("x") - 1), log_x=True)
-    assert list(line(figure).x) == [1, 2]
-    assert figure.layout.xaxis.type == "log"
-
-
-def test_names_can_stand_on_the_axis() -> None:
+    assert (list(line(figure).x), figure.layout.xaxis.type) == ([1, 2], "log")
     found = frame([1.0, 2.0]).with_columns(x=pl.Series(["one", "%{y}"]))
     assert list(line(draw(found)).x) == ["one", "%&#123;y}"]
 

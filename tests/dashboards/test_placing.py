@@ -85,10 +85,7 @@ GRIDS: Mapping[str, list[Made]] = {
         )
     ],
     "long": [cell(LONG, TEXT), cell(LONG[:1], TEXT, "differential")],
-    "gains": [
-        cell(SET, {**TEXT, "training": {"steps": 9}}),
-        cell(SET, {**TEXT, "training": {"steps": 7}}, "ssa"),
-    ],
+    "gains": [cell(SET, {**TEXT, "training": {"steps": 9}}), cell(SET, {**TEXT, "training": {"steps": 7}}, "ssa")],
     "doubted": [cell(all_rows("003", 4), TEXT), cell(all_rows("003", 4), TEXT, "ssa")],
 }
 
@@ -156,16 +153,14 @@ def test_a_fixed_token_is_not_a_random_one_nor_a_number_that_ends_alike(store: S
     assert sorted(why) == ["no cell of the grid has fixed token 2", "no cell of the grid has fixed token 3"]
 
 
-def test_another_task_and_sinks_of_another_length_stand_nowhere(store: Store) -> None:
-    found = table(store, "kinds", "004", 4)
+def test_another_task_stands_nowhere_and_of_several_cells_the_first_in_the_grid_s_order_stands_there(
+    store: Store,
+) -> None:
+    found, label = table(store, "kinds", "004", 4), "softmax · text"
     sink, loss = (at(found, "exp(q·k/√d) · Z = sum", name) for name in ("Sinkϵ1(%)", "loss"))
-    assert (sink["cell"], sink["note"]) == ("softmax · text", None)
-    label = "softmax · text"
+    assert (sink["cell"], sink["note"]) == (label, None)
     assert sink["mean"] == pytest.approx(100 * fmean(known(label, *SINK[1:3], s, (0.0, 0.0, 0.0)) for s in SEEDS))
-    assert (loss["cell"], loss["note"]) == ("softmax · text", "1 of 2 cells: softmax · text")  # a row is of one cell
-
-
-def test_of_several_cells_the_first_in_the_grid_s_order_stands_there_and_says_so(store: Store) -> None:
+    assert (loss["cell"], loss["note"]) == (label, f"1 of 2 cells: {label}")  # a row is of one cell
     row = at(table(store, "order", "003", 1), "Softmax", "5")
     assert row["note"] == "1 of 2 cells: softmax · 8 · 2"  # in the order of execution it is the second
 
@@ -181,33 +176,21 @@ def test_what_a_table_keeps_fixed_is_matched_where_the_grid_varies_it_and_told_w
     assert at(few, "INTG · bottom 50%", "BoolQ")["why"] == "no cell of the grid has it in bottom 50 %"
 
 
-def test_means_over_tasks_are_of_one_point_and_of_the_printed_shots(store: Store) -> None:
+def test_derived_values_are_of_one_point_and_of_the_printed_setting(store: Store) -> None:
     found = table(store, "shots", "000", 3)
     row = at(found, "CSR Avg.", "Linear clipping")
-    names = [each[1] for each in scores(0.0)]
     point = {"context": 64.0, "fewshot": 0.0}
-    wanted = 100 * fmean(known("clipped", name, point, seed) for name in names for seed in SEEDS)
-    assert row["mean"] == pytest.approx(wanted)
-    assert row["point"] == "context=64, fewshot=0"
+    wanted = 100 * fmean(known("clipped", each[1], point, seed) for each in scores(0.0) for seed in SEEDS)
+    assert (row["mean"], row["point"]) == (pytest.approx(wanted), "context=64, fewshot=0")
     assert at(found, "CSR Avg.", "Sigmoid")["why"] == "no point has all of 6 tasks"
-
-
-def test_long_texts_are_read_with_positions_stretched_as_in_the_paper(store: Store) -> None:
     found = table(store, "long", "002", 6)
-    own = found.filter(pl.col("mean").is_not_null()).row(0, named=True)
-    assert own["mean"] == pytest.approx(
-        100 * fmean(known("softmax", "long_context.qasper", {"factor": 4.0}, seed) for seed in SEEDS)
-    )
-    assert found["mean"].count() == 1
+    (mean,) = found["mean"].drop_nulls()  # positions are stretched as in the paper
+    wanted = 100 * fmean(known("softmax", "long_context.qasper", {"factor": 4.0}, seed) for seed in SEEDS)
+    assert mean == pytest.approx(wanted)
     assert "no finished run has long_context.qasper at factor=4" in found["why"].to_list()
-
-
-def test_a_gain_is_never_over_a_softmax_of_another_training(store: Store) -> None:
     row = at(table(store, "gains", "003", 2), "SuperGLUE · CB", "Zero-shot · SSA, gain")
-    assert (row["mean"], row["why"]) == (
-        None,
-        "no cell of softmax differs from this one in the operator only, to gain on",
-    )
+    assert row["mean"] is None  # no gain is over a softmax of another training
+    assert row["why"] == "no cell of softmax differs from this one in the operator only, to gain on"
 
 
 def test_values_that_the_paper_contradicts_are_shown_and_not_compared(store: Store) -> None:

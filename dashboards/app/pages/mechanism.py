@@ -161,7 +161,7 @@ def _lines(
 def _training(view: PageView) -> SlotContent:
     reading, (cells, _) = _reading(view), chosen_cells(view)
     _refuse_bins(view)
-    found = probe_curves.over_training(view.store, reading, cells)
+    found = probe_curves.along(view.store, reading, cells, "step")
     notes = _notes(view, found, last=False)
     caption = f"{_over(view)} Line: mean over seeds. {_band_words(_over_seeds(view), found)}{notes}"
     if found["x"].n_unique() == 1:
@@ -178,7 +178,7 @@ def _layers(view: PageView) -> SlotContent:
     _refuse_bins(view)
     if not there.layers:
         raise Unknown(f"{_probe(view)!r} is of whole models; it has no layers")
-    found = probe_curves.by_layer(view.store, reading, cells, _band(view))
+    found = probe_curves.along(view.store, reading, cells, "layer", _band(view))
     notes = _notes(view, found)
     mean = "mean over heads and seeds" if there.heads else "mean over seeds"
     shown = _lines(view, found, f"Line: {mean}. {_band_words(view, found)}{notes}", "layer", reading)
