@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import polars as pl
 
-from dashboards.data.formatting import count, in_odds, join_words, point, runs_words
+from dashboards.data.formatting import change, count, in_odds, join_words, p_value, point, runs_words
 from dashboards.data.grid_context import GridContext
 from dashboards.data.seed_averages import Scale
 from store.analysis.verdicts import GridMeasure
@@ -131,3 +131,21 @@ def progress_words(done: dict[str, int]) -> str:
     parts += [f"{done[state]:,} {state}" for state in ("failed", "running") if done[state]]
     open_ = done["running"] + done["pending"]
     return ", ".join(parts) + ("; verdicts are preliminary." if open_ else ".")
+
+
+def verdict_words(about: GridContext, measure: GridMeasure, found: pl.DataFrame) -> pl.DataFrame:
+    """Verdicts as texts: variant, verdict, value, difference, interval, p (Holm), pairs, reason."""
+    texts = [
+        (
+            mark_verdict(row["verdict"]),
+            change(row["difference"], measure.scale),
+            "–" if row["low"] is None else " to ".join(change(row[end], measure.scale) for end in ("low", "high")),
+            p_value(row["p_holm"]),
+            pairs_words(row),
+        )
+        for row in found.iter_rows(named=True)
+    ]
+    names = ["verdict", "difference", "interval", "p (Holm)", "pairs"]
+    told = pl.DataFrame(texts, dict.fromkeys(names, pl.String), orient="row")
+    whole = pl.concat([name_cells(found, about).drop("verdict", "difference", "pairs"), told], how="horizontal")
+    return whole.select("variant", "verdict", "value", *names[1:], "reason")

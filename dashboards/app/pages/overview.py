@@ -7,9 +7,9 @@ import polars as pl
 
 from dashboards.app.address import Address
 from dashboards.app.page import AppPage, Key, PageView, Slot, SlotContent, grid_of, memoise
-from dashboards.app.pages.compare import CompareAddress, judge_view, verdict_words
+from dashboards.app.pages.compare import CompareAddress, judge_view
 from dashboards.app.tables import WIDE, WRAP, columns, link
-from dashboards.data.captions import describe_measure, progress_words, summarise_verdicts
+from dashboards.data.captions import describe_measure, progress_words, summarise_verdicts, verdict_words
 from dashboards.data.formatting import change, count, in_odds
 from dashboards.data.grid_context import GridContext
 from dashboards.data.next_steps import next_steps

@@ -5,8 +5,8 @@ from typing import Any, Final
 
 import polars as pl
 
-from dashboards.data.captions import ICONS, describe_measure, paired_words, pairs_words
-from dashboards.data.formatting import NO_MARGIN, change, in_odds, number, p_value
+from dashboards.data.captions import ICONS, describe_measure, paired_words, verdict_words
+from dashboards.data.formatting import NO_MARGIN, in_odds, number
 from dashboards.data.grid_context import GridContext, averages
 from dashboards.data.seed_averages import average_words, rope_words
 from dashboards.html.blocks import cell_name, csv
@@ -29,7 +29,8 @@ def verdict_table(about: GridContext, measure: GridMeasure, verdicts: pl.DataFra
         HtmlColumn("Pairs", "number minor", "seeds on which both arms finished, of those planned"),
         HtmlColumn("Reason", "why"),
     ]
-    rows = [_row(about, measure, row) for row in verdicts.iter_rows(named=True)]
+    words = verdict_words(about, measure, verdicts).iter_rows(named=True)
+    rows = [_row(about, measure, row, told) for row, told in zip(verdicts.iter_rows(named=True), words, strict=True)]
     pinned = _baseline(about, measure, len(columns))
     table = sortable_table(columns, rows, caption=f"Verdicts of {about.grid}", pinned=pinned)
     actions = tag("div", copy_button(csv(verdicts)), class_="actions")
@@ -47,20 +48,17 @@ def _caption(about: GridContext, measure: GridMeasure, verdicts: pl.DataFrame) -
     )
 
 
-def _row(about: GridContext, measure: GridMeasure, row: Mapping[str, Any]) -> list[HtmlEntry]:
+def _row(about: GridContext, measure: GridMeasure, row: Mapping[str, Any], words: Mapping[str, Any]) -> list[HtmlEntry]:
     icon, kind = ICONS[row["verdict"]]
     verdict = f'<span class="verdict {kind}"><i aria-hidden="true">{icon}</i>{text(row["verdict"])}</span>'
-    interval = "–"
-    if row["low"] is not None:
-        interval = f"{change(row['low'], measure.scale)} to {change(row['high'], measure.scale)}"
     return [
         HtmlEntry(cell_name(row["cell"], row["label"], about.look), about.look.names[row["cell"]]),
         HtmlEntry(verdict, _RANK[row["verdict"]]),
         HtmlEntry(text(_value(row["value"], measure)), row["value"]),
-        HtmlEntry(text(change(row["difference"], measure.scale)), row["difference"]),
-        HtmlEntry(text(interval), row["low"]),
-        HtmlEntry(text(p_value(row["p_holm"])), row["p_holm"]),
-        HtmlEntry(pairs_words(row), row["pairs"]),
+        HtmlEntry(text(words["difference"]), row["difference"]),
+        HtmlEntry(text(words["interval"]), row["low"]),
+        HtmlEntry(text(words["p (Holm)"]), row["p_holm"]),
+        HtmlEntry(words["pairs"], row["pairs"]),
         HtmlEntry(details("Why", tag("p", text(_sentence(row)))), row["reason"]),
     ]
 
@@ -72,13 +70,11 @@ def _value(value: float | None, measure: GridMeasure) -> str:
 
 def _sentence(row: Mapping[str, Any]) -> str:
     """The store's reason, and the effect size that the table has no room for."""
-    reason = str(row["reason"])
-    end = "" if reason.endswith(".") else "."
+    reason = str(row["reason"]).rstrip(".")
     g = "" if row["hedges_g"] is None else f" Hedges g {number(row['hedges_g'], 2)}."
-    of = "in {} of all pairs of runs" if row["method"] == "Welch" else "on {} of the seeds"
-    share = None if row["superiority"] is None else f"{row['superiority'] * 100:.0f} %"
-    beats = "" if share is None else f" Better {of.format(share)}."
-    return f"{reason[:1].upper()}{reason[1:]}{end}{g}{beats}"
+    where = "in {:.0f} % of all pairs of runs" if row["method"] == "Welch" else "on {:.0f} % of the seeds"
+    beats = "" if row["superiority"] is None else f" Better {where.format(row['superiority'] * 100)}."
+    return f"{reason[:1].upper()}{reason[1:]}.{g}{beats}"
 
 
 def _baseline(about: GridContext, measure: GridMeasure, width: int) -> list[list[HtmlEntry]]:
@@ -86,14 +82,8 @@ def _baseline(about: GridContext, measure: GridMeasure, width: int) -> list[list
     if about.baseline is None or label is None:
         return []
     found = averages(about.store, about.grid, measure).filter(pl.col("cell") == about.baseline)
-    value = found["value"][0] if found.height else None
-    runs = str(found["n"][0]) if found.height else "0"
-    name = cell_name(about.baseline, label, about.look)
-    row = [
-        HtmlEntry(name),
-        HtmlEntry("baseline"),
-        HtmlEntry(text(_value(value, measure))),
-        *[HtmlEntry("")] * (width - 3),
-    ]
+    value, runs = found.select("value", "n").row(0) if found.height else (None, 0)
+    row = [HtmlEntry(cell_name(about.baseline, label, about.look)), HtmlEntry("baseline")]
+    row += [HtmlEntry(text(_value(value, measure))), *[HtmlEntry("")] * (width - 3)]
     row[6] = HtmlEntry(f"{runs} of {len(about.header['seeds'])}")
     return [row]
