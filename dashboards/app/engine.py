@@ -17,7 +17,7 @@ from dashboards.app import frame, navigation, redraw
 from dashboards.app.address import Address, entries, read, replace_fields, resolve_view, save, saved_views, write_query
 from dashboards.app.campaigns import Campaigns
 from dashboards.app.controls import Control, options
-from dashboards.app.page import AppPage, Component, PageView, Slot, SlotContent
+from dashboards.app.page import AppPage, Component, PageView, Slot, SlotContent, html
 from dashboards.app.redraw import digest
 from dashboards.data.grid_context import campaign_styles, grid_context
 from dashboards.data.user_errors import Unknown, catch_user_error, require, sentence
@@ -166,7 +166,8 @@ class Engine:
         values = {each.field: _value_of(each, address) for each in given}
         path = _path(campaign, page, address)
         slots = [frame.slot(slot, made[slot.name], path, look) for slot in page.slots]
-        parts = frame.page_of(page, given, values, slots)
+        question = html.P(page.about, className="about")
+        parts = [html.H1(page.title), question, frame.controls(given, values), *slots]
         shown_values = {name: _plain(value) for name, value in values.items()}
         remakes = {each.field: list(each.resets) for each in given if each.resets is not None}
         words = {name: frame.words(shown, address.hide) for name, shown in made.items()}

@@ -2,8 +2,8 @@
 
 import shlex
 from collections import Counter
-from collections.abc import Collection, Mapping
-from typing import Final, NamedTuple
+from collections.abc import Collection, Iterator, Mapping
+from typing import Final
 
 import polars as pl
 
@@ -18,13 +18,8 @@ _MORE_SEEDS: Final = "more seeds=... in the spec, for all cells, then ablate run
 SCHEMA: Final = {"what": pl.String, "why": pl.String, "how": pl.String}
 
 
-class Step(NamedTuple):
-    """One thing to do."""
-
-    what: str
-    why: str
-    how: str
-    """A command, or what to change in the spec."""
+Step = tuple[str, str, str]
+"""One thing to do, why, and how: a command, or what to change in the spec."""
 
 
 def next_steps(
@@ -44,73 +39,63 @@ def next_steps(
         steps += _waiting(verdicts.filter(waits))
         settled = verdicts.filter(~waits)
         steps += [*_without(settled), *_seed_steps(about, settled)]
-    return pl.DataFrame([tuple(step) for step in steps], schema=SCHEMA, orient="row")
+    return pl.DataFrame(steps, schema=SCHEMA, orient="row")
 
 
-def _retry_steps(about: GridContext) -> list[Step]:
+def _retry_steps(about: GridContext) -> Iterator[Step]:
     root = shlex.quote(str(about.store.layout.root))
-    steps = []
     for row in about.store.failures(about.grid).iter_rows(named=True):
         reason = str(row["reason"] or "unknown")
         words = [f"grid={about.grid}", *([f"reason={reason}"] if row["reason"] else [])]
-        command = f"ablate retry --failed {' '.join(map(shlex.quote, words))} --campaign {root}"
         left = "it as a result" if row["n"] == 1 else "them as results"
         what = f"train {count(row['n'], 'failed trial')} again, or leave {left}"
-        why = f"{reason}: {row['message']}" if row["message"] else reason
-        steps.append(Step(what, why, command))
-    return steps
+        command = f"ablate retry --failed {' '.join(map(shlex.quote, words))} --campaign {root}"
+        yield what, f"{reason}: {row['message']}" if row["message"] else reason, command
 
 
-def _outstanding(states: Mapping[str, int]) -> list[Step]:
-    steps = []
+def _outstanding(states: Mapping[str, int]) -> Iterator[Step]:
     running = states.get("running", 0)
     if n := states.get("not finite", 0):
         why = "ended, and the value is no finite number: comparisons count that as failed"
-        steps.append(Step(f"see to {count(n, 'trial')} without a finite value", why, ""))
+        yield f"see to {count(n, 'trial')} without a finite value", why, ""
     if n := states.get("unreadable", 0):
         why = "finished, and no readable file has the result"
-        steps.append(Step(f"train {count(n, 'trial')} again", why, "ablate run SPEC --again"))
+        yield f"train {count(n, 'trial')} again", why, "ablate run SPEC --again"
     if running:
-        steps.append(
-            Step(f"wait for {count(running, 'running trial')}", "their values are not known yet", "ablate watch")
-        )
+        yield f"wait for {count(running, 'running trial')}", "their values are not known yet", "ablate watch"
     if n := states.get("pending", 0):
         how = "the run that is on takes them up; once it has ended, ablate run SPEC" if running else "ablate run SPEC"
-        steps.append(Step(f"train {count(n, 'outstanding trial')}", "not begun, or to be tried again", how))
-    return steps
+        yield f"train {count(n, 'outstanding trial')}", "not begun, or to be tried again", how
 
 
-def _waiting(verdicts: pl.DataFrame) -> list[Step]:
+def _waiting(verdicts: pl.DataFrame) -> Iterator[Step]:
     """List unfinished variants without a decision."""
-    n = verdicts.filter(pl.col("verdict").is_in(["undecided", "no verdict"])).height
-    why = "undecided or without a verdict so far, with trials of theirs or of the baseline outstanding"
-    return [Step(f"wait for {count(n, 'verdict')}", why, "")] if n else []
+    if n := verdicts.filter(pl.col("verdict").is_in(["undecided", "no verdict"])).height:
+        why = "undecided or without a verdict so far, with trials of theirs or of the baseline outstanding"
+        yield f"wait for {count(n, 'verdict')}", why, ""
 
 
-def _seed_steps(about: GridContext, verdicts: pl.DataFrame) -> list[Step]:
+def _seed_steps(about: GridContext, verdicts: pl.DataFrame) -> Iterator[Step]:
     """List variants by p, then those that no affordable number of seeds decides, then count the rest."""
     open_ = verdicts.filter(pl.col("verdict") == "undecided").sort("p", nulls_last=True, maintain_order=True)
     told = [
         (about.look.names[cell], _what_decides(reason)) for cell, reason in open_.select("cell", "reason").iter_rows()
     ]
-    hopeless = [(name, why) for name, why in told if why.startswith(_HOPELESS)]
-    hopeful = [each for each in told if each not in hopeless]
-    steps = [Step(f"more seeds for {name}", why, _MORE_SEEDS) for name, why in hopeful[:MOST_UNDECIDED]]
-    steps += [Step(f"leave {name} undecided", why, "") for name, why in hopeless[: MOST_UNDECIDED - len(steps)]]
-    more = open_.height - len(steps)
-    return [
-        *steps,
-        *([Step(f"see to {count(more, 'more undecided cell')}", "listed under Compare", "")] if more else []),
-    ]
+    told.sort(key=lambda each: each[1].startswith(_HOPELESS))
+    for name, why in told[:MOST_UNDECIDED]:
+        if why.startswith(_HOPELESS):
+            yield f"leave {name} undecided", why, ""
+        else:
+            yield f"more seeds for {name}", why, _MORE_SEEDS
+    if (more := len(told) - MOST_UNDECIDED) > 0:
+        yield f"see to {count(more, 'more undecided cell')}", "listed under Compare", ""
 
 
-def _without(verdicts: pl.DataFrame) -> list[Step]:
+def _without(verdicts: pl.DataFrame) -> Iterator[Step]:
     """Why others have no verdict, the commonest reason first."""
     found = verdicts.filter(pl.col("verdict") == "no verdict")
-    return [
-        Step(f"see to {count(n, 'variant')} without a verdict", reason, _MORE_SEEDS if TOO_FEW in reason else "")
-        for reason, n in Counter(found["reason"].to_list()).most_common(MOST_REASONS)
-    ]
+    for reason, n in Counter(found["reason"].to_list()).most_common(MOST_REASONS):
+        yield f"see to {count(n, 'variant')} without a verdict", reason, _MORE_SEEDS if TOO_FEW in reason else ""
 
 
 def _what_decides(reason: str) -> str:

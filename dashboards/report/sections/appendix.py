@@ -3,6 +3,8 @@
 import json
 from typing import Any
 
+import polars as pl
+
 from dashboards.data.captions import describe_measure
 from dashboards.data.formatting import count, duration, join_words
 from dashboards.data.grid_context import GridContext
@@ -26,8 +28,7 @@ def definition(about: GridContext) -> str:
     measure = about.measure
     if measure is not None:
         rows.insert(0, ("Measure", describe_measure(measure, about.unit)))
-        equal = f"within {rope_words(measure.rope, measure.scale, '')}"
-        rows.append(("Counts as equal", equal))
+        rows.append(("Counts as equal", f"within {rope_words(measure.rope, measure.scale, '')}"))
         rows.append(("False claims", _promise(measure.alpha, len(header["seeds"]))))
     rows += [(f"Axis {axis['name']}", f"{axis['path']}: {join_words(axis['labels'])}") for axis in header["axes"]]
     rows += [("Left out", f"{rule['count']}: {rule['reason']}") for rule in header.get("rules") or []]
@@ -65,9 +66,8 @@ def reading() -> str:
         "the pairs with its t interval. All comparisons of a table share one error rate (Holm). Bars and bands show "
         "the spread over seeds; they say nothing about other tasks, sizes or data."
     )
-    return tag(
-        "div", tag("h3", "How to read a verdict") + tag("p", text(paragraph), class_="note") + _terms(list(_READING))
-    )
+    heading = tag("h3", "How to read a verdict") + tag("p", text(paragraph), class_="note")
+    return tag("div", heading + _terms(list(_READING)))
 
 
 def environment(store: Store) -> str:
@@ -84,27 +84,20 @@ def environment(store: Store) -> str:
     spent = store.sql("SELECT coalesce(sum(wall_s), 0) AS s, count(*) AS n FROM attempt WHERE ended IS NOT NULL")
     words = f"{count(spent['n'][0], 'attempt')} ended, {duration(spent['s'][0])} of trial time in all."
     table = plain_table(["host", "device", "versions", "code", "attempts"], rows)
-    return tag(
-        "div", tag("h3", "Environment") + tag("p", text(words), class_="note") + table + _data(store), class_="block"
-    )
-
-
-def _data(store: Store) -> str:
-    found = store.sql("SELECT DISTINCT data::VARCHAR AS data FROM attempt WHERE data IS NOT NULL ORDER BY data LIMIT 5")
-    texts = [json.loads(entry) for entry in found["data"]]
-    kept = [entry for entry in texts if entry]
-    return "".join(details("Data as recorded", tag("pre", text(json.dumps(entry, indent=2)))) for entry in kept)
+    data = store.sql("SELECT DISTINCT data::VARCHAR FROM attempt WHERE data IS NOT NULL ORDER BY data LIMIT 5")
+    kept = [entry for entry in map(json.loads, data.to_series()) if entry]
+    shown = "".join(details("Data as recorded", tag("pre", text(json.dumps(entry, indent=2)))) for entry in kept)
+    return tag("div", tag("h3", "Environment") + tag("p", text(words), class_="note") + table + shown, class_="block")
 
 
 def quarantine(store: Store) -> str:
     """Files that are not served, with the reason; nothing where all are."""
-    shards = [(row["file"], row["reason"]) for row in store.bad_shards().iter_rows(named=True)]
-    records = [(row["file"], row["reason"]) for row in store.bad_records().iter_rows(named=True)]
-    if not shards and not records:
+    bad = pl.concat([store.bad_shards(), store.bad_records()], how="diagonal").select("file", "reason").rows()
+    if not bad:
         return ""
-    n = len(shards) + len(records)
+    n = len(bad)
     words = f"{count(n, 'file')} could not be read and {'is' if n == 1 else 'are'} not served; the rest is shown."
-    table = plain_table(["file", "reason"], shards + records)
+    table = plain_table(["file", "reason"], bad)
     state = tag("div", tag("p", text(words)), class_="state alarm")
     return tag("div", tag("h3", "Quarantined files") + state + table, class_="block", id="quarantine")
 

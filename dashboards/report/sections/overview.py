@@ -1,6 +1,6 @@
 """The progress of a grid in a sentence and a bar, and its failures."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 import polars as pl
@@ -22,17 +22,16 @@ def overview(about: GridContext, progress: pl.DataFrame) -> str:
         for state in STATUSES
         if done[state]
     )
-    sizes = [count(len(about.cells), "cell"), count(len(about.header["seeds"]), "seed")]
     pruned = sum(rule["count"] for rule in about.header.get("rules") or [])
-    more = f" Rules left out {count(pruned, 'combination')}." if pruned else ""
-    more = _without_number(about) + more
+    more = _without_number(about) + (f" Rules left out {count(pruned, 'combination')}." if pruned else "")
     more += f" All are {about.common}." if about.common else ""
     more += f" Names end with {BETWEEN.join(about.parts)}." if about.parts else ""
     labels = [cell.label for cell in about.cells if cell.cell == about.baseline]
     more += f" The baseline is {labels[0]}." if labels and about.baseline_name != labels[0] else ""
     lost = max(0, about.header["trials"] - done["planned"])  # their lines of the plan cannot be read
     done = {**done, "planned": done["planned"] + lost, "pending": done["pending"] + lost}
-    sentence = f"{progress_words(done)} {sizes[0]}, {sizes[1]}.{more}"
+    sizes = f"{count(len(about.cells), 'cell')}, {count(len(about.header['seeds']), 'seed')}"
+    sentence = f"{progress_words(done)} {sizes}.{more}"
     return tag("div", shares, class_="bar", aria_hidden="true") + tag("p", text(sentence), class_="meta")
 
 
@@ -74,7 +73,7 @@ def show_failures(about: GridContext, key: str) -> str:
 
 def _kind(row: Mapping[str, Any], about: GridContext) -> str:
     reason = _WORDS.get(row["reason"], str(row["reason"] or "unknown"))
-    labels = _names(row["labels"], about)
+    labels = [about.look.names[cell.cell] for cell in about.cells if cell.label in row["labels"]]
     more = f" and {len(labels) - _MOST_LABELS} more" if len(labels) > _MOST_LABELS else ""
     where = ", ".join(labels[:_MOST_LABELS]) + more
     first = tag("p", tag("strong", text(f"{count(row['n'], 'trial')}: {reason}")) + text(f" · {where}"))
@@ -82,11 +81,6 @@ def _kind(row: Mapping[str, Any], about: GridContext) -> str:
     trace = details("Traceback", tag("pre", text(row["traceback"]))) if row["traceback"] else ""
     example = tag("p", text(f"Example: trial {row['example']}"), class_="note")
     return tag("div", first + message + example + trace, class_="state alarm")
-
-
-def _names(labels: Sequence[str], about: GridContext) -> list[str]:
-    """The names that the rest of the report uses, in its order."""
-    return [about.look.names[cell.cell] for cell in about.cells if cell.label in labels]
 
 
 def _rates(about: GridContext, key: str) -> Iterator[FigureBlock]:
