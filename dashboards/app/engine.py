@@ -16,8 +16,8 @@ from plotly.utils import PlotlyJSONEncoder
 from dashboards.app import frame, navigation, redraw
 from dashboards.app.address import Address, entries, read, replace_fields, resolve_view, save, saved_views, write_query
 from dashboards.app.campaigns import Campaigns
-from dashboards.app.controls import Control, options
 from dashboards.app.page import AppPage, Component, PageView, Slot, SlotContent, html
+from dashboards.app.parts import Control, options
 from dashboards.app.redraw import digest
 from dashboards.data.grid_context import campaign_styles, grid_context
 from dashboards.data.user_errors import Unknown, catch_user_error, require, sentence

@@ -9,8 +9,8 @@ from urllib.parse import quote
 import plotly.graph_objects as go
 import polars as pl
 
-from dashboards.app.controls import Control
 from dashboards.app.page import AgGrid, Component, Key, Slot, SlotContent, dcc, html
+from dashboards.app.parts import Control
 from dashboards.figures.canvas import least_width
 from dashboards.html.blocks import strokes
 from dashboards.theme.styles import PAPER, Style, dark_partners

@@ -13,10 +13,9 @@ from synthetic import write_campaign
 from dashboards import write_report
 from dashboards.app.campaigns import Campaigns
 from dashboards.app.navigation import live
-from dashboards.app.pages.overview import OVERVIEW
+from dashboards.app.pages.overview import OVERVIEW, next_steps
 from dashboards.data.formatting import change
 from dashboards.data.grid_context import campaign_styles, grid_context
-from dashboards.data.next_steps import next_steps
 from dashboards.figures.states import MOST_CELLS, STATES, shares, states
 from store import Store
 from store.analysis.noise_floor import noise_floor

@@ -15,8 +15,8 @@ from dashboards.data.captions import progress_words, summarise_verdicts
 from dashboards.data.grid_context import averages, campaign_styles, grid_context, in_grid_order, worth_drawing
 from dashboards.data.user_errors import catch_user_error
 from dashboards.figures.states import STATUSES
+from dashboards.report.parts import overview
 from dashboards.report.report import report
-from dashboards.report.sections.overview import overview
 from dashboards.theme.styles import CellStyle, operator_styles
 from grid.errors import NotFoundError
 from store import Store

@@ -5,10 +5,9 @@ from typing import Any, Final, Literal
 
 import polars as pl
 
-from dashboards.app.controls import Control
 from dashboards.app.measures import MeasuredAddress, judged_by, measure_controls, measure_title, measure_words, unit_of
 from dashboards.app.page import AppPage, Key, PageView, Slot, SlotContent, grid_of, html, memoise
-from dashboards.app.tables import WRAP, columns
+from dashboards.app.parts import WRAP, Control, columns
 from dashboards.data.captions import (
     ICONS,
     describe_selection,

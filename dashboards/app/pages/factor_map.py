@@ -6,10 +6,9 @@ from itertools import product
 import polars as pl
 
 from dashboards.app.address import entries
-from dashboards.app.controls import Control, options
 from dashboards.app.measures import judged_by, measure_words
 from dashboards.app.page import PageView, SlotContent, grid_of, memoise
-from dashboards.app.tables import columns, link
+from dashboards.app.parts import Control, columns, link, options
 from dashboards.data.formatting import count, join_words
 from dashboards.data.seed_averages import average_words, interval_words
 from dashboards.data.user_errors import Unknown, require

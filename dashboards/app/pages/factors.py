@@ -6,11 +6,10 @@ from typing import Final, Literal
 
 import polars as pl
 
-from dashboards.app.controls import Control
 from dashboards.app.measures import MeasuredAddress, judged_by, measure_controls, measure_title, measure_words, unit_of
 from dashboards.app.page import AppPage, Key, PageView, Slot, SlotContent, grid_of, memoise
 from dashboards.app.pages.factor_map import map_controls, map_of, runs_of
-from dashboards.app.tables import WRAP, Pick, columns
+from dashboards.app.parts import WRAP, Control, Pick, columns
 from dashboards.data.captions import effects_words, n_words
 from dashboards.data.formatting import count, join_words, number, p_value
 from dashboards.data.seed_averages import average_words

@@ -9,9 +9,8 @@ from urllib.parse import quote
 import polars as pl
 
 from dashboards.app.address import Address, entries, write_query
-from dashboards.app.controls import Control, options
 from dashboards.app.page import AppPage, Component, Key, PageView, Slot, SlotContent, html
-from dashboards.app.tables import WRAP, columns
+from dashboards.app.parts import WRAP, Control, columns, options
 from dashboards.data.formatting import count, number
 from dashboards.data.grid_context import CellLook
 from dashboards.data.user_errors import Unknown, require
