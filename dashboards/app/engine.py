@@ -60,9 +60,7 @@ class Engine:
         return read(page.address, resolve_view(self.campaigns.root(campaign), page.name, search))
 
     def view(self, store: Store, campaign: str, page: AppPage, address: Address, **how: bool) -> PageView:
-        """Make the view of a page; `how` is `again` and `whole`. Raises as `grid_context`, Unknown for another
-        grid.
-        """
+        """Make the view of a page; `how` is `again` and `whole`. Raises as `grid_context` and `only`."""
         operators = campaign_styles(store)
         grids = store.grids()
         if not grids or (page.of == "campaign" and address.grid is None):
@@ -114,10 +112,8 @@ class Engine:
     def live(self, ticks: int | None, path: str) -> Any:
         """How new what is shown is."""
         del ticks
-        parts = [unquote(part) for part in path.split("/") if part]
-        names = self.campaigns.names
-        name = parts[0] if parts else next(iter(names), "")
-        return navigation.live(self.campaigns.describe(name), name) if name in names else ""
+        place, _ = catch_user_error(lambda: self.place(path))
+        return navigation.live(self.campaigns.describe(place[0]), place[0]) if place else ""
 
     def save(self, clicks: int | None, name: str | None, path: str, search: str) -> Any:
         """Keep the page as it is under a name."""
