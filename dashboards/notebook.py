@@ -64,8 +64,7 @@ def error_map(campaign: Campaign, label: str | None = None, grid: str | None = N
     """
     about = _about(campaign, grid)
     measure = _measure(about)
-    at = shift.coordinates(about.store, about.grid, measure.name)
-    wide = sorted((name for name, values in at.items() if len(values) > 1), key=lambda name: -len(at[name]))
+    wide = _list_varying(about, measure)
     if len(wide) < 2:
         return _empty(f"{measure.name} has no two coordinates that vary, so there is no map.")
     labels = {cell.label or cell.operator: cell.cell for cell in about.cells}
@@ -138,10 +137,15 @@ def _measure(about: GridContext) -> GridMeasure:
     return about.measure if about.measure is not None else measure_of(about.store, about.grid, None)
 
 
+def _list_varying(about: GridContext, measure: GridMeasure) -> list[str]:
+    """Coordinates with several values, those with most first."""
+    at = shift.coordinates(about.store, about.grid, measure.name)
+    return sorted((name for name, values in at.items() if len(values) > 1), key=lambda name: -len(at[name]))
+
+
 def _coordinate(about: GridContext, measure: GridMeasure, wanted: str | None) -> str:
     """The coordinate `wanted`, or the one with most values."""
-    at = shift.coordinates(about.store, about.grid, measure.name)
-    varying = sorted((name for name, values in at.items() if len(values) > 1), key=lambda name: -len(at[name]))
+    varying = _list_varying(about, measure)
     default = wanted if wanted is not None or not varying else varying[0]
     return only("varying coordinate", default, varying, f"{measure.name} of grid {about.grid!r}")
 

@@ -16,8 +16,8 @@ from plotly.utils import PlotlyJSONEncoder
 from dashboards.app import frame, navigation, redraw
 from dashboards.app.address import Address, entries, read, replace_fields, resolve_view, save, saved_views, write_query
 from dashboards.app.campaigns import Campaigns
-from dashboards.app.controls import Control, options
-from dashboards.app.page import AppPage, Component, PageView, Slot, SlotContent
+from dashboards.app.page import AppPage, Component, PageView, Slot, SlotContent, html
+from dashboards.app.parts import Control, options
 from dashboards.app.redraw import digest
 from dashboards.data.grid_context import campaign_styles, grid_context
 from dashboards.data.user_errors import Unknown, catch_user_error, require, sentence
@@ -60,9 +60,7 @@ class Engine:
         return read(page.address, resolve_view(self.campaigns.root(campaign), page.name, search))
 
     def view(self, store: Store, campaign: str, page: AppPage, address: Address, **how: bool) -> PageView:
-        """Make the view of a page; `how` is `again` and `whole`. Raises as `grid_context`, Unknown for another
-        grid.
-        """
+        """Make the view of a page; `how` is `again` and `whole`. Raises as `grid_context` and `only`."""
         operators = campaign_styles(store)
         grids = store.grids()
         if not grids or (page.of == "campaign" and address.grid is None):
@@ -114,10 +112,8 @@ class Engine:
     def live(self, ticks: int | None, path: str) -> Any:
         """How new what is shown is."""
         del ticks
-        parts = [unquote(part) for part in path.split("/") if part]
-        names = self.campaigns.names
-        name = parts[0] if parts else next(iter(names), "")
-        return navigation.live(self.campaigns.describe(name), name) if name in names else ""
+        place, _ = catch_user_error(lambda: self.place(path))
+        return navigation.live(self.campaigns.describe(place[0]), place[0]) if place else ""
 
     def save(self, clicks: int | None, name: str | None, path: str, search: str) -> Any:
         """Keep the page as it is under a name."""
@@ -166,7 +162,8 @@ class Engine:
         values = {each.field: _value_of(each, address) for each in given}
         path = _path(campaign, page, address)
         slots = [frame.slot(slot, made[slot.name], path, look) for slot in page.slots]
-        parts = frame.page_of(page, given, values, slots)
+        question = html.P(page.about, className="about")
+        parts = [html.H1(page.title), question, frame.controls(given, values), *slots]
         shown_values = {name: _plain(value) for name, value in values.items()}
         remakes = {each.field: list(each.resets) for each in given if each.resets is not None}
         words = {name: frame.words(shown, address.hide) for name, shown in made.items()}

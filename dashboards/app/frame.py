@@ -9,8 +9,8 @@ from urllib.parse import quote
 import plotly.graph_objects as go
 import polars as pl
 
-from dashboards.app.controls import Control
-from dashboards.app.page import AgGrid, AppPage, Component, Key, Slot, SlotContent, dcc, html
+from dashboards.app.page import AgGrid, Component, Key, Slot, SlotContent, dcc, html
+from dashboards.app.parts import Control
 from dashboards.figures.canvas import least_width
 from dashboards.html.blocks import strokes
 from dashboards.theme.styles import PAPER, Style, dark_partners
@@ -59,39 +59,32 @@ def controls(given: Sequence[Control], values: Mapping[str, Any]) -> Component:
 
 def _control(control: Control, value: Any) -> Component:
     key = {"type": "control", "field": control.field}
-    options = options_of(control)
+    many, several = control.kind == "choices", list(value) if isinstance(value, tuple | list) else value
     if control.kind == "hidden":
-        return _hidden(key, value)
+        kept = several if isinstance(several, list) else [] if value is None else [value]
+        return dcc.Checklist(options=kept, value=kept, id=key, style=_HIDDEN)
     if control.kind == "code":
         return _code(control, key, value)
     if control.kind == "switch":
         inner = dcc.Checklist(options=[{"label": control.label, "value": "1"}], value=["1"] if value else [], id=key)
         return html.Div(inner, className="control", title=control.hint)
     if control.kind in ("choice", "choices"):
-        many = control.kind == "choices"
-        shown = list(value or ()) if many else value
         # the browser forgets a value that is no option, and with it the sentence that says so
-        unknown = set(shown if many else filter(None, [shown])) - control.options.keys()
-        options += [{"label": each, "value": each} for each in sorted(unknown)]
-        inner = dcc.Dropdown(
-            options=options, value=shown, multi=many, clearable=many, id=key, searchable=len(options) > 8
-        )
+        unknown = set(several or () if many else filter(None, [value])) - control.options.keys()
+        options = options_of(control) + [{"label": each, "value": each} for each in sorted(unknown)]
+        shown = (several or []) if many else value
+        found = {"options": options, "value": shown, "multi": many, "clearable": many, "searchable": len(options) > 8}
+        inner = dcc.Dropdown(id=key, **found)
     elif control.kind == "slider":
         inner = _slider(control, key, value)
     else:
-        kind = "number" if control.kind == "number" else "text"
-        inner = dcc.Input(value=value, type=kind, debounce=True, id=key)
+        inner = dcc.Input(value=value, type="number" if control.kind == "number" else "text", debounce=True, id=key)
     return html.Label([html.Span(control.label), inner], className=f"control {control.kind}", title=control.hint)
 
 
 def options_of(control: Control) -> list[dict[str, str]]:
     """Convert options to those of a drop-down."""
     return [{"label": label, "value": value} for value, label in control.options.items()]
-
-
-def _hidden(key: Mapping[str, str], value: Any) -> Component:
-    kept = list(value) if isinstance(value, tuple | list) else [] if value is None else [value]
-    return dcc.Checklist(options=kept, value=kept, id=key, style={"display": "none"})
 
 
 def _slider(control: Control, key: Mapping[str, str], value: Any) -> Component:
@@ -141,28 +134,20 @@ def words(shown: SlotContent, hide: Collection[str]) -> list[Component]:
     if said := " ".join(filter(None, (shown.caption, shown.hint))):
         found.append(html.P(said, className="caption"))
     if shown.legend:
-        found.append(
-            html.Div(
-                [_key(each, shown=each.name not in hide) for each in shown.legend], className="legend", role="group"
-            )
-        )
+        keys = [_key(each, shown=each.name not in hide) for each in shown.legend]
+        found.append(html.Div(keys, className="legend", role="group"))
     return [*found, *shown.parts]
 
 
 def _key(given: Key, *, shown: bool) -> Component:
-    inner = [swatch(given.style) if given.key else _box(given.style), html.Span(given.name, className="name")]
+    box = html.I(className="swatch", style={"--light": given.style.color, "--dark": given.style.dark})
+    inner = [swatch(given.style) if given.key else box, html.Span(given.name, className="name")]
     if given.note:
         inner.append(html.Span(given.note, className="note"))
     if not given.key:
         return html.Span(inner, className="key")
-    return html.Button(
-        inner, type="button", className="key", **{"aria-pressed": str(shown).lower(), "data-key": given.key}
-    )
-
-
-def _box(style: Style) -> Component:
-    """The colour of a style as a small square."""
-    return html.I(className="swatch", style={"--light": style.color, "--dark": style.dark})
+    told = {"aria-pressed": str(shown).lower(), "data-key": given.key}
+    return html.Button(inner, type="button", className="key", **told)
 
 
 def swatch(style: Style) -> Component:
@@ -180,15 +165,11 @@ def figure_of(shown: SlotContent, look: Looks) -> dict[str, Any]:
     """The figure of a slot as data; an empty one where it shows none."""
     if shown.figure is None:  # ten pixels: less than that is none to plotly, which then takes 450
         axis, clear = {"visible": False}, "#00000000"
-        bare = {
-            "height": 10,
-            "margin": {"t": 0, "b": 0},
-            "xaxis": axis,
-            "yaxis": axis,
-            "paper_bgcolor": clear,
-            "plot_bgcolor": clear,
+        colours = {"paper_bgcolor": clear, "plot_bgcolor": clear}
+        return {
+            "data": [],
+            "layout": {"height": 10, "margin": {"t": 0, "b": 0}, "xaxis": axis, "yaxis": axis} | colours,
         }
-        return {"data": [], "layout": bare}
     own = dark_partners([key.style for key in shown.legend])
     found = recolour(shown.figure, None if look.partners is None else {**own, **look.partners})
     off = {each.key for each in shown.legend if each.name in look.hide}
@@ -302,13 +283,6 @@ def files(given: Slot, shown: SlotContent, address: str) -> list[Component]:
 def is_sentence(shown: SlotContent) -> bool:
     """Whether there is nothing to show but why."""
     return shown.figure is None and shown.data.is_empty() and not shown.parts
-
-
-def page_of(
-    given: AppPage, choices: Sequence[Control], values: Mapping[str, Any], slots: Sequence[Component]
-) -> Component:
-    """Lay out a page: its question, its controls, its slots."""
-    return [html.H1(given.title), html.P(given.about, className="about"), controls(choices, values), *slots]
 
 
 def sentence(text: str) -> Component:

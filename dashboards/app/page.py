@@ -12,8 +12,7 @@ import polars as pl
 from dash import dcc as _dcc, html as _html
 
 from dashboards.app.address import Address
-from dashboards.app.controls import Control
-from dashboards.app.tables import Pick
+from dashboards.app.parts import Control, Pick
 from dashboards.data.grid_context import CellLook, GridContext
 from dashboards.data.user_errors import Unknown
 from dashboards.theme.styles import Style

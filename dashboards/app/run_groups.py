@@ -1,20 +1,116 @@
-"""Which runs and cells a page shows: what its address says, and what it says to the reader."""
+"""Which runs and cells a page shows, in groups by cell, by any axis, by any field of the spec, or each alone."""
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 import polars as pl
 
 from dashboards.app.address import Address
-from dashboards.app.controls import Control, options
 from dashboards.app.page import PageView, grid_of
-from dashboards.data import grouping
+from dashboards.app.parts import Control, options
 from dashboards.data.captions import describe_selection
-from dashboards.data.formatting import count, join_words
+from dashboards.data.formatting import BETWEEN, count, join_words
 from dashboards.data.grid_context import MOST_CURVES, CellLook, GridContext, averages, worth_drawing
+from dashboards.data.result_table import flat
 from dashboards.data.user_errors import Unknown, require
 from dashboards.figures.training import Grouped, groups
-from dashboards.theme.styles import REST, Style, cell_styles
+from dashboards.theme.styles import REST, CellStyle, Style, cell_styles, operator_styles
+from store import Store
+from store.database import quoting
+
+CELL: Final = "cell"
+"""All but the seed."""
+TRIAL: Final = "run"
+"""Each alone."""
+UNDEFINED: Final = "undefined"
+"""The group of runs that lack what they are grouped by."""
+
+_FIXED: Final = {CELL: "g.cell", TRIAL: "g.trial", "seed": "g.seed::VARCHAR"}
+
+
+def list_axes(about: GridContext) -> list[str]:
+    """Names of the axes of a grid."""
+    return [str(axis["name"]) for axis in about.header["axes"]]
+
+
+def list_fields(store: Store, grid: str) -> list[str]:
+    """Dotted paths of the spec at which the cells of a grid differ, or that some of them lack."""
+    specs = store.sql(
+        "SELECT any_value(t.spec)::VARCHAR AS spec FROM grid_trial g JOIN trial t USING (trial) "
+        "WHERE g.grid = $grid AND t.spec IS NOT NULL GROUP BY g.cell",
+        {"grid": grid},
+    )["spec"]
+    flats = [{path: json.dumps(value) for path, value in flat(json.loads(text)).items()} for text in specs]
+    paths = sorted({path for each in flats for path in each})
+    return [path for path in paths if path != "seed" and len({each.get(path) for each in flats}) > 1]
+
+
+def group_sql(about: GridContext, by: Sequence[str]) -> str:
+    """SQL for the group of a trial, of columns of g (`grid_trial`) and t (`trial`).
+
+    Raises Unknown if there is nothing of that name to group by.
+    """
+    parts = [_part(about, name) for name in by or (CELL,)]
+    return parts[0] if len(parts) == 1 else f"concat_ws({quoting.text(BETWEEN)}, {', '.join(parts)})"
+
+
+def _part(about: GridContext, name: str) -> str:
+    known = list_axes(about)
+    if name in known:
+        path, column = '$."' + name.replace("\\", "\\\\").replace('"', '\\"') + '"', "g.axes"
+    elif name in _FIXED:
+        return _FIXED[name]
+    else:
+        steps = (f"[{step}]" if step.isdecimal() else f'."{step}"' for step in name.replace('"', "").split("."))
+        path, column = "$" + "".join(steps), "t.spec"
+        if not _has(about, path):
+            rest = "any dotted path of their specs"
+            raise Unknown(
+                f"runs of {about.grid!r} have no {name!r}; there are {', '.join([*_FIXED, *known])}, and {rest}"
+            )
+    return f"coalesce({column}->>{quoting.text(path)}, {quoting.text(UNDEFINED)})"
+
+
+def _has(about: GridContext, path: str) -> bool:
+    found = about.store.sql(
+        f"SELECT count(t.spec->>{quoting.text(path)}) AS n FROM grid_trial g JOIN trial t USING (trial) "
+        "WHERE g.grid = $grid",
+        {"grid": about.grid},
+    )
+    return int(found["n"][0]) > 0
+
+
+def name_groups(about: GridContext, by: Sequence[str], found: pl.DataFrame) -> dict[str, str]:
+    """Name the groups of `found`, the frame of `figures.training.groups`, by `series`."""
+    rows = found.select("series", "cell", "seed").iter_rows()
+    if tuple(by) in ((), (CELL,)):
+        return {series: about.look.names[cell] for series, cell, _ in rows}
+    if tuple(by) == (TRIAL,):
+        return {series: f"{about.look.names[cell]}{BETWEEN}seed {seed}" for series, cell, seed in rows}
+    return {series: series for series, _, _ in rows}
+
+
+def style_groups(
+    about: GridContext, by: Sequence[str], found: pl.DataFrame, operators: Mapping[str, Style]
+) -> dict[str, Style]:
+    """How the groups of `found` look: cells and operators as everywhere, others in colours of their own."""
+    keys = found["series"].to_list()
+    if tuple(by) in ((), (CELL,)):
+        if set(keys) <= set(about.drawn):
+            return {key: about.look.styles[key] for key in keys}
+        cells: list[CellStyle] = [cell for cell in about.cells if cell.cell in set(keys)]
+        return cell_styles(cells, operators, about.baseline)
+    if set(keys) <= set(operators):
+        return {key: operators[key] for key in keys}
+    return operator_styles(keys, neutral=baseline_group(about, found) if tuple(by) != (TRIAL,) else None)
+
+
+def baseline_group(about: GridContext, found: pl.DataFrame) -> str | None:
+    """The group that has the baseline's runs."""
+    holds = [series for series, cells in found.select("series", "cells").iter_rows() if about.baseline in cells]
+    return str(holds[0]) if holds else None
+
 
 MOST: Final = 40
 """Groups in one picture."""
@@ -49,19 +145,19 @@ class RunGroups(NamedTuple):
 def by_of(view: PageView) -> tuple[str, ...]:
     """How runs are grouped: those that were picked stand alone unless the address says otherwise."""
     by: tuple[str, ...] = view.address.by
-    return by or ((grouping.TRIAL,) if view.address.run else ())
+    return by or ((TRIAL,) if view.address.run else ())
 
 
 def run_groups(view: PageView) -> RunGroups:
     """The groups of a view whose address is a `GroupedAddress`. Raises Unknown for runs and groups not there."""
     about, by = grid_of(view), by_of(view)
     runs = _runs(view)
-    given = Grouped(about.grid, grouping.group_sql(about, by), runs, view.address.failed or bool(runs))
+    given = Grouped(about.grid, group_sql(about, by), runs, view.address.failed or bool(runs))
     found = _in_grid_order(about, groups(view.store, given))
-    names = grouping.names(about, by, found)
+    names = name_groups(about, by, found)
     keep, why = _keep_groups(view, about, found, names)
     shown = found.filter(pl.col("series").is_in(keep))
-    return RunGroups(given, found, keep, names, grouping.styles(about, by, shown, view.operators), why)
+    return RunGroups(given, found, keep, names, style_groups(about, by, shown, view.operators), why)
 
 
 def _in_grid_order(about: GridContext, found: pl.DataFrame) -> pl.DataFrame:
@@ -89,7 +185,7 @@ def _keep_groups(
 ) -> tuple[list[str], str]:
     """Which groups are shown, and a sentence that says which where it is not all."""
     keys: list[str] = found["series"].to_list()
-    wanted, cells = view.address.show, by_of(view) in ((), (grouping.CELL,))
+    wanted, cells = view.address.show, by_of(view) in ((), (CELL,))
     if wanted and wanted != ("*",):
         by_name = {name: key for key, name in names.items()}
         chosen = {
@@ -104,7 +200,7 @@ def _keep_groups(
         known = None if about.measure is None else averages(about.store, about.grid, about.measure)
         best = about.drawn if not wanted else worth_drawing(about.cells, about.baseline, known, about.measure, most)
         return [key for key in best if key in set(keys)], describe_selection(about, best)
-    base = grouping.baseline_of(about, found)
+    base = baseline_group(about, found)
     first = [key for key in keys if key != base][: most - (base is not None)]
     kept = [key for key in keys if key == base or key in set(first)]
     return kept, f" Shown: {names[base] + ' and ' if base else ''}the first {len(first)} of {len(keys)} groups."

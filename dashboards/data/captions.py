@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import polars as pl
 
-from dashboards.data.formatting import count, in_odds, join_words, point, runs_words
+from dashboards.data.formatting import change, count, in_odds, join_words, p_value, point, runs_words
 from dashboards.data.grid_context import GridContext
 from dashboards.data.seed_averages import Scale
 from store.analysis.verdicts import GridMeasure
@@ -29,25 +29,22 @@ def mark_verdict(verdict: str) -> str:
 def summarise_verdicts(verdicts: pl.DataFrame, baseline: str) -> str:
     """The grid in one or two sentences: '2 of 5 variants differ from softmax: 2 better. 3 are undecided.'"""
     counts = dict(verdicts["verdict"].value_counts().iter_rows())
-    differing = [(name, counts[name]) for name in ("better", "worse", "tiny but real") if counts.get(name)]
-    total = sum(n for _, n in differing)
-    verb = "differs" if total == 1 else "differ"
-    first = f"{total} of {count(verdicts.height, 'variant')} {verb} from {baseline}"
-    if not differing:
-        first = f"None of {count(verdicts.height, 'variant')} is shown to differ from {baseline}"
+    differing = [f"{counts[name]} {name}" for name in ("better", "worse", "tiny but real") if counts.get(name)]
+    total = sum(counts.get(name, 0) for name in ("better", "worse", "tiny but real"))
+    variants = count(verdicts.height, "variant")
+    first = f"{total} of {variants} {'differs' if total == 1 else 'differ'} from {baseline}"
     if verdicts.height == 1:
         first = f"The only variant {'differs' if total else 'is not shown to differ'} from {baseline}"
+    elif not total:
+        first = f"None of {variants} is shown to differ from {baseline}"
     if differing:
-        first += ": " + join_words([f"{n} {name}" for name, n in differing])
-    rest = [(name, counts[name]) for name in ("equivalent", "undecided", "no verdict") if counts.get(name)]
-    tail = join_words([_are(n, name) for name, n in rest])
-    return f"{first}. {tail[0].upper()}{tail[1:]}." if tail else f"{first}."
-
-
-def _are(n: int, name: str) -> str:
-    if name == "no verdict":
-        return f"{n} {'has' if n == 1 else 'have'} no verdict"
-    return f"{n} {'is' if n == 1 else 'are'} {name}"
+        first += ": " + join_words(differing)
+    rest = []
+    for name in ("equivalent", "undecided", "no verdict"):
+        if n := counts.get(name):
+            verb = ("has" if n == 1 else "have") if name == "no verdict" else "is" if n == 1 else "are"
+            rest.append(f"{n} {verb} {name}")
+    return f"{first}. {join_words(rest)}." if rest else f"{first}."
 
 
 def describe_measure(measure: GridMeasure, unit: str) -> str:
@@ -131,3 +128,21 @@ def progress_words(done: dict[str, int]) -> str:
     parts += [f"{done[state]:,} {state}" for state in ("failed", "running") if done[state]]
     open_ = done["running"] + done["pending"]
     return ", ".join(parts) + ("; verdicts are preliminary." if open_ else ".")
+
+
+def verdict_words(about: GridContext, measure: GridMeasure, found: pl.DataFrame) -> pl.DataFrame:
+    """Verdicts as texts: variant, verdict, value, difference, interval, p (Holm), pairs, reason."""
+    texts = [
+        (
+            mark_verdict(row["verdict"]),
+            change(row["difference"], measure.scale),
+            "–" if row["low"] is None else " to ".join(change(row[end], measure.scale) for end in ("low", "high")),
+            p_value(row["p_holm"]),
+            pairs_words(row),
+        )
+        for row in found.iter_rows(named=True)
+    ]
+    names = ["verdict", "difference", "interval", "p (Holm)", "pairs"]
+    told = pl.DataFrame(texts, dict.fromkeys(names, pl.String), orient="row")
+    whole = pl.concat([name_cells(found, about).drop("verdict", "difference", "pairs"), told], how="horizontal")
+    return whole.select("variant", "verdict", "value", *names[1:], "reason")

@@ -63,6 +63,9 @@ def _back(y: str, scale: Scale) -> str:
     return f"exp(CASE WHEN {y} > {_LARGEST} THEN {_LARGEST} WHEN {y} < -{_LARGEST} THEN -{_LARGEST} ELSE {y} END)"
 
 
+_OF: Final[dict[Scale, str]] = {"log": " (of logarithms)", "logit": " (of log odds)", "linear": ""}
+
+
 def average_words(scale: Scale) -> str:
     """Name the average that lines show."""
     return {"log": "geometric mean", "logit": "mean of log odds", "linear": "mean"}[scale]
@@ -70,18 +73,14 @@ def average_words(scale: Scale) -> str:
 
 def interval_words(scale: Scale, alpha: float = 0.05) -> str:
     """Name the interval that bars and bands show."""
-    return (
-        f"{(1 - alpha) * 100:g} % t interval over seeds"
-        + {"log": " (of logarithms)", "logit": " (of log odds)", "linear": ""}[scale]
-    )
+    return f"{(1 - alpha) * 100:g} % t interval over seeds{_OF[scale]}"
 
 
 def band_words(band: Band, scale: Scale) -> str:
     """Explain bands of a kind."""
-    of = {"log": " (of logarithms)", "logit": " (of log odds)", "linear": ""}[scale]
     return {
         "interval": interval_words(scale),
-        "spread": f"one standard deviation over seeds{of} to each side",
+        "spread": f"one standard deviation over seeds{_OF[scale]} to each side",
         "range": "least and greatest over seeds",
     }[band]
 

@@ -14,10 +14,17 @@ from dashboards.figures.states import totals
 from dashboards.html.blocks import picture, state
 from dashboards.html.document import document
 from dashboards.html.markup import tag, text
-from dashboards.report.sections.appendix import definition, environment, quarantine, reading
-from dashboards.report.sections.charts import charts
-from dashboards.report.sections.overview import overview, progress_picture, show_failures
-from dashboards.report.sections.verdict_table import verdict_table
+from dashboards.report.charts import charts
+from dashboards.report.parts import (
+    definition,
+    environment,
+    overview,
+    progress_picture,
+    quarantine,
+    reading,
+    show_failures,
+    verdict_table,
+)
 from dashboards.theme.styles import REST, Style
 from store import Store
 from store.analysis.verdicts import verdicts

@@ -19,7 +19,6 @@ from dashboards.app.pages.compare import COMPARE
 from dashboards.app.pages.factors import FACTORS
 from store import Store
 from store.analysis.explain_verdict import why
-from store.analysis.verdicts import verdicts
 
 HOSTILE = "<script>%{x}"
 OPERATORS = ("softmax", "zeta", "alpha", HOSTILE)
@@ -64,16 +63,6 @@ def usual(root: Path) -> Seen:
 
 def mse(operator: str, seed: int) -> float:
     return value({"operator": operator, "seed": seed})
-
-
-def test_differences_and_verdicts_are_the_store_s(root: Path, usual: Seen) -> None:
-    with Store.open(root) as store:
-        found = verdicts(store, "grid")
-    assert usual.frame("differences")["difference"].to_list() == found["difference"].to_list()
-    assert [each.partition(" ")[2] for each in usual.frame("verdicts")["verdict"]] == found["verdict"].to_list()
-    assert usual.frame("verdicts")["reason"].to_list() == found["reason"].to_list()
-    zeta = usual.frame("differences").filter(pl.col("variant") == "zeta")["difference"][0]
-    assert zeta == pytest.approx(fmean(math.log(mse("zeta", seed) / mse("softmax", seed)) for seed in SEEDS))
 
 
 def test_another_measure_has_its_own_direction_and_no_margin(root: Path) -> None:

@@ -13,10 +13,9 @@ from synthetic import write_campaign
 from dashboards import write_report
 from dashboards.app.campaigns import Campaigns
 from dashboards.app.navigation import live
-from dashboards.app.pages.overview import OVERVIEW
+from dashboards.app.pages.overview import OVERVIEW, next_steps
 from dashboards.data.formatting import change
 from dashboards.data.grid_context import campaign_styles, grid_context
-from dashboards.data.next_steps import next_steps
 from dashboards.figures.states import MOST_CELLS, STATES, shares, states
 from store import Store
 from store.analysis.noise_floor import noise_floor
@@ -112,14 +111,11 @@ def test_what_to_do_next_names_commands_for_failures_and_what_trials_are_awaited
         found = verdicts(store, "grid").filter(pl.col("verdict") == "undecided")
     assert found["label"].to_list() == [HOSTILE]  # one of its trials is outstanding
     assert "wait for 1 verdict" in frame["what"].to_list()
+    failures = seen(root, OVERVIEW).slots["failures"]
+    assert "3 failed trials of 2 kinds (diverged 2, killed 1)" in failures.caption
+    assert failures.data.filter(reason="diverged")["cells"].to_list() == ["alpha"]
     without = frame.filter(pl.col("what").str.contains("without a verdict"))
     assert without.height == 2
-
-
-def test_failures_are_counted_by_reason(root: Path) -> None:
-    shown = seen(root, OVERVIEW).slots["failures"]
-    assert "3 failed trials of 2 kinds (diverged 2, killed 1)" in shown.caption
-    assert shown.data.filter(pl.col("reason") == "diverged")["cells"].to_list() == ["alpha"]
 
 
 def test_many_cells_stand_in_groups_that_count_every_trial_once(tmp_path: Path) -> None:
@@ -144,10 +140,6 @@ def test_many_cells_stand_in_groups_that_count_every_trial_once(tmp_path: Path) 
     assert rows["softmax", 0]["text"] == f"✓ {len(widths) - 1} ✗ 1"
     assert rows["zeta", 1]["note"] == f"{len(widths) - 4} done, 4 to do"
     assert rows["zeta", 1]["value"] == pytest.approx(1 - 4 / len(widths))
-
-
-def test_every_state_has_a_sign_of_its_own() -> None:
-    assert len({state.sign for state in STATES.values()}) == len(STATES)
 
 
 def test_cells_of_one_operator_stand_by_the_first_axis_that_fits(tmp_path: Path) -> None:

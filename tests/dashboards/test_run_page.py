@@ -22,8 +22,7 @@ from synthetic import (
 from dashboards.app.address import read
 from dashboards.app.engine import shown_of
 from dashboards.app.page import PageView, SlotContent
-from dashboards.app.pages.run import RUN, RunAddress
-from dashboards.data.log_tail import log_tail, visible
+from dashboards.app.pages.run import RUN, RunAddress, log_tail, visible
 from store.files.layout import Layout
 from store.files.shards import ShardBuffer
 

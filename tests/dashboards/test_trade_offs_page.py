@@ -16,7 +16,7 @@ from dashboards.app.pages.trade_offs import TRADE_OFFS
 from dashboards.figures import parallel
 from dashboards.figures.pareto import on_steps
 from store import Store
-from store.analysis.pareto import pareto, read_objectives
+from store.analysis.pareto import read_objectives
 from store.analysis.verdicts import measure_of, runs
 from store.statistics import Objective
 from store.statistics.arms import arms, pair
@@ -77,15 +77,6 @@ def test_points_are_means_over_seeds_with_t_intervals_of_both(usual: Seen) -> No
         assert pl.Series([row["x_high"] / row["x"], row["x"] / row["x_low"]]).log().to_list() == pytest.approx(
             [half] * 2
         )
-
-
-def test_the_standing_of_a_cell_is_the_store_s(root: Path, usual: Seen) -> None:
-    with Store.open(root) as store:
-        words = pareto(store, "grid", ("train_s",))
-    frame = usual.frame("scatter")
-    assert frame["standing"].to_list() == words["standing"].to_list()
-    assert frame["standing"].to_list()[-1] == "dominated"
-    assert set(usual.frame("standings")["standing"]) == set(words["standing"])
 
 
 def test_the_line_steps_through_the_cells_that_none_beats_in_both(usual: Seen) -> None:
@@ -232,20 +223,6 @@ def test_parallel_numbers_stand_where_their_scale_says() -> None:
     low, middle, high = (scale.height(value) for value in (1.0, 10.0, 100.0))
     assert middle == pytest.approx((low + high) / 2)
     assert 0 < low < high < 1
-
-
-def test_failed_and_lonely_cells_are_left_out_and_counted(tmp_path: Path) -> None:
-    def state(line: Line) -> str:
-        if line["operator"] == "alpha":
-            return "diverged"
-        return "ok" if line["operator"] != "zeta" or line["seed"] == 0 else "pending"
-
-    found = seen(plant(tmp_path / "runs", OPERATORS, SEEDS, Planted(value, state, cost)), TRADE_OFFS)
-    frame = found.frame("scatter")
-    assert "1 cell without both values" in found.slots["scatter"].message
-    assert "alpha" not in frame["variant"].to_list()
-    one = frame.filter(pl.col("variant") == "zeta").row(0, named=True)
-    assert (one["n"], one["low"], one["x_low"]) == (1, None, None)
 
 
 def test_two_hundred_cells_are_drawn(tmp_path: Path) -> None:

@@ -47,18 +47,23 @@ def test_a_log_ratio_is_a_percentage_until_it_is_a_factor_of_two(difference: flo
     assert change(difference, "log") == words
 
 
-def test_a_padded_number_keeps_its_zeros() -> None:
-    assert [number(value, padded=True) for value in (2.9, 0.5, 0.0, 1234.5)] == ["2.90", "0.500", "0.00", "1,234"]
-
-
-def test_no_number_ends_with_a_point() -> None:
-    assert [number(value, padded=True) for value in (123.4, -999.4, 999.96)] == ["123", "−999", "1,000"]
-    assert [number(value, 4, padded=True) for value in (999.96, 123.44)] == ["1,000", "123.4"]
+@pytest.mark.parametrize(
+    ("value", "digits", "words"),
+    [
+        (2.9, 3, "2.90"),
+        (0.5, 3, "0.500"),
+        (0.0, 3, "0.00"),
+        (1234.5, 3, "1,234"),
+        (123.4, 3, "123"),
+        (999.96, 4, "1,000"),
+    ],
+)
+def test_a_padded_number_keeps_its_zeros_and_ends_with_no_point(value: float, digits: int, words: str) -> None:
+    assert number(value, digits, padded=True) == words
 
 
 def test_a_linear_difference_carries_its_sign() -> None:
-    assert change(0.0131, "linear") == "+0.013"
-    assert change(-0.0131, "linear") == "−0.013"
+    assert [change(value, "linear") for value in (0.0131, -0.0131)] == ["+0.013", "−0.013"]
 
 
 def test_counts_and_lists_read_as_english() -> None:
@@ -91,10 +96,7 @@ def test_names_keep_the_axis_where_values_alone_would_collide_or_axes_differ() -
     assert short_names(["a=1 · c=1", "b=1 · c=2"]).names == ["a=1 · c=1", "b=1 · c=2"]
     assert short_names(["lr=1 · decay=3", "lr=2 · decay=4"]).names == ["1 · 3", "2 · 4"]
     assert short_names(["x", "a=x"]).names == ["x", "a=x"]
-
-
-def test_a_label_with_an_equals_sign_that_is_no_axis_stays_whole() -> None:
-    assert short_names(["softmax", "Integral S=4"]).names == ["softmax", "Integral S=4"]
+    assert short_names(["softmax", "Integral S=4"]).names == ["softmax", "Integral S=4"]  # no axis
 
 
 @pytest.mark.parametrize("labels", [[""], ["=", "a="], ["·", " · "], ["a=1"]])

@@ -9,8 +9,8 @@ import numpy as np
 import polars as pl
 
 from dashboards.app.address import Address
-from dashboards.app.controls import Control, options
 from dashboards.app.page import AppPage, PageView, Slot, SlotContent, grid_of, memoise
+from dashboards.app.parts import Control, options
 from dashboards.data.formatting import count, join_words
 from dashboards.data.user_errors import Unknown, require
 from dashboards.figures import attention

@@ -5,10 +5,9 @@ from typing import Any, Final, Literal
 
 import polars as pl
 
-from dashboards.app.controls import Control
 from dashboards.app.measures import MeasuredAddress, judged_by, measure_controls, measure_title, measure_words, unit_of
-from dashboards.app.page import AppPage, Component, Key, PageView, Slot, SlotContent, grid_of, html, memoise
-from dashboards.app.tables import WRAP, columns
+from dashboards.app.page import AppPage, Key, PageView, Slot, SlotContent, grid_of, html, memoise
+from dashboards.app.parts import WRAP, Control, columns
 from dashboards.data.captions import (
     ICONS,
     describe_selection,
@@ -17,10 +16,10 @@ from dashboards.data.captions import (
     n_words,
     name_cells,
     paired_words,
-    pairs_words,
     summarise_verdicts,
+    verdict_words,
 )
-from dashboards.data.formatting import NO_MARGIN, change, count, p_value
+from dashboards.data.formatting import NO_MARGIN, count
 from dashboards.data.grid_context import GridContext, averages, in_order, worth_drawing
 from dashboards.data.seed_averages import average_words, rope_words
 from dashboards.data.user_errors import Unknown, catch_user_error
@@ -29,11 +28,12 @@ from dashboards.theme.styles import Style, dark_partners
 from store.analysis.explain_verdict import why, why_text
 from store.analysis.verdicts import GridMeasure, baseline_of, verdicts
 from store.export.cells import CellTable, cells
-from store.export.cells_text import caption as cells_caption, headings, latex_cells, markdown_cells
+from store.export.cells_text import caption as cells_caption, latex_cells, markdown_cells
 
 MOST_CELLS: Final = 32
 """Cells of a matrix of all pairs; of more, the baseline and the best are compared."""
 _MOST_PRINTED: Final = 300
+_BEST: Final = "within noise of the best"
 
 
 class CompareAddress(MeasuredAddress):
@@ -118,41 +118,23 @@ def verdict_rows(view: PageView) -> SlotContent:
     return SlotContent(caption=said, data=rows, columns=columns(rows, own))
 
 
-def verdict_words(about: GridContext, measure: GridMeasure, found: pl.DataFrame) -> pl.DataFrame:
-    """Verdicts as texts: variant, verdict, value, difference, interval, p (Holm), pairs, reason."""
-    texts = [
-        (
-            mark_verdict(row["verdict"]),
-            change(row["difference"], measure.scale),
-            "–" if row["low"] is None else " to ".join(change(row[end], measure.scale) for end in ("low", "high")),
-            p_value(row["p_holm"]),
-            pairs_words(row),
-        )
-        for row in found.iter_rows(named=True)
-    ]
-    names = ["verdict", "difference", "interval", "p (Holm)", "pairs"]
-    told = pl.DataFrame(texts, dict.fromkeys(names, pl.String), orient="row")
-    whole = pl.concat([name_cells(found, about).drop("verdict", "difference", "pairs"), told], how="horizontal")
-    return whole.select("variant", "verdict", "value", *names[1:], "reason")
-
-
 def _why(view: PageView) -> SlotContent:
-    about, measure, found = judge_view(view)
-    cell = _chosen(view)
-    row = why(view.store, about.grid, cell, baseline=view.address.baseline, measure=measure._asdict())
-    lines = [line.partition(": ") for line in why_text(row)]
-    caption = f"{about.look.names[cell]} against {about.look.names[_baseline(view)]}: {mark_verdict(row['verdict'])}."
-    caption += _explain_choice(view, found)
-    data = pl.DataFrame([(topic, said) for topic, _, said in lines], schema=["topic", "what it is"], orient="row")
-    return SlotContent(caption=caption, data=data, parts=[_topics(data)])
+    about, _, found = judge_view(view)
+    row = _explain(view)
+    name = about.look.names[_chosen(view)]
+    caption = f"{name} against {about.look.names[_baseline(view)]}: {mark_verdict(row['verdict'])}."
+    topics = [line.partition(": ")[::2] for line in why_text(row)]
+    data = pl.DataFrame(topics, schema=["topic", "what it is"], orient="row")
+    style = {"whiteSpace": "nowrap", "verticalAlign": "top"}
+    rows = [html.Tr([html.Th(topic, scope="row", style=style), html.Td(said)]) for topic, said in topics]
+    parts = [html.Table(html.Tbody(rows), className="plain")]
+    return SlotContent(caption=caption + _explain_choice(view, found), data=data, parts=parts)
 
 
-def _topics(data: pl.DataFrame) -> Component:
-    rows = [
-        html.Tr([html.Th(topic, scope="row", style={"whiteSpace": "nowrap", "verticalAlign": "top"}), html.Td(said)])
-        for topic, said in data.iter_rows()
-    ]
-    return html.Table(html.Tbody(rows), className="plain")
+@memoise
+def _explain(view: PageView) -> dict[str, Any]:
+    measure = judged_by(view)._asdict()
+    return why(view.store, grid_of(view).grid, _chosen(view), baseline=view.address.baseline, measure=measure)
 
 
 def _explain_choice(view: PageView, found: pl.DataFrame) -> str:
@@ -195,8 +177,7 @@ def _items(view: PageView) -> SlotContent:
     found = seed_pairs.items(view.store, about.grid, measure, (cell, base))
     if found.is_empty():
         return SlotContent(message=f"No values of single items are recorded for both cells in {measure.name}.")
-    row = why(view.store, about.grid, cell, baseline=view.address.baseline, measure=measure._asdict())
-    bars = why_text(row)[-1].partition(": ")[2]
+    bars = why_text(_explain(view))[-1].partition(": ")[2]
     drawn = seed_pairs.thin_items(found).height
     some = f" Drawn: {drawn:,} of {found.height:,} items, evenly by rank." if drawn < found.height else ""
     caption = (
@@ -257,23 +238,20 @@ def _cells(view: PageView) -> SlotContent:
 
 
 def _flat(found: CellTable) -> pl.DataFrame:
-    frames = [pl.DataFrame({"cell": found.labels})]
-    several = len(found.columns) > 1
-    for head, column in zip(headings(found), found.columns, strict=True):
-        start = f"{head} " if several else ""
-        frames.append(
-            pl.DataFrame(
-                {
-                    f"{start}mean": [each.mean for each in column.entries],
-                    f"{start}±": [each.spread for each in column.entries],
-                    f"{start}seeds": [f"{each.seeds} of {each.planned}" for each in column.entries],
-                    f"{start}best": ["within noise of the best" if each.best else "" for each in column.entries],
-                    f"{start}missing": [each.missing or "" for each in column.entries],
-                },
-                schema_overrides={f"{start}mean": pl.Float64, f"{start}±": pl.Float64},
-            )
+    [column] = found.columns
+    rows = [
+        (
+            label,
+            each.mean,
+            each.spread,
+            f"{each.seeds} of {each.planned}",
+            _BEST if each.best else "",
+            each.missing or "",
         )
-    return pl.concat(frames, how="horizontal")
+        for label, each in zip(found.labels, column.entries, strict=True)
+    ]
+    kinds = {"cell": pl.String, "mean": pl.Float64, "±": pl.Float64, "seeds": pl.String}
+    return pl.DataFrame(rows, {**kinds, "best": pl.String, "missing": pl.String}, orient="row")
 
 
 def _controls(view: PageView) -> Sequence[Control]:

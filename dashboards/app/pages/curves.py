@@ -6,10 +6,19 @@ from typing import Final, Literal
 import polars as pl
 from pydantic import Field
 
-from dashboards.app.controls import Control, options
 from dashboards.app.page import AppPage, Key, PageView, Slot, SlotContent, grid_of
-from dashboards.app.run_groups import MOST, GroupedAddress, RunGroups, by_of, run_groups
-from dashboards.data import grouping
+from dashboards.app.parts import Control, options
+from dashboards.app.run_groups import (
+    CELL,
+    MOST,
+    TRIAL,
+    GroupedAddress,
+    RunGroups,
+    by_of,
+    list_axes,
+    list_fields,
+    run_groups,
+)
 from dashboards.data.formatting import count, join_words, number
 from dashboards.data.seed_averages import Band, Scale, average_words, band_words
 from dashboards.data.user_errors import Unknown, require
@@ -126,7 +135,7 @@ def _series(of: RunGroups, found: Sequence[Reduced]) -> dict[str, Series]:
 
 
 def _noun(view: PageView) -> str:
-    return "run" if by_of(view) not in ((), (grouping.CELL,)) else "seed"
+    return "run" if by_of(view) not in ((), (CELL,)) else "seed"
 
 
 def _count_reached(found: Reduced) -> dict[str, int]:
@@ -222,12 +231,12 @@ def _nothing(view: PageView, metrics: Sequence[str], of: RunGroups) -> str:
 def _controls(view: PageView) -> Sequence[Control]:
     about = grid_of(view)
     known = list_metrics(view.store, about.grid)
-    ways = {grouping.CELL: "all but the seed", **options(grouping.axes(about)), "seed": "seed"}
-    ways |= {grouping.TRIAL: "single runs", **options(grouping.fields(view.store, about.grid))}
+    ways = {CELL: "all but the seed", **options(list_axes(about)), "seed": "seed"}
+    ways |= {TRIAL: "single runs", **options(list_fields(view.store, about.grid))}
     shown = {"*": f"as many as fit ({MOST})", **options(run_groups(view).names.values())}
     picked = view.address.run
     same = "Runs with the same of these are averaged"
-    by, resets = by_of(view) or (grouping.CELL,), ("show", "hide")
+    by, resets = by_of(view) or (CELL,), ("show", "hide")
     bands = {"interval": "95 % t interval", "spread": "standard deviation", "range": "least to greatest"}
     amounts = "Exponential: the share that is kept, below 1. Window: points."
     return (

@@ -7,10 +7,9 @@ from typing import Any, Final, NamedTuple
 import polars as pl
 
 from dashboards.app.address import Address
-from dashboards.app.controls import Control, options
 from dashboards.app.page import AppPage, PageView, Slot, SlotContent
 from dashboards.app.pages.run import environment
-from dashboards.app.tables import columns
+from dashboards.app.parts import Control, columns, options
 from dashboards.data.formatting import count, point
 from dashboards.data.result_table import flat
 from dashboards.data.run_keys import key_of, shorten_keys

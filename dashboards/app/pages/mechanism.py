@@ -6,9 +6,9 @@ from typing import Final, Literal
 import polars as pl
 
 from dashboards.app.address import entries
-from dashboards.app.controls import Control, options
 from dashboards.app.measures import MeasuredAddress, judged_by, measure_controls, measure_title
 from dashboards.app.page import AppPage, Key, PageView, Slot, SlotContent, cell_key, grid_of, memoise
+from dashboards.app.parts import Control, options
 from dashboards.app.run_groups import cells_control, chosen_cells, chosen_words
 from dashboards.data.captions import n_words, name_cells
 from dashboards.data.formatting import count, join_words, number

@@ -3,15 +3,14 @@
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, Literal
 from urllib.parse import quote
 
 import polars as pl
 
 from dashboards.app.address import Address, entries, write_query
-from dashboards.app.controls import Control, options
 from dashboards.app.page import AppPage, Component, Key, PageView, Slot, SlotContent, html
-from dashboards.app.tables import WRAP, columns
+from dashboards.app.parts import WRAP, Control, columns, options
 from dashboards.data.formatting import count, number
 from dashboards.data.grid_context import CellLook
 from dashboards.data.user_errors import Unknown, require
@@ -120,13 +119,17 @@ def _weights(view: PageView) -> SlotContent:
     frame = weight_rows(rows, [None] * len(logits) if is_softmax else usual, logits, found.apart)
     heads = [row.heads for row in rows]
     styles = head_styles(heads, found.label, view.operators)
-    names = [f"{found.label}, {name}" if name else found.label for name in heads]
-    legend = [Key(styles[key], name, key) for key, name in zip(heads, names, strict=True)]
-    legend = [each for each in legend if each.key] or [Key(styles[heads[0]], names[0], "")]
+    legend = [Key(styles[key], _name(found, key), key) for key in heads]
+    legend = [each for each in legend if each.key] or [Key(styles[heads[0]], _name(found, heads[0]), "")]
     legend += [] if is_softmax else [Key(_NEUTRAL, f"{SOFTMAX} (dash)", SOFTMAX)]
-    same = all(tuple(row.keys) == tuple(usual) for row in rows)
+    alike = "Here its weights are softmax's." if all(tuple(row.keys) == tuple(usual) for row in rows) else ""
+    message = "" if is_softmax else " ".join(filter(None, (alike, found.unseen)))
     caption = f"Bar: weight of a key for the last query, which sees all {len(logits)}. {_sums(rows, found.apart)}"
-    return SlotContent(draw_weights(frame, styles), caption, frame, legend, _message(view, found, same=same))
+    return SlotContent(draw_weights(frame, styles), caption, frame, legend, message)
+
+
+def _name(found: OperatorView, heads: str) -> str:
+    return f"{found.label}, {heads}" if heads else found.label
 
 
 def _sums(rows: Sequence[Profile], apart: str) -> str:
@@ -134,39 +137,28 @@ def _sums(rows: Sequence[Profile], apart: str) -> str:
     for row in rows:
         who = f"{row.heads[:1].upper()}{row.heads[1:]}: keys" if row.heads else "Keys"
         one = math.isclose(row.total, 1.0, abs_tol=1e-9)
-        words = f"{who} sum to {number(row.total, 4)}" + ("" if one else ", not to 1")
         rest = [(apart, row.ground), (LEARNED_KEY, row.extra)]
         beside = [f"the {name} has {number(weight, 4)}" for name, weight in rest if weight is not None]
-        told.append("; ".join([words, *beside]))
+        told.append("; ".join([f"{who} sum to {number(row.total, 4)}{'' if one else ', not to 1'}", *beside]))
     return ". ".join(told) + "."
-
-
-def _message(view: PageView, found: OperatorView, *, same: bool) -> str:
-    if view.address.operator == SOFTMAX:
-        return ""
-    alike = "Here its weights are softmax's." if same else ""
-    return " ".join(filter(None, (alike, found.unseen)))
 
 
 def _scores(view: PageView) -> SlotContent:
     maths, found, logits = maths_of(view), describe_view(view), logits_of(view)
     widest = max(4.0, *(abs(z) for z in logits)) + 1
     points = [widest * (2 * i / (_POINTS - 1) - 1) for i in range(_POINTS)]
-    is_softmax = view.address.operator == SOFTMAX
-    curves = (
-        [] if is_softmax else maths.scores(operator_of(view), entries(view.address.arguments), numbers_of(view), points)
-    )
+    given = operator_of(view), entries(view.address.arguments), numbers_of(view), points
+    curves = [] if view.address.operator == SOFTMAX else maths.scores(*given)
     usual = maths.scores(SOFTMAX, {}, {}, points)[0].values
     frame = score_rows(curves, usual, points)
     heads = [curve.heads for curve in curves]
     styles = head_styles(heads, found.label, view.operators) | {SOFTMAX: _NEUTRAL}
-    names = {curve: f"{found.label}, {curve}" if curve else found.label for curve in heads} | {SOFTMAX: SOFTMAX}
+    names = {each: _name(found, each) for each in heads} | {SOFTMAX: SOFTMAX}
     legend = [Key(styles[key], names[key], key) for key in styles]
-    alike = not is_softmax and all(tuple(curve.values) == tuple(usual) for curve in curves)
+    alike = bool(curves) and all(tuple(curve.values) == tuple(usual) for curve in curves)
     caption = (
         "Line: what a key with this logit counts before weights are normalised; softmax's is eᵃ"
-        f"{', and so is this one' if alike else ''}. What stands before the score (margin, gate, temperature) is not "
-        "in it."
+        f"{', and so is this one' * alike}. What stands before the score (margin, gate, temperature) is not in it."
     )
     return SlotContent(draw_scores(frame, CellLook(names, styles), log=view.address.log), caption, frame, legend)
 
@@ -176,8 +168,8 @@ def _numbers(view: PageView) -> SlotContent:
     if not found:
         return SlotContent(message="It has no numbers.")
     given = numbers_of(view)
-    rows = [(each.name, each.start, _here(each, given), each.varies, each.range, each.what) for each in found]
     names = ("number", "starts at", "here", "varies", "range", "is")
+    rows = [(each.name, each.start, _here(each, given), each.varies, each.range, each.what) for each in found]
     frame = pl.DataFrame(rows, dict.fromkeys(names, pl.String), orient="row")
     caption = f"{count(len(rows), 'number')}. A slider moves one for the query that is shown, whatever it varies along."
     return SlotContent(caption=caption, data=frame, columns=columns(frame, {"is": WRAP}))
@@ -215,17 +207,12 @@ def _controls(view: PageView) -> Sequence[Control]:
     found = describe_view(view)
     given, asked = numbers_of(view), entries(view.address.arguments)
     row = Control("logits", "Logits (nats)", "text", hint="2 to 64 numbers with commas between them", usual=LOGITS)
-    arguments = [
-        Control(
-            f"arguments:{each.name}",
-            each.name,
-            "choice" if each.values else "number",
-            options(each.values),
-            usual=asked.get(each.name, each.default),
-            resets=("numbers",),
-        )
-        for each in found.arguments
-    ]
+    arguments = []
+    for each in found.arguments:
+        kind: Literal["choice", "number"] = "choice" if each.values else "number"
+        usual = asked.get(each.name, each.default)
+        field = f"arguments:{each.name}"
+        arguments.append(Control(field, each.name, kind, options(each.values), "", usual, resets=("numbers",)))
     log = Control("log", "Log axis of scores", "switch")
     return (chosen, row, *arguments, log, *(_slider(each, given) for each in found.numbers if each.span is not None))
 
@@ -247,7 +234,10 @@ def _view_parts(found: OperatorView, link: _Link) -> list[Component]:
     use = html.P(html.Code(found.use)) if found.use else None
     parts = [html.P(found.line), paper, use, *(part for each in found.parts for part in _part(each))]
     if found.options:
-        parts += [html.H3("Options"), html.P(_options(found.options))]
+        parts += [
+            html.H3("Options"),
+            html.P(html.Code(", ".join(f"{name} = {value}" for name, value in found.options.items()))),
+        ]
     if found.settings:
         parts += [html.H3("Where it is another operator"), html.Ul([_setting(each, link) for each in found.settings])]
     if found.notes:
@@ -259,13 +249,6 @@ def _view_parts(found: OperatorView, link: _Link) -> list[Component]:
 def _part(each: OperatorPart) -> list[Component]:
     source = [] if "Source:" in each.formula or not each.source else [f"\nSource: {each.source}."]
     return [html.H3([f"{each.stage} ", html.Code(each.kind)]), html.Pre([each.formula, *source])]
-
-
-def _options(found: Mapping[str, str]) -> list[Component]:
-    listed: list[Component] = []
-    for name, value in found.items():
-        listed += [html.Code(f"{name} = {value}"), ", "]
-    return listed[:-1]
 
 
 def _setting(each: OperatorSetting, link: _Link) -> Component:

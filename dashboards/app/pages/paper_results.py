@@ -7,9 +7,8 @@ import plotly.graph_objects as go
 import polars as pl
 
 from dashboards.app.address import Address
-from dashboards.app.controls import Control, options
 from dashboards.app.page import AppPage, Component, Key, PageView, Slot, SlotContent, grid_of, html, memoise
-from dashboards.app.tables import columns
+from dashboards.app.parts import Control, columns, options
 from dashboards.data.formatting import change, count
 from dashboards.data.seed_averages import Scale
 from dashboards.data.user_errors import require

@@ -1,26 +1,96 @@
 """Run: everything that is known of one trial: what it is, what it did, what came out, how to do it again."""
 
 import json
+import os
+import re
 import shlex
+import stat
+import unicodedata
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from urllib.parse import quote, urlencode
 
 import polars as pl
 
 from dashboards.app.address import Address
-from dashboards.app.controls import Control, options
 from dashboards.app.page import AppPage, Component, PageView, Slot, SlotContent, html, memoise
 from dashboards.app.pages.curves import CurvesAddress, draw_curves
 from dashboards.app.pages.runs import ICONS
-from dashboards.app.tables import columns
+from dashboards.app.parts import Control, columns, options
 from dashboards.data.formatting import count, duration, join_words, point
 from dashboards.data.grid_context import grid_context
-from dashboards.data.log_tail import log_tail
 from dashboards.data.result_table import flat
 from dashboards.data.run_keys import key_of, shorten_keys
 from dashboards.data.user_errors import Unknown, require
+from store.files.layout import Layout
+
+LINES: Final = 200
+_BYTES: Final = 256 * 1024
+"""So much of the end is read at most."""
+_LONGEST: Final = 2000
+"""Letters of a line; the rest is cut."""
+_COLOUR: Final = re.compile(r"\x1b\[[0-9;]*m")
+
+
+class LogTail(NamedTuple):
+    """The last lines of a log."""
+
+    text: str
+    told: str
+    """Says how much of the log is shown, or why there is none."""
+
+
+def log_tail(layout: Layout, key: str, attempt: int, lines: int = LINES) -> LogTail:
+    """The last `lines` lines of the log of an attempt.
+
+    Only a plain file inside the campaign is read. Colours are left out; every other control character, and those that
+    change the direction of writing, stand as visible signs.
+
+    Raises:
+        Unknown: the log lies outside the campaign or cannot be read.
+    """
+    path = layout.log(key, attempt)
+    if not path.resolve().is_relative_to(layout.root.resolve()):
+        raise Unknown(f"the log of attempt {attempt} is a link that leads out of the campaign; it is not read")
+    try:
+        size, held = _read(str(path))
+    except FileNotFoundError:
+        return LogTail("", f"Attempt {attempt} has no log.")
+    except OSError as error:
+        raise Unknown(f"the log of attempt {attempt} cannot be read: {error.strerror}") from error
+    if not held.strip():
+        return LogTail("", f"The log of attempt {attempt} is empty.")
+    whole = held.decode("utf-8", "replace").replace("\r\n", "\n").replace("\r", "\n").rstrip("\n").split("\n")
+    if size > len(held):
+        whole = whole[1:] or whole  # the first line is cut somewhere
+    shown = [visible(line[:_LONGEST]) + ("…" if len(line) > _LONGEST else "") for line in whole[-lines:]]
+    every = size == len(held) and len(shown) == len(whole)
+    told = f"All of {len(shown)}" if every else f"The last {len(shown)}"
+    return LogTail("\n".join(shown), f"{told} line{'s' * (len(shown) != 1)} of {size:,} bytes.")
+
+
+def _read(path: str) -> tuple[int, bytes]:
+    """The size of a file and its last bytes; OSError where it is no plain file."""
+    handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)  # a pipe would wait for somebody to write
+    with os.fdopen(handle, "rb") as file:
+        found = os.fstat(handle)
+        if not stat.S_ISREG(found.st_mode):
+            raise OSError(0, "it is no plain file")
+        file.seek(max(found.st_size - _BYTES, 0))
+        return found.st_size, file.read(_BYTES)
+
+
+def visible(line: str) -> str:
+    """A line of text in which every character is seen, and none acts."""
+    return "".join(map(_sign, _COLOUR.sub("", line)))
+
+
+def _sign(letter: str) -> str:
+    if letter == "\t" or letter.isprintable():
+        return letter
+    return " " if unicodedata.category(letter) == "Zs" else f"<U+{ord(letter):04X}>"
+
 
 _MOST_PANELS: Final = 4
 _MOST_LINKED: Final = 20

@@ -6,10 +6,9 @@ from typing import Final
 import polars as pl
 
 from dashboards.app.address import Address
-from dashboards.app.controls import Control
 from dashboards.app.measures import measurements, text_of
 from dashboards.app.page import AppPage, PageView, Slot, SlotContent, grid_of
-from dashboards.app.tables import Pick, columns, link
+from dashboards.app.parts import Control, Pick, columns, link
 from dashboards.data.formatting import BETWEEN, count, join_words
 from dashboards.data.grid_context import GridContext, in_order
 from dashboards.data.run_keys import shorten_keys

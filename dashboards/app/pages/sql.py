@@ -7,8 +7,8 @@ from urllib.parse import quote
 import polars as pl
 
 from dashboards.app.address import Address, write_query
-from dashboards.app.controls import Control, options
 from dashboards.app.page import AppPage, Component, Key, PageView, Slot, SlotContent, html
+from dashboards.app.parts import Control, options
 from dashboards.app.query_runner import LIVE_S, QueryAnswer, QueryRunner
 from dashboards.data import result_table
 from dashboards.data.formatting import count, duration

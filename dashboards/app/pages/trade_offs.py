@@ -5,7 +5,6 @@ from typing import Final, Literal, NamedTuple
 
 import polars as pl
 
-from dashboards.app.controls import Control
 from dashboards.app.measures import (
     MeasuredAddress,
     judged_by,
@@ -18,7 +17,7 @@ from dashboards.app.measures import (
     warn_of_guess,
 )
 from dashboards.app.page import AppPage, Key, PageView, Slot, SlotContent, cell_key, grid_of, memoise
-from dashboards.app.tables import WRAP, columns, link
+from dashboards.app.parts import WRAP, Control, columns, link
 from dashboards.data.captions import name_cells
 from dashboards.data.formatting import count, join_words
 from dashboards.data.grid_context import in_order

@@ -1,0 +1,270 @@
+"""The parts of a report beside its figures: progress, verdicts, failures, definition, environment."""
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+import polars as pl
+
+from dashboards.data.captions import ICONS, describe_measure, name_cells, paired_words, progress_words, verdict_words
+from dashboards.data.formatting import BETWEEN, NO_MARGIN, count, duration, in_odds, join_words, number
+from dashboards.data.grid_context import GridContext, averages
+from dashboards.data.seed_averages import average_words, rope_words
+from dashboards.figures.forest import draw_rates, rates
+from dashboards.figures.states import STATUSES, WORDS, draw_progress, states, totals
+from dashboards.html.blocks import FigureBlock, cell_name, color_legend, csv, draw_all
+from dashboards.html.markup import HtmlColumn, HtmlEntry, copy_button, details, plain_table, sortable_table, tag, text
+from store import Store
+from store.analysis.verdicts import GridMeasure
+
+
+def overview(about: GridContext, progress: pl.DataFrame) -> str:
+    """The sentence, the bar, and what the grid is."""
+    done = totals(progress)
+    shares = "".join(
+        f'<span class="{state}" style="width:{100 * done[state] / max(done["planned"], 1):.3f}%"></span>'
+        for state in STATUSES
+        if done[state]
+    )
+    pruned = sum(rule["count"] for rule in about.header.get("rules") or [])
+    more = _without_number(about) + (f" Rules left out {count(pruned, 'combination')}." if pruned else "")
+    more += f" All are {about.common}." if about.common else ""
+    more += f" Names end with {BETWEEN.join(about.parts)}." if about.parts else ""
+    labels = [cell.label for cell in about.cells if cell.cell == about.baseline]
+    more += f" The baseline is {labels[0]}." if labels and about.baseline_name != labels[0] else ""
+    lost = max(0, about.header["trials"] - done["planned"])  # their lines of the plan cannot be read
+    done = {**done, "planned": done["planned"] + lost, "pending": done["pending"] + lost}
+    sizes = f"{count(len(about.cells), 'cell')}, {count(len(about.header['seeds']), 'seed')}"
+    sentence = f"{progress_words(done)} {sizes}.{more}"
+    return tag("div", shares, class_="bar", aria_hidden="true") + tag("p", text(sentence), class_="meta")
+
+
+def _without_number(about: GridContext) -> str:
+    """A sentence about trials that are done, and count as failed all the same."""
+    found = states(about.store, about.grid, [cell.cell for cell in about.cells], about.measure)
+    lost = found.filter(pl.col("state") == "not finite").height
+    if not lost or about.measure is None:
+        return ""
+    return f" Of those done {lost:,} ended with {about.measure.name} that is no finite number: counted as failed."
+
+
+def progress_picture(about: GridContext, progress: pl.DataFrame, key: str) -> FigureBlock | None:
+    """Bars by cell, unless everything is done and there is nothing to see."""
+    done = totals(progress)
+    if done["ok"] == done["planned"]:
+        return None
+    legend = color_legend({state: WORDS[state] for state in STATUSES if done[state]})
+    figure = draw_progress(progress, about.look)
+    caption = "Trials of each variant by state, when this report was written."
+    return FigureBlock(f"{key}-progress", "Progress", caption, [(None, figure)], progress.drop("cell"), legend)
+
+
+_WORDS: Final = {"diverged": "diverged", "out_of_memory": "ran out of memory", "killed": "killed", "error": "error"}
+_MOST_LABELS: Final = 6
+
+
+def show_failures(about: GridContext, key: str) -> str:
+    """The section, or nothing where nothing failed."""
+    found = about.store.failures(about.grid)
+    if found.is_empty():
+        return ""
+    total = int(found["n"].sum())
+    words = f"{count(total, 'failed trial')} of {count(found.height, 'kind')}. Averages leave failed trials out."
+    heading = tag("h3", "Failures") + tag("p", text(words), class_="caption")
+    kinds = "".join(_kind(row, about) for row in found.iter_rows(named=True))
+    return tag("div", heading + kinds, class_="block failures") + draw_all("Failure rates", _rates(about, key))
+
+
+def _kind(row: Mapping[str, Any], about: GridContext) -> str:
+    reason = _WORDS.get(row["reason"], str(row["reason"] or "unknown"))
+    labels = [about.look.names[cell.cell] for cell in about.cells if cell.label in row["labels"]]
+    more = f" and {len(labels) - _MOST_LABELS} more" if len(labels) > _MOST_LABELS else ""
+    where = ", ".join(labels[:_MOST_LABELS]) + more
+    first = tag("p", tag("strong", text(f"{count(row['n'], 'trial')}: {reason}")) + text(f" · {where}"))
+    message = tag("p", text(row["message"]), class_="note") if row["message"] else ""
+    trace = details("Traceback", tag("pre", text(row["traceback"]))) if row["traceback"] else ""
+    example = tag("p", text(f"Example: trial {row['example']}"), class_="note")
+    return tag("div", first + message + example + trace, class_="state alarm")
+
+
+def _rates(about: GridContext, key: str) -> Iterator[FigureBlock]:
+    if about.measure is None or about.baseline is None:
+        return
+    found = rates(about.store, about.grid, [cell.cell for cell in about.cells])
+    if found.filter(pl.col("failed") > 0).is_empty():
+        return
+    caption = "Share of the ended trials of each variant that failed. Bar: 95 % Wilson interval."
+    figure = draw_rates(found, about.look)
+    yield FigureBlock(f"{key}-rates", "Failure rates", caption, [(None, figure)], name_cells(found, about))
+
+
+_RANK: Final = {"better": 0, "tiny but real": 1, "equivalent": 2, "undecided": 3, "worse": 4, "no verdict": 5}
+
+
+def verdict_table(about: GridContext, measure: GridMeasure, verdicts: pl.DataFrame) -> str:
+    """The table, its caption and a button that copies all of its columns."""
+    average = average_words(measure.scale)
+    columns = [
+        HtmlColumn("Variant"),
+        HtmlColumn("Verdict"),
+        HtmlColumn(measure.name, "number", f"{average} over the runs that are compared"),
+        HtmlColumn(f"Difference{in_odds(measure.scale)}", "number", f"from {about.baseline_name}"),
+        HtmlColumn(f"{(1 - measure.alpha) * 100:g} % interval", "number minor", "t interval of this comparison alone"),
+        HtmlColumn("Holm p", "number minor", "adjusted over all comparisons of the table"),
+        HtmlColumn("Pairs", "number minor", "seeds on which both arms finished, of those planned"),
+        HtmlColumn("Reason", "why"),
+    ]
+    words = verdict_words(about, measure, verdicts).iter_rows(named=True)
+    rows = [_row(about, measure, row, told) for row, told in zip(verdicts.iter_rows(named=True), words, strict=True)]
+    pinned = _baseline(about, measure, len(columns))
+    table = sortable_table(columns, rows, caption=f"Verdicts of {about.grid}", pinned=pinned)
+    actions = tag("div", copy_button(csv(verdicts)), class_="actions")
+    heading = tag("h3", "Verdicts") + tag("p", text(_caption(about, measure, verdicts)), class_="caption")
+    return tag("div", heading + table + actions, class_="block verdicts")
+
+
+def _caption(about: GridContext, measure: GridMeasure, verdicts: pl.DataFrame) -> str:
+    rope = rope_words(measure.rope, measure.scale, about.unit)
+    equal = f"Differences within {rope} count as equal." if measure.rope else NO_MARGIN
+    return (
+        f"Judged by {describe_measure(measure, about.unit)}, {average_words(measure.scale)} over seeds, compared with "
+        f"{about.baseline_name}, {paired_words(verdicts)}. {equal} The interval "
+        "is that of one comparison; the verdict is corrected for all of them."
+    )
+
+
+def _row(about: GridContext, measure: GridMeasure, row: Mapping[str, Any], words: Mapping[str, Any]) -> list[HtmlEntry]:
+    icon, kind = ICONS[row["verdict"]]
+    verdict = f'<span class="verdict {kind}"><i aria-hidden="true">{icon}</i>{text(row["verdict"])}</span>'
+    return [
+        HtmlEntry(cell_name(row["cell"], row["label"], about.look), about.look.names[row["cell"]]),
+        HtmlEntry(verdict, _RANK[row["verdict"]]),
+        HtmlEntry(text(_value(row["value"], measure)), row["value"]),
+        HtmlEntry(text(words["difference"]), row["difference"]),
+        HtmlEntry(text(words["interval"]), row["low"]),
+        HtmlEntry(text(words["p (Holm)"]), row["p_holm"]),
+        HtmlEntry(words["pairs"], row["pairs"]),
+        HtmlEntry(details("Why", tag("p", text(_sentence(row)))), row["reason"]),
+    ]
+
+
+def _value(value: float | None, measure: GridMeasure) -> str:
+    """Small differences of a measure that is not on the log scale are in its last digits."""
+    return number(value, 3 if measure.scale == "log" else 4, padded=True)
+
+
+def _sentence(row: Mapping[str, Any]) -> str:
+    """The store's reason, and the effect size that the table has no room for."""
+    reason = str(row["reason"]).rstrip(".")
+    g = "" if row["hedges_g"] is None else f" Hedges g {number(row['hedges_g'], 2)}."
+    where = "in {:.0f} % of all pairs of runs" if row["method"] == "Welch" else "on {:.0f} % of the seeds"
+    beats = "" if row["superiority"] is None else f" Better {where.format(row['superiority'] * 100)}."
+    return f"{reason[:1].upper()}{reason[1:]}.{g}{beats}"
+
+
+def _baseline(about: GridContext, measure: GridMeasure, width: int) -> list[list[HtmlEntry]]:
+    label = next((cell.label for cell in about.cells if cell.cell == about.baseline), None)
+    if about.baseline is None or label is None:
+        return []
+    found = averages(about.store, about.grid, measure).filter(pl.col("cell") == about.baseline)
+    value, runs = found.select("value", "n").row(0) if found.height else (None, 0)
+    row = [HtmlEntry(cell_name(about.baseline, label, about.look)), HtmlEntry("baseline")]
+    row += [HtmlEntry(text(_value(value, measure))), *[HtmlEntry("")] * (width - 3)]
+    row[6] = HtmlEntry(f"{runs} of {len(about.header['seeds'])}")
+    return [row]
+
+
+_READING = (
+    ("better, worse", "the interval, corrected for all comparisons of the table, lies beyond the band of equality"),
+    ("tiny but real", "it excludes zero, but is not shown to leave the band"),
+    ("equivalent", "it lies inside the band"),
+    ("undecided", "none of these; the reason says how many seeds would decide"),
+    ("no verdict", "comparing would mislead: too few pairs, failures on one side, unequal budgets or mixed code"),
+)
+
+
+def definition(about: GridContext) -> str:
+    """List the measure, seeds, axes, rules and the base trial of the grid."""
+    header = about.header
+    rows = [("Seeds", _seeds(header["seeds"]))]
+    measure = about.measure
+    if measure is not None:
+        rows.insert(0, ("Measure", describe_measure(measure, about.unit)))
+        rows.append(("Counts as equal", f"within {rope_words(measure.rope, measure.scale, '')}"))
+        rows.append(("False claims", _promise(measure.alpha, len(header["seeds"]))))
+    rows += [(f"Axis {axis['name']}", f"{axis['path']}: {join_words(axis['labels'])}") for axis in header["axes"]]
+    rows += [("Left out", f"{rule['count']}: {rule['reason']}") for rule in header.get("rules") or []]
+    base = json.dumps(header["base"], indent=2, ensure_ascii=False)
+    spec = details("The base trial as JSON", tag("pre", text(base)))
+    return tag("div", tag("h3", "Definition") + _terms(rows) + spec, class_="block")
+
+
+def _promise(alpha: float, seeds: int) -> str:
+    """How often a table without any true difference claims one, and where that is not so (measured by simulation)."""
+    words = f"at most {alpha * 100:g} % of tables have one, from 5 pairs on"
+    if seeds >= 5:
+        return words
+    return (
+        f"{words}. This grid plans {count(seeds, 'seed')}: where half of the runs learn the task and half do not, "
+        "false claims were measured, at a level of 5 %, in 13 % of tables of 5 comparisons and 23 % of 20 with "
+        "3 pairs, and in 4 % and 9 % with 4. Noise without such a gap stays within the level"
+    )
+
+
+def _seeds(seeds: list[int]) -> str:
+    run = seeds == list(range(seeds[0], seeds[0] + len(seeds))) if len(seeds) > 2 else False
+    return f"{seeds[0]} to {seeds[-1]}" if run else ", ".join(map(str, seeds))
+
+
+def _terms(rows: list[tuple[str, str]]) -> str:
+    return tag("dl", "".join(tag("dt", text(term)) + tag("dd", text(meaning)) for term, meaning in rows))
+
+
+def reading() -> str:
+    """How to read a verdict."""
+    paragraph = (
+        "Trials are paired by seed: a seed fixes the data order, the evaluation sample and the initial weights, so a "
+        "variant and its baseline differ by the change and by little else. What decides is the mean difference over "
+        "the pairs with its t interval. All comparisons of a table share one error rate (Holm). Bars and bands show "
+        "the spread over seeds; they say nothing about other tasks, sizes or data."
+    )
+    heading = tag("h3", "How to read a verdict") + tag("p", text(paragraph), class_="note")
+    return tag("div", heading + _terms(list(_READING)))
+
+
+def environment(store: Store) -> str:
+    """On what the trials ran, and how long."""
+    found = store.sql(_ENVIRONMENTS)
+    if found.is_empty():
+        return ""
+    rows: list[list[Any]] = []
+    for row in found.iter_rows(named=True):
+        versions = json.loads(row["versions"] or "{}")
+        told = ", ".join(f"{name} {version}" for name, version in versions.items())
+        where = f"{row['device'] or 'unknown'}, {count(row['threads'] or 0, 'thread')}, path {row['path'] or 'unknown'}"
+        rows.append([row["host"] or "unknown", where, told, (row["code"] or "unknown")[:12], f"{row['attempts']:,}"])
+    spent = store.sql("SELECT coalesce(sum(wall_s), 0) AS s, count(*) AS n FROM attempt WHERE ended IS NOT NULL")
+    words = f"{count(spent['n'][0], 'attempt')} ended, {duration(spent['s'][0])} of trial time in all."
+    table = plain_table(["host", "device", "versions", "code", "attempts"], rows)
+    data = store.sql("SELECT DISTINCT data::VARCHAR FROM attempt WHERE data IS NOT NULL ORDER BY data LIMIT 5")
+    kept = [entry for entry in map(json.loads, data.to_series()) if entry]
+    shown = "".join(details("Data as recorded", tag("pre", text(json.dumps(entry, indent=2)))) for entry in kept)
+    return tag("div", tag("h3", "Environment") + tag("p", text(words), class_="note") + table + shown, class_="block")
+
+
+def quarantine(store: Store) -> str:
+    """Files that are not served, with the reason; nothing where all are."""
+    bad = pl.concat([store.bad_shards(), store.bad_records()], how="diagonal").select("file", "reason").rows()
+    if not bad:
+        return ""
+    n = len(bad)
+    words = f"{count(n, 'file')} could not be read and {'is' if n == 1 else 'are'} not served; the rest is shown."
+    table = plain_table(["file", "reason"], bad)
+    state = tag("div", tag("p", text(words)), class_="state alarm")
+    return tag("div", tag("h3", "Quarantined files") + state + table, class_="block", id="quarantine")
+
+
+_ENVIRONMENTS = """
+SELECT host, device, threads, path, versions::VARCHAR AS versions, code, count(*) AS attempts
+FROM attempt GROUP BY ALL ORDER BY attempts DESC, host, device, threads, path, versions, code LIMIT 20
+"""

@@ -1,1 +1,0 @@
-"""The parts of a report, each a function from a subject to HTML."""
