@@ -53,7 +53,7 @@ def serve(
     where = listening.getsockname()[1]
     server = waitress.create_server(app.server, sockets=[listening], threads=THREADS, ident=None)
     if token is not None:
-        say(f"whoever has this link can read these campaigns and query them; a browser keeps its token as a cookie")
+        say("whoever has this link can read these campaigns and query them; a browser keeps its token as a cookie")
     elif "SSH_CONNECTION" in os.environ:
         say(f"from your own machine: ssh -N -L {where}:{host}:{where} {socket.gethostname()}")
     campaigns.follow()

@@ -420,7 +420,7 @@ def test_a_database_that_is_open_elsewhere_is_not_called_damaged(campaign: Campa
     pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
     with subprocess.Popen([sys.executable, "-c", hold, str(campaign.layout.live)], **pipes) as other:
         other.stdout.readline()
-        with pytest.raises(EnvironmentProblem, match="is open in another program .*close that program"):
+        with pytest.raises(EnvironmentProblem, match=r"is open in another program .*close that program"):
             ingest(campaign.root)
 
 
