@@ -106,7 +106,7 @@ def _file(engine: Engine) -> Callable[[str, str, str, str], Response]:
 
 
 def refuse_strangers(server: Flask, allowed: Sequence[str], token: str | None = None) -> None:
-    """Refuse requests under another host name, those that pages of other hosts or ports make, and those without `token`.
+    """Refuse requests under another host name, from pages of other hosts or ports, and without the `token`.
 
     A web page elsewhere could point its own name at this machine, or ask it for heavy queries as pictures or frames.
     Addresses in numbers are no names; a link from elsewhere to a page is followed. The link with the token sets a

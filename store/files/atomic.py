@@ -114,7 +114,7 @@ def is_temporary(path: Path) -> bool:
 
 
 Durable = Literal["file and name", "file", "nothing"]
-"""What survives a crash of the machine: a file under its name; its bytes, and its name seconds later; or nothing."""
+"""This survives a crash of the machine: a file under its name; its bytes, and its name seconds later; or nothing."""
 
 
 def make_directory(path: Path, *, durable: bool = True) -> Path:
