@@ -69,9 +69,9 @@ def write_frame(
     if as_json:
         write_json(command, frame.rows(named=True), warnings)
     elif as_csv:
-        from store.export.formats import flat
+        from store.export.formats import csv_text
 
-        sys.stdout.write(flat(frame).write_csv())
+        sys.stdout.write(csv_text(frame))
     else:
         headings = dict(shown) if shown is not None else {name: name for name in frame.columns}
         write_table(list(headings.values()), frame.select(list(headings)).rows())

@@ -64,6 +64,7 @@ class Store:
             raise NotFoundError(f"there is no campaign in {layout.root}; `ablate run` makes one")
         for name in layout.grid_names():
             require_version(layout, name)
+        layout.check_store()
         stale = _refresh(layout, thorough=thorough, most_s=most_s) if refresh else _AS_IT_IS
         if not layout.snapshot.exists():
             raise NotFoundError(f"{layout.root} has no snapshot yet; open it with refresh, or run `ablate rebuild`")

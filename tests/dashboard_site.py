@@ -9,7 +9,7 @@ from werkzeug.serving import make_server
 
 from dashboards.app.campaigns import Campaigns
 from dashboards.app.pages import PAGES
-from dashboards.app.server import HERE, make_app, refuse_other_hosts
+from dashboards.app.server import HERE, make_app, refuse_strangers
 
 
 class Site:
@@ -19,7 +19,7 @@ class Site:
         self.roots = roots
         self.campaigns = Campaigns(roots)
         app = make_app(self.campaigns, PAGES)
-        refuse_other_hosts(app.server, HERE)
+        refuse_strangers(app.server, HERE)
         self._server = make_server("127.0.0.1", 0, app.server, threaded=True)
         self.url = f"http://127.0.0.1:{self._server.port}"
         self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)

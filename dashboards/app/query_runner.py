@@ -1,32 +1,52 @@
-"""A reader's own SQL: cancelled after a limit, few at a time, and not asked again for nothing."""
+"""A reader's own SQL: each query runs in a process of its own, whose time and memory the kernel limits."""
 
+import io
+import json
+import os
+import resource
+import signal
+import subprocess
+import sys
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from datetime import datetime
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Final, NamedTuple, final
 from weakref import WeakKeyDictionary
 
 import polars as pl
 
+from dashboards.app.campaigns import MEMORY_BYTES
 from dashboards.data.user_errors import Unknown
-from grid.errors import AblateError
-from store import Store
+from grid.errors import AblateError, EnvironmentProblem, SpecError, StoreError
+from store import Layout, Store
+from store.database.query_log import note
+from store.database.readonly import locked_connection
 
 LIMIT_S: Final = 10.0
-"""Seconds after which a query is cancelled."""
+"""Seconds after which a query is killed."""
+PROCESS_BYTES: Final = 2 * MEMORY_BYTES
+"""Memory of the process of a query; DuckDB itself stops at `MEMORY_BYTES`, where it can."""
 AT_ONCE: Final = 2
 """Queries that run at one time; the server has more threads for other requests."""
 LIVE_S: Final = 1.0
 """A query that took longer is not asked again by new results."""
 MOST_BYTES: Final = 64 * 2**20
-"""Most rows of a result."""
+"""Largest result."""
 WAIT_S: Final = 3.0
 """Seconds that a query waits for its turn."""
+LIMITS: Final = f"a query here has {LIMIT_S:g} s and {PROCESS_BYTES / 2**30:g} GiB of memory"
 _KEPT: Final = 16
-_LOOK_S: Final = 0.05
+_THREADS: Final = 4
+_ERRORS: Final = {kind.__name__: kind for kind in (Unknown, SpecError, StoreError, EnvironmentProblem)}
+_ADVICE: Final = (
+    "ask for less (one grid, one name, buckets of steps instead of every step), or run it in a terminal with "
+    "`ablate sql`, which has no such limit"
+)
+_TOO_BIG: Final = f"the query was stopped at its limit of memory: {LIMITS}; {_ADVICE}"
 
 
 class QueryAnswer(NamedTuple):
@@ -38,20 +58,101 @@ class QueryAnswer(NamedTuple):
     """When it was asked."""
 
 
-_Outcome = QueryAnswer | Exception
+_Outcome = QueryAnswer | AblateError
+
+
+def run_in_process(store: Store, query: str, most: int, limit_s: float = LIMIT_S) -> QueryAnswer:
+    """Run one reading statement in a new process, and kill it at its limits.
+
+    Raises:
+        Unknown: it reached the limit of time or of memory, or the result is too large to show.
+        SpecError, StoreError, EnvironmentProblem: as `Store.sql`.
+    """
+    at = datetime.now()
+    command = [sys.executable, "-m", "dashboards.app.query_runner"]
+    asked = json.dumps({"root": os.fsdecode(store.layout.root.resolve()), "query": query, "most": most})
+    with TemporaryDirectory(prefix="ablate-query-") as spill:  # the engine cannot clean up when it is killed
+        environment = {**os.environ, "TMPDIR": spill, "POLARS_MAX_THREADS": "1"}
+        here = Path(__file__).parents[2]
+        pipe = subprocess.PIPE
+        with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, cwd=here, env=environment) as process:
+            try:
+                out, errors = process.communicate(asked.encode(), timeout=limit_s)
+            except subprocess.TimeoutExpired:
+                raise Unknown(_too_long(limit_s)) from None
+            finally:
+                process.kill()
+    if process.returncode == -signal.SIGXCPU:
+        raise Unknown(_too_long(limit_s))
+    if process.returncode < 0:  # the engine, or polars, aborts where it gets no memory
+        raise Unknown(_TOO_BIG)
+    if process.returncode:
+        raise RuntimeError(f"the process of a query failed: {errors.decode('utf-8', 'replace')}")
+    head, _, body = out.partition(b"\n")
+    found = json.loads(head)
+    if "error" in found:
+        raise _ERRORS.get(found["error"], StoreError)(found["text"])
+    return QueryAnswer(pl.read_ipc(io.BytesIO(body)), found["took_s"], at)
+
+
+def _too_long(limit_s: float) -> str:
+    return f"the query was stopped after {limit_s:g} s, its limit of time; {_ADVICE}"
+
+
+def _main() -> None:
+    """Answer the query on stdin: a line of JSON on stdout, and then the rows."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    cpu_s = int(LIMIT_S * _THREADS)  # also if the dashboard is gone and cannot kill
+    for kind, limit in (
+        (resource.RLIMIT_CORE, 0),
+        (resource.RLIMIT_CPU, cpu_s),
+        (resource.RLIMIT_DATA, PROCESS_BYTES),
+    ):
+        resource.setrlimit(kind, (limit, limit if kind != resource.RLIMIT_CPU else limit + 1))
+    asked = json.load(sys.stdin)
+    body = io.BytesIO()
+    try:
+        frame, took_s = _ask(Layout(Path(asked["root"])), asked["query"], asked["most"])
+        frame.write_ipc(body)
+        head = json.dumps({"took_s": took_s})
+    except MemoryError:
+        head = json.dumps({"error": "Unknown", "text": _TOO_BIG})
+    except AblateError as error:
+        head = json.dumps({"error": type(error).__name__, "text": str(error)})
+    sys.stdout.buffer.write(head.encode() + b"\n")
+    sys.stdout.buffer.write(body.getbuffer())
+
+
+def _ask(layout: Layout, query: str, most: int) -> tuple[pl.DataFrame, float]:
+    connection = locked_connection(layout.snapshot, memory_bytes=MEMORY_BYTES, threads=_THREADS)
+    with Store(layout, connection, None) as store:
+        started = time.monotonic()
+        try:
+            frame = store.sql(query, most=most)
+        except EnvironmentProblem:
+            raise Unknown(_TOO_BIG) from None
+        except SpecError as error:
+            if "bad_alloc" in str(error) or "allocate" in str(error):
+                raise Unknown(_TOO_BIG) from None
+            raise
+        took_s = time.monotonic() - started
+    size = frame.estimated_size()
+    if size > MOST_BYTES:
+        raise Unknown(
+            f"the result has {size / 2**20:,.0f} MiB, and a page takes {MOST_BYTES // 2**20}; ask for fewer rows "
+            "or columns, or write it to a file with `ablate sql --parquet FILE`"
+        )
+    return frame, took_s
 
 
 @final
 class QueryRunner:
     """Answers queries of readers, and keeps the last ones."""
 
-    def __init__(self, limit_s: float = LIMIT_S, clock: Callable[[], float] = time.monotonic) -> None:
-        self._limit_s = limit_s
-        self._clock = clock
+    def __init__(self, run: Callable[[Store, str, int], QueryAnswer] = run_in_process) -> None:
+        self._run = run
         self._places = threading.BoundedSemaphore(AT_ONCE)
         self._lock = threading.Lock()
-        self.running = 0
-        """Queries that run just now."""
         self._here: WeakKeyDictionary[Store, dict[tuple[str, int], _Outcome]] = WeakKeyDictionary()
         self._kept: OrderedDict[tuple[str, str, int], tuple[_Outcome, float]] = OrderedDict()
 
@@ -61,9 +162,10 @@ class QueryRunner:
         `again` is whether nobody asked for it just now: what took long is then answered as it was before.
 
         Raises:
-            Unknown: it was cancelled after the limit, too many run already, or the result is too large to show.
+            Unknown: too many run already; else as `run_in_process`.
             SpecError, StoreError, EnvironmentProblem: as `Store.sql`.
         """
+        note(query, None)
         key = (str(store.layout.root), query, most)
         with self._lock:
             found = self._here.get(store, {}).get((query, most))
@@ -72,81 +174,31 @@ class QueryRunner:
             found = before[0]
         if found is None:
             found = self._answer(store, key)
-        if isinstance(found, Exception):
+        if isinstance(found, AblateError):
             raise found
         return found
 
     def _answer(self, store: Store, key: tuple[str, str, int]) -> _Outcome:
         _, query, most = key
-        started, at = self._clock(), datetime.now()
         outcome: _Outcome
+        took_s = LIMIT_S
+        if not self._places.acquire(timeout=WAIT_S):
+            return Unknown(f"{AT_ONCE} queries of readers are running already; run yours again in a moment")
         try:
-            frame = self._run(lambda: store.sql(query, most=most), store)
-            outcome = QueryAnswer(frame, self._clock() - started, at)
+            outcome = self._run(store, query, most)
+            took_s = outcome.took_s
         except AblateError as error:
             outcome = error.with_traceback(None)  # frames of the stack hold the store
+        finally:
+            self._places.release()
         with self._lock:
             self._here.setdefault(store, {})[query, most] = outcome
-            self._kept[key] = outcome, self._clock() - started
+            self._kept[key] = outcome, took_s
             self._kept.move_to_end(key)
             while len(self._kept) > _KEPT:
                 self._kept.popitem(last=False)
         return outcome
 
-    def _run(self, ask: Callable[[], pl.DataFrame], store: Store) -> pl.DataFrame:
-        if not self._places.acquire(timeout=WAIT_S):
-            raise Unknown(f"{AT_ONCE} queries of readers are running already; run yours again in a moment")
-        try:
-            self._count(1)
-            with limit_time(store, self._limit_s) as over:
-                try:
-                    frame = ask()
-                except Exception:
-                    if over.is_set():
-                        raise Unknown(_too_long(self._limit_s)) from None
-                    raise
-        finally:
-            self._count(-1)
-            self._places.release()
-        size = frame.estimated_size()
-        if size > MOST_BYTES:
-            raise Unknown(
-                f"the result has {size / 2**20:,.0f} MiB, and a page takes {MOST_BYTES // 2**20}; ask for fewer rows "
-                "or columns, or write it to a file with `ablate sql --parquet FILE`"
-            )
-        return frame
 
-    def _count(self, more: int) -> None:
-        with self._lock:
-            self.running += more
-
-
-def _too_long(limit_s: float) -> str:
-    return (
-        f"the query was cancelled after {limit_s:g} s; ask for less (one grid, one name, buckets of steps instead of "
-        "every step), or run it in a terminal with `ablate sql`, which has no limit"
-    )
-
-
-@contextmanager
-def limit_time(store: Store, limit_s: float) -> Iterator[threading.Event]:
-    """Inside, the query of `store` is cancelled after `limit_s` seconds, and the event says so.
-
-    An interruption between two steps of a query is not heard, so that it is repeated until the query has ended.
-    """
-    ended, over = threading.Event(), threading.Event()
-
-    def watch() -> None:
-        if ended.wait(limit_s):
-            return
-        over.set()
-        while not ended.wait(_LOOK_S):
-            store.interrupt()
-
-    watcher = threading.Thread(target=watch, name="ablate-dash-limit", daemon=True)
-    watcher.start()
-    try:
-        yield over
-    finally:
-        ended.set()
-        watcher.join()
+if __name__ == "__main__":
+    _main()

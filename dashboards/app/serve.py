@@ -1,7 +1,9 @@
 """The dashboard as a server that runs until it is told to end."""
 
+import ipaddress
 import logging
 import os
+import secrets
 import socket
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -11,7 +13,7 @@ import waitress  # type: ignore[import-untyped]
 
 from dashboards.app.campaigns import Campaigns
 from dashboards.app.pages import PAGES
-from dashboards.app.server import HERE, make_app, refuse_other_hosts
+from dashboards.app.server import HERE, make_app, refuse_strangers
 from grid.errors import EnvironmentProblem
 from grid.operator_view import OperatorCatalogue
 
@@ -32,7 +34,7 @@ def serve(
 
     Args:
         roots: campaign directories; what is wrong with one is told on its pages.
-        host: where to listen; anything but this machine itself is warned of.
+        host: where to listen; anything but this machine itself needs the token in the printed link.
         port: 0 takes a free one.
         ready: called with the address once it answers.
         say: called with what people should know.
@@ -44,21 +46,31 @@ def serve(
     logging.getLogger("waitress.queue").setLevel(logging.ERROR)  # a page asks for several things at once
     campaigns = Campaigns(roots)
     app = make_app(campaigns, PAGES, maths)
-    refuse_other_hosts(app.server, [*HERE, host, socket.gethostname().lower(), socket.getfqdn().lower()])
+    token = None if _is_loopback(host) else secrets.token_urlsafe()
+    names = [*HERE, host, socket.gethostname().lower(), socket.getfqdn().lower()]
+    refuse_strangers(app.server, names, token)
     listening = _listening(host, port)
     where = listening.getsockname()[1]
     server = waitress.create_server(app.server, sockets=[listening], threads=THREADS, ident=None)
-    if host not in HERE:
-        say(f"whoever reaches port {where} of this machine can read these campaigns and query them")
+    if token is not None:
+        say("whoever has this link can read these campaigns and query them; a browser keeps its token as a cookie")
     elif "SSH_CONNECTION" in os.environ:
         say(f"from your own machine: ssh -N -L {where}:{host}:{where} {socket.gethostname()}")
     campaigns.follow()
     try:
-        ready(f"http://{host}:{where}/")
+        named = f"[{host}]" if ":" in host else host
+        ready(f"http://{named}:{where}/{f'?token={token}' if token else ''}")
         server.run()
     finally:
         server.close()
         campaigns.close()
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 def _listening(host: str, port: int) -> socket.socket:

@@ -1,11 +1,12 @@
 """The app as a web server on this machine: pages, downloads, headers that keep everything inside."""
 
+import hmac
 import ipaddress
 import logging
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlencode, urlsplit
 
 from dash import Dash, set_props
 from flask import Flask, Response, request
@@ -104,11 +105,12 @@ def _file(engine: Engine) -> Callable[[str, str, str, str], Response]:
     return answer
 
 
-def refuse_other_hosts(server: Flask, allowed: Sequence[str]) -> None:
-    """Refuse requests under another host name, and those that pages of other hosts or ports make.
+def refuse_strangers(server: Flask, allowed: Sequence[str], token: str | None = None) -> None:
+    """Refuse requests under another host name, from pages of other hosts or ports, and without the `token`.
 
-    A web page elsewhere could point its own name at this machine, or ask it for heavy queries as pictures. Addresses
-    in numbers are no names; a link from elsewhere is followed.
+    A web page elsewhere could point its own name at this machine, or ask it for heavy queries as pictures or frames.
+    Addresses in numbers are no names; a link from elsewhere to a page is followed. The link with the token sets a
+    cookie.
     """
 
     @server.before_request
@@ -118,16 +120,41 @@ def refuse_other_hosts(server: Flask, allowed: Sequence[str]) -> None:
             refused = Unknown(f"this dashboard answers to {', '.join(allowed)} and was asked for {host!r}")
         elif _is_of_another_page():
             refused = Unknown("this dashboard answers to its own pages; one of another site asked it")
+        elif token is not None and _is_same(request.args.get("token"), token):
+            return _admit(token)
+        elif token is not None and not _is_same(request.cookies.get(_cookie()), token):
+            refused = Unknown("this dashboard needs a token: open the link with `?token=` that `ablate dash` printed")
         else:
             return None
         return Response(sentence(refused), status=403, mimetype="text/plain")
 
 
 def _is_of_another_page() -> bool:
-    """Whether a page of another site or port makes this request, other than by a link to here."""
-    by = request.headers.get("Sec-Fetch-Site", "none")  # browsers say it; nobody else has to
-    is_link = request.method == "GET" and request.headers.get("Sec-Fetch-Mode") == "navigate"
-    return by in ("cross-site", "same-site") and not is_link
+    """Whether a page of another site or port makes this request, other than by a link to a page here."""
+    headers = request.headers  # browsers send these; nobody else has to
+    site, origin = headers.get("Sec-Fetch-Site"), headers.get("Origin")
+    if request.method != "GET" and origin and site != "same-origin" and urlsplit(origin).netloc != request.host:
+        return True
+    is_link = request.method == "GET" and headers.get("Sec-Fetch-Dest") == "document"
+    return site in ("cross-site", "same-site") and not (is_link and not request.path.startswith("/files/"))
+
+
+def _is_same(given: str | None, token: str) -> bool:
+    return given is not None and hmac.compare_digest(given.encode(), token.encode())
+
+
+def _cookie() -> str:
+    """The name of the cookie; cookies do not tell ports apart."""
+    return f"ablate-{urlsplit(request.host_url).port or 80}"
+
+
+def _admit(token: str) -> Response:
+    """Set the cookie and go on to the address without the token."""
+    rest = urlencode([(name, value) for name, value in request.args.items(multi=True) if name != "token"])
+    place = "/" + quote(request.path.lstrip("/")) + (f"?{rest}" if rest else "")  # two slashes would name a host
+    response = Response(status=303, headers={"Location": place})
+    response.set_cookie(_cookie(), token, httponly=True, samesite="Lax")
+    return response
 
 
 def _is_number(host: str) -> bool:

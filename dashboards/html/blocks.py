@@ -13,6 +13,7 @@ from dashboards.data.user_errors import catch_user_error
 from dashboards.figures.canvas import least_width
 from dashboards.html.markup import copy_button, details, plain_table, script_json, tag, text
 from dashboards.theme.styles import REST, Style
+from store.export.formats import csv_text
 
 MOST_DATA_ROWS: Final = 200
 
@@ -139,7 +140,7 @@ def _data(shown: FigureBlock) -> str:
 def csv(frame: pl.DataFrame) -> str:
     """The frame as CSV with full precision; lists are joined by '; '."""
     lists = [name for name, kind in frame.schema.items() if isinstance(kind, pl.List)]
-    return frame.with_columns(pl.col(name).list.join("; ") for name in lists).write_csv()
+    return frame.with_columns(pl.col(name).list.join("; ") for name in lists).pipe(csv_text)
 
 
 def state(words: str) -> str:

@@ -99,7 +99,7 @@ def dash(*campaigns: Path, port: int = 8050, host: str = "127.0.0.1", spec: Path
     port
         Where it listens; 0 takes a free port.
     host
-        The address it listens at. Any other than this machine itself lets others read, and query, the campaigns.
+        The address it listens at. Any other than this machine itself needs the link with a token that is printed.
     spec
         A spec file: its operators and choices are known on the page Operators.
     """

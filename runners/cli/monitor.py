@@ -51,13 +51,13 @@ def logs(
         say(f"ablate: nobody has begun trial {trial[:8]}; this is what workers printed that would take it")
         for path in outputs_of_class(layout, trial):
             say(f"ablate: {path}")
-            sys.stdout.writelines(LogFollower(path).more())
+            sys.stdout.writelines(LogFollower(layout, path).more())
             sys.stdout.flush()
         return 0
     found = find_attempt(layout, trial, attempt)
     path = worker_output(layout, found) if worker else layout.log(trial, found.attempt)
     say(f"ablate: {in_words(found)}")
-    if not sum(map(sys.stdout.write, LogFollower(path).more())):
+    if not sum(map(sys.stdout.write, LogFollower(layout, path).more())):
         say(f"ablate: it has written nothing{'' if found.end else ' so far'}")
     return 0
 
@@ -70,7 +70,7 @@ def _follow(layout: "Layout", trial: str, attempt: int | None) -> None:
     for announced, text in follow(layout, trial, attempt):
         if announced is not None:
             say(f"ablate: {in_words(announced)}")
-            if announced.end is None and not any(LogFollower(layout.log(trial, announced.attempt)).more()):
+            if announced.end is None and not any(LogFollower(layout, layout.log(trial, announced.attempt)).more()):
                 say(f"ablate: {_quiet(trial, announced)}")
         sys.stdout.write(text)
         sys.stdout.flush()

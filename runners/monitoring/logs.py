@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import final
 
 from grid.errors import NotFoundError, StoreError
+from store.export.escape_control import escape_control
 from store.files.layout import Layout
 from store.files.trial_status import AttemptState, trial_state
 
@@ -97,21 +98,26 @@ def _row(layout: Layout, submission: str, trial: str) -> int | None:
 class LogFollower:
     """A file that is read on from where it was left."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, layout: Layout, path: Path) -> None:
+        self._layout = layout
         self._path = path
         self._at = 0
 
     def more(self) -> Iterator[str]:
-        """Return new output since the last call, or nothing if the file does not exist."""
+        """Yield new output since the last call, with control sequences escaped; nothing if there is no file.
+
+        Raises:
+            StoreError: the file lies outside the campaign.
+        """
         try:
-            file = self._path.open("rb")
+            file = self._layout.open_inside(self._path)
         except FileNotFoundError:
             return
         with file:
             file.seek(self._at)
             while block := file.read(_BLOCK):
                 self._at += len(block)
-                yield block.decode("utf-8", "replace")
+                yield escape_control(block.decode("utf-8", "replace").replace("\r\n", "\n"))
 
 
 def follow(layout: Layout, trial: str, number: int | None) -> Iterator[tuple[AttemptState | None, str]]:
@@ -122,7 +128,7 @@ def follow(layout: Layout, trial: str, number: int | None) -> Iterator[tuple[Att
     at = find_attempt(layout, trial, number)
     while True:
         yield at, ""
-        tail = LogFollower(layout.log(trial, at.attempt))
+        tail = LogFollower(layout, layout.log(trial, at.attempt))
         following = None
         while following is None:
             over = _over(layout, trial, at.attempt, alone=number is not None)  # before the text: what is last is read

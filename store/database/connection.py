@@ -1,6 +1,9 @@
 """The live database: opened by one ingester, made if it is missing, made anew if an older version wrote it."""
 
+import filecmp
 import logging
+import os
+import shutil
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from functools import cache
@@ -27,24 +30,39 @@ def open_live(path: Path, *, threads: int | None = None) -> Iterator[duckdb.Duck
 
     Raises:
         StoreError: a newer version wrote it, or it cannot be read.
-        EnvironmentProblem: the disk is full or not writable, or the engine cannot write a log at this path.
+        EnvironmentProblem: the disk is full or not writable, or another program has the database open.
     """
-    if "?" in str(path):  # it would write its log to another file
-        raise EnvironmentProblem(
-            f"the engine takes no database whose path has a question mark: {path}; rename the place"
-        )
     make_directory(path.parent)
-    with engine_errors(path), ExitStack() as stack:
-        if not path.exists():
-            _create(path)
-        connection = stack.enter_context(_connect(path, threads))
+    with engine_errors(path), _engine_place(path) as place, ExitStack() as stack:
+        if not place.exists():
+            _create(place)
+        connection = stack.enter_context(_connect(place, threads))
         if stored_version(connection, path) < STORE_SCHEMA:
             stack.close()
             _LOG.warning("ablate: %s was written by an older ablate; it is made again from the campaign's files", path)
-            _create(path)
-            connection = stack.enter_context(_connect(path, threads))
+            _create(place)
+            connection = stack.enter_context(_connect(place, threads))
         check_version(connection, path)
         yield connection
+
+
+@contextmanager
+def _engine_place(path: Path) -> Iterator[Path]:
+    """Where the engine opens the database `path`.
+
+    If the path has a question mark, the engine would write its log to another directory. It then works on a temporary
+    copy, which replaces the database at the end.
+    """
+    if "?" not in str(path):
+        yield path
+        return
+    with TemporaryDirectory() as folder:
+        copy = Path(folder) / "live.duckdb"
+        if path.exists():
+            shutil.copyfile(path, copy)
+        yield copy
+        if not path.exists() or not filecmp.cmp(copy, path, shallow=False):
+            write_atomic(path, copy.read_bytes())
 
 
 def _create(path: Path) -> None:
@@ -109,7 +127,9 @@ def stored_version(connection: duckdb.DuckDBPyConnection, path: Path) -> int:
     try:
         found = connection.execute("SELECT value::INTEGER FROM meta WHERE name = 'store_schema'").fetchall()
     except (duckdb.CatalogException, duckdb.BinderException, duckdb.ConversionException) as error:
-        raise StoreError(f"{path} is not a store of this program; move it away and run `ablate rebuild`") from error
+        raise StoreError(
+            f"{path} is not a store of this program; move it away, then {_advise_rebuild(path)}"
+        ) from error
     return int(found[0][0]) if found else 0
 
 
@@ -123,12 +143,13 @@ def check_version(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
     if version > STORE_SCHEMA:
         raise StoreError(
             f"{path} was written by a newer ablate (store version {version}; this one reads {STORE_SCHEMA}); "
-            "upgrade ablate, or make the store again from the campaign's files with `ablate rebuild`"
+            ""
+            f"upgrade ablate, or {_advise_rebuild(path)}"
         )
     if version < STORE_SCHEMA:
         raise StoreError(
             f"{path} was written by an older ablate (store version {version}; this one reads {STORE_SCHEMA}); "
-            "make it again from the campaign's files with `ablate rebuild`"
+            f"{_advise_rebuild(path)}"
         )
 
 
@@ -162,10 +183,18 @@ def translate_error(error: duckdb.Error, path: Path) -> AblateError:
     if "No space left on device" in str(error) or "Disk quota" in str(error):
         return EnvironmentProblem(f"cannot write {path}: the disk is full; free some space, nothing landed is lost")
     if isinstance(error, duckdb.OutOfMemoryException):
-        return EnvironmentProblem(f"cannot write {path}: memory is used up ({text}); free some and try again")
+        return EnvironmentProblem(f"cannot open {path}: memory is used up ({text}); free some and try again")
     if "Permission denied" in str(error) or "Read-only file system" in str(error):
-        return EnvironmentProblem(f"cannot open {path} ({text}); choose a directory you may write to")
-    return StoreError(f"{path} cannot be used ({text}); make it again from the campaign's files with `ablate rebuild`")
+        return EnvironmentProblem(f"cannot open {path} ({text}); ask the owner of the campaign for access to store/")
+    if "Could not set lock" in str(error):
+        return EnvironmentProblem(f"{path} is open in another program ({text}); close that program and try again")
+    return StoreError(f"{path} cannot be used ({text}); {_advise_rebuild(path)}")
+
+
+def _advise_rebuild(path: Path) -> str:
+    if os.access(path.parent, os.W_OK):
+        return "make it again from the campaign's files with `ablate rebuild`"
+    return "ask the owner of the campaign to run `ablate rebuild`: you may not write there"
 
 
 def with_suggestion(error: BaseException) -> str:

@@ -23,7 +23,9 @@ _CONFIG: Final = {
 _LIMITS: Final = ("memory_limit", "max_temp_directory_size")
 
 
-def locked_connection(snapshot: Path, *, memory_bytes: int | None = None) -> duckdb.DuckDBPyConnection:
+def locked_connection(
+    snapshot: Path, *, memory_bytes: int | None = None, threads: int | None = None
+) -> duckdb.DuckDBPyConnection:
     """A locked, read-only connection to this very file.
 
     The file is attached to a database in memory. For a second `connect` to the same path the engine would return the
@@ -32,7 +34,9 @@ def locked_connection(snapshot: Path, *, memory_bytes: int | None = None) -> duc
     removes it with the connection. The limits are 80 % of memory and 90 % of the free disk, or `memory_bytes` of each.
     """
     spill = Path(tempfile.gettempdir()) / f"ablate-sql-{uuid4().hex}"
-    limits = {} if memory_bytes is None else dict.fromkeys(_LIMITS, f"{memory_bytes}B")
+    limits: dict[str, str | int] = {} if memory_bytes is None else dict.fromkeys(_LIMITS, f"{memory_bytes}B")
+    if threads is not None:
+        limits["threads"] = threads
     with engine_errors(snapshot):
         connection = duckdb.connect(":memory:", config={**_CONFIG, **limits, "temp_directory": str(spill)})
         connection.execute(f"ATTACH {quoting.text(str(snapshot))} AS store (READ_ONLY)")

@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 from decimal import Decimal
 from pathlib import Path
 from typing import Any, Final
@@ -14,6 +15,8 @@ from store.export import latex, markdown
 from store.export.plain import plain
 
 FORMATS: Final = ("csv", "parquet", "tex", "md")
+_FORMULA: Final = r"^\s*[=+@-]"
+_NUMBER: Final = r"(?i)^[+-]?(\d+\.?\d*(e[+-]?\d+)?|\.\d+(e[+-]?\d+)?|inf|infinity|nan)$"
 _TEXT_ROWS: Final = 10_000
 """More rows than that no page holds."""
 
@@ -30,7 +33,7 @@ def format_of(file: Path) -> str:
 def encode(frame: pl.DataFrame, kind: str) -> bytes:
     """`frame` in the format `kind`: every row and column. Raises SpecError when no page holds it."""
     if kind == "csv":
-        return flat(frame).write_csv().encode()
+        return csv_text(frame).encode()
     if kind == "parquet":
         sink = io.BytesIO()
         frame.write_parquet(sink)
@@ -43,6 +46,15 @@ def encode(frame: pl.DataFrame, kind: str) -> bytes:
     numeric = [kind.is_numeric() for kind in frame.dtypes]
     table = latex.table if kind == "tex" else markdown.table
     return table(frame.columns, texts, numeric).encode()
+
+
+def csv_text(frame: pl.DataFrame) -> str:
+    """`frame` as CSV. An apostrophe stands before texts that a spreadsheet would run as a formula."""
+    texts = flat(frame).with_columns(pl.col(pl.Categorical, pl.Enum).cast(pl.String))
+    formula = pl.col(pl.String).str.contains(_FORMULA) & ~pl.col(pl.String).str.contains(_NUMBER)
+    cells = texts.with_columns(pl.when(formula).then("'" + pl.col(pl.String)).otherwise(pl.col(pl.String)).name.keep())
+    headings = {name: f"'{name}" for name in frame.columns if re.match(_FORMULA, name)}
+    return cells.rename(headings).write_csv()
 
 
 def flat(frame: pl.DataFrame) -> pl.DataFrame:

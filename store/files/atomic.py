@@ -30,6 +30,7 @@ _REMEDIES = {
     errno.EACCES: "choose a directory you may write to, or change its permissions",
     errno.EPERM: "choose a directory you may write to, or change its permissions",
     errno.EROFS: "the file system is read-only: choose another campaign directory",
+    errno.ENOLCK: "the file system has no locks: mount it with locks or choose another campaign directory",
     errno.ENOTDIR: "a file stands where a directory is needed: choose another campaign directory or move the file",
     errno.EEXIST: "a file stands where a directory is needed: choose another campaign directory or move the file",
 }
@@ -39,6 +40,8 @@ def environment_problem(action: str, path: Path, error: OSError) -> EnvironmentP
     """One sentence for an `OSError` met while doing `action` ("write", "create", ...) to `path`."""
     why = error.strerror or str(error)
     remedy = _REMEDIES.get(error.errno or 0, "check the disk and the path")
+    if action in ("read", "list") and error.errno in (errno.EACCES, errno.EPERM):
+        remedy = "ask its owner for permission to read it"
     return EnvironmentProblem(f"cannot {action} {path}: {why}; {remedy}")
 
 
@@ -111,7 +114,7 @@ def is_temporary(path: Path) -> bool:
 
 
 Durable = Literal["file and name", "file", "nothing"]
-"""How much survives a crash of the machine: a file under its name; its bytes, and its name seconds later; or nothing."""
+"""This survives a crash of the machine: a file under its name; its bytes, and its name seconds later; or nothing."""
 
 
 def make_directory(path: Path, *, durable: bool = True) -> Path:

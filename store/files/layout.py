@@ -2,12 +2,13 @@
 
 import os
 import re
+import stat
 from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import final
+from typing import BinaryIO, final
 
-from grid.errors import SpecError
+from grid.errors import SpecError, StoreError
 from store.files.atomic import environment_problem, is_temporary, retry_io
 
 FILE_SCHEMA = 1
@@ -93,6 +94,19 @@ class Layout:
         """The stamps of trial directories at the last ingest."""
         return self.store / "looked.json"
 
+    def check_store(self) -> None:
+        """Refuse a store that is a symbolic link: it would be written, or read, outside the campaign.
+
+        Raises:
+            StoreError: it is one.
+        """
+        for path in (self.store, self.live, self.live.with_name("live.duckdb.wal"), self.snapshot, self.ingest_lock):
+            if path.is_symlink():
+                raise StoreError(
+                    f"a store lies inside its campaign; {path} is a symbolic link: remove the link and run "
+                    "`ablate rebuild`"
+                )
+
     def exists(self) -> bool:
         """Whether `root` holds a campaign: grids, submissions, trials or shards. A store alone proves nothing."""
         return any(path.is_dir() for path in (self.grids, self.submissions, self.trials, self.spool))
@@ -146,6 +160,22 @@ class Layout:
     def heartbeat(self, key: str, attempt: int) -> Path:
         """The file an attempt touches every few seconds."""
         return self.attempt(key, attempt) / "heartbeat"
+
+    def open_inside(self, path: Path) -> BinaryIO:
+        """Open a plain file of the campaign; follow no link that leads out of it, and wait for no pipe.
+
+        Raises:
+            StoreError: the file lies outside the campaign or is no plain file.
+            OSError: it is not there or cannot be read.
+        """
+        place = path.resolve()
+        if not place.is_relative_to(self.root.resolve()):
+            raise StoreError(f"{path} is a link that leads out of the campaign; it is not read")
+        file = os.fdopen(os.open(place, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb")
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            file.close()
+            raise StoreError(f"{path} cannot be read: it is no plain file")
+        return file
 
     def log(self, key: str, attempt: int) -> Path:
         """Free text for people; nobody parses it."""

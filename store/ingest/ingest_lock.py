@@ -17,8 +17,10 @@ def ingest_lock(layout: Layout, *, wait: bool) -> Iterator[bool]:
         False if another process holds it and `wait` is off; otherwise True, after waiting if need be.
 
     Raises:
+        StoreError: the store is a symbolic link.
         EnvironmentProblem: the store's directory cannot be written.
     """
+    layout.check_store()
     make_directory(layout.store)
     try:
         descriptor = os.open(layout.ingest_lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)

@@ -1,15 +1,23 @@
 """The page SQL answers any reading statement, nothing else, and never for long."""
 
+import json
 import math
+import re
+import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
+from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
 from dashboard_site import ServeSite
 from known_campaign import Planted, plant
 from playwright.sync_api import Page
+from polars.testing import assert_frame_equal
 from synthetic import write_campaign
 
 from dashboards.app.address import Address, read, replace_fields, write_query
@@ -18,12 +26,13 @@ from dashboards.app.downloads import download
 from dashboards.app.engine import Engine, shown_of
 from dashboards.app.page import PageView, Slot, SlotContent
 from dashboards.app.pages.sql import EXAMPLES, SQL, SqlAddress
-from dashboards.app.query_runner import AT_ONCE, LIVE_S, QueryRunner, limit_time
+from dashboards.app.query_runner import AT_ONCE, LIVE_S, QueryAnswer, QueryRunner, run_in_process
 from dashboards.data import result_table
 from dashboards.data.grid_context import campaign_styles, grid_context
-from dashboards.data.user_errors import Unknown, catch_user_error
+from dashboards.data.user_errors import Unknown
 from dashboards.figures.chart import MOST_GROUPS, MOST_POINTS, ChartColumns, draw_chart, group_styles, select_rows
 from dashboards.theme.styles import Style
+from grid.errors import SpecError
 from store import Store
 from store.database.schema_docs import Relation, relations
 from store.database.sql_page import example
@@ -94,12 +103,17 @@ def store(root: Path) -> Iterator[Store]:
         yield opened
 
 
+def in_this_process(store: Store, query: str, most: int) -> QueryAnswer:
+    return QueryAnswer(store.sql(query, most=most), 0.0, datetime.now())
+
+
 Ask = Callable[..., SlotContent]
 
 
 @pytest.fixture
-def ask(store: Store) -> Ask:
-    """Return the content of a slot for a query."""
+def ask(store: Store, monkeypatch: pytest.MonkeyPatch) -> Ask:
+    """Return the content of a slot for a query, without a new process for each."""
+    monkeypatch.setattr("dashboards.app.pages.sql.QUESTIONS", QueryRunner(in_this_process))
 
     def make(query: str | None, slot: int = 0, /, *, whole: bool = False, **fields: str) -> SlotContent:
         address = SqlAddress(query=query, **fields)  # type: ignore[arg-type]
@@ -140,96 +154,100 @@ def test_an_error_is_a_sentence_with_the_suggestion_of_the_engine(ask: Ask) -> N
     assert "no SQL statement" in ask("-- nothing").message
 
 
-def test_a_heavy_query_is_cancelled_and_leaves_no_thread(store: Store) -> None:
-    before = threading.active_count()
-    questions = QueryRunner(limit_s=0.2)
-    with pytest.raises(Unknown, match=r"^the query was cancelled after 0.2 s; ask for less"):
-        questions.answer(store, HEAVY, 10)
-    assert threading.active_count() == before
-    assert store.sql("SELECT 1 AS one").rows() == [(1,)]  # the next query is not cancelled as well
+LEVENSHTEIN = "SELECT levenshtein(repeat('a', 60000), repeat('b', 60000))"
 
 
-def test_no_thread_is_left_by_a_query_that_ends_or_fails(store: Store) -> None:
-    before = threading.active_count()
-    for query in ("SELECT 1", "SELECT nothing"):
-        with limit_time(store, 30.0) as over:
-            catch_user_error(lambda query=query: store.sql(query))  # type: ignore[misc]
-        assert not over.is_set()
-    assert threading.active_count() == before
+@pytest.mark.parametrize("query", [HEAVY, LEVENSHTEIN], ids=["interruptible", "one call"])
+def test_a_query_is_killed_at_its_limit_of_time(query: str, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    processes: list[subprocess.Popen[bytes]] = []
+    begin = subprocess.Popen.__init__
+
+    def remember(self: "subprocess.Popen[bytes]", *given: Any, **options: Any) -> None:
+        processes.append(self)
+        begin(self, *given, **options)
+
+    monkeypatch.setattr("subprocess.Popen.__init__", remember)
+    with pytest.raises(Unknown, match=r"^the query was stopped after 3 s, its limit of time; ask for less"):
+        run_in_process(store, query, 10, limit_s=3.0)
+    assert [process.returncode for process in processes] == [-signal.SIGKILL]
 
 
-def test_a_query_that_needs_more_memory_than_there_is_says_so(ask: Ask) -> None:
-    shown = ask("SELECT list(range ORDER BY hash(range)) AS l FROM range(100000000)")
-    assert "memory" in shown.message.lower()
-    assert shown.data.is_empty()
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT range(1000000000)",
+        "SELECT len(repeat('x', 4000000000))",
+        "SELECT list(range ORDER BY hash(range)) AS l FROM range(100000000)",
+    ],
+)
+def test_a_query_is_stopped_at_its_limit_of_memory(
+    query: str, store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    with pytest.raises(Unknown, match=r"^the query was stopped at its limit of memory: .* 1 GiB of memory; ask"):
+        run_in_process(store, query, 10, limit_s=120.0)
+    assert list(tmp_path.iterdir()) == []  # nor is what was spilled left
 
 
-def test_others_are_answered_while_heavy_queries_run(root: Path, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    questions, stopped = QueryRunner(limit_s=20.0), []
-    heavy = [Store.open(root, refresh=False) for _ in range(AT_ONCE)]
+def test_the_process_of_a_query_may_not_grow_beyond_its_limit() -> None:
+    program = (
+        "import io, json, sys; from dashboards.app import query_runner as runner\n"
+        "sys.stdin = io.StringIO(json.dumps({'root': '.', 'query': '', 'most': 1}))\n"
+        "runner._ask = lambda *_: bytearray(runner.PROCESS_BYTES)\n"
+        "runner._main()"
+    )
+    out = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True, text=True).stdout
+    assert "limit of memory" in json.loads(out)["text"]
+
+
+def test_a_process_answers_as_the_store_does(store: Store) -> None:
+    query = "SELECT label, seed, 1.10::DECIMAL(30, 2) AS d, [1, NULL] AS l, DATE '2026-02-03' AS t FROM grid_trial"
+    assert_frame_equal(run_in_process(store, query, 4).frame, store.sql(query, most=4))
+    with pytest.raises(SpecError) as caught:
+        store.sql("SELECT lable FROM grid_trial")
+    with pytest.raises(SpecError, match=re.escape(str(caught.value))):
+        run_in_process(store, "SELECT lable FROM grid_trial", 1)
+
+
+def test_few_queries_run_at_once_and_others_are_answered(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dashboards.app.query_runner.WAIT_S", 0.0)
+    begun, go_on = threading.Barrier(AT_ONCE + 1), threading.Event()
 
-    def run(each: Store) -> None:
-        try:
-            questions.answer(each, HEAVY, 1)
-        except Exception as error:  # noqa: BLE001
-            stopped.append(error)
+    def wait(store: Store, query: str, most: int) -> QueryAnswer:
+        if query == "wait":
+            begun.wait()
+            go_on.wait()
+        return in_this_process(store, "SELECT 1 AS one", most)
 
-    threads = [threading.Thread(target=run, args=(each,)) for each in heavy]
+    questions = QueryRunner(wait)
+    threads = [threading.Thread(target=questions.answer, args=(store, "wait", n)) for n in range(AT_ONCE)]
     for thread in threads:
         thread.start()
-    try:
-        assert store.sql("SELECT count(*) AS n FROM grid_trial")["n"].to_list() == [6]  # any other page
-        while questions.running < AT_ONCE:
-            pass
-        with pytest.raises(Unknown, match=f"{AT_ONCE} queries of readers are running already"):
-            questions.answer(store, "SELECT 1", 1)
-    finally:
-        while any(thread.is_alive() for thread in threads):
-            for each in heavy:
-                each.interrupt()
-            threads[0].join(0.05)
-    assert len(stopped) == AT_ONCE
-    assert questions.answer(store, "SELECT 1 AS one", 1).frame.rows() == [(1,)]
-
-
-class Clock:
-    """Says a time that only queries move on."""
-
-    now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-class Counted:
-    """A store that counts what it is asked, and takes its time by a clock."""
-
-    def __init__(self, store: Store, clock: Clock, took_s: float) -> None:
-        self.asked = 0
-        self.layout = store.layout
-        self._store, self._clock, self._took_s = store, clock, took_s
-
-    def sql(self, query: str, *, most: int) -> pl.DataFrame:
-        self.asked += 1
-        self._clock.now += self._took_s
-        return self._store.sql(query, most=most)
-
-    def interrupt(self) -> None:
-        self._store.interrupt()
+    begun.wait()
+    assert store.sql("SELECT count(*) AS n FROM grid_trial")["n"].to_list() == [6]  # any other page
+    with pytest.raises(Unknown, match=f"{AT_ONCE} queries of readers are running already"):
+        questions.answer(store, "SELECT 1", 1)
+    go_on.set()
+    for thread in threads:
+        thread.join()
+    assert questions.answer(store, "SELECT 1", 1).frame.rows() == [(1,)]
 
 
 @pytest.mark.parametrize(("took_s", "times"), [(LIVE_S / 2, 1), (LIVE_S * 2, 0)])
-def test_new_results_ask_again_only_what_is_quick(took_s: float, times: int, store: Store) -> None:
-    questions = QueryRunner(clock=(clock := Clock()))
-    first, second, third = (Counted(store, clock, took_s) for _ in range(3))
+def test_new_results_ask_again_only_what_is_quick(took_s: float, times: int, root: Path) -> None:
+    asked: list[Store] = []
+
+    def answer(store: Store, query: str, most: int) -> QueryAnswer:
+        asked.append(store)
+        return in_this_process(store, query, most)._replace(took_s=took_s)
+
+    questions = QueryRunner(answer)
+    first, second, third = (Store.open(root, refresh=False) for _ in range(3))
     for _ in range(3):  # table, chart and controls of one page
-        questions.answer(first, "SELECT 1", 10)  # type: ignore[arg-type]
-    assert first.asked == 1
-    questions.answer(second, "SELECT 1", 10, again=True)  # type: ignore[arg-type]
-    assert second.asked == times
-    questions.answer(third, "SELECT 1", 10)  # type: ignore[arg-type]
-    assert third.asked == 1  # a page that is opened anew gets new results
+        questions.answer(first, "SELECT 1", 10)
+    questions.answer(second, "SELECT 1", 10, again=True)
+    questions.answer(third, "SELECT 1", 10)
+    assert [asked.count(store) for store in (first, second, third)] == [1, times, 1]  # a new page gets new results
 
 
 VALUES = {

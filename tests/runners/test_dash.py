@@ -43,12 +43,14 @@ def dashboard(*arguments: str, **environment: str) -> Iterator[tuple["subprocess
         process.communicate()
 
 
-def answer(address: str, path: str, host: str | None = None, **headers: str) -> tuple[int, str, dict[str, str]]:
+def answer(
+    address: str, path: str, host: str | None = None, method: str = "GET", **headers: str
+) -> tuple[int, str, dict[str, str]]:
     """Status, text and headers."""
     place = urlsplit(address)
     connection = HTTPConnection(place.hostname or "", place.port, timeout=30)
     try:
-        connection.request("GET", path, headers=headers | ({"Host": host} if host else {}))
+        connection.request(method, path, headers=headers | ({"Host": host} if host else {}))
         found = connection.getresponse()
         return found.status, found.read().decode(), dict(found.getheaders())
     finally:
@@ -74,15 +76,21 @@ def test_it_answers_here_and_ends_at_an_interrupt(campaign: Path) -> None:
         assert (status, "There is no campaign 'other'" in text) == (404, True)
         status, text, _ = answer(address, "/", host="attacker.example")
         assert (status, "answers to 127.0.0.1" in text) == (403, True)
-        for site, mode, expected in (
-            ("cross-site", "no-cors", 403),
-            ("same-site", "cors", 403),
-            ("cross-site", "navigate", 200),
-            ("same-origin", "cors", 200),
+        query = "/files/runs/sql/result.csv?query=SELECT+1"
+        for path, site, target, expected in (
+            ("/runs/sql?query=SELECT+1", "cross-site", "iframe", 403),
+            ("/runs/sql?query=SELECT+1", "cross-site", "document", 200),
+            ("/", "same-site", "empty", 403),
+            (query, "cross-site", "document", 403),
+            (query, "same-origin", "document", 200),
+            (query, "none", "document", 200),
         ):
-            asked = {"Sec-Fetch-Site": site, "Sec-Fetch-Mode": mode}
-            status, text, _ = answer(address, "/_dash-layout", **asked)
+            asked = {"Sec-Fetch-Site": site, "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": target}
+            status, text, _ = answer(address, path, **asked)
             assert (status, "answers to its own pages" in text) == (expected, expected == 403)
+        for origin, expected in (("https://attacker.example", 403), ("null", 403), (address.rstrip("/"), 500)):
+            body = {"Origin": origin, "Content-Type": "application/json"}
+            assert answer(address, "/_dash-update-component", method="POST", **body)[0] == expected
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=60)
         assert process.returncode == 0
@@ -91,12 +99,23 @@ def test_it_answers_here_and_ends_at_an_interrupt(campaign: Path) -> None:
         assert "Traceback" not in err
 
 
-def test_another_address_is_warned_of(campaign: Path) -> None:
-    with dashboard(str(campaign), "--port", "0", "--host", "0.0.0.0") as (process, address):
+def test_another_address_needs_the_token_of_the_link(campaign: Path) -> None:
+    with dashboard(str(campaign), "--port", "0", "--host", "0.0.0.0") as (process, link):
+        port = urlsplit(link).port
+        address = f"http://127.0.0.1:{port}/"
+        assert link.startswith(f"http://0.0.0.0:{port}/?token=")
+        for path in ("/", "/?token=wrong", "/files/runs/overview/progress.csv?grid=quickstart"):
+            status, text, _ = answer(address, path)
+            assert (status, "needs a token" in text, text.count("\n")) == (403, True, 0)
+        token = urlsplit(link).query
+        status, _, headers = answer(address, f"//attacker.example/runs/sql?a=b+c&{token}")
+        assert (status, headers["Location"]) == (303, "/attacker.example/runs/sql?a=b+c")
+        assert "HttpOnly" in headers["Set-Cookie"]
+        cookie = headers["Set-Cookie"].partition(";")[0]
+        assert answer(address, "/", Cookie=cookie)[0] == 200
+        assert answer(address, "/", Cookie=f"{cookie}x")[0] == 403
         process.terminate()
-        _, err = process.communicate(timeout=60)
-        assert "can read these campaigns" in err
-        assert address.startswith("http://0.0.0.0:")
+        assert "whoever has this link" in process.communicate(timeout=60)[1]
 
 
 def test_a_port_that_is_taken_is_said(campaign: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -199,6 +199,35 @@ def test_following_a_log_that_is_empty_says_why_and_where_more_is(
     assert "prints nothing" not in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("follows", [[], ["-f"]])
+def test_a_log_is_shown_and_not_obeyed(
+    campaign: Campaign, capsys: pytest.CaptureFixture[str], follows: list[str]
+) -> None:
+    begin(campaign, 1, "\x1b]0;title\x07\x1b[2J\u202eab\r\n")
+    write_end(campaign.layout, key_of(campaign), 1)
+    assert logs(campaign, key_of(campaign), *follows) == 0
+    assert capsys.readouterr().out == "\\u001b]0;title\\u0007\\u001b[2J\\u202eab\n"
+
+
+@pytest.mark.parametrize("follows", [[], ["-f"]])
+def test_no_link_leads_a_log_out_of_the_campaign(
+    campaign: Campaign,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path_factory: pytest.TempPathFactory,
+    follows: list[str],
+) -> None:
+    secret = tmp_path_factory.mktemp("other") / "secret"
+    secret.write_text("secret words")
+    begin(campaign, 1)
+    path = campaign.layout.log(key_of(campaign), 1)
+    path.unlink()
+    path.symlink_to(secret)
+    assert logs(campaign, key_of(campaign), *follows) == 6
+    said = capsys.readouterr()
+    assert "secret words" not in said.out
+    assert "leads out of the campaign" in said.err
+
+
 def test_ctrl_c_ends_following_with_its_code(campaign: Campaign, monkeypatch: pytest.MonkeyPatch) -> None:
     begin(campaign, 1, "first\n")
 

@@ -3,6 +3,7 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -386,14 +387,41 @@ def test_a_worker_may_go_on_writing_between_ingests(tmp_path: Path, opened: Open
     assert opened(tmp_path).sql("SELECT list(step ORDER BY step) AS s FROM metric")["s"].item().to_list() == [*range(5)]
 
 
-def test_a_place_that_the_engine_cannot_log_to_is_named(campaign: Campaign) -> None:
-    moved = campaign.root.rename(campaign.root.with_name("which?"))
-    with pytest.raises(
-        EnvironmentProblem, match=r"no database whose path has a question mark: .*which\?/store/live.duckdb"
-    ):
-        Store.open(moved)
-    with Store.open(moved.rename(moved.with_name("this one, 'and' \"that\" [*]"))) as store:
-        assert store.grids()
+@pytest.mark.parametrize("name", ["a?b*[c]", "this one, 'and' \"that\" [*]"])
+def test_a_campaign_opens_whatever_its_path(campaign: Campaign, name: str) -> None:
+    with Store.open(campaign.root) as store:
+        whole = store.content_hash()
+    moved = campaign.root.rename(campaign.root.with_name(name))
+    rebuild(moved)
+    with Store.open(moved) as store:
+        assert store.content_hash() == whole
+    before = Layout(moved).snapshot.stat()
+    assert not ingest(moved).published  # nothing is new
+    assert Layout(moved).snapshot.stat() == before
+    assert [path.name for path in moved.parent.iterdir()] == [name]  # no log of the engine lies elsewhere
+
+
+@pytest.mark.parametrize("name", ["", "live.duckdb", "snapshot.duckdb", "ingest.lock"])
+def test_a_store_that_is_a_link_is_refused(campaign: Campaign, tmp_path: Path, name: str) -> None:
+    ingest(campaign.root)
+    place = campaign.layout.store / name
+    elsewhere = place.rename(tmp_path / "elsewhere")
+    place.symlink_to(elsewhere)
+    for use in (ingest, rebuild, Store.open, lambda root: Store.open(root, refresh=False)):
+        with pytest.raises(StoreError, match="is a symbolic link: remove the link"):
+            use(campaign.root)
+    place.unlink()
+    rebuild(campaign.root)
+
+
+def test_a_database_that_is_open_elsewhere_is_not_called_damaged(campaign: Campaign) -> None:
+    ingest(campaign.root)
+    hold = "import duckdb, sys; c = duckdb.connect(sys.argv[1]); print(flush=True); sys.stdin.read()"
+    pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen([sys.executable, "-c", hold, str(campaign.layout.live)], **pipes) as other:
+        other.stdout.readline()
+        with pytest.raises(EnvironmentProblem, match=r"is open in another program .*close that program"):
+            ingest(campaign.root)
 
 
 def test_the_log_of_a_database_that_was_removed_is_not_replayed(campaign: Campaign, opened: OpenStore) -> None:

@@ -4,7 +4,6 @@ import json
 import os
 import re
 import shlex
-import stat
 import unicodedata
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -48,13 +47,14 @@ def log_tail(layout: Layout, key: str, attempt: int, lines: int = LINES) -> LogT
     change the direction of writing, stand as visible signs.
 
     Raises:
-        Unknown: the log lies outside the campaign or cannot be read.
+        StoreError: the log lies outside the campaign or is no plain file.
+        Unknown: it cannot be read.
     """
-    path = layout.log(key, attempt)
-    if not path.resolve().is_relative_to(layout.root.resolve()):
-        raise Unknown(f"the log of attempt {attempt} is a link that leads out of the campaign; it is not read")
     try:
-        size, held = _read(str(path))
+        with layout.open_inside(layout.log(key, attempt)) as file:
+            size = os.fstat(file.fileno()).st_size
+            file.seek(max(size - _BYTES, 0))
+            held = file.read(_BYTES)
     except FileNotFoundError:
         return LogTail("", f"Attempt {attempt} has no log.")
     except OSError as error:
@@ -68,17 +68,6 @@ def log_tail(layout: Layout, key: str, attempt: int, lines: int = LINES) -> LogT
     every = size == len(held) and len(shown) == len(whole)
     told = f"All of {len(shown)}" if every else f"The last {len(shown)}"
     return LogTail("\n".join(shown), f"{told} line{'s' * (len(shown) != 1)} of {size:,} bytes.")
-
-
-def _read(path: str) -> tuple[int, bytes]:
-    """The size of a file and its last bytes; OSError where it is no plain file."""
-    handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)  # a pipe would wait for somebody to write
-    with os.fdopen(handle, "rb") as file:
-        found = os.fstat(handle)
-        if not stat.S_ISREG(found.st_mode):
-            raise OSError(0, "it is no plain file")
-        file.seek(max(found.st_size - _BYTES, 0))
-        return found.st_size, file.read(_BYTES)
 
 
 def visible(line: str) -> str:

@@ -9,7 +9,7 @@ import polars as pl
 from dashboards.app.address import Address, write_query
 from dashboards.app.page import AppPage, Component, Key, PageView, Slot, SlotContent, html
 from dashboards.app.parts import Control, options
-from dashboards.app.query_runner import LIVE_S, QueryAnswer, QueryRunner
+from dashboards.app.query_runner import LIMITS, LIVE_S, QueryAnswer, QueryRunner
 from dashboards.data import result_table
 from dashboards.data.formatting import count, duration
 from dashboards.data.grid_context import grid_context
@@ -39,7 +39,7 @@ _LONGEST_ADDRESS: Final = 4_000
 
 _EMPTY: Final = (
     "Write one SELECT statement above and press Ctrl+Enter, or take an example from the schema. Nothing can be "
-    "changed, and nothing but this store can be read."
+    f"changed, and nothing but this store can be read; {LIMITS}."
 )
 _KINDS: Final = {"": "none", "points": "points", "lines": "lines", "bars": "bars", "heat": "heat map"}
 _LOG: Final = {"": "linear", "x": "log x", "y": "log y", "xy": "log x and y"}

@@ -143,3 +143,11 @@ def test_more_rows_than_a_page_holds_are_refused_on_a_page_only() -> None:
     assert encode(frame, "csv").count(b"\n") == 10_002
     with pytest.raises(SpecError, match=r"at most 10000 rows; the table has 10001: write it as \.csv or \.parquet"):
         encode(frame, "tex")
+
+
+def test_csv_has_no_formula_for_a_spreadsheet() -> None:
+    cells = ["=1+1", "+a", "-a", "@a", " =a", "-1.5", "+1e-3", "-inf", "a=b", None]
+    data = encode(pl.DataFrame({"=x": cells, "n": [-1.5] * len(cells)}), "csv").decode()
+    found = pl.read_csv(data.encode(), infer_schema=False)
+    assert found["'=x"].to_list() == ["'=1+1", "'+a", "'-a", "'@a", "' =a", "-1.5", "+1e-3", "-inf", "a=b", None]
+    assert found["n"].to_list() == ["-1.5"] * len(cells)
