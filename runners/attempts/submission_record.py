@@ -95,15 +95,21 @@ class Submission:
         return any(array.job is None for each in self.classes for array in each.arrays)
 
     @property
+    def job_name(self) -> str:
+        """Name of its jobs."""
+        extra = {name.replace("_", "-"): value for name, value in ((self.slurm or {}).get("extra") or {}).items()}
+        return job_name(self.submission, extra.get("job-name"))
+
+    @property
     def process(self) -> int | None:
         """Pid of the run, if it is alive on this host; None for SLURM."""
         on = self.machine != "slurm" and self.ended is None and local_process(vars(self)) is True
         return self.pid if on else None
 
 
-def job_name(submission: str) -> str:
-    """Name the jobs of a submission."""
-    return f"ablate-{submission}"
+def job_name(submission: str, word: str | None = None) -> str:
+    """Name the jobs of a submission; `word` replaces "ablate"."""
+    return f"{word or 'ablate'}-{submission}"
 
 
 def write_submission_record(layout: Layout, found: Submission) -> None:

@@ -4,13 +4,14 @@ slurm = Slurm(partition="gpu", time="8h", gpus=1, per_gpu=4, workers=32, setup=(
 """
 
 import re
+import shlex
 import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, Self, final
 
-from pydantic import AfterValidator, Field, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
 
 from grid.errors import SpecError
 from grid.frozen import FROZEN
@@ -37,6 +38,9 @@ _FORBIDDEN = frozenset({
     "tres-per-task", "uid", "usage", "version", "wait", "wrap",
 })  # fmt: skip
 """Options of sbatch that would break submission or workers."""
+
+_ALLOWED = ("comment", "export", "job-name", "mem-per-cpu")
+"""Options that `extra` may have by their full names, though a group above has them or a longer one."""
 
 
 def minutes(text: str) -> int:
@@ -71,10 +75,16 @@ def _check_word(text: str) -> str:
     return text
 
 
+def _split_words(given: Any) -> Any:
+    """Split a command as a shell does."""
+    return shlex.split(given) if isinstance(given, str) else given
+
+
 Time = Annotated[str, AfterValidator(lambda text: minutes(text) and text)]
 Memory = Annotated[str, AfterValidator(lambda text: mebibytes(text) and text)]
 Word = Annotated[str, AfterValidator(_check_word)]
 Line = Annotated[str, Field(pattern=r"\A[^\n\r]*\z")]
+Words = Annotated[tuple[str, ...], BeforeValidator(_split_words)]
 PerGpu = int | Literal["auto"]
 
 
@@ -91,7 +101,7 @@ class WorkerFields(Spec):
     cpus: PositiveInt | None = None
     """Per worker; None: one per trial and one more."""
     mem: Memory | None = None
-    """Per worker; None: the cluster's default."""
+    """Per worker; None: the default of the cluster, which its administrators fit to its nodes."""
     per_gpu: PositiveInt | Literal["auto"] | None = None
     """Trials side by side on one GPU (without GPUs: in one worker).
 
@@ -135,6 +145,10 @@ class Slurm(WorkerFields):
     """
     setup: tuple[str, ...] = ()
     """Shell lines before Python starts: modules, environment variables."""
+    python: Words = ()
+    """Command that starts Python on nodes: "apptainer exec --nv image.sif python"; (): the Python that submits."""
+    gpu_option: Literal["gres", "gpus-per-node", "gpus"] = "gres"
+    """Option of sbatch that asks for GPUs."""
     signal_s: Annotated[int, Field(ge=1, le=65535)] = 120
     """Seconds before the time limit at which workers save and leave."""
     heartbeat_s: PositiveFloat = 15.0
@@ -143,7 +157,10 @@ class Slurm(WorkerFields):
     """A trial out of memory has failed; "halve": it continues with half the micro-batch; "bigger": its next try gets
     twice the `mem`, or twice the share of a GPU."""
     extra: Annotated[Mapping[Word, Line], FROZEN] = {}
-    """Further options of sbatch, by their long names: {"reservation": "course"}."""
+    """Further options of sbatch, by their long names: {"reservation": "course"}.
+
+    The names of jobs begin with "job-name", or with "ablate".
+    """
     needs: tuple[Needs, ...] = ()
     """Exceptions for some trials; the first whose `where` matches counts."""
 
@@ -158,12 +175,18 @@ class Slurm(WorkerFields):
             raise ValueError(f"gpu_type={self.gpu_type!r} asks for GPUs and gpus=0 for none; leave one of them out")
         for name in self.extra:
             _require_extra(name)
+        if self.mem is not None and self.option("mem-per-cpu") is not None:
+            raise ValueError(f"mem={self.mem!r} and extra's mem-per-cpu both ask for memory; leave one of them out")
         for needs in self.needs:
             try:
                 self.with_needs(needs)
             except SpecError as error:
                 raise ValueError(str(error)) from error
         return self
+
+    def option(self, name: str) -> str | None:
+        """Return the value of an option in `extra`; None if it is not there."""
+        return next((value for key, value in self.extra.items() if key.replace("_", "-") == name), None)
 
     def with_needs(self, needs: Needs) -> "Slurm":
         """Return the request for the trials of `needs`."""
@@ -180,6 +203,8 @@ class Slurm(WorkerFields):
 def _require_extra(name: str) -> None:
     """Refuse an option that `extra` must not have; sbatch accepts shortened options."""
     start = name.replace("_", "-")
+    if start in _ALLOWED:
+        return
     if start not in _FORBIDDEN and any(option.startswith(start) for option in _WITH_FIELD):
         raise ValueError(f"extra is for what Slurm has no field for; {name!r} has one, or is set by the harness")
     if any(option.startswith(start) for option in _FORBIDDEN):

@@ -12,7 +12,6 @@ from runners.attempts.submission_record import (
     ResourceClass,
     Submission,
     Unreadable,
-    job_name,
     submission_records,
 )
 from runners.output import age
@@ -137,7 +136,7 @@ def read_submission_status(layout: Layout, scheduler: Scheduler) -> tuple[list[S
     active = [reader for reader in readers if reader.may_work]
     if not active:
         return [reader.status(None, {}) for reader in readers], notes
-    unnumbered = [job_name(reader.record.submission) for reader in active if reader.record.has_unknown_jobs]
+    unnumbered = [reader.record.job_name for reader in active if reader.record.has_unknown_jobs]
     queue = scheduler.read_queue([job for reader in active for job in reader.record.jobs], unnumbered)
     if queue.asked is None:
         if queue.problem is not None:
@@ -219,7 +218,7 @@ class _StatusReader:
         return SubmissionStatus(self.record, self.cancelled, workers, tuple(self.records))
 
     def _workers(self, queue: QueueStatus | None) -> Iterator[_RequestedWorker]:
-        by_name = queue.named.get(job_name(self.record.submission), ()) if queue else ()
+        by_name = queue.named.get(self.record.job_name, ()) if queue else ()
         unnumbered = iter(sorted(set(by_name) - set(self.record.jobs)))  # in the order of submission
         for index, resources in enumerate(self.record.classes):
             for array in resources.arrays:

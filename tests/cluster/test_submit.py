@@ -3,6 +3,7 @@
 import contextlib
 import os
 import signal
+import sys
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
@@ -43,12 +44,14 @@ def _toys_are_found_on_nodes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) ->
 class Run:
     """A campaign of toys and what was submitted of it."""
 
-    def __init__(self, place: Path, arguments: str = "", request: Slurm = CPU, **options: Any) -> None:
+    def __init__(
+        self, place: Path, arguments: str = "", request: Slurm = CPU, header: str = "", **options: Any
+    ) -> None:
         place.mkdir(exist_ok=True)
         self.place = place
         self.root = place / "campaign"
         spec = place / "toys.py"
-        spec.write_text(SPEC.format(arguments=arguments))
+        spec.write_text(header + SPEC.format(arguments=arguments))
         self.grid: Grid = load_spec_file(spec)["toy"]
         chosen = SubmitOptions(entry=ENTRY, files=(spec,), **options)
         self.drafter = Drafter(self.root, [self.grid], request, Scheduler(), chosen)
@@ -351,3 +354,27 @@ def test_the_command_queues_follows_and_ends_like_a_run(
     assert "nothing is left to train (2 were done before)" in capsys.readouterr().err
     assert execute(["run", str(spec), "--on", "inline", "--campaign", "local"]) == 0
     assert tables(tmp_path / "campaigns" / "real") == tables(tmp_path / "local")
+
+
+def test_workers_run_in_another_python_by_the_command_of_the_request(cluster: Cluster, tmp_path: Path) -> None:
+    """The wrapper runs Python as its child, as `conda run` does; signals of SLURM reach both."""
+    wrapper = tmp_path / "container"
+    wrapper.write_text(f'#!/bin/bash\n[ "$1 $2" = "exec image" ] || exit 1\nINSIDE=1 {sys.executable} "${{@:4}}"\n')
+    wrapper.chmod(0o755)
+    extra = {"job-name": "study", "comment": "a word", "export": "ALL,GIVEN=1", "mem_per_cpu": "600M"}
+    request = CPU.changed(
+        python=f"{wrapper} exec image python", gpus=1, gpu_option="gpus", mem=None, workers=1, extra=extra
+    )
+    inside = '("SLURM_JOB_ID" in os.environ) <= {"INSIDE", "GIVEN"}.issubset(os.environ)'
+    run = Run(tmp_path, "step_s=0.1, seeds=(0,)", request, header=f"import os\nassert {inside}\n").submit()
+    wait_for(run.training, "training")
+    shown = cluster.run("scontrol", "show", "job", f"{run.job}_0")
+    assert f"JobName=study-{run.record.submission}" in shown
+    assert "Comment=a word" in shown
+    assert "MinMemoryCPU=600M" in shown
+    assert "gres/gpu=1" in shown
+    cluster.run("scancel", "--signal=USR2", f"{run.job}_0")
+    assert run.wait().ok == 2
+    assert run.record.environment is None
+    assert {each.left for each in run.workers()} == {"time", "done"}
+    assert run.same_as_local()

@@ -60,6 +60,10 @@ def test_a_time_in_slurms_own_form_is_read_back(total: int) -> None:
         ({"extra": {"no_requ": ""}}, "extra cannot have 'no_requ'"),  # sbatch takes shortened options
         ({"extra": {"mem_per_gpu": "1G"}}, "extra cannot have 'mem_per_gpu'"),
         ({"extra": {"array": "0-3"}}, "'array' has one"),
+        ({"extra": {"expor": "ALL"}}, "'expor'"),
+        ({"mem": "4G", "extra": {"mem_per_cpu": "2G"}}, "both ask for memory; leave one of them out"),
+        ({"python": "apptainer 'exec"}, "python"),
+        ({"gpu_option": "gpus-per-task"}, "gpu_option"),
         ({"gpus": 0, "gpu_type": "h100"}, "gpu_type='h100' asks for GPUs and gpus=0 for none"),
         ({"gpus": 0, "needs": ({"where": {"steps": 1}, "gpu_type": "a100"},)}, "gpu_type='a100' asks for GPUs"),
         ({"needs": ({"where": {"steps": 1}, "gpu_type": "a100", "gpus": 0},)}, "gpu_type='a100' asks for GPUs"),
@@ -74,7 +78,21 @@ def test_a_request_without_meaning_is_refused(fields: dict[str, Any], words: str
     assert words in str(spec_error(caught.value, "Slurm"))
 
 
-@pytest.mark.parametrize("name", ["reservation", "time-min", "wait-all-nodes", "gres-flags", "nodelist", "dependency"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "reservation",
+        "time-min",
+        "wait-all-nodes",
+        "gres-flags",
+        "nodelist",
+        "dependency",
+        "comment",
+        "job_name",
+        "mem-per-cpu",
+        "export",
+    ],
+)
 def test_extra_takes_other_options(name: str) -> None:
     assert Slurm(extra={name: "x"}).extra == {name: "x"}
 

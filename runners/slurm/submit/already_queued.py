@@ -11,7 +11,7 @@ from typing import final
 
 from grid.errors import EnvironmentProblem, StoreError
 from runners.attempts.manifest import Manifest
-from runners.attempts.submission_record import Submission, job_name, submission_records, write_submission_record
+from runners.attempts.submission_record import Submission, submission_records, write_submission_record
 from runners.output import format_count
 from runners.planning.survey import Surveyed
 from runners.slurm.scheduler import Scheduler
@@ -115,7 +115,7 @@ def half_submitted(layout: Layout, *, certain: bool, cancel: Callable[[str], Non
                 f"a shell on {record.host or 'another host'} is queueing submission {submission}, or was cut off; the "
                 f"same command tells which in {math.ceil(wait_s)} s"
             )
-        cancel(job_name(submission))
+        cancel(record.job_name)
         shutil.rmtree(layout.submission(submission))
         notes.append(f"submission {submission} was cut off before its jobs were known; it is taken back")
     return notes

@@ -64,7 +64,7 @@ class Arrays(SlurmExecutor):
         """Return the script of an array of class `number`, or of a job if the cluster has no arrays."""
         slurm = self._slurm
         self.update_parameters(
-            job_name=job_name(self._submission),
+            job_name=job_name(self._submission, slurm.option("job-name")),
             partition=resources.partition,
             account=slurm.account,
             qos=slurm.qos,
@@ -72,7 +72,6 @@ class Arrays(SlurmExecutor):
             exclude=slurm.exclude,
             time=resources.time,
             cpus_per_task=resources.cpus,
-            gres=_gres(resources),
             signal_delay_s=slurm.signal_s,
             array_parallelism=at_once,
             wckey=None,
@@ -91,7 +90,7 @@ class Arrays(SlurmExecutor):
         self.parameters.pop("map_count", None)
         if not self._single:
             self.parameters["map_count"] = array.tasks
-        words = [sys.executable, "-u", "-m", "runners.slurm.node", str(self._root), self._submission]
+        words = [*_interpreter(slurm), "-u", "-m", "runners.slurm.node", str(self._root), self._submission]
         text = self._make_submission_file_text(shlex.join([*words, str(number), str(array.first)]), "")
         return f"{text}\n"
 
@@ -180,13 +179,20 @@ def _excludes_all(excluded: str, partition: str | None) -> bool:
     return nodes.problem is None and without.problem is None and set(nodes.text.split()) <= set(without.text.split())
 
 
-def _gres(resources: Resources) -> str | None:
-    kind = f"{resources.gpu_type}:" if resources.gpu_type else ""
-    return f"gpu:{kind}{resources.gpus}" if resources.gpus else None
+def _interpreter(slurm: Slurm) -> list[str]:
+    """Return the command that starts Python on nodes.
+
+    A user's command may run Python as its child, and SLURM signals both. The command must survive what Python handles.
+    """
+    return ["bash", "-c", 'trap "" TERM USR2; exec "$@"', "python", *slurm.python] if slurm.python else [sys.executable]
 
 
 def _additional(slurm: Slurm, resources: Resources) -> dict[str, str | bool]:
     options: dict[str, str | bool] = {name.replace("_", "-"): value or True for name, value in slurm.extra.items()}
+    options.pop("job-name", None)
+    if resources.gpus:
+        kind = f"{resources.gpu_type}:" if resources.gpu_type else ""
+        options[slurm.gpu_option] = f"{'gpu:' if slurm.gpu_option == 'gres' else ''}{kind}{resources.gpus}"
     if resources.mem is not None:
         options["mem"] = f"{resources.mem}M"
     return {**options, "ntasks": "1", "requeue": True, "signal": f"USR2@{slurm.signal_s}"}

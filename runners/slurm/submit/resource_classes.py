@@ -143,7 +143,8 @@ class Demands:
             demands = [self._cells[trial.grid, trial.cell] for trial in members]
             resources = self._resources(kind, max(demand.threads for demand in demands))
             self._require_time(resources, max(demand.checkpoint_s for demand in demands))
-            _require_cuda(sum(demand.cuda for demand in demands))
+            if not self._slurm.python:
+                _require_cuda(sum(demand.cuda for demand in demands))
             merged.setdefault(resources, []).append((kind, members))
         return [
             Group(

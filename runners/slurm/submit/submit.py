@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from grid.errors import EnvironmentProblem
 from runners.attempts.manifest import write_grid, write_submission
-from runners.attempts.submission_record import Submission, job_data, job_name, write_submission_record
+from runners.attempts.submission_record import Submission, job_data, write_submission_record
 from runners.attempts.worker import Job
 from runners.provenance.environment import record
 from runners.provenance.snapshot import write
@@ -89,7 +89,7 @@ def _queue(drafter: Drafter, draft: Draft) -> Submission:
         _release_all(layout, record)
     except BaseException:
         if jobs or folder.exists():
-            _cancel_named(job_name(draft.submission))
+            _cancel_named(record.job_name)
             shutil.rmtree(folder, ignore_errors=True)
         raise
     record = replace(record, released=True)
@@ -145,7 +145,7 @@ def _new_record(drafter: Drafter, draft: Draft) -> Submission:
         job=job_data(job, snapshot),
         slurm=slurm.data(),
         snapshot=snapshot,
-        environment=record(user_imports()),
+        environment=None if slurm.python else record(user_imports()),  # that of another Python is unknown
         budget={"hours": options.budget.hours, "unit": unit} if options.budget else None,
         classes=draft.classes,
         scripts=dict(draft.scripts),
