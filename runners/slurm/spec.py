@@ -96,7 +96,9 @@ class WorkerFields(Spec):
     time: Time | None = None
     """Time limit of a worker. A worker that reaches it saves, is queued again and goes on."""
     gpus: NonNegativeInt | None = None
-    """Per worker; 0 trains on the CPU."""
+    """Per worker and node; 0 trains on the CPU."""
+    nodes: PositiveInt | None = None
+    """Nodes of a worker, which share each trial; `execution.gpus` counts the GPUs of all of them."""
     gpu_type: Word | None = None
     cpus: PositiveInt | None = None
     """Per worker; None: one per trial and one more."""
@@ -134,6 +136,7 @@ class Slurm(WorkerFields):
     """Nodes that get no worker, as SLURM writes node lists."""
     time: Time = "4h"
     gpus: NonNegativeInt = 1
+    nodes: PositiveInt = 1
     workers: PositiveInt | None = None
     """Array tasks in total; None: as many as the estimated work fills to half their time limit."""
     per_gpu: PositiveInt | Literal["auto"] = 1
@@ -173,6 +176,16 @@ class Slurm(WorkerFields):
             )
         if self.gpu_type is not None and self.gpus == 0:
             raise ValueError(f"gpu_type={self.gpu_type!r} asks for GPUs and gpus=0 for none; leave one of them out")
+        if self.nodes > 1 and self.per_gpu != 1:
+            raise ValueError(
+                f"nodes={self.nodes} gives one trial all nodes of a worker, and per_gpu={self.per_gpu!r} packs several "
+                "into it; leave one of them out"
+            )
+        if self.nodes > 1 and self.gpu_option == "gpus":
+            raise ValueError(
+                f"gpus counts the GPUs of each of nodes={self.nodes}, and sbatch's --gpus those of all; say "
+                "gpu_option='gpus-per-node'"
+            )
         for name in self.extra:
             _require_extra(name)
         if self.mem is not None and self.option("mem-per-cpu") is not None:
@@ -246,12 +259,19 @@ class Resources:
     per_gpu: PerGpu
     per_trial: int = 1
     """GPUs of one trial; without GPUs, its processes."""
+    nodes: int = 1
+    """Nodes of a trial; the amounts above are those of each."""
+
+    @property
+    def per_node(self) -> int:
+        """GPUs or processes of one trial on each node."""
+        return self.per_trial // self.nodes
 
     @property
     def slots(self) -> int:
         """Trials side by side in a worker; for "auto" at least."""
         side_by_side = 1 if self.per_gpu == "auto" else self.per_gpu
-        return max(1, self.gpus // self.per_trial) * side_by_side if self.gpus else side_by_side
+        return max(1, self.gpus // self.per_node) * side_by_side if self.gpus else side_by_side
 
     def data(self) -> dict[str, Any]:
         """Return the fields as JSON data."""

@@ -78,13 +78,19 @@ class Arrays(SlurmExecutor):
             stderr_to_stdout=True,
             setup=setup_lines(
                 slurm.setup,
-                self._tree,
+                _tree_on_nodes(self._tree, slurm, resources.nodes),
                 logs=self.folder.absolute(),
                 partition=resources.partition,
                 exclude=slurm.exclude,
             ),
             teardown=TEARDOWN,
-            srun_args=["--open-mode=append", "--export=ALL", f"--cpus-per-task={resources.cpus}"],
+            nodes=resources.nodes,
+            srun_args=[
+                "--open-mode=append",
+                "--export=ALL",
+                f"--cpus-per-task={resources.cpus}",
+                *(["--nodes=1", "--ntasks=1", "--relative=0"] if resources.nodes > 1 else ()),
+            ],
             additional_parameters=_additional(slurm, resources),
         )
         self.parameters.pop("map_count", None)
@@ -187,6 +193,16 @@ def _interpreter(slurm: Slurm) -> list[str]:
     return ["bash", "-c", 'trap "" TERM USR2; exec "$@"', "python", *slurm.python] if slurm.python else [sys.executable]
 
 
+def _tree_on_nodes(tree: Sequence[str], slurm: Slurm, nodes: int) -> list[str]:
+    """Return the lines that extract the code; on several nodes, they also say how ranks start on the other ones."""
+    if nodes == 1:
+        return list(tree)
+    names = {"ABLATE_NODES": str(nodes), "ABLATE_PYTHON": shlex.join(_interpreter(slurm))}
+    exports = [f"export {name}={shlex.quote(value)}" for name, value in names.items()]
+    extract = ["srun", f"--nodes={nodes}", "--ntasks-per-node=1", "--export=ALL", "bash", "-c", "\n".join(tree)]
+    return [*exports, f"{shlex.join(extract)} || exit $?", *tree] if tree else exports
+
+
 def _additional(slurm: Slurm, resources: Resources) -> dict[str, str | bool]:
     options: dict[str, str | bool] = {name.replace("_", "-"): value or True for name, value in slurm.extra.items()}
     options.pop("job-name", None)
@@ -195,7 +211,7 @@ def _additional(slurm: Slurm, resources: Resources) -> dict[str, str | bool]:
         options[slurm.gpu_option] = f"{'gpu:' if slurm.gpu_option == 'gres' else ''}{kind}{resources.gpus}"
     if resources.mem is not None:
         options["mem"] = f"{resources.mem}M"
-    return {**options, "ntasks": "1", "requeue": True, "signal": f"USR2@{slurm.signal_s}"}
+    return {**options, "ntasks": str(resources.nodes), "requeue": True, "signal": f"USR2@{slurm.signal_s}"}
 
 
 def require_commands() -> None:
