@@ -378,3 +378,47 @@ def test_workers_run_in_another_python_by_the_command_of_the_request(cluster: Cl
     assert run.record.environment is None
     assert {each.left for each in run.workers()} == {"time", "done"}
     assert run.same_as_local()
+
+
+NODES = """
+from grid import Grid
+from runners import Execution, LinearFunctions, ShiftGrid, Slurm, Training, Trial
+from variants import gpt2, softmax
+
+grid = Grid(
+    name="nodes",
+    base=Trial(
+        task=LinearFunctions(points=5, batch=8, evaluation=ShiftGrid(functions=6, sequences=3, points=5)),
+        model=gpt2(layers=1, heads=2, width=8, max_positions=16),
+        operator=softmax(),
+        training=Training(steps={steps}),
+        execution=Execution(gpus=2, checkpoint_s=0.2),
+    ),
+    seeds=range(1),
+)
+environment = "export GLOO_SOCKET_IFNAME=lo MASTER_ADDR=127.0.0.1"
+slurm = Slurm(gpus=0, time="10m", signal_s=20, mem="900M", nodes=2, heartbeat_s=1.0, setup=(environment,))
+"""
+
+
+def test_a_trial_on_two_nodes_has_the_loss_of_one_and_outlives_the_ranks_of_a_node(
+    cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    spec = tmp_path / "nodes.py"
+    spec.write_text(NODES.format(steps=1500))
+    assert execute(["run", str(spec), "--on", "slurm", "--campaign", "two"]) == 0
+    layout = Layout(tmp_path / "two")
+    wait_for(lambda: list(layout.trials.glob("*/*/*/checkpoint*")), "a checkpoint", 200)
+    (job,) = cluster.run("squeue", "-h", "-o", "%A").split()
+    steps = {line for line in cluster.run("squeue", "-h", "--steps", "-o", "%i %N").splitlines() if " n2" in line}
+    (step,) = [line.split()[0] for line in steps if line.split()[0].rpartition(".")[2].isdigit()]
+    cluster.run("scancel", "--signal=KILL", step)
+    wait_for(lambda: [trial_state(layout, key).status for key in layout.trial_keys()] == ["ok"], "the trial", 300)
+    (state,) = [trial_state(layout, key) for key in layout.trial_keys()]
+    first, last = state.attempts
+    assert first.end is None
+    assert (last.start["place"]["job"], last.start["place"]["restarts"]) == (f"{job}_0", 1)
+    assert last.start["resumed_from"] is not None
+    assert execute(["run", str(spec), "--on", "inline", "--campaign", "one"]) == 0
+    assert tables(tmp_path / "two") == tables(tmp_path / "one")

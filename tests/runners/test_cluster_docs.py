@@ -22,8 +22,8 @@ OPTIONS = re.compile(r"(?<![\w-])--?[a-z][a-z-]*")
 CALL = re.compile(r"(?:`|^ {4}(?:\$ |srun .*)?)ablate ([a-z]+)([^`\n#|]*)", re.MULTILINE)
 ELSEWHERE = set(
     OPTIONS.findall("--array --cpus-per-task --gres --hold --name --open-mode --requeue --signal --test-only --version")
-) | {"--group"}
-"""Options of sbatch, srun, scancel and python."""
+) | {"--group", "--nv", "--bind", "--containall", "--no-capture-output"}
+"""Options of sbatch, srun, scancel, python, apptainer and conda."""
 
 
 def options(command: str) -> set[str]:
