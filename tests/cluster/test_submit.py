@@ -28,6 +28,7 @@ from runners.slurm.submissions import read_submission_status
 from runners.slurm.submit.submit import Drafter, SubmitOptions, SubmittedJobs, submit
 from runners.slurm.worker_records import WorkerRecord, read_workers, worker_log
 from store.files.layout import Layout
+from store.files.trial_status import trial_state
 
 TESTS = Path(__file__).parent.parent
 CPU = Slurm(gpus=0, cpus=1, time="30m", workers=2, mem="500M", signal_s=20, heartbeat_s=1.0)
@@ -409,7 +410,7 @@ def test_a_trial_on_two_nodes_has_the_loss_of_one_and_outlives_the_ranks_of_a_no
     spec.write_text(NODES.format(steps=1500))
     assert execute(["run", str(spec), "--on", "slurm", "--campaign", "two"]) == 0
     layout = Layout(tmp_path / "two")
-    wait_for(lambda: list(layout.trials.glob("*/*/*/checkpoint*")), "a checkpoint", 200)
+    wait_for(lambda: list(layout.trials.rglob("checkpoint/*")), "a checkpoint", 200)
     (job,) = cluster.run("squeue", "-h", "-o", "%A").split()
     steps = {line for line in cluster.run("squeue", "-h", "--steps", "-o", "%i %N").splitlines() if " n2" in line}
     (step,) = [line.split()[0] for line in steps if line.split()[0].rpartition(".")[2].isdigit()]

@@ -235,9 +235,9 @@ def _ranks_per_node(request: Slurm, ranks: int) -> int:
     """Return the GPUs or processes of a trial on each node; a worker of several nodes trains one trial at a time."""
     nodes = request.nodes
     if nodes > 1 and (ranks % nodes or ranks < request.gpus * nodes):
-        each = request.gpus or "at least 1 process"
+        each = format_count(request.gpus, "GPU") if request.gpus else "a process"
         raise SpecError(
-            f"nodes={nodes} shares each trial over {nodes} nodes with {each}{' GPU(s)' if request.gpus else ''} each, "
+            f"nodes={nodes} shares each trial over {nodes} nodes with {each} each, "
             f"and execution.gpus={ranks} does not fill them; say execution.gpus={nodes * max(1, request.gpus)}, or "
             "change nodes or gpus"
         )
