@@ -23,9 +23,9 @@ def shield_from_signals() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def die_with(parent: int) -> None:
-    """Let the kernel kill this process when its parent dies (Linux only), or exit if it is already dead."""
+def die_with(parent: int, how: signal.Signals = signal.SIGKILL) -> None:
+    """Let the kernel end this process when its parent dies (Linux only), or exit if it is already dead."""
     if sys.platform == "linux":
-        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, how)
     if os.getppid() != parent:
         os._exit(1)

@@ -93,14 +93,15 @@ class Submission:
         return [array.job for found in self.classes for array in found.arrays if array.job is not None]
 
     @property
-    def job_name(self) -> str:
-        """The name of its jobs."""
-        return job_name(self.submission, (self.slurm or {}).get("extra", {}))
-
-    @property
     def has_unknown_jobs(self) -> bool:
         """True if a job may exist whose number was never written down."""
         return any(array.job is None for each in self.classes for array in each.arrays)
+
+    @property
+    def job_name(self) -> str:
+        """Name of its jobs."""
+        extra = {name.replace("_", "-"): value for name, value in ((self.slurm or {}).get("extra") or {}).items()}
+        return job_name(self.submission, extra.get("job-name"))
 
     @property
     def process(self) -> int | None:
@@ -109,9 +110,9 @@ class Submission:
         return self.pid if on else None
 
 
-def job_name(submission: str, extra: Mapping[str, str]) -> str:
-    """Name the jobs of a submission, after the `extra` of its `Slurm`."""
-    return f"{extra.get('job-name') or extra.get('job_name') or 'ablate'}-{submission}"
+def job_name(submission: str, word: str | None = None) -> str:
+    """Name the jobs of a submission; `word` replaces "ablate"."""
+    return f"{word or 'ablate'}-{submission}"
 
 
 def write_submission_record(layout: Layout, found: Submission) -> None:

@@ -25,7 +25,7 @@ from runners.provenance.code import Codes
 from runners.provenance.specfile import import_spec_file
 from runners.training.failure import Failure, breaks_process, failure_of
 from runners.training.memory import release_cached_memory, reset_peak_memory
-from runners.training.training_context import TrainingContext, TrainingResult
+from runners.training.training_context import NodeLost, TrainingContext, TrainingResult
 from store.files.heartbeat import EVERY_S
 from store.files.layout import Layout
 from store.files.shards import ShardBuffer
@@ -253,6 +253,8 @@ class Worker:
         except CodeChanged as error:
             attempt.abandon(str(error))
             return Outcome(row, "stopped", attempt.number)
+        except NodeLost:
+            raise
         except EnvironmentProblem as error:
             attempt.abandon(str(error))
             raise NodeUnsuitable(str(error)) from error

@@ -132,6 +132,8 @@ def worker_words(given: "Resources") -> str:
     elif given.per_gpu != 1:
         parts.append(f"{side} {'on each GPU' if given.gpus else 'side by side'}")
     parts.append(format_count(given.cpus, "core"))
+    if given.nodes > 1:
+        parts.append(f"each of {given.nodes} nodes")
     if given.mem is not None:
         parts.append(f"{given.mem / 1024:g} GB" if given.mem % 1024 == 0 else f"{given.mem} MB")
     parts.append(f"for {duration(given.time * 60)}")

@@ -4,13 +4,14 @@ slurm = Slurm(partition="gpu", time="8h", gpus=1, per_gpu=4, workers=32, setup=(
 """
 
 import re
+import shlex
 import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, Self, final
 
-from pydantic import AfterValidator, Field, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
 
 from grid.errors import SpecError
 from grid.frozen import FROZEN
@@ -37,8 +38,8 @@ _FORBIDDEN = frozenset({
 })  # fmt: skip
 """Options of sbatch that would break submission or workers."""
 
-_ALLOWED = frozenset({"comment", "export", "job-name", "mem-per-cpu"})
-"""Options of sbatch that `extra` may have although their names begin like one of the others."""
+_ALLOWED = ("comment", "export", "job-name", "mem-per-cpu")
+"""Options that `extra` may have by their full names, though a group above has them or a longer one."""
 
 
 def minutes(text: str) -> int:
@@ -73,10 +74,16 @@ def _check_word(text: str) -> str:
     return text
 
 
+def _split_words(given: Any) -> Any:
+    """Split a command as a shell does."""
+    return shlex.split(given) if isinstance(given, str) else given
+
+
 Time = Annotated[str, AfterValidator(lambda text: minutes(text) and text)]
 Memory = Annotated[str, AfterValidator(lambda text: mebibytes(text) and text)]
 Word = Annotated[str, AfterValidator(_check_word)]
 Line = Annotated[str, Field(pattern=r"\A[^\n\r]*\z")]
+Words = Annotated[tuple[str, ...], BeforeValidator(_split_words)]
 PerGpu = int | Literal["auto"]
 
 
@@ -88,12 +95,14 @@ class WorkerFields(Spec):
     time: Time | None = None
     """Time limit of a worker. A worker that reaches it saves, is queued again and goes on."""
     gpus: NonNegativeInt | None = None
-    """Per worker; 0 trains on the CPU."""
+    """Per worker and node; 0 trains on the CPU."""
+    nodes: PositiveInt | None = None
+    """Nodes of a worker, which share each trial; `execution.gpus` counts the GPUs of all of them."""
     gpu_type: Word | None = None
     cpus: PositiveInt | None = None
     """Per worker; None: one per trial and one more."""
     mem: Memory | None = None
-    """Per worker; None: the cluster's default, DefMemPerCPU or DefMemPerNode; without these, all of a node's memory."""
+    """Per worker; None: the default of the cluster, which its administrators fit to its nodes."""
     per_gpu: PositiveInt | Literal["auto"] | None = None
     """Trials side by side on one GPU (without GPUs: in one worker).
 
@@ -126,6 +135,7 @@ class Slurm(WorkerFields):
     """Nodes that get no worker, as SLURM writes node lists."""
     time: Time = "4h"
     gpus: NonNegativeInt = 1
+    nodes: PositiveInt = 1
     workers: PositiveInt | None = None
     """Array tasks in total; None: as many as the estimated work fills to half their time limit."""
     per_gpu: PositiveInt | Literal["auto"] = 1
@@ -137,11 +147,10 @@ class Slurm(WorkerFields):
     """
     setup: tuple[str, ...] = ()
     """Shell lines before Python starts: modules, environment variables."""
-    python: Line = ""
-    """Shell words that start Python on a node: `apptainer exec --nv $HOME/ablate.sif python`. "": the interpreter that
-    submits, by its path."""
-    gpu_option: Literal["gres", "gpus", "gpus-per-node"] = "gres"
-    """The option of sbatch that asks for GPUs; some clusters take only one of them."""
+    python: Words = ()
+    """Command that starts Python on nodes: "apptainer exec --nv image.sif python"; (): the Python that submits."""
+    gpu_option: Literal["gres", "gpus-per-node", "gpus"] = "gres"
+    """Option of sbatch that asks for GPUs."""
     signal_s: Annotated[int, Field(ge=1, le=65535)] = 120
     """Seconds before the time limit at which workers save and leave."""
     heartbeat_s: PositiveFloat = 15.0
@@ -150,7 +159,10 @@ class Slurm(WorkerFields):
     """A trial out of memory has failed; "halve": it continues with half the micro-batch; "bigger": its next try gets
     twice the `mem`, or twice the share of a GPU."""
     extra: Annotated[Mapping[Word, Line], FROZEN] = {}
-    """Further options of sbatch, by their long names: {"reservation": "course"}."""
+    """Further options of sbatch, by their long names: {"reservation": "course"}.
+
+    The names of jobs begin with "job-name", or with "ablate".
+    """
     needs: tuple[Needs, ...] = ()
     """Exceptions for some trials; the first whose `where` matches counts."""
 
@@ -163,16 +175,30 @@ class Slurm(WorkerFields):
             )
         if self.gpu_type is not None and self.gpus == 0:
             raise ValueError(f"gpu_type={self.gpu_type!r} asks for GPUs and gpus=0 for none; leave one of them out")
+        if self.nodes > 1 and self.per_gpu != 1:
+            raise ValueError(
+                f"nodes={self.nodes} gives one trial all nodes of a worker, and per_gpu={self.per_gpu!r} packs several "
+                "into it; leave one of them out"
+            )
+        if self.nodes > 1 and self.gpu_option == "gpus":
+            raise ValueError(
+                f"gpus counts the GPUs of each of nodes={self.nodes}, and sbatch's --gpus those of all; say "
+                "gpu_option='gpus-per-node'"
+            )
         for name in self.extra:
             _require_extra(name)
-        if self.mem is not None and {"mem-per-cpu", "mem_per_cpu"} & self.extra.keys():
-            raise ValueError(f"mem={self.mem!r} is per worker and extra has mem-per-cpu; leave one of them out")
+        if self.mem is not None and self.option("mem-per-cpu") is not None:
+            raise ValueError(f"mem={self.mem!r} and extra's mem-per-cpu both ask for memory; leave one of them out")
         for needs in self.needs:
             try:
                 self.with_needs(needs)
             except SpecError as error:
                 raise ValueError(str(error)) from error
         return self
+
+    def option(self, name: str) -> str | None:
+        """Return the value of an option in `extra`; None if it is not there."""
+        return next((value for key, value in self.extra.items() if key.replace("_", "-") == name), None)
 
     def with_needs(self, needs: Needs) -> "Slurm":
         """Return the request for the trials of `needs`."""
@@ -235,12 +261,19 @@ class Resources:
     per_gpu: PerGpu
     per_trial: int = 1
     """GPUs of one trial; without GPUs, its processes."""
+    nodes: int = 1
+    """Nodes of a trial; the amounts above are those of each."""
+
+    @property
+    def per_node(self) -> int:
+        """GPUs or processes of one trial on each node."""
+        return self.per_trial // self.nodes
 
     @property
     def slots(self) -> int:
         """Trials side by side in a worker; for "auto" at least."""
         side_by_side = 1 if self.per_gpu == "auto" else self.per_gpu
-        return max(1, self.gpus // self.per_trial) * side_by_side if self.gpus else side_by_side
+        return max(1, self.gpus // self.per_node) * side_by_side if self.gpus else side_by_side
 
     def data(self) -> dict[str, Any]:
         """Return the fields as JSON data."""

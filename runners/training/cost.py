@@ -34,7 +34,7 @@ from torch import Tensor
 from runners.training.energy import Energy, meters
 from runners.training.flops import Shape, step_work
 from runners.training.memory import peak_memory_bytes
-from runners.training.process_group import World
+from runners.training.process_group import World, node_count
 from runners.trial import Trial
 
 LONG_S: Final = 30.0
@@ -52,7 +52,8 @@ class Cost:
         self._shapes, self._compiling = Counter[Shape](), Counter[Shape]()
         self._drawn: Shape | None = None
         self._graphs, self._compile_s = 0, 0.0
-        self._energy = Energy(meters(world.device, trial.execution.gpus) if world.place.rank == 0 else None)
+        measured = world.place.rank == 0 and node_count() == 1  # meters of other nodes cannot be read
+        self._energy = Energy(meters(world.device, trial.execution.gpus) if measured else None)
 
     def begin_step(self, inputs: Tensor) -> None:
         """Note the batch `inputs` [B, T, ...] of all ranks."""

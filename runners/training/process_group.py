@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, final
 import torch
 import torch.distributed as dist
 from torch import Tensor
-from torch.distributed import FileStore  # type: ignore[attr-defined]
+from torch.distributed import Store  # type: ignore[attr-defined]
 
 from grid.errors import EnvironmentProblem
 
@@ -26,6 +26,11 @@ PATIENCE_S = 1800.0
 """Longest wait for other ranks; rank 0 may evaluate or save meanwhile. Rank 0 detects a dead rank at once."""
 
 _LOOK_EVERY_S = 5e-5
+
+
+def node_count() -> int:
+    """Return the nodes that share a trial; the script of a SLURM worker sets the variable."""
+    return int(os.environ.get("ABLATE_NODES", "1"))
 
 
 class PeerLost(RuntimeError):
@@ -115,7 +120,7 @@ def place_given() -> RankPlace | None:
 
 
 @contextlib.contextmanager
-def join_group(place: RankPlace, device: torch.device, store: FileStore | None = None) -> Iterator[None]:
+def join_group(place: RankPlace, device: torch.device, store: Store | None = None) -> Iterator[None]:
     """Join the process group at `store`, or at MASTER_ADDR and MASTER_PORT; leave it on exit.
 
     Raises:
@@ -125,7 +130,10 @@ def join_group(place: RankPlace, device: torch.device, store: FileStore | None =
     if dist.is_initialized():
         raise EnvironmentProblem("this process has a process group; call torch.distributed.destroy_process_group()")
     backend = "nccl" if device.type == "cuda" else "gloo"
-    with _on_loopback() if store is not None else contextlib.nullcontext(), _raise_peer_lost(place.rank):
+    with (
+        _on_loopback() if store is not None and node_count() == 1 else contextlib.nullcontext(),
+        _raise_peer_lost(place.rank),
+    ):
         dist.init_process_group(
             backend, store=store, rank=place.rank, world_size=place.size, timeout=timedelta(seconds=PATIENCE_S)
         )

@@ -1,8 +1,9 @@
-"""Starts the ranks of a trial on several GPUs of one node; this process is rank 0.
+"""Starts the ranks of a trial on several GPUs; this process is rank 0.
 
 Every other rank is a fresh interpreter, since neither CUDA nor autograd threads survive a fork. It reads the trial from
 standard input, with the text of the spec files as loaded here. Over a pipe it reports that it is ready, or why it
 failed. It dies with this process and ignores signals. If torchrun or srun started the ranks, no process is started.
+If several nodes share the trial, srun starts the ranks of the other nodes, and they report on standard output.
 `torch.distributed.run` would start rank 0 anew, too: claims, checkpoints and stops of the trial belong to this process.
 """
 
@@ -10,17 +11,20 @@ import contextlib
 import json
 import os
 import select
+import shlex
+import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, final
 
 import torch
-from torch.distributed import FileStore  # type: ignore[attr-defined]
+from torch.distributed import FileStore, Store, TCPStore  # type: ignore[attr-defined]
 
 from grid import Spec
 from grid.errors import EnvironmentProblem, SpecError
@@ -28,8 +32,8 @@ from runners.provenance.code import SOURCE, specs
 from runners.provenance.specfile import spec_module_name
 from runners.training.failure import failure_of
 from runners.training.memory import oom_kills
-from runners.training.process_group import PeerLost, RankPlace, World, join_group, place_given
-from runners.training.training_context import Killed
+from runners.training.process_group import PeerLost, RankPlace, World, join_group, node_count, place_given
+from runners.training.training_context import Killed, NodeLost
 from runners.trial import Trial
 
 _SIGNALS = ("SIGINT", "SIGTERM", "SIGUSR1", "SIGUSR2")
@@ -38,6 +42,12 @@ _START = (
     "import json, sys; job = json.load(sys.stdin); sys.path[:] = job['path']; "
     "from runners.training.rank_worker import main; main(job)"
 )
+_SRUN = (
+    "import json, os, signal, sys; sys.path[:] = json.loads(sys.argv[1]); "
+    "from runners.child_lifetime import die_with; die_with(int(sys.argv[2]), signal.SIGTERM); "
+    "os.execvp('srun', ['srun', *sys.argv[3:]])"
+)
+"""srun ends with this process, and srun ends its ranks at SIGTERM only."""
 _SETTLE_S = 5.0
 """Longest time between a lost connection and the death of its process."""
 _LEAVE_S = 60.0
@@ -98,9 +108,11 @@ def device_of(name: str, place: RankPlace = RankPlace(), *, joined: bool = False
     if place.size == 1:
         return torch.device("cuda")
     local = 0 if joined and count == 1 else place.local  # a launcher may show each rank its own device alone
-    if local >= count or (not joined and place.size > count):
+    needed = -(-place.size // node_count())
+    if local >= count or (not joined and needed > count):
+        where = "one node" if needed == place.size else f"{node_count()} nodes"
         raise EnvironmentProblem(
-            f"execution.gpus={place.size} needs that many CUDA devices on one node and this one shows {count}; ask for "
+            f"execution.gpus={place.size} needs that many CUDA devices on {where} and this one shows {count}; ask for "
             "more, lower execution.gpus, or use execution.device='cpu'"
         )
     torch.cuda.set_device(local)
@@ -109,14 +121,18 @@ def device_of(name: str, place: RankPlace = RankPlace(), *, joined: bool = False
 
 @contextlib.contextmanager
 def _start_ranks(trial: Trial, device: torch.device) -> Iterator[World]:
-    size = trial.execution.gpus
+    place = RankPlace(0, trial.execution.gpus)
     with tempfile.TemporaryDirectory(prefix="ablate-ranks-") as folder:
-        meeting = Path(folder, "store")
-        others = _Others(_job(trial, meeting), size)
+        meeting = {"file": str(Path(folder, "store"))}
+        if node_count() > 1:
+            meeting = {"host": os.environ.get("MASTER_ADDR") or socket.gethostname()}
+        store = meeting_store(meeting, place)
+        if isinstance(store, TCPStore):
+            meeting["port"] = str(store.port)
+        others = _Others(_job(trial, meeting), place.size)
         try:
             others.await_ready()
-            place = RankPlace(0, size)
-            with join_group(place, device, meeting_store(meeting, size)), _left_alone(others):
+            with join_group(place, device, store), _left_alone(others):
                 yield World(place, device, others.look)
             others.leave()
         except PeerLost as error:
@@ -139,9 +155,12 @@ def _left_alone(others: "_Others") -> Iterator[None]:
         raise
 
 
-def meeting_store(meeting: Path, size: int) -> FileStore:
-    """Create the rendezvous in a local file; a port could be taken by another process."""
-    return FileStore(str(meeting), size)
+def meeting_store(meeting: Mapping[str, str], place: RankPlace) -> Store:
+    """Create or join the rendezvous: a local file, or for several nodes a free port of the first one."""
+    if "file" in meeting:
+        return FileStore(meeting["file"], place.size)
+    port = int(meeting.get("port", 0))
+    return TCPStore(meeting["host"], port, is_master=place.rank == 0, wait_for_workers=False)
 
 
 @final
@@ -153,9 +172,10 @@ class _Others:
         self._said: list[int] = []
         self._heard: dict[int, dict[str, str]] = {}
         self._oom_kills = oom_kills()
+        self._per_node = size // node_count()
         try:
             for rank in range(1, size):
-                self._start({**job, "rank": rank})
+                self._start({**job, "rank": rank, "local": rank % self._per_node})
         except BaseException:
             self.kill()
             raise
@@ -164,8 +184,13 @@ class _Others:
         said, says = os.pipe()
         self._said.append(said)
         try:
+            node = job["rank"] // self._per_node
             process = subprocess.Popen(
-                [sys.executable, "-P", "-c", _START], stdin=subprocess.PIPE, pass_fds=[says], env=_environment(job)
+                [sys.executable, "-P", "-c", *([_SRUN, *_srun_arguments(node)] if node else [_START])],
+                stdin=subprocess.PIPE,
+                stdout=says if node else None,
+                pass_fds=[] if node else [says],
+                env=_environment(job),
             )
         finally:
             os.close(says)
@@ -198,7 +223,9 @@ class _Others:
         while not (to_blame := self._to_blame()) and time.monotonic() < until:
             time.sleep(0.01)
         ended = to_blame or self._find_ended()
-        return self._failure(ended[0]) if ended else RankFailed(str(error))
+        if ended:
+            return self._failure(ended[0])
+        return NodeLost(str(error)) if node_count() > 1 else RankFailed(str(error))
 
     def _to_blame(self) -> list[int]:
         """Find ranks that failed or ended for a reason of their own."""
@@ -225,10 +252,17 @@ class _Others:
 
     def kill(self) -> None:
         """Kill all ranks and wait for them."""
+        for rank, process in enumerate(self._processes, start=1):
+            if rank < self._per_node:
+                process.kill()
+            else:
+                process.terminate()
         for process in self._processes:
-            process.kill()
-        for process in self._processes:
-            process.wait()
+            try:
+                process.wait(_LEAVE_S)
+            except subprocess.TimeoutExpired:  # srun waits for a node that is gone
+                process.kill()
+                process.wait()
         for said in self._said:
             os.close(said)
         self._said.clear()
@@ -245,7 +279,7 @@ class _Others:
         self._heard[rank] = found
         return found
 
-    def _failure(self, rank: int) -> RankFailed:
+    def _failure(self, rank: int) -> RankFailed | NodeLost:
         said = self._heard.get(rank, {})
         who = f"rank {rank} of {len(self._processes) + 1} failed"
         if "memory" in said:
@@ -253,6 +287,8 @@ class _Others:
         if own := said.get("failed") or said.get("lost"):
             return RankFailed(f"{who}: {own}")
         status = self._processes[rank - 1].wait()
+        if rank >= self._per_node:
+            return NodeLost(f"{who} on another node: its process ended (exit status {status})")
         if status == -signal.SIGKILL and self._killed_for_memory():
             return RankOutOfMemory(f"{who}: the system killed its process, because the memory of the job was used up")
         how = signal.Signals(-status).name if status < 0 else f"exit status {status}"
@@ -269,13 +305,26 @@ def out_of_memory(error: PeerLost) -> bool:
     return isinstance(error.__cause__, Exception) and failure_of(error.__cause__).reason == "out_of_memory"
 
 
+def _srun_arguments(node: int) -> list[str]:
+    """Return the arguments of `_SRUN` for a rank on another node of this job."""
+    if shutil.which("srun") is None:
+        raise EnvironmentProblem(
+            "srun starts the ranks on other nodes and is not on PATH here; let the container see SLURM's commands, or "
+            "use nodes=1"
+        )
+    step = ["--overlap", "--nodes=1", "--ntasks=1", f"--relative={node}", "--export=ALL", "--cpu-bind=none"]
+    python = shlex.split(os.environ["ABLATE_PYTHON"])
+    return [json.dumps(sys.path), str(os.getpid()), *step, *python, "-P", "-c", _START]
+
+
 def _environment(job: dict[str, Any]) -> dict[str, str]:
     """Build torchrun's environment variables."""
-    rank, size = str(job["rank"]), str(job["size"])
-    return {**os.environ, "RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": size, "LOCAL_WORLD_SIZE": size}
+    values = {"RANK": job["rank"], "LOCAL_RANK": job["local"], "WORLD_SIZE": job["size"]}
+    values["LOCAL_WORLD_SIZE"] = job["size"] // node_count()
+    return {**os.environ, **{name: str(value) for name, value in values.items()}}
 
 
-def _job(trial: Trial, meeting: Path) -> dict[str, Any]:
+def _job(trial: Trial, meeting: Mapping[str, str]) -> dict[str, Any]:
     """Describe the trial for another rank, as JSON."""
     modules = {cls.__module__ for spec in specs(trial) for cls in type(spec).__mro__ if issubclass(cls, Spec)}
     files, names = {}, []
@@ -295,7 +344,7 @@ def _job(trial: Trial, meeting: Path) -> dict[str, Any]:
         "key": trial.key,
         "files": files,
         "modules": names,
-        "meeting": str(meeting),
+        "meeting": dict(meeting),
         "size": trial.execution.gpus,
         "parent": os.getpid(),
     }

@@ -4,11 +4,10 @@ import contextlib
 import json
 import os
 from importlib import import_module
-from pathlib import Path
 from typing import Any
 
 import torch
-from torch.distributed import FileStore  # type: ignore[attr-defined]
+from torch.distributed import Store  # type: ignore[attr-defined]
 
 from grid.errors import SpecError
 from runners.child_lifetime import die_with
@@ -23,8 +22,13 @@ from runners.trial import Trial
 
 def main(job: dict[str, Any]) -> None:
     """Run one rank; entry point of its interpreter."""
-    die_with(job["parent"])
-    with os.fdopen(job["says"], "wb", buffering=0) as pipe:
+    if job["local"] == job["rank"]:
+        die_with(job["parent"])
+        says = job["says"]
+    else:  # on another node, where standard output is the pipe
+        says = os.dup(1)
+        os.dup2(2, 1)
+    with os.fdopen(says, "wb", buffering=0) as pipe:
 
         def say(word: str, text: str) -> None:
             with contextlib.suppress(BrokenPipeError):  # rank 0 is gone; this process ends soon
@@ -32,9 +36,9 @@ def main(job: dict[str, Any]) -> None:
 
         try:
             trial = _load_trial(job)
-            place = RankPlace(job["rank"], job["size"], job["rank"])
+            place = RankPlace(job["rank"], job["size"], job["local"])
             device = device_of(trial.execution.device, place)
-            store = meeting_store(Path(job["meeting"]), place.size)
+            store = meeting_store(job["meeting"], place)
             say("ready", "")
             _train(trial, place, device, store)
         except PeerLost as error:
@@ -46,7 +50,7 @@ def main(job: dict[str, Any]) -> None:
             raise
 
 
-def _train(trial: Trial, place: RankPlace, device: torch.device, store: FileStore) -> None:
+def _train(trial: Trial, place: RankPlace, device: torch.device, store: Store) -> None:
     # Every rank sees the same loss; rank 0 reports a divergence.
     with contextlib.suppress(Diverged), join_group(place, device, store):
         train_as(World(place, device), trial, NullContext())

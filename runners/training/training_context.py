@@ -8,6 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from grid.errors import EnvironmentProblem
+
 if TYPE_CHECKING:
     import numpy as np
 
@@ -101,3 +103,7 @@ class Diverged(Exception):
 
 class Killed(Exception):
     """A signal ended another process of the trial."""
+
+
+class NodeLost(EnvironmentProblem):
+    """Ranks on another node ended without a word. The attempt gets no end, and a later worker resumes the trial."""

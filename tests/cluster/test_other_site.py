@@ -74,13 +74,12 @@ exec {python} "$@"
 
 
 def test_a_command_of_the_site_starts_python_on_nodes(cluster: Cluster, user: User) -> None:
-    """A container, as the user writes it: with a variable of the shell, and a job of their own name and comment."""
+    """A container, and jobs with a name and comment of the user."""
     container = user.place / "apptainer"
     container.write_text(CONTAINER.format(python=sys.executable))
     container.chmod(0o755)
     extra = '{"job-name": "mine", "comment": "a grid", "mem-per-cpu": "400M", "export": "ALL"}'
-    python = "$HERE/apptainer exec image.sif python"
-    line = f"setup=('export HERE={user.place}',), python={python!r}, mem=None, extra={extra}"
+    line = f"python='{container} exec image.sif python', mem=None, extra={extra}"
     submitted = user.writes("step_s=0.2", line).queues()
     wait_for(user.training, "training", 60)
     environments = []

@@ -3,6 +3,7 @@
 import contextlib
 import os
 import signal
+import sys
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
@@ -27,6 +28,7 @@ from runners.slurm.submissions import read_submission_status
 from runners.slurm.submit.submit import Drafter, SubmitOptions, SubmittedJobs, submit
 from runners.slurm.worker_records import WorkerRecord, read_workers, worker_log
 from store.files.layout import Layout
+from store.files.trial_status import trial_state
 
 TESTS = Path(__file__).parent.parent
 CPU = Slurm(gpus=0, cpus=1, time="30m", workers=2, mem="500M", signal_s=20, heartbeat_s=1.0)
@@ -43,12 +45,14 @@ def _toys_are_found_on_nodes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) ->
 class Run:
     """A campaign of toys and what was submitted of it."""
 
-    def __init__(self, place: Path, arguments: str = "", request: Slurm = CPU, **options: Any) -> None:
+    def __init__(
+        self, place: Path, arguments: str = "", request: Slurm = CPU, header: str = "", **options: Any
+    ) -> None:
         place.mkdir(exist_ok=True)
         self.place = place
         self.root = place / "campaign"
         spec = place / "toys.py"
-        spec.write_text(SPEC.format(arguments=arguments))
+        spec.write_text(header + SPEC.format(arguments=arguments))
         self.grid: Grid = load_spec_file(spec)["toy"]
         chosen = SubmitOptions(entry=ENTRY, files=(spec,), **options)
         self.drafter = Drafter(self.root, [self.grid], request, Scheduler(), chosen)
@@ -351,3 +355,71 @@ def test_the_command_queues_follows_and_ends_like_a_run(
     assert "nothing is left to train (2 were done before)" in capsys.readouterr().err
     assert execute(["run", str(spec), "--on", "inline", "--campaign", "local"]) == 0
     assert tables(tmp_path / "campaigns" / "real") == tables(tmp_path / "local")
+
+
+def test_workers_run_in_another_python_by_the_command_of_the_request(cluster: Cluster, tmp_path: Path) -> None:
+    """The wrapper runs Python as its child, as `conda run` does; signals of SLURM reach both."""
+    wrapper = tmp_path / "container"
+    wrapper.write_text(f'#!/bin/bash\n[ "$1 $2" = "exec image" ] || exit 1\nINSIDE=1 {sys.executable} "${{@:4}}"\n')
+    wrapper.chmod(0o755)
+    extra = {"job-name": "study", "comment": "a word", "export": "ALL,GIVEN=1", "mem_per_cpu": "600M"}
+    request = CPU.changed(
+        python=f"{wrapper} exec image python", gpus=1, gpu_option="gpus", mem=None, workers=1, extra=extra
+    )
+    inside = '("SLURM_JOB_ID" in os.environ) <= {"INSIDE", "GIVEN"}.issubset(os.environ)'
+    run = Run(tmp_path, "step_s=0.1, seeds=(0,)", request, header=f"import os\nassert {inside}\n").submit()
+    wait_for(run.training, "training")
+    shown = cluster.run("scontrol", "show", "job", f"{run.job}_0")
+    assert f"JobName=study-{run.record.submission}" in shown
+    assert "Comment=a word" in shown
+    assert "MinMemoryCPU=600M" in shown
+    assert "gres/gpu=1" in shown
+    cluster.run("scancel", "--signal=USR2", f"{run.job}_0")
+    assert run.wait().ok == 2
+    assert run.record.environment is None
+    assert {each.left for each in run.workers()} == {"time", "done"}
+    assert run.same_as_local()
+
+
+NODES = """
+from grid import Grid
+from runners import Execution, LinearFunctions, ShiftGrid, Slurm, Training, Trial
+from variants import gpt2, softmax
+
+grid = Grid(
+    name="nodes",
+    base=Trial(
+        task=LinearFunctions(points=5, batch=8, evaluation=ShiftGrid(functions=6, sequences=3, points=5)),
+        model=gpt2(layers=1, heads=2, width=8, max_positions=16),
+        operator=softmax(),
+        training=Training(steps={steps}),
+        execution=Execution(gpus=2, checkpoint_s=0.2),
+    ),
+    seeds=range(1),
+)
+environment = "export GLOO_SOCKET_IFNAME=lo MASTER_ADDR=127.0.0.1"
+slurm = Slurm(gpus=0, time="10m", signal_s=20, mem="900M", nodes=2, heartbeat_s=1.0, setup=(environment,))
+"""
+
+
+def test_a_trial_on_two_nodes_has_the_loss_of_one_and_outlives_the_ranks_of_a_node(
+    cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    spec = tmp_path / "nodes.py"
+    spec.write_text(NODES.format(steps=1500))
+    assert execute(["run", str(spec), "--on", "slurm", "--campaign", "two"]) == 0
+    layout = Layout(tmp_path / "two")
+    wait_for(lambda: list(layout.trials.rglob("checkpoint/*")), "a checkpoint", 200)
+    (job,) = cluster.run("squeue", "-h", "-o", "%A").split()
+    steps = {line for line in cluster.run("squeue", "-h", "--steps", "-o", "%i %N").splitlines() if " n2" in line}
+    (step,) = [line.split()[0] for line in steps if line.split()[0].rpartition(".")[2].isdigit()]
+    cluster.run("scancel", "--signal=KILL", step)
+    wait_for(lambda: [trial_state(layout, key).status for key in layout.trial_keys()] == ["ok"], "the trial", 300)
+    (state,) = [trial_state(layout, key) for key in layout.trial_keys()]
+    first, last = state.attempts
+    assert first.end is None
+    assert (last.start["place"]["job"], last.start["place"]["restarts"]) == (f"{job}_0", 1)
+    assert last.start["resumed_from"] is not None
+    assert execute(["run", str(spec), "--on", "inline", "--campaign", "one"]) == 0
+    assert tables(tmp_path / "two") == tables(tmp_path / "one")

@@ -29,7 +29,7 @@ from runners.training import rank_launcher as ranks
 from runners.training.failure import failure_of
 from runners.training.loop import train
 from runners.training.rank_launcher import RankFailed, RankOutOfMemory
-from runners.training.training_context import Diverged
+from runners.training.training_context import Diverged, NodeLost
 from runners.trial import Execution, Trial
 from store.files.layout import Layout
 from store.files.trial_status import trial_state
@@ -307,3 +307,49 @@ def test_a_launcher_with_another_number_of_ranks_is_refused(
     with pytest.raises(EnvironmentProblem, match=r"execution.gpus is 2 and WORLD_SIZE is 4"):
         train(split(tiny, 1, gpus=2), memory())
     train(tiny, memory())
+
+
+@pytest.fixture
+def two_nodes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """A command that stands for srun: it starts the rank here and writes its process and node to a file."""
+    srun = tmp_path / "bin" / "srun"
+    srun.parent.mkdir()
+    srun.write_text(f"""#!/bin/bash
+while [[ $1 == --* ]]; do
+  case $1 in --relative=*) node=${{1#--relative=}} ;; esac
+  shift
+done
+echo "$$ $node $RANK $LOCAL_RANK $LOCAL_WORLD_SIZE" >> {tmp_path}/ranks
+exec "$@"
+""")
+    srun.chmod(0o755)
+    monkeypatch.setattr(ranks, "subprocess", subprocess)
+    monkeypatch.setenv("PATH", f"{srun.parent}:{os.environ['PATH']}")
+    given = {"NODES": "2", "PYTHON": f"env INSIDE=1 {sys.executable}"}
+    for name, value in {**{f"ABLATE_{key}": each for key, each in given.items()}, "MASTER_ADDR": "localhost"}.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("GLOO_SOCKET_IFNAME", "lo")
+    return tmp_path / "ranks"
+
+
+def test_ranks_of_two_nodes_train_as_those_of_one(
+    tiny: Trial, memory: Callable, two_nodes: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trial, one, two = split(tiny.changed(training=GENTLE), 1, gpus=4), memory(), memory()
+    train(trial, two)
+    assert sorted(line.split(maxsplit=1)[1] for line in two_nodes.read_text().splitlines()) == ["1 2 0 2", "1 3 1 2"]
+    monkeypatch.delenv("ABLATE_NODES")
+    train(trial, one)
+    assert numbers(two) == numbers(one)
+
+
+def test_a_trial_whose_other_node_is_lost_has_not_failed(tiny: Trial, memory: Callable, two_nodes: Path) -> None:
+    world = memory()
+
+    def lose(step: int, *_: object) -> None:
+        if step == 3:
+            os.kill(int(two_nodes.read_text().split()[0]), signal.SIGKILL)
+
+    world.progress = lose
+    with pytest.raises(NodeLost, match="rank 1 of 2 failed on another node"):
+        train(split(tiny, 1, gpus=2), world)

@@ -60,10 +60,12 @@ def test_a_time_in_slurms_own_form_is_read_back(total: int) -> None:
         ({"extra": {"no_requ": ""}}, "extra cannot have 'no_requ'"),  # sbatch takes shortened options
         ({"extra": {"mem_per_gpu": "1G"}}, "extra cannot have 'mem_per_gpu'"),
         ({"extra": {"array": "0-3"}}, "'array' has one"),
-        ({"extra": {"job": "x"}}, "extra names options as a whole"),
-        ({"mem": "1G", "extra": {"mem_per_cpu": "1G"}}, "leave one of them out"),
-        ({"python": "a\nb"}, "python"),
+        ({"extra": {"expor": "ALL"}}, "'expor'"),
+        ({"mem": "4G", "extra": {"mem_per_cpu": "2G"}}, "both ask for memory; leave one of them out"),
+        ({"python": "apptainer 'exec"}, "python"),
         ({"gpu_option": "gpus-per-task"}, "gpu_option"),
+        ({"nodes": 2, "per_gpu": 2}, "packs several into it; leave one of them out"),
+        ({"nodes": 2, "gpu_option": "gpus"}, "say gpu_option='gpus-per-node'"),
         ({"gpus": 0, "gpu_type": "h100"}, "gpu_type='h100' asks for GPUs and gpus=0 for none"),
         ({"gpus": 0, "needs": ({"where": {"steps": 1}, "gpu_type": "a100"},)}, "gpu_type='a100' asks for GPUs"),
         ({"needs": ({"where": {"steps": 1}, "gpu_type": "a100", "gpus": 0},)}, "gpu_type='a100' asks for GPUs"),
@@ -87,10 +89,10 @@ def test_a_request_without_meaning_is_refused(fields: dict[str, Any], words: str
         "gres-flags",
         "nodelist",
         "dependency",
-        "export",
         "comment",
-        "mem-per-cpu",
         "job_name",
+        "mem-per-cpu",
+        "export",
     ],
 )
 def test_extra_takes_other_options(name: str) -> None:
@@ -186,6 +188,23 @@ def test_trials_over_several_gpus_get_workers_with_a_multiple_and_memory_and_cor
     assert (resources.gpus, resources.slots) == (gpus, slots)
     assert scaled in (None, (resources.cpus, resources.mem))
     assert any("in proportion" in remark for remark in group.remarks) == (1 < asked["gpus"] < gpus)
+
+
+@pytest.mark.parametrize(
+    ("gpus", "ranks", "expected"),
+    [(1, 4, (2, 3)), (2, 4, (2, 3)), (0, 2, (0, 2)), (1, 1, None), (1, 3, None), (4, 4, None), (0, 1, None)],
+)
+def test_a_trial_on_two_nodes_has_half_of_its_gpus_on_each(
+    tmp_path: Any, gpus: int, ranks: int, expected: tuple[int, int] | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Execution, "gpus", ranks, raising=False)
+    if expected is None:
+        with pytest.raises(SpecError, match=f"execution.gpus={ranks} does not fill them; say execution.gpus="):
+            group_trials(Slurm(nodes=2, gpus=gpus), tmp_path)
+        return
+    (group,) = group_trials(Slurm(nodes=2, gpus=gpus), tmp_path)
+    resources = group.resources
+    assert (resources.gpus, resources.cpus, resources.nodes, resources.slots) == (*expected, 2, 1)
 
 
 @pytest.mark.parametrize(("gpus", "words"), [(2, "trials over 2 GPUs"), (0, "trials of 2 processes")])

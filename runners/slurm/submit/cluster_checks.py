@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from grid.errors import SpecError
 from grid.suggestions import suggest_name
-from runners.output import duration
+from runners.output import duration, format_count
 from runners.planning.survey import Surveyed
 from runners.slurm.spec import Resources, Slurm
 from runners.slurm.submit.cluster_limits import Limits, Partition
@@ -80,6 +80,8 @@ def _problem(resources: Resources, partition: Partition, limits: Limits) -> str 
             f"partition {partition.name} allows {duration(partition.max_time_s)} and workers are to have "
             f"{duration(resources.time * 60)}; lower --time, workers go on in a new job, or choose another partition"
         )
+    if partition.nodes < resources.nodes:
+        return f"partition {partition.name} has {format_count(partition.nodes, 'node')}; lower nodes={resources.nodes}"
     if resources.gpus and not partition.gpus:
         others = [each.name for each in limits.partitions.values() if each.gpus]
         hint = f"; those with GPUs: {', '.join(others)}" if others else "; no partition here has any"
@@ -90,7 +92,7 @@ def _problem(resources: Resources, partition: Partition, limits: Limits) -> str 
         near = suggest_name(str(resources.gpu_type), known)
         return f"partition {partition.name} has no GPU of type {resources.gpu_type!r}; {listed}{near}"
     most_gpus = partition.gpus.get(resources.gpu_type or "", max(partition.gpus.values(), default=0))
-    why = f" (trials over {resources.per_trial} GPUs)" if resources.per_trial > 1 else ""
+    why = f" (trials over {resources.per_trial} GPUs)" if resources.per_node > 1 else ""
     for flag, wanted, most, unit in (
         ("gpus", resources.gpus, most_gpus, f"GPUs{why}"),
         ("cpus", resources.cpus, partition.cpus, "cores"),

@@ -154,7 +154,7 @@ class Drafter:
         classes, at_once = self._classes(groups, sizes)
         if self.asked.max_parallel is not None and len(at_once) > self.asked.max_parallel:
             notes.append(f"each of the {len(at_once)} arrays runs one worker at least, so {len(at_once)} run at once")
-        if any(group.resources.gpus for group in groups) and torch_without_cuda():
+        if not self.asked.python and any(group.resources.gpus for group in groups) and torch_without_cuda():
             notes.append(
                 "torch is a build for the CPU here, so nothing would be trained on the GPUs that were asked for"
             )

@@ -64,7 +64,7 @@ class Arrays(SlurmExecutor):
         """Return the script of an array of class `number`, or of a job if the cluster has no arrays."""
         slurm = self._slurm
         self.update_parameters(
-            job_name=job_name(self._submission, slurm.extra),
+            job_name=job_name(self._submission, slurm.option("job-name")),
             partition=resources.partition,
             account=slurm.account,
             qos=slurm.qos,
@@ -72,28 +72,32 @@ class Arrays(SlurmExecutor):
             exclude=slurm.exclude,
             time=resources.time,
             cpus_per_task=resources.cpus,
-            gres=_gpus(resources) if slurm.gpu_option == "gres" else None,
             signal_delay_s=slurm.signal_s,
             array_parallelism=at_once,
             wckey=None,
             stderr_to_stdout=True,
             setup=setup_lines(
                 slurm.setup,
-                self._tree,
+                _tree_on_nodes(self._tree, slurm, resources.nodes),
                 logs=self.folder.absolute(),
                 partition=resources.partition,
                 exclude=slurm.exclude,
             ),
             teardown=TEARDOWN,
-            srun_args=["--open-mode=append", "--export=ALL", f"--cpus-per-task={resources.cpus}"],
+            nodes=resources.nodes,
+            srun_args=[
+                "--open-mode=append",
+                "--export=ALL",
+                f"--cpus-per-task={resources.cpus}",
+                *(["--nodes=1", "--ntasks=1", "--relative=0"] if resources.nodes > 1 else ()),
+            ],
             additional_parameters=_additional(slurm, resources),
         )
         self.parameters.pop("map_count", None)
         if not self._single:
             self.parameters["map_count"] = array.tasks
-        words = ["-u", "-m", "runners.slurm.node", str(self._root), self._submission, str(number), str(array.first)]
-        python = slurm.python or shlex.quote(sys.executable)
-        text = self._make_submission_file_text(f"{python} {shlex.join(words)}", "")
+        words = [*_interpreter(slurm), "-u", "-m", "runners.slurm.node", str(self._root), self._submission]
+        text = self._make_submission_file_text(shlex.join([*words, str(number), str(array.first)]), "")
         return f"{text}\n"
 
     def test(self, script: str) -> None:
@@ -181,20 +185,33 @@ def _excludes_all(excluded: str, partition: str | None) -> bool:
     return nodes.problem is None and without.problem is None and set(nodes.text.split()) <= set(without.text.split())
 
 
-def _gpus(resources: Resources) -> str | None:
-    kind = f"{resources.gpu_type}:" if resources.gpu_type else ""
-    return f"gpu:{kind}{resources.gpus}" if resources.gpus else None
+def _interpreter(slurm: Slurm) -> list[str]:
+    """Return the command that starts Python on nodes.
+
+    A user's command may run Python as its child, and SLURM signals both. The command must survive what Python handles.
+    """
+    return ["bash", "-c", 'trap "" TERM USR2; exec "$@"', "python", *slurm.python] if slurm.python else [sys.executable]
+
+
+def _tree_on_nodes(tree: Sequence[str], slurm: Slurm, nodes: int) -> list[str]:
+    """Return the lines that extract the code; on several nodes, they also say how ranks start on the other ones."""
+    if nodes == 1:
+        return list(tree)
+    names = {"ABLATE_NODES": str(nodes), "ABLATE_PYTHON": shlex.join(_interpreter(slurm))}
+    exports = [f"export {name}={shlex.quote(value)}" for name, value in names.items()]
+    extract = ["srun", f"--nodes={nodes}", "--ntasks-per-node=1", "--export=ALL", "bash", "-c", "\n".join(tree)]
+    return [*exports, f"{shlex.join(extract)} || exit $?", *tree] if tree else exports
 
 
 def _additional(slurm: Slurm, resources: Resources) -> dict[str, str | bool]:
     options: dict[str, str | bool] = {name.replace("_", "-"): value or True for name, value in slurm.extra.items()}
     options.pop("job-name", None)
-    gpus = _gpus(resources)
-    if gpus is not None and slurm.gpu_option != "gres":
-        options[slurm.gpu_option] = gpus.removeprefix("gpu:")
+    if resources.gpus:
+        kind = f"{resources.gpu_type}:" if resources.gpu_type else ""
+        options[slurm.gpu_option] = f"{'gpu:' if slurm.gpu_option == 'gres' else ''}{kind}{resources.gpus}"
     if resources.mem is not None:
         options["mem"] = f"{resources.mem}M"
-    return {**options, "ntasks": "1", "requeue": True, "signal": f"USR2@{slurm.signal_s}"}
+    return {**options, "ntasks": str(resources.nodes), "requeue": True, "signal": f"USR2@{slurm.signal_s}"}
 
 
 def require_commands() -> None:

@@ -143,7 +143,8 @@ class Demands:
             demands = [self._cells[trial.grid, trial.cell] for trial in members]
             resources = self._resources(kind, max(demand.threads for demand in demands))
             self._require_time(resources, max(demand.checkpoint_s for demand in demands))
-            _require_cuda(sum(demand.cuda for demand in demands))
+            if not self._slurm.python:
+                _require_cuda(sum(demand.cuda for demand in demands))
             merged.setdefault(resources, []).append((kind, members))
         return [
             Group(
@@ -163,7 +164,8 @@ class Demands:
         return memory_factors(messages.values())
 
     def _resources(self, kind: WorkerKind, threads: int) -> Resources:
-        request, ranks = self._requests[kind.needs], kind.ranks
+        request = self._requests[kind.needs]
+        ranks = _ranks_per_node(request, kind.ranks)
         gpus = -(-request.gpus // ranks) * ranks
         resources = Resources(
             partition=request.partition,
@@ -172,8 +174,9 @@ class Demands:
             gpu_type=request.gpu_type,
             cpus=0,
             mem=_scale(mebibytes(request.mem), gpus, request.gpus) if request.mem else None,
-            per_gpu=request.per_gpu if ranks == 1 else 1,
-            per_trial=ranks,
+            per_gpu=request.per_gpu if kind.ranks == 1 else 1,
+            per_trial=kind.ranks,
+            nodes=request.nodes,
         )
         if request.cpus:
             cpus = _scale(request.cpus, gpus, request.gpus)
@@ -226,6 +229,19 @@ class Demands:
         if memory.gpu > 1:
             parts.append(f"{memory.gpu} x GPU memory")
         return ", ".join(parts) or "all"
+
+
+def _ranks_per_node(request: Slurm, ranks: int) -> int:
+    """Return the GPUs or processes of a trial on each node; a worker of several nodes trains one trial at a time."""
+    nodes = request.nodes
+    if nodes > 1 and (ranks % nodes or ranks < request.gpus * nodes):
+        each = format_count(request.gpus, "GPU") if request.gpus else "a process"
+        raise SpecError(
+            f"nodes={nodes} shares each trial over {nodes} nodes with {each} each, "
+            f"and execution.gpus={ranks} does not fill them; say execution.gpus={nodes * max(1, request.gpus)}, or "
+            "change nodes or gpus"
+        )
+    return ranks // nodes
 
 
 def _require_cuda(trials: int) -> None:

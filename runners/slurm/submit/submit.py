@@ -145,7 +145,7 @@ def _new_record(drafter: Drafter, draft: Draft) -> Submission:
         job=job_data(job, snapshot),
         slurm=slurm.data(),
         snapshot=snapshot,
-        environment=record(user_imports()),
+        environment=None if slurm.python else record(user_imports()),  # that of another Python is unknown
         budget={"hours": options.budget.hours, "unit": unit} if options.budget else None,
         classes=draft.classes,
         scripts=dict(draft.scripts),

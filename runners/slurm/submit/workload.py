@@ -140,7 +140,7 @@ def forecast_lines(
 
 def _pool(group: Group, workers: int) -> PlannedWorkers:
     resources = group.resources
-    return PlannedWorkers(workers, resources.slots, resources.gpus / resources.slots, group.name)
+    return PlannedWorkers(workers, resources.slots, resources.gpus * resources.nodes / resources.slots, group.name)
 
 
 def _finished_before(found: Survey) -> list[Surveyed]:

@@ -110,8 +110,8 @@ class _Supervisor:
         self._forks = 0
         execution = self._states.line(wanted.rows[0])["spec"].get("execution") or {}
         resources, place = assignment.resources, assignment.place
-        trial_cpus = int(execution.get("threads", 1)) * resources.per_trial  # as the first trial of the class needs
-        groups = device_groups(place.devices(resources.gpus), resources.per_trial)
+        trial_cpus = int(execution.get("threads", 1)) * resources.per_node  # as the first trial of the class needs
+        groups = device_groups(place.devices(resources.gpus), resources.per_node)
         self._packing = Packing(groups, place.cpus // trial_cpus, place.memory_bytes, self.note)
         self._auto = resources.per_gpu == "auto"
         self._machine = self._local(slots(groups, 1 if resources.per_gpu == "auto" else resources.per_gpu))

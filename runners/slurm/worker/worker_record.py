@@ -48,9 +48,9 @@ class WorkerRecordFile:
             started=now,
             touched=now,
             seconds=0.0,
-            gpus=assignment.resources.gpus,
+            gpus=assignment.resources.gpus * assignment.resources.nodes,
             slots=1,
-            cpus=assignment.resources.cpus,
+            cpus=assignment.resources.cpus * assignment.resources.nodes,
         )
 
     def keep(self) -> None:
