@@ -172,7 +172,7 @@ def draw_heat(
     columns = min(len(parts), 1 if len(across.names) > 24 else 2 if len(across.names) > 10 else 3)
     texts = found["text"].drop_nulls().to_list() if "text" in found.columns else []
     most = 26.0 + _LINE * max((text.count("<br>") for text in texts), default=0)
-    row = min(max(900 / max(len(up.names), 1) * columns / len(parts), 4.0), most)  # of figures up to 900 pixels
+    row = min(max(900 / max(len(up.names), 1) * columns / len(parts), 4.0), most)  # figures have up to 900 pixels
     least = _BAR[0] + _LINE * _bar_title(ramp).count("<br>") if ramp.title and len(parts) <= columns else 48
     each = height or max(round(row * len(up.names)), least)
     beside = up.widest + 50 + (80 if ramp.title else 0)  # names and title at the left, the bar at the right

@@ -13,16 +13,6 @@ from dashboards.data.user_errors import Unknown
 from dashboards.figures.lines import Panel
 from dashboards.figures.probe_curves import names
 from dashboards.papers.attention_maps import attention_panels
-from dashboards.papers.combined import (
-    boundaries,
-    errors_by_shift,
-    loss_and_sinks,
-    norms_of_first,
-    ranges,
-    sinks_by_domain,
-    sinks_by_length,
-    sinks_by_position,
-)
 from dashboards.papers.design_table import draw_design
 from dashboards.papers.drawing import (
     ProbeLines,
@@ -38,6 +28,16 @@ from dashboards.papers.formulas import activation_lines, base_function_lines, he
 from dashboards.papers.item import Drawn, Item, PrintedPoints
 from dashboards.papers.paper_tables import draw_printed, list_needs
 from dashboards.papers.reading import read_probe, series_of
+from dashboards.papers.several_readings import (
+    boundaries,
+    errors_by_shift,
+    loss_and_sinks,
+    norms_of_first,
+    ranges,
+    sinks_by_domain,
+    sinks_by_length,
+    sinks_by_position,
+)
 
 
 def _by_class(about: GridContext) -> Drawn:
