@@ -111,7 +111,7 @@ def is_temporary(path: Path) -> bool:
 
 
 Durable = Literal["file and name", "file", "nothing"]
-"""How much survives a crash of the machine: a file under its name; its bytes, and its name seconds later; or nothing."""
+"""A crash of the machine spares the file and its name; its bytes, and its name seconds later; or nothing."""
 
 
 def make_directory(path: Path, *, durable: bool = True) -> Path:
