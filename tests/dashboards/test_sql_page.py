@@ -217,7 +217,7 @@ def test_few_queries_run_at_once_and_others_are_answered(store: Store, monkeypat
         if query == "wait":
             begun.wait()
             go_on.wait()
-        return in_this_process(store, "SELECT 1 AS one", most)
+        return QueryAnswer(pl.DataFrame({"one": [1]}), 0.0, datetime.now())
 
     questions = QueryRunner(wait)
     threads = [threading.Thread(target=questions.answer, args=(store, "wait", n)) for n in range(AT_ONCE)]
