@@ -197,7 +197,7 @@ def test_the_process_of_a_query_may_not_grow_beyond_its_limit() -> None:
         "runner._main()"
     )
     out = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True, text=True).stdout
-    assert "limit of memory" in json.loads(out)["text"]
+    assert "limit of memory" in json.loads(out.removeprefix("ready\n"))["text"]
 
 
 def test_a_process_answers_as_the_store_does(store: Store) -> None:
