@@ -76,6 +76,8 @@ def run_in_process(store: Store, query: str, most: int, limit_s: float = LIMIT_S
         here = Path(__file__).parents[2]
         pipe = subprocess.PIPE
         with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, cwd=here, env=environment) as process:
+            assert process.stdout is not None
+            process.stdout.readline()  # the limit of time is the query's: a busy machine may start Python slowly
             try:
                 out, errors = process.communicate(asked.encode(), timeout=limit_s)
             except subprocess.TimeoutExpired:
@@ -100,7 +102,7 @@ def _too_long(limit_s: float) -> str:
 
 
 def _main() -> None:
-    """Answer the query on stdin: a line of JSON on stdout, and then the rows."""
+    """Answer the query on stdin: on stdout `ready`, a line of JSON, and then the rows."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     cpu_s = int(LIMIT_S * _THREADS)  # also if the dashboard is gone and cannot kill
     for kind, limit in (
@@ -109,6 +111,8 @@ def _main() -> None:
         (resource.RLIMIT_DATA, PROCESS_BYTES),
     ):
         resource.setrlimit(kind, (limit, limit if kind != resource.RLIMIT_CPU else limit + 1))
+    sys.stdout.buffer.write(b"ready\n")
+    sys.stdout.flush()
     asked = json.load(sys.stdin)
     body = io.BytesIO()
     try:

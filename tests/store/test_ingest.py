@@ -419,6 +419,7 @@ def test_a_database_that_is_open_elsewhere_is_not_called_damaged(campaign: Campa
     hold = "import duckdb, sys; c = duckdb.connect(sys.argv[1]); print(flush=True); sys.stdin.read()"
     pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
     with subprocess.Popen([sys.executable, "-c", hold, str(campaign.layout.live)], **pipes) as other:
+        assert other.stdout is not None
         other.stdout.readline()
         with pytest.raises(EnvironmentProblem, match=r"is open in another program .*close that program"):
             ingest(campaign.root)
