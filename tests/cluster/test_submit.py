@@ -386,10 +386,11 @@ from grid import Grid
 from runners import Execution, LinearFunctions, ShiftGrid, Slurm, Training, Trial
 from variants import gpt2, softmax
 
+evaluation = ShiftGrid(sigma_x=(1,), sigma_f=(1,), functions=6, sequences=3, points=5)
 grid = Grid(
     name="nodes",
     base=Trial(
-        task=LinearFunctions(points=5, batch=8, evaluation=ShiftGrid(sigma_x=(1,), sigma_f=(1,), functions=6, sequences=3, points=5)),
+        task=LinearFunctions(points=5, batch=8, evaluation=evaluation),
         model=gpt2(layers=1, heads=2, width=8, max_positions=16),
         operator=softmax(),
         training=Training(steps=600),
