@@ -386,13 +386,14 @@ from grid import Grid
 from runners import Execution, LinearFunctions, ShiftGrid, Slurm, Training, Trial
 from variants import gpt2, softmax
 
+evaluation = ShiftGrid(sigma_x=(1,), sigma_f=(1,), functions=6, sequences=3, points=5)
 grid = Grid(
     name="nodes",
     base=Trial(
-        task=LinearFunctions(points=5, batch=8, evaluation=ShiftGrid(functions=6, sequences=3, points=5)),
+        task=LinearFunctions(points=5, batch=8, evaluation=evaluation),
         model=gpt2(layers=1, heads=2, width=8, max_positions=16),
         operator=softmax(),
-        training=Training(steps={steps}),
+        training=Training(steps=600),
         execution=Execution(gpus=2, checkpoint_s=0.2),
     ),
     seeds=range(1),
@@ -407,7 +408,7 @@ def test_a_trial_on_two_nodes_has_the_loss_of_one_and_outlives_the_ranks_of_a_no
 ) -> None:
     monkeypatch.chdir(tmp_path)
     spec = tmp_path / "nodes.py"
-    spec.write_text(NODES.format(steps=1500))
+    spec.write_text(NODES)
     assert execute(["run", str(spec), "--on", "slurm", "--campaign", "two"]) == 0
     layout = Layout(tmp_path / "two")
     wait_for(lambda: list(layout.trials.rglob("checkpoint/*")), "a checkpoint", 200)
