@@ -127,8 +127,7 @@ def locate_trials(store: "Store", scheduler: Scheduler, *, ended: bool = True) -
             found[key] = takers.whereabout(key, state)._replace(logged=logged)
         elif ended or state:
             found[key] = alike[now, logged]
-    active = {key: takers.whereabout(key, open_states.get(key)) for key, *_ in outdated}
-    active = {key: place for key, place in active.items() if place.state in ("queued", "running", "unknown")}
+    active = takers.active(key for key, *_ in outdated)
     notes += _outdated_notes(store, len(active))
     nobodys = {key for key, each in found.items() if each.state in ("pending", "lost")}
     notes += [
@@ -199,6 +198,7 @@ class _PendingOwners:
     ) -> None:
         self._store = store
         self._layout = store.layout
+        self._states = states
         self._crews = {crew.record.submission: crew for crew in crews}
         self._queued: set[str] = set()
         self._again: dict[str, set[str]] = {}
@@ -272,6 +272,11 @@ class _PendingOwners:
             return TrialLocation("pending")
         since = self._sign(key, last) if last.end is None else last.end.get("ended")
         return TrialLocation("lost", since, (last.start.get("place") or {}).get("job"))
+
+    def active(self, keys: Iterable[str]) -> dict[str, TrialLocation]:
+        """Those of some trials that are queued or running, or may be."""
+        found = {key: self.whereabout(key, self._states.get(key)) for key in keys}
+        return {key: place for key, place in found.items() if place.state in ("queued", "running", "unknown")}
 
     def _was_dropped(self, key: str, last: AttemptState) -> bool:
         """Whether a worker of a cluster saved the trial for the next, nobody cancelled it, and there is no next."""
