@@ -15,7 +15,7 @@ class Clock:
     def __init__(self) -> None:
         self.now = 1000.0
         self.pause_s = 0.0
-        """What each look at the clock takes."""
+        """Seconds that pass at each look at the clock."""
 
     def __call__(self) -> float:
         self.now += self.pause_s

@@ -274,7 +274,7 @@ class _PendingOwners:
         return TrialLocation("lost", since, (last.start.get("place") or {}).get("job"))
 
     def active(self, keys: Iterable[str]) -> dict[str, TrialLocation]:
-        """Those of some trials that are queued or running, or may be."""
+        """Return the locations of the trials that are queued or running, or may be."""
         found = {key: self.whereabout(key, self._states.get(key)) for key in keys}
         return {key: place for key, place in found.items() if place.state in ("queued", "running", "unknown")}
 

@@ -7,7 +7,7 @@ FROM (SELECT trial, attempt FROM attempt UNION SELECT trial, attempt FROM record
 ANTI JOIN counted USING (trial, attempt);
 
 -- Trials in which a value can be recorded twice, or recorded without counting. Their rows come from several attempts, or
--- from one that does not count or counts only up to a step, or they were evaluated later, or their result is in doubt.
+-- from one that does not count or counts only up to a step. Other trials were evaluated later, or their result is in doubt.
 CREATE OR REPLACE VIEW v_repeated AS
 SELECT trial FROM recorded LEFT JOIN counted c USING (trial, attempt)
 GROUP BY trial HAVING count(*) > 1 OR bool_or(c.trial IS NULL OR c.until IS NOT NULL)
@@ -80,8 +80,8 @@ FROM probe m JOIN v_chosen c USING (trial, attempt)
 WHERE m.step <= coalesce(c.until, m.step)
 QUALIFY m.attempt = max(m.attempt) OVER (PARTITION BY m.trial, step, name, layer, head, point);
 
--- grid, trial that is ok, source, name, point: the value at the last step. A value from before the run's last step counts
--- as the last one only if its end.json names its shards, or none is in quarantine: the last value may be in that shard.
+-- grid, trial that is ok, source, name, point: the value at the last step. The last value may be in a shard that is in
+-- quarantine. Then a value from before the run's last step counts only if end.json names the shards.
 CREATE OR REPLACE VIEW v_final AS
 WITH logged AS (
     SELECT l.trial, l.attempt, l.name, l.step, l.value, c.until
@@ -168,8 +168,8 @@ SELECT fingerprint, min(reason) AS reason, count(*) AS n, min(trial) AS example,
        arg_min(message, trial) AS message, arg_min(traceback, trial) AS traceback
 FROM counted GROUP BY fingerprint;
 
--- grid, trial that is ok by its records and whose value of the grid's measure is in no shard that can be read, or whose
--- result is in doubt and does not count
+-- grid, trial that is ok by its records, but without a readable value of the grid's measure, or with a result in doubt that
+-- does not count
 CREATE OR REPLACE VIEW v_unreadable AS
 SELECT g.grid, g.cell, g.label, g.trial, g.seed
 FROM grid_trial g JOIN trial t USING (trial) JOIN grid h ON h.grid = g.grid

@@ -97,7 +97,7 @@ def test_layers_of_their_own_start_are_drawn_as_pytorch_draws_them(
             bound = 1 / math.sqrt(module.in_features)
             weight, bias = module.weight.detach(), module.bias
             assert 0.7 * bound < weight.abs().max().item() <= bound, name
-            assert weight.std().item() == pytest.approx(bound / math.sqrt(3), rel=0.1), name  # of a uniform number
+            assert weight.std().item() == pytest.approx(bound / math.sqrt(3), rel=0.1), name
             assert bias is None or 0 < bias.abs().max().item() <= bound, name
         elif isinstance(module, torch.nn.Linear):
             assert module.weight.abs().max() < 0.15, name
