@@ -167,6 +167,7 @@ def test_a_grid_and_attempts_that_are_gone_are_forgotten(campaign: Campaign, ope
     layout, key = campaign.layout, campaign.line("SSA · 8", 0)["trial"]
     ingest(campaign.root)
     layout.grid_header("quickstart").unlink()
+    layout.grid_trials("quickstart").unlink()
     layout.end(key, 1).unlink()
     for path in (layout.start(key, 1), layout.heartbeat(key, 1)):
         path.unlink()
