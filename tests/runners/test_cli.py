@@ -14,9 +14,9 @@ from variants.laws.battery import LAWS
 
 ROOT = Path(__file__).parent.parent.parent
 COMMANDS = (
-    "plan", "run", "status", "table", "sql", "compare", "report", "check", "rebuild", "doctor", "operators", "tasks", "probes",
+    "plan", "run", "status", "table", "sql", "compare", "report", "rebuild", "doctor", "operators", "tasks", "probes",
     "prove", "repro", "evaluate", "logs", "cancel", "retry", "failures", "watch", "effects", "curves", "pareto",
-    "published", "export", "dash",
+    "published", "export", "dash", "check",
 )  # fmt: skip
 
 
