@@ -13,11 +13,12 @@ _LOST = """
     GROUP BY trial
 """
 
-# two attempts ran in the same way if all that can change a bit on a CPU is equal; of other pairs only the code is
+# two attempts must agree if all that can change a bit on a CPU is equal; attempts of earlier releases count as before
 _DISAGREEING = """
     WITH twice AS (
         SELECT a.trial, a.attempt AS first, b.attempt AS second,
-               coalesce(a.device = 'cpu' AND (a.device, a.path, a.threads, a.versions)
+               coalesce(a.device = 'cpu' AND a.shards IS NOT NULL AND b.shards IS NOT NULL
+                   AND (a.device, a.path, a.threads, a.versions)
                    IS NOT DISTINCT FROM (b.device, b.path, b.threads, b.versions), false) AS cpu
         FROM attempt a JOIN attempt b ON b.trial = a.trial AND b.attempt > a.attempt
         WHERE a.status = 'ok' AND b.status = 'ok' AND a.code = b.code AND a.sources IS NOT DISTINCT FROM b.sources

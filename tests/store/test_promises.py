@@ -90,18 +90,19 @@ def test_a_bad_shard_of_another_trial_hides_no_value_of_a_trial_that_names_its_s
 
 
 @pytest.mark.parametrize(
-    ("changes", "counts"),
-    [({}, False), ({"device": "cuda:0"}, True), ({"threads": 2}, True)],
-    ids=["cpu", "gpu", "other threads"],
+    ("changes", "promised", "counts"),
+    [({}, True, False), ({"device": "cuda:0"}, True, True), ({"threads": 2}, True, True), ({}, False, True)],
+    ids=["cpu", "gpu", "other threads", "earlier release"],
 )
 def test_attempts_of_the_same_code_that_disagree_are_reported(
-    written: Campaign, changes: dict[str, Any], counts: bool
+    written: Campaign, changes: dict[str, Any], promised: bool, counts: bool
 ) -> None:
     key, grid = written.line("SSA", 3)["trial"], written.header["grid"]
     for number, value in ((1, LATE), (2, LATE + 1)):
         start = {**changes, **({"threads": number} if "threads" in changes else {})}
         buffer = train(written, number, value, **start)
-        write_end(written.layout, key, number, step=12, wrote=buffer.list_written(key, number))
+        wrote = buffer.list_written(key, number) if promised else None
+        write_end(written.layout, key, number, step=12, wrote=wrote)
     with Store.open(written.root) as store:
         (told,) = store.warnings(grid)[-1:]
         assert "SSA seed 3" in told
