@@ -71,7 +71,9 @@ def _check_database(layout: Layout) -> Iterator[Damage]:
         with Store.open(layout.root) as store:
             store.content_hash()
             files = {path.name for path in layout.shards()}
-            gone = store.sql("SELECT file FROM shard WHERE NOT later ORDER BY file")["file"]
+            gone = store.sql("SELECT DISTINCT coalesce(inside, file) AS file FROM shard WHERE NOT later ORDER BY file")[
+                "file"
+            ]
             bad = {*store.bad_shards()["file"], *store.bad_records()["file"]}
             for name in gone:
                 if name not in files:

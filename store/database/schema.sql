@@ -272,6 +272,7 @@ CREATE TABLE shard (
     worker BIGINT NOT NULL,
     sequence INTEGER NOT NULL,      -- of the worker's shards, from 0
     later BOOLEAN NOT NULL,         -- of an evaluation of a finished trial, whose record names it
+    inside VARCHAR,                 -- larger shard that has its rows now; null if its own file has them
     signature VARCHAR NOT NULL,     -- inode, size and time of change when its bytes were last verified
     ingested DOUBLE NOT NULL        -- when, in seconds since the epoch
 );

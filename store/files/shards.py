@@ -6,6 +6,7 @@ found before the file is parsed:
     <submission>-<worker>-<sequence>-<table>.<blake2b>.parquet
 """
 
+import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from hashlib import blake2b
@@ -101,6 +102,8 @@ class ShardInfo(NamedTuple):
     submission: str
     worker: int
     sequence: int
+    members: tuple[tuple[str, int], ...] = ()
+    """Names and rows of the shards that it replaces, in order; empty if a worker wrote it."""
 
 
 def is_shard_name(name: str) -> bool:
@@ -130,6 +133,42 @@ def encode_shard(table: str, columns: Mapping[str, Sequence[Any]], prefix: str) 
     pq.write_table(pa.Table.from_arrays(arrays, schema=described), sink, compression="zstd", write_page_checksum=True)
     data = sink.getvalue().to_pybytes()
     return EncodedShard(f"{prefix}-{table}.{content_hash(data)}.parquet", data)
+
+
+def encode_members(shards: Sequence[ShardInfo]) -> EncodedShard:
+    """Join small shards of one table to a large one, whose footer lists them.
+
+    Raises:
+        BadShard: one of them cannot be read any more.
+    """
+    first = shards[0]
+    schema = TABLES[first.table].with_metadata(
+        {
+            "ablate.schema": str(FILE_SCHEMA),
+            "ablate.table": first.table,
+            "ablate.rows": str(sum(each.rows for each in shards)),
+            "ablate.members": json.dumps([(each.path.name, each.rows) for each in shards]),
+        }
+    )
+    parts = [pq.read_table(pa.BufferReader(_bytes(each.path))).cast(TABLES[first.table]) for each in shards]
+    sink = pa.BufferOutputStream()
+    table = pa.concat_tables(parts).replace_schema_metadata(schema.metadata)
+    pq.write_table(table, sink, compression="zstd", write_page_checksum=True)
+    data = sink.getvalue().to_pybytes()
+    prefix = shard_prefix(first.submission, first.worker, first.sequence)
+    return EncodedShard(f"{prefix}-{first.table}.{content_hash(data)}.parquet", data)
+
+
+def describe_member(name: str) -> re.Match[str]:
+    """Return the parts of a shard's name: submission, worker, sequence, table, blake2b.
+
+    Raises:
+        StoreError: it is no name of a shard.
+    """
+    named = _NAME.fullmatch(name)
+    if named is None:
+        raise StoreError(f"{name} is no name of a shard; its file was altered")
+    return named
 
 
 def _array(values: Sequence[Any], field: pa.Field) -> pa.Array:
@@ -283,7 +322,7 @@ def verify_shard(path: Path) -> ShardInfo:
     data = _bytes(path)
     if content_hash(data) != named["blake2b"]:
         raise BadShard(path, f"its {len(data)} bytes do not have the hash in its name: it was torn or altered")
-    rows = _described_rows(path, data, table)
+    rows, members = _described_rows(path, data, table)
     return ShardInfo(
         path=path,
         table=table,
@@ -294,6 +333,7 @@ def verify_shard(path: Path) -> ShardInfo:
         submission=named["submission"],
         worker=int(named["worker"]),
         sequence=int(named["sequence"]),
+        members=members,
     )
 
 
@@ -312,8 +352,8 @@ def _bytes(path: Path) -> bytes:
         raise BadShard(path, f"it cannot be read ({error.strerror})", passing=True) from error
 
 
-def _described_rows(path: Path, data: bytes, table: str) -> int:
-    """Rows of a shard whose hash is right, after checking what its footer says."""
+def _described_rows(path: Path, data: bytes, table: str) -> tuple[int, tuple[tuple[str, int], ...]]:
+    """Rows and members of a shard whose hash is right, after checking what its footer says."""
     try:
         metadata = pq.read_metadata(pa.BufferReader(data))
     except (pa.ArrowException, OSError) as error:
@@ -328,4 +368,5 @@ def _described_rows(path: Path, data: bytes, table: str) -> int:
         raise BadShard(path, f"it holds {metadata.num_rows} rows and its footer promises {about.get(b'ablate.rows')!r}")
     if not metadata.schema.to_arrow_schema().equals(TABLES[table], check_metadata=False):
         raise BadShard(path, f"its columns are not those of {table}")
-    return int(metadata.num_rows)
+    members = tuple((str(name), int(rows)) for name, rows in json.loads(about.get(b"ablate.members", b"[]")))
+    return int(metadata.num_rows), members

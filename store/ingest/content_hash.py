@@ -21,7 +21,7 @@ _WHAT = {
     "doubt": "*",
     "recorded": "*",
     "last_value": "* EXCLUDE (shard, value)",  # either of two values at one step may be the last
-    "shard": "* EXCLUDE (number, signature, ingested)",
+    "shard": "* EXCLUDE (number, bytes, inside, signature, ingested)",
     "bad_shard": "* EXCLUDE (found, signature)",
     "bad_record": "* EXCLUDE (found)",
 }

@@ -13,6 +13,7 @@ from store.database.connection import open_live
 from store.database.grid_views import refresh_grid_views
 from store.files.change_tracker import DirectoryCache
 from store.files.layout import Layout
+from store.ingest.compaction import compact
 from store.ingest.doubts import find_doubts
 from store.ingest.ingest_lock import ingest_lock
 from store.ingest.ingest_records import RecordIngest
@@ -80,6 +81,8 @@ def ingest(
             # not before: opening may put an empty database in place of an older version's
             looked = DirectoryCache(layout, thorough=thorough)
             found = ingest_into(layout, connection, looked.same, most_s)
+            if snapshot and found.shards:
+                compact(layout, connection)
             troubled = connection.execute("SELECT file FROM bad_record").fetchall()
         if snapshot and not (found == Ingested() and snapshot_is_current(layout)):
             publish(layout)

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import accumulate
 from pathlib import Path
 from typing import final
 
@@ -13,7 +14,7 @@ from store.database import quoting
 from store.database.connection import first_line, transaction, translate_error
 from store.files.layout import Layout
 from store.files.plans import file_signature
-from store.files.shards import TABLES, BadShard, ShardInfo, is_shard_name, verify_shard
+from store.files.shards import TABLES, BadShard, ShardInfo, describe_member, is_shard_name, verify_shard
 
 _REMEDY = "; run `ablate run SPEC --again` to train its trials again, or restore the file"
 
@@ -54,15 +55,25 @@ class ShardIngest:
         self._quarantined = {name: (signature, reason) for name, signature, reason in found}
         self._forget(name for name in self._quarantined if name not in files)
         ledger = dict(self._connection.execute("SELECT file, blake2b FROM shard").fetchall())
+        joined = self._connection.execute("SELECT file, inside FROM shard WHERE inside IS NOT NULL").fetchall()
+        members, joined_files = dict(joined), {inside for _, inside in joined}
         known = set(ledger.values())
         batch: list[ShardInfo] = []
         waiting = 0
         for name, path in files.items():
             before = self._quarantined.get(name)
-            if name in ledger or (before is not None and before[0] == file_signature(path)):
+            if name in members and members[name] in files:
+                path.unlink(missing_ok=True)  # left by an ingest that was killed
+            if name in ledger or name in joined_files or (before is not None and before[0] == file_signature(path)):
                 continue
             info = self._verify(path, known)
             if info is None:
+                continue
+            if info.members:
+                self._insert(batch)
+                batch, waiting = [], 0
+                self.insert_joined(info)
+                ledger |= dict.fromkeys((name for name, _ in info.members), info.blake2b)
                 continue
             if batch and waiting + info.rows > BATCH_ROWS:
                 self._insert(batch)
@@ -91,12 +102,15 @@ class ShardIngest:
         for name, number, table in later:
             if name not in named:
                 with transaction(self._connection):
-                    self._withdraw(number, table)
+                    self._withdraw([number], table)
 
     def _recheck(self, files: Mapping[str, Path]) -> None:
         """Verify again every ingested shard whose file has changed; take back the rows of those that are damaged."""
-        ledger = self._connection.execute('SELECT file, signature, number, "table" FROM shard').fetchall()
-        for name, signature, number, table in ledger:
+        ledger = self._connection.execute(
+            "SELECT coalesce(inside, file) AS name, signature, list(number), list(file), "
+            'any_value("table") FROM shard GROUP BY name, signature'
+        ).fetchall()
+        for name, signature, numbers, members, table in ledger:
             path = files.get(name)
             if path is None or file_signature(path) == signature:
                 continue
@@ -105,24 +119,27 @@ class ShardIngest:
                 verify_shard(path)
             except BadShard as error:
                 with transaction(self._connection):
-                    self._withdraw(number, table)
-                    self._enter_bad(name, error.reason + self._remedy(path, error), "" if error.passing else now)
+                    self._withdraw(numbers, table)
+                    for lost in dict.fromkeys((name, *members)):
+                        self._enter_bad(lost, error.reason + self._remedy(path, error), "" if error.passing else now)
                 self.bad_shards += 1
             else:
-                row = {"number": number, "signature": now}
-                self._connection.execute("UPDATE shard SET signature = $signature WHERE number = $number", row)
+                row = {"numbers": numbers, "signature": now}
+                self._connection.execute(
+                    "UPDATE shard SET signature = $signature WHERE list_contains($numbers, number)", row
+                )
 
-    def _withdraw(self, number: int, table: str) -> None:
-        """Remove the shard `number` and its rows, and let a twin of it be tried that was set aside."""
-        execute = self._connection.execute
+    def _withdraw(self, numbers: Sequence[int], table: str) -> None:
+        """Remove shards and their rows, and let twins of them be tried that were set aside."""
+        execute, these = self._connection.execute, {"numbers": list(numbers)}
         execute(
-            "UPDATE bad_shard SET signature = '' FROM shard s WHERE s.number = $number AND contains(bad_shard.file, "
-            "s.blake2b)",
-            {"number": number},
+            "UPDATE bad_shard SET signature = '' FROM shard s WHERE list_contains($numbers, s.number) "
+            "AND contains(bad_shard.file, s.blake2b)",
+            these,
         )
-        execute("DELETE FROM shard WHERE number = $number", {"number": number})
-        execute(f"DELETE FROM {table} WHERE shard = $number", {"number": number})
-        execute("DELETE FROM last_value WHERE shard = $number", {"number": number})
+        execute("DELETE FROM shard WHERE list_contains($numbers, number)", these)
+        execute(f"DELETE FROM {table} WHERE list_contains($numbers, shard)", these)
+        execute("DELETE FROM last_value WHERE list_contains($numbers, shard)", these)
         execute("DELETE FROM recorded")
         execute("INSERT INTO recorded SELECT DISTINCT trial, attempt FROM last_value")
 
@@ -197,21 +214,89 @@ class ShardIngest:
                         "FROM read_parquet($paths, filename = true) JOIN numbered ON parse_filename(filename) = file",
                         {"paths": paths},
                     )
-                    value = "arg_max(value, step)" if table == "metric" else "NULL"
-                    connection.execute(
-                        "INSERT INTO last_value SELECT shard, $table, trial, attempt, name, max(step), "
-                        f"{value} FROM {table} WHERE shard >= $first GROUP BY shard, trial, attempt, name",
-                        {"table": table, "first": first},
-                    )
-            connection.execute(
-                "INSERT INTO recorded SELECT DISTINCT trial, attempt FROM last_value "
-                "ANTI JOIN recorded USING (trial, attempt) WHERE shard >= $first",
-                {"first": first},
-            )
+                    self._summarise(table, first)
+            self._note_recorded(first)
             self._enter(batch)
             connection.unregister("numbered")
         self.rows += sum(info.rows for info in batch)
         self.shards += len(batch)
+
+    def _summarise(self, table: str, first: int) -> None:
+        """Keep the last values of the shards from the number `first` on."""
+        value = "arg_max(value, step)" if table == "metric" else "NULL"
+        self._connection.execute(
+            "INSERT INTO last_value SELECT shard, $table, trial, attempt, name, max(step), "
+            f"{value} FROM {table} WHERE shard >= $first GROUP BY shard, trial, attempt, name",
+            {"table": table, "first": first},
+        )
+
+    def _note_recorded(self, first: int) -> None:
+        self._connection.execute(
+            "INSERT INTO recorded SELECT DISTINCT trial, attempt FROM last_value "
+            "ANTI JOIN recorded USING (trial, attempt) WHERE shard >= $first",
+            {"first": first},
+        )
+
+    def insert_joined(self, info: ShardInfo) -> None:
+        """Insert the rows of those members of a large shard that are not in yet; then it stands for all of them.
+
+        The members' own files are deleted.
+        """
+        connection, signature = self._connection, file_signature(info.path)
+        known = {name for (name,) in connection.execute("SELECT file FROM shard").fetchall()}
+        last = int(connection.execute("SELECT coalesce(max(number), 0) FROM shard").fetchall()[0][0])
+        ends = list(accumulate(rows for _, rows in info.members))
+        fresh = [at for at, (name, _) in enumerate(info.members) if name not in known]
+        members = [describe_member(info.members[at][0]) for at in fresh]
+        rows = [info.members[at][1] for at in fresh]
+        table = pa.table(
+            {
+                "file": [named[0] for named in members],
+                "number": pa.array(range(last + 1, last + 1 + len(fresh)), pa.int32()),
+                "first": [ends[at] - info.members[at][1] for at in fresh],
+                "until": [ends[at] for at in fresh],
+                "blake2b": [named["blake2b"] for named in members],
+                "table": [info.table] * len(fresh),
+                "rows": rows,
+                "bytes": [0] * len(fresh),
+                "schema": [info.schema] * len(fresh),
+                "submission": [named["submission"] for named in members],
+                "worker": [int(named["worker"]) for named in members],
+                "sequence": [int(named["sequence"]) for named in members],
+                "later": [False] * len(fresh),
+                "signature": [signature] * len(fresh),
+                "ingested": [time.time()] * len(fresh),
+            }
+        )
+        with transaction(connection):
+            connection.register("member", table)
+            columns = ", ".join(TABLES[info.table].names)
+            path = quoting.pattern(str(info.path))
+            if fresh:
+                connection.execute(
+                    f"INSERT INTO {info.table} ({columns}, shard) SELECT {columns}, number FROM "
+                    "read_parquet($path, file_row_number = true) JOIN member "
+                    'ON file_row_number >= member."first" AND file_row_number < until',
+                    {"path": path},
+                )
+                connection.execute(
+                    'INSERT INTO shard BY NAME SELECT * EXCLUDE ("first", until) FROM member',
+                )
+                self._summarise(info.table, last + 1)
+                self._note_recorded(last + 1)
+            names = [name for name, _ in info.members]
+            connection.execute(
+                "UPDATE shard SET inside = $inside, signature = $signature WHERE list_contains($names, file)",
+                {"inside": info.path.name, "signature": signature, "names": names},
+            )
+            gone = {"names": [*names, info.path.name]}
+            connection.execute("DELETE FROM bad_shard WHERE list_contains($names, file)", gone)
+            connection.unregister("member")
+        self.rows += sum(rows)
+        self.shards += len(fresh)
+        for name in names:
+            for path_of in (self._layout.shard(name), self._layout.spool / name):
+                path_of.unlink(missing_ok=True)
 
     def _number(self, batch: Sequence[ShardInfo]) -> int:
         """Register `numbered`: the file of every shard of `batch` with a number above all others; the first of them."""
