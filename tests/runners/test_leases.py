@@ -84,6 +84,10 @@ def test_an_attempt_elsewhere_is_alive_for_a_lease_after_its_sign_of_life_was_fi
     assert alive_for(leases, layout, clock, LEASE_S - 0.1)
     clock.now += 0.2
     assert not alive(leases, layout)
+    layout.heartbeat(TRIAL, 1).unlink()
+    anew = observer(clock, None)  # it never sees any sign of life
+    assert alive(anew, layout)
+    assert not alive_for(anew, layout, clock, LEASE_S)
 
 
 @pytest.mark.parametrize("gap_s", [BEAT_S, 30.0, HOUR_S])
@@ -99,41 +103,32 @@ def test_what_an_observer_could_not_see_is_no_silence(
     assert looks == 1 + LEASE_S / BEAT_S
 
 
-def test_an_outage_that_a_look_waits_out_takes_no_trial_from_its_owner(
+def test_an_outage_takes_no_trial_from_its_owner(
     layout: Layout, leases: Leases, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Whether looks wait it out or fail in it."""
     write_start(layout, TRIAL, 1, **ELSEWHERE)
-    assert alive_for(leases, layout, clock, BEAT_S)
+    assert alive(leases, layout)
     plain = trial_status._modified_ns
 
     def away(path: Path) -> int:
         clock.now += 10 * LEASE_S
         return plain(path)
 
-    with monkeypatch.context() as patch:
-        patch.setattr(trial_status, "_modified_ns", away)
-        assert alive(leases, layout)
-    assert alive_for(leases, layout, clock, LEASE_S - 2 * BEAT_S - 0.1)
-    clock.now += 0.2
-    assert not alive(leases, layout)
-
-
-def test_an_outage_that_a_look_fails_in_takes_no_trial_from_its_owner(
-    layout: Layout, leases: Leases, clock: Clock, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    write_start(layout, TRIAL, 1, **ELSEWHERE)
-    assert alive(leases, layout)
-
-    def away(_: Path) -> int:
+    def fail(_: Path) -> int:
         raise OSError(5, "Input/output error")
 
     with monkeypatch.context() as patch:
-        patch.setattr(trial_status, "_modified_ns", away)
+        patch.setattr(trial_status, "_modified_ns", fail)
         for _ in range(20):
             clock.now += BEAT_S
             with pytest.raises(EnvironmentProblem, match="Input/output error"):
                 alive(leases, layout)
-    assert alive(leases, layout)
+        patch.setattr(trial_status, "_modified_ns", away)
+        assert alive(leases, layout)
+    assert alive_for(leases, layout, clock, LEASE_S - BEAT_S - 0.1)
+    clock.now += 0.2
+    assert not alive(leases, layout)
 
 
 @pytest.mark.parametrize("jump_s", [-HOUR_S, -0.001, 0.001, HOUR_S, 10 * HOUR_S])
@@ -158,15 +153,6 @@ def test_a_dead_one_is_dead_after_a_lease_though_wall_clocks_jump(
     assert alive(leases, layout)
     monkeypatch.setattr(time, "time", lambda: -ahead_s)
     assert not alive_for(leases, layout, clock, LEASE_S + 1)
-
-
-def test_an_attempt_without_any_sign_of_life_is_dead_after_a_lease(
-    layout: Layout, leases: Leases, clock: Clock
-) -> None:
-    write_start(layout, TRIAL, 1, **ELSEWHERE)
-    layout.heartbeat(TRIAL, 1).unlink()
-    assert alive(leases, layout)
-    assert not alive_for(leases, layout, clock, LEASE_S)
 
 
 def test_an_attempt_of_this_host_is_its_process(layout: Layout, leases: Leases, clock: Clock) -> None:
@@ -198,27 +184,19 @@ def test_an_earlier_life_of_the_own_task_is_dead_at_once(
     write_start(layout, TRIAL, 1, **ELSEWHERE, place=place)
     assert alive(observer(clock, None, ours), layout) == (not dead)
     assert alive(observer(clock, None), layout)
-
-
-def test_a_place_that_names_no_job_is_nobodys_earlier_life(layout: Layout, clock: Clock) -> None:
-    write_start(layout, TRIAL, 1, **ELSEWHERE, place={"restarts": 0})
+    write_start(layout, TRIAL, 1, **ELSEWHERE, place={"restarts": 0})  # it names no job
     assert alive(observer(clock, None, {"restarts": 1}), layout)
 
 
-def test_observers_of_one_host_share_what_they_saw(layout: Layout, clock: Clock, tmp_path: Path) -> None:
+def test_observers_of_one_host_share_what_they_saw_since_its_boot(layout: Layout, clock: Clock, tmp_path: Path) -> None:
     write_start(layout, TRIAL, 1, **ELSEWHERE)
     assert alive_for(observer(clock, tmp_path), layout, clock, LEASE_S - 1)
     clock.now += 2
     assert not alive(observer(clock, tmp_path), layout)
     assert alive(observer(clock, None), layout)
     beat(layout, 5)
-    assert alive(observer(clock, tmp_path), layout)
-
-
-def test_what_was_seen_before_another_boot_counts_for_nothing(layout: Layout, clock: Clock, tmp_path: Path) -> None:
-    write_start(layout, TRIAL, 1, **ELSEWHERE)
     assert alive_for(observer(clock, tmp_path), layout, clock, LEASE_S - 1)
-    clock.now -= HOUR_S
+    clock.now -= HOUR_S  # another boot
     assert alive_for(observer(clock, tmp_path), layout, clock, LEASE_S - 1)
     clock.now += 1
     assert not alive(observer(clock, tmp_path), layout)

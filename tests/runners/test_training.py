@@ -60,20 +60,15 @@ def test_every_step_is_logged_and_evaluations_are_where_they_are_due(tiny: Trial
     assert finished.parameters == sum(p.numel() for p in build_model(tiny).parameters())
 
 
-def test_sparse_logging_keeps_the_last_step_and_changes_no_number(tiny: Trial, memory: Callable) -> None:
-    dense, sparse = memory(), memory()
+def test_sparse_logging_and_more_evaluations_change_no_number(tiny: Trial, memory: Callable) -> None:
+    dense, sparse, often = memory(), memory(), memory()
     train(tiny, dense)
     train(tiny.changed(execution=Execution(log_every=5)), sparse)
     assert sparse.logged == {step: dense.logged[step] for step in (5, 10, 12)}
     assert sparse.evaluations == dense.evaluations
-
-
-def test_more_evaluations_change_no_number(tiny: Trial, memory: Callable) -> None:
-    often, once = memory(), memory()
     train(tiny.changed(training=Training(steps=12, evaluate_every=1)), often)
-    train(tiny.changed(training=Training(steps=12)), once)
-    assert often.logged == once.logged
-    assert once.evaluations.items() <= often.evaluations.items()
+    assert often.logged == dense.logged
+    assert dense.evaluations.items() <= often.evaluations.items()
 
 
 def test_a_run_leaves_the_callers_random_numbers_and_threads_alone(tiny: Trial, memory: Callable) -> None:
@@ -256,9 +251,8 @@ def test_a_loss_beyond_all_bounds_ends_the_trial_and_is_logged(tiny: Trial, memo
 
 def test_parameters_that_the_last_step_ruined_are_a_divergence(tiny: Trial, memory: Callable) -> None:
     """The loss of a step is taken before its update, so only the parameters show what the last one did."""
-    ruinous = AdamW(lr=1e38, weight_decay=1.0)
     with pytest.raises(Diverged) as caught:
-        train(tiny.changed(training=Training(steps=1, optimiser=ruinous)), memory())
+        train(tiny.changed(training=Training(steps=1, optimiser=AdamW(lr=1e38, weight_decay=1.0))), memory())
     assert caught.value.step == 1
 
 
@@ -332,7 +326,7 @@ def test_every_operator_resumes_exactly(trial: Trial, memory: Callable, operator
     _resume(trial.changed(operator=operator), memory, [2, 6, 10])
 
 
-@pytest.mark.parametrize("stops", [[1], [5], [7], [11], [12], list(range(1, 13))], ids=str)
+@pytest.mark.parametrize("stops", [[1], [11], list(range(1, 13))], ids=str)
 def test_a_run_resumes_exactly_wherever_it_stops(trial: Trial, memory: Callable, stops: list[int]) -> None:
     _resume(trial.changed(operator=ssa()), memory, stops)
 
@@ -350,44 +344,30 @@ def _resume(trial: Trial, memory: Callable, stops: list[int]) -> None:
     assert parts.probes == whole.probes
 
 
-@pytest.mark.parametrize("killed_after", [6, 9, 12])
+@pytest.mark.parametrize("killed_after", [6, 12])
 def test_a_killed_run_goes_on_from_its_last_checkpoint(trial: Trial, memory: Callable, killed_after: int) -> None:
     whole, parts = memory(), memory(save_at=[2, 5, 8])
     train(trial, whole)
 
-    class Killed(BaseException):
-        pass
-
     def die(step: int, steps: int, loss: float) -> None:
         parts.step = step
         if step == killed_after:
-            raise Killed
+            raise KeyboardInterrupt
 
     parts.progress = die
-    with pytest.raises(Killed):
+    with pytest.raises(KeyboardInterrupt):
         train(trial, parts)
     del parts.progress
-    finished = train(trial, parts)
-    assert finished.step == 12
+    assert train(trial, parts).step == 12
     assert (parts.logged, parts.evaluations) == (whole.logged, whole.evaluations)
 
 
-def test_a_checkpoint_is_a_copy_that_training_does_not_touch(trial: Trial, memory: Callable) -> None:
-    states = []
-    world = memory(save_at=[3, 12])
-    world.save = lambda _, state: states.append(state)
-    train(trial, world)
-    early, *_, late = (state["model"]["norm.weight"] for state in states)
-    assert not early.equal(late)
-
-
-def test_a_stop_at_the_last_step_leaves_its_evaluation_to_the_resumed_run(trial: Trial, memory: Callable) -> None:
+def test_a_stop_at_the_last_step_leaves_its_evaluation_to_the_resumed_run(tiny: Trial, memory: Callable) -> None:
     world = memory(stop_at=[12])
-    assert train(trial, world).stopped
+    assert train(tiny, world).stopped
     assert 12 not in {step for step, *_ in world.evaluations}
     world.stop_at.clear()
-    finished = train(trial, world)
-    assert not finished.stopped
+    assert not train(tiny, world).stopped
     assert 12 in {step for step, *_ in world.evaluations}
 
 
