@@ -72,9 +72,7 @@ def test_of_many_who_reach_for_a_trial_one_gets_it(layout: Layout) -> None:
     assert [path.name for path in layout.trial(TRIAL).iterdir()] == ["001"]
 
 
-def test_who_looks_while_another_claims_does_not_get_the_next_number(
-    layout: Layout, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_look_during_another_claim_does_not_get_a_number(layout: Layout, monkeypatch: pytest.MonkeyPatch) -> None:
     def look(layout: Layout, trial: str, *how: Any) -> Any:
         monkeypatch.undo()
         found = trial_state(layout, trial, *how)
@@ -219,9 +217,7 @@ def test_a_checkpoint_is_due_when_its_interval_has_passed_since_the_last(layout:
     assert not attempt.checkpoint_due()
 
 
-def test_a_disk_that_is_full_or_does_not_answer_at_a_checkpoint_is_said(
-    layout: Layout, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_disk_that_is_full_at_a_checkpoint_is_told(layout: Layout, monkeypatch: pytest.MonkeyPatch) -> None:
     attempt = begin(layout)
 
     def broken(number: int) -> Callable[[object], None]:
@@ -327,9 +323,7 @@ def begun_anew(layout: Layout, **other: Any) -> dict[str, Any]:
 
 @pytest.mark.parametrize("other", [{"host": "elsewhere"}, {"pid": 7}, {"started": 7.0}], ids=["host", "pid", "started"])
 @pytest.mark.parametrize("way", WAYS)
-def test_an_attempt_whose_number_was_given_anew_writes_nothing_there(
-    layout: Layout, way: str, other: dict[str, Any]
-) -> None:
+def test_an_attempt_whose_number_another_has_writes_nothing(layout: Layout, way: str, other: dict[str, Any]) -> None:
     attempt = begin(layout)
     theirs = begun_anew(layout, **other)
     with pytest.raises(LeaseLost):

@@ -212,9 +212,7 @@ def test_only_what_the_task_asks_for_is_learned(tmp_path: Path, memory: Callable
 
 
 @pytest.mark.parametrize("accumulate", [1, 3])
-def test_an_interrupted_student_ends_with_the_same_bits(
-    taught: Distillation, memory: Callable, accumulate: int
-) -> None:
+def test_an_interrupted_student_has_the_same_bits(taught: Distillation, memory: Callable, accumulate: int) -> None:
     trial = split(learning_trial(taught.changed(cross_entropy_weight=0.5)), accumulate)
     whole, parts = memory(), memory(stop_at=[2, 4])
     train(trial, whole)
@@ -272,9 +270,7 @@ def test_documents_prefixes_and_replaced_tokens_are_those_of_the_text(taught: Di
         assert apart(numbers(whole), numbers(parts)) < ROUNDINGS * EPS
 
 
-def test_the_key_knows_teacher_temperature_and_weight_and_not_where_the_teacher_lies(
-    tmp_path: Path, taught: Distillation
-) -> None:
+def test_the_key_knows_teacher_temperature_and_weight_but_no_path(tmp_path: Path, taught: Distillation) -> None:
     changes = [{"temperature": 2.0}, {"cross_entropy_weight": 0.1}, {"validation_sequences": 8}]
     changes.append({"teacher": taught.teacher.changed(precision="bfloat16")})
     keys = {taught.key, *(taught.changed(**change).key for change in changes)}

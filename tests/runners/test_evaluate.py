@@ -232,9 +232,7 @@ def test_of_two_that_say_the_same_only_one_counts(
     assert rows(campaign, items) == [(1.0, 3)] * 3 + [(10.0, 2)] * 3 + [(20.0, 2)] * 3
 
 
-def test_what_the_training_has_measured_is_not_measured_again(
-    planned: Path, tmp_path: Path, asked: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_measured_is_measured(planned: Path, tmp_path: Path, asked: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (first, *_) = keys(planned)
     assert evaluate(planned, first, "--with", asked) == 0
     assert "part of the trial" in capsys.readouterr().err
@@ -244,9 +242,7 @@ def test_what_the_training_has_measured_is_not_measured_again(
     assert rows(planned, LATER) == []
 
 
-def test_other_code_is_told_and_another_function_refused(
-    campaign: Path, asked: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_another_function_is_refused(campaign: Path, asked: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (first, second, *_) = keys(campaign)
     layout = Layout(campaign)
     for key in (first, second):
@@ -311,9 +307,7 @@ def test_a_failure_of_one_trial_does_not_lose_the_others(
     assert len(rows(campaign, "FROM v_evaluation WHERE name = 'picked'")) == 4
 
 
-def test_a_trial_without_weights_or_result_says_what_to_do(
-    tmp_path: Path, asked: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_without_weights_it_says_what_to_do(tmp_path: Path, asked: Path, capsys: pytest.CaptureFixture[str]) -> None:
     bare = run(tmp_path / "bare", keep=False)
     (first, second, *_) = keys(bare)
     assert evaluate(bare, first, "--with", asked) == NotFoundError.exit_code == 3

@@ -257,9 +257,7 @@ def test_no_named_operator_is_hidden_behind_a_stage() -> None:
         (["--spec", "nowhere.py"], 2, "there is no spec file nowhere.py"),
     ],
 )
-def test_a_wrong_name_is_told_the_nearest(
-    arguments: list[str], code: int, words: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_nearest_is_told(arguments: list[str], code: int, words: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert execute(["operators", *arguments]) == code
     assert words in capsys.readouterr().err
 
@@ -276,9 +274,7 @@ def softer(power: float = 2.0) -> Operator:
 '''
 
 
-def test_a_spec_file_s_operators_and_choices_are_listed_and_explained(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_operators_of_a_spec_file_are_explained(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "mine.py"
     path.write_text(SCORE + NAMED, encoding="utf-8")
     try:
@@ -300,9 +296,7 @@ def test_a_spec_file_s_operators_and_choices_are_listed_and_explained(
         _CATALOGUE.pop("softer", None)
 
 
-def test_the_examples_of_the_contributing_guide_are_a_spec_file_and_keep_all_laws(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_examples_of_the_guide_keep_all_laws(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     root = Path(variants.__file__).parent.parent
     examples = re.findall(r"```python\n(.*?)```", (root / "CONTRIBUTING.md").read_text(encoding="utf-8"), re.DOTALL)
     imports = (root / "variants" / "stages" / "scores" / "ssa.py").read_text(encoding="utf-8").splitlines()

@@ -76,9 +76,7 @@ def beat(layout: Layout, at_s: float) -> None:
     os.utime(layout.heartbeat(TRIAL, 1), (at_s, at_s))
 
 
-def test_an_attempt_elsewhere_is_alive_for_a_lease_after_its_sign_of_life_was_first_seen(
-    layout: Layout, leases: Leases, clock: Clock
-) -> None:
+def test_an_attempt_elsewhere_lives_for_a_lease_after_a_sign(layout: Layout, leases: Leases, clock: Clock) -> None:
     write_start(layout, TRIAL, 1, **ELSEWHERE)
     beat(layout, 0)  # half a century ago, by that clock
     assert alive_for(leases, layout, clock, LEASE_S - 0.1)
@@ -91,9 +89,7 @@ def test_an_attempt_elsewhere_is_alive_for_a_lease_after_its_sign_of_life_was_fi
 
 
 @pytest.mark.parametrize("gap_s", [BEAT_S, 30.0, HOUR_S])
-def test_what_an_observer_could_not_see_is_no_silence(
-    layout: Layout, leases: Leases, clock: Clock, gap_s: float
-) -> None:
+def test_time_without_looks_is_no_silence(layout: Layout, leases: Leases, clock: Clock, gap_s: float) -> None:
     """It may have been cut off together with the owner, which has had no turn since."""
     write_start(layout, TRIAL, 1, **ELSEWHERE)
     looks = 1
@@ -132,9 +128,7 @@ def test_an_outage_takes_no_trial_from_its_owner(
 
 
 @pytest.mark.parametrize("jump_s", [-HOUR_S, -0.001, 0.001, HOUR_S, 10 * HOUR_S])
-def test_any_change_of_the_sign_of_life_is_one_wherever_the_clock_jumped(
-    layout: Layout, leases: Leases, clock: Clock, jump_s: float
-) -> None:
+def test_any_change_is_a_sign_of_life(layout: Layout, leases: Leases, clock: Clock, jump_s: float) -> None:
     write_start(layout, TRIAL, 1, **ELSEWHERE)
     stamped = time.time()
     for beats in range(20):
@@ -176,9 +170,7 @@ def test_an_attempt_of_this_host_is_its_process(layout: Layout, leases: Leases, 
         (None, False),
     ],
 )
-def test_an_earlier_life_of_the_own_task_is_dead_at_once(
-    layout: Layout, clock: Clock, theirs: dict[str, Any] | None, dead: bool
-) -> None:
+def test_an_earlier_life_is_dead(layout: Layout, clock: Clock, theirs: dict[str, Any] | None, dead: bool) -> None:
     ours = {"scheduler": "slurm", "job": "77_3", "restarts": 2, "node": "n2", "devices": "0"}
     place = None if theirs is None else {**ours, "node": "n1", **theirs}
     write_start(layout, TRIAL, 1, **ELSEWHERE, place=place)
@@ -202,9 +194,7 @@ def test_observers_of_one_host_share_what_they_saw_since_its_boot(layout: Layout
     assert not alive(observer(clock, tmp_path), layout)
 
 
-def test_an_observation_that_was_cut_off_or_damaged_is_not_believed(
-    layout: Layout, clock: Clock, tmp_path: Path
-) -> None:
+def test_a_damaged_observation_is_not_believed(layout: Layout, clock: Clock, tmp_path: Path) -> None:
     write_start(layout, TRIAL, 1, **ELSEWHERE)
     assert alive_for(observer(clock, tmp_path), layout, clock, LEASE_S - 1)
     (file,) = (path for path in tmp_path.iterdir() if path.is_file())
@@ -411,9 +401,7 @@ class Hosts(RuleBasedStateMachine):
         assert (self.owner[1] if self.owner else 0) == len(numbers)
 
 
-def test_no_order_of_events_costs_a_live_owner_its_trial_or_leaves_a_dead_one_with_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_order_of_events_takes_a_trial_from_a_live_owner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for limit in ("MOST_LOST", "MOST_FRUITLESS"):
         monkeypatch.setattr(f"runners.attempts.claims.{limit}", 10**6)
     Hosts.root = tmp_path / "0"
@@ -423,9 +411,7 @@ def test_no_order_of_events_costs_a_live_owner_its_trial_or_leaves_a_dead_one_wi
     run_state_machine_as_test(Hosts, settings=how)
 
 
-def test_containers_of_one_node_do_not_take_each_others_processes_for_dead(
-    layout: Layout, leases: Leases, clock: Clock
-) -> None:
+def test_processes_of_other_containers_are_not_dead(layout: Layout, leases: Leases, clock: Clock) -> None:
     space = {"pid": 1, "pid_started": 1, "pid_space": "another boot or container", "heartbeat_s": BEAT_S}
     write_start(layout, TRIAL, 1, **space)
     assert trial_state(layout, TRIAL, leases.alive).status == "running"

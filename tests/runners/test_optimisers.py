@@ -209,9 +209,7 @@ def test_a_run_resumes_exactly(tiny: Trial, memory: Callable, optimiser: Muon | 
     assert numbers(parts) == numbers(whole)
 
 
-def test_muon_takes_the_gradient_of_the_whole_batch(
-    tiny: Trial, memory: Callable, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_muon_takes_the_whole_gradient(tiny: Trial, memory: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
     """Up to what an update makes of roundings of the gradient: 3.4445 times as much in each round, AdamW 1 / eps."""
     in_double(monkeypatch)
     optimiser = Muon(lr=1e-2, eps=1e-2)

@@ -395,9 +395,7 @@ def test_every_probe_finds_finite_values_in_every_named_operator(operator: Opera
 
 
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
-def test_a_trial_with_every_probe_trains_and_its_values_do_not_depend_on_the_precision_of_products(
-    tiny: Trial, memory: Callable, precision: str
-) -> None:
+def test_a_trial_with_every_probe_trains_in_any_precision(tiny: Trial, memory: Callable, precision: str) -> None:
     operator = principled("query", gate_width=2)
     trial = tiny.changed(
         operator=operator,

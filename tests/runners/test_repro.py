@@ -310,9 +310,7 @@ class Kept:
         self.status = status
 
 
-def test_training_is_watched_while_it_goes_on_and_ends_with_who_watches(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_training_is_watched_and_ends_with_its_watcher(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The repetition is a process that beats until it has been seen to."""
     run_quietly(tmp_path / "c", toy_grid(seeds=[0], fates=["ok"]))
     layout = Layout(tmp_path / "c")

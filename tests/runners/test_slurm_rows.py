@@ -237,9 +237,7 @@ def test_a_task_knows_its_place() -> None:
     ("end", "left"),
     [(None, 3599), ("1500", 500), ("4600", 3600), ("4640", 3599), ("999999", 3599), ("10", 3599), ("unlimited", 3599)],
 )
-def test_an_end_that_contradicts_the_time_limit_is_not_believed(
-    monkeypatch: pytest.MonkeyPatch, end: str | None, left: float
-) -> None:
+def test_a_wrong_end_time_is_not_believed(monkeypatch: pytest.MonkeyPatch, end: str | None, left: float) -> None:
     environ = {} if end is None else {"SLURM_JOB_END_TIME": end}
     monkeypatch.setattr(
         "runners.slurm.worker.task_environment.process_started", lambda _: 100 * os.sysconf("SC_CLK_TCK")

@@ -272,9 +272,7 @@ done
 
 
 @pytest.mark.parametrize(("partition", "again"), [(None, 0), ("gpu", 0), ("gpu,old", 1), ("old,gpu", 1)])
-def test_a_task_waits_for_a_node_of_any_partition_that_was_asked_for(
-    tmp_path: Path, partition: str | None, again: int
-) -> None:
+def test_a_task_waits_for_a_node_of_any_partition(tmp_path: Path, partition: str | None, again: int) -> None:
     """It runs in gpu, whose only node refuses it; that it may run in old is in its request alone."""
     script = Script(tmp_path, partition=partition)
     script.pretend("sinfo", SINFO)

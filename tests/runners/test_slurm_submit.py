@@ -84,9 +84,7 @@ def test_what_is_queued_is_on_disk_in_at_most_six_files(tmp_path: Path, slurm: P
     assert [(each.workers, each.rows) for each in found.classes] == [(3, (0, 6))]
 
 
-def test_jobs_are_held_until_the_record_knows_the_one_that_sbatch_submitted(
-    tmp_path: Path, slurm: PretendSlurm
-) -> None:
+def test_jobs_are_held_until_the_record_knows_the_one_of_sbatch(tmp_path: Path, slurm: PretendSlurm) -> None:
     (slurm.place / "last").write_text("41\n")
     (slurm.place / "banner").write_text("Maintenance: job 7 of the queue is not started\n")
     queued = submit(tmp_path / "campaign")
@@ -265,9 +263,7 @@ def test_a_refusal_in_the_middle_takes_everything_back(tmp_path: Path, monkeypat
     assert len(slurm.jobs()) == 3
 
 
-def test_jobs_that_cannot_be_cancelled_are_named_and_taken_back_next_time(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_jobs_that_cannot_be_cancelled_are_taken_back_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     slurm = pretended(tmp_path, monkeypatch, max_array=5)
     slurm.says("refuse_2", "sbatch: error: Socket timed out")
     slurm.says("scancel", "scancel: error: Unable to contact slurm controller")
@@ -329,9 +325,7 @@ def test_where_nobody_can_lock_files_it_is_waited_longer_for(tmp_path: Path, slu
 
 
 @pytest.mark.parametrize("released", [0, 1, 3])
-def test_jobs_that_a_killed_shell_left_held_are_released_by_the_next(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, released: int
-) -> None:
+def test_jobs_left_held_are_released_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, released: int) -> None:
     slurm = pretended(tmp_path, monkeypatch, max_array=5)
     root, request, grid = tmp_path / "campaign", CPU.changed(workers=12), toy_grid(seeds=range(10))
     calls: list[object] = []
@@ -502,9 +496,7 @@ EARLIER = "20260101T000000-000000"
         ("failed a month ago", "g9"),
     ],
 )
-def test_nodes_that_failed_what_others_did_well_are_avoided(
-    tmp_path: Path, slurm: PretendSlurm, case: str, expected: str
-) -> None:
+def test_nodes_that_fail_alone_are_avoided(tmp_path: Path, slurm: PretendSlurm, case: str, expected: str) -> None:
     layout = Layout(tmp_path / "campaign")
     gpu = CPU.changed(partition="gpu", exclude="g9")  # four nodes
     grid = toy_grid(seeds=range(8))
@@ -565,9 +557,7 @@ def test_no_gpus_means_no_type_of_them(tmp_path: Path, slurm: PretendSlurm, caps
     assert execute([*command, "--gpus", "0", "--gpu-type", "a100"]) == 2
 
 
-def test_submitting_inside_a_job_forgets_that_job(
-    tmp_path: Path, slurm: PretendSlurm, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_submitting_in_a_job_forgets_it(tmp_path: Path, slurm: PretendSlurm, monkeypatch: pytest.MonkeyPatch) -> None:
     variables = {"SLURM_JOB_ID": "77", "SLURM_CPUS_PER_TASK": "3", "SLURM_CONF": "/there", "SBATCH_PARTITION": "gpu"}
     for name, value in {**variables, "SBATCH_TIMELIMIT": "1"}.items():
         monkeypatch.setenv(name, value)
@@ -656,18 +646,14 @@ def test_options_replace_what_the_file_says(tmp_path: Path, slurm: PretendSlurm,
     assert "module load cuda" not in script
 
 
-def test_a_file_with_two_requests_is_refused(
-    tmp_path: Path, slurm: PretendSlurm, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_two_requests_are_refused(tmp_path: Path, slurm: PretendSlurm, capsys: pytest.CaptureFixture[str]) -> None:
     spec = tmp_path / "toys.py"
     spec.write_text(f"{SPEC}\nother = Slurm(gpus=0)\n_third = Slurm(gpus=2)\nsame = slurm\n")
     assert execute(["run", str(spec), "--on", "slurm", "--campaign", str(tmp_path / "campaign")]) == 2
     assert "at most one Slurm, and this has slurm, other" in capsys.readouterr().err
 
 
-def test_a_place_that_cannot_hold_a_campaign_is_refused(
-    tmp_path: Path, slurm: PretendSlurm, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_wrong_place_is_refused(tmp_path: Path, slurm: PretendSlurm, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(EnvironmentProblem, match="is a file; choose another place"):
         submit(tmp_path / "file" / "campaign")

@@ -97,9 +97,7 @@ def test_what_has_failed_is_queued_while_a_submission_that_tries_again_will_take
     assert states(campaign, Scripted({"7_0": WAITS}))[:3] == ["failed"] * 3
 
 
-def test_failures_are_counted_where_trials_are_failed_now_beside_those_queued_again(
-    campaign: Campaign, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_failures_count_beside_those_queued_again(campaign: Campaign, capsys: pytest.CaptureFixture[str]) -> None:
     """Two of three equal failures are queued again; all failures of another kind are."""
     for seed, kind in enumerate("aaab"):
         key = began(campaign, seed, submission=FIRST)
@@ -293,9 +291,7 @@ def test_the_budget_is_counted_over_all_lives_of_all_workers(campaign: Campaign)
     assert crew_lines([crew]) == [f"{FIRST}: workers: 1 running; 10.00 of 200 GPU-h used"]
 
 
-def test_a_budget_that_is_used_up_is_told_with_what_is_left(
-    campaign: Campaign, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_used_up_budget_is_told(campaign: Campaign, capsys: pytest.CaptureFixture[str]) -> None:
     submit(campaign, SSA, budget={"hours": 0.001, "unit": "gpuh"})
     write_record(campaign.layout, 0, seconds=4.0, left="budget")
     for seed in range(5):
@@ -379,9 +375,7 @@ def test_a_run_on_this_machine_that_is_just_starting_has_queued_its_trials(campa
         assert states(campaign, Scripted())[:2] == [state, "queued"]
 
 
-def test_workers_that_are_gone_are_listed_only_where_a_trial_was_lost_with_them(
-    campaign: Campaign, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_gone_workers_are_listed_if_they_lost_a_trial(campaign: Campaign, capsys: pytest.CaptureFixture[str]) -> None:
     submit(campaign, SSA[:4], classes=[(4, [Array(0, 3, 7)])])
     began(campaign, 0, quiet_s=3000)
     began(campaign, 1, quiet_s=3000, place={"scheduler": "slurm", "job": "7_1", "restarts": 0, "node": "n1"})
