@@ -80,9 +80,7 @@ def test_a_part_counts_by_what_is_asked_in_it(tiny: Trial, memory: Callable) -> 
         assert apart(numbers(whole), numbers(world)) < ROUNDINGS * torch.finfo(torch.float32).eps
 
 
-def test_running_means_move_by_what_the_parts_then_see(
-    tiny: Trial, memory: Callable, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_running_means_move_by_what_parts_see(tiny: Trial, memory: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
     """With dropout as well: a part draws the same where its means are taken and where it is trained on."""
     used: list[tuple[Tensor, Tensor]] = []
     original = NumberParameters.values
@@ -117,9 +115,7 @@ def test_micro_batches_resume_exactly_with_dropout(tiny: Trial, memory: Callable
     assert numbers(parts) == numbers(whole)
 
 
-def test_parts_of_a_step_draw_different_random_numbers(
-    tiny: Trial, memory: Callable, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_parts_of_a_step_draw_different_numbers(tiny: Trial, memory: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
     seeds: list[int] = []
     monkeypatch.setattr("runners.training.loop._seed", lambda seed, _: seeds.append(seed))
     train(split(tiny, 4), memory())

@@ -75,9 +75,7 @@ def ablate(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Callable[..., 
     return act
 
 
-def test_an_edited_formula_is_told_by_every_command_and_trained_again_on_request(
-    ablate: Callable[..., str], tmp_path: Path
-) -> None:
+def test_an_edited_formula_is_told_and_trained_again_on_request(ablate: Callable[..., str], tmp_path: Path) -> None:
     edited = SPEC.replace("return 1.5 * a", "return 1.7 * a")
     ablate("run")
     _records_say_which_sources_a_trial_ran(Layout(tmp_path / "c"))
@@ -120,9 +118,7 @@ def counts(result: RunResult) -> tuple[int, ...]:
     return (result.ok, result.failed, result.stopped, result.skipped, result.skipped_other_code)
 
 
-def test_trials_of_other_code_are_counted_by_plan_and_run_and_trained_again_once(
-    tmp_path: Path, other_code: Callable[[str], None]
-) -> None:
+def test_trials_of_other_code_are_counted_and_trained_once(tmp_path: Path, other_code: Callable[[str], None]) -> None:
     run_quietly(tmp_path, toy_grid(seeds=[0]))
     other_code("new")
     grid = toy_grid(seeds=[0, 1])
@@ -145,9 +141,7 @@ def test_the_latest_result_counts(tmp_path: Path, other_code: Callable[[str], No
     assert all(trial_state(Layout(tmp_path), each.key).attempts[-1].attempt == 2 for each in found.trials)
 
 
-def test_what_fails_when_it_is_trained_again_keeps_its_old_result(
-    tmp_path: Path, other_code: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_old_results_stay(tmp_path: Path, other_code: Callable[[str], None], monkeypatch: pytest.MonkeyPatch) -> None:
     grid = toy_grid(seeds=[0])
     run_quietly(tmp_path, grid)
     other_code("new")
@@ -193,9 +187,7 @@ def test_two_at_once_train_a_trial_again_once(tmp_path: Path, other_code: Callab
     assert all(Layout(tmp_path).attempts(key) == [1, 2] for key in Layout(tmp_path).trial_keys())
 
 
-def test_a_stopped_trial_begins_anew_with_other_code(
-    tmp_path: Path, other_code: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_other_code_begins(tmp_path: Path, other_code: Callable[[str], None], monkeypatch: pytest.MonkeyPatch) -> None:
     grid: Grid = toy_grid(seeds=[0])
     seen: list[int] = []
 
@@ -218,9 +210,7 @@ def test_a_stopped_trial_begins_anew_with_other_code(
         assert "other code made the checkpoints of attempt 1" in layout.log(key, 2).read_text()
 
 
-def test_workers_record_the_code_the_run_began_with_whatever_is_edited_meanwhile(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_workers_record_the_code_that_the_run_began_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def edit_then_run(self: Inline, job: Any, rows: Any, overseer: Any) -> None:
         monkeypatch.setattr("runners.provenance.code._of_file", lambda _: "edited")
         real(self, job, rows, overseer)

@@ -4,8 +4,6 @@ import errno
 import json
 import os
 import shutil
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -53,15 +51,6 @@ def begin(layout: Layout, checkpoint_s: float = 20.0, **how: Any) -> Attempt:
     return attempt_of(layout, claimed(layout, **how), checkpoint_s)
 
 
-def abandoned(layout: Layout) -> None:
-    """An attempt whose process was killed."""
-    mine = claimed(layout)
-    start = layout.start(TRIAL, mine.number)
-    gone = subprocess.Popen([sys.executable, "-c", ""])
-    gone.wait()
-    start.write_text(json.dumps({**read_json(start), "pid": gone.pid, "pid_started": 1}))
-
-
 def test_a_claim_is_a_whole_start_record_under_the_first_number(layout: Layout) -> None:
     mine = claimed(layout)
     assert mine.number == 1
@@ -83,9 +72,7 @@ def test_of_many_who_reach_for_a_trial_one_gets_it(layout: Layout) -> None:
     assert [path.name for path in layout.trial(TRIAL).iterdir()] == ["001"]
 
 
-def test_who_looks_while_another_claims_does_not_get_the_next_number(
-    layout: Layout, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_look_during_another_claim_does_not_get_a_number(layout: Layout, monkeypatch: pytest.MonkeyPatch) -> None:
     def look(layout: Layout, trial: str, *how: Any) -> Any:
         monkeypatch.undo()
         found = trial_state(layout, trial, *how)
@@ -120,25 +107,20 @@ def test_a_stopped_trial_goes_on_from_its_checkpoint_in_a_new_attempt(layout: La
     assert second.restore() is None
 
 
-def test_a_damaged_checkpoint_is_told_in_the_log_of_the_attempt_that_passed_it_over(layout: Layout) -> None:
-    attempt = begin(layout)
+def test_a_damaged_checkpoint_or_one_of_other_code_is_passed_over_and_the_log_says_so(layout: Layout) -> None:
+    attempt = begin(layout, sources=OLD)
     attempt.save(5, {"x": 1})
     attempt.save(6, {"x": 2})
     newest = max(layout.checkpoint(TRIAL, 1).iterdir())
     newest.write_bytes(b"")
     attempt.abandon("for the test")
-    mine = claimed(layout)
-    assert mine.start["resumed_from"] == {"attempt": 1, "step": 5}
+    again = begin(layout, sources=OLD)
+    assert read_json(layout.start(TRIAL, 2))["resumed_from"] == {"attempt": 1, "step": 5}
     assert newest.name in layout.log(TRIAL, 2).read_text()
-
-
-def test_a_checkpoint_of_other_code_is_not_resumed_and_the_log_says_so(layout: Layout) -> None:
-    attempt = begin(layout, sources=OLD)
-    attempt.save(800, {"x": 1})
-    attempt.abandon("for the test")
+    again.abandon("for the test")
     mine = claimed(layout, sources=NEW)
     assert (mine.checkpoint, mine.start["resumed_from"]) == (None, None)
-    log = layout.log(TRIAL, 2).read_text()
+    log = layout.log(TRIAL, 3).read_text()
     assert "other code made the checkpoints of attempt 1; they are not used" in log
     assert "training starts from the beginning" in log
 
@@ -178,45 +160,29 @@ def test_a_finished_trial_of_other_code_is_claimed_only_when_asked_and_begins_an
     mine = claimed(layout, again=True, sources=NEW)
     assert (mine.number, mine.checkpoint) == (2, None)
     assert claim(layout, TRIAL, asked, retry=True, again=True) == Taken("running")
-    attempt_of(layout, mine).finish(DONE)
-    assert claim(layout, TRIAL, asked, retry=True, again=True) == Taken("ok")
-
-
-def test_a_trial_of_unknown_code_ran_other_code(layout: Layout) -> None:
-    begin(layout).finish(DONE)
-    assert claimed(layout, again=True, sources=NEW).number == 2
-
-
-def test_a_second_training_that_was_stopped_goes_on_where_it_was(layout: Layout) -> None:
-    begin(layout, sources=OLD).finish(DONE)
-    second = begin(layout, again=True, sources=NEW)
+    second = attempt_of(layout, mine)
     second.save(4, {"x": 4})
     second.abandon("for the test")
     assert trial_state(layout, TRIAL).status == "ok"
-    assert claimed(layout, again=True, sources=NEW).start["resumed_from"] == {"attempt": 2, "step": 4}
+    third = claimed(layout, again=True, sources=NEW)
+    assert third.start["resumed_from"] == {"attempt": 2, "step": 4}
+    attempt_of(layout, third).finish(DONE)
+    assert claim(layout, TRIAL, asked, retry=True, again=True) == Taken("ok")
 
 
-def test_the_end_record_has_every_field_of_the_wire_format(layout: Layout) -> None:
-    begin(layout).finish(DONE)
-    end = read_json(layout.end(TRIAL, 1))
-    assert {name: end[name] for name in ("status", "reason", "message", "traceback", "step")} == {
-        "status": "ok",
-        "reason": None,
-        "message": None,
-        "traceback": None,
-        "step": 9,
-    }
-    assert (end["parameters"], end["operator_parameters"], end["train_s"], end["evaluate_s"]) == (7, 2, 0.5, 0.1)
-    assert end["memory_bytes"] > 1e6
-    assert end["wall_s"] >= 0
-
-
-def test_the_start_record_says_what_was_chosen_and_read(layout: Layout) -> None:
-    before = begin(layout)
+def test_records_have_every_field_of_the_wire_format(layout: Layout) -> None:
+    attempt = begin(layout)
     configured = read_json(layout.start(TRIAL, 1))
-    before.begins("cuda", "sdpa", {"files": 2})
+    attempt.begins("cuda", "sdpa", {"files": 2})
     chosen = {"device": "cuda", "path": "sdpa", "data": {"files": 2}}
     assert read_json(layout.start(TRIAL, 1)) == {**configured, **chosen}
+    attempt.finish(DONE)
+    end = read_json(layout.end(TRIAL, 1))
+    expected = {"status": "ok", "reason": None, "message": None, "traceback": None, "step": 9}
+    expected |= {"parameters": 7, "operator_parameters": 2, "train_s": 0.5, "evaluate_s": 0.1}
+    assert {name: end[name] for name in expected} == expected
+    assert end["memory_bytes"] > 1e6
+    assert end["wall_s"] >= 0
 
 
 def test_rows_are_in_shards_before_the_end_says_ok(layout: Layout, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -272,17 +238,24 @@ def test_a_checkpoint_is_due_when_its_interval_has_passed_since_the_last(layout:
     assert not attempt.checkpoint_due()
 
 
-def test_a_full_disk_at_a_checkpoint_says_that_the_campaign_is_unwritable(
-    layout: Layout, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_disk_that_is_full_at_a_checkpoint_is_told(layout: Layout, monkeypatch: pytest.MonkeyPatch) -> None:
     attempt = begin(layout)
 
-    def full(_: int) -> None:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    def broken(number: int) -> Callable[[object], None]:
+        def call(path: object) -> None:
+            raise OSError(number, os.strerror(number), str(path))
 
-    monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(CampaignUnwritable, match="free some space"):
-        attempt.save(1, {"x": 1})
+        return call
+
+    monkeypatch.setattr("store.files.atomic.PAUSES_S", (0,))
+    for name, number, words in (
+        ("fsync", errno.ENOSPC, "free some space"),
+        ("scandir", errno.ESTALE, r"cannot list .*Stale file handle"),
+    ):
+        with monkeypatch.context() as patch:
+            patch.setattr(os, name, broken(number))
+            with pytest.raises(CampaignUnwritable, match=words):
+                attempt.save(1, {"x": 1})
 
 
 def test_a_heartbeat_goes_on_while_training_is_busy_and_says_how_far_it_was(layout: Layout) -> None:
@@ -371,9 +344,7 @@ def begun_anew(layout: Layout, **other: Any) -> dict[str, Any]:
 
 @pytest.mark.parametrize("other", [{"host": "elsewhere"}, {"pid": 7}, {"started": 7.0}], ids=["host", "pid", "started"])
 @pytest.mark.parametrize("way", WAYS)
-def test_an_attempt_whose_number_was_given_anew_writes_nothing_there(
-    layout: Layout, way: str, other: dict[str, Any]
-) -> None:
+def test_an_attempt_whose_number_another_has_writes_nothing(layout: Layout, way: str, other: dict[str, Any]) -> None:
     attempt = begin(layout)
     theirs = begun_anew(layout, **other)
     with pytest.raises(LeaseLost):
@@ -381,20 +352,6 @@ def test_an_attempt_whose_number_was_given_anew_writes_nothing_there(
     assert not layout.end(TRIAL, 1).exists()
     assert not layout.checkpoint(TRIAL, 1).exists()
     assert read_json(layout.start(TRIAL, 1)) == theirs
-
-
-def test_a_file_system_that_does_not_answer_at_a_checkpoint_is_said(
-    layout: Layout, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    attempt = begin(layout)
-
-    def stale(path: Path) -> None:
-        raise OSError(errno.ESTALE, os.strerror(errno.ESTALE), str(path))
-
-    monkeypatch.setattr("store.files.atomic.PAUSES_S", (0,))
-    monkeypatch.setattr(os, "scandir", stale)
-    with pytest.raises(CampaignUnwritable, match=r"cannot list .*Stale file handle"):
-        attempt.save(1, {})
 
 
 @pytest.mark.parametrize("end", ["fails", "is given back"])

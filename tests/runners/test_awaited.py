@@ -46,9 +46,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Stopped:
     return made
 
 
-def test_a_part_that_lasts_is_named_once_and_a_quick_one_never(
-    clock: Stopped, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_part_that_lasts_is_named_once(clock: Stopped, capsys: pytest.CaptureFixture[str]) -> None:
     with slow_notice("packing"):
         clock.passes()
         clock.passes()
@@ -59,9 +57,7 @@ def test_a_part_that_lasts_is_named_once_and_a_quick_one_never(
     assert capsys.readouterr().err == ""
 
 
-def test_the_part_inside_is_named_and_the_outer_one_only_for_time_of_its_own(
-    clock: Stopped, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_outer_part_is_named_for_its_own_time_only(clock: Stopped, capsys: pytest.CaptureFixture[str]) -> None:
     with slow_notice("asking"):
         with slow_notice("planning"):
             clock.passes()

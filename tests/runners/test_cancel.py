@@ -212,9 +212,7 @@ def at_step(layout: Layout, key: str) -> bool:
 
 
 @pytest.mark.parametrize("second", ["everything", "another"])
-def test_of_two_who_call_off_at_once_neither_is_lost(
-    campaign: Campaign, monkeypatch: pytest.MonkeyPatch, second: str
-) -> None:
+def test_two_calls_at_once_are_both_kept(campaign: Campaign, monkeypatch: pytest.MonkeyPatch, second: str) -> None:
     """The second comes when the first has read what was called off before, and has written nothing yet."""
     submit(campaign, SSA[:4])
     first, other = (cancelling(campaign, Scripted({"7_0": RUNS}), Queue(campaign.layout)) for _ in range(2))

@@ -57,9 +57,7 @@ def done(step: int) -> TrainingResult:
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_whenever_a_worker_dies_every_row_counts_once(
-    seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_every_row_of_dead_workers_counts_once(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     draw, layout, steps = random.Random(seed), Layout(tmp_path), 40
     attempt = begin(layout)
     at, ends = 0, set()
@@ -91,9 +89,7 @@ def test_whenever_a_worker_dies_every_row_counts_once(
     assert [row for row in probed if row[0] in ends] == [(end, value(end), 0, None) for end in sorted(ends)]
 
 
-def test_a_checkpoint_writes_no_shard_before_it_is_time_for_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_checkpoint_writes_no_shard_before_it_is_due(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     layout = Layout(tmp_path)
     attempt = begin(layout)
     trains(attempt, 1, 3)
@@ -107,9 +103,7 @@ def test_a_checkpoint_writes_no_shard_before_it_is_time_for_one(
     assert len(layout.shards()) == 3
 
 
-def test_more_rows_than_a_checkpoint_should_carry_go_into_a_shard(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_too_many_rows_for_a_checkpoint_go_into_a_shard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     layout = Layout(tmp_path)
     attempt = begin(layout)
     monkeypatch.setattr("runners.attempts.attempt.MOST_CARRIED", 10)
@@ -118,7 +112,7 @@ def test_more_rows_than_a_checkpoint_should_carry_go_into_a_shard(
     assert len(layout.shards()) == 3
 
 
-def test_rows_that_were_carried_are_kept_where_the_next_attempt_fails_before_it_asks_for_its_state(
+def test_carried_rows_are_kept_if_the_next_attempt_fails_early(
     tmp_path: Path,
 ) -> None:
     layout = Layout(tmp_path)

@@ -113,9 +113,7 @@ def test_an_attempt_that_was_taken_over_deletes_nothing(layout: Layout) -> None:
     assert len(steps(layout)) == 4
 
 
-def test_who_looks_while_an_owner_saves_finds_what_is_there_now(
-    layout: Layout, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_look_while_an_owner_saves_finds_what_is_there(layout: Layout, monkeypatch: pytest.MonkeyPatch) -> None:
     saved(layout, 10, 20)
     later = iter([(30, 40), (50, 60)])
     read = checkpoint.read_bytes
@@ -130,9 +128,7 @@ def test_who_looks_while_an_owner_saves_finds_what_is_there_now(
     assert (found.step, remarks) == (60, [])
 
 
-def test_a_list_that_is_out_of_date_does_not_keep_anybody_waiting(
-    layout: Layout, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_old_list_keeps_nobody_waiting(layout: Layout, monkeypatch: pytest.MonkeyPatch) -> None:
     _, newest = saved(layout, 10, 20)
     listed = checkpoint._files(newest.parent)
     newest.unlink()
@@ -195,9 +191,7 @@ def test_the_checkpoint_of_another_trial_is_refused(layout: Layout) -> None:
     ("part", "where"),
     [({"f": os.getcwd}, r"state\['f'\] is a builtin"), ({"a": [1, {2}]}, r"state\['a'\]\[1\] is a set")],
 )
-def test_a_state_that_is_not_plain_data_is_refused_when_it_is_written(
-    tmp_path: Path, part: dict[str, Any], where: str
-) -> None:
+def test_a_state_that_is_not_plain_data_is_refused(tmp_path: Path, part: dict[str, Any], where: str) -> None:
     with pytest.raises(TypeError, match=where):
         save_checkpoint(tmp_path, TRIAL, 1, part)
     assert not list(tmp_path.iterdir())

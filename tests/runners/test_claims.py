@@ -85,9 +85,7 @@ def claiming(layout: Layout, host: str, heartbeat_s: float) -> Iterator[tuple[su
 
 
 @pytest.mark.parametrize("hosts", [("n1", "n2"), ("n1", "n1")], ids=["two hosts", "one host"])
-def test_of_two_processes_that_reach_for_200_trials_in_any_order_each_trial_has_one(
-    layout: Layout, hosts: tuple[str, str]
-) -> None:
+def test_two_processes_share_200_trials_without_any_twice(layout: Layout, hosts: tuple[str, str]) -> None:
     with claiming(layout, hosts[0], 100) as (_, ask, answer), claiming(layout, hosts[1], 100) as (_, ask_2, answer_2):
         ask()
         ask_2()
@@ -117,9 +115,7 @@ def claimed(layout: Layout, **about: Any) -> Claim | Taken:
     return claim(layout, TRIAL, {**ABOUT, **about}, retry=False)
 
 
-def test_a_rename_that_was_done_and_reported_as_failed_is_a_claim(
-    layout: Layout, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_rename_reported_as_failed_is_a_claim(layout: Layout, monkeypatch: pytest.MonkeyPatch) -> None:
     plain = Path.rename
 
     def twice(self: Path, target: Path) -> Path:
@@ -134,9 +130,7 @@ def test_a_rename_that_was_done_and_reported_as_failed_is_a_claim(
     assert mine.number == 1
 
 
-def test_a_directory_that_is_listed_late_does_not_give_the_trial_to_two(
-    layout: Layout, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_late_listing_does_not_give_a_trial_to_two(layout: Layout, monkeypatch: pytest.MonkeyPatch) -> None:
     first = claimed(layout)
     assert isinstance(first, Claim)
     plain, waits = Layout.attempts, []
@@ -165,15 +159,9 @@ def test_a_trial_that_five_workers_vanished_over_has_failed(layout: Layout) -> N
     assert claimed(layout, sources=OLD) == Taken("failed")
     later = {**ABOUT, "submission": "20260909T000000-abcdef", "sources": OLD}
     assert isinstance(claim(layout, TRIAL, later, retry=True), Claim)
-
-
-def test_a_retry_does_not_outweigh_five_workers_that_vanish_now(layout: Layout) -> None:
-    write_start(layout, TRIAL, 1)
-    write_end(layout, TRIAL, 1, status="failed")
-    vanish(layout, *range(2, 2 + MOST_LOST))
-    later = {**ABOUT, "submission": "20260909T000000-abcdef", "sources": OLD}
-    assert claim(layout, TRIAL, later, retry=True) == Taken("failed")
-    assert layout.end(TRIAL, 1 + MOST_LOST).exists()
+    vanish(layout, *range(MOST_LOST + 1, 2 * MOST_LOST + 1))
+    assert claim(layout, TRIAL, later, retry=True) == Taken("failed")  # it does not outweigh those that vanish now
+    assert layout.end(TRIAL, 2 * MOST_LOST).exists()
 
 
 def live(layout: Layout, number: int, seconds: float, resumed: dict[str, int] | None, *, ended: bool) -> None:
@@ -235,9 +223,7 @@ def test_a_trial_that_got_on_has_not_failed_however_often_its_workers_vanish(lay
         ("error", 1, 2, False),
     ],
 )
-def test_a_failed_trial_is_tried_again_by_the_same_submission_only_in_smaller_pieces(
-    layout: Layout, reason: str, before: int | None, now: int | None, again: bool
-) -> None:
+def test_only_pieces_get_smaller(layout: Layout, reason: str, before: int | None, now: int | None, again: bool) -> None:
     write_start(layout, TRIAL, 1, submission=ABOUT["submission"], accumulate=before)
     write_end(layout, TRIAL, 1, status="failed", reason=reason)
     found = claimed(layout, accumulate=now)
@@ -337,9 +323,7 @@ CONTROL = "oom_kill_disable 0\nunder_oom 0\noom_kill 3\n"
         ("nonsense\n", "memory.events", EVENTS, None),
     ],
 )
-def test_the_system_says_how_many_it_killed_for_want_of_memory(
-    tmp_path: Path, groups: str, file: str, text: str, kills: int | None
-) -> None:
+def test_kills_for_memory_are_counted(tmp_path: Path, groups: str, file: str, text: str, kills: int | None) -> None:
     (tmp_path / "cgroup").write_text(groups)
     (tmp_path / "mounts" / file).parent.mkdir(parents=True)
     (tmp_path / "mounts" / file).write_text(text)
@@ -362,26 +346,14 @@ def of_task(job: str, restarts: int) -> dict[str, Any]:
     return {"scheduler": "slurm", "job": job, "restarts": restarts, "node": "n1", "devices": "0"}
 
 
-def test_lives_that_a_task_came_back_from_are_no_reason_to_give_a_trial_up(layout: Layout) -> None:
-    """Pre-emptions by KILL, node failures and time limits end a life; a process dies within one."""
+@pytest.mark.parametrize("jobs", [["12_4"] * 5, ["12_0", "12_1", "12_2", "12_5", "12_4"], [None] * 5], ids=str)
+def test_lives_that_a_task_came_back_from_do_not_fail_a_trial(layout: Layout, jobs: list[str | None]) -> None:
+    """Pre-emptions, node failures and time limits end a life; processes within one and lost tasks are counted."""
     for life in range(2 * MOST_LOST):
         vanish(layout, life + 1, place=of_task("12_3", life))
-    mine = claimed(layout, sources=OLD, place=of_task("12_3", 2 * MOST_LOST))
-    assert isinstance(mine, Claim)
-    vanish(layout, mine.number, place=of_task("12_3", 2 * MOST_LOST))
-    other = claimed(layout, sources=OLD, place=of_task("12_4", 0))
-    assert isinstance(other, Claim)
-    for number in range(other.number, other.number + MOST_LOST - 1):
-        vanish(layout, number, place=of_task("12_4", 0))
-    assert claimed(layout, sources=OLD, place=of_task("12_4", 0)) == Taken("failed")
-
-
-@pytest.mark.parametrize("jobs", [["12_3"] * 5, ["12_0", "12_1", "12_2", "12_3", "12_4"], [None] * 5])
-def test_processes_that_die_within_a_life_and_tasks_that_do_not_come_back_are_counted(
-    layout: Layout, jobs: list[str | None]
-) -> None:
-    for number, job in enumerate(jobs, start=1):
-        vanish(layout, number, place=job and of_task(job, 1))
+    assert isinstance(claimed(layout, sources=OLD, place=of_task("12_3", 2 * MOST_LOST)), Claim)
+    for number, job in enumerate(jobs, start=2 * MOST_LOST + 1):
+        vanish(layout, number, place=job and of_task(job, 0))
     assert claimed(layout, sources=OLD, place=of_task("99_0", 2)) == Taken("failed")
 
 
@@ -412,9 +384,7 @@ def test_the_dead_of_another_container_are_not_this_ones(layout: Layout) -> None
 
 
 @pytest.mark.parametrize("told", ["cut", "ended", None])
-def test_a_rank_that_was_killed_for_memory_does_not_make_the_next_death_one(
-    layout: Layout, monkeypatch: pytest.MonkeyPatch, told: str | None
-) -> None:
+def test_a_killed_rank_is_not_the_next_death(layout: Layout, monkeypatch: pytest.MonkeyPatch, told: str | None) -> None:
     """The worker lives, has recorded it, and goes on with the same row or another."""
     kills = [3]
     monkeypatch.setattr("runners.attempts.crash_counter.oom_kills", lambda: kills[0])

@@ -112,9 +112,7 @@ def test_reading_commands_speak_json(command: str, campaign: Path, capsys: pytes
     assert said["data"]
 
 
-def test_the_table_names_a_verdict_for_every_cell_but_the_baseline(
-    campaign: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_table_has_a_verdict_of_every_cell(campaign: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert execute(["table", "--json", "--campaign", str(campaign)]) == 0
     rows = json.loads(capsys.readouterr().out)["data"]
     assert {row["label"] for row in rows} == {"SSA", "Integral"}
@@ -124,9 +122,7 @@ def test_the_table_names_a_verdict_for_every_cell_but_the_baseline(
     assert "geometric mean" in capsys.readouterr().out
 
 
-def test_two_trials_are_told_apart_by_their_specs_and_results(
-    campaign: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_two_trials_differ_in_specs_and_results(campaign: Path, capsys: pytest.CaptureFixture[str]) -> None:
     first, second = keys(campaign, capsys)[:2]
     assert execute(["compare", first[:12], second[:12], "--campaign", str(campaign)]) == 0
     said = capsys.readouterr().out
@@ -144,9 +140,7 @@ def test_a_rebuilt_store_has_the_content_it_had(campaign: Path, capsys: pytest.C
     assert hashes[0] == hashes[1]
 
 
-def test_the_report_is_where_the_command_says(
-    campaign: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_report_is_where_it_says(campaign: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert execute(["report", "--campaign", str(campaign), "--out", str(tmp_path / "r.html")]) == 0
     printed = Path(capsys.readouterr().out.strip())
     assert printed == tmp_path / "r.html"

@@ -202,9 +202,7 @@ def test_the_same_trial_has_the_same_code_and_its_seed_and_numbers_do_not_matter
         ("runners/evaluations/boundary_values.py", "LIMIT = 1\n", True),
     ],
 )
-def test_only_files_a_trial_passes_through_are_its_code(
-    project: Path, tiny: Trial, file: str, text: str, same: bool
-) -> None:
+def test_only_files_that_a_trial_uses_are_code(project: Path, tiny: Trial, file: str, text: str, same: bool) -> None:
     before = _code_in(project, tiny)
     path = project / file
     original = path.read_text() if path.exists() else None

@@ -52,9 +52,7 @@ def on(trial: Trial, **fields: Any) -> Trial:
 
 @pytest.mark.usefixtures("traced")
 @pytest.mark.parametrize("operator", [ssa(), affine_scaled()], ids=lambda operator: operator.label)
-def test_the_losses_are_those_of_the_model_as_it_is(
-    tiny: Trial, memory: Callable, monkeypatch: pytest.MonkeyPatch, operator: Operator
-) -> None:
+def test_losses_are_equal(tiny: Trial, memory: Callable, monkeypatch: pytest.MonkeyPatch, operator: Operator) -> None:
     """With what it draws, too: random numbers are those that would be drawn without. Evaluations compile nothing."""
     monkeypatch.setattr(compilation, "BACKEND", "aot_eager")  # the backward is a graph, too
     model = gpt2(layers=1, heads=2, width=8, max_positions=16).changed(dropout=0.2, attention_dropout=0.2)
@@ -147,9 +145,7 @@ def test_every_trial_of_a_process_compiles_its_own(tiny: Trial, memory: Callable
 
 
 @pytest.mark.usefixtures("traced")
-def test_more_graphs_than_the_compiler_makes_are_no_silent_end_of_it(
-    tiny: Trial, memory: Callable, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_too_many_graphs_are_told(tiny: Trial, memory: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
     task = tiny.task.changed(points=8, curriculum=Curriculum(start=3, every=2, increment=1))
     trial = tiny.changed(task=task, model=ONE)
     with torch._dynamo.config.patch(recompile_limit=1):
@@ -182,9 +178,7 @@ def bare(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("bare")
-def test_on_needs_a_compiler_before_anything_is_trained(
-    tiny: Trial, memory: Callable, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_on_needs_a_compiler(tiny: Trial, memory: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
     world = memory()
     monkeypatch.delenv("CXX", raising=False)
     with pytest.raises(EnvironmentProblem, match=r"compile is 'on', which needs a C\+\+ compiler \(.*\); install"):

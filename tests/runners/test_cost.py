@@ -45,9 +45,7 @@ def test_a_run_costs_what_its_steps_do(tiny: Trial, memory: Callable, parts: int
 
 
 @pytest.mark.parametrize("operator", [softmax(), ssa(), principled(gate_width=4)], ids=lambda operator: operator.label)
-def test_operations_are_those_of_the_definition_whatever_path_computes_them(
-    tiny: Trial, monkeypatch: pytest.MonkeyPatch, operator: Any
-) -> None:
+def test_operations_are_those_of_the_definition(tiny: Trial, monkeypatch: pytest.MonkeyPatch, operator: Any) -> None:
     """A fused attention computes its logits anew on the way back: work for the device, and none of the model's."""
     shapes = {Shape(8, 9): 3}
     trials = [tiny.changed(operator=operator, execution={"path": path}) for path in ("auto", "reference")]
@@ -90,9 +88,7 @@ def test_lengths_that_are_not_counted_follow_from_three_that_are(growing: Trial,
 
 
 @pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt])
-def test_a_training_that_fails_tells_what_it_took_until_then(
-    tiny: Trial, memory: Callable, error: type[BaseException]
-) -> None:
+def test_a_failed_training_tells_what_it_took(tiny: Trial, memory: Callable, error: type[BaseException]) -> None:
     told: list[Any] = []
 
     def failing(step: int, *_: object) -> None:
@@ -121,9 +117,7 @@ def test_a_cost_that_cannot_be_told_does_not_hide_why_training_failed(
         train(tiny, world)
 
 
-def test_an_operator_that_cannot_be_counted_has_no_operations(
-    tiny: Trial, memory: Callable, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_unknown_operator_has_no_operations(tiny: Trial, memory: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
     def fails(*_: object) -> None:
         torch.empty(1, device="meta").item()
 
@@ -233,9 +227,7 @@ def test_a_counter_that_cannot_be_read_is_none_and_not_zero(tmp_path: Path) -> N
     assert counted.joules() is None, "what was missed meanwhile is unknown"
 
 
-def test_an_attempt_tells_its_joules_where_there_is_a_counter(
-    tiny: Trial, memory: Callable, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_attempt_tells_its_joules(tiny: Trial, memory: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
     class Ticking:
         def __init__(self) -> None:
             self.read = 0

@@ -93,9 +93,7 @@ def test_a_trial_that_cannot_be_cut_any_smaller_is_tried_no_more_by_anybody(layo
     assert (told.take(), told.rows_left(), told.unfinished) == (None, 0, False)
 
 
-def test_a_trial_whose_workers_die_before_they_have_it_is_given_up(
-    layout: Layout, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_trial_that_kills_workers_at_once_is_given_up(layout: Layout, monkeypatch: pytest.MonkeyPatch) -> None:
     key = write_toy_submission(layout, 4)
     worker(layout, 0)._try(0)
     kills = iter(range(100))
@@ -113,9 +111,7 @@ def test_a_trial_whose_workers_die_before_they_have_it_is_given_up(
     assert list_attempts(layout, key) == [(1, "out_of_memory")]
 
 
-def test_a_worker_that_others_overtake_goes_on_from_what_they_found(
-    layout: Layout, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_worker_that_is_overtaken_goes_on_from_there(layout: Layout, monkeypatch: pytest.MonkeyPatch) -> None:
     """It looks, another tries the same pieces and dies, it claims: that these failed says nothing of smaller ones."""
     key = write_toy_submission(layout, 4)
     plain, overtaken = Worker._about, []
@@ -136,9 +132,7 @@ def test_a_worker_that_others_overtake_goes_on_from_what_they_found(
     ("accumulate", "reason", "look"),
     [(1, "out_of_memory", FREE), (2, "out_of_memory", FREE), (None, "out_of_memory", DONE), (1, "error", DONE)],
 )
-def test_only_what_an_attempt_found_too_big_is_to_be_cut(
-    layout: Layout, accumulate: int | None, reason: str, look: Any
-) -> None:
+def test_only_what_was_too_big_is_cut(layout: Layout, accumulate: int | None, reason: str, look: Any) -> None:
     key = write_toy_submission(layout, 4)
     write_start(layout, key, 1, **GONE, submission=SUBMISSION, accumulate=accumulate)
     write_end(layout, key, 1, status="failed", reason=reason)

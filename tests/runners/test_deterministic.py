@@ -63,9 +63,7 @@ def fails_meanwhile(during: list[object]) -> None:
 
 @pytest.mark.parametrize("workspace", [None, ":16:8", ":4096:2:16:8", ":4096:8"])
 @pytest.mark.parametrize("warns", [False, True])
-def test_everything_is_set_during_and_restored_after(
-    monkeypatch: pytest.MonkeyPatch, workspace: str | None, warns: bool
-) -> None:
+def test_settings_are_restored_after(monkeypatch: pytest.MonkeyPatch, workspace: str | None, warns: bool) -> None:
     """Also where the caller had settings of its own, and where training fails."""
     if workspace is None:
         monkeypatch.delenv("CUBLAS_WORKSPACE_CONFIG", raising=False)
@@ -91,7 +89,7 @@ WORKSPACE = "CUBLAS_WORKSPACE_CONFIG"
 CUDA = torch.device("cuda")
 
 
-def test_on_cuda_a_trial_that_need_not_be_deterministic_leaves_the_process_fit_for_one_that_must(
+def test_on_cuda_any_trial_leaves_the_process_fit_for_a_deterministic_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """PyTorch looks at the variable at the first product of a process, and never again."""
@@ -120,9 +118,7 @@ def test_a_workspace_of_the_user_s_is_kept_or_refused(monkeypatch: pytest.Monkey
     fix_workspace(CUDA, wanted=True)
 
 
-def test_training_fixes_it_before_the_model_is_built(
-    tiny: Trial, memory: Callable, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_training_fixes_it_before_the_model(tiny: Trial, memory: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[object] = []
     world = memory()
 

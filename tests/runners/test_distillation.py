@@ -84,30 +84,30 @@ def test_a_uniform_student_never_costs_more_than_the_constant_loss(taught: Disti
         assert 0 < loss <= data.constant_loss == pytest.approx(temperature**2 * math.log(256))
 
 
-def test_targets_are_the_teachers_logits_and_the_tokens(taught: Distillation) -> None:
-    trial = teaching_trial(taught.task)
-    data, plain = taught.open(), taught.task.open().batch(3, 5)
-    batch = data.batch(3, 5)
+def test_targets_are_the_teachers_logits_and_the_tokens_and_no_teacher_drops(tmp_path: Path) -> None:
+    """A student that predicts what the teacher does of visible documents is at no distance from it."""
+    task = prose(tmp_path).changed(packing="documents")
+    trial = teaching_trial(task, model=gpt2(layers=2, heads=2, width=8, max_positions=12).changed(dropout=0.5))
+    model = build_model(trial).eval()
+    spread = {name: each + 0.3 * draw(*each.shape, spread=1.0) for name, each in model.state_dict().items()}
+    model.load_state_dict(spread)
+    write_finished(tmp_path / "campaign", trial, weights=spread)
+    data = Distillation(task=task, teacher=teacher(tmp_path / "campaign", trial)).open()
+    batch, plain = data.batch(3, 5), task.open().batch(3, 5)
     assert torch.equal(batch.targets, plain.targets)
     part = data.complete_batch(batch)
     assert part.targets.shape == (6, 8, 257)
     with torch.no_grad():
-        assert torch.equal(part.targets[..., :-1], build_model(trial).eval()(plain.inputs))
+        assert torch.equal(part.targets[..., :-1], model(plain.inputs, plain.visible))
     assert torch.equal(part.targets[..., -1].long(), plain.targets)
-    assert not torch.is_inference(part.targets)
-
-
-def test_a_teacher_is_not_trained_and_drops_nothing(tmp_path: Path, memory: Callable) -> None:
-    task = prose(tmp_path)
-    model = gpt2(layers=2, heads=2, width=8, max_positions=12).changed(dropout=0.5)
-    trial = teaching_trial(task, model=model)
-    write_finished(tmp_path / "campaign", trial)
-    data = Distillation(task=task, teacher=teacher(tmp_path / "campaign", trial)).open()
-    batch = data.batch(1, 1)
-    assert torch.equal(data.complete_batch(batch).targets, data.complete_batch(batch).targets)
     student = draw(6, 8, 256).requires_grad_()
-    data.loss(student, data.complete_batch(batch).targets).backward()
+    data.loss(student, part.targets).backward()
     assert student.grad is not None
+    with torch.inference_mode():
+        found = {row.name: row.value for row in data.evaluate(model)}
+        blind = {row.name: row.value for row in data.evaluate(lambda inputs, _=None: model(inputs))}
+    assert abs(found["validation_kl"]) < 1e-6
+    assert blind["validation_kl"] > 1e-4
 
 
 def test_a_student_with_its_teachers_weights_starts_at_nothing(tmp_path: Path, memory: Callable) -> None:
@@ -162,35 +162,36 @@ def test_validation_compares_at_temperature_one_on_the_windows_of_the_task(taugh
     assert found["validation_kl"].items == 7
 
 
-def test_what_is_recorded_is_what_is_declared(taught: Distillation, memory: Callable) -> None:
-    for task in (taught, taught.changed(cross_entropy_weight=1.0)):
+def test_what_is_recorded_is_what_is_declared_and_the_teacher_is_judged_once(
+    taught: Distillation, memory: Callable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int] = []
+    original = Teaching.predict
+    monkeypatch.setattr(Teaching, "predict", lambda *given: asked.append(1) or original(*given))
+    for number, task in enumerate((taught, taught.changed(cross_entropy_weight=1.0)), start=1):
         world = memory()
-        train(learning_trial(task), world)
+        train(learning_trial(task, training=Training(steps=3, evaluate_every=1)), world)
         declared = task.measures()
         assert declared is not None
         beside = {"cross_entropy"} if task.cross_entropy_weight else set()
         assert set(world.logged[1]) - {*METRICS} == {"kl", "soft_cross_entropy"} | beside
         assert {name for _, name, *_ in world.evaluations} == set(declared)
         assert world.began[2]["teacher"]["content_hash"] == task.teacher.content_hash  # type: ignore[attr-defined]
+        assert len(asked) == number
 
 
-def test_the_teacher_is_judged_once(taught: Distillation, memory: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[int] = []
-    original = Teaching.predict
-    monkeypatch.setattr(Teaching, "predict", lambda *given: asked.append(1) or original(*given))
-    train(learning_trial(taught, training=Training(steps=3, evaluate_every=1)), memory())
-    assert len(asked) == 1
-
-
-def test_micro_batches_learn_as_the_whole_batch_does(taught: Distillation, memory: Callable) -> None:
-    both = taught.changed(temperature=2.0, cross_entropy_weight=0.5)
-    trial, whole = learning_trial(both, training=GENTLE), memory()
+def test_micro_batches_and_ranks_learn_as_the_whole_batch_does(taught: Distillation, memory: Callable) -> None:
+    """Logged values are added up over the ranks too."""
+    trial = learning_trial(taught.changed(temperature=2.0, cross_entropy_weight=0.5), training=GENTLE)
+    whole, two, four, ranks = memory(), memory(), memory(), memory()
     train(trial, whole)
-    for accumulate in (2, 4):
-        world = memory()
-        train(split(trial, accumulate), world)
+    train(split(trial, 2), two)
+    train(split(trial, 4), four)
+    train(split(trial, 1, gpus=2), ranks)
+    for world in (two, four):
         assert world.logged[1].keys() >= {"kl", "soft_cross_entropy", "cross_entropy"}
         assert apart(numbers(whole), numbers(world)) < ROUNDINGS * EPS
+    assert numbers(ranks) == numbers(two)
 
 
 def test_only_what_the_task_asks_for_is_learned(tmp_path: Path, memory: Callable) -> None:
@@ -212,9 +213,7 @@ def test_only_what_the_task_asks_for_is_learned(tmp_path: Path, memory: Callable
 
 
 @pytest.mark.parametrize("accumulate", [1, 3])
-def test_an_interrupted_student_ends_with_the_same_bits(
-    taught: Distillation, memory: Callable, accumulate: int
-) -> None:
+def test_an_interrupted_student_has_the_same_bits(taught: Distillation, memory: Callable, accumulate: int) -> None:
     trial = split(learning_trial(taught.changed(cross_entropy_weight=0.5)), accumulate)
     whole, parts = memory(), memory(stop_at=[2, 4])
     train(trial, whole)
@@ -238,22 +237,6 @@ def test_a_teacher_sees_what_the_task_makes_visible(taught: Distillation) -> Non
     assert (plain - one).abs().max() > 1e-4
 
 
-def test_validation_compares_with_what_the_teacher_predicts_of_what_is_visible(tmp_path: Path) -> None:
-    """A student that predicts what the teacher does of visible documents is at no distance from it."""
-    task = prose(tmp_path).changed(packing="documents")
-    trial = teaching_trial(task)
-    model = build_model(trial).eval()
-    spread = {name: each + 0.3 * draw(*each.shape, spread=1.0) for name, each in model.state_dict().items()}
-    model.load_state_dict(spread)
-    write_finished(tmp_path / "campaign", trial, weights=spread)
-    data = Distillation(task=task, teacher=teacher(tmp_path / "campaign", trial)).open()
-    with torch.inference_mode():
-        found = {row.name: row.value for row in data.evaluate(model)}
-        blind = {row.name: row.value for row in data.evaluate(lambda inputs, _=None: model(inputs))}
-    assert abs(found["validation_kl"]) < 1e-6
-    assert blind["validation_kl"] > 1e-4
-
-
 def test_documents_prefixes_and_replaced_tokens_are_those_of_the_text(taught: Distillation, memory: Callable) -> None:
     """A prefix is in no loss; student and teacher see one another's documents or both do not."""
     prefixed = taught.changed(task=taught.task.changed(prefix=4))
@@ -272,9 +255,7 @@ def test_documents_prefixes_and_replaced_tokens_are_those_of_the_text(taught: Di
         assert apart(numbers(whole), numbers(parts)) < ROUNDINGS * EPS
 
 
-def test_the_key_knows_teacher_temperature_and_weight_and_not_where_the_teacher_lies(
-    tmp_path: Path, taught: Distillation
-) -> None:
+def test_the_key_knows_teacher_temperature_and_weight_but_no_path(tmp_path: Path, taught: Distillation) -> None:
     changes = [{"temperature": 2.0}, {"cross_entropy_weight": 0.1}, {"validation_sequences": 8}]
     changes.append({"teacher": taught.teacher.changed(precision="bfloat16")})
     keys = {taught.key, *(taught.changed(**change).key for change in changes)}
@@ -301,23 +282,18 @@ def test_distillation_says_of_its_tokens_what_its_task_says(taught: Distillation
     assert torch.equal(other.windows(8, 2).inputs, grammar.windows(8, 2).inputs)
 
 
-def test_the_batch_is_that_of_the_task_and_no_second_field(taught: Distillation) -> None:
-    with pytest.raises(SpecError, match="'batch' is not a field of Distillation"):
-        taught.changed(batch=3)
-    small = taught.changed(task=taught.task.changed(batch=2))
-    assert small.batch == len(small.open().batch(1, 1).inputs) == 2
-    with pytest.raises(SpecError, match=r"makes 3 of a task.batch of 2"):
-        split(learning_trial(small), 3)
-
-
 def test_what_cannot_be_distilled_is_refused(taught: Distillation) -> None:
     with pytest.raises(SpecError, match="a teacher predicts tokens; the task 'linear_functions' has Scalars"):
         taught.changed(task=LinearFunctions())
     with pytest.raises(SpecError, match="'distillation' has a teacher already; use another"):
         taught.changed(task=taught)
-    for fields in ({"temperature": 0.0}, {"temperature": math.inf}, {"cross_entropy_weight": -1.0}):
+    for fields in ({"temperature": 0.0}, {"temperature": math.inf}, {"cross_entropy_weight": -1.0}, {"batch": 3}):
         with pytest.raises(SpecError, match=next(iter(fields))):
             taught.changed(**fields)
+    small = taught.changed(task=taught.task.changed(batch=2))
+    assert small.batch == len(small.open().batch(1, 1).inputs) == 2
+    with pytest.raises(SpecError, match=r"makes 3 of a task.batch of 2"):
+        split(learning_trial(small), 3)
 
 
 def test_a_plan_counts_the_teacher_s_forward_pass(taught: Distillation) -> None:
@@ -326,13 +302,3 @@ def test_a_plan_counts_the_teacher_s_forward_pass(taught: Distillation) -> None:
     alone, together = (training_flops(each) for each in (student.changed(task=taught.task), student))
     assert alone is not None
     assert together == alone + 10 * forward.flops > alone
-
-
-def test_ranks_learn_as_one_process_does(taught: Distillation, memory: Callable) -> None:
-    """Logged values are added up over the ranks too."""
-    trial = learning_trial(taught.changed(cross_entropy_weight=0.5), training=GENTLE)
-    one, two = memory(), memory()
-    train(split(trial, 2), one)
-    train(split(trial, 1, gpus=2), two)
-    assert two.logged[1].keys() >= {"kl", "soft_cross_entropy", "cross_entropy"}
-    assert numbers(two) == numbers(one)

@@ -202,9 +202,7 @@ def test_a_rank_that_says_why_it_failed_is_not_waited_for(tiny: Trial, memory: C
 
 @pytest.mark.timeout(180)
 @pytest.mark.parametrize("end", ["device", "killed"])
-def test_a_trial_of_which_a_rank_is_out_of_memory_is_cut_smaller(
-    tiny: Trial, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, end: str
-) -> None:
+def test_a_rank_without_memory_cuts(tiny: Trial, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, end: str) -> None:
     kills = tmp_path / "kills"
     kills.touch()
     monkeypatch.setattr("runners.training.rank_launcher.oom_kills", lambda: len(kills.read_text()))
@@ -232,9 +230,7 @@ class Idle:
     def row_stepped(self, row: int, step: int, steps: int, loss: float) -> None: ...
 
 
-def test_want_of_memory_in_an_operation_of_all_ranks_is_not_the_loss_of_one(
-    tiny: Trial, memory: Callable, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_shared_want_of_memory_loses_no_rank(tiny: Trial, memory: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
     def no_room(*_: object, **__: object) -> None:
         raise torch.OutOfMemoryError("CUDA out of memory")
 
@@ -280,27 +276,21 @@ def test_ranks_run_the_spec_file_as_it_was_loaded(tiny: Trial, memory: Callable,
     assert numbers(two) == numbers(row)
 
 
-def test_a_class_of_the_running_program_is_refused(
-    tiny: Trial, memory: Callable, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_class_of_the_program_is_refused(tiny: Trial, memory: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(type(tiny.task), "__module__", "__main__")
     with pytest.raises(SpecError, match="define the classes of a trial on several GPUs in a spec file"):
         train(split(tiny, 1, gpus=2), memory())
 
 
 @pytest.mark.parametrize("device", ["auto", "cuda"])
-def test_fewer_devices_than_ranks_are_refused(
-    tiny: Trial, memory: Callable, monkeypatch: pytest.MonkeyPatch, device: str
-) -> None:
+def test_too_few_devices_refused(tiny: Trial, memory: Callable, monkeypatch: pytest.MonkeyPatch, device: str) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
     with pytest.raises(EnvironmentProblem, match="gpus=2 needs that many CUDA devices"):
         train(tiny.changed(execution=Execution(gpus=2, device=device)), memory())
 
 
-def test_a_launcher_with_another_number_of_ranks_is_refused(
-    tiny: Trial, memory: Callable, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_launcher_of_other_ranks_is_refused(tiny: Trial, memory: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
     given = {"RANK": "0", "WORLD_SIZE": "4", "LOCAL_RANK": "0", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1"}
     for name, value in given.items():
         monkeypatch.setenv(name, value)

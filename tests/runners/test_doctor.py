@@ -63,21 +63,17 @@ def wanted(monkeypatch: pytest.MonkeyPatch) -> Callable[[list[str]], list[Check]
         ("duckdb>=2", Check("duckdb", "missing; pip install 'duckdb>=2'", ok=False)),
     ],
 )
-def test_a_package_is_held_to_the_range_that_was_declared(
-    wanted: Callable[[list[str]], list[Check]], requirement: str, check: Check
-) -> None:
+def test_ranges_of_packages_hold(wanted: Callable[[list[str]], list[Check]], requirement: str, check: Check) -> None:
     assert wanted([requirement]) == [check]
 
 
-def test_a_requirement_of_other_machines_or_of_an_extra_is_not_held_against_this_one(
+def test_requirements_of_other_machines_or_extras_are_skipped(
     wanted: Callable[[list[str]], list[Check]],
 ) -> None:
     assert wanted(["duckdb; python_version < '3'", "duckdb; extra == 'more'"]) == []
 
 
-def test_without_a_package_that_reads_ranges_presence_is_checked(
-    wanted: Callable[[list[str]], list[Check]], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_presence_is_checked(wanted: Callable[[list[str]], list[Check]], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "packaging.requirements", None)
     assert wanted(["torch>=99", "duckdb>=2"]) == [
         Check("torch", "2.11.0+cu128"),
@@ -102,9 +98,7 @@ def test_this_installation_has_what_it_declares() -> None:
 
 
 @pytest.mark.parametrize("below", ["", "deeper/still"])
-def test_a_campaign_where_a_file_is_cannot_be_written(
-    tmp_path: Path, below: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_file_cannot_be_a_campaign(tmp_path: Path, below: str, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "taken").write_text("")
     assert execute(["doctor", "--campaign", str(tmp_path / "taken" / below)]) == 5
     (line,) = [line for line in capsys.readouterr().out.splitlines() if "campaign directory" in line]

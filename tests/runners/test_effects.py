@@ -53,9 +53,7 @@ def test_one_seed_gets_a_ranking_without_a_verdict(tmp_path: Path, capsys: pytes
     assert (len(data["half_normal"]["contrasts"]), data["terms"]) == (5, [])
 
 
-def test_while_only_the_first_seed_has_values_no_verdict_is_drawn(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_first_seed_alone_has_no_verdict(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Seeds run in order, so this is the state of every campaign at first."""
     labels = [f"{operator} · {gate}" for operator in ("softmax", "SSA") for gate in FACTORS["gate"]]
     later = [(label, seed) for label in labels for seed in range(1, 5)]
@@ -75,9 +73,7 @@ def test_a_grid_without_results_or_axes_says_so(tmp_path: Path, capsys: pytest.C
     assert "did you mean 'quickstart'" in capsys.readouterr().err
 
 
-def test_curves_and_pareto_sets_answer_from_the_command_line(
-    campaign: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_curves_and_pareto_sets_answer_on_a_terminal(campaign: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert execute(["curves", "--by", "steps", "--level", "0.3", "--csv", "--campaign", str(campaign)]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith("cell,label,question,at,pairs")
@@ -93,9 +89,7 @@ def test_curves_and_pareto_sets_answer_from_the_command_line(
     assert "did you mean 'loss'" in capsys.readouterr().err
 
 
-def test_curves_and_pareto_sets_say_what_their_numbers_are_and_how_they_are_judged(
-    campaign: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_curves_and_pareto_sets_say_how_they_are_judged(campaign: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert execute(["curves", "--by", "steps", "--campaign", str(campaign)]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "quickstart: loss at equal steps, lower is better; the last value recorded at or before it"
@@ -114,9 +108,7 @@ def test_curves_and_pareto_sets_say_what_their_numbers_are_and_how_they_are_judg
 
 
 @pytest.mark.parametrize("command", ["curves", "pareto"])
-def test_mixed_code_is_told_where_costs_are_compared(
-    command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_mixed_code_is_told_beside_costs(command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     written = write_campaign(tmp_path, operators=("softmax", "SSA"), seeds=range(3))
     other = {"code": "beef" * 10, "sources": {"core": "other"}}
     write_start(written.layout, written.line("SSA", 0)["trial"], 1, **other)

@@ -102,9 +102,7 @@ def test_the_record_is_taken_without_torch() -> None:
     ("answer", "gpus"),
     [("echo 'NVIDIA H200, 570.1'\necho 'NVIDIA H200, 570.1'", ["NVIDIA H200, 570.1"] * 2), ("exit 9", [])],
 )
-def test_gpus_are_what_nvidia_smi_tells(
-    answer: str, gpus: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_gpus_are_as_told(answer: str, gpus: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "nvidia-smi").write_text(f"#!/bin/sh\n{answer}\n")
     (tmp_path / "nvidia-smi").chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")

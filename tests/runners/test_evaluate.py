@@ -114,11 +114,12 @@ def test_the_rows_are_those_of_a_trial_whose_spec_asks_for_them(campaign: Path, 
     assert rows(campaign, final) == rows(planned, final)
 
 
-def test_an_evaluation_is_made_once(
+def test_an_evaluation_is_made_once_and_is_no_result_of_the_training(
     campaign: Path, asked: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (first, *_) = keys(campaign)
-    ingest(campaign)
+    with Store.open(campaign) as store:
+        trained = values_of(store, first)
     told = Layout(campaign).trial(first).parent
     before_ns = told.stat().st_mtime_ns
     assert evaluate(campaign, first[:9], "--with", asked, "--json") == 0
@@ -127,31 +128,35 @@ def test_an_evaluation_is_made_once(
     assert (made["trial"], made["status"], len(made["measured"])) == (first, "done", 6)
     before = rows(campaign, LATER)
     assert len(before) == 6
-    monkeypatch.setattr("runners.posthoc.trained_model.build_model", None)  # nothing is computed
-    assert evaluate(campaign, first, "--with", asked, "--json") == 0
+    with monkeypatch.context() as patched:
+        patched.setattr("runners.posthoc.trained_model.build_model", None)  # nothing is computed
+        assert evaluate(campaign, first, "--with", asked, "--json") == 0
     said = capsys.readouterr()
     assert json.loads(said.out)["data"][0]["status"] == "there"
     assert "--again repeats it" in said.err
-    monkeypatch.undo()
+    with monkeypatch.context() as patched:
+        patched.setattr(evaluation_records, "write_json", kill)  # what was found is kept
+        assert evaluate(campaign, first, "--with", asked, "--again") == 130
+    assert rows(campaign, LATER) == before
+    assert len(rows(campaign, "FROM shard WHERE later")) == 1
     assert evaluate(campaign, first, "--with", asked, "--again") == 0
     assert rows(campaign, LATER) == before
     found = Layout(campaign).evaluations(first, 1)
     assert len(list(found.glob("*.parquet"))) == len(list(found.glob("*.json"))) == 1
     with Store.open(campaign) as store:
         live = store.content_hash()
+        assert values_of(store, first) == trained
     rebuild(campaign)
     with Store.open(campaign, refresh=False) as store:
         assert store.content_hash() == live
+    shutil.rmtree(found)  # takes its rows along
+    taken = ingest(campaign)
+    assert (taken.evaluated, taken.published) == (1, True)
+    assert rows(campaign, LATER) == rows(campaign, "FROM shard WHERE later") == []
 
 
-def test_what_is_found_later_is_no_result_of_the_training(campaign: Path, asked: Path) -> None:
-    (first, *_) = keys(campaign)
-    with Store.open(campaign) as store:
-        before = values_of(store, first)
-    assert evaluate(campaign, first, "--with", asked) == 0
-    with Store.open(campaign) as store:
-        assert values_of(store, first) == before
-        assert len(store.sql(LATER).rows()) == 6
+def kill(*_: object) -> None:
+    raise KeyboardInterrupt
 
 
 @pytest.mark.parametrize("writes", [0, 1])
@@ -160,10 +165,6 @@ def test_a_kill_leaves_an_evaluation_undone_or_done(
 ) -> None:
     """Killed before the shards, and between them and the record."""
     (first, *_) = keys(campaign)
-
-    def kill(*_: object) -> None:
-        raise KeyboardInterrupt
-
     with monkeypatch.context() as patched:
         patched.setattr(evaluation_records, ("write_atomic", "write_json")[writes], kill)
         assert evaluate(campaign, first, "--with", asked) == 130
@@ -175,27 +176,8 @@ def test_a_kill_leaves_an_evaluation_undone_or_done(
     assert len(list(place.glob("*.parquet"))) == 1
 
 
-def test_an_evaluation_that_is_made_again_and_killed_keeps_what_was_found(
-    campaign: Path, asked: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (first, *_) = keys(campaign)
-    assert evaluate(campaign, first, "--with", asked) == 0
-    before = rows(campaign, LATER)
-
-    def kill(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patched:
-        patched.setattr(evaluation_records, "write_json", kill)
-        assert evaluate(campaign, first, "--with", asked, "--again") == 130
-    assert rows(campaign, LATER) == before
-    assert len(rows(campaign, "FROM shard WHERE later")) == 1
-
-
 @pytest.mark.parametrize("ending", ["json", "parquet"])
-def test_damage_is_said_and_mended_by_the_same_command(
-    ending: str, campaign: Path, asked: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_damage_is_said_and_mended_by_the_same_command(ending: str, campaign: Path, asked: Path) -> None:
     (first, *_) = keys(campaign)
     assert evaluate(campaign, first, "--with", asked) == 0
     before = rows(campaign, LATER)
@@ -211,16 +193,10 @@ def test_damage_is_said_and_mended_by_the_same_command(
         assert store.content_hash() == live
     assert evaluate(campaign, first, "--with", asked) == 0
     assert rows(campaign, LATER) == before
-
-
-def test_a_record_that_is_removed_takes_its_rows_along(campaign: Path, asked: Path) -> None:
-    (first, *_) = keys(campaign)
-    assert evaluate(campaign, first, "--with", asked) == 0
-    assert len(rows(campaign, LATER)) == 6
-    shutil.rmtree(Layout(campaign).evaluations(first, 1))
-    found = ingest(campaign)
-    assert (found.evaluated, found.published) == (1, True)
-    assert rows(campaign, LATER) == rows(campaign, "FROM shard WHERE later") == []
+    (path,) = Layout(campaign).weights(first, 1).glob("*.pt")
+    path.write_bytes(path.read_bytes()[:-1])
+    assert evaluate(campaign, first, "--with", asked, "--again") == 6
+    assert rows(campaign, LATER) == before
 
 
 def test_what_judged_an_earlier_result_counts_no_more(campaign: Path, asked: Path) -> None:
@@ -247,22 +223,16 @@ def test_of_two_that_say_the_same_only_one_counts(
         patched.delattr("runners.posthoc.trained_model.TrainedModel.evaluate")  # it is refused before the work
         assert evaluate(campaign, first, "--with", other) == 2
     assert "has recorded deviant_mse" in capsys.readouterr().err
-    items = f"{ROWS[:7]}items FROM v_evaluation WHERE later IS NOT NULL ORDER BY ALL"
-    assert {row[0] for row in rows(campaign, items)} == {3}
     assert evaluate(campaign, first, "--with", other, "--again") == 0
-    assert [row[0] for row in rows(campaign, items)] == [2] * 6
+    items = "SELECT point['sigma_first'] AS s, items FROM v_evaluation WHERE later IS NOT NULL ORDER BY ALL"
+    assert rows(campaign, items) == [(1.0, 2)] * 3 + [(10.0, 2)] * 3
     assert len(rows(campaign, "FROM evaluated")) == 1  # the other said nothing else
     assert evaluate(campaign, first, "--with", asked, "--again") == 0
     assert evaluate(campaign, first, "--with", wide, "--again") == 0
-    found = rows(
-        campaign, "SELECT point['sigma_first'] AS s, items FROM v_evaluation WHERE later IS NOT NULL ORDER BY ALL"
-    )
-    assert found == [(1.0, 3)] * 3 + [(10.0, 2)] * 3 + [(20.0, 2)] * 3
+    assert rows(campaign, items) == [(1.0, 3)] * 3 + [(10.0, 2)] * 3 + [(20.0, 2)] * 3
 
 
-def test_what_the_training_has_measured_is_not_measured_again(
-    planned: Path, tmp_path: Path, asked: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_measured_is_measured(planned: Path, tmp_path: Path, asked: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (first, *_) = keys(planned)
     assert evaluate(planned, first, "--with", asked) == 0
     assert "part of the trial" in capsys.readouterr().err
@@ -272,9 +242,7 @@ def test_what_the_training_has_measured_is_not_measured_again(
     assert rows(planned, LATER) == []
 
 
-def test_other_code_is_told_and_another_function_refused(
-    campaign: Path, asked: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_another_function_is_refused(campaign: Path, asked: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (first, second, *_) = keys(campaign)
     layout = Layout(campaign)
     for key in (first, second):
@@ -332,19 +300,14 @@ def test_a_failure_of_one_trial_does_not_lose_the_others(
     said = capsys.readouterr().err
     assert "ArithmeticError: no second one" in said
     assert "3 made, 1 failed" in said
-    assert rows(campaign, "SELECT value FROM v_evaluation WHERE name = 'picked' ORDER BY ALL") == [
-        (1.0,),
-        (3.0,),
-        (4.0,),
-    ]
+    picked = rows(campaign, "SELECT value FROM v_evaluation WHERE name = 'picked' ORDER BY ALL")
+    assert picked == [(1.0,), (3.0,), (4.0,)]
     assert len(rows(campaign, "FROM v_item WHERE name = 'picked'")) == 6
     assert evaluate(campaign, "grid=small", "--with", path) == 0
     assert len(rows(campaign, "FROM v_evaluation WHERE name = 'picked'")) == 4
 
 
-def test_a_trial_without_weights_or_result_says_what_to_do(
-    tmp_path: Path, asked: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_without_weights_it_says_what_to_do(tmp_path: Path, asked: Path, capsys: pytest.CaptureFixture[str]) -> None:
     bare = run(tmp_path / "bare", keep=False)
     (first, second, *_) = keys(bare)
     assert evaluate(bare, first, "--with", asked) == NotFoundError.exit_code == 3
@@ -353,14 +316,6 @@ def test_a_trial_without_weights_or_result_says_what_to_do(
     assert evaluate(bare, second, "--with", asked) == 3
     assert "run it first" in capsys.readouterr().err
     assert evaluate(bare, "grid=small", "--with", asked) == 4
-
-
-def test_damaged_weights_judge_nothing(campaign: Path, asked: Path) -> None:
-    (first, *_) = keys(campaign)
-    (path,) = Layout(campaign).weights(first, 1).glob("*.pt")
-    path.write_bytes(path.read_bytes()[:-1])
-    assert evaluate(campaign, first, "--with", asked) == 6
-    assert rows(campaign, LATER) == []
 
 
 WRONG: dict[str, tuple[Callable[[Path], list[Any]], int, str]] = {
@@ -386,6 +341,16 @@ WRONG: dict[str, tuple[Callable[[Path], list[Any]], int, str]] = {
         2,
         "has no lm-eval task 'nosuch'; it has mine",
     ),
+    "what does not suit the task": (
+        lambda at: [
+            *("seed=0", "softmax", "--with"),
+            [at, at.write_text("from runners import LargeValue\nevaluations = (LargeValue(numbers=3, sequences=2),)")][
+                0
+            ],
+        ],
+        2,
+        "large_value needs the task quantifiers",
+    ),
     "a folder without tasks": (lambda at: ["grid=small", "--include", at.parent], 2, "--include is the folder"),
 }
 
@@ -397,12 +362,3 @@ def test_a_request_without_meaning_is_refused(
     words, code, said = WRONG[case]
     assert evaluate(trained, *words(tmp_path / "judge.py")) == code
     assert said in capsys.readouterr().err
-
-
-def test_an_evaluation_that_does_not_suit_the_task_is_refused(
-    trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    path = tmp_path / "judge.py"
-    path.write_text("from runners import LargeValue\nevaluations = (LargeValue(numbers=3, sequences=2),)\n")
-    assert evaluate(trained, "seed=0", "softmax", "--with", path) == 2
-    assert "large_value needs the task quantifiers" in capsys.readouterr().err

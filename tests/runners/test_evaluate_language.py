@@ -97,9 +97,7 @@ def test_two_processes_do_not_write_one_trial_at_once(campaign: Path, tmp_path: 
     assert evaluate(campaign, first, "--with", asked) == 0
 
 
-def test_what_is_wrong_with_one_folder_is_not_wrong_with_the_others(
-    campaign: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_one_wrong_folder_is_one_only(campaign: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Another process has the first, and in place of the second's folder there is a file."""
     first, second, third = found = keys(campaign)
     Layout(campaign).evaluations(second, 1).write_text("")
@@ -112,9 +110,7 @@ def test_what_is_wrong_with_one_folder_is_not_wrong_with_the_others(
     assert str(Layout(campaign).evaluations(second, 1)) in said[second]["message"]
 
 
-def test_what_every_trial_lacks_ends_the_command(
-    campaign: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_all_trials_lack_ends_it(campaign: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[object] = []
 
     def full(*words: object) -> None:
@@ -126,9 +122,7 @@ def test_what_every_trial_lacks_ends_the_command(
     assert len(calls) == 1
 
 
-def test_one_evaluation_that_is_named_twice_is_made_once(
-    campaign: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_name_given_twice_counts_once(campaign: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert evaluate(campaign, "seed=0", "--with", asking(tmp_path / "judge.py", PLAIN, PLAIN)) == 0
     assert "1 evaluation of 1 trial: 1 made" in capsys.readouterr().err
 

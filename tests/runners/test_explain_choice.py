@@ -25,9 +25,7 @@ def test_every_kind_of_the_package_is_explained_with_units(family: str, kind: st
 
 
 @pytest.mark.parametrize(("family", "kind"), [each for each in KINDS if each[1] != "distillation"])
-def test_the_python_of_an_explanation_makes_the_example(
-    family: str, kind: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_python_shown_makes_the_example(family: str, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with make_fixture_files() as folder:
         monkeypatch.chdir(folder)
         spec = make_example(FAMILIES[family].members()[kind], folder)
@@ -40,7 +38,7 @@ def test_the_python_of_an_explanation_makes_the_example(
         monkeypatch.undo()
 
 
-def test_a_field_without_a_docstring_and_a_measurement_without_a_unit_are_refused(
+def test_fields_without_a_docstring_or_measurements_without_a_unit_fail(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     with pytest.raises(SpecError, match="blame"):

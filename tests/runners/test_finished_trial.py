@@ -115,9 +115,7 @@ def test_in_bfloat16_the_logits_are_rounded_and_come_as_float32(root: Path, tria
         ("other hash", "has none with content_hash 0{32}"),
     ],
 )
-def test_a_trial_that_cannot_teach_is_refused_when_the_spec_is_built(
-    root: Path, trial: Trial, state: str, said: str
-) -> None:
+def test_a_trial_that_cannot_teach_is_refused(root: Path, trial: Trial, state: str, said: str) -> None:
     fields = {"campaign": str(root), "trial": trial.key}
     if state != "no campaign":
         other = trial.changed(seed=5) if state == "no trial" else trial
@@ -152,9 +150,7 @@ def test_altered_weights_are_found_before_they_are_used(root: Path, trial: Trial
         planned.open(trial.task)
 
 
-def test_weights_that_are_no_numbers_or_of_another_model_are_refused_before_training(
-    root: Path, trial: Trial, memory: Callable
-) -> None:
+def test_weights_that_are_no_numbers_or_do_not_fit_are_refused(root: Path, trial: Trial, memory: Callable) -> None:
     broken = weights(trial)
     broken["layers.1.attention.out.weight"][3, 2] = float("nan")
     other = weights(trial.changed(model=gpt2(layers=1, heads=2, width=8, max_positions=12)))
@@ -190,9 +186,7 @@ def test_a_teacher_of_numbers_is_refused(root: Path, tiny: Trial) -> None:
         ({"operator": softmax().changed(visible=Prefix(length=3))}, "the teacher .* cannot learn the task itself"),
     ],
 )
-def test_a_teacher_that_does_not_fit_the_task_is_refused_when_the_spec_is_built(
-    root: Path, task: Text, changes: dict, said: str
-) -> None:
+def test_a_teacher_that_does_not_fit_the_task_is_refused(root: Path, task: Text, changes: dict, said: str) -> None:
     own = task.changed(context=5) if "model" in changes else task.changed(prefix=3)
     trial = teaching_trial(own, **changes)
     write_finished(root, trial)
@@ -244,9 +238,7 @@ def pairs_of(folder: Path) -> Text:
 
 @pytest.mark.parametrize("then", ["edited", "removed"])
 @pytest.mark.parametrize("recorded", [True, False])
-def test_a_tokenizer_that_cannot_be_learned_again_is_known_by_its_record(
-    root: Path, tmp_path: Path, then: str, recorded: bool
-) -> None:
+def test_a_tokenizer_is_known_by_its_record(root: Path, tmp_path: Path, then: str, recorded: bool) -> None:
     """A student with the same one needs no file of the teacher's; one with another, or not known to, is refused."""
     old = pairs_of(tmp_path / "old")
     trial, same = teaching_trial(old), pairs_of(tmp_path / "same")
@@ -290,9 +282,7 @@ def test_a_teacher_of_a_task_that_no_loaded_file_defines_is_refused(root: Path) 
     ],
     ids=["grammar", "recall", "kinds"],
 )
-def test_tokens_of_one_number_and_two_meanings_are_refused(
-    root: Path, teachers: Task, students: Task, said: str
-) -> None:
+def test_tokens_with_two_meanings_are_refused(root: Path, teachers: Task, students: Task, said: str) -> None:
     assert teachers.inputs == students.inputs
     trial = teaching_trial(teachers, model=gpt2(layers=1, heads=2, width=8, max_positions=256))
     write_finished(root, trial)

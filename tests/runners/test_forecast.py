@@ -48,9 +48,7 @@ def told(capsys: pytest.CaptureFixture[str], *words: str, code: int = 0) -> str:
     return said.err if code else said.out
 
 
-def test_a_dry_run_says_hours_wall_time_and_what_the_seeds_resolve(
-    tmp_path: Path, spec: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_dry_run_says_hours_and_resolution(tmp_path: Path, spec: Path, capsys: pytest.CaptureFixture[str]) -> None:
     root = str(tmp_path / "campaign")
     lines = told(capsys, "run", str(spec), "--on", "slurm", "--dry-run", "--campaign", root).splitlines()
     (estimate,) = [line for line in lines if line.startswith("estimate: ")]
@@ -92,9 +90,7 @@ def test_a_plan_for_a_cluster_needs_none_and_goes_by_the_flags(
         (["--oom", "halve"], "--oom is for `ablate run`"),
     ],
 )
-def test_flags_that_say_nothing_to_a_plan_are_refused(
-    flags: list[str], said: str, spec: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_useless_flags_are_refused(flags: list[str], said: str, spec: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert said in told(capsys, "plan", str(spec), *flags, code=2)
 
 
@@ -119,9 +115,7 @@ def asked(capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, int]:
     return {state: states.count(state) for state in set(states)}
 
 
-def test_a_plan_counts_as_status_does_while_trials_are_queued_and_after(
-    tmp_path: Path, slurm: PretendSlurm, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_plan_counts_as_status_does(tmp_path: Path, slurm: PretendSlurm, capsys: pytest.CaptureFixture[str]) -> None:
     spec, root = tmp_path / "toys.py", tmp_path / "c"
     spec.write_text(real_spec("g", training="steps=2", seeds=1, after=SLURM))
     here = ["--campaign", str(root)]

@@ -50,9 +50,7 @@ def status(campaign: Campaign, scheduler: Scripted, capsys: pytest.CaptureFixtur
     return capsys.readouterr().out
 
 
-def test_set_up_that_ends_the_worker_everywhere_is_told_with_its_last_line(
-    campaign: Campaign, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_set_up_that_fails_everywhere_is_told(campaign: Campaign, capsys: pytest.CaptureFixture[str]) -> None:
     submit(campaign, SSA, classes=[(3, [Array(0, 1, 5)])])
     path = prints(campaign, "5_0", GIVEN_UP)
     said = status(campaign, Scripted({}), capsys)
@@ -75,9 +73,7 @@ def test_a_worker_that_is_queued_again_has_not_given_up(campaign: Campaign, caps
     assert worker_rejections(campaign.layout) == []
 
 
-def test_a_worker_that_began_well_and_was_given_up_later_says_so(
-    campaign: Campaign, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_worker_given_up_later_says_so(campaign: Campaign, capsys: pytest.CaptureFixture[str]) -> None:
     submit(campaign, SSA, classes=[(3, [Array(0, 1, 5)])])
     prints(campaign, "5_0", GIVEN_UP)
     write_record(campaign.layout, 0, job="5_0", left="time")
@@ -125,9 +121,7 @@ def test_there_are_no_last_words_where_nothing_was_printed(tmp_path: Path) -> No
     assert last_words(tmp_path / "empty") is None
 
 
-def test_the_output_of_workers_is_shown_for_a_trial_that_nobody_has_begun(
-    campaign: Campaign, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_output_is_shown_for_a_trial_not_begun(campaign: Campaign, capsys: pytest.CaptureFixture[str]) -> None:
     submit(campaign, SSA, classes=[(1, [Array(0, 1, 5)]), (2, [Array(0, 1, 6)])])
     prints(campaign, "5_0", "that of another class\n")
     key = str(campaign.line("SSA", 2)["trial"])
@@ -141,9 +135,7 @@ def test_the_output_of_workers_is_shown_for_a_trial_that_nobody_has_begun(
     assert str(path) in said.err
 
 
-def test_a_worker_without_time_and_one_with_a_full_disk_say_so(
-    campaign: Campaign, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_workers_without_time_or_disk_say_so(campaign: Campaign, capsys: pytest.CaptureFixture[str]) -> None:
     submit(campaign, SSA, classes=[(3, [Array(0, 2, 7)])])
     write_record(campaign.layout, 0, left="late", says="nothing was begun")
     write_record(campaign.layout, 1, left="full", says="the disk is full")
@@ -153,9 +145,7 @@ def test_a_worker_without_time_and_one_with_a_full_disk_say_so(
     assert "1 full" not in status(campaign, Scripted({"7_1": WAITS}), capsys)
 
 
-def test_exit_0_53_is_explained_by_the_directory_that_cannot_be_written(
-    campaign: Campaign, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_exit_0_53_is_explained(campaign: Campaign, capsys: pytest.CaptureFixture[str]) -> None:
     submit(campaign, SSA, classes=[(3, [Array(0, 1, 7)])])
     accounts = {"7_0": TaskStatus("ended", "FAILED, exit 0:53", "n1")}
     where = f"{campaign.layout.submission(FIRST) / 'logs'}"
@@ -172,9 +162,7 @@ def test_exit_0_53_is_explained_by_the_directory_that_cannot_be_written(
 NO_CUDA = "execution.device is 'cuda' and this machine has no CUDA device; use 'auto' or 'cpu'"
 
 
-def test_a_reason_that_all_nodes_have_is_mended_and_not_every_node_excluded(
-    campaign: Campaign, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_reason_of_all_nodes_excludes_none(campaign: Campaign, capsys: pytest.CaptureFixture[str]) -> None:
     submit(campaign, SSA)
     for restarts in range(MOST_REFUSALS):
         node = f"n{restarts}"

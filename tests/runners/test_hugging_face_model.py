@@ -83,9 +83,7 @@ def test_hidden_documents_are_as_if_they_were_not_there(tmp_path: Path, task: Te
     torch.testing.assert_close(teaching.logits(inputs, causal), whole, rtol=0, atol=1e-5)
 
 
-def test_positions_count_from_the_beginning_of_the_row_whatever_is_hidden(
-    folder: Path, task: Text, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_positions_count_hidden_tokens_too(folder: Path, task: Text, monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows that see only themselves: GPT-2 reads each token at its own place and nothing else. That the package counts
     so by itself for some masks and versions is nothing to lean on, so that it is asked for them, too."""
     teaching = HuggingFaceModel(directory=str(folder)).open(task)
@@ -211,9 +209,7 @@ def test_a_directory_that_is_no_model_is_refused_when_the_spec_is_built(folder: 
     ],
     ids=["NaN", "missing", "another shape", "torn"],
 )
-def test_weights_that_cannot_teach_are_refused_before_training(
-    folder: Path, task: Text, name: str | None, value: Any, said: str
-) -> None:
+def test_weights_that_cannot_teach_fail(folder: Path, task: Text, name: str | None, value: Any, said: str) -> None:
     path = folder / "model.safetensors"
     state = load_file(path)
     if name is None:
@@ -227,9 +223,7 @@ def test_weights_that_cannot_teach_are_refused_before_training(
         Distillation(task=task, teacher=HuggingFaceModel(directory=str(folder))).open()
 
 
-def test_a_model_with_other_tokens_or_few_positions_is_refused_when_the_spec_is_built(
-    tmp_path: Path, task: Text
-) -> None:
+def test_a_model_with_other_tokens_or_too_few_positions_is_refused(tmp_path: Path, task: Text) -> None:
     save_model(tmp_path / "wide", gpt2_config(vocab_size=257))
     save_model(tmp_path / "short", llama_config(max_position_embeddings=7))
     with pytest.raises(ValueError, match=r"the teacher wide .* has 257 tokens and the task 'text' has 256; use"):
@@ -239,9 +233,7 @@ def test_a_model_with_other_tokens_or_few_positions_is_refused_when_the_spec_is_
 
 
 @pytest.mark.parametrize("prefix", [1, 8, 15])
-def test_a_model_that_reads_ahead_is_no_teacher_however_long_the_prefix(
-    tmp_path: Path, task: Text, prefix: int
-) -> None:
+def test_a_model_that_reads_ahead_is_no_teacher(tmp_path: Path, task: Text, prefix: int) -> None:
     """BERT's language modelling head is loaded as well as any, over layers that see everything."""
     sizes = {"hidden_size": 8, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 16}
     save_model(tmp_path / "model", transformers.BertConfig(**SIZES, **sizes, max_position_embeddings=16))

@@ -189,9 +189,7 @@ def test_a_second_interrupt_ends_a_run_within_a_step(tmp_path: Path, launcher: R
     assert {trial_state(layout, key).status for key in layout.trial_keys()} == {"pending"}
 
 
-def test_two_runs_at_once_train_every_trial_once(
-    tmp_path: Path, launcher: Runs, undisturbed: dict[str, list[tuple[Any, ...]]]
-) -> None:
+def test_two_runs_train_once(tmp_path: Path, launcher: Runs, undisturbed: dict[str, list[tuple[Any, ...]]]) -> None:
     pids = [launcher.start(tmp_path, workers=workers) for workers in (2, 0, 1)]
     for pid in pids:
         wait_until_gone(pid)
@@ -202,9 +200,7 @@ def test_two_runs_at_once_train_every_trial_once(
     assert_equal_to(undisturbed, tmp_path)
 
 
-def test_a_run_takes_over_what_another_left_when_it_was_killed(
-    tmp_path: Path, launcher: Runs, undisturbed: dict[str, list[tuple[Any, ...]]]
-) -> None:
+def test_a_killed_run_is_taken(tmp_path: Path, launcher: Runs, undisturbed: dict[str, list[tuple[Any, ...]]]) -> None:
     first = launcher.start(tmp_path, workers=2)
     _starts(tmp_path, 2)
     second = launcher.start(tmp_path, workers=1)
@@ -214,9 +210,7 @@ def test_a_run_takes_over_what_another_left_when_it_was_killed(
     assert_equal_to(undisturbed, tmp_path)
 
 
-def test_a_real_run_from_a_fresh_interpreter_is_killed_and_goes_on(
-    tmp_path: Path, undisturbed: dict[str, list[tuple[Any, ...]]]
-) -> None:
+def test_a_real_run_is_killed_and_goes_on(tmp_path: Path, undisturbed: dict[str, list[tuple[Any, ...]]]) -> None:
     script = tmp_path / "user.py"
     script.write_text(
         # no `if __name__ == "__main__"`: workers must not run the user's script again

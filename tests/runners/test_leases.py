@@ -76,20 +76,20 @@ def beat(layout: Layout, at_s: float) -> None:
     os.utime(layout.heartbeat(TRIAL, 1), (at_s, at_s))
 
 
-def test_an_attempt_elsewhere_is_alive_for_a_lease_after_its_sign_of_life_was_first_seen(
-    layout: Layout, leases: Leases, clock: Clock
-) -> None:
+def test_an_attempt_elsewhere_lives_for_a_lease_after_a_sign(layout: Layout, leases: Leases, clock: Clock) -> None:
     write_start(layout, TRIAL, 1, **ELSEWHERE)
     beat(layout, 0)  # half a century ago, by that clock
     assert alive_for(leases, layout, clock, LEASE_S - 0.1)
     clock.now += 0.2
     assert not alive(leases, layout)
+    layout.heartbeat(TRIAL, 1).unlink()
+    anew = observer(clock, None)  # it never sees any sign of life
+    assert alive(anew, layout)
+    assert not alive_for(anew, layout, clock, LEASE_S)
 
 
 @pytest.mark.parametrize("gap_s", [BEAT_S, 30.0, HOUR_S])
-def test_what_an_observer_could_not_see_is_no_silence(
-    layout: Layout, leases: Leases, clock: Clock, gap_s: float
-) -> None:
+def test_time_without_looks_is_no_silence(layout: Layout, leases: Leases, clock: Clock, gap_s: float) -> None:
     """It may have been cut off together with the owner, which has had no turn since."""
     write_start(layout, TRIAL, 1, **ELSEWHERE)
     looks = 1
@@ -99,47 +99,36 @@ def test_what_an_observer_could_not_see_is_no_silence(
     assert looks == 1 + LEASE_S / BEAT_S
 
 
-def test_an_outage_that_a_look_waits_out_takes_no_trial_from_its_owner(
+def test_an_outage_takes_no_trial_from_its_owner(
     layout: Layout, leases: Leases, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Whether looks wait it out or fail in it."""
     write_start(layout, TRIAL, 1, **ELSEWHERE)
-    assert alive_for(leases, layout, clock, BEAT_S)
+    assert alive(leases, layout)
     plain = trial_status._modified_ns
 
     def away(path: Path) -> int:
         clock.now += 10 * LEASE_S
         return plain(path)
 
-    with monkeypatch.context() as patch:
-        patch.setattr(trial_status, "_modified_ns", away)
-        assert alive(leases, layout)
-    assert alive_for(leases, layout, clock, LEASE_S - 2 * BEAT_S - 0.1)
-    clock.now += 0.2
-    assert not alive(leases, layout)
-
-
-def test_an_outage_that_a_look_fails_in_takes_no_trial_from_its_owner(
-    layout: Layout, leases: Leases, clock: Clock, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    write_start(layout, TRIAL, 1, **ELSEWHERE)
-    assert alive(leases, layout)
-
-    def away(_: Path) -> int:
+    def fail(_: Path) -> int:
         raise OSError(5, "Input/output error")
 
     with monkeypatch.context() as patch:
-        patch.setattr(trial_status, "_modified_ns", away)
+        patch.setattr(trial_status, "_modified_ns", fail)
         for _ in range(20):
             clock.now += BEAT_S
             with pytest.raises(EnvironmentProblem, match="Input/output error"):
                 alive(leases, layout)
-    assert alive(leases, layout)
+        patch.setattr(trial_status, "_modified_ns", away)
+        assert alive(leases, layout)
+    assert alive_for(leases, layout, clock, LEASE_S - BEAT_S - 0.1)
+    clock.now += 0.2
+    assert not alive(leases, layout)
 
 
 @pytest.mark.parametrize("jump_s", [-HOUR_S, -0.001, 0.001, HOUR_S, 10 * HOUR_S])
-def test_any_change_of_the_sign_of_life_is_one_wherever_the_clock_jumped(
-    layout: Layout, leases: Leases, clock: Clock, jump_s: float
-) -> None:
+def test_any_change_is_a_sign_of_life(layout: Layout, leases: Leases, clock: Clock, jump_s: float) -> None:
     write_start(layout, TRIAL, 1, **ELSEWHERE)
     stamped = time.time()
     for beats in range(20):
@@ -158,15 +147,6 @@ def test_a_dead_one_is_dead_after_a_lease_though_wall_clocks_jump(
     assert alive(leases, layout)
     monkeypatch.setattr(time, "time", lambda: -ahead_s)
     assert not alive_for(leases, layout, clock, LEASE_S + 1)
-
-
-def test_an_attempt_without_any_sign_of_life_is_dead_after_a_lease(
-    layout: Layout, leases: Leases, clock: Clock
-) -> None:
-    write_start(layout, TRIAL, 1, **ELSEWHERE)
-    layout.heartbeat(TRIAL, 1).unlink()
-    assert alive(leases, layout)
-    assert not alive_for(leases, layout, clock, LEASE_S)
 
 
 def test_an_attempt_of_this_host_is_its_process(layout: Layout, leases: Leases, clock: Clock) -> None:
@@ -190,43 +170,31 @@ def test_an_attempt_of_this_host_is_its_process(layout: Layout, leases: Leases, 
         (None, False),
     ],
 )
-def test_an_earlier_life_of_the_own_task_is_dead_at_once(
-    layout: Layout, clock: Clock, theirs: dict[str, Any] | None, dead: bool
-) -> None:
+def test_an_earlier_life_is_dead(layout: Layout, clock: Clock, theirs: dict[str, Any] | None, dead: bool) -> None:
     ours = {"scheduler": "slurm", "job": "77_3", "restarts": 2, "node": "n2", "devices": "0"}
     place = None if theirs is None else {**ours, "node": "n1", **theirs}
     write_start(layout, TRIAL, 1, **ELSEWHERE, place=place)
     assert alive(observer(clock, None, ours), layout) == (not dead)
     assert alive(observer(clock, None), layout)
-
-
-def test_a_place_that_names_no_job_is_nobodys_earlier_life(layout: Layout, clock: Clock) -> None:
-    write_start(layout, TRIAL, 1, **ELSEWHERE, place={"restarts": 0})
+    write_start(layout, TRIAL, 1, **ELSEWHERE, place={"restarts": 0})  # it names no job
     assert alive(observer(clock, None, {"restarts": 1}), layout)
 
 
-def test_observers_of_one_host_share_what_they_saw(layout: Layout, clock: Clock, tmp_path: Path) -> None:
+def test_observers_of_one_host_share_what_they_saw_since_its_boot(layout: Layout, clock: Clock, tmp_path: Path) -> None:
     write_start(layout, TRIAL, 1, **ELSEWHERE)
     assert alive_for(observer(clock, tmp_path), layout, clock, LEASE_S - 1)
     clock.now += 2
     assert not alive(observer(clock, tmp_path), layout)
     assert alive(observer(clock, None), layout)
     beat(layout, 5)
-    assert alive(observer(clock, tmp_path), layout)
-
-
-def test_what_was_seen_before_another_boot_counts_for_nothing(layout: Layout, clock: Clock, tmp_path: Path) -> None:
-    write_start(layout, TRIAL, 1, **ELSEWHERE)
     assert alive_for(observer(clock, tmp_path), layout, clock, LEASE_S - 1)
-    clock.now -= HOUR_S
+    clock.now -= HOUR_S  # another boot
     assert alive_for(observer(clock, tmp_path), layout, clock, LEASE_S - 1)
     clock.now += 1
     assert not alive(observer(clock, tmp_path), layout)
 
 
-def test_an_observation_that_was_cut_off_or_damaged_is_not_believed(
-    layout: Layout, clock: Clock, tmp_path: Path
-) -> None:
+def test_a_damaged_observation_is_not_believed(layout: Layout, clock: Clock, tmp_path: Path) -> None:
     write_start(layout, TRIAL, 1, **ELSEWHERE)
     assert alive_for(observer(clock, tmp_path), layout, clock, LEASE_S - 1)
     (file,) = (path for path in tmp_path.iterdir() if path.is_file())
@@ -433,9 +401,7 @@ class Hosts(RuleBasedStateMachine):
         assert (self.owner[1] if self.owner else 0) == len(numbers)
 
 
-def test_no_order_of_events_costs_a_live_owner_its_trial_or_leaves_a_dead_one_with_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_order_of_events_takes_a_trial_from_a_live_owner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for limit in ("MOST_LOST", "MOST_FRUITLESS"):
         monkeypatch.setattr(f"runners.attempts.claims.{limit}", 10**6)
     Hosts.root = tmp_path / "0"
@@ -445,9 +411,7 @@ def test_no_order_of_events_costs_a_live_owner_its_trial_or_leaves_a_dead_one_wi
     run_state_machine_as_test(Hosts, settings=how)
 
 
-def test_containers_of_one_node_do_not_take_each_others_processes_for_dead(
-    layout: Layout, leases: Leases, clock: Clock
-) -> None:
+def test_processes_of_other_containers_are_not_dead(layout: Layout, leases: Leases, clock: Clock) -> None:
     space = {"pid": 1, "pid_started": 1, "pid_space": "another boot or container", "heartbeat_s": BEAT_S}
     write_start(layout, TRIAL, 1, **space)
     assert trial_state(layout, TRIAL, leases.alive).status == "running"

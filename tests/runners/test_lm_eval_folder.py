@@ -76,9 +76,7 @@ def test_a_group_is_where_its_tasks_are(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("again", [{"fewshot": 0}, {"context": 16}, {"tasks": ("both",), "at_end": False}])
-def test_two_evaluations_of_one_task_at_one_point_are_refused_before_training(
-    again: dict[str, Any], tiny: Trial, memory: Any, tmp_path: Path
-) -> None:
+def test_one_task_twice_is_refused(again: dict[str, Any], tiny: Trial, memory: Any, tmp_path: Path) -> None:
     place = folder(tmp_path / "t", other="task: other" + MINE, group=GROUP)
     spec = LmEval(tasks=("mine",), include=str(place))
     world = memory()

@@ -39,9 +39,7 @@ def logs(campaign: Campaign, *words: str) -> int:
     return execute(["logs", *words, "--campaign", str(campaign.root)])
 
 
-def test_the_latest_attempt_s_log_is_shown_or_the_one_asked_for(
-    campaign: Campaign, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_log_of_an_attempt_is_shown(campaign: Campaign, capsys: pytest.CaptureFixture[str]) -> None:
     key = key_of(campaign)
     begin(campaign, 1, "first\n")
     write_end(campaign.layout, key, 1, status="failed", reason="error")
@@ -100,9 +98,7 @@ def test_what_is_not_there_is_one_sentence(campaign: Campaign, capsys: pytest.Ca
         assert said.out == ""
 
 
-def test_the_output_of_the_task_is_where_the_script_put_it(
-    campaign: Campaign, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_output_is_where_the_script_put_it(campaign: Campaign, capsys: pytest.CaptureFixture[str]) -> None:
     from runners.slurm.worker_records import worker_log
 
     begin(campaign, 1, submission=FIRST, place={"scheduler": "slurm", "job": "7_3", "node": "n4"})
@@ -151,9 +147,7 @@ def test_following_reads_every_byte_once_over_all_attempts(campaign: Campaign) -
     assert announced == [1, 2]
 
 
-def test_what_an_attempt_writes_as_the_next_appears_is_read(
-    campaign: Campaign, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_last_lines_of_an_attempt_are_read(campaign: Campaign, monkeypatch: pytest.MonkeyPatch) -> None:
     begin(campaign, 1, "first\n")
     begin(campaign, 2, "second\n")
     write_end(campaign.layout, key_of(campaign), 2)

@@ -57,9 +57,7 @@ slurm = Slurm(gpus=0, time="2h", workers=1)
 """
 
 
-def test_it_is_queued_on_a_cluster_and_left_as_it_is_by_a_dry_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_it_is_queued_on_a_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", PretendSlurm(tmp_path / "slurm").path)
     path, root = tmp_path / "toys.py", tmp_path / "campaign"
     path.write_text(SPEC)

@@ -91,9 +91,7 @@ def test_a_killed_worker_is_replaced_and_its_trial_goes_on_from_its_checkpoint(t
     assert resumed.attempts[1].start["worker"] != resumed.attempts[0].start["worker"]
 
 
-def test_a_trial_that_keeps_killing_its_worker_fails_and_the_others_are_trained(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_a_trial_that_kills_its_workers_fails_alone(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     result = run_quietly(tmp_path, toy_grid(seeds=[0], fates=["dies", "ok"]), Local(2, start=warm_server))
     assert (result.ok, result.failed) == (2, 2)
     failed = [state for state in states(tmp_path) if state.status == "failed"]
@@ -162,9 +160,7 @@ def test_choices_of_a_users_spec_file_reach_the_workers(tmp_path: Path) -> None:
         ("import os; os._exit(7)", EnvironmentProblem, r"workers die as they start \(exit status 7\)"),
     ],
 )
-def test_workers_that_cannot_start_end_the_run_with_one_sentence(
-    tmp_path: Path, ending: str, raised: type[Exception], said: str
-) -> None:
+def test_workers_that_cannot_start_end_the_run(tmp_path: Path, ending: str, raised: type[Exception], said: str) -> None:
     path = tmp_path / "spec.py"
     path.write_text(ending + "\n")
     options = RunOptions(**{**vars(QUIET), "files": (path,)})

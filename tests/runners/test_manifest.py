@@ -124,9 +124,7 @@ def test_a_grid_that_another_run_planned_anew_is_not_trained_under_the_wrong_nam
 
 
 @pytest.mark.parametrize(("version", "says"), [(99, "upgrade ablate"), (0, "read it with the ablate that wrote it")])
-def test_a_grid_of_another_version_is_neither_replaced_nor_read(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], version: int, says: str
-) -> None:
+def test_another_version_is_kept(tmp_path: Path, capsys: pytest.CaptureFixture[str], version: int, says: str) -> None:
     spec, root = tmp_path / "spec.py", tmp_path / "campaign"
     spec.write_text(real_spec("g", training="steps=2", seeds=1))
     run = ["run", str(spec), "--campaign", str(root), "--on", "inline"]

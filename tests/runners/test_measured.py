@@ -78,9 +78,7 @@ def refused(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
         ("loss", {"sigma_x": 1}, "that has no points: leave point out"),
     ],
 )
-def test_a_measure_that_no_trial_records_is_named_with_the_nearest(
-    tiny: Trial, refused: Any, name: str, point: dict[str, float], said: str
-) -> None:
+def test_the_nearest_measure_is_named(tiny: Trial, refused: Any, name: str, point: dict[str, float], said: str) -> None:
     message = refused(grid(tiny, name, point))
     assert message.startswith("grid 'judged' is judged by ")
     assert re.search(said, message), message
@@ -95,9 +93,7 @@ def test_a_measure_that_no_trial_records_is_named_with_the_nearest(
         *((metric, {}) for metric in METRICS),
     ],
 )
-def test_a_measure_that_is_recorded_at_one_point_is_taken(
-    tiny: Trial, tmp_path: Path, name: str, point: dict[str, float]
-) -> None:
+def test_a_measure_of_one_point_is_taken(tiny: Trial, tmp_path: Path, name: str, point: dict[str, float]) -> None:
     assert plan_campaign(tmp_path, [grid(tiny, name, point)]).to_do == 2
 
 

@@ -114,9 +114,7 @@ def test_scores_and_accuracies_are_those_of_plain_loops(pairs: Path, prose: Path
     assert rows["minimal_pairs"] == pytest.approx((sum(right[:3]) / 3 + sum(right[3:]) / 2) / 2)
 
 
-def test_sentences_that_go_through_the_model_in_many_groups_are_scored_as_in_one(
-    pairs: Path, prose: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_many_groups_are_scored_as_one(pairs: Path, prose: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     judge = spec(pairs).open(task(prose, "masked"))
     model = build_model(trial(prose, spec(pairs))).eval()
     sentences = [list(("x" * size).encode()) for size in (3, 30, 1, 17, 30, 2)]
@@ -143,9 +141,7 @@ def values(judge: Judge, predict: Callable[..., Tensor]) -> dict[str, float]:
 
 
 @pytest.mark.parametrize("scoring", SCORINGS)
-def test_who_likes_the_grammatical_word_is_right_who_dislikes_it_wrong_and_who_does_not_care_ties(
-    tmp_path: Path, prose: Path, scoring: str
-) -> None:
+def test_liking_the_grammatical_word_is_right_and_not_caring_ties(tmp_path: Path, prose: Path, scoring: str) -> None:
     path = tmp_path / "be.txt"
     path.write_text("they xs here\nthey ys here\nit xs\nit ys")
     judge = spec(path, scoring).open(task(prose, scoring))
@@ -176,9 +172,7 @@ def test_both_orders_of_lines_mirror_one_another(pairs: Path, tmp_path: Path, pr
         assert rows[f"minimal_pairs.{name}"] + reversed_[f"minimal_pairs.{name}"] == pytest.approx(1)
 
 
-def test_it_records_what_it_declares_and_the_mean_of_every_paradigm_is_that_of_its_items(
-    pairs: Path, prose: Path
-) -> None:
+def test_it_records_what_it_declares_and_means_are_those_of_items(pairs: Path, prose: Path) -> None:
     evaluation = spec(pairs)
     found = list(evaluation.open(task(prose, "masked")).evaluate(prefers("e", "h")))
     rows = {each.name: each for each in found if isinstance(each, Measurements)}
@@ -248,9 +242,7 @@ def test_a_model_in_training_is_judged(pairs: Path, prose: Path, memory: Callabl
         ("latin.txt", b"caf\xe9\ncafe\n", "a text is UTF-8; .*latin.txt is not, at byte 3; convert it"),
     ],
 )
-def test_files_that_are_no_pairs_are_refused_when_the_spec_is_built(
-    tmp_path: Path, name: str, content: bytes | None, said: str
-) -> None:
+def test_files_that_are_no_pairs_are_refused(tmp_path: Path, name: str, content: bytes | None, said: str) -> None:
     if content is not None:
         (tmp_path / name).write_bytes(content)
     with pytest.raises(ValidationError, match=said):

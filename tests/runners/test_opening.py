@@ -93,9 +93,7 @@ def test_a_cell_that_has_been_tried_reads_nothing_before_its_time(spec: Path, tm
         run_campaign(tmp_path / "other", [grid], Inline(), options)
 
 
-def test_what_failed_is_opened_before_it_is_tried_again(
-    spec: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_failures_are_opened_before_a_retry(spec: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     grid, options = load_spec_file(spec)["good"], RunOptions(land_every_s=None, progress=False)
     again = replace(options, retry=True)
     with monkeypatch.context() as broken:
@@ -122,9 +120,7 @@ def test_a_cluster_s_plan_opens_nothing_here(spec: Path, tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("problem", [EnvironmentProblem("the disk is gone"), KeyError("a bug")])
-def test_what_is_no_fault_of_the_spec_is_left_to_the_trials(
-    spec: Path, tmp_path: Path, problem: Exception, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_other_faults_are_left(spec: Path, tmp_path: Path, problem: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
     opening = Preflight(Layout(tmp_path / "c"))
     for planned in load_spec_file(spec)["mixed"].cells():
         opening.look("mixed", planned)

@@ -144,17 +144,13 @@ def test_muon_gets_the_layers_matrices_and_queries_keys_and_values_apart() -> No
     assert weights.shapes == tuple(layer * 2)
     assert weights.hidden is not None
     named = dict(model.named_parameters())
-    start = weights.hidden.data_ptr()
-    inside = [name for name, p in named.items() if start <= p.data_ptr() < start + 4 * weights.hidden.numel()]
+    start, end = span(weights.hidden)
+    inside = [name for name, p in named.items() if start <= p.data_ptr() < end]
     assert all(name.startswith("layers.") and name.endswith("weight") and "norm" not in name for name in inside)
     assert sum(named[name].numel() for name in inside) == sum(outputs * inputs for outputs, inputs in weights.shapes)
     assert sum(vector.numel() for vector in weights.vectors()) == sum(p.numel() for p in model.parameters())
-
-
-def test_a_projection_for_a_gate_is_a_matrix_for_queries_and_one_for_keys() -> None:
-    trial = tiny_language_model().changed(operator=principled("query", gate_width=2))
-    shapes = Flat(build_model(trial), by_matrix=True).weights.shapes
-    assert shapes[4:6] == ((4, 8), (2, 8))
+    gated = build_model(trial.changed(operator=principled("query", gate_width=2)))
+    assert Flat(gated, by_matrix=True).weights.shapes[4:6] == ((4, 8), (2, 8))  # of its queries, of its keys
 
 
 def tiny_language_model() -> Trial:
@@ -178,12 +174,8 @@ def test_the_rest_follows_the_same_schedule_at_its_own_rate(tiny: Trial, memory:
 def test_one_spec_is_one_muon() -> None:
     assert Muon(lr=0.02, rest_lr=0.02).key == Muon(lr=0.02).key != Muon(lr=0.02, rest_lr=0.01).key
     assert Muon(momentum=0, nesterov=True).key == Muon(momentum=0, nesterov=False).key
-    groups = (
-        Muon(lr=0.02, rest_lr=0.01)
-        .build(ParameterVectors([], [torch.zeros(1)], torch.zeros(4), ((2, 2),)))
-        .param_groups
-    )
-    assert [group.get(LR_SHARE) for group in groups] == [None, 0.5]
+    built = Muon(lr=0.02, rest_lr=0.01).build(ParameterVectors([], [torch.zeros(1)], torch.zeros(4), ((2, 2),)))
+    assert [group.get(LR_SHARE) for group in built.param_groups] == [None, 0.5]
 
 
 @pytest.mark.parametrize(
@@ -217,9 +209,7 @@ def test_a_run_resumes_exactly(tiny: Trial, memory: Callable, optimiser: Muon | 
     assert numbers(parts) == numbers(whole)
 
 
-def test_muon_takes_the_gradient_of_the_whole_batch(
-    tiny: Trial, memory: Callable, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_muon_takes_the_whole_gradient(tiny: Trial, memory: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
     """Up to what an update makes of roundings of the gradient: 3.4445 times as much in each round, AdamW 1 / eps."""
     in_double(monkeypatch)
     optimiser = Muon(lr=1e-2, eps=1e-2)
@@ -340,10 +330,6 @@ def test_the_rate_rises_linearly_to_the_peak_and_never_again(schedule: Schedule)
     assert min(after) >= 0
 
 
-def test_a_constant_schedule_is_constant() -> None:
-    assert {Constant().factor(step, 100) for step in range(100)} == {1.0}
-
-
 def test_a_cosine_is_halfway_at_half_time_and_would_reach_its_floor_after_the_last_step() -> None:
     schedule = Cosine(warmup=20, floor=0.2)
     assert schedule.factor(60, 100) == pytest.approx(0.6)
@@ -364,13 +350,8 @@ def test_a_line_falls_by_equal_steps_from_the_peak_and_would_reach_its_floor_aft
 def test_a_line_is_that_of_transformers_but_for_the_warmup_which_is_one_step_ahead(warmup: int, steps: int) -> None:
     optimiser = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=1.0)
     theirs = transformers.get_linear_schedule_with_warmup(optimiser, warmup, steps).lr_lambdas[0]
-    ours = Linear(warmup=warmup)
-    assert [ours.factor(step, steps) for step in range(warmup, steps)] == pytest.approx(
-        [theirs(step) for step in range(warmup, steps)]
-    )
-    assert [ours.factor(step, steps) for step in range(warmup)] == pytest.approx(
-        [theirs(step + 1) for step in range(warmup)]
-    )
+    ours = [Linear(warmup=warmup).factor(step, steps) for step in range(steps)]
+    assert ours == pytest.approx([theirs(step + (step < warmup)) for step in range(steps)])
 
 
 def test_wsd_is_at_its_peak_until_the_decay_and_then_falls_on_a_line() -> None:
@@ -380,30 +361,18 @@ def test_wsd_is_at_its_peak_until_the_decay_and_then_falls_on_a_line() -> None:
     steps = [before - after for before, after in pairwise(factors[75:])]
     assert steps == pytest.approx([0.9 / 25] * 24)
     assert schedule.after_warmup(100, 100) == pytest.approx(0.1)
-
-
-def test_wsd_without_decay_is_constant_and_all_decay_is_a_line() -> None:
-    assert {WSD(decay=0).factor(step, 9) for step in range(9)} == {1.0}
-    assert [WSD(decay=1).factor(step, 9) for step in range(9)] == pytest.approx([left / 9 for left in range(9, 0, -1)])
-
-
-def test_a_decay_that_would_begin_in_the_warmup_is_refused() -> None:
-    fits = Training(steps=110, schedule=WSD(warmup=88, decay=0.2))
-    assert [fits.schedule.factor(step, 110) for step in (87, 88, 99)] == [1, 1, 0.5]
-    with pytest.raises(
-        ValidationError,
-        match=r"warmup 89 must end before the decay of 22 steps",
-    ):
-        Training(steps=110, schedule=WSD(warmup=89, decay=0.2))
-    Training(steps=110, schedule=WSD(warmup=110, decay=0))
-
-
-def test_the_learning_rate_is_the_peak_times_the_factor() -> None:
+    for constant in (WSD(decay=0), Constant()):
+        assert {constant.factor(step, 9) for step in range(9)} == {1.0}
     training = Training(steps=100, optimiser=AdamW(lr=0.5), schedule=Constant(warmup=4))
     assert [training.lr(step) for step in range(1, 6)] == pytest.approx([0.125, 0.25, 0.375, 0.5, 0.5])
 
 
-def test_a_warmup_longer_than_training_is_refused() -> None:
+def test_a_warmup_that_does_not_end_in_time_is_refused() -> None:
+    fits = Training(steps=110, schedule=WSD(warmup=88, decay=0.2))
+    assert [fits.schedule.factor(step, 110) for step in (87, 88, 99)] == [1, 1, 0.5]
+    with pytest.raises(ValidationError, match=r"warmup 89 must end before the decay of 22 steps"):
+        Training(steps=110, schedule=WSD(warmup=89, decay=0.2))
+    Training(steps=110, schedule=WSD(warmup=110, decay=0))
     with pytest.raises(ValidationError, match=r"the warm-up ends within training; got .* 11 of 10"):
         Training(steps=10, schedule=Cosine(warmup=11))
     Training(steps=10, schedule=Cosine(warmup=10)).lr(10)

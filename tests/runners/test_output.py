@@ -38,9 +38,7 @@ from runners.output import format_count, say, write, write_frame, write_json, wr
         (True, "yes"),
     ],
 )
-def test_a_number_in_a_table_keeps_its_whole_part(
-    value: object, shown: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_numbers_keep_their_whole_part(value: object, shown: str, capsys: pytest.CaptureFixture[str]) -> None:
     write_table(["what", "value"], [("it", value)])
     assert capsys.readouterr().out.split("\n")[1].split() == ["it", shown]
 

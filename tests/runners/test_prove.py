@@ -93,9 +93,7 @@ def beside(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return labels
 
 
-def test_a_choice_of_the_user_s_is_proved_by_itself_and_beside_others(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], beside: list[str]
-) -> None:
+def test_a_choice_of_a_user_is_proved(tmp_path: Path, capsys: pytest.CaptureFixture[str], beside: list[str]) -> None:
     assert prove(write(tmp_path, SOUND), None) == 0
     out, err = capsys.readouterr()
     silent, stated = "identities, limits, ties, running means, small weights", len(LAWS) - 5
@@ -120,9 +118,7 @@ def test_what_is_wrong_beside_another_choice_only_is_found(tmp_path: Path, capsy
     assert any(line.startswith("score halved_here normaliser sink") and "BREAKS" in line for line in out.splitlines())
 
 
-def test_a_wrong_formula_is_told_with_what_came_and_ends_with_4(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_wrong_formula_is_told_and_ends_with_4(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert prove(write(tmp_path, WRONG), None) == 4
     out, err = capsys.readouterr()
     head, *rest = out.partition("halved: ")[2].splitlines()

@@ -184,12 +184,7 @@ def test_without_a_snapshot_the_code_that_is_here_runs_and_what_changed_is_named
     assert done.returncode == 4, done.stderr
     assert "kept no snapshot, so the code is what is installed now" in done.stderr
     assert "the code is not what the trial ran: helper changed since" in done.stderr
-    assert "values differ; the largest 10 are shown" in done.stderr
     assert "metric grad_norm at step" in done.stdout
-
-
-def test_a_spec_with_other_fields_is_another_trial(place: Path, repro: Repro) -> None:
-    forget_snapshot(place)
     (place / "user" / "my.py").write_text(SPEC.replace("LogScore):", "LogScore):\n    strength: float = 1.0"))
     done = repro()
     assert (done.returncode, done.stdout) == (2, "")
@@ -203,9 +198,6 @@ def test_a_spec_file_that_nothing_names_is_asked_for(place: Path, repro: Repro) 
     assert (done.returncode, done.stdout) == (4, "")
     assert "Score has no kind 'mine'" in done.stderr
     assert "name the spec file that defines its classes with --spec" in done.stderr
-    waited = (" ...", "seed 7 0%")  # said only where something takes long
-    assert len([line for line in done.stderr.splitlines() if not line.endswith(waited)]) == 5
-    assert "1/1 trial · cells: 0/1 done, 1 with failures" in done.stderr
     done = repro("--spec", place / "user" / "my.py")
     assert (done.returncode, done.stdout) == (0, equal(place)), done.stderr
     assert "code is not what" not in done.stderr
@@ -244,27 +236,19 @@ def test_a_trial_runs_again_as_it_ran_at_last(place: Path) -> None:
     shutil.copytree(layout.attempt(key, 1), layout.attempt(key, 2))
     second = {**start, "attempt": 2, "resumed_from": {"attempt": 1, "step": 2}, "accumulate": 2, "device": "cuda"}
     layout.start(key, 2).write_text(json.dumps(second))
-    layout.end(key, 2).write_text(json.dumps({**read_json(place / "end.json"), "attempt": 2}))
+    layout.end(key, 2).write_text(json.dumps({**read_json(place / "end.json"), "attempt": 2, "wall_s": 20.4}))
+    layout.end(key, 1).write_text(json.dumps({**read_json(place / "end.json"), "wall_s": 100.0}))
     found = read_recorded(layout, key)
     execution = found.line()["spec"]["execution"]
-    layout.end(key, 1).write_text(json.dumps({**read_json(place / "end.json"), "wall_s": 100.0}))
-    layout.end(key, 2).write_text(json.dumps({**read_json(layout.end(key, 2)), "wall_s": 20.4}))
-    assert read_recorded(layout, key).took == "2 attempts that made its result took 2 min 00 s in all"
+    assert found.took == "2 attempts that made its result took 2 min 00 s in all"
     assert (found.attempt, found.mixed, execution["device"], execution["accumulate"]) == (2, True, "cuda", 2)
-
-
-def test_a_trial_runs_again_in_as_many_micro_batches_as_its_size_of_one_made(place: Path) -> None:
-    layout = Layout(place / "c")
-    (key,) = layout.trial_keys()
-    start = read_json(layout.start(key, 1))
     manifest = layout.manifest(start["submission"])
     line = parse_object(manifest.read_bytes(), "the manifest")
     line["spec"]["execution"]["micro_batch"] = 3
     manifest.write_text(json.dumps(line, separators=(",", ":")) + "\n")
-    layout.start(key, 1).write_text(json.dumps({**start, "accumulate": 2}))
-    again = read_recorded(layout, key).line()["spec"]
-    assert (again["execution"]["accumulate"], again["execution"]["micro_batch"]) == (2, None)
-    Execution.model_validate(again["execution"])
+    execution = read_recorded(layout, key).line()["spec"]["execution"]
+    assert (execution["accumulate"], execution["micro_batch"]) == (2, None)
+    Execution.model_validate(execution)
 
 
 def test_every_bit_counts_and_nan_is_nan() -> None:
@@ -272,14 +256,8 @@ def test_every_bit_counts_and_nan_is_nan() -> None:
     before = dict(zip(loss, (math.nan, 0.0, 1.0, 2.0, 3.0, math.inf), strict=True))
     now = dict(zip(loss[:-1], (math.nan, -0.0, math.nextafter(1.0, 2), 2.5, math.nan), strict=True))
     found = differences(before, {**now, ValueAddress("probe", 0, "extra", 1, 2): 1.0})
-    assert [(each.where.kind, each.where.step) for each in found] == [
-        ("probe", 0),
-        ("metric", 4),
-        ("metric", 5),
-        ("metric", 3),
-        ("metric", 2),
-        ("metric", 1),
-    ]
+    assert [each.where.kind for each in found] == ["probe", *["metric"] * 5]
+    assert [each.where.step for each in found] == [0, 4, 5, 3, 2, 1]
     assert str(found[0].where) == "probe extra layer 1 head 2 at step 0"
     assert differences(before, before) == []
 
@@ -310,9 +288,7 @@ class Kept:
         self.status = status
 
 
-def test_training_is_watched_while_it_goes_on_and_ends_with_who_watches(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_training_is_watched_and_ends_with_its_watcher(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The repetition is a process that beats until it has been seen to."""
     run_quietly(tmp_path / "c", toy_grid(seeds=[0], fates=["ok"]))
     layout = Layout(tmp_path / "c")

@@ -78,9 +78,7 @@ def attempts(root: Path) -> dict[str, list[str]]:
     }
 
 
-def test_exactly_the_chosen_failures_are_trained_again(
-    failed_run: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_chosen_failures_are_trained_again(failed_run: tuple[Path, Path], capsys: pytest.CaptureFixture[str]) -> None:
     _, root = failed_run
     expected = {
         f"{label} {seed}": [end] for label, end in (("softmax", "ok"), ("stumbling", "failed")) for seed in range(3)

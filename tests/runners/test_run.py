@@ -86,9 +86,7 @@ def test_grids_and_manifest_are_written_before_any_work(tmp_path: Path, monkeypa
 
 
 @pytest.mark.parametrize(("names", "said"), [(["a", "a"], "'a' is given twice"), ([], "at least one grid")])
-def test_grids_without_names_of_their_own_are_refused_before_anything_is_written(
-    tmp_path: Path, names: list[str], said: str
-) -> None:
+def test_grids_without_names_of_their_own_are_refused(tmp_path: Path, names: list[str], said: str) -> None:
     with pytest.raises(SpecError, match=said):
         run_campaign(tmp_path, [toy_grid(name) for name in names], Inline(), QUIET)
     assert list(tmp_path.iterdir()) == []
@@ -196,9 +194,7 @@ def states(layout: Layout, key: str) -> tuple[AttemptState, ...]:
     return trial_state(layout, key).attempts
 
 
-def test_while_clocks_differ_workers_are_not_started_again_and_again_over_a_trial_that_is_held(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_clocks_that_differ_start_no_workers_over_and_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its owner's host stamps signs of life an hour ago: by the wall clock it is dead, by an observer's it is not."""
     grid = toy_grid(seeds=[0])
     layout = Layout(tmp_path)
@@ -249,9 +245,7 @@ def test_a_live_attempt_of_another_run_is_waited_for(tmp_path: Path, monkeypatch
     assert [found.attempt for found in trial_state(layout, first).attempts] == [1, 2]
 
 
-def test_a_short_trial_leaves_two_files_and_syncs_each_file_that_holds_results_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_short_trial_leaves_two_files_and_syncs_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     synced: list[str] = []
     plain = os.fsync
 

@@ -162,9 +162,7 @@ def test_status_asks_each_command_once(campaign: Campaign, fake: Fake, capsys: p
     assert [len(path.read_text().splitlines()) for path in (squeue, sacct)] == [1, 1]
 
 
-def test_status_without_a_scheduler_says_so_in_one_line(
-    campaign: Campaign, fake: Fake, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_status_without_a_scheduler_says_so(campaign: Campaign, fake: Fake, capsys: pytest.CaptureFixture[str]) -> None:
     write_record(campaign.layout, 0, touched=time.time() - 900)
     assert execute(["status", "--campaign", str(campaign.root)]) == 0
     said = capsys.readouterr()
@@ -174,9 +172,7 @@ def test_status_without_a_scheduler_says_so_in_one_line(
     assert "  15 min " in said.out
 
 
-def test_cancel_writes_the_file_and_tells_the_queue(
-    campaign: Campaign, fake: Fake, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_cancel_tells_file_and_queue(campaign: Campaign, fake: Fake, capsys: pytest.CaptureFixture[str]) -> None:
     fake("squeue", answers(row(7, 0, "PENDING"), row(7, 1, "PENDING")))
     fake("sacct", "exit 1")
     scancel = fake("scancel", "exit 0")

@@ -44,9 +44,7 @@ FAILING = [fail(row) for row in range(MOST_FAILURES)]
         ([replace(MINE, restarts=0, ok=9)], False),  # it has trained well here
     ],
 )
-def test_failures_are_the_trials_own_where_those_who_train_well_have_met_them(
-    records: list[WorkerRecord], refuses: bool
-) -> None:
+def test_failures_that_good_nodes_meet_too_are_the_trials_own(records: list[WorkerRecord], refuses: bool) -> None:
     assert (verdict(records, FAILING) is not None) == refuses
 
 

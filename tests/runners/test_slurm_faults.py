@@ -59,9 +59,7 @@ def test_a_node_that_lacks_something_refuses_and_fails_no_trial(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("machine", [Inline(), Local(2, start=warm_server)], ids=["inline", "local"])
-def test_a_run_here_that_lacks_something_ends_with_a_sentence_and_fails_no_trial(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, machine: Any
-) -> None:
+def test_a_run_that_lacks_something_fails_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, machine: Any) -> None:
     grid = toy_grid(seeds=[0])
     with monkeypatch.context() as patch:
         patch.setenv("LACKING", "yes")
@@ -154,9 +152,7 @@ def test_a_worker_that_does_not_leave_is_not_waited_for_beyond_its_time(tmp_path
     ("name", "signal_s", "patient_s"),
     [("SIGUSR2", 120, 96), ("SIGUSR2", 30, 20), ("SIGUSR2", 4, 2), ("SIGTERM", 120, 20), ("SIGTERM", 600, 20)],
 )
-def test_there_is_time_left_to_tell_the_end(
-    monkeypatch: pytest.MonkeyPatch, name: str, signal_s: float, patient_s: float
-) -> None:
+def test_time_is_left_to_tell(monkeypatch: pytest.MonkeyPatch, name: str, signal_s: float, patient_s: float) -> None:
     heard = SignalState()
     assert not heard.is_overdue(signal_s)
     monkeypatch.setattr(time, "monotonic", lambda: 100.0)
@@ -192,9 +188,7 @@ def test_a_full_disk_is_told_apart_from_a_death_and_the_worker_goes_on_when_ther
     assert [state.status for state in states(sent.layout)] == ["ok", "ok"]
 
 
-def test_a_disk_is_full_where_it_has_no_room_or_an_error_there_says_so(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_disk_is_full_or_an_error_there_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     full, quota = (environment_problem("write", tmp_path / "x", OSError(n, os.strerror(n))) for n in (28, 122))
     assert disk_problem(tmp_path) is None
     assert "free; " not in str(disk_problem(tmp_path, quota))

@@ -72,9 +72,7 @@ def test_a_failure_of_before_is_not_the_end_of_a_retry(tmp_path: Path, slurm: Pr
     assert [submitted.drafter.layout.attempts(key) for key in keys] == [[1, 2]] * 6
 
 
-def test_workers_that_are_held_are_not_waited_for(
-    tmp_path: Path, slurm: PretendSlurm, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_held_workers_do_not_wait(tmp_path: Path, slurm: PretendSlurm, capsys: pytest.CaptureFixture[str]) -> None:
     submitted = Submitted(tmp_path / "campaign", toy_grid())
     slurm.hold(1, "JobHeldAdmin")
     before = len(slurm.calls("squeue"))
@@ -91,9 +89,7 @@ def test_without_workers_there_is_nothing_to_wait_for(tmp_path: Path, slurm: Pre
     assert submitted.following.result(submitted.drafter.survey, None).stopped == 6
 
 
-def test_a_queue_that_does_not_answer_is_waited_for(
-    tmp_path: Path, slurm: PretendSlurm, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_silent_queue_is_waited_for(tmp_path: Path, slurm: PretendSlurm, capsys: pytest.CaptureFixture[str]) -> None:
     root, grid = tmp_path / "campaign", toy_grid()
     submitted = Submitted(root, grid)
     slurm.says("squeue", "slurm_load_jobs error: Unable to contact slurm controller")

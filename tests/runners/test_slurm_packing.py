@@ -37,9 +37,7 @@ def test_packing_is_monotone(trial: int, device: int, cpus: int, more: int) -> N
 
 
 @given(st.lists(st.text("ab", min_size=1), max_size=9), st.integers(1, 4), st.integers(1, 5))
-def test_every_device_is_in_one_group_and_every_group_has_its_slots(
-    devices: list[str], per_trial: int, per_group: int
-) -> None:
+def test_every_device_is_in_one_group_with_slots(devices: list[str], per_trial: int, per_group: int) -> None:
     groups = device_groups(devices, per_trial)
     together = [device for group in groups if group for device in group.split(",")]
     assert together == devices[: len(together)]

@@ -43,9 +43,7 @@ def test_a_time_limit_holds_a_start_and_a_checkpoint(tmp_path: Path, slurm: Pret
     assert draft(tmp_path / "campaign", time="2m", signal_s=most).trials == 6
 
 
-def test_set_up_that_bash_cannot_read_is_refused_in_one_sentence(
-    tmp_path: Path, slurm: PretendSlurm, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_unreadable_set_up_is_refused(tmp_path: Path, slurm: PretendSlurm, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "spec.py").write_text(real_spec("g", training="steps=4"))
     assert run(tmp_path, "--gpus", "0", "--setup", "if then") == 2
     *progress, said = capsys.readouterr().err.strip().splitlines()
@@ -85,9 +83,7 @@ def test_trials_for_cuda_alone_are_not_sent_where_there_is_none(
         (None, "no node of the partition has that many GPUs"),
     ],
 )
-def test_nodes_left_out_are_blamed_where_they_may_be_those_that_are_missing(
-    tmp_path: Path, slurm: PretendSlurm, exclude: str | None, words: str
-) -> None:
+def test_nodes_left_out_may_be_blamed(tmp_path: Path, slurm: PretendSlurm, exclude: str | None, words: str) -> None:
     slurm.says("test", NOT_AVAILABLE)
     with pytest.raises(SpecError) as refused:
         draft(tmp_path / "campaign", exclude=exclude)

@@ -117,7 +117,12 @@ def test_a_worker_that_left_rows_behind_is_queued_again_once(script: Script, sta
     assert "queued again" in ended.said
 
 
-def test_a_job_without_an_array_is_queued_again_by_its_number(script: Script) -> None:
+def test_each_job_and_task_is_queued_again_by_its_number_and_counts_its_own_deaths(script: Script) -> None:
+    assert all(life(script, 137, 0) for _ in range(MOST_DEATHS - 1))
+    script.environment["SLURM_ARRAY_TASK_ID"] = "5"
+    script.run("(exit 137)")
+    assert "scontrol requeue 123_5" in script.commands()
+    (script.place / "state").unlink()
     del script.environment["SLURM_ARRAY_JOB_ID"], script.environment["SLURM_ARRAY_TASK_ID"]
     assert "scontrol requeue 124" in script.run("(exit 85)").commands
 
@@ -146,11 +151,12 @@ def life(script: Script, status: int, restarts: int) -> bool:
     return requeues(ended) > before
 
 
-@pytest.mark.parametrize("status", [1, 137])
+@pytest.mark.parametrize("status", [1, 137, 87])
 def test_a_worker_that_always_dies_is_given_up(script: Script, status: int) -> None:
+    """Refusals are deaths if nodes cannot be excluded."""
     assert [life(script, status, restarts) for restarts in range(MOST_DEATHS)] == [True] * (MOST_DEATHS - 1) + [False]
     ended = script.run(f"(exit {status})", SLURM_RESTART_COUNT=str(MOST_DEATHS))
-    assert f"not queued again: the worker died with status {status}, and that was death" in ended.said
+    assert status == 87 or f"the worker died with status {status}, and that was death" in ended.said
 
 
 def test_only_deaths_in_a_row_are_counted_and_orderly_ends_are_none(script: Script) -> None:
@@ -176,21 +182,10 @@ def test_what_slurm_queues_again_by_itself_is_no_death(script: Script, status: i
     assert life(script, 137, MOST_DEATHS + 1)
 
 
-def test_each_task_counts_its_own_deaths(script: Script) -> None:
-    assert all(life(script, 137, 0) for _ in range(MOST_DEATHS - 1))
-    script.environment["SLURM_ARRAY_TASK_ID"] = "5"
-    script.run("(exit 137)")
-    assert "scontrol requeue 123_5" in script.commands()
-
-
 def test_where_deaths_cannot_be_noted_every_restart_counts_as_one(script: Script) -> None:
     (script.place / "123_4.deaths").mkdir()
     assert life(script, 137, MOST_DEATHS - 2)
     assert not life(script, 137, MOST_DEATHS - 1)
-
-
-def test_refusals_are_deaths_where_nodes_cannot_be_excluded(script: Script) -> None:
-    assert [life(script, 87, restarts) for restarts in range(MOST_DEATHS)] == [True] * (MOST_DEATHS - 1) + [False]
 
 
 @pytest.mark.parametrize("status", [85, 87, 137])
@@ -256,12 +251,10 @@ def test_a_node_that_refuses_is_kept_away_after_the_task_is_queued_again(script:
     words = [line.split()[1] for line in ended.commands if line.startswith("scontrol")]
     assert words.index("requeue") < words.index("update")
     assert ended.commands[-1] == "scontrol update JobId=123_4 ExcNodeList=n7,n1"
-
-
-def test_nodes_that_the_user_excludes_have_not_refused(tmp_path: Path) -> None:
-    script = Script(tmp_path, exclude="n7,n8,n9")
-    (tmp_path / "excluded").write_text("n7,n8,n9")
-    assert requeues(script.run("(exit 87)")) == 1
+    (script.place / "excluded").write_text("n7,n8,n9")
+    (script.place / "state").unlink()
+    script.exclude = "n7,n8,n9"  # by the user: they have not refused
+    assert requeues(script.run("(exit 87)")) == requeues(ended) + 1
 
 
 SINFO = """
@@ -272,9 +265,7 @@ done
 
 
 @pytest.mark.parametrize(("partition", "again"), [(None, 0), ("gpu", 0), ("gpu,old", 1), ("old,gpu", 1)])
-def test_a_task_waits_for_a_node_of_any_partition_that_was_asked_for(
-    tmp_path: Path, partition: str | None, again: int
-) -> None:
+def test_a_task_waits_for_a_node_of_any_partition(tmp_path: Path, partition: str | None, again: int) -> None:
     """It runs in gpu, whose only node refuses it; that it may run in old is in its request alone."""
     script = Script(tmp_path, partition=partition)
     script.pretend("sinfo", SINFO)
@@ -285,36 +276,28 @@ def test_a_task_waits_for_a_node_of_any_partition_that_was_asked_for(
     assert ("no node of partition gpu is left" in ended.said) != again
 
 
-def test_where_all_partitions_refuse_the_task_has_failed(tmp_path: Path) -> None:
-    script = Script(tmp_path, partition="gpu,old")
+def test_where_all_partitions_or_enough_nodes_refuse_the_task_has_failed(script: Script) -> None:
+    (script.place / "excluded").write_text(",".join(f"n{number}" for number in range(2, 2 + MOST_REFUSALS)))
+    ended = script.run("(exit 87)")
+    assert (requeues(ended), ended.status) == (0, 87)
+    assert f"{MOST_REFUSALS} other nodes have refused it before" in ended.said
+    script.partition = "gpu,old"
     script.pretend("sinfo", SINFO)
-    (tmp_path / "nodes of gpu").write_text("n1\n")
-    (tmp_path / "nodes of old").write_text("n2\n")
-    (tmp_path / "excluded").write_text("n2")
+    (script.place / "nodes of gpu").write_text("n1\n")
+    (script.place / "nodes of old").write_text("n2\n")
+    (script.place / "excluded").write_text("n2")
     ended = script.run("(exit 87)")
     assert requeues(ended) == 0
     assert "no node of partition gpu,old is left that has not refused it" in ended.said
 
 
-def test_after_enough_nodes_have_refused_the_task_has_failed(script: Script) -> None:
-    (script.place / "excluded").write_text(",".join(f"n{number}" for number in range(2, 2 + MOST_REFUSALS)))
-    ended = script.run("(exit 87)")
-    assert requeues(ended) == 0
-    assert f"{MOST_REFUSALS} other nodes have refused it before" in ended.said
-    assert ended.status == 87
-
-
-def test_a_set_up_that_ends_the_script_keeps_the_node_away(script: Script) -> None:
+def test_the_users_lines_come_first_and_keep_the_node_away_if_they_end_the_script(script: Script) -> None:
+    assert "2 there" in script.run('echo "$A $TREE"', "A=$((1 + 1))").said
     ended = script.run("touch never", "module_load_cuda || exit 3")
     assert "the lines before the worker ended with 3 on n1" in ended.said
     assert requeues(ended) == 1
     assert any("ExcNodeList=n1" in line for line in ended.commands)
     assert ended.status == 87
-
-
-def test_the_users_lines_come_first_and_then_the_tree(script: Script) -> None:
-    said = script.run('echo "$A $TREE"', "A=$((1 + 1))").said
-    assert "2 there" in said
 
 
 @pytest.mark.parametrize("sent", [signal.SIGTERM, signal.SIGUSR2])

@@ -35,9 +35,7 @@ def rows_in(found: Known, rows: tuple[int, int] = (5, 30)) -> set[int]:
 
 
 @given(st.lists(st.sets(st.integers(5, 29)), min_size=1, max_size=4))
-def test_who_reads_knows_what_all_have_published_together(
-    tmp_path_factory: pytest.TempPathFactory, parts: list[set[int]]
-) -> None:
+def test_a_reader_knows_all_that_is_published(tmp_path_factory: pytest.TempPathFactory, parts: list[set[int]]) -> None:
     layout = Layout(tmp_path_factory.mktemp("campaign"))
     layout.submission(SUBMISSION).mkdir(parents=True)
     layout.submission_record(SUBMISSION).write_text("{}")

@@ -82,9 +82,7 @@ def test_what_another_shell_took_back_is_not_released(
     assert list(layout.submissions.iterdir()) == []
 
 
-def test_jobs_that_were_cancelled_before_they_are_released_are_no_submission(
-    tmp_path: Path, slurm: PretendSlurm, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_cancelled_jobs_are_no_submission(tmp_path: Path, slurm: PretendSlurm, monkeypatch: pytest.MonkeyPatch) -> None:
     def release_but_one(task: TaskId) -> bool:
         return release(task) and task.job != 2
 
@@ -95,9 +93,7 @@ def test_jobs_that_were_cancelled_before_they_are_released_are_no_submission(
     assert Layout(tmp_path / "campaign").submission_ids() == []
 
 
-def test_a_record_is_written_anew_before_each_sbatch(
-    tmp_path: Path, slurm: PretendSlurm, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_each_sbatch_has_a_record_before(tmp_path: Path, slurm: PretendSlurm, monkeypatch: pytest.MonkeyPatch) -> None:
     """So that nobody takes a shell for dead that waits for a busy controller; one sbatch is waited for."""
     layout = Layout(tmp_path / "campaign")
     written, ended = [], []
@@ -167,9 +163,7 @@ def cut_off(root: Path, **fields: Any) -> str:
 
 
 @pytest.mark.parametrize("called_off", [False, True])
-def test_what_was_called_off_while_it_was_held_is_not_let_go(
-    tmp_path: Path, slurm: PretendSlurm, called_off: bool
-) -> None:
+def test_what_was_called_off_while_held_stays_held(tmp_path: Path, slurm: PretendSlurm, called_off: bool) -> None:
     root = tmp_path / "campaign"
     name = cut_off(root)
     for job in slurm.jobs():

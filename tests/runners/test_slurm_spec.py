@@ -246,9 +246,7 @@ GIVEN = Resources(partition=None, time=60, gpus=1, gpu_type=None, cpus=2, mem=10
         ([CUDA], {"gpus": 0, "per_gpu": 1}, (1000, 1)),  # it was on a GPU then and is not now
     ],
 )
-def test_what_ran_out_is_what_there_is_more_of(
-    ends: list[str], changes: dict[str, Any], expected: tuple[int | None, int]
-) -> None:
+def test_more_is_given_of_what_ran(ends: list[str], changes: dict[str, Any], expected: tuple[int | None, int]) -> None:
     found = replace(GIVEN, **changes).with_more_memory(memory_factors(ends))
     assert (found.mem, found.per_gpu) == expected
 

@@ -23,7 +23,7 @@ from grid.errors import AblateError, EnvironmentProblem, SpecError
 from runners.attempts.manifest import Manifest
 from runners.attempts.submission_record import read_submission_record, write_submission_record
 from runners.cli.app import execute
-from runners.cli.run_on_slurm import dry_run_lines, queued_line
+from runners.cli.run_on_slurm import queued_line
 from runners.planning.duration import budget_hours
 from runners.slurm.scheduler import SlurmScheduler as Scheduler, release
 from runners.slurm.spec import Needs, Slurm
@@ -84,16 +84,15 @@ def test_what_is_queued_is_on_disk_in_at_most_six_files(tmp_path: Path, slurm: P
     assert [(each.workers, each.rows) for each in found.classes] == [(3, (0, 6))]
 
 
-def test_jobs_are_held_until_the_record_knows_them_all(tmp_path: Path, slurm: PretendSlurm) -> None:
+def test_jobs_are_held_until_the_record_knows_the_one_of_sbatch(tmp_path: Path, slurm: PretendSlurm) -> None:
+    (slurm.place / "last").write_text("41\n")
+    (slurm.place / "banner").write_text("Maintenance: job 7 of the queue is not started\n")
     queued = submit(tmp_path / "campaign")
     assert slurm.calls("sbatch") == ["--test-only", "--hold"]
-    assert (slurm.place / "released").read_text().split() == ["1"]
+    assert (slurm.place / "released").read_text().split() == ["42"]
     assert queued.record is not None
-    assert queued.record.classes[0].arrays[0].job == 1
-    line = queued_line(queued, tmp_path)
-    assert "queued 6 trials on 2 workers (job 1)" in line
-    assert "ablate status" in line
-    assert "ablate watch" in line
+    assert queued.record.jobs == [queued.record.classes[0].arrays[0].job] == [42]
+    assert "queued 6 trials on 2 workers (job 42)" in queued_line(queued, tmp_path)
 
 
 def test_the_script_says_what_was_asked(tmp_path: Path, slurm: PretendSlurm) -> None:
@@ -119,26 +118,13 @@ def test_the_script_says_what_was_asked(tmp_path: Path, slurm: PretendSlurm) -> 
     assert done.stderr == ""
 
 
-def test_a_dry_run_shows_everything_and_writes_nothing(tmp_path: Path, slurm: PretendSlurm, spec: Path) -> None:
-    before = files(tmp_path)
-    assert execute(["run", str(spec), "--on", "slurm", "--dry-run", "--campaign", str(tmp_path / "campaign")]) == 0
-    assert [each for each in files(tmp_path) if "pretend" not in each and not each.startswith("slurm/")] == [
-        each for each in before if not each.startswith("slurm/")
-    ]
-    assert not (tmp_path / "campaign").exists()
-    assert slurm.jobs() == {}
-    lines = list(dry_run_lines(drafter(tmp_path / "campaign").draft()))
-    assert lines[0] == "6 trials in 1 class, 2 workers in 1 call of sbatch; nothing is written"
-    assert lines[1] == "  all: 6 trials on 2 workers each with 2 cores, for 1 h 00 min"
-    assert any("#SBATCH --array=0-1%2" in line for line in lines)
-
-
-def test_a_dry_run_needs_no_cluster(
-    tmp_path: Path, slurm: PretendSlurm, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def test_a_dry_run_writes_nothing_and_needs_no_cluster(
+    tmp_path: Path, slurm: PretendSlurm, spec: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (tmp_path / "toys.py").write_text(SPEC)
     python = str(Path(sys.executable).parent)
-    command = ["run", str(tmp_path / "toys.py"), "--on", "slurm", "--campaign", str(tmp_path / "campaign")]
+    command = ["run", str(spec), "--on", "slurm", "--campaign", str(tmp_path / "campaign")]
+    assert execute([*command, "--dry-run"]) == 0
+    assert "  all: 6 trials on 3 workers each with 2 cores, for 2 h 00 min" in capsys.readouterr().out
     slurm.says("scontrol", "fatal: Could not establish a configuration source")
     for path in (slurm.path, python):  # a controller that is away, and a machine without SLURM
         monkeypatch.setenv("PATH", path)
@@ -148,25 +134,8 @@ def test_a_dry_run_needs_no_cluster(
         assert "limits and queue are not known" in shown
         assert "#SBATCH --array=0-2%3\n" in shown
         assert execute(command) == 5
+    assert slurm.jobs() == {}
     assert not (tmp_path / "campaign").exists()
-
-
-def test_the_job_is_the_one_that_sbatch_submitted_and_not_one_of_a_banner(tmp_path: Path, slurm: PretendSlurm) -> None:
-    (slurm.place / "last").write_text("41\n")
-    (slurm.place / "banner").write_text("Maintenance: job 7 of the queue is not started\n")
-    record = submit(tmp_path / "campaign").record
-    assert record is not None
-    assert record.jobs == [42]
-    assert slurm.calls("scontrol")[-1] == "release 42"
-
-
-def test_variables_of_sbatch_that_are_not_used_are_named(
-    tmp_path: Path, slurm: PretendSlurm, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name in ("SBATCH_GRES", "SBATCH_ACCOUNT"):
-        monkeypatch.setenv(name, "lab")
-    (note,) = [each for each in drafter(tmp_path / "campaign").make_draft().notes if "SBATCH" in each]
-    assert note.startswith("SBATCH_GRES of the environment is not used")
 
 
 def test_a_full_queue_is_said_and_what_fits_is_queued(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -254,18 +223,22 @@ def test_what_the_cluster_does_not_have_is_refused_before_anything_is_written(
     assert slurm.calls("sbatch") == []
 
 
-def test_needs_that_are_nobodys_are_told(tmp_path: Path, slurm: PretendSlurm) -> None:
-    queued = submit(tmp_path / "campaign", CPU.changed(needs=(Needs(where={"steps": 99}, mem="1G"),)))
-    assert any("no trial is like Needs(where={'steps': 99})" in note for note in queued.draft.notes)
+def test_notes_tell_what_may_surprise(tmp_path: Path, slurm: PretendSlurm, monkeypatch: pytest.MonkeyPatch) -> None:
+    def notes(**fields: Any) -> str:
+        return "\n".join(drafter(tmp_path / "campaign", CPU.changed(**fields)).draft().notes)
 
-
-@pytest.mark.parametrize(("version", "gpus", "said"), [("2.13.0+cpu", 1, 1), ("2.13.0", 1, 0), ("2.13.0+cpu", 0, 0)])
-def test_torch_that_cannot_use_the_gpus_is_told(
-    tmp_path: Path, slurm: PretendSlurm, monkeypatch: pytest.MonkeyPatch, version: str, gpus: int, said: int
-) -> None:
-    monkeypatch.setattr("runners.provenance.environment.version", lambda _: version)
-    draft = drafter(tmp_path / "campaign", CPU.changed(partition="gpu", gpus=gpus)).draft()
-    assert sum("torch is a build for the CPU here" in note for note in draft.notes) == said
+    assert "no trial is like Needs(where={'steps': 99})" in notes(needs=(Needs(where={"steps": 99}, mem="1G"),))
+    for version, gpus in (("2.13.0+cpu", 1), ("2.13.0", 1), ("2.13.0+cpu", 0)):
+        monkeypatch.setattr("runners.provenance.environment.version", lambda _, version=version: version)
+        blind = "torch is a build for the CPU here" in notes(partition="gpu", gpus=gpus)
+        assert blind == (gpus > 0 and version.endswith("cpu"))
+    shown = slurm.place / "partitions"
+    shown.write_text(shown.read_text().replace("State=UP", "State=DOWN", 1))
+    assert "partition debug is DOWN: workers wait there" in notes()
+    assert "is DOWN" not in notes(partition="gpu")
+    monkeypatch.setenv("SBATCH_GRES", "lab")
+    monkeypatch.setenv("SBATCH_ACCOUNT", "lab")
+    assert "SBATCH_GRES of the environment is not used" in notes()
 
 
 def test_sbatch_is_asked_before_anything_is_written(tmp_path: Path, slurm: PretendSlurm) -> None:
@@ -290,9 +263,7 @@ def test_a_refusal_in_the_middle_takes_everything_back(tmp_path: Path, monkeypat
     assert len(slurm.jobs()) == 3
 
 
-def test_jobs_that_cannot_be_cancelled_are_named_and_taken_back_next_time(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_jobs_that_cannot_be_cancelled_are_taken_back_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     slurm = pretended(tmp_path, monkeypatch, max_array=5)
     slurm.says("refuse_2", "sbatch: error: Socket timed out")
     slurm.says("scancel", "scancel: error: Unable to contact slurm controller")
@@ -325,10 +296,16 @@ def test_a_shell_of_another_host_may_still_be_at_it(tmp_path: Path, slurm: Prete
         submit(root)
     assert list(slurm.jobs()) == [1]
     record = read_submission_record(Layout(root), name)
-    write_submission_record(Layout(root), replace(record, written=time.time() - 181))
-    assert submit(root).draft.trials == 6
-    assert list(slurm.jobs()) == [2]
-    assert name not in Layout(root).submission_ids()
+    here = {"host": socket.gethostname(), "pid": 2**22 + 1}  # a shell of this host that was killed
+    for over in ({"written": time.time() - 181}, here):
+        write_submission_record(Layout(root), replace(record, **over))
+        assert submit(root).draft.trials == 6
+        assert len(slurm.jobs()) == 1
+        assert name not in Layout(root).submission_ids()
+        slurm.forget()
+        name = cut_off(root)
+        record = read_submission_record(Layout(root), name)
+        slurm.forget()
 
 
 def test_where_nobody_can_lock_files_it_is_waited_longer_for(tmp_path: Path, slurm: PretendSlurm) -> None:
@@ -347,17 +324,8 @@ def test_where_nobody_can_lock_files_it_is_waited_longer_for(tmp_path: Path, slu
     assert len(cancelled) == 2
 
 
-def test_a_shell_of_this_host_that_was_killed_is_not_waited_for(tmp_path: Path, slurm: PretendSlurm) -> None:
-    root = tmp_path / "campaign"
-    name = cut_off(root, host=socket.gethostname(), pid=2**22 + 1)
-    assert submit(root).draft.trials == 6
-    assert name not in Layout(root).submission_ids()
-
-
 @pytest.mark.parametrize("released", [0, 1, 3])
-def test_jobs_that_a_killed_shell_left_held_are_released_by_the_next(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, released: int
-) -> None:
+def test_jobs_left_held_are_released_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, released: int) -> None:
     slurm = pretended(tmp_path, monkeypatch, max_array=5)
     root, request, grid = tmp_path / "campaign", CPU.changed(workers=12), toy_grid(seeds=range(10))
     calls: list[object] = []
@@ -410,9 +378,12 @@ def test_the_second_submission_finds_everything_queued(tmp_path: Path, slurm: Pr
     second = submit(root)
     assert second.record is None
     said = queued_line(second, root)
-    assert said.startswith(f"nothing to do: all 6 missing trials are queued in submission {first.record.submission}; ")
-    assert "to change what workers ask for, run `ablate cancel` (running trials save), then this command again" in said
+    assert f"all 6 missing trials are queued in submission {first.record.submission}" in said
     assert list(slurm.jobs()) == [1]
+    slurm.says("squeue", "slurm_load_jobs error: Unable to contact slurm controller")
+    with pytest.raises(EnvironmentProblem, match="could be queued twice"):
+        submit(root)
+    slurm.works("squeue")
     third = submit(root, grid=toy_grid(seeds=range(5)))
     assert third.draft.trials == 4
     assert "6 of 10 trials are queued" in queued_line(third, root)
@@ -428,14 +399,6 @@ def test_what_was_called_off_is_queued_again(tmp_path: Path, slurm: PretendSlurm
     called_off = Layout(root).submission(first.submission) / "cancelled.json"
     called_off.write_text(json.dumps({"schema": 1, "all": False, "trials": keys}))
     assert submit(root).draft.trials == 2
-
-
-def test_without_an_answer_from_the_queue_nothing_is_queued_twice(tmp_path: Path, slurm: PretendSlurm) -> None:
-    root = tmp_path / "campaign"
-    submit(root)
-    slurm.says("squeue", "slurm_load_jobs error: Unable to contact slurm controller")
-    with pytest.raises(EnvironmentProblem, match="could be queued twice"):
-        submit(root)
 
 
 def test_two_shells_at_once_queue_each_trial_once(tmp_path: Path, slurm: PretendSlurm, spec: Path) -> None:
@@ -454,22 +417,14 @@ def test_two_shells_at_once_queue_each_trial_once(tmp_path: Path, slurm: Pretend
     assert not (root / "submissions" / ".lock").exists()
 
 
-def test_finished_trials_are_not_queued(tmp_path: Path, slurm: PretendSlurm) -> None:
-    root = tmp_path / "campaign"
-    run_quietly(root, toy_grid(seeds=(0,)))
-    assert submit(root).draft.trials == 4
-
-
-def test_failed_trials_are_queued_when_asked_and_only_those_chosen(tmp_path: Path, slurm: PretendSlurm) -> None:
-    root = tmp_path / "campaign"
-    grid = toy_grid(fates=["raises"])
+def test_failed_trials_are_queued_when_asked_and_finished_ones_never(tmp_path: Path, slurm: PretendSlurm) -> None:
+    root, grid = tmp_path / "campaign", toy_grid(fates=["ok", "raises"], seeds=(0, 1))
     run_quietly(root, grid)
     assert submit(root, grid=grid).draft.trials == 0
-    again = drafter(root, grid=grid, retry=True)
-    chosen = frozenset(trial.key for trial in again.survey.trials[:2])
+    chosen = frozenset(planned.key for planned in grid.trials() if planned.trial.fate == "raises" and planned.seed)
     assert drafter(root, grid=grid, retry=True, only=chosen).draft().trials == 2
     queued = submit(root, grid=grid, retry=True)
-    assert queued.draft.trials == 6
+    assert queued.draft.trials == 4
     assert queued.record is not None
     assert queued.record.job["retry"] is True
     assert submit(root, grid=grid, retry=True).record is None
@@ -541,9 +496,7 @@ EARLIER = "20260101T000000-000000"
         ("failed a month ago", "g9"),
     ],
 )
-def test_nodes_that_failed_what_others_did_well_are_avoided(
-    tmp_path: Path, slurm: PretendSlurm, case: str, expected: str
-) -> None:
+def test_nodes_that_fail_alone_are_avoided(tmp_path: Path, slurm: PretendSlurm, case: str, expected: str) -> None:
     layout = Layout(tmp_path / "campaign")
     gpu = CPU.changed(partition="gpu", exclude="g9")  # four nodes
     grid = toy_grid(seeds=range(8))
@@ -604,9 +557,7 @@ def test_no_gpus_means_no_type_of_them(tmp_path: Path, slurm: PretendSlurm, caps
     assert execute([*command, "--gpus", "0", "--gpu-type", "a100"]) == 2
 
 
-def test_submitting_inside_a_job_forgets_that_job(
-    tmp_path: Path, slurm: PretendSlurm, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_submitting_in_a_job_forgets_it(tmp_path: Path, slurm: PretendSlurm, monkeypatch: pytest.MonkeyPatch) -> None:
     variables = {"SLURM_JOB_ID": "77", "SLURM_CPUS_PER_TASK": "3", "SLURM_CONF": "/there", "SBATCH_PARTITION": "gpu"}
     for name, value in {**variables, "SBATCH_TIMELIMIT": "1"}.items():
         monkeypatch.setenv(name, value)
@@ -674,12 +625,7 @@ def test_messages_of_sbatch_become_one_sentence(said: str, kind: type[AblateErro
     ],
 )
 def test_wrong_use_is_one_sentence_and_its_exit_code(
-    tmp_path: Path,
-    slurm: PretendSlurm,
-    spec: Path,
-    capsys: pytest.CaptureFixture[str],
-    arguments: list[str],
-    words: str,
+    tmp_path: Path, slurm: PretendSlurm, spec: Path, capsys: pytest.CaptureFixture[str], arguments: Any, words: str
 ) -> None:
     assert execute(["run", str(spec), "--campaign", str(tmp_path / "campaign"), *arguments]) == 2
     said = capsys.readouterr().err
@@ -700,25 +646,14 @@ def test_options_replace_what_the_file_says(tmp_path: Path, slurm: PretendSlurm,
     assert "module load cuda" not in script
 
 
-def test_a_file_with_two_requests_is_refused(
-    tmp_path: Path, slurm: PretendSlurm, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_two_requests_are_refused(tmp_path: Path, slurm: PretendSlurm, capsys: pytest.CaptureFixture[str]) -> None:
     spec = tmp_path / "toys.py"
     spec.write_text(f"{SPEC}\nother = Slurm(gpus=0)\n_third = Slurm(gpus=2)\nsame = slurm\n")
     assert execute(["run", str(spec), "--on", "slurm", "--campaign", str(tmp_path / "campaign")]) == 2
     assert "at most one Slurm, and this has slurm, other" in capsys.readouterr().err
 
 
-def test_a_partition_that_is_down_is_told(tmp_path: Path, slurm: PretendSlurm) -> None:
-    shown = slurm.place / "partitions"
-    shown.write_text(shown.read_text().replace("State=UP", "State=DOWN", 1))
-    assert any("partition debug is DOWN: workers wait there" in note for note in submit(tmp_path / "c").draft.notes)
-    assert not any("is DOWN" in note for note in submit(tmp_path / "d", CPU.changed(partition="gpu")).draft.notes)
-
-
-def test_a_place_that_cannot_hold_a_campaign_is_refused(
-    tmp_path: Path, slurm: PretendSlurm, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_wrong_place_is_refused(tmp_path: Path, slurm: PretendSlurm, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(EnvironmentProblem, match="is a file; choose another place"):
         submit(tmp_path / "file" / "campaign")

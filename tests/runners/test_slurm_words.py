@@ -78,9 +78,7 @@ def test_a_refusal_says_that_nothing_was_queued(
     assert slurm.jobs() == {}
 
 
-def test_jobs_that_may_be_left_are_not_called_nothing(
-    tmp_path: Path, slurm: PretendSlurm, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_jobs_that_may_be_left_count(tmp_path: Path, slurm: PretendSlurm, capsys: pytest.CaptureFixture[str]) -> None:
     slurm.says("refuse_1", "sbatch: error: Batch job submission failed: Invalid qos specification")
     slurm.says("scancel", "scancel: error: Unable to contact slurm controller")
     assert run(tmp_path) == 5
@@ -89,9 +87,7 @@ def test_jobs_that_may_be_left_are_not_called_nothing(
     assert "nothing was queued" not in said
 
 
-def test_beside_trials_that_are_all_queued_options_are_checked_as_always(
-    tmp_path: Path, slurm: PretendSlurm, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_options_are_always_checked(tmp_path: Path, slurm: PretendSlurm, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(tmp_path) == 0
     capsys.readouterr()
     assert run(tmp_path, "--mem", "2G") == 0
@@ -115,9 +111,7 @@ def test_beside_trials_that_are_all_queued_options_are_checked_as_always(
     assert capsys.readouterr().out.startswith("nothing to do: all 6 missing trials are queued in submission ")
 
 
-def test_a_class_with_as_many_cores_as_there_are_is_not_refused_beside_queued_trials(
-    tmp_path: Path, slurm: PretendSlurm, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_all_cores_are_not_too_many(tmp_path: Path, slurm: PretendSlurm, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "toys.py").write_text(SPEC.replace("gpus=0", "gpus=0, per_gpu=8"))
     assert run(tmp_path) == 0
     assert run(tmp_path, "--mem", "2G") == 0

@@ -28,9 +28,7 @@ def repository(tmp_path: Path) -> Path:
     return dirty_repository(tmp_path / "repository")
 
 
-def test_the_record_says_what_was_dirty_and_the_tree_has_what_git_does_not_ignore(
-    repository: Path, rooms: Path, tmp_path: Path
-) -> None:
+def test_the_record_names_dirty_files_and_the_tree_has_them(repository: Path, rooms: Path, tmp_path: Path) -> None:
     snapshot = of(take(tmp_path / "c", repository / "specs" / "my.py", path=f"{rooms}:{repository / 'lib'}"))
     assert Snapshot.of(json.loads(json.dumps({**snapshot.data(), "later": 1}))) == snapshot
     assert snapshot.head == git(repository, "rev-parse", "HEAD")
@@ -58,9 +56,7 @@ def test_the_record_says_what_was_dirty_and_the_tree_has_what_git_does_not_ignor
     assert not of(take(tmp_path / "c", repository / "specs" / "my.py", path=f"{rooms}:{repository / 'lib'}")).dirty
 
 
-def test_equal_trees_are_one_private_whole_file_wherever_they_lie_and_one_letter_is_another_tree(
-    repository: Path, rooms: Path, tmp_path: Path
-) -> None:
+def test_equal_trees_are_one_private_file_wherever_they_lie(repository: Path, rooms: Path, tmp_path: Path) -> None:
     campaign, other = tmp_path / "c", tmp_path / "elsewhere"
     first = of(take(campaign, repository / "specs" / "my.py", path=f"{rooms}:{repository / 'lib'}"))
     path = Layout(campaign).snapshot_tar(first.tar)
@@ -182,9 +178,7 @@ def test_all_files_together_have_a_limit() -> None:
     assert "all files together would be more than 64" in str(objection("a", 11, MOST_BYTES - 10))
 
 
-def test_a_git_that_refuses_is_told_and_none_at_all_is_no_work_tree(
-    repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_git_that_refuses_is_told(repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = work_tree(repository / "lib")
     assert found is not None
     assert found.top == repository

@@ -48,9 +48,7 @@ def run(found: Submitted, then: str, *, shell: str = "sh", **env: str) -> "subpr
 
 
 @pytest.mark.parametrize("shell", ["sh", "bash -eu"])
-def test_a_job_runs_the_tree_that_was_submitted_whatever_is_edited_afterwards(
-    submitted: Submitted, tmp_path: Path, shell: str
-) -> None:
+def test_a_job_runs_the_tree_that_was_submitted(submitted: Submitted, tmp_path: Path, shell: str) -> None:
     edited = [*submitted.repository.rglob("*.py"), *submitted.rooms.glob("*/__init__.py")]
     for file in edited:
         file.write_text("raise ValueError('edited')")
@@ -78,9 +76,7 @@ def test_without_the_lines_the_working_directory_would_win(submitted: Submitted)
     assert "edited" in done.stderr
 
 
-def test_a_path_that_is_set_before_stays_behind_and_user_packages_stay_where_they_were_used(
-    submitted: Submitted, tmp_path: Path
-) -> None:
+def test_an_earlier_path_comes_after_and_user_packages_stay(submitted: Submitted, tmp_path: Path) -> None:
     trees = str(tmp_path / "trees")
     then = 'echo "$PYTHONPATH $PYTHONNOUSERSITE $PYTHONSAFEPATH $PYTHONDONTWRITEBYTECODE"'
     tree = tmp_path / "trees" / submitted.snapshot.tar

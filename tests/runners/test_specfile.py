@@ -146,9 +146,7 @@ def test_an_error_in_an_imported_file_is_told_where_it_is_and_who_imported_it(
     assert message.removesuffix("; mend the file, nothing was planned").endswith(f"(imported by {path}:2)")
 
 
-def test_an_unexpected_error_in_a_called_function_is_told_at_the_call_with_the_place(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_error_in_a_called_function_is_told_at_the_call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     called = package(tmp_path, monkeypatch, "calls_json", "import json\n\ndef f():\n    return json.loads('{')\n")
     path = write(tmp_path, "import calls_json\n\n\ncalls_json.f()\n")
     with pytest.raises(SpecError) as raised:

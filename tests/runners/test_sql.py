@@ -46,9 +46,7 @@ def test_a_query_may_come_from_the_line_a_file_stdin_or_the_campaign(
     assert said == ["label,n\nSSA,2\nsoftmax,2\n"] * 4
 
 
-def test_a_result_is_csv_json_parquet_or_markdown(
-    campaign: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_result_has_four_formats(campaign: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "new" / "result.parquet"
     rows = [("SSA", 2), ("softmax", 2)]
     assert ask(campaign, QUERY, "--json") == 0
@@ -161,9 +159,7 @@ sys.exit(execute(["sql", sys.argv[1], "--campaign", sys.argv[2]]))
 """
 
 
-def test_without_a_query_harlequin_opens_the_snapshot_read_only(
-    campaign: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_harlequin_opens_the_snapshot_read_only(campaign: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     started = []
     monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
     monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)

@@ -1,5 +1,6 @@
 """Where trials are: from files, then the queue, then the accounts; and `unknown` where nobody can say."""
 
+import json
 import os
 import re
 import socket
@@ -57,11 +58,13 @@ def states(campaign: Campaign, scheduler: Scheduler) -> list[str]:
     return [found.trials[campaign.line(*trial)["trial"]].state for trial in SSA]
 
 
-def test_a_trial_is_queued_while_a_worker_waits_or_runs(campaign: Campaign) -> None:
+def test_a_trial_is_queued_while_a_worker_of_its_class_waits_or_runs(campaign: Campaign) -> None:
     submit(campaign, SSA[:4])
     for tasks in ({"7_0": WAITS}, {"7_1": RUNS}, {"7_0": RUNS, "7_1": WAITS}):
         assert states(campaign, Scripted(tasks)) == ["queued"] * 4 + ["pending"] * 2
     assert states(campaign, Scripted({})) == ["pending"] * 6
+    submit(campaign, SSA, submission=SECOND, classes=[(2, [Array(0, 1, 8)]), (4, [Array(0, 1, 9)])])
+    assert states(campaign, Scripted({"9_0": WAITS})) == ["pending"] * 2 + ["queued"] * 4
 
 
 def test_every_state_there_is(campaign: Campaign) -> None:
@@ -94,9 +97,7 @@ def test_what_has_failed_is_queued_while_a_submission_that_tries_again_will_take
     assert states(campaign, Scripted({"7_0": WAITS}))[:3] == ["failed"] * 3
 
 
-def test_failures_are_counted_where_trials_are_failed_now_beside_those_queued_again(
-    campaign: Campaign, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_failures_count_beside_those_queued_again(campaign: Campaign, capsys: pytest.CaptureFixture[str]) -> None:
     """Two of three equal failures are queued again; all failures of another kind are."""
     for seed, kind in enumerate("aaab"):
         key = began(campaign, seed, submission=FIRST)
@@ -116,26 +117,21 @@ def test_failures_are_counted_where_trials_are_failed_now_beside_those_queued_ag
         assert sum(kind.n for kind in watched.failures) == watched.states["failed"]
 
 
-def test_a_run_on_this_machine_that_tries_again_has_queued_what_failed(campaign: Campaign) -> None:
-    key = began(campaign, 0, submission=SECOND)
-    write_end(campaign.layout, key, 1, status="failed", reason="error", message="m")
-    record = on_this_host(campaign)
-    assert states(campaign, Scripted())[:2] == ["failed", "queued"]
-    write_submission_record(campaign.layout, replace(record, job={"retry": True}))
-    assert states(campaign, Scripted())[:2] == ["queued"] * 2
-
-
-def test_what_is_unknown_has_an_age(campaign: Campaign) -> None:
+def test_what_is_unknown_has_an_age(campaign: Campaign, capsys: pytest.CaptureFixture[str]) -> None:
     submit(campaign, SSA[:2], written=time.time() - 7200)
     begun = began(campaign, 0, quiet_s=300)
+    write_record(campaign.layout, 1, touched=time.time() - 4000)
     found = look(campaign, Scripted())
-    since = found.trials[begun].since
-    assert since == pytest.approx(time.time() - 300, abs=60)
-    waits = found.trials[campaign.line("SSA", 1)["trial"]].since
-    assert waits == pytest.approx(time.time() - 7200, abs=60)
+    assert found.trials[begun].since == pytest.approx(time.time() - 300, abs=60)
+    assert found.trials[campaign.line("SSA", 1)["trial"]].since == pytest.approx(time.time() - 4000, abs=60)
     (line,) = loose_ends(found)
     assert line.startswith("unknown: 2 trials, last seen 5 min")
     assert "the controller is away" in found.notes[0]
+    with Store.open(campaign.root) as store:
+        write_status(read_status(store, found, ["quickstart"], None))
+    first, second = [line.rstrip() for line in capsys.readouterr().out.splitlines() if line.startswith("c0-")]
+    assert re.search(r"unknown .* submitted 2 h 00 min ago$", first)
+    assert re.search(r"unknown .* 1 h 06 min ago$", second)
 
 
 def test_a_worker_that_wrote_lately_is_at_work_whoever_does_not_answer(campaign: Campaign) -> None:
@@ -159,18 +155,14 @@ def test_without_a_worker_that_may_be_there_nothing_is_asked(campaign: Campaign)
 def test_the_queue_is_asked_once_and_the_accounts_for_those_alone_that_left_no_word(campaign: Campaign) -> None:
     submit(campaign, SSA[:3], classes=[(3, [Array(0, 3, 7), Array(3, 1, 9)])])
     submit(campaign, SSA[3:], submission=SECOND, classes=[(3, [Array(0, 1, 12)])])
-    write_record(campaign.layout, 1, left="time")
-    write_record(campaign.layout, 2)
-    write_record(campaign.layout, 3, job="9_0")
+    for number, fields in enumerate(({}, {"left": "time"}, {}, {"job": "9_0"})):
+        write_record(campaign.layout, number, **fields)
     died = TaskStatus("ended", "NODE_FAIL, exit 0:0", "n2")
     scheduler = Scripted({"7_0": WAITS, "7_2": RUNS, "12": RUNS}, {"9_0": died})
     found = look(campaign, scheduler)
     assert scheduler.asked == [("queue", [7, 9, 12], []), ("accounts", [9], [])]
-    seen = {
-        (each.submission, each.number): (each.standing, each.job, each.words)
-        for crew in found.crews
-        for each in crew.workers
-    }
+    workers = [worker for crew in found.crews for worker in crew.workers]
+    seen = {(each.submission, each.number): (each.standing, each.job, each.words) for each in workers}
     assert seen == {
         (FIRST, 0): ("pending", "7_0", "Priority"),
         (FIRST, 1): ("ended", "7_1", "time"),
@@ -178,6 +170,7 @@ def test_the_queue_is_asked_once_and_the_accounts_for_those_alone_that_left_no_w
         (FIRST, 3): ("gone", "9_0", "NODE_FAIL, exit 0:0"),
         (SECOND, 0): ("running", "12", ""),
     }
+    assert workers[0].node is None  # it waits, whatever its last life was on
 
 
 def test_jobs_whose_numbers_were_never_written_down_are_found_by_name(campaign: Campaign) -> None:
@@ -186,11 +179,6 @@ def test_jobs_whose_numbers_were_never_written_down_are_found_by_name(campaign: 
     assert set(states(campaign, scheduler)) == {"queued"}
     assert scheduler.asked == [("queue", [], [f"ablate-{FIRST}"])]
     assert set(states(campaign, Scripted({}))) == {"pending"}
-
-
-def test_rows_of_a_class_without_workers_wait_for_nobody(campaign: Campaign) -> None:
-    submit(campaign, SSA, classes=[(2, [Array(0, 1, 7)]), (4, [Array(0, 1, 8)])])
-    assert states(campaign, Scripted({"8_0": WAITS})) == ["pending"] * 2 + ["queued"] * 4
 
 
 def test_workers_that_are_held_take_nothing_and_what_to_do_is_told(campaign: Campaign) -> None:
@@ -303,9 +291,7 @@ def test_the_budget_is_counted_over_all_lives_of_all_workers(campaign: Campaign)
     assert crew_lines([crew]) == [f"{FIRST}: workers: 1 running; 10.00 of 200 GPU-h used"]
 
 
-def test_a_budget_that_is_used_up_is_told_with_what_is_left(
-    campaign: Campaign, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_used_up_budget_is_told(campaign: Campaign, capsys: pytest.CaptureFixture[str]) -> None:
     submit(campaign, SSA, budget={"hours": 0.001, "unit": "gpuh"})
     write_record(campaign.layout, 0, seconds=4.0, left="budget")
     for seed in range(5):
@@ -343,25 +329,16 @@ def test_a_full_disk_is_told(campaign: Campaign, monkeypatch: pytest.MonkeyPatch
     assert look(campaign, Scripted({})).notes == (f"the disk of {campaign.layout.root} is full",)
 
 
-def test_how_old_the_last_sign_is_of_workers_of_which_nobody_knows(
-    campaign: Campaign, capsys: pytest.CaptureFixture[str]
-) -> None:
-    submit(campaign, SSA, written=time.time() - 40)
-    write_record(campaign.layout, 1, touched=time.time() - 4000)
-    with Store.open(campaign.root) as store:
-        write_status(read_status(store, locate_trials(store, Scripted()), ["quickstart"], None))
-    first, second = [line.rstrip() for line in capsys.readouterr().out.splitlines() if line.startswith("c0-")]
-    assert re.search(r"unknown .* submitted 4\d s ago$", first)
-    assert re.search(r"unknown .* 1 h 06 min ago$", second)
-
-
 def test_a_damaged_submission_record_is_told_and_hides_nothing_else(campaign: Campaign) -> None:
     submit(campaign, SSA[:2])
     submit(campaign, SSA[2:], submission=SECOND)
-    campaign.layout.submission_record(FIRST).write_text("{")
-    found = look(campaign, Scripted({"7_0": RUNS}))
-    assert len(found.of("queued")) == 4
-    assert FIRST in found.notes[0]
+    path = campaign.layout.submission_record(FIRST)
+    whole = read_json(path)
+    for text in ("{", *map(json.dumps, ({**whole, "schema": 2}, {**whole, "more": 1}, {"schema": 1}))):
+        path.write_text(text)
+        found = look(campaign, Scripted({"7_0": RUNS}))
+        assert len(found.of("queued")) == 4
+        assert FIRST in found.notes[0]
 
 
 @pytest.mark.parametrize("text", ["{", '{"schema": 2, "class": 0}', '{"schema": 1, "class": 0, "worker": 1}'])
@@ -374,16 +351,6 @@ def test_records_of_workers_that_cannot_be_read_are_told(campaign: Campaign, tex
     (note,) = found.notes
     assert note.startswith(f"1 of 2 records of workers of submission {FIRST} cannot be read")
     assert found.crews[0].workers[0].ok == 3
-
-
-def test_a_record_of_another_version_is_told_and_not_a_bug(campaign: Campaign) -> None:
-    submit(campaign, SSA)
-    path = campaign.layout.submission_record(FIRST)
-    whole = read_json(path)
-    for damaged in ({**whole, "schema": 2}, {**whole, "more": 1}, {"schema": 1}):
-        write_json(path, damaged)
-        (note,) = look(campaign, Scripted({"7_0": RUNS})).notes
-        assert f"what became of submission {FIRST} is not known" in note
 
 
 def on_this_host(campaign: Campaign) -> Submission:
@@ -401,19 +368,14 @@ def test_a_run_on_this_machine_that_is_just_starting_has_queued_its_trials(campa
     for gone in changes:
         write_submission_record(campaign.layout, replace(record, **gone))
         assert states(campaign, Scripted()) == ["pending"] * 6
+    key = began(campaign, 0, submission=SECOND)
+    write_end(campaign.layout, key, 1, status="failed", reason="error", message="m")
+    for retry, state in ((False, "failed"), (True, "queued")):
+        write_submission_record(campaign.layout, replace(record, job={"retry": retry}))
+        assert states(campaign, Scripted())[:2] == [state, "queued"]
 
 
-def test_who_waits_is_on_no_node_whatever_its_last_life_was_on(campaign: Campaign) -> None:
-    submit(campaign, SSA, classes=[(6, [Array(0, 4, 7)])])
-    for number in range(4):
-        write_record(campaign.layout, number)
-    (crew,) = look(campaign, Scripted({"7_0": WAITS, "7_1": HELD, "7_2": RUNS})).crews
-    assert [worker.node for worker in crew.workers] == [None, None, "n0", "n3"]
-
-
-def test_workers_that_are_gone_are_listed_only_where_a_trial_was_lost_with_them(
-    campaign: Campaign, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_gone_workers_are_listed_if_they_lost_a_trial(campaign: Campaign, capsys: pytest.CaptureFixture[str]) -> None:
     submit(campaign, SSA[:4], classes=[(4, [Array(0, 3, 7)])])
     began(campaign, 0, quiet_s=3000)
     began(campaign, 1, quiet_s=3000, place={"scheduler": "slurm", "job": "7_1", "restarts": 0, "node": "n1"})

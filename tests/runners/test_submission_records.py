@@ -125,9 +125,7 @@ def test_a_damaged_record_is_told_and_the_trials_are_queued(tmp_path: Path, slur
 
 
 @pytest.mark.parametrize("damage", ["torn", "gone"])
-def test_a_damaged_manifest_of_others_is_told_and_the_trials_are_queued(
-    tmp_path: Path, slurm: PretendSlurm, damage: str
-) -> None:
+def test_a_damaged_manifest_of_others_is_told(tmp_path: Path, slurm: PretendSlurm, damage: str) -> None:
     root = tmp_path / "campaign"
     first, _ = queue(root)
     index = Layout(root).manifest_index(first.draft.submission)
@@ -138,9 +136,7 @@ def test_a_damaged_manifest_of_others_is_told_and_the_trials_are_queued(
     assert list(slurm.jobs()) == [1, 2]
 
 
-def test_what_was_called_off_and_cannot_be_read_is_told_and_its_jobs_stay_held(
-    tmp_path: Path, slurm: PretendSlurm
-) -> None:
+def test_a_damaged_call_is_told_and_its_jobs_stay_held(tmp_path: Path, slurm: PretendSlurm) -> None:
     root = tmp_path / "campaign"
     layout = Layout(root)
     first, _ = queue(root)

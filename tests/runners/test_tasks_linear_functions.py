@@ -173,9 +173,7 @@ def test_the_draws_of_an_evaluation_are_independent_and_normal() -> None:
 
 
 @pytest.mark.parametrize(("sigma_x", "sigma_f"), [(1.0, 1.0), (3.0, 0.5)])
-def test_examples_are_the_first_functions_spread_as_in_training_and_as_many_as_asked_for(
-    sigma_x: float, sigma_f: float
-) -> None:
+def test_examples_are_the_first_functions_spread_as_in_training(sigma_x: float, sigma_f: float) -> None:
     grid = ShiftGrid(sigma_x=(2,), sigma_f=(2,), functions=5, sequences=2, points=4)
     data = LinearFunctions(sigma_x=sigma_x, sigma_f=sigma_f, evaluation=grid).open()
     x, y = evaluation_points(grid, sigma_x, sigma_f)

@@ -97,9 +97,7 @@ def test_a_curriculum_lengthens_the_same_sequences() -> None:
 
 @pytest.mark.parametrize("labels", ["shown", "hidden"])
 @pytest.mark.parametrize(("quantifier", "usual", "name"), [("every", -1.0, "false"), ("some", 1.0, "true")])
-def test_the_usual_constant_errs_on_one_sequence_of_sixteen(
-    quantifier: Quantifier, labels: str, usual: float, name: str
-) -> None:
+def test_the_usual_constant_errs_once_in_sixteen(quantifier: Quantifier, labels: str, usual: float, name: str) -> None:
     """It errs where the first four numbers have one sign, 2^-4; the other constant unless all have, 1 - 2^-n."""
     grid = LengthGrid(lengths=(4, 5, 30), sigma=(1, 9), sequences=20_000)
     task = Quantifiers.model_validate({"quantifier": quantifier, "labels": labels, "evaluation": grid, "points": 5})

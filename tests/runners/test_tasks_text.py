@@ -144,9 +144,7 @@ def test_jsonl_has_a_document_per_line_and_a_folder_has_all_of_its_files(tmp_pat
         ("long.jsonl", b'{"text": "a", "id": ' + b"7" * 5000 + b"}\n", "one JSON object; .*long.jsonl, line 1"),
     ],
 )
-def test_a_text_that_cannot_be_learned_from_is_refused_when_the_spec_is_built(
-    tmp_path: Path, name: str, content: bytes | None, said: str
-) -> None:
+def test_a_text_that_teaches_nothing_is_refused(tmp_path: Path, name: str, content: bytes | None, said: str) -> None:
     if content is not None:
         (tmp_path / name).write_bytes(content)
     with pytest.raises(ValidationError, match=said):

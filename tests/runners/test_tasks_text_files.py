@@ -85,9 +85,7 @@ def test_a_packed_text_is_refused_and_not_passed_over(tmp_path: Path, name: str)
 
 
 @pytest.mark.parametrize("kind", [Text, MaskedText, MinimalPairs, MultipleChoice])
-def test_no_source_is_not_the_folder_one_is_in(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: type[Text]
-) -> None:
+def test_no_source_is_not_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: type[Text]) -> None:
     (tmp_path / "a.txt").write_text(WORDS)
     monkeypatch.chdir(tmp_path)
     for empty in ("", " "):

@@ -99,9 +99,7 @@ def test_a_column_that_is_no_utf_8_is_refused(tmp_path: Path) -> None:
         small(tmp_path / "a.parquet")
 
 
-def test_a_dataset_is_read_once_and_then_needs_neither_package_nor_folder(
-    dataset: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_dataset_is_read_once(dataset: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     hub = HubText(name=str(dataset), column="body")
     task = Text(hub=hub, context=16)
     kept = [text for n, text in enumerate(DOCUMENTS) if n % 10 != 9]
@@ -128,9 +126,7 @@ def test_a_folder_that_has_changed_is_read_again(dataset: Path) -> None:
         Text.model_validate(before.data())
 
 
-def test_a_spec_is_read_where_its_dataset_is_not(
-    dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_spec_is_read_without_its_data(dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     planned = Text(hub=HubText(name=str(dataset), column="body"), context=16)
     monkeypatch.setenv("ABLATE_CACHE", str(tmp_path / "elsewhere"))
     assert Text.model_validate(planned.data()).key == planned.key
@@ -146,9 +142,7 @@ def test_a_spec_is_read_where_its_dataset_is_not(
         ({"column": "id"}, "hub.column 'id' holds texts; dataset .*, row 1 has 0"),
     ],
 )
-def test_a_dataset_that_is_not_what_is_asked_for_is_refused_and_nothing_is_kept(
-    dataset: Path, cache: Path, fields: dict[str, str], said: str
-) -> None:
+def test_a_wrong_dataset_is_refused(dataset: Path, cache: Path, fields: dict[str, str], said: str) -> None:
     with pytest.raises(ValidationError, match=said):
         Text(hub=HubText.model_validate({"name": str(dataset), **fields}), context=16)
     assert not [path for path in cache.rglob("*") if path.is_file()]
@@ -165,9 +159,7 @@ def test_a_dataset_without_a_network_fails_at_once_with_what_to_do(monkeypatch: 
     assert "give a local copy as `source`" in str(told.value)
 
 
-def test_a_network_that_goes_away_leaves_nothing_behind(
-    dataset: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_lost_network_leaves_nothing_behind(dataset: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     class Lost(Exception):
         """As an HTTP library raises it."""
 
@@ -230,9 +222,7 @@ def test_an_edited_cache_is_no_longer_the_text(dataset: Path) -> None:
         task.open()
 
 
-def test_a_spec_file_that_needs_a_network_lacks_something_and_is_not_wrong(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_spec_file_that_needs_a_network_is_not_wrong(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", "http://127.0.0.1:9")
     (tmp_path / "spec.py").write_text("from runners import HubText, Text\n\ntask = Text(hub=HubText(name='a/b'))\n")
     with pytest.raises(EnvironmentProblem, match=r"spec.py:3: dataset a/b, split train is not in .*; build this spec"):

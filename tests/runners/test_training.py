@@ -60,20 +60,15 @@ def test_every_step_is_logged_and_evaluations_are_where_they_are_due(tiny: Trial
     assert finished.parameters == sum(p.numel() for p in build_model(tiny).parameters())
 
 
-def test_sparse_logging_keeps_the_last_step_and_changes_no_number(tiny: Trial, memory: Callable) -> None:
-    dense, sparse = memory(), memory()
+def test_sparse_logging_and_more_evaluations_change_no_number(tiny: Trial, memory: Callable) -> None:
+    dense, sparse, often = memory(), memory(), memory()
     train(tiny, dense)
     train(tiny.changed(execution=Execution(log_every=5)), sparse)
     assert sparse.logged == {step: dense.logged[step] for step in (5, 10, 12)}
     assert sparse.evaluations == dense.evaluations
-
-
-def test_more_evaluations_change_no_number(tiny: Trial, memory: Callable) -> None:
-    often, once = memory(), memory()
     train(tiny.changed(training=Training(steps=12, evaluate_every=1)), often)
-    train(tiny.changed(training=Training(steps=12)), once)
-    assert often.logged == once.logged
-    assert once.evaluations.items() <= often.evaluations.items()
+    assert often.logged == dense.logged
+    assert dense.evaluations.items() <= often.evaluations.items()
 
 
 def test_a_run_leaves_the_callers_random_numbers_and_threads_alone(tiny: Trial, memory: Callable) -> None:
@@ -86,9 +81,7 @@ def test_a_run_leaves_the_callers_random_numbers_and_threads_alone(tiny: Trial, 
     assert torch.get_num_threads() == threads
 
 
-def test_the_same_seed_gives_every_operator_the_same_batches(
-    tiny: Trial, memory: Callable, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_all_operators_get_the_same_batches(tiny: Trial, memory: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: dict[str, list[Tensor]] = {}
     original = LinearFunctionsData.batch
     for operator in OPERATORS:
@@ -108,9 +101,7 @@ def test_the_same_seed_gives_every_operator_the_same_batches(
     assert all(torch.equal(a, b) for other in others for a, b in zip(first, other, strict=True))
 
 
-def test_all_seeds_are_judged_on_the_same_sample(
-    tiny: Trial, memory: Callable, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_all_seeds_are_judged_on_one_sample(tiny: Trial, memory: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
     """The zero predictor's errors are those of the sample itself."""
     original = LinearFunctionsData.evaluate
     monkeypatch.setattr(LinearFunctionsData, "evaluate", lambda data, _: original(data, torch.zeros_like))
@@ -234,9 +225,7 @@ class UncleanData(LinearFunctionsData):
 
 
 @pytest.mark.parametrize("value", ["nan", "inf", "-inf"])
-def test_numbers_that_are_none_are_refused_before_anything_is_trained(
-    tiny: Trial, memory: Callable, value: str
-) -> None:
+def test_numbers_that_are_none_are_refused_before_training(tiny: Trial, memory: Callable, value: str) -> None:
     world = memory(save_at=[1])
     with pytest.raises(SpecError, match=f"first batch has {value} in sequence 2 at position 3"):
         train(tiny.changed(task={**tiny.task.data(), "kind": "unclean", "value": value}), world)
@@ -256,24 +245,19 @@ def test_a_loss_beyond_all_bounds_ends_the_trial_and_is_logged(tiny: Trial, memo
 
 def test_parameters_that_the_last_step_ruined_are_a_divergence(tiny: Trial, memory: Callable) -> None:
     """The loss of a step is taken before its update, so only the parameters show what the last one did."""
-    ruinous = AdamW(lr=1e38, weight_decay=1.0)
     with pytest.raises(Diverged) as caught:
-        train(tiny.changed(training=Training(steps=1, optimiser=ruinous)), memory())
+        train(tiny.changed(training=Training(steps=1, optimiser=AdamW(lr=1e38, weight_decay=1.0))), memory())
     assert caught.value.step == 1
 
 
-def test_a_device_that_is_not_there_is_said_to_be_missing(
-    tiny: Trial, memory: Callable, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_missing_device_is_said_to_be(tiny: Trial, memory: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     with pytest.raises(EnvironmentProblem, match="no CUDA device; use 'auto' or 'cpu'"):
         train(tiny.changed(execution=Execution(device="cuda")), memory())
 
 
 @pytest.mark.parametrize("operator", OPERATORS, ids=lambda operator: operator.label)
-def test_bfloat16_trains_close_to_float32_with_weights_in_float32(
-    tiny: Trial, memory: Callable, operator: Operator
-) -> None:
+def test_bfloat16_trains_close_to_float32(tiny: Trial, memory: Callable, operator: Operator) -> None:
     exact, lower = memory(save_at=[12]), memory(save_at=[12])
     train(tiny.changed(operator=operator), exact)
     train(tiny.changed(operator=operator, training=tiny.training.changed(precision="bfloat16")), lower)
@@ -283,9 +267,7 @@ def test_bfloat16_trains_close_to_float32_with_weights_in_float32(
     assert {weights.dtype for weights in state["model"].values()} == {torch.float32}
 
 
-def test_an_evaluation_that_no_life_has_time_for_is_finished_by_several(
-    tiny: Trial, memory: Callable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_long_evaluations_end(tiny: Trial, memory: Callable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each life may ask four times whether to stop: for two steps and a few forward passes."""
     (tmp_path / "text.txt").write_text("a question and an answer. " * 100)
     items = [{"question": "q" * n, "choices": ["a", "bb"], "answer": n % 2} for n in range(1, 9)]
@@ -332,7 +314,7 @@ def test_every_operator_resumes_exactly(trial: Trial, memory: Callable, operator
     _resume(trial.changed(operator=operator), memory, [2, 6, 10])
 
 
-@pytest.mark.parametrize("stops", [[1], [5], [7], [11], [12], list(range(1, 13))], ids=str)
+@pytest.mark.parametrize("stops", [[1], [11], list(range(1, 13))], ids=str)
 def test_a_run_resumes_exactly_wherever_it_stops(trial: Trial, memory: Callable, stops: list[int]) -> None:
     _resume(trial.changed(operator=ssa()), memory, stops)
 
@@ -350,58 +332,40 @@ def _resume(trial: Trial, memory: Callable, stops: list[int]) -> None:
     assert parts.probes == whole.probes
 
 
-@pytest.mark.parametrize("killed_after", [6, 9, 12])
+@pytest.mark.parametrize("killed_after", [6, 12])
 def test_a_killed_run_goes_on_from_its_last_checkpoint(trial: Trial, memory: Callable, killed_after: int) -> None:
     whole, parts = memory(), memory(save_at=[2, 5, 8])
     train(trial, whole)
 
-    class Killed(BaseException):
-        pass
-
     def die(step: int, steps: int, loss: float) -> None:
         parts.step = step
         if step == killed_after:
-            raise Killed
+            raise KeyboardInterrupt
 
     parts.progress = die
-    with pytest.raises(Killed):
+    with pytest.raises(KeyboardInterrupt):
         train(trial, parts)
     del parts.progress
-    finished = train(trial, parts)
-    assert finished.step == 12
+    assert train(trial, parts).step == 12
     assert (parts.logged, parts.evaluations) == (whole.logged, whole.evaluations)
 
 
-def test_a_checkpoint_is_a_copy_that_training_does_not_touch(trial: Trial, memory: Callable) -> None:
-    states = []
-    world = memory(save_at=[3, 12])
-    world.save = lambda _, state: states.append(state)
-    train(trial, world)
-    early, *_, late = (state["model"]["norm.weight"] for state in states)
-    assert not early.equal(late)
-
-
-def test_a_stop_at_the_last_step_leaves_its_evaluation_to_the_resumed_run(trial: Trial, memory: Callable) -> None:
+def test_a_stop_at_the_last_step_leaves_its_evaluation_to_the_resumed_run(tiny: Trial, memory: Callable) -> None:
     world = memory(stop_at=[12])
-    assert train(trial, world).stopped
+    assert train(tiny, world).stopped
     assert 12 not in {step for step, *_ in world.evaluations}
     world.stop_at.clear()
-    finished = train(trial, world)
-    assert not finished.stopped
+    assert not train(tiny, world).stopped
     assert 12 in {step for step, *_ in world.evaluations}
 
 
-def test_random_numbers_drawn_inside_the_model_resume_too(
-    trial: Trial, memory: Callable, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_random_numbers_of_a_model_resume(trial: Trial, memory: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
     plain = Transformer.forward
     monkeypatch.setattr(Transformer, "forward", lambda self, *x: F.dropout(plain(self, *x), 0.5, self.training))
     _resume(trial, memory, [3, 8])
 
 
-def test_a_trial_that_diverges_ends_there_with_its_step_and_reason(
-    tiny: Trial, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_trial_that_diverges_ends_there(tiny: Trial, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The step in the record is the one whose loss is out of bounds, which is the last that was logged."""
     axes = [over("training.optimiser.lr", [1e-3, 1e4])]
     grid = Grid(name="rates", base=tiny, axes=axes, seeds=[0])

@@ -109,9 +109,7 @@ def test_of_jobs_that_are_new_the_scheduler_is_asked_at_once(campaign: Campaign)
     assert len(asked.asked) == 4
 
 
-def test_views_follow_the_files_until_every_trial_has_ended(
-    campaign: Campaign, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_views_follow_files_until_all_has_ended(campaign: Campaign, monkeypatch: pytest.MonkeyPatch) -> None:
     """Between two looks something happens; the last look is the one at which all have ended."""
     happens = iter([lambda: end(campaign, 0), lambda: end(campaign, 1, status="failed", reason="error", message="m")])
 

@@ -222,9 +222,7 @@ def test_a_backend_that_knows_nothing_of_the_tokens_is_refused(task: Task, by: s
 
 
 @pytest.mark.parametrize("tokenizer", [None, BytePairs(vocabulary=270)])
-def test_shares_of_uniform_attention_are_the_counts_of_visible_tokens(
-    tmp_path: Path, tokenizer: BytePairs | None
-) -> None:
+def test_shares_of_uniform_attention_are_counts_of_tokens(tmp_path: Path, tokenizer: BytePairs | None) -> None:
     (tmp_path / "a.txt").write_text("".join(f"{SENTENCE} The {number} ones, and more!\n" for number in range(200)))
     task = Text(source=str(tmp_path / "a.txt"), context=24, batch=2)
     task = task if tokenizer is None else task.changed(tokenizer=tokenizer)

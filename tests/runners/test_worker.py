@@ -47,9 +47,7 @@ def end_of(root: Path, key: str, attempt: int = 1) -> dict[str, Any]:
         ("cannot_allocate", "out_of_memory", "can't allocate memory"),
     ],
 )
-def test_a_trial_that_fails_has_a_reason_and_does_not_stop_the_others(
-    tmp_path: Path, fate: str, reason: str, message: str
-) -> None:
+def test_a_failed_trial_has_a_reason_and_stops_no_other(tmp_path: Path, fate: str, reason: str, message: str) -> None:
     grid = toy_grid(fates=[fate, "ok"], seeds=[0])
     result = run_quietly(tmp_path, grid)
     assert (result.ok, result.failed) == (2, 2)
@@ -103,9 +101,7 @@ def test_a_spec_that_is_not_what_the_manifest_says_is_not_trained(tmp_path: Path
     assert "was edited after the run began" in end_of(tmp_path, line["trial"])["message"]
 
 
-def test_a_worker_without_a_record_leaves_no_attempt_that_looks_alive(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_worker_that_cannot_save_leaves_nothing_alive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: object) -> None:
         raise EnvironmentProblem("the disk is full")
 
@@ -189,9 +185,7 @@ def test_a_trial_that_is_out_of_memory_in_its_smallest_pieces_has_failed_so(tmp_
     assert attempts_of(tmp_path, lines[0]["trial"])[3][:3] == (4, *OUT)
 
 
-def test_a_trial_in_smaller_pieces_stays_in_them_when_it_is_given_back(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_trial_given_back_stays_in_smaller_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lines = too_big(2, steps=30)
     monkeypatch.setattr(Silent, "stop_requested", lambda _: attempts_made(tmp_path) > 1)
     assert worker_for(tmp_path, lines, oom="halve").run(0).status == "stopped"
@@ -207,9 +201,7 @@ def attempts_made(root: Path) -> int:
 
 
 @pytest.mark.parametrize("case", ["fail", "bigger", "no micro-batches", "another error"])
-def test_a_trial_is_not_tried_again_in_smaller_pieces_unless_that_was_asked_for_and_can_help(
-    tmp_path: Path, case: str
-) -> None:
+def test_smaller_pieces_are_tried_only_if_they_were_asked_for_and_help(tmp_path: Path, case: str) -> None:
     oom = case if case in ("fail", "bigger") else "halve"
     (line,) = too_big(2) if case != "another error" else list(trial_lines(toy_grid(seeds=[0], fates=["raises"])))[:1]
     if case == "no micro-batches":
@@ -257,9 +249,7 @@ def test_numbers_of_workers_are_as_large_as_a_cluster_makes_them(tmp_path: Path)
         assert {row[0] for row in store.sql("SELECT DISTINCT worker FROM shard").rows()} == {number}
 
 
-def test_a_worker_that_cannot_claim_says_that_the_campaign_is_unwritable(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_worker_that_cannot_claim_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     worker = worker_for(tmp_path, list(trial_lines(toy_grid(seeds=[0]))))
 
     def full(_: int) -> None:
@@ -271,9 +261,7 @@ def test_a_worker_that_cannot_claim_says_that_the_campaign_is_unwritable(
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, CampaignUnwritable], ids=["interrupt", "full"])
-def test_an_interrupt_is_one_also_where_another_has_begun_under_the_same_number(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: type[BaseException]
-) -> None:
+def test_an_interrupt_stays_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: type[BaseException]) -> None:
     lines = list(trial_lines(toy_grid(seeds=[0])))[:1]
 
     def train(trial: ToyTrial, surroundings: TrainingContext) -> TrainingResult:
@@ -304,9 +292,7 @@ def broken(trial: ToyTrial, surroundings: TrainingContext) -> TrainingResult:
     raise MemoryError from RuntimeError("CUDA error: an illegal memory access was encountered")
 
 
-def test_a_trial_out_of_memory_in_a_process_that_is_spent_is_cut_by_another(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_a_spent_process_cannot_train_another_cuts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lines = too_big(2)
     worker = worker_for(tmp_path, lines, oom="halve")
     with monkeypatch.context() as patch:

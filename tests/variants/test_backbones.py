@@ -72,9 +72,7 @@ def build_refused(operator: Operator, backbone: Backbone) -> bool:
         (llama3_3b, 128_256, 3_212_749_824),
     ],
 )
-def test_the_models_of_the_papers_have_their_parameters(
-    make: Callable[[], Backbone], vocabulary: int | None, expected: int
-) -> None:
+def test_models_of_papers_have_their_size(make: Callable[[], Backbone], vocabulary: int | None, expected: int) -> None:
     backbone = make()
     inputs = Scalars() if vocabulary is None else Tokens(vocabulary)
     with torch.device("meta"):

@@ -171,9 +171,7 @@ def _by_torch(a: float) -> float:
         (integral(2, rotary="before_split"), 16, NoPositions(), "says nothing without rotary"),
     ],
 )
-def test_a_head_that_cannot_carry_the_operator_is_refused(
-    operator: Operator, width: int, positions: Positions, words: str
-) -> None:
+def test_a_head_that_does_not_fit_is_refused(operator: Operator, width: int, positions: Positions, words: str) -> None:
     with pytest.raises(ValueError, match=words):
         operator.check(heads=4, kv_heads=4, head_width=width, positions=positions)
 
@@ -276,9 +274,7 @@ def test_a_choice_that_is_not_whole_is_refused_when_it_is_defined(old: str, new:
         (softmax(), "operator", integral(2), "Integral S=2"),
     ],
 )
-def test_an_operator_that_an_axis_changed_is_not_called_what_it_was(
-    base: Operator, path: str, value: object, label: str
-) -> None:
+def test_a_changed_operator_has_another_label(base: Operator, path: str, value: object, label: str) -> None:
     class Bearer(Spec):
         operator: Operator
         seed: int = 0
