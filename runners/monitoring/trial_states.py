@@ -100,9 +100,8 @@ def locate_trials(store: "Store", scheduler: Scheduler, *, ended: bool = True) -
     Without `ended`, trials that the store knows to have ended are left out, except those that will be retried.
     There may be many, and `Store.progress` counts them faster.
     """
-    layout = store.layout
+    layout, full = store.layout, disk_problem(store.layout.root)
     crews, notes = read_submission_status(layout, scheduler)
-    full = disk_problem(layout.root)
     rows, outdated = _trials(store, None), _trials(store, None, planned=False)
     open_states = {key: trial_state(layout, key) for key, _, attempts, _ in (*rows, *outdated) if attempts}
     when = time.time()
@@ -130,11 +129,8 @@ def locate_trials(store: "Store", scheduler: Scheduler, *, ended: bool = True) -
     active = takers.active(key for key, *_ in outdated)
     notes += _outdated_notes(store, len(active))
     nobodys = {key for key, each in found.items() if each.state in ("pending", "lost")}
-    notes += [
-        _quiet(each)
-        for each in away
-        if each.record not in runs and nobodys.intersection(takers.members(each.record.submission))
-    ]
+    quiet = [each for each in away if each.record not in runs]
+    notes += [_quiet(each) for each in quiet if nobodys.intersection(takers.members(each.record.submission))]
     found |= active
     running = [(key, state) for key, state in open_states.items() if key in found and found[key].state == "running"]
     return TrialLocations(

@@ -1,7 +1,7 @@
 """Shards into tables: verified, inserted together with their ledger rows, or quarantined with a reason."""
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import accumulate
 from pathlib import Path
 from typing import final
@@ -243,60 +243,34 @@ class ShardIngest:
         The members' own files are deleted.
         """
         connection, signature = self._connection, file_signature(info.path)
-        known = {name for (name,) in connection.execute("SELECT file FROM shard").fetchall()}
+        names = [name for name, _ in info.members]
+        found = connection.execute("SELECT file FROM shard WHERE list_contains($names, file)", {"names": names})
         last = int(connection.execute("SELECT coalesce(max(number), 0) FROM shard").fetchall()[0][0])
-        ends = list(accumulate(rows for _, rows in info.members))
-        fresh = [at for at, (name, _) in enumerate(info.members) if name not in known]
-        members = [describe_member(info.members[at][0]) for at in fresh]
-        rows = [info.members[at][1] for at in fresh]
-        table = pa.table(
-            {
-                "file": [named[0] for named in members],
-                "number": pa.array(range(last + 1, last + 1 + len(fresh)), pa.int32()),
-                "first": [ends[at] - info.members[at][1] for at in fresh],
-                "until": [ends[at] for at in fresh],
-                "blake2b": [named["blake2b"] for named in members],
-                "table": [info.table] * len(fresh),
-                "rows": rows,
-                "bytes": [0] * len(fresh),
-                "schema": [info.schema] * len(fresh),
-                "submission": [named["submission"] for named in members],
-                "worker": [int(named["worker"]) for named in members],
-                "sequence": [int(named["sequence"]) for named in members],
-                "later": [False] * len(fresh),
-                "signature": [signature] * len(fresh),
-                "ingested": [time.time()] * len(fresh),
-            }
-        )
+        members = _members(info, {name for (name,) in found.fetchall()}, last + 1, signature)
         with transaction(connection):
-            connection.register("member", table)
-            columns = ", ".join(TABLES[info.table].names)
-            path = quoting.pattern(str(info.path))
-            if fresh:
+            if members.num_rows:
+                columns = ", ".join(TABLES[info.table].names)
+                connection.register("member", members)
                 connection.execute(
-                    f"INSERT INTO {info.table} ({columns}, shard) SELECT {columns}, number FROM "
-                    "read_parquet($path, file_row_number = true) JOIN member "
-                    'ON file_row_number >= member."first" AND file_row_number < until',
-                    {"path": path},
+                    f"INSERT INTO {info.table} ({columns}, shard) SELECT {columns}, number FROM read_parquet($path, "
+                    'file_row_number = true) JOIN member ON file_row_number >= "first" AND file_row_number < until',
+                    {"path": quoting.pattern(str(info.path))},
                 )
-                connection.execute(
-                    'INSERT INTO shard BY NAME SELECT * EXCLUDE ("first", until) FROM member',
-                )
+                connection.execute('INSERT INTO shard BY NAME SELECT * EXCLUDE ("first", until) FROM member')
+                connection.unregister("member")
                 self._summarise(info.table, last + 1)
                 self._note_recorded(last + 1)
-            names = [name for name, _ in info.members]
             connection.execute(
                 "UPDATE shard SET inside = $inside, signature = $signature WHERE list_contains($names, file)",
                 {"inside": info.path.name, "signature": signature, "names": names},
             )
             gone = {"names": [*names, info.path.name]}
             connection.execute("DELETE FROM bad_shard WHERE list_contains($names, file)", gone)
-            connection.unregister("member")
-        self.rows += sum(rows)
-        self.shards += len(fresh)
+        self.rows += sum(members["rows"].to_pylist())
+        self.shards += members.num_rows
         for name in names:
-            for path_of in (self._layout.shard(name), self._layout.spool / name):
-                path_of.unlink(missing_ok=True)
+            for path in (self._layout.shard(name), self._layout.spool / name):
+                path.unlink(missing_ok=True)
 
     def _number(self, batch: Sequence[ShardInfo]) -> int:
         """Register `numbered`: the file of every shard of `batch` with a number above all others; the first of them."""
@@ -334,3 +308,33 @@ def _of_the_database(error: duckdb.Error) -> bool:
     """Whether the database that is written is at fault, and not the shard that is read."""
     broken = isinstance(error, duckdb.FatalException | duckdb.InternalException)
     return broken or "Corrupt database" in str(error)
+
+
+def _members(info: ShardInfo, known: Collection[str], first: int, signature: str) -> pa.Table:
+    """The ledger rows of the members of a large shard that are not `known`, numbered from `first` on.
+
+    `first` and `until` of a member are its rows in the file.
+    """
+    ends = accumulate(rows for _, rows in info.members)
+    fresh = [(name, rows, end) for (name, rows), end in zip(info.members, ends, strict=True) if name not in known]
+    named = [describe_member(name) for name, *_ in fresh]
+    count = len(fresh)
+    return pa.table(
+        {
+            "file": [name for name, *_ in fresh],
+            "number": pa.array(range(first, first + count), pa.int32()),
+            "first": [end - rows for _, rows, end in fresh],
+            "until": [end for *_, end in fresh],
+            "blake2b": [each["blake2b"] for each in named],
+            "table": [info.table] * count,
+            "rows": [rows for _, rows, _ in fresh],
+            "bytes": [0] * count,
+            "schema": [info.schema] * count,
+            "submission": [each["submission"] for each in named],
+            "worker": [int(each["worker"]) for each in named],
+            "sequence": [int(each["sequence"]) for each in named],
+            "later": [False] * count,
+            "signature": [signature] * count,
+            "ingested": [time.time()] * count,
+        }
+    )

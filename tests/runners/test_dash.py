@@ -73,7 +73,7 @@ def test_it_answers_here_and_ends_at_an_interrupt(campaign: Path) -> None:
             status, text, _ = answer(address, path)
             assert "root:x:0" not in text
         status, text, _ = answer(address, "/files/other/overview/progress.csv")
-        assert (status, "There is no campaign 'other'" in text) == (404, True)
+        assert (status, "no campaign 'other'" in text) == (404, True)
         status, text, _ = answer(address, "/", host="attacker.example")
         assert (status, "answers to 127.0.0.1" in text) == (403, True)
         query = "/files/runs/sql/result.csv?query=SELECT+1"

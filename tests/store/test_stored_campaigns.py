@@ -167,7 +167,7 @@ def test_a_snapshot_of_an_older_version_is_not_served_while_another_process_make
 ) -> None:
     asked: list[bool] = []
 
-    def busy_first(layout: Layout, *, wait: bool = True, thorough: bool = True) -> Any:
+    def busy_first(layout: Layout, *, wait: bool = True, thorough: bool = True, most_s: float = 0.0) -> Any:
         asked.append(wait)
         if not wait:
             with ingest_lock(layout, wait=True):
@@ -181,7 +181,7 @@ def test_a_snapshot_of_an_older_version_is_not_served_while_another_process_make
 
 
 def test_where_nothing_can_be_written_the_older_store_is_not_served(old: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(layout: Layout, *, wait: bool, thorough: bool) -> None:
+    def full(layout: Layout, *, wait: bool, thorough: bool, most_s: float) -> None:
         raise EnvironmentProblem("the disk is full")
 
     monkeypatch.setattr("store.store.ingest", full)
