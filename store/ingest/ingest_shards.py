@@ -244,9 +244,10 @@ class ShardIngest:
         """
         connection, signature = self._connection, file_signature(info.path)
         names = [name for name, _ in info.members]
-        found = connection.execute("SELECT file FROM shard WHERE list_contains($names, file)", {"names": names})
+        query = "SELECT file FROM shard WHERE list_contains($names, file)"
+        known = {name for (name,) in connection.execute(query, {"names": names}).fetchall()}
         last = int(connection.execute("SELECT coalesce(max(number), 0) FROM shard").fetchall()[0][0])
-        members = _members(info, {name for (name,) in found.fetchall()}, last + 1, signature)
+        members = _members(info, known, last + 1, signature)
         with transaction(connection):
             if members.num_rows:
                 columns = ", ".join(TABLES[info.table].names)
