@@ -63,25 +63,18 @@ def test_set_up_that_fails_everywhere_is_told(campaign: Campaign, capsys: pytest
     assert f"1 x worker was given up: {REASON}" in capsys.readouterr().out
 
 
-def test_a_worker_that_is_queued_again_has_not_given_up(campaign: Campaign, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_worker_given_up_later_says_so(campaign: Campaign, capsys: pytest.CaptureFixture[str]) -> None:
     submit(campaign, SSA, classes=[(3, [Array(0, 1, 5)])])
     prints(campaign, "5_0", AGAIN)
     assert "gave up" not in status(campaign, Scripted({"5_0": WAITS}), capsys)
     assert worker_rejections(campaign.layout) == []
-    prints(campaign, "5_0", f"{GIVEN_UP}2026-11-21 18:26:36 ablate: not queued again: it was cancelled, or SLURM ...\n")
-    assert "gave up" not in status(campaign, Scripted({}), capsys)
-    assert worker_rejections(campaign.layout) == []
-
-
-def test_a_worker_given_up_later_says_so(campaign: Campaign, capsys: pytest.CaptureFixture[str]) -> None:
-    submit(campaign, SSA, classes=[(3, [Array(0, 1, 5)])])
-    prints(campaign, "5_0", GIVEN_UP)
-    write_record(campaign.layout, 0, job="5_0", left="time")
-    assert f"gave up: 1 worker (1 x {REASON}" in status(campaign, Scripted({}), capsys)
-    assert len(worker_rejections(campaign.layout)) == 1
-    write_record(campaign.layout, 0, job="5_0", left="done")
-    assert "gave up" not in status(campaign, Scripted({}), capsys)
-    assert worker_rejections(campaign.layout) == []
+    cancelled = "2026-11-21 18:26:36 ablate: not queued again: it was cancelled, or SLURM ...\n"
+    for text, left, given_up in ((GIVEN_UP + cancelled, None, 0), (GIVEN_UP, "time", 1), (GIVEN_UP, "done", 0)):
+        prints(campaign, "5_0", text)
+        if left:
+            write_record(campaign.layout, 0, job="5_0", left=left)
+        told = f"gave up: 1 worker (1 x {REASON}" in status(campaign, Scripted({}), capsys)
+        assert told == given_up == len(worker_rejections(campaign.layout))
 
 
 @pytest.mark.parametrize(
@@ -94,10 +87,7 @@ def test_a_worker_given_up_later_says_so(campaign: Campaign, capsys: pytest.Capt
             "2026-01-01 00:00:00 ablate: the lines before the worker ended with 127 on n1\n",
             "module: command not found; the lines before the worker ended with 127 on n1",
         ),
-        (
-            "2026-01-01 00:00:00 ablate: a line of set-up ended with 3 on n1: false\n",
-            "a line of set-up ended with 3 on",
-        ),
+        ("2026-01-01 00:00:00 ablate: a line of set-up ended with 3 on n1: false\n", "a line of set-up ended with 3"),
         (
             "slurmstepd: error: execve(): /gone/python: No such file or directory\n"
             "srun: error: n1: task 0: Exited with exit code 2\n"
@@ -109,16 +99,13 @@ def test_a_worker_given_up_later_says_so(campaign: Campaign, capsys: pytest.Capt
 )
 def test_the_telling_line_is_that_of_the_program_that_failed(tmp_path: Path, text: str, says: str) -> None:
     path = tmp_path / "1_0_0_log.out"
+    assert last_words(path) is None
+    path.write_text("\n")
+    assert last_words(path) is None
     path.write_text("2026-01-01 00:00:00 ablate: queued again: its time is over\n" * 1000 + text)
     found = last_words(path)
     assert found is not None
     assert found.text.startswith(says)
-
-
-def test_there_are_no_last_words_where_nothing_was_printed(tmp_path: Path) -> None:
-    assert last_words(tmp_path / "none") is None
-    (tmp_path / "empty").write_text("\n")
-    assert last_words(tmp_path / "empty") is None
 
 
 def test_output_is_shown_for_a_trial_not_begun(campaign: Campaign, capsys: pytest.CaptureFixture[str]) -> None:

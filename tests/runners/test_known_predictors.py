@@ -136,22 +136,35 @@ def test_the_slope_of_a_sweep_to_one_side_is_that_of_its_far_end() -> None:
     assert rows["boundary_upper", 2.0].se_items == 0
 
 
-def test_bad_input_of_boundary_values_is_refused(tiny: Trial) -> None:
-    for fields, said in (
-        ({"x": (1, 1)}, "rises from value to value"),
-        ({"slopes": (2, 1)}, "rises from value to value"),
-        ({"slopes": (0, 1)}, "slopes are not 0"),
-        ({"points": 2}, "greater than or equal to 3"),
-        ({"x": (1,)}, "at least 2 items"),
-        ({"x": (0, math.inf)}, "finite number"),
-    ):
-        with pytest.raises(ValidationError, match=said):
-            BoundaryValues.model_validate(fields)
-    with pytest.raises(SpecError, match="up to 79 tokens and the model has 16 positions"):
-        tiny.changed(evaluations=(BoundaryValues(),))
+@pytest.mark.parametrize(
+    ("build", "said"),
+    [
+        (lambda: BoundaryValues(x=(1, 1)), "rises from value to value"),
+        (lambda: BoundaryValues(slopes=(2, 1)), "rises from value to value"),
+        (lambda: BoundaryValues(slopes=(0, 1)), "slopes are not 0"),
+        (lambda: BoundaryValues(points=2), "greater than or equal to 3"),
+        (lambda: BoundaryValues(x=(1,)), "at least 2 items"),
+        (lambda: BoundaryValues(x=(0, math.inf)), "finite number"),
+        (lambda: DeviantInputs(sigma=(2, 1)), r"rises from value to value; write"),
+        (lambda: Prompt(x=(float("nan"),)), "finite number"),
+        (lambda: Prompt(x=()), "at least 1 item"),
+        (lambda: LargeValue(values=(2, 1)), "rises from value"),
+    ],
+)
+def test_fields_without_meaning_are_refused(build: Callable[[], object], said: str) -> None:
+    with pytest.raises(ValidationError, match=said):
+        build()
+
+
+def test_an_evaluation_that_does_not_fit_the_trial_is_refused(tiny: Trial) -> None:
     text = Text(content_hash="0" * 32, source="/nowhere/text.txt", context=8)
-    with pytest.raises(SpecError, match="needs the task linear_functions; got Text"):
-        tiny.changed(task=text, evaluations=(BOUNDARY,))
+    for long, short in ((BoundaryValues(), BOUNDARY), (DeviantInputs(), DeviantInputs(points=5))):
+        with pytest.raises(SpecError, match="up to 79 tokens and the model has 16 positions"):
+            tiny.changed(evaluations=(long,))
+        with pytest.raises(SpecError, match="needs the task linear_functions; got Text"):
+            tiny.changed(task=text, evaluations=(short,))
+    with pytest.raises(SpecError, match="needs the task quantifiers; got LinearFunctions"):
+        tiny.changed(evaluations=(LargeValue(numbers=5),))
 
 
 def nothing(inputs: Tensor) -> Tensor:
@@ -219,31 +232,11 @@ def test_a_named_prompt_is_shown_as_it_is_written() -> None:
     assert (spec.length, spec.changed(prompts=(Prompt(x=(1.0,) * 30),)).length) == (13, 59)
 
 
-def test_bad_input_of_deviant_values_is_refused(tiny: Trial) -> None:
-    with pytest.raises(ValidationError, match=r"rises from value to value; write"):
-        DeviantInputs(sigma=(2, 1))
-    with pytest.raises(ValidationError, match="finite number"):
-        Prompt(x=(float("nan"),))
-    with pytest.raises(ValidationError, match="at least 1 item"):
-        Prompt(x=())
-    with pytest.raises(SpecError, match="up to 79 tokens and the model has 16 positions"):
-        tiny.changed(evaluations=(DeviantInputs(),))
-    text = Text(content_hash="0" * 32, source="/nowhere/text.txt", context=8)
-    with pytest.raises(SpecError, match="needs the task linear_functions; got Text"):
-        tiny.changed(task=text, evaluations=(DeviantInputs(points=5),))
-
-
 NAME = "large_value_error_rate"
 
 
 def hidden(quantifier: Quantifier) -> Quantifiers:
     return Quantifiers(quantifier=quantifier, labels="hidden", sigma=2)
-
-
-@pytest.mark.parametrize("quantifier", ["every", "some"])
-def test_who_counts_every_number_makes_no_error(quantifier: Quantifier) -> None:
-    rows = evaluate(LARGE, lambda inputs: 2.0 * running(quantifier, inputs[..., 0])[..., None] - 1, hidden(quantifier))
-    assert {each.value for (name, *_), each in rows.items() if name == NAME} == {0}
 
 
 def test_who_looks_at_the_large_number_alone_errs_where_it_does_not_decide() -> None:
@@ -258,7 +251,9 @@ def test_who_looks_at_the_large_number_alone_errs_where_it_does_not_decide() -> 
 
 
 @pytest.mark.parametrize("quantifier", ["every", "some"])
-def test_nan_is_never_right(quantifier: Quantifier) -> None:
+def test_who_counts_every_number_makes_no_error_and_nan_is_never_right(quantifier: Quantifier) -> None:
+    rows = evaluate(LARGE, lambda inputs: 2.0 * running(quantifier, inputs[..., 0])[..., None] - 1, hidden(quantifier))
+    assert {each.value for (name, *_), each in rows.items() if name == NAME} == {0}
     rows = evaluate(LARGE, lambda inputs: torch.full_like(inputs, math.nan), hidden(quantifier))
     assert {each.value for (name, *_), each in rows.items() if name == NAME} == {1}
 
@@ -292,10 +287,3 @@ def test_a_model_needs_positions_for_what_it_is_shown_and_hidden_labels_take_non
         tiny.changed(task=task, evaluations=(LargeValue(numbers=fits, sequences=3),))
         with pytest.raises(SpecError, match="up to 17 tokens and the model has 16 positions"):
             tiny.changed(task=task, evaluations=(LargeValue(numbers=fits + 1, sequences=3),))
-
-
-def test_bad_input_of_large_values_is_refused(tiny: Trial) -> None:
-    with pytest.raises(ValidationError, match="rises from value"):
-        LargeValue(values=(2, 1))
-    with pytest.raises(SpecError, match="needs the task quantifiers; got LinearFunctions"):
-        tiny.changed(evaluations=(LargeValue(numbers=5),))

@@ -95,7 +95,9 @@ SCORINGS = ("masked", "holistic", "causal")
 
 
 @pytest.mark.parametrize("scoring", SCORINGS)
-def test_scores_and_accuracies_are_those_of_plain_loops(pairs: Path, prose: Path, scoring: str) -> None:
+def test_scores_and_accuracies_are_those_of_plain_loops(
+    pairs: Path, prose: Path, scoring: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     evaluation = spec(pairs, scoring)
     model = build_model(trial(prose, evaluation)).eval()
     with torch.inference_mode():
@@ -106,22 +108,15 @@ def test_scores_and_accuracies_are_those_of_plain_loops(pairs: Path, prose: Path
         expected = [by_hand(model, sentence, scoring) for sentence in sentences]
         scores = judge.scores(model, [list(sentence.encode()) for sentence in sentences])
         rows = values(judge, model)
+        monkeypatch.setattr("runners.evaluations.minimal_pairs._TOKENS", 64)  # many groups
+        groups = judge.scores(model, [list(sentence.encode()) for sentence in sentences])
     assert scores.tolist() == pytest.approx(expected, rel=1e-5)
+    assert groups.tolist() == pytest.approx(expected, rel=1e-5)
     right = [float(good > bad) for good, bad in zip(expected[::2], expected[1::2], strict=True)]
     assert 0 < sum(right) < 5
     assert rows["minimal_pairs.agreement_across_pp"] == pytest.approx(sum(right[:3]) / 3)
     assert rows["minimal_pairs.word_order"] == pytest.approx(sum(right[3:]) / 2)
     assert rows["minimal_pairs"] == pytest.approx((sum(right[:3]) / 3 + sum(right[3:]) / 2) / 2)
-
-
-def test_many_groups_are_scored_as_one(pairs: Path, prose: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    judge = spec(pairs).open(task(prose, "masked"))
-    model = build_model(trial(prose, spec(pairs))).eval()
-    sentences = [list(("x" * size).encode()) for size in (3, 30, 1, 17, 30, 2)]
-    with torch.inference_mode():
-        whole = judge.scores(model, sentences)
-        monkeypatch.setattr("runners.evaluations.minimal_pairs._TOKENS", 64)
-        assert judge.scores(model, sentences).tolist() == pytest.approx(whole.tolist(), rel=1e-5)
 
 
 def prefers(liked: str, disliked: str, strength: float = 5.0) -> Callable[..., Tensor]:
@@ -185,21 +180,6 @@ def test_it_records_what_it_declares_and_means_are_those_of_items(pairs: Path, p
     parts = [rows[name] for name in single]
     assert rows["minimal_pairs"].se_items == pytest.approx(math.hypot(*(part.se_items or 0 for part in parts)) / 2)
     assert rows["minimal_pairs"].items == rows["chance.minimal_pairs"].items == 5
-
-
-def test_capitals_go_on_request(tmp_path: Path, prose: Path) -> None:
-    path = tmp_path / "names.txt"
-    path.write_text("Sarah xs\nSarah ys\n")
-    seen: list[int] = []
-
-    def remember(inputs: Tensor, visible: Tensor | None = None) -> Tensor:
-        seen.extend(inputs.flatten().tolist())
-        return prefers("y", "x")(inputs, visible)
-
-    for lower_case in (False, True):
-        seen.clear()
-        assert values(spec(path, lower_case=lower_case).open(task(prose, "masked")), remember)["minimal_pairs"] == 1
-        assert (ord("S") in seen) is not lower_case
 
 
 def test_the_content_is_in_the_key_and_the_place_is_not(pairs: Path, tmp_path: Path, prose: Path) -> None:
@@ -281,18 +261,21 @@ def test_what_cannot_be_judged_is_refused_before_training(tiny: Trial, pairs: Pa
         spec(pairs, longest=20).open(task(prose, "masked"))
 
 
-def test_a_sentence_that_just_fits_is_scored(tmp_path: Path, prose: Path) -> None:
+def test_a_sentence_that_just_fits_is_scored_and_capitals_go_on_request(tmp_path: Path, prose: Path) -> None:
     """A causal model reads 12 positions of the longest sentence and an encoder 14."""
     path = tmp_path / "fits.txt"
-    path.write_text("there xs one\nthere ys one\n")
-    for scoring, longest in (("masked", 14), ("holistic", 14), ("causal", 12)):
-        widths: list[int] = []
+    path.write_text("There xs one\nThere ys one\n")
+    seen: list[Tensor] = []
 
-        def predict(inputs: Tensor, visible: Tensor | None = None, widths: list[int] = widths) -> Tensor:
-            widths.append(inputs.shape[1])
-            return prefers("y", "x")(inputs, visible)
+    def predict(inputs: Tensor, visible: Tensor | None = None) -> Tensor:
+        seen.append(inputs)
+        return prefers("y", "x")(inputs, visible)
 
-        assert values(spec(path, scoring, longest=longest).open(task(prose, scoring)), predict)["minimal_pairs"] == 1
-        assert set(widths) == {longest}
+    for scoring, longest, lower_case in (("masked", 14, True), ("holistic", 14, False), ("causal", 12, False)):
+        seen.clear()
+        judge = spec(path, scoring, longest=longest, lower_case=lower_case).open(task(prose, scoring))
+        assert values(judge, predict)["minimal_pairs"] == 1
+        assert {each.shape[1] for each in seen} == {longest}
+        assert any(bool((each == ord("T")).any()) for each in seen) is not lower_case
         with pytest.raises(SpecError, match=f"less than the {longest} positions"):
             spec(path, scoring, longest=longest - 1).open(task(prose, scoring))

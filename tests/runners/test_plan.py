@@ -30,12 +30,6 @@ def counts(plan: RunPlan) -> tuple[int, ...]:
     return (plan.ok, plan.failed, plan.running, plan.pending, plan.to_do)
 
 
-def test_a_plan_writes_nothing(tmp_path: Path) -> None:
-    plan = plan_campaign(tmp_path / "campaign", [toy_grid()])
-    assert counts(plan) == (0, 0, 0, 6, 6)
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_a_plan_knows_what_is_done_and_what_failed(tmp_path: Path) -> None:
     run_quietly(tmp_path, toy_grid(seeds=[0], fates=["ok", "raises"]))
     before = {path: path.stat().st_mtime_ns for path in files(tmp_path)}
@@ -59,26 +53,18 @@ def test_a_plan_counts_what_rules_left_out_and_shared_trials_once(tmp_path: Path
     assert len(plan.trials) == plan.to_do == 6
 
 
-def test_a_plan_counts_the_parameters_of_every_operator(tmp_path: Path) -> None:
-    def count(trial: Spec) -> tuple[int, int]:
-        assert isinstance(trial, ToyTrial)
-        return (100, 1 if trial.operator.label == "falling" else 2)
-
-    found = plan_campaign(tmp_path, [toy_grid()], PlanOptions(parameters=count)).operators
-    assert {each.operator: (each.trials, each.parameters, each.operator_parameters) for each in found} == {
-        "falling": (3, 100, 1),
-        "rising": (3, 100, 2),
-    }
-
-
-def test_without_anything_to_go_by_the_time_is_unknown(tmp_path: Path) -> None:
-    plan = plan_campaign(tmp_path, [toy_grid()])
+def test_a_plan_writes_nothing_and_without_anything_to_go_by_the_time_is_unknown(tmp_path: Path) -> None:
+    plan = plan_campaign(tmp_path / "campaign", [toy_grid()])
+    assert counts(plan) == (0, 0, 0, 6, 6)
+    assert list(tmp_path.iterdir()) == []
     assert plan.estimate.trial_s is plan.estimate.hours is plan.estimate.wall_s is None
     assert plan.estimate.basis.startswith("unknown")
     assert any("--calibrate" in line for line in plan_lines(plan))
+    with pytest.raises(SpecError, match="'toy' is given twice"):
+        plan_campaign(tmp_path, [toy_grid(), toy_grid()])
 
 
-def test_each_operator_is_measured_once_and_shared_by_the_workers(tmp_path: Path) -> None:
+def test_each_operator_is_measured_and_counted_once_and_shared_by_the_workers(tmp_path: Path) -> None:
     measured: list[str] = []
 
     def seconds(trial: Spec) -> float:
@@ -86,11 +72,17 @@ def test_each_operator_is_measured_once_and_shared_by_the_workers(tmp_path: Path
         measured.append(trial.operator.label)
         return 10.0 if trial.operator.label == "falling" else 30.0
 
-    estimate = plan_campaign(tmp_path, [toy_grid()], PlanOptions(workers=2, seconds=seconds)).estimate
-    assert estimate.trial_s == 3 * 10 + 3 * 30
-    assert estimate.wall_s == 30 + 30
-    assert "measured steps of 2 models" in estimate.basis
+    def count(trial: Spec) -> tuple[int, int]:
+        assert isinstance(trial, ToyTrial)
+        return (100, 1 if trial.operator.label == "falling" else 2)
+
+    plan = plan_campaign(tmp_path, [toy_grid()], PlanOptions(workers=2, seconds=seconds, parameters=count))
+    assert plan.estimate.trial_s == 3 * 10 + 3 * 30
+    assert plan.estimate.wall_s == 30 + 30
+    assert "measured steps of 2 models" in plan.estimate.basis
     assert sorted(measured) == ["falling", "rising"]
+    rows = {each.operator: (each.trials, each.parameters, each.operator_parameters) for each in plan.operators}
+    assert rows == {"falling": (3, 100, 1), "rising": (3, 100, 2)}
 
 
 def test_finished_trials_are_used_before_measured_steps(tmp_path: Path) -> None:
@@ -119,10 +111,7 @@ def test_measuring_stops_after_a_few_steps_and_scales_to_all() -> None:
     assert found is not None
     assert found >= 100_000 * 0.001
     assert steps == [1 + MEASURED_STEPS]
-
-
-def test_one_step_is_too_few_to_measure() -> None:
-    assert measure_seconds(ToyTrial(steps=1), train) is None
+    assert measure_seconds(ToyTrial(steps=1), train) is None  # too few
 
 
 def test_a_plan_says_which_operator_could_not_be_timed_and_why(tmp_path: Path) -> None:
@@ -222,8 +211,3 @@ def test_finished_trials_are_told_with_where_they_ran_and_what_they_took(tmp_pat
         (end,) = Layout(tmp_path).trial(each.trial.key).glob("001/end.json")
         assert each.seconds == json.loads(end.read_bytes())["wall_s"]
         assert each.device == "cpu"
-
-
-def test_two_grids_of_one_name_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(SpecError, match="'toy' is given twice"):
-        plan_campaign(tmp_path, [toy_grid(), toy_grid()])

@@ -94,23 +94,32 @@ def probing(tiny: Trial, **execution: Any) -> Trial:
     )
 
 
-def test_probes_see_the_layers_of_fixed_sequences_at_every_evaluation(tiny: Trial, memory: Callable) -> None:
-    world = memory()
+def test_probes_see_the_layers_of_fixed_sequences_at_every_evaluation(
+    tiny: Trial, memory: Callable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("runners.training.loop.NORMS", 7)
+    world, early, plain = memory(), memory(), memory()
     finished = train(probing(tiny), world)
     assert finished.probe_s > 0
     model = build_model(probing(tiny))
-    inputs = probing(tiny).task.open().examples(3).inputs
     assert {key[0] for key in world.probes} == {5, 10, 12}
     for step in (5, 10, 12):
         for layer in (0, 1):
             assert world.probes[step, "batch", layer, None, ("length", 5)] == 3
             for head in range(model.backbone.heads):
                 assert world.probes[step, "row_sum", layer, head] == pytest.approx(1)
-        assert world.probes[step, "norms", None, None] == step
+        assert world.probes[step, "norms", None, None] == min(step, 7)
         assert world.probes[step, "training", None, None] == 0
         assert world.artefacts[step, "maps"]["weights"].shape == (3, model.backbone.heads, 5, 5)
-    assert torch.equal(inputs, probing(tiny).task.open().examples(3).inputs)
+        assert list(world.single[step, "ones"]) == ["left", "right"]
+        assert sum(world.single[step, "ones"].values()) / 2 == world.evaluations[step, "ones"][0]
     assert not np.array_equal(world.artefacts[5, "maps"]["weights"], world.artefacts[12, "maps"]["weights"])
+    assert {step for step, name, *_ in world.evaluations if name == "ones"} == {5, 10, 12}
+    assert world.began[-1] == {"evaluations": [{"kind": "shifted", "points": 5}]}
+    train(probing(tiny).changed(evaluations=(Shifted(),)), early)  # it waits for the end
+    assert {step for step, name, *_ in early.evaluations if name == "ones"} == {12}
+    train(tiny, plain)
+    assert plain.began[-1] is None
 
 
 def test_looking_and_judging_change_no_number_of_the_training(tiny: Trial, memory: Callable) -> None:
@@ -153,13 +162,6 @@ def test_two_values_for_one_place_end_the_trial(tiny: Trial, memory: Callable, w
     probes = (LearnedNumbers(), Twice.model_validate({"what": what}))
     with pytest.raises(SpecError, match=f"{said}"):
         train(tiny.changed(operator=ssa(), probing=Probing(probes=probes, sequences=2)), memory())
-
-
-def test_norms_are_those_of_the_first_steps(tiny: Trial, memory: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("runners.training.loop.NORMS", 7)
-    world = memory()
-    train(probing(tiny), world)
-    assert [world.probes[step, "norms", None, None] for step in (5, 10, 12)] == [5, 7, 7]
 
 
 @pytest.mark.parametrize("again", [False, True])
@@ -238,32 +240,6 @@ def test_sequences_are_cut_with_what_is_visible_in_them(rows: str) -> None:
     else:
         assert cut.visible is not None
         assert torch.equal(cut.visible, whole.visible[:, : {"one": 1, "each": 4}[rows], :4])
-
-
-def test_evaluations_wait_for_the_end_unless_they_say_otherwise(tiny: Trial, memory: Callable) -> None:
-    world = memory()
-    train(probing(tiny), world)
-    assert {step for step, name, *_ in world.evaluations if name == "ones"} == {5, 10, 12}
-    early = memory()
-    train(probing(tiny).changed(evaluations=(Shifted(),)), early)
-    assert {step for step, name, *_ in early.evaluations if name == "ones"} == {12}
-
-
-def test_the_values_of_single_items_are_kept_and_their_mean_is_what_was_measured(tiny: Trial, memory: Callable) -> None:
-    world = memory()
-    train(probing(tiny), world)
-    assert set(world.single) == {(step, "ones") for step in (5, 10, 12)}
-    for place, values in world.single.items():
-        assert list(values) == ["left", "right"]
-        assert sum(values.values()) / 2 == world.evaluations[place][0]
-
-
-def test_what_an_evaluation_has_read_is_recorded_with_the_data(tiny: Trial, memory: Callable) -> None:
-    world, plain = memory(), memory()
-    train(probing(tiny), world)
-    train(tiny, plain)
-    assert plain.began[-1] is None
-    assert world.began[-1] == {"evaluations": [{"kind": "shifted", "points": 5}]}
 
 
 def test_a_resumed_run_sees_the_norms_of_all_steps(tiny: Trial, memory: Callable) -> None:

@@ -9,7 +9,8 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any, NamedTuple
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from synthetic import write_end
@@ -57,7 +58,11 @@ def test_a_second_run_trains_only_what_a_changed_grid_adds(tmp_path: Path) -> No
 
 def test_a_trial_that_two_grids_share_is_trained_once(tmp_path: Path) -> None:
     grids = [toy_grid("one", seeds=(0, 1)), toy_grid("two", seeds=(1, 2))]
-    assert counts(run_campaign(tmp_path, grids, Inline(), QUIET)) == (6, 0, 0, 0, 0)
+    chosen = frozenset([planned.key for planned in grids[0].trials()][1:3])
+    assert counts(run_quietly(tmp_path, grids[0], only=chosen)) == (2, 0, 0, 0, 0)
+    assert set(Layout(tmp_path).trial_keys()) == chosen
+    assert len(Layout(tmp_path).grid_trials("one").read_text().splitlines()) == 4  # its grid is planned as it was
+    assert counts(run_campaign(tmp_path, grids, Inline(), QUIET)) == (4, 0, 0, 2, 0)
     assert attempts(tmp_path) == 6
     assert len({(row[0], row[4]) for row in tables(tmp_path)["final"]}) == 8
 
@@ -71,18 +76,22 @@ def test_failed_trials_are_tried_again_only_when_asked(tmp_path: Path) -> None:
 
 
 def test_grids_and_manifest_are_written_before_any_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    seen: list[list[str]] = []
+    """And the run is told of as long as it is on."""
+    seen: list[list[object]] = []
 
     def look(self: Inline, job: Any, rows: Any, overseer: Any) -> None:
         layout = Layout(tmp_path)
-        seen.append([*layout.grid_names(), *layout.submission_ids()])
+        record = read_submission_record(layout, job.submission)
+        seen.append([*layout.grid_names(), *layout.submission_ids(), record.host, record.process, record.ended])
         assert len(layout.manifest(job.submission).read_bytes().splitlines()) == rows.rows_left() == 6
         assert not layout.trials.exists()
 
     monkeypatch.setattr(Inline, "run", look)
     result = run_quietly(tmp_path, toy_grid())
-    assert seen == [["toy", result.submission]]
+    assert result.submission is not None
+    assert seen == [["toy", result.submission, socket.gethostname(), os.getpid(), None]]
     assert counts(result) == (0, 0, 6, 0, 0)
+    assert read_submission_record(Layout(tmp_path), result.submission).process is None
 
 
 @pytest.mark.parametrize(("names", "said"), [(["a", "a"], "'a' is given twice"), ([], "at least one grid")])
@@ -92,25 +101,17 @@ def test_grids_without_names_of_their_own_are_refused(tmp_path: Path, names: lis
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_campaign_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
+def test_a_campaign_that_cannot_be_written_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(total=10, used=9, free=1))
+    with pytest.raises(EnvironmentProblem, match="needs 64 MB of free disk"):
+        run_quietly(tmp_path, toy_grid())
+    assert list(tmp_path.iterdir()) == []
+    monkeypatch.undo()
     (tmp_path / "file").write_text("")
     with pytest.raises(EnvironmentProblem, match="a file stands where a directory is needed"):
         run_quietly(tmp_path / "file", toy_grid())
     with pytest.raises(EnvironmentProblem, match="cannot create"):
         run_quietly(Path("/proc/campaign"), toy_grid())
-
-
-class Usage(NamedTuple):
-    total: int
-    used: int
-    free: int
-
-
-def test_a_campaign_on_a_full_disk_is_refused_before_any_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shutil, "disk_usage", lambda _: Usage(10, 9, 1))
-    with pytest.raises(EnvironmentProblem, match="needs 64 MB of free disk"):
-        run_quietly(tmp_path, toy_grid())
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_an_interrupt_after_the_last_trial_interrupts_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -154,29 +155,6 @@ def test_another_process_can_ask_while_a_run_is_writing(tmp_path: Path) -> None:
     finally:
         run.send_signal(signal.SIGTERM)
         run.wait()
-
-
-def test_a_run_is_told_of_as_long_as_it_is_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    seen: list[int | None] = []
-
-    def look(self: Inline, job: Any, rows: Any, overseer: Any) -> None:
-        record = read_submission_record(Layout(tmp_path), job.submission)
-        assert (record.host, record.ended) == (socket.gethostname(), None)
-        seen.append(record.process)
-
-    monkeypatch.setattr(Inline, "run", look)
-    result = run_quietly(tmp_path, toy_grid())
-    assert seen == [os.getpid()]
-    assert result.submission is not None
-    assert read_submission_record(Layout(tmp_path), result.submission).process is None
-
-
-def test_chosen_trials_alone_are_trained_and_their_grid_is_planned_as_it_was(tmp_path: Path) -> None:
-    grid = toy_grid()
-    chosen = frozenset([planned.key for planned in grid.trials()][1:3])
-    assert counts(run_quietly(tmp_path, grid, only=chosen)) == (2, 0, 0, 0, 0)
-    assert set(Layout(tmp_path).trial_keys()) == chosen
-    assert len(Layout(tmp_path).grid_trials("toy").read_text().splitlines()) == 6
 
 
 @pytest.mark.parametrize("machine", [Inline(), Local(1, start=warm_server)], ids=["inline", "local"])

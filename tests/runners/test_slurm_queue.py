@@ -67,18 +67,17 @@ def test_many_tasks_have_short_names_that_mean_them() -> None:
     assert shorthand([]) == []
 
 
-def test_a_command_that_hangs_is_given_up(fake: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
-    fake("scontrol", "exec sleep 600")
-    monkeypatch.setattr("runners.slurm.scheduler.ask.__kwdefaults__", {"patience_s": 0.2})
-    with pytest.raises(EnvironmentProblem, match="scontrol did not answer within 0 s"):
-        release(TaskId(7, 1))
-
-
-def test_an_order_refused_is_an_error_and_a_job_that_is_gone_is_not(fake: Fake) -> None:
+def test_an_order_refused_is_an_error_and_a_job_that_is_gone_is_not(
+    fake: Fake, monkeypatch: pytest.MonkeyPatch
+) -> None:
     fake("scontrol", "echo 'Invalid job id specified for job 7_1' >&2; exit 1")
     assert not release(TaskId(7, 1))
     fake("scontrol", "echo 'Access/permission denied for job 7_1' >&2; exit 1")
     with pytest.raises(EnvironmentProblem, match=r"scontrol release 7_1 was not carried out: .*permission denied"):
+        release(TaskId(7, 1))
+    fake("scontrol", "exec sleep 600")
+    monkeypatch.setattr("runners.slurm.scheduler.ask.__kwdefaults__", {"patience_s": 0.2})
+    with pytest.raises(EnvironmentProblem, match="scontrol did not answer within 0 s"):
         release(TaskId(7, 1))
 
 
@@ -105,17 +104,8 @@ def test_partitions() -> None:
     )
     nodes = "gpu|64|500000+|gpu:a100:4(S:0-1)\ngpu|32|250000|gpu:h100:8\nold|8|1000|(null)\n"
     found = partitions(shown, nodes)
-    assert found["gpu"] == Partition(
-        name="gpu",
-        default=True,
-        state="UP",
-        max_time_s=172800,
-        nodes=8,
-        cpus=64,
-        memory_mb=500000,
-        gpus={"a100": 4, "h100": 8},
-        limiting_qos="part_gpu",
-    )
+    devices = {"a100": 4, "h100": 8}
+    assert found["gpu"] == Partition("gpu", True, "UP", 172800, 8, 64, 500000, devices, limiting_qos="part_gpu")
     assert found["old"] == Partition("old", False, "DRAIN", None, 1, 8, 1000)
 
 
@@ -201,10 +191,7 @@ def test_what_accounting_prints() -> None:
     text = "big|toy|small||4|\nbig|toy|big|cpu||few\nbig|elsewhere|big||9|\n"
     rights, default = associations(text, "toy")
     assert default == "big"
-    assert rights == (
-        Association("small", "", 4, ""),
-        Association("big", "cpu", None, "few"),
-    )
+    assert rights == (Association("small", "", 4, ""), Association("big", "cpu", None, "few"))
     assert qos_levels("normal|\nfew|3\n") == {"normal": None, "few": 3}
     rows = "me|small|normal|gpu|PENDING\nme|big|few|gpu|RUNNING\nyou|big|few|cpu|PENDING\nme|big|few|gpu|COMPLETED\n"
     found = count_queued(rows, "me")

@@ -166,14 +166,11 @@ def test_a_value_is_the_mean_over_sequences_with_its_error() -> None:
 
 @pytest.mark.parametrize("value", [0.0, math.nan, -math.inf])
 def test_undecided_is_not_right(value: float) -> None:
-    found = RECALL.open().evaluate(lambda inputs: torch.full((*inputs.shape, RECALL.vocabulary), value))
-    assert {m.value for m in found if m.name in ("accuracy", "sequence_accuracy")} == {0.0}
-
-
-def test_who_says_nan_of_any_token_is_not_right_and_pays_nan() -> None:
-    """Sure of every answer, but NaN of a token that is none of them, in every other sequence."""
+    rows = RECALL.open().evaluate(lambda inputs: torch.full((*inputs.shape, RECALL.vocabulary), value))
+    assert {m.value for m in rows if m.name in ("accuracy", "sequence_accuracy")} == {0.0}
 
     def broken(inputs: Tensor) -> Tensor:
+        """Sure of every answer, but NaN of a token that is none of them, in every other sequence."""
         said = knows(RECALL, inputs)
         said[::2, :, 0] = math.nan
         return said
@@ -217,22 +214,17 @@ def test_queries_stand_where_the_power_law_puts_them(power: float) -> None:
             assert seen[a, b] / 20_000 == pytest.approx(p, abs=4.5 * math.sqrt(p * (1 - p) / 20_000))
 
 
-def test_both_occurrences_of_a_stretch_lie_anywhere() -> None:
+def test_both_occurrences_of_a_stretch_and_contents_to_copy_lie_anywhere() -> None:
     batch = INDUCTION.changed(context=11, batch=20_000).open().batch(1, 1)
     seen: Counter[tuple[int, int]] = Counter()
     for row, targets in zip(batch.inputs.tolist(), batch.targets.tolist(), strict=True):
         again = next(place for place, target in enumerate(targets) if target != UNASKED)
         seen[row.index(row[again]), again] += 1
-    assert len(seen) == 4 + 3 + 2 + 1
-    assert max(abs(count - 2000) for count in seen.values()) < 4.5 * math.sqrt(2000 * 0.9)
-
-
-def test_contents_to_copy_lie_anywhere() -> None:
-    batch = SelectiveCopy(context=7, copied=2, batch=20_000).open().batch(1, 1)
-    places = (batch.inputs < 14).nonzero()[:, 1].view(-1, 2)
-    seen = Counter(map(tuple, places.tolist()))
-    assert len(seen) == 10
-    assert max(abs(count - 2000) for count in seen.values()) < 4.5 * math.sqrt(2000 * 0.9)
+    copied = SelectiveCopy(context=7, copied=2, batch=20_000).open().batch(1, 1)
+    places = (copied.inputs < 14).nonzero()[:, 1].view(-1, 2)
+    for found in (seen, Counter(map(tuple, places.tolist()))):
+        assert len(found) == 4 + 3 + 2 + 1
+        assert max(abs(count - 2000) for count in found.values()) < 4.5 * math.sqrt(2000 * 0.9)
 
 
 @pytest.mark.parametrize("length", [10, 11, 20, 21])

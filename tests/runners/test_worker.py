@@ -115,28 +115,17 @@ def test_a_worker_that_cannot_save_leaves_nothing_alive(tmp_path: Path, monkeypa
     assert worker.run(0).status == "ok"
 
 
-def interrupted(trial: ToyTrial, surroundings: TrainingContext) -> TrainingResult:
-    """Training that is interrupted from the keyboard."""
-    surroundings.metrics(1, {"loss": 1.0})
-    raise KeyboardInterrupt
-
-
-def test_a_trial_that_is_interrupted_is_given_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("toy_training.train", interrupted)
-    worker = worker_for(tmp_path, list(trial_lines(toy_grid(seeds=[0]))))
-    with pytest.raises(KeyboardInterrupt):
-        worker.run(0)
-    (key,) = Layout(tmp_path).trial_keys()
-    assert end_of(tmp_path, key)["status"] == "stopped"
-
-
 def test_a_trial_costs_one_shard_per_table_and_few_syncs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    worker = worker_for(tmp_path, list(trial_lines(toy_grid(seeds=[0]))))
+    place = {"scheduler": "slurm", "job": "12_3", "restarts": 0, "node": "n1", "devices": None}
+    lines = list(trial_lines(toy_grid(seeds=[0])))
+    worker = worker_for(tmp_path, lines, place=place, heartbeat_s=2.5)
     synced: list[int] = []
     monkeypatch.setattr(os, "fsync", synced.append)
     assert worker.run(0).status == "ok"
     assert sorted(verify_shard(path).table for path in Layout(tmp_path).shards()) == ["evaluation", "metric", "probe"]
     assert len(synced) <= 18  # five of them for directories that a campaign's first trial makes
+    (found,) = trial_state(Layout(tmp_path), lines[0]["trial"]).attempts
+    assert (found.start["place"], found.start["heartbeat_s"], found.start["accumulate"]) == (place, 2.5, 1)
 
 
 @pytest.mark.parametrize("reference", ["nowhere:train", "toy_training:nothing", "toy_training"])
@@ -230,14 +219,6 @@ def test_a_worker_whose_trial_another_has_leaves_it_alone(tmp_path: Path, fate: 
     assert trial_state(layout, key).status == "running"
 
 
-def test_an_attempt_says_where_it_runs_and_how_often_it_gives_a_sign_of_life(tmp_path: Path) -> None:
-    place = {"scheduler": "slurm", "job": "12_3", "restarts": 0, "node": "n1", "devices": None}
-    lines = list(trial_lines(toy_grid(seeds=[0])))[:1]
-    worker_for(tmp_path, lines, place=place, heartbeat_s=2.5).run(0)
-    (found,) = trial_state(Layout(tmp_path), lines[0]["trial"]).attempts
-    assert (found.start["place"], found.start["heartbeat_s"], found.start["accumulate"]) == (place, 2.5, 1)
-
-
 def test_numbers_of_workers_are_as_large_as_a_cluster_makes_them(tmp_path: Path) -> None:
     lines = list(trial_lines(toy_grid(seeds=[0])))[:1]
     submission, number = submission_id(), (12 * 100_000 + 99_999) * 1_000_000 + 10 * 1000 + 7
@@ -262,17 +243,24 @@ def test_a_worker_that_cannot_claim_says_so(tmp_path: Path, monkeypatch: pytest.
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, CampaignUnwritable], ids=["interrupt", "full"])
 def test_an_interrupt_stays_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: type[BaseException]) -> None:
-    lines = list(trial_lines(toy_grid(seeds=[0])))[:1]
+    """The trial is given back, unless another has begun it under the same number."""
+    lines, removed = list(trial_lines(toy_grid(seeds=[0])))[:2], []
 
     def train(trial: ToyTrial, surroundings: TrainingContext) -> TrainingResult:
-        shutil.rmtree(Layout(tmp_path).trial(trial.key))
-        write_start(Layout(tmp_path), trial.key, 1, host="elsewhere")
+        if not removed:
+            removed.append(trial.key)
+            shutil.rmtree(Layout(tmp_path).trial(trial.key))
+            write_start(Layout(tmp_path), trial.key, 1, host="elsewhere")
+        surroundings.metrics(1, {"loss": 1.0})
         raise error
 
     monkeypatch.setattr("toy_training.train", train)
-    with pytest.raises(error):
-        worker_for(tmp_path, lines).run(0)
+    worker = worker_for(tmp_path, lines)
+    for row in (0, 1):
+        with pytest.raises(error):
+            worker.run(row)
     assert not Layout(tmp_path).end(lines[0]["trial"], 1).exists()
+    assert end_of(tmp_path, lines[1]["trial"])["status"] == "stopped"
 
 
 def test_checkpoints_that_a_killed_worker_left_of_a_finished_trial_go_when_it_is_found(tmp_path: Path) -> None:
