@@ -116,7 +116,7 @@ def cancel(*query: str, outdated: bool = False, campaign: Campaign = None, as_js
             where = locate_trials(store, scheduler)
             cancelling = Cancelling(store.layout, where.crews, where.runs, scheduler.cancel)
             cancelling.trials(where.outdated if outdated else select(store, query), where)
-            notes = where.notes
+            notes = list(where.notes)
     else:  # without the store: a campaign of very many trials is called off at once
         layout = Layout(find_campaign(campaign))
         crews, notes = read_submission_status(layout, scheduler)

@@ -135,7 +135,7 @@ def test_an_evaluation_is_made_once_and_is_no_result_of_the_training(
     assert json.loads(said.out)["data"][0]["status"] == "there"
     assert "--again repeats it" in said.err
     with monkeypatch.context() as patched:
-        patched.setattr(evaluation_records, "write_json", kill)  # what was found is kept
+        patched.setattr(evaluation_records, "write_json", kill)  # the earlier result is kept
         assert evaluate(campaign, first, "--with", asked, "--again") == 130
     assert rows(campaign, LATER) == before
     assert len(rows(campaign, "FROM shard WHERE later")) == 1

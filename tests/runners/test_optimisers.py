@@ -150,7 +150,7 @@ def test_muon_gets_the_layers_matrices_and_queries_keys_and_values_apart() -> No
     assert sum(named[name].numel() for name in inside) == sum(outputs * inputs for outputs, inputs in weights.shapes)
     assert sum(vector.numel() for vector in weights.vectors()) == sum(p.numel() for p in model.parameters())
     gated = build_model(trial.changed(operator=principled("query", gate_width=2)))
-    assert Flat(gated, by_matrix=True).weights.shapes[4:6] == ((4, 8), (2, 8))  # of its queries, of its keys
+    assert Flat(gated, by_matrix=True).weights.shapes[4:6] == ((4, 8), (2, 8))  # its queries, its keys
 
 
 def tiny_language_model() -> Trial:
