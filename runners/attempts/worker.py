@@ -139,12 +139,12 @@ class Worker:
         self._own_process = own_process
         self._layout = Layout(job.root)
         self._manifest = Manifest(self._layout, job.submission)
-        self._codes = Codes(job.modules)
         self._buffer = ShardBuffer(self._layout, submission=job.submission, worker=number)
         self._leases = Leases(job.place)
         if own_process:  # else this process has loaded them already, and classes must not be made twice
             for file in job.files:
                 import_spec_file(file)
+        self._codes = Codes(job.modules, job.files)
         self._trial_class: type[Spec] = resolve(job.entry.trial)
         self._train: Callable[[Spec, TrainingContext], TrainingResult] = resolve(job.entry.train)
 

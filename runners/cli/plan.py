@@ -95,6 +95,8 @@ class PlanOptions:
     parameters: Callable[[Any], tuple[int, int]] | None = None
     noise_from: Layout | None = None
     """A campaign whose noise counts where this one has none."""
+    files: Sequence[Path] = ()
+    """The spec files that define the grids, loaded before."""
     seconds: Callable[[Any], float | None] | None = None
     """Measures each model and operator without finished trials; None: measure nothing. The plan shows its errors."""
 
@@ -118,7 +120,7 @@ def plan_campaign(root: Path | str, grids: Sequence[Grid], options: PlanOptions 
         if demands is not None:
             demands.look(grid, planned)
 
-    cells = walk(grids, look)
+    cells = walk(grids, look, options.files)
     found = survey(layout, grids, cells, retry=options.retry, again=options.again)
     if options.slurm is not None and demands is not None:
         means = replace(plan_allocation(found, grids, demands, options.slurm), seconds=options.seconds)

@@ -134,7 +134,7 @@ def _plan_options(spec: Path, where: PlannedFor, repeat: Repeat) -> "PlanOptions
     from runners.trial import parameters
 
     seconds = (lambda trial: measure_seconds(trial, train)) if where.calibrate else None
-    options = PlanOptions(retry=repeat.retry, again=repeat.again, parameters=parameters, seconds=seconds)
+    options = PlanOptions(retry=repeat.retry, again=repeat.again, parameters=parameters, seconds=seconds, files=(spec,))
     if where.on == "slurm":
         return replace(options, slurm=where.cluster.request(cluster_of(spec), where.workers))
     return replace(options, workers=worker_count(where.workers))

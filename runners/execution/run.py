@@ -89,7 +89,7 @@ def run_campaign(
     layout = Layout(Path(root).resolve())
     wanted = list(grids)
     opening = Preflight(layout, retry=options.retry)
-    cells = walk(wanted, opening.look)
+    cells = walk(wanted, opening.look, options.files)
     if options.only is None:  # chosen from what has been tried
         opening.require()
     make_directory(layout.root)

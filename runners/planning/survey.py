@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from pathlib import Path
 from typing import Any, NamedTuple, final
 
 from grid import Grid, Planned, Spec
@@ -39,14 +40,18 @@ class GridCells:
 
 
 @slow_notice("planning: looking at every cell")
-def walk(grids: Sequence[Grid], look: Callable[[str, Planned], None] | None = None) -> GridCells:
+def walk(
+    grids: Sequence[Grid], look: Callable[[str, Planned], None] | None = None, files: Sequence[Path] = ()
+) -> GridCells:
     """Look at every cell of `grids`, and write nothing; `look` is told the grid's name and the cell's first trial.
+
+    `files` are the spec files that define the grids, loaded before.
 
     Raises:
         SpecError: a grid is invalid, two have the same name, or the measure of one is nothing its trials record.
     """
     _require_names(grids)
-    codes = Codes()
+    codes = Codes(files=files)
     about: dict[tuple[str, str], About] = {}
     examples: dict[tuple[str, str], Spec] = {}
     for grid in grids:

@@ -22,8 +22,8 @@ from runners.posthoc.trained_model import (
     find_changed_code,
     rebuild_model,
 )
-from runners.provenance.code import Codes
-from runners.provenance.specfile import import_spec_file, spec_module_name
+from runners.provenance.code import Codes, loaded_spec_files, spec_module_name
+from runners.provenance.specfile import import_spec_file
 from runners.tasks.task import Items, Measurements
 from store.files.layout import Layout
 
@@ -120,7 +120,7 @@ def evaluate(store: "Store", trials: Sequence[Kept], wanted: Wanted, tell: Calla
     Raises:
         EnvironmentProblem: something is missing that every trial needs.
     """
-    codes = Codes()
+    codes = Codes(files=loaded_spec_files())
     for number, kept in enumerate(trials, start=1):
         where = f"{number} of {len(trials)}: trial {kept.key[:8]}"
 

@@ -3,11 +3,16 @@
 The core is the code of every trial. The modules that define the classes of a trial's specs count too. In a user's file,
 only code that these classes reach counts. So editing a formula, or a helper or constant that it uses, makes other code;
 editing seeds or axes of a grid does not. Comments, docstrings, formatting and files that only re-export never count.
+
+Loading a spec file can also change a trial: by statements that do more than bind names (`Softmax.forward = mine`), by
+data files and by environment variables. These count for every trial of the file, as "spec", "file NAME" and "$NAME".
 """
 
+import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache, cached_property, lru_cache
+from hashlib import blake2b
 from importlib.util import decode_source
 from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
@@ -16,8 +21,9 @@ from typing import TYPE_CHECKING, final
 from grid import Grid, Spec
 from grid.key import canonical_json
 from grid.spec import field_names
+from runners.provenance.loading import read_by
 from runners.provenance.origin import PROJECT, is_installed, room_of
-from runners.provenance.source import digest, hash_text, imported_modules, relevant, statements
+from runners.provenance.source import digest, effects, hash_text, imported_modules, relevant, statements
 from store.files.code_aliases import current_sources
 from store.files.layout import Layout
 from store.files.trial_status import TrialState, trial_state
@@ -50,6 +56,13 @@ SOURCE = "__ablate_source__"
 """Module attribute with the text of a spec file as it was loaded; the file may be edited later."""
 
 
+def spec_module_name(path: Path | str) -> str:
+    """Derive the module name of a spec file, unique per path."""
+    path = Path(path).resolve()
+    stem = re.sub(r"\W", "_", path.stem)
+    return f"ablate_spec_{stem}_{blake2b(str(path).encode(), digest_size=6).hexdigest()}"
+
+
 def ran_other_code(state: TrialState, sources: Mapping[str, str]) -> bool:
     """Return True if a finished trial was made by code other than `sources`; unknown code is other code."""
     done = next((each for each in reversed(state.attempts) if each.end and each.end.get("status") == "ok"), None)
@@ -72,11 +85,12 @@ def made_by(state: TrialState, attempt: int) -> list[dict[str, str] | None]:
 class Codes:
     """Hashes of code, computed once; later edits do not change them.
 
-    `known` holds `modules` of another process with the same code.
+    `known` holds `modules` of another process with the same code, `files` the spec files, loaded before.
     """
 
-    def __init__(self, known: Mapping[str, str] | None = None) -> None:
+    def __init__(self, known: Mapping[str, str] | None = None, files: Iterable[Path] = ()) -> None:
         self._modules = dict(known or {})
+        self._loading = sources_of_loading(files)
         self._imports: dict[str, list[ModuleType]] = {}
         self._found: dict[frozenset[type], dict[str, str]] = {}
 
@@ -98,7 +112,7 @@ class Codes:
         """Hash every source of `trial`: "core", and a name per module or class."""
         classes = frozenset(type(spec) for spec in specs(trial))
         if classes not in self._found:
-            self._found[classes] = {"core": self.core, **self._of_classes(classes)}
+            self._found[classes] = {"core": self.core, **self._of_classes(classes), **self._loading}
         return self._found[classes]
 
     def _of_classes(self, classes: frozenset[type]) -> dict[str, str]:
@@ -134,8 +148,7 @@ class Codes:
 
     def _add_users(self, cls: type, module: ModuleType, found: dict[str, str]) -> None:
         """Add the part of a user's `module` that `cls` reaches, and its imports except installed packages."""
-        grids = {name for name, value in vars(module).items() if isinstance(value, Grid)}
-        part = relevant(statements(_text(module)), cls.__qualname__.partition(".")[0], grids)
+        part = relevant(statements(_text(module)), cls.__qualname__.partition(".")[0], _grids_in(module))
         found[f"class {cls.__qualname__}"] = digest(part)
         waiting = list(imported_modules(part, module))
         while waiting:
@@ -146,6 +159,42 @@ class Codes:
                 whole = statements(_text(other))
                 found[other.__name__] = digest(whole)
                 waiting.extend(imported_modules(whole, other))
+
+
+def sources_of_loading(files: Iterable[Path]) -> dict[str, str]:
+    """Hash what the loaded spec files did, and the modules that they import, beyond binding names."""
+    found: dict[str, str] = {}
+    readers: set[str] = set()
+    for module in filter(None, (sys.modules.get(spec_module_name(file)) for file in files)):
+        whole, partly, waiting = set[str](), set[str](), [(module, False)]
+        while waiting:
+            each, all_of_it = waiting.pop()
+            if each.__name__ in (whole if all_of_it else partly | whole) or not (_is_users(each) and _has_source(each)):
+                continue
+            (whole if all_of_it else partly).add(each.__name__)
+            readers.add(_file(each))
+            text = statements(_text(each))
+            part = text if all_of_it else effects(text, _grids_in(each))
+            if part:
+                found[_display_name(each)] = digest(part)
+            used = {other.__name__ for other in imported_modules(part, each)}
+            waiting += [(other, other.__name__ in used) for other in imported_modules(text, each)]
+    spec = {"spec": hash_text(canonical_json(found))} if found else {}
+    return {**spec, **read_by(readers)}
+
+
+def loaded_spec_files() -> list[Path]:
+    """List the spec files that this process has loaded."""
+    return [Path(_file(module)) for module in list(sys.modules.values()) if SOURCE in vars(module)]
+
+
+def _display_name(module: ModuleType) -> str:
+    """Return a name that does not depend on where a spec file lies."""
+    return Path(_file(module)).name if SOURCE in vars(module) else module.__name__
+
+
+def _grids_in(module: ModuleType) -> set[str]:
+    return {name for name, value in vars(module).items() if isinstance(value, Grid)}
 
 
 def specs(value: object) -> Iterator[Spec]:
@@ -240,7 +289,7 @@ def mixed_sources(layout: Layout, trials: Iterable[str]) -> list[str]:
         state = trial_state(layout, trial)
         done = [found.attempt for found in state.attempts if found.end and found.end.get("status") == "ok"]
         for sources in made_by(state, done[-1]) if done else ():
-            for name, version in (_UNKNOWN if sources is None else sources).items():
+            for name, version in (_UNKNOWN if sources is None else {"spec": "", **sources}).items():
                 versions.setdefault(name, set()).add(version)
     return sorted(name for name, found in versions.items() if len(found) > 1)
 

@@ -38,6 +38,14 @@ def is_installed(file: str) -> bool:
 
 
 @cache
+def is_standard(file: str) -> bool:
+    """Return True for the standard library and code without a file."""
+    return not Path(file).is_file() or (
+        _PACKAGES.isdisjoint(Path(file).parts) and Path(file).is_relative_to(_places()[0])
+    )
+
+
+@cache
 def _places() -> tuple[str, ...]:
     paths = sysconfig.get_paths()
     return tuple(paths[name] for name in ("stdlib", "platstdlib", "purelib", "platlib"))

@@ -63,7 +63,36 @@ def relevant(found: Sequence[ast.stmt], wanted: str, left_out: Iterable[str]) ->
     kept = {at for at, names in enumerate(bound) if names is None}
     if not any(wanted in names for names in bound if names):
         return [statement for statement, names in zip(found, bound, strict=True) if not names or names - left_out]
-    waiting = [wanted, *(name for at in kept for name in _used(found[at]))]
+    return _reach(found, kept, {wanted}, left_out)
+
+
+def effects(found: Sequence[ast.stmt], left_out: Iterable[str]) -> list[ast.stmt]:
+    """Select the statements that may change anything beyond this file, and what they use, in order.
+
+    These are statements that do more than bind names, such as `Softmax.forward = mine`, and calls of functions of
+    this file that contain such statements. Names in `left_out` and `if __name__ == "__main__"` never count.
+    """
+    acting = {each.name for each in found if isinstance(each, ast.FunctionDef) and _acts(each)}
+    kept = {
+        at
+        for at, statement in enumerate(found)
+        if not _is_main(statement)
+        and (
+            _bound(statement) is None
+            or (
+                isinstance(statement, ast.Assign | ast.AnnAssign)
+                and not (_bound(statement) or frozenset()) & frozenset(left_out)
+                and acting & _names_called(statement)
+            )
+        )
+    }
+    return _reach(found, kept, set(), frozenset(left_out))
+
+
+def _reach(found: Sequence[ast.stmt], kept: set[int], wanted: set[str], left_out: frozenset[str]) -> list[ast.stmt]:
+    """Add to the statements `kept` the definitions of `wanted` and of every name that they use."""
+    bound = [_bound(statement) for statement in found]
+    waiting = [*wanted, *(name for at in kept for name in _used(found[at]))]
     seen: set[str] = set()
     while waiting:
         name = waiting.pop()
@@ -75,6 +104,26 @@ def relevant(found: Sequence[ast.stmt], wanted: str, left_out: Iterable[str]) ->
                 kept.add(at)
                 waiting.extend(_used(found[at]))
     return [found[at] for at in sorted(kept)]
+
+
+def _acts(function: ast.FunctionDef) -> bool:
+    """Return True if `function` may change anything but its own variables."""
+    inside = [node for statement in function.body for node in ast.walk(statement)]
+    return any(
+        isinstance(node, ast.Global | ast.Delete | ast.Import | ast.ImportFrom)
+        or (isinstance(node, ast.Expr) and isinstance(node.value, ast.Call))
+        or (isinstance(node, ast.Attribute | ast.Subscript) and isinstance(node.ctx, ast.Store))
+        for node in inside
+    )
+
+
+def _names_called(statement: ast.stmt) -> set[str]:
+    calls = (node.func for node in ast.walk(statement) if isinstance(node, ast.Call))
+    return {func.id for func in calls if isinstance(func, ast.Name)}
+
+
+def _is_main(statement: ast.stmt) -> bool:
+    return isinstance(statement, ast.If) and "__name__" in _used(ast.Expr(statement.test))
 
 
 def _bound(statement: ast.stmt) -> frozenset[str] | None:

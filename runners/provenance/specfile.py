@@ -8,7 +8,6 @@ import importlib.util
 import re
 import shlex
 import sys
-from hashlib import blake2b
 from pathlib import Path
 from traceback import FrameSummary, extract_tb
 from types import ModuleType
@@ -17,7 +16,8 @@ from pydantic import PydanticUserError, ValidationError
 
 from grid import Grid, spec_error
 from grid.errors import AblateError, EnvironmentProblem, SpecError
-from runners.provenance.code import SOURCE
+from runners.provenance.code import SOURCE, spec_module_name
+from runners.provenance.loading import record_reads
 from runners.provenance.origin import is_installed
 from runners.slow_notice import slow_notice
 
@@ -67,7 +67,8 @@ def import_spec_file(path: Path | str, source: str | None = None) -> ModuleType:
     sys.modules[name] = module  # before it runs: pydantic looks up a class's module while the class is made
     try:
         # Compiled here and not by the import system, whose cache would miss an edit within the same second.
-        exec(compile(source, module.__file__, "exec", dont_inherit=True), module.__dict__)
+        with record_reads(Path(module.__file__)):
+            exec(compile(source, module.__file__, "exec", dont_inherit=True), module.__dict__)
     except (Exception, SystemExit) as error:
         _put_back(name, before)
         kind = EnvironmentProblem if isinstance(error, EnvironmentProblem) else SpecError
@@ -76,13 +77,6 @@ def import_spec_file(path: Path | str, source: str | None = None) -> ModuleType:
         _put_back(name, before)
         raise
     return module
-
-
-def spec_module_name(path: Path | str) -> str:
-    """Derive the module name of a spec file, unique per path."""
-    path = Path(path).resolve()
-    stem = re.sub(r"\W", "_", path.stem)
-    return f"ablate_spec_{stem}_{blake2b(str(path).encode(), digest_size=6).hexdigest()}"
 
 
 def _put_back(name: str, before: ModuleType | None) -> None:

@@ -16,7 +16,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, NonNegativeInt, Pos
 from grid.errors import SpecError
 from grid.frozen import FROZEN
 from grid.spec import Spec, field_names
-from runners.provenance.specfile import spec_module_name
+from runners.provenance.code import spec_module_name
 
 _TIME = re.compile(r"(?:(?P<d>\d+)d)?(?:(?P<h>\d+)h)?(?:(?P<m>\d+)m)?")
 _CLOCK = re.compile(r"(?:(?P<d>\d+)-)?(?P<h>\d+):(?P<m>\d\d):(?P<s>\d\d)")

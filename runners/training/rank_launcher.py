@@ -28,8 +28,7 @@ from torch.distributed import FileStore, Store, TCPStore  # type: ignore[attr-de
 
 from grid import Spec
 from grid.errors import EnvironmentProblem, SpecError
-from runners.provenance.code import SOURCE, specs
-from runners.provenance.specfile import spec_module_name
+from runners.provenance.code import SOURCE, spec_module_name, specs
 from runners.training.failure import failure_of
 from runners.training.memory import oom_kills
 from runners.training.process_group import PeerLost, RankPlace, World, join_group, node_count, place_given

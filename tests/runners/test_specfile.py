@@ -8,7 +8,8 @@ import pytest
 
 from grid import Grid
 from grid.errors import SpecError
-from runners.provenance.specfile import import_spec_file, load_spec_file, spec_module_name
+from runners.provenance.code import spec_module_name
+from runners.provenance.specfile import import_spec_file, load_spec_file
 
 GOOD = """
 from grid import Grid, over
@@ -45,7 +46,7 @@ def test_loading_a_file_twice_gives_the_edited_file_even_within_the_same_second(
 
 def test_a_file_has_one_module_name_in_every_process_and_no_two_files_share_one(tmp_path: Path) -> None:
     path = write(tmp_path, GOOD.format(name="named"), "my spec-1.py")
-    asked = "import sys; from runners.provenance.specfile import spec_module_name; print(spec_module_name(sys.argv[1]))"
+    asked = "import sys; from runners.provenance.code import spec_module_name; print(spec_module_name(sys.argv[1]))"
     other = subprocess.run([sys.executable, "-c", asked, path], capture_output=True, text=True, check=True)
     assert other.stdout.strip() == spec_module_name(path)
     assert spec_module_name(path).isidentifier()

@@ -108,7 +108,7 @@ class Drafter:
         self.scheduler = scheduler
         self._limits: Limits = limits_if_known() if options.dry_run else read_limits()
         self._demands = Demands(self.asked, self._most_cpus, options.flags)
-        cells = walk(self.grids, self._demands.look)
+        cells = walk(self.grids, self._demands.look, options.files)
         self._remarks = self._demands.check()
         self.lines: dict[str, list[bytes]] = {}
         self.survey = survey(self.layout, self.grids, cells, retry=options.retry, again=options.again, kept=self.lines)

@@ -1,0 +1,102 @@
+"""Records what user code reads while a spec file is loaded: data files and environment variables.
+
+A file counts if user code opens it, or if a library opens it below the directory of the spec file or the working
+directory. A variable counts if user code reads it. Reads by the project and by imports do not count.
+"""
+
+import os
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from hashlib import blake2b
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from runners.provenance.origin import is_installed, is_project, is_standard
+from runners.provenance.source import hash_text
+
+_reads: dict[str, set[tuple[str, str]]] = {}
+"""By file of user code: pairs ("file" or "variable", path or name)."""
+
+_home: Path | None = None
+"""Directory of the spec file that is being loaded."""
+
+
+@contextmanager
+def record_reads(file: Path) -> Iterator[None]:
+    """Record the reads of user code in the body, which loads the spec file `file`."""
+    global _home  # an audit hook takes no argument and stays for good
+    if not _reads:
+        sys.addaudithook(_hear)
+    _reads[str(file)] = set()
+    kind, before, _home = type(os.environ), _home, file.parent
+    os.environ.__class__ = _Recording
+    try:
+        yield
+    finally:
+        os.environ.__class__, _home = kind, before
+
+
+def read_by(files: Iterable[str]) -> dict[str, str]:
+    """Hash what the user files `files` read: "file NAME" by the content, "$NAME" by the value."""
+    reads = sorted({each for file in files for each in _reads.get(file, ())})
+    found: dict[str, list[str]] = {}
+    for kind, name in reads:
+        if kind == "variable":
+            found[f"${name}"] = [os.environ.get(name, "unset")]
+        else:
+            found.setdefault(f"file {Path(name).name}", []).append(_of_content(Path(name)))
+    return {name: hash_text("\n".join(sorted(values))) for name, values in found.items()}
+
+
+def _of_content(path: Path) -> str:
+    digest = blake2b(digest_size=16)
+    try:
+        with path.open("rb") as file:
+            while block := file.read(1 << 20):
+                digest.update(block)
+    except OSError:
+        return "absent"
+    return digest.hexdigest()
+
+
+class _Recording(type(os.environ)):  # type: ignore[misc]
+    """`os.environ` while a spec file is loaded."""
+
+    def __getitem__(self, name: str) -> str:
+        reader, own, _ = _find_reader(sys._getframe(1))
+        if own:
+            _reads.setdefault(reader, set()).add(("variable", name))
+        value: str = super().__getitem__(name)
+        return value
+
+
+def _hear(event: str, details: tuple[Any, ...]) -> None:
+    if event != "open" or _home is None or not isinstance(details[0], str | bytes) or _writes(details):
+        return
+    reader, own, imports = _find_reader(sys._getframe(1))
+    path = Path(os.path.abspath(os.fsdecode(details[0])))  # noqa: PTH100  # no file access within the hook
+    if imports or not reader or is_project(reader):
+        return
+    if own or path.is_relative_to(_home) or path.is_relative_to(Path.cwd()):
+        _reads.setdefault(reader, set()).add(("file", str(path)))
+
+
+def _writes(details: tuple[Any, ...]) -> bool:
+    _, mode, flags = details
+    return bool(set(mode or "") & set("wax+")) or bool((flags or 0) & (os.O_WRONLY | os.O_RDWR))
+
+
+def _find_reader(frame: FrameType | None) -> tuple[str, bool, bool]:
+    """Return the user's file that reads, True if no installed package lies between, and True inside an import."""
+    own = True
+    while frame is not None:
+        file = frame.f_code.co_filename
+        if file.startswith("<frozen importlib"):
+            return "", False, True
+        if not is_installed(file):
+            return file, own and not is_project(file), False
+        own = own and is_standard(file)
+        frame = frame.f_back
+    return "", False, False

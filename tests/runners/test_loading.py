@@ -1,0 +1,163 @@
+"""Everything that loading a spec file reads or changes is part of the code of its trials."""
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from runners.cli.app import execute
+from runners.provenance.code import sources_of_loading
+from runners.provenance.specfile import load_spec_file
+
+SPEC = """
+import json
+import os
+from pathlib import Path
+
+from ablate import Grid, LinearFunctions, Measure, ShiftGrid, Training, Trial, gpt2, off_by_one, over, softmax
+import HELPER
+
+FACTOR = 2.0
+AXES = [over("operator", [softmax(), off_by_one()])]
+
+def slower(rate):
+    return rate / 2
+
+def patch(cls):
+    cls.patched = FACTOR
+    return cls
+
+# effects
+here = Path(__file__).parent
+settings = json.loads((here / "settings.json").read_text())
+rate = slower(settings["lr"])
+seeds = range(2)
+variable = os.getenv("ABLATE_TEST_VARIABLE")
+task = LinearFunctions(
+    points=5, batch=4, evaluation=ShiftGrid(sigma_x=(1,), sigma_f=(1,), functions=3, sequences=2, points=5)
+)
+model = gpt2(layers=1, heads=1, width=8, max_positions=16)
+base = Trial(task=task, model=model, operator=softmax(), training=Training(steps=2))
+mine = Grid(name="mine", base=base, axes=AXES, seeds=seeds, baseline={"operator": "softmax"}, measure=Measure(name="mse", point={"sigma_f": 1}))
+if __name__ == "__main__":
+    print("run")
+"""
+HELPER = """
+import os
+
+def unused():
+    return 1
+
+def softer(self):
+    return 2
+
+WIDTH = os.environ.get("ABLATE_TEST_HELPER", "8")
+"""
+
+
+class Files:
+    """A spec file, a module that it imports and a data file."""
+
+    def __init__(self, place: Path) -> None:
+        self.place, self.helper = place, f"helper_{abs(hash(str(place)))}"
+        self.spec, self.settings = place / "mine.py", place / "settings.json"
+        self.write()
+        self.settings.write_text('{"lr": 0.1}')
+
+    def write(self, effects: str = "", edit: tuple[str, str] = ("", ""), helper: str = HELPER) -> None:
+        assert edit[0] in SPEC + helper
+        (self.place / f"{self.helper}.py").write_text(helper.replace(*edit))
+        self.spec.write_text(SPEC.replace("HELPER", self.helper).replace("# effects", effects).replace(*edit))
+
+    def sources(self) -> dict[str, str]:
+        sys.modules.pop(self.helper, None)
+        load_spec_file(self.spec)
+        return sources_of_loading([self.spec])
+
+
+@pytest.fixture
+def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Files:
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delenv("ABLATE_TEST_VARIABLE", raising=False)
+    return Files(tmp_path)
+
+
+def test_reads_of_the_file_and_of_its_imports_count_by_content(files: Files, monkeypatch: pytest.MonkeyPatch) -> None:
+    names = {"file settings.json", "$ABLATE_TEST_VARIABLE", "$ABLATE_TEST_HELPER"}
+    before = files.sources()
+    assert before.keys() == names
+    assert files.sources() == before
+    files.settings.write_text('{"lr": 0.2}')
+    monkeypatch.setenv("ABLATE_TEST_VARIABLE", "x")
+    monkeypatch.setenv("ABLATE_TEST_HELPER", "9")
+    after = files.sources()
+    assert after.keys() == names
+    assert all(after[name] != before[name] for name in names)
+    assert type(sys.modules["os"].environ).__name__ == "_Environ"
+
+
+@pytest.mark.parametrize(
+    "effect",
+    [
+        "ShiftGrid.patched = FACTOR",
+        "setattr(ShiftGrid, 'patched', FACTOR)",
+        "_ = patch(ShiftGrid)",
+        "for each in (ShiftGrid,):\n    each.patched = FACTOR",
+    ],
+)
+def test_a_patch_and_what_it_uses_count(files: Files, effect: str) -> None:
+    assert "spec" not in files.sources()
+    files.write(effect)
+    patched = files.sources()["spec"]
+    files.write(effect, edit=("FACTOR = 2.0", "FACTOR = 3.0"))
+    assert files.sources()["spec"] != patched
+
+
+def test_a_patch_from_an_imported_module_counts_with_that_module(files: Files) -> None:
+    effect = f"from {files.helper} import softer\nShiftGrid.softer = softer"
+    files.write(effect)
+    before = files.sources()["spec"]
+    files.write(effect, edit=("return 2", "return 3"))
+    assert files.sources()["spec"] != before
+    files.write(helper=HELPER + "\nos.environ.setdefault('ABLATE_TEST_HELPER', '8')")
+    assert "spec" in files.sources()
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        ("seeds = range(2)", "seeds = range(5)"),
+        ("steps=2", "steps=3"),
+        ("return rate / 2", "return rate / 3"),
+        ('print("run")', 'print("ran")'),
+        ("return 1", "return 2"),
+    ],
+)
+def test_seeds_configurations_and_unused_definitions_do_not_count(files: Files, edit: tuple[str, str]) -> None:
+    files.write("ShiftGrid.patched = FACTOR")
+    before = files.sources()
+    files.write("ShiftGrid.patched = FACTOR", edit=edit)
+    assert files.sources() == before
+
+
+def test_seeds_that_differ_in_what_was_loaded_are_told(
+    files: Files, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def ablate(command: str, *flags: str) -> str:
+        what = [str(files.spec)] if command in ("plan", "run") else []
+        monkeypatch.delitem(sys.modules, files.helper, raising=False)
+        assert execute([command, *what, "--campaign", str(files.place / "c"), *flags]) == 0
+        said = capsys.readouterr()
+        return said.out + said.err
+
+    monkeypatch.setenv("PYTHONPATH", str(files.place))
+    run: Callable[..., str] = lambda *flags: ablate("run", "--workers", "1", *flags)  # noqa: E731
+    run()
+    assert "code" not in run() + ablate("plan") + ablate("table")
+    monkeypatch.setenv("ABLATE_TEST_VARIABLE", "x")
+    files.write("ShiftGrid.patched = FACTOR", edit=("range(2)", "range(3)"))
+    assert "4 of these ran other code" in run()
+    assert "mix versions of the code ($ABLATE_TEST_VARIABLE, spec)" in ablate("table")
+    assert "4 trained" in run("--again")
+    assert "code" not in run() + ablate("plan") + ablate("table")
