@@ -1,6 +1,7 @@
 """Keep the definitions of a test inside the test, and compute on one thread in every process."""
 
 import os
+import tempfile
 from collections.abc import Iterator
 
 import pytest
@@ -12,6 +13,9 @@ import variants.laws.examples  # noqa: F401  # all that the package defines is t
 # tensors here are tiny, and threads that wait for one another on busy cores took ten times as long as one thread
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
+
+_STATE = tempfile.TemporaryDirectory(prefix="ablate-state-")
+os.environ["XDG_STATE_HOME"] = _STATE.name
 
 
 @pytest.fixture(autouse=True)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, final
 from cyclopts import Parameter
 
 from runners.cli.options import Campaign, Flag, Json
+from runners.cli.trust import ONLY_OWN, TRUST_FLAG
 from runners.output import format_count, say, write_json, write_table
 from runners.slow_notice import slow_notice
 
@@ -109,6 +110,7 @@ def evaluate(
     how: Annotated[How, Parameter(name="*")] = AS_TRAINED,
     spec: Annotated[tuple[Path, ...], Parameter(negative="")] = (),
     campaign: Campaign = None,
+    trust: TRUST_FLAG = ONLY_OWN,
     as_json: Json = False,
 ) -> int:
     """Judge finished trials that kept their weights by further evaluations; the rows land beside those of the training.
@@ -125,7 +127,7 @@ def evaluate(
     """
     from grid.errors import SpecError
     from runners.cli.resolve import find_several, open_campaign
-    from runners.posthoc.evaluate import Wanted, evaluate as judge, load_classes
+    from runners.posthoc.evaluate import Wanted, evaluate as judge, load_classes, submitted_files
     from runners.provenance.specfile import import_spec_file
 
     if not query:
@@ -138,7 +140,9 @@ def evaluate(
             import_spec_file(file)
         wanted = Wanted(by.evaluations(), how.again, how.device, how.other_code)
         kept, results = _with_weights(store, trials)
-        load_classes(store.layout, kept, [*spec, *([by.by] if by.by else [])], _tell)
+        files = [*spec, *([by.by] if by.by else [])]
+        trust.require(store.layout, [file for file in submitted_files(store.layout, kept) if file not in files])
+        load_classes(store.layout, kept, files, _tell)
         try:
             results += judge(store, kept, wanted, _tell)
         finally:

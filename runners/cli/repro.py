@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
 from runners.cli.options import Campaign
+from runners.cli.trust import ONLY_OWN, TRUST_FLAG
 from runners.output import say, write, write_table
 from runners.slow_notice import slow_notice
 
@@ -18,7 +19,13 @@ if TYPE_CHECKING:
 _MOST_SHOWN = 10
 
 
-def repro(*query: str, campaign: Campaign = None, spec: Path | None = None, keep: Path | None = None) -> int:
+def repro(
+    *query: str,
+    campaign: Campaign = None,
+    spec: Path | None = None,
+    keep: Path | None = None,
+    trust: TRUST_FLAG = ONLY_OWN,
+) -> int:
     """Run a finished trial again with the code it was submitted with, and compare every value of its result.
 
     On the CPU the results are equal bit for bit. The exit code is 4 where they are not.
@@ -36,7 +43,7 @@ def repro(*query: str, campaign: Campaign = None, spec: Path | None = None, keep
 
     from grid.errors import SpecError
     from runners.cli.resolve import find_one, open_campaign
-    from runners.execution.repro import reproduce
+    from runners.execution.repro import read_recorded, reproduce, submitted_code
     from store.files.atomic import make_directory
 
     if keep is not None and keep.exists() and any(keep.iterdir()):
@@ -45,6 +52,7 @@ def repro(*query: str, campaign: Campaign = None, spec: Path | None = None, keep
         with slow_notice("reading the campaign"):
             store = stack.enter_context(open_campaign(campaign))
             trial = find_one(store, query)
+        trust.require(store.layout, submitted_code(read_recorded(store.layout, trial)))
         temporary = stack.enter_context(TemporaryDirectory(prefix="ablate-repro-"))
         place = Path(temporary) if keep is None else make_directory(keep.resolve())
         found = reproduce(store, trial, place, spec, _Audience())

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, final
 from cyclopts import Parameter
 
 from runners.cli.options import NO_CLUSTER, SLURM_FLAGS, Campaign, Flag, Repeat, SlurmFlags, check_machine
+from runners.cli.trust import Trust
 from runners.output import format_count, say, write
 
 if TYPE_CHECKING:
@@ -28,10 +29,13 @@ class Which:
         Those that failed; with a query, of these.
     lost
         Those that were begun and that nobody will take; with a query, of these.
+    trust
+        Run the code that a campaign from somebody else names, now and later.
     """
 
     failed: Flag = False
     lost: Flag = False
+    trust: Flag = False
 
     def states(self) -> "list[State]":
         """In these states; none: in whichever nobody has them."""
@@ -109,6 +113,7 @@ def _chosen(store: "Store", query: Sequence[str], which: Which, spec: Path | Non
         return None
     had = before(store.layout, chosen.keys)
     path = had.spec(spec)
+    Trust(which.trust).require(store.layout, [path] if path != spec or had.machine == "slurm" else [])
     return Again(path, grids_of(store, chosen.keys, load_spec_file(path), path), chosen.keys), had
 
 

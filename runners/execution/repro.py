@@ -221,6 +221,14 @@ def read_recorded(layout: Layout, key: str) -> Recorded:
     return Recorded(layout, key, done[-1].attempt, start, done[-1].end, record, tuple(_made_by(state, done[-1])))
 
 
+def submitted_code(found: Recorded) -> list[Path]:
+    """List the files of code that a repetition runs: the snapshot, else the spec files."""
+    if found.snapshot is not None:
+        return [found.layout.snapshot_tar(found.snapshot.tar)]
+    job = found.record.job if found.record else {}
+    return [Path(file) for file in job.get("specs") or job.get("files") or ()]
+
+
 def _made_by(state: TrialState, last: AttemptState) -> Iterator[AttemptState]:
     earlier = {each.attempt: each for each in state.attempts}
     following: AttemptState | None = earlier.pop(last.attempt)

@@ -24,9 +24,9 @@ from runners.output import format_count
 from runners.planning.preflight import Preflight
 from runners.planning.survey import Survey, Surveyed, publish, walk
 from runners.provenance.code import ran_other_code
-from store.files.atomic import make_directory
 from store.files.layout import Layout
 from store.files.trial_status import trial_state
+from store.files.trust import trust_new
 
 _LOOK_EVERY_S = 0.5
 """How often the state of a trial that another run works on is looked up."""
@@ -92,7 +92,7 @@ def run_campaign(
     cells = walk(wanted, opening.look, options.files)
     if options.only is None:  # chosen from what has been tried
         opening.require()
-    make_directory(layout.root)
+    trust_new(layout)
     require_disk_space(layout.root)
     survey = publish(layout, wanted, cells, retry=options.retry, again=options.again)
     return _ActiveRun(layout, survey.narrow_to(options.only), machine or Inline(), options).result()

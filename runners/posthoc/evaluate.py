@@ -92,15 +92,24 @@ def load_classes(layout: Layout, kept: Iterable[Kept], known: Sequence[Path], te
         SpecError: a file cannot be loaded, or the trials are of another kind.
     """
     loaded = {spec_module_name(file) for file in known}
-    for submission in sorted({str(each.attempt.start["submission"]) for each in kept}):
-        for file in _submitted_files(layout, submission):
-            if spec_module_name(file) in loaded:
-                continue
-            loaded.add(spec_module_name(file))
-            if file.is_file():
-                import_spec_file(file)
-            else:
-                tell(f"the submitted file {file} is missing; if a trial has classes from it, name it with --spec")
+    for file in submitted_files(layout, kept):
+        if spec_module_name(file) in loaded:
+            continue
+        loaded.add(spec_module_name(file))
+        if file.is_file():
+            import_spec_file(file)
+        else:
+            tell(f"the submitted file {file} is missing; if a trial has classes from it, name it with --spec")
+
+
+def submitted_files(layout: Layout, kept: Iterable[Kept]) -> list[Path]:
+    """List the spec files of the submissions that trained the trials.
+
+    Raises:
+        SpecError: the trials are of another kind.
+    """
+    submissions = sorted({str(each.attempt.start["submission"]) for each in kept})
+    return list(dict.fromkeys(file for each in submissions for file in _submitted_files(layout, each)))
 
 
 def _submitted_files(layout: Layout, submission: str) -> list[Path]:

@@ -10,10 +10,12 @@ from functools import cache
 from importlib.resources import files
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Final
 
 import duckdb
 
 from grid.errors import AblateError, EnvironmentProblem, StoreError
+from store.database import quoting
 from store.database.schema_docs import describe
 from store.files.atomic import environment_problem, make_directory, sync_directory, write_atomic
 from store.files.layout import STORE_SCHEMA
@@ -21,12 +23,22 @@ from store.published.load import fill
 
 _LOG = logging.getLogger(__name__)
 
+OFFLINE: Final = {
+    # the engine would otherwise fetch an extension from the network when a query names one of its functions
+    "autoinstall_known_extensions": False,
+    "autoload_known_extensions": False,
+    # keys to other people's data that lie in the home directory stay there
+    "allow_persistent_secrets": False,
+}
+"""Settings of every connection."""
+
 
 @contextmanager
-def open_live(path: Path, *, threads: int | None = None) -> Iterator[duckdb.DuckDBPyConnection]:
+def open_live(path: Path, *, threads: int | None = None, empty: bool = False) -> Iterator[duckdb.DuckDBPyConnection]:
     """A read-write connection to the database at `path`; the caller holds the ingest lock.
 
     One that an older version wrote is replaced by an empty one, and the log says so: the campaign's files have it all.
+    With `empty`, any is replaced that this version could read.
 
     Raises:
         StoreError: a newer version wrote it, or it cannot be read.
@@ -36,13 +48,17 @@ def open_live(path: Path, *, threads: int | None = None) -> Iterator[duckdb.Duck
     with engine_errors(path), _engine_place(path) as place, ExitStack() as stack:
         if not place.exists():
             _create(place)
-        connection = stack.enter_context(_connect(place, threads))
-        if stored_version(connection, path) < STORE_SCHEMA:
-            stack.close()
+            empty = False
+        connection = stack.enter_context(_connect(place, threads, path.parent.parent))
+        older = stored_version(connection, path) < STORE_SCHEMA
+        if older:
             _LOG.warning("ablate: %s was written by an older ablate; it is made again from the campaign's files", path)
+        else:
+            check_version(connection, path)
+        if older or empty:
+            stack.close()
             _create(place)
-            connection = stack.enter_context(_connect(place, threads))
-        check_version(connection, path)
+            connection = stack.enter_context(_connect(place, threads, path.parent.parent))
         yield connection
 
 
@@ -90,7 +106,7 @@ def _empty() -> bytes:
     """The file of a store without rows: half a second to make, and the same for every campaign."""
     with TemporaryDirectory() as folder:
         path = Path(folder) / "empty.duckdb"
-        with _connect(path, threads=1) as connection, transaction(connection):
+        with _connect(path, 1, path.parent) as connection, transaction(connection):
             connection.execute(files("store.database").joinpath("schema.sql").read_text())
             connection.execute("INSERT INTO meta VALUES ('store_schema', $version)", {"version": str(STORE_SCHEMA)})
             connection.execute(files("store.database").joinpath("views.sql").read_text())
@@ -101,13 +117,21 @@ def _empty() -> bytes:
 
 
 @contextmanager
-def _connect(path: Path, threads: int | None) -> Iterator[duckdb.DuckDBPyConnection]:
+def _connect(path: Path, threads: int | None, root: Path) -> Iterator[duckdb.DuckDBPyConnection]:
+    """Connect to the database `path`, which may come from somebody else: it can read no file outside of `root`."""
     config: dict[str, str | bool | int | float | list[str]] = {
+        **OFFLINE,
         "preserve_insertion_order": False,  # rows of a table have no order, and keeping one costs a third
         **({} if threads is None else {"threads": threads}),
     }
     connection = duckdb.connect(str(path), config=config)
     try:
+        places = sorted(
+            {str(root), str(root.resolve()), quoting.pattern(str(root)), quoting.pattern(str(root.resolve()))}
+        )
+        connection.execute(f"SET allowed_directories = {quoting.literal(places)}")
+        connection.execute("SET enable_external_access = false")
+        connection.execute("SET lock_configuration = true")
         yield connection
         connection.execute("CHECKPOINT")
     except BaseException:

@@ -9,17 +9,10 @@ import duckdb
 
 from grid.errors import SpecError
 from store.database import quoting
-from store.database.connection import check_version, engine_errors
+from store.database.connection import OFFLINE, check_version, engine_errors
 
 _READING: Final = (duckdb.StatementType.SELECT, duckdb.StatementType.EXPLAIN)
 _EXPLAINING: Final = ("explain", "analyze", "verbose")
-_CONFIG: Final = {
-    # the engine would otherwise fetch an extension from the network when a query names one of its functions
-    "autoinstall_known_extensions": False,
-    "autoload_known_extensions": False,
-    # keys to other people's data that lie in the home directory stay there
-    "allow_persistent_secrets": False,
-}
 _LIMITS: Final = ("memory_limit", "max_temp_directory_size")
 
 
@@ -38,7 +31,7 @@ def locked_connection(
     if threads is not None:
         limits["threads"] = threads
     with engine_errors(snapshot):
-        connection = duckdb.connect(":memory:", config={**_CONFIG, **limits, "temp_directory": str(spill)})
+        connection = duckdb.connect(":memory:", config={**OFFLINE, **limits, "temp_directory": str(spill)})
         connection.execute(f"ATTACH {quoting.text(str(snapshot))} AS store (READ_ONLY)")
         connection.execute("USE store")
         check_version(connection, snapshot)

@@ -33,6 +33,7 @@ from store.files.atomic import (
 from store.files.checksum import add_seal
 from store.files.layout import FILE_SCHEMA, Layout
 from store.files.plans import require_version
+from store.files.trust import trust_new
 
 Line = Mapping[str, Any]
 """A trial line, as in docs/wire-format.md."""
@@ -102,6 +103,7 @@ def publish(layout: Layout, line: Line) -> str:
         EnvironmentProblem: the campaign cannot be written.
     """
     _require_fits(line, logged_lines(layout, line["grid"]))  # so that what is refused leaves nothing behind
+    trust_new(layout)
     submission = f"{time.strftime('%Y%m%dT%H%M%S', time.gmtime())}-{secrets.token_hex(3)}"
     _publish_submission(layout, submission, line)
     try:

@@ -70,6 +70,11 @@ class Layout:
         return self.root / "snapshots"
 
     @property
+    def owner(self) -> Path:
+        """A random token, by which a user recognises a campaign of their own."""
+        return self.root / "owner"
+
+    @property
     def store(self) -> Path:
         """Directory of the database."""
         return self.root / "store"

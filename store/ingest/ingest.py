@@ -13,6 +13,7 @@ from store.database.connection import open_live
 from store.database.grid_views import refresh_grid_views
 from store.files.change_tracker import DirectoryCache
 from store.files.layout import Layout
+from store.files.trust import trust, trusts
 from store.ingest.compaction import compact
 from store.ingest.doubts import find_doubts
 from store.ingest.ingest_lock import ingest_lock
@@ -77,7 +78,10 @@ def ingest(
         if not held:
             return Ingested(busy=True)
         sweep(layout)
-        with open_live(layout.live, threads=threads) as connection:
+        foreign = not trusts(layout, "store")
+        with open_live(layout.live, threads=threads, empty=foreign) as connection:
+            if foreign:
+                trust(layout, "store")
             # not before: opening may put an empty database in place of an older version's
             looked = DirectoryCache(layout, thorough=thorough)
             found = ingest_into(layout, connection, looked.same, most_s)

@@ -70,6 +70,7 @@ KINDS = {
     "judged": "grids/own.judged",
     "manifest": "submissions/{run}/manifest.jsonl",
     "index": "submissions/{run}/manifest.idx",
+    "owner": "owner",
     "submission": "submissions/{run}/submission.json",
     "logged run": "submissions/*/logged.json",
     "cancelled": "submissions/{run}/cancelled.json",
@@ -90,8 +91,8 @@ KINDS = {
 REBUILT = {"database", "published database", "looked", "lock"}
 """Files that the next command makes again."""
 
-FREE = {"heartbeat", "log", "query", "view"}
-"""Files without a promise: text for people, and signs of life."""
+FREE = {"heartbeat", "log", "owner", "query", "view"}
+"""Files without a promise: text for people, signs of life, and a token without which code needs `--trust`."""
 
 UNPROMISED = {"later evaluation", "judged", "cancelled", "worker", "checkpoint"}
 """Files that may be deleted: without them, what they say was never said."""

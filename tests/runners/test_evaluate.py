@@ -17,6 +17,7 @@ from runners.posthoc import evaluation_records
 from runners.tasks.task import Items, Measurements, Predict, Task
 from store.files.atomic import read_json
 from store.files.layout import Layout
+from store.files.trust import trust
 from store.ingest.ingest import ingest
 from store.ingest.rebuild import rebuild
 from store.store import Store
@@ -68,6 +69,7 @@ def planned(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def campaign(trained: Path, tmp_path: Path) -> Path:
     """A copy that a test may damage."""
     shutil.copytree(trained, tmp_path / "c")
+    trust(Layout(tmp_path / "c"), "code")
     return tmp_path / "c"
 
 

@@ -14,6 +14,7 @@ from runners.evaluations import Evaluation, Judge
 from runners.posthoc import evaluation_records
 from runners.tasks.task import Items, Measurements, Predict, Task
 from store.files.layout import Layout
+from store.files.trust import trust
 from tests.runners.test_evaluate import LATER, evaluate, keys, rows
 
 SPEC = """
@@ -56,6 +57,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def campaign(trained: Path, tmp_path: Path) -> Path:
     """A copy that a test may damage."""
     shutil.copytree(trained, tmp_path / "c")
+    trust(Layout(tmp_path / "c"), "code")
     return tmp_path / "c"
 
 

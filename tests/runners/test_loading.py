@@ -39,7 +39,8 @@ task = LinearFunctions(
 )
 model = gpt2(layers=1, heads=1, width=8, max_positions=16)
 base = Trial(task=task, model=model, operator=softmax(), training=Training(steps=2))
-mine = Grid(name="mine", base=base, axes=AXES, seeds=seeds, baseline={"operator": "softmax"}, measure=Measure(name="mse", point={"sigma_f": 1}))
+mine = Grid(name="mine", base=base, axes=AXES, seeds=seeds, baseline={"operator": "softmax"},
+    measure=Measure(name="mse", point={"sigma_f": 1}))
 if __name__ == "__main__":
     print("run")
 """

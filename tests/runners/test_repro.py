@@ -24,6 +24,7 @@ from runners.trial import Execution
 from store.files.atomic import parse_object, read_json
 from store.files.layout import Layout
 from store.files.trial_status import TrialProgress
+from store.files.trust import trust
 from store.store import Store
 
 SPEC = """
@@ -100,6 +101,7 @@ def place(submitted: Path, tmp_path: Path) -> Path:
     """A copy that a test may damage."""
     for part in ("c", "user"):
         shutil.copytree(submitted / part, tmp_path / "s" / part)
+    trust(Layout(tmp_path / "s" / "c"), "code")
     return tmp_path / "s"
 
 

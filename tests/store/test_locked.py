@@ -202,7 +202,7 @@ def test_what_does_not_fit_into_memory_is_spilled_to_a_directory_that_goes(
     shared: Campaign, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, opened: OpenStore
 ) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    monkeypatch.setattr("store.database.readonly._CONFIG", {"memory_limit": "40MB", "threads": 1})
+    monkeypatch.setattr("store.database.readonly.OFFLINE", {"memory_limit": "40MB", "threads": 1})
     store = opened(shared.root)
     assert list(tmp_path.iterdir()) == []
     query = "SELECT count(DISTINCT h) AS n FROM (SELECT hash(i) AS h FROM range(3000000) t(i))"

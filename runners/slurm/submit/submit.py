@@ -30,6 +30,7 @@ from runners.slurm.worker_records import logs
 from store.files.atomic import make_directory
 from store.files.layout import Layout
 from store.files.trial_status import pid_space, process_started
+from store.files.trust import trust_new
 
 __all__ = ["Draft", "Drafter", "SubmitOptions", "SubmittedJobs", "submit"]
 
@@ -49,6 +50,7 @@ def submit(drafter: Drafter, told: Callable[[str], None]) -> SubmittedJobs:
         SpecError, EnvironmentProblem: it was refused, and nothing of it is left.
     """
     drafter.draft()  # report errors before anything is written
+    trust_new(drafter.layout)
     with submit_lock(drafter.layout, told) as enforced:
         for remark in half_submitted(drafter.layout, certain=enforced, cancel=_cancel_named):
             told(remark)

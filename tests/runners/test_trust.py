@@ -1,0 +1,121 @@
+"""Code and databases of a campaign that somebody else made do nothing until the user trusts it."""
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import duckdb
+import pytest
+from real_spec import real_spec
+
+from runners.cli.app import execute
+from store.database.connection import open_live
+from store.files.layout import Layout
+from store.files.trust import trusts
+from store.store import Store
+
+Ablate = Callable[..., tuple[int, str]]
+MARK = """
+from pathlib import Path
+
+(Path(__file__).parent / "ran").touch()
+"""
+
+
+@pytest.fixture
+def ablate(capsys: pytest.CaptureFixture[str]) -> Ablate:
+    """Runs a command; gives its exit code and everything it printed."""
+
+    def act(*words: object) -> tuple[int, str]:
+        code = execute([str(word) for word in words])
+        said = capsys.readouterr()
+        return code, said.out + said.err
+
+    return act
+
+
+@pytest.fixture
+def own(tmp_path: Path, ablate: Ablate) -> Path:
+    """A campaign of this user with weights of trial 0; trial 1 is missing, and its spec file leaves a mark."""
+    spec, root = tmp_path / "mine.py", tmp_path / "own"
+    spec.write_text(
+        real_spec("mine", training="steps=2", execution="keep_weights=True", operators="softmax()", seeds=2)
+    )
+    assert ablate("run", spec, "--on", "inline", "--campaign", root)[0] == 0
+    with Store.open(root) as store:
+        (missing,) = store.sql("SELECT trial FROM grid_trial WHERE seed = 1")["trial"]
+    shutil.rmtree(Layout(root).trial(missing))
+    spec.write_text(spec.read_text() + MARK)
+    return root
+
+
+@pytest.mark.parametrize("command", ["evaluate", "retry", "repro"])
+def test_code_of_a_campaign_that_was_sent_runs_after_trust_alone(
+    command: str, own: Path, tmp_path: Path, ablate: Ablate
+) -> None:
+    (tmp_path / "more.py").write_text(
+        "from ablate import DeviantInputs\n\n"
+        "evaluations = DeviantInputs(sigma=(1.0,), functions=2, sequences=2, points=5, prompts=())\n"
+    )
+    words: tuple[object, ...] = {
+        "evaluate": ("evaluate", "seed=0", "--with", tmp_path / "more.py", "--again"),
+        "retry": ("retry", "seed=1"),
+        "repro": ("repro", "seed=0"),
+    }[command]
+    sent, moved, ran = tmp_path / "sent", tmp_path / "moved", tmp_path / "ran"
+    shutil.copytree(own, sent)
+    code, said = ablate(*words, "--campaign", sent)
+    assert (code, ran.exists()) == (2, False)
+    for expected in ("you did not make", "--trust", "snapshots/" if command == "repro" else "mine.py"):
+        assert expected in said
+    assert ablate(*words, "--campaign", sent, "--trust")[0] == 0
+    assert ran.exists() == (command != "repro")  # which runs the snapshot
+    if command != "retry":
+        assert ablate(*words, "--campaign", sent)[0] == 0  # it is remembered
+    sent.rename(moved)
+    if command != "retry":
+        assert ablate(*words, "--campaign", moved)[0] == 2
+    assert ablate(*words, "--campaign", own)[0] == 0  # made here
+
+
+def test_a_new_campaign_in_the_place_of_ones_own_is_not_trusted(own: Path, tmp_path: Path) -> None:
+    layout, owner = Layout(own), Layout(own).owner.read_bytes()
+    assert trusts(layout, "code")
+    for foreign in (owner[::-1], b"../../x\n", b""):
+        layout.owner.write_bytes(foreign)
+        assert not trusts(layout, "code")
+    layout.owner.unlink()
+    layout.owner.symlink_to(tmp_path / "elsewhere")
+    (tmp_path / "elsewhere").write_bytes(owner)
+    assert not trusts(layout, "code")
+
+
+def test_the_database_of_others_is_built_again_and_reads_no_file_outside(own: Path, tmp_path: Path) -> None:
+    secret, sent = tmp_path / "secret.txt", tmp_path / "sent"
+    secret.write_text("s3cret")
+    shutil.copytree(own, sent)
+    layout = Layout(sent)
+    layout.owner.write_text(f"{'0' * 32}\n")
+    with duckdb.connect(str(layout.live)) as connection:
+        connection.execute("DROP VIEW v_final")
+        connection.execute(f"CREATE VIEW v_final AS SELECT * FROM read_text('{secret}')")
+    with open_live(layout.live) as connection, pytest.raises(duckdb.PermissionException, match="disabled"):
+        connection.execute("SELECT * FROM v_final")
+    with open_live(layout.live) as connection, pytest.raises(duckdb.InvalidInputException, match="locked"):
+        connection.execute("SET enable_external_access = true")
+    with Store.open(own) as mine, Store.open(sent) as theirs:
+        assert theirs.sql("SELECT count(*) FROM v_final").item() == mine.sql("SELECT count(*) FROM v_final").item()
+        assert theirs.content_hash() == mine.content_hash()
+    before = layout.live.stat().st_ino
+    with Store.open(sent):
+        assert layout.live.stat().st_ino == before  # once
+
+
+def test_trust_that_cannot_be_remembered_holds_for_this_command(
+    own: Path, tmp_path: Path, ablate: Ablate, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "file"))
+    assert ablate("retry", "seed=1", "--campaign", own)[0] == 2
+    assert ablate("retry", "seed=1", "--campaign", own, "--trust")[0] == 0
+    assert "is not remembered" in caplog.text
