@@ -1,9 +1,9 @@
 """Remembers which campaigns this user made or trusts, so that code from others does not run unseen.
 
-A campaign has a random token in its file `owner`. The directory `$XDG_STATE_HOME/ablate/campaigns` of a user, by default
-below `~/.local/state`, has a file named by the token for each campaign that the user made or trusts, and for each whose
-database was built for the user. The file lists the path. So code of a campaign that was sent, copied or moved is unknown until the user trusts it. A database that was
-built for the user stays with a campaign that moves.
+A campaign has a random token in its file `owner`. For each campaign that a user made or trusts, the user's directory
+`$XDG_STATE_HOME/ablate/campaigns` (by default below `~/.local/state`) has a file named by the token, which lists the
+path. So code of a campaign that was sent, copied or moved is unknown until the user trusts it. A second such file marks
+databases that were built for the user. These stay known when the campaign moves.
 """
 
 import logging

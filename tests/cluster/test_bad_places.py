@@ -73,7 +73,7 @@ def test_a_disk_without_room_is_refused(disk: Disk, user: User) -> None:
 
 
 def test_a_disk_that_is_full_while_workers_run_costs_no_result(disk: Disk, user: User) -> None:
-    record = user.writes("step_s=0.05, steps=200, seeds=(0,), checkpoint_s=0.3").queues()
+    record = user.writes("step_s=0.05, steps=350, seeds=(0,), checkpoint_s=0.3").queues()
     wait_for(user.training, "training", PATIENCE_S)
     disk.fill()
     wait_for(lambda: all(each.restarts for each in in_queue(record.jobs) or []), "the workers to leave", PATIENCE_S)
