@@ -47,6 +47,11 @@ def hogs(accumulate: int = 1) -> Grid:
     return toy_grid("hogs", seeds=(0,), fates=("hogs",), checkpoint_s=CHECKPOINT_S, step_s=0.05, accumulate=accumulate)
 
 
+def endless() -> Grid:
+    """Two trials whose evaluation is longer than any life of a worker."""
+    return toy_grid("endless", seeds=(0,), fates=("evaluates",), steps=4, checkpoint_s=0.1, step_s=0.2)
+
+
 class Kept:
     """The surroundings of an attempt, with a diary; what is done is written down when it has been done."""
 

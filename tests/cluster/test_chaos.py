@@ -1,5 +1,6 @@
 """The whole promise at once: whatever happens to a campaign on a cluster, in the end it is as if nothing had."""
 
+import json
 import os
 from collections.abc import Iterator
 from itertools import product
@@ -24,6 +25,7 @@ from real_spec import real_spec
 from slurm_node import plain
 from toy_campaign import tables
 
+from runners.attempts.claims import LONG_BEATS
 from runners.attempts.submission_record import read_submission_record
 from runners.cli.app import execute
 from runners.execution import Inline
@@ -45,7 +47,7 @@ SLOTS = 2
 @pytest.fixture
 def large(slurm_installed: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
     """A cluster of its own, of three nodes for two workers each."""
-    with Cluster(Shape(nodes=3, cpus=4, gpus=0, settings={"JobAcctGatherParams": "OverMemoryKill"})) as cluster:
+    with Cluster(Shape(nodes=3, cpus=6, gpus=0, settings={"JobAcctGatherParams": "OverMemoryKill"})) as cluster:
         for name in [name for name in os.environ if name.startswith(("SLURM_", "SBATCH_", "SQUEUE_", "SACCT_"))]:
             monkeypatch.delenv(name)
         for name, value in cluster.environment.items():
@@ -83,6 +85,32 @@ def submit(place: Path) -> list[int]:
     return [job for each in layout.submission_ids() for job in read_submission_record(layout, each).jobs]
 
 
+def submit_endless(place: Path) -> int:
+    """Queue two trials that no life of a worker can end, in a campaign of their own; the job."""
+    toys = place / "endless.py"
+    toys.write_text(TOYS.format(made="endless"))
+    slurm = Slurm(
+        gpus=0, cpus=2, per_gpu=2, time="30m", signal_s=6, heartbeat_s=0.5, workers=1, mem="900M", partition="preempt",
+        setup=setup(place)[1:],
+    )  # fmt: skip
+    options = SubmitOptions(entry=ENTRY, files=(toys,))
+    grids = list(load_spec_file(toys).values())
+    queued = queue(Drafter(place / "endless", grids, slurm, Scheduler(), options), lambda _: None)
+    assert queued.record is not None
+    (job,) = queued.record.jobs
+    return job
+
+
+def end_long_lives(cluster: Cluster, root: Path, job: int, ended: set[str]) -> None:
+    """Let the time of the job be over once both trials have been trained for long in a life that is not in `ended`."""
+    beats = {path.parent.name: path for path in root.glob("trials/*/*/*/heartbeat") if path.stat().st_size}
+    for life, beat in beats.items():
+        begun = json.loads((beat.parent / "start.json").read_bytes())["started"]
+        if life not in ended and beat.stat().st_mtime - begun > 2 * LONG_BEATS * 0.5:
+            ended.add(life)
+            cluster.run("scancel", "--signal=USR2", str(job), check=False)
+
+
 def undisturbed(place: Path) -> dict[str, Any]:
     """The tables of the same trials, one after another in this process."""
     quiet = {"land_every_s": None, "progress": False}
@@ -92,14 +120,16 @@ def undisturbed(place: Path) -> dict[str, Any]:
     return plain(tables(place / "calm"))
 
 
-def until_over(chaos: Chaos, steps: Path) -> None:
-    """Disturb the campaign until all has happened and nothing of it is queued or running."""
-    layout, total = chaos.layout, len(planned(chaos.layout))
+def until_over(chaos: Chaos, steps: Path, endless: int) -> None:
+    """Disturb the campaign until all has happened and nothing of it, or of the job `endless`, is queued or running."""
+    layout, total, lives = chaos.layout, len(planned(chaos.layout)), set[str]()
+    chaos.others.append(endless)
 
     def ended() -> bool:
         chaos.advance(complete(layout) / total)
         if chaos.over:
             over(steps).touch()
+        end_long_lives(chaos.cluster, layout.root.with_name("endless"), endless, lives)
         return chaos.queue_empty
 
     wait_for(ended, "the queue to be empty", 420)
@@ -123,6 +153,14 @@ def happened(chaos: Chaos) -> None:
     assert recorded_again(layout.root) > 0
 
 
+def failed_after_three(layout: Layout) -> None:
+    """Trials that no life can end do not repeat without end."""
+    for key in planned(layout):
+        state = trial_state(layout, key)
+        assert (state.status, len(state.attempts) <= 10) == ("failed", True), state
+        assert "3 workers in a row" in (state.attempts[-1].end or {})["message"]
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_a_campaign_that_everything_happens_to_ends_as_if_nothing_had(large: Cluster, tmp_path: Path) -> None:
@@ -131,11 +169,12 @@ def test_a_campaign_that_everything_happens_to_ends_as_if_nothing_had(large: Clu
     layout, steps = chaos.layout, tmp_path / "steps"
     try:
         assert len(set(planned(layout))) == len(planned(layout)) == 68
-        until_over(chaos, steps)
+        until_over(chaos, steps, submit_endless(tmp_path))
         assert complete(layout) == 68
         assert not broken(layout, steps), "\n".join(broken(layout, steps))
         assert not abandoned(layout), abandoned(layout)
         happened(chaos)
+        failed_after_three(Layout(tmp_path / "endless"))
         wait_for(lambda: not processes_that_know(steps), f"the end of {processes_that_know(steps)}")
         different = differences(plain(tables(layout.root)), undisturbed(tmp_path))
         assert not different, "\n".join(different[:20])
