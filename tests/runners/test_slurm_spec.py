@@ -68,7 +68,7 @@ def test_a_request_without_meaning_is_refused(fields: dict[str, Any], words: str
 
 
 def test_extra_takes_other_options_and_a_request_survives_its_record() -> None:
-    names = ("reservation", "time-min", "gres-flags", "nodelist", "comment", "job_name", "mem-per-cpu", "export")
+    names = ("reservation", "time-min", "gres-flags", "nodelist", "comment", "job_name", "export")
     extra = dict.fromkeys(names, "x")
     request = Slurm(time="8h", needs=(Needs(where={"model.width": 64}, mem="4G"),), extra=extra)
     assert request.extra == extra
