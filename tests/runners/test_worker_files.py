@@ -69,22 +69,16 @@ def test_the_lives_of_a_worker_are_one_file_and_nothing_of_them_is_lost(tmp_path
     assert len(passed) <= 9  # by node and how it ended, not by life
 
 
-def test_what_a_life_that_was_killed_has_used_counts_for_the_budget(tmp_path: Path) -> None:
+def test_what_a_life_that_was_killed_has_used_counts_and_it_leaves_the_next_alone(tmp_path: Path) -> None:
     layout = Layout(tmp_path)
+    second = replace(LIFE, restarts=1, node="n1", seconds=0.0)
     write_worker(layout, replace(LIFE, seconds=1800.0))
-    write_worker(layout, replace(LIFE, restarts=1, seconds=0.0))
+    write_worker(layout, second)
     assert used_hours(read_workers(layout, SUBMISSION), "gpuh") == 1.0
     assert BudgetTracker(layout, SUBMISSION, 1.0, "gpuh").empty()
     assert not BudgetTracker(layout, SUBMISSION, 1.1, "gpuh").empty()
-
-
-def test_a_life_that_outlives_its_node_leaves_the_next_alone(tmp_path: Path) -> None:
-    layout = Layout(tmp_path)
-    second = replace(LIFE, restarts=1, node="n1", seconds=60.0)
-    write_worker(layout, LIFE)
-    write_worker(layout, second)
-    write_worker(layout, replace(LIFE, seconds=9999.0, left="done"))
-    assert read_workers(layout, SUBMISSION) == [LIFE, second]
+    write_worker(layout, replace(LIFE, seconds=9999.0, left="done"))  # it outlives its node
+    assert read_workers(layout, SUBMISSION) == [replace(LIFE, seconds=1800.0), second]
 
 
 def test_beside_a_damaged_file_a_life_has_one_of_its_own(tmp_path: Path) -> None:
