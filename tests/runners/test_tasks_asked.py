@@ -18,8 +18,8 @@ from runners.tasks.synthetic.induction import Induction
 from runners.tasks.synthetic.needle import Needle
 from runners.tasks.synthetic.query_task import AskedLengths, QueryTask
 from runners.tasks.synthetic.selective_copy import SelectiveCopy
-from runners.tasks.task import UNSCORED as UNASKED, Task
-from runners.training.loop import parts, train
+from runners.tasks.task import UNSCORED as UNASKED
+from runners.training.loop import train
 from variants import llama2
 
 GRID = AskedLengths(lengths=(21, 34), sequences=300)
@@ -99,16 +99,31 @@ def test_what_is_asked_can_be_read_off_what_came_before(task: QueryTask) -> None
 
 
 @pytest.mark.parametrize("task", TASKS, ids=name_of)
-def test_who_knows_is_always_right_and_measures_are_as_announced(task: QueryTask) -> None:
+def test_who_knows_is_always_right(task: QueryTask) -> None:
     found = list(task.open().evaluate(lambda inputs: knows(task, inputs)))
     for name in ("accuracy", "sequence_accuracy"):
         values = [m for m in found if m.name == name]
         assert {(m.value, m.items, m.se_items) for m in values} == {(1.0, 300, 0.0)}
         assert [m.point for m in values] == task.points()
-    announced = [(name, dict(point)) for name, points in task.measures().items() for point in points]
-    assert sorted(map(str, announced)) == sorted(str((m.name, dict(m.point))) for m in found)
     assert task.length == 34
-    assert Task.members()[task.label].model_validate(task.data()) == task
+
+
+def test_a_value_is_the_mean_over_sequences_with_its_error() -> None:
+    """By hand: right at the first two of three marks, and nowhere in every other sequence."""
+    task = COPY.changed(copied=3)
+
+    def half(inputs: Tensor) -> Tensor:
+        logits = knows(task, inputs)
+        logits[::2] = 0
+        logits[:, -1] = 0
+        return logits
+
+    found = {m.name: m for m in task.open().evaluate(half) if m.point == {"length": 21}}
+    assert found["accuracy"].value == pytest.approx(1 / 3)
+    assert found["accuracy"].se_items == pytest.approx((1 / 3) * math.sqrt(300 / 299) / math.sqrt(300))
+    assert found["sequence_accuracy"].value == 0
+    right, wrong = math.log(7 + math.e) - 1, math.log(8)
+    assert found["validation_loss"].value == pytest.approx((wrong + (2 * right + wrong) / 3) / 2)
 
 
 @pytest.mark.parametrize("task", TASKS, ids=name_of)
@@ -146,24 +161,6 @@ def test_all_answers_are_equally_likely_and_the_constant_loss_is_theirs() -> Non
         assert torch.allclose(counts / counts.sum(), torch.full_like(counts, 1 / task.answers), atol=0.012)
 
 
-def test_a_value_is_the_mean_over_sequences_with_its_error() -> None:
-    """By hand: right at the first two of three marks, and nowhere in every other sequence."""
-    task = COPY.changed(copied=3)
-
-    def half(inputs: Tensor) -> Tensor:
-        said = knows(task, inputs)
-        said[::2] = 0
-        said[:, -1] = 0
-        return said
-
-    found = {m.name: m for m in task.open().evaluate(half) if m.point == {"length": 21}}
-    assert found["accuracy"].value == pytest.approx(1 / 3)
-    assert found["accuracy"].se_items == pytest.approx((1 / 3) * math.sqrt(300 / 299) / math.sqrt(300))
-    assert found["sequence_accuracy"].value == 0
-    said, unsaid = math.log(7 + math.e) - 1, math.log(8)
-    assert found["validation_loss"].value == pytest.approx((unsaid + (2 * said + unsaid) / 3) / 2)
-
-
 @pytest.mark.parametrize("value", [0.0, math.nan, -math.inf])
 def test_undecided_is_not_right(value: float) -> None:
     rows = RECALL.open().evaluate(lambda inputs: torch.full((*inputs.shape, RECALL.vocabulary), value))
@@ -180,24 +177,14 @@ def test_undecided_is_not_right(value: float) -> None:
     assert math.isnan(found["validation_loss"].value)
 
 
-def test_the_loss_is_over_what_is_asked_and_parts_add_up_to_it() -> None:
+def test_the_loss_is_over_what_is_asked() -> None:
     data = RECALL_SOME.changed(batch=7).open()
     batch = data.batch(1, 1)
     outputs = torch.randn(*batch.inputs.shape, 15, generator=torch.Generator().manual_seed(1))
-    by_hand = [
-        -float(outputs[b, t].log_softmax(0)[answer])
-        for b, row in enumerate(batch.targets.tolist())
-        for t, answer in enumerate(row)
-        if answer != UNASKED
-    ]
-    whole = data.loss(outputs, batch.targets)
+    asked = batch.targets != UNASKED
+    by_hand = -outputs[asked].log_softmax(1).gather(1, batch.targets[asked][:, None])
     assert data.terms(batch.targets) == len(by_hand) == 14
-    assert float(whole) == pytest.approx(sum(by_hand) / 14)
-    split = parts(data, batch, 3, range(3))
-    rows = outputs.tensor_split(3)
-    assert float(
-        sum(p.terms * data.loss(o, p.batch.targets) for p, o in zip(split, rows, strict=True))
-    ) == pytest.approx(float(whole))
+    assert float(data.loss(outputs, batch.targets)) == pytest.approx(by_hand.mean().item())
 
 
 @pytest.mark.parametrize("power", [0.01, 0.6, 1.0, 2.0])
@@ -245,23 +232,15 @@ def test_a_needle_lies_at_its_depth(length: int) -> None:
     ("task", "fields", "said"),
     [
         (RECALL, {"pairs": 6}, "pairs have different values; got 6 pairs of 5 values; raise values"),
-        (RECALL, {"evaluated_pairs": (2, 8)}, "pairs have different keys; got 8 pairs of 7 keys; raise keys"),
         (RECALL, {"queries": 5}, "a query asks for a pair of its own; got 5 queries of 4 pairs"),
         (RECALL, {"context": 15}, "4 pairs and 4 queries, .* it has 15 tokens"),
-        (RECALL, {"context": 3}, "it has 3 tokens"),
         (RECALL, {"evaluation": {"lengths": (9,)}}, "it has 9 tokens"),
-        (RECALL, {"evaluation": {"lengths": (30, 30)}}, "rises from value to value"),
-        (RECALL, {"evaluation": {"lengths": ()}}, "at least 1 item"),
         (RECALL, {"evaluated_pairs": (5, 3)}, "rises from value to value"),
-        (RECALL, {"power": 0}, "greater than 0"),
         (INDUCTION, {"span": 9}, "leave other symbols; got 9 of 9 symbols"),
         (INDUCTION, {"context": 7}, "got a span of 4 and 7 tokens"),
-        (INDUCTION, {"span": 1}, "greater than or equal to 2"),
         (COPY, {"context": 9}, "got 5 to copy and 9 tokens"),
         (NEEDLE, {"distractors": 5}, "pairs have different keys; got 6 pairs of 5 keys; raise keys"),
         (NEEDLE, {"context": 9}, "4 pairs, .* it has 9 tokens"),
-        (NEEDLE, {"depths": (0, 0)}, "rises from value to value"),
-        (NEEDLE, {"depths": (1.5,)}, "less than or equal to 1"),
     ],
 )
 def test_what_cannot_be_drawn_is_refused(task: QueryTask, fields: dict[str, object], said: str) -> None:
