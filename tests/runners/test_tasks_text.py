@@ -4,9 +4,12 @@ import json
 import math
 import re
 from pathlib import Path
+from typing import Any
 
+import pyarrow
 import pytest
 import torch
+from pyarrow import parquet
 from pydantic import ValidationError
 from torch import Tensor
 
@@ -68,44 +71,34 @@ def test_validation_windows_do_not_overlap_and_are_not_trained_on(prose: Path) -
         end = PROSE.encode().index(window, end) + len(window)
 
 
-def test_documents_go_whole_to_one_side() -> None:
+def test_documents_go_whole_to_one_side_whatever_their_order() -> None:
     documents = [f"document {number} ".encode() * (number % 5 + 1) for number in range(100)]
     corpus = split(documents, 0.2)
     train, validation = (set(text.split(b"\0")[:-1]) for text in corpus)
     assert train | validation == set(documents)
     assert not train & validation
     assert len(corpus.validation) / sum(map(len, corpus)) == pytest.approx(0.2, abs=0.02)
+    assert split(reversed(documents), 0.2) == corpus
 
 
-def test_the_order_of_documents_does_not_matter() -> None:
-    documents = [f"document {number}".encode() for number in range(30)]
-    assert split(documents, 0.3) == split(reversed(documents), 0.3)
+def test_one_long_document_is_cut_at_the_share_and_never_inside_a_character() -> None:
+    assert [len(text) for text in split([b"x" * 999], 0.25)] == [750, 250]
+    document = ("世界" * 40 + "é" * 9).encode()
+    cuts = {len(split([document], share).train) for share in (0.25, 0.255, 0.26, 0.265, 0.27)}
+    assert len(cuts) > 1
+    assert all(document[:cut].decode() for cut in cuts)
 
 
-def test_one_long_document_is_cut_at_the_share() -> None:
-    corpus = split([b"x" * 999], 0.25)
-    assert [len(text) for text in corpus] == [750, 250]
-
-
-def test_a_renamed_text_is_the_same_text_and_an_edited_one_is_another(prose: Path) -> None:
-    moved = prose.with_name("moved.txt")
+def test_a_renamed_text_is_the_same_and_an_edited_one_does_not_pass_for_the_one_that_was_planned(prose: Path) -> None:
+    planned, moved = small(prose), prose.with_name("moved.txt")
     moved.write_text(PROSE)
-    assert small(moved).key == small(prose).key
-    moved.write_text(PROSE + "One more.\n")
-    assert small(moved).key != small(prose).key
-
-
-def test_an_edited_text_does_not_pass_for_the_one_that_was_planned(prose: Path) -> None:
-    planned = small(prose)
+    assert small(moved).key == planned.key
     prose.write_text(PROSE.replace("square", "circle"))
+    assert small(prose).key != planned.key
     with pytest.raises(SpecError, match="content_hash is"):
         planned.open()
     with pytest.raises(ValidationError, match="leave content_hash out"):
         Text.model_validate(planned.data())
-
-
-def test_a_spec_is_read_where_its_text_is_not(prose: Path) -> None:
-    planned = small(prose)
     prose.unlink()
     assert Text.model_validate(planned.data()).key == planned.key
     with pytest.raises(SpecError, match="there is no text"):
@@ -124,8 +117,12 @@ def test_jsonl_has_a_document_per_line_and_a_folder_has_all_of_its_files(tmp_pat
     assert data.record["train_bytes"] + data.record["validation_bytes"] == size
 
 
+def write_parquet(path: Path, **columns: Any) -> None:
+    parquet.write_table(pyarrow.table({"id": list(range(len(next(iter(columns.values()))))), **columns}), path)
+
+
 @pytest.mark.parametrize(
-    ("name", "content", "said"),
+    ("name", "content", "words"),
     [
         ("gone.txt", None, "there is no text .*gone.txt; a text is a .txt, .jsonl or .parquet file"),
         ("empty.txt", b"", "a window has 17 tokens; the train part of .*empty.txt has 0"),
@@ -135,25 +132,34 @@ def test_jsonl_has_a_document_per_line_and_a_folder_has_all_of_its_files(tmp_pat
         ("bad.jsonl", b'{"text": "a"}\n{"text"\n', "one JSON object; .*bad.jsonl, line 2"),
         ("other.jsonl", b'{"body": "a"}\n', "in a field `text`; .*other.jsonl, line 1 has .*; rename the field"),
         ("nan.jsonl", b'{"text": NaN}\n', "in a field `text`; .*nan.jsonl, line 1 has nan; write a string"),
-        ("list.jsonl", b'["a"]\n', "one JSON object; .*list.jsonl, line 1 has"),
-        (
-            "half.jsonl",
-            rb'{"text": "whole \ud83d\ude00"}' + b"\n" + rb'{"text": "half \ud83d"}',
-            "half.jsonl, line 2 has half a character at 5",
-        ),
+        ("half.jsonl", rb'{"text": "half \ud83d"}', "half.jsonl, line 1 has half a character at 5"),
         ("long.jsonl", b'{"text": "a", "id": ' + b"7" * 5000 + b"}\n", "one JSON object; .*long.jsonl, line 1"),
+        ("deep.jsonl", b"[" * 200_000, "one JSON object; .*deep.jsonl, line 1"),
+        ("nul.jsonl", b'{"text": "a\\u0000"}', "no NUL, which ends documents; .*nul.jsonl, line 1 has one at byte 1"),
+        ("none.jsonl", b"\n \n", "the train part of .*none.jsonl has 0 bytes; give more text"),
+        ("sub.txt", b"word " * 99 + b"\x1a", "no SUB, which hides tokens; .*sub.txt has one at byte 495; remove it"),
+        ("a.parquet", b"PAR1 no table", "a .parquet text is a Parquet file; .*a.parquet: .*; write it again, or"),
+        ("a.parquet", {"body": ["a"]}, "in a column `text` of strings; .*a.parquet has id, body; rename one"),
+        ("a.parquet", {"text": [1, 2]}, "in a column `text` of strings; .*a.parquet, row 1 has 1; write a string"),
+        ("a.parquet", {"text": ["a", "b\0c"]}, "no NUL, which ends documents; .*a.parquet, row 2 has one at byte 1"),
     ],
 )
-def test_a_text_that_teaches_nothing_is_refused(tmp_path: Path, name: str, content: bytes | None, said: str) -> None:
-    if content is not None:
+def test_a_text_that_teaches_nothing_is_refused(tmp_path: Path, name: str, content: Any, words: str) -> None:
+    if isinstance(content, bytes):
         (tmp_path / name).write_bytes(content)
-    with pytest.raises(ValidationError, match=said):
+    elif content is not None:
+        write_parquet(tmp_path / name, **content)
+    with pytest.raises(ValidationError, match=words):
         small(tmp_path / name)
 
 
-def test_a_folder_without_texts_is_refused(tmp_path: Path) -> None:
+def test_a_folder_without_texts_or_a_column_that_is_no_utf_8_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValidationError, match=re.escape(f"got {tmp_path}")):
         small(tmp_path)
+    broken = pyarrow.StringArray.from_buffers(1, pyarrow.py_buffer(b"\0\0\0\0\2\0\0\0"), pyarrow.py_buffer(b"\xff\xfe"))
+    write_parquet(tmp_path / "a.parquet", text=broken)
+    with pytest.raises(ValidationError, match=r"a text is UTF-8; .*a.parquet is not, in one of the rows after 0"):
+        small(tmp_path / "a.parquet")
 
 
 def test_pythons_documentation_is_real_text_with_its_files_on_record() -> None:

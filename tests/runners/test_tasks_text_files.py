@@ -26,26 +26,25 @@ def small(source: Path | str, **fields: object) -> Text:
     return Text.model_validate({"source": str(source), "context": 16, "validation_windows": 3, **fields})
 
 
-def error_of(task: TextTask) -> list[str]:
+ITEM = json.dumps({"question": "a", "choices": ["b", "c"], "answer": 0})
+
+
+def documents_of(task: TextTask) -> list[str]:
     """The documents, sorted."""
     return sorted(each for part in task.corpus() for each in part.decode().split("\0") if each)
 
 
-@pytest.mark.parametrize("suffix", [".txt", ".jsonl"])
-def test_a_byte_order_mark_is_no_part_of_a_text(tmp_path: Path, suffix: str) -> None:
-    whole = WORDS if suffix == ".txt" else "\n".join(json.dumps({"text": f"{n} {WORDS}"}) for n in range(9))
-    (tmp_path / f"a{suffix}").write_bytes(whole.encode())
-    (tmp_path / f"b{suffix}").write_bytes(BOM + whole.encode())
-    plain, marked = (small(tmp_path / f"{name}{suffix}") for name in "ab")
-    assert plain.corpus() == marked.corpus()
-    assert "\ufeff" not in "".join(error_of(marked))
-
-
-def test_a_byte_order_mark_is_no_part_of_a_sentence_or_an_item(tmp_path: Path) -> None:
+def test_a_byte_order_mark_is_no_part_of_a_text_a_sentence_or_an_item(tmp_path: Path) -> None:
+    lines = "\n".join(json.dumps({"text": f"{n} {WORDS}"}) for n in range(9))
+    for suffix, whole in ((".txt", WORDS), (".jsonl", lines)):
+        (tmp_path / f"a{suffix}").write_bytes(whole.encode())
+        (tmp_path / f"b{suffix}").write_bytes(BOM + whole.encode())
+        plain, marked = (small(tmp_path / f"{name}{suffix}") for name in "ab")
+        assert plain.corpus() == marked.corpus()
+        assert "\ufeff" not in "".join(documents_of(marked))
     (tmp_path / "p.txt").write_bytes(BOM + b"the dogs sleeps\nthe dogs sleep\n")
     assert read_pairs(tmp_path / "p.txt").pairs == (("the dogs sleeps", "the dogs sleep"),)
-    line = json.dumps({"question": "a", "choices": ["b", "c"], "answer": 0}).encode()
-    (tmp_path / "q.jsonl").write_bytes(BOM + line)
+    (tmp_path / "q.jsonl").write_bytes(BOM + ITEM.encode())
     assert MultipleChoice(source=str(tmp_path / "q.jsonl")).names == ("q",)
 
 
@@ -64,15 +63,12 @@ def test_a_folder_is_read_whole(tmp_path: Path) -> None:
     (folder / "again").symlink_to(elsewhere / "deep")
     (folder / "e.txt").symlink_to(tmp_path / "e.txt")
     (elsewhere / "back").symlink_to(folder)
-    assert error_of(small(folder, validation_share=0.4)) == sorted(name + WORDS for name in "abcde")
-    assert small(tmp_path / "folder" / "a.TXT").corpus().train.startswith(b"aone")
-
-
-def test_a_link_that_leads_nowhere_is_said(tmp_path: Path) -> None:
-    (tmp_path / "a.txt").write_text(WORDS)
-    (tmp_path / "b.txt").symlink_to(tmp_path / "gone.txt")
-    with pytest.raises(EnvironmentProblem, match=r"cannot read .*b.txt: No such file"):
-        small(tmp_path)
+    assert documents_of(small(folder, validation_share=0.4)) == sorted(name + WORDS for name in "abcde")
+    assert small(folder / "a.TXT").corpus().train.startswith(b"aone")
+    (folder / "e.txt").unlink()
+    (folder / "e.txt").symlink_to(tmp_path / "gone.txt")
+    with pytest.raises(EnvironmentProblem, match=r"cannot read .*e.txt: No such file"):
+        small(folder)
 
 
 @pytest.mark.parametrize("name", ["b.jsonl.gz", "b.TXT.ZST", "b.parquet.zip"])
@@ -93,30 +89,16 @@ def test_no_source_is_not_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyP
             kind.model_validate({"source": empty})
 
 
-def test_the_kind_of_a_file_is_in_the_hash_and_its_name_is_not(tmp_path: Path) -> None:
-    line = json.dumps({"text": WORDS})
+def test_the_kind_of_a_file_is_in_the_hash_and_its_name_is_not_unless_it_names_a_set_of_items(tmp_path: Path) -> None:
     for name in ("a.txt", "b.txt", "c.TXT", "d.jsonl"):
-        (tmp_path / name).write_text(line)
+        (tmp_path / name).write_text(json.dumps({"text": WORDS}))
     one, renamed, capitals, lines = (small(tmp_path / name) for name in ("a.txt", "b.txt", "c.TXT", "d.jsonl"))
     assert one.key == renamed.key == capitals.key != lines.key  # the same bytes are two texts
-    assert error_of(one) != error_of(lines)
-
-
-def test_the_name_of_a_file_of_items_is_in_the_hash(tmp_path: Path) -> None:
-    """It names the set, where items name none."""
-    line = json.dumps({"question": "a", "choices": ["b", "c"], "answer": 0})
+    assert documents_of(one) != documents_of(lines)
     for name in ("one", "two"):
-        (tmp_path / f"{name}.jsonl").write_text(line)
-    one, two = (MultipleChoice(source=str(tmp_path / f"{name}.jsonl"), sets=None) for name in ("one", "two"))
-    assert one.content_hash != two.content_hash
-
-
-def test_lines_that_are_nested_without_end_are_refused(tmp_path: Path) -> None:
-    (tmp_path / "a.jsonl").write_text("[" * 200_000)
-    with pytest.raises(ValidationError, match=r"one JSON object; .*a.jsonl, line 1"):
-        small(tmp_path / "a.jsonl")
-    with pytest.raises(ValidationError, match=r"one JSON object; .*a.jsonl, line 1"):
-        MultipleChoice(source=str(tmp_path / "a.jsonl"))
+        (tmp_path / f"{name}.jsonl").write_text(ITEM)
+    first, second = (MultipleChoice(source=str(tmp_path / f"{name}.jsonl"), sets=None) for name in ("one", "two"))
+    assert first.content_hash != second.content_hash
 
 
 def test_a_dataset_whose_files_are_broken_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
