@@ -97,27 +97,27 @@ def test_rows_are_ratios_of_sums_over_the_windows(lines: Path, tokenizer: Tokeni
     assert found.keys() == task.measures().keys()
     ids = task.streams().validation.ids.long()
     texts = documents_of(task.corpus().validation)
-    in_bytes, in_words = sizes_at(encoder, texts, task.streams().validation, torch.arange(len(ids)))
-    total = torch.zeros(4, dtype=torch.float64)
+    sizes = sizes_at(encoder, texts, task.streams().validation, torch.arange(len(ids)))
     count = min(5, (len(ids) - 1) // 6)
-    for window in range(count):
-        start = window * (len(ids) - 7) // max(count - 1, 1)
-        for at in range(start + 1, start + 6):  # without the first, which the prefix leaves out
-            log_p = logits(ids)[at, :size].float().log_softmax(0)[ids[at + 1]].double()
-            total += torch.stack([-log_p, torch.tensor(1.0), in_bytes[at + 1], in_words[at + 1]]).double()
-    nats, tokens, of_bytes, of_words = total.tolist()
-    assert found["validation_loss"].value == pytest.approx(nats / tokens, rel=1e-6)
-    assert found["perplexity"].value == pytest.approx(math.exp(nats / tokens), rel=1e-6)
-    assert found["bits_per_byte"].value == pytest.approx(nats / of_bytes / math.log(2), rel=1e-6)
-    assert found["byte_perplexity"].value == pytest.approx(math.exp(nats / of_bytes), rel=1e-6)
-    assert math.log(found["word_perplexity"].value) == pytest.approx(nats / of_words, rel=1e-6)
+    starts = torch.tensor([window * (len(ids) - 7) // max(count - 1, 1) for window in range(count)])
+    places = (starts[:, None] + torch.arange(2, 7)).flatten()  # without the first, which the prefix leaves out
+    log_p = logits(ids[places - 1])[:, :size].float().log_softmax(1).double()
+    nats = -log_p.gather(1, ids[places, None]).sum().item()
+    of_bytes, of_words = (float(each[places].sum()) for each in sizes)
+    expected = {
+        "validation_loss": nats / len(places),
+        "perplexity": math.exp(nats / len(places)),
+        "bits_per_byte": nats / of_bytes / math.log(2),
+        "byte_perplexity": math.exp(nats / of_bytes),
+        "word_perplexity": math.exp(nats / of_words),
+    }
+    assert {name: found[name].value for name in expected} == pytest.approx(expected, rel=1e-5)
     assert {each.items for each in found.values()} == {count}
 
 
 def test_a_text_in_which_no_word_ends_has_no_word_perplexity(tmp_path: Path) -> None:
-    path = tmp_path / "a.txt"
-    path.write_text("x" * 999)
-    data = Text(source=str(path), context=16, validation_windows=1).open()
+    (tmp_path / "a.txt").write_text("x" * 999)
+    data = Text(source=str(tmp_path / "a.txt"), context=16, validation_windows=1).open()
     found = {each.name: each for each in data.evaluate(lambda x: logits(x)[..., :256])}
     assert math.isnan(found["word_perplexity"].value)
     assert found["word_perplexity"].se_items is None
@@ -130,6 +130,7 @@ def test_the_error_of_a_ratio_is_that_of_a_mean_where_items_are_alike() -> None:
     assert found.value == pytest.approx(2.0)
     assert found.se == pytest.approx(float((x / 2).std()) / 2)
     assert ratio(x[:1], x[:1]).se is None
+    assert ratio(torch.tensor([1000.0]), torch.tensor([1.0])).exponential().value == math.inf
 
 
 def test_the_error_of_a_ratio_is_the_spread_of_ratios_over_samples() -> None:
@@ -139,7 +140,3 @@ def test_the_error_of_a_ratio_is_the_spread_of_ratios_over_samples() -> None:
     spread = float((x.sum(1) / n.sum(1)).std())
     told = sum(ratio(a, b).se or 0 for a, b in zip(x[:200], n[:200], strict=True)) / 200
     assert told == pytest.approx(spread, rel=0.08)  # five standard errors of a spread over 2000
-
-
-def test_what_no_float_holds_is_infinite() -> None:
-    assert ratio(torch.tensor([1000.0]), torch.tensor([1.0])).exponential().value == math.inf

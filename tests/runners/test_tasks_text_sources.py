@@ -114,7 +114,7 @@ def test_a_dataset_without_a_network_fails_at_once_and_its_spec_file_is_not_wron
     monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
     monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", "http://127.0.0.1:9")
     monkeypatch.setattr("datasets.load_dataset", None)  # which would try for 23 s
-    with pytest.raises(EnvironmentProblem, match="cannot be reached; build this .*give a local copy as `source`"):
+    with pytest.raises(EnvironmentProblem, match=r"cannot be reached; build this .*give a local copy as `source`"):
         Text(hub=HubText(name="someone/something"))
     (tmp_path / "spec.py").write_text("from runners import HubText, Text\n\ntask = Text(hub=HubText(name='a/b'))\n")
     with pytest.raises(EnvironmentProblem, match=r"spec.py:3: dataset a/b, split train is not in .*; build this spec"):
