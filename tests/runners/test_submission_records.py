@@ -3,7 +3,6 @@
 import json
 import os
 import socket
-import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -67,29 +66,33 @@ def damages(whole: dict[str, Any]) -> dict[str, str]:
 DAMAGES = damages({**json.loads(json.dumps(record(OLD).__dict__, default=vars)), "submission": OLD})
 
 
-def test_a_record_is_read_as_it_was_written(tmp_path: Path) -> None:
+def test_a_record_is_read_as_it_was_written_and_without_what_later_versions_added(tmp_path: Path) -> None:
     layout = Layout(tmp_path)
     written = record(OLD, budget={"hours": 2.0, "unit": "gpuh"}, host="h", pid=4, pid_started=9, ended=3.0)
     write_submission_record(layout, written)
     assert read_submission_record(layout, OLD) == written
+    path = layout.submission_record(OLD)
+    write_json(path, {name: value for name, value in read_json(path).items() if name not in ("host", "ended")})
+    assert read_submission_record(layout, OLD).host is None
 
 
-@pytest.mark.parametrize("damage", DAMAGES)
-def test_all_records_are_walked_and_a_damaged_one_says_what_is_wrong(tmp_path: Path, damage: str) -> None:
+def test_all_records_are_walked_and_a_damaged_one_says_what_is_wrong(tmp_path: Path) -> None:
     layout = Layout(tmp_path)
     about = {"host": socket.gethostname(), "pid": os.getpid(), "pid_started": process_started(os.getpid())}
     run = record(NEW, machine="local", **about)
     published(layout, record(OLD), record(MINE), run)
-    layout.submission_record(OLD).write_text(DAMAGES[damage])
     write_submission(layout, "20250101T000000-000000", trial_lines(toy_grid()))  # from before there were records
-    first, *others = submission_records(layout)
-    assert isinstance(first, Unreadable)
-    assert first.in_words().startswith(f"what became of submission {OLD} is not known: {layout.submission_record(OLD)}")
-    assert "\n" not in first.in_words()
-    assert others == [record(MINE), run]
-    assert runs_here(layout) == [run]
-    with pytest.raises(StoreError, match=r"update ablate" if damage == "newer" else r"submission\.json"):
-        read_submission_record(layout, OLD)
+    for damage, text in DAMAGES.items():
+        layout.submission_record(OLD).write_text(text)
+        first, *others = submission_records(layout)
+        assert isinstance(first, Unreadable), damage
+        place = layout.submission_record(OLD)
+        assert first.in_words().startswith(f"what became of submission {OLD} is not known: {place}")
+        assert "\n" not in first.in_words()
+        assert others == [record(MINE), run]
+        assert runs_here(layout) == [run]
+        with pytest.raises(StoreError, match=r"update ablate" if damage == "newer" else r"submission\.json"):
+            read_submission_record(layout, OLD)
 
 
 def test_a_run_in_another_container_is_not_one_of_this(tmp_path: Path) -> None:
@@ -124,34 +127,22 @@ def test_a_damaged_record_is_told_and_the_trials_are_queued(tmp_path: Path, slur
     assert list(slurm.jobs()) == [1]
 
 
-@pytest.mark.parametrize("damage", ["torn", "gone"])
-def test_a_damaged_manifest_of_others_is_told(tmp_path: Path, slurm: PretendSlurm, damage: str) -> None:
+@pytest.mark.parametrize("damage", ["torn", "gone", "cancellation"])
+def test_a_damaged_manifest_or_cancellation_of_others_is_told(tmp_path: Path, slurm: PretendSlurm, damage: str) -> None:
     root = tmp_path / "campaign"
     first, _ = queue(root)
-    index = Layout(root).manifest_index(first.draft.submission)
-    index.write_bytes(b"123") if damage == "torn" else index.unlink()
+    name, layout = first.draft.submission, Layout(root)
+    if damage == "cancellation":  # its jobs stay held
+        assert first.record is not None
+        write_submission_record(layout, replace(first.record, released=False))
+        (layout.submission(name) / "cancelled.json").write_text("{")
+    elif damage == "torn":
+        layout.manifest_index(name).write_bytes(b"123")
+    else:
+        layout.manifest_index(name).unlink()
     found, (note,) = queue(root)
     assert found.draft.trials == 6
-    assert note.startswith(f"which trials submission {first.draft.submission} has queued is not known")
+    assert name in note
+    assert ("which trials" in note) == (damage != "cancellation")
     assert list(slurm.jobs()) == [1, 2]
-
-
-def test_a_damaged_call_is_told_and_its_jobs_stay_held(tmp_path: Path, slurm: PretendSlurm) -> None:
-    root = tmp_path / "campaign"
-    layout = Layout(root)
-    first, _ = queue(root)
-    assert first.record is not None
-    write_submission_record(layout, replace(first.record, released=False))
-    (layout.submission(first.draft.submission) / "cancelled.json").write_text("{")
-    found, (note,) = queue(root)
-    assert found.draft.trials == 6
-    assert first.draft.submission in note
-    assert read_submission_record(layout, first.draft.submission).released is False
-
-
-def test_a_record_without_what_later_versions_added_is_read(tmp_path: Path) -> None:
-    layout = Layout(tmp_path)
-    write_submission_record(layout, record(OLD, written=time.time()))
-    path = layout.submission_record(OLD)
-    write_json(path, {name: value for name, value in read_json(path).items() if name not in ("host", "ended")})
-    assert read_submission_record(layout, OLD).host is None
+    assert read_submission_record(layout, name).released == (damage != "cancellation")
