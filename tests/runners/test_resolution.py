@@ -1,6 +1,5 @@
 """A plan says which differences its seeds can tell apart, by the rules that will judge them."""
 
-import json
 import math
 import random
 import statistics
@@ -12,7 +11,7 @@ from toy_campaign import run_quietly
 from toy_training import ToyTrial
 
 from grid import Grid, Measure, over
-from runners.cli.plan import PlanOptions, plan_campaign, plan_data, plan_lines
+from runners.cli.plan import PlanOptions, RunPlan, plan_campaign, plan_data, plan_lines
 from runners.planning.forecast_text import resolution_lines
 from runners.planning.power import (
     Noise,
@@ -83,6 +82,11 @@ def test_verdicts_find_such_a_difference_four_times_in_five(tmp_path: Path) -> N
     assert share < 0.85  # the steps after the hardest are a little easier
 
 
+def line_of(plan: RunPlan, words: str = " apart") -> str:
+    (line,) = [line for line in plan_lines(plan) if words in line]
+    return line
+
+
 def test_without_finished_trials_it_speaks_of_standard_deviations_and_gives_an_example(tmp_path: Path) -> None:
     plan = plan_campaign(tmp_path, [judged_grid()])
     (found,) = plan.resolutions
@@ -91,13 +95,12 @@ def test_without_finished_trials_it_speaks_of_standard_deviations_and_gives_an_e
     assert [seeds for seeds, _ in found.by_seeds] == [3, 5, 8, 12]
     sizes = [size for _, size in found.by_seeds]
     assert sizes == sorted(sizes, reverse=True)
-    (line,) = [line for line in plan_lines(plan) if " apart" in line]
-    assert line.startswith(
-        "  4 seeds of mse at sigma=1 tell differences above 3.4 SD apart (power 80 %, 4 comparisons, "
-    )
+    line = line_of(plan)
+    assert line.startswith("  4 seeds of mse at sigma=1 tell differences above 3.4 SD apart (power 80 %, 4 comparisons")
     assert "were it 10 %, above 41 %" in line
     assert line.endswith("3 seeds 6.5 SD, 5 seeds 2.5 SD, 8 seeds 1.5 SD, 12 seeds 1.1 SD")
     assert plan_data(plan)["resolutions"][0]["detectable"] is None
+    assert "5 baseline seeds will tell; `--noise-from CAMPAIGN`" in line_of(plan, "  no noise known yet")
 
 
 @pytest.mark.parametrize("scale", ["log", "linear"])
@@ -111,25 +114,17 @@ def test_finished_pairs_give_the_spread_and_a_plan_writes_nothing_for_it(tmp_pat
     with Store.open(tmp_path, refresh=False) as store:
         rows = store.final("judged", "mse", {"sigma": 1.0}).select("label", "seed", "value").rows()
     values = {(label, seed): math.log(value) if scale == "log" else value for label, seed, value in rows}
-    labels = sorted({label for label, _ in values})
-    base = next(label for label in labels if json.loads(label.partition("=")[2] or label) == 0.5)
-    each = [[values[label, seed] - values[base, seed] for seed in range(4)] for label in labels if label != base]
+    base, *labels = sorted({label for label, _ in values}, key=lambda label: float(label.rpartition("=")[2]))
+    each = [[values[label, seed] - values[base, seed] for seed in range(4)] for label in labels]
     expected = math.sqrt(statistics.mean(statistics.variance(found) for found in each))
     (found,) = plan.resolutions
     assert found.noise.pairs == 16
     assert found.sd == pytest.approx(expected)
     data = plan_data(plan)["resolutions"][0]
     assert data["detectable"] == pytest.approx(expected * data["in_sd"])
-    (line,) = [line for line in plan_lines(plan) if " apart" in line]
+    line = line_of(plan)
     assert "from 16 pairs" in line
     assert ("%" in line.partition(" apart")[0]) == (scale == "log")
-
-
-def test_too_few_pairs_say_nothing_of_the_spread(tmp_path: Path) -> None:
-    run_quietly(tmp_path, judged_grid(seeds=2))
-    ingest(tmp_path, threads=1)
-    found = resolution(tmp_path, judged_grid(seeds=6))
-    assert (found.noise.pairs, found.sd) == (8, None)
 
 
 def test_a_grid_takes_noise_and_hours_of_one_with_its_baseline_and_tells_of_a_damaged_store(tmp_path: Path) -> None:
@@ -153,8 +148,7 @@ def test_a_grid_takes_noise_and_hours_of_one_with_its_baseline_and_tells_of_a_da
 def test_two_seeds_tell_nothing_and_what_cannot_be_compared_has_no_line(tmp_path: Path) -> None:
     plan = plan_campaign(tmp_path, [judged_grid(seeds=2)])
     assert plan.resolutions[0].in_sd is None
-    (line,) = [line for line in plan_lines(plan) if " apart" in line]
-    assert line.startswith("  2 seeds of mse at sigma=1 tell nothing apart, a verdict needs 3; 3 seeds 6.5 SD")
+    assert line_of(plan).startswith("  2 seeds of mse at sigma=1 tell nothing apart, a verdict needs 3; 3 seeds 6.5 SD")
     alone = Grid(name="alone", base=ToyTrial(), axes=[over("steps", [1, 2])], seeds=[0])
     assert plan_campaign(tmp_path, [alone]).resolutions == ()
 
@@ -181,14 +175,6 @@ def test_pairs_that_are_all_equal_have_no_spread_and_a_plan_says_so(tmp_path: Pa
 
 def lines_of(root: Path, grid: Grid, **options: Any) -> list[str]:
     return list(plan_lines(plan_campaign(root, [grid], PlanOptions(**options))))
-
-
-def test_without_noise_a_plan_says_what_will_tell(tmp_path: Path) -> None:
-    (line,) = [line for line in lines_of(tmp_path, judged_grid()) if "  no noise" in line]
-    assert (
-        line
-        == "  no noise known yet: 5 baseline seeds will tell; `--noise-from CAMPAIGN` takes that of another campaign"
-    )
 
 
 def test_baseline_seeds_alone_give_a_noise_that_counts_seeds_as_unrelated() -> None:
@@ -234,13 +220,8 @@ def test_power_at_what_counts_as_equal_is_that_of_the_simulated_verdicts(tmp_pat
     assert known.seeds_for_rope is not None
     assert known.seeds_for_rope > 6
     noise, rope = list(resolution_lines(known))[1:]
-    assert noise == (
-        "noise floor: mse at sigma=1 varies by 7.3 % (SD) over 5 seeds of the baseline; "
-        "pairing leaves 81 % of the noise of unpaired runs"
-    )
+    assert "varies by 7.3 % (SD) over 5 seeds of the baseline; pairing leaves 81 % of the noise" in noise
     assert known.power_at_rope is not None
     more = known.seeds_for_rope - 6
-    assert rope == (
-        f"power {100 * known.power_at_rope:.0f} % for a true difference of 10 %, the most that counts as equal; "
-        f"80 % needs {known.seeds_for_rope} seeds, {more} more ({2 * more:.2g} GPU-h)"
-    )
+    assert rope.startswith(f"power {100 * known.power_at_rope:.0f} % for a true difference of 10 %")
+    assert rope.endswith(f"80 % needs {known.seeds_for_rope} seeds, {more} more ({2 * more:.2g} GPU-h)")
