@@ -1,6 +1,5 @@
 """A plan says what a run would do, and does nothing."""
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,13 +11,10 @@ from grid import Grid, Spec, forbid, over
 from grid.errors import SpecError
 from runners import BytePairs, Text, Training, Trial
 from runners.cli.plan import PlanOptions, RunPlan, plan_campaign, plan_lines
-from runners.planning.duration import finished_trials
 from runners.planning.step_timing import MEASURED_STEPS, measure_seconds
-from runners.planning.survey import survey, walk
 from runners.training.loop import train as train_trial
 from runners.training.training_context import TrainingContext, TrainingResult
 from runners.trial import parameters
-from store.files.layout import Layout
 from variants import gpt2, softmax, ssa
 
 
@@ -86,11 +82,10 @@ def test_each_operator_is_measured_and_counted_once_and_shared_by_the_workers(tm
 
 
 def test_finished_trials_are_used_before_measured_steps(tmp_path: Path) -> None:
-    run_quietly(tmp_path, toy_grid(seeds=[0], step_s=0.002))
     grid = toy_grid(step_s=0.002)
+    run_quietly(tmp_path, toy_grid(seeds=[0], step_s=0.002))
     estimate = plan_campaign(tmp_path, [grid], PlanOptions(seconds=lambda _: 1e9)).estimate
-    assert estimate.basis == "from 2 finished trials"
-    assert estimate.finished == 2
+    assert (estimate.basis, estimate.finished) == ("from 2 finished trials", 2)
     assert estimate.trial_s is not None
     assert 4 * 20 * 0.002 <= estimate.trial_s < 1e6
     run_quietly(tmp_path, grid)
@@ -117,6 +112,8 @@ def test_measuring_stops_after_a_few_steps_and_scales_to_all() -> None:
 def test_a_plan_says_which_operator_could_not_be_timed_and_why(tmp_path: Path) -> None:
     def seconds(trial: Spec) -> float | None:
         assert isinstance(trial, ToyTrial)
+        if trial.seed:
+            raise RuntimeError("shapes differ\n  [3]\n  [4]")
         if trial.operator.label == "falling":
             return measure_seconds(trial.changed(fate="raises", fate_at=1), train)
         return 5.0
@@ -126,50 +123,40 @@ def test_a_plan_says_which_operator_could_not_be_timed_and_why(tmp_path: Path) -
     assert (plan.estimate.trial_s, plan.estimate.unknown) == (5.0, 1)
     assert "1 trial of unknown duration" in plan.estimate.basis
     assert "  could not be measured: falling: ValueError: seed 0 met its fate" in plan_lines(plan)
+    plan = plan_campaign(tmp_path, [toy_grid(seeds=[1])], PlanOptions(seconds=seconds))
+    assert plan.estimate.problems == ("falling: RuntimeError: shapes differ", "rising: RuntimeError: shapes differ")
+
+
+def text_trial(tmp_path: Path, vocabulary: int) -> Trial:
+    (tmp_path / "a.txt").write_text("aab " * 400)
+    task = Text(source=str(tmp_path / "a.txt"), context=16, tokenizer=BytePairs(vocabulary=vocabulary))
+    return Trial(task=task, model=gpt2(layers=1, heads=2, width=16), operator=softmax(), training=Training(steps=9))
 
 
 def test_what_is_refused_when_it_is_tried_is_an_error_and_no_trouble_with_timing(tmp_path: Path) -> None:
-    (tmp_path / "a.txt").write_text("aab " * 400)
-    task = Text(source=str(tmp_path / "a.txt"), context=16, tokenizer=BytePairs(vocabulary=5000))
-    refused = Trial(task=task, model=gpt2(layers=1, heads=2, width=16), operator=softmax(), training=Training(steps=9))
-    grid = Grid(name="few", base=refused, axes=[], seeds=[0])
-
-    def seconds(trial: Spec) -> float | None:
-        return measure_seconds(trial, train_trial)  # type: ignore[arg-type]
-
-    plan = plan_campaign(tmp_path / "campaign", [grid], PlanOptions(seconds=seconds))
+    grid = Grid(name="few", base=text_trial(tmp_path, 5000), axes=[], seeds=[0])
+    options = PlanOptions(seconds=lambda trial: measure_seconds(trial, train_trial))  # type: ignore[arg-type]
+    plan = plan_campaign(tmp_path / "campaign", [grid], options)
     assert plan.estimate.problems == ()
-    (told,) = plan.estimate.refused
-    assert "of 5000 tokens" in told
-    assert plan.refused == (told,)
-    assert f"  error: trials fail before their first step: {told}" in plan_lines(plan)
-
-
-def test_of_an_error_of_many_lines_a_plan_tells_the_first(tmp_path: Path) -> None:
-    def seconds(trial: Spec) -> float:
-        raise KeyError if trial.seed else RuntimeError("shapes differ\n  [3]\n  [4]")  # type: ignore[attr-defined]
-
-    for seed, said in ((0, "RuntimeError: shapes differ"), (1, "KeyError")):
-        plan = plan_campaign(tmp_path, [toy_grid(seeds=[seed])], PlanOptions(seconds=seconds))
-        assert sorted(plan.estimate.problems) == [f"falling: {said}", f"rising: {said}"]
-        assert plan.estimate.trial_s is None
+    (message,) = plan.refused
+    assert plan.estimate.refused == (message,)
+    assert "of 5000 tokens" in message
+    assert f"  error: trials fail before their first step: {message}" in plan_lines(plan)
 
 
 def test_models_of_other_sizes_are_counted_each_for_itself(tmp_path: Path) -> None:
     """Tokens of a vocabulary are rows of two tables, steps are nothing of a model."""
-    (tmp_path / "a.txt").write_text("aab " * 400)
-    task = Text(source=str(tmp_path / "a.txt"), context=16, tokenizer=BytePairs(vocabulary=258))
-    base = Trial(task=task, model=gpt2(layers=1, heads=2, width=16), operator=softmax(), training=Training(steps=9))
+    base = text_trial(tmp_path, 258)
     axes = [
         over("task.tokenizer.vocabulary", [259, 258]),
         over("operator", [softmax(), ssa()]),
         over("training.steps", [8, 9]),
     ]
     grid = Grid(name="sizes", base=base, axes=axes, seeds=[0])
-    found = plan_campaign(tmp_path / "campaign", [grid], PlanOptions(parameters=parameters)).operators
-    assert {each.trials for each in found} == {2}
+    rows = plan_campaign(tmp_path / "campaign", [grid], PlanOptions(parameters=parameters)).operators
+    assert {each.trials for each in rows} == {2}
     for operator, own in (("softmax", 0), ("SSA", 4)):
-        few, many = (each for each in found if each.operator == operator)
+        few, many = (each for each in rows if each.operator == operator)
         assert few.operator_parameters == many.operator_parameters == own
         assert few.parameters is not None
         assert many.parameters == few.parameters + (16 if base.model.tied else 32)
@@ -185,29 +172,14 @@ def test_two_operators_of_one_label_are_two_rows_with_parameters_and_times_of_th
     def rate(trial: Spec) -> float:
         return float(trial.operator.rate)  # type: ignore[attr-defined]
 
-    options = PlanOptions(parameters=lambda trial: (int(10 * rate(trial)), 0), seconds=rate)
-    plan = plan_campaign(tmp_path, [twins()], options)
-    assert sorted(each.operator for each in plan.operators) == ["fast", "slow"]  # the labels of their cells
-    assert sorted((each.trials, each.parameters) for each in plan.operators) == [(1, 5), (1, 9)]
-    assert plan.estimate.trial_s == pytest.approx(0.9 + 0.5)
-
-
-def test_operators_of_one_label_and_several_cells_are_told_apart_by_their_keys(tmp_path: Path) -> None:
     grid = twins()
+    plan = plan_campaign(
+        tmp_path, [grid], PlanOptions(parameters=lambda trial: (int(10 * rate(trial)), 0), seconds=rate)
+    )
+    rows = sorted((each.operator, each.trials, each.parameters) for each in plan.operators)
+    assert rows == [("fast", 1, 9), ("slow", 1, 5)]  # the labels of their cells
+    assert plan.estimate.trial_s == pytest.approx(0.9 + 0.5)
     wide = Grid(name="wide", base=grid.base, axes=[*grid.axes, over("steps", [20, 30])], seeds=[0])
-    plan = plan_campaign(tmp_path, [wide, toy_grid()])
-    names = {each.key: each.operator for each in plan.operators if each.grid == "wide"}
+    names = {each.key: each.operator for each in plan_campaign(tmp_path, [wide]).operators}
     assert names == {key: f"falling [{key[:6]}]" for key in names}
     assert len(names) == 2
-    assert {each.operator for each in plan.operators if each.grid == "toy"} == {"falling", "rising"}
-
-
-def test_finished_trials_are_told_with_where_they_ran_and_what_they_took(tmp_path: Path) -> None:
-    grid = twins()
-    run_quietly(tmp_path, grid)
-    found = finished_trials(survey(Layout(tmp_path), [grid], walk([grid])))
-    assert {each.trial.key for each in found} == {planned.key for planned in grid.trials()}
-    for each in found:
-        (end,) = Layout(tmp_path).trial(each.trial.key).glob("001/end.json")
-        assert each.seconds == json.loads(end.read_bytes())["wall_s"]
-        assert each.device == "cpu"

@@ -27,8 +27,6 @@ from store.files.layout import Layout
 from store.files.trial_status import trial_state
 from store.store import Store
 
-TESTS = Path(__file__).resolve().parent.parent
-
 
 def options(**changes: Any) -> RunOptions:
     return RunOptions(**{**vars(QUIET), **changes})
