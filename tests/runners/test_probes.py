@@ -3,7 +3,6 @@
 import math
 import statistics
 from itertools import product
-from typing import Literal
 
 import numpy as np
 import pytest
@@ -24,7 +23,7 @@ from runners.probes import (
 from runners.tasks import Batch
 from store.files.layout import Layout
 from tests.runners.probe_fixtures import by_place, make_layer, make_model, probe_layer, probe_model
-from variants import Operator, Uniform, Window, affine_scaled, key_bias, learned_sink
+from variants import Operator, Uniform, Window, key_bias
 from variants.model.transformer import LayerTrace
 
 B, H, T = 4, 2, 6
@@ -185,26 +184,6 @@ def test_the_effective_rank_is_the_exponential_of_the_entropy_of_singular_values
     assert probe_layer(EffectiveRank(), single)["effective_rank", 1, 0] == pytest.approx(1, abs=1e-9)
 
 
-@pytest.mark.parametrize("n", ["visible", "context"])
-def test_the_weights_of_affine_scaled_sum_to_what_its_formula_says(n: Literal["visible", "context"]) -> None:
-    model, length = make_model(affine_scaled(n=n)), 12
-    for block in model.blocks():
-        block.attention.numbers.get_buffer("rescale_mean").copy_(torch.tensor([0.8, 0.4]).view(1, 2, 1, 1))
-    sinks = SinkShare(positions=tuple(range(1, length + 1)))
-    records = by_place(probe_model(model, ids(2, length), WeightSums(), sinks))
-    kept = np.arange(1, length + 1) / length if n == "context" else np.ones(length)
-    sums = np.array([0.5 + kept * (mean - 0.5) for mean in (0.8, 0.4)])  # alpha is 0.5 at the start
-    assert [records["weight_sum", 0, head] for head in (0, 1)] == pytest.approx(sums.mean(1))
-    over_heads = sums.mean(0)
-    assert records["weight_sum_mean", 0, None] == pytest.approx(over_heads.mean())
-    assert records["weight_sum_median", 0, None] == pytest.approx(np.median(over_heads))
-    counts = {row[3][1]: value for row, value in records.items() if row[:2] == ("weight_sum_count", 0)}
-    assert sum(counts.values()) == 2 * length
-    assert sum(middle * count for middle, count in counts.items()) / 24 == pytest.approx(over_heads.mean(), abs=0.025)
-    weighted = [records["importance", 0, 0, ("position", k)] * (length - k + 1) for k in range(1, length + 1)]
-    assert sum(weighted) == pytest.approx(length)  # shares of a row sum to 1, whatever its weights sum to
-
-
 def test_weight_sums_are_those_of_keys_and_their_bins_have_ends() -> None:
     weights = torch.zeros(1, 2, 4, 4, dtype=torch.float64)
     weights[0, :, 1, 0], weights[0, 0, 2, 0], weights[0, :, 3, 1] = -9.0, 1.02, 3.0
@@ -288,15 +267,6 @@ def test_a_first_token_that_the_operator_hides_counts_with_no_weight() -> None:
     visible[:, 3:, :3] = False
     hidden = by_place(probe_model(make_model(operator), ids(2, 5), FirstToken(), visible=visible))
     assert hidden["first_token_weight", 0, 0] == pytest.approx(0.5 / 2)
-
-
-def test_a_learned_key_is_position_zero_and_a_sink_lowers_the_share_of_keys() -> None:
-    biased = by_place(probe_model(make_model(key_bias()), ids(2, 9), SinkShare(positions=(0, 1)), WeightSums()))
-    positions = 1 - np.mean([biased["importance", 0, h, ("position", 0)] for h in (0, 1)])
-    assert positions == pytest.approx(np.mean([biased["weight_sum", 0, h] for h in (0, 1)]))
-    sunk = by_place(probe_model(make_model(learned_sink()), ids(2, 9), SinkShare()))
-    weights = next(make_model(learned_sink()).trace_layers(ids(2, 9))).worked.attended.weights
-    assert sunk["importance", 0, 0, ("position", 1)] == pytest.approx(weights[:, 0, :, 0].mean().item())
 
 
 def test_what_is_no_number_stays_visible() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from pretend_slurm import Fake
-from submission_files import FIRST, submit, write_record
+from submission_files import FIRST, submit
 from synthetic import Campaign, write_campaign
 
 from runners.cli.app import execute
@@ -143,16 +143,6 @@ def test_status_asks_each_command_once(campaign: Campaign, fake: Fake, capsys: p
         ("gone", "OUT_OF_MEMORY, exit 0:125"),
     ]
     assert [len(path.read_text().splitlines()) for path in (squeue, sacct)] == [1, 1]
-
-
-def test_status_without_a_scheduler_says_so(campaign: Campaign, fake: Fake, capsys: pytest.CaptureFixture[str]) -> None:
-    write_record(campaign.layout, 0, touched=time.time() - 900)
-    assert execute(["status", "--campaign", str(campaign.root)]) == 0
-    said = capsys.readouterr()
-    assert said.err.count("\n") == 1
-    assert "the scheduler cannot be asked (squeue is not installed on this machine)" in said.err
-    assert "unknown: 4 trials, last seen 10 min" in said.out  # when they were queued
-    assert "  15 min " in said.out
 
 
 def test_cancel_tells_file_and_queue(campaign: Campaign, fake: Fake, capsys: pytest.CaptureFixture[str]) -> None:

@@ -606,17 +606,3 @@ def test_messages_of_sbatch_become_one_sentence(said: str, kind: type[AblateErro
     assert words in str(error)
     assert "\n" not in str(error)
     assert FAILED not in str(error)
-
-
-def test_a_wrong_place_is_refused(tmp_path: Path, slurm: PretendSlurm, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "file").write_text("")
-    with pytest.raises(EnvironmentProblem, match="is a file; choose another place"):
-        submit(tmp_path / "file" / "campaign")
-    with monkeypatch.context() as patch:
-        patch.setattr("os.access", lambda _, mode: not mode & os.W_OK)  # root may write everywhere
-        with pytest.raises(EnvironmentProblem, match="cannot be written to"):
-            submit(tmp_path / "campaign")
-    monkeypatch.setattr("runners.attempts.disk_space._LEAST_BYTES", 1 << 60)
-    with pytest.raises(EnvironmentProblem, match="MB of free disk"):
-        submit(tmp_path / "campaign")
-    assert not (tmp_path / "campaign").exists()

@@ -235,15 +235,6 @@ def test_a_trial_that_was_saved_for_the_next_worker_is_lost_when_there_is_none(c
     assert states(campaign, Scripted({}))[0] == "pending"  # somebody wanted it so
 
 
-def test_a_run_on_this_machine_will_take_what_it_was_given(tmp_path: Path) -> None:
-    campaign = write_campaign(
-        tmp_path, operators=("softmax", "SSA"), seeds=range(2), pending={("SSA", 1)}, running={("SSA", 0)}
-    )
-    found = look(campaign, Scripted())
-    assert found.trials[campaign.line("SSA", 1)["trial"]].state == "queued"
-    assert [(each.label, each.seed) for each in found.at_work] == [("SSA", 0)]
-
-
 def test_cells_count_every_planned_trial_once_and_there_are_none_without_a_plan(campaign: Campaign) -> None:
     submit(campaign, SSA[:4])
     began(campaign, 0)

@@ -10,8 +10,6 @@ import torch
 from pydantic import ValidationError
 from torch import Tensor
 
-from runners.optimisers import AdamW, Training
-from runners.optimisers.schedules import Cosine
 from runners.tasks.counter_rng import Draws
 from runners.tasks.synthetic.associative_recall import AssociativeRecall
 from runners.tasks.synthetic.induction import Induction
@@ -19,8 +17,6 @@ from runners.tasks.synthetic.needle import Needle
 from runners.tasks.synthetic.query_task import AskedLengths, QueryTask
 from runners.tasks.synthetic.selective_copy import SelectiveCopy
 from runners.tasks.task import UNSCORED as UNASKED
-from runners.training.loop import train
-from variants import llama2
 
 GRID = AskedLengths(lengths=(21, 34), sequences=300)
 RECALL = AssociativeRecall(context=20, pairs=4, keys=7, values=5, filler=3, power=0.5, batch=50, evaluation=GRID)
@@ -263,16 +259,3 @@ def test_a_needle_is_refused_where_some_place_leaves_no_room_and_drawn_where_all
         else:
             with pytest.raises(ValidationError, match=f"it has {length} tokens; lengthen it or lower"):
                 Needle.model_validate({**NEEDLE.data(), **fields})
-
-
-def test_the_only_value_in_sight_is_found_at_every_depth(tiny, memory) -> None:  # type: ignore[no-untyped-def]
-    task = Needle(
-        context=12, distractors=0, keys=4, values=6, filler=3, depths=(0, 1), evaluation=AskedLengths(lengths=(12,))
-    )
-    training = Training(steps=160, optimiser=AdamW(lr=1e-2), schedule=Cosine(warmup=10), clip=1.0)
-    world = memory()
-    model = llama2(layers=1, heads=1, width=16, feedforward_width=16)
-    train(tiny.changed(task=task, training=training, model=model), world)
-    last = {(name, *dict(point).values()): value for (step, name, *point), (value, *_) in world.evaluations.items()}
-    assert last["chance.accuracy", 0, 12] == pytest.approx(1 / 6)
-    assert min(last["accuracy", depth, 12] for depth in (0, 1)) > 0.9

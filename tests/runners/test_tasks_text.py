@@ -1,7 +1,6 @@
 """Text: what is read, how it is split, what it is called, and what is refused."""
 
 import json
-import math
 import re
 from pathlib import Path
 from typing import Any
@@ -43,16 +42,6 @@ def test_targets_are_the_next_bytes_of_the_text(prose: Path) -> None:
     assert torch.equal(batch.inputs[:, 1:], batch.targets[:, :-1])
     for row in batch.inputs.tolist():
         assert bytes(row) in PROSE.encode()
-
-
-def test_guessing_costs_eight_bits_per_byte(prose: Path) -> None:
-    found = {measured.name: measured for measured in small(prose).open().evaluate(uniform)}
-    assert found["validation_loss"].value == pytest.approx(math.log(256))
-    assert found["bits_per_byte"].value == pytest.approx(8)
-    assert found["bits_per_byte"].items == 9
-    assert small(prose).open().loss(uniform(torch.zeros(2, 3)), torch.zeros(2, 3).long()).item() == pytest.approx(
-        small(prose).open().constant_loss
-    )
 
 
 def test_validation_windows_do_not_overlap_and_are_not_trained_on(prose: Path) -> None:

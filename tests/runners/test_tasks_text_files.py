@@ -175,13 +175,6 @@ def test_a_text_is_not_cut_among_equal_documents() -> None:
     assert len(alone.train) + len(alone.validation) == 10 * (len(long) + 1)
 
 
-def test_the_record_counts_repetition(tmp_path: Path) -> None:
-    (tmp_path / "a.jsonl").write_text("\n".join(json.dumps({"text": f"{n % 7} " + WORDS}) for n in range(20)))
-    for kind in (Text, MaskedText):
-        task = kind.model_validate({"source": str(tmp_path / "a.jsonl"), "context": 30, "validation_share": 0.3})
-        assert task.open().record["repeated_documents"] == 13
-
-
 def test_documents_that_are_packed_are_validated_apart(tmp_path: Path) -> None:
     """A model that copies the first token it may see: it sees the document's own."""
     lines = [f"{chr(97 + n % 26)}{n}" for n in range(200)]

@@ -1,7 +1,6 @@
 """Windows of text: borders of documents, prefixes, replaced tokens, and how much there is to learn from."""
 
 import json
-from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 
@@ -16,7 +15,6 @@ from runners.optimisers import AdamW
 from runners.optimisers.schedules import Constant
 from runners.tasks.counter_rng import Draws
 from runners.tasks.text.text import _counts
-from runners.training.loop import train
 from runners.trial import build_model
 from variants import gpt2, softmax
 from variants.stages.visible.prefix import Prefix
@@ -115,14 +113,6 @@ def test_random_tokens_are_uniform_and_not_asked_for(lines: Path, positions: tup
     assert abs(statistic - 255) < 6 * (2 * 255) ** 0.5  # chi squared, 255 degrees of freedom
 
 
-def test_random_tokens_are_drawn_anew_each_step_and_the_same_for_all_models(lines: Path) -> None:
-    data = small(lines, intervention=RandomTokens()).open()
-    assert not torch.equal(data.batch(1, 1).inputs[:, 0], data.batch(1, 2).inputs[:, 0])
-    shown, text = data.examples(4).inputs, small(lines).open().examples(4).inputs
-    assert torch.equal(shown[:, 1:], text[:, 1:])
-    assert not torch.equal(shown[:, 0], text[:, 0])
-
-
 @pytest.mark.parametrize(("position", "token"), [(1, 26), (2, 26), (3, 65)])
 def test_a_fixed_token_is_where_it_is_fixed_in_training_and_evaluation(lines: Path, position: int, token: int) -> None:
     fixed = FixedToken(position=position, token=None if token == 26 else token)
@@ -203,13 +193,3 @@ def test_the_same_draws_place_windows_whatever_is_replaced(lines: Path) -> None:
     expected = stream[places].long()
     expected[:, 3] = starts.below(256, 6, 1)[:, 0]
     assert torch.equal(batch.inputs, expected)
-
-
-def test_byte_pairs_are_learnt(lines: Path, memory: Callable) -> None:
-    """Better than a predictor that knows the frequencies of tokens."""
-    task = small(lines, tokenizer=BytePairs(vocabulary=264), packing="documents")
-    world = memory()
-    train(trial(task, training=Training(steps=60, optimiser=AdamW(lr=1e-2), schedule=Constant())), world)
-    shares = torch.bincount(task.streams().train.ids) / len(task.streams().train.ids)
-    entropy = float(torch.special.entr(shares).sum())
-    assert world.evaluations[60, "validation_loss"][0] < 0.8 * entropy < entropy < task.open().constant_loss

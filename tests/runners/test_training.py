@@ -19,7 +19,6 @@ from runners.execution import Inline
 from runners.execution.run import RunOptions, run_campaign
 from runners.optimisers import AdamW, Training
 from runners.optimisers.schedules import WSD, Cosine
-from runners.probes import LearnedNumbers, Probing
 from runners.tasks import Batch, Data, LinearFunctions, Measurements, Predict, Task, Text
 from runners.tasks.counter_rng import CPU
 from runners.tasks.synthetic.linear_functions import LinearFunctionsData
@@ -139,18 +138,6 @@ def test_flat_vectors_hold_every_parameter_once_and_no_number_decays(tiny: Trial
     (vector,) = flat.weights.kept
     kept = vector.data_ptr(), vector.data_ptr() + 4 * vector.numel()
     assert all(kept[0] <= p.data_ptr() < kept[1] for p in model.number_parameters())
-
-
-def test_learned_numbers_are_probed_at_every_evaluation(tiny: Trial, memory: Callable) -> None:
-    world = memory()
-    probing = Probing(probes=(LearnedNumbers(),))
-    training = tiny.training.changed(optimiser=AdamW(lr=0.1))
-    train(tiny.changed(operator=ssa(), training=training, probing=probing), world)
-    names = {"number.score.n", "number.score.b"}
-    assert world.probes.keys() == {
-        (s, n, layer, h) for s in (5, 10, 12) for n in names for layer in (0, 1) for h in (0, 1)
-    }
-    assert len({world.probes[step, "number.score.n", 0, 0] for step in (5, 10, 12)}) == 3
 
 
 class Explosive(Task):

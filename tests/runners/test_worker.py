@@ -115,19 +115,6 @@ def test_a_worker_that_cannot_save_or_claim_leaves_nothing_alive(
         worker.run(1)
 
 
-def test_a_trial_costs_one_shard_per_table_and_few_syncs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    place = {"scheduler": "slurm", "job": "12_3", "restarts": 0, "node": "n1", "devices": None}
-    lines = toy_lines()
-    worker = worker_for(tmp_path, lines, place=place, heartbeat_s=2.5)
-    synced: list[int] = []
-    monkeypatch.setattr(os, "fsync", synced.append)
-    assert worker.run(0).status == "ok"
-    assert sorted(verify_shard(path).table for path in Layout(tmp_path).shards()) == ["evaluation", "metric", "probe"]
-    assert len(synced) <= 18  # five of them for directories that a campaign's first trial makes
-    (found,) = trial_state(Layout(tmp_path), lines[0]["trial"]).attempts
-    assert (found.start["place"], found.start["heartbeat_s"], found.start["accumulate"]) == (place, 2.5, 1)
-
-
 @pytest.mark.parametrize("reference", ["nowhere:train", "toy_training:nothing", "toy_training"])
 def test_an_entry_that_cannot_be_imported_is_refused(reference: str) -> None:
     with pytest.raises(SpecError, match="an entry is written 'module:name'"):
