@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from pretend_slurm import PretendSlurm
 from real_spec import real_spec
-from submission_files import FIRST, SECOND, WAITS, Scripted, submit
+from submission_files import FIRST, SECOND, SMALL, WAITS, Scripted, submit
 from synthetic import Campaign, write_campaign, write_end, write_start
 from warm import REAL, Warm
 
@@ -154,7 +154,7 @@ SSA = [("SSA", seed) for seed in range(4)]
 @pytest.fixture
 def campaign(tmp_path: Path) -> Campaign:
     """softmax is done; SSA 0 is lost, 1 failed, 2 has not begun, 3 is queued."""
-    made = write_campaign(tmp_path, operators=("softmax", "SSA"), seeds=range(4), pending=set(SSA))
+    made = write_campaign(tmp_path, operators=("softmax", "SSA"), seeds=range(4), pending=set(SSA), **SMALL)
     keys = [made.line(*trial)["trial"] for trial in SSA]
     write_start(made.layout, keys[0], 1, pid=1, pid_started=1, submission=FIRST)
     write_start(made.layout, keys[1], 1, submission=FIRST)

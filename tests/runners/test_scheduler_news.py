@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from pretend_slurm import Fake
-from submission_files import FIRST, submit
+from submission_files import FIRST, SMALL, submit
 from synthetic import Campaign, write_campaign
 
 from runners.cli.app import execute
@@ -127,7 +127,7 @@ def test_cancelling_is_one_order_or_a_reason(fake: Fake) -> None:
 @pytest.fixture
 def campaign(tmp_path: Path) -> Campaign:
     trials = [("SSA", seed) for seed in range(4)]
-    made = write_campaign(tmp_path / "c", operators=("softmax", "SSA"), seeds=range(4), pending=set(trials))
+    made = write_campaign(tmp_path / "c", operators=("softmax", "SSA"), seeds=range(4), pending=set(trials), **SMALL)
     submit(made, trials)
     return made
 

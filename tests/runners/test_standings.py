@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from submission_files import FIRST, RUNS, SECOND, Scripted, submit, write_record
+from submission_files import FIRST, RUNS, SECOND, SMALL, Scripted, submit, write_record
 from synthetic import Campaign, write_campaign, write_start
 
 from grid.errors import SpecError
@@ -31,7 +31,7 @@ ELSEWHERE = {"machine": "local", "host": "elsewhere", "pid": 7, "pid_started": 7
 
 @pytest.fixture
 def campaign(tmp_path: Path) -> Campaign:
-    return write_campaign(tmp_path, operators=("SSA",), seeds=range(4), pending=set(SSA))
+    return write_campaign(tmp_path, operators=("SSA",), seeds=range(4), pending=set(SSA), **SMALL)
 
 
 def key(campaign: Campaign, seed: int) -> str:

@@ -12,7 +12,7 @@ from typing import Any
 
 import polars as pl
 import pytest
-from submission_files import FIRST, HELD, RUNS, SECOND, WAITS, Scripted, submit, write_record
+from submission_files import FIRST, HELD, RUNS, SECOND, SMALL, WAITS, Scripted, submit, write_record
 from synthetic import Campaign, write_campaign, write_end, write_start
 
 from runners.attempts.submission_record import Array, Submission, write_submission_record
@@ -32,7 +32,7 @@ SSA = [("SSA", seed) for seed in range(6)]
 @pytest.fixture
 def campaign(tmp_path: Path) -> Campaign:
     """softmax is done; nothing of SSA has begun."""
-    return write_campaign(tmp_path, operators=("softmax", "SSA"), seeds=range(6), pending=set(SSA))
+    return write_campaign(tmp_path, operators=("softmax", "SSA"), seeds=range(6), pending=set(SSA), **SMALL)
 
 
 def began(campaign: Campaign, seed: int, *, quiet_s: float = 0.0, attempt: int = 1, **fields: Any) -> str:

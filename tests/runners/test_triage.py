@@ -4,6 +4,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from submission_files import SMALL
 from synthetic import EPOCH, Campaign, write_campaign, write_end, write_start
 
 from runners.cli.outcome import report_outcome
@@ -29,7 +30,7 @@ def fail(
 def campaign(tmp_path: Path) -> Campaign:
     """softmax is done; of SSA six fail on two hosts, of Integral four, all on n3."""
     pending = {(label, seed) for label in ("SSA", "Integral") for seed in range(6)}
-    made = write_campaign(tmp_path, operators=("softmax", "SSA", "Integral"), seeds=range(6), pending=pending)
+    made = write_campaign(tmp_path, operators=("softmax", "SSA", "Integral"), seeds=range(6), pending=pending, **SMALL)
     for seed in range(6):
         fail(made, "SSA", seed, host=f"n{seed % 2}", reason="error", at=10 * seed, message=f"ValueError: shape {seed}")
     for seed in range(4):
@@ -71,7 +72,7 @@ def test_a_trial_counts_with_its_latest_failure_and_not_once_it_is_done(campaign
 def test_nodes_of_a_cluster_are_called_as_its_scheduler_calls_them(tmp_path: Path) -> None:
     """The host of an attempt is no name that --exclude takes; several nodes may even be one host."""
     trials = {("SSA", seed) for seed in range(6)}
-    made = write_campaign(tmp_path, operators=("softmax", "SSA"), seeds=range(6), pending=trials)
+    made = write_campaign(tmp_path, operators=("softmax", "SSA"), seeds=range(6), pending=trials, **SMALL)
     for seed in range(6):
         node = f"gpu{seed // 4}"
         place = {"scheduler": "slurm", "job": f"7_{seed // 4}", "restarts": 0, "node": node, "devices": "0"}

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from rich.console import Console
-from submission_files import FIRST, HELD, RUNS, SECOND, WAITS, Scripted, submit, write_record
+from submission_files import FIRST, HELD, RUNS, SECOND, SMALL, WAITS, Scripted, submit, write_record
 from synthetic import Campaign, write_campaign, write_end, write_start
 
 from runners.attempts.submission_record import Array
@@ -23,7 +23,7 @@ SSA = [("SSA", seed) for seed in range(4)]
 @pytest.fixture
 def campaign(tmp_path: Path) -> Campaign:
     return write_campaign(
-        tmp_path, operators=("softmax", "SSA"), seeds=range(4), pending=set(SSA[1:]), running={SSA[0]}
+        tmp_path, operators=("softmax", "SSA"), seeds=range(4), pending=set(SSA[1:]), running={SSA[0]}, **SMALL
     )
 
 
