@@ -88,19 +88,16 @@ def limits(**changes: object) -> Limits:
     return Limits(**{**found, **changes})  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(
-    ("tasks", "changes", "sizes"),
-    [
+def test_workers_are_split_into_arrays() -> None:
+    for tasks, changes, sizes in (
         (1001, {}, [1001]),
         (1002, {}, [501, 501]),
         (0, {}, []),
         (3, {"max_array_size": 0}, [1, 1, 1]),
         (25, {"max_array_tasks": 10}, [9, 8, 8]),
         (25, {"max_array_size": 5, "max_array_tasks": 10}, [5, 5, 5, 5, 5]),
-    ],
-)
-def test_workers_are_split_into_arrays(tasks: int, changes: dict[str, object], sizes: list[int]) -> None:
-    assert arrays(tasks, limits(**changes)) == sizes
+    ):
+        assert arrays(tasks, limits(**changes)) == sizes
 
 
 RIGHTS = (
@@ -111,46 +108,34 @@ RIGHTS = (
 LEVELS = {"normal": None, "few": 3, "part": 25}
 
 
-@pytest.mark.parametrize(
-    ("asked", "room", "words"),
-    [
-        ({}, 1, "QOS few"),
-        ({"account": "small"}, 1, "account small"),
-        ({"account": "small", "qos": "few"}, 1, "QOS few"),
-        ({"qos": "normal"}, 9970, "MaxJobCount"),
-        ({"qos": "normal", "partition": "cpu"}, 4, "account big"),
-        ({"account": "unknown"}, 9970, "MaxJobCount"),
-    ],
-)
-def test_the_room_in_the_queue_is_that_of_the_limit_that_counts(asked: dict[str, str], room: int, words: str) -> None:
-    found = limits(associations=RIGHTS, qualities=LEVELS, default_account="big").room(**asked)
-    assert found.tasks == room
-    assert words in found.because
-
-
-def test_the_qos_of_a_partition_comes_first_and_a_full_queue_has_no_room() -> None:
-    places = {"gpu": Partition("gpu", True, "UP", None, 1, limiting_qos="part")}
-    given = {"partitions": places, "associations": RIGHTS, "qualities": LEVELS}
+def test_the_room_in_the_queue_is_that_of_the_limit_that_counts() -> None:
+    """The QOS of a partition comes first, and a full queue has no room."""
+    given = {"associations": RIGHTS, "qualities": LEVELS}
+    for tasks, words, asked in (
+        (1, "QOS few", {}),
+        (1, "account small", {"account": "small"}),
+        (1, "QOS few", {"account": "small", "qos": "few"}),
+        (9970, "MaxJobCount", {"qos": "normal"}),
+        (4, "account big", {"qos": "normal", "partition": "cpu"}),
+        (9970, "MaxJobCount", {"account": "unknown"}),
+    ):
+        room = limits(**given, default_account="big").room(**asked)
+        assert (room.tasks, words in room.because) == (tasks, True)
+    given["partitions"] = {"gpu": Partition("gpu", True, "UP", None, 1, limiting_qos="part")}
     assert limits(**given).room("small", "few").tasks == 5
     assert limits(**given, max_jobs=7).room("small", "few").tasks == 0
     assert limits().accounts is None
     assert limits(**given).accounts == ("small", "big")
 
 
-@pytest.mark.parametrize(
-    ("states", "asked", "said"),
-    [
-        ({"gpu": "DOWN"}, None, "partition gpu is DOWN: workers wait there"),
-        ({"gpu": "DOWN"}, "cpu", None),
-        ({"gpu": "DOWN"}, "gpu,cpu", None),
-        ({"gpu": "DOWN", "cpu": "DRAIN"}, "gpu,cpu", "partition gpu is DOWN, cpu is DRAIN: workers wait"),
-        ({}, None, None),
-    ],
-)
-def test_a_partition_that_starts_nothing_is_told(states: dict[str, str], asked: str | None, said: str | None) -> None:
-    places = {name: Partition(name, name == "gpu", states.get(name, "UP"), None, 1) for name in ("gpu", "cpu")}
-    found = limits(partitions=places).asleep(asked)
-    assert found is None if said is None else str(found).startswith(said)
+def test_a_partition_that_starts_nothing_is_told() -> None:
+    def asleep(asked: str | None, **states: str) -> str:
+        places = {name: Partition(name, name == "gpu", states.get(name, "UP"), None, 1) for name in ("gpu", "cpu")}
+        return str(limits(partitions=places).asleep(asked))
+
+    assert asleep(None, gpu="DOWN").startswith("partition gpu is DOWN: workers wait there")
+    assert asleep("gpu,cpu", gpu="DOWN", cpu="DRAIN").startswith("partition gpu is DOWN, cpu is DRAIN: workers wait")
+    assert {asleep("cpu", gpu="DOWN"), asleep("gpu,cpu", gpu="DOWN"), asleep(None)} == {"None"}
 
 
 def test_what_accounting_prints() -> None:

@@ -100,24 +100,22 @@ def test_trials_of_one_need_are_one_class(tmp_path: Any) -> None:
     assert (group.name, group.resources.cpus, group.resources.slots, len(group.trials)) == ("all", 4, 3, 6)
 
 
-@pytest.mark.parametrize("where", [{"operator": "rising"}, {"operator.kind": "rising"}, {"operator.rate": 1.1}])
-def test_needs_select_trials_by_paths_and_values(tmp_path: Any, where: dict[str, Any]) -> None:
-    needs = Needs(where={**where, "steps": 20}, mem="8G", gpus=0)
-    groups = group_trials(Slurm(gpu_type="h100", needs=(needs,)), tmp_path)
-    (others, chosen) = sorted(groups, key=lambda group: group.name != "all")
-    assert {trial.operator for trial in others.trials} == {"falling"}
-    assert {trial.operator for trial in chosen.trials} == {"rising"}
-    seen = [(each.resources.mem, each.resources.gpus, each.resources.gpu_type) for each in (chosen, others)]
-    assert seen == [(8192, 0, None), (None, 1, "h100")]
+def test_needs_select_trials_by_paths_and_values(tmp_path: Any) -> None:
+    for where in ({"operator": "rising"}, {"operator.kind": "rising"}, {"operator.rate": 1.1}):
+        needs = Needs(where={**where, "steps": 20}, mem="8G", gpus=0)
+        groups = group_trials(Slurm(gpu_type="h100", needs=(needs,)), tmp_path)
+        others, chosen = sorted(groups, key=lambda group: group.name != "all")
+        assert {trial.operator for trial in others.trials} == {"falling"}
+        assert {trial.operator for trial in chosen.trials} == {"rising"}
+        seen = [(each.resources.mem, each.resources.gpus, each.resources.gpu_type) for each in (chosen, others)]
+        assert seen == [(8192, 0, None), (None, 1, "h100")]
     with pytest.raises(SpecError, match=r"fits no trial.*'widht' is not a field of ToyTrial"):
         group_trials(Slurm(needs=(Needs(where={"widht": 1}, mem="1G"),)), tmp_path)
-
-
-def test_the_first_that_fits_counts_and_equal_resources_are_one_class(tmp_path: Any) -> None:
+    # the first that fits counts, and equal resources are one class
     first, second = Needs(where={"operator": "rising"}, mem="8G"), Needs(where={"steps": 20}, mem="8G")
-    (found,) = group_trials(Slurm(needs=(first, second)), tmp_path)
-    assert sorted(found.name.split(" or ")) == ["operator=rising", "steps=20"]
-    assert len(found.trials) == 6
+    (group,) = group_trials(Slurm(needs=(first, second)), tmp_path)
+    assert sorted(group.name.split(" or ")) == ["operator=rising", "steps=20"]
+    assert len(group.trials) == 6
 
 
 @pytest.mark.parametrize(
@@ -159,14 +157,14 @@ def test_a_trial_on_two_nodes_has_half_of_its_gpus_on_each(
     assert (resources.gpus, resources.cpus, resources.nodes, resources.slots) == (*expected, 2, 1)
 
 
-@pytest.mark.parametrize(("gpus", "words"), [(2, "trials over 2 GPUs"), (0, "trials of 2 processes")])
 def test_trials_over_several_gpus_are_not_packed_and_that_is_told(
-    tmp_path: Any, monkeypatch: pytest.MonkeyPatch, gpus: int, words: str
+    tmp_path: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Execution, "gpus", 2, raising=False)
-    (found,) = group_trials(Slurm(gpus=gpus, per_gpu=4), tmp_path)
-    assert found.remarks == (f"{words} are not trained side by side; per_gpu=4 is for trials on one",)
-    assert group_trials(Slurm(gpus=gpus), tmp_path)[0].remarks == ()
+    for gpus, words in ((2, "trials over 2 GPUs"), (0, "trials of 2 processes")):
+        (remark,) = group_trials(Slurm(gpus=gpus, per_gpu=4), tmp_path)[0].remarks
+        assert remark == f"{words} are not trained side by side; per_gpu=4 is for trials on one"
+        assert group_trials(Slurm(gpus=gpus), tmp_path)[0].remarks == ()
 
 
 def test_needs_that_stay_although_an_option_says_otherwise_are_told(tmp_path: Any) -> None:
@@ -183,34 +181,24 @@ CUDA, HOST = "OutOfMemoryError: CUDA out of memory. Tried to allocate 2 GiB", "M
 GIVEN = Resources(partition=None, time=60, gpus=1, gpu_type=None, cpus=2, mem=1000, per_gpu=4)
 
 
-@pytest.mark.parametrize(
-    ("ends", "changes", "expected"),
-    [
-        ([HOST], {}, (2000, 4)),
-        ([HOST], {"mem": None}, (None, 2)),
-        ([CUDA], {}, (1000, 2)),
-        ([CUDA, CUDA], {}, (1000, 1)),
-        ([CUDA, HOST], {}, (2000, 2)),
-        ([CUDA], {"per_gpu": "auto"}, (1000, 1)),
-        ([CUDA], {"gpus": 0, "per_gpu": 1}, (1000, 1)),  # it was on a GPU then and is not now
-    ],
-)
-def test_more_is_given_of_what_ran(ends: list[str], changes: dict[str, Any], expected: tuple[int | None, int]) -> None:
-    found = replace(GIVEN, **changes).with_more_memory(memory_factors(ends))
-    assert (found.mem, found.per_gpu) == expected
+def test_more_is_given_of_what_ran() -> None:
+    def more(*ends: str, **changes: Any) -> tuple[int | None, int]:
+        resources = replace(GIVEN, **changes).with_more_memory(memory_factors(ends))
+        return resources.mem, resources.per_gpu
 
-
-@pytest.mark.parametrize(
-    ("ends", "changes", "words"),
-    [
-        ([CUDA], {"per_gpu": 1}, "with per_gpu=1 there is no larger one"),
-        ([CUDA] * 3, {}, "8 x its share of it, and with per_gpu=4"),
-        ([HOST], {"mem": None, "per_gpu": 1}, "neither mem= to multiply nor enough trials side by side"),
-    ],
-)
-def test_where_there_is_nothing_bigger_it_says_so(ends: list[str], changes: dict[str, Any], words: str) -> None:
-    with pytest.raises(SpecError, match=words):
-        replace(GIVEN, **changes).with_more_memory(memory_factors(ends))
+    assert more(HOST) == (2000, 4)
+    assert more(HOST, mem=None) == (None, 2)
+    assert more(CUDA) == (1000, 2)
+    assert more(CUDA, CUDA) == (1000, 1)
+    assert more(CUDA, HOST) == (2000, 2)
+    assert more(CUDA, per_gpu="auto") == (1000, 1)
+    assert more(CUDA, gpus=0, per_gpu=1) == (1000, 1)  # it was on a GPU then and is not now
+    with pytest.raises(SpecError, match="with per_gpu=1 there is no larger one"):
+        more(CUDA, per_gpu=1)
+    with pytest.raises(SpecError, match="8 x its share of it, and with per_gpu=4"):
+        more(CUDA, CUDA, CUDA)
+    with pytest.raises(SpecError, match="neither mem= to multiply nor enough trials side by side"):
+        more(HOST, mem=None, per_gpu=1)
 
 
 LOADS = st.builds(

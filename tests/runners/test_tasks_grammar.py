@@ -9,13 +9,9 @@ import torch
 from pydantic import ValidationError
 from torch import Tensor
 
-from runners.optimisers import AdamW, Training
-from runners.optimisers.schedules import Cosine
 from runners.tasks.counter_rng import CPU, Draws
 from runners.tasks.synthetic.grammar import Grammar
 from runners.tasks.synthetic.grammar_sentences import Sampler, odds, unigrams
-from runners.training.loop import train
-from variants import gpt2
 
 TINY = Grammar(
     context=12, batch=4, prepositions=1, nouns=2, verbs=2, names=2, exponent=0.7, topics=2, strength=1.3,
@@ -267,14 +263,3 @@ def test_extremes_are_processes_too(extreme: dict[str, float]) -> None:
 def test_a_grammar_without_meaning_is_refused(fields: dict[str, object], said: str) -> None:
     with pytest.raises(ValidationError, match=said):
         Grammar.model_validate({**TINY.data(), **fields})
-
-
-def test_a_small_model_comes_closer_to_the_optimum_than_any_constant(tiny, memory) -> None:  # type: ignore[no-untyped-def]
-    task = TINY.changed(context=16, batch=32, agreement_pairs=50)
-    training = Training(steps=120, optimiser=AdamW(lr=1e-2), schedule=Cosine(warmup=10), clip=1.0)
-    world = memory()
-    train(tiny.changed(task=task, training=training, model=gpt2(layers=2, heads=2, width=16, max_positions=16)), world)
-    found = {name: value for (step, name, *_), (value, *_) in world.evaluations.items() if step == 120}
-    above = found["validation_loss"] - found["optimal.validation_loss"]
-    assert above > 0
-    assert above < 0.25 * (found["constant.validation_loss"] - found["optimal.validation_loss"])

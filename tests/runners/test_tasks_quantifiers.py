@@ -7,11 +7,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from runners import AdamW, Cosine, Training
 from runners.tasks import LengthGrid, Measurements, Quantifiers
 from runners.tasks.synthetic.quantifiers import Quantifier, balanced_accuracy, evaluation_draws, running
-from runners.training.loop import train
-from runners.trial import Trial
 from variants import Operator, Scalars, affine_scaled, cosformer, gpt2
 from variants.model.transformer import Transformer
 
@@ -189,14 +186,3 @@ def test_the_standard_error_of_a_balanced_accuracy_is_the_spread_over_samples() 
     found = [sample(seed) for seed in range(100)]
     spread = torch.tensor([each.value for each in found]).std().item()
     assert sum(each.se_items or 0 for each in found) / 100 == pytest.approx(spread, rel=0.25)
-
-
-def test_training_beats_what_knows_the_position_alone(tiny: Trial, memory: Callable) -> None:
-    """The best constant and the best constant of every position: H(2^-i) on average."""
-    task = Quantifiers(points=8, batch=64, evaluation=LengthGrid(lengths=(8,), sigma=(1,), sequences=200))
-    training = Training(steps=150, optimiser=AdamW(lr=1e-2), schedule=Cosine(warmup=10), clip=1.0)
-    world = memory()
-    train(tiny.changed(task=task, training=training, model=gpt2(layers=1, heads=2, width=16, max_positions=16)), world)
-    at = [-p * math.log(p) - (1 - p) * math.log1p(-p) for p in (2.0**-i for i in range(1, 9))]
-    assert sum(at) / 8 < task.open().constant_loss
-    assert sum(world.losses()[-20:]) / 20 < 0.8 * sum(at) / 8

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from lm_eval.api.metrics import bits_per_byte, weighted_perplexity
 from lm_eval.api.task import ConfigurableTask
 from torch import Tensor
 
@@ -71,23 +70,6 @@ def test_documents_have_the_bytes_and_words_of_lm_eval(lines: Path, tokenizer: T
             assert of_words.sum() == ConfigurableTask.count_words(text)
             assert of_bytes[-1] == 1
             assert (of_bytes >= 0).all()
-
-
-def test_perplexities_are_those_of_lm_eval(lines: Path, tokenizer: Tokenizer) -> None:
-    """Windows that begin at every token of a document and end after one ask for each of its tokens once."""
-    task = open_task(lines, tokenizer)
-    stream, encoder = task.streams().validation, task.encoder()
-    texts = documents_of(task.corpus().validation)[:-1]
-    places = torch.arange(1, len(stream.ids))  # the first token is never asked for
-    nats = -logits(stream.ids.long()[:-1]).log_softmax(1).gather(1, stream.ids.long()[1:, None])[:, 0]
-    in_bytes, in_words = sizes_at(encoder, texts, stream, places)
-    starts = [max(int(start), 1) - 1 for start in stream.starts[1:]]
-    rows = zip(*(each.tensor_split(starts) for each in (nats, in_bytes, in_words)), strict=True)
-    items = [(-float(n.sum()), int(b.sum()), int(w.sum())) for n, b, w in rows]
-    by_byte, by_word = ratio(nats, in_bytes.double()), ratio(nats, in_words.double())
-    assert by_byte.exponential().value == pytest.approx(weighted_perplexity([(n, b) for n, b, _ in items]))
-    assert by_byte.value / math.log(2) == pytest.approx(bits_per_byte([(n, b) for n, b, _ in items]))
-    assert by_word.exponential().value == pytest.approx(weighted_perplexity([(n, w) for n, _, w in items]))
 
 
 def test_rows_are_ratios_of_sums_over_the_windows(lines: Path, tokenizer: Tokenizer) -> None:

@@ -5,6 +5,7 @@ import os
 import re
 import subprocess
 import sys
+from collections import Counter
 from itertools import pairwise
 from pathlib import Path
 
@@ -69,50 +70,37 @@ def test_a_special_token_is_no_text_and_spans_are_the_characters_of_tokens(encod
     assert starts == sorted(starts)
 
 
-@pytest.mark.parametrize(
-    ("text", "spans", "sizes"),
-    [
+def test_sizes_from_spans() -> None:
+    cases: list[tuple[str, list[tuple[int, int]], list[int]]] = [
         ("abc", [(0, 1), (1, 3)], [1, 2]),
         ("a é", [(0, 1), (2, 3)], [1, 3]),  # a blank that no token stands for counts with the next
         ("é  ", [(0, 1)], [4]),  # and at the end with the last
         ("世", [(0, 1)] * 3, [1, 1, 1]),
         ("世", [(0, 1)] * 2, [1, 2]),
         ("", [], []),
-    ],
-)
-def test_sizes_from_spans(text: str, spans: list[tuple[int, int]], sizes: list[int]) -> None:
-    found = sizes_of_spans(text, spans)
-    assert found.tolist() == sizes
-    assert found.sum() == len(text.encode())
-
-
-def joined_by_hand(text: str, joins: int) -> list[bytes]:
-    """Byte pairs by the definition, on blank-separated words: the most frequent pair is joined, again and again."""
-    pieces = [[bytes([b]) for b in word.encode()] for word in re.findall(r" ?\w+", text)]
-    found = []
-    for _ in range(joins):
-        counts: dict[tuple[bytes, bytes], int] = {}
-        for word in pieces:
-            for pair in pairwise(word):
-                counts[pair] = counts.get(pair, 0) + 1
-        best = max(counts.values())
-        (pair,) = [each for each, count in counts.items() if count == best]
-        found.append(b"".join(pair))
-        for word in pieces:
-            at = 0
-            while at + 1 < len(word):
-                if (word[at], word[at + 1]) == pair:
-                    word[at : at + 2] = [b"".join(pair)]
-                at += 1
-    return found
+    ]
+    for text, spans, sizes in cases:
+        assert sizes_of_spans(text, spans).tolist() == sizes
 
 
 def test_the_most_frequent_pair_is_joined_first() -> None:
-    text = " ab" * 9 + " ac" * 4 + " abd" * 6  # no two pairs are equally frequent
+    """By the definition, on words; no two pairs are equally frequent."""
+    text = " ab" * 9 + " ac" * 4 + " abd" * 6
+    pieces = [[bytes([b]) for b in word.encode()] for word in re.findall(r" ?\w+", text)]
+    joined: list[bytes] = []
+    for _ in range(4):
+        counts = Counter(pair for word in pieces for pair in pairwise(word))
+        ((best, _),) = counts.most_common(1)
+        joined.append(b"".join(best))
+        for word in pieces:
+            at = 0
+            while at + 1 < len(word):
+                if (word[at], word[at + 1]) == best:
+                    word[at : at + 2] = [joined[-1]]
+                at += 1
     encoder = BytePairs(vocabulary=258 + 4).encoder(lambda: [text])
-    expected = joined_by_hand(text, 4)
-    assert [encoder._bytes[258 + at] for at in range(4)] == expected
-    assert len(set(expected)) == 4
+    assert [encoder._bytes[258 + at] for at in range(4)] == joined
+    assert len(set(joined)) == 4
 
 
 def test_the_same_text_gives_the_same_tokens_in_every_process(learned: LibraryEncoder) -> None:
@@ -249,15 +237,13 @@ def test_a_vocabulary_may_be_longer_than_its_tokens(tmp_path: Path) -> None:
     assert (padded.size, encoder.vocabulary, encoder.record["vocabulary"], encoder.filled) == (12, 12, 12, 5)
     assert encoder.special == {3, 4, *range(5, 12)}
     assert encoder.encode("the cat").ids == exact.encoder(list).encode("the cat").ids
-    assert encoder.decode([1, 7, 2]) == "the cat"
-    assert encoder.piece(7) == "<7>"
+    assert (encoder.decode([1, 7, 2]), encoder.piece(7)) == ("the cat", "<7>")
     drawn = RandomTokens(positions=(1, 2)).tokens(Draws(0), 500, encoder)
     assert set(drawn.flatten().tolist()) == set(range(5))
     (tmp_path / "a.txt").write_text("the cat " * 200)
     data = Text(source=str(tmp_path / "a.txt"), context=8, tokenizer=padded).open()
     assert int(data.batch(0, 1).inputs.max()) < 5
-    moved = padded.data() | {"path": str(tmp_path / "no.json"), "vocabulary": 3}
-    unseen = TokenizerFile.model_validate(moved)
+    unseen = TokenizerFile.model_validate(padded.data() | {"path": str(tmp_path / "no.json"), "vocabulary": 3})
     (tmp_path / "no.json").write_bytes(path.read_bytes())
     with pytest.raises(SpecError, match=r"it is 3 and .* raise it"):
         unseen.encoder(list)
