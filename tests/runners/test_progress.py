@@ -90,34 +90,24 @@ def test_on_a_terminal_the_display_redraws_itself_and_notes_stay() -> None:
     text = shown(True, lambda progress: progress.note("[red]worker[/red] 3 died"), begun())
     assert "[red]worker[/red] 3 died" in text
     assert "\x1b[" in text
-
-
-def test_durations_are_said_in_words() -> None:
     words = {None: "?", 0.4: "0 s", 59.6: "1 min 00 s", 75: "1 min 15 s", 3900: "1 h 05 min"}
     assert {seconds: duration(seconds) for seconds in words} == words
 
 
 @pytest.mark.parametrize("name", [signal.SIGINT, signal.SIGTERM])
-def test_the_first_signal_asks_and_the_second_ends(name: signal.Signals) -> None:
+def test_the_first_signal_asks_and_the_second_ends_unless_it_is_ignored(name: signal.Signals) -> None:
     told: list[bool] = []
-    inherited = signal.signal(name, signal.default_int_handler)  # a background job inherits that it is ignored
+    inherited = signal.signal(name, signal.SIG_IGN)
     try:
+        with Interrupts(pytest.fail) as interrupts:
+            signal.raise_signal(name)
+            assert not interrupts.requested
+        signal.signal(name, signal.default_int_handler)
         with Interrupts(lambda: told.append(True)) as interrupts:
             signal.raise_signal(name)
             assert (interrupts.requested, told) == (True, [True])
             with pytest.raises(KeyboardInterrupt):
                 signal.raise_signal(name)
         assert signal.getsignal(name) is signal.default_int_handler
-    finally:
-        signal.signal(name, inherited)
-
-
-@pytest.mark.parametrize("name", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_that_is_ignored_stays_ignored(name: signal.Signals) -> None:
-    inherited = signal.signal(name, signal.SIG_IGN)
-    try:
-        with Interrupts(pytest.fail) as interrupts:
-            signal.raise_signal(name)
-            assert not interrupts.requested
     finally:
         signal.signal(name, inherited)

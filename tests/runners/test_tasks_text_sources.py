@@ -2,9 +2,13 @@
 
 import json
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import huggingface_hub
+import huggingface_hub.errors
 import pyarrow
 import pytest
 from pyarrow import parquet
@@ -122,14 +126,9 @@ def test_a_dataset_without_a_network_fails_at_once_and_its_spec_file_is_not_wron
 
 
 def test_a_lost_network_leaves_nothing_behind(dataset: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    class Lost(Exception):
-        """As an HTTP library raises it."""
-
-    Lost.__module__ = "httpx"
-
-    def rows(*_: object) -> object:
+    def rows(*_: object) -> Iterator[dict[str, str]]:
         yield {"text": "one"}
-        raise Lost
+        raise type("Lost", (Exception,), {"__module__": "httpx"})  # as an HTTP library raises it
 
     monkeypatch.setattr(hub_module, "_open", rows)
     with pytest.raises(EnvironmentProblem, match="the hub cannot be reached"):
@@ -139,33 +138,24 @@ def test_a_lost_network_leaves_nothing_behind(dataset: Path, cache: Path, monkey
 
 @pytest.mark.parametrize("error", ["RepositoryNotFoundError", "RevisionNotFoundError", "HFValidationError"])
 def test_what_the_hub_does_not_have_is_said(monkeypatch: pytest.MonkeyPatch, error: str) -> None:
-    import huggingface_hub.errors
-
-    kind = getattr(huggingface_hub.errors, error)
-
-    def error_of(*_: object, **__: object) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        kind = getattr(huggingface_hub.errors, error)
         raise kind.__new__(kind)
 
-    monkeypatch.setattr(huggingface_hub.HfApi, "dataset_info", error_of)
+    monkeypatch.setattr(huggingface_hub.HfApi, "dataset_info", refuse)
     with pytest.raises(ValidationError, match="the hub has no dataset a/b, split train of revision v9"):
         Text(hub=HubText(name="a/b", revision="v9"))
 
 
 def test_the_commit_that_the_hub_names_is_the_one_that_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    import datasets
-    import huggingface_hub
-
-    asked: list[object] = []
-
-    class Info:
-        sha = "0123abcd"
+    calls: list[object] = []
 
     def load(name: str, config: str | None, **options: object) -> list[dict[str, str]]:
-        asked.append((name, config, options))
+        calls.append((name, config, options))
         return [{"text": text} for text in DOCUMENTS]
 
-    monkeypatch.setattr(huggingface_hub.HfApi, "dataset_info", lambda *_, **__: Info)
-    monkeypatch.setattr(datasets, "load_dataset", load)
+    monkeypatch.setattr(huggingface_hub.HfApi, "dataset_info", lambda *_, **__: SimpleNamespace(sha="0123abcd"))
+    monkeypatch.setattr("datasets.load_dataset", load)
     task = Text(hub=HubText(name="a/b", config="en"), context=16)
-    assert asked == [("a/b", "en", {"split": "train", "revision": "0123abcd", "streaming": True})]
+    assert calls == [("a/b", "en", {"split": "train", "revision": "0123abcd", "streaming": True})]
     assert task.corpus() == split([text.encode() for text in DOCUMENTS], 0.1)
