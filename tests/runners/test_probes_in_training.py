@@ -25,10 +25,7 @@ from runners.probes import (
     SinkShare,
     TokenClasses,
 )
-from runners.probes.probe import probe_model as probe_batch
 from runners.tasks import AssociativeRecall, Items, LinearFunctions, Measurements, Predict, Task, Text
-from runners.tasks.counter_rng import CPU, Draws
-from runners.tasks.task import Batch, Data
 from runners.training.loop import train
 from runners.training.training_context import Diverged
 from runners.trial import Execution, Trial, build_model
@@ -201,61 +198,6 @@ def test_a_trial_that_diverges_records_its_norms_and_numbers_there(tiny: Trial, 
     assert world.probes.get((last, "gradient_norm_not_finite", None, None), 0) == len(norms) - len(finite)
 
 
-class Short(LinearFunctions):
-    """Two sequences per batch; keys are hidden by whole rows, or by query."""
-
-    kind: Literal["short"] = "short"
-    rows: Literal["one", "each", "none"] = "none"
-
-    def open(self) -> Any:
-        return ShortData(self)
-
-
-class ShortData(Data):
-    def __init__(self, task: Short) -> None:
-        self.task = task
-
-    @property
-    def constant_loss(self) -> float:
-        return 1.0
-
-    def batch(self, seed: int, step: int, device: torch.device = CPU) -> Batch:
-        shape = {"one": (2, 1, 7), "each": (2, 7, 7), "none": None}[self.task.rows]
-        draws = Draws(seed, "data", step, device=device)
-        inputs, targets = draws.normal(2, 7, 1), draws.normal(2, 4)
-        return Batch(inputs, targets, None if shape is None else draws.uniform(*shape) < 0.5)
-
-    def loss(self, outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-        return (outputs[:, ::2, 0] - targets).square().mean()
-
-    def evaluate(self, predict: Predict) -> Iterator[Measurements]:  # noqa: ARG002
-        yield from ()
-
-
-@pytest.mark.parametrize("rows", ["one", "each", "none"])
-def test_examples_are_as_many_as_are_asked_for_however_few_a_batch_has(rows: str) -> None:
-    data = Short.model_validate({"rows": rows}).open()
-    few, many = data.examples(1), data.examples(5)
-    for index, each in enumerate(many):
-        assert (each is None) == (rows == "none" and index == 2)
-        if each is not None:
-            assert (len(each), len(each.unique(dim=0))) == (5, 5)
-            assert torch.equal(each[:1], few[index])
-            assert torch.equal(each[:2], data.batch(0, 0)[index])
-
-
-@pytest.mark.parametrize("rows", ["one", "each", "none"])
-def test_sequences_are_cut_with_what_is_visible_in_them(rows: str) -> None:
-    data = Short.model_validate({"rows": rows}).open()
-    whole, cut = data.examples(3), probe_batch(data, Probing(sequences=3, length=4))
-    assert torch.equal(cut.inputs, whole.inputs[:, :4])
-    if whole.visible is None:
-        assert cut.visible is None
-    else:
-        assert cut.visible is not None
-        assert torch.equal(cut.visible, whole.visible[:, : {"one": 1, "each": 4}[rows], :4])
-
-
 def test_a_resumed_run_sees_the_norms_of_all_steps(tiny: Trial, memory: Callable) -> None:
     whole, resumed = memory(), memory(stop_at=[7])
     train(probing(tiny), whole)
@@ -308,7 +250,6 @@ def test_what_a_probe_or_an_evaluation_refuses_is_refused_when_the_trial_is_buil
         tiny.changed(evaluations=(Shifted(), Shifted(points=2)))
 
 
-ALL = [member for member in Probe.members().values() if member.__module__.startswith("runners.probes.")]
 
 
 @pytest.mark.parametrize(

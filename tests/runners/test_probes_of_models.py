@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import pytest
@@ -27,14 +27,13 @@ from runners.probes import (
     TokenClasses,
 )
 from runners.tasks import LinearFunctions, Text
-from runners.tasks.task import Data, Task
+from runners.tasks.task import Task
 from runners.training.loop import train
 from runners.trial import DEFAULT_PROBES, Trial, build_model
 from tests.runners.probe_fixtures import by_place, make_layer, make_model, probe_layer, probe_model
 from variants import (
     Operator,
     Scalars,
-    Tokens,
     Transformer,
     Window,
     affine_scaled,
@@ -265,39 +264,6 @@ def test_gradient_norms_that_say_nothing_are_left_out() -> None:
     assert records["gradient_norm_mean", None, None] == 2
     bound = norms_of([1.0, 2.0, 3.0, 4.0, 5.0, 5.5], k=(1, 1.5))  # median 3.5, MAD 1.5
     assert [bound["gradient_spikes", None, None, ("k", k)] for k in (1, 1.5)] == [1, 0]
-
-
-class Halves(Task):
-    """A task that calls even tokens one thing and odd ones another, and 0 nothing."""
-
-    kind: Literal["halves"] = "halves"
-    batch: int = 2
-    class_names: tuple[str, ...] = ("even", "odd")
-
-    @property
-    def inputs(self) -> Tokens:
-        return Tokens(256)
-
-    @property
-    def length(self) -> int:
-        return 8
-
-    def token_classes(self, inputs: Tensor) -> Tensor:
-        return (inputs % 2).masked_fill(inputs == 0, -1)
-
-    def open(self) -> Data:
-        raise NotImplementedError
-
-
-def test_the_task_says_which_class_a_token_has() -> None:
-    model = make_model(softmax(), causal=False)
-    inputs = torch.tensor([[0, 1, 2, 4, 6, 8], [1, 3, 5, 7, 9, 0]])
-    records = by_place(probe_model(model, inputs, TokenClasses(), task=Halves()))
-    weights = next(model.trace_layers(inputs)).worked.attended.weights[:, 1]
-    even = (weights[0, :, 2:].sum(-1).mean() / 2).item()
-    odd = ((weights[0, :, 1].mean() + weights[1, :, :5].sum(-1).mean()) / 2).item()
-    assert records["token_class.task.even", 0, 1] == pytest.approx(even / (even + odd))
-    assert records["token_class.task.odd", 0, 1] == pytest.approx(odd / (even + odd))
 
 
 @pytest.mark.parametrize(
