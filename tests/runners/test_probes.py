@@ -1,7 +1,7 @@
 """Probes of attention weights, against closed forms and against loops over plain floats."""
 
 import math
-import statistics
+from collections.abc import Sequence
 from itertools import product
 
 import numpy as np
@@ -58,47 +58,21 @@ def make_signed_layer() -> LayerTrace:
     return make_layer(weights, mask, ground=ground, extra=extra)
 
 
-def queries(layer: LayerTrace, b: int) -> list[int]:
-    mask = layer.worked.heads.mask
-    assert mask is not None
-    return [i for i in range(T) if mask[b, 0, i, i]]
-
-
-def importance(layer: LayerTrace, head: int, position: int, *, raw: bool = False) -> list[float]:
-    """alpha_k of every sequence in which nothing is hidden."""
-    weights, ground, extra = (
-        x.tolist() for x in (layer.worked.attended.weights, layer.worked.attended.ground, layer.worked.attended.extra)
-    )
-    assert layer.worked.heads.mask is not None
-    records = []
-    for b in (2, 3):
-        given = []
-        for i in queries(layer, b):
-            row = weights[b][head][i]
-            whole = sum(map(abs, row)) + abs(ground[b][head][i][0]) + abs(extra[b][head][i][0])
-            if i < position - 1:
-                continue
-            own = row[position - 1] if position else extra[b][head][i][0]
-            if raw:
-                given.append(own)
-            elif whole:
-                given.append(abs(own) / whole)
-        records.append(sum(given) / len(given))
-    return records
-
-
 @pytest.mark.parametrize("raw", [False, True])
 @pytest.mark.parametrize("position", [0, 1, 2, 5])
-def test_importance_and_sink_share_are_what_loops_over_floats_say(position: int, raw: bool) -> None:
-    layer, prefix = make_signed_layer(), "raw_" if raw else ""
+def test_importance_and_sink_share_are_those_of_their_definition(position: int, raw: bool) -> None:
+    """Over the queries from the position on, in the two sequences in which nothing is hidden."""
+    layer, prefix, at = make_signed_layer(), "raw_" if raw else "", ("position", position)
     probe = SinkShare(eps=(0.1, 0.3), positions=(position,), of="weights" if raw else "shares")
-    records = probe_layer(probe, layer)
+    records, attended = probe_layer(probe, layer), layer.worked.attended
+    weights, ground, extra = (x[2:].numpy() for x in (attended.weights, attended.ground, attended.extra))
+    own = weights[..., position - 1 : position] if position else extra
+    whole = abs(weights).sum(-1, keepdims=True) + abs(ground) + abs(extra)
+    alpha = (own if raw else abs(own) / whole)[:, :, max(position - 1, 0) :, 0].mean(-1)
     for head in range(H):
-        alpha = importance(layer, head, position, raw=raw)
-        at = ("position", position)
-        assert records.pop((f"{prefix}importance", 1, head, at)) == pytest.approx(np.mean(alpha))
+        assert records.pop((f"{prefix}importance", 1, head, at)) == pytest.approx(alpha[:, head].mean())
         for eps in (0.1, 0.3):
-            share = np.mean([each > eps for each in alpha])
+            share = (alpha[:, head] > eps).mean()
             assert records.pop((f"{prefix}sink_share", 1, head, ("eps", eps), at)) == pytest.approx(share)
     assert records.pop((f"{prefix}sink_sequences", 1, None, at)) == 2
     assert not records
@@ -198,30 +172,26 @@ def test_weight_sums_are_those_of_keys_and_their_bins_have_ends() -> None:
         WeightSums(bin=1, limit=0.2)
 
 
+def entropy(sizes: Sequence[float]) -> float:
+    return -sum(size / sum(sizes) * math.log(size / sum(sizes)) for size in sizes if size)
+
+
 def test_entropies_are_what_loops_over_floats_say() -> None:
     layer = make_signed_layer()
-    weights = layer.worked.attended.weights.tolist()
-    records = probe_layer(AttentionEntropy(), layer)
-    assert layer.worked.heads.mask is not None
-    of_sequences = [0.0] * B
+    weights, mask = layer.worked.attended.weights.tolist(), make_mask()[:, 0]
+    queries = [[i for i in range(T) if mask[b, i, i]] for b in range(B)]
+    records, last = probe_layer(AttentionEntropy(), layer), np.zeros((B, H))
     for head in range(H):
-        everywhere, last = [], []
+        rows = [weights[b][head][i] for b in range(B) for i in queries[b]]
+        everywhere = [entropy([abs(w) for w in row]) for row in rows if any(row)]
         for b in range(B):
-            for i in queries(layer, b):
-                sizes = [abs(w) for w in weights[b][head][i]]
-                if sum(sizes):
-                    everywhere.append(-sum(w / sum(sizes) * math.log(w / sum(sizes)) for w in sizes if w))
-            i = queries(layer, b)[-1]
-            row = [w for w, seen in zip(weights[b][head][i], layer.worked.heads.mask[b, 0, i], strict=True) if seen]
-            above = [w - min(row) for w in row]
-            last.append(-sum(w / sum(above) * math.log(w / sum(above)) for w in above if w))
+            row = [weights[b][head][queries[b][-1]][j] for j in range(T) if mask[b, queries[b][-1], j]]
+            last[b, head] = entropy([w - min(row) for w in row])
         assert records["entropy", 1, head] == pytest.approx(np.mean(everywhere))
-        assert records["entropy_last", 1, head] == pytest.approx(np.mean(last))
-        of_sequences = [before + one / H for before, one in zip(of_sequences, last, strict=True)]
-    assert records["entropy_last_sd", 1, None] == pytest.approx(statistics.stdev(of_sequences))
-    assert ("entropy_last_sd", 1, None) not in probe_layer(
-        AttentionEntropy(), make_layer(torch.ones(1, 2, 4, 4).tril())
-    )
+        assert records["entropy_last", 1, head] == pytest.approx(last[:, head].mean())
+    assert records["entropy_last_sd", 1, None] == pytest.approx(last.mean(1).std(ddof=1))
+    alone = probe_layer(AttentionEntropy(), make_layer(torch.ones(1, 2, 4, 4).tril()))
+    assert ("entropy_last_sd", 1, None) not in alone
 
 
 def test_a_last_row_of_equal_weights_has_the_entropy_of_its_visible_keys() -> None:
