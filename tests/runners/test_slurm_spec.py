@@ -50,14 +50,10 @@ def test_a_time_in_slurms_own_form_is_read_back(total: int) -> None:
         ({"extra": {"no_requ": ""}}, "extra cannot have 'no_requ'"),  # sbatch takes shortened options
         ({"extra": {"mem_per_gpu": "1G"}}, "extra cannot have 'mem_per_gpu'"),
         ({"mem": "4G", "extra": {"mem_per_cpu": "2G"}}, "both ask for memory; leave one of them out"),
-        ({"python": "apptainer 'exec"}, "python"),
-        ({"gpu_option": "gpus-per-task"}, "gpu_option"),
         ({"nodes": 2, "per_gpu": 2}, "packs several into it; leave one of them out"),
         ({"nodes": 2, "gpu_option": "gpus"}, "say gpu_option='gpus-per-node'"),
         ({"gpus": 0, "gpu_type": "h100"}, "gpu_type='h100' asks for GPUs and gpus=0 for none"),
         ({"gpus": 0, "needs": ({"where": {"steps": 1}, "gpu_type": "a100"},)}, "gpu_type='a100' asks for GPUs"),
-        ({"signal_s": 0}, "signal_s"),
-        ({"per_gpu": "some"}, "per_gpu"),
         ({"partitoin": "gpu"}, "did you mean 'partition'"),
     ],
 )

@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, strategies as st
@@ -38,6 +39,14 @@ LIFE = WorkerRecord(SUBMISSION, 0, 3, 0, "7_3", "n0", "n0", 5, 1.0, 2.0, 3600.0,
 LEFTS: tuple[Left | None, ...] = (None, "time", "signal", "error", "refused")
 
 
+@pytest.fixture
+def layout(tmp_path: Path) -> Layout:
+    found = Layout(tmp_path)
+    found.submission(SUBMISSION).mkdir(parents=True)
+    found.submission_record(SUBMISSION).write_text("{}")
+    return found
+
+
 def lives(seed: int, count: int) -> Iterator[WorkerRecord]:
     """Records of one worker on three nodes; some lives were killed, and the last one runs."""
     chance = random.Random(seed)
@@ -51,8 +60,7 @@ def lives(seed: int, count: int) -> Iterator[WorkerRecord]:
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_the_lives_of_a_worker_are_one_file_and_nothing_of_them_is_lost(tmp_path: Path, seed: int) -> None:
-    layout = Layout(tmp_path)
+def test_the_lives_of_a_worker_are_one_file_and_nothing_of_them_is_lost(layout: Layout, seed: int) -> None:
     each = list(lives(seed, 40))
     for life in each:
         write_worker(layout, replace(life, seconds=life.seconds / 2, left=None))  # it begins
@@ -74,8 +82,7 @@ def test_the_lives_of_a_worker_are_one_file_and_nothing_of_them_is_lost(tmp_path
     assert len(passed) <= 9  # by node and how it ended, not by life
 
 
-def test_what_a_life_that_was_killed_has_used_counts_and_it_leaves_the_next_alone(tmp_path: Path) -> None:
-    layout = Layout(tmp_path)
+def test_what_a_life_that_was_killed_has_used_counts_and_it_leaves_the_next_alone(layout: Layout) -> None:
     second = replace(LIFE, restarts=1, node="n1", seconds=0.0)
     write_worker(layout, replace(LIFE, seconds=1800.0))
     write_worker(layout, second)
@@ -86,8 +93,7 @@ def test_what_a_life_that_was_killed_has_used_counts_and_it_leaves_the_next_alon
     assert read_workers(layout, SUBMISSION) == [replace(LIFE, seconds=1800.0), second]
 
 
-def test_beside_a_damaged_file_a_life_has_one_of_its_own(tmp_path: Path) -> None:
-    layout = Layout(tmp_path)
+def test_beside_a_damaged_file_a_life_has_one_of_its_own(layout: Layout) -> None:
     write_worker(layout, LIFE)
     worker_path(layout, LIFE).write_text("{")
     for seconds in (1.0, 60.0):
@@ -98,10 +104,9 @@ def test_beside_a_damaged_file_a_life_has_one_of_its_own(tmp_path: Path) -> None
     assert worker_path(layout, LIFE).read_text() == "{"
 
 
-def test_files_of_single_lives_are_read_too(tmp_path: Path) -> None:
-    layout = Layout(tmp_path)
+def test_files_of_single_lives_are_read_too(layout: Layout) -> None:
     folder = layout.submission(SUBMISSION) / "workers"
-    folder.mkdir(parents=True)
+    folder.mkdir()
     for restarts in range(2):
         data = {"schema": 1, **asdict(replace(LIFE, restarts=restarts))}
         data["class"] = data.pop("resource_class")
@@ -109,15 +114,14 @@ def test_files_of_single_lives_are_read_too(tmp_path: Path) -> None:
     assert read_workers(layout, SUBMISSION) == [LIFE, replace(LIFE, restarts=1)]
 
 
-def test_a_worker_remembers_as_many_kinds_of_failure_as_it_says(tmp_path: Path) -> None:
-    layout = Layout(tmp_path)
+def test_a_worker_remembers_as_many_kinds_of_failure_as_it_says(layout: Layout) -> None:
     for restarts in range(3):
         met = tuple(f"{restarts}-{number}" for number in range(50))
         write_worker(layout, replace(LIFE, restarts=restarts, failures=met))
     before, last = read_workers(layout, SUBMISSION)
     assert len(before.failures) == MOST_FINGERPRINTS
     assert len(last.failures) == 50
-    sent = send(tmp_path / "campaign", toy_grid())
+    sent = send(layout.root / "campaign", toy_grid())
     environ = {"SLURM_ARRAY_JOB_ID": "100", "SLURM_ARRAY_TASK_ID": "0"}
     diary = WorkerRecordFile(Assignment(Arguments(str(sent.root), sent.submission, 0, 0), here(environ)))
     for number in [*range(70), 0]:
@@ -127,14 +131,6 @@ def test_a_worker_remembers_as_many_kinds_of_failure_as_it_says(tmp_path: Path) 
 
 
 FAR = float("inf")
-
-
-@pytest.fixture
-def layout(tmp_path: Path) -> Layout:
-    found = Layout(tmp_path)
-    found.submission(SUBMISSION).mkdir(parents=True)
-    found.submission_record(SUBMISSION).write_text("{}")
-    return found
 
 
 def new_known(layout: Layout, name: str = "0-0", rows: tuple[int, int] = (5, 30), clock: Clock | None = None) -> Known:
@@ -166,27 +162,17 @@ def test_a_reader_knows_all_that_is_published(tmp_path_factory: pytest.TempPathF
     shutil.rmtree(layout.root)
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "",
-        "{",
-        "{}",
-        '{"schema": 1, "rows": [5, 30], "done": 3}',
-        '{"schema": 1, "rows": [5, 30], "done": "!"}',
-        '{"schema": 1, "rows": [5, 30], "done": "AAAA"}',
-        '{"schema": 1, "rows": [5, 31], "done": "eJz7////fwAHAAQA"}',
-    ],
-)
-def test_a_file_that_is_damaged_or_of_other_rows_says_nothing(layout: Layout, text: str) -> None:
-    one = new_known(layout, "0-1")
+def test_a_file_that_is_damaged_or_of_other_rows_says_nothing(layout: Layout) -> None:
+    one, folder = new_known(layout, "0-1"), layout.submission(SUBMISSION) / "seen"
     one.add(7)
     one.publish()
-    folder = layout.submission(SUBMISSION) / "seen"
-    (folder / "0-2.json").write_text(text)
     shutil.copy(folder / "0-1.json", folder / "1-1.json")  # a file of another class
-    data = read_json(folder / "0-1.json")
-    (folder / "0-3.json").write_text(json.dumps({**data, "schema": 99}))
+    others: list[dict[str, Any]] = [
+        {"done": 3}, {"done": "!"}, {"done": "AAAA"}, {"rows": [5, 31], "done": "eJz7////fwAHAAQA"}, {"schema": 99}
+    ]  # fmt: skip
+    texts = [json.dumps({**read_json(folder / "0-1.json"), **fields}) for fields in others]
+    for number, text in enumerate(["", "{", "{}", *texts]):
+        (folder / f"0-{2 + number}.json").write_text(text)
     reader = new_known(layout)
     assert reader.read(FAR)
     assert rows_in(reader) == {7}
