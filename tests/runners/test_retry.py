@@ -1,12 +1,14 @@
 """Once more: exactly the trials that were meant, never blindly, and where they were the last time."""
 
 import json
+import shutil
 import sys
 import threading
 import time
 from pathlib import Path
 
 import pytest
+from definitions import forgotten
 from pretend_slurm import PretendSlurm
 from real_spec import real_spec
 from submission_files import FIRST, SECOND, SMALL, WAITS, Scripted, submit
@@ -55,15 +57,23 @@ SPEC = real_spec(
 )
 
 
+@pytest.fixture(scope="module")
+def failed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory with a spec file and its campaign, in which softmax is done and `stumbling` has failed."""
+    place = tmp_path_factory.mktemp("failed")
+    (place / "tried.py").write_text(SPEC)
+    (place / "stumble").touch()
+    with forgotten():
+        words = ["run", str(place / "tried.py"), "--on", "inline", "--campaign", str(place / "campaign")]
+        assert execute(words) == 4
+    return place
+
+
 @pytest.fixture
-def failed_run(tmp_path: Path) -> tuple[Path, Path]:
-    """A spec file and its campaign, in which softmax is done and `stumbling` has failed."""
-    path, root = tmp_path / "tried.py", tmp_path / "campaign"
-    path.write_text(SPEC)
-    (tmp_path / "stumble").touch()
-    assert execute(["run", str(path), "--on", "inline", "--campaign", str(root)]) == 4
-    (tmp_path / "stumble").unlink()
-    return path, root
+def failed_run(failed: Path, tmp_path: Path) -> tuple[Path, Path]:
+    """The spec file and a copy of the campaign."""
+    (failed / "stumble").unlink(missing_ok=True)
+    return failed / "tried.py", Path(shutil.copytree(failed / "campaign", tmp_path / "campaign"))
 
 
 def attempts(root: Path) -> dict[str, list[str]]:
@@ -90,10 +100,12 @@ def test_chosen_failures_are_trained_again(failed_run: tuple[Path, Path], capsys
     assert all(words in output.out for words in ("3 x error", "something was in its way", "`ablate logs"))
     assert "3 trials failed, in 1 way; say which" in output.err
     assert attempts(root) == expected
+    layout = Layout(root)
+    (first,) = layout.submission_ids()
     assert execute(["retry", "seed=1", "--failed", *here]) == 0
     assert attempts(root) == {**expected, "stumbling 1": ["failed", "ok"]}
-    layout = Layout(root)
-    manifest = map(json.loads, layout.manifest(layout.submission_ids()[-1]).read_text().splitlines())
+    (second,) = set(layout.submission_ids()) - {first}
+    manifest = map(json.loads, layout.manifest(second).read_text().splitlines())
     assert [(line["label"], line["seed"]) for line in manifest] == [("stumbling", 1)]
     assert len(layout.grid_trials("tried").read_text().splitlines()) == 6  # the grid is planned as it was
     assert execute(["retry", "--failed", *here]) == 0
@@ -115,8 +127,10 @@ def test_what_was_asked_of_this_machine_is_asked_again(
     (path.parent / "stumble").touch()
     layout = Layout(root)
     for words, oom in ((["--oom", "halve"], "halve"), ([], "halve"), (["--oom", "fail"], "fail")):
+        before_it = set(layout.submission_ids())
         assert execute([*here, *words]) == 4
-        record = read_submission_record(layout, layout.submission_ids()[-1])
+        (submission,) = set(layout.submission_ids()) - before_it
+        record = read_submission_record(layout, submission)
         assert (record.machine, record.job["oom"], record.job["specs"]) == ("inline", oom, [str(path)])
 
 
