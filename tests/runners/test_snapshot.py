@@ -17,6 +17,8 @@ from runners.provenance.snapshot_contents import MOST_BYTES, MOST_BYTES_OF_A_FIL
 from runners.provenance.snapshot_git import work_tree
 from store.files.layout import Layout
 
+HELPER = "def factor():\n    return 2.0\n"
+
 
 @pytest.fixture(scope="module")
 def rooms(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -30,6 +32,12 @@ def repository(tmp_path: Path) -> Path:
 
 def take_here(campaign: Path, repository: Path, rooms: Path) -> Snapshot:
     return of(take(campaign, repository / "specs" / "my.py", path=f"{rooms}:{repository / 'lib'}"))
+
+
+def write_files(place: Path, files: dict[str, str]) -> None:
+    for name, text in files.items():
+        (place / name).parent.mkdir(parents=True, exist_ok=True)
+        (place / name).write_text(text)
 
 
 def test_the_record_names_dirty_files_and_the_tree_has_them(repository: Path, rooms: Path, tmp_path: Path) -> None:
@@ -78,16 +86,9 @@ def test_equal_trees_are_one_private_file_wherever_they_lie(repository: Path, ro
 
 
 def test_without_git_the_spec_file_and_what_it_imports_go_along_by_their_names(rooms: Path, tmp_path: Path) -> None:
-    for place in ("plain", "lib/package", "more"):
-        (tmp_path / place).mkdir(parents=True)
-    spec = tmp_path / "plain" / "my.py"
-    spec.write_text(SPEC)
-    (tmp_path / "plain" / "unrelated.py").write_text("")
-    (tmp_path / "lib" / "package" / "__init__.py").write_text("")
-    (tmp_path / "lib" / "package" / "later.py").write_text("late = 1\n")
-    (tmp_path / "lib" / "unrelated.py").write_text("")
-    (tmp_path / "more" / "helper.py").write_text("def factor():\n    return 2.0\n")
-    told = take(tmp_path / "c", spec, path=f"{rooms}:{tmp_path / 'lib'}:{tmp_path / 'more'}")
+    package = {"lib/package/__init__.py": "", "lib/package/later.py": "late = 1\n", "lib/unrelated.py": ""}
+    write_files(tmp_path, {"plain/my.py": SPEC, "plain/unrelated.py": "", "more/helper.py": HELPER, **package})
+    told = take(tmp_path / "c", tmp_path / "plain" / "my.py", path=f"{rooms}:{tmp_path / 'lib'}:{tmp_path / 'more'}")
     snapshot = of(told)
     assert (snapshot.head, snapshot.dirty) == (None, False)
     found = users(members(tmp_path / "c", snapshot, tmp_path / "tree"))
@@ -101,12 +102,8 @@ def test_without_git_the_spec_file_and_what_it_imports_go_along_by_their_names(r
 
 
 def test_a_package_that_is_too_large_is_used_as_it_is_and_told(rooms: Path, tmp_path: Path) -> None:
-    for place in ("plain", "lib/package"):
-        (tmp_path / place).mkdir(parents=True)
-    (tmp_path / "plain" / "my.py").write_text(SPEC)
-    (tmp_path / "lib" / "helper.py").write_text("import package.inner\ndef factor():\n    return 2.0\n")
-    (tmp_path / "lib" / "package" / "__init__.py").write_text("")
-    (tmp_path / "lib" / "package" / "inner.py").write_text("")
+    package = {"lib/package/__init__.py": "", "lib/package/inner.py": ""}
+    write_files(tmp_path, {"plain/my.py": SPEC, "lib/helper.py": f"import package.inner\n{HELPER}", **package})
     with (tmp_path / "lib" / "package" / "weights.bin").open("wb") as file:
         file.truncate(MOST_BYTES)
     snapshot = of(take(tmp_path / "c", tmp_path / "plain" / "my.py", path=f"{rooms}:{tmp_path / 'lib'}"))
@@ -117,10 +114,7 @@ def test_a_package_that_is_too_large_is_used_as_it_is_and_told(rooms: Path, tmp_
 
 def test_a_spec_file_in_the_project_s_own_work_tree_has_the_rooms_once(tmp_path: Path) -> None:
     rooms = copied_rooms(tmp_path / "installed")
-    (rooms / "specs").mkdir()
-    (rooms / "specs" / "my.py").write_text(SPEC)
-    (rooms / "helper.py").write_text("def factor():\n    return 2.0\n")
-    (rooms / "package.py").write_text("")
+    write_files(rooms, {"specs/my.py": SPEC, "helper.py": HELPER, "package.py": ""})
     git(rooms, "init", "-q")
     snapshot = of(take(tmp_path / "c", rooms / "specs" / "my.py", path=str(rooms)))
     assert snapshot.paths == ("code", "user")
@@ -134,8 +128,7 @@ def test_what_is_large_odd_or_a_campaign_is_left_out_and_told(repository: Path, 
     (repository / "big.bin").write_bytes(b"x" * (MOST_BYTES_OF_A_FILE + 1))
     lib.joinpath("extra.py").write_text("value = 3.0\n#" + "x" * MOST_BYTES_OF_A_FILE)  # large, and imported
     outside = tmp_path / "outside"
-    outside.mkdir()
-    (outside / "data.txt").write_text("data")
+    write_files(outside, {"data.txt": "data"})
     (repository / "inner").symlink_to("lib/package")
     (repository / "away").symlink_to(outside)
     (repository / "data.txt").symlink_to(outside / "data.txt")
@@ -143,9 +136,7 @@ def test_what_is_large_odd_or_a_campaign_is_left_out_and_told(repository: Path, 
     (repository / "two\nlines").write_text("")
     os.mkfifo(repository / "pipe")
     git(repository, "init", "-q", "nested")
-    (repository / "nested" / "deep.py").write_text("")
-    (campaign / "grids").mkdir(parents=True)
-    (campaign / "grids" / "g.trials.jsonl").write_text("")
+    write_files(repository, {"nested/deep.py": "", "campaigns/c/grids/g.trials.jsonl": ""})
     snapshot = take_here(campaign, repository, rooms)
     found = members(campaign, snapshot, tmp_path / "tree")
     added = {"user/lib/extra.py", "user/inner", "user/data.txt", "user/nested/deep.py"}
