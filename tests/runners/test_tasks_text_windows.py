@@ -13,7 +13,6 @@ from grid.errors import SpecError
 from runners import BytePairs, FixedToken, NoIntervention, RandomTokens, Text, TokenizerFile, Training, Trial
 from runners.optimisers import AdamW
 from runners.optimisers.schedules import Constant
-from runners.tasks.counter_rng import Draws
 from runners.tasks.text.text import _counts
 from runners.trial import build_model
 from variants import gpt2, softmax
@@ -183,13 +182,3 @@ def test_a_fixed_token_needs_one_that_no_text_has(lines: Path, tmp_path: Path) -
     with pytest.raises(ValidationError, match=r"this tokenizer has none; name it: intervention\.token"):
         small(lines, tokenizer=tokenizer, intervention=FixedToken())
     assert small(lines, tokenizer=tokenizer, intervention=FixedToken(token=0))
-
-
-def test_the_same_draws_place_windows_whatever_is_replaced(lines: Path) -> None:
-    starts = Draws(1, "data", 1)
-    stream = small(lines).streams().train.ids
-    places = starts.below(len(stream) - 20, 6, 1) + torch.arange(20)
-    batch = small(lines, intervention=RandomTokens(positions=(4,))).open().batch(1, 1)
-    expected = stream[places].long()
-    expected[:, 3] = starts.below(256, 6, 1)[:, 0]
-    assert torch.equal(batch.inputs, expected)

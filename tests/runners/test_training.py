@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Literal
 
@@ -19,7 +19,7 @@ from runners.execution import Inline
 from runners.execution.run import RunOptions, run_campaign
 from runners.optimisers import AdamW, Training
 from runners.optimisers.schedules import WSD, Cosine
-from runners.tasks import Batch, Data, LinearFunctions, Measurements, Predict, Task, Text
+from runners.tasks import Batch, LinearFunctions, Text
 from runners.tasks.counter_rng import CPU
 from runners.tasks.synthetic.linear_functions import LinearFunctionsData
 from runners.training.flat_parameters import Flat
@@ -28,7 +28,7 @@ from runners.training.training_context import Diverged
 from runners.trial import Execution, Trial, build_model
 from store.files.layout import Layout
 from store.store import Store
-from variants import Operator, Scalars, Transformer, integral, llama2, principled, softmax, ssa
+from variants import Operator, Transformer, integral, llama2, principled, softmax, ssa
 
 OPERATORS = [softmax(), ssa(), integral(2), principled("query", gate_width=2)]
 
@@ -129,48 +129,12 @@ def test_flat_vectors_hold_every_parameter_once_and_no_number_decays(tiny: Trial
     assert all(kept[0] <= p.data_ptr() < kept[1] for p in model.number_parameters())
 
 
-class Explosive(Task):
-    """Zero to predict from zero, until the targets jump."""
+class Spoiled(LinearFunctions):
+    """One number that the model reads is `value`, or all targets of step 4 are."""
 
-    kind: Literal["explosive"] = "explosive"
-    batch: int = 2
-    jump: Literal["far", "nan", "inf"]
-
-    @property
-    def inputs(self) -> Scalars:
-        return Scalars()
-
-    @property
-    def length(self) -> int:
-        return 3
-
-    def open(self) -> "ExplosiveData":
-        return ExplosiveData({"far": 100.0, "nan": math.nan, "inf": math.inf}[self.jump])
-
-
-class ExplosiveData(Data):
-    def __init__(self, jump: float) -> None:
-        self.jump = jump
-
-    @property
-    def constant_loss(self) -> float:
-        return 1.0
-
-    def batch(self, seed: int, step: int, device: torch.device = CPU) -> Batch:  # noqa: ARG002
-        return Batch(torch.zeros(2, 3, 1), torch.full((2, 3, 1), self.jump if step == 4 else 0.0))
-
-    def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        return (outputs - targets).square().mean()
-
-    def evaluate(self, predict: Predict) -> Iterator[Measurements]:  # noqa: ARG002
-        yield Measurements("nothing", 0.0, {}, 1, None)
-
-
-class Unclean(LinearFunctions):
-    """One number of what the model reads is none."""
-
-    kind: Literal["unclean"] = "unclean"
-    value: Literal["nan", "inf", "-inf"]
+    kind: Literal["spoiled"] = "spoiled"
+    part: Literal["inputs", "targets"]
+    value: Literal["nan", "inf", "-inf", "1e9"]
 
     def open(self) -> LinearFunctionsData:
         data = super().open()
@@ -179,7 +143,10 @@ class Unclean(LinearFunctions):
 
     def _batch(self, seed: int, step: int, device: torch.device = CPU) -> Batch:
         batch = LinearFunctionsData(self).batch(seed, step, device)
-        batch.inputs[2, 3] = float(self.value)
+        if self.part == "inputs":
+            batch.inputs[2, 3] = float(self.value)
+        elif step == 4:
+            batch.targets.fill_(float(self.value))
         return batch
 
 
@@ -187,19 +154,18 @@ class Unclean(LinearFunctions):
 def test_numbers_that_are_none_are_refused_before_training(tiny: Trial, memory: Callable, value: str) -> None:
     world = memory(save_at=[1])
     with pytest.raises(SpecError, match=f"first batch has {value} in sequence 2 at position 3"):
-        train(tiny.changed(task={**tiny.task.data(), "kind": "unclean", "value": value}), world)
+        train(tiny.changed(task={**tiny.task.data(), "kind": "spoiled", "part": "inputs", "value": value}), world)
     assert (world.logged, world.checkpoints, world.evaluations) == ({}, [], {})
 
 
-@pytest.mark.parametrize("jump", ["far", "nan", "inf"])
-def test_a_loss_beyond_all_bounds_ends_the_trial_and_is_logged(tiny: Trial, memory: Callable, jump: str) -> None:
-    world = memory(save_at=[4])
+@pytest.mark.parametrize("value", ["1e9", "nan", "inf"])
+def test_a_loss_beyond_all_bounds_ends_the_trial_and_is_logged(tiny: Trial, memory: Callable, value: str) -> None:
+    world, task = memory(save_at=[4]), {**tiny.task.data(), "kind": "spoiled", "part": "targets", "value": value}
     with pytest.raises(Diverged) as caught:
-        train(tiny.changed(task={"kind": "explosive", "jump": jump}, execution=Execution(log_every=100)), world)
+        train(tiny.changed(task=task, execution=Execution(log_every=100)), world)
     assert caught.value.step == 4
     assert not world.logged[4]["loss"] <= 1000
-    assert world.checkpoints == []
-    assert world.evaluations == {}
+    assert (world.checkpoints, world.evaluations) == ([], {})
 
 
 def test_parameters_that_the_last_step_ruined_are_a_divergence(

@@ -58,16 +58,6 @@ def test_a_sentence_tagged_by_hand() -> None:
         assert CLASSES[by_closed_class(word)[-1]] == "content"
 
 
-def test_tokens_have_the_class_of_the_word_they_are_part_of(encoders: list[Encoder]) -> None:
-    of_characters = by_closed_class(SENTENCE)
-    for encoder in encoders:
-        encoded = encoder.encode(SENTENCE)
-        found = classes(encoder, list(encoded.ids), "closed_class")
-        for (start, end), kind in zip(encoded.spans, found, strict=True):
-            visible = [at for at in range(start, end) if not SENTENCE[at].isspace()]
-            assert kind == (of_characters[visible[-1]] if visible else CLASSES.index("other"))
-
-
 def test_special_tokens_end_a_text(encoders: list[Encoder]) -> None:
     for encoder in encoders:
         parts = [list(encoder.encode(text).ids) for text in ("th", "e dog")]
