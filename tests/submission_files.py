@@ -14,6 +14,8 @@ from store.files.layout import Layout
 
 FIRST = "20260922T080000-0000a1"
 SECOND = "20260922T090000-0000b2"
+SMALL: dict[str, Any] = {"steps": 4, "sigma_f": (5,), "sigma_x": (1,)}
+"""A campaign of few values."""
 
 
 def submit(

@@ -1,24 +1,39 @@
-"""A plan says what a run would do, and does nothing."""
+"""A plan says what a run would do and which differences its seeds can tell apart, and does nothing."""
 
-import json
+import math
+import random
+import statistics
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from toy_campaign import run_quietly, toy_grid
 from toy_training import Falling, ToyTrial, train
 
-from grid import Grid, Spec, forbid, over
+from grid import Grid, Measure, Spec, forbid, over
 from grid.errors import SpecError
 from runners import BytePairs, Text, Training, Trial
-from runners.cli.plan import PlanOptions, RunPlan, plan_campaign, plan_lines
-from runners.planning.duration import finished_trials
+from runners.cli.plan import PlanOptions, RunPlan, plan_campaign, plan_data, plan_lines
+from runners.planning.forecast_text import resolution_lines
+from runners.planning.power import (
+    Noise,
+    Resolution,
+    _resolution,
+    differences,
+    noise_among,
+    pool_differences,
+    resolutions,
+)
 from runners.planning.step_timing import MEASURED_STEPS, measure_seconds
-from runners.planning.survey import survey, walk
 from runners.training.loop import train as train_trial
 from runners.training.training_context import TrainingContext, TrainingResult
 from runners.trial import parameters
 from store.files.layout import Layout
+from store.ingest.ingest import ingest
+from store.statistics.paired_differences import summarise
+from store.statistics.verdict import judge
+from store.store import Store
 from variants import gpt2, softmax, ssa
 
 
@@ -86,11 +101,10 @@ def test_each_operator_is_measured_and_counted_once_and_shared_by_the_workers(tm
 
 
 def test_finished_trials_are_used_before_measured_steps(tmp_path: Path) -> None:
-    run_quietly(tmp_path, toy_grid(seeds=[0], step_s=0.002))
     grid = toy_grid(step_s=0.002)
+    run_quietly(tmp_path, toy_grid(seeds=[0], step_s=0.002))
     estimate = plan_campaign(tmp_path, [grid], PlanOptions(seconds=lambda _: 1e9)).estimate
-    assert estimate.basis == "from 2 finished trials"
-    assert estimate.finished == 2
+    assert (estimate.basis, estimate.finished) == ("from 2 finished trials", 2)
     assert estimate.trial_s is not None
     assert 4 * 20 * 0.002 <= estimate.trial_s < 1e6
     run_quietly(tmp_path, grid)
@@ -117,6 +131,8 @@ def test_measuring_stops_after_a_few_steps_and_scales_to_all() -> None:
 def test_a_plan_says_which_operator_could_not_be_timed_and_why(tmp_path: Path) -> None:
     def seconds(trial: Spec) -> float | None:
         assert isinstance(trial, ToyTrial)
+        if trial.seed:
+            raise RuntimeError("shapes differ\n  [3]\n  [4]")
         if trial.operator.label == "falling":
             return measure_seconds(trial.changed(fate="raises", fate_at=1), train)
         return 5.0
@@ -126,50 +142,40 @@ def test_a_plan_says_which_operator_could_not_be_timed_and_why(tmp_path: Path) -
     assert (plan.estimate.trial_s, plan.estimate.unknown) == (5.0, 1)
     assert "1 trial of unknown duration" in plan.estimate.basis
     assert "  could not be measured: falling: ValueError: seed 0 met its fate" in plan_lines(plan)
+    plan = plan_campaign(tmp_path, [toy_grid(seeds=[1])], PlanOptions(seconds=seconds))
+    assert plan.estimate.problems == ("falling: RuntimeError: shapes differ", "rising: RuntimeError: shapes differ")
+
+
+def text_trial(tmp_path: Path, vocabulary: int) -> Trial:
+    (tmp_path / "a.txt").write_text("aab " * 400)
+    task = Text(source=str(tmp_path / "a.txt"), context=16, tokenizer=BytePairs(vocabulary=vocabulary))
+    return Trial(task=task, model=gpt2(layers=1, heads=2, width=16), operator=softmax(), training=Training(steps=9))
 
 
 def test_what_is_refused_when_it_is_tried_is_an_error_and_no_trouble_with_timing(tmp_path: Path) -> None:
-    (tmp_path / "a.txt").write_text("aab " * 400)
-    task = Text(source=str(tmp_path / "a.txt"), context=16, tokenizer=BytePairs(vocabulary=5000))
-    refused = Trial(task=task, model=gpt2(layers=1, heads=2, width=16), operator=softmax(), training=Training(steps=9))
-    grid = Grid(name="few", base=refused, axes=[], seeds=[0])
-
-    def seconds(trial: Spec) -> float | None:
-        return measure_seconds(trial, train_trial)  # type: ignore[arg-type]
-
-    plan = plan_campaign(tmp_path / "campaign", [grid], PlanOptions(seconds=seconds))
+    grid = Grid(name="few", base=text_trial(tmp_path, 5000), axes=[], seeds=[0])
+    options = PlanOptions(seconds=lambda trial: measure_seconds(trial, train_trial))  # type: ignore[arg-type]
+    plan = plan_campaign(tmp_path / "campaign", [grid], options)
     assert plan.estimate.problems == ()
-    (told,) = plan.estimate.refused
-    assert "of 5000 tokens" in told
-    assert plan.refused == (told,)
-    assert f"  error: trials fail before their first step: {told}" in plan_lines(plan)
-
-
-def test_of_an_error_of_many_lines_a_plan_tells_the_first(tmp_path: Path) -> None:
-    def seconds(trial: Spec) -> float:
-        raise KeyError if trial.seed else RuntimeError("shapes differ\n  [3]\n  [4]")  # type: ignore[attr-defined]
-
-    for seed, said in ((0, "RuntimeError: shapes differ"), (1, "KeyError")):
-        plan = plan_campaign(tmp_path, [toy_grid(seeds=[seed])], PlanOptions(seconds=seconds))
-        assert sorted(plan.estimate.problems) == [f"falling: {said}", f"rising: {said}"]
-        assert plan.estimate.trial_s is None
+    (message,) = plan.refused
+    assert plan.estimate.refused == (message,)
+    assert "of 5000 tokens" in message
+    assert f"  error: trials fail before their first step: {message}" in plan_lines(plan)
 
 
 def test_models_of_other_sizes_are_counted_each_for_itself(tmp_path: Path) -> None:
     """Tokens of a vocabulary are rows of two tables, steps are nothing of a model."""
-    (tmp_path / "a.txt").write_text("aab " * 400)
-    task = Text(source=str(tmp_path / "a.txt"), context=16, tokenizer=BytePairs(vocabulary=258))
-    base = Trial(task=task, model=gpt2(layers=1, heads=2, width=16), operator=softmax(), training=Training(steps=9))
+    base = text_trial(tmp_path, 258)
     axes = [
         over("task.tokenizer.vocabulary", [259, 258]),
         over("operator", [softmax(), ssa()]),
         over("training.steps", [8, 9]),
     ]
     grid = Grid(name="sizes", base=base, axes=axes, seeds=[0])
-    found = plan_campaign(tmp_path / "campaign", [grid], PlanOptions(parameters=parameters)).operators
-    assert {each.trials for each in found} == {2}
+    rows = plan_campaign(tmp_path / "campaign", [grid], PlanOptions(parameters=parameters)).operators
+    assert {each.trials for each in rows} == {2}
     for operator, own in (("softmax", 0), ("SSA", 4)):
-        few, many = (each for each in found if each.operator == operator)
+        few, many = (each for each in rows if each.operator == operator)
         assert few.operator_parameters == many.operator_parameters == own
         assert few.parameters is not None
         assert many.parameters == few.parameters + (16 if base.model.tied else 32)
@@ -185,29 +191,209 @@ def test_two_operators_of_one_label_are_two_rows_with_parameters_and_times_of_th
     def rate(trial: Spec) -> float:
         return float(trial.operator.rate)  # type: ignore[attr-defined]
 
-    options = PlanOptions(parameters=lambda trial: (int(10 * rate(trial)), 0), seconds=rate)
-    plan = plan_campaign(tmp_path, [twins()], options)
-    assert sorted(each.operator for each in plan.operators) == ["fast", "slow"]  # the labels of their cells
-    assert sorted((each.trials, each.parameters) for each in plan.operators) == [(1, 5), (1, 9)]
-    assert plan.estimate.trial_s == pytest.approx(0.9 + 0.5)
-
-
-def test_operators_of_one_label_and_several_cells_are_told_apart_by_their_keys(tmp_path: Path) -> None:
     grid = twins()
+    plan = plan_campaign(
+        tmp_path, [grid], PlanOptions(parameters=lambda trial: (int(10 * rate(trial)), 0), seconds=rate)
+    )
+    rows = sorted((each.operator, each.trials, each.parameters) for each in plan.operators)
+    assert rows == [("fast", 1, 9), ("slow", 1, 5)]  # the labels of their cells
+    assert plan.estimate.trial_s == pytest.approx(0.9 + 0.5)
     wide = Grid(name="wide", base=grid.base, axes=[*grid.axes, over("steps", [20, 30])], seeds=[0])
-    plan = plan_campaign(tmp_path, [wide, toy_grid()])
-    names = {each.key: each.operator for each in plan.operators if each.grid == "wide"}
+    names = {each.key: each.operator for each in plan_campaign(tmp_path, [wide]).operators}
     assert names == {key: f"falling [{key[:6]}]" for key in names}
     assert len(names) == 2
-    assert {each.operator for each in plan.operators if each.grid == "toy"} == {"falling", "rising"}
 
 
-def test_finished_trials_are_told_with_where_they_ran_and_what_they_took(tmp_path: Path) -> None:
-    grid = twins()
-    run_quietly(tmp_path, grid)
-    found = finished_trials(survey(Layout(tmp_path), [grid], walk([grid])))
-    assert {each.trial.key for each in found} == {planned.key for planned in grid.trials()}
-    for each in found:
-        (end,) = Layout(tmp_path).trial(each.trial.key).glob("001/end.json")
-        assert each.seconds == json.loads(end.read_bytes())["wall_s"]
-        assert each.device == "cpu"
+def judged_grid(cells: int = 5, seeds: int = 4, **changes: Any) -> Grid:
+    measure = Measure(name="mse", point={"sigma": 1.0}, **changes)
+    rates = [0.5 + 0.4 * at / cells for at in range(cells)]
+    return Grid(
+        name="judged",
+        base=ToyTrial(),
+        axes=[over("operator.rate", rates, name="rate")],
+        seeds=range(seeds),
+        baseline={"rate": rates[0]},
+        measure=measure,
+    )
+
+
+def resolution(root: Path, grid: Grid) -> Resolution:
+    (found,) = resolutions(Layout(root), [grid])
+    return found
+
+
+@pytest.mark.parametrize(
+    ("comparisons", "seeds", "in_sd"), [(1, 3, 3.3), (1, 5, 1.7), (1, 8, 1.2), (1, 10, 1.0), (191, 5, 6.7)]
+)
+def test_it_is_what_the_documentation_says(tmp_path: Path, comparisons: int, seeds: int, in_sd: float) -> None:
+    found = resolution(tmp_path, judged_grid(comparisons + 1, seeds))
+    assert found.comparisons == comparisons
+    assert found.in_sd == pytest.approx(in_sd, abs=0.05)
+
+
+@pytest.mark.parametrize("scale", ["linear", "log"])
+def test_differences_of_large_values_that_vary_by_rounding_do_not_vary(scale: str) -> None:
+    """Between 1,000.1 and the same plus a millionth there are few digits, and other ones than at 4,000.1."""
+    values = [1000.1 * (1 + 0.37 * seed) ** (1 if scale == "linear" else 9) for seed in range(8)]
+    moved = [value + 1e-6 if scale == "linear" else value * (1 + 1e-9) for value in values]
+    rows = [(cell, seed, value) for cell, of in (("a", values), ("b", moved)) for seed, value in enumerate(of)]
+    assert noise_among(rows, "a", scale).sd == 0
+    jittered = [(cell, seed, value * (1 + 1e-9 * (seed % 2) * (cell == "b"))) for cell, seed, value in rows]
+    assert noise_among(jittered, "a", scale).sd != 0
+
+
+def test_verdicts_find_such_a_difference_four_times_in_five(tmp_path: Path) -> None:
+    """Through `judge`: one true effect among comparisons without any, the hardest case of Holm."""
+    import numpy as np
+
+    found = resolution(tmp_path, judged_grid(5, 6))
+    assert found.in_sd is not None
+    source, campaigns = np.random.default_rng(0), 4000
+    differences = source.normal(size=(campaigns, found.comparisons, found.seeds))
+    differences[:, 0] += found.in_sd
+    words = judge(summarise(differences), rope=0.0, alpha=0.05, better="lower").words[:, 0]
+    share = np.isin(words, ["better", "worse", "tiny but real"]).mean()
+    assert share >= 0.8 - 4 * math.sqrt(0.16 / campaigns)
+    assert share < 0.85  # the steps after the hardest are a little easier
+
+
+def line_of(plan: RunPlan, words: str = " apart") -> str:
+    (line,) = [line for line in plan_lines(plan) if words in line]
+    return line
+
+
+def test_without_finished_trials_it_speaks_of_standard_deviations_and_gives_an_example(tmp_path: Path) -> None:
+    plan = plan_campaign(tmp_path, [judged_grid()])
+    (found,) = plan.resolutions
+    assert (found.sd, found.noise.pairs, found.noise.remark) == (None, 0, "")
+    assert found.in_sd == pytest.approx(3.45, abs=0.01)
+    assert [seeds for seeds, _ in found.by_seeds] == [3, 5, 8, 12]
+    sizes = [size for _, size in found.by_seeds]
+    assert sizes == sorted(sizes, reverse=True)
+    line = line_of(plan)
+    assert line.startswith("  4 seeds of mse at sigma=1 tell differences above 3.4 SD apart (power 80 %, 4 comparisons")
+    assert "were it 10 %, above 41 %" in line
+    assert line.endswith("3 seeds 6.5 SD, 5 seeds 2.5 SD, 8 seeds 1.5 SD, 12 seeds 1.1 SD")
+    assert plan_data(plan)["resolutions"][0]["detectable"] is None
+    assert "5 baseline seeds will tell; `--noise-from CAMPAIGN`" in line_of(plan, "  no noise known yet")
+
+
+@pytest.mark.parametrize("scale", ["log", "linear"])
+def test_finished_pairs_give_the_spread_and_a_plan_writes_nothing_for_it(tmp_path: Path, scale: str) -> None:
+    grid = judged_grid(seeds=6, scale=scale)
+    run_quietly(tmp_path, judged_grid(seeds=4, scale=scale))
+    ingest(tmp_path, threads=1)
+    before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")}
+    plan = plan_campaign(tmp_path, [grid])
+    assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")} == before
+    with Store.open(tmp_path, refresh=False) as store:
+        rows = store.final("judged", "mse", {"sigma": 1.0}).select("label", "seed", "value").rows()
+    values = {(label, seed): math.log(value) if scale == "log" else value for label, seed, value in rows}
+    base, *labels = sorted({label for label, _ in values}, key=lambda label: float(label.rpartition("=")[2]))
+    each = [[values[label, seed] - values[base, seed] for seed in range(4)] for label in labels]
+    expected = math.sqrt(statistics.mean(statistics.variance(found) for found in each))
+    (found,) = plan.resolutions
+    assert found.noise.pairs == 16
+    assert found.sd == pytest.approx(expected)
+    data = plan_data(plan)["resolutions"][0]
+    assert data["detectable"] == pytest.approx(expected * data["in_sd"])
+    line = line_of(plan)
+    assert "from 16 pairs" in line
+    assert ("%" in line.partition(" apart")[0]) == (scale == "log")
+
+
+def test_a_grid_takes_noise_and_hours_of_one_with_its_baseline_and_tells_of_a_damaged_store(tmp_path: Path) -> None:
+    run_quietly(tmp_path, judged_grid(seeds=3))
+    ingest(tmp_path, threads=1)
+    found = resolution(tmp_path, judged_grid(seeds=3).named("other"))
+    assert found.noise == resolution(tmp_path, judged_grid(seeds=3)).noise._replace(source="grid judged")
+    stranger = Grid("strange", ToyTrial(), [over("operator.rate", [0.01, 0.02], name="rate")], seeds=range(3),
+                    baseline={"rate": 0.01}, measure=judged_grid().measure)  # fmt: skip
+    assert resolution(tmp_path, stranger).noise == Noise()
+    with Store.open(tmp_path, refresh=False) as store:
+        walls = store.sql("SELECT cell, median(wall_s) AS s FROM trial GROUP BY cell")["s"]
+    assert (found.hours, found.unit) == (pytest.approx(walls.sum() / 3600), "CPU-h")
+    Layout(tmp_path).snapshot.write_bytes(random.Random(0).randbytes(4096))
+    damaged = resolution(tmp_path, judged_grid(seeds=3))
+    assert damaged.sd is None
+    assert damaged.noise.remark
+    assert any(damaged.noise.remark in line for line in lines_of(tmp_path, judged_grid(seeds=3)))
+
+
+def test_two_seeds_tell_nothing_and_what_cannot_be_compared_has_no_line(tmp_path: Path) -> None:
+    plan = plan_campaign(tmp_path, [judged_grid(seeds=2)])
+    assert plan.resolutions[0].in_sd is None
+    assert line_of(plan).startswith("  2 seeds of mse at sigma=1 tell nothing apart, a verdict needs 3; 3 seeds 6.5 SD")
+    alone = Grid(name="alone", base=ToyTrial(), axes=[over("steps", [1, 2])], seeds=[0])
+    assert plan_campaign(tmp_path, [alone]).resolutions == ()
+
+
+def test_pairs_that_are_all_equal_have_no_spread_and_a_plan_says_so(tmp_path: Path) -> None:
+    """Seeds that change nothing are a defect to find, not a lack of pairs."""
+    base = math.log(3.0)
+    values = {
+        cell: {seed: math.exp(base * (1 + seed) + 0.1 * at) for seed in range(4)} for at, cell in enumerate("abc")
+    }
+    rows = [(cell, seed, value) for cell, found in values.items() for seed, value in found.items()]
+    assert pool_differences(differences(rows, "a", "log")) == (8, 0.0)
+    assert pool_differences([[0.5] * 4, [0.25] * 4]) == (8, 0.0)
+    assert pool_differences([[0.5] * 2, [0.25] * 2]) == (4, None)
+    plan = plan_campaign(tmp_path, [judged_grid()])
+    found = plan.resolutions[0]
+    line = next(iter(resolution_lines(found._replace(noise=found.noise._replace(sd=0.0, pairs=8, basis="pairs")))))
+    assert "SD of a pair 0: the 8 pairs" in line
+    assert "unknown" not in line
+
+
+def lines_of(root: Path, grid: Grid, **options: Any) -> list[str]:
+    return list(plan_lines(plan_campaign(root, [grid], PlanOptions(**options))))
+
+
+def test_baseline_seeds_alone_give_a_noise_that_counts_seeds_as_unrelated() -> None:
+    values = [0.3, 0.5, 0.35, 0.8]
+    rows = [*(("base", seed, value) for seed, value in enumerate(values)), ("cell", 0, 0.4), ("cell", 1, None)]
+    found = noise_among(rows, "base", "log")
+    assert (found.basis, found.seeds, found.pairs) == ("baseline", 4, 0)
+    assert found.seed_sd == pytest.approx(statistics.stdev(map(math.log, values)))
+    assert found.sd == pytest.approx(math.sqrt(2) * found.seed_sd)
+    assert noise_among(rows[:2], "base", "log").sd is None
+    logit = noise_among(rows, "base", "logit")
+    assert logit.seed_sd == pytest.approx(statistics.stdev(math.log(v / (1 - v)) for v in values))
+    assert noise_among([("base", 0, 1.0), ("base", 1, 0.0), ("base", 2, 0.5)], "base", "logit").seeds == 1
+
+
+def test_a_plan_takes_the_noise_of_a_campaign_that_is_named(tmp_path: Path) -> None:
+    here, there = tmp_path / "here", tmp_path / "there"
+    run_quietly(there, judged_grid(seeds=4))
+    ingest(there, threads=1)
+    named = judged_grid(seeds=6).named("new")
+    (found,) = plan_campaign(here, [named], PlanOptions(noise_from=Layout(there))).resolutions
+    known = resolution(there, judged_grid(seeds=6))
+    assert found.noise == known.noise._replace(source=f"grid judged of {there}")
+    assert (found.sd, found.noise.pairs) == (known.sd, 16)
+    assert found.hours == known.hours
+    assert any(f"of grid judged of {there}" in line for line in lines_of(here, named, noise_from=Layout(there)))
+    empty = lines_of(here, named, noise_from=Layout(tmp_path / "nothing"))
+    assert any("no noise known: " in line and "has no results" in line for line in empty)
+
+
+def test_power_at_what_counts_as_equal_is_that_of_the_simulated_verdicts(tmp_path: Path) -> None:
+    import numpy as np
+
+    found = resolution(tmp_path, judged_grid(2, 6, rope=0.1))
+    known = _resolution(
+        judged_grid(2, 6, rope=0.1).header(), Noise(0.08, 20, 0.07, 5, "pairs", seed_s=7200.0, on_gpu=True)
+    )
+    assert (found.power_at_rope, found.seeds_for_rope) == (None, None)
+    assert known.rope == pytest.approx(math.log(1.1))
+    differences = np.random.default_rng(0).normal(known.rope, 0.08, size=(4000, 1, 6))
+    claimed = (judge(summarise(differences), rope=0.0, alpha=0.05, better="lower").p <= 0.05).mean()
+    assert known.power_at_rope == pytest.approx(claimed, abs=4 * math.sqrt(0.25 / 4000))
+    assert known.seeds_for_rope is not None
+    assert known.seeds_for_rope > 6
+    noise, rope = list(resolution_lines(known))[1:]
+    assert "varies by 7.3 % (SD) over 5 seeds of the baseline; pairing leaves 81 % of the noise" in noise
+    assert known.power_at_rope is not None
+    more = known.seeds_for_rope - 6
+    assert rope.startswith(f"power {100 * known.power_at_rope:.0f} % for a true difference of 10 %")
+    assert rope.endswith(f"80 % needs {known.seeds_for_rope} seeds, {more} more ({2 * more:.2g} GPU-h)")

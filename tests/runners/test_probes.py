@@ -1,7 +1,8 @@
 """Probes of attention weights, against closed forms and against loops over plain floats."""
 
 import math
-import statistics
+from collections.abc import Sequence
+from itertools import product
 
 import numpy as np
 import pytest
@@ -22,7 +23,7 @@ from runners.probes import (
 from runners.tasks import Batch
 from store.files.layout import Layout
 from tests.runners.probe_fixtures import by_place, make_layer, make_model, probe_layer, probe_model
-from variants import Operator, Uniform, Window, affine_scaled, key_bias, learned_sink
+from variants import Operator, Uniform, Window, key_bias
 from variants.model.transformer import LayerTrace
 
 B, H, T = 4, 2, 6
@@ -57,47 +58,21 @@ def make_signed_layer() -> LayerTrace:
     return make_layer(weights, mask, ground=ground, extra=extra)
 
 
-def queries(layer: LayerTrace, b: int) -> list[int]:
-    mask = layer.worked.heads.mask
-    assert mask is not None
-    return [i for i in range(T) if mask[b, 0, i, i]]
-
-
-def importance(layer: LayerTrace, head: int, position: int, *, raw: bool = False) -> list[float]:
-    """alpha_k of every sequence in which nothing is hidden."""
-    weights, ground, extra = (
-        x.tolist() for x in (layer.worked.attended.weights, layer.worked.attended.ground, layer.worked.attended.extra)
-    )
-    assert layer.worked.heads.mask is not None
-    records = []
-    for b in (2, 3):
-        given = []
-        for i in queries(layer, b):
-            row = weights[b][head][i]
-            whole = sum(map(abs, row)) + abs(ground[b][head][i][0]) + abs(extra[b][head][i][0])
-            if i < position - 1:
-                continue
-            own = row[position - 1] if position else extra[b][head][i][0]
-            if raw:
-                given.append(own)
-            elif whole:
-                given.append(abs(own) / whole)
-        records.append(sum(given) / len(given))
-    return records
-
-
 @pytest.mark.parametrize("raw", [False, True])
 @pytest.mark.parametrize("position", [0, 1, 2, 5])
-def test_importance_and_sink_share_are_what_loops_over_floats_say(position: int, raw: bool) -> None:
-    layer, prefix = make_signed_layer(), "raw_" if raw else ""
+def test_importance_and_sink_share_are_those_of_their_definition(position: int, raw: bool) -> None:
+    """Over the queries from the position on, in the two sequences in which nothing is hidden."""
+    layer, prefix, at = make_signed_layer(), "raw_" if raw else "", ("position", position)
     probe = SinkShare(eps=(0.1, 0.3), positions=(position,), of="weights" if raw else "shares")
-    records = probe_layer(probe, layer)
+    records, attended = probe_layer(probe, layer), layer.worked.attended
+    weights, ground, extra = (x[2:].numpy() for x in (attended.weights, attended.ground, attended.extra))
+    own = weights[..., position - 1 : position] if position else extra
+    whole = abs(weights).sum(-1, keepdims=True) + abs(ground) + abs(extra)
+    alpha = (own if raw else abs(own) / whole)[:, :, max(position - 1, 0) :, 0].mean(-1)
     for head in range(H):
-        alpha = importance(layer, head, position, raw=raw)
-        at = ("position", position)
-        assert records.pop((f"{prefix}importance", 1, head, at)) == pytest.approx(np.mean(alpha))
+        assert records.pop((f"{prefix}importance", 1, head, at)) == pytest.approx(alpha[:, head].mean())
         for eps in (0.1, 0.3):
-            share = np.mean([each > eps for each in alpha])
+            share = (alpha[:, head] > eps).mean()
             assert records.pop((f"{prefix}sink_share", 1, head, ("eps", eps), at)) == pytest.approx(share)
     assert records.pop((f"{prefix}sink_sequences", 1, None, at)) == 2
     assert not records
@@ -132,32 +107,32 @@ def test_an_importance_of_exactly_eps_is_no_sink() -> None:
     weights[..., 0, 0] = weights[..., 1, 1] = 1
     for i in (2, 3):
         weights[..., i, 0] = weights[..., i, i] = 0.5  # alpha = (1 + 0 + 0.5 + 0.5) / 4
-    records = probe_layer(SinkShare(eps=(0.4, 0.5)), make_layer(weights))
-    assert records["importance", 1, 0, ("position", 1)] == 0.5
-    assert records["sink_share", 1, 0, ("eps", 0.4), ("position", 1)] == 1
-    assert records["sink_share", 1, 0, ("eps", 0.5), ("position", 1)] == 0
+    records, at = probe_layer(SinkShare(eps=(0.4, 0.5)), make_layer(weights)), ("position", 1)
+    assert records["importance", 1, 0, at] == 0.5
+    assert [records["sink_share", 1, 0, ("eps", eps), at] for eps in (0.4, 0.5)] == [1, 0]
 
 
 def test_uniform_causal_attention_has_the_harmonic_importance_and_logarithmic_entropies() -> None:
     probes = SinkShare(eps=(0.05, 0.3)), AttentionEntropy(), FirstToken(by_query=True), WeightSums()
-    records = by_place(probe_model(make_model(Operator(score=Uniform())), ids(2, 64), *probes))
-    harmonic = sum(1 / i for i in range(1, 65))
-    at = ("position", 1)
-    for layer in (0, 1):
-        for head in (0, 1):
-            assert records["importance", layer, head, at] == pytest.approx(harmonic / 64)
-            assert records["importance", layer, head, at] == pytest.approx(0.0741, abs=5e-5)
-            assert records["sink_share", layer, head, ("eps", 0.05), at] == 1
-            assert records["sink_share", layer, head, ("eps", 0.3), at] == 0
-            assert records["entropy", layer, head] == pytest.approx(np.mean([math.log(i) for i in range(1, 65)]))
-            assert records["entropy_last", layer, head] == pytest.approx(math.log(64))
-            assert records["first_token_weight", layer, head] == pytest.approx((harmonic - 1) / 63)
-            assert records["first_token_weight", layer, head, ("query", 5)] == pytest.approx(1 / 5)
-            assert ("first_token_weight", layer, head, ("query", 1)) not in records
-            assert records["first_token_negative", layer, head] == 0
-            assert records["weight_sum", layer, head] == pytest.approx(1)
-        assert records["weight_sum_count", layer, None, ("sum", 1.0)] == 2 * 64
-    short = by_place(probe_model(make_model(Operator(score=Uniform())), ids(2, 8), SinkShare()))
+    model = make_model(Operator(score=Uniform()))
+    records = by_place(probe_model(model, ids(2, 64), *probes))
+    harmonic, at = sum(1 / i for i in range(1, 65)), ("position", 1)
+    expected = {
+        ("importance", at): harmonic / 64,
+        ("sink_share", ("eps", 0.05), at): 1,
+        ("sink_share", ("eps", 0.3), at): 0,
+        ("entropy",): np.mean([math.log(i) for i in range(1, 65)]),
+        ("entropy_last",): math.log(64),
+        ("first_token_weight",): (harmonic - 1) / 63,
+        ("first_token_negative",): 0,
+        ("weight_sum",): 1,
+        **{("first_token_weight", ("query", i)): 1 / i for i in range(2, 65)},
+    }
+    for layer, head in product((0, 1), (0, 1)):
+        values = {(row[0], *row[3:]): value for row, value in records.items() if row[1:3] == (layer, head)}
+        assert values == pytest.approx(expected)
+    assert records["weight_sum_count", 0, None, ("sum", 1.0)] == 2 * 64
+    short = by_place(probe_model(model, ids(2, 8), SinkShare()))
     assert short["importance", 0, 0, at] == pytest.approx(0.3397, abs=5e-5)
     assert short["sink_share", 0, 0, ("eps", 0.3), at] == 1  # lengths are not comparable
 
@@ -169,48 +144,18 @@ def test_the_effective_rank_is_the_exponential_of_the_entropy_of_singular_values
     mask = torch.ones(B, 1, T, T, dtype=torch.bool)
     mask[0, :, 4:, 4:] = False  # padding: its rows count as zeros
     records, ranks = probe_layer(EffectiveRank(), make_layer(weights, mask)), np.full((B, H), np.nan)
-    for b in range(B):
-        for h in range(H):
-            rows = weights[b, h, :4] if b == 0 else weights[b, h]
-            shares = np.linalg.svd(rows.numpy(), compute_uv=False)
-            if shares.sum():
-                shares = shares[shares > 0] / shares.sum()
-                ranks[b, h] = math.exp(-(shares * np.log(shares)).sum())
-    for h in range(H):
-        assert records["effective_rank", 1, h] == pytest.approx(np.nanmean(ranks[:, h]))
-    for b in range(B):
-        assert records["effective_rank_median", 1, None, ("sequence", b + 1)] == pytest.approx(np.nanmedian(ranks[b]))
+    for b, h in product(range(B), range(H)):
+        shares = np.linalg.svd((weights[b, h, :4] if b == 0 else weights[b, h]).numpy(), compute_uv=False)
+        if shares.sum():
+            shares = shares[shares > 0] / shares.sum()
+            ranks[b, h] = math.exp(-(shares * np.log(shares)).sum())
+    assert [records["effective_rank", 1, h] for h in range(H)] == pytest.approx(np.nanmean(ranks, 0))
+    medians = [records["effective_rank_median", 1, None, ("sequence", b + 1)] for b in range(B)]
+    assert medians == pytest.approx(np.nanmedian(ranks, 1))
     assert ranks[1, 0] == pytest.approx(1)
     # in single precision 63 of 64 singular values would not be 0, and 1e-5 in all
     single = make_layer(torch.full((1, 1, 64, 64), 1 / 64), torch.ones(1, 1, 64, 64).bool())
     assert probe_layer(EffectiveRank(), single)["effective_rank", 1, 0] == pytest.approx(1, abs=1e-9)
-
-
-@pytest.mark.parametrize("n", ["visible", "context"])
-def test_the_weights_of_affine_scaled_sum_to_what_its_formula_says(n: str) -> None:
-    model = make_model(affine_scaled(n=n))  # type: ignore[arg-type]
-    for block in model.blocks():
-        block.attention.numbers.get_buffer("rescale_mean").copy_(torch.tensor([0.8, 0.4]).view(1, 2, 1, 1))
-    length = 12
-    records = by_place(
-        probe_model(model, ids(2, length), WeightSums(), SinkShare(positions=tuple(range(1, length + 1))))
-    )
-    kept = np.arange(1, length + 1) / length if n == "context" else np.ones(length)
-    sums = [0.5 + kept * (mean - 0.5) for mean in (0.8, 0.4)]  # alpha is 0.5 at the start
-    for head, expected in enumerate(sums):
-        assert records["weight_sum", 0, head] == pytest.approx(np.mean(expected))
-    over_heads = np.mean(sums, 0)
-    assert records["weight_sum_mean", 0, None] == pytest.approx(over_heads.mean())
-    assert records["weight_sum_median", 0, None] == pytest.approx(np.median(over_heads))
-    counts = {
-        dict(place)["sum"]: value
-        for (name, layer, _, *place), value in records.items()
-        if "count" in name and not layer
-    }
-    assert sum(counts.values()) == 2 * length
-    assert sum(middle * count for middle, count in counts.items()) / 24 == pytest.approx(over_heads.mean(), abs=0.025)
-    weighted = [records["importance", 0, 0, ("position", k)] * (length - k + 1) for k in range(1, length + 1)]
-    assert sum(weighted) == pytest.approx(length)  # shares of a row sum to 1, whatever its weights sum to
 
 
 def test_weight_sums_are_those_of_keys_and_their_bins_have_ends() -> None:
@@ -227,30 +172,26 @@ def test_weight_sums_are_those_of_keys_and_their_bins_have_ends() -> None:
         WeightSums(bin=1, limit=0.2)
 
 
+def entropy(sizes: Sequence[float]) -> float:
+    return -sum(size / sum(sizes) * math.log(size / sum(sizes)) for size in sizes if size)
+
+
 def test_entropies_are_what_loops_over_floats_say() -> None:
     layer = make_signed_layer()
-    weights = layer.worked.attended.weights.tolist()
-    records = probe_layer(AttentionEntropy(), layer)
-    assert layer.worked.heads.mask is not None
-    of_sequences = [0.0] * B
+    weights, mask = layer.worked.attended.weights.tolist(), make_mask()[:, 0]
+    queries = [[i for i in range(T) if mask[b, i, i]] for b in range(B)]
+    records, last = probe_layer(AttentionEntropy(), layer), np.zeros((B, H))
     for head in range(H):
-        everywhere, last = [], []
+        rows = [weights[b][head][i] for b in range(B) for i in queries[b]]
+        everywhere = [entropy([abs(w) for w in row]) for row in rows if any(row)]
         for b in range(B):
-            for i in queries(layer, b):
-                sizes = [abs(w) for w in weights[b][head][i]]
-                if sum(sizes):
-                    everywhere.append(-sum(w / sum(sizes) * math.log(w / sum(sizes)) for w in sizes if w))
-            i = queries(layer, b)[-1]
-            row = [w for w, seen in zip(weights[b][head][i], layer.worked.heads.mask[b, 0, i], strict=True) if seen]
-            above = [w - min(row) for w in row]
-            last.append(-sum(w / sum(above) * math.log(w / sum(above)) for w in above if w))
+            row = [weights[b][head][queries[b][-1]][j] for j in range(T) if mask[b, queries[b][-1], j]]
+            last[b, head] = entropy([w - min(row) for w in row])
         assert records["entropy", 1, head] == pytest.approx(np.mean(everywhere))
-        assert records["entropy_last", 1, head] == pytest.approx(np.mean(last))
-        of_sequences = [before + one / H for before, one in zip(of_sequences, last, strict=True)]
-    assert records["entropy_last_sd", 1, None] == pytest.approx(statistics.stdev(of_sequences))
-    assert ("entropy_last_sd", 1, None) not in probe_layer(
-        AttentionEntropy(), make_layer(torch.ones(1, 2, 4, 4).tril())
-    )
+        assert records["entropy_last", 1, head] == pytest.approx(last[:, head].mean())
+    assert records["entropy_last_sd", 1, None] == pytest.approx(last.mean(1).std(ddof=1))
+    alone = probe_layer(AttentionEntropy(), make_layer(torch.ones(1, 2, 4, 4).tril()))
+    assert ("entropy_last_sd", 1, None) not in alone
 
 
 def test_a_last_row_of_equal_weights_has_the_entropy_of_its_visible_keys() -> None:
@@ -259,13 +200,9 @@ def test_a_last_row_of_equal_weights_has_the_entropy_of_its_visible_keys() -> No
         records = probe_layer(AttentionEntropy(), make_layer(equal))
         assert records["entropy_last", 1, 0] == pytest.approx(math.log(4))
         assert (("entropy", 1, 0) in records) == (size != 0)
-    unequal, mask = torch.zeros(1, 1, 4, 4, dtype=torch.float64), torch.ones(4, 4, dtype=torch.bool).tril()
-    unequal[..., -1, :] = torch.tensor([1.0, 1.0, 1.0, 0.5])
-    records = probe_layer(AttentionEntropy(), make_layer(unequal))
-    assert records["entropy_last", 1, 0] == pytest.approx(math.log(3))  # the least visible key drops out
-    unequal[..., -1, :], mask[1:, 0] = torch.tensor([0.0, 0.5, 0.3, 0.2]), False
-    records = probe_layer(AttentionEntropy(), make_layer(unequal, mask[None, None]))
-    assert records["entropy_last", 1, 0] == pytest.approx(-(0.75 * math.log(0.75) + 0.25 * math.log(0.25)))
+    unequal = torch.zeros(1, 1, 4, 4, dtype=torch.float64)
+    unequal[..., -1, :] = torch.tensor([1.0, 1.0, 1.0, 0.5])  # the least visible key drops out
+    assert probe_layer(AttentionEntropy(), make_layer(unequal))["entropy_last", 1, 0] == pytest.approx(math.log(3))
 
 
 def test_what_is_hidden_or_padding_counts_for_nothing() -> None:
@@ -282,16 +219,13 @@ def test_what_is_hidden_or_padding_counts_for_nothing() -> None:
 def test_the_first_token_of_signed_weights() -> None:
     layer = make_signed_layer()
     weights, records = layer.worked.attended.weights, probe_layer(FirstToken(by_query=True), layer)
-    seen = [
-        (b, i) for b, last in ((0, 4), (1, 4), (2, 6), (3, 6)) for i in range(1, last)
-    ]  # the second document has another
+    lasts = [4, 4, 6, 6]  # the second document has another first token
     for head in range(H):
-        given = [weights[b, head, i, 0].item() for b, i in seen]
-        assert records["first_token_weight", 1, head] == pytest.approx(np.mean(given))
-        assert records["first_token_negative", 1, head] == pytest.approx(np.mean([w < 0 for w in given]))
-        assert records["first_token_weight", 1, head, ("query", 6)] == pytest.approx(
-            weights[2:, head, 5, 0].mean().item()
-        )
+        given = torch.cat([weights[b, head, 1:last, 0] for b, last in enumerate(lasts)])
+        assert records["first_token_weight", 1, head] == pytest.approx(given.mean().item())
+        assert records["first_token_negative", 1, head] == pytest.approx((given < 0).double().mean().item())
+        last = weights[2:, head, 5, 0].mean().item()
+        assert records["first_token_weight", 1, head, ("query", 6)] == pytest.approx(last)
 
 
 def test_a_first_token_that_the_operator_hides_counts_with_no_weight() -> None:
@@ -303,23 +237,6 @@ def test_a_first_token_that_the_operator_hides_counts_with_no_weight() -> None:
     visible[:, 3:, :3] = False
     hidden = by_place(probe_model(make_model(operator), ids(2, 5), FirstToken(), visible=visible))
     assert hidden["first_token_weight", 0, 0] == pytest.approx(0.5 / 2)
-
-
-def test_the_first_key_of_a_model_with_sink_tokens_is_the_sink_token() -> None:
-    model = make_model(Operator(score=Uniform()), sink_tokens=2)
-    records = by_place(probe_model(model, ids(2, 6), SinkShare(positions=(1, 3, 8)), FirstToken()))
-    expected = {k: np.mean([1 / i for i in range(k, 9)]) for k in (1, 3, 8)}  # keys: two sink tokens, then six
-    assert {k: records["importance", 0, 0, ("position", k)] for k in expected} == pytest.approx(expected)
-    assert records["first_token_weight", 0, 0] == pytest.approx(np.mean([1 / i for i in range(2, 9)]))
-
-
-def test_a_learned_key_is_position_zero_and_a_sink_lowers_the_share_of_keys() -> None:
-    biased = by_place(probe_model(make_model(key_bias()), ids(2, 9), SinkShare(positions=(0, 1)), WeightSums()))
-    positions = 1 - np.mean([biased["importance", 0, h, ("position", 0)] for h in (0, 1)])
-    assert positions == pytest.approx(np.mean([biased["weight_sum", 0, h] for h in (0, 1)]))
-    sunk = by_place(probe_model(make_model(learned_sink()), ids(2, 9), SinkShare()))
-    weights = next(make_model(learned_sink()).trace_layers(ids(2, 9))).worked.attended.weights
-    assert sunk["importance", 0, 0, ("position", 1)] == pytest.approx(weights[:, 0, :, 0].mean().item())
 
 
 def test_what_is_no_number_stays_visible() -> None:

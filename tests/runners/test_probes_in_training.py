@@ -7,21 +7,32 @@ from typing import Any, Literal
 import numpy as np
 import pytest
 import torch
+from pydantic import ValidationError
 
 from grid.errors import SpecError
 from runners.checkpoint import load_checkpoint
 from runners.evaluations import Evaluation, Judge
-from runners.probes import Found, GradientNorms, LearnedNumbers, Probe, ProbeArray, Probed, ProbeInput, Probing
-from runners.probes.probe import probe_model as probe_batch
-from runners.tasks import Items, LinearFunctions, Measurements, Predict, Task, Text
-from runners.tasks.counter_rng import CPU, Draws
-from runners.tasks.task import Batch, Data
+from runners.probes import (
+    Found,
+    GateSparsity,
+    GradientNorms,
+    LearnedNumbers,
+    Probe,
+    ProbeArray,
+    Probed,
+    ProbeInput,
+    Probing,
+    SinkShare,
+    TokenClasses,
+)
+from runners.tasks import AssociativeRecall, Items, LinearFunctions, Measurements, Predict, Task, Text
 from runners.training.loop import train
 from runners.training.training_context import Diverged
 from runners.trial import Execution, Trial, build_model
 from store.files.layout import Layout
+from tests.runners.probe_fixtures import by_place, make_model, probe_model
 from tests.runners.test_carried_rows import begin, done
-from variants import Backbone, Operator, ssa
+from variants import Backbone, Operator, gated_heads, ssa
 from variants.model.transformer import LayerTrace
 
 
@@ -187,61 +198,6 @@ def test_a_trial_that_diverges_records_its_norms_and_numbers_there(tiny: Trial, 
     assert world.probes.get((last, "gradient_norm_not_finite", None, None), 0) == len(norms) - len(finite)
 
 
-class Short(LinearFunctions):
-    """Two sequences per batch; keys are hidden by whole rows, or by query."""
-
-    kind: Literal["short"] = "short"
-    rows: Literal["one", "each", "none"] = "none"
-
-    def open(self) -> Any:
-        return ShortData(self)
-
-
-class ShortData(Data):
-    def __init__(self, task: Short) -> None:
-        self.task = task
-
-    @property
-    def constant_loss(self) -> float:
-        return 1.0
-
-    def batch(self, seed: int, step: int, device: torch.device = CPU) -> Batch:
-        shape = {"one": (2, 1, 7), "each": (2, 7, 7), "none": None}[self.task.rows]
-        draws = Draws(seed, "data", step, device=device)
-        inputs, targets = draws.normal(2, 7, 1), draws.normal(2, 4)
-        return Batch(inputs, targets, None if shape is None else draws.uniform(*shape) < 0.5)
-
-    def loss(self, outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-        return (outputs[:, ::2, 0] - targets).square().mean()
-
-    def evaluate(self, predict: Predict) -> Iterator[Measurements]:  # noqa: ARG002
-        yield from ()
-
-
-@pytest.mark.parametrize("rows", ["one", "each", "none"])
-def test_examples_are_as_many_as_are_asked_for_however_few_a_batch_has(rows: str) -> None:
-    data = Short.model_validate({"rows": rows}).open()
-    few, many = data.examples(1), data.examples(5)
-    for index, each in enumerate(many):
-        assert (each is None) == (rows == "none" and index == 2)
-        if each is not None:
-            assert (len(each), len(each.unique(dim=0))) == (5, 5)
-            assert torch.equal(each[:1], few[index])
-            assert torch.equal(each[:2], data.batch(0, 0)[index])
-
-
-@pytest.mark.parametrize("rows", ["one", "each", "none"])
-def test_sequences_are_cut_with_what_is_visible_in_them(rows: str) -> None:
-    data = Short.model_validate({"rows": rows}).open()
-    whole, cut = data.examples(3), probe_batch(data, Probing(sequences=3, length=4))
-    assert torch.equal(cut.inputs, whole.inputs[:, :4])
-    if whole.visible is None:
-        assert cut.visible is None
-    else:
-        assert cut.visible is not None
-        assert torch.equal(cut.visible, whole.visible[:, : {"one": 1, "each": 4}[rows], :4])
-
-
 def test_a_resumed_run_sees_the_norms_of_all_steps(tiny: Trial, memory: Callable) -> None:
     whole, resumed = memory(), memory(stop_at=[7])
     train(probing(tiny), whole)
@@ -292,3 +248,54 @@ def test_what_a_probe_or_an_evaluation_refuses_is_refused_when_the_trial_is_buil
         tiny.changed(task=Text(content_hash="0" * 32, source="/nowhere/text.txt", context=8), evaluations=(Shifted(),))
     with pytest.raises(SpecError, match="shifted and shifted both record ones"):
         tiny.changed(evaluations=(Shifted(), Shifted(points=2)))
+
+
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (
+            lambda: [SinkShare(), SinkShare(eps=(0.1,))],
+            "sink_share and sink_share both record importance at position=1",
+        ),
+        (lambda: [GradientNorms(), GradientNorms(k=(3,))], "both record gradient_norms"),
+        (lambda: [GateSparsity(), GateSparsity(below=0.1)], "both record gate_sparsity at below=0.1"),
+        (lambda: [TokenClasses(), LearnedNumbers(), TokenClasses()], "token_classes both record token_class.task"),
+        (lambda: [SinkShare(eps=(0.3, 0.3))], "rises from value to value"),
+    ],
+)
+def test_two_probes_that_would_record_one_row_are_refused(make: Callable[[], list[Probe]], words: str) -> None:
+    with pytest.raises(ValidationError, match=words):
+        Probing(probes=tuple(make()))
+
+
+def test_probes_of_one_kind_whose_rows_differ_are_recorded_both() -> None:
+    probes = (
+        *(SinkShare(), SinkShare(positions=(2,)), SinkShare(of="weights")),
+        *(GateSparsity(), GateSparsity(below=0.6)),
+        *(TokenClasses(by="bytes"), TokenClasses(by="bytes", normalise="softmax"), TokenClasses(by="closed_class")),
+    )
+    assert Probing(probes=probes).probes == probes
+    layerwise = (each for each in probes if getattr(each, "by", "bytes") == "bytes")
+    records = by_place(probe_model(make_model(gated_heads()), torch.arange(14).view(2, 7), *layerwise))
+    names = {name.rpartition(".")[0] or name for name, *_ in records}
+    assert {"token_class.bytes", "token_class_softmax.bytes", "importance", "raw_importance"} <= names
+
+
+def test_a_position_beyond_what_is_looked_at_is_refused(tiny: Trial, tmp_path: Any, memory: Callable) -> None:
+    path = tmp_path / "text.txt"
+    path.write_text("to be or not to be, that is the question. " * 50)
+    text = Text(source=str(path), context=100, batch=2)
+    model = tiny.model.changed(positions={"kind": "learned", "count": 101})
+    far = (SinkShare(positions=(1, 70)),)
+    trial = tiny.changed(task=text, model=model, probing=Probing(probes=far, length=70))
+    assert trial.changed(model=model.changed(sink_tokens=1), probing=Probing(probes=far, length=69))
+    with pytest.raises(SpecError, match=r"70 tokens or more; got probing\.length=64 and a task of up to 100"):
+        trial.changed(probing=Probing(probes=far))
+    recall = AssociativeRecall(context=40, batch=2, evaluation={"lengths": (80,)})  # type: ignore[arg-type]
+    short = trial.changed(task=recall)
+    world = memory()
+    with pytest.raises(SpecError, match=r"70 tokens or more.* have 40"):
+        train(short, world)
+    assert world.began is None

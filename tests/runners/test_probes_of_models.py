@@ -1,9 +1,8 @@
 """Probes of activations, logits, numbers and gradients; and all probes on all operators."""
 
 import math
-import statistics
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import pytest
@@ -28,14 +27,13 @@ from runners.probes import (
     TokenClasses,
 )
 from runners.tasks import LinearFunctions, Text
-from runners.tasks.task import Data, Task
+from runners.tasks.task import Task
 from runners.training.loop import train
 from runners.trial import DEFAULT_PROBES, Trial, build_model
 from tests.runners.probe_fixtures import by_place, make_layer, make_model, probe_layer, probe_model
 from variants import (
     Operator,
     Scalars,
-    Tokens,
     Transformer,
     Window,
     affine_scaled,
@@ -61,63 +59,51 @@ def ids(*shape: int) -> Tensor:
     return torch.randint(256, shape, generator=torch.Generator().manual_seed(0))
 
 
-def test_a_massive_first_token_is_as_massive_as_it_was_made() -> None:
-    model = make_model(softmax())
+INPUTS = torch.tensor([[0, 7, 8, 9], [0, 1, 2, 3]])
+
+
+def make_model_that_adds_nothing(embedding: Tensor, **changes: object) -> Transformer:
+    """Make a model whose layers add nothing to the embedding, in which token 0 is 25 times as long as the others."""
+    model = make_model(softmax(), **changes)
     assert model.position is not None
     with torch.no_grad():
         model.position.weight.zero_()
-        model.read_in.weight.copy_(torch.eye(16).repeat(16, 1) * torch.tensor([50.0] + [2.0] * 255)[:, None])
+        model.read_in.weight.copy_(embedding * torch.tensor([50.0] + [2.0] * 255)[:, None])
         for block in model.blocks():
             block.attention.out.weight.zero_()
             block.feedforward.down.weight.zero_()
-    inputs = torch.tensor([[0, 7, 8, 9], [0, 1, 2, 3]])
-    records = by_place(probe_model(model, inputs, MassiveActivation()))
-    for depth, layer in ((0, 0), (1, 0), (2, 1)):  # layers that add nothing leave the stream as it is
-        at = ("depth", depth)
-        assert records["activation_first", layer, None, at] == pytest.approx(50)
-        assert records["activation_others", layer, None, at] == pytest.approx(2)
-        assert records["activation_ratio", layer, None, at] == pytest.approx(25)
-    assert len(records) == 9
-    assert by_place(probe_model(model, inputs[:, :1], MassiveActivation())) == {}
+    return model
+
+
+def test_a_massive_first_token_is_as_massive_as_it_was_made() -> None:
+    model = make_model_that_adds_nothing(torch.eye(16).repeat(16, 1))
+    records = by_place(probe_model(model, INPUTS, MassiveActivation()))
+    expected = {"activation_first": 50, "activation_others": 2, "activation_ratio": 25}
+    places = ((0, 0), (1, 0), (2, 1))  # (depth, layer)
+    assert records == pytest.approx(
+        {(name, layer, None, ("depth", depth)): value for name, value in expected.items() for depth, layer in places}
+    )
+    assert by_place(probe_model(model, INPUTS[:, :1], MassiveActivation())) == {}
 
 
 def test_a_post_norm_model_is_also_looked_at_before_its_norms() -> None:
     """Where layers add nothing, the last norm is given what the first one made: norms of 4 in 16 channels."""
-    model = make_model(softmax(), norm_position="post")
-    assert model.position is not None
+    drawn = torch.randn(256, 16, generator=torch.Generator().manual_seed(0))
+    model = make_model_that_adds_nothing(drawn, norm_position="post")
+    block = model.blocks()[1]
     with torch.no_grad():
-        model.position.weight.zero_()
-        drawn = torch.randn(256, 16, generator=torch.Generator().manual_seed(0))
-        model.read_in.weight.copy_(drawn * torch.tensor([50.0] + [2.0] * 255)[:, None])
-        for block in model.blocks():
-            block.attention.out.weight.zero_()
-            block.feedforward.down.weight.zero_()
-        model.blocks()[1].feedforward.down.bias.copy_(torch.tensor([30.0] + [0.0] * 15))
-    inputs = torch.tensor([[0, 7, 8, 9], [0, 1, 2, 3]])
-    records = by_place(probe_model(model, inputs, MassiveActivation()))
+        block.feedforward.down.bias.copy_(torch.tensor([30.0] + [0.0] * 15))
+    records = by_place(probe_model(model, INPUTS, MassiveActivation()))
     assert records["activation_ratio", 0, None, ("depth", 0)] > 5
     for name in ("activation_first", "activation_others", "unnormed_activation_others"):
         assert records[name, 0, None, ("depth", 1)] == pytest.approx(4, rel=1e-4)
     assert records["activation_first", 1, None, ("depth", 2)] == pytest.approx(4, rel=1e-4)
-    before = records["unnormed_activation_first", 1, None, ("depth", 2)]
-    hidden = model.layers[0](model.embed(inputs))
-    plain = model.blocks()[1].attention_norm(hidden) + model.blocks()[1].feedforward.down.bias
-    assert before == pytest.approx(plain[:, 0].norm(dim=-1).mean().item(), rel=1e-6)
-    assert before > 25
+    plain = block.attention_norm(model.layers[0](model.embed(INPUTS))) + block.feedforward.down.bias
+    expected = plain[:, 0].norm(dim=-1).mean().item()
+    assert records["unnormed_activation_first", 1, None, ("depth", 2)] == pytest.approx(expected, rel=1e-6)
+    assert expected > 25
     assert ("unnormed_activation_ratio", 0, None, ("depth", 0)) not in records
     assert len(records) == 15
-
-
-def test_activations_leave_padding_out_and_nothing_is_divided_by_zero() -> None:
-    mask = torch.ones(2, 1, 3, 3, dtype=torch.bool).tril()
-    mask[1, :, 2] = False
-    layer = make_layer(torch.ones(2, 1, 3, 3), mask)
-    leaving = layer.leaving.norm(dim=-1)
-    records = probe_layer(MassiveActivation(), layer)
-    others = (leaving[:, 1].mean() + leaving[0, 2]) / 2
-    assert records["activation_ratio", 1, None, ("depth", 2)] == pytest.approx((leaving[:, 0].mean() / others).item())
-    leaving_zero = layer._replace(leaving=torch.zeros_like(layer.leaving))
-    assert ("activation_ratio", 1, None, ("depth", 2)) not in probe_layer(MassiveActivation(), leaving_zero)
 
 
 def test_logits_and_cosines_are_of_pairs_that_the_operator_lets_see() -> None:
@@ -138,22 +124,13 @@ def test_logits_are_the_scaled_products_before_margin_gate_and_positions(operato
     with torch.no_grad():
         for block in model.blocks():
             block.attention.qkv.weight *= 20
-    inputs, own = ids(2, 7), 8
-    records = by_place(probe_model(model, inputs, QKLogits()))
-    heads = next(model.trace_layers(inputs)).worked.heads
-    count = operator.signals.count
-    z = (heads.q[..., :own] @ heads.k[..., :own].mT / math.sqrt(own * count)).detach()  # signals: mean of their logits
+    records = by_place(probe_model(model, ids(2, 7), QKLogits()))
+    heads = next(model.trace_layers(ids(2, 7))).worked.heads
+    z = heads.q[..., :8] @ heads.k[..., :8].mT / math.sqrt(8 * operator.signals.count)  # signals: mean of their logits
+    z = z[..., torch.ones(7, 7, dtype=torch.bool).tril()].detach()
     for head in range(2):
-        seen = [z[b, head, i, j].item() for b in range(2) for i in range(7) for j in range(i + 1)]
-        assert records["qk_logit_mean", 0, head] == pytest.approx(statistics.fmean(seen), rel=1e-4)
-        assert records["qk_logit_sd", 0, head] == pytest.approx(statistics.pstdev(seen), rel=1e-4)
-
-
-def test_logits_are_of_full_precision_where_products_are_not() -> None:
-    layer = next(make_model(softmax()).float().trace_layers(ids(2, 7)))
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        mixed = probe_layer(QKLogits(), layer)
-    assert mixed == probe_layer(QKLogits(), layer)
+        assert records["qk_logit_mean", 0, head] == pytest.approx(z[:, head].mean().item(), rel=1e-4)
+        assert records["qk_logit_sd", 0, head] == pytest.approx(z[:, head].std(correction=0).item(), rel=1e-4)
 
 
 def test_signals_that_are_merged_later_count_each() -> None:
@@ -162,9 +139,16 @@ def test_signals_that_are_merged_later_count_each() -> None:
     assert {head for _, _, head in records} == {0}  # two heads are one
     heads = next(model.trace_layers(ids(2, 7))).worked.heads
     pairs = zip(heads.q.split(8, -1), heads.k.split(8, -1), strict=True)
-    seen = torch.stack([(q @ k.mT) / math.sqrt(8) for q, k in pairs])[..., torch.ones(7, 7, dtype=torch.bool).tril()]
-    assert records["qk_logit_mean", 0, 0] == pytest.approx(seen.mean().item())
-    assert records["qk_logit_sd", 0, 0] == pytest.approx(seen.std(correction=0).item())
+    z = torch.stack([(q @ k.mT) / math.sqrt(8) for q, k in pairs])[..., torch.ones(7, 7, dtype=torch.bool).tril()]
+    assert records["qk_logit_mean", 0, 0] == pytest.approx(z.mean().item())
+    assert records["qk_logit_sd", 0, 0] == pytest.approx(z.std(correction=0).item())
+
+
+def test_logits_are_of_full_precision_where_products_are_not() -> None:
+    layer = next(make_model(softmax()).float().trace_layers(ids(2, 7)))
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        mixed = probe_layer(QKLogits(), layer)
+    assert mixed == probe_layer(QKLogits(), layer)
 
 
 def test_the_ground_state_has_the_mass_of_the_keys_under_the_threshold() -> None:
@@ -226,10 +210,8 @@ def test_gates_are_as_closed_as_they_were_made(operator: Operator) -> None:
         if table.shape[-1] > 1:
             table[:, 1, :, :2] = -5.0
     records = by_place(probe_model(model, ids(2, 7), GateSparsity(), PredictedNumbers()))
-    at = ("below", 0.1)
-    assert records["gate_sparsity", 0, 0, at] == 1
-    assert records["gate_sparsity", 0, 1, at] == (0.25 if table.shape[-1] > 1 else 0)
-    assert records["gate_sparsity", 1, 0, at] == 0
+    shares = [records["gate_sparsity", layer, head, ("below", 0.1)] for layer, head in ((0, 0), (0, 1), (1, 0))]
+    assert shares == [1, 0.25 if table.shape[-1] > 1 else 0, 0]
     assert records["predicted.output_gate.opening", 0, 0] == pytest.approx(1 / (1 + math.exp(5)))
     assert records["predicted.output_gate.opening", 1, 1] == 0.5
     assert records["predicted_sd.output_gate.opening", 1, 1] == 0
@@ -242,17 +224,15 @@ def test_numbers_are_known_where_they_start_where_they_average_and_where_they_ar
         numbers.projection["rescale_scale"] += torch.randn(2, 16, generator=torch.Generator().manual_seed(2)) * 0.1
         numbers.get_buffer("rescale_mean").fill_(0.7)
     records = by_place(probe_model(model, ids(2, 7), LearnedNumbers(), PredictedNumbers()))
-    assert records["number.rescale.scale", 0, 1] == 0.5
-    assert records["number.rescale.mean", 0, 1] == pytest.approx(0.7)
     alpha = next(model.trace_layers(ids(2, 7))).worked.numbers["rescale.scale"][:, 1].detach()
-    assert records["predicted.rescale.scale", 0, 1] == pytest.approx(alpha.mean().item())
-    assert records["predicted_sd.rescale.scale", 0, 1] == pytest.approx(alpha.std(correction=0).item())
     assert alpha.std() > 0.01
-    lambdas = by_place(probe_model(make_model(differential()), ids(2, 7), LearnedNumbers()))
-    worked = [
-        layer.worked.numbers["merge.factor"].item() for layer in make_model(differential()).trace_layers(ids(2, 7))
-    ]
-    assert [lambdas["number.merge.factor", layer, None] for layer in (0, 1)] == pytest.approx(worked)
+    names = ("number.rescale.scale", "number.rescale.mean", "predicted.rescale.scale", "predicted_sd.rescale.scale")
+    expected = [0.5, 0.7, alpha.mean().item(), alpha.std(correction=0).item()]
+    assert [records[name, 0, 1] for name in names] == pytest.approx(expected)
+    model = make_model(differential())
+    lambdas = by_place(probe_model(model, ids(2, 7), LearnedNumbers()))
+    factors = [layer.worked.numbers["merge.factor"].item() for layer in model.trace_layers(ids(2, 7))]
+    assert [lambdas["number.merge.factor", layer, None] for layer in (0, 1)] == pytest.approx(factors)
 
 
 def norms_of(norms: list[float], **fields: Any) -> dict[Any, float]:
@@ -262,29 +242,22 @@ def norms_of(norms: list[float], **fields: Any) -> dict[Any, float]:
 
 def test_gradient_norms_have_the_statistics_of_numpy() -> None:
     norms = np.random.default_rng(0).lognormal(size=500)
-    records = norms_of(norms.tolist(), k=(2, 6))
-    assert records["gradient_norm_mean", None, None] == pytest.approx(norms.mean())
-    assert records["gradient_norm_sd", None, None] == pytest.approx(norms.std())
-    assert records["gradient_norm_variance", None, None] == pytest.approx(norms.var())
-    assert records["gradient_norm_cv", None, None] == pytest.approx(norms.std() / norms.mean())
-    mad = statistics.median(abs(norm - statistics.median(norms)) for norm in norms)
-    for k in (2, 6):
-        expected = sum(norm > statistics.median(norms) + k * mad for norm in norms)
-        assert records["gradient_spikes", None, None, ("k", k)] == expected > 0
-
-
-def test_predicted_numbers_of_a_part_of_the_heads_are_told_of_these_heads() -> None:
-    n = {"init": 1.5, "per": "query", "link": "at_least_one"}
-    parts = [{"kind": "exponential"}, {"kind": "ssa", "n": n}]
-    operator = Operator().changed(score={"kind": "head_groups", "parts": parts})
-    records = by_place(probe_model(make_model(operator), ids(2, 7), PredictedNumbers()))
-    assert {(name, head) for name, _, head in records if name == "predicted.score.1.n"} == {("predicted.score.1.n", 1)}
+    mean, sd, median = norms.mean(), norms.std(), np.median(norms)
+    mad = np.median(abs(norms - median))
+    expected = {"mean": mean, "sd": sd, "variance": norms.var(), "cv": sd / mean}
+    spikes = {k: (norms > median + k * mad).sum() for k in (2, 6)}
+    assert min(spikes.values()) > 0
+    assert norms_of(norms.tolist(), k=(2, 6)) == pytest.approx(
+        {
+            **{(f"gradient_norm_{name}", None, None): value for name, value in expected.items()},
+            **{("gradient_spikes", None, None, ("k", k)): count for k, count in spikes.items()},
+        }
+    )
 
 
 def test_gradient_norms_that_say_nothing_are_left_out() -> None:
     assert norms_of([]) == {}
-    same = {name for name, *_ in norms_of([2.0] * 9 + [5.0])}  # the MAD is 0
-    assert same == {"gradient_norm_mean", "gradient_norm_sd", "gradient_norm_variance", "gradient_norm_cv"}
+    assert not any("spikes" in name for name, *_ in norms_of([2.0] * 9 + [5.0]))  # the MAD is 0
     assert ("gradient_norm_cv", None, None) not in norms_of([0.0, 0.0])
     records = norms_of([1.0, math.inf, 3.0, math.nan])
     assert records["gradient_norm_not_finite", None, None] == 2
@@ -293,47 +266,12 @@ def test_gradient_norms_that_say_nothing_are_left_out() -> None:
     assert [bound["gradient_spikes", None, None, ("k", k)] for k in (1, 1.5)] == [1, 0]
 
 
-class Halves(Task):
-    """A task that calls even tokens one thing and odd ones another, and 0 nothing."""
-
-    kind: Literal["halves"] = "halves"
-    batch: int = 2
-    class_names: tuple[str, ...] = ("even", "odd")
-
-    @property
-    def inputs(self) -> Tokens:
-        return Tokens(256)
-
-    @property
-    def length(self) -> int:
-        return 8
-
-    def token_classes(self, inputs: Tensor) -> Tensor:
-        return (inputs % 2).masked_fill(inputs == 0, -1)
-
-    def open(self) -> Data:
-        raise NotImplementedError
-
-
-def test_the_task_says_which_class_a_token_has() -> None:
-    model = make_model(softmax(), causal=False)
-    inputs = torch.tensor([[0, 1, 2, 4, 6, 8], [1, 3, 5, 7, 9, 0]])
-    records = by_place(probe_model(model, inputs, TokenClasses(), task=Halves()))
-    weights = next(model.trace_layers(inputs)).worked.attended.weights[:, 1]
-    even = (weights[0, :, 2:].sum(-1).mean() / 2).item()
-    odd = ((weights[0, :, 1].mean() + weights[1, :, :5].sum(-1).mean()) / 2).item()
-    assert records["token_class.task.even", 0, 1] == pytest.approx(even / (even + odd))
-    assert records["token_class.task.odd", 0, 1] == pytest.approx(odd / (even + odd))
-
-
 @pytest.mark.parametrize(
     ("probe", "fields", "said"),
     [
         (SinkShare(positions=(1, 99)), {}, "sink_share needs sequences of 99 tokens"),
         (SinkShare(positions=(0,)), {"operator": ssa()}, "a learned key at position 0 and no operator .* got SSA"),
         (GroundMass(), {"operator": ssa()}, "no operator has one; got SSA"),
-        (GateSparsity(), {"operator": ssa()}, "an output gate and no operator .* got SSA; .* use gated_heads"),
-        (PredictedNumbers(), {"operator": ssa()}, "use learned_numbers"),
         (TokenClasses(), {}, "'linear_functions' has no classes of tokens"),
         (TokenClasses(by="bytes"), {}, "takes tokens that are bytes"),
     ],
@@ -380,18 +318,15 @@ def test_every_probe_finds_finite_values_in_every_named_operator(operator: Opera
     with torch.no_grad():
         for block in model.blocks():
             block.attention.qkv.weight *= 30  # logits that are not all alike
-    probes = every_probe(operator, LinearFunctions(points=LENGTH))
-    records = probe_model(model, sequences(), *probes)
-    assert all(math.isfinite(value) for value in by_place(records).values())
+    records = probe_model(model, sequences(), *every_probe(operator, LinearFunctions(points=LENGTH)))
+    rows = by_place(records)
+    assert all(math.isfinite(value) for value in rows.values())
     assert all(np.isfinite(x).all() for each in records if isinstance(each, ProbeArray) for x in each.arrays.values())
-    heads, rows = model.blocks()[0].attention.heads, by_place(records)
+    everywhere = {(layer, head) for layer in (0, 1) for head in range(model.blocks()[0].attention.heads)}
     names = ("weight_sum", "first_token_weight", "effective_rank", "entropy", "entropy_last", "qk_logit_sd")
     for name in (*names, "first_key_norm", "other_qk_cosine"):
-        assert {(layer, head) for own, layer, head, *point in rows if own == name and not point} == {
-            (layer, head) for layer in (0, 1) for head in range(heads)
-        }, name
-    shares = [value for (name, *_), value in rows.items() if name in ("importance", "sink_share")]
-    assert all(0 <= value <= 1 + 1e-12 for value in shares)
+        assert {row[1:] for row in rows if row[0] == name and len(row) == 3} == everywhere, name
+    assert all(0 <= value <= 1 + 1e-12 for (name, *_), value in rows.items() if name in ("importance", "sink_share"))
 
 
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])

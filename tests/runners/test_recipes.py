@@ -17,78 +17,52 @@ RECIPES = {
     if make.__module__ == recipes.__name__ and name != "scaled"
 }
 
-PRINTED = [
-    ("affine_scaled", "steps", 9000, "000 B.1"),
-    ("affine_scaled", "optimiser.lr", 1e-3, "000 5.1"),
-    ("affine_scaled", "optimiser.weight_decay", 0.1, "000 5.1 and B.1"),
-    ("affine_scaled", "schedule.kind", "wsd", "000 B.1"),
-    ("affine_scaled", "schedule.warmup", 100, "000 B.1"),
-    ("integral_125m", "optimiser.lr", 3e-4, "002 A.3"),
-    ("integral_125m", "schedule.warmup", 10_000, "002 A.3"),
-    ("integral_125m", "precision", "bfloat16", "002 A.3, mixed precision"),
-    ("integral_1200m", "optimiser.lr", 3e-4, "002 A.3"),
-    ("integral_1200m", "schedule.warmup", 10_000, "002 A.3"),
-    ("scaled_signed_averaging_in_context", "steps", 500_000, "003 A.1"),
-    ("scaled_signed_averaging_in_context", "optimiser.lr", 1e-4, "003 A.1"),
-    ("scaled_signed_averaging_in_context", "optimiser.weight_decay", 0.0, "003 A.1, Adam"),
-    ("scaled_signed_averaging_in_context", "schedule.kind", "constant", "003 A.1, for all models"),
-    ("scaled_signed_averaging_gpt2", "steps", 50_000, "003 A.2"),
-    ("scaled_signed_averaging_gpt2", "optimiser.lr", 6e-4, "003 A.2"),
-    ("scaled_signed_averaging_gpt2", "optimiser.betas", (0.9, 0.95), "003 A.2"),
-    ("scaled_signed_averaging_gpt2", "optimiser.weight_decay", 0.1, "003 A.2"),
-    ("scaled_signed_averaging_gpt2", "schedule.kind", "cosine", "003 A.2"),
-    ("scaled_signed_averaging_gpt2", "schedule.warmup", 2000, "nanoGPT"),
-    ("babyberta", "optimiser.kind", "uncorrected_adamw", "BabyBERTa job.py, correct_bias=False"),
-    ("babyberta", "optimiser.lr", 1e-4, "BabyBERTa params.py"),
-    ("babyberta", "optimiser.eps", 1e-6, "transformers 4.3"),
-    ("babyberta", "optimiser.weight_decay", 0.0, "BabyBERTa params.py"),
-    ("babyberta", "schedule.kind", "linear", "BabyBERTa job.py"),
-    ("babyberta", "schedule.warmup", 24_000, "BabyBERTa params.py"),
-    ("babyberta", "schedule.floor", 0.0, "BabyBERTa job.py"),
-    ("babyberta", "clip", 1.0, "BabyBERTa job.py"),
-    ("babyberta", "steps", 260_000, "BabyBERTa configs.py"),
-    ("sink_60m", "steps", 20_000, "004 4"),
-    ("sink_60m", "optimiser.lr", 4e-4, "004 4"),
-    ("sink_60m", "optimiser.weight_decay", 0.1, "004 4"),
-    ("sink_60m", "optimiser.betas", (0.9, 0.95), "004 pretrain/tinyllama.py"),
-    ("sink_60m", "schedule.kind", "constant", "004 configs/tinyllama_60m.yaml, min_lr = learning_rate"),
-    ("sink_60m", "schedule.warmup", 100, "004 4"),
-    ("sink_60m", "clip", 1.0, "004 pretrain/tinyllama.py"),
-    ("sink_1b", "steps", 40_000, "004 configs/tinyllama_1b.yaml"),
-    ("sink_1b", "schedule.warmup", 100, "004 configs/tinyllama_1b.yaml"),
-    ("nanogpt", "steps", 600_000, "nanoGPT config/train_gpt2.py"),
-    ("nanogpt", "optimiser.betas", (0.9, 0.95), "nanoGPT train.py"),
-    ("nanogpt", "schedule.warmup", 2000, "nanoGPT train.py"),
-    ("nanogpt", "clip", 1.0, "nanoGPT train.py"),
-]
+CONSTANT = {"schedule.kind": "constant"}
+SINK = {
+    "steps": 20_000, "optimiser.lr": 4e-4, "optimiser.weight_decay": 0.1, "optimiser.betas": (0.9, 0.95),
+    "schedule.warmup": 100, "clip": 1.0, **CONSTANT,
+}  # fmt: skip
+PRINTED: dict[str, dict[str, object]] = {
+    "affine_scaled": {  # 000 5.1 and B.1
+        "steps": 9000, "optimiser.lr": 1e-3, "optimiser.weight_decay": 0.1, "schedule.kind": "wsd",
+        "schedule.warmup": 100,
+    },
+    "integral_125m": {"optimiser.lr": 3e-4, "schedule.warmup": 10_000, "precision": "bfloat16"},  # 002 A.3
+    "integral_1200m": {"optimiser.lr": 3e-4, "schedule.warmup": 10_000},  # 002 A.3
+    "scaled_signed_averaging_in_context": {  # 003 A.1
+        "steps": 500_000, "optimiser.lr": 1e-4, "optimiser.weight_decay": 0.0, **CONSTANT,
+    },
+    "scaled_signed_averaging_gpt2": {  # 003 A.2; the warm-up is nanoGPT's
+        "steps": 50_000, "optimiser.lr": 6e-4, "optimiser.betas": (0.9, 0.95), "optimiser.weight_decay": 0.1,
+        "schedule.kind": "cosine", "schedule.warmup": 2000,
+    },
+    "babyberta": {  # BabyBERTa params.py, job.py (correct_bias=False) and configs.py; eps is that of transformers 4.3
+        "optimiser.kind": "uncorrected_adamw", "optimiser.lr": 1e-4, "optimiser.eps": 1e-6,
+        "optimiser.weight_decay": 0.0, "schedule.kind": "linear", "schedule.warmup": 24_000, "schedule.floor": 0.0,
+        "clip": 1.0, "steps": 260_000,
+    },
+    "sink_60m": SINK,  # 004 4, pretrain/tinyllama.py, configs/tinyllama_60m.yaml: min_lr = learning_rate
+    "sink_1b": {"steps": 40_000, "schedule.warmup": 100},  # 004 configs/tinyllama_1b.yaml
+    "nanogpt": {  # config/train_gpt2.py and train.py
+        "steps": 600_000, "optimiser.betas": (0.9, 0.95), "schedule.warmup": 2000, "clip": 1.0,
+    },
+}  # fmt: skip
 
 
-@pytest.mark.parametrize(("recipe", "path", "value", "source"), PRINTED)
-def test_a_recipe_has_the_numbers_of_its_source(recipe: str, path: str, value: object, source: str) -> None:
-    assert value_at(RECIPES[recipe](), path) == value, source
-
-
-@pytest.mark.parametrize(
-    ("recipe", "tokens", "batch"),
-    [("integral_125m", 28 * 10**9, 16 * 8 * 8 * 2048), ("integral_1200m", 128 * 10**9, 4 * 8 * 32 * 2048)],
-)
-def test_steps_that_a_paper_says_as_tokens_are_whole_batches_of_them(recipe: str, tokens: int, batch: int) -> None:
-    """002 A.3: sequences of a GPU, GPUs, micro-batches, tokens of a sequence."""
-    assert RECIPES[recipe]().steps == tokens // batch
-
-
-@pytest.mark.parametrize(("recipe", "lowest"), [("scaled_signed_averaging_gpt2", 6e-5), ("nanogpt", 6e-5)])
-def test_a_cosine_ends_at_the_rate_that_its_source_gives(recipe: str, lowest: float) -> None:
-    training = RECIPES[recipe]()
-    end = training.optimiser.lr * training.schedule.after_warmup(training.steps, training.steps)
-    assert end == pytest.approx(lowest)
-
-
-def test_every_recipe_is_pinned_and_says_its_batch() -> None:
-    assert {recipe for recipe, *_ in PRINTED} == set(RECIPES)
-    for make in RECIPES.values():
-        assert isinstance(make(), Training)
-        assert any(word in str(make.__doc__) for word in ("sequences", "sentences", "`sink_60m`"))
+def test_a_recipe_has_the_numbers_of_its_source_and_says_its_batch() -> None:
+    assert PRINTED.keys() == RECIPES.keys()
+    for recipe, expected in PRINTED.items():
+        training = RECIPES[recipe]()
+        assert isinstance(training, Training)
+        assert {path: value_at(training, path) for path in expected} == expected, recipe
+        assert any(word in str(RECIPES[recipe].__doc__) for word in ("sequences", "sentences", "`sink_60m`"))
+    # 002 A.3: sequences of a GPU, GPUs, micro-batches, tokens of a sequence
+    assert RECIPES["integral_125m"]().steps == 28 * 10**9 // (16 * 8 * 8 * 2048)
+    assert RECIPES["integral_1200m"]().steps == 128 * 10**9 // (4 * 8 * 32 * 2048)
+    for recipe in ("scaled_signed_averaging_gpt2", "nanogpt"):
+        training = RECIPES[recipe]()
+        end = training.optimiser.lr * training.schedule.after_warmup(training.steps, training.steps)
+        assert end == pytest.approx(6e-5)
 
 
 @pytest.mark.parametrize("recipe", RECIPES)
@@ -134,13 +108,10 @@ def test_a_scaled_warmup_ends_before_the_decay_that_rounding_would_have_it_meet(
         recipes.scaled(training, 4)
 
 
-@pytest.mark.parametrize("steps", [0, -5, 2.5])
-def test_a_recipe_of_no_steps_is_refused(steps: float) -> None:
-    with pytest.raises(SpecError, match="steps"):
-        recipes.scaled(recipes.sink_60m(), steps)
-
-
-def test_what_changed_alone_would_make_of_a_warmup_is_refused() -> None:
+def test_a_recipe_of_no_steps_and_what_changed_alone_would_make_of_a_warmup_are_refused() -> None:
+    for steps in (0, -5, 2.5):
+        with pytest.raises(SpecError, match="steps"):
+            recipes.scaled(recipes.sink_60m(), steps)
     with pytest.raises(SpecError, match=r"the warm-up ends within training; got schedule.warmup 10000 of 1000 steps"):
         recipes.integral_125m().changed(steps=1000)
     assert recipes.scaled(recipes.integral_125m(), 1000).schedule.warmup == 749

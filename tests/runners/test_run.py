@@ -5,7 +5,6 @@ import os
 import shutil
 import signal
 import socket
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -15,8 +14,9 @@ from typing import Any
 import pytest
 from synthetic import write_end
 from toy_campaign import QUIET, run_quietly, tables, toy_grid
-from warm import warm_server
+from warm import Warm, warm_server
 
+from grid import Grid
 from grid.errors import EnvironmentProblem, SpecError
 from runners.attempts.claims import Claim, claim
 from runners.attempts.submission_record import read_submission_record
@@ -24,10 +24,8 @@ from runners.execution import Inline, Local, Machine
 from runners.execution.run import RunOptions, RunResult, run_campaign
 from store.files.atomic import read_json
 from store.files.layout import Layout
-from store.files.trial_status import AttemptState, trial_state
+from store.files.trial_status import trial_state
 from store.store import Store
-
-TESTS = Path(__file__).resolve().parent.parent
 
 
 def options(**changes: Any) -> RunOptions:
@@ -41,6 +39,14 @@ def counts(result: RunResult) -> tuple[int, ...]:
 def attempts(root: Path) -> int:
     layout = Layout(root)
     return sum(len(layout.attempts(key)) for key in layout.trial_keys())
+
+
+def claim_first(layout: Layout, grid: Grid, **about: Any) -> str:
+    """Claim the first trial of a grid for another run."""
+    key = next(iter(grid.trials())).key
+    usual = dict.fromkeys(("submission", "worker", "path", "device", "threads", "code"))
+    assert isinstance(claim(layout, key, {**usual, **about}, retry=False), Claim)
+    return key
 
 
 def test_a_second_run_trains_only_what_a_changed_grid_adds(tmp_path: Path) -> None:
@@ -68,11 +74,11 @@ def test_a_trial_that_two_grids_share_is_trained_once(tmp_path: Path) -> None:
 
 
 def test_failed_trials_are_tried_again_only_when_asked(tmp_path: Path) -> None:
-    grid = toy_grid(fates=["ok", "raises"])
-    assert counts(run_quietly(tmp_path, grid)) == (6, 6, 0, 0, 0)
-    assert counts(run_quietly(tmp_path, grid)) == (0, 0, 0, 6, 6)
-    assert counts(run_quietly(tmp_path, grid, retry=True)) == (0, 6, 0, 6, 0)
-    assert attempts(tmp_path) == 6 + 2 * 6
+    grid = toy_grid(fates=["ok", "raises"], seeds=[0])
+    assert counts(run_quietly(tmp_path, grid)) == (2, 2, 0, 0, 0)
+    assert counts(run_quietly(tmp_path, grid)) == (0, 0, 0, 2, 2)
+    assert counts(run_quietly(tmp_path, grid, retry=True)) == (0, 2, 0, 2, 0)
+    assert attempts(tmp_path) == 2 + 2 * 2
 
 
 def test_grids_and_manifest_are_written_before_any_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -94,31 +100,25 @@ def test_grids_and_manifest_are_written_before_any_work(tmp_path: Path, monkeypa
     assert read_submission_record(Layout(tmp_path), result.submission).process is None
 
 
-@pytest.mark.parametrize(("names", "said"), [(["a", "a"], "'a' is given twice"), ([], "at least one grid")])
-def test_grids_without_names_of_their_own_are_refused(tmp_path: Path, names: list[str], said: str) -> None:
-    with pytest.raises(SpecError, match=said):
-        run_campaign(tmp_path, [toy_grid(name) for name in names], Inline(), QUIET)
+def test_grids_without_names_and_campaigns_that_cannot_be_written_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for names, words in ((["a", "a"], "'a' is given twice"), ([], "at least one grid")):
+        with pytest.raises(SpecError, match=words):
+            run_campaign(tmp_path, [toy_grid(name) for name in names], Inline(), QUIET)
+    with monkeypatch.context() as patch:
+        patch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(total=10, used=9, free=1))
+        with pytest.raises(EnvironmentProblem, match="needs 64 MB of free disk"):
+            run_quietly(tmp_path, toy_grid())
     assert list(tmp_path.iterdir()) == []
-
-
-def test_a_campaign_that_cannot_be_written_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(total=10, used=9, free=1))
-    with pytest.raises(EnvironmentProblem, match="needs 64 MB of free disk"):
-        run_quietly(tmp_path, toy_grid())
-    assert list(tmp_path.iterdir()) == []
-    monkeypatch.undo()
     (tmp_path / "file").write_text("")
-    with pytest.raises(EnvironmentProblem, match="a file stands where a directory is needed"):
-        run_quietly(tmp_path / "file", toy_grid())
-    with pytest.raises(EnvironmentProblem, match="cannot create"):
-        run_quietly(Path("/proc/campaign"), toy_grid())
+    for place, words in ((tmp_path / "file", "a file stands where a directory"), (Path("/proc/c"), "cannot create")):
+        with pytest.raises(EnvironmentProblem, match=words):
+            run_quietly(place, toy_grid())
 
 
 def test_an_interrupt_after_the_last_trial_interrupts_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def land(*_: object, **__: object) -> None:
-        signal.raise_signal(signal.SIGINT)
-
-    monkeypatch.setattr("store.ingest.ingest.ingest", land)
+    monkeypatch.setattr("store.ingest.ingest.ingest", lambda *_, **__: signal.raise_signal(signal.SIGINT))
     result = run_quietly(tmp_path, toy_grid(), land_every_s=60)
     assert (result.ok, result.interrupted) == (6, False)
 
@@ -143,7 +143,7 @@ def test_another_process_can_ask_while_a_run_is_writing(tmp_path: Path) -> None:
         "runners.execution.background_ingest._SHARE = 0  # it lands all the time\n"
         "run_quietly(Path(sys.argv[1]), toy_grid(seeds=range(50), step_s=0.02), land_every_s=0.02)\n"
     )
-    run = subprocess.Popen([sys.executable, "-c", script, str(tmp_path)], env={**os.environ, "PYTHONPATH": str(TESTS)})
+    run = Warm([sys.executable, "-c", script, str(tmp_path)])
     seen: set[int] = set()
     try:
         while len(seen - {0}) < 2:
@@ -159,26 +159,19 @@ def test_another_process_can_ask_while_a_run_is_writing(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("machine", [Inline(), Local(1, start=warm_server)], ids=["inline", "local"])
 def test_a_run_here_goes_on_with_half_the_micro_batch(tmp_path: Path, machine: Machine) -> None:
-    grid = toy_grid(seeds=[0], fates=["too_big"], fits=4)
+    grid, layout = toy_grid(seeds=[0], fates=["too_big"], fits=4), Layout(tmp_path)
     assert counts(run_quietly(tmp_path, grid)) == (0, 2, 0, 0, 0)
     assert counts(run_quietly(tmp_path, grid, machine, retry=True, oom="halve")) == (2, 0, 0, 0, 0)
-    layout = Layout(tmp_path)
     for key in layout.trial_keys():
-        tried = [(found.start["accumulate"], found.end and found.end["status"]) for found in states(layout, key)]
+        states = trial_state(layout, key).attempts
+        tried = [(state.start["accumulate"], state.end and state.end["status"]) for state in states]
         assert tried == [(1, "failed"), (2, "failed"), (4, "ok")]
-
-
-def states(layout: Layout, key: str) -> tuple[AttemptState, ...]:
-    return trial_state(layout, key).attempts
 
 
 def test_clocks_that_differ_start_no_workers_over_and_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its owner's host stamps signs of life an hour ago: by the wall clock it is dead, by an observer's it is not."""
-    grid = toy_grid(seeds=[0])
-    layout = Layout(tmp_path)
-    first, _ = [planned.key for planned in grid.trials()]
-    about = dict.fromkeys(("submission", "worker", "path", "device", "threads", "code"))
-    assert isinstance(claim(layout, first, {**about, "host": "elsewhere", "heartbeat_s": 600.0}, retry=False), Claim)
+    grid, layout = toy_grid(seeds=[0]), Layout(tmp_path)
+    first = claim_first(layout, grid, host="elsewhere", heartbeat_s=600.0)
     runs, beats = 0, 0
     train = Inline.run
 
@@ -204,11 +197,8 @@ def test_clocks_that_differ_start_no_workers_over_and_over(tmp_path: Path, monke
 
 
 def test_a_live_attempt_of_another_run_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    grid = toy_grid(seeds=[0])
-    layout = Layout(tmp_path)
-    first, _ = [planned.key for planned in grid.trials()]
-    about = dict.fromkeys(("submission", "worker", "path", "device", "threads", "code"))
-    assert isinstance(claim(layout, first, about, retry=False), Claim)
+    grid, layout = toy_grid(seeds=[0]), Layout(tmp_path)
+    first = claim_first(layout, grid)
     waits: list[float] = []
 
     def end_it(seconds: float) -> None:

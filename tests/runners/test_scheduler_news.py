@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from pretend_slurm import Fake
-from submission_files import FIRST, submit, write_record
+from submission_files import FIRST, SMALL, submit
 from synthetic import Campaign, write_campaign
 
 from runners.cli.app import execute
@@ -51,60 +51,43 @@ def test_tasks_wait_or_run(fake: Fake) -> None:
     assert len(said.read_text().splitlines()) == 1
 
 
-@pytest.mark.parametrize(
-    ("state", "reason", "held"),
-    [
-        ("PENDING", "JobHeldUser", True),
-        ("PENDING", "JobHeldAdmin", True),
-        ("PENDING", "JobHoldMaxRequeue", True),
-        ("PENDING", "launch_failed_requeued_held", True),
-        ("PENDING", "launch failed requeued held", True),
-        ("PENDING", "job_requeued_in_held_state", True),
-        ("REQUEUE_HOLD", "None", True),
-        ("SPECIAL_EXIT", "None", True),
-        ("PENDING", "QOSUsageThreshold", False),
-        ("PENDING", "BeginTime", False),
-        ("REQUEUED", "None", False),
-        ("RUNNING", "JobHeldUser", False),
-    ],
-)
-def test_what_nobody_lets_go_does_not_just_wait(fake: Fake, state: str, reason: str, held: bool) -> None:
-    fake("squeue", answers(row(7, 0, state, Reason=reason)))
-    found = SlurmScheduler().read_queue([7], []).tasks["7_0"]
-    assert (found.state == "held") == held
-    if held:
-        assert found.words == (reason if reason != "None" else state)
+def test_what_nobody_lets_go_does_not_just_wait(fake: Fake) -> None:
+    held = {
+        "JobHeldUser": "PENDING", "JobHeldAdmin": "PENDING", "JobHoldMaxRequeue": "PENDING",
+        "launch_failed_requeued_held": "PENDING", "launch failed requeued held": "PENDING",
+        "job_requeued_in_held_state": "PENDING", "None": "SPECIAL_EXIT",
+    }  # fmt: skip
+    others = {"QOSUsageThreshold": "PENDING", "BeginTime": "PENDING", "None": "REQUEUED", "JobHeldUser": "RUNNING"}
+    for states, expected in ((held, True), (others, False)):
+        rows = [row(7, task, state, Reason=reason) for task, (reason, state) in enumerate(states.items())]
+        fake("squeue", answers(*rows))
+        tasks = SlurmScheduler().read_queue([7], []).tasks
+        assert [tasks[f"7_{task}"].state == "held" for task in range(len(states))] == [expected] * len(states)
+        if expected:
+            words = [reason if reason != "None" else state for reason, state in states.items()]
+            assert [tasks[f"7_{task}"].words for task in range(len(states))] == words
 
 
 def test_whoever_does_not_answer_is_named_and_nothing_fails(fake: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
     assert SlurmScheduler().read_queue([7], [])[1:3] == (None, "squeue is not installed on this machine")
+    calls = [fake(name, "exit 1") for name in ("squeue", "sacct", "scancel")]
+    assert SlurmScheduler().read_queue([], [])[::2] == ({}, None)  # nothing is asked about nothing
+    assert SlurmScheduler().read_accounts([])[::2] == ({}, None)
+    assert SlurmScheduler().cancel([]) is None
+    assert [path.read_text() for path in calls] == [""] * 3
     fake("squeue", "echo 'slurm_load_jobs error: Unable to contact slurm controller' >&2; exit 1")
     found = SlurmScheduler().read_queue([7], [])
     assert found.asked is None
     assert "Unable to contact slurm controller" in str(found.problem)
     assert SlurmScheduler().read_accounts([7]).tasks == {}
+    fake("squeue", "echo 'slurm_load_jobs error: Invalid job id specified' >&2; exit 1")  # it is not there any more
+    found = SlurmScheduler().read_queue([7], [])
+    assert (found.tasks, found.problem, found.asked is None) == ({}, None, False)
+    fake("squeue", f'case "$*" in *--name*) exit 1;; esac\n{answers(row(7, 0, "RUNNING"))}')
+    assert SlurmScheduler().read_queue([7], ["ablate-x"]) == QueueStatus({}, None, "squeue failed: exit code 1")
     monkeypatch.setattr("runners.slurm.scheduler.PATIENCE_S", 0.2)
     fake("squeue", "exec sleep 15")
     assert "did not answer within" in str(SlurmScheduler().read_queue([7], []).problem)
-
-
-def test_nothing_is_asked_about_nothing(fake: Fake) -> None:
-    calls = [fake(name, "exit 1") for name in ("squeue", "sacct", "scancel")]
-    assert SlurmScheduler().read_queue([], [])[::2] == ({}, None)
-    assert SlurmScheduler().read_accounts([])[::2] == ({}, None)
-    assert SlurmScheduler().cancel([]) is None
-    assert [path.read_text() for path in calls] == [""] * 3
-
-
-def test_a_job_that_is_not_there_any_more_is_no_problem(fake: Fake) -> None:
-    fake("squeue", "echo 'slurm_load_jobs error: Invalid job id specified' >&2; exit 1")
-    found = SlurmScheduler().read_queue([7], [])
-    assert (found.tasks, found.problem, found.asked is None) == ({}, None, False)
-
-
-def test_of_a_question_that_is_not_answered_the_other_half_counts_for_nothing(fake: Fake) -> None:
-    fake("squeue", f'case "$*" in *--name*) exit 1;; esac\n{answers(row(7, 0, "RUNNING"))}')
-    assert SlurmScheduler().read_queue([7], ["ablate-x"]) == QueueStatus({}, None, "squeue failed: exit code 1")
 
 
 def test_accounting_s_rows_with_a_range_that_overlaps_tasks_of_their_own() -> None:
@@ -144,7 +127,7 @@ def test_cancelling_is_one_order_or_a_reason(fake: Fake) -> None:
 @pytest.fixture
 def campaign(tmp_path: Path) -> Campaign:
     trials = [("SSA", seed) for seed in range(4)]
-    made = write_campaign(tmp_path / "c", operators=("softmax", "SSA"), seeds=range(4), pending=set(trials))
+    made = write_campaign(tmp_path / "c", operators=("softmax", "SSA"), seeds=range(4), pending=set(trials), **SMALL)
     submit(made, trials)
     return made
 
@@ -160,16 +143,6 @@ def test_status_asks_each_command_once(campaign: Campaign, fake: Fake, capsys: p
         ("gone", "OUT_OF_MEMORY, exit 0:125"),
     ]
     assert [len(path.read_text().splitlines()) for path in (squeue, sacct)] == [1, 1]
-
-
-def test_status_without_a_scheduler_says_so(campaign: Campaign, fake: Fake, capsys: pytest.CaptureFixture[str]) -> None:
-    write_record(campaign.layout, 0, touched=time.time() - 900)
-    assert execute(["status", "--campaign", str(campaign.root)]) == 0
-    said = capsys.readouterr()
-    assert said.err.count("\n") == 1
-    assert "the scheduler cannot be asked (squeue is not installed on this machine)" in said.err
-    assert "unknown: 4 trials, last seen 10 min" in said.out  # when they were queued
-    assert "  15 min " in said.out
 
 
 def test_cancel_tells_file_and_queue(campaign: Campaign, fake: Fake, capsys: pytest.CaptureFixture[str]) -> None:

@@ -9,7 +9,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from slurm_node import Sent, end_of, send
+import toy_faults
+from slurm_node import end_of, send
 from toy_campaign import run_quietly, toy_grid
 from toy_training import ENTRY
 from warm import warm_server
@@ -17,10 +18,13 @@ from warm import warm_server
 from grid import Grid, over
 from grid.errors import EnvironmentProblem
 from runners.attempts.disk_space import disk_problem
-from runners.attempts.worker import WorkerEntry
+from runners.attempts.worker import Outcome, WorkerEntry
 from runners.execution import Inline, Local
 from runners.slurm.worker.signals import SignalState
 from runners.slurm.worker.supervisor import FULL
+from runners.slurm.worker.worker_record import MOST_FAILURES, NodeHealth, only_node
+from runners.slurm.worker_records import WorkerRecord
+from runners.training.failure import Failure, breaks_process
 from store.files.atomic import environment_problem
 from store.files.layout import Layout
 from store.files.trial_status import TrialState, trial_state
@@ -40,11 +44,6 @@ def states(layout: Layout) -> list[TrialState]:
 def ends(layout: Layout, status: str) -> list[dict[str, Any]]:
     found = [attempt.end for state in states(layout) for attempt in state.attempts]
     return [end for end in found if end is not None and end["status"] == status]
-
-
-def begun(sent: Sent, count: int) -> None:
-    while sum(state.live is not None for state in states(sent.layout)) < count:
-        time.sleep(0.03)
 
 
 def test_a_node_that_lacks_something_refuses_and_fails_no_trial(tmp_path: Path) -> None:
@@ -81,51 +80,41 @@ def test_a_node_on_which_everything_fails_leaves_the_rows_to_others(tmp_path: Pa
 
 
 def test_trials_that_all_raise_are_all_tried_once_two_nodes_agree(tmp_path: Path) -> None:
-    sent = send(tmp_path, toy_grid(seeds=range(4), fates=["raises"]))
+    sent = send(tmp_path / "eight", toy_grid(seeds=range(4), fates=["raises"]))
     assert end_of(sent.start(0, host="n0"))[0] == 87
     assert len(ends(sent.layout, "failed")) == 3
     assert end_of(sent.start(0, host="n1"))[0] == 86
     assert len(ends(sent.layout, "failed")) == 8
+    last = send(tmp_path / "three", Grid("three", toy_grid().base, [over("fate", ["raises"])], seeds=range(3)))
+    assert end_of(last.start())[0] == 86  # nothing is left for other nodes
+    assert len(ends(last.layout, "failed")) == 3
 
 
-def test_a_node_whose_failures_were_the_last_trials_leaves_nothing_for_others(tmp_path: Path) -> None:
-    sent = send(tmp_path, Grid("three", toy_grid().base, [over("fate", ["raises"])], seeds=range(3)))
-    assert end_of(sent.start())[0] == 86
-    assert len(ends(sent.layout, "failed")) == 3
-
-
-def test_a_process_that_cuda_refuses_is_replaced(tmp_path: Path) -> None:
-    sent = send(tmp_path, toy_grid(seeds=range(10)), entry=entry_of("poisoning"))
+def test_a_process_that_cuda_refuses_is_replaced_and_ends_a_run_in_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent = send(tmp_path / "node", toy_grid(seeds=range(10)), entry=entry_of("poisoning"))
     status, out, _ = end_of(sent.start())
     assert status == 86
     (record,) = sent.records()
     assert (record.ok, record.failed) == (18, 2)
     assert "died" not in out
-    workers = {state.attempts[0].start["worker"]: state.status for state in states(sent.layout)}
-    assert len(workers) in (2, 3)
+    assert len({state.attempts[0].start["worker"] for state in states(sent.layout)}) in (2, 3)
+    monkeypatch.setattr(toy_faults, "_poisoned", False)
+    with pytest.raises(EnvironmentProblem, match="CUDA refuses this process"):
+        run_quietly(tmp_path / "here", toy_grid(seeds=range(4)), Inline(), entry=entry_of("poisoning"))
+    assert len(ends(Layout(tmp_path / "here"), "failed")) == 1
 
 
-def test_a_run_in_a_process_that_cuda_refuses_ends(tmp_path: Path) -> None:
-    import toy_faults
-
-    try:
-        with pytest.raises(EnvironmentProblem, match="CUDA refuses this process"):
-            run_quietly(tmp_path, toy_grid(seeds=range(4)), Inline(), entry=entry_of("poisoning"))
-    finally:
-        toy_faults._poisoned = False
-    assert len(ends(Layout(tmp_path), "failed")) == 1
-
-
-def test_a_worker_that_was_sent_to_gpus_and_sees_none_refuses(tmp_path: Path) -> None:
-    preload = ("torch", "pretend_cuda", *ENTRY.preload)
-    sent = send(tmp_path, toy_grid(seeds=[0]), entry=replace(ENTRY, preload=preload), resources={"gpus": 1})
+def test_a_worker_that_was_sent_to_gpus_and_sees_none_refuses_unless_torch_is_a_build_for_the_cpu(
+    tmp_path: Path,
+) -> None:
+    blind = replace(ENTRY, preload=("torch", "pretend_cuda", *ENTRY.preload))
+    sent = send(tmp_path / "blind", toy_grid(seeds=[0]), entry=blind, resources={"gpus": 1})
     status, _, err = end_of(sent.start(CUDA_VISIBLE_DEVICES="0"))
     assert (status, err) == (87, "1 GPU was asked for and torch sees none on n0\n")
     assert not states(sent.layout)
-
-
-def test_torch_without_cuda_trains_on_a_gpu_node_and_says_so(tmp_path: Path) -> None:
-    sent = send(tmp_path, toy_grid(seeds=[0]), entry=replace(ENTRY, preload=WARM), resources={"gpus": 1})
+    sent = send(tmp_path / "cpu", toy_grid(seeds=[0]), entry=replace(ENTRY, preload=WARM), resources={"gpus": 1})
     status, out, _ = end_of(sent.start(CUDA_VISIBLE_DEVICES="0"))
     assert status == 0
     assert out.count("torch is a build for the CPU") == 1
@@ -136,7 +125,8 @@ def test_a_worker_that_does_not_leave_is_not_waited_for_beyond_its_time(tmp_path
     entry = replace(entry_of("hanging"), preload=WARM)
     sent = send(tmp_path, grid, entry=entry, resources={"per_gpu": 2}, slurm={"signal_s": 10})
     task = sent.start(HANGING="yes")
-    begun(sent, 2)
+    while sum(state.live is not None for state in states(sent.layout)) < 2:
+        time.sleep(0.03)
     task.send_signal(signal.SIGUSR2)
     status, _, err = end_of(task, seconds=60)
     assert (status, err) == (85, "")
@@ -149,18 +139,16 @@ def test_a_worker_that_does_not_leave_is_not_waited_for_beyond_its_time(tmp_path
 
 
 @pytest.mark.parametrize(
-    ("name", "signal_s", "patient_s"),
-    [("SIGUSR2", 120, 96), ("SIGUSR2", 30, 20), ("SIGUSR2", 4, 2), ("SIGTERM", 120, 20), ("SIGTERM", 600, 20)],
+    ("name", "signal_s", "patient_s"), [("SIGUSR2", 120, 96), ("SIGUSR2", 4, 2), ("SIGTERM", 600, 20)]
 )
 def test_time_is_left_to_tell(monkeypatch: pytest.MonkeyPatch, name: str, signal_s: float, patient_s: float) -> None:
     heard = SignalState()
     assert not heard.is_overdue(signal_s)
     monkeypatch.setattr(time, "monotonic", lambda: 100.0)
     heard.note(getattr(signal, name), None)
-    monkeypatch.setattr(time, "monotonic", lambda: 100.0 + patient_s - 0.1)
-    assert not heard.is_overdue(signal_s)
-    monkeypatch.setattr(time, "monotonic", lambda: 100.0 + patient_s + 0.1)
-    assert heard.is_overdue(signal_s)
+    for seconds, overdue in ((patient_s - 0.1, False), (patient_s + 0.1, True)):
+        monkeypatch.setattr(time, "monotonic", lambda seconds=seconds: 100.0 + seconds)
+        assert heard.is_overdue(signal_s) == overdue
 
 
 def test_a_slot_that_cannot_write_lets_its_neighbours_save(tmp_path: Path) -> None:
@@ -234,3 +222,94 @@ def test_deaths_at_the_start_count_only_in_a_row(tmp_path: Path, monkeypatch: py
     loads.write_text("xxx")
     with pytest.raises(EnvironmentProblem, match="workers die as they start"):
         run_quietly(tmp_path / "other", toy_grid(seeds=[0]), Local(1, start=warm_server), files=(spec,))
+
+
+MINE = WorkerRecord("20260101T000000-000000", 0, 0, 1, "7_0", "n0", "n0", 5, 1.0, 2.0, 3.0, gpus=1, slots=1)
+OTHER = replace(MINE, worker=1, node="n1")
+
+
+def fail(row: int, fingerprint: str = "f", reason: str = "error") -> Outcome:
+    return Outcome(row, "failed", 1, Failure(reason, "it broke", None, fingerprint))  # type: ignore[arg-type]
+
+
+def verdict(records: list[WorkerRecord], outcomes: list[Outcome], *, alone: bool = False) -> str | None:
+    doubts = NodeHealth(MINE, lambda: records, lambda: alone)
+    said = [doubts.came_back(outcome) for outcome in outcomes]
+    return next((each for each in said if each is not None), None)
+
+
+FAILING = [fail(row) for row in range(MOST_FAILURES)]
+
+
+@pytest.mark.parametrize(
+    ("records", "refuses"),
+    [
+        ([MINE, replace(OTHER, failures=("g",))], True),
+        ([replace(OTHER, failures=("f",))], False),
+        ([replace(OTHER, ok=5)], True),
+        ([replace(OTHER, ok=5, failures=("f",))], False),
+        ([replace(OTHER, ok=5), replace(OTHER, restarts=2, failures=("f",))], False),  # lives of one worker
+        ([replace(OTHER, ok=5), replace(OTHER, worker=2, node="n2", failures=("f",))], True),  # n2 is as bad as this
+        ([replace(MINE, worker=4, failures=("f",))], True),  # on this very node
+        ([replace(MINE, worker=4, ok=9)], True),  # another device of this node is well
+        ([replace(MINE, worker=4, ok=9, failures=("f",))], False),
+        ([replace(MINE, restarts=0, ok=9)], False),  # it has trained well here
+    ],
+)
+def test_failures_that_good_nodes_meet_too_are_the_trials_own(records: list[WorkerRecord], refuses: bool) -> None:
+    assert (verdict(records, FAILING) is not None) == refuses
+
+
+def test_a_node_is_refused_for_failures_in_a_row_that_say_something_of_it() -> None:
+    def refuses(outcomes: list[Outcome], *records: WorkerRecord, alone: bool = False) -> bool:
+        return verdict(list(records), outcomes, alone=alone) is not None
+
+    assert not refuses([Outcome(9, "ok", 1), *FAILING])  # it has trained a trial
+    assert not refuses(FAILING[:-1])
+    for reason, expected in (("diverged", False), ("out_of_memory", False), ("killed", True)):
+        assert refuses([fail(row, reason=reason) for row in range(9)]) == expected
+    assert not refuses([Outcome(row, "was_failed") for row in range(9)])
+    met = replace(OTHER, ok=1, failures=("f",))
+    mine = [fail(row, "mine") for row in range(MOST_FAILURES)]  # count beside failures that others have met
+    assert not refuses([*FAILING, *mine[:-1]], met)
+    assert refuses([*FAILING, *mine], met)
+    assert not refuses(FAILING, MINE, alone=True)  # nothing can be compared with the only node
+    assert refuses(FAILING, replace(MINE, worker=4, ok=9), alone=True)
+
+
+@pytest.mark.parametrize(
+    ("requested", "runs_in", "is_only"),
+    [(None, "gpu", True), (None, "old", False), ("gpu", "gpu", True), ("gpu,old", "gpu", False), (None, "none", False)],
+)
+def test_the_nodes_of_all_requested_partitions_count(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, requested: str | None, runs_in: str, is_only: bool
+) -> None:
+    program = tmp_path / "sinfo"
+    cases = "*=gpu,old*) echo n1; echo n2 ;; *=gpu*) echo n1; echo n1 ;; *=old*) echo n1; echo n2 ;; *=none*) ;;"
+    program.write_text(f'#!/bin/sh\ncase "$*" in {cases} esac\n')
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    assert only_node(requested, {"SLURM_JOB_PARTITION": runs_in}) == is_only
+    monkeypatch.setenv("PATH", str(tmp_path / "nothing"))
+    assert not only_node(None, {})
+
+
+@pytest.mark.parametrize(
+    ("error", "breaks"),
+    [
+        (RuntimeError("CUDA error: device-side assert triggered"), True),
+        (RuntimeError("CUBLAS_STATUS_EXECUTION_FAILED when calling cublasSgemm"), True),
+        (RuntimeError("cuDNN error: CUDNN_STATUS_INTERNAL_ERROR"), True),
+        (RuntimeError("Triton Error [CUDA]: unspecified launch failure"), True),
+        (type("AcceleratorError", (RuntimeError,), {})("unspecified"), True),
+        (RuntimeError("CUDA out of memory. Tried to allocate 2 GiB"), False),
+        (RuntimeError("CUDA error: out of memory"), False),
+        (RuntimeError("shapes do not match"), False),
+        (ValueError("CUDA error: this is a text"), False),
+    ],
+)
+def test_an_error_of_cuda_spends_the_process_and_want_of_memory_does_not(error: Exception, breaks: bool) -> None:
+    assert breaks_process(error) == breaks
+    wrapped = ValueError("while training")
+    wrapped.__cause__ = error
+    assert breaks_process(wrapped) == breaks

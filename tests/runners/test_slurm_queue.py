@@ -20,51 +20,25 @@ from runners.slurm.submit.cluster_limits import (
 )
 
 
-@pytest.mark.parametrize(
-    ("name", "tasks"),
-    [
-        ("12", [None]),
-        ("12_3", [3]),
-        ("12_[3-5%2]", [3, 4, 5]),
-        ("12_[3,5-6,9]", [3, 5, 6, 9]),
-        ("12_[0-8:4%1]", [0, 4, 8]),
-        ("12_[7]", [7]),
-        ("12.batch", []),
-        ("12_3.0", []),
-        ("12+1", []),
-        ("12_[3-", []),
-        ("", []),
-    ],
-)
-def test_a_job_s_name_means_its_tasks(name: str, tasks: list[int | None]) -> None:
-    assert list(task_ids(name)) == [TaskId(12, task) for task in tasks]
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("1-02:03:04", 93784),
-        ("365-00:00:00", 31536000),
-        ("08:00:00", 28800),
-        ("5:00", 300),
-        ("0:01", 1),
-        ("UNLIMITED", None),
-        ("NOT_SET", None),
-        ("Partition_Limit", None),
-        ("INVALID", None),
-        ("", None),
-    ],
-)
-def test_durations(text: str, expected: int | None) -> None:
-    assert seconds(text) == expected
-
-
-def test_many_tasks_have_short_names_that_mean_them() -> None:
+def test_a_job_s_name_means_its_tasks() -> None:
+    names = {
+        "12": [None], "12_3": [3], "12_[3-5%2]": [3, 4, 5], "12_[3,5-6,9]": [3, 5, 6, 9], "12_[0-8:4%1]": [0, 4, 8],
+        "12_[7]": [7], "12.batch": [], "12_3.0": [], "12+1": [], "12_[3-": [], "": [],
+    }  # fmt: skip
+    assert {name: list(task_ids(name)) for name in names} == {
+        name: [TaskId(12, task) for task in tasks] for name, tasks in names.items()
+    }
     tasks = [TaskId(7, task) for task in (0, 1, 2, 5, 9, 8)] + [TaskId(12), TaskId(12, 3), TaskId(9, 4)]
-    names = shorthand(tasks)
-    assert names == ["7_[0-2,5,8-9]", "9_[4]", "12"]
-    assert {task for name in names for task in task_ids(name)} == set(tasks) - {TaskId(12, 3)}
-    assert shorthand([]) == []
+    assert shorthand(tasks) == ["7_[0-2,5,8-9]", "9_[4]", "12"]
+    assert {task for name in shorthand(tasks) for task in task_ids(name)} == set(tasks) - {TaskId(12, 3)}
+
+
+def test_durations() -> None:
+    durations = {
+        "1-02:03:04": 93784, "365-00:00:00": 31536000, "08:00:00": 28800, "5:00": 300, "0:01": 1, "UNLIMITED": None,
+        "NOT_SET": None, "Partition_Limit": None, "INVALID": None, "": None,
+    }  # fmt: skip
+    assert {text: seconds(text) for text in durations} == durations
 
 
 def test_an_order_refused_is_an_error_and_a_job_that_is_gone_is_not(
@@ -81,32 +55,26 @@ def test_an_order_refused_is_an_error_and_a_job_that_is_gone_is_not(
         release(TaskId(7, 1))
 
 
-@pytest.mark.parametrize(
-    ("gres", "expected"),
-    [
-        ("gpu:2", {"": 2}),
-        ("gpu:a100:4(S:0-1)", {"a100": 4}),
-        ("gpu:a100:4(S:0,1),gpu:h100:2,gpu:a100:1,shard:a100:8", {"a100": 5, "h100": 2}),
-        ("craynetwork:4,gpu:tesla_v100-sxm2-16gb:8", {"tesla_v100-sxm2-16gb": 8}),
-        ("(null)", {}),
-    ],
-)
-def test_gpus_by_type(gres: str, expected: dict[str, int]) -> None:
-    assert gpus(gres) == expected
-
-
-def test_partitions() -> None:
-    shown = (
+def test_partitions_and_their_gpus_by_type() -> None:
+    gres = {
+        "gpu:2": {"": 2},
+        "gpu:a100:4(S:0,1),gpu:h100:2,gpu:a100:1,shard:a100:8": {"a100": 5, "h100": 2},
+        "craynetwork:4,gpu:tesla_v100-sxm2-16gb:8": {"tesla_v100-sxm2-16gb": 8},
+        "(null)": {},
+    }
+    assert {text: gpus(text) for text in gres} == gres
+    output = (
         "PartitionName=gpu AllowGroups=ALL AllowAccounts=a,b AllowQos=ALL Default=YES QoS=part_gpu MaxTime=2-00:00:00 "
         "Nodes=n[1-8] State=UP TotalCPUs=512 TotalNodes=8 TRES=cpu=512,node=8\n"
         "PartitionName=old AllowAccounts=ALL AllowQos=x Default=NO QoS=N/A MaxTime=UNLIMITED Nodes=m1 State=DRAIN "
         "TotalNodes=1\n"
     )
     nodes = "gpu|64|500000+|gpu:a100:4(S:0-1)\ngpu|32|250000|gpu:h100:8\nold|8|1000|(null)\n"
-    found = partitions(shown, nodes)
     devices = {"a100": 4, "h100": 8}
-    assert found["gpu"] == Partition("gpu", True, "UP", 172800, 8, 64, 500000, devices, limiting_qos="part_gpu")
-    assert found["old"] == Partition("old", False, "DRAIN", None, 1, 8, 1000)
+    assert partitions(output, nodes) == {
+        "gpu": Partition("gpu", True, "UP", 172800, 8, 64, 500000, devices, limiting_qos="part_gpu"),
+        "old": Partition("old", False, "DRAIN", None, 1, 8, 1000),
+    }
 
 
 def limits(**changes: object) -> Limits:
@@ -120,21 +88,16 @@ def limits(**changes: object) -> Limits:
     return Limits(**{**found, **changes})  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(
-    ("tasks", "changes", "sizes"),
-    [
-        (1, {}, [1]),
+def test_workers_are_split_into_arrays() -> None:
+    for tasks, changes, sizes in (
         (1001, {}, [1001]),
         (1002, {}, [501, 501]),
         (0, {}, []),
-        (3, {"max_array_size": 1}, [1, 1, 1]),
         (3, {"max_array_size": 0}, [1, 1, 1]),
         (25, {"max_array_tasks": 10}, [9, 8, 8]),
         (25, {"max_array_size": 5, "max_array_tasks": 10}, [5, 5, 5, 5, 5]),
-    ],
-)
-def test_workers_are_split_into_arrays(tasks: int, changes: dict[str, object], sizes: list[int]) -> None:
-    assert arrays(tasks, limits(**changes)) == sizes
+    ):
+        assert arrays(tasks, limits(**changes)) == sizes
 
 
 RIGHTS = (
@@ -145,46 +108,34 @@ RIGHTS = (
 LEVELS = {"normal": None, "few": 3, "part": 25}
 
 
-@pytest.mark.parametrize(
-    ("asked", "room", "words"),
-    [
-        ({}, 1, "QOS few"),
-        ({"account": "small"}, 1, "account small"),
-        ({"account": "small", "qos": "few"}, 1, "QOS few"),
-        ({"qos": "normal"}, 9970, "MaxJobCount"),
-        ({"qos": "normal", "partition": "cpu"}, 4, "account big"),
-        ({"account": "unknown"}, 9970, "MaxJobCount"),
-    ],
-)
-def test_the_room_in_the_queue_is_that_of_the_limit_that_counts(asked: dict[str, str], room: int, words: str) -> None:
-    found = limits(associations=RIGHTS, qualities=LEVELS, default_account="big").room(**asked)
-    assert found.tasks == room
-    assert words in found.because
-
-
-def test_the_qos_of_a_partition_comes_first_and_a_full_queue_has_no_room() -> None:
-    places = {"gpu": Partition("gpu", True, "UP", None, 1, limiting_qos="part")}
-    given = {"partitions": places, "associations": RIGHTS, "qualities": LEVELS}
+def test_the_room_in_the_queue_is_that_of_the_limit_that_counts() -> None:
+    """The QOS of a partition comes first, and a full queue has no room."""
+    given = {"associations": RIGHTS, "qualities": LEVELS}
+    for tasks, words, asked in (
+        (1, "QOS few", {}),
+        (1, "account small", {"account": "small"}),
+        (1, "QOS few", {"account": "small", "qos": "few"}),
+        (9970, "MaxJobCount", {"qos": "normal"}),
+        (4, "account big", {"qos": "normal", "partition": "cpu"}),
+        (9970, "MaxJobCount", {"account": "unknown"}),
+    ):
+        room = limits(**given, default_account="big").room(**asked)
+        assert (room.tasks, words in room.because) == (tasks, True)
+    given["partitions"] = {"gpu": Partition("gpu", True, "UP", None, 1, limiting_qos="part")}
     assert limits(**given).room("small", "few").tasks == 5
     assert limits(**given, max_jobs=7).room("small", "few").tasks == 0
     assert limits().accounts is None
     assert limits(**given).accounts == ("small", "big")
 
 
-@pytest.mark.parametrize(
-    ("states", "asked", "said"),
-    [
-        ({"gpu": "DOWN"}, None, "partition gpu is DOWN: workers wait there"),
-        ({"gpu": "DOWN"}, "cpu", None),
-        ({"gpu": "DOWN"}, "gpu,cpu", None),
-        ({"gpu": "DOWN", "cpu": "DRAIN"}, "gpu,cpu", "partition gpu is DOWN, cpu is DRAIN: workers wait"),
-        ({}, None, None),
-    ],
-)
-def test_a_partition_that_starts_nothing_is_told(states: dict[str, str], asked: str | None, said: str | None) -> None:
-    places = {name: Partition(name, name == "gpu", states.get(name, "UP"), None, 1) for name in ("gpu", "cpu")}
-    found = limits(partitions=places).asleep(asked)
-    assert found is None if said is None else str(found).startswith(said)
+def test_a_partition_that_starts_nothing_is_told() -> None:
+    def asleep(asked: str | None, **states: str) -> str:
+        places = {name: Partition(name, name == "gpu", states.get(name, "UP"), None, 1) for name in ("gpu", "cpu")}
+        return str(limits(partitions=places).asleep(asked))
+
+    assert asleep(None, gpu="DOWN").startswith("partition gpu is DOWN: workers wait there")
+    assert asleep("gpu,cpu", gpu="DOWN", cpu="DRAIN").startswith("partition gpu is DOWN, cpu is DRAIN: workers wait")
+    assert {asleep("cpu", gpu="DOWN"), asleep("gpu,cpu", gpu="DOWN"), asleep(None)} == {"None"}
 
 
 def test_what_accounting_prints() -> None:

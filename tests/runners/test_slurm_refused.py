@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pretend_slurm import PretendSlurm
+from pretend_slurm import PretendSlurm, pretended
 from real_spec import real_spec
 from toy_campaign import toy_grid
 from toy_training import ENTRY
@@ -18,12 +18,26 @@ from runners.slurm.submit.cluster_checks import warn_if_not_shared
 from runners.slurm.submit.resource_classes import START_S
 from runners.slurm.submit.submit import Draft, Drafter, SubmitOptions
 
-NOT_AVAILABLE = "sbatch: error: Batch job submission failed: Requested node configuration is not available"
+SPEC = """
+from runners import Slurm
+from toy_campaign import toy_grid
+
+grid = toy_grid()
+slurm = Slurm(gpus=0, time="2h", workers=3, partition="debug")
+"""
+BUSY = "Unable to contact slurm controller (connect failure)"
+FAILED = "sbatch: error: Batch job submission failed: "
 
 
-def draft(root: Path, **asked: Any) -> Draft:
+@pytest.fixture
+def slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PretendSlurm:
+    (tmp_path / "spec.py").write_text(SPEC)
+    return pretended(tmp_path, monkeypatch)
+
+
+def draft(tmp_path: Path, **asked: Any) -> Draft:
     request = Slurm(**{"gpus": 0, "workers": 1, **asked})
-    return Drafter(root, [toy_grid()], request, Scheduler(), SubmitOptions(entry=ENTRY)).draft()
+    return Drafter(tmp_path / "campaign", [toy_grid()], request, Scheduler(), SubmitOptions(entry=ENTRY)).draft()
 
 
 def run(tmp_path: Path, *words: str) -> int:
@@ -39,8 +53,8 @@ def test_a_time_limit_holds_a_start_and_a_checkpoint(tmp_path: Path, slurm: Pret
         with pytest.raises(
             SpecError, match=rf"2 min and save {signal_s} s before .* leaves {120 - signal_s} s, .*15 s"
         ):
-            draft(tmp_path / "campaign", time="2m", signal_s=signal_s)
-    assert draft(tmp_path / "campaign", time="2m", signal_s=most).trials == 6
+            draft(tmp_path, time="2m", signal_s=signal_s)
+    assert draft(tmp_path, time="2m", signal_s=most).trials == 6
 
 
 def test_unreadable_set_up_is_refused(tmp_path: Path, slurm: PretendSlurm, capsys: pytest.CaptureFixture[str]) -> None:
@@ -51,44 +65,26 @@ def test_unreadable_set_up_is_refused(tmp_path: Path, slurm: PretendSlurm, capsy
     assert all(line.endswith(" ...") for line in progress)  # said where packing takes long
     assert not (tmp_path / "campaign").exists()
     assert slurm.calls("sbatch") == []
-    assert draft(tmp_path / "campaign", setup=("if true; then export A=1; fi",)).trials == 6
+    assert draft(tmp_path, setup=("if true; then export A=1; fi",)).trials == 6
 
 
-@pytest.mark.parametrize("case", [(True, "1", 2), (True, "0", 2), (False, "0", 0)])
+@pytest.mark.parametrize(("cpu_build", "gpus", "code"), [(True, "1", 2), (True, "0", 2), (False, "0", 0)])
 def test_trials_for_cuda_alone_are_not_sent_where_there_is_none(
-    tmp_path: Path,
-    slurm: PretendSlurm,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    case: tuple[bool, str, int],
+    tmp_path: Path, slurm: PretendSlurm, monkeypatch: pytest.MonkeyPatch, cpu_build: bool, gpus: str, code: int
 ) -> None:
-    cpu_build, gpus, code = case
     spec = real_spec("g", training="steps=4").replace('device="cpu"', 'device="cuda"')
     (tmp_path / "spec.py").write_text(spec)
     monkeypatch.setattr(resource_classes, "torch_without_cuda", lambda: cpu_build)
     assert run(tmp_path, "--gpus", gpus, "--partition", "gpu") == code
-    said = capsys.readouterr().err
-    if code:
-        assert "execution.device is 'cuda' in 6 trials and torch is a build for the CPU here" in said
-        assert slurm.calls("sbatch") == []
-    else:
-        assert "execution.device is 'cuda' and workers ask for no GPU, so that nodes may refuse them" in said
+    assert bool(slurm.calls("sbatch")) == (code == 0)
 
 
-@pytest.mark.parametrize(
-    ("exclude", "words"),
-    [
-        ("n1,n2", "--exclude n1,n2 leaves no node to train on; exclude fewer"),
-        ("n2", "no node that --exclude n2 leaves has that many GPUs"),
-        (None, "no node of the partition has that many GPUs"),
-    ],
-)
-def test_nodes_left_out_may_be_blamed(tmp_path: Path, slurm: PretendSlurm, exclude: str | None, words: str) -> None:
-    slurm.says("test", NOT_AVAILABLE)
-    with pytest.raises(SpecError) as refused:
-        draft(tmp_path / "campaign", exclude=exclude)
-    assert words in str(refused.value)
-    assert str(refused.value).endswith("(sbatch: Requested node configuration is not available)")
+def test_nodes_left_out_may_be_blamed(tmp_path: Path, slurm: PretendSlurm) -> None:
+    slurm.says("test", f"{FAILED}Requested node configuration is not available")
+    blamed = {"n1,n2": "--exclude n1,n2 leaves no node to train on", "n2": "no node that --exclude n2 leaves has"}
+    for exclude, words in {**blamed, None: "no node of the partition has that many GPUs"}.items():
+        with pytest.raises(SpecError, match=words):
+            draft(tmp_path, exclude=exclude)
 
 
 def test_a_campaign_that_nodes_do_not_see_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -96,3 +92,50 @@ def test_a_campaign_that_nodes_do_not_see_is_told(monkeypatch: pytest.MonkeyPatc
     assert "/tmp is on a disk of this machine" in str(warn_if_not_shared(Path("/tmp/campaign")))
     monkeypatch.setattr(Path, "is_mount", lambda path: path == Path("/tmp/shared"))
     assert warn_if_not_shared(Path("/tmp/shared/campaign")) is None
+
+
+@pytest.mark.parametrize(
+    ("command", "text", "words"),
+    [
+        ("scontrol", f"slurm_load_ctl_conf error: {BUSY}", "contact"),
+        ("test", f"{FAILED}{BUSY}", "be reached"),
+        ("test", f"{FAILED}Invalid feature specification", "--constraint"),
+        ("refuse_1", f"{FAILED}Invalid qos specification", "the qos is not"),
+    ],
+)
+def test_a_refusal_says_that_nothing_was_queued(
+    tmp_path: Path, slurm: PretendSlurm, capsys: pytest.CaptureFixture[str], command: str, text: str, words: str
+) -> None:
+    slurm.says(command, text)
+    assert run(tmp_path) in (2, 5)
+    error = capsys.readouterr().err
+    assert words in error
+    assert error.endswith("; nothing was queued\n")
+    assert slurm.jobs() == {}
+    if command == "refuse_1":  # jobs that may be left count
+        slurm.says(command, text)
+        slurm.says("scancel", f"scancel: error: {BUSY}")
+        assert run(tmp_path) == 5
+        error = capsys.readouterr().err
+        assert "may be queued" in error
+        assert "nothing was queued" not in error
+
+
+def test_options_are_always_checked(tmp_path: Path, slurm: PretendSlurm, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(tmp_path) == 0
+    capsys.readouterr()
+    assert run(tmp_path, "--mem", "2G") == 0
+    last = capsys.readouterr().err.splitlines()[-1]
+    assert last.startswith("nothing to do: all 6 missing trials are queued in submission ")
+    assert "to change what workers ask for, run `ablate cancel`" in last
+    for flags, words in [
+        (("--mem", "999G"), "the largest node of partition debug has 64000 MiB of memory"),
+        (("--partition", "dbug", "--dry-run"), "there is no partition 'dbug'"),
+    ]:
+        assert run(tmp_path, *flags) == 2
+        output = capsys.readouterr()
+        assert words in output.err
+        assert "nothing to do" not in output.out + output.err
+    assert list(slurm.jobs()) == [1]
+    assert run(tmp_path, "--dry-run") == 0
+    assert capsys.readouterr().out.startswith("nothing to do: all 6 missing trials are queued in submission ")

@@ -34,7 +34,7 @@ from runners.slurm.worker_records import (
     worker_path,
     write_worker,
 )
-from store.files.atomic import write_json
+from store.files.atomic import read_json, write_json
 from store.files.layout import Layout
 
 
@@ -87,8 +87,7 @@ def test_a_row_that_came_back_goes_first_and_one_found_held_is_looked_at_again()
 
 
 def test_what_others_work_on_is_looked_at_again_but_less_and_less_often() -> None:
-    clock = Clock()
-    seen = Seen({0: HELD})
+    clock, seen = Clock(), Seen({0: HELD})
     rows = rows_of(seen, RowShare((0, 1), 0, 1), clock)
     for _ in range(600):
         assert rows.take() is None
@@ -97,11 +96,19 @@ def test_what_others_work_on_is_looked_at_again_but_less_and_less_often() -> Non
     seen.looks[0] = FREE
     clock.now += 31
     assert rows.take() == 0
+    rows.came_back(Outcome(0, "stopped", 1))
+    assert rows.unfinished
+    rows.give_back(0)
+    assert rows.take() == 0
+    rows.came_back(Outcome(0, "held", 1))
+    seen.looks[0] = ALIVE
+    clock.now += 5
+    assert rows.take() is None
+    assert (rows.rows_left(), rows.unfinished) == (0, False)
 
 
 def test_a_task_leaves_once_its_workers_are_done_and_the_owners_of_the_rest_are_surely_alive() -> None:
-    clock = Clock()
-    seen = Seen({0: HELD, 1: ALIVE})
+    clock, seen = Clock(), Seen({0: HELD, 1: ALIVE})
     rows = rows_of(seen, RowShare((0, 3), 0, 1), clock)
     assert rows.take() == 2
     assert rows.take() is None
@@ -116,6 +123,7 @@ def test_a_task_leaves_once_its_workers_are_done_and_the_owners_of_the_rest_are_
 
 
 def test_rows_called_off_are_neither_taken_nor_taken_back() -> None:
+    assert drained(rows_of(Seen(), RowShare((0, 2), 0, 1), willing=lambda: False)) == []
     seen = Seen()
     rows = rows_of(seen, RowShare((0, 4), 0, 2))
     assert rows.take() == 0
@@ -136,17 +144,6 @@ def test_rows_that_others_have_are_nothing_to_be_queued_again_for_though_nobody_
     assert len(seen.asked) < 9
 
 
-def test_unwilling_is_without_rows_and_what_was_stopped_is_unfinished() -> None:
-    willing = [True]
-    rows = rows_of(Seen(), RowShare((0, 2), 0, 1), willing=lambda: willing[0])
-    assert drained(rows_of(Seen(), RowShare((0, 2), 0, 1), willing=lambda: False)) == []
-    assert [rows.take(), rows.take()] == [0, 1]
-    rows.came_back(Outcome(0, "ok", 1))
-    willing[0] = False
-    rows.came_back(Outcome(1, "stopped", 1))
-    assert (rows.take(), rows.rows_left(), rows.unfinished) == (None, 0, True)
-
-
 @pytest.fixture
 def campaign(tmp_path: Path) -> Layout:
     layout = Layout(tmp_path)
@@ -154,24 +151,24 @@ def campaign(tmp_path: Path) -> Layout:
     return layout
 
 
-def outlook(layout: Layout, node: str = "n0", leases: Leases | None = None, **job: Any) -> RowStates:
+def state_of(layout: Layout, node: str = "n0", leases: Leases | None = None, **job: Any) -> RowStates:
     return RowStates(Job(layout.root, SUBMISSION, **job), node, leases)
 
 
-def about(node: str, submission: str = SUBMISSION) -> dict[str, Any]:
-    unknown = dict.fromkeys(("path", "device", "threads", "code", "sources"))
-    return {**unknown, "submission": submission, "worker": 0, "heartbeat_s": 10.0, "place": {"node": node}}
+def change(path: Path, **fields: Any) -> None:
+    write_json(path, {**read_json(path), **fields})
 
 
 def test_files_say_what_is_done_free_and_held(campaign: Layout, monkeypatch: pytest.MonkeyPatch) -> None:
-    seen = outlook(campaign)
+    seen = state_of(campaign)
     assert [seen.begun(0), seen.look(0)] == [False, FREE]
-    mine = claim(campaign, seen.key(0), about("n0"), retry=False)
-    assert isinstance(mine, Claim)
+    about = dict.fromkeys(("path", "device", "threads", "code", "sources"))
+    place = {"submission": SUBMISSION, "worker": 0, "heartbeat_s": 10.0, "place": {"node": "n0"}}
+    assert isinstance(claim(campaign, seen.key(0), {**about, **place}, retry=False), Claim)
     assert [seen.begun(0), seen.look(0)] == [True, ALIVE]  # its process is this one
     monkeypatch.setattr("socket.gethostname", lambda: "elsewhere")
     clock = Clock()
-    far = outlook(campaign, leases=Leases(clock=clock, shared=lambda: None))
+    far = state_of(campaign, leases=Leases(clock=clock, shared=lambda: None))
     assert far.look(0) == HELD  # nothing is known at the first look
     campaign.heartbeat(seen.key(0), 1).write_text("sign of life")
     assert far.look(0) == ALIVE
@@ -180,41 +177,38 @@ def test_files_say_what_is_done_free_and_held(campaign: Layout, monkeypatch: pyt
         assert far.look(0) == ALIVE
     clock.now += 10
     assert far.look(0) == RowLook("free", lost_here=True)
-    assert outlook(campaign, "n1", Leases(clock=clock, shared=lambda: None)).look(0).lost_here is False
+    assert state_of(campaign, "n1", Leases(clock=clock, shared=lambda: None)).look(0).lost_here is False
 
 
 def test_failed_and_old_results_are_done_unless_they_are_to_be_had_anew(tmp_path: Path) -> None:
-    grid = toy_grid(seeds=[0], fates=["ok", "raises"])
+    grid, layout = toy_grid(seeds=[0], fates=["ok", "raises"]), Layout(tmp_path)
     run_quietly(tmp_path, grid)
-    layout = Layout(tmp_path)
     lines = list(trial_lines(grid))
     write_submission(layout, SUBMISSION, lines)
-    at = {line["spec"]["fate"]: row for row, line in enumerate(lines)}
-    assert outlook(layout).look(at["ok"]) == outlook(layout).look(at["raises"]) == DONE
-    again = outlook(layout, retry=True, again=True)
-    assert again.look(at["ok"]) == again.look(at["raises"]) == FREE
-    for row in at.values():  # as if this submission had had them
-        path = layout.start(again.key(row), 1)
-        write_json(path, {**_read(path), "submission": SUBMISSION})
-    assert again.look(at["ok"]) == again.look(at["raises"]) == DONE
-    first = layout.attempt(again.key(at["raises"]), 1)
+    rows = {line["spec"]["fate"]: row for row, line in enumerate(lines)}
+    ok, failed = rows["ok"], rows["raises"]
+
+    def looks(**job: Any) -> list[RowLook]:
+        states = state_of(layout, **job)
+        return [states.look(ok), states.look(failed)]
+
+    again = {"retry": True, "again": True}
+    assert looks() == [DONE, DONE]
+    assert looks(**again) == [FREE, FREE]
+    keys = [lines[row]["trial"] for row in (ok, failed)]
+    for key in keys:  # as if this submission had had them
+        change(layout.start(key, 1), submission=SUBMISSION)
+    assert looks(**again) == [DONE, DONE]
+    first = layout.attempt(keys[1], 1)
     shutil.copytree(first, first.with_name("002"))
-    write_json(first.with_name("002") / "start.json", {**_read(first / "start.json"), "submission": "another"})
-    assert again.look(at["raises"]) == FREE  # the latest failure is not of this submission
+    change(first.with_name("002") / "start.json", submission="another")
+    assert looks(**again) == [DONE, FREE]  # the latest failure is not of this submission
     shutil.rmtree(first.with_name("002"))
-    end = layout.end(again.key(at["raises"]), 1)
-    write_json(end, {**_read(end), "reason": "out_of_memory"})
-    assert outlook(layout).look(at["raises"]) == DONE
-    assert outlook(layout, oom="halve").look(at["raises"]) == FREE  # whoever takes it may cut it smaller
-    assert outlook(layout, oom="halve").look(at["ok"]) == DONE
-    assert outlook(layout).memory_bytes(at.values(), gpu=False)
-    assert outlook(layout).memory_bytes(at.values(), gpu=True) is None
-
-
-def _read(path: Path) -> dict[str, Any]:
-    from store.files.atomic import read_json
-
-    return read_json(path)
+    change(layout.end(keys[1], 1), reason="out_of_memory")
+    assert looks() == [DONE, DONE]
+    assert looks(oom="halve") == [DONE, FREE]  # whoever takes it may cut it smaller
+    assert state_of(layout).memory_bytes([ok, failed], gpu=False)
+    assert state_of(layout).memory_bytes([ok, failed], gpu=True) is None
 
 
 @given(st.lists(st.floats(0.1, 1e4), max_size=40), st.floats(1, 1e5), st.floats(60, 1e5))
@@ -259,83 +253,55 @@ def test_a_wrong_end_time_is_not_believed(monkeypatch: pytest.MonkeyPatch, end: 
 RECORD = WorkerRecord(SUBMISSION, 0, 3, 1, "7_3", "n0", "n0", 5, 1.0, 2.0, 3600.0, gpus=2, slots=4, cpus=9)
 
 
-def test_worker_records_are_read_as_they_were_written_and_damage_is_left_out(tmp_path: Path) -> None:
-    layout = Layout(tmp_path)
-    assert read_workers(layout, SUBMISSION) == []
-    other = replace(RECORD, worker=1, left="done", says="all")
-    write_worker(layout, RECORD)
-    write_worker(layout, other)
-    worker_path(layout, replace(RECORD, worker=9)).write_text('{"schema": 1')
-    assert read_workers(layout, SUBMISSION) == [other, RECORD]
-    assert used_hours([RECORD, other], "gpuh") == 4.0
-    assert used_hours([RECORD], "cpuh") == 9.0
-
-
-def test_a_budget_counts_all_workers_and_is_looked_at_now_and_then(tmp_path: Path) -> None:
+def test_a_budget_counts_all_readable_records_and_is_looked_at_now_and_then(tmp_path: Path) -> None:
     layout, clock = Layout(tmp_path), Clock()
-    purse = BudgetTracker(layout, SUBMISSION, 3.0, "gpuh", clock)
+    assert read_workers(layout, SUBMISSION) == []
+    budget = BudgetTracker(layout, SUBMISSION, 3.0, "gpuh", clock)
     write_worker(layout, RECORD)
-    assert not purse.empty()
+    worker_path(layout, replace(RECORD, worker=9)).write_text('{"schema": 1')
+    assert not budget.empty()
     done = replace(RECORD, worker=4, left="done", seconds=600.0)
     write_worker(layout, done)
+    assert read_workers(layout, SUBMISSION) == [RECORD, done]
+    assert (used_hours([RECORD, RECORD], "gpuh"), used_hours([RECORD], "cpuh")) == (4.0, 9.0)
     clock.now += 61
-    assert not purse.empty()
+    assert not budget.empty()
     worker_path(layout, done).write_text("never read again")
     write_worker(layout, replace(RECORD, seconds=3600 + 1200.0))
-    assert not purse.empty()
+    assert not budget.empty()
     clock.now += 61
-    assert purse.empty()
+    assert budget.empty()
     worker_path(layout, RECORD).unlink()
     clock.now += 61
-    assert purse.empty()
+    assert budget.empty()
 
 
 def test_between_two_looks_at_a_budget_workers_are_taken_to_go_on(tmp_path: Path) -> None:
-    layout, clock = Layout(tmp_path), Clock()
-    workers = 1000  # are read every 200 s
-    for worker in range(workers):
-        write_worker(layout, replace(RECORD, worker=worker, seconds=3600.0, gpus=1))
-    purse = BudgetTracker(layout, SUBMISSION, 1020.0, "gpuh", clock)
-    assert not purse.empty()
-    for worker in range(workers):
-        write_worker(layout, replace(RECORD, worker=worker, seconds=3600.0 + 73.0, gpus=1))
-    clock.now += 61
-    assert not purse.empty()
-    clock.now += 12
-    assert purse.empty()  # 1000 workers have used 20 h after 72 s
+    """A thousand workers are read every 200 s, and use 20 hours in 72 s."""
+    clock, budget = Clock(), None
+    for seconds in (3600.0, 3673.0):
+        for worker in range(1000):
+            write_worker(Layout(tmp_path), replace(RECORD, worker=worker, seconds=seconds, gpus=1))
+        budget = budget or BudgetTracker(Layout(tmp_path), SUBMISSION, 1020.0, "gpuh", clock)
+        assert not budget.empty()
+        clock.now += 61 if seconds == 3600 else 12
+    assert budget is not None
+    assert budget.empty()
 
 
 def test_cancellations_are_noticed_when_the_file_changes(tmp_path: Path) -> None:
     layout, clock = Layout(tmp_path), Clock()
-    found = Cancellations(layout, SUBMISSION, clock)
-    assert not found.read_again()
+    cancellations = Cancellations(layout, SUBMISSION, clock)
+    assert not cancellations.read_again()
     layout.submission(SUBMISSION).mkdir(parents=True)
     cancelled_path(layout, SUBMISSION).write_text('{"schema": 1, "all"')
     clock.now += 4
-    assert not found.read_again()
+    assert not cancellations.read_again()
     write_json(cancelled_path(layout, SUBMISSION), {"schema": 1, "all": False, "trials": ["ab"]})
-    assert not found.read_again()
+    assert not cancellations.read_again()
     clock.now += 4
-    assert found.read_again()
-    assert found.current == CalledOff(all=False, trials=frozenset({"ab"}))
-    clock.now += 4
-    assert not found.read_again()
-
-
-def test_a_row_that_stopped_and_is_with_somebody_else_now_is_not_unfinished() -> None:
-    clock = Clock()
-    looks = Seen()
-    rows = rows_of(looks, RowShare((0, 1), 0, 1), clock)
-    assert rows.take() == 0
-    rows.came_back(Outcome(0, "stopped", 1))
-    assert rows.unfinished
-    rows.give_back(0)
-    assert rows.take() == 0
-    rows.came_back(Outcome(0, "held", 1))
-    looks.looks[0] = ALIVE
-    clock.now += 5
-    assert rows.take() is None
-    assert (rows.rows_left(), rows.unfinished) == (0, False)
+    assert cancellations.read_again()
+    assert cancellations.current == CalledOff(all=False, trials=frozenset({"ab"}))
 
 
 def test_a_worker_reads_no_list_but_its_own_before_its_own_rows_are_through(tmp_path: Path) -> None:
@@ -367,26 +333,8 @@ def test_a_worker_reads_no_list_but_its_own_before_its_own_rows_are_through(tmp_
     assert [row for row in range(12) if row in told] == [1, 4, 7, 10]
 
 
-def test_finding_the_key_of_a_row_reads_no_spec(campaign: Layout, monkeypatch: pytest.MonkeyPatch) -> None:
-    seen = outlook(campaign)
-    keys = [seen.line(row)["trial"] for row in range(4)]
-    monkeypatch.setattr(Manifest, "line", None)
-    assert [seen.key(row) for row in range(4)] == keys
-
-
-def test_a_file_system_that_does_not_answer_is_said(campaign: Layout, monkeypatch: pytest.MonkeyPatch) -> None:
-    def stale(self: Path) -> bool:
-        raise OSError(errno.ESTALE, os.strerror(errno.ESTALE), str(self))
-
-    seen = outlook(campaign)
-    monkeypatch.setattr("store.files.atomic.PAUSES_S", (0,))
-    monkeypatch.setattr(Path, "exists", stale)
-    with pytest.raises(EnvironmentProblem, match=r"cannot look for .*Stale file handle"):
-        seen.begun(0)
-
-
 def test_checkpoints_that_a_killed_worker_left_of_a_finished_trial_go_when_it_is_seen(campaign: Layout) -> None:
-    seen = outlook(campaign)
+    seen = state_of(campaign)
     key = seen.key(0)
     for attempt in (1, 2, 3):
         write_start(campaign, key, attempt)
@@ -396,3 +344,19 @@ def test_checkpoints_that_a_killed_worker_left_of_a_finished_trial_go_when_it_is
     write_end(campaign, key, 2)
     assert seen.look(0) == DONE
     assert [has_checkpoints(campaign, key, attempt) for attempt in (1, 2, 3)] == [False, False, True]
+
+
+def test_the_key_of_a_row_needs_no_spec_and_a_stale_file_system_is_an_error(
+    campaign: Layout, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stale(self: Path) -> bool:
+        raise OSError(errno.ESTALE, os.strerror(errno.ESTALE), str(self))
+
+    seen = state_of(campaign)
+    keys = [seen.line(row)["trial"] for row in range(4)]
+    monkeypatch.setattr(Manifest, "line", None)
+    assert [seen.key(row) for row in range(4)] == keys
+    monkeypatch.setattr("store.files.atomic.PAUSES_S", (0,))
+    monkeypatch.setattr(Path, "exists", stale)
+    with pytest.raises(EnvironmentProblem, match=r"cannot look for .*Stale file handle"):
+        seen.begun(0)

@@ -66,7 +66,7 @@ class Script:
 
     def pretend(self, name: str, body: str) -> None:
         path = self.place / "bin" / name
-        path.parent.mkdir(exist_ok=True)
+        path.parent.mkdir(exist_ok=True, parents=True)
         path.write_text(COMMAND.format(name=name, log=self.place / "log", here=self.place, body=body))
         path.chmod(0o755)
 
@@ -101,20 +101,13 @@ def requeues(ended: Ended) -> int:
     return sum(line.startswith("scontrol requeue 123_4") for line in ended.commands)
 
 
-@pytest.mark.parametrize(("status", "said"), [(0, ""), (86, ""), (88, "its time limit leaves no time to begin")])
-def test_a_worker_that_is_done_or_late_is_not_queued_again(script: Script, status: int, said: str) -> None:
-    ended = script.run(f"(exit {status})")
-    assert ended.status == status
-    assert ended.commands == []
-    assert said in ended.said
-
-
-@pytest.mark.parametrize("status", [85, 1, 2, 127, 137, 139, 143])
-def test_a_worker_that_left_rows_behind_is_queued_again_once(script: Script, status: int) -> None:
-    ended = script.run(f"(exit {status})")
-    assert ended.status == status
-    assert requeues(ended) == 1
-    assert "queued again" in ended.said
+def test_a_worker_is_queued_again_once_if_it_left_rows_behind(tmp_path: Path) -> None:
+    for status in (0, 86, 88, 85, 1, 127, 139):
+        script, again = Script(tmp_path / str(status)), status not in (0, 86, 88)
+        ended = script.run(f"(exit {status})")
+        assert (ended.status, requeues(ended), bool(ended.commands)) == (status, again, again)
+        assert (": queued again" in ended.said) == again
+        assert ("its time limit leaves no time to begin" in ended.said) == (status == 88)
 
 
 def test_each_job_and_task_is_queued_again_by_its_number_and_counts_its_own_deaths(script: Script) -> None:
@@ -127,20 +120,14 @@ def test_each_job_and_task_is_queued_again_by_its_number_and_counts_its_own_deat
     assert "scontrol requeue 124" in script.run("(exit 85)").commands
 
 
-@pytest.mark.parametrize("state", ["COMPLETING None", "CANCELLED None", "PENDING BeginTime", "gone"])
-@pytest.mark.parametrize("status", [85, 87, 137])
-def test_a_cancelled_job_stays_cancelled(script: Script, state: str, status: int) -> None:
-    (script.place / "state").write_text(state)
-    ended = script.run(f"(exit {status})")
-    assert requeues(ended) == 0
-    assert "not queued again: it was cancelled" in ended.said
-    assert ended.status == status
-
-
-@pytest.mark.parametrize("state", ["COMPLETING TimeLimit", "TIMEOUT TimeLimit"])
-def test_a_worker_that_was_still_busy_at_the_time_limit_is_queued_again(script: Script, state: str) -> None:
-    (script.place / "state").write_text(state)
-    assert requeues(script.run("(exit 143)")) == 1
+def test_a_cancelled_job_stays_cancelled_and_a_worker_that_was_busy_at_the_time_limit_goes_on(tmp_path: Path) -> None:
+    cancelled = {"COMPLETING None": 85, "CANCELLED None": 87, "PENDING BeginTime": 137, "gone": 85}
+    for state, status in {**cancelled, "COMPLETING TimeLimit": 143, "TIMEOUT TimeLimit": 143}.items():
+        script = Script(tmp_path / state.replace(" ", "_"))
+        (script.place / "state").write_text(state)
+        ended = script.run(f"(exit {status})")
+        assert (ended.status, requeues(ended)) == (status, state not in cancelled)
+        assert ("not queued again: it was cancelled" in ended.said) == (state in cancelled)
 
 
 def life(script: Script, status: int, restarts: int) -> bool:
@@ -152,46 +139,34 @@ def life(script: Script, status: int, restarts: int) -> bool:
 
 
 @pytest.mark.parametrize("status", [1, 137, 87])
-def test_a_worker_that_always_dies_is_given_up(script: Script, status: int) -> None:
+def test_a_worker_that_always_dies_is_given_up_and_what_slurm_queues_again_by_itself_is_no_death(
+    script: Script, status: int
+) -> None:
     """Refusals are deaths if nodes cannot be excluded."""
+    for restarts in range(MOST_DEATHS + 1):
+        (script.place / "state").write_text("COMPLETING Preempted")
+        assert not life(script, status, restarts)
     assert [life(script, status, restarts) for restarts in range(MOST_DEATHS)] == [True] * (MOST_DEATHS - 1) + [False]
     ended = script.run(f"(exit {status})", SLURM_RESTART_COUNT=str(MOST_DEATHS))
     assert status == 87 or f"the worker died with status {status}, and that was death" in ended.said
 
 
-def test_only_deaths_in_a_row_are_counted_and_orderly_ends_are_none(script: Script) -> None:
+def test_only_deaths_in_a_row_are_counted_and_orderly_ends_and_full_disks_are_none(script: Script) -> None:
     assert life(script, 137, 500)  # it left in good order, or was pre-empted, 500 times before
-    statuses = [*[137] * (MOST_DEATHS - 2), 85] * 3
+    statuses = [*[137] * (MOST_DEATHS - 2), 85] * 2
     assert all(life(script, status, 501 + at) for at, status in enumerate(statuses))
+    assert all(life(script, 89, restarts) for restarts in range(MOST_DEATHS))
     assert all(life(script, 137, 600) for _ in range(MOST_DEATHS - 1))
     assert not life(script, 137, 609)
     assert life(script, 85, 610)
 
 
-def test_a_full_disk_is_no_death(script: Script) -> None:
-    assert all(life(script, 89, restarts) for restarts in range(2 * MOST_DEATHS))
-    assert all(life(script, 137, 99) for _ in range(MOST_DEATHS - 1))
-    assert not life(script, 137, 99)
-
-
-@pytest.mark.parametrize("status", [87, 137])
-def test_what_slurm_queues_again_by_itself_is_no_death(script: Script, status: int) -> None:
-    for restarts in range(MOST_DEATHS + 1):
-        (script.place / "state").write_text("COMPLETING Preempted")
-        assert not life(script, status, restarts)
-    assert life(script, 137, MOST_DEATHS + 1)
-
-
-def test_where_deaths_cannot_be_noted_every_restart_counts_as_one(script: Script) -> None:
+def test_restarts_end_where_their_numbers_do_and_count_as_deaths_if_those_cannot_be_noted(script: Script) -> None:
+    assert [life(script, status, restarts) for status in (85, 87) for restarts in (998, 999)] == [True, False] * 2
+    (script.place / "123_4.deaths").unlink(missing_ok=True)
     (script.place / "123_4.deaths").mkdir()
     assert life(script, 137, MOST_DEATHS - 2)
     assert not life(script, 137, MOST_DEATHS - 1)
-
-
-@pytest.mark.parametrize("status", [85, 87, 137])
-def test_restarts_end_where_their_numbers_do(script: Script, status: int) -> None:
-    assert life(script, status, 998)
-    assert not life(script, status, 999)
 
 
 def test_the_controller_may_be_away(script: Script) -> None:
@@ -229,9 +204,7 @@ def test_a_signal_ends_a_pause_that_sleep_would_not_and_makes_the_next_short(scr
     )
     script.pause_s = 200
     (script.place / "away").write_text("2")
-    process = subprocess.Popen(
-        ["bash", "-c", script.text("(exit 85)")], env=script.environment, cwd=script.place, start_new_session=True
-    )
+    process = start(script, "(exit 85)")
     until(script.place / "slept")
     process.send_signal(signal.SIGTERM)
     try:
@@ -264,31 +237,24 @@ done
 """
 
 
-@pytest.mark.parametrize(("partition", "again"), [(None, 0), ("gpu", 0), ("gpu,old", 1), ("old,gpu", 1)])
-def test_a_task_waits_for_a_node_of_any_partition(tmp_path: Path, partition: str | None, again: int) -> None:
+def test_a_task_waits_for_a_node_of_any_partition(tmp_path: Path) -> None:
     """It runs in gpu, whose only node refuses it; that it may run in old is in its request alone."""
-    script = Script(tmp_path, partition=partition)
-    script.pretend("sinfo", SINFO)
-    (tmp_path / "nodes of gpu").write_text("n1\n")
-    (tmp_path / "nodes of old").write_text("n1\nn2\n")
-    ended = script.run("(exit 87)")
-    assert requeues(ended) == again
-    assert ("no node of partition gpu is left" in ended.said) != again
-
-
-def test_where_all_partitions_or_enough_nodes_refuse_the_task_has_failed(script: Script) -> None:
+    for partition, again in ((None, 0), ("gpu", 0), ("gpu,old", 1), ("old,gpu", 1)):
+        script = Script(tmp_path / str(partition), partition=partition)
+        script.pretend("sinfo", SINFO)
+        (script.place / "nodes of gpu").write_text("n1\n")
+        (script.place / "nodes of old").write_text("n1\nn2\n")
+        ended = script.run("(exit 87)")
+        assert requeues(ended) == again
+        assert ("no node of partition gpu is left" in ended.said) != again
+    (script.place / "state").unlink()
+    (script.place / "excluded").write_text("n2")
+    assert "no node of partition old,gpu is left that has not refused it" in script.run("(exit 87)").said
+    script = Script(tmp_path / "many")
     (script.place / "excluded").write_text(",".join(f"n{number}" for number in range(2, 2 + MOST_REFUSALS)))
     ended = script.run("(exit 87)")
     assert (requeues(ended), ended.status) == (0, 87)
     assert f"{MOST_REFUSALS} other nodes have refused it before" in ended.said
-    script.partition = "gpu,old"
-    script.pretend("sinfo", SINFO)
-    (script.place / "nodes of gpu").write_text("n1\n")
-    (script.place / "nodes of old").write_text("n2\n")
-    (script.place / "excluded").write_text("n2")
-    ended = script.run("(exit 87)")
-    assert requeues(ended) == 0
-    assert "no node of partition gpu,old is left that has not refused it" in ended.said
 
 
 def test_the_users_lines_come_first_and_keep_the_node_away_if_they_end_the_script(script: Script) -> None:
@@ -303,9 +269,7 @@ def test_the_users_lines_come_first_and_keep_the_node_away_if_they_end_the_scrip
 @pytest.mark.parametrize("sent", [signal.SIGTERM, signal.SIGUSR2])
 def test_the_shell_waits_for_its_worker_through_signals_and_then_decides(script: Script, sent: signal.Signals) -> None:
     worker = f"bash -c {shlex.quote('trap : TERM USR2; touch up; while [ ! -e go ]; do sleep 0.02; done; exit 85')}"
-    process = subprocess.Popen(
-        ["bash", "-c", script.text(worker)], env=script.environment, cwd=script.place, start_new_session=True
-    )
+    process = start(script, worker)
     until(script.place / "up")
     process.send_signal(sent)  # to the shell alone
     os.killpg(process.pid, sent)
@@ -319,6 +283,12 @@ def until(path: Path) -> None:
     while not path.exists():
         assert time.monotonic() < end
         time.sleep(0.01)
+
+
+def start(script: Script, worker: str) -> "subprocess.Popen[bytes]":
+    """Start a script in a session of its own."""
+    command = ["bash", "-c", script.text(worker)]
+    return subprocess.Popen(command, env=script.environment, cwd=script.place, start_new_session=True)
 
 
 def test_pauses_are_spread_over_half_their_length(script: Script) -> None:

@@ -5,7 +5,9 @@ import os
 import shutil
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +18,7 @@ from toy_training import ENTRY
 
 from grid.errors import EnvironmentProblem
 from runners.attempts.submission_record import job_name, read_submission_record, write_submission_record
-from runners.slurm.scheduler import SlurmScheduler as Scheduler, TaskId, release
+from runners.slurm.scheduler import SlurmScheduler as Scheduler, release
 from runners.slurm.spec import Slurm
 from runners.slurm.submit import already_queued, job_arrays
 from runners.slurm.submit.already_queued import let_go
@@ -39,15 +41,14 @@ def queue(root: Path) -> SubmittedJobs:
     return submit(Drafter(root, [grid], ASKED, Scheduler(), SubmitOptions(entry=ENTRY)), lambda _: None)
 
 
-def during_sbatch(monkeypatch: pytest.MonkeyPatch, act: Any) -> None:
+def during_sbatch(monkeypatch: pytest.MonkeyPatch, act: Callable[[int], object]) -> None:
     """Call `act` with the number of the array while sbatch is at it, after it has queued it."""
-    calls: list[int] = []
+    calls = count(1)
     real = Arrays.submit_held
 
     def submit_held(self: Arrays, script: str) -> int:
         job = real(self, script)
-        calls.append(job)
-        act(len(calls))
+        act(next(calls))
         return job
 
     monkeypatch.setattr(Arrays, "submit_held", submit_held)
@@ -60,19 +61,15 @@ def test_what_another_shell_took_back_is_not_released(
     """It takes back before the jobs of the last sbatch are in the queue, so it does not cancel those."""
     layout = Layout(tmp_path / "campaign")
 
-    def take_back() -> None:
-        shutil.rmtree(layout.submission(layout.submission_ids()[0]))
-
-    def act(number: int) -> None:
-        if number == moment:
-            take_back()
+    def take_back(now: bool) -> None:
+        if now:
+            shutil.rmtree(layout.submission(layout.submission_ids()[0]))
 
     def write(layout: Layout, found: Any) -> None:
         write_submission_record(layout, found)
-        if moment == "release" and len(found.jobs) == 3:
-            take_back()
+        take_back(moment == "release" and len(found.jobs) == 3)
 
-    during_sbatch(monkeypatch, act)
+    during_sbatch(monkeypatch, lambda number: take_back(number == moment))
     monkeypatch.setattr("runners.slurm.submit.submit.write_submission_record", write)
     with pytest.raises(EnvironmentProblem, match="was taken back while it was being queued"):
         queue(layout.root)
@@ -83,10 +80,7 @@ def test_what_another_shell_took_back_is_not_released(
 
 
 def test_cancelled_jobs_are_no_submission(tmp_path: Path, slurm: PretendSlurm, monkeypatch: pytest.MonkeyPatch) -> None:
-    def release_but_one(task: TaskId) -> bool:
-        return release(task) and task.job != 2
-
-    monkeypatch.setattr("runners.slurm.submit.submit.release", release_but_one)
+    monkeypatch.setattr("runners.slurm.submit.submit.release", lambda task: release(task) and task.job != 2)
     with pytest.raises(EnvironmentProblem, match=r"job 2 of submission .* was cancelled while it was being queued"):
         queue(tmp_path / "campaign")
     assert slurm.jobs() == {}
@@ -129,10 +123,10 @@ def test_an_interrupt_or_a_full_disk_while_jobs_are_queued_takes_them_back(
 def test_who_waited_for_a_turn_has_a_lock_that_others_find(tmp_path: Path) -> None:
     """The first removes the file that the second waits for, which then is no lock to a third."""
     layout = Layout(tmp_path)
-    waits, said, found = threading.Event(), list[str](), []
+    waits, events = threading.Event(), list[str]()
 
     def tell(text: str) -> None:
-        said.append(text)
+        events.append(text)
         waits.set()
 
     def second() -> None:
@@ -141,37 +135,29 @@ def test_who_waited_for_a_turn_has_a_lock_that_others_find(tmp_path: Path) -> No
             with pytest.raises(BlockingIOError):
                 fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
             os.close(held)
-            found.append("locked")
+            events.append("locked")
 
     with submit_lock(layout, pytest.fail):
         thread = threading.Thread(target=second)
         thread.start()
         assert waits.wait(60)
     thread.join()
-    assert found == ["locked"]
-    assert said == ["another shell is submitting to this campaign, or cancels; waiting for it"]
+    assert events == ["another shell is submitting to this campaign, or cancels; waiting for it", "locked"]
     assert list(layout.submissions.iterdir()) == []
-
-
-def cut_off(root: Path, **fields: Any) -> str:
-    record = queue(root).record
-    assert record is not None
-    write_submission_record(
-        Layout(root), replace(record, released=False, host="login2", pid=1, pid_started=1, **fields)
-    )
-    return record.submission
 
 
 @pytest.mark.parametrize("called_off", [False, True])
 def test_what_was_called_off_while_held_stays_held(tmp_path: Path, slurm: PretendSlurm, called_off: bool) -> None:
-    root = tmp_path / "campaign"
-    name = cut_off(root)
+    layout = Layout(tmp_path / "campaign")
+    record = queue(layout.root).record
+    assert record is not None
+    write_submission_record(layout, replace(record, released=False, host="login2", pid=1, pid_started=1))
     for job in slurm.jobs():
         slurm.hold(job, "JobHeldUser")
     if called_off:
-        path = Layout(root).submission(name) / "cancelled.json"
+        path = layout.submission(record.submission) / "cancelled.json"
         path.write_text('{"schema": 1, "all": true, "trials": []}')
     released: list[int] = []
-    let_go(Layout(root), Scheduler(), released.append)
+    let_go(layout, Scheduler(), released.append)
     assert released == ([] if called_off else [1, 2, 3])
-    assert job_name(name) in slurm.jobs()[1]
+    assert job_name(record.submission) in slurm.jobs()[1]

@@ -17,10 +17,12 @@ from runners.provenance.snapshot_contents import MOST_BYTES, MOST_BYTES_OF_A_FIL
 from runners.provenance.snapshot_git import work_tree
 from store.files.layout import Layout
 
+HELPER = "def factor():\n    return 2.0\n"
 
-@pytest.fixture
-def rooms(tmp_path: Path) -> Path:
-    return copied_rooms(tmp_path / "installed")
+
+@pytest.fixture(scope="module")
+def rooms(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return copied_rooms(tmp_path_factory.mktemp("rooms") / "installed")
 
 
 @pytest.fixture
@@ -28,73 +30,65 @@ def repository(tmp_path: Path) -> Path:
     return dirty_repository(tmp_path / "repository")
 
 
+def take_here(campaign: Path, repository: Path, rooms: Path) -> Snapshot:
+    return of(take(campaign, repository / "specs" / "my.py", path=f"{rooms}:{repository / 'lib'}"))
+
+
+def write_files(place: Path, files: dict[str, str]) -> None:
+    for name, text in files.items():
+        (place / name).parent.mkdir(parents=True, exist_ok=True)
+        (place / name).write_text(text)
+
+
 def test_the_record_names_dirty_files_and_the_tree_has_them(repository: Path, rooms: Path, tmp_path: Path) -> None:
-    snapshot = of(take(tmp_path / "c", repository / "specs" / "my.py", path=f"{rooms}:{repository / 'lib'}"))
+    snapshot = take_here(tmp_path / "c", repository, rooms)
     assert Snapshot.of(json.loads(json.dumps({**snapshot.data(), "later": 1}))) == snapshot
     assert snapshot.head == git(repository, "rev-parse", "HEAD")
-    assert (snapshot.changed, snapshot.untracked, snapshot.left_out) == (
-        ("gone.txt", "lib/helper.py"),
-        ("lib/extra.py", "notes.txt"),
-        (),
-    )
+    assert snapshot.changed == ("gone.txt", "lib/helper.py")
+    assert (snapshot.untracked, snapshot.left_out) == (("lib/extra.py", "notes.txt"), ())
     assert snapshot.dirty
     assert (snapshot.spec, snapshot.paths) == (("user/specs/my.py",), ("code", "user/lib"))
-    found = members(tmp_path / "c", snapshot, tmp_path / "tree")
-    names = ("extra.py", "helper.py", "package/__init__.py", "package/later.py")
-    assert users(found) == {
-        "user/.gitignore",
-        "user/notes.txt",
-        "user/specs/my.py",
-        "user/tool.sh",
-        *(f"user/lib/{name}" for name in names),
-    }
-    assert {"code/grid/key.py", "code/store/database/schema.sql", "code/runners/py.typed"} <= found
-    assert not any("__pycache__" in name for name in found)
+    names = members(tmp_path / "c", snapshot, tmp_path / "tree")
+    files = (".gitignore", "notes.txt", "specs/my.py", "tool.sh", "lib/extra.py", "lib/helper.py")
+    packages = ("lib/package/__init__.py", "lib/package/later.py")
+    assert users(names) == {f"user/{name}" for name in (*files, *packages)}
+    assert {"code/grid/key.py", "code/store/database/schema.sql", "code/runners/py.typed"} <= names
+    assert not any("__pycache__" in name for name in names)
     assert os.access(tmp_path / "tree" / "user" / "tool.sh", os.X_OK)
     git(repository, "add", ".")
     git(repository, "commit", "-qm", "second")
-    assert not of(take(tmp_path / "c", repository / "specs" / "my.py", path=f"{rooms}:{repository / 'lib'}")).dirty
+    assert not take_here(tmp_path / "c", repository, rooms).dirty
 
 
 def test_equal_trees_are_one_private_file_wherever_they_lie(repository: Path, rooms: Path, tmp_path: Path) -> None:
     campaign, other = tmp_path / "c", tmp_path / "elsewhere"
-    first = of(take(campaign, repository / "specs" / "my.py", path=f"{rooms}:{repository / 'lib'}"))
+    first = take_here(campaign, repository, rooms)
     path = Layout(campaign).snapshot_tar(first.tar)
     before = path.stat()
     shutil.copytree(repository, other)
     for file in other.rglob("*.py"):
         os.utime(file, (1, 1))
-    second = of(take(campaign, other / "specs" / "my.py", path=f"{rooms}:{other / 'lib'}"))
-    assert second.tar == first.tar
+    assert take_here(campaign, other, rooms).tar == first.tar
     assert (path.stat().st_ino, path.stat().st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
     assert before.st_mode & 0o777 == 0o444
     with tarfile.open(path) as tar:
         assert tar.getnames() == sorted(tar.getnames())
-    (other / "lib" / "extra.py").write_text("value = 4.0\n")
-    third = of(take(campaign, other / "specs" / "my.py", path=f"{rooms}:{other / 'lib'}"))
-    assert third.tar != first.tar
-    assert len(list(Layout(campaign).snapshots.iterdir())) == 2
     whole = path.read_bytes()
     path.chmod(0o644)
     path.write_bytes(whole[:-1] + b"x")
-    take(campaign, repository / "specs" / "my.py", path=f"{rooms}:{repository / 'lib'}")
+    (other / ".gitignore").chmod(0o600)  # private files make a private snapshot
+    take_here(campaign, other, rooms)
     assert path.read_bytes() == whole
-    (repository / ".gitignore").chmod(0o600)  # private files make a private snapshot
-    take(campaign, repository / "specs" / "my.py", path=f"{rooms}:{repository / 'lib'}")
     assert path.stat().st_mode & 0o777 == 0o400
+    (other / "lib" / "extra.py").write_text("value = 4.0\n")
+    assert take_here(campaign, other, rooms).tar != first.tar
+    assert len(list(Layout(campaign).snapshots.iterdir())) == 2
 
 
 def test_without_git_the_spec_file_and_what_it_imports_go_along_by_their_names(rooms: Path, tmp_path: Path) -> None:
-    for place in ("plain", "lib/package", "more"):
-        (tmp_path / place).mkdir(parents=True)
-    spec = tmp_path / "plain" / "my.py"
-    spec.write_text(SPEC)
-    (tmp_path / "plain" / "unrelated.py").write_text("")
-    (tmp_path / "lib" / "package" / "__init__.py").write_text("")
-    (tmp_path / "lib" / "package" / "later.py").write_text("late = 1\n")
-    (tmp_path / "lib" / "unrelated.py").write_text("")
-    (tmp_path / "more" / "helper.py").write_text("def factor():\n    return 2.0\n")
-    told = take(tmp_path / "c", spec, path=f"{rooms}:{tmp_path / 'lib'}:{tmp_path / 'more'}")
+    package = {"lib/package/__init__.py": "", "lib/package/later.py": "late = 1\n", "lib/unrelated.py": ""}
+    write_files(tmp_path, {"plain/my.py": SPEC, "plain/unrelated.py": "", "more/helper.py": HELPER, **package})
+    told = take(tmp_path / "c", tmp_path / "plain" / "my.py", path=f"{rooms}:{tmp_path / 'lib'}:{tmp_path / 'more'}")
     snapshot = of(told)
     assert (snapshot.head, snapshot.dirty) == (None, False)
     found = users(members(tmp_path / "c", snapshot, tmp_path / "tree"))
@@ -103,19 +97,13 @@ def test_without_git_the_spec_file_and_what_it_imports_go_along_by_their_names(r
     shutil.rmtree(tmp_path / "lib")
     shutil.rmtree(tmp_path / "more")
     path = ":".join(str(tmp_path / "tree" / each) for each in snapshot.paths)
-    again = json.loads(
-        run(sys.executable, "-P", "-c", TAKE, "", *snapshot.files(tmp_path / "tree"), cwd=tmp_path, PYTHONPATH=path)
-    )
-    assert again["trials"] == told["trials"]
+    command = (sys.executable, "-P", "-c", TAKE, "", *snapshot.files(tmp_path / "tree"))
+    assert json.loads(run(*command, cwd=tmp_path, PYTHONPATH=path))["trials"] == told["trials"]
 
 
 def test_a_package_that_is_too_large_is_used_as_it_is_and_told(rooms: Path, tmp_path: Path) -> None:
-    for place in ("plain", "lib/package"):
-        (tmp_path / place).mkdir(parents=True)
-    (tmp_path / "plain" / "my.py").write_text(SPEC)
-    (tmp_path / "lib" / "helper.py").write_text("import package.inner\ndef factor():\n    return 2.0\n")
-    (tmp_path / "lib" / "package" / "__init__.py").write_text("")
-    (tmp_path / "lib" / "package" / "inner.py").write_text("")
+    package = {"lib/package/__init__.py": "", "lib/package/inner.py": ""}
+    write_files(tmp_path, {"plain/my.py": SPEC, "lib/helper.py": f"import package.inner\n{HELPER}", **package})
     with (tmp_path / "lib" / "package" / "weights.bin").open("wb") as file:
         file.truncate(MOST_BYTES)
     snapshot = of(take(tmp_path / "c", tmp_path / "plain" / "my.py", path=f"{rooms}:{tmp_path / 'lib'}"))
@@ -124,11 +112,9 @@ def test_a_package_that_is_too_large_is_used_as_it_is_and_told(rooms: Path, tmp_
     assert {name.rpartition("/")[2] for name in found} == {"my.py", "helper.py"}
 
 
-def test_a_spec_file_in_the_project_s_own_work_tree_has_the_rooms_once(rooms: Path, tmp_path: Path) -> None:
-    (rooms / "specs").mkdir()
-    (rooms / "specs" / "my.py").write_text(SPEC)
-    (rooms / "helper.py").write_text("def factor():\n    return 2.0\n")
-    (rooms / "package.py").write_text("")
+def test_a_spec_file_in_the_project_s_own_work_tree_has_the_rooms_once(tmp_path: Path) -> None:
+    rooms = copied_rooms(tmp_path / "installed")
+    write_files(rooms, {"specs/my.py": SPEC, "helper.py": HELPER, "package.py": ""})
     git(rooms, "init", "-q")
     snapshot = of(take(tmp_path / "c", rooms / "specs" / "my.py", path=str(rooms)))
     assert snapshot.paths == ("code", "user")
@@ -142,8 +128,7 @@ def test_what_is_large_odd_or_a_campaign_is_left_out_and_told(repository: Path, 
     (repository / "big.bin").write_bytes(b"x" * (MOST_BYTES_OF_A_FILE + 1))
     lib.joinpath("extra.py").write_text("value = 3.0\n#" + "x" * MOST_BYTES_OF_A_FILE)  # large, and imported
     outside = tmp_path / "outside"
-    outside.mkdir()
-    (outside / "data.txt").write_text("data")
+    write_files(outside, {"data.txt": "data"})
     (repository / "inner").symlink_to("lib/package")
     (repository / "away").symlink_to(outside)
     (repository / "data.txt").symlink_to(outside / "data.txt")
@@ -151,11 +136,8 @@ def test_what_is_large_odd_or_a_campaign_is_left_out_and_told(repository: Path, 
     (repository / "two\nlines").write_text("")
     os.mkfifo(repository / "pipe")
     git(repository, "init", "-q", "nested")
-    (repository / "nested" / "deep.py").write_text("")
-    (campaign / "grids").mkdir(parents=True)
-    (campaign / "grids" / "g.trials.jsonl").write_text("")
-    path = f"{rooms}:{lib}"
-    snapshot = of(take(campaign, repository / "specs" / "my.py", path=path))
+    write_files(repository, {"nested/deep.py": "", "campaigns/c/grids/g.trials.jsonl": ""})
+    snapshot = take_here(campaign, repository, rooms)
     found = members(campaign, snapshot, tmp_path / "tree")
     added = {"user/lib/extra.py", "user/inner", "user/data.txt", "user/nested/deep.py"}
     assert added <= found
@@ -170,7 +152,6 @@ def test_what_is_large_odd_or_a_campaign_is_left_out_and_told(repository: Path, 
         "two\nlines": "a line break or backslash in its name",
         "campaigns/c": "a campaign",
     }
-    assert of(take(campaign, repository / "specs" / "my.py", path=path)).tar == snapshot.tar
 
 
 def test_all_files_together_have_a_limit() -> None:
@@ -179,11 +160,11 @@ def test_all_files_together_have_a_limit() -> None:
 
 
 def test_a_git_that_refuses_is_told(repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = work_tree(repository / "lib")
-    assert found is not None
-    assert found.top == repository
+    tree = work_tree(repository / "lib")
+    assert tree is not None
+    assert tree.top == repository
     monkeypatch.setenv("GIT_DIR", str(tmp_path / "nowhere"))  # as in a hook; it is not asked for
-    assert work_tree(repository / "lib") == found
+    assert work_tree(repository / "lib") == tree
     (tmp_path / "bin").mkdir()
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
     assert work_tree(repository) is None
@@ -196,13 +177,11 @@ def test_a_git_that_refuses_is_told(repository: Path, tmp_path: Path, monkeypatc
 def test_a_work_tree_without_a_commit_has_no_head(tmp_path: Path) -> None:
     git(tmp_path, "init", "-q")
     (tmp_path / "a b.py").write_text("")
-    found = work_tree(tmp_path)
-    assert found is not None
-    assert (found.head, found.tracked, found.untracked, found.changed) == (None, (), ("a b.py",), ())
-    git(tmp_path, "add", ".")
-    found = work_tree(tmp_path)
-    assert found is not None
-    assert (found.tracked, found.changed) == (("a b.py",), ("a b.py",))
+    for tracked, untracked, changed in (((), ("a b.py",), ()), (("a b.py",), (), ("a b.py",))):
+        tree = work_tree(tmp_path)
+        assert tree is not None
+        assert (tree.head, tree.tracked, tree.untracked, tree.changed) == (None, tracked, untracked, changed)
+        git(tmp_path, "add", ".")
 
 
 def test_a_private_tree_is_private_whenever_the_shell_dies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 import io
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -26,12 +27,19 @@ class Submitted(NamedTuple):
     repository: Path
 
 
-@pytest.fixture
-def submitted(tmp_path: Path) -> Submitted:
+@pytest.fixture(scope="module")
+def snapshot(tmp_path_factory: pytest.TempPathFactory) -> Submitted:
     """A snapshot of a dirty work tree."""
-    rooms, repository = copied_rooms(tmp_path / "installed"), dirty_repository(tmp_path / "repository")
-    told = take(tmp_path / "c", repository / "specs" / "my.py", path=f"{rooms}:{repository / 'lib'}")
-    return Submitted(told, of(told), Layout(tmp_path / "c").snapshot_tar(of(told).tar), rooms, repository)
+    place = tmp_path_factory.mktemp("submitted")
+    rooms, repository = copied_rooms(place / "installed"), dirty_repository(place / "repository")
+    told = take(place / "c", repository / "specs" / "my.py", path=f"{rooms}:{repository / 'lib'}")
+    return Submitted(told, of(told), Layout(place / "c").snapshot_tar(of(told).tar), rooms, repository)
+
+
+@pytest.fixture
+def submitted(snapshot: Submitted, tmp_path: Path) -> Submitted:
+    """A copy of the tar file that a test may damage."""
+    return snapshot._replace(tar=Path(shutil.copy2(snapshot.tar, tmp_path)))
 
 
 def job(found: Submitted, then: str, *, shell: str = "sh", **env: str) -> tuple[list[str], dict[str, str]]:
@@ -39,7 +47,7 @@ def job(found: Submitted, then: str, *, shell: str = "sh", **env: str) -> tuple[
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "ABLATE"))}
     script = "\n".join([*shell_lines(found.tar, found.snapshot), then])
     kept["ABLATE_LATE_S"] = "0.05"
-    return [shell, "-c", script], {**kept, "PYTHONPATH": f"{found.rooms}:{found.repository / 'lib'}", **env}
+    return [*shell.split(), "-c", script], {**kept, "PYTHONPATH": f"{found.rooms}:{found.repository / 'lib'}", **env}
 
 
 def run(found: Submitted, then: str, *, shell: str = "sh", **env: str) -> "subprocess.CompletedProcess[str]":
@@ -47,33 +55,27 @@ def run(found: Submitted, then: str, *, shell: str = "sh", **env: str) -> "subpr
     return subprocess.run(command, cwd=found.rooms, env=variables, capture_output=True, text=True, check=False)
 
 
-@pytest.mark.parametrize("shell", ["sh", "bash -eu"])
-def test_a_job_runs_the_tree_that_was_submitted(submitted: Submitted, tmp_path: Path, shell: str) -> None:
-    edited = [*submitted.repository.rglob("*.py"), *submitted.rooms.glob("*/__init__.py")]
-    for file in edited:
-        file.write_text("raise ValueError('edited')")
-    name, *flags = shell.split()
-    # the edited rooms are the working directory, and on the PYTHONPATH of the job; an editable install has others
+def test_a_job_runs_the_tree_that_was_submitted(submitted: Submitted, tmp_path: Path) -> None:
+    """The edited rooms are the working directory and on the PYTHONPATH of the job; an editable install has others."""
+    rooms, repository = tmp_path / "rooms", tmp_path / "repository"
+    for edited, names in ((rooms, ("grid", "runners")), (repository / "lib", ("helper", "package"))):
+        for name in names:
+            (edited / name).mkdir(parents=True)
+            (edited / name / "__init__.py").write_text("raise ValueError('edited')")
+    changed = submitted._replace(rooms=rooms, repository=repository)
+    plain = [sys.executable, "-c", "import grid"]
+    assert "edited" in subprocess.run(plain, cwd=rooms, capture_output=True, text=True, check=False).stderr
     then = f'"{sys.executable}" -c "$TAKE" "" "$ABLATE_TREE/{submitted.snapshot.spec[0]}"'
-    command, variables = job(submitted, then, shell=name, TAKE=TAKE, ABLATE_TREES=str(tmp_path / "trees"))
-    done = subprocess.run(
-        [name, *flags, *command[1:]], cwd=submitted.rooms, env=variables, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    told = json.loads(done.stdout)
-    assert len(told["trials"]) == 4
-    assert told["trials"] == submitted.told["trials"]
-    tree = tmp_path / "trees" / submitted.snapshot.tar
-    assert all(file.startswith(f"{tree}/") for file in told["modules"].values())
+    for shell in ("sh", "bash -eu"):
+        done = run(changed, then, shell=shell, TAKE=TAKE, ABLATE_TREES=str(tmp_path / "trees"))
+        assert done.returncode == 0, done.stderr
+        told = json.loads(done.stdout)
+        assert len(told["trials"]) == 4
+        assert told["trials"] == submitted.told["trials"]
+        tree = tmp_path / "trees" / submitted.snapshot.tar
+        assert all(file.startswith(f"{tree}/") for file in told["modules"].values())
     assert tree.parent.stat().st_mode & 0o777 == 0o700
     assert not any(path.stat().st_mode & 0o222 for path in (tree, *tree.rglob("*")))
-
-
-def test_without_the_lines_the_working_directory_would_win(submitted: Submitted) -> None:
-    (submitted.rooms / "grid" / "__init__.py").write_text("raise ValueError('edited')")
-    plain = [sys.executable, "-c", "import grid"]
-    done = subprocess.run(plain, cwd=submitted.rooms, capture_output=True, text=True, check=False)
-    assert "edited" in done.stderr
 
 
 def test_an_earlier_path_comes_after_and_user_packages_stay(submitted: Submitted, tmp_path: Path) -> None:
@@ -158,34 +160,29 @@ def test_a_place_without_room_is_told_and_nothing_is_left_in_it(submitted: Submi
     assert list(trees.iterdir()) == []
 
 
-@pytest.mark.parametrize("fault", ["others may write", "a link", "a file", "a colon", "not creatable"])
-def test_a_place_that_somebody_else_could_fill_is_refused(submitted: Submitted, tmp_path: Path, fault: str) -> None:
-    trees = tmp_path / ("a:b" if fault == "a colon" else "trees")
-    if fault == "others may write":
-        trees.mkdir()
-        trees.chmod(0o777)
-    elif fault == "a link":
-        (tmp_path / "mine").mkdir(mode=0o700)
-        trees.symlink_to(tmp_path / "mine")
-    elif fault == "a file":
-        trees.write_text("")
-    elif fault == "not creatable":
-        trees = Path("/proc/trees")
-    done = run(submitted, "echo started", ABLATE_TREES=str(trees))
-    assert (done.returncode, done.stdout) == (UNUSABLE, "")
-    assert "set ABLATE_TREES to another" in done.stderr
+def test_a_place_that_somebody_else_could_fill_is_refused(submitted: Submitted, tmp_path: Path) -> None:
+    (tmp_path / "open").mkdir()
+    (tmp_path / "open").chmod(0o777)
+    (tmp_path / "mine").mkdir(mode=0o700)
+    (tmp_path / "link").symlink_to(tmp_path / "mine")
+    (tmp_path / "file").write_text("")
+    places = [*(tmp_path / name for name in ("open", "link", "file", "a:b")), Path("/proc/trees")]
+    for trees in places:
+        done = run(submitted, "echo started", ABLATE_TREES=str(trees))
+        assert (done.returncode, done.stdout) == (UNUSABLE, ""), trees
+        assert "set ABLATE_TREES to another" in done.stderr
 
 
-@pytest.mark.parametrize(("name", "link"), [("../evil", None), ("evil", "/etc"), ("evil", "../..")])
-def test_a_tar_that_reaches_elsewhere_is_refused(tmp_path: Path, name: str, link: str | None) -> None:
-    sink = io.BytesIO()
-    with tarfile.open(fileobj=sink, mode="w") as tar:
-        header = tarfile.TarInfo(name)
-        if link is not None:
-            header.type, header.linkname = tarfile.SYMTYPE, link
-        tar.addfile(header)
-    path = tmp_path / f"{blake2b(sink.getvalue(), digest_size=16).hexdigest()}.tar"
-    path.write_bytes(sink.getvalue())
-    with pytest.raises(StoreError, match="no tree that was submitted"):
-        extract(path, tmp_path / "in" / "side")
-    assert [path for path in tmp_path.rglob("*") if path.name == "evil"] == []
+def test_a_tar_that_reaches_elsewhere_is_refused(tmp_path: Path) -> None:
+    for name, link in (("../evil", None), ("evil", "/etc"), ("evil", "../..")):
+        sink = io.BytesIO()
+        with tarfile.open(fileobj=sink, mode="w") as tar:
+            header = tarfile.TarInfo(name)
+            if link is not None:
+                header.type, header.linkname = tarfile.SYMTYPE, link
+            tar.addfile(header)
+        path = tmp_path / f"{blake2b(sink.getvalue(), digest_size=16).hexdigest()}.tar"
+        path.write_bytes(sink.getvalue())
+        with pytest.raises(StoreError, match="no tree that was submitted"):
+            extract(path, tmp_path / "in" / "side")
+        assert [path for path in tmp_path.rglob("*") if path.name == "evil"] == []

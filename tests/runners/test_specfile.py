@@ -25,23 +25,37 @@ _part = Grid(name="part", base=ToyTrial())
 """
 
 
+TRIAL = """\
+from runners import LinearFunctions, ShiftGrid, Training, Trial
+from variants import gpt2, softmax
+task = LinearFunctions(points=5, evaluation=ShiftGrid(points=5))
+model = gpt2(layers=1, heads=1, width=8, max_positions=16)
+trial = dict(task=task, model=model, operator=softmax(), training=Training(steps=2))
+"""
+
+
 def write(tmp_path: Path, text: str, name: str = "spec.py") -> Path:
     path = tmp_path / name
     path.write_text(text)
     return path
 
 
-def test_the_grids_of_a_file_are_found_by_name_and_private_ones_are_its_own(tmp_path: Path) -> None:
-    found = load_spec_file(write(tmp_path, GOOD.format(name="found")))
-    assert list(found) == ["first", "second"]
-    assert all(isinstance(grid, Grid) for grid in found.values())
+def refusal_of(path: Path) -> str:
+    with pytest.raises(SpecError) as raised:
+        load_spec_file(path)
+    return str(raised.value)
 
 
-def test_loading_a_file_twice_gives_the_edited_file_even_within_the_same_second(tmp_path: Path) -> None:
-    path = write(tmp_path, GOOD.format(name="twice"))
-    load_spec_file(path)
-    path.write_text(GOOD.format(name="twice").replace('"first"', '"other"'))
+def test_the_grids_of_an_edited_file_are_found_by_name_and_private_ones_are_its_own(tmp_path: Path) -> None:
+    """Even if it is edited within a second; the import path stays as it was."""
+    before, path = list(sys.path), write(tmp_path, GOOD.format(name="found"))
+    grids = load_spec_file(path)
+    assert list(grids) == ["first", "second"]
+    assert all(isinstance(grid, Grid) for grid in grids.values())
+    path.write_text(GOOD.format(name="found").replace('"first"', '"other"'))
     assert list(load_spec_file(path)) == ["other", "second"]
+    assert sys.path == before
+    assert not list(tmp_path.glob("**/__pycache__"))
 
 
 def test_a_file_has_one_module_name_in_every_process_and_no_two_files_share_one(tmp_path: Path) -> None:
@@ -55,39 +69,22 @@ def test_a_file_has_one_module_name_in_every_process_and_no_two_files_share_one(
     assert sys.modules[spec_module_name(path)].__file__ == str(path)
 
 
-def test_loading_leaves_the_import_path_alone(tmp_path: Path) -> None:
-    before = list(sys.path)
-    load_spec_file(write(tmp_path, GOOD.format(name="path")))
-    assert sys.path == before
-    assert not list(tmp_path.glob("**/__pycache__"))
-
-
 @pytest.mark.parametrize("neighbour", ["parts.py", "parts/__init__.py"])
 def test_a_missing_module_that_lies_beside_the_spec_file_says_how_it_is_found(tmp_path: Path, neighbour: str) -> None:
     beside = tmp_path / neighbour
     beside.parent.mkdir(exist_ok=True)
     beside.write_text("")
-    with pytest.raises(SpecError) as refused:
-        load_spec_file(write(tmp_path, "from parts.more import steps\n"))
-    assert str(refused.value).endswith(f"Python looks where it is told: PYTHONPATH={tmp_path}")
-    with pytest.raises(SpecError) as refused:
-        load_spec_file(write(tmp_path, "import elsewhere\n"))
-    assert "PYTHONPATH" not in str(refused.value)
+    message = refusal_of(write(tmp_path, "from parts.more import steps\n"))
+    assert message.endswith(f"Python looks where it is told: PYTHONPATH={tmp_path}")
+    assert "PYTHONPATH" not in refusal_of(write(tmp_path, "import elsewhere\n"))
 
 
 @pytest.mark.parametrize(
     ("text", "line", "said"),
     [
         ("x = 1\nraise ValueError('no such thing')\n", 2, "ValueError: no such thing"),
-        ("x = 1\n\n\nx.y\n", 4, "AttributeError: 'int' object has no attribute 'y'"),
         ("x = 1\nf((1, 2)\n", 2, "syntax error: '(' was never closed; mend the file"),
-        ("import nothing_of_the_kind\n", 1, "ModuleNotFoundError: No module named 'nothing_of_the_kind'"),
         ("import sys\nsys.exit(3)\n", 2, "SystemExit: 3"),
-        (
-            "from grid import Grid\nfrom toy_training import ToyTrial\nGrid(name='g', base=ToyTrial(), seeds=[1, 1])",
-            3,
-            "",
-        ),
         ("def f():\n    raise KeyError('k')\n\nf()\n", 2, "KeyError: 'k'"),
         ("from toy_training import ToyTrial\nToyTrial(stepz=1)\n", 2, "stepz"),
         (
@@ -95,27 +92,18 @@ def test_a_missing_module_that_lies_beside_the_spec_file_says_how_it_is_found(tm
             2,
             "a field of a spec says its type, and 'nu' does not; write nu: Number = Number(...)",
         ),
-        (
-            "from grid.spec import Spec\nclass A(Spec):\n    x = 3\n",
-            2,
-            "a field of a spec says its type, and 'x' does not; write it after a colon",
-        ),
-        (
-            "from grid.spec import Spec\nfrom pydantic import field_validator\nclass A(Spec):\n"
-            "    @field_validator('y')\n    @classmethod\n    def f(cls, v): return v\n",
-            3,
-            "Decorators defined with incorrect fields",
-        ),
+        ("from grid import over\n\nover('a', [])\n", 3, "axis 'a' has no values"),
+        (f"{TRIAL}Trial(**trial, seed=-1)", 6, "Trial: seed should be greater than or equal to 0, got -1"),
+        (f"{TRIAL}Trial(**{{**trial, 'task': LinearFunctions()}})", 6, "Trial: the task's sequences fit"),
+        (f"{TRIAL}ShiftGrid(sigma_x=3)", 6, "ShiftGrid: sigma_x should be a valid tuple, got 3"),
     ],
 )
 def test_a_file_that_raises_is_one_sentence_with_its_line(tmp_path: Path, text: str, line: int, said: str) -> None:
     path = write(tmp_path, text)
-    with pytest.raises(SpecError) as raised:
-        load_spec_file(path)
-    assert str(raised.value).startswith(f"{path}:{line}: ")
-    assert said in str(raised.value)
-    assert "Traceback" not in str(raised.value)
-    assert "https://" not in str(raised.value)
+    message = refusal_of(path)
+    assert message.startswith(f"{path}:{line}: ")
+    assert said in message
+    assert not any(words in message for words in ("Traceback", "https://", "grid/"))
     assert spec_module_name(path) not in sys.modules
 
 
@@ -127,7 +115,6 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, text: st
 @pytest.mark.parametrize(
     ("name", "text", "line", "said"),
     [
-        ("broken_name", "x = 1\n\nx.y\n", 3, "AttributeError: 'int' object has no attribute 'y'"),
         ("broken_syntax", "x = 1\ndef f(:\n", 2, "invalid syntax"),
         ("broken_spec", "\nfrom toy_training import ToyTrial\nToyTrial(stepz=1)\n", 3, "stepz"),
         ("broken_kind", "from toy_training import Toy\nclass A(Toy):\n    kind: str = 'a'\n", 2, "kind of a choice"),
@@ -139,9 +126,7 @@ def test_an_error_in_an_imported_file_is_told_where_it_is_and_who_imported_it(
 ) -> None:
     broken = package(tmp_path, monkeypatch, name, text)
     path = write(tmp_path, f"y = 2\nimport {name}\n")
-    with pytest.raises(SpecError) as raised:
-        load_spec_file(path)
-    message = str(raised.value)
+    message = refusal_of(path)
     assert message.startswith(f"{broken}:{line}: ")
     assert said in message
     assert message.removesuffix("; mend the file, nothing was planned").endswith(f"(imported by {path}:2)")
@@ -150,41 +135,9 @@ def test_an_error_in_an_imported_file_is_told_where_it_is_and_who_imported_it(
 def test_an_error_in_a_called_function_is_told_at_the_call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     called = package(tmp_path, monkeypatch, "calls_json", "import json\n\ndef f():\n    return json.loads('{')\n")
     path = write(tmp_path, "import calls_json\n\n\ncalls_json.f()\n")
-    with pytest.raises(SpecError) as raised:
-        load_spec_file(path)
-    assert str(raised.value).startswith(f"{path}:4: JSONDecodeError: ")
-    assert str(raised.value).endswith(f"(raised at {called}:4)")
-
-
-def test_what_the_package_refuses_is_the_fault_of_the_line_that_asked(tmp_path: Path) -> None:
-    path = write(tmp_path, "from grid import over\n\nover('a', [])\n")
-    with pytest.raises(SpecError) as raised:
-        load_spec_file(path)
-    assert str(raised.value).startswith(f"{path}:3: ")
-    assert "grid/" not in str(raised.value)
-
-
-@pytest.mark.parametrize(
-    ("call", "said"),
-    [
-        ("Trial(**trial, seed=-1)", ": Trial: seed should be greater than or equal to 0, got -1"),
-        ("Trial(**{**trial, 'task': LinearFunctions()})", ": Trial: the task's sequences fit"),
-        ("ShiftGrid(sigma_x=(2, 1))", ": ShiftGrid: sigma_x rises from value to value"),
-        ("ShiftGrid(sigma_x=3)", ": ShiftGrid: sigma_x should be a valid tuple, got 3"),
-        ("Trial()", ": Trial: task is missing and has no default"),
-    ],
-)
-def test_a_spec_that_is_refused_is_named_once(tmp_path: Path, call: str, said: str) -> None:
-    text = (
-        "from runners import LinearFunctions, ShiftGrid, Training, Trial\nfrom variants import gpt2, softmax\n"
-        "task = LinearFunctions(points=5, evaluation=ShiftGrid(points=5))\n"
-        "model = gpt2(layers=1, heads=1, width=8, max_positions=16)\n"
-        "trial = dict(task=task, model=model, operator=softmax(), training=Training(steps=2))\n"
-    )
-    path = write(tmp_path, text + call + "\n")
-    with pytest.raises(SpecError) as raised:
-        load_spec_file(path)
-    assert str(raised.value).startswith(f"{path}:6{said}")
+    message = refusal_of(path)
+    assert message.startswith(f"{path}:4: JSONDecodeError: ")
+    assert message.endswith(f"(raised at {called}:4)")
 
 
 def test_a_failed_load_keeps_the_module_of_the_last_good_one(tmp_path: Path) -> None:
@@ -196,30 +149,15 @@ def test_a_failed_load_keeps_the_module_of_the_last_good_one(tmp_path: Path) -> 
     assert sys.modules[spec_module_name(path)] is good
 
 
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ("x = 1\n", "defines at least one Grid"),
-        (
-            "from grid import Grid\nfrom toy_training import ToyTrial\n"
-            "a = Grid(name='same', base=ToyTrial())\nb = Grid(name='same', base=ToyTrial(steps=3))\n",
-            "two grids are named 'same'",
-        ),
-    ],
-)
-def test_a_file_without_grids_or_with_ambiguous_ones_is_refused(tmp_path: Path, text: str, said: str) -> None:
-    with pytest.raises(SpecError, match=said):
-        load_spec_file(write(tmp_path, text))
-
-
-def test_what_is_not_a_python_file_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(SpecError, match="there is no spec file"):
-        load_spec_file(tmp_path / "missing.py")
-    with pytest.raises(SpecError, match="is a directory"):
-        load_spec_file(tmp_path)
-    (tmp_path / "binary.py").write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(SpecError, match="not Python text"):
-        load_spec_file(tmp_path / "binary.py")
-    (tmp_path / "null.py").write_bytes(b"x = 1\x00\n")
-    with pytest.raises(SpecError, match="null"):
-        load_spec_file(tmp_path / "null.py")
+def test_what_is_no_python_file_with_grids_of_their_own_is_refused(tmp_path: Path) -> None:
+    assert "defines at least one Grid" in refusal_of(write(tmp_path, "x = 1\n"))
+    twice = (
+        "from grid import Grid\nfrom toy_training import ToyTrial\n"
+        "a = Grid(name='same', base=ToyTrial())\nb = Grid(name='same', base=ToyTrial(steps=3))\n"
+    )
+    assert "two grids are named 'same'" in refusal_of(write(tmp_path, twice))
+    assert "there is no spec file" in refusal_of(tmp_path / "missing.py")
+    assert "is a directory" in refusal_of(tmp_path)
+    for content, words in ((b"\xff\xfe\x00", "not Python text"), (b"x = 1\x00\n", "null")):
+        (tmp_path / "binary.py").write_bytes(content)
+        assert words in refusal_of(tmp_path / "binary.py")

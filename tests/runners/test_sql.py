@@ -59,23 +59,20 @@ def test_a_result_has_four_formats(campaign: Path, tmp_path: Path, capsys: pytes
 
 
 def test_saved_queries_are_listed_and_replaced(campaign: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert ask(campaign, "--save", "one", "select 1 as one") == 0
-    assert "saved; `ablate sql one` runs it" in capsys.readouterr().err
-    assert ask(campaign, "--save", "one", "select 2 as two") == 0
-    assert "replaced" in capsys.readouterr().err
+    for query, words in (("select 1 as one", "saved; `ablate sql one` runs it"), ("select 2 as two", "replaced")):
+        assert ask(campaign, "--save", "one", query) == 0
+        assert words in capsys.readouterr().err
     assert ask(campaign, "--saved", "--json") == 0
     assert {"name": "one", "query": "select 2 as two"} in json.loads(capsys.readouterr().out)["data"]
     assert ask(campaign, "--saved") == 0
     assert "select 2 as two" in capsys.readouterr().out
-    assert QUERIES.every(Layout(campaign))["one"] == "select 2 as two\n"
 
 
 def test_what_a_killed_writer_left_is_no_query(tmp_path: Path) -> None:
     layout = Layout(tmp_path)
     assert QUERIES.every(layout) == {}
-    assert not QUERIES.save(layout, "a", "select 1")
-    assert not QUERIES.save(layout, "a", "select 1\n")
-    assert QUERIES.save(layout, "a", "select 2")
+    replaced = [QUERIES.save(layout, "a", query) for query in ("select 1", "select 1\n", "select 2")]
+    assert replaced == [False, False, True]
     (tmp_path / "queries" / "a.sql.tmp.host.1.abc").write_text("sel")
     (tmp_path / "queries" / "Not a name.sql").write_text("select 3")
     assert QUERIES.every(layout) == {"a": "select 2\n"}
@@ -86,21 +83,16 @@ def test_what_a_killed_writer_left_is_no_query(tmp_path: Path) -> None:
     [
         (["per-sell"], 3, "no saved query 'per-sell'"),
         (["--json", "--csv", "select 1"], 2, "one format; got --json and --csv"),
-        (["--parquet", "x.parquet", "--md", "select 1"], 2, "one format; got --md and --parquet"),
         (["--json"], 2, "--json needs a query"),
         ([], 2, "a terminal is needed"),
         (["select 1", "-f", "x.sql"], 2, "one query at a time"),
         (["-f", "nowhere.sql"], 3, "no file nowhere.sql"),
         (["--save", "Best of all", "select 1"], 2, "lower-case letters, digits, _ and -; got 'Best of all'"),
-        (["--save", "../up", "select 1"], 2, "got '../up'"),
         (["--save", "wrong", "selec 1"], 2, "Parser Error"),
         (["--save", "wrong", "drop table trial"], 2, "read-only"),
         (["--save", "wrong"], 2, "needs the query to keep"),
-        (["--cvs"], 2, "no option --cvs"),
         (["select nothing from trial"], 2, "nothing"),
         (["select 'infinity'::date as far"], 2, "'far' has a date outside the years 1 to 9999"),
-        (["select to_timestamp(1.7e12) as far"], 2, "'far' has a date outside the years 1 to 9999"),
-        (["update extensions"], 2, "read-only"),
         (["copy trial to 'x.csv'"], 2, "read-only"),
         (["select * from read_csv('/etc/passwd')"], 2, "SQL"),
         (["select 1; select 2"], 2, "one SQL statement"),
@@ -108,7 +100,6 @@ def test_what_a_killed_writer_left_is_no_query(tmp_path: Path) -> None:
         (["select \udcff"], 2, "the query is not UTF-8 text: see the character 8"),
         (["--saved", "--md"], 2, "--saved shows no result; leave out --md"),
         (["--saved", "select 1"], 2, "leave out the query 'select 1'"),
-        (["--save", "wrong", "select 1", "--csv"], 2, "--save shows no result; leave out --csv"),
     ],
 )
 def test_wrong_use_is_one_sentence(
@@ -148,7 +139,8 @@ def test_ctrl_c_cancels_a_running_query(campaign: Path) -> None:
 
 
 _TELLING = """
-import sys
+import signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)  # it is ignored in a job of the background
 from runners.cli.app import execute
 plain = c.cancellable
 def telling(store, ask):
@@ -159,10 +151,15 @@ sys.exit(execute(["sql", sys.argv[1], "--campaign", sys.argv[2]]))
 """
 
 
-def test_harlequin_opens_the_snapshot_read_only(campaign: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    started = []
+def test_harlequin_opens_the_snapshot_read_only(
+    campaign: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    started: list[list[str]] = []
     monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
     monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
+    monkeypatch.setattr("runners.cli.sql.find_spec", lambda _: None)
+    assert ask(campaign) == 5
+    assert "pip install 'ablate[sql]'" in capsys.readouterr().err
     monkeypatch.setattr("runners.cli.sql.find_spec", lambda name: name)
     monkeypatch.setattr(
         "runners.cli.sql.subprocess.run",
@@ -171,13 +168,3 @@ def test_harlequin_opens_the_snapshot_read_only(campaign: Path, monkeypatch: pyt
     assert ask(campaign) == 0
     (command,) = started
     assert command[1:] == ["-m", "harlequin", "--read-only", str(Layout(campaign).snapshot)]
-
-
-def test_without_harlequin_it_says_how_to_install_it(
-    campaign: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
-    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
-    monkeypatch.setattr("runners.cli.sql.find_spec", lambda _: None)
-    assert ask(campaign) == 5
-    assert "pip install 'ablate[sql]'" in capsys.readouterr().err

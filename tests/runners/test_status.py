@@ -12,12 +12,12 @@ from typing import Any
 
 import polars as pl
 import pytest
-from submission_files import FIRST, HELD, RUNS, SECOND, WAITS, Scripted, submit, write_record
+from submission_files import FIRST, HELD, RUNS, SECOND, SMALL, WAITS, Scripted, submit, write_record
 from synthetic import Campaign, write_campaign, write_end, write_start
 
 from runners.attempts.submission_record import Array, Submission, write_submission_record
 from runners.monitoring import status_text
-from runners.monitoring.status_text import OF_STATE, cells, crew_lines, loose_ends, read_status, write_status
+from runners.monitoring.status_text import OF_STATE, Status, cells, crew_lines, loose_ends, read_status, write_status
 from runners.monitoring.trial_states import STATES, TrialLocations, locate_trials
 from runners.monitoring.watch import changes, look as view
 from runners.slurm.scheduler import Scheduler, TaskStatus
@@ -32,7 +32,7 @@ SSA = [("SSA", seed) for seed in range(6)]
 @pytest.fixture
 def campaign(tmp_path: Path) -> Campaign:
     """softmax is done; nothing of SSA has begun."""
-    return write_campaign(tmp_path, operators=("softmax", "SSA"), seeds=range(6), pending=set(SSA))
+    return write_campaign(tmp_path, operators=("softmax", "SSA"), seeds=range(6), pending=set(SSA), **SMALL)
 
 
 def began(campaign: Campaign, seed: int, *, quiet_s: float = 0.0, attempt: int = 1, **fields: Any) -> str:
@@ -58,6 +58,24 @@ def states(campaign: Campaign, scheduler: Scheduler) -> list[str]:
     return [found.trials[campaign.line(*trial)["trial"]].state for trial in SSA]
 
 
+def fail(campaign: Campaign, seed: int, attempt: int = 1, *, submission: str = FIRST, **fields: Any) -> None:
+    """An attempt at SSA `seed` has failed."""
+    key = began(campaign, seed, attempt=attempt, submission=submission)
+    usual = {"status": "failed", "reason": "error", "message": "m"}
+    write_end(campaign.layout, key, attempt, **{**usual, **fields})
+
+
+def cancel(campaign: Campaign, *seeds: int, everything: bool = False) -> None:
+    """Cancel trials of the first submission."""
+    keys = [campaign.line("SSA", seed)["trial"] for seed in seeds]
+    write_json(cancelled_path(campaign.layout, FIRST), {"schema": 1, "all": everything, "trials": keys})
+
+
+def status_of(campaign: Campaign, scheduler: Scheduler, grid: str | None = None) -> Status:
+    with Store.open(campaign.root) as store:
+        return read_status(store, locate_trials(store, scheduler), ["quickstart"], grid)
+
+
 def test_a_trial_is_queued_while_a_worker_of_its_class_waits_or_runs(campaign: Campaign) -> None:
     submit(campaign, SSA[:4])
     for tasks in ({"7_0": WAITS}, {"7_1": RUNS}, {"7_0": RUNS, "7_1": WAITS}):
@@ -72,8 +90,7 @@ def test_every_state_there_is(campaign: Campaign) -> None:
     began(campaign, 0)
     began(campaign, 1, quiet_s=3000)
     began(campaign, 2, quiet_s=3000)
-    failed = began(campaign, 3, submission=SECOND)
-    write_end(campaign.layout, failed, 1, status="failed", reason="error", message="m")
+    fail(campaign, 3, submission=SECOND)
     found = ["running", "queued", "lost", "failed", "pending", "pending"]
     assert states(campaign, Scripted({"7_0": RUNS})) == found
     assert states(campaign, Scripted()) == ["running", "unknown", "unknown", *found[3:]]
@@ -83,14 +100,11 @@ def test_every_state_there_is(campaign: Campaign) -> None:
 
 def test_what_has_failed_is_queued_while_a_submission_that_tries_again_will_take_it(campaign: Campaign) -> None:
     for seed in range(3):
-        key = began(campaign, seed, submission=FIRST)
-        write_end(campaign.layout, key, 1, status="failed", reason="error", message="m")
-    record = submit(campaign, SSA[:3], job={"retry": True}, submission=SECOND)
+        fail(campaign, seed, submission=SECOND)
+    record = submit(campaign, SSA[:3], job={"retry": True})
     assert states(campaign, Scripted({"7_0": WAITS})) == ["queued"] * 3 + ["pending"] * 3
-    key = began(campaign, 0, submission=SECOND, attempt=2)
-    write_end(campaign.layout, key, 2, status="failed", reason="error", message="m")
-    off = [campaign.line("SSA", 1)["trial"]]
-    write_json(cancelled_path(campaign.layout, SECOND), {"schema": 1, "all": False, "trials": off})
+    fail(campaign, 0, 2)
+    cancel(campaign, 1)
     assert states(campaign, Scripted({"7_0": RUNS}))[:3] == ["failed", "failed", "queued"]
     assert states(campaign, Scripted({}))[:3] == ["failed"] * 3
     write_submission_record(campaign.layout, replace(record, job={"retry": False}))
@@ -100,16 +114,13 @@ def test_what_has_failed_is_queued_while_a_submission_that_tries_again_will_take
 def test_failures_count_beside_those_queued_again(campaign: Campaign, capsys: pytest.CaptureFixture[str]) -> None:
     """Two of three equal failures are queued again; all failures of another kind are."""
     for seed, kind in enumerate("aaab"):
-        key = began(campaign, seed, submission=FIRST)
-        write_end(campaign.layout, key, 1, status="failed", reason="error", message=kind, fingerprint=kind * 16)
+        fail(campaign, seed, message=kind, fingerprint=kind * 16)
     submit(campaign, SSA[1:4], job={"retry": True}, submission=SECOND)
     for tasks, expected in (
         ({"7_0": WAITS}, ["failed: 1 x error and 2 queued again: a", "failed and queued again: 1 x error: b"]),
         ({}, ["failed: 3 x error: a", "failed: 1 x error: b"]),
     ):
-        with Store.open(campaign.root) as store:
-            found = read_status(store, locate_trials(store, Scripted(tasks)), ["quickstart"], "quickstart")
-        write_status(found)
+        write_status(status_of(campaign, Scripted(tasks), "quickstart"))
         lines = [line.split(" (trial")[0] for line in capsys.readouterr().out.splitlines()]
         assert [line for line in lines if line.startswith("failed")] == expected
         watched = view(campaign.root, Scripted(tasks))
@@ -119,33 +130,30 @@ def test_failures_count_beside_those_queued_again(campaign: Campaign, capsys: py
 
 def test_what_is_unknown_has_an_age(campaign: Campaign, capsys: pytest.CaptureFixture[str]) -> None:
     submit(campaign, SSA[:2], written=time.time() - 7200)
-    begun = began(campaign, 0, quiet_s=300)
+    key = began(campaign, 0, quiet_s=300)
     write_record(campaign.layout, 1, touched=time.time() - 4000)
     found = look(campaign, Scripted())
-    assert found.trials[begun].since == pytest.approx(time.time() - 300, abs=60)
+    assert found.trials[key].since == pytest.approx(time.time() - 300, abs=60)
     assert found.trials[campaign.line("SSA", 1)["trial"]].since == pytest.approx(time.time() - 4000, abs=60)
     (line,) = loose_ends(found)
     assert line.startswith("unknown: 2 trials, last seen 5 min")
     assert "the controller is away" in found.notes[0]
-    with Store.open(campaign.root) as store:
-        write_status(read_status(store, found, ["quickstart"], None))
+    write_status(status_of(campaign, Scripted()))
     first, second = [line.rstrip() for line in capsys.readouterr().out.splitlines() if line.startswith("c0-")]
     assert re.search(r"unknown .* submitted 2 h 00 min ago$", first)
     assert re.search(r"unknown .* 1 h 06 min ago$", second)
 
 
-def test_a_worker_that_wrote_lately_is_at_work_whoever_does_not_answer(campaign: Campaign) -> None:
+def test_nothing_is_asked_without_a_worker_that_may_be_there_and_one_that_wrote_lately_is_at_work(
+    campaign: Campaign,
+) -> None:
+    scheduler = Scripted({})
+    assert states(campaign, scheduler) == ["pending"] * 6
     submit(campaign, SSA)
     write_record(campaign.layout, 0)
     assert set(states(campaign, Scripted())) == {"queued"}
     write_record(campaign.layout, 0, touched=time.time() - 3600)
     assert set(states(campaign, Scripted())) == {"unknown"}
-
-
-def test_without_a_worker_that_may_be_there_nothing_is_asked(campaign: Campaign) -> None:
-    scheduler = Scripted({})
-    assert states(campaign, scheduler) == ["pending"] * 6
-    submit(campaign, SSA)
     for number, left in enumerate(("done", "budget")):
         write_record(campaign.layout, number, left=left)
     assert set(states(campaign, scheduler)) == {"pending"}
@@ -190,10 +198,7 @@ def test_workers_that_are_held_take_nothing_and_what_to_do_is_told(campaign: Cam
     assert crew.jobs == ["7_0", "7_1"]  # so that they can be cancelled
     counted, told = crew_lines([crew])
     assert "workers: 2 held;" in counted
-    assert told == (
-        f"2 workers of submission {FIRST}: held (launch_failed_requeued_held); `scontrol release 7` lets them go, "
-        "`ablate run` queues their trials anew"
-    )
+    assert told.startswith(f"2 workers of submission {FIRST}: held (launch_failed_requeued_held); `scontrol release 7`")
     (crew,) = look(campaign, Scripted({"7_0": RUNS, "7_1": TaskStatus("held", "JobHeldAdmin")})).crews
     told = crew_lines([crew])[1]
     assert told.startswith(f"a worker of submission {FIRST}: held (JobHeldAdmin); `scontrol release 7_[1]` lets")
@@ -213,54 +218,24 @@ def test_jobs_of_a_shell_that_was_cut_off_are_shown_as_held(campaign: Campaign, 
     )
 
 
-def test_a_job_without_an_array_keeps_its_name_when_it_has_left_the_queue(campaign: Campaign) -> None:
-    scripts = {"c0": "#!/bin/bash\n#SBATCH --time=5\n", "c0 from 1": "#!/bin/bash\n#SBATCH --array=0-1%2\n"}
-    submit(campaign, SSA, classes=[(6, [Array(0, 1, 7), Array(1, 2, 8)])], scripts=scripts)
-    died = TaskStatus("ended", "NODE_FAIL, exit 0:0", "n2")
-    scheduler = Scripted({}, {"7": died, "8_0": died, "8_1": died})
-    (crew,) = look(campaign, scheduler).crews
-    assert [(worker.job, worker.words) for worker in crew.workers] == [
-        (name, "NODE_FAIL, exit 0:0") for name in ("7", "8_0", "8_1")
-    ]
-
-
 def test_what_is_called_off_is_queued_no_more(campaign: Campaign) -> None:
     submit(campaign, SSA)
-    off = [campaign.line(*trial)["trial"] for trial in SSA[:2]]
-    write_json(cancelled_path(campaign.layout, FIRST), {"schema": 1, "all": False, "trials": off})
+    cancel(campaign, 0, 1)
     assert states(campaign, Scripted({"7_0": RUNS})) == ["pending"] * 2 + ["queued"] * 4
-    write_json(cancelled_path(campaign.layout, FIRST), {"schema": 1, "all": True, "trials": []})
+    cancel(campaign, everything=True)
     assert set(states(campaign, Scripted({"7_0": RUNS}))) == {"pending"}
 
 
 def test_a_trial_that_was_saved_for_the_next_worker_is_lost_when_there_is_none(campaign: Campaign) -> None:
     submit(campaign, SSA[:1])
-    key = began(campaign, 0)
-    write_end(campaign.layout, key, 1, status="stopped")
+    fail(campaign, 0, status="stopped", reason=None)
     assert states(campaign, Scripted({"7_0": WAITS}))[0] == "queued"
     assert states(campaign, Scripted({}))[0] == "lost"
-    write_json(cancelled_path(campaign.layout, FIRST), {"schema": 1, "all": True, "trials": []})
+    cancel(campaign, everything=True)
     assert states(campaign, Scripted({}))[0] == "pending"  # somebody wanted it so
 
 
-def test_a_run_on_this_machine_will_take_what_it_was_given(tmp_path: Path) -> None:
-    campaign = write_campaign(
-        tmp_path, operators=("softmax", "SSA"), seeds=range(2), pending={("SSA", 1)}, running={("SSA", 0)}
-    )
-    found = look(campaign, Scripted())
-    assert found.trials[campaign.line("SSA", 1)["trial"]].state == "queued"
-    assert [(each.label, each.seed) for each in found.at_work] == [("SSA", 0)]
-
-
-def test_a_campaign_whose_plan_cannot_be_read_has_no_cells_and_no_fault(campaign: Campaign) -> None:
-    campaign.layout.grid_trials("quickstart").write_bytes(b"")
-    for submission in campaign.layout.submission_ids():
-        campaign.layout.manifest(submission).unlink()
-    with Store.open(campaign.root) as store:
-        assert cells(store, "quickstart", locate_trials(store, Scripted())).is_empty()
-
-
-def test_cells_count_every_planned_trial_once(campaign: Campaign) -> None:
+def test_cells_count_every_planned_trial_once_and_there_are_none_without_a_plan(campaign: Campaign) -> None:
     submit(campaign, SSA[:4])
     began(campaign, 0)
     began(campaign, 5, quiet_s=3000, submission=SECOND, place=None)
@@ -271,6 +246,14 @@ def test_cells_count_every_planned_trial_once(campaign: Campaign) -> None:
         "softmax": (6, 0, 0, 0, 0, 0, 0),
         "SSA": (0, 0, 1, 3, 1, 1, 0),
     }
+
+
+def test_a_campaign_whose_plan_cannot_be_read_has_no_cells_and_no_fault(campaign: Campaign) -> None:
+    campaign.layout.grid_trials("quickstart").write_bytes(b"")
+    for submission in campaign.layout.submission_ids():
+        campaign.layout.manifest(submission).unlink()
+    with Store.open(campaign.root) as store:
+        assert cells(store, "quickstart", locate_trials(store, Scripted())).is_empty()
 
 
 def test_who_is_at_work_says_where_and_how_far(campaign: Campaign) -> None:
@@ -301,8 +284,7 @@ def test_a_used_up_budget_is_told(campaign: Campaign, capsys: pytest.CaptureFixt
     assert found.endings == (said,)
     assert said in next(changes([view(campaign.root, Scripted({}))]))
     assert look(campaign, Scripted({"7_1": RUNS})).endings == ()  # somebody ends what was begun
-    with Store.open(campaign.root) as store:
-        write_status(read_status(store, found, ["quickstart"], None))
+    write_status(status_of(campaign, Scripted({})))
     assert said in capsys.readouterr().out
     submit(campaign, SSA[5:], submission=SECOND, classes=[(1, [Array(0, 1, 8)])])
     assert look(campaign, Scripted({"8_0": WAITS})).endings == ()
@@ -311,16 +293,14 @@ def test_a_used_up_budget_is_told(campaign: Campaign, capsys: pytest.CaptureFixt
 
 def test_what_was_called_off_is_told_while_nobody_takes_it(campaign: Campaign) -> None:
     submit(campaign, SSA[:4])
-    off = [campaign.line("SSA", seed)["trial"] for seed in (0, 1)]
-    write_json(cancelled_path(campaign.layout, FIRST), {"schema": 1, "all": False, "trials": off})
-    said = f"called off: 2 trials of submission {FIRST}; `ablate run` goes on with them"
-    assert look(campaign, Scripted({"7_0": RUNS})).endings == (said,)
-    write_json(cancelled_path(campaign.layout, FIRST), {"schema": 1, "all": True, "trials": off})
-    assert look(campaign, Scripted({})).endings == (said.replace("2 trials", "4 trials"),)
+    cancel(campaign, 0, 1)
+    (line,) = look(campaign, Scripted({"7_0": RUNS})).endings
+    assert line == f"called off: 2 trials of submission {FIRST}; `ablate run` goes on with them"
+    cancel(campaign, 0, 1, everything=True)
+    assert look(campaign, Scripted({})).endings == (line.replace("2 trials", "4 trials"),)
     submit(campaign, SSA[:3], submission=SECOND, classes=[(3, [Array(0, 1, 8)])])
-    assert look(campaign, Scripted({"8_0": RUNS})).endings == (
-        f"called off: 1 trial of submission {FIRST}; `ablate run` goes on with it",
-    )
+    (line,) = look(campaign, Scripted({"8_0": RUNS})).endings
+    assert line.startswith(f"called off: 1 trial of submission {FIRST};")
 
 
 def test_a_full_disk_is_told(campaign: Campaign, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -341,16 +321,16 @@ def test_a_damaged_submission_record_is_told_and_hides_nothing_else(campaign: Ca
         assert FIRST in found.notes[0]
 
 
-@pytest.mark.parametrize("text", ["{", '{"schema": 2, "class": 0}', '{"schema": 1, "class": 0, "worker": 1}'])
-def test_records_of_workers_that_cannot_be_read_are_told(campaign: Campaign, text: str) -> None:
+def test_records_of_workers_that_cannot_be_read_are_told(campaign: Campaign) -> None:
     submit(campaign, SSA)
     write_record(campaign.layout, 0, ok=3)
     assert look(campaign, Scripted({"7_0": RUNS})).notes == ()
-    (campaign.layout.submission(FIRST) / "workers" / "0-1-0.json").write_text(text)
-    found = look(campaign, Scripted({"7_0": RUNS}))
-    (note,) = found.notes
-    assert note.startswith(f"1 of 2 records of workers of submission {FIRST} cannot be read")
-    assert found.crews[0].workers[0].ok == 3
+    for text in ("{", '{"schema": 2, "class": 0}', '{"schema": 1, "class": 0, "worker": 1}'):
+        (campaign.layout.submission(FIRST) / "workers" / "0-1-0.json").write_text(text)
+        found = look(campaign, Scripted({"7_0": RUNS}))
+        (note,) = found.notes
+        assert note.startswith(f"1 of 2 records of workers of submission {FIRST} cannot be read")
+        assert found.crews[0].workers[0].ok == 3
 
 
 def on_this_host(campaign: Campaign) -> Submission:
@@ -368,8 +348,7 @@ def test_a_run_on_this_machine_that_is_just_starting_has_queued_its_trials(campa
     for gone in changes:
         write_submission_record(campaign.layout, replace(record, **gone))
         assert states(campaign, Scripted()) == ["pending"] * 6
-    key = began(campaign, 0, submission=SECOND)
-    write_end(campaign.layout, key, 1, status="failed", reason="error", message="m")
+    fail(campaign, 0, submission=SECOND)
     for retry, state in ((False, "failed"), (True, "queued")):
         write_submission_record(campaign.layout, replace(record, job={"retry": retry}))
         assert states(campaign, Scripted())[:2] == [state, "queued"]
@@ -382,8 +361,7 @@ def test_gone_workers_are_listed_if_they_lost_a_trial(campaign: Campaign, capsys
     submit(campaign, SSA[1:4], submission=SECOND, classes=[(3, [Array(0, 1, 8)])])
     died = TaskStatus("ended", "NODE_FAIL, exit 0:0", "n2")
     scheduler = Scripted({"8_0": WAITS}, {f"7_{task}": died for task in range(3)})
-    with Store.open(campaign.root) as store:
-        found = read_status(store, locate_trials(store, scheduler), ["quickstart"], None)
+    found = status_of(campaign, scheduler)
     write_status(found)
     said = capsys.readouterr().out
     assert [line.split()[1] for line in said.splitlines() if line.startswith("c0-")] == ["8_0", "7_0"]
@@ -397,19 +375,11 @@ def test_the_text_has_what_the_data_has(campaign: Campaign, capsys: pytest.Captu
     submit(campaign, SSA[:5])
     began(campaign, 0)
     began(campaign, 5, quiet_s=3000, submission=SECOND, place=None)
-    with Store.open(campaign.root) as store:
-        found = read_status(store, locate_trials(store, Scripted({"7_0": RUNS, "7_1": WAITS})), ["quickstart"], None)
+    found = status_of(campaign, Scripted({"7_0": RUNS, "7_1": WAITS}))
     write_status(found)
-    said = capsys.readouterr()
-    for words in (
-        "6 of 12 trials done",
-        "30/60",
-        "Priority",
-        "30 min 00 s",
-        "1 running, 1 pending",
-        "ablate retry --lost",
-    ):
-        assert words in said.out
+    output = capsys.readouterr().out
+    words = ("6 of 12 trials done", "30/60", "Priority", "30 min 00 s", "1 running, 1 pending", "ablate retry --lost")
+    assert [each for each in words if each not in output] == []
     data = found.data()
     assert Counter(each["state"] for each in data["trials"].values()) == {"running": 1, "queued": 4, "lost": 1}
     assert len(data["workers"]) == 2
@@ -420,19 +390,17 @@ def test_of_very_many_cells_those_with_something_going_on_are_printed(
     campaign: Campaign, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(status_text, "_MOST_CELLS", 1)
-    with Store.open(campaign.root) as store:
-        nobody = read_status(store, locate_trials(store, Scripted()), ["quickstart"], None)
-        failed = nobody.grids["quickstart"].with_columns(failed=(pl.col("label") == "softmax").cast(pl.Int64))
+    nobody = status_of(campaign, Scripted())
+    failed = nobody.grids["quickstart"].with_columns(failed=(pl.col("label") == "softmax").cast(pl.Int64))
     for found, shown, hidden in (
         (nobody, "SSA", "softmax"),  # nobody has begun SSA, and softmax is done
         (nobody._replace(grids={"quickstart": failed}), "softmax", "SSA"),
     ):
         write_status(found)
-        said = capsys.readouterr().out
-        assert re.search(rf"^{shown} ", said, re.MULTILINE)
-        assert not re.search(rf"^{hidden} ", said, re.MULTILINE)
-        assert "6 of 12 trials done" in said
-        assert "... and 1 more cell; --json has all" in said
+        output = capsys.readouterr().out
+        assert re.search(rf"^{shown} ", output, re.MULTILINE)
+        assert not re.search(rf"^{hidden} ", output, re.MULTILINE)
+        assert "... and 1 more cell; --json has all" in output
     monkeypatch.setattr(status_text, "_MOST_CELLS", 2)
     write_status(nobody)
     assert "more cell" not in capsys.readouterr().out

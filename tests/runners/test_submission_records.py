@@ -1,19 +1,22 @@
-"""Records of submissions that cannot be read: told in a sentence, and no reason for anything else to stop."""
+"""Records of submissions and workers: damage is told, and who is at work, who has ended, what a spent budget leaves."""
 
 import json
 import os
 import socket
 import time
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pretend_slurm import PretendSlurm
+from submission_files import FIRST, RUNS, SECOND, SMALL, Scripted, submit, write_record
+from synthetic import Campaign, write_campaign, write_start
 from toy_campaign import toy_grid
 from toy_training import ENTRY
 
-from grid.errors import StoreError
+from grid.errors import SpecError, StoreError
 from runners.attempts.manifest import submission_id, trial_lines, write_submission
 from runners.attempts.submission_record import (
     Array,
@@ -26,13 +29,21 @@ from runners.attempts.submission_record import (
     write_submission_record,
 )
 from runners.attempts.worker import Job
-from runners.execution.local_runs import runs_here
-from runners.slurm.scheduler import SlurmScheduler as Scheduler
+from runners.execution.local_runs import runs_at_work, runs_here
+from runners.monitoring.cancel import Cancelling
+from runners.monitoring.trial_states import TrialLocations, locate_trials
+from runners.planning.duration import Budget, budget_hours
+from runners.planning.survey import Surveyed
+from runners.slurm.scheduler import SlurmScheduler as Scheduler, TaskStatus
 from runners.slurm.spec import Slurm
-from runners.slurm.submit.submit import Drafter, SubmitOptions, SubmittedJobs, submit
+from runners.slurm.submissions import Standing, read_submission_status
+from runners.slurm.submit.already_queued import queued_elsewhere
+from runners.slurm.submit.submit import Drafter, SubmitOptions, SubmittedJobs, submit as queue_trials
+from runners.slurm.worker_records import Left
 from store.files.atomic import read_json, write_json
 from store.files.layout import Layout
 from store.files.trial_status import pid_space, process_started
+from store.store import Store
 
 OLD, MINE, NEW = (f"20260101T00000{at}-00000{at}" for at in range(3))
 
@@ -67,29 +78,33 @@ def damages(whole: dict[str, Any]) -> dict[str, str]:
 DAMAGES = damages({**json.loads(json.dumps(record(OLD).__dict__, default=vars)), "submission": OLD})
 
 
-def test_a_record_is_read_as_it_was_written(tmp_path: Path) -> None:
+def test_a_record_is_read_as_it_was_written_and_without_what_later_versions_added(tmp_path: Path) -> None:
     layout = Layout(tmp_path)
     written = record(OLD, budget={"hours": 2.0, "unit": "gpuh"}, host="h", pid=4, pid_started=9, ended=3.0)
     write_submission_record(layout, written)
     assert read_submission_record(layout, OLD) == written
+    path = layout.submission_record(OLD)
+    write_json(path, {name: value for name, value in read_json(path).items() if name not in ("host", "ended")})
+    assert read_submission_record(layout, OLD).host is None
 
 
-@pytest.mark.parametrize("damage", DAMAGES)
-def test_all_records_are_walked_and_a_damaged_one_says_what_is_wrong(tmp_path: Path, damage: str) -> None:
+def test_all_records_are_walked_and_a_damaged_one_says_what_is_wrong(tmp_path: Path) -> None:
     layout = Layout(tmp_path)
     about = {"host": socket.gethostname(), "pid": os.getpid(), "pid_started": process_started(os.getpid())}
     run = record(NEW, machine="local", **about)
     published(layout, record(OLD), record(MINE), run)
-    layout.submission_record(OLD).write_text(DAMAGES[damage])
     write_submission(layout, "20250101T000000-000000", trial_lines(toy_grid()))  # from before there were records
-    first, *others = submission_records(layout)
-    assert isinstance(first, Unreadable)
-    assert first.in_words().startswith(f"what became of submission {OLD} is not known: {layout.submission_record(OLD)}")
-    assert "\n" not in first.in_words()
-    assert others == [record(MINE), run]
-    assert runs_here(layout) == [run]
-    with pytest.raises(StoreError, match=r"update ablate" if damage == "newer" else r"submission\.json"):
-        read_submission_record(layout, OLD)
+    for damage, text in DAMAGES.items():
+        layout.submission_record(OLD).write_text(text)
+        first, *others = submission_records(layout)
+        assert isinstance(first, Unreadable), damage
+        place = layout.submission_record(OLD)
+        assert first.in_words().startswith(f"what became of submission {OLD} is not known: {place}")
+        assert "\n" not in first.in_words()
+        assert others == [record(MINE), run]
+        assert runs_here(layout) == [run]
+        with pytest.raises(StoreError, match=r"update ablate" if damage == "newer" else r"submission\.json"):
+            read_submission_record(layout, OLD)
 
 
 def test_a_run_in_another_container_is_not_one_of_this(tmp_path: Path) -> None:
@@ -104,7 +119,7 @@ def queue(root: Path) -> tuple[SubmittedJobs, list[str]]:
     """Queue trials; return them and the warnings, without the one that nodes may not see a temporary directory."""
     told: list[str] = []
     drafter = Drafter(root, [toy_grid()], Slurm(gpus=0, time="1h", workers=2), Scheduler(), SubmitOptions(entry=ENTRY))
-    found = submit(drafter, told.append)
+    found = queue_trials(drafter, told.append)
     return found, [note for note in (*told, *found.draft.notes) if "nodes may not see" not in note]
 
 
@@ -124,34 +139,144 @@ def test_a_damaged_record_is_told_and_the_trials_are_queued(tmp_path: Path, slur
     assert list(slurm.jobs()) == [1]
 
 
-@pytest.mark.parametrize("damage", ["torn", "gone"])
-def test_a_damaged_manifest_of_others_is_told(tmp_path: Path, slurm: PretendSlurm, damage: str) -> None:
+@pytest.mark.parametrize("damage", ["torn", "gone", "cancellation"])
+def test_a_damaged_manifest_or_cancellation_of_others_is_told(tmp_path: Path, slurm: PretendSlurm, damage: str) -> None:
     root = tmp_path / "campaign"
     first, _ = queue(root)
-    index = Layout(root).manifest_index(first.draft.submission)
-    index.write_bytes(b"123") if damage == "torn" else index.unlink()
+    name, layout = first.draft.submission, Layout(root)
+    if damage == "cancellation":  # its jobs stay held
+        assert first.record is not None
+        write_submission_record(layout, replace(first.record, released=False))
+        (layout.submission(name) / "cancelled.json").write_text("{")
+    elif damage == "torn":
+        layout.manifest_index(name).write_bytes(b"123")
+    else:
+        layout.manifest_index(name).unlink()
     found, (note,) = queue(root)
     assert found.draft.trials == 6
-    assert note.startswith(f"which trials submission {first.draft.submission} has queued is not known")
+    assert name in note
+    assert ("which trials" in note) == (damage != "cancellation")
     assert list(slurm.jobs()) == [1, 2]
+    assert read_submission_record(layout, name).released == (damage != "cancellation")
 
 
-def test_a_damaged_call_is_told_and_its_jobs_stay_held(tmp_path: Path, slurm: PretendSlurm) -> None:
-    root = tmp_path / "campaign"
-    layout = Layout(root)
-    first, _ = queue(root)
-    assert first.record is not None
-    write_submission_record(layout, replace(first.record, released=False))
-    (layout.submission(first.draft.submission) / "cancelled.json").write_text("{")
-    found, (note,) = queue(root)
-    assert found.draft.trials == 6
-    assert first.draft.submission in note
-    assert read_submission_record(layout, first.draft.submission).released is False
+SSA = [("SSA", seed) for seed in range(4)]
+BY_USER = TaskStatus("held", "JobHeldUser")
+ELSEWHERE = {"machine": "local", "host": "elsewhere", "pid": 7, "pid_started": 7}
 
 
-def test_a_record_without_what_later_versions_added_is_read(tmp_path: Path) -> None:
-    layout = Layout(tmp_path)
-    write_submission_record(layout, record(OLD, written=time.time()))
-    path = layout.submission_record(OLD)
-    write_json(path, {name: value for name, value in read_json(path).items() if name not in ("host", "ended")})
-    assert read_submission_record(layout, OLD).host is None
+@pytest.fixture
+def campaign(tmp_path: Path) -> Campaign:
+    return write_campaign(tmp_path, operators=("SSA",), seeds=range(4), pending=set(SSA), **SMALL)
+
+
+def key(campaign: Campaign, seed: int) -> str:
+    return str(campaign.line("SSA", seed)["trial"])
+
+
+def begin(campaign: Campaign, **about: Any) -> None:
+    """An attempt at the first trial has written a heartbeat."""
+    write_start(campaign.layout, key(campaign, 0), 1, submission=FIRST, **about)
+    campaign.layout.heartbeat(key(campaign, 0), 1).write_text('{"step": 30, "steps": 60, "loss": 0.5}\n')
+
+
+def look(campaign: Campaign, tasks: Mapping[str, TaskStatus] | None = None) -> TrialLocations:
+    with Store.open(campaign.root) as store:
+        return locate_trials(store, Scripted(tasks))
+
+
+def states(campaign: Campaign, tasks: Mapping[str, TaskStatus] | None = None) -> list[str]:
+    trials = look(campaign, tasks).trials
+    return [trials[key(campaign, seed)].state for seed in range(4)]
+
+
+def queued(campaign: Campaign, tasks: Mapping[str, TaskStatus] | None, *at_work: int) -> set[str]:
+    """The trials that need not be queued again."""
+    wanted = [
+        Surveyed(key(campaign, n), "g", "c", "SSA", "SSA", "o", n, n, "running" if n in at_work else "pending")
+        for n in range(4)
+    ]
+    return queued_elsewhere(campaign.layout, wanted, Scripted(tasks)).trials
+
+
+@pytest.mark.parametrize(
+    ("left", "tasks", "standing"),
+    [
+        ("time", None, "unknown"),  # it is queued again, or was
+        ("error", None, "unknown"),
+        ("done", None, "ended"),
+        ("cancelled", None, "ended"),
+        ("time", {}, "ended"),
+        ("time", {"7_0": RUNS}, "running"),
+        (None, {}, "gone"),
+        (None, None, "running"),  # its record is fresh
+    ],
+)
+def test_a_worker_that_left_has_ended_once_the_queue_says_so_or_nobody_queues_it_again(
+    campaign: Campaign, left: Left | None, tasks: Mapping[str, TaskStatus] | None, standing: Standing
+) -> None:
+    submit(campaign, SSA)
+    write_record(campaign.layout, 0, left=left)
+    assert read_submission_status(campaign.layout, Scripted(tasks))[0][0].workers[0].standing == standing
+
+
+@pytest.mark.parametrize("released", [False, True])
+def test_trials_of_workers_that_a_shell_has_not_let_go_yet_are_theirs(campaign: Campaign, released: bool) -> None:
+    submit(campaign, SSA, released=released)
+    expected = set() if released else {key(campaign, seed) for seed in range(4)}
+    assert queued(campaign, {"7_0": BY_USER, "7_1": BY_USER}) == expected
+
+
+def test_a_spent_budget_leaves_trials_to_the_next_run_and_calls_none_of_them_queued(campaign: Campaign) -> None:
+    """One worker is at the first trial and has used two hours; another has left."""
+    submit(campaign, SSA, budget={"hours": 3.0, "unit": "gpuh"})
+    write_record(campaign.layout, 0, seconds=7200.0)
+    write_record(campaign.layout, 1, seconds=3600.0, left="budget")
+    place = {"scheduler": "slurm", "job": "7_0", "restarts": 0, "node": "n0", "devices": "0"}
+    begin(campaign, host="n0", pid=4, pid_started=4, place=place, started=time.time())
+    runs = {"7_0": RUNS}
+    for tasks in (runs, None):  # nobody need be asked for what nobody will begin
+        assert queued(campaign, tasks, 0) == {key(campaign, 0)}
+    assert states(campaign, runs) == ["running", "pending", "pending", "pending"]
+    write_record(campaign.layout, 0, seconds=7199.0)
+    assert len(queued(campaign, runs, 0)) == 4
+    assert states(campaign, runs) == ["running", "queued", "queued", "queued"]
+    assert not read_submission_status(campaign.layout, Scripted(runs))[0][0].spent
+
+
+def test_a_budget_is_hours_of_a_unit() -> None:
+    budgets = {"200gpuh": (200.0, "GPU-h"), "12CPU-h": (12.0, "CPU-h"), " 0.5 GPUh ": (0.5, "GPU-h")}
+    for text, (hours, unit) in budgets.items():
+        assert budget_hours(text) == Budget(hours, unit)  # type: ignore[arg-type]
+        assert budget_hours(str(budget_hours(text))) == budget_hours(text)
+    for text in ("", "200", "gpuh", "90m", "200h", "-1gpuh", "0gpuh", "1e3gpuh", "nan gpuh", "1 2cpuh"):
+        with pytest.raises(SpecError, match=r"such as 200gpuh or 40cpuh; got") as refused:
+            budget_hours(text)
+        assert repr(text) in str(refused.value)
+
+
+def test_a_run_on_another_host_has_its_trials_queued_until_it_was_quiet_for_long(campaign: Campaign) -> None:
+    """Nobody sees its process, so its record tells."""
+    record = submit(campaign, SSA[:2], written=time.time() - 5, **ELSEWHERE)
+    assert states(campaign) == ["queued", "queued", "pending", "pending"]
+    assert look(campaign).notes == ()
+    cancelling = Cancelling(campaign.layout, [], runs_at_work(campaign.layout), lambda _: None)
+    cancelling.everything()
+    assert f"run {FIRST} is on elsewhere" in cancelling.problems[0]
+    write_submission_record(campaign.layout, replace(record, written=time.time() - 7200))
+    assert states(campaign) == ["pending"] * 4
+    (note,) = look(campaign).notes
+    assert f"whether run {FIRST} on elsewhere is still at work is unknown: its last sign of life is 2 h" in note
+    write_submission_record(campaign.layout, replace(record, ended=time.time() - 7000))
+    assert look(campaign).notes == ()
+
+
+def test_a_heartbeat_is_a_sign_of_a_run_on_another_host(campaign: Campaign) -> None:
+    """An attempt with rare heartbeats counts as gone, and its run may be at the next trial."""
+    submit(campaign, SSA[:2], written=time.time() - 7200, **ELSEWHERE)
+    submit(campaign, SSA[2:], submission=SECOND, written=time.time() - 7200, **ELSEWHERE)
+    begin(campaign, host="elsewhere", pid=7, pid_started=7, heartbeat_s=5.0, started=time.time() - 7000)
+    os.utime(campaign.layout.heartbeat(key(campaign, 0), 1), (time.time() - 100,) * 2)
+    assert states(campaign) == ["queued", "queued", "pending", "pending"]
+    (note,) = look(campaign).notes
+    assert SECOND in note

@@ -28,6 +28,7 @@ from runners import (
     Training,
     Trial,
 )
+from runners.probes.probe import probe_model as probe_batch
 from runners.tasks.task import Batch, Task
 from runners.training.loop import parts, train
 from variants import Scalars, babyberta, gpt2, softmax
@@ -113,6 +114,15 @@ def test_examples_are_as_many_as_asked_for_and_nobody_trains_on_them(task: Task)
         width = min(batch.shape[1], few.inputs.shape[1])
         equals = few.inputs[:, None, :width] == batch[None, :, :width]
         assert not equals.flatten(2).all(2).any()
+
+
+def test_probes_see_the_first_examples_cut_with_what_is_visible_in_them(task: Task) -> None:
+    data = task.open()
+    whole, cut = data.examples(3), probe_batch(data, Probing(sequences=3, length=4))
+    assert torch.equal(cut.inputs, whole.inputs[:, :4])
+    assert (cut.visible is None) == (whole.visible is None)
+    if whole.visible is not None and cut.visible is not None:
+        assert torch.equal(cut.visible, whole.visible[:, :4, :4])
 
 
 def test_what_is_measured_is_what_is_announced_on_inputs_that_the_task_alone_decides(task: Task) -> None:

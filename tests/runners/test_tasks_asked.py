@@ -10,17 +10,13 @@ import torch
 from pydantic import ValidationError
 from torch import Tensor
 
-from runners.optimisers import AdamW, Training
-from runners.optimisers.schedules import Cosine
 from runners.tasks.counter_rng import Draws
 from runners.tasks.synthetic.associative_recall import AssociativeRecall
 from runners.tasks.synthetic.induction import Induction
 from runners.tasks.synthetic.needle import Needle
 from runners.tasks.synthetic.query_task import AskedLengths, QueryTask
 from runners.tasks.synthetic.selective_copy import SelectiveCopy
-from runners.tasks.task import UNSCORED as UNASKED, Task
-from runners.training.loop import parts, train
-from variants import llama2
+from runners.tasks.task import UNSCORED as UNASKED
 
 GRID = AskedLengths(lengths=(21, 34), sequences=300)
 RECALL = AssociativeRecall(context=20, pairs=4, keys=7, values=5, filler=3, power=0.5, batch=50, evaluation=GRID)
@@ -99,16 +95,31 @@ def test_what_is_asked_can_be_read_off_what_came_before(task: QueryTask) -> None
 
 
 @pytest.mark.parametrize("task", TASKS, ids=name_of)
-def test_who_knows_is_always_right_and_measures_are_as_announced(task: QueryTask) -> None:
+def test_who_knows_is_always_right(task: QueryTask) -> None:
     found = list(task.open().evaluate(lambda inputs: knows(task, inputs)))
     for name in ("accuracy", "sequence_accuracy"):
         values = [m for m in found if m.name == name]
         assert {(m.value, m.items, m.se_items) for m in values} == {(1.0, 300, 0.0)}
         assert [m.point for m in values] == task.points()
-    announced = [(name, dict(point)) for name, points in task.measures().items() for point in points]
-    assert sorted(map(str, announced)) == sorted(str((m.name, dict(m.point))) for m in found)
     assert task.length == 34
-    assert Task.members()[task.label].model_validate(task.data()) == task
+
+
+def test_a_value_is_the_mean_over_sequences_with_its_error() -> None:
+    """By hand: right at the first two of three marks, and nowhere in every other sequence."""
+    task = COPY.changed(copied=3)
+
+    def half(inputs: Tensor) -> Tensor:
+        logits = knows(task, inputs)
+        logits[::2] = 0
+        logits[:, -1] = 0
+        return logits
+
+    found = {m.name: m for m in task.open().evaluate(half) if m.point == {"length": 21}}
+    assert found["accuracy"].value == pytest.approx(1 / 3)
+    assert found["accuracy"].se_items == pytest.approx((1 / 3) * math.sqrt(300 / 299) / math.sqrt(300))
+    assert found["sequence_accuracy"].value == 0
+    right, wrong = math.log(7 + math.e) - 1, math.log(8)
+    assert found["validation_loss"].value == pytest.approx((wrong + (2 * right + wrong) / 3) / 2)
 
 
 @pytest.mark.parametrize("task", TASKS, ids=name_of)
@@ -146,24 +157,6 @@ def test_all_answers_are_equally_likely_and_the_constant_loss_is_theirs() -> Non
         assert torch.allclose(counts / counts.sum(), torch.full_like(counts, 1 / task.answers), atol=0.012)
 
 
-def test_a_value_is_the_mean_over_sequences_with_its_error() -> None:
-    """By hand: right at the first two of three marks, and nowhere in every other sequence."""
-    task = COPY.changed(copied=3)
-
-    def half(inputs: Tensor) -> Tensor:
-        said = knows(task, inputs)
-        said[::2] = 0
-        said[:, -1] = 0
-        return said
-
-    found = {m.name: m for m in task.open().evaluate(half) if m.point == {"length": 21}}
-    assert found["accuracy"].value == pytest.approx(1 / 3)
-    assert found["accuracy"].se_items == pytest.approx((1 / 3) * math.sqrt(300 / 299) / math.sqrt(300))
-    assert found["sequence_accuracy"].value == 0
-    said, unsaid = math.log(7 + math.e) - 1, math.log(8)
-    assert found["validation_loss"].value == pytest.approx((unsaid + (2 * said + unsaid) / 3) / 2)
-
-
 @pytest.mark.parametrize("value", [0.0, math.nan, -math.inf])
 def test_undecided_is_not_right(value: float) -> None:
     rows = RECALL.open().evaluate(lambda inputs: torch.full((*inputs.shape, RECALL.vocabulary), value))
@@ -180,24 +173,14 @@ def test_undecided_is_not_right(value: float) -> None:
     assert math.isnan(found["validation_loss"].value)
 
 
-def test_the_loss_is_over_what_is_asked_and_parts_add_up_to_it() -> None:
+def test_the_loss_is_over_what_is_asked() -> None:
     data = RECALL_SOME.changed(batch=7).open()
     batch = data.batch(1, 1)
     outputs = torch.randn(*batch.inputs.shape, 15, generator=torch.Generator().manual_seed(1))
-    by_hand = [
-        -float(outputs[b, t].log_softmax(0)[answer])
-        for b, row in enumerate(batch.targets.tolist())
-        for t, answer in enumerate(row)
-        if answer != UNASKED
-    ]
-    whole = data.loss(outputs, batch.targets)
+    asked = batch.targets != UNASKED
+    by_hand = -outputs[asked].log_softmax(1).gather(1, batch.targets[asked][:, None])
     assert data.terms(batch.targets) == len(by_hand) == 14
-    assert float(whole) == pytest.approx(sum(by_hand) / 14)
-    split = parts(data, batch, 3, range(3))
-    rows = outputs.tensor_split(3)
-    assert float(
-        sum(p.terms * data.loss(o, p.batch.targets) for p, o in zip(split, rows, strict=True))
-    ) == pytest.approx(float(whole))
+    assert float(data.loss(outputs, batch.targets)) == pytest.approx(by_hand.mean().item())
 
 
 @pytest.mark.parametrize("power", [0.01, 0.6, 1.0, 2.0])
@@ -245,23 +228,15 @@ def test_a_needle_lies_at_its_depth(length: int) -> None:
     ("task", "fields", "said"),
     [
         (RECALL, {"pairs": 6}, "pairs have different values; got 6 pairs of 5 values; raise values"),
-        (RECALL, {"evaluated_pairs": (2, 8)}, "pairs have different keys; got 8 pairs of 7 keys; raise keys"),
         (RECALL, {"queries": 5}, "a query asks for a pair of its own; got 5 queries of 4 pairs"),
         (RECALL, {"context": 15}, "4 pairs and 4 queries, .* it has 15 tokens"),
-        (RECALL, {"context": 3}, "it has 3 tokens"),
         (RECALL, {"evaluation": {"lengths": (9,)}}, "it has 9 tokens"),
-        (RECALL, {"evaluation": {"lengths": (30, 30)}}, "rises from value to value"),
-        (RECALL, {"evaluation": {"lengths": ()}}, "at least 1 item"),
         (RECALL, {"evaluated_pairs": (5, 3)}, "rises from value to value"),
-        (RECALL, {"power": 0}, "greater than 0"),
         (INDUCTION, {"span": 9}, "leave other symbols; got 9 of 9 symbols"),
         (INDUCTION, {"context": 7}, "got a span of 4 and 7 tokens"),
-        (INDUCTION, {"span": 1}, "greater than or equal to 2"),
         (COPY, {"context": 9}, "got 5 to copy and 9 tokens"),
         (NEEDLE, {"distractors": 5}, "pairs have different keys; got 6 pairs of 5 keys; raise keys"),
         (NEEDLE, {"context": 9}, "4 pairs, .* it has 9 tokens"),
-        (NEEDLE, {"depths": (0, 0)}, "rises from value to value"),
-        (NEEDLE, {"depths": (1.5,)}, "less than or equal to 1"),
     ],
 )
 def test_what_cannot_be_drawn_is_refused(task: QueryTask, fields: dict[str, object], said: str) -> None:
@@ -284,16 +259,3 @@ def test_a_needle_is_refused_where_some_place_leaves_no_room_and_drawn_where_all
         else:
             with pytest.raises(ValidationError, match=f"it has {length} tokens; lengthen it or lower"):
                 Needle.model_validate({**NEEDLE.data(), **fields})
-
-
-def test_the_only_value_in_sight_is_found_at_every_depth(tiny, memory) -> None:  # type: ignore[no-untyped-def]
-    task = Needle(
-        context=12, distractors=0, keys=4, values=6, filler=3, depths=(0, 1), evaluation=AskedLengths(lengths=(12,))
-    )
-    training = Training(steps=160, optimiser=AdamW(lr=1e-2), schedule=Cosine(warmup=10), clip=1.0)
-    world = memory()
-    model = llama2(layers=1, heads=1, width=16, feedforward_width=16)
-    train(tiny.changed(task=task, training=training, model=model), world)
-    last = {(name, *dict(point).values()): value for (step, name, *point), (value, *_) in world.evaluations.items()}
-    assert last["chance.accuracy", 0, 12] == pytest.approx(1 / 6)
-    assert min(last["accuracy", depth, 12] for depth in (0, 1)) > 0.9

@@ -1,7 +1,7 @@
 """The grammar: its probabilities against a process written down state by state, and its sampler against both."""
 
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from itertools import product
 
 import pytest
@@ -9,13 +9,9 @@ import torch
 from pydantic import ValidationError
 from torch import Tensor
 
-from runners.optimisers import AdamW, Training
-from runners.optimisers.schedules import Cosine
 from runners.tasks.counter_rng import CPU, Draws
 from runners.tasks.synthetic.grammar import Grammar
 from runners.tasks.synthetic.grammar_sentences import Sampler, odds, unigrams
-from runners.training.loop import train
-from variants import gpt2
 
 TINY = Grammar(
     context=12, batch=4, prepositions=1, nouns=2, verbs=2, names=2, exponent=0.7, topics=2, strength=1.3,
@@ -92,23 +88,17 @@ def draw(length: int, count: int) -> tuple[Tensor, Tensor]:
     return Sampler(TINY, CPU).draw(Draws(0, "test", length), count, length)
 
 
-def test_the_probabilities_of_all_sequences_sum_to_one() -> None:
+def test_the_optimal_prediction_is_the_enumerated_conditional_at_every_position() -> None:
     assert TINY.inputs.vocabulary == VOCABULARY
     everything = torch.tensor(list(product(range(VOCABULARY), repeat=4)))
-    for length in range(1, 5):
-        sequences = everything[:: VOCABULARY ** (4 - length), :length]
-        assert float((-nats(sequences).sum(1)).exp().sum()) == pytest.approx(1, abs=1e-12)
-    possible = (-nats(everything).sum(1)).exp() > 0
-    assert {tuple(row) for row in everything[possible].tolist()} == {row for row in JOINT if len(row) == 4}
-
-
-def test_the_optimal_prediction_is_the_enumerated_conditional_at_every_position() -> None:
+    probabilities = (-nats(everything).sum(1)).exp()
+    assert float(probabilities.sum()) == pytest.approx(1, abs=1e-12)
+    assert {tuple(row) for row in everything[probabilities > 0].tolist()} == {row for row in JOINT if len(row) == 4}
     sequences = [row for row in JOINT if len(row) == LENGTH]
     assert sum(JOINT[row] for row in sequences) == pytest.approx(1, abs=1e-12)
-    found = (-nats(torch.tensor(sequences))).exp().tolist()
-    for row, probabilities in zip(sequences, found, strict=True):
-        for end, probability in enumerate(probabilities, start=1):
-            assert probability == pytest.approx(JOINT[row[:end]] / JOINT[row[: end - 1]], rel=1e-9)
+    found = (-nats(torch.tensor(sequences))).exp()
+    expected = [[JOINT[row[:end]] / JOINT[row[: end - 1]] for end in range(1, LENGTH + 1)] for row in sequences]
+    torch.testing.assert_close(found.double(), torch.tensor(expected, dtype=torch.float64), rtol=1e-9, atol=0)
 
 
 def test_the_prediction_that_is_told_the_topic_is_the_enumerated_conditional_too() -> None:
@@ -124,17 +114,12 @@ def test_the_prediction_that_is_told_the_topic_is_the_enumerated_conditional_too
 
 def test_the_sampler_draws_every_sequence_as_often_as_it_should() -> None:
     count = 200_000
-    tokens, topics = draw(LENGTH, count)
-    seen: dict[tuple[int, ...], int] = defaultdict(int)
-    for row in torch.cat((tokens, topics), 1).tolist():
-        seen[tuple(row)] += 1
+    seen = Counter(map(tuple, torch.cat(draw(LENGTH, count), 1).tolist()))
     expected = {(*row, *by): p * count for row in BY_TOPICS if len(row) == LENGTH for by, p in BY_TOPICS[row].items()}
     assert seen.keys() <= expected.keys()
     large = [key for key, value in expected.items() if value >= 8]
-    rest = count - sum(expected[key] for key in large), count - sum(seen[key] for key in large)
-    chi_square = (
-        sum((seen[key] - expected[key]) ** 2 / expected[key] for key in large) + (rest[0] - rest[1]) ** 2 / rest[0]
-    )
+    rest, seen_rest = (count - sum(counts[key] for key in large) for counts in (expected, seen))
+    chi_square = sum((seen[key] - expected[key]) ** 2 / expected[key] for key in large) + (rest - seen_rest) ** 2 / rest
     assert len(large) > 500
     assert abs(chi_square - len(large)) < 4 * math.sqrt(2 * len(large))
 
@@ -174,13 +159,6 @@ def test_a_name_comes_again_from_the_last_slots_each_equally_likely(slots: int) 
     assert again / later == pytest.approx(share, abs=4.5 * math.sqrt(share * (1 - share) / later))
     mean = sum(places) / slots
     assert max(abs(count - mean) for count in places) <= 4.5 * math.sqrt(mean)
-
-
-def test_the_expected_loss_of_the_optimal_predictor_is_the_entropy() -> None:
-    full = {row: p for row, p in JOINT.items() if len(row) == LENGTH}
-    entropy = -sum(p * math.log(p) for p in full.values())
-    costs = nats(draw(LENGTH, 100_000)[0]).sum(1)
-    assert float(costs.mean()) == pytest.approx(entropy, abs=4 * float(costs.std()) / math.sqrt(100_000))
 
 
 def test_the_frequencies_of_tokens_are_the_enumerated_ones() -> None:
@@ -277,14 +255,7 @@ def test_extremes_are_processes_too(extreme: dict[str, float]) -> None:
     [
         ({"topics": 3}, "got 3 topics and 2 nouns; raise nouns"),
         ({"topics": 3, "nouns": 3}, "got 3 topics and 2 verbs; raise verbs"),
-        ({"attractors": (1, 1)}, "rises from value to value"),
-        ({"attractor": 1.0}, "less than 1"),
-        ({"switching": 1.5}, "less than or equal to 1"),
-        ({"slots": 0}, "greater than 0"),
-        ({"strength": 1000.0}, "less than or equal to 100"),
-        ({"exponent": 1000.0}, "less than or equal to 100"),
         ({"attractor": 0.0}, r"attractor=0 has no attractors"),
-        ({"plural": 0.0}, r"needs noun subjects of both numbers"),
         ({"plural": 1.0}, r"needs noun subjects of both numbers"),
         ({"naming": 1.0}, r"needs noun subjects of both numbers"),
     ],
@@ -292,14 +263,3 @@ def test_extremes_are_processes_too(extreme: dict[str, float]) -> None:
 def test_a_grammar_without_meaning_is_refused(fields: dict[str, object], said: str) -> None:
     with pytest.raises(ValidationError, match=said):
         Grammar.model_validate({**TINY.data(), **fields})
-
-
-def test_a_small_model_comes_closer_to_the_optimum_than_any_constant(tiny, memory) -> None:  # type: ignore[no-untyped-def]
-    task = TINY.changed(context=16, batch=32, agreement_pairs=50)
-    training = Training(steps=120, optimiser=AdamW(lr=1e-2), schedule=Cosine(warmup=10), clip=1.0)
-    world = memory()
-    train(tiny.changed(task=task, training=training, model=gpt2(layers=2, heads=2, width=16, max_positions=16)), world)
-    found = {name: value for (step, name, *_), (value, *_) in world.evaluations.items() if step == 120}
-    above = found["validation_loss"] - found["optimal.validation_loss"]
-    assert above > 0
-    assert above < 0.25 * (found["constant.validation_loss"] - found["optimal.validation_loss"])

@@ -1,19 +1,25 @@
 """Text: what is read, how it is split, what it is called, and what is refused."""
 
+import gzip
 import json
-import math
+import os
 import re
 from pathlib import Path
+from typing import Any
 
+import pyarrow
 import pytest
 import torch
+from pyarrow import parquet
 from pydantic import ValidationError
 from torch import Tensor
 
-from grid.errors import SpecError
-from runners.tasks import Text
-from runners.tasks.text.corpus import split
+from grid.errors import EnvironmentProblem, SpecError
+from runners import BytePairs, HubText, MaskedText, MinimalPairs, MultipleChoice, Text, TokenizerFile
+from runners.evaluations.minimal_pairs import read_pairs
+from runners.tasks.text.corpus import count_repeated, split
 from runners.tasks.text.python_documentation import python_documentation
+from runners.tasks.text.text_source import TextTask
 
 PROSE = "".join(f"Line {number} says that {number * number} is a square.\n" for number in range(400))
 
@@ -42,16 +48,6 @@ def test_targets_are_the_next_bytes_of_the_text(prose: Path) -> None:
         assert bytes(row) in PROSE.encode()
 
 
-def test_guessing_costs_eight_bits_per_byte(prose: Path) -> None:
-    found = {measured.name: measured for measured in small(prose).open().evaluate(uniform)}
-    assert found["validation_loss"].value == pytest.approx(math.log(256))
-    assert found["bits_per_byte"].value == pytest.approx(8)
-    assert found["bits_per_byte"].items == 9
-    assert small(prose).open().loss(uniform(torch.zeros(2, 3)), torch.zeros(2, 3).long()).item() == pytest.approx(
-        small(prose).open().constant_loss
-    )
-
-
 def test_validation_windows_do_not_overlap_and_are_not_trained_on(prose: Path) -> None:
     seen: list[Tensor] = []
 
@@ -68,64 +64,49 @@ def test_validation_windows_do_not_overlap_and_are_not_trained_on(prose: Path) -
         end = PROSE.encode().index(window, end) + len(window)
 
 
-def test_documents_go_whole_to_one_side() -> None:
-    documents = [f"document {number} ".encode() * (number % 5 + 1) for number in range(100)]
-    corpus = split(documents, 0.2)
-    train, validation = (set(text.split(b"\0")[:-1]) for text in corpus)
-    assert train | validation == set(documents)
-    assert not train & validation
-    assert len(corpus.validation) / sum(map(len, corpus)) == pytest.approx(0.2, abs=0.02)
+def test_equal_documents_are_whole_on_one_side_whatever_their_order() -> None:
+    documents = [f"document {n} ".encode() * (n % 5 + 1) for n in range(100)]
+    several = [each for n, each in enumerate(documents) for _ in range(1 + n % 4)]
+    for share in (0.1, 0.25, 0.5, 0.8):
+        corpus = split(several, share)
+        train, validation = (set(part.split(b"\0")) - {b""} for part in corpus)
+        assert not train & validation
+        assert train | validation == set(documents)
+        assert count_repeated(corpus) == len(several) - len(documents)
+        assert len(corpus.validation) / sum(map(len, corpus)) == pytest.approx(share, abs=0.03)
+        assert split(reversed(several), share) == corpus
 
 
-def test_the_order_of_documents_does_not_matter() -> None:
-    documents = [f"document {number}".encode() for number in range(30)]
-    assert split(documents, 0.3) == split(reversed(documents), 0.3)
+def test_one_long_document_is_cut_at_the_share_and_never_inside_a_character() -> None:
+    assert [len(text) for text in split([b"x" * 999], 0.25)] == [750, 250]
+    document = ("世界" * 40 + "é" * 9).encode()
+    cuts = {len(split([document], share).train) for share in (0.25, 0.255, 0.26, 0.265, 0.27)}
+    assert len(cuts) > 1
+    assert all(document[:cut].decode() for cut in cuts)
 
 
-def test_one_long_document_is_cut_at_the_share() -> None:
-    corpus = split([b"x" * 999], 0.25)
-    assert [len(text) for text in corpus] == [750, 250]
-
-
-def test_a_renamed_text_is_the_same_text_and_an_edited_one_is_another(prose: Path) -> None:
-    moved = prose.with_name("moved.txt")
+def test_a_renamed_text_is_the_same_and_an_edited_one_does_not_pass_for_the_one_that_was_planned(prose: Path) -> None:
+    planned, moved = small(prose), prose.with_name("moved.txt")
     moved.write_text(PROSE)
-    assert small(moved).key == small(prose).key
-    moved.write_text(PROSE + "One more.\n")
-    assert small(moved).key != small(prose).key
-
-
-def test_an_edited_text_does_not_pass_for_the_one_that_was_planned(prose: Path) -> None:
-    planned = small(prose)
+    assert small(moved).key == planned.key
     prose.write_text(PROSE.replace("square", "circle"))
+    assert small(prose).key != planned.key
     with pytest.raises(SpecError, match="content_hash is"):
         planned.open()
     with pytest.raises(ValidationError, match="leave content_hash out"):
         Text.model_validate(planned.data())
-
-
-def test_a_spec_is_read_where_its_text_is_not(prose: Path) -> None:
-    planned = small(prose)
     prose.unlink()
     assert Text.model_validate(planned.data()).key == planned.key
     with pytest.raises(SpecError, match="there is no text"):
         planned.open()
 
 
-def test_jsonl_has_a_document_per_line_and_a_folder_has_all_of_its_files(tmp_path: Path) -> None:
-    lines = [json.dumps({"text": f"wörd {number} " * 20, "id": number}) for number in range(40)]
-    (tmp_path / "a.jsonl").write_text("\n".join(lines) + "\n\n")
-    (tmp_path / "deep").mkdir()
-    (tmp_path / "deep" / "b.txt").write_text(PROSE)
-    (tmp_path / "c.md").write_text("not read")
-    data = small(tmp_path).open()
-    assert set(data.record["files"]) == {"a.jsonl", "deep/b.txt"}
-    size = sum(len(f"wörd {number} ".encode() * 20) + 1 for number in range(40)) + len(PROSE) + 1
-    assert data.record["train_bytes"] + data.record["validation_bytes"] == size
+def write_parquet(path: Path, **columns: Any) -> None:
+    parquet.write_table(pyarrow.table({"id": list(range(len(next(iter(columns.values()))))), **columns}), path)
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "said"),
+    ("name", "content", "words"),
     [
         ("gone.txt", None, "there is no text .*gone.txt; a text is a .txt, .jsonl or .parquet file"),
         ("empty.txt", b"", "a window has 17 tokens; the train part of .*empty.txt has 0"),
@@ -135,25 +116,34 @@ def test_jsonl_has_a_document_per_line_and_a_folder_has_all_of_its_files(tmp_pat
         ("bad.jsonl", b'{"text": "a"}\n{"text"\n', "one JSON object; .*bad.jsonl, line 2"),
         ("other.jsonl", b'{"body": "a"}\n', "in a field `text`; .*other.jsonl, line 1 has .*; rename the field"),
         ("nan.jsonl", b'{"text": NaN}\n', "in a field `text`; .*nan.jsonl, line 1 has nan; write a string"),
-        ("list.jsonl", b'["a"]\n', "one JSON object; .*list.jsonl, line 1 has"),
-        (
-            "half.jsonl",
-            rb'{"text": "whole \ud83d\ude00"}' + b"\n" + rb'{"text": "half \ud83d"}',
-            "half.jsonl, line 2 has half a character at 5",
-        ),
+        ("half.jsonl", rb'{"text": "half \ud83d"}', "half.jsonl, line 1 has half a character at 5"),
         ("long.jsonl", b'{"text": "a", "id": ' + b"7" * 5000 + b"}\n", "one JSON object; .*long.jsonl, line 1"),
+        ("deep.jsonl", b"[" * 200_000, "one JSON object; .*deep.jsonl, line 1"),
+        ("nul.jsonl", b'{"text": "a\\u0000"}', "no NUL, which ends documents; .*nul.jsonl, line 1 has one at byte 1"),
+        ("none.jsonl", b"\n \n", "the train part of .*none.jsonl has 0 bytes; give more text"),
+        ("sub.txt", b"word " * 99 + b"\x1a", "no SUB, which hides tokens; .*sub.txt has one at byte 495; remove it"),
+        ("a.parquet", b"PAR1 no table", "a .parquet text is a Parquet file; .*a.parquet: .*; write it again, or"),
+        ("a.parquet", {"body": ["a"]}, "in a column `text` of strings; .*a.parquet has id, body; rename one"),
+        ("a.parquet", {"text": [1, 2]}, "in a column `text` of strings; .*a.parquet, row 1 has 1; write a string"),
+        ("a.parquet", {"text": ["a", "b\0c"]}, "no NUL, which ends documents; .*a.parquet, row 2 has one at byte 1"),
     ],
 )
-def test_a_text_that_teaches_nothing_is_refused(tmp_path: Path, name: str, content: bytes | None, said: str) -> None:
-    if content is not None:
+def test_a_text_that_teaches_nothing_is_refused(tmp_path: Path, name: str, content: Any, words: str) -> None:
+    if isinstance(content, bytes):
         (tmp_path / name).write_bytes(content)
-    with pytest.raises(ValidationError, match=said):
+    elif content is not None:
+        write_parquet(tmp_path / name, **content)
+    with pytest.raises(ValidationError, match=words):
         small(tmp_path / name)
 
 
-def test_a_folder_without_texts_is_refused(tmp_path: Path) -> None:
+def test_a_folder_without_texts_or_a_column_that_is_no_utf_8_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValidationError, match=re.escape(f"got {tmp_path}")):
         small(tmp_path)
+    broken = pyarrow.StringArray.from_buffers(1, pyarrow.py_buffer(b"\0\0\0\0\2\0\0\0"), pyarrow.py_buffer(b"\xff\xfe"))
+    write_parquet(tmp_path / "a.parquet", text=broken)
+    with pytest.raises(ValidationError, match=r"a text is UTF-8; .*a.parquet is not, in one of the rows after 0"):
+        small(tmp_path / "a.parquet")
 
 
 def test_pythons_documentation_is_real_text_with_its_files_on_record() -> None:
@@ -185,3 +175,165 @@ def test_a_module_is_one_document_and_a_topic_another(tmp_path: Path, monkeypatc
         b"if\n\nThe if statement",
         b"with\n\nThe with statement",
     ]
+
+
+BOM = b"\xef\xbb\xbf"
+WORDS = "one two three four five six\n" * 40
+
+
+ITEM = json.dumps({"question": "a", "choices": ["b", "c"], "answer": 0})
+
+
+def documents_of(task: TextTask) -> list[str]:
+    """The documents, sorted."""
+    return sorted(each for part in task.corpus() for each in part.decode().split("\0") if each)
+
+
+def test_a_byte_order_mark_is_no_part_of_a_text_a_sentence_or_an_item(tmp_path: Path) -> None:
+    lines = "\n".join(json.dumps({"text": f"{n} {WORDS}"}) for n in range(9))
+    for suffix, whole in ((".txt", WORDS), (".jsonl", lines)):
+        (tmp_path / f"a{suffix}").write_bytes(whole.encode())
+        (tmp_path / f"b{suffix}").write_bytes(BOM + whole.encode())
+        plain, marked = (small(tmp_path / f"{name}{suffix}") for name in "ab")
+        assert plain.corpus() == marked.corpus()
+        assert "\ufeff" not in "".join(documents_of(marked))
+    (tmp_path / "p.txt").write_bytes(BOM + b"the dogs sleeps\nthe dogs sleep\n")
+    assert read_pairs(tmp_path / "p.txt").pairs == (("the dogs sleeps", "the dogs sleep"),)
+    (tmp_path / "q.jsonl").write_bytes(BOM + ITEM.encode())
+    assert MultipleChoice(source=str(tmp_path / "q.jsonl")).names == ("q",)
+
+
+def test_a_folder_is_read_whole(tmp_path: Path) -> None:
+    """Capitals in suffixes, links to files and folders, and folders that a link leads back into."""
+    elsewhere, folder = tmp_path / "elsewhere", tmp_path / "folder"
+    (elsewhere / "deep").mkdir(parents=True)
+    (folder / "inside").mkdir(parents=True)
+    (folder / "a.TXT").write_text("a" + WORDS)
+    (folder / "inside" / "b.Jsonl").write_text(json.dumps({"text": "b" + WORDS}))
+    parquet.write_table(pyarrow.table({"text": ["c" + WORDS]}), folder / "c.PARQUET")
+    (elsewhere / "deep" / "d.txt").write_text("d" + WORDS)
+    (tmp_path / "e.txt").write_text("e" + WORDS)
+    (folder / "notes.md").write_text("no text")
+    (folder / "link").symlink_to(elsewhere)
+    (folder / "again").symlink_to(elsewhere / "deep")
+    (folder / "e.txt").symlink_to(tmp_path / "e.txt")
+    (elsewhere / "back").symlink_to(folder)
+    assert documents_of(small(folder, validation_share=0.4)) == sorted(name + WORDS for name in "abcde")
+    assert small(folder / "a.TXT").corpus().train.startswith(b"aone")
+    (folder / "e.txt").unlink()
+    (folder / "e.txt").symlink_to(tmp_path / "gone.txt")
+    with pytest.raises(EnvironmentProblem, match=r"cannot read .*e.txt: No such file"):
+        small(folder)
+
+
+@pytest.mark.parametrize("name", ["b.jsonl.gz", "b.TXT.ZST", "b.parquet.zip"])
+def test_a_packed_text_is_refused_and_not_passed_over(tmp_path: Path, name: str) -> None:
+    (tmp_path / "a.txt").write_text(WORDS)
+    (tmp_path / name).write_bytes(gzip.compress(WORDS.encode()))
+    for source in (tmp_path, tmp_path / name):
+        with pytest.raises(ValidationError, match=f"a text is read unpacked; got .*{name}; unpack it to .*, or move"):
+            small(source)
+
+
+@pytest.mark.parametrize("kind", [Text, MaskedText, MinimalPairs, MultipleChoice])
+def test_no_source_is_not_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: type[Text]) -> None:
+    (tmp_path / "a.txt").write_text(WORDS)
+    monkeypatch.chdir(tmp_path)
+    for empty in ("", " "):
+        with pytest.raises(ValidationError, match=r"source names a file or a folder; got ' ?'; '.' is the folder you"):
+            kind.model_validate({"source": empty})
+
+
+def test_the_kind_of_a_file_is_in_the_hash_and_its_name_is_not_unless_it_names_a_set_of_items(tmp_path: Path) -> None:
+    for name in ("a.txt", "b.txt", "c.TXT", "d.jsonl"):
+        (tmp_path / name).write_text(json.dumps({"text": WORDS}))
+    one, renamed, capitals, lines = (small(tmp_path / name) for name in ("a.txt", "b.txt", "c.TXT", "d.jsonl"))
+    assert one.key == renamed.key == capitals.key != lines.key  # the same bytes are two texts
+    assert documents_of(one) != documents_of(lines)
+    for name in ("one", "two"):
+        (tmp_path / f"{name}.jsonl").write_text(ITEM)
+    first, second = (MultipleChoice(source=str(tmp_path / f"{name}.jsonl"), sets=None) for name in ("one", "two"))
+    assert first.content_hash != second.content_hash
+
+
+def test_a_dataset_whose_files_are_broken_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ABLATE_CACHE", str(tmp_path / "cache"))
+    (tmp_path / "d").mkdir()
+    (tmp_path / "d" / "train.jsonl").write_text('{"text": "a"}\n{"text": \n')
+    with pytest.raises(ValidationError, match=r"dataset .*/d, split train cannot be read: .*; mend its files"):
+        Text(hub=HubText(name=str(tmp_path / "d")))
+
+
+def test_a_dataset_in_a_folder_is_that_folder_wherever_one_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "d").mkdir()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert HubText(name="./d").name == HubText(name="~/d").name == HubText(name=str(tmp_path / "d")).name
+    assert HubText(name="owner/name").name == "owner/name"
+
+
+def word_file(path: Path) -> TokenizerFile:
+    vocabulary = {"<end>": 0, "?": 1, "one": 2, "two": 3, "<mask>": 4}
+    model = {"type": "WordLevel", "vocab": vocabulary, "unk_token": "?"}
+    whole = {"version": "1.0", "added_tokens": [], "pre_tokenizer": {"type": "Whitespace"}, "model": model}
+    path.write_text(json.dumps(whole))
+    return TokenizerFile(path=str(path))
+
+
+@pytest.mark.parametrize("kind", [Text, MaskedText])
+def test_a_tokenizer_that_learns_nothing_needs_no_text(tmp_path: Path, kind: type[TextTask]) -> None:
+    (tmp_path / "a.txt").write_text(WORDS)
+    task = kind.model_validate({"source": str(tmp_path / "a.txt"), "context": 16})
+    tasks = [task, task.changed(tokenizer=word_file(tmp_path / "t.json"))]
+    pairs = task.changed(tokenizer=BytePairs(vocabulary=262))
+    before = pairs.encoder().record
+    (tmp_path / "a.txt").rename(tmp_path / "b.txt")
+    for each in tasks:
+        again = type(each).model_validate(each.data())  # as a finished trial is read
+        assert again.encoder().decode(again.encoder().encode("one two").ids) == "one two"
+    with pytest.raises(SpecError, match=r"'byte_pairs' is learned from the text .* there is no text .*a.txt"):
+        pairs.encoder()
+    (tmp_path / "b.txt").rename(tmp_path / "a.txt")
+    assert pairs.encoder().record == before
+
+
+@pytest.mark.parametrize("asked", ["corpus", "streams", "open"])
+def test_a_text_that_has_changed_is_not_read(tmp_path: Path, asked: str) -> None:
+    (tmp_path / "a.txt").write_text(WORDS)
+    task = small(tmp_path / "a.txt")
+    task.streams()
+    (tmp_path / "a.txt").write_text(WORDS + "seven")
+    os.utime(tmp_path / "a.txt", ns=(1, 1))
+    with pytest.raises(SpecError, match="content_hash is"):
+        getattr(task, asked)()
+
+
+def test_a_text_is_not_cut_among_equal_documents() -> None:
+    long, short = b"long " * 200, b"short"
+    for documents in ([long] * 3 + [short], [short] + [long + b"."] * 2, [long] * 2 + [long + b"!"]):
+        found = split(documents, 0.3)
+        assert min(map(len, found)) > 0
+        assert not (set(found.train.split(b"\0")) & set(found.validation.split(b"\0"))) - {b""}
+    alone = split([long] * 10, 0.3)  # there are no others
+    assert min(map(len, alone)) > 0
+    assert len(alone.train) + len(alone.validation) == 10 * (len(long) + 1)
+
+
+def test_documents_that_are_packed_are_validated_apart(tmp_path: Path) -> None:
+    """A model that copies the first token it may see: it sees the document's own."""
+    lines = [f"{chr(97 + n % 26)}{n}" for n in range(200)]
+    (tmp_path / "a.jsonl").write_text("\n".join(json.dumps({"text": line}) for line in lines))
+    shown: list[Tensor | None] = []
+
+    def predict(inputs: Tensor, visible: Tensor | None = None) -> Tensor:
+        shown.append(visible)
+        first = inputs if visible is None else inputs.gather(1, visible.long().argmax(2))
+        return torch.nn.functional.one_hot(first, 256).float()
+
+    apart, across = (small(tmp_path / "a.jsonl", packing=packing).open() for packing in ("documents", "across"))
+    losses = [next(iter(data.evaluate(predict))).value for data in (apart, across)]
+    assert [each is None for each in shown] == [False, True]
+    document = (apart.windows(16, 9).inputs == 0).cumsum(1)
+    assert shown[0] is not None
+    assert torch.equal(shown[0], document[:, :, None] == document[:, None, :])
+    assert losses[0] != losses[1]

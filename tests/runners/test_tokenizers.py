@@ -1,23 +1,32 @@
 """Tokenizers: nothing is lost, nothing but the training part is learned from, and a file is what its hash says."""
 
 import json
+import math
 import os
 import re
 import subprocess
 import sys
+from collections import Counter
 from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given, settings, strategies as st
+from lm_eval.api.task import ConfigurableTask
 from pydantic import ValidationError
 from tokenizers import Tokenizer as Library, decoders, models, pre_tokenizers
+from torch import Tensor
 
 from grid.errors import EnvironmentProblem, SpecError
 from runners import BytePairs, Bytes, RandomTokens, Text, TokenizerFile
 from runners.tasks.counter_rng import Draws
+from runners.tasks.task import ratio
+from runners.tasks.text.corpus import documents_of
 from runners.tasks.text.encoder import Encoder, sizes_of_spans
+from runners.tasks.text.text import sizes_at
+from runners.tasks.text.tokenizers import Tokenizer
 from runners.tasks.text.tokenizers.byte_pairs import LONGEST
 from runners.tasks.text.tokenizers.library_encoder import LibraryEncoder
 
@@ -69,64 +78,55 @@ def test_a_special_token_is_no_text_and_spans_are_the_characters_of_tokens(encod
     assert starts == sorted(starts)
 
 
-@pytest.mark.parametrize(
-    ("text", "spans", "sizes"),
-    [
+def test_sizes_from_spans() -> None:
+    cases: list[tuple[str, list[tuple[int, int]], list[int]]] = [
         ("abc", [(0, 1), (1, 3)], [1, 2]),
         ("a é", [(0, 1), (2, 3)], [1, 3]),  # a blank that no token stands for counts with the next
         ("é  ", [(0, 1)], [4]),  # and at the end with the last
         ("世", [(0, 1)] * 3, [1, 1, 1]),
         ("世", [(0, 1)] * 2, [1, 2]),
         ("", [], []),
-    ],
-)
-def test_sizes_from_spans(text: str, spans: list[tuple[int, int]], sizes: list[int]) -> None:
-    found = sizes_of_spans(text, spans)
-    assert found.tolist() == sizes
-    assert found.sum() == len(text.encode())
-
-
-def joined_by_hand(text: str, joins: int) -> list[bytes]:
-    """Byte pairs by the definition, on blank-separated words: the most frequent pair is joined, again and again."""
-    pieces = [[bytes([b]) for b in word.encode()] for word in re.findall(r" ?\w+", text)]
-    found = []
-    for _ in range(joins):
-        counts: dict[tuple[bytes, bytes], int] = {}
-        for word in pieces:
-            for pair in pairwise(word):
-                counts[pair] = counts.get(pair, 0) + 1
-        best = max(counts.values())
-        (pair,) = [each for each, count in counts.items() if count == best]
-        found.append(b"".join(pair))
-        for word in pieces:
-            at = 0
-            while at + 1 < len(word):
-                if (word[at], word[at + 1]) == pair:
-                    word[at : at + 2] = [b"".join(pair)]
-                at += 1
-    return found
+    ]
+    for text, spans, sizes in cases:
+        assert sizes_of_spans(text, spans).tolist() == sizes
 
 
 def test_the_most_frequent_pair_is_joined_first() -> None:
-    text = " ab" * 9 + " ac" * 4 + " abd" * 6  # no two pairs are equally frequent
+    """By the definition, on words; no two pairs are equally frequent."""
+    text = " ab" * 9 + " ac" * 4 + " abd" * 6
+    pieces = [[bytes([b]) for b in word.encode()] for word in re.findall(r" ?\w+", text)]
+    joined: list[bytes] = []
+    for _ in range(4):
+        counts = Counter(pair for word in pieces for pair in pairwise(word))
+        ((best, _),) = counts.most_common(1)
+        joined.append(b"".join(best))
+        for word in pieces:
+            at = 0
+            while at + 1 < len(word):
+                if (word[at], word[at + 1]) == best:
+                    word[at : at + 2] = [joined[-1]]
+                at += 1
     encoder = BytePairs(vocabulary=258 + 4).encoder(lambda: [text])
-    expected = joined_by_hand(text, 4)
-    assert [encoder._bytes[258 + at] for at in range(4)] == expected
-    assert len(set(expected)) == 4
+    assert [encoder._bytes[258 + at] for at in range(4)] == joined
+    assert len(set(joined)) == 4
 
 
-def test_the_same_text_gives_the_same_tokens_in_every_process() -> None:
+def test_the_same_text_gives_the_same_tokens_in_every_process(learned: LibraryEncoder) -> None:
     made = f"BytePairs(vocabulary=400).encoder(lambda: [{PROSE!r}]).record['hash']"
     env = {**os.environ, "PYTHONHASHSEED": "1", "TOKENIZERS_PARALLELISM": "true", "OMP_NUM_THREADS": "1"}
     command = [sys.executable, "-c", f"from runners import BytePairs\nprint({made})"]
     done = subprocess.run(command, env=env, capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == BytePairs(vocabulary=400).encoder(lambda: [PROSE]).record["hash"]
+    assert done.stdout.strip() == learned.record["hash"]
+
+
+def write_documents(path: Path, documents: list[str]) -> Path:
+    path.write_text("\n".join(json.dumps({"text": text}) for text in documents))
+    return path
 
 
 def test_only_the_training_part_is_learned_from(tmp_path: Path) -> None:
     documents = [f"document {number} says zyx{number} " * 12 for number in range(60)]
-    path = tmp_path / "a.jsonl"
-    path.write_text("\n".join(json.dumps({"text": text}) for text in documents))
+    path = write_documents(tmp_path / "a.jsonl", documents)
     task = Text(source=str(path), context=16, validation_share=0.2, tokenizer=BytePairs(vocabulary=300))
     train = task.corpus().train.decode().split("\0")[:-1]
     assert 0 < len(train) < len(documents)
@@ -138,8 +138,7 @@ def test_only_the_training_part_is_learned_from(tmp_path: Path) -> None:
 
 def test_a_text_is_its_documents_each_with_its_end(tmp_path: Path) -> None:
     documents = [f"Dokument {number} — é {'wort ' * number}" for number in range(1, 30)]
-    path = tmp_path / "a.jsonl"
-    path.write_text("\n".join(json.dumps({"text": text}) for text in documents))
+    path = write_documents(tmp_path / "a.jsonl", documents)
     for tokenizer in (Bytes(), BytePairs(vocabulary=300)):
         task = Text(source=str(path), context=8, tokenizer=tokenizer)
         encoder, seen = task.encoder(), []
@@ -216,13 +215,10 @@ def test_a_file_made_by_the_package_counts_bytes_exactly(tmp_path: Path) -> None
     [
         (None, {}, "there is no tokenizer file .*t.json; give the path of a tokenizer.json"),
         (b"{}", {}, "t.json is not: .*; write it with Tokenizer.save"),
-        (b"\xff\xfe", {}, "a text is UTF-8; .*t.json is not, at byte 0; convert it"),
         ("words", {"end": "<stop>"}, "tokenizer.end is a token of .*t.json; it has no '<stop>'; name one it has"),
-        ("words", {"mask": "<gap>"}, "tokenizer.mask is a token of"),
         ("words", {"vocabulary": 3}, "it is 3 and .* raise it"),
         ("words", {"end": "[SEP]", "mask": "[SEP]"}, r"got '\[SEP\]' as both"),
         (None, {"content_hash": "0" * 32, "vocabulary": 4}, "there is no tokenizer file .*t.json; give the path"),
-        (None, {"content_hash": "0" * 32, "vocabulary": 4, "end": "[SEP]"}, "there is no tokenizer file .*t.json"),
         (None, {"path": " "}, "tokenizer.path names a file or a folder; got ' '; '.' is the folder you are in"),
         ("nothing", {}, "a token ends every document; .* has none of .*; set tokenizer.end"),
     ],
@@ -249,15 +245,13 @@ def test_a_vocabulary_may_be_longer_than_its_tokens(tmp_path: Path) -> None:
     assert (padded.size, encoder.vocabulary, encoder.record["vocabulary"], encoder.filled) == (12, 12, 12, 5)
     assert encoder.special == {3, 4, *range(5, 12)}
     assert encoder.encode("the cat").ids == exact.encoder(list).encode("the cat").ids
-    assert encoder.decode([1, 7, 2]) == "the cat"
-    assert encoder.piece(7) == "<7>"
+    assert (encoder.decode([1, 7, 2]), encoder.piece(7)) == ("the cat", "<7>")
     drawn = RandomTokens(positions=(1, 2)).tokens(Draws(0), 500, encoder)
     assert set(drawn.flatten().tolist()) == set(range(5))
     (tmp_path / "a.txt").write_text("the cat " * 200)
     data = Text(source=str(tmp_path / "a.txt"), context=8, tokenizer=padded).open()
     assert int(data.batch(0, 1).inputs.max()) < 5
-    moved = padded.data() | {"path": str(tmp_path / "no.json"), "vocabulary": 3}
-    unseen = TokenizerFile.model_validate(moved)
+    unseen = TokenizerFile.model_validate(padded.data() | {"path": str(tmp_path / "no.json"), "vocabulary": 3})
     (tmp_path / "no.json").write_bytes(path.read_bytes())
     with pytest.raises(SpecError, match=r"it is 3 and .* raise it"):
         unseen.encoder(list)
@@ -265,9 +259,117 @@ def test_a_vocabulary_may_be_longer_than_its_tokens(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("unit", ["a", " ", "日本"])
 def test_words_that_take_forever_to_learn_from_are_refused(unit: str) -> None:
-    word = unit * (LONGEST // len(unit))
-    more = LONGEST + 2 * len(unit)
-    BytePairs(vocabulary=260).encoder(lambda: [PROSE, f"1{word}1"])
-    with pytest.raises(SpecError, match=f"at most {LONGEST} characters; one of {more} begins"):
-        BytePairs(vocabulary=260).encoder(lambda: [PROSE, f"1{word}{unit}{unit}1"])
-    BytePairs(vocabulary=260).encoder(lambda: [PROSE, f"{word[: LONGEST // 2]}. " * 3, "。".join([word, word])])
+    word, spec = unit * (LONGEST // len(unit)), BytePairs(vocabulary=259)
+    spec.encoder(lambda: [PROSE, f"1{word}1"])
+    with pytest.raises(SpecError, match=f"at most {LONGEST} characters; one of {LONGEST + 2 * len(unit)} begins"):
+        spec.encoder(lambda: [PROSE, f"1{word}{unit}{unit}1"])
+    spec.encoder(lambda: [PROSE, f"{word[: LONGEST // 2]}. " * 3, "。".join([word, word])])
+
+
+DOCUMENTS = [
+    "One  word and\nanother — é, 世界.",
+    "  begins and ends with blanks \n",
+    "oneword",
+    "a\tb\u00a0c\u2003d\r\ne",
+    *(f"Document {number} has {'very ' * (number % 4)}few words." for number in range(40)),
+]
+
+
+@pytest.fixture
+def lines(tmp_path: Path) -> Path:
+    path = tmp_path / "a.jsonl"
+    path.write_text("\n".join(json.dumps({"text": text}) for text in DOCUMENTS))
+    return path
+
+
+@pytest.fixture(params=["bytes", "byte_pairs", "words"])
+def tokenizer(request: pytest.FixtureRequest, tmp_path: Path) -> Tokenizer:
+    """Three that cut text in unlike ways; the last drops white space and knows few words."""
+    if request.param == "bytes":
+        return Bytes()
+    if request.param == "byte_pairs":
+        return BytePairs(vocabulary=270)
+    from tokenizers import Tokenizer as Library, models, pre_tokenizers
+
+    library = Library(models.WordLevel({"[UNK]": 0, "[SEP]": 1, "Document": 2, "very": 3}, unk_token="[UNK]"))
+    library.pre_tokenizer = pre_tokenizers.Whitespace()
+    library.add_special_tokens(["[UNK]", "[SEP]"])
+    library.save(str(tmp_path / "t.json"))
+    return TokenizerFile(path=str(tmp_path / "t.json"))
+
+
+def open_task(lines: Path, tokenizer: Tokenizer, **fields: object) -> Text:
+    values = {"source": str(lines), "context": 6, "validation_share": 0.3, "tokenizer": tokenizer, **fields}
+    return Text.model_validate(values)
+
+
+def logits(inputs: Tensor, visible: Tensor | None = None) -> Tensor:
+    """Some model: what comes next depends on what is there."""
+    table = torch.randn(300, 300, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    return table[inputs]
+
+
+def test_documents_have_the_bytes_and_words_of_lm_eval(lines: Path, tokenizer: Tokenizer) -> None:
+    task = open_task(lines, tokenizer)
+    for part, stream in zip(task.corpus(), task.streams(), strict=True):
+        texts = documents_of(part)[:-1]
+        in_bytes, in_words = sizes_at(task.encoder(), texts, stream, torch.arange(len(stream.ids)))
+        bounds = stream.starts.tolist()[1:]
+        found = zip(in_bytes.tensor_split(bounds), in_words.tensor_split(bounds), texts, strict=True)
+        for of_bytes, of_words, text in found:
+            assert of_bytes.sum() == ConfigurableTask.count_bytes(text) + 1  # and the end of the document
+            assert of_words.sum() == ConfigurableTask.count_words(text)
+            assert of_bytes[-1] == 1
+            assert (of_bytes >= 0).all()
+
+
+def test_rows_are_ratios_of_sums_over_the_windows(lines: Path, tokenizer: Tokenizer) -> None:
+    task = open_task(lines, tokenizer, validation_windows=5, prefix=2)
+    data, encoder, size = task.open(), task.encoder(), task.tokenizer.size
+    found = {each.name: each for each in data.evaluate(lambda inputs: logits(inputs)[..., :size])}
+    assert found.keys() == task.measures().keys()
+    ids = task.streams().validation.ids.long()
+    texts = documents_of(task.corpus().validation)
+    sizes = sizes_at(encoder, texts, task.streams().validation, torch.arange(len(ids)))
+    count = min(5, (len(ids) - 1) // 6)
+    starts = torch.tensor([window * (len(ids) - 7) // max(count - 1, 1) for window in range(count)])
+    places = (starts[:, None] + torch.arange(2, 7)).flatten()  # without the first, which the prefix leaves out
+    log_p = logits(ids[places - 1])[:, :size].float().log_softmax(1).double()
+    nats = -log_p.gather(1, ids[places, None]).sum().item()
+    of_bytes, of_words = (float(each[places].sum()) for each in sizes)
+    expected = {
+        "validation_loss": nats / len(places),
+        "perplexity": math.exp(nats / len(places)),
+        "bits_per_byte": nats / of_bytes / math.log(2),
+        "byte_perplexity": math.exp(nats / of_bytes),
+        "word_perplexity": math.exp(nats / of_words),
+    }
+    assert {name: found[name].value for name in expected} == pytest.approx(expected, rel=1e-5)
+    assert {each.items for each in found.values()} == {count}
+
+
+def test_a_text_in_which_no_word_ends_has_no_word_perplexity(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("x" * 999)
+    data = Text(source=str(tmp_path / "a.txt"), context=16, validation_windows=1).open()
+    found = {each.name: each for each in data.evaluate(lambda x: logits(x)[..., :256])}
+    assert math.isnan(found["word_perplexity"].value)
+    assert found["word_perplexity"].se_items is None
+    assert math.isfinite(found["perplexity"].value)
+
+
+def test_the_error_of_a_ratio_is_that_of_a_mean_where_items_are_alike() -> None:
+    x = torch.tensor([1.0, 4.0, 2.0, 9.0], dtype=torch.float64)
+    found = ratio(x, torch.full((4,), 2.0, dtype=torch.float64))
+    assert found.value == pytest.approx(2.0)
+    assert found.se == pytest.approx(float((x / 2).std()) / 2)
+    assert ratio(x[:1], x[:1]).se is None
+    assert ratio(torch.tensor([1000.0]), torch.tensor([1.0])).exponential().value == math.inf
+
+
+def test_the_error_of_a_ratio_is_the_spread_of_ratios_over_samples() -> None:
+    generator = torch.Generator().manual_seed(0)
+    n = torch.randint(1, 9, (2000, 400), generator=generator).double()
+    x = 1.5 * n + n.sqrt() * torch.randn(2000, 400, generator=generator, dtype=torch.float64)
+    spread = float((x.sum(1) / n.sum(1)).std())
+    told = sum(ratio(a, b).se or 0 for a, b in zip(x[:200], n[:200], strict=True)) / 200
+    assert told == pytest.approx(spread, rel=0.08)  # five standard errors of a spread over 2000

@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Literal
 
@@ -19,8 +19,7 @@ from runners.execution import Inline
 from runners.execution.run import RunOptions, run_campaign
 from runners.optimisers import AdamW, Training
 from runners.optimisers.schedules import WSD, Cosine
-from runners.probes import LearnedNumbers, Probing
-from runners.tasks import Batch, Data, LinearFunctions, Measurements, Predict, Task, Text
+from runners.tasks import Batch, LinearFunctions, Text
 from runners.tasks.counter_rng import CPU
 from runners.tasks.synthetic.linear_functions import LinearFunctionsData
 from runners.training.flat_parameters import Flat
@@ -29,7 +28,7 @@ from runners.training.training_context import Diverged
 from runners.trial import Execution, Trial, build_model
 from store.files.layout import Layout
 from store.store import Store
-from variants import Operator, Scalars, Transformer, integral, llama2, principled, softmax, ssa
+from variants import Operator, Transformer, integral, llama2, principled, softmax, ssa
 
 OPERATORS = [softmax(), ssa(), integral(2), principled("query", gate_width=2)]
 
@@ -38,7 +37,7 @@ OPERATORS = [softmax(), ssa(), integral(2), principled("query", gate_width=2)]
 def test_every_operator_learns(tiny: Trial, memory: Callable, tmp_path: Path, operator: Operator) -> None:
     (tmp_path / "dull.txt").write_text("dull as ditchwater, " * 60)
     task = Text(source=str(tmp_path / "dull.txt"), context=8, batch=8, validation_windows=5)
-    training = Training(steps=60, optimiser=AdamW(lr=1e-2), schedule=Cosine(warmup=5), clip=1.0)
+    training = Training(steps=30, optimiser=AdamW(lr=2e-2), schedule=Cosine(warmup=5), clip=1.0)
     world = memory()
     train(tiny.changed(operator=operator, training=training, task=task), world)
     losses = world.losses()
@@ -51,8 +50,9 @@ def test_every_step_is_logged_and_evaluations_are_where_they_are_due(tiny: Trial
     finished = train(tiny, world)
     assert sorted(world.logged) == list(range(1, 13))
     assert set(world.logged[1]) == {"loss", "grad_norm", "learning_rate"}
-    assert {step for step, *_ in world.evaluations} == {5, 10, 12}
-    assert {name for _, name, *_ in world.evaluations} == set(tiny.task.measures())
+    assert {(step, name) for step, name, *_ in world.evaluations} == {
+        (step, name) for step in (5, 10, 12) for name in tiny.task.measures()
+    }
     assert (finished.step, finished.stopped) == (12, False)
     assert world.began == ("cpu", "sdpa", None)
     assert finished.train_s > 0
@@ -64,61 +64,36 @@ def test_sparse_logging_and_more_evaluations_change_no_number(tiny: Trial, memor
     dense, sparse, often = memory(), memory(), memory()
     train(tiny, dense)
     train(tiny.changed(execution=Execution(log_every=5)), sparse)
+    train(tiny.changed(training=Training(steps=12, evaluate_every=1)), often)
     assert sparse.logged == {step: dense.logged[step] for step in (5, 10, 12)}
     assert sparse.evaluations == dense.evaluations
-    train(tiny.changed(training=Training(steps=12, evaluate_every=1)), often)
     assert often.logged == dense.logged
     assert dense.evaluations.items() <= often.evaluations.items()
 
 
 def test_a_run_leaves_the_callers_random_numbers_and_threads_alone(tiny: Trial, memory: Callable) -> None:
-    torch.manual_seed(5)
-    expected = torch.rand(3)
-    torch.manual_seed(5)
+    expected = torch.manual_seed(5).get_state()
     threads = torch.get_num_threads()
-    train(tiny.changed(execution=Execution(threads=threads + 1)), memory())
-    assert torch.equal(torch.rand(3), expected)
+    train(tiny.changed(execution=Execution(threads=threads + 1), training=Training(steps=1)), memory())
+    assert torch.equal(torch.get_rng_state(), expected)
     assert torch.get_num_threads() == threads
 
 
 def test_all_operators_get_the_same_batches(tiny: Trial, memory: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
-    seen: dict[str, list[Tensor]] = {}
+    seen: list[list[Tensor]] = []
     original = LinearFunctionsData.batch
+
+    def remember(data: LinearFunctionsData, seed: int, step: int, device: torch.device) -> Batch:
+        batch = original(data, seed, step, device)
+        seen[-1].append(batch.inputs)
+        return batch
+
+    monkeypatch.setattr(LinearFunctionsData, "batch", remember)
     for operator in OPERATORS:
-        batches = seen.setdefault(operator.label, [])
-
-        def remember(
-            data: LinearFunctionsData, seed: int, step: int, device: torch.device, batches: list[Tensor] = batches
-        ) -> Batch:
-            batch = original(data, seed, step, device)
-            batches.append(batch.inputs)
-            return batch
-
-        monkeypatch.setattr(LinearFunctionsData, "batch", remember)
+        seen.append([])
         train(tiny.changed(operator=operator), memory())
-    first, *others = seen.values()
-    assert len(first) == 12
-    assert all(torch.equal(a, b) for other in others for a, b in zip(first, other, strict=True))
-
-
-def test_all_seeds_are_judged_on_one_sample(tiny: Trial, memory: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The zero predictor's errors are those of the sample itself."""
-    original = LinearFunctionsData.evaluate
-    monkeypatch.setattr(LinearFunctionsData, "evaluate", lambda data, _: original(data, torch.zeros_like))
-    worlds = [memory(), memory()]
-    for seed, world in enumerate(worlds):
-        train(tiny.changed(seed=seed), world)
-    assert worlds[0].logged != worlds[1].logged
-    assert worlds[0].evaluations == worlds[1].evaluations
-
-
-def test_the_gradient_norm_is_that_before_clipping(tiny: Trial, memory: Callable) -> None:
-    free, clipped = memory(), memory()
-    train(tiny, free)
-    train(tiny.changed(training=tiny.training.changed(clip=1e-3)), clipped)
-    assert clipped.logged[1] == free.logged[1]
-    assert clipped.logged[1]["grad_norm"] > 1e-3
-    assert clipped.logged[12] != free.logged[12]
+    assert len(seen[0]) == 12
+    assert all(torch.equal(a, b) for other in seen[1:] for a, b in zip(seen[0], other, strict=True))
 
 
 def test_the_flat_step_is_the_step_of_pytorchs_own_optimiser(tiny: Trial, memory: Callable) -> None:
@@ -154,73 +129,24 @@ def test_flat_vectors_hold_every_parameter_once_and_no_number_decays(tiny: Trial
     assert all(kept[0] <= p.data_ptr() < kept[1] for p in model.number_parameters())
 
 
-def test_learned_numbers_are_probed_at_every_evaluation(tiny: Trial, memory: Callable) -> None:
-    world = memory()
-    probing = Probing(probes=(LearnedNumbers(),))
-    training = tiny.training.changed(optimiser=AdamW(lr=0.1))
-    train(tiny.changed(operator=ssa(), training=training, probing=probing), world)
-    names = {"number.score.n", "number.score.b"}
-    assert world.probes.keys() == {
-        (s, n, layer, h) for s in (5, 10, 12) for n in names for layer in (0, 1) for h in (0, 1)
-    }
-    assert len({world.probes[step, "number.score.n", 0, 0] for step in (5, 10, 12)}) == 3
+class Spoiled(LinearFunctions):
+    """One number that the model reads is `value`, or all targets of step 4 are."""
 
+    kind: Literal["spoiled"] = "spoiled"
+    part: Literal["inputs", "targets"]
+    value: Literal["nan", "inf", "-inf", "1e9"]
 
-class Explosive(Task):
-    """Zero to predict from zero, until the targets jump."""
+    def open(self) -> LinearFunctionsData:
+        data = super().open()
+        data.batch = self._batch  # type: ignore[method-assign]
+        return data
 
-    kind: Literal["explosive"] = "explosive"
-    batch: int = 2
-    jump: Literal["far", "nan", "inf"]
-
-    @property
-    def inputs(self) -> Scalars:
-        return Scalars()
-
-    @property
-    def length(self) -> int:
-        return 3
-
-    def open(self) -> "ExplosiveData":
-        return ExplosiveData({"far": 100.0, "nan": math.nan, "inf": math.inf}[self.jump])
-
-
-class ExplosiveData(Data):
-    def __init__(self, jump: float) -> None:
-        self.jump = jump
-
-    @property
-    def constant_loss(self) -> float:
-        return 1.0
-
-    def batch(self, seed: int, step: int, device: torch.device = CPU) -> Batch:  # noqa: ARG002
-        return Batch(torch.zeros(2, 3, 1), torch.full((2, 3, 1), self.jump if step == 4 else 0.0))
-
-    def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        return (outputs - targets).square().mean()
-
-    def evaluate(self, predict: Predict) -> Iterator[Measurements]:  # noqa: ARG002
-        yield Measurements("nothing", 0.0, {}, 1, None)
-
-
-class Unclean(LinearFunctions):
-    """One number of what the model reads is none."""
-
-    kind: Literal["unclean"] = "unclean"
-    value: Literal["nan", "inf", "-inf"]
-
-    def open(self) -> "UncleanData":
-        return UncleanData(self)
-
-
-class UncleanData(LinearFunctionsData):
-    def __init__(self, task: Unclean) -> None:
-        super().__init__(task)
-        self._value = float(task.value)
-
-    def batch(self, seed: int, step: int, device: torch.device = CPU) -> Batch:
-        batch = super().batch(seed, step, device)
-        batch.inputs[2, 3] = self._value
+    def _batch(self, seed: int, step: int, device: torch.device = CPU) -> Batch:
+        batch = LinearFunctionsData(self).batch(seed, step, device)
+        if self.part == "inputs":
+            batch.inputs[2, 3] = float(self.value)
+        elif step == 4:
+            batch.targets.fill_(float(self.value))
         return batch
 
 
@@ -228,29 +154,27 @@ class UncleanData(LinearFunctionsData):
 def test_numbers_that_are_none_are_refused_before_training(tiny: Trial, memory: Callable, value: str) -> None:
     world = memory(save_at=[1])
     with pytest.raises(SpecError, match=f"first batch has {value} in sequence 2 at position 3"):
-        train(tiny.changed(task={**tiny.task.data(), "kind": "unclean", "value": value}), world)
+        train(tiny.changed(task={**tiny.task.data(), "kind": "spoiled", "part": "inputs", "value": value}), world)
     assert (world.logged, world.checkpoints, world.evaluations) == ({}, [], {})
 
 
-@pytest.mark.parametrize("jump", ["far", "nan", "inf"])
-def test_a_loss_beyond_all_bounds_ends_the_trial_and_is_logged(tiny: Trial, memory: Callable, jump: str) -> None:
-    world = memory(save_at=[4])
+@pytest.mark.parametrize("value", ["1e9", "nan", "inf"])
+def test_a_loss_beyond_all_bounds_ends_the_trial_and_is_logged(tiny: Trial, memory: Callable, value: str) -> None:
+    world, task = memory(save_at=[4]), {**tiny.task.data(), "kind": "spoiled", "part": "targets", "value": value}
     with pytest.raises(Diverged) as caught:
-        train(tiny.changed(task={"kind": "explosive", "jump": jump}, execution=Execution(log_every=100)), world)
+        train(tiny.changed(task=task, execution=Execution(log_every=100)), world)
     assert caught.value.step == 4
     assert not world.logged[4]["loss"] <= 1000
-    assert world.checkpoints == []
-    assert world.evaluations == {}
+    assert (world.checkpoints, world.evaluations) == ([], {})
 
 
-def test_parameters_that_the_last_step_ruined_are_a_divergence(tiny: Trial, memory: Callable) -> None:
+def test_parameters_that_the_last_step_ruined_are_a_divergence(
+    tiny: Trial, memory: Callable, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The loss of a step is taken before its update, so only the parameters show what the last one did."""
     with pytest.raises(Diverged) as caught:
         train(tiny.changed(training=Training(steps=1, optimiser=AdamW(lr=1e38, weight_decay=1.0))), memory())
     assert caught.value.step == 1
-
-
-def test_a_missing_device_is_said_to_be(tiny: Trial, memory: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     with pytest.raises(EnvironmentProblem, match="no CUDA device; use 'auto' or 'cpu'"):
         train(tiny.changed(execution=Execution(device="cuda")), memory())
@@ -309,14 +233,13 @@ def trial(request: pytest.FixtureRequest, tiny: Trial, tmp_path: Path) -> Trial:
     return tiny.changed(task=task, model=llama2(layers=2, heads=2, width=8, feedforward_width=16), training=training)
 
 
-@pytest.mark.parametrize("operator", OPERATORS, ids=lambda operator: operator.label)
-def test_every_operator_resumes_exactly(trial: Trial, memory: Callable, operator: Operator) -> None:
-    _resume(trial.changed(operator=operator), memory, [2, 6, 10])
-
-
-@pytest.mark.parametrize("stops", [[1], [11], list(range(1, 13))], ids=str)
-def test_a_run_resumes_exactly_wherever_it_stops(trial: Trial, memory: Callable, stops: list[int]) -> None:
-    _resume(trial.changed(operator=ssa()), memory, stops)
+@pytest.mark.parametrize(
+    ("operator", "stops"),
+    list(zip(OPERATORS, ([1], list(range(1, 13)), [2, 6, 10], [11]), strict=True)),
+    ids=lambda value: value.label if isinstance(value, Operator) else str(value),
+)
+def test_every_operator_resumes_exactly(trial: Trial, memory: Callable, operator: Operator, stops: list[int]) -> None:
+    _resume(trial.changed(operator=operator), memory, stops)
 
 
 def _resume(trial: Trial, memory: Callable, stops: list[int]) -> None:
@@ -325,11 +248,10 @@ def _resume(trial: Trial, memory: Callable, stops: list[int]) -> None:
     for stop in stops:
         finished = train(trial, parts)
         assert (finished.step, finished.stopped) == (stop, True)
+        assert stop not in {step for step, *_ in parts.evaluations}
         parts.stop_at.remove(stop)
     assert not train(trial, parts).stopped
-    assert parts.logged == whole.logged
-    assert parts.evaluations == whole.evaluations
-    assert parts.probes == whole.probes
+    assert (parts.logged, parts.evaluations, parts.probes) == (whole.logged, whole.evaluations, whole.probes)
 
 
 @pytest.mark.parametrize("killed_after", [6, 12])
@@ -350,15 +272,6 @@ def test_a_killed_run_goes_on_from_its_last_checkpoint(trial: Trial, memory: Cal
     assert (parts.logged, parts.evaluations) == (whole.logged, whole.evaluations)
 
 
-def test_a_stop_at_the_last_step_leaves_its_evaluation_to_the_resumed_run(tiny: Trial, memory: Callable) -> None:
-    world = memory(stop_at=[12])
-    assert train(tiny, world).stopped
-    assert 12 not in {step for step, *_ in world.evaluations}
-    world.stop_at.clear()
-    assert not train(tiny, world).stopped
-    assert 12 in {step for step, *_ in world.evaluations}
-
-
 def test_random_numbers_of_a_model_resume(trial: Trial, memory: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
     plain = Transformer.forward
     monkeypatch.setattr(Transformer, "forward", lambda self, *x: F.dropout(plain(self, *x), 0.5, self.training))
@@ -367,8 +280,7 @@ def test_random_numbers_of_a_model_resume(trial: Trial, memory: Callable, monkey
 
 def test_a_trial_that_diverges_ends_there(tiny: Trial, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The step in the record is the one whose loss is out of bounds, which is the last that was logged."""
-    axes = [over("training.optimiser.lr", [1e-3, 1e4])]
-    grid = Grid(name="rates", base=tiny, axes=axes, seeds=[0])
+    grid = Grid(name="rates", base=tiny, axes=[over("training.optimiser.lr", [1e-3, 1e4])], seeds=[0])
     result = run_campaign(tmp_path, [grid], Inline(), RunOptions(progress=False))
     assert (result.ok, result.failed) == (1, 1)
     (wild,) = (planned.key for planned in grid.trials() if planned.axes["lr"] == 1e4)
@@ -376,17 +288,16 @@ def test_a_trial_that_diverges_ends_there(tiny: Trial, tmp_path: Path, capsys: p
     assert (end["status"], end["reason"]) == ("failed", "diverged")
     assert 1 < end["step"] < tiny.training.steps
     with Store.open(tmp_path, refresh=False) as store:
-        losses = dict(
-            store.sql(f"select step, value from metric where trial = '{wild}' and name = 'loss' order by step").rows()
-        )
+        rows = store.sql(f"select step, value from metric where trial = '{wild}' and name = 'loss' order by step")
+    *losses, (last, loss) = rows.rows()
     bound = 1000 * tiny.task.open().constant_loss
-    assert max(losses) == end["step"]
-    assert not losses[end["step"]] <= bound
-    assert all(losses[step] <= bound for step in range(1, end["step"]))
-    assert math.isnan(losses[end["step"]]) or f"{losses[end['step']]}" in end["message"]
-    assert f"at step {end['step']}" in end["message"]
+    assert last == end["step"] == 1 + len(losses)
+    assert not loss <= bound
+    assert all(value <= bound for _, value in losses)
+    assert f"at step {last}" in end["message"]
+    assert math.isnan(loss) or f"{loss}" in end["message"]
     capsys.readouterr()
     assert execute(["failures", "--json", "--campaign", str(tmp_path)]) == 0
-    (found,) = json.loads(capsys.readouterr().out)["data"]["failures"]
-    assert (found["reason"], found["n"]) == ("diverged", 1)
-    assert f"at step {end['step']}" in found["message"]
+    (failure,) = json.loads(capsys.readouterr().out)["data"]["failures"]
+    assert (failure["reason"], failure["n"]) == ("diverged", 1)
+    assert f"at step {last}" in failure["message"]

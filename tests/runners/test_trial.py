@@ -9,21 +9,23 @@ from grid.spec import cell_key
 from runners.optimisers import Training
 from runners.tasks import LinearFunctions
 from runners.trial import Execution, Trial, build_model, parameters
-from variants import Operator, Placement, cosformer, gpt2, integral, llama2, principled, softmax, ssa
+from variants import Operator, Placement, cosformer, gpt2, integral, principled, softmax, ssa
 
 OPERATORS = [softmax(), ssa(), integral(2), principled("query", gate_width=2)]
 
 
-def test_execution_is_recorded_and_is_not_identity(tiny: Trial) -> None:
+def test_what_is_identity_of_a_trial_and_of_its_cell(tiny: Trial) -> None:
     other = tiny.changed(execution=Execution(path="reference", log_every=7, threads=2, device="cpu"))
     assert other.key == tiny.key
     assert other.data()["execution"]["path"] == "reference"
-
-
-def test_the_seed_is_identity_of_the_trial_and_not_of_its_cell(tiny: Trial) -> None:
-    other = tiny.changed(seed=4)
-    assert other.key != tiny.key
-    assert cell_key(other) == cell_key(tiny)
+    seeded = tiny.changed(seed=4)
+    assert seeded.key != tiny.key
+    assert cell_key(seeded) == cell_key(tiny)
+    shares = [0.01, 1 / tiny.model.layers]  # the same layers
+    assert len({tiny.changed(placement=Placement(share=share)).key for share in shares}) == 1
+    half = tiny.changed(operator=ssa(), placement=Placement(share=0.5, rest=ssa(name="the same")))
+    assert half.key == tiny.changed(operator=ssa()).key  # all layers have one operator
+    assert tiny.changed(placement=Placement(share=0.5)).key == tiny.key
 
 
 @pytest.mark.parametrize("operator", OPERATORS, ids=lambda operator: operator.label)
@@ -41,19 +43,12 @@ def test_a_trial_survives_the_way_to_a_worker(tiny: Trial, operator: Operator) -
         ({"operator": integral(3)}, "operator .* in gpt2 2L 2H 8: signals.count divides a head's 4 channels; got 3"),
         ({"placement": {"share": 0.5, "rest": integral(3)}}, "signals.count divides a head's 4 channels; got 3"),
         ({"operator": ssa(), "execution": {"path": "sdpa"}}, "path 'sdpa' cannot run 'SSA'"),
-        ({"placement": {"share": 0}}, "greater than 0"),
-        ({"seed": -1}, "greater than or equal to 0"),
-        ({"training": {"steps": 0}}, "greater than 0"),
         ({"task": {"kind": "linear_function"}}, "did you mean 'linear_functions'"),
     ],
 )
 def test_parts_that_do_not_fit_are_refused(tiny: Trial, fields: dict[str, object], said: str) -> None:
     with pytest.raises(SpecError, match=said):
         tiny.changed(**fields)
-
-
-def test_a_model_without_learned_positions_takes_any_length(tiny: Trial) -> None:
-    tiny.changed(task=LinearFunctions(), model=llama2(layers=1, heads=2, width=8, feedforward_width=8))
 
 
 @pytest.mark.parametrize("operator", OPERATORS, ids=lambda operator: operator.label)
@@ -79,12 +74,6 @@ def test_two_operators_of_one_seed_start_from_the_same_weights(tiny: Trial) -> N
     assert not torch.equal(other["read_in.weight"], plain["read_in.weight"])
 
 
-def test_placements_of_the_same_layers_are_one_trial(tiny: Trial) -> None:
-    layers = tiny.model.layers
-    shares = [0.01, 1 / layers]
-    assert len({tiny.changed(placement=Placement(share=share)).key for share in shares}) == 1
-
-
 def test_what_comes_to_nothing_in_the_base_is_not_lost_to_the_cells_of_a_grid(tiny: Trial) -> None:
     """Each field means nothing beside the base's others, and something beside an axis's."""
     half = Placement(share=0.5, side="bottom")
@@ -102,14 +91,5 @@ def test_what_comes_to_nothing_in_the_base_is_not_lost_to_the_cells_of_a_grid(ti
 def test_an_operator_defined_for_shorter_sequences_is_refused(tiny: Trial) -> None:
     length = tiny.task.length
     tiny.changed(operator=cosformer(length=length - 1))  # compares tokens up to length - 1 apart
-    words = (
-        f"product 'cosformer' is defined for sequences of up to {length - 1} tokens, and the task's have up to {length}"
-    )
-    with pytest.raises(SpecError, match=words):
+    with pytest.raises(SpecError, match=f"of up to {length - 1} tokens, and the task's have up to {length}"):
         tiny.changed(operator=cosformer(length=length - 2))
-
-
-def test_where_all_layers_have_one_operator_its_place_says_nothing(tiny: Trial) -> None:
-    half = tiny.changed(operator=ssa(), placement=Placement(share=0.5, rest=ssa(name="the same")))
-    assert half.key == tiny.changed(operator=ssa()).key
-    assert tiny.changed(placement=Placement(share=0.5)).key == tiny.key

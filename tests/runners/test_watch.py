@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from rich.console import Console
-from submission_files import HELD, RUNS, SECOND, WAITS, Scripted, submit, write_record
+from submission_files import FIRST, HELD, RUNS, SECOND, SMALL, WAITS, Scripted, submit, write_record
 from synthetic import Campaign, write_campaign, write_end, write_start
 
 from runners.attempts.submission_record import Array
@@ -23,7 +23,7 @@ SSA = [("SSA", seed) for seed in range(4)]
 @pytest.fixture
 def campaign(tmp_path: Path) -> Campaign:
     return write_campaign(
-        tmp_path, operators=("softmax", "SSA"), seeds=range(4), pending=set(SSA[1:]), running={SSA[0]}
+        tmp_path, operators=("softmax", "SSA"), seeds=range(4), pending=set(SSA[1:]), running={SSA[0]}, **SMALL
     )
 
 
@@ -33,36 +33,27 @@ def end(campaign: Campaign, seed: int, **fields: object) -> None:
     write_end(campaign.layout, key, 1, **fields)
 
 
-def test_a_view_counts_every_trial_once(campaign: Campaign) -> None:
-    submit(campaign, SSA[1:3])
-    found = look(campaign.root, Scripted({"7_0": RUNS, "7_1": WAITS}))
-    assert {state: n for state, n in found.states.items() if n} == {"done": 4, "running": 1, "queued": 3}
-    assert sum(sum(counts.values()) for _, _, counts in found.cells) == 8
-    assert not found.over
-
-
 def test_it_goes_on_while_a_worker_waits_or_runs(campaign: Campaign) -> None:
     """Waiting workers retry failed trials, and nobody trains before they start."""
-    submit(campaign, SSA)
+    submit(campaign, SSA[1:3])
+    view = look(campaign.root, Scripted({"7_0": RUNS, "7_1": WAITS}))
+    assert {state: n for state, n in view.states.items() if n} == {"done": 4, "running": 1, "queued": 3}
+    assert sum(sum(counts.values()) for _, _, counts in view.cells) == 8
+    assert not view.over
+    submit(campaign, SSA, submission=SECOND)
     for seed in range(4):
         end(campaign, seed, status="failed", reason="error", message="m")
     for tasks in ({"7_0": WAITS}, {"7_1": RUNS}):
         assert not look(campaign.root, Scripted(tasks)).over
-    assert look(campaign.root, Scripted({})).over
-    assert look(campaign.root, Scripted({"7_0": HELD})).over
-    assert look(campaign.root, Scripted()).over
-
-
-def test_workers_that_left_for_good_are_not_waited_for(campaign: Campaign) -> None:
-    """The queue is asked once a minute, and a worker that has nothing left writes so at once."""
-    submit(campaign, SSA)
-    for seed in range(4):
-        end(campaign, seed)
-    asked = Scripted({"7_0": RUNS, "7_1": RUNS})
-    write_record(campaign.layout, 0, left="done")
-    assert not look(campaign.root, asked).over
-    write_record(campaign.layout, 1, left="cancelled")
-    assert look(campaign.root, asked).over
+    for others in ({}, {"7_0": HELD}, None):
+        assert look(campaign.root, Scripted(others)).over
+    running = Scripted({"7_0": RUNS, "7_1": RUNS})  # as the queue said a minute ago
+    for submission in (FIRST, SECOND):
+        assert not look(campaign.root, running).over
+        write_record(campaign.layout, 0, submission=submission, left="done")
+        assert not look(campaign.root, running).over
+        write_record(campaign.layout, 1, submission=submission, left="cancelled")
+    assert look(campaign.root, running).over
 
 
 def test_time_left_is_the_work_ahead_shared_by_those_at_work(campaign: Campaign) -> None:
@@ -149,43 +140,30 @@ def test_the_display_has_cells_workers_pace_failures_and_hours(campaign: Campaig
     found = look(campaign.root, Scripted({"7_0": RUNS, "7_1": WAITS}))
     out = io.StringIO()
     Console(file=out, width=160, force_terminal=True, color_system=None).print(render(found))
-    for words in (
-        "5/8",
-        "SSA",
-        "step 30/60",
-        "steps/s",
-        "2.00 of 200 GPU-h used",
-        "1 Priority",
-        "1 x diverged",
-        "1 failed",
-    ):
-        assert words in out.getvalue()
+    words = ["5/8", "SSA", "step 30/60", "steps/s", "2.00 of 200 GPU-h used", "1 Priority", "1 x diverged", "1 failed"]
+    assert [each for each in words if each not in out.getvalue()] == []
 
 
-def test_json_streams_an_object_per_look(
+def test_json_streams_an_object_per_look_and_ctrl_c_ends_it_well(
     campaign: Campaign, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def sleep(_: float) -> None:
         for seed in range(4):
             end(campaign, seed)
 
-    monkeypatch.setattr("runners.monitoring.watch.time.sleep", sleep)
-    assert execute(["watch", "--json", "--campaign", str(campaign.root)]) == 0
-    first, last = map(json.loads, capsys.readouterr().out.splitlines())
-    assert first["schema"] == "ablate/watch/1"
-    assert set(first["data"]["states"]) == set(STATES)
-    assert last["data"]["states"]["done"] == 8
-
-
-def test_ctrl_c_ends_it_well_and_bad_options_do_not_begin(
-    campaign: Campaign, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
     def interrupted(*_: object) -> Iterator[WatchView]:
         raise KeyboardInterrupt
         yield
 
+    here = ["--campaign", str(campaign.root)]
+    monkeypatch.setattr("runners.monitoring.watch.time.sleep", sleep)
+    assert execute(["watch", "--json", *here]) == 0
+    first, last = map(json.loads, capsys.readouterr().out.splitlines())
+    assert first["schema"] == "ablate/watch/1"
+    assert set(first["data"]["states"]) == set(STATES)
+    assert last["data"]["states"]["done"] == 8
     monkeypatch.setattr("runners.monitoring.watch.views", interrupted)
-    assert execute(["watch", "--campaign", str(campaign.root)]) == 0
-    assert execute(["watch", "--every", "0", "--campaign", str(campaign.root)]) == 2
+    assert execute(["watch", *here]) == 0
+    assert execute(["watch", "--every", "0", *here]) == 2
     assert "--every is a number of seconds above 0" in capsys.readouterr().err
     assert execute(["watch", "--campaign", "nowhere"]) == 3

@@ -18,7 +18,7 @@ from runners.attempts.attempt import CampaignUnwritable
 from runners.attempts.manifest import submission_id, trial_lines, write_submission
 from runners.attempts.worker import Job, Outcome, Worker, WorkerEntry, resolve
 from runners.checkpoint import has_checkpoints, save_checkpoint
-from runners.training.failure import failure_of
+from runners.training.failure import Failure, failure_of
 from runners.training.training_context import Diverged, TrainingContext, TrainingResult
 from store.files.layout import Layout
 from store.files.shards import verify_shard
@@ -38,74 +38,71 @@ def end_of(root: Path, key: str, attempt: int = 1) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.parametrize(
-    ("fate", "reason", "message"),
-    [
-        ("diverges", "diverged", "the loss was"),
-        ("raises", "error", "ValueError: seed 0 met its fate"),
-        ("needs_memory", "out_of_memory", "MemoryError"),
-        ("cannot_allocate", "out_of_memory", "can't allocate memory"),
-    ],
-)
-def test_a_failed_trial_has_a_reason_and_stops_no_other(tmp_path: Path, fate: str, reason: str, message: str) -> None:
-    grid = toy_grid(fates=[fate, "ok"], seeds=[0])
+def toy_lines(**grid: Any) -> list[dict[str, Any]]:
+    """The lines of two trials."""
+    return list(trial_lines(toy_grid(seeds=[0], **grid)))
+
+
+def test_a_failed_trial_has_a_reason_and_stops_no_other(tmp_path: Path) -> None:
+    fates = {
+        "diverges": ("diverged", "the loss was"),
+        "raises": ("error", "ValueError: seed 0 met its fate"),
+        "needs_memory": ("out_of_memory", "MemoryError"),
+        "cannot_allocate": ("out_of_memory", "can't allocate memory"),
+    }
+    grid, layout = toy_grid(fates=[*fates, "ok"], seeds=[0]), Layout(tmp_path)
     result = run_quietly(tmp_path, grid)
-    assert (result.ok, result.failed) == (2, 2)
-    failed = [planned for planned in grid.trials() if planned.axes["fate"] == fate]
-    for planned in failed:
-        end = end_of(tmp_path, planned.key)
-        assert (end["status"], end["reason"], end["step"]) == ("failed", reason, 10)
-        assert message in end["message"]
-        log = Layout(tmp_path).log(planned.key, 1).read_text()
-        assert log.endswith("\n")
-        assert (end["traceback"] or "") in log
-        assert fate != "raises" or "in _meet" in end["traceback"]
-        assert len(end["fingerprint"]) == 16
-    rows = [verify_shard(path) for path in Layout(tmp_path).shards()]
-    assert sum(info.rows for info in rows if info.table == "metric") == 2 * (10 + 10 + 20 + 20)
+    assert (result.ok, result.failed) == (2, 8)
+    for planned in grid.trials():
+        if (fate := planned.axes["fate"]) != "ok":
+            reason, message = fates[fate]
+            end, log = end_of(tmp_path, planned.key), layout.log(planned.key, 1).read_text()
+            assert (end["status"], end["reason"], end["step"]) == ("failed", reason, 10)
+            assert message in end["message"]
+            assert log.endswith("\n")
+            assert (end["traceback"] or "") in log
+            assert fate != "raises" or "in _meet" in end["traceback"]
+            assert len(end["fingerprint"]) == 16
+    shards = [verify_shard(path) for path in layout.shards()]
+    assert sum(info.rows for info in shards if info.table == "metric") == 2 * (4 * 20 + 40)
 
 
-def caught(function: Any, *arguments: Any) -> Exception:
-    with pytest.raises(Exception) as raised:  # noqa: PT011  # any: the failure is what is looked at
-        function(*arguments)
-    return raised.value
-
-
-def breaks_at(size: int) -> None:
-    raise ValueError(f"size {size} at 0x{size:08x} is not {size / 7}")
-
-
-def breaks_elsewhere(size: int) -> None:
-    raise ValueError(f"size {size} at 0x{size:08x} is not {size / 7}")
+def failure(message: str) -> Failure:
+    with pytest.raises(ValueError, match=message) as raised:
+        raise ValueError(message)
+    return failure_of(raised.value)
 
 
 def test_failures_of_one_cause_share_a_fingerprint_and_others_do_not() -> None:
-    prints = [failure_of(caught(breaks_at, size)).fingerprint for size in (3, 17, 4096)]
-    assert len(set(prints)) == 1
-    assert failure_of(caught(breaks_elsewhere, 3)).fingerprint != prints[0]
-    assert failure_of(caught(int, "x")).fingerprint != prints[0]
+    prints = {failure(f"size {size} at 0x{size:08x} is not {size / 7}").fingerprint for size in (3, 17, 4096)}
+    assert len(prints) == 1
+    with pytest.raises(ValueError, match="size") as elsewhere:
+        raise ValueError("size 3 at 0x00000003 is not 0.42857142857142855")
+    assert failure_of(elsewhere.value).fingerprint not in prints
+    assert failure("another").fingerprint not in prints
     assert failure_of(Diverged(3, 1.0)).fingerprint == failure_of(Diverged(70, float("nan"))).fingerprint
-
-
-def test_only_memory_errors_count_as_out_of_memory() -> None:
     assert failure_of(RuntimeError("CUDA out of memory. Tried to allocate 2 GiB")).reason == "out_of_memory"
     assert failure_of(RuntimeError("shapes do not match")).reason == "error"
     assert failure_of(ValueError("out of memory")).reason == "error"
 
 
 def test_a_spec_that_is_not_what_the_manifest_says_is_not_trained(tmp_path: Path) -> None:
-    line, *_ = trial_lines(toy_grid(seeds=[0]))
-    edited = {**line, "spec": {**line["spec"], "steps": 21}}
-    outcome = worker_for(tmp_path, [edited]).run(0)
+    line = toy_lines()[0]
+    outcome = worker_for(tmp_path, [{**line, "spec": {**line["spec"], "steps": 21}}]).run(0)
     assert outcome.status == "stopped"  # and not failed: the same command goes on with it
     assert "was edited after the run began" in end_of(tmp_path, line["trial"])["message"]
 
 
-def test_a_worker_that_cannot_save_leaves_nothing_alive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_worker_that_cannot_save_or_claim_leaves_nothing_alive(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def full(*_: object) -> None:
         raise EnvironmentProblem("the disk is full")
 
-    worker = worker_for(tmp_path, list(trial_lines(toy_grid(seeds=[0], checkpoint_s=0.0))))
+    def no_space(_: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    worker = worker_for(tmp_path, toy_lines(checkpoint_s=0.0))
     with monkeypatch.context() as patch:
         patch.setattr("runners.attempts.attempt.save_checkpoint", full)
         with pytest.raises(CampaignUnwritable, match="the disk is full"):
@@ -113,19 +110,9 @@ def test_a_worker_that_cannot_save_leaves_nothing_alive(tmp_path: Path, monkeypa
     (key,) = Layout(tmp_path).trial_keys()
     assert end_of(tmp_path, key)["status"] == "stopped"
     assert worker.run(0).status == "ok"
-
-
-def test_a_trial_costs_one_shard_per_table_and_few_syncs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    place = {"scheduler": "slurm", "job": "12_3", "restarts": 0, "node": "n1", "devices": None}
-    lines = list(trial_lines(toy_grid(seeds=[0])))
-    worker = worker_for(tmp_path, lines, place=place, heartbeat_s=2.5)
-    synced: list[int] = []
-    monkeypatch.setattr(os, "fsync", synced.append)
-    assert worker.run(0).status == "ok"
-    assert sorted(verify_shard(path).table for path in Layout(tmp_path).shards()) == ["evaluation", "metric", "probe"]
-    assert len(synced) <= 18  # five of them for directories that a campaign's first trial makes
-    (found,) = trial_state(Layout(tmp_path), lines[0]["trial"]).attempts
-    assert (found.start["place"], found.start["heartbeat_s"], found.start["accumulate"]) == (place, 2.5, 1)
+    monkeypatch.setattr(os, "fsync", no_space)
+    with pytest.raises(CampaignUnwritable, match="free some space"):
+        worker.run(1)
 
 
 @pytest.mark.parametrize("reference", ["nowhere:train", "toy_training:nothing", "toy_training"])
@@ -136,8 +123,7 @@ def test_an_entry_that_cannot_be_imported_is_refused(reference: str) -> None:
 
 def too_big(fits: int, **execution: Any) -> list[dict[str, Any]]:
     """A trial that is out of memory, unless it is computed in so many micro-batches; it can be in six at most."""
-    grid = toy_grid(seeds=[0], fates=["too_big"], fits=fits, checkpoint_s=0.0, **execution)
-    return list(trial_lines(grid))[:1]
+    return toy_lines(fates=["too_big"], fits=fits, checkpoint_s=0.0, **execution)[:1]
 
 
 def attempts_of(root: Path, key: str) -> list[tuple[int, str, str | None, int | None]]:
@@ -156,22 +142,17 @@ def attempts_of(root: Path, key: str) -> list[tuple[int, str, str | None, int | 
 OUT = ("failed", "out_of_memory")
 
 
-def test_a_trial_out_of_memory_goes_on_at_once_in_smaller_pieces(tmp_path: Path) -> None:
-    lines = too_big(4)
-    outcome = worker_for(tmp_path, lines, oom="halve").run(0)
-    assert (outcome.status, outcome.attempt, outcome.failure) == ("ok", 3, None)
-    assert attempts_of(tmp_path, lines[0]["trial"]) == [(1, *OUT, None), (2, *OUT, 10), (4, "ok", None, 20)]
-
-
-def test_a_trial_that_is_out_of_memory_in_its_smallest_pieces_has_failed_so(tmp_path: Path) -> None:
-    lines = too_big(7, steps=100)
-    outcome = worker_for(tmp_path, lines, oom="halve").run(0)
-    assert outcome.failure is not None
-    assert (outcome.status, outcome.attempt, outcome.failure.reason) == ("failed", 3, "out_of_memory")
-    assert [found[:3] for found in attempts_of(tmp_path, lines[0]["trial"])] == [(1, *OUT), (2, *OUT), (4, *OUT)]
-    retried = worker_for(tmp_path, lines, oom="halve", retry=True).run(0)
+def test_a_trial_out_of_memory_goes_on_at_once_in_smaller_pieces_while_there_are_smaller_ones(tmp_path: Path) -> None:
+    for fits, path in ((4, tmp_path / "four"), (7, tmp_path / "seven")):
+        lines = too_big(fits, steps=100)
+        outcome = worker_for(path, lines, oom="halve").run(0)
+        expected = [(1, *OUT, None), (2, *OUT, 10), (4, "ok", None, 20) if fits == 4 else (4, *OUT, 20)]
+        assert attempts_of(path, lines[0]["trial"]) == expected
+        assert (outcome.status, outcome.attempt) == (expected[-1][1], 3)
+        assert (outcome.failure and outcome.failure.reason) == expected[-1][2]
+    retried = worker_for(path, lines, oom="halve", retry=True).run(0)
     assert (retried.status, retried.attempt) == ("failed", 4)
-    assert attempts_of(tmp_path, lines[0]["trial"])[3][:3] == (4, *OUT)
+    assert attempts_of(path, lines[0]["trial"])[3][:3] == (4, *OUT)
 
 
 def test_a_trial_given_back_stays_in_smaller_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -192,7 +173,7 @@ def attempts_made(root: Path) -> int:
 @pytest.mark.parametrize("case", ["fail", "bigger", "no micro-batches", "another error"])
 def test_smaller_pieces_are_tried_only_if_they_were_asked_for_and_help(tmp_path: Path, case: str) -> None:
     oom = case if case in ("fail", "bigger") else "halve"
-    (line,) = too_big(2) if case != "another error" else list(trial_lines(toy_grid(seeds=[0], fates=["raises"])))[:1]
+    line = too_big(2)[0] if case != "another error" else toy_lines(fates=["raises"])[0]
     if case == "no micro-batches":
         del line["spec"]["execution"]["accumulate"]
     assert worker_for(tmp_path, [line], oom=oom).run(0).status == "failed"
@@ -203,7 +184,7 @@ def test_smaller_pieces_are_tried_only_if_they_were_asked_for_and_help(tmp_path:
 @pytest.mark.parametrize("fate", ["ok", "raises"])
 @pytest.mark.parametrize("number", [1, 2], ids=["removed and begun anew", "taken over"])
 def test_a_worker_whose_trial_another_has_leaves_it_alone(tmp_path: Path, fate: str, number: int) -> None:
-    lines = list(trial_lines(toy_grid(seeds=[0], fates=[fate])))[:1]
+    lines = toy_lines(fates=[fate])
     key, layout = lines[0]["trial"], Layout(tmp_path)
     worker = worker_for(tmp_path, lines)
 
@@ -220,7 +201,7 @@ def test_a_worker_whose_trial_another_has_leaves_it_alone(tmp_path: Path, fate: 
 
 
 def test_numbers_of_workers_are_as_large_as_a_cluster_makes_them(tmp_path: Path) -> None:
-    lines = list(trial_lines(toy_grid(seeds=[0])))[:1]
+    lines = toy_lines()
     submission, number = submission_id(), (12 * 100_000 + 99_999) * 1_000_000 + 10 * 1000 + 7
     write_submission(Layout(tmp_path), submission, lines)
     assert Worker(Job(tmp_path, submission, ENTRY), number, Silent(), own_process=False).run(0).status == "ok"
@@ -230,21 +211,10 @@ def test_numbers_of_workers_are_as_large_as_a_cluster_makes_them(tmp_path: Path)
         assert {row[0] for row in store.sql("SELECT DISTINCT worker FROM shard").rows()} == {number}
 
 
-def test_a_worker_that_cannot_claim_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    worker = worker_for(tmp_path, list(trial_lines(toy_grid(seeds=[0]))))
-
-    def full(_: int) -> None:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(CampaignUnwritable, match="free some space"):
-        worker.run(0)
-
-
 @pytest.mark.parametrize("error", [KeyboardInterrupt, CampaignUnwritable], ids=["interrupt", "full"])
 def test_an_interrupt_stays_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: type[BaseException]) -> None:
     """The trial is given back, unless another has begun it under the same number."""
-    lines, removed = list(trial_lines(toy_grid(seeds=[0])))[:2], []
+    lines, removed = toy_lines(), []
 
     def train(trial: ToyTrial, surroundings: TrainingContext) -> TrainingResult:
         if not removed:
@@ -264,7 +234,7 @@ def test_an_interrupt_stays_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
 
 
 def test_checkpoints_that_a_killed_worker_left_of_a_finished_trial_go_when_it_is_found(tmp_path: Path) -> None:
-    lines = list(trial_lines(toy_grid(seeds=[0])))[:1]
+    lines = toy_lines()
     key, layout = lines[0]["trial"], Layout(tmp_path)
     worker = worker_for(tmp_path, lines)
     assert worker.run(0).status == "ok"
