@@ -3,7 +3,8 @@
 import ast
 import shutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal
 
@@ -11,7 +12,7 @@ import pytest
 from definitions import forgotten
 from toy_training import Toy, ToyTrial
 
-from grid import Grid, Spec
+from grid import Spec
 from runners.evaluations import BoundaryValues
 from runners.provenance.code import CORE, Codes
 from runners.provenance.source import digest, relevant, statements
@@ -20,13 +21,12 @@ from runners.tasks import AskedLengths, Induction, LengthGrid, Quantifiers
 from runners.trial import Trial
 from variants import ssa
 
+ROOT = Path(__file__).parent.parent.parent
+
 
 def code_of(trial: Spec) -> dict[str, str]:
-    """Equal for two trials exactly where no source of either differs, as files are now."""
     return dict(Codes().sources(trial))
 
-
-ROOT = Path(__file__).parent.parent.parent
 
 FORMULA = '''"""A score of the user's own."""
 
@@ -88,103 +88,70 @@ def edited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.Fixt
     monkeypatch.syspath_prepend(tmp_path)
     helpers = tmp_path / f"helpers_of_{name}.py"
 
-    def load(
-        *changes: tuple[str, str], helper: str = "def power(a):\n    return a\n", text: str = FORMULA
-    ) -> dict[str, str]:
+    def load(before: str = "", after: str = "", helper: str = "def power(a):\n    return a\n") -> dict[str, str]:
         helpers.write_text(helper)
         sys.modules.pop(helpers.stem, None)
-        for before, after in changes:
-            assert before in text
-            text = text.replace(before, after)
+        assert before in FORMULA
         path = tmp_path / "mine.py"
-        path.write_text(text.format(name=name))
+        path.write_text((FORMULA.replace(before, after) if before else FORMULA).format(name=name))
         return code_of(load_spec_file(path)["mine"].base)
 
     return load
 
 
 @pytest.mark.parametrize(
-    "change",
+    ("before", "after", "same"),
     [
-        ("power(a) * SLOPE", "power(a) * SLOPE * 1.5"),
-        ("return log_power(a)", "return 2 * log_power(a)"),
-        ("SLOPE = 2.0", "SLOPE = 2.5"),
-        ("def log_power", "@staticmethod\ndef log_power"),
-        ("many = range(3)", "many = range(3)\nimport torch\ntorch.set_num_threads(1)"),
+        ("power(a) * SLOPE", "power(a) * SLOPE * 1.5", False),
+        ("return log_power(a)", "return 2 * log_power(a)", False),
+        ("SLOPE = 2.0", "SLOPE = 2.5", False),
+        ("def log_power", "@staticmethod\ndef log_power", False),
+        ("many = range(3)", "many = range(3)\nimport torch\ntorch.set_num_threads(1)", False),
+        ("many = range(3)", "many = range(30)", True),
+        ("[Mine(), Other()]", "[Mine()]", True),
+        ("# the formula", "# the formula, explained", True),
+        ("A comment in prose.", "Better prose.", True),
+        ("UNUSED = 7", "UNUSED = 8", True),
+        ("return 3 * a", "return 4 * a", True),
+        ("LogScore, Operator, gpt2, softmax, ssa", "LogScore, Operator, gpt2, llama2, softmax, ssa", True),
+        ("SLOPE = 2.0", "SLOPE = (\n    2.0\n)", True),
+        ("Training(steps=2)", "Training(steps=3)", True),
     ],
-    ids=["helper", "formula", "constant", "decorator", "effect"],
 )
-def test_editing_what_a_formula_reaches_is_other_code(edited: Callable[..., str], change: tuple[str, str]) -> None:
-    assert edited() != edited(change)
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        ("many = range(3)", "many = range(30)"),
-        ("[Mine(), Other()]", "[Mine()]"),
-        ("# the formula", "# the formula, explained"),
-        ("A comment in prose.", "Better prose."),
-        ("UNUSED = 7", "UNUSED = 8"),
-        ("return 3 * a", "return 4 * a"),
-        ("LogScore, Operator, gpt2, softmax, ssa", "LogScore, Operator, gpt2, llama2, softmax, ssa"),
-        ("SLOPE = 2.0", "SLOPE = (\n    2.0\n)"),
-        ("Training(steps=2)", "Training(steps=3)"),
-    ],
-    ids=["seeds", "axis", "comment", "docstring", "unused", "other class", "import", "layout", "base"],
-)
-def test_editing_the_grid_or_what_says_nothing_is_not(edited: Callable[..., str], change: tuple[str, str]) -> None:
-    assert edited() == edited(change)
-
-
-def test_a_file_that_a_users_formula_imports_counts_and_its_comments_do_not(edited: Callable[..., str]) -> None:
+def test_code_is_what_a_formula_reaches(edited: Callable[..., dict], before: str, after: str, *, same: bool) -> None:
+    assert (edited() == edited(before, after)) == same
     assert edited() == edited(helper="# said\ndef power(a):\n    return a\n")
     assert edited() != edited(helper="def power(a):\n    return -a\n")
 
 
-def test_code_is_that_of_the_loaded_text_and_not_of_the_edited_file(tmp_path: Path) -> None:
-    text = FORMULA.replace("from helpers_of_{name} import power", "power = abs").format(name="loaded")
-    path = tmp_path / "mine.py"
-    path.write_text(text)
-    trial = load_spec_file(path)["mine"].base
-    before = code_of(trial)
-    path.write_text(text.replace("SLOPE = 2.0", "SLOPE = 9.0"))
-    assert code_of(trial) == before
-
-
-def test_a_spec_file_has_the_same_code_wherever_it_lies(tmp_path: Path) -> None:
-    text = FORMULA.replace("from helpers_of_{name} import power", "power = abs")
+def test_a_spec_file_has_the_same_code_wherever_it_lies_and_as_it_was_loaded(tmp_path: Path) -> None:
+    text = FORMULA.replace("from helpers_of_{name} import power", "power = abs").format(name="placed")
     codes = []
     for folder in ("here", "there"):
         (tmp_path / folder).mkdir()
         path = tmp_path / folder / "mine.py"
-        path.write_text(text.format(name="placed"))
+        path.write_text(text)
         with forgotten():
-            codes.append(code_of(load_spec_file(path)["mine"].base))
+            trial = load_spec_file(path)["mine"].base
+            path.write_text(text.replace("SLOPE = 2.0", "SLOPE = 9.0"))
+            codes.append(code_of(trial))
     assert codes[0] == codes[1]
     assert {"class Mine", "core"} <= codes[0].keys()
 
 
 def test_a_trial_runs_the_core_and_the_modules_of_its_own_choices(tiny: Trial) -> None:
-    plain = Codes().sources(tiny)
-    rich = Codes().sources(tiny.changed(operator=ssa()))
+    plain, rich = code_of(tiny), code_of(tiny.changed(operator=ssa()))
+    assert plain == code_of(tiny.changed(seed=9, training=tiny.training.changed(steps=3)))
     assert "variants.stages.scores.ssa" in rich
     assert "variants.stages.scores.ssa" not in plain
     assert plain["core"] == rich["core"]
     assert not {name for name in plain if name.startswith(("grid", "store", "dashboards", "variants.papers"))}
 
 
-def test_the_same_trial_has_the_same_code_and_its_seed_and_numbers_do_not_matter(tiny: Trial) -> None:
-    assert code_of(tiny) == code_of(tiny.changed(seed=9))
-    assert code_of(tiny) == code_of(tiny.changed(training=tiny.training.changed(steps=3)))
-    assert code_of(tiny) != code_of(tiny.changed(operator=ssa()))
-
-
 @pytest.mark.parametrize(
     ("file", "text", "same"),
     [
         ("variants/stages/scores/new.py", '"""A score nobody uses."""\n', True),
-        ("variants/stages/scores/ssa.py", "LIMIT = 1\n", True),
         ("variants/stages/scores/__init__.py", "LIMIT = 1\n", True),
         ("dashboards/new.py", "LIMIT = 1\n", True),
         ("runners/cli/app.py", "LIMIT = 1\n", True),
@@ -193,23 +160,26 @@ def test_the_same_trial_has_the_same_code_and_its_seed_and_numbers_do_not_matter
         ("variants/stages/scores/exponential.py", "LIMIT = 1\n", False),
         ("variants/paths/new.py", "LIMIT = 1\n", False),
         ("runners/training/loop.py", "LIMIT = 1\n", False),
-        ("runners/tasks/synthetic/linear_functions.py", "LIMIT = 1\n", False),
         ("runners/tasks/task.py", "LIMIT = 1\n", False),
         ("runners/tasks/synthetic/grammar.py", "LIMIT = 1\n", True),
         ("runners/probes/sink_share.py", "LIMIT = 1\n", False),
         ("runners/probes/attention_rows.py", "LIMIT = 1\n", False),
         ("runners/probes/effective_rank.py", "LIMIT = 1\n", True),
-        ("runners/evaluations/boundary_values.py", "LIMIT = 1\n", True),
     ],
 )
 def test_only_files_that_a_trial_uses_are_code(project: Path, tiny: Trial, file: str, text: str, same: bool) -> None:
     before = _code_in(project, tiny)
-    path = project / file
+    with _appended(project / file, text):
+        assert (_code_in(project, tiny) == before) == same
+
+
+@contextmanager
+def _appended(path: Path, text: str) -> Iterator[None]:
     original = path.read_text() if path.exists() else None
     with path.open("a") as sink:
         sink.write(text)
     try:
-        assert (_code_in(project, tiny) == before) == same
+        yield
     finally:
         path.unlink() if original is None else path.write_text(original)
 
@@ -224,7 +194,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def _code_in(project: Path, trial: Trial) -> dict[str, str]:
-    """The code of a trial as seen from the files of `project`; this process's modules stay what they are."""
+    """Return the code of a trial as seen from the files of `project`."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("runners.provenance.code.PROJECT", project)
         patch.setattr(
@@ -246,13 +216,10 @@ def test_what_a_task_shares_with_another_is_its_code_too(project: Path, tiny: Tr
     ):
         trials = [tiny, recall, quantifier, judged]
         before = [_code_in(project, trial) for trial in trials]
-        original = (project / file).read_text()
-        (project / file).write_text(f"{original}LIMIT = 1\n")
-        after = [_code_in(project, trial) for trial in trials]
-        (project / file).write_text(original)
-        assert [trial for trial, old, new in zip(trials, before, after, strict=True) if old != new] == [
-            trial for trial in trials if trial in changed
-        ]
+        with _appended(project / file, "LIMIT = 1\n"):
+            after = [_code_in(project, trial) for trial in trials]
+        differ = [trial for trial, old, new in zip(trials, before, after, strict=True) if old != new]
+        assert differ == [trial for trial in trials if trial in changed]
 
 
 def test_every_pattern_of_the_core_finds_a_file() -> None:
@@ -272,12 +239,9 @@ def test_a_class_of_a_notebook_has_the_code_of_its_methods() -> None:
         space = {"Toy": Toy, "Literal": Literal, "__name__": "nowhere"}
         kind_field = 'kind: Literal["cell"] = "cell"'
         exec(f"class Cell(Toy):\n    {kind_field}\n    def rate_of(self):\n        return {body}\n", space)
-        kind = space["Cell"]
-        assert isinstance(kind, type)
-        return code_of(ToyTrial(operator=kind()))
+        return code_of(ToyTrial(operator=space["Cell"]()))
 
     assert made("1 + self.rate") == made("1 + self.rate")
-    assert made("1 + self.rate") != made("2 + self.rate")
     assert made("1 + self.rate") != made("1 + self.other")
 
 
@@ -300,25 +264,17 @@ def test_a_class_of_a_notebook_has_the_code_of_its_methods() -> None:
 def test_what_is_reached_from_a_name_and_what_has_effects_is_kept(text: str, kept: str) -> None:
     """`b` is wanted, `g` is left out."""
     assert "|".join(ast.unparse(each) for each in relevant(statements(text), "b", {"g"})) == kept
-
-
-def test_text_that_is_not_python_counts_as_it_stands() -> None:
-    assert digest(statements("def f(")) == digest(statements("def f("))
-    assert digest(statements("def f(")) != digest(statements("def f(("))
     assert digest(statements("a = 1")) != digest(statements("a = 1.0"))
-    assert digest(statements("return_ = None")) != digest(statements("return_ = False"))
+    assert digest(statements("def f(")) != digest(statements("def f(("))  # text that is not Python
 
 
 def test_grids_are_no_code_whatever_makes_them(tmp_path: Path) -> None:
     text = FORMULA.replace("from helpers_of_{name} import power", "power = abs").format(name="maker")
-    made = text.replace(
-        "grid = Grid(name=", "def make(name, **rest):\n    return Grid(name=name, **rest)\n\ngrid = make("
-    )
-    made = made.replace('make("mine"', 'make("mine"')
+    maker = "def make(name, **rest):\n    return Grid(name=name, **rest)\n\ngrid = make("
+    made = text.replace("grid = Grid(name=", maker)
     path = tmp_path / "mine.py"
     codes = []
     for seeds in ("range(3)", "range(9)"):
         path.write_text(made.replace("many = range(3)", f"many = {seeds}") + "\nprint(len(list(grid.seeds)))\n")
-        found: dict[str, Grid] = load_spec_file(path)
-        codes.append(code_of(found["mine"].base))
+        codes.append(code_of(load_spec_file(path)["mine"].base))
     assert codes[0] == codes[1]

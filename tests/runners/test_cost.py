@@ -1,7 +1,9 @@
 """The cost of an attempt: sums over its own steps; quantities that cannot be measured are missing."""
 
 from collections.abc import Callable
+from itertools import count
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pynvml
@@ -30,8 +32,7 @@ def growing(tiny: Trial) -> Trial:
 
 @pytest.mark.parametrize("parts", [1, 3])
 def test_a_run_costs_what_its_steps_do(tiny: Trial, memory: Callable, parts: int) -> None:
-    """6 N T for the weights that multiply tokens, and attention's two products by hand; the embedding has no gradient
-    with respect to its input."""
+    """6 N T for the weights that multiply tokens, and attention's two products by hand."""
     trial = tiny.changed(execution={"path": "reference", "accumulate": parts})
     found = train(trial, memory()).cost
     batch, length, layers, width, heads = 8, 9, 2, 8, 2
@@ -66,18 +67,21 @@ def test_what_the_steps_that_compile_do_is_told_apart(tiny: Trial) -> None:
     assert (found["tokens"], found["compile_tokens"]) == (8 * (9 + 9 + 7), 8 * (9 + 7))
     assert found["compile_flops"] == flops(tiny, {Shape(8, 9): 1, Shape(8, 7): 1})
     assert found["flops"] == flops(tiny, {Shape(8, 9): 2, Shape(8, 7): 1})
+    other_rank = costs.Cost(tiny, World(RankPlace(1, 2, 1), torch.device("cpu")))
+    other_rank.begin_step(torch.zeros(8, 9, 1))
+    other_rank.end_step(1.0, 0)
+    assert other_rank.entries(train_s=1.0, evaluate_s=0.0, probe_s=0.0) == {}
 
 
 def test_two_attempts_add_up_to_one(growing: Trial, memory: Callable) -> None:
     whole = train(growing, memory()).cost
     world = memory(stop_at=[5, 12])
-    costs_of = [train(growing, world).cost]
-    world.stop_at.discard(5)
-    costs_of.append(train(growing, world).cost)
-    world.stop_at.clear()
-    costs_of.append(train(growing, world).cost)  # takes no step: what is left is to evaluate
+    attempts = []
+    for stop in (5, 12, None):  # the last takes no step: what is left is to evaluate
+        attempts.append(train(growing, world).cost)
+        world.stop_at.discard(stop)
     for name in EXACT:
-        first, second, last = (each[name] for each in costs_of)
+        first, second, last = (each[name] for each in attempts)
         assert first + second == whole[name] > first > 0
         assert last == 0
 
@@ -121,33 +125,12 @@ def test_an_unknown_operator_has_no_operations(tiny: Trial, memory: Callable, mo
     assert found["steps"] == 12
 
 
-def test_only_rank_0_tells(tiny: Trial) -> None:
-    cost = costs.Cost(tiny, World(RankPlace(1, 2, 1), torch.device("cpu")))
-    cost.begin_step(torch.zeros(8, 9, 1))
-    cost.end_step(1.0, 0)
-    assert cost.entries(train_s=1.0, evaluate_s=0.0, probe_s=0.0) == {}
-
-
-# Peak -----------------------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def products(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """The measurements that were made."""
-    made: list[Any] = []
-
-    def measured(*asked: Any) -> float:
-        made.append(asked)
-        return 5e9
-
-    monkeypatch.setattr(costs, "_known", {})
-    monkeypatch.setattr(costs, "_measure", measured)
-    return made
-
-
 def test_a_short_attempt_measures_no_device_and_a_long_one_does_once(
-    tiny: Trial, memory: Callable, products: list[Any], monkeypatch: pytest.MonkeyPatch
+    tiny: Trial, memory: Callable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    products: list[Any] = []
+    monkeypatch.setattr(costs, "_known", {})
+    monkeypatch.setattr(costs, "_measure", lambda *what: products.append(what) or 5e9)
     assert "peak_flops_per_s" not in train(tiny, memory()).cost
     assert products == []
     with monkeypatch.context() as long:
@@ -174,9 +157,6 @@ def test_a_peak_is_operations_over_the_least_time(monkeypatch: pytest.MonkeyPatc
     assert costs._measure(torch.device("cpu"), "float32") is None
 
 
-# Energy ---------------------------------------------------------------------------------------------------------------
-
-
 def zone(root: Path, name: str, text: str, used: int, limit: int = 1000) -> Path:
     folder = root / name
     folder.mkdir(parents=True)
@@ -186,6 +166,7 @@ def zone(root: Path, name: str, text: str, used: int, limit: int = 1000) -> Path
 
 
 def test_a_counter_that_begins_anew_is_counted_on(tmp_path: Path) -> None:
+    """Packages are counted, and not their parts or the whole machine."""
     folder = zone(tmp_path, "intel-rapl:0", "package-0", used=900)
     meter = Rapl(folder)
     seen = []
@@ -193,12 +174,9 @@ def test_a_counter_that_begins_anew_is_counted_on(tmp_path: Path) -> None:
         (folder / "energy_uj").write_text(f"{used}\n")
         seen.append(round(meter.joules() * 1e6))
     assert seen == [50, 50 + 90, 140, 140 + 959, 1099 + 1]
-
-
-def test_packages_are_counted_and_not_their_parts_or_the_whole_machine(tmp_path: Path) -> None:
     zones = {"intel-rapl:0": "package-0", "intel-rapl:1": "package-1", "intel-rapl:2": "psys", "intel-rapl:0:0": "core"}
-    folders = [zone(tmp_path, name, text, used=0, limit=10**6) for name, text in zones.items()]
-    counted = Energy(processors(tmp_path))
+    folders = [zone(tmp_path / "all", name, text, used=0, limit=10**6) for name, text in zones.items()]
+    counted = Energy(processors(tmp_path / "all"))
     for folder in folders:
         (folder / "energy_uj").write_text("500000\n")
     assert counted.joules() == pytest.approx(1.0)
@@ -220,16 +198,8 @@ def test_a_counter_that_cannot_be_read_is_none_and_not_zero(tmp_path: Path) -> N
 
 
 def test_an_attempt_tells_its_joules(tiny: Trial, memory: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
-    class Ticking:
-        def __init__(self) -> None:
-            self.read = 0
-
-        def joules(self) -> float:
-            self.read += 1
-            return float(self.read)
-
-    meter = Ticking()
-    monkeypatch.setattr(energy, "processors", lambda: [meter])
+    ticks = count(1)
+    monkeypatch.setattr(energy, "processors", lambda: [SimpleNamespace(joules=lambda: float(next(ticks)))])
     assert train(tiny, memory()).cost["joules"] == 1
     monkeypatch.setattr(energy, "LOOK_S", 0.0)
     assert train(tiny, memory()).cost["joules"] == 1 + 12 + 1, "after every step, and at the end"
@@ -237,41 +207,20 @@ def test_an_attempt_tells_its_joules(tiny: Trial, memory: Callable, monkeypatch:
     assert "joules" not in train(tiny, memory()).cost
 
 
-class Library:
-    """NVML with one GPU."""
-
-    def __init__(self) -> None:
-        self.millijoules, self.fails = 12_000_000_000, False
-
-    def find(self, uuid: str) -> int:
-        """Return the handle of the GPU."""
-        if uuid != "GPU-1":
-            raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_FOUND)
-        return 7
-
-    def read(self, handle: int) -> int:
-        """Return its counter."""
-        assert handle == 7
-        if self.fails:
-            raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
-        return self.millijoules
-
-
 def test_a_gpu_counts_from_where_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail() -> None:
-        raise pynvml.NVMLError(pynvml.NVML_ERROR_LIBRARY_NOT_FOUND)
+    def fail(*_: object) -> None:
+        raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
 
-    library = Library()
     monkeypatch.setattr(pynvml, "nvmlInit", lambda: None)
-    monkeypatch.setattr(pynvml, "nvmlDeviceGetHandleByUUID", library.find)
-    monkeypatch.setattr(pynvml, "nvmlDeviceGetTotalEnergyConsumption", library.read)
+    monkeypatch.setattr(pynvml, "nvmlDeviceGetHandleByUUID", lambda uuid: 7 if uuid == "GPU-1" else fail())
+    monkeypatch.setattr(pynvml, "nvmlDeviceGetTotalEnergyConsumption", {7: 12_000_000_000}.__getitem__)
     meter = Energy(energy.gpus(["GPU-1"]))
-    library.millijoules += 2500
+    monkeypatch.setattr(pynvml, "nvmlDeviceGetTotalEnergyConsumption", {7: 12_000_002_500}.__getitem__)
     assert meter.joules() == 2.5
     assert energy.gpus(["GPU-1", "GPU-2"]) is None, "half of the devices would be half of the energy"
-    library.fails = True
-    assert meter.joules() is None
-    assert energy.gpus(["GPU-1"]) is None
-    library.fails = False
+    with monkeypatch.context() as patch:
+        patch.setattr(pynvml, "nvmlDeviceGetTotalEnergyConsumption", fail)
+        assert meter.joules() is None
+        assert energy.gpus(["GPU-1"]) is None
     monkeypatch.setattr(pynvml, "nvmlInit", fail)
     assert energy.gpus(["GPU-1"]) is None

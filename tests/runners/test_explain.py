@@ -4,7 +4,7 @@ import json
 import re
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from runners.cli.app import execute
 from runners.cli.catalogue import STAGES
 from variants import LogScore, Operator, Score, Transformer, attend
 from variants.model.transformer import Tokens
-from variants.papers.catalogue import _CATALOGUE, PAPERS, NamedOperator, catalogue, named_operator
+from variants.papers.catalogue import _CATALOGUE, PAPERS, catalogue, named_operator
 
 SCORE = '''"""A file with two choices."""
 
@@ -61,7 +61,13 @@ class Steeper(Gentle):
 '''
 
 
-def forget() -> None:
+@pytest.fixture
+def own_definitions() -> Iterator[None]:
+    """Forgets the definitions that a test added."""
+    before = catalogue()
+    yield
+    for name in catalogue().keys() - before.keys():
+        del _CATALOGUE[name]
     for family in (Score, LogScore):
         for kind in ("gentle", "steeper", "softcap"):
             family._members.pop(kind, None)
@@ -70,12 +76,6 @@ def forget() -> None:
 def command_text(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
     assert execute(["operators", *arguments]) == 0
     return capsys.readouterr().out
-
-
-def command_data(capsys: pytest.CaptureFixture[str], *arguments: str) -> Any:
-    answer = json.loads(command_text(capsys, *arguments, "--json"))
-    assert answer["schema"] == "ablate/operators/1"
-    return answer["data"]
 
 
 def test_the_list_has_every_named_operator_with_its_paper(capsys: pytest.CaptureFixture[str]) -> None:
@@ -105,12 +105,18 @@ def test_an_operator_is_explained_whole(name: str) -> None:
     assert scope[name] is known.make
 
 
-@pytest.mark.parametrize("member", [f"{row.stage} {row.kind}" for row in stage_kinds()])
-def test_every_kind_says_what_it_is_and_what_its_numbers_are(member: str) -> None:
-    found = explain_kind(*member.split())
-    assert found.part.formula
-    assert found.part.source
-    assert [row.number for row in found.numbers if not row.what] == []
+def command_data(capsys: pytest.CaptureFixture[str], *arguments: str) -> Any:
+    answer = json.loads(command_text(capsys, *arguments, "--json"))
+    assert answer["schema"] == "ablate/operators/1"
+    return answer["data"]
+
+
+def test_every_kind_says_what_it_is_and_what_its_numbers_are() -> None:
+    for row in stage_kinds():
+        kind = explain_kind(row.stage, row.kind)
+        assert kind.part.formula, row
+        assert kind.part.source, row
+        assert [number.number for number in kind.numbers if not number.what] == [], row
 
 
 def test_the_page_of_ssa_says_what_a_user_asks(capsys: pytest.CaptureFixture[str]) -> None:
@@ -119,9 +125,7 @@ def test_the_page_of_ssa_says_what_a_user_asks(capsys: pytest.CaptureFixture[str
         "Scaled Signed Averaging (arXiv 2508.14685)",
         "from variants import ssa; ssa()",
         "f(a) = (1 + b |a|) ** (n sgn a)",
-        "Scaled Signed Averaging, eq. 5",
         "per='head'  one of 'constant', 'layer', 'head', 'query'",
-        "per head",
         "(1, inf) at_least_one",
         "parameters added to icl: 192",
         "n, 1/b -> inf: softmax",
@@ -129,25 +133,27 @@ def test_the_page_of_ssa_says_what_a_user_asks(capsys: pytest.CaptureFixture[str
         "reference: yes",
     ):
         assert words in text, words
-
-
-def test_what_a_program_reads_is_data(capsys: pytest.CaptureFixture[str]) -> None:
     data = command_data(capsys, "ssa")
     n_link = {"name": "n_link", "default": "at_least_one", "values": ["at_least_one", "positive"]}
-    assert [each for each in data["arguments"] if each["name"] in ("n", "n_link")] == [
-        {"name": "n", "default": 1.5, "values": []},
-        n_link,
-    ]
+    assert n_link in data["arguments"]
     assert [(row["number"], row["spec"]["init"], row["spec"]["per"]) for row in data["numbers"]] == [
         ("score.n", 1.5, ["layer", "head"]),
         ("score.b", 1.0, ["layer", "head"]),
     ]
     assert command_data(capsys, "principled_gate")["options"] == {"gate.width": 16, "gate.dims": "add"}
-    groups = command_data(capsys, "soft_avg")
-    assert [part["kind"] for part in groups["options"]["score.parts"]] == ["exponential", "uniform"]
     plain = command_data(capsys, "softmax")
     assert [part["stage"] for part in plain["parts"]] == ["product", "score", "normaliser", "readout"]
-    assert plain["numbers"] == []
+
+
+def test_a_stage_lists_its_kinds_and_a_kind_is_explained(capsys: pytest.CaptureFixture[str]) -> None:
+    rows = command_data(capsys, "stages")
+    assert {(row["stage"], row["kind"]) for row in rows} == {
+        (stage, kind) for stage, family in families().items() for kind in family.members()
+    }
+    assert command_data(capsys, "score") == [row for row in rows if row["stage"] == "score"]
+    assert "named operators that have it\n  - ssa" in command_text(capsys, "score", "ssa")
+    assert {STAGES, *families()} & catalogue().keys() == set()  # no named operator is hidden behind a stage
+    assert STAGES not in families()
 
 
 def test_parameters_are_counted_without_the_compiler_and_as_many() -> None:
@@ -165,23 +171,9 @@ def test_a_model_that_cannot_carry_it_says_why(capsys: pytest.CaptureFixture[str
     assert explain(find_named("integral"), "llama2_125m").added == 0
     found = explain(find_named("integral"), "pythia_125m")  # a quarter of 12 channels is an odd number
     assert found.added is None
-    assert found.reason is not None
     assert "signals.count=" in found.reason
     write_explanation(found)
     assert f"parameters added to pythia_125m: does not fit: {found.reason}" in capsys.readouterr().out
-
-
-def test_a_stage_lists_its_kinds_and_a_kind_is_explained(capsys: pytest.CaptureFixture[str]) -> None:
-    rows = command_data(capsys, "stages")
-    assert {(row["stage"], row["kind"]) for row in rows} == {
-        (stage, kind) for stage, family in families().items() for kind in family.members()
-    }
-    of_score = command_data(capsys, "score")
-    assert of_score == [row for row in rows if row["stage"] == "score"]
-    data = command_data(capsys, "score", "ssa")
-    assert data["used_by"][0] == "ssa"
-    assert [row["number"] for row in data["numbers"]] == ["n", "b"]
-    assert "named operators that have it\n  - ssa" in command_text(capsys, "score", "ssa")
 
 
 def test_a_label_or_another_case_finds_the_operator(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -193,34 +185,20 @@ def test_a_label_or_another_case_finds_the_operator(monkeypatch: pytest.MonkeyPa
         find_named("twin")
 
 
-def ssa() -> Operator:
-    """An operator of this test."""
-    return Operator()
+def test_a_function_that_cannot_be_listed_is_refused() -> None:
+    def ssa() -> Operator:
+        """An operator of this test."""
 
+    def mute() -> Operator: ...
 
-def mute() -> Operator:
-    return Operator()
+    def bare(n: float) -> Operator:
+        """An operator of this test."""
 
-
-def bare(n: float) -> Operator:
-    """An operator of this test."""
-    return Operator()
-
-
-@pytest.mark.parametrize(
-    ("make", "words"),
-    [(ssa, "already an operator of variants"), (mute, "a docstring"), (bare, r"gives none to \['n'\]")],
-)
-def test_a_function_that_cannot_be_listed_is_refused(make: Callable[..., Operator], words: str) -> None:
     before = catalogue()
-    with pytest.raises(SpecError, match=words):
-        named_operator("beyond")(make)
+    for make, words in ((ssa, "already an operator"), (mute, "a docstring"), (bare, r"gives none to \['n'\]")):
+        with pytest.raises(SpecError, match=words):
+            named_operator("beyond")(make)
     assert catalogue() == before
-
-
-def test_no_named_operator_is_hidden_behind_a_stage() -> None:
-    assert {STAGES, *families()} & catalogue().keys() == set()
-    assert STAGES not in families()
 
 
 @pytest.mark.parametrize(
@@ -259,30 +237,27 @@ def softer(power: float = 2.0) -> Operator:
 '''
 
 
+@pytest.mark.usefixtures("own_definitions")
 def test_operators_of_a_spec_file_are_explained(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "mine.py"
     path.write_text(SCORE + NAMED, encoding="utf-8")
-    try:
-        rows = command_data(capsys, "--spec", str(path))
-        assert [(row["of"], row["name"], row["line"]) for row in rows] == [
-            ("operator", "softer", "Softmax, but gentler."),
-            ("score", "gentle", "exp(a / g): a gentler exponential."),
-            ("score", "steeper", "exp(g a)."),
-        ]
-        text = command_text(capsys, "softer", "--spec", str(path), "--model", "icl")
-        assert f"softer() in {path}" in text
-        assert "parameters added to icl: 0" in text
-        assert "exp(a / g): a gentler exponential." in text
-        assert "the divisor g" in command_text(capsys, "score", "gentle", "--spec", str(path))
-        assert "softer" in command_text(capsys, "--paper", "beyond", "--spec", str(path))
-        assert "gentle" in command_text(capsys, "stages", "--spec", str(path))
-        (tmp_path / "empty.py").write_text("x = 1\n", encoding="utf-8")
-        assert execute(["operators", "--spec", str(tmp_path / "empty.py")]) == 2
-    finally:
-        forget()
-        _CATALOGUE.pop("softer", None)
+    rows = command_data(capsys, "--spec", str(path))
+    assert [(row["of"], row["name"], row["line"]) for row in rows] == [
+        ("operator", "softer", "Softmax, but gentler."),
+        ("score", "gentle", "exp(a / g): a gentler exponential."),
+        ("score", "steeper", "exp(g a)."),
+    ]
+    text = command_text(capsys, "softer", "--spec", str(path), "--model", "icl")
+    assert f"softer() in {path}" in text
+    assert "parameters added to icl: 0" in text
+    assert "the divisor g" in command_text(capsys, "score", "gentle", "--spec", str(path))
+    assert "softer" in command_text(capsys, "--paper", "beyond", "--spec", str(path))
+    assert "gentle" in command_text(capsys, "stages", "--spec", str(path))
+    (tmp_path / "empty.py").write_text("x = 1\n", encoding="utf-8")
+    assert execute(["operators", "--spec", str(tmp_path / "empty.py")]) == 2
 
 
+@pytest.mark.usefixtures("own_definitions")
 def test_examples_of_the_guide_keep_all_laws(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     root = Path(variants.__file__).parent.parent
     examples = re.findall(r"```python\n(.*?)```", (root / "CONTRIBUTING.md").read_text(encoding="utf-8"), re.DOTALL)
@@ -291,21 +266,11 @@ def test_examples_of_the_guide_keep_all_laws(tmp_path: Path, capsys: pytest.Capt
     lines = [guide_imports, *(line for line in imports if line.startswith(("import ", "from "))), *examples]
     path = tmp_path / "guide.py"
     path.write_text("\n".join(lines), encoding="utf-8")
-    before = catalogue()
-    try:
-        rows = command_data(capsys, "--spec", str(path))
-        assert {(row["of"], row["name"]) for row in rows} == {("operator", "softcapped"), ("score", "softcap")}
-        # softcapped is the same operator; beside other choices those of users are proved in tests of prove
-        assert execute(["prove", str(path), "--operator", "score softcap"]) == 0
-        assert find_named("softcapped").make().score == Score.members()["softcap"].example()
-        _check_limits(find_named("softcapped"))
-    finally:
-        forget()
-        for name in catalogue().keys() - before.keys():
-            del _CATALOGUE[name]
-
-
-def _check_limits(known: NamedOperator) -> None:
+    rows = command_data(capsys, "--spec", str(path))
+    assert {(row["of"], row["name"]) for row in rows} == {("operator", "softcapped"), ("score", "softcap")}
+    assert execute(["prove", str(path), "--operator", "score softcap"]) == 0
+    known = find_named("softcapped")
+    assert known.make().score == Score.members()["softcap"].example()
     q, k, v = torch.randn(3, 1, 2, 13, 8, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     for limit in known.limits:
         numbers = {name: torch.full((1, 1, 1, 1), value).double() for name, value in limit.numbers.items()}
@@ -313,12 +278,10 @@ def _check_limits(known: NamedOperator) -> None:
         assert (came.output - expected.output).abs().max() <= limit.within
 
 
+@pytest.mark.usefixtures("own_definitions")
 def test_a_choice_typed_at_a_prompt_is_explained_without_its_file() -> None:
-    try:
-        exec(SCORE, {"__name__": "prompt"})
-        found = explain_kind("score", "gentle")
-        assert found.part.formula == "exp(a / g): a gentler exponential."
-        assert [(row.number, row.start, row.what) for row in found.numbers] == [("g", "2", "")]
-        assert execute(["operators", "gentle"]) == 3
-    finally:
-        forget()
+    exec(SCORE, {"__name__": "prompt"})
+    kind = explain_kind("score", "gentle")
+    assert kind.part.formula == "exp(a / g): a gentler exponential."
+    assert [(row.number, row.start, row.what) for row in kind.numbers] == [("g", "2", "")]
+    assert execute(["operators", "gentle"]) == 3

@@ -1,5 +1,6 @@
 """An observer's own clock decides who is alive; no other clock can make it take a live trial, or wait for ever."""
 
+import errno
 import json
 import os
 import socket
@@ -102,7 +103,6 @@ def test_time_without_looks_is_no_silence(layout: Layout, leases: Leases, clock:
 def test_an_outage_takes_no_trial_from_its_owner(
     layout: Layout, leases: Leases, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whether looks wait it out or fail in it."""
     write_start(layout, TRIAL, 1, **ELSEWHERE)
     assert alive(leases, layout)
     plain = trial_status._modified_ns
@@ -127,16 +127,6 @@ def test_an_outage_takes_no_trial_from_its_owner(
     assert not alive(leases, layout)
 
 
-@pytest.mark.parametrize("jump_s", [-HOUR_S, -0.001, 0.001, HOUR_S, 10 * HOUR_S])
-def test_any_change_is_a_sign_of_life(layout: Layout, leases: Leases, clock: Clock, jump_s: float) -> None:
-    write_start(layout, TRIAL, 1, **ELSEWHERE)
-    stamped = time.time()
-    for beats in range(20):
-        beat(layout, stamped + jump_s * beats)
-        assert alive(leases, layout)
-        clock.now += LEASE_S - 1
-
-
 @pytest.mark.parametrize("ahead_s", [-10 * HOUR_S, 10 * HOUR_S])
 def test_a_dead_one_is_dead_after_a_lease_though_wall_clocks_jump(
     layout: Layout, leases: Leases, clock: Clock, ahead_s: float, monkeypatch: pytest.MonkeyPatch
@@ -147,14 +137,6 @@ def test_a_dead_one_is_dead_after_a_lease_though_wall_clocks_jump(
     assert alive(leases, layout)
     monkeypatch.setattr(time, "time", lambda: -ahead_s)
     assert not alive_for(leases, layout, clock, LEASE_S + 1)
-
-
-def test_an_attempt_of_this_host_is_its_process(layout: Layout, leases: Leases, clock: Clock) -> None:
-    write_start(layout, TRIAL, 1)
-    clock.now += 10 * LEASE_S
-    assert alive(leases, layout)
-    write_start(layout, TRIAL, 1, pid_started=1)
-    assert not alive(leases, layout)
 
 
 @pytest.mark.parametrize(
@@ -183,7 +165,15 @@ def test_an_earlier_life_is_dead(layout: Layout, clock: Clock, theirs: dict[str,
 def test_observers_of_one_host_share_what_they_saw_since_its_boot(layout: Layout, clock: Clock, tmp_path: Path) -> None:
     write_start(layout, TRIAL, 1, **ELSEWHERE)
     assert alive_for(observer(clock, tmp_path), layout, clock, LEASE_S - 1)
+    (file,) = (path for path in tmp_path.iterdir() if path.is_file())
+    whole = file.read_text()
     clock.now += 2
+    ns = whole.split()[0]
+    damaged = ["12", "x y z\n", "1 2 3 4\n", f"{ns} 99 nan\n", f"{ns} nan 0\n", f"{ns} 99 0\n\n", "\0"]
+    for text in (*(whole[:size] for size in range(len(whole))), *damaged):
+        file.write_text(text)
+        assert alive(observer(clock, tmp_path), layout), text
+    file.write_text(whole)
     assert not alive(observer(clock, tmp_path), layout)
     assert alive(observer(clock, None), layout)
     beat(layout, 5)
@@ -194,33 +184,17 @@ def test_observers_of_one_host_share_what_they_saw_since_its_boot(layout: Layout
     assert not alive(observer(clock, tmp_path), layout)
 
 
-def test_a_damaged_observation_is_not_believed(layout: Layout, clock: Clock, tmp_path: Path) -> None:
-    write_start(layout, TRIAL, 1, **ELSEWHERE)
-    assert alive_for(observer(clock, tmp_path), layout, clock, LEASE_S - 1)
-    (file,) = (path for path in tmp_path.iterdir() if path.is_file())
-    whole = file.read_text()
-    clock.now += 2
-    beat_ns = whole.split()[0]
-    damaged = ["12", "x y z\n", "1 2 3 4\n", f"{beat_ns} 99 nan\n", f"{beat_ns} nan 0\n", f"{beat_ns} 99 0\n\n", "\0"]
-    for text in (*(whole[:size] for size in range(len(whole))), *damaged):
-        file.write_text(text)
-        assert alive(observer(clock, tmp_path), layout), text
-    file.write_text(whole)
-    assert not alive(observer(clock, tmp_path), layout)
-
-
 def test_what_nobody_has_looked_at_for_an_hour_is_removed(layout: Layout, clock: Clock, tmp_path: Path) -> None:
     memory = tmp_path / "memory"
     memory.mkdir()
-    for attempt in range(1, 21):
+    for attempt in (1, 2, 3):
         write_start(layout, TRIAL, attempt, **ELSEWHERE)
         observer(clock, memory).alive(layout, TRIAL, attempt, ELSEWHERE)
-    assert len(list(memory.iterdir())) == 20
+    assert len(list(memory.iterdir())) == 3
     for file in memory.iterdir():
         os.utime(file, (time.time() - HOUR_S - 60,) * 2)
     looks = observer(clock, memory)
     alive(looks, layout)
-    assert len(list(memory.iterdir())) == 1
     (file,) = memory.iterdir()
     os.utime(file, (0, 0))
     clock.now += HOUR_S
@@ -230,24 +204,20 @@ def test_what_nobody_has_looked_at_for_an_hour_is_removed(layout: Layout, clock:
 
 def test_what_another_user_could_have_written_is_not_believed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    host_memory.cache_clear()
-    ours = host_memory()
+    plain = host_memory.__wrapped__
+    ours = plain()
     assert ours is not None
     assert ours.stat().st_mode & 0o777 == 0o700
     ours.chmod(0o777)
-    host_memory.cache_clear()
-    assert host_memory() is None
+    assert plain() is None
     ours.rmdir()
     ours.symlink_to(tmp_path)
-    host_memory.cache_clear()
-    assert host_memory() is None
-    monkeypatch.undo()
-    host_memory.cache_clear()
+    assert plain() is None
 
 
 @pytest.mark.parametrize(
     ("every", "lease"),
-    [(2, 12), (0.5, 3), (None, 90), ("5", 90), (0, 90), (-1, 90), (float("inf"), 90), (float("nan"), 90), ([], 90)],
+    [(0.5, 3), (None, 90), ("5", 90), (0, 90), (-1, 90), (float("inf"), 90), (float("nan"), 90), ([], 90)],
 )
 def test_a_lease_is_six_beats_of_what_the_attempt_said(every: Any, lease: float) -> None:
     assert lease_s({"heartbeat_s": every}) == lease
@@ -270,14 +240,13 @@ def until(true: Callable[[], bool]) -> None:
 
 def test_a_heartbeat_outlives_a_stale_handle(layout: Layout, monkeypatch: pytest.MonkeyPatch) -> None:
     write_start(layout, TRIAL, 1)
-    tried: list[Path] = []
+    tried: list[int] = []
     plain = os.open
 
     def stale(path: Any, *how: Any, **more: Any) -> int:
-        if Path(path).name == "heartbeat":
-            tried.append(Path(path))
-            if len(tried) <= 20:
-                raise OSError([116, 5, 2][len(tried) % 3], "Stale file handle")  # ESTALE, EIO, ENOENT
+        if Path(path).name == "heartbeat" and len(tried) <= 20:
+            tried.append([errno.ESTALE, errno.EIO, errno.ENOENT][len(tried) % 3])
+            raise OSError(tried[-1], "Stale file handle")
         return plain(path, *how, **more)
 
     heart = Heartbeat(layout.heartbeat(TRIAL, 1), 0.001)
@@ -298,23 +267,16 @@ def test_a_sign_of_life_has_one_width_whatever_it_says(layout: Layout) -> None:
     heart.start()
     until(lambda: path.stat().st_size > 0)
     assert progress_of(layout, TRIAL, 1) is None
-    for step, steps, loss in ((2**62, 2**62, -1.2345678901234567e-300), (1, 2, 0.5)):
-        heart.tell(step, steps, loss)
-        until(lambda said=(step, steps, loss): progress_of(layout, TRIAL, 1) == said)
+    for progress in ((2**62, 2**62, -1.2345678901234567e-300), (1, 2, 0.5)):
+        heart.tell(*progress)
+        until(lambda said=progress: progress_of(layout, TRIAL, 1) == said)
         assert path.stat().st_size == 97
     heart.stop()
-
-
-@pytest.mark.parametrize("text", [b"", b"\xff", b"{", b"[1]", b'{"step": 1}', b'{"step": true, "steps": 2}'])
-def test_an_unreadable_sign_of_life_says_nothing_of_progress(layout: Layout, text: bytes) -> None:
-    write_start(layout, TRIAL, 1)
-    layout.heartbeat(TRIAL, 1).write_bytes(text)
+    for damaged in (b"", b"\xff", b"{", b"[1]", b'{"step": 1}', b'{"step": true, "steps": 2}'):
+        path.write_bytes(damaged)
+        assert progress_of(layout, TRIAL, 1) is None
+    path.unlink()
     assert progress_of(layout, TRIAL, 1) is None
-    layout.heartbeat(TRIAL, 1).unlink()
-    assert progress_of(layout, TRIAL, 1) is None
-
-
-HOSTS = ("a", "b", "c")
 
 
 class Hosts(RuleBasedStateMachine):
@@ -328,15 +290,14 @@ class Hosts(RuleBasedStateMachine):
         self.layout = Layout(self.root)
         self.clock = Clock()
         self.stamp = 1.8e9
-        self.leases = {host: observer(lambda at=at: self.clock.now + 1e4 * at, None) for at, host in enumerate(HOSTS)}
+        self.leases = {host: observer(lambda at=at: self.clock.now + 1e4 * at, None) for at, host in enumerate("abc")}
         self.owner: tuple[str, int] | None = None
         self.died_at: float | None = None
         self.looked_at: dict[str, float] = {}
         self.silent_s: dict[str, float] = {}
 
-    @rule(host=st.sampled_from(HOSTS))
+    @rule(host=st.sampled_from("abc"))
     def reach(self, host: str) -> None:
-        """A worker of `host` reaches for the trial."""
         if self.owner is not None and self.owner[0] == host and self.died_at is None:
             return
         plain, socket.gethostname = socket.gethostname, lambda: host
@@ -362,7 +323,6 @@ class Hosts(RuleBasedStateMachine):
     @precondition(lambda self: self.owner is not None and self.died_at is None)
     @rule()
     def give_a_sign(self) -> None:
-        """The owner's heartbeat thread has its turn."""
         assert self.owner is not None
         path = self.layout.heartbeat(TRIAL, self.owner[1])
         self.stamp += 0.001
@@ -372,7 +332,6 @@ class Hosts(RuleBasedStateMachine):
     @precondition(lambda self: self.owner is not None and self.died_at is None)
     @rule()
     def die(self) -> None:
-        """The owner's node fails."""
         assert self.owner is not None
         start = self.layout.start(TRIAL, self.owner[1])
         start.write_text(json.dumps({**read_json(start), "pid_started": 1}))
@@ -390,12 +349,10 @@ class Hosts(RuleBasedStateMachine):
 
     @rule(seconds=st.sampled_from([-1e5, -10.0, 10.0, 1e5]))
     def jump(self, seconds: float) -> None:
-        """The clock that stamps files is set."""
         self.stamp += seconds
 
     @invariant()
     def attempts_are_numbered_without_a_gap(self) -> None:
-        """Every claim got the number after the last."""
         numbers = self.layout.attempts(TRIAL)
         assert numbers == list(range(1, len(numbers) + 1))
         assert (self.owner[1] if self.owner else 0) == len(numbers)
@@ -406,7 +363,7 @@ def test_no_order_of_events_takes_a_trial_from_a_live_owner(tmp_path: Path, monk
         monkeypatch.setattr(f"runners.attempts.claims.{limit}", 10**6)
     Hosts.root = tmp_path / "0"
     how = settings(
-        max_examples=80, stateful_step_count=30, deadline=None, suppress_health_check=list(HealthCheck), database=None
+        max_examples=40, stateful_step_count=30, deadline=None, suppress_health_check=list(HealthCheck), database=None
     )
     run_state_machine_as_test(Hosts, settings=how)
 
@@ -420,9 +377,11 @@ def test_processes_of_other_containers_are_not_dead(layout: Layout, leases: Leas
     assert not alive(observer(clock, None), layout)
 
 
-def test_a_zombie_on_this_host_is_dead_to_an_observer(layout: Layout, leases: Leases) -> None:
+def test_an_attempt_of_this_host_lives_as_long_as_its_process(layout: Layout, leases: Leases, clock: Clock) -> None:
+    """A zombie is dead."""
     child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     write_start(layout, TRIAL, 1, pid=child.pid, pid_started=process_started(child.pid))
+    clock.now += 10 * LEASE_S  # its beat does not matter
     assert trial_state(layout, TRIAL, leases.alive).status == "running"
     child.kill()
     os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
