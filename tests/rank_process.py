@@ -9,6 +9,7 @@ import json
 import os
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -53,7 +54,11 @@ class Counting(Recorded):
 
 def children() -> list[int]:
     """Processes that this one started and that are there."""
-    return [int(pid) for task in Path("/proc/self/task").iterdir() for pid in (task / "children").read_text().split()]
+    found: list[int] = []
+    for task in Path("/proc/self/task").iterdir():
+        with suppress(FileNotFoundError):  # a thread that has just ended
+            found += map(int, (task / "children").read_text().split())
+    return found
 
 
 def main() -> None:

@@ -24,6 +24,7 @@ from runners.output import format_count
 from runners.planning.preflight import Preflight
 from runners.planning.survey import Survey, Surveyed, publish, walk
 from runners.provenance.code import ran_other_code
+from store.files.atomic import make_directory
 from store.files.layout import Layout
 from store.files.trial_status import trial_state
 from store.files.trust import trust_new
@@ -92,8 +93,9 @@ def run_campaign(
     cells = walk(wanted, opening.look, options.files)
     if options.only is None:  # chosen from what has been tried
         opening.require()
-    trust_new(layout)
+    make_directory(layout.root)
     require_disk_space(layout.root)
+    trust_new(layout)
     survey = publish(layout, wanted, cells, retry=options.retry, again=options.again)
     return _ActiveRun(layout, survey.narrow_to(options.only), machine or Inline(), options).result()
 

@@ -250,8 +250,6 @@ def test_what_a_probe_or_an_evaluation_refuses_is_refused_when_the_trial_is_buil
         tiny.changed(evaluations=(Shifted(), Shifted(points=2)))
 
 
-
-
 @pytest.mark.parametrize(
     ("make", "words"),
     [

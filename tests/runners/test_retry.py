@@ -22,6 +22,7 @@ from runners.monitoring.retry import before, choose
 from runners.monitoring.trial_states import locate_trials
 from store.files.layout import Layout
 from store.files.trial_status import trial_state
+from store.files.trust import trust
 from store.store import Store
 
 STUMBLING = """
@@ -73,7 +74,9 @@ def failed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def failed_run(failed: Path, tmp_path: Path) -> tuple[Path, Path]:
     """The spec file and a copy of the campaign."""
     (failed / "stumble").unlink(missing_ok=True)
-    return failed / "tried.py", Path(shutil.copytree(failed / "campaign", tmp_path / "campaign"))
+    root = Path(shutil.copytree(failed / "campaign", tmp_path / "campaign"))
+    trust(Layout(root), "code")
+    return failed / "tried.py", root
 
 
 def attempts(root: Path) -> dict[str, list[str]]:

@@ -77,7 +77,7 @@ def test_the_record_and_held_jobs_match_what_sbatch_queued(
     assert "queued 6 trials on 3 workers (job 42)" in capsys.readouterr().err
     assert slurm.calls("sbatch") == ["--test-only", "--hold"]
     assert (slurm.place / "released").read_text().split() == ["42"]
-    assert sum(path.is_file() for path in (tmp_path / "campaign").rglob("*")) == 6
+    assert sum(path.is_file() for path in (tmp_path / "campaign").rglob("*")) == 7
     layout = Layout(tmp_path / "campaign")
     record = read_submission_record(layout, layout.submission_ids()[0])
     assert (record.machine, record.jobs) == ("slurm", [42])
