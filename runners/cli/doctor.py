@@ -130,7 +130,7 @@ def doctor(*, campaign: Path | None = None, as_json: Json = False) -> int:
 
 
 def check(*, campaign: Campaign = None, as_json: Json = False) -> int:
-    """Read every file of a campaign, verify every hash, and list what is damaged or missing and what mends it.
+    """Read every file of a campaign, verify every hash, and list what is damaged or missing and what repairs it.
 
     The exit code is 0 if all is sound, and 6 if something is wrong.
     """

@@ -48,7 +48,7 @@ def logs(
         _follow(layout, trial, attempt)
         return 0
     if worker and attempt is None and not layout.attempts(trial):
-        say(f"ablate: nobody has begun trial {trial[:8]}; this is what workers printed that would take it")
+        say(f"ablate: trial {trial[:8]} has not started; this is the output of workers that may take it")
         for path in outputs_of_class(layout, trial):
             say(f"ablate: {path}")
             sys.stdout.writelines(LogFollower(layout, path).more())
@@ -101,8 +101,8 @@ def cancel(*query: str, outdated: bool = False, campaign: Campaign = None, as_js
     from runners.cli.resolve import find_campaign, open_campaign
     from runners.execution.local_runs import runs_at_work
     from runners.monitoring.cancel import Cancelling
+    from runners.monitoring.trial_locations import locate_trials
     from runners.monitoring.trial_query import select
-    from runners.monitoring.trial_states import locate_trials
     from runners.slurm.scheduler import SlurmScheduler
     from runners.slurm.submissions import read_submission_status
     from store.files.layout import Layout
@@ -114,13 +114,13 @@ def cancel(*query: str, outdated: bool = False, campaign: Campaign = None, as_js
     if outdated or len(query) > len(submissions):
         with open_campaign(campaign) as store:
             where = locate_trials(store, scheduler)
-            cancelling = Cancelling(store.layout, where.crews, where.runs, scheduler.cancel)
+            cancelling = Cancelling(store.layout, where.submissions, where.runs, scheduler.cancel)
             cancelling.trials(where.outdated if outdated else select(store, query), where)
             notes = list(where.notes)
     else:  # without the store: a campaign of very many trials is called off at once
         layout = Layout(find_campaign(campaign))
-        crews, notes = read_submission_status(layout, scheduler)
-        cancelling = Cancelling(layout, crews, runs_at_work(layout), scheduler.cancel)
+        statuses, notes = read_submission_status(layout, scheduler)
+        cancelling = Cancelling(layout, statuses, runs_at_work(layout), scheduler.cancel)
         cancelling.everything(submissions)
     if as_json:
         write_json("cancel", {"done": cancelling.done}, [*notes, *cancelling.problems])

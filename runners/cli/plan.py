@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, final
 
 from grid import Grid, Planned
-from runners.monitoring.trial_states import State
+from runners.monitoring.trial_locations import State
 from runners.output import format_count
 from runners.planning.duration import Estimate, EstimateOptions, estimate
 from runners.planning.forecast_text import resolution_lines, time_line

@@ -20,7 +20,7 @@ def status(*, campaign: Campaign = None, grid: AnyGrid = None, as_json: Json = F
     """Show the progress of each cell, the running trials and the failures, from the files and the scheduler."""
     from runners.cli.resolve import choose_grid, open_campaign
     from runners.monitoring.status_text import read_status, write_status
-    from runners.monitoring.trial_states import locate_trials
+    from runners.monitoring.trial_locations import locate_trials
     from runners.slurm.scheduler import SlurmScheduler
 
     with open_campaign(campaign, thorough=False, most_s=_MOST_INGEST_S) as store:

@@ -13,7 +13,7 @@ from runners.output import format_count, say, write
 
 if TYPE_CHECKING:
     from runners.monitoring.retry import Again, Before
-    from runners.monitoring.trial_states import State
+    from runners.monitoring.trial_locations import State
     from runners.slurm.spec import Slurm
     from store.store import Store
 
@@ -98,8 +98,8 @@ def retry(
 def _chosen(store: "Store", query: Sequence[str], which: Which, spec: Path | None) -> "tuple[Again, Before] | None":
     """Return the trials to retry and how they were trained; None if there are none."""
     from runners.monitoring.retry import Again, before, choose, grids_of
+    from runners.monitoring.trial_locations import locate_trials
     from runners.monitoring.trial_query import select
-    from runners.monitoring.trial_states import locate_trials
     from runners.provenance.specfile import load_spec_file
     from runners.slurm.scheduler import SlurmScheduler as Scheduler
 

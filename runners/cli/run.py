@@ -25,7 +25,7 @@ from runners.slow_notice import slow_notice
 
 if TYPE_CHECKING:
     from runners.cli.plan import PlanOptions
-    from runners.monitoring.trial_states import State
+    from runners.monitoring.trial_locations import State
 
 
 @final
@@ -111,7 +111,7 @@ def plan(
 
 def _states(root: Path) -> "dict[str, State]":
     """Where the trials of a campaign are, as `ablate status` says; empty where there is no campaign yet."""
-    from runners.monitoring.trial_states import locate_trials
+    from runners.monitoring.trial_locations import locate_trials
     from runners.slurm.scheduler import SlurmScheduler
     from store.files.layout import Layout
     from store.store import Store

@@ -180,7 +180,7 @@ def _all_queued(draft: "Draft") -> str | None:
 def _follow(drafter: "Drafter", queued: "SubmittedJobs", root: Path) -> int:
     from runners.cli.outcome import report_outcome
     from runners.execution.background_ingest import BackgroundIngest
-    from runners.monitoring.trial_states import called_off
+    from runners.monitoring.trial_locations import called_off
     from runners.slurm.follow import Following
 
     submissions = [*queued.draft.elsewhere.submissions, queued.draft.submission]

@@ -163,6 +163,6 @@ def _parse_line(line: Line) -> tuple[str, str, LongQuestion]:
         try:
             [retrieval("", answer) for answer in answers]
         except ValueError as error:
-            raise SpecError(f"{error}, in {line.where}; mend it") from error
+            raise SpecError(f"{error}, in {line.where}; correct it") from error
     question = LongQuestion(dataset, line.text("context"), line.text("input"), answers, classes)
     return dataset, line.text("_id", line.place), question

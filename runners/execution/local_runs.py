@@ -11,8 +11,7 @@ from store.files.trial_status import TrialState, heartbeat_age, local_process, t
 
 
 def runs_here(layout: Layout) -> list[Submission]:
-    """The runs of this campaign whose process is on this host, oldest first; who reads the crews is told of records
-    that cannot be read."""
+    """List the runs whose process is on this host, oldest first; records that cannot be read are left out."""
     found = submission_records(layout)
     return [record for record in found if isinstance(record, Submission) and record.process is not None]
 

@@ -9,7 +9,7 @@ from typing import final
 
 from grid.errors import NotFoundError
 from runners.attempts.submission_record import Submission
-from runners.monitoring.trial_states import TrialLocations
+from runners.monitoring.trial_locations import TrialLocations
 from runners.output import format_count, say
 from runners.slurm.submissions import AT_WORK, SubmissionStatus
 from runners.slurm.submit.submit_lock import submit_lock
@@ -30,11 +30,11 @@ class Cancelling:
     """Calls off trials of a campaign and says, a sentence each, what was done and what could not be."""
 
     def __init__(
-        self, layout: Layout, crews: Sequence[SubmissionStatus], runs: Sequence[Submission], cancel: Canceller
+        self, layout: Layout, submissions: Sequence[SubmissionStatus], runs: Sequence[Submission], cancel: Canceller
     ) -> None:
         """`runs` are those without a scheduler that are at work, on any host."""
         self._layout = layout
-        self._crews = crews
+        self._submissions = submissions
         self._runs = runs
         self._cancel = cancel
         self.done: list[str] = []
@@ -46,14 +46,14 @@ class Cancelling:
         Raises:
             NotFoundError: there is no such submission.
         """
-        known = [*(crew.record.submission for crew in self._crews), *(run.submission for run in self._runs)]
+        known = [*(status.record.submission for status in self._submissions), *(run.submission for run in self._runs)]
         for name in only:
             if name not in known:
                 there = ", ".join(known[-_SHOWN:]) or "none"
                 raise NotFoundError(f"no submission {name!r} is queued or running; the latest are {there}")
-        for crew in self._crews:
-            if _at_work(crew) and (not only or crew.record.submission in only):
-                self._whole(crew)
+        for status in self._submissions:
+            if _at_work(status) and (not only or status.record.submission in only):
+                self._whole(status)
         for run in self._runs:
             if not only or run.submission in only:
                 self._stop(run, whole=True)
@@ -63,15 +63,15 @@ class Cancelling:
         states = {key: found.state for key, found in where.trials.items()}
         open_keys = {key for key, state in states.items() if state not in ("done", "failed")}
         wanted = open_keys.intersection(keys)
-        for crew in self._crews:
-            if _at_work(crew):
-                self._some(crew, wanted, open_keys)
+        for status in self._submissions:
+            if _at_work(status):
+                self._some(status, wanted, open_keys)
         for run in self._runs:
             if wanted.intersection(self._members(run.submission)):
                 self._stop(run, whole=False)
 
-    def _some(self, crew: SubmissionStatus, wanted: Collection[str], open_keys: Collection[str]) -> None:
-        submission = crew.record.submission
+    def _some(self, status: SubmissionStatus, wanted: Collection[str], open_keys: Collection[str]) -> None:
+        submission = status.record.submission
         members = self._members(submission)
         with submit_lock(self._layout, _waits):
             found = read_cancelled(self._layout, submission)
@@ -89,7 +89,7 @@ class Cancelling:
                 f"{verbs[1]} on"
             )
         else:
-            self._whole(crew)
+            self._whole(status)
 
     def _members(self, submission: str) -> set[str]:
         from runners.attempts.manifest import Manifest
@@ -97,15 +97,15 @@ class Cancelling:
         manifest = Manifest(self._layout, submission)
         return {manifest.trial(row) for row in range(len(manifest))}
 
-    def _whole(self, crew: SubmissionStatus) -> None:
+    def _whole(self, status: SubmissionStatus) -> None:
         """First the file, which keeps workers from being queued again; then the queue."""
-        submission = crew.record.submission
+        submission = status.record.submission
         with submit_lock(self._layout, _waits):
             self._write(submission, everything=True, trials=read_cancelled(self._layout, submission).trials)
-        jobs = sorted({int(job.partition("_")[0]) for job in crew.jobs})
+        jobs = sorted({int(job.partition("_")[0]) for job in status.jobs})
         problem = self._cancel(jobs) if jobs else None
-        workers = format_count(len(crew.jobs), "worker")
-        leave = "leaves" if len(crew.jobs) == 1 else "leave"
+        workers = format_count(len(status.jobs), "worker")
+        leave = "leaves" if len(status.jobs) == 1 else "leave"
         if problem is None:
             self.done.append(
                 f"submission {submission} is called off: {workers} {leave}, running trials save their state"
@@ -144,10 +144,10 @@ def _waits(why: str) -> None:
     say(f"ablate: {why}")
 
 
-def _at_work(crew: SubmissionStatus) -> bool:
-    if crew.cancelled.all:
+def _at_work(status: SubmissionStatus) -> bool:
+    if status.cancelled.all:
         return False
-    return any(worker.standing in AT_WORK for worker in crew.workers)
+    return any(worker.standing in AT_WORK for worker in status.workers)
 
 
 def run_process(start: Mapping[str, object]) -> int | None:

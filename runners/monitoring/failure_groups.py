@@ -176,7 +176,7 @@ def action(found: FailureGroup, good_hosts: set[str]) -> str:
     if found.reason == "diverged":
         return "it counts as an outcome of these cells and would diverge again; lower the learning rate to avoid it"
     if found.logged:
-        return f"{logs}; mend it, then start your program that logged it again"
+        return f"{logs}; correct it, then start your program that logged it again"
     one_host = found.scheduled and found.n > 1 and len(found.hosts) == 1 and hosts != "?"
     if one_host and good_hosts - {hosts}:
         without = f"`{retry} --exclude {hosts}`"
@@ -193,7 +193,7 @@ def action(found: FailureGroup, good_hosts: set[str]) -> str:
         return f"a file is missing on {hosts}: put it there under the same path, then `{retry}`"
     if _DISK.search(last_words):
         return f"the disk takes no more on {hosts}: free some space, then `{retry}`"
-    return f"an error of the code: {logs}; mend it, then `{retry}`"
+    return f"an error of the code: {logs}; correct it, then `{retry}`"
 
 
 _NO_GPU = re.compile(r"no CUDA device|torch sees none|build for the CPU")
@@ -265,7 +265,7 @@ def _action(first: _Left, hosts: dict[str, int], fit: set[str]) -> str:
     if first.left == "late":
         return "ask for more --time, or a lower --signal-s, then `ablate run`"
     if first.left == "unsaid":
-        return f"{first.output} says more; mend it (--setup, setup= of the spec file), then `ablate run`"
+        return f"{first.output} says more; correct it (--setup, setup= of the spec file), then `ablate run`"
     if first.left == "error":
         return "the output of the task says more: `ablate logs KEY --worker` for a trial that it began"
     if others:

@@ -24,7 +24,9 @@ def find_attempt(layout: Layout, trial: str, number: int | None) -> AttemptState
     """
     attempts = {found.attempt: found for found in trial_state(layout, trial).attempts}
     if not attempts:
-        raise NotFoundError(f"trial {trial[:8]} has no log: nobody has begun it; `ablate status` says who will")
+        raise NotFoundError(
+            f"trial {trial[:8]} has no log, because it has not started; `ablate status` shows its worker"
+        )
     if number is not None and number not in attempts:
         raise NotFoundError(f"trial {trial[:8]} has no attempt {number}; it has {', '.join(map(str, attempts))}")
     return attempts[max(attempts) if number is None else number]
@@ -78,8 +80,8 @@ def outputs_of_class(layout: Layout, trial: str) -> list[Path]:
         if found := [path for job, path in every.items() if job.partition("_")[0] in jobs]:
             return found
     raise NotFoundError(
-        f"nobody has begun trial {trial[:8]}, and no worker that would take it has printed anything; `ablate status` "
-        "says who will"
+        f"trial {trial[:8]} has not started, and no worker that would take it has printed anything; `ablate status` "
+        "shows its worker"
     )
 
 

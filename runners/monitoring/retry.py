@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, final
 from grid import Grid
 from grid.errors import NotFoundError, SpecError, StoreError
 from runners.attempts.submission_record import Submission, read_submission_record
-from runners.monitoring.trial_states import State, TrialLocations
+from runners.monitoring.trial_locations import State, TrialLocations
 from runners.output import format_count
 from store.files.layout import Layout
 from store.files.trial_status import trial_state

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from runners.monitoring.failure_groups import kind_line, kinds
-from runners.monitoring.trial_states import AtWork, State, TrialLocations
+from runners.monitoring.trial_locations import AtWork, State, TrialLocations
 from runners.output import age, duration, format_count, say, write, write_table
 from runners.slurm.submissions import AT_WORK, SubmissionStatus, WorkerStatus
 from runners.slurm.worker_records import GAVE_UP
@@ -54,25 +54,25 @@ class Status(NamedTuple):
             "bad_shards": self.bad_shards.rows(named=True),
             "trials": {key: found._asdict() for key, found in sorted(where.trials.items()) if found.state != "done"},
             "running": [found._asdict() for found in where.at_work],
-            "workers": [worker._asdict() for crew in where.crews for worker in crew.workers],
-            "submissions": [submission_data(crew) for crew in where.crews],
+            "workers": [worker._asdict() for status in where.submissions for worker in status.workers],
+            "submissions": [submission_data(status) for status in where.submissions],
             "endings": list(where.endings),
             "when": where.when,
         }
 
 
-def submission_data(crew: SubmissionStatus) -> dict[str, Any]:
+def submission_data(status: SubmissionStatus) -> dict[str, Any]:
     """A submission to a cluster as plain data."""
-    record = crew.record
+    record = status.record
     return {
         "submission": record.submission,
         "written": record.written,
-        "cancelled": crew.cancelled.all,
-        "cancelled_trials": sorted(crew.cancelled.trials),
-        "hours": crew.hours,
-        "unit": crew.unit,
+        "cancelled": status.cancelled.all,
+        "cancelled_trials": sorted(status.cancelled.trials),
+        "hours": status.hours,
+        "unit": status.unit,
         "budget": record.budget,
-        "classes": {found.name: crew.standing(found.name) for found in record.classes},
+        "classes": {found.name: status.standing(found.name) for found in record.classes},
     }
 
 
@@ -125,7 +125,7 @@ def write_status(found: Status) -> None:
         if len(shown) < len(frame):
             write(f"... and {format_count(len(frame) - len(shown), 'more cell')}; --json has all")
     _write_running(found.where.at_work)
-    for line in crew_lines(found.where.crews):
+    for line in submission_lines(found.where.submissions):
         write(line)
     _write_workers(found.where)
     for line in (*found.where.endings, *loose_ends(found.where)):
@@ -176,32 +176,32 @@ def _format_last_sign(quiet_s: float) -> str | None:
     return None if quiet_s < _YOUNG_S else f"{duration(quiet_s)} ago"
 
 
-def crew_lines(crews: Iterable[SubmissionStatus]) -> list[str]:
+def submission_lines(submissions: Iterable[SubmissionStatus]) -> list[str]:
     """A line per submission that has workers at work or that may be: how many, and what they used of the budget."""
     lines = []
-    for crew in crews:
-        standings = Counter(worker.standing for worker in crew.workers)
+    for status in submissions:
+        standings = Counter(worker.standing for worker in status.workers)
         counted = ", ".join(f"{standings[name]} {name}" for name in AT_WORK if standings[name])
         if counted:
-            lines.append(f"{crew.record.submission}: workers: {counted}; {used(crew)}")
-        if crew.held is not None:
-            lines.append(crew.held)
+            lines.append(f"{status.record.submission}: workers: {counted}; {used(status)}")
+        if status.held is not None:
+            lines.append(status.held)
     return lines
 
 
-def used(crew: SubmissionStatus) -> str:
+def used(status: SubmissionStatus) -> str:
     """Hours of a submission's workers so far, of its budget if it has one."""
-    unit = {"gpuh": "GPU-h", "cpuh": "CPU-h"}[crew.unit]
-    budget = crew.record.budget
+    unit = {"gpuh": "GPU-h", "cpuh": "CPU-h"}[status.unit]
+    budget = status.record.budget
     limit = f"of {budget['hours']:g} " if budget else ""
-    return f"{crew.hours:.2f} {limit}{unit} used"
+    return f"{status.hours:.2f} {limit}{unit} used"
 
 
 def _write_workers(where: TrialLocations) -> None:
     """Choose workers to show: waiting, running, or ended with a lost or released trial."""
-    submitted = {crew.record.submission: crew.record.written for crew in where.crews}
+    submitted = {status.record.submission: status.record.written for status in where.submissions}
     gave_up = _gave_up(where)
-    workers = [worker for crew in where.crews for worker in crew.workers if worker.standing != "ended"]
+    workers = [worker for status in where.submissions for worker in status.workers if worker.standing != "ended"]
     workers = [worker for worker in workers if worker not in gave_up]
     jobs = {found.job for found in where.trials.values() if found.state == "lost"} - {None}
     shown = [worker for worker in workers if worker.standing != "gone" or worker.job in jobs]
@@ -235,9 +235,9 @@ def _gave_up(where: TrialLocations) -> list[WorkerStatus]:
     """The workers that could not train, or whose output says that they are not queued again."""
     return [
         worker
-        for crew in where.crews
-        if not crew.cancelled.all
-        for worker in crew.workers
+        for status in where.submissions
+        if not status.cancelled.all
+        for worker in status.workers
         if worker.output or (worker.standing == "ended" and worker.words in GAVE_UP)
     ]
 
@@ -273,7 +273,7 @@ def loose_ends(where: TrialLocations) -> list[str]:
             them = "it" if len(found) == 1 else "them"
             again = f"`ablate retry --lost` queues {them} again" if state == "lost" else ""
             if again and all(each.job in gone for each in found):
-                again = f"their workers gave up: `ablate failures` says what to mend before {again}"
+                again = f"their workers gave up: `ablate failures` says what to correct before {again}"
             if again and all(each.logged for each in found):
                 again = f"start your program that logged {them} again"
             advice = f"; {again}" if again else ""

@@ -14,8 +14,8 @@ from rich.text import Text
 
 from grid.errors import EnvironmentProblem
 from runners.monitoring.failure_groups import kind_line, kinds
-from runners.monitoring.status_text import crew_lines
-from runners.monitoring.trial_states import STATES, AtWork, State, TrialLocations, locate_trials
+from runners.monitoring.status_text import submission_lines
+from runners.monitoring.trial_locations import STATES, AtWork, State, TrialLocations, locate_trials
 from runners.output import duration, format_count
 from runners.planning.duration import schedule_s
 from runners.slurm.scheduler import QueueStatus, Scheduler
@@ -87,7 +87,7 @@ class WatchView(NamedTuple):
     cells: tuple[tuple[str, str, Mapping[State, int]], ...]
     """Grid, label, and how many of its trials are in each state."""
     at_work: tuple[AtWork, ...]
-    crews: tuple[SubmissionStatus, ...]
+    submissions: tuple[SubmissionStatus, ...]
     failures: tuple[FailureKind, ...]
     left_s: float | None
     """Estimated from finished trials and the pace of those at work; None while there is nothing to go by."""
@@ -100,7 +100,7 @@ class WatchView(NamedTuple):
         """Whether every trial has ended and no worker waits or runs that might train one again."""
         ended = sum(self.states.values()) == self.states["done"] + self.states["failed"]
         return ended and not any(
-            worker.standing in ("pending", "running") for crew in self.crews for worker in crew.workers
+            worker.standing in ("pending", "running") for status in self.submissions for worker in status.workers
         )
 
     def data(self) -> dict[str, Any]:
@@ -112,8 +112,8 @@ class WatchView(NamedTuple):
             "states": dict(self.states),
             "cells": [{"grid": grid, "label": label, **counts} for grid, label, counts in self.cells],
             "running": [each._asdict() for each in self.at_work],
-            "workers": [worker._asdict() for crew in self.crews for worker in crew.workers],
-            "submissions": [submission_data(crew) for crew in self.crews],
+            "workers": [worker._asdict() for status in self.submissions for worker in status.workers],
+            "submissions": [submission_data(status) for status in self.submissions],
             "failures": [each._asdict() for each in self.failures],
             "left_s": self.left_s,
             "notes": list(self.notes),
@@ -170,7 +170,7 @@ def look(root: Path, scheduler: Scheduler) -> WatchView:
         states={state: total[state] for state in STATES},
         cells=tuple((*place, {state: found[state] for state in STATES}) for place, found in counts.items()),
         at_work=where.at_work,
-        crews=where.crews,
+        submissions=where.submissions,
         failures=tuple(FailureKind(*row) for row in failed),
         left_s=seconds_left(where, {str(key): float(wall_s) for key, wall_s in seconds}, _cells_of(rows)),
         notes=where.notes,
@@ -252,7 +252,7 @@ def changes(views: Iterable[WatchView]) -> Iterator[str]:
 
 def _format_counts(view: WatchView) -> str:
     counts = ", ".join(f"{n} {state}" for state, n in view.states.items() if n)
-    workers = Counter(worker.standing for crew in view.crews for worker in crew.workers)
+    workers = Counter(worker.standing for status in view.submissions for worker in status.workers)
     standing = ", ".join(f"{workers[name]} {name}" for name in AT_WORK if workers[name])
     failures = "; ".join(kind.line() for kind in view.failures)
     parts = [counts or "no trials", standing and f"workers: {standing}", failures, *view.endings, *view.notes]
@@ -275,7 +275,7 @@ def render(view: WatchView) -> RenderableType:
         for state in STATES
         if view.states[state]
     )
-    parts: list[RenderableType] = [head, counts, _cells(view), _running(view.at_work), *_workers(view.crews)]
+    parts: list[RenderableType] = [head, counts, _cells(view), _running(view.at_work), *_workers(view.submissions)]
     parts += [Text(kind.line(), style="red" if kind.n else "dim") for kind in view.failures[:_MOST_KINDS]]
     return Group(*parts, *(Text(note, style="yellow") for note in (*view.endings, *view.notes)))
 
@@ -313,10 +313,13 @@ def _running(found: tuple[AtWork, ...]) -> RenderableType:
     return Group(rows, Text(f"and {hidden} more running", style="dim")) if hidden > 0 else rows
 
 
-def _workers(crews: tuple[SubmissionStatus, ...]) -> Iterator[RenderableType]:
+def _workers(submissions: tuple[SubmissionStatus, ...]) -> Iterator[RenderableType]:
     reasons = Counter(
-        worker.words for crew in crews for worker in crew.workers if worker.standing == "pending" and worker.words
+        worker.words
+        for status in submissions
+        for worker in status.workers
+        if worker.standing == "pending" and worker.words
     )
-    yield from (Text(line) for line in crew_lines(crews))
+    yield from (Text(line) for line in submission_lines(submissions))
     if reasons:
         yield Text("waiting: " + ", ".join(f"{n} {reason}" for reason, n in reasons.most_common()), style="dim")

@@ -35,7 +35,7 @@ def load_spec_file(path: Path | str) -> dict[str, Grid]:
             module = import_spec_file(path)
     except SpecError as error:
         if isinstance(error.__cause__, SyntaxError):
-            raise SpecError(f"{error}; mend the file, nothing was planned") from error
+            raise SpecError(f"{error}; correct the file, nothing was planned") from error
         raise
     found: dict[str, Grid] = {}
     for variable, value in vars(module).items():

@@ -137,9 +137,9 @@ class Following:
             self._tally.advance(row, progress.step, progress.steps, progress.loss)
 
 
-def waiting(crews: Iterable[SubmissionStatus]) -> str:
+def waiting(submissions: Iterable[SubmissionStatus]) -> str:
     """Count workers by state, with reasons: `workers: 2 running, 1 pending (Resources)`."""
-    workers = [worker for status in crews for worker in status.workers]
+    workers = [worker for status in submissions for worker in status.workers]
     standings = Counter(worker.standing for worker in workers)
     reasons = Counter(worker.words for worker in workers if worker.standing == "pending" and worker.words)
     why = f" ({', '.join(reason for reason, _ in reasons.most_common(_MOST_REASONS))})" if reasons else ""

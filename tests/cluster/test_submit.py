@@ -136,9 +136,9 @@ def cut_off(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def standings(run: Run) -> set[str]:
-    crews, notes = read_submission_status(run.layout, Scheduler())
+    submissions, notes = read_submission_status(run.layout, Scheduler())
     assert notes == []
-    return {worker.standing for crew in crews for worker in crew.workers}
+    return {worker.standing for status in submissions for worker in status.workers}
 
 
 def test_jobs_of_a_shell_that_was_killed_before_it_released_them_are_released_by_the_next(

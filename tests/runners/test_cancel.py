@@ -21,7 +21,7 @@ from runners.attempts.submission_record import Array
 from runners.cli.app import execute
 from runners.execution.local_runs import runs_at_work
 from runners.monitoring.cancel import Cancelling
-from runners.monitoring.trial_states import locate_trials
+from runners.monitoring.trial_locations import locate_trials
 from runners.slurm.scheduler import TaskStatus
 from runners.slurm.worker_records import CalledOff, read_cancelled
 from store.files.atomic import make_directory, read_json, write_json
@@ -58,7 +58,7 @@ class Cancelled:
         with Store.open(campaign.root) as store:
             self.where = locate_trials(store, Scripted() if tasks is None else Scripted(tasks))
         queue = queue or Queue(campaign.layout)
-        self._cancelling = Cancelling(campaign.layout, self.where.crews, self.where.runs, queue)
+        self._cancelling = Cancelling(campaign.layout, self.where.submissions, self.where.runs, queue)
         self.done, self.problems = self._cancelling.done, self._cancelling.problems
         self.everything = self._cancelling.everything
 

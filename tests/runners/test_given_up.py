@@ -10,7 +10,7 @@ from runners.attempts.submission_record import Array
 from runners.cli.app import execute
 from runners.monitoring.failure_groups import worker_rejections
 from runners.monitoring.status_text import read_status, write_status
-from runners.monitoring.trial_states import locate_trials
+from runners.monitoring.trial_locations import locate_trials
 from runners.slurm.scheduler import TaskStatus
 from runners.slurm.submit.job_arrays import MOST_REFUSALS
 from runners.slurm.worker_records import last_words, worker_log
@@ -58,7 +58,7 @@ def test_set_up_that_fails_everywhere_is_told(campaign: Campaign, capsys: pytest
     assert "gone:" not in said
     (found,) = worker_rejections(campaign.layout)
     assert (found.left, found.says, found.hosts) == ("unsaid", REASON, {"n2": 1})
-    assert found.action.startswith(f"{path} says more; mend it (--setup")
+    assert found.action.startswith(f"{path} says more; correct it (--setup")
     assert execute(["failures", "--campaign", str(campaign.root)]) == 0
     assert f"1 x worker was given up: {REASON}" in capsys.readouterr().out
 

@@ -76,7 +76,7 @@ def test_what_is_not_there_is_one_sentence(campaign: Campaign, capsys: pytest.Ca
     write_start(campaign.layout, placed, 2, submission=FIRST, place={"scheduler": "slurm", "job": "7_3", "node": "n4"})
     expected = [
         (["ffffffff"], 3, "no trial's key begins with"),
-        ([key_of(campaign, 1)], 3, "nobody has begun it"),
+        ([key_of(campaign, 1)], 3, "it has not started"),
         ([key, "--attempt", "4"], 3, "has no attempt 4; it has 1"),
         ([key, "--worker"], 3, "did not run on a cluster"),
         ([placed, "--worker"], 3, "job 7_3 of attempt 2 has left no output"),

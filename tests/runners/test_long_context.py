@@ -144,7 +144,7 @@ def test_positions_are_stretched_while_it_judges(tiny: Trial, memory: Any, tmp_p
         (item("dureader"), "dataset is one of narrativeqa, .*; .*line 1 has 'dureader'"),
         (item("trec", all_classes=["a"]), r"answers of trec must be among all_classes; .*\['42'\]"),
         (item("trec"), "answers of trec must be among all_classes"),
-        (item("passage_retrieval_en"), r"'Paragraph' and a number; got '42', in .*line 1; mend it"),
+        (item("passage_retrieval_en"), r"'Paragraph' and a number; got '42', in .*line 1; correct it"),
         (item(answers=[]), "'answers' of an item is a list of texts"),
         (item(context=None), "'context' of an item is a text; .* has None"),
     ],

@@ -19,7 +19,7 @@ from grid.errors import NotFoundError, SpecError
 from runners.attempts.submission_record import read_submission_record
 from runners.cli.app import execute
 from runners.monitoring.retry import before, choose
-from runners.monitoring.trial_states import locate_trials
+from runners.monitoring.trial_locations import locate_trials
 from store.files.layout import Layout
 from store.files.trial_status import trial_state
 from store.files.trust import trust

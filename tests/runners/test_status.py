@@ -17,8 +17,16 @@ from synthetic import Campaign, write_campaign, write_end, write_start
 
 from runners.attempts.submission_record import Array, Submission, write_submission_record
 from runners.monitoring import status_text
-from runners.monitoring.status_text import OF_STATE, Status, cells, crew_lines, loose_ends, read_status, write_status
-from runners.monitoring.trial_states import STATES, TrialLocations, locate_trials
+from runners.monitoring.status_text import (
+    OF_STATE,
+    Status,
+    cells,
+    loose_ends,
+    read_status,
+    submission_lines,
+    write_status,
+)
+from runners.monitoring.trial_locations import STATES, TrialLocations, locate_trials
 from runners.monitoring.watch import changes, look as view
 from runners.slurm.scheduler import Scheduler, TaskStatus
 from runners.slurm.worker_records import cancelled_path
@@ -169,7 +177,7 @@ def test_the_queue_is_asked_once_and_the_accounts_for_those_alone_that_left_no_w
     scheduler = Scripted({"7_0": WAITS, "7_2": RUNS, "12": RUNS}, {"9_0": died})
     found = look(campaign, scheduler)
     assert scheduler.asked == [("queue", [7, 9, 12], []), ("accounts", [9], [])]
-    workers = [worker for crew in found.crews for worker in crew.workers]
+    workers = [worker for status in found.submissions for worker in status.workers]
     seen = {(each.submission, each.number): (each.standing, each.job, each.words) for each in workers}
     assert seen == {
         (FIRST, 0): ("pending", "7_0", "Priority"),
@@ -193,14 +201,14 @@ def test_workers_that_are_held_take_nothing_and_what_to_do_is_told(campaign: Cam
     submit(campaign, SSA)
     scheduler = Scripted({"7_0": HELD, "7_1": HELD})
     assert set(states(campaign, scheduler)) == {"pending"}
-    (crew,) = look(campaign, scheduler).crews
-    assert {worker.standing for worker in crew.workers} == {"held"}
-    assert crew.jobs == ["7_0", "7_1"]  # so that they can be cancelled
-    counted, told = crew_lines([crew])
+    (status,) = look(campaign, scheduler).submissions
+    assert {worker.standing for worker in status.workers} == {"held"}
+    assert status.jobs == ["7_0", "7_1"]  # so that they can be cancelled
+    counted, told = submission_lines([status])
     assert "workers: 2 held;" in counted
     assert told.startswith(f"2 workers of submission {FIRST}: held (launch_failed_requeued_held); `scontrol release 7`")
-    (crew,) = look(campaign, Scripted({"7_0": RUNS, "7_1": TaskStatus("held", "JobHeldAdmin")})).crews
-    told = crew_lines([crew])[1]
+    (status,) = look(campaign, Scripted({"7_0": RUNS, "7_1": TaskStatus("held", "JobHeldAdmin")})).submissions
+    told = submission_lines([status])[1]
     assert told.startswith(f"a worker of submission {FIRST}: held (JobHeldAdmin); `scontrol release 7_[1]` lets")
     assert "which takes an administrator where one has held them" in told
     assert set(states(campaign, Scripted({"7_0": RUNS, "7_1": HELD}))) == {"queued"}
@@ -210,11 +218,11 @@ def test_workers_that_are_held_take_nothing_and_what_to_do_is_told(campaign: Cam
 def test_jobs_of_a_shell_that_was_cut_off_are_shown_as_held(campaign: Campaign, job: int | None, words: str) -> None:
     submit(campaign, SSA, classes=[(6, [Array(0, 1, job)])], released=False)
     held = {"7_0": TaskStatus("held", "JobHeldUser")}
-    (crew,) = look(campaign, Scripted(held, named={f"ablate-{FIRST}": [7]})).crews
-    assert crew.workers[0].standing == "held"
+    (status,) = look(campaign, Scripted(held, named={f"ablate-{FIRST}": [7]})).submissions
+    assert status.workers[0].standing == "held"
     assert (
         f"held (JobHeldUser) since the shell that queued them was cut off; the next `ablate run` {words}"
-        in crew_lines([crew])[1]
+        in submission_lines([status])[1]
     )
 
 
@@ -268,10 +276,10 @@ def test_the_budget_is_counted_over_all_lives_of_all_workers(campaign: Campaign)
     submit(campaign, SSA, budget={"hours": 200.0, "unit": "gpuh"})
     write_record(campaign.layout, 0, restarts=0, seconds=7200.0, gpus=4, left="time", ok=3)
     write_record(campaign.layout, 0, restarts=1, seconds=1800.0, gpus=4, ok=2, failed=1)
-    (crew,) = look(campaign, Scripted({"7_0": RUNS})).crews
-    assert crew.hours == pytest.approx(10.0)
-    assert (crew.workers[0].ok, crew.workers[0].failed, crew.workers[0].restarts) == (5, 1, 1)
-    assert crew_lines([crew]) == [f"{FIRST}: workers: 1 running; 10.00 of 200 GPU-h used"]
+    (status,) = look(campaign, Scripted({"7_0": RUNS})).submissions
+    assert status.hours == pytest.approx(10.0)
+    assert (status.workers[0].ok, status.workers[0].failed, status.workers[0].restarts) == (5, 1, 1)
+    assert submission_lines([status]) == [f"{FIRST}: workers: 1 running; 10.00 of 200 GPU-h used"]
 
 
 def test_a_used_up_budget_is_told(campaign: Campaign, capsys: pytest.CaptureFixture[str]) -> None:
@@ -305,7 +313,7 @@ def test_what_was_called_off_is_told_while_nobody_takes_it(campaign: Campaign) -
 
 def test_a_full_disk_is_told(campaign: Campaign, monkeypatch: pytest.MonkeyPatch) -> None:
     assert look(campaign, Scripted({})).notes == ()
-    monkeypatch.setattr("runners.monitoring.trial_states.disk_problem", lambda root: f"the disk of {root} is full")
+    monkeypatch.setattr("runners.monitoring.trial_locations.disk_problem", lambda root: f"the disk of {root} is full")
     assert look(campaign, Scripted({})).notes == (f"the disk of {campaign.layout.root} is full",)
 
 
@@ -330,7 +338,7 @@ def test_records_of_workers_that_cannot_be_read_are_told(campaign: Campaign) -> 
         found = look(campaign, Scripted({"7_0": RUNS}))
         (note,) = found.notes
         assert note.startswith(f"1 of 2 records of workers of submission {FIRST} cannot be read")
-        assert found.crews[0].workers[0].ok == 3
+        assert found.submissions[0].workers[0].ok == 3
 
 
 def on_this_host(campaign: Campaign) -> Submission:

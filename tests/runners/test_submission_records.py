@@ -31,7 +31,7 @@ from runners.attempts.submission_record import (
 from runners.attempts.worker import Job
 from runners.execution.local_runs import runs_at_work, runs_here
 from runners.monitoring.cancel import Cancelling
-from runners.monitoring.trial_states import TrialLocations, locate_trials
+from runners.monitoring.trial_locations import TrialLocations, locate_trials
 from runners.planning.duration import Budget, budget_hours
 from runners.planning.survey import Surveyed
 from runners.slurm.scheduler import SlurmScheduler as Scheduler, TaskStatus

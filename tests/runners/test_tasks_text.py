@@ -260,7 +260,7 @@ def test_a_dataset_whose_files_are_broken_is_named(tmp_path: Path, monkeypatch: 
     monkeypatch.setenv("ABLATE_CACHE", str(tmp_path / "cache"))
     (tmp_path / "d").mkdir()
     (tmp_path / "d" / "train.jsonl").write_text('{"text": "a"}\n{"text": \n')
-    with pytest.raises(ValidationError, match=r"dataset .*/d, split train cannot be read: .*; mend its files"):
+    with pytest.raises(ValidationError, match=r"dataset .*/d, split train cannot be read: .*; correct its files"):
         Text(hub=HubText(name=str(tmp_path / "d")))
 
 

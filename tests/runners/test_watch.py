@@ -14,7 +14,7 @@ from synthetic import Campaign, write_campaign, write_end, write_start
 
 from runners.attempts.submission_record import Array
 from runners.cli.app import execute
-from runners.monitoring.trial_states import STATES
+from runners.monitoring.trial_locations import STATES
 from runners.monitoring.watch import RateLimitedScheduler, WatchView, changes, look, render, show, views
 
 SSA = [("SSA", seed) for seed in range(4)]
@@ -87,9 +87,9 @@ def test_of_jobs_that_are_new_the_scheduler_is_asked_at_once(campaign: Campaign)
     asked = Scripted({"7_0": RUNS, "7_1": RUNS, "8_0": WAITS})
     seldom = RateLimitedScheduler(asked)
     submit(campaign, SSA[1:])
-    assert {worker.standing for worker in look(campaign.root, seldom).crews[0].workers} == {"running"}
+    assert {worker.standing for worker in look(campaign.root, seldom).submissions[0].workers} == {"running"}
     submit(campaign, [("SSA", 0)], submission=SECOND, classes=[(1, [Array(0, 1, 8)])])
-    assert [worker.standing for worker in look(campaign.root, seldom).crews[1].workers] == ["pending"]
+    assert [worker.standing for worker in look(campaign.root, seldom).submissions[1].workers] == ["pending"]
     seldom.read_queue([8], [])  # a part of what was asked
     assert len(asked.asked) == 2
     seldom.read_queue([7, 8], ["ablate-x"])

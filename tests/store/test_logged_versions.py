@@ -11,7 +11,7 @@ from synthetic import write_campaign
 from grid.errors import SpecError
 from runners.cli.app import execute
 from runners.monitoring.retry import choose
-from runners.monitoring.trial_states import locate_trials
+from runners.monitoring.trial_locations import locate_trials
 from runners.slurm.scheduler import SlurmScheduler
 from store import Campaign
 from store.files.layout import Layout

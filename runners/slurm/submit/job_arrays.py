@@ -174,7 +174,7 @@ def _require_readable(script: str) -> None:
     done = subprocess.run([bash, "-n"], input=script, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         said = " ".join(re.sub(r"^\S*bash: (line \d+: )?", "", line) for line in done.stderr.strip().splitlines())
-        raise SpecError(f"the lines of setup are no shell that bash can read ({said}); mend --setup or setup=")
+        raise SpecError(f"the lines of setup are no shell that bash can read ({said}); correct --setup or setup=")
 
 
 def _excludes_all(excluded: str, partition: str | None) -> bool:

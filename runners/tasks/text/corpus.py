@@ -61,7 +61,7 @@ def parse_object(line: str, where: str) -> dict[str, Any]:
     try:
         fields = json.loads(line)
     except (ValueError, RecursionError) as error:
-        raise SpecError(f"each line of a .jsonl file is one JSON object; {where}: {error}; mend it") from error
+        raise SpecError(f"each line of a .jsonl file is one JSON object; {where}: {error}; correct it") from error
     if not isinstance(fields, dict):
         raise SpecError(f"each line of a .jsonl file is one JSON object; {where} has {line[:60]!r}")
     return fields

@@ -158,7 +158,7 @@ def _commit(hub: HubText) -> str:
 
 def _unread(hub: HubText, error: Exception) -> SpecError:
     first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-    mend = "mend its files" if hub.folder else "check hub.config, hub.split and hub.column, or take another revision"
+    mend = "correct its files" if hub.folder else "check hub.config, hub.split and hub.column, or take another revision"
     return SpecError(f"{hub.told} cannot be read: {first}; {mend}")
 
 

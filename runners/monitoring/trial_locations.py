@@ -75,7 +75,7 @@ class TrialLocations:
     trials: dict[str, TrialLocation]
     """By key."""
     at_work: tuple[AtWork, ...]
-    crews: tuple[SubmissionStatus, ...]
+    submissions: tuple[SubmissionStatus, ...]
     notes: tuple[str, ...]
     """A sentence for everything that cannot be known."""
     when: float
@@ -101,13 +101,13 @@ def locate_trials(store: "Store", scheduler: Scheduler, *, ended: bool = True) -
     There may be many, and `Store.progress` counts them faster.
     """
     layout, full = store.layout, disk_problem(store.layout.root)
-    crews, notes = read_submission_status(layout, scheduler)
+    submissions, notes = read_submission_status(layout, scheduler)
     rows, outdated = _trials(store, None), _trials(store, None, planned=False)
     open_states = {key: trial_state(layout, key) for key, _, attempts, _ in (*rows, *outdated) if attempts}
     when = time.time()
     away = runs_elsewhere(layout, open_states)
     runs = (*runs_here(layout), *(each.record for each in away if when - each.sign < SILENT_S))
-    takers = _PendingOwners(store, crews, runs, open_states)
+    takers = _PendingOwners(store, submissions, runs, open_states)
     found: dict[str, TrialLocation] = {}
     again: set[str] = set()
     # one for all that have ended alike: there may be very many
@@ -136,11 +136,11 @@ def locate_trials(store: "Store", scheduler: Scheduler, *, ended: bool = True) -
     return TrialLocations(
         trials=found,
         at_work=tuple(_at_work(store, running)),
-        crews=tuple(crews),
+        submissions=tuple(submissions),
         notes=(*notes, full) if full else tuple(notes),
         when=when,
         again=frozenset(again),
-        endings=endings(crews, nobodys, takers.members),
+        endings=endings(submissions, nobodys, takers.members),
         outdated=tuple(active),
         runs=runs,
     )
@@ -188,36 +188,36 @@ class _PendingOwners:
     def __init__(
         self,
         store: "Store",
-        crews: Sequence[SubmissionStatus],
+        submissions: Sequence[SubmissionStatus],
         runs: Sequence[Submission],
         states: dict[str, TrialState],
     ) -> None:
         self._store = store
         self._layout = store.layout
         self._states = states
-        self._crews = {crew.record.submission: crew for crew in crews}
+        self._submissions = {status.record.submission: status for status in submissions}
         self._queued: set[str] = set()
         self._again: dict[str, set[str]] = {}
         self._unknown: dict[str, float] = {}
-        for crew in crews:
-            self._enlist(crew)
+        for status in submissions:
+            self._enlist(status)
         local = {str(state.live.start["submission"]) for state in states.values() if state.live is not None}
-        for submission in (local | {run.submission for run in runs}) - set(self._crews):
+        for submission in (local | {run.submission for run in runs}) - set(self._submissions):
             self._queued.update(self.members(submission))
         for run in runs:
             self._add_retries(run, self.members(run.submission))
 
-    def _enlist(self, crew: SubmissionStatus) -> None:
-        """Note the trials that a crew will take, or may."""
-        standings = {found.name: crew.standing(found.name) for found in crew.record.classes}
-        if crew.spent or set(standings.values()) <= {"over"}:
+    def _enlist(self, status: SubmissionStatus) -> None:
+        """Note the trials that a status will take, or may."""
+        standings = {found.name: status.standing(found.name) for found in status.record.classes}
+        if status.spent or set(standings.values()) <= {"over"}:
             return
-        last = max((worker.seen for worker in crew.workers), default=crew.record.written)
-        for found in crew.record.classes:
-            members = set(self._rows(crew, found.rows)) - crew.cancelled.trials
+        last = max((worker.seen for worker in status.workers), default=status.record.written)
+        for found in status.record.classes:
+            members = set(self._rows(status, found.rows)) - status.cancelled.trials
             if standings[found.name] == "live":
                 self._queued |= members
-                self._add_retries(crew.record, members)
+                self._add_retries(status.record, members)
             elif standings[found.name] == "unknown":
                 self._unknown.update(dict.fromkeys(members, last))
 
@@ -238,11 +238,11 @@ class _PendingOwners:
         ended = trial_state(self._layout, key).ended if submissions else None
         return ended is not None and bool(submissions - {ended.start.get("submission")})
 
-    def _rows(self, crew: SubmissionStatus, rows: tuple[int, int]) -> Iterator[str]:
-        if len(crew.record.classes) == 1:
-            yield from self.members(crew.record.submission)
+    def _rows(self, status: SubmissionStatus, rows: tuple[int, int]) -> Iterator[str]:
+        if len(status.record.classes) == 1:
+            yield from self.members(status.record.submission)
             return
-        manifest = Manifest(self._layout, crew.record.submission)
+        manifest = Manifest(self._layout, status.record.submission)
         for row in range(*rows):
             yield str(manifest.line(row)["trial"])
 
@@ -276,8 +276,8 @@ class _PendingOwners:
 
     def _was_dropped(self, key: str, last: AttemptState) -> bool:
         """Whether a worker of a cluster saved the trial for the next, nobody cancelled it, and there is no next."""
-        crew = self._crews.get(str(last.start["submission"]))
-        return crew is not None and not crew.cancelled.all and key not in crew.cancelled.trials
+        status = self._submissions.get(str(last.start["submission"]))
+        return status is not None and not status.cancelled.all and key not in status.cancelled.trials
 
     def _sign(self, key: str, last: AttemptState | None) -> float | None:
         """When the trial's last attempt was last seen alive."""
@@ -326,27 +326,27 @@ def _pace(start: dict[str, Any], step: int | None, seen: float) -> float | None:
 
 
 def endings(
-    crews: Sequence[SubmissionStatus], left: Collection[str], members: Callable[[str], Collection[str]]
+    submissions: Sequence[SubmissionStatus], left: Collection[str], members: Callable[[str], Collection[str]]
 ) -> tuple[str, ...]:
     """A sentence for each submission that has ended so and of whose trials some are `left`: nobody will take them.
 
     `members` are the trials of a submission. A trial counts for the latest submission that has it.
     """
-    if not any(_ended_by_word(crew) for crew in crews):
+    if not any(_ended_by_word(status) for status in submissions):
         return ()
     found: list[str] = []
     seen: set[str] = set()
-    for crew in sorted(crews, key=lambda crew: crew.record.submission, reverse=True):
-        trials = set(members(crew.record.submission))
+    for status in sorted(submissions, key=lambda status: status.record.submission, reverse=True):
+        trials = set(members(status.record.submission))
         mine = trials.intersection(left) - seen
         seen |= trials
-        off = mine if crew.cancelled.all else mine & crew.cancelled.trials
+        off = mine if status.cancelled.all else mine & status.cancelled.trials
         if off:
-            found.append(called_off({crew.record.submission: len(off)}))
-        if mine - off and crew.spent and not any(worker.standing in AT_WORK for worker in crew.workers):
+            found.append(called_off({status.record.submission: len(off)}))
+        if mine - off and status.spent and not any(worker.standing in AT_WORK for worker in status.workers):
             verb = "is" if len(mine - off) == 1 else "are"
             found.append(
-                f"budget: {used_up(crew)} used; {format_count(len(mine - off), 'trial')} {verb} left; run again with "
+                f"budget: {used_up(status)} used; {format_count(len(mine - off), 'trial')} {verb} left; run again with "
                 "another --budget"
             )
     return tuple(reversed(found))
@@ -360,11 +360,11 @@ def called_off(trials: Mapping[str, int]) -> str:
     )
 
 
-def used_up(crew: SubmissionStatus) -> str:
+def used_up(status: SubmissionStatus) -> str:
     """`0.00102 of 0.001 GPU-h`."""
-    unit = {"gpuh": "GPU-h", "cpuh": "CPU-h"}[crew.unit]
-    return f"{crew.hours:.3g} of {(crew.record.budget or {})['hours']:g} {unit}"
+    unit = {"gpuh": "GPU-h", "cpuh": "CPU-h"}[status.unit]
+    return f"{status.hours:.3g} of {(status.record.budget or {})['hours']:g} {unit}"
 
 
-def _ended_by_word(crew: SubmissionStatus) -> bool:
-    return crew.spent or crew.cancelled.all or bool(crew.cancelled.trials)
+def _ended_by_word(status: SubmissionStatus) -> bool:
+    return status.spent or status.cancelled.all or bool(status.cancelled.trials)
