@@ -316,6 +316,7 @@ WRONG: dict[str, tuple[Callable[[Path], list[Any]], int, str]] = {
     "what does not suit the task": (
         lambda at: [
             "seed=0",
+            "softmax",
             "--with",
             with_evaluations(at, "__import__('runners').LargeValue(numbers=3, sequences=2)"),
         ],
