@@ -70,16 +70,6 @@ class HalfHiddenData(Data):
         return self._whole.evaluate(predict)
 
 
-def test_a_part_counts_by_what_is_asked_in_it(tiny: Trial, memory: Callable) -> None:
-    task = HalfHidden.model_validate({**tiny.task.data(), "kind": "half_hidden"})
-    trial, whole = tiny.changed(task=task, training=GENTLE), memory()
-    train(trial, whole)
-    for accumulate in (2, 8):
-        world = memory()
-        train(split(trial, accumulate), world)
-        assert apart(numbers(whole), numbers(world)) < ROUNDINGS * torch.finfo(torch.float32).eps
-
-
 def test_running_means_move_by_what_parts_see(tiny: Trial, memory: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
     """With dropout as well: a part draws the same where its means are taken and where it is trained on."""
     used: list[tuple[Tensor, Tensor]] = []
@@ -115,41 +105,32 @@ def test_micro_batches_resume_exactly_with_dropout(tiny: Trial, memory: Callable
     assert numbers(parts) == numbers(whole)
 
 
-def test_parts_of_a_step_draw_different_numbers(tiny: Trial, memory: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
-    seeds: list[int] = []
+def test_a_part_counts_by_what_is_asked_in_it(tiny: Trial, memory: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A size gives the same parts as a number; each part of a step draws other numbers."""
+    task = HalfHidden.model_validate({**tiny.task.data(), "kind": "half_hidden"})
+    trial, whole = tiny.changed(task=task, training=GENTLE), memory()
+    train(trial, whole)
+    worlds = []
+    for accumulate in (2, 8):
+        worlds.append(memory())
+        train(split(trial, accumulate), worlds[-1])
+        assert apart(numbers(whole), numbers(worlds[-1])) < ROUNDINGS * torch.finfo(torch.float32).eps
+    seeds, size = list[int](), memory()
     monkeypatch.setattr("runners.training.loop._seed", lambda seed, _: seeds.append(seed))
-    train(split(tiny, 4), memory())
-    assert len(seeds) == 12 * (1 + 4)
-    assert len(set(seeds)) == len(seeds)
-
-
-def test_how_a_batch_is_split_is_recorded_and_is_not_identity(tiny: Trial) -> None:
-    trial = split(tiny, 2, gpus=3)
-    assert trial.key == tiny.key
-    execution = trial.data()["execution"]
-    assert (execution["accumulate"], execution["gpus"]) == (2, 3)
+    train(trial.changed(execution=Execution(micro_batch=4)), size)
+    assert numbers(size) == numbers(worlds[0])
+    assert len(set(seeds)) == len(seeds) > 2 * GENTLE.steps
 
 
 @pytest.mark.parametrize(("most", "gpus", "accumulate"), [(8, 1, 1), (100, 1, 1), (3, 1, 3), (1, 2, 4), (3, 2, 2)])
 def test_a_micro_batch_has_so_many_sequences_at_most(tiny: Trial, most: int, gpus: int, accumulate: int) -> None:
-    """And there are no more of them than that takes."""
     trial = tiny.changed(execution=Execution(micro_batch=most, gpus=gpus))
     assert (trial.accumulate, trial.parts, trial.key) == (accumulate, accumulate * gpus, tiny.key)
     sizes = [len(part.inputs) for part in trial.task.open().batch(0, 1).split(trial.parts)]
     assert max(sizes) <= most
     assert accumulate == 1 or trial.task.batch > most * gpus * (accumulate - 1)
-
-
-def test_micro_batches_by_size_are_micro_batches_by_number(tiny: Trial, memory: Callable) -> None:
-    size, number = memory(), memory()
-    train(tiny.changed(execution=Execution(micro_batch=3)), size)
-    train(split(tiny, 3), number)
-    assert numbers(size) == numbers(number)
-
-
-def test_a_size_holds_for_whatever_batch_a_grid_gives_the_task(tiny: Trial) -> None:
-    trial = tiny.changed(execution=Execution(micro_batch=4))
-    assert [trial.changed(task=tiny.task.changed(batch=batch)).accumulate for batch in (4, 5, 64)] == [1, 2, 16]
+    sized = tiny.changed(execution=Execution(micro_batch=4))
+    assert [sized.changed(task=tiny.task.changed(batch=batch)).accumulate for batch in (4, 5, 64)] == [1, 2, 16]
 
 
 def test_a_batch_that_is_split_twice_or_not_into_sequences_is_refused(tiny: Trial) -> None:
@@ -158,6 +139,9 @@ def test_a_batch_that_is_split_twice_or_not_into_sequences_is_refused(tiny: Tria
     words = r"execution.micro_batch=1 on execution.gpus=3 makes 9 of a task.batch of 8; raise it, or lower"
     with pytest.raises(SpecError, match=words):
         tiny.changed(execution=Execution(micro_batch=1, gpus=3))
+    assert split(tiny, 2, gpus=4).parts == 8
+    with pytest.raises(SpecError, match=r"accumulate=3 on execution.gpus=3 makes 9 of a task.batch of 8"):
+        split(tiny, 3, gpus=3)
 
 
 def test_after_want_of_memory_a_size_becomes_twice_the_number_that_it_made(tiny: Trial) -> None:
@@ -165,10 +149,3 @@ def test_after_want_of_memory_a_size_becomes_twice_the_number_that_it_made(tiny:
     assert written_micro_batches(spec) == 3
     smaller = Trial.model_validate(halved(spec, 6))
     assert (smaller.accumulate, smaller.execution.micro_batch, smaller.key) == (6, None, tiny.key)
-
-
-def test_more_micro_batches_than_sequences_are_refused(tiny: Trial) -> None:
-    assert split(tiny, 2, gpus=4).parts == 8
-    words = "accumulate=3 on execution.gpus=3 makes 9 of a task.batch of 8; lower one of them"
-    with pytest.raises(SpecError, match=words):
-        split(tiny, 3, gpus=3)

@@ -61,19 +61,10 @@ def test_a_trial_is_cut_by_the_next_where_its_worker_died_before_it_could(layout
     assert rows(layout, oom="fail").take() is None
     life = rows(layout)
     assert life.take() == 0
+    write_start(layout, key, 2, **GONE, submission=SUBMISSION, accumulate=2)  # its worker vanished
     life.came_back(worker(layout, 1).run(0))
-    assert list_attempts(layout, key) == [(1, "out_of_memory"), (2, "out_of_memory"), (4, "ok")]
+    assert list_attempts(layout, key) == [(1, "out_of_memory"), (2, None), (2, "out_of_memory"), (4, "ok")]
     assert (life.take(), life.rows_left(), life.unfinished) == (None, 0, False)
-
-
-def test_a_trial_whose_worker_vanished_over_the_smaller_pieces_is_taken_in_these(layout: Layout) -> None:
-    key = write_toy_submission(layout, 2)
-    worker(layout, 0)._try(0)
-    write_start(layout, key, 2, **GONE, submission=SUBMISSION, accumulate=2)
-    life = rows(layout)
-    assert life.take() == 0
-    life.came_back(worker(layout, 1).run(0))
-    assert list_attempts(layout, key) == [(1, "out_of_memory"), (2, None), (2, "ok")]
 
 
 def test_a_trial_that_cannot_be_cut_any_smaller_is_tried_no_more_by_anybody(layout: Layout) -> None:

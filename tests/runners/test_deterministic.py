@@ -1,5 +1,6 @@
 """Deterministic training: what has no deterministic algorithm is an error, and no setting outlasts the trial."""
 
+import contextlib
 import os
 from collections.abc import Callable
 from typing import Literal
@@ -19,6 +20,8 @@ from runners.training.loop import train
 from runners.trial import Execution, Trial
 
 STRICT = Execution(deterministic=True)
+WORKSPACE = "CUBLAS_WORKSPACE_CONFIG"
+CUDA = torch.device("cuda")
 
 
 class Scattered(LinearFunctions):
@@ -42,7 +45,7 @@ def settings() -> tuple[object, ...]:
         torch.is_deterministic_algorithms_warn_only_enabled(),
         cudnn.deterministic,
         cudnn.benchmark,
-        os.environ.get("CUBLAS_WORKSPACE_CONFIG"),
+        os.environ.get(WORKSPACE),
     )
 
 
@@ -55,38 +58,27 @@ def test_an_operation_without_a_deterministic_algorithm_ends_the_trial(tiny: Tri
     assert settings() == before
 
 
-def fails_meanwhile(during: list[object]) -> None:
-    with deterministic(wanted=True):
-        during += settings()
-        raise ZeroDivisionError
-
-
 @pytest.mark.parametrize("workspace", [None, ":16:8", ":4096:2:16:8", ":4096:8"])
 @pytest.mark.parametrize("warns", [False, True])
 def test_settings_are_restored_after(monkeypatch: pytest.MonkeyPatch, workspace: str | None, warns: bool) -> None:
-    """Also where the caller had settings of its own, and where training fails."""
+    """Settings of the caller, too, and if training fails."""
+    monkeypatch.setenv(WORKSPACE, workspace or "")
     if workspace is None:
-        monkeypatch.delenv("CUBLAS_WORKSPACE_CONFIG", raising=False)
-    else:
-        monkeypatch.setenv("CUBLAS_WORKSPACE_CONFIG", workspace)
+        monkeypatch.delenv(WORKSPACE)
     monkeypatch.setattr(cudnn, "benchmark", True)
     torch.use_deterministic_algorithms(warns, warn_only=warns)
     try:
-        before = settings()
-        during: list[object] = []
-        with pytest.raises(ZeroDivisionError):
-            fails_meanwhile(during)
+        before, during = settings(), ()
+        with contextlib.suppress(ZeroDivisionError), deterministic(wanted=True):
+            during = settings()
+            raise ZeroDivisionError
         kept = workspace if workspace in {":16:8", ":4096:8"} else ":4096:8"
-        assert during == [True, False, True, False, kept]
+        assert during == (True, False, True, False, kept)
         assert settings() == before
         with deterministic(wanted=False):
             assert settings() == before
     finally:
         torch.use_deterministic_algorithms(False)
-
-
-WORKSPACE = "CUBLAS_WORKSPACE_CONFIG"
-CUDA = torch.device("cuda")
 
 
 def test_on_cuda_any_trial_leaves_the_process_fit_for_a_deterministic_one(
@@ -98,21 +90,15 @@ def test_on_cuda_any_trial_leaves_the_process_fit_for_a_deterministic_one(
     fix_workspace(torch.device("cpu"), wanted=False)
     assert WORKSPACE not in os.environ
     fix_workspace(CUDA, wanted=False)
-    assert os.environ[WORKSPACE] == ":4096:8"
-    with deterministic(wanted=False):
-        assert os.environ[WORKSPACE] == ":4096:8"
-    with deterministic(wanted=True):
-        assert os.environ[WORKSPACE] == ":4096:8"
+    for wanted in (False, True):
+        with deterministic(wanted=wanted):
+            assert os.environ[WORKSPACE] == ":4096:8"
     fix_workspace(CUDA, wanted=True)
     assert os.environ[WORKSPACE] == ":4096:8"
-
-
-def test_a_workspace_of_the_user_s_is_kept_or_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(WORKSPACE, ":4096:2:16:8")
+    monkeypatch.setenv(WORKSPACE, ":4096:2:16:8")  # the user's own is kept or refused
     fix_workspace(CUDA, wanted=False)
     assert os.environ[WORKSPACE] == ":4096:2:16:8"
-    said = r"needs CUBLAS_WORKSPACE_CONFIG=:4096:8 or :16:8 on CUDA .* it is :4096:2:16:8"
-    with pytest.raises(EnvironmentProblem, match=said):
+    with pytest.raises(EnvironmentProblem, match=r":16:8 on CUDA .* it is :4096:2:16:8"):
         fix_workspace(CUDA, wanted=True)
     monkeypatch.setenv(WORKSPACE, ":16:8")
     fix_workspace(CUDA, wanted=True)

@@ -13,28 +13,21 @@ from runners.cli import doctor
 from runners.cli.app import execute
 from runners.cli.doctor import Check, examine
 
-TORCHES = {
-    "a library is missing": "raise OSError('libcudart.so.12: cannot open shared object file\\nmore')",
-    "half installed": "raise ImportError('no torch._C')",
-    "something else": "raise ValueError('numpy 1 and 2')",
-}
-
 
 def named(what: str, found: list[Check]) -> Check:
     return next(check for check in found if check.what == what)
 
 
-@pytest.mark.parametrize("text", TORCHES.values(), ids=TORCHES)
-def test_a_torch_that_cannot_be_imported_is_a_failed_check_and_exit_code_5(tmp_path: Path, text: str) -> None:
-    (tmp_path / "torch.py").write_text(text + "\n")
+@pytest.mark.parametrize("error", ["OSError('libcudart: no such file\\nmore')", "ImportError('no torch._C')"])
+def test_a_torch_that_cannot_be_imported_is_a_failed_check_and_exit_code_5(tmp_path: Path, error: str) -> None:
+    (tmp_path / "torch.py").write_text(f"raise {error}\n")
     command = [sys.executable, "-P", "-m", "runners", "doctor", "--campaign", str(tmp_path)]
     environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
-    said = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    assert (said.returncode, said.stderr) == (5, "")
-    (failed,) = [line for line in said.stdout.splitlines() if line.startswith("!!") and "torch" in line]
-    assert text.split("(")[0].split()[1] in failed
-    assert "reinstall torch" in failed
-    assert "campaign directory" in said.stdout
+    printed = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert (printed.returncode, printed.stderr) == (5, "")
+    (failed,) = [line for line in printed.stdout.splitlines() if line.startswith("!!") and "torch" in line]
+    assert error.split("(")[0] in failed
+    assert "campaign directory" in printed.stdout
 
 
 @pytest.fixture
@@ -64,13 +57,8 @@ def wanted(monkeypatch: pytest.MonkeyPatch) -> Callable[[list[str]], list[Check]
     ],
 )
 def test_ranges_of_packages_hold(wanted: Callable[[list[str]], list[Check]], requirement: str, check: Check) -> None:
-    assert wanted([requirement]) == [check]
-
-
-def test_requirements_of_other_machines_or_extras_are_skipped(
-    wanted: Callable[[list[str]], list[Check]],
-) -> None:
-    assert wanted(["duckdb; python_version < '3'", "duckdb; extra == 'more'"]) == []
+    others = ["duckdb; python_version < '3'", "duckdb; extra == 'more'"]  # other machines, extras
+    assert wanted([requirement, *others]) == [check]
 
 
 def test_presence_is_checked(wanted: Callable[[list[str]], list[Check]], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -91,12 +79,6 @@ def test_a_tree_that_is_not_installed_is_told_so(monkeypatch: pytest.MonkeyPatch
     assert not check.ok
 
 
-def test_this_installation_has_what_it_declares() -> None:
-    found = {check.what: check for check in examine()}
-    assert found.keys() >= {"Python", "torch", "duckdb", "pydantic", "polars", "scipy", "cyclopts"}
-    assert all(check.ok for check in found.values() if check.needed)
-
-
 @pytest.mark.parametrize("below", ["", "deeper/still"])
 def test_a_file_cannot_be_a_campaign(tmp_path: Path, below: str, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "taken").write_text("")
@@ -106,7 +88,8 @@ def test_a_file_cannot_be_a_campaign(tmp_path: Path, below: str, capsys: pytest.
     assert f"{tmp_path / 'taken'} is a file; choose a directory with --campaign" in line
 
 
-def test_a_campaign_that_does_not_exist_yet_is_where_it_would_be_made(tmp_path: Path) -> None:
-    check = named("campaign directory", examine(tmp_path / "new" / "er"))
-    assert check.found.startswith(f"{tmp_path}: writable")
-    assert check.ok
+def test_this_installation_has_what_it_declares(tmp_path: Path) -> None:
+    found = {check.what: check for check in examine(tmp_path / "new" / "er")}
+    assert found.keys() >= {"Python", "torch", "duckdb", "pydantic", "polars", "scipy", "cyclopts"}
+    assert all(check.ok for check in found.values() if check.needed)
+    assert found["campaign directory"].found.startswith(f"{tmp_path}: writable")

@@ -11,7 +11,7 @@ import pytest
 from toy_campaign import toy_grid
 from toy_training import Falling, ToyTrial
 
-from grid import Grid, Spec, over
+from grid import Grid, over
 from runners import LinearFunctions, ShiftGrid, Training, Trial
 from runners.cli.plan import PlanOptions, plan_campaign, plan_data
 from runners.planning.duration import (
@@ -87,33 +87,27 @@ def test_a_cell_takes_the_mean_of_its_finished_trials(tmp_path: Path) -> None:
     assert found.wall_s == pytest.approx(800)
     assert (found.unit, found.finished, found.unknown) == ("CPU-h", 10, 0)
     assert found.basis == "from 10 finished trials"
+    longer = toy_grid(seeds=range(10), steps=1000)
+    finish(tmp_path, longer, {"falling": 400.0, "rising": 400.0}, seeds=2, device="cuda")  # another kind of device
+    found = estimate_grid(tmp_path, longer)
+    assert found.trial_s is found.wall_s is found.hours is None
+    assert found.unknown == 16
 
 
 def test_a_cell_without_finished_trials_is_scaled_by_the_flops_of_its_grid(tmp_path: Path) -> None:
     grid = small(over("model.layers", [1, 4]))
-    cells = {planned.trial.model.layers: planned for planned in grid.trials() if planned.seed == 0}  # type: ignore[attr-defined]
+    cells = {planned.trial.model.layers: planned for planned in grid.trials() if planned.seed == 0}
     write_attempt(tmp_path, cells[1].key, 60.0)
-    ratio = training_flops(cells[4].trial) / training_flops(cells[1].trial)  # type: ignore[operator]
+    ratio = training_flops(cells[4].trial) / training_flops(cells[1].trial)
     assert ratio > 3
     found = estimate_grid(tmp_path, grid)
     assert found.trial_s == pytest.approx(2 * 60 + 3 * 60 * ratio)
     assert found.basis == "from 1 finished trial"
-
-
-def test_without_flops_a_cell_is_scaled_by_steps(tmp_path: Path) -> None:
-    grid = Grid(name="long", base=ToyTrial(), axes=[over("steps", [100, 1000])], seeds=range(8))
-    for planned in grid.trials():
-        if planned.trial.steps == 100:  # type: ignore[attr-defined]
+    steps = Grid(name="long", base=ToyTrial(), axes=[over("steps", [100, 1000])], seeds=range(8))
+    for planned in steps.trials():  # without FLOPs the steps count
+        if planned.trial.steps == 100:
             write_attempt(tmp_path, planned.key, 50.0)
-    assert estimate_grid(tmp_path, grid).trial_s == pytest.approx(8 * 500)
-
-
-def test_trials_of_another_kind_of_device_say_nothing(tmp_path: Path) -> None:
-    grid = toy_grid(seeds=range(10), steps=1000)
-    finish(tmp_path, grid, {"falling": 400.0, "rising": 400.0}, seeds=2, device="cuda")
-    found = estimate_grid(tmp_path, grid)
-    assert found.trial_s is found.wall_s is found.hours is None
-    assert found.unknown == 16
+    assert estimate_grid(tmp_path, steps).trial_s == pytest.approx(8 * 500)
 
 
 def test_two_operators_of_one_label_have_times_of_their_own(tmp_path: Path) -> None:
@@ -170,7 +164,7 @@ def test_a_cluster_gives_each_class_its_own_gpus(tmp_path: Path) -> None:
     """A GPU of its own takes four times the hours of one shared by four; without GPUs the hours are CPU-hours."""
 
     def plan(slurm: Slurm) -> Estimate:
-        return plan_campaign(tmp_path, [small()], PlanOptions(slurm=slurm, seconds=_hour)).estimate
+        return plan_campaign(tmp_path, [small()], PlanOptions(slurm=slurm, seconds=lambda _: 3600.0)).estimate
 
     needs = (Needs(where={"operator": "SSA"}, per_gpu=1),)
     finish(tmp_path, small(), {"softmax": 3600.0, "SSA": 3600.0}, device="cuda")
@@ -181,12 +175,5 @@ def test_a_cluster_gives_each_class_its_own_gpus(tmp_path: Path) -> None:
     cpu = plan(Slurm(gpus=0, per_gpu=3, workers=1))
     assert (cpu.unit, cpu.workers, cpu.at_once, cpu.hours) == ("CPU-h", 1, 3, pytest.approx(4))
     assert plan(Slurm(workers=6, max_parallel=2)).workers == 2
-
-
-def _hour(trial: Spec) -> float:
-    return 3600.0
-
-
-def test_a_plan_writes_its_estimate_as_json(tmp_path: Path) -> None:
-    plan = plan_campaign(tmp_path, [toy_grid()], PlanOptions(seconds=_hour))
-    assert plan_data(plan)["estimate"]["hours"] == 6.0
+    toys = plan_campaign(tmp_path, [toy_grid()], PlanOptions(seconds=lambda _: 3600.0))
+    assert plan_data(toys)["estimate"]["hours"] == 6.0

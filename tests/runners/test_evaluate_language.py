@@ -2,9 +2,9 @@
 
 import json
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Literal
+from typing import ClassVar, Literal
 
 import pytest
 
@@ -15,7 +15,7 @@ from runners.posthoc import evaluation_records
 from runners.tasks.task import Items, Measurements, Predict, Task
 from store.files.layout import Layout
 from store.files.trust import trust
-from tests.runners.test_evaluate import LATER, evaluate, keys, rows
+from tests.runners.test_evaluate import LATER, evaluate, rows
 
 SPEC = """
 from grid import Grid
@@ -62,11 +62,8 @@ def campaign(trained: Path, tmp_path: Path) -> Path:
 
 
 def asking(path: Path, *written: str) -> Path:
-    path.write_text(
-        f"from runners import LengthExtrapolation, Stretch\nevaluations = ({', '.join(written)},)\n".replace(
-            "{count}", "3"
-        )
-    )
+    names = ", ".join(written).replace("{count}", "3")
+    path.write_text(f"from runners import LengthExtrapolation, Stretch\nevaluations = ({names},)\n")
     return path
 
 
@@ -86,22 +83,9 @@ def test_positions_are_stretched_for_the_evaluation_that_asks_for_it(campaign: P
     assert all(values[name, 1, 40] != values[name, 4, 40] for name, _, _ in values)
 
 
-def test_two_processes_do_not_write_one_trial_at_once(campaign: Path, tmp_path: Path) -> None:
-    first, *_ = keys(campaign)
-    asked = asking(tmp_path / "judge.py", PLAIN)
-    with evaluation_records.lock_attempt(Layout(campaign), first, 1):
-        assert evaluate(campaign, first, "--with", asked) == 5
-        with (
-            pytest.raises(EnvironmentProblem, match="another process"),
-            evaluation_records.lock_attempt(Layout(campaign), first, 1),
-        ):
-            pass
-    assert evaluate(campaign, first, "--with", asked) == 0
-
-
 def test_one_wrong_folder_is_one_only(campaign: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Another process has the first, and in place of the second's folder there is a file."""
-    first, second, third = found = keys(campaign)
+    first, second, third = found = [*Layout(campaign).trial_keys()]
     Layout(campaign).evaluations(second, 1).write_text("")
     with evaluation_records.lock_attempt(Layout(campaign), first, 1):
         asked = asking(tmp_path / "judge.py", PLAIN)
@@ -110,6 +94,8 @@ def test_one_wrong_folder_is_one_only(campaign: Path, tmp_path: Path, capsys: py
     assert {key: said[key]["status"] for key in found} == {first: "failed", second: "failed", third: "done"}
     assert "another process is evaluating" in said[first]["message"]
     assert str(Layout(campaign).evaluations(second, 1)) in said[second]["message"]
+    assert evaluate(campaign, "seed=0", "--with", asking(tmp_path / "judge.py", PLAIN, PLAIN)) == 0
+    assert "1 evaluation of 1 trial: 1 made" in capsys.readouterr().err
 
 
 def test_what_all_trials_lack_ends_it(campaign: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -124,14 +110,9 @@ def test_what_all_trials_lack_ends_it(campaign: Path, tmp_path: Path, monkeypatc
     assert len(calls) == 1
 
 
-def test_a_name_given_twice_counts_once(campaign: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert evaluate(campaign, "seed=0", "--with", asking(tmp_path / "judge.py", PLAIN, PLAIN)) == 0
-    assert "1 evaluation of 1 trial: 1 made" in capsys.readouterr().err
-
-
 def test_a_record_that_cannot_be_read_keeps_its_shards(campaign: Path, tmp_path: Path) -> None:
     """It may be mended, so another evaluation that is written, and made again, leaves them; its own are replaced."""
-    key, *_ = keys(campaign)
+    key, *_ = Layout(campaign).trial_keys()
     place = Layout(campaign).evaluations(key, 1)
     assert evaluate(campaign, key, "--with", asking(tmp_path / "judge.py", PLAIN)) == 0
     (record,) = place.glob("*.json")
@@ -156,10 +137,7 @@ class Talks(Evaluation):
     about: str = "talk"
     at: int = 0
     loud: bool = False
-
-    @property
-    def length(self) -> int:
-        return 1
+    length: ClassVar = 1
 
     def open(self, task: Task) -> "TalksJudge":  # noqa: ARG002
         return TalksJudge(self)
@@ -170,10 +148,7 @@ class TalksJudge(Judge):
 
     def __init__(self, spec: Talks) -> None:
         self.spec = spec
-
-    @property
-    def subjects(self) -> Mapping[str, Mapping[str, float]]:
-        return {self.spec.about: {"at": self.spec.at}}
+        self.subjects = {spec.about: {"at": spec.at}}
 
     def evaluate(self, predict: Predict) -> Iterator[Measurements | Items]:  # noqa: ARG002
         TalksJudge.asked += 1
@@ -183,7 +158,7 @@ class TalksJudge(Judge):
 def test_a_subject_that_was_spoken_of_at_its_point_is_refused_before_the_work(
     campaign: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    key, *_ = keys(campaign)
+    key, *_ = Layout(campaign).trial_keys()
     monkeypatch.setattr(TalksJudge, "asked", 0)
     file = asking(tmp_path / "judge.py", "")
 

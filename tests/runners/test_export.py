@@ -1,5 +1,6 @@
 """The command `export`: every table in every format, and what is refused."""
 
+import contextlib
 import io
 from pathlib import Path
 
@@ -15,12 +16,10 @@ from store.files.saved_texts import QUERIES
 @pytest.fixture(scope="module")
 def campaign(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("campaign")
-    write_campaign(
-        root, operators=("softmax", "SSA"), factors={"width": (8,)}, seeds=range(3), steps=4, sigma_f=(5,), sigma_x=(1,)
-    )
-    QUERIES.save(
-        Layout(root), "per-cell", "select label, map {'a': count(*)} as n from grid_trial group by all order by all"
-    )
+    sizes = {"factors": {"width": (8,)}, "seeds": range(3), "steps": 4, "sigma_f": (5,), "sigma_x": (1,)}
+    write_campaign(root, operators=("softmax", "SSA"), **sizes)
+    query = "select label, map {'a': count(*)} as n from grid_trial group by all order by all"
+    QUERIES.save(Layout(root), "per-cell", query)
     return root
 
 
@@ -42,53 +41,44 @@ def export(campaign: Path, *arguments: str) -> int:
     ],
 )
 def test_every_table_is_whole_in_csv_and_parquet(
-    table: str, rows: int, column: str, campaign: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    table: str, rows: int, column: str, campaign: Path, tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]
 ) -> None:
     for suffix, read in (("csv", pl.read_csv), ("parquet", pl.read_parquet)):
         file = tmp_path / "new" / f"{table}.{suffix}"
         assert export(campaign, table, "--to", str(file)) == 0
-        assert capsys.readouterr().out.strip() == str(file)
+        assert capfdbinary.readouterr().out.strip() == str(file).encode()
         found = read(file)
         assert found.height == rows
         assert column in found.columns
         assert "point" not in found.columns
     for suffix in ("md", "tex"):
         assert export(campaign, table, "--to", str(tmp_path / f"{table}.{suffix}")) == 0
-
-
-def test_stdout_takes_any_format(campaign: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
-    assert export(campaign, "trials", "--to", "-", "--format", "parquet") == 0
-    assert pl.read_parquet(io.BytesIO(capfdbinary.readouterr().out)).height == 6
+    capfdbinary.readouterr()
+    assert export(campaign, table, "--to", "-", "--format", "parquet") == 0
+    assert pl.read_parquet(io.BytesIO(capfdbinary.readouterr().out)).height == rows
     assert export(campaign, "cells", "--to", "-", "--format", "md", "--spread", "sd") == 0
     assert b"standard deviation" in capfdbinary.readouterr().out
 
 
 @pytest.mark.parametrize(
-    ("arguments", "refused"),
+    ("arguments", "code", "words"),
     [
-        (["verdict", "--to", "x.csv"], (3, "did you mean 'verdicts'")),
-        (["../grids", "--to", "x.csv"], (3, "no table '../grids'")),
-        (["cells", "--to", "x.doc"], (2, "written as .csv, .parquet, .tex, .md; got 'x.doc'")),
-        (["cells", "--to", "-"], (2, "add --format")),
-        (["trials", "--to", "x.csv", "--at", "sigma_f=5"], (2, "are for cells on a page")),
-        (["cells", "--to", "x.md", "--at", "sigma_f"], (2, "such as sigma_x=1; got 'sigma_f'")),
-        (["cells", "--to", "x.md", "--measure", "mes"], (3, "did you mean 'mse'")),
-        (["cells", "--to", "x.md", "--grid", "quikstart"], (3, "did you mean 'quickstart'")),
-        (["cells", "--to", "", "--format", "csv"], (2, "--to takes the name of a file, or - for stdout; got ''")),
-        (["cells"], (2, "--to")),
+        ("verdict --to x.csv", 3, "did you mean 'verdicts'"),
+        ("../grids --to x.csv", 3, "no table '../grids'"),
+        ("cells --to x.doc", 2, "written as .csv, .parquet, .tex, .md; got 'x.doc'"),
+        ("cells --to -", 2, "add --format"),
+        ("trials --to x.csv --at sigma_f=5", 2, "are for cells on a page"),
+        ("cells --to x.md --at sigma_f", 2, "such as sigma_x=1; got 'sigma_f'"),
+        ("cells --to x.md --measure mes", 3, "did you mean 'mse'"),
+        ("cells --to x.md --grid quikstart", 3, "did you mean 'quickstart'"),
+        ("cells --to= --format csv", 2, "--to takes the name of a file, or - for stdout; got ''"),
     ],
 )
 def test_wrong_use_is_one_sentence_and_writes_nothing(
-    arguments: list[str],
-    refused: tuple[int, str],
-    campaign: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    arguments: str, code: int, words: str, campaign: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.chdir(tmp_path)
-    code, words = refused
-    assert export(campaign, *arguments) == code
+    with contextlib.chdir(tmp_path):
+        assert export(campaign, *arguments.split()) == code
     said = capsys.readouterr()
     assert (said.out, said.err.count("\n")) == ("", 1)
     assert words in said.err

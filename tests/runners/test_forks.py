@@ -1,7 +1,4 @@
-"""The fork server as its starter hears it: no end of a worker is overlooked, whenever it is told.
-
-The server is played by a thread, so that the order of its messages is the test's.
-"""
+"""The fork server as its starter hears it: no end of a worker is overlooked, whenever it is told."""
 
 import json
 import os
@@ -57,6 +54,18 @@ class Turns:
         self.notes.append(text)
 
 
+def _death(pid: int) -> dict[str, Any]:
+    return {"exited": pid, "status": int(signal.SIGKILL)}
+
+
+def _handed_a_row(pipe: "Connection[Any, Any]") -> int:
+    assert pipe.recv()[0] == "load"
+    pipe.send(("ready",))
+    kind, row, _ = pipe.recv()
+    assert kind == "row"
+    return int(row)
+
+
 class TwoDieAtOnce(threading.Thread):
     """A fork server whose second worker dies while a successor of the first is being forked."""
 
@@ -99,37 +108,20 @@ class TwoDieAtOnce(threading.Thread):
         return Connection(descriptors[0])
 
 
-def _death(pid: int) -> dict[str, Any]:
-    return {"exited": pid, "status": int(signal.SIGKILL)}
-
-
-def _handed_a_row(pipe: "Connection[Any, Any]") -> int:
-    assert pipe.recv()[0] == "load"
-    pipe.send(("ready",))
-    kind, row, _ = pipe.recv()
-    assert kind == "row"
-    return int(row)
-
-
 def test_a_worker_that_dies_while_another_is_forked_is_replaced_at_once(tmp_path: Path) -> None:
     lines = list(trial_lines(toy_grid(seeds=[0])))
     write_submission(Layout(tmp_path), "20260101T000000-000000", lines)
     overseer = Turns()
     Local(2, start=TwoDieAtOnce).run(Job(tmp_path, "20260101T000000-000000"), Queue(range(2)), overseer)
     assert sorted(outcome.row for outcome in overseer.outcomes) == [0, 1]
-    assert [note.split(";")[0] for note in overseer.notes] == [
-        "worker 1 died (SIGKILL)",
-        "worker 2 died (SIGKILL)",
-    ]
+    assert [note.split(";")[0] for note in overseer.notes] == [f"worker {number} died (SIGKILL)" for number in (1, 2)]
 
 
 def test_no_signal_to_the_group_ends_a_fork_server_or_a_worker_at_any_moment() -> None:
-    """From the moment its process exists; what is blocked then is dropped, and does not come later either."""
-
     def start(control: socket.socket, preload: Sequence[str]) -> ServerProcess:
         process = start_interpreter(control, preload)
         for name in GROUP_SIGNALS:
-            os.kill(process.pid, name)  # type: ignore[attr-defined]
+            os.kill(process.pid, name)
         return process
 
     forks = Forks(["pyarrow.parquet"], start)
@@ -155,31 +147,19 @@ def test_a_trial_that_is_not_what_the_manifest_says_ends_the_run(tmp_path: Path)
 
 
 def test_a_machine_that_grows_while_it_runs_trains_more_at_a_time(tmp_path: Path) -> None:
-    machine = Local(1)
+    machine, overseer, at_once = Local(1), Turns(), []
 
-    class Growing(Turns):
-        def stop_requested(self) -> bool:
-            return False
+    def start_row(*_: object) -> None:
+        if machine.workers == 1:
+            machine.grow([None])
+        started.append(None)
+        at_once.append(len(started) - len(overseer.outcomes))
 
-        def row_started(self, row: int, worker: int, attempt: int, step: int) -> None:
-            del worker, attempt, step
-            if machine.workers == 1:
-                machine.grow([None])
-            self.at_work.add(row)
-            self.most = max(self.most, len(self.at_work))
-
-        def row_ended(self, outcome: Outcome) -> None:
-            super().row_ended(outcome)
-            self.at_work.discard(outcome.row)
-
-        at_work: set[int]
-        most = 0
-
+    started: list[None] = []
+    overseer.row_started = start_row
+    overseer.stop_requested = lambda: False
     lines = list(trial_lines(toy_grid(seeds=range(3), step_s=0.05)))
     write_submission(Layout(tmp_path), "20260101T000000-000000", lines)
-    overseer = Growing()
-    overseer.at_work = set()
     machine.run(Job(tmp_path, "20260101T000000-000000", ENTRY), Queue(range(6)), overseer)
     assert sorted(outcome.row for outcome in overseer.outcomes) == list(range(6))
-    assert overseer.most == 2
-    assert overseer.workers == 2
+    assert (max(at_once), overseer.workers) == (2, 2)

@@ -1,7 +1,7 @@
 """Length extrapolation: what is shown, closed forms of its losses, and models whose use of context is known."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal
 
@@ -82,14 +82,10 @@ def test_every_loss_is_the_mean_over_its_positions() -> None:
             row = rows["bucket_loss", length, 1, start + 1]
             assert row.value == pytest.approx(sum(part) / len(part), rel=1e-12)
             assert (row.items, row.se_items) == (5, pytest.approx(0, abs=1e-12))
-
-
-def test_positions_that_may_see_ahead_are_left_out() -> None:
-    rows = evaluate(SMALL.changed(lengths=(20,), bucket=1), by_place, Repeated(skips=2))
-    expected = [cost_at(t) for t in range(2, 20)]
-    assert rows["loss", 20, 1].value == pytest.approx(sum(expected) / 18, rel=1e-12)
+    rows = evaluate(SMALL.changed(lengths=(20,), bucket=1), by_place, Repeated(skips=2))  # positions that may see ahead
+    assert rows["loss", 20, 1].value == pytest.approx(sum(map(cost_at, range(2, 20))) / 18, rel=1e-12)
     assert ("bucket_loss", 20, 1, 2) not in rows
-    assert rows["bucket_loss", 20, 1, 3].value == pytest.approx(expected[0], rel=1e-12)
+    assert rows["bucket_loss", 20, 1, 3].value == pytest.approx(cost_at(2), rel=1e-12)
 
 
 def record_inputs(spec: LengthExtrapolation, task: Task) -> list[tuple[Tensor, Tensor | None]]:
@@ -97,20 +93,17 @@ def record_inputs(spec: LengthExtrapolation, task: Task) -> list[tuple[Tensor, T
 
     def remember(inputs: Tensor, visible: Tensor | None = None) -> Tensor:
         seen.append((inputs, visible))
-        return torch.zeros(*inputs.shape, task.inputs.vocabulary)  # type: ignore[union-attr]
+        return torch.zeros(*inputs.shape, task.inputs.vocabulary)
 
     evaluate(spec, remember, task)
     return seen
 
 
-def test_windows_of_all_lengths_end_at_the_same_tokens() -> None:
+def test_windows_of_all_lengths_end_at_the_same_tokens_and_hide_what_is_hidden() -> None:
     seven, twenty, longest = (inputs for inputs, _ in record_inputs(SMALL, WORDS))
     assert longest.shape == (5, 63)
     assert torch.equal(seven, longest[:, -7:])
     assert torch.equal(twenty, longest[:, -20:])
-
-
-def test_what_is_hidden_stays_hidden() -> None:
     for inputs, visible in record_inputs(SMALL, Repeated(hides=True)):
         places = torch.arange(inputs.shape[1])
         assert torch.equal(visible, ((places[:, None] - places).abs() < 3).expand(5, -1, -1))
@@ -122,29 +115,22 @@ def counting(inputs: Tensor, visible: Tensor | None = None) -> Tensor:
     return ((seen + 0.1) / (seen + 0.1).sum(-1, keepdim=True)).log()
 
 
-def last_only(inputs: Tensor, visible: Tensor | None = None) -> Tensor:
-    """Looks at nothing but the last token."""
+def test_the_last_positions_tell_whether_context_helps() -> None:
+    """The loss of the last positions of every window: the same predictions at every length."""
+    spec = LengthExtrapolation(lengths=(8, 32, 128), count=200, last=8)
     size = WORDS.inputs.vocabulary
     table = torch.randn(size, size, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
-    return table[inputs]
 
+    def losses(predict: Predict) -> list[Tensor]:
+        rows = [each.values for each in spec.open(WORDS).evaluate(predict) if isinstance(each, Items)]
+        return [torch.tensor(values, dtype=torch.float64) for values in rows]
 
-def of_windows(spec: LengthExtrapolation, predict: Predict) -> list[Tensor]:
-    """The loss of the last positions of every window, by length."""
-    single = [each.values for each in spec.open(WORDS).evaluate(predict) if isinstance(each, Items)]
-    return [torch.tensor(values, dtype=torch.float64) for values in single]
-
-
-def test_the_last_positions_tell_whether_context_helps() -> None:
-    """Window by window, since they are the same predictions at every length."""
-    spec = LengthExtrapolation(lengths=(8, 32, 128), count=200, last=8)
-    short, middle, long = of_windows(spec, counting)
-    for less, more in ((short, middle), (middle, long)):
-        gain = less - more
+    short, middle, long = losses(counting)
+    for gain in (short - middle, middle - long):
         assert gain.mean() > 5 * gain.std() / 200**0.5
-    short, middle, long = of_windows(spec, last_only)
-    torch.testing.assert_close(short, middle, rtol=1e-12, atol=0)
-    torch.testing.assert_close(short, long, rtol=1e-12, atol=0)
+    short, *others = losses(lambda inputs, _=None: table[inputs])  # looks at nothing but the last token
+    for each in others:
+        torch.testing.assert_close(short, each, rtol=1e-12, atol=0)
 
 
 def test_costs_do_not_depend_on_how_many_are_computed_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -181,7 +167,7 @@ def test_scaling_holds_for_its_own_rows_and_nothing_else(tiny: Trial, memory: An
     assert worlds[1].evaluations.items() < worlds[0].evaluations.items()
     assert worlds[0].losses() == worlds[1].losses()
     state = worlds[0].kept[1]["model"]
-    for positions, factor in ((trial.model.positions, 1), (yarn(stretch), 4)):
+    for positions, factor in ((trial.model.positions, 1), (Yarn(base=50, share=0.5, **stretch.data()), 4)):
         model = Transformer(trial.model.changed(positions=positions), trial.operators(), inputs=WORDS.inputs, seed=0)
         model.load_state_dict(state)
         with torch.inference_mode():
@@ -193,18 +179,12 @@ def test_scaling_holds_for_its_own_rows_and_nothing_else(tiny: Trial, memory: An
         assert list(single) == [f"window/{number}" for number in range(1, 6)]
 
 
-@pytest.mark.parametrize("beside", [{"factor": 2}, {"original": 32}, {"beta_fast": 3}, {"beta_slow": 0.5}])
-def test_all_of_a_stretch_and_of_the_model_s_own_positions_is_in_the_frequencies(beside: dict[str, float]) -> None:
-    plain, own = {"factor": 4, "original": 64, "beta_fast": 8, "beta_slow": 2}, Rotary(base=500, share=0.5)
-    for fields in (plain, plain | beside):
-        found = stretch_positions(
-            gpt2(layers=1, heads=1, width=8).changed(positions=own), Stretch.model_validate(fields)
-        )
-        assert found == Yarn.model_validate({"base": 500, "share": 0.5, **fields})
-
-
-def yarn(stretch: Stretch) -> Yarn:
-    return Yarn(base=50, share=0.5, **stretch.data())
+def test_all_of_a_stretch_and_of_the_model_s_own_positions_is_in_the_frequencies() -> None:
+    plain = {"factor": 4, "original": 64, "beta_fast": 8, "beta_slow": 2}
+    model = gpt2(layers=1, heads=1, width=8).changed(positions=Rotary(base=500, share=0.5))
+    for change in ({}, {"factor": 2}, {"original": 32}, {"beta_fast": 3}, {"beta_slow": 0.5}):
+        positions = stretch_positions(model, Stretch.model_validate(plain | change))
+        assert positions == Yarn.model_validate({"base": 500, "share": 0.5, **plain, **change})
 
 
 @pytest.fixture
@@ -226,25 +206,21 @@ def test_windows_of_text_are_pieces_of_what_is_validated_on(text: Text) -> None:
     assert torch.equal(text.windows(100, 2).inputs, text.windows(100, 2).inputs)
 
 
-def refusals(tiny: Trial, text: Text) -> Iterator[tuple[str, Any]]:
-    learned = gpt2(layers=2, heads=2, width=8, max_positions=30)
-    stretch = SMALL.changed(scaling=Stretch(factor=4, original=16))
-    yield "rises from value to value", lambda: SMALL.changed(lengths=(20, 20))
-    yield r"shortest length, 5; got last=6", lambda: SMALL.changed(lengths=(5, 20))
-    yield "greater than 1", lambda: Stretch(factor=1, original=16)
-    yield "needs a task of text or grammar; got Needle", lambda: language_trial(tiny, SMALL, task=Needle())
-    yield "up to 63 tokens and the model has 30 positions", lambda: language_trial(tiny, SMALL, model=learned)
-    yield (
-        "scaling stretches rotary positions; the model has 'alibi'",
-        lambda: language_trial(tiny, stretch, model=backbone(positions=Alibi())),
-    )
-    yield "original=3, nearest is 7", lambda: language_trial(tiny, SMALL.changed(scaling=Stretch(factor=4, original=3)))
-    yield "the shortest window has 7 positions", lambda: SMALL.check(Repeated(skips=2), backbone())
-    long = SMALL.changed(lengths=(100_000,))
-    yield "length_extrapolation needs windows of 100000 predictions: .* tokens", lambda: long.open(text)
-
-
 def test_bad_input_is_refused_before_any_training(tiny: Trial, text: Text) -> None:
-    for said, build in refusals(tiny, text):
+    learned = gpt2(layers=2, heads=2, width=8, max_positions=30)
+    stretch, short = (SMALL.changed(scaling=Stretch(factor=4, original=original)) for original in (16, 3))
+    alibi, long = backbone(positions=Alibi()), SMALL.changed(lengths=(100_000,))
+    refusals: dict[str, Callable[[], object]] = {
+        "rises from value to value": lambda: SMALL.changed(lengths=(20, 20)),
+        "shortest length, 5; got last=6": lambda: SMALL.changed(lengths=(5, 20)),
+        "greater than 1": lambda: Stretch(factor=1, original=16),
+        "needs a task of text or grammar; got Needle": lambda: language_trial(tiny, SMALL, task=Needle()),
+        "up to 63 tokens and the model has 30 positions": lambda: language_trial(tiny, SMALL, model=learned),
+        "scaling stretches rotary positions; the model has": lambda: language_trial(tiny, stretch, model=alibi),
+        "original=3, nearest is 7": lambda: language_trial(tiny, short),
+        "the shortest window has 7 positions": lambda: SMALL.check(Repeated(skips=2), backbone()),
+        "needs windows of 100000 predictions": lambda: long.open(text),
+    }
+    for said, build in refusals.items():
         with pytest.raises((SpecError, ValueError), match=said):
             build()

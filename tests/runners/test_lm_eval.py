@@ -22,47 +22,43 @@ from runners.tasks.text.encoder import ByteEncoder
 from runners.trial import Trial
 from variants import gpt2, llama2, softmax
 
-CHOICE = """
+HEAD = """
 task: {name}
 dataset_path: json
-dataset_kwargs:
-  data_files:
-    test: {data}
+dataset_kwargs: {{data_files: {{test: {data}}}}}
 test_split: test
 fewshot_split: test
+"""
+CHOICE = (
+    HEAD
+    + """\
 output_type: multiple_choice
 doc_to_text: "{{{{question}}}}"
 doc_to_choice: "{{{{choices}}}}"
 doc_to_target: answer
-metric_list:
-  - metric: acc
-  - metric: acc_norm
+metric_list: [{{metric: acc}}, {{metric: acc_norm}}]
 {more}
 """
-ROLLING = """
-task: rolling
-dataset_path: json
-dataset_kwargs: {data_files: {test: items.jsonl}}
-test_split: test
+)
+ROLLING = (
+    HEAD.format(name="rolling", data="items.jsonl")
+    + """\
 output_type: loglikelihood_rolling
 doc_to_text: ""
 doc_to_target: "{{question}}"
-metric_list:
-  - metric: bits_per_byte
-  - metric: word_perplexity
+metric_list: [{metric: bits_per_byte}, {metric: word_perplexity}]
 """
-WRITTEN = """
-task: written
-dataset_path: json
-dataset_kwargs: {data_files: {test: items.jsonl}}
-test_split: test
+)
+WRITTEN = (
+    HEAD.format(name="written", data="items.jsonl")
+    + """\
 output_type: generate_until
 doc_to_text: "{{question}}"
 doc_to_target: "{{next}}"
 generation_kwargs: {until: ["d"], max_gen_toks: 6}
-metric_list:
-  - metric: exact_match
+metric_list: [{metric: exact_match}]
 """
+)
 ITEMS = [
     {"question": "a", "choices": ["b", "cc"], "answer": 0, "next": "bc"},
     {"question": "b", "choices": ["a", "c a"], "answer": 1, "next": "c"},
@@ -110,10 +106,8 @@ def registry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The harness's own tasks, of which reading all takes ten seconds: here one, whose data are on the Hub."""
     place = tmp_path / "registry"
     place.mkdir()
-    text = CHOICE.format(name="hellaswag", data="x", more="").replace(
-        "dataset_path: json", "dataset_path: Rowan/hellaswag"
-    )
-    (place / "hellaswag.yaml").write_text(text.replace("dataset_kwargs:\n  data_files:\n    test: x\n", ""))
+    text = CHOICE.format(name="hellaswag", data="x", more="").replace("path: json", "path: Rowan/hellaswag")
+    (place / "hellaswag.yaml").write_text(text.replace("dataset_kwargs: {data_files: {test: x}}\n", ""))
     monkeypatch.setattr("lm_eval.tasks.manager.__file__", str(place / "manager.py"))
 
 
@@ -178,7 +172,7 @@ def test_the_harness_itself_says_the_same_of_a_model_of_its_own_kind(tmp_path: P
 
 
 def test_a_document_longer_than_the_window_is_scored_once_token_by_token(table: Tensor) -> None:
-    """A bigram model needs one token of context, so windows change nothing; and no window is longer than allowed."""
+    """A bigram model needs one token of context, so windows change nothing."""
     text = "abc cab bca, abcabc"
     request = type("Request", (), {"args": (text,), "task_name": "t", "doc_id": 0})()
     for longest in (1, 2, 5, 64):
@@ -191,10 +185,10 @@ def test_a_document_longer_than_the_window_is_scored_once_token_by_token(table: 
 
 def test_what_does_not_fit_loses_its_beginning_and_is_counted(tmp_path: Path, table: Tensor) -> None:
     spec = LmEval(tasks=("mine",), include=str(folder(tmp_path / "t")), context=4)
-    seen: list[Tensor] = []
+    seen: list[int] = []
 
     def predict(inputs: Tensor, visible: Tensor | None = None) -> Tensor:
-        seen.append(inputs)
+        seen.append(inputs.shape[1])
         return table[inputs]
 
     found, items = evaluate(spec, predict)
@@ -202,11 +196,10 @@ def test_what_does_not_fit_loses_its_beginning_and_is_counted(tmp_path: Path, ta
     long = [float(any(1 + len(each["question"] + choice) > 4 for choice in each["choices"])) for each in ITEMS]
     assert list(items["lm_eval.mine.truncated"].values) == long
     assert found["lm_eval.mine.truncated"].value == sum(long) / 5 > 0
-    assert max(each.shape[1] for each in seen) == 4
+    assert max(seen) == 4
     # bigrams need no more than what is left
-    assert list(items["lm_eval.mine.loss"].values) == pytest.approx(
-        [-log_likelihood(table, each["question"], " " + each["choices"][each["answer"]]) for each in ITEMS], rel=1e-12
-    )
+    right = [log_likelihood(table, each["question"], " " + each["choices"][each["answer"]]) for each in ITEMS]
+    assert list(items["lm_eval.mine.loss"].values) == pytest.approx([-each for each in right], rel=1e-12)
 
 
 def test_a_sequence_is_scored_as_if_it_were_alone() -> None:
@@ -272,7 +265,6 @@ def test_the_key_follows_the_content_of_the_folder_and_not_its_place(tmp_path: P
 
 Case = tuple[str, dict[str, Any], dict[str, Any], dict[str, str]]
 BROKEN: Mapping[str, Case] = {  # words of the error, fields of the spec, the folder and further files of it
-    "no such task": (r"no lm-eval task 'min'.*did you mean 'mine'", {"tasks": ("min",)}, {}, {}),
     "not in the harness": ("did you mean 'hellaswag'", {"tasks": ("hellaswak",), "include": None}, {}, {}),
     "broken YAML": (r"bad\.yaml is no readable YAML", {"tasks": ("bad",)}, {}, {"bad.yaml": "task: bad\n  x: [y\n"}),
     "data elsewhere": ("outside of.*move it", {}, {"data": "../items.jsonl"}, {}),
@@ -288,10 +280,10 @@ BROKEN: Mapping[str, Case] = {  # words of the error, fields of the spec, the fo
     "an answer that does not fit": ("has 4 tokens; the model sees 3", {"context": 3}, {}, {}),
     "more to write than fits": ("generates 6 tokens; the model", {"tasks": ("written",), "context": 6}, {}, {}),
     "samples": (
-        "only greedy generation",
+        "only greedy",
         {"tasks": ("written",)},
         {},
-        {"written.yaml": WRITTEN.replace("{until", "{do_sample: true, until")},
+        {"written.yaml": WRITTEN.replace("{un", "{do_sample: true, un")},
     ),
     "examples where the task forbids them": ("sets num_fewshot to 0", {"fewshot": 3}, {"more": "num_fewshot: 0"}, {}),
 }
@@ -318,30 +310,24 @@ def test_without_the_package_or_its_data_it_says_what_to_do(tmp_path: Path, monk
         spec.open(TASK)
 
 
-@pytest.mark.parametrize(
-    ("fields", "words"),
-    [
-        ({"tasks": ()}, "at least 1"),
+def test_a_spec_without_meaning_is_refused(tmp_path: Path) -> None:
+    for fields, words in (
         ({"tasks": ("mine", "mine")}, "repeats a name"),
         ({"tasks": ("mine",), "content_hash": "0" * 32}, "harness's own tasks have none"),
         ({"tasks": ("mine",), "include": "/nowhere"}, "there is no folder /nowhere"),
-        ({"tasks": ("mine",), "include": str(Path(__file__).parent / "__pycache__")}, "no .yaml file|no folder"),
-    ],
-)
-def test_a_spec_without_meaning_is_refused(fields: dict[str, Any], words: str) -> None:
-    with pytest.raises(ValidationError, match=words):
-        LmEval(**fields)
+        ({"tasks": ("mine",), "include": str(tmp_path)}, "no .yaml file"),
+    ):
+        with pytest.raises(ValidationError, match=words):
+            LmEval(**fields)
 
 
 def test_a_model_that_reads_no_text_is_not_asked(tmp_path: Path) -> None:
     spec = LmEval(tasks=("mine",), include=str(folder(tmp_path / "t")))
-    common = {"operator": softmax(), "training": {"steps": 1}, "evaluations": (spec,)}
-    with pytest.raises(ValidationError, match="needs a task of text; got LinearFunctions"):
-        Trial.model_validate(
-            {"task": LinearFunctions(points=3, batch=2), "model": gpt2(layers=1, heads=1, width=8), **common}
-        )
+    common = {"operator": softmax(), "training": {"steps": 1}, "task": TASK, "evaluations": (spec,)}
+    short = gpt2(layers=1, heads=1, width=8, max_positions=32)
     model = llama2(layers=1, heads=1, width=8, feedforward_width=8)
-    assert Trial.model_validate({"task": TASK, "model": model, **common}).longest == 16
-    long, short = spec.changed(context=64), gpt2(layers=1, heads=1, width=8, max_positions=32)
+    with pytest.raises(ValidationError, match="needs a task of text; got LinearFunctions"):
+        Trial.model_validate({**common, "task": LinearFunctions(points=3, batch=2), "model": model})
+    assert Trial.model_validate({**common, "model": model}).longest == 16
     with pytest.raises(ValidationError, match="up to 64 tokens and the model has 32 positions"):
-        Trial.model_validate({"task": TASK, "model": short, **common, "evaluations": (long,)})
+        Trial.model_validate({**common, "model": short, "evaluations": (spec.changed(context=64),)})

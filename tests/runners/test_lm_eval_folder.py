@@ -19,9 +19,10 @@ from runners.tasks.text.encoder import ByteEncoder
 from runners.training.loop import train
 from runners.trial import Trial
 
-ITEMS = (
-    '{"question": "a", "choices": ["b", "cc"], "answer": 0}\n{"question": "b", "choices": ["a", "c"], "answer": 1}\n'
-)
+ITEMS = """
+{"question": "a", "choices": ["b", "cc"], "answer": 0}
+{"question": "b", "choices": ["a", "c"], "answer": 1}
+"""
 MINE = """
 dataset_path: json
 dataset_kwargs: {data_files: {test: items.jsonl}}
@@ -43,7 +44,7 @@ TASK = Text(context=32, batch=2, validation_windows=2)
 
 def folder(place: Path, **files: str) -> Path:
     place.mkdir(parents=True, exist_ok=True)
-    (place / "items.jsonl").write_text(ITEMS)
+    (place / "items.jsonl").write_text(ITEMS.lstrip())
     for name, text in {"mine": "task: mine" + MINE, **files}.items():
         (place / f"{name}.yaml").write_text(text)
     return place
@@ -121,7 +122,7 @@ def test_what_is_no_part_of_the_key_is_not_read(files: dict[str, str], words: st
     place = folder(tmp_path / "t", **files)
     (place / ".kept").mkdir()
     for hidden in (".items.jsonl", ".kept/items.jsonl"):
-        (place / hidden).write_text(ITEMS)
+        (place / hidden).write_text(ITEMS.lstrip())
     with pytest.raises(SpecError, match=words):
         LmEval(tasks=("mine",), include=str(place)).open(TASK)
 
@@ -138,29 +139,20 @@ def request(*args: object) -> Any:
     return type("Request", (), {"args": args, "task_name": "t", "doc_id": 7})()
 
 
-@pytest.mark.parametrize(
-    ("asked", "expected"),
-    [
+def test_writing_is_greedy_and_ends() -> None:
+    for asked, expected in (
         ({"do_sample": False, "temperature": 0.7, "until": "x"}, (256, ("x",))),
         ({"max_new_tokens": 3}, (3, ())),
         ({"max_gen_toks": 2, "max_tokens": 3, "until": ["x", "y"]}, (2, ("x", "y"))),
-    ],
-)
-def test_what_is_written_greedily(asked: dict[str, Any], expected: object) -> None:
-    assert generation_limits(request("", asked)) == expected
-
-
-@pytest.mark.parametrize(
-    ("asked", "words"),
-    [
+    ):
+        assert generation_limits(request("", asked)) == expected
+    for asked, words in (
         ({"temperature": 0.7}, "document 7 .* asks for samples"),
         ({"do_sample": True}, "asks for samples"),
         ({"max_gen_toks": 0}, "document 7 .* generates 0 tokens"),
-    ],
-)
-def test_what_is_not_written(asked: dict[str, Any], words: str) -> None:
-    with pytest.raises(SpecError, match=words):
-        generation_limits(request("", asked))
+    ):
+        with pytest.raises(SpecError, match=words):
+            generation_limits(request("", asked))
 
 
 def test_a_prompt_leaves_room_and_a_window_sees_what_is_before_it() -> None:

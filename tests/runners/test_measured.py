@@ -16,22 +16,7 @@ from runners.evaluations import BoundaryValues
 from runners.execution import Inline
 from runners.execution.run import run_campaign
 from runners.planning.preflight import METRICS
-from runners.tasks import (
-    AskedLengths,
-    AssociativeRecall,
-    Distillation,
-    Grammar,
-    Induction,
-    LengthGrid,
-    LinearFunctions,
-    MaskedText,
-    Needle,
-    Quantifiers,
-    SelectiveCopy,
-    ShiftGrid,
-    Task,
-    Text,
-)
+from runners.tasks import Distillation, MaskedText, Task, Text
 from runners.trial import Trial
 from variants import gpt2
 
@@ -48,17 +33,12 @@ def text(tmp_path: Path) -> Text:
     return Text(source=str(tmp_path / "a.txt"), context=8, batch=2, validation_windows=3)
 
 
-def run_quietly(root: Path, grids: list[Grid]) -> object:
-    return run_campaign(root, grids, Inline(), QUIET)
-
-
 @pytest.fixture(params=["plan", "run"])
 def refused(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
     def ask(wrong: Grid) -> str:
         root = tmp_path / "campaign"
-        act = plan_campaign if request.param == "plan" else run_quietly
         with pytest.raises(SpecError) as raised:
-            act(root, [wrong])
+            plan_campaign(root, [wrong]) if request.param == "plan" else run_campaign(root, [wrong], Inline(), QUIET)
         assert not root.exists()
         return str(raised.value)
 
@@ -95,10 +75,9 @@ def test_the_nearest_measure_is_named(tiny: Trial, refused: Any, name: str, poin
 )
 def test_a_measure_of_one_point_is_taken(tiny: Trial, tmp_path: Path, name: str, point: dict[str, float]) -> None:
     assert plan_campaign(tmp_path, [grid(tiny, name, point)]).to_do == 2
-
-
-def test_a_grid_without_a_baseline_has_no_verdicts_so_its_point_may_be_open(tiny: Trial, tmp_path: Path) -> None:
-    plan_campaign(tmp_path, [grid(tiny, "mse", axes=[], baseline=None)])
+    plan_campaign(tmp_path, [grid(tiny, "mse", axes=[], baseline=None)])  # no verdicts: its point may be open
+    plan_campaign(tmp_path, [Grid(name="free", base=tiny, seeds=[0])])
+    plan_campaign(tmp_path, [Grid(name="toy", base=toy_grid().base, seeds=[0], measure=Measure(name="anything"))])
 
 
 def test_every_task_of_a_grid_is_asked(tiny: Trial, text: Text, tmp_path: Path, refused: Any) -> None:
@@ -106,12 +85,6 @@ def test_every_task_of_a_grid_is_asked(tiny: Trial, text: Text, tmp_path: Path, 
     plan_campaign(tmp_path, [grid(tiny, "mse", {"sigma_f": 3}, axes=[axis], baseline={"task": "functions"})])
     plan_campaign(tmp_path, [grid(tiny, "validation_loss", axes=[axis], baseline={"task": "functions"})])
     assert "mse" in refused(grid(tiny, "accuracy", axes=[axis], baseline={"task": "functions"}))
-
-
-def test_a_grid_without_measure_and_a_trial_without_task_are_not_asked(tiny: Trial, tmp_path: Path) -> None:
-    plan_campaign(tmp_path, [Grid(name="free", base=tiny, seeds=[0])])
-    toy = toy_grid()
-    plan_campaign(tmp_path, [Grid(name="toy", base=toy.base, seeds=[0], measure=Measure(name="anything"))])
 
 
 def test_what_an_evaluation_records_can_judge_a_grid(tiny: Trial, tmp_path: Path, refused: Any) -> None:
@@ -122,33 +95,31 @@ def test_what_an_evaluation_records_can_judge_a_grid(tiny: Trial, tmp_path: Path
     assert "none of its trials records" in refused(grid(tiny, "boundary_upper", {"a": 2}))
 
 
-ASKED = AskedLengths(lengths=(20, 24), sequences=3)
 OURS = sorted(kind for kind, member in Task.members().items() if member.__module__.startswith("runners."))
 
 
 @pytest.mark.parametrize("kind", OURS)
 def test_a_task_records_what_it_declares_and_nothing_else(kind: str, text: Text, tmp_path: Path) -> None:
-    shifts = ShiftGrid(sigma_x=(1, 2), sigma_f=(1, 3), functions=3, sequences=2, points=5, per_position=((2, 1),))
-    examples: dict[str, Task] = {
-        "linear_functions": LinearFunctions(points=5, batch=2, evaluation=shifts),
-        "quantifiers": Quantifiers(points=5, evaluation=LengthGrid(lengths=(4, 6), sigma=(1, 2), sequences=3)),
-        "text": text,
-        "masked_text": MaskedText(source=text.source, context=20, batch=2, validation_sentences=3),
-        "associative_recall": AssociativeRecall(context=20, pairs=3, evaluated_pairs=(2, 3), evaluation=ASKED),
-        "induction": Induction(context=20, symbols=5, span=3, evaluation=ASKED),
-        "selective_copy": SelectiveCopy(context=20, copied=3, evaluation=ASKED),
-        "needle": Needle(context=20, evaluation=ASKED),
-        "grammar": Grammar(context=20, nouns=4, verbs=4, names=5, validation_windows=3, agreement_pairs=2),
+    asked = {"context": 20, "evaluation": {"lengths": (20, 24), "sequences": 3}}
+    shifts = {"sigma_x": (1, 2), "sigma_f": (1, 3), "functions": 3, "sequences": 2, "points": 5}
+    sizes: dict[str, dict[str, Any]] = {
+        "linear_functions": {"points": 5, "batch": 2, "evaluation": {**shifts, "per_position": ((2, 1),)}},
+        "quantifiers": {"points": 5, "evaluation": {"lengths": (4, 6), "sigma": (1, 2), "sequences": 3}},
+        "associative_recall": {"pairs": 3, "evaluated_pairs": (2, 3), **asked},
+        "induction": {"symbols": 5, "span": 3, **asked},
+        "selective_copy": {"copied": 3, **asked},
+        "needle": asked,
+        "grammar": {"context": 20, "nouns": 4, "verbs": 4, "names": 5, "validation_windows": 3, "agreement_pairs": 2},
     }
     if kind == "distillation":
         trial = teaching_trial(text, model=gpt2(layers=1, heads=2, width=8, max_positions=text.length))
         write_finished(tmp_path, trial)
-        examples[kind] = Distillation(task=text, teacher=teacher(tmp_path, trial))
-    task = examples[kind]
+        task: Task = Distillation(task=text, teacher=teacher(tmp_path, trial))
+    elif kind == "masked_text":
+        task = MaskedText(source=text.source, context=20, batch=2, validation_sentences=3)
+    else:
+        task = text if kind == "text" else Task.members()[kind].model_validate(sizes[kind])
     out = getattr(task.inputs, "vocabulary", 1)
     found = list(task.open().evaluate(lambda inputs, *_: torch.zeros(*inputs.shape[:2], out)))
-    declared = task.measures()
-    assert declared is not None
-    assert sorted((name, sorted(point.items())) for name, points in declared.items() for point in points) == sorted(
-        (each.name, sorted(each.point.items())) for each in found
-    )
+    declared = [(name, sorted(point.items())) for name, points in task.measures().items() for point in points]
+    assert sorted(declared) == sorted((each.name, sorted(each.point.items())) for each in found)

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from torch import Tensor
 
 from grid.errors import SpecError
-from runners import LinearFunctions, MaskedText, MinimalPairs, Probing, Task, Text, Trial
+from runners import MaskedText, MinimalPairs, Task, Text, Trial
 from runners.evaluations.evaluation import Judge
 from runners.tasks import Items, Measurements
 from runners.tasks.text.encoder import END, SUBSTITUTE
@@ -21,6 +21,7 @@ from runners.trial import build_model
 from variants import babyberta, gpt2, softmax
 from variants.stages.visible.prefix import Prefix
 
+SCORINGS = ("masked", "holistic", "causal")
 AGREEMENT = (
     ("the dogs by the tree sleep .", "the dog by the tree sleep ."),
     ("where are the cats ?", "where is the cats ?"),
@@ -28,7 +29,6 @@ AGREEMENT = (
 )
 """Grammatical, then not."""
 ORDER = (("the cat sees a bird .", "the cat a bird sees ."), ("give it to her !", "give it to she !"))
-PROSE = "".join(f"the {word} {word}s see {n} birds .\n" for n in range(60) for word in ("dog", "cat", "child"))
 
 
 @pytest.fixture
@@ -41,10 +41,12 @@ def pairs(tmp_path: Path) -> Path:
     return folder
 
 
-@pytest.fixture
-def prose(tmp_path: Path) -> Path:
-    path = tmp_path / "prose.txt"
-    path.write_text(PROSE)
+@pytest.fixture(scope="module")
+def prose(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("text") / "prose.txt"
+    path.write_text(
+        "".join(f"the {word} {word}s see {n} birds .\n" for n in range(60) for word in ("dog", "cat", "child"))
+    )
     return path
 
 
@@ -60,15 +62,9 @@ def spec(pairs: Path, scoring: str = "masked", **fields: object) -> MinimalPairs
 def trial(prose: Path, evaluation: MinimalPairs) -> Trial:
     sizes = {"layers": 1, "heads": 2, "width": 16, "max_positions": 48}
     causal = evaluation.scoring == "causal"
-    fields = {
-        "task": task(prose, evaluation.scoring),
-        "model": gpt2(**sizes) if causal else babyberta(feedforward_width=32, **sizes),
-        "operator": softmax(),
-        "training": {"steps": 2},
-        "probing": Probing(),
-        "evaluations": (evaluation,),
-    }
-    return Trial.model_validate(fields)
+    model = gpt2(**sizes) if causal else babyberta(feedforward_width=32, **sizes)
+    fields = {"task": task(prose, evaluation.scoring), "model": model, "operator": softmax()}
+    return Trial.model_validate({**fields, "training": {"steps": 2}, "evaluations": (evaluation,)})
 
 
 def by_hand(model: Callable[..., Tensor], sentence: str, scoring: str) -> float:
@@ -91,14 +87,14 @@ def by_hand(model: Callable[..., Tensor], sentence: str, scoring: str) -> float:
     return sum(scores)
 
 
-SCORINGS = ("masked", "holistic", "causal")
-
-
 @pytest.mark.parametrize("scoring", SCORINGS)
 def test_scores_and_accuracies_are_those_of_plain_loops(
-    pairs: Path, prose: Path, scoring: str, monkeypatch: pytest.MonkeyPatch
+    pairs: Path, prose: Path, scoring: str, memory: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    evaluation = spec(pairs, scoring)
+    evaluation, world = spec(pairs, scoring), memory()
+    train(trial(prose, evaluation), world)
+    assert {name for step, name, *_ in world.evaluations if step == 2} >= {"minimal_pairs", "minimal_pairs.word_order"}
+    assert len(world.single[2, "minimal_pairs.agreement_across_pp"]) == 3
     model = build_model(trial(prose, evaluation)).eval()
     with torch.inference_mode():
         for parameter in model.parameters():
@@ -140,13 +136,11 @@ def test_liking_the_grammatical_word_is_right_and_not_caring_ties(tmp_path: Path
     path = tmp_path / "be.txt"
     path.write_text("they xs here\nthey ys here\nit xs\nit ys")
     judge = spec(path, scoring).open(task(prose, scoring))
-    assert values(judge, prefers("y", "x"))["minimal_pairs"] == 1
-    wrong = values(judge, prefers("x", "y"))
-    assert (wrong["minimal_pairs"], wrong["minimal_pairs_ties"]) == (0, 0)
-    tied = values(judge, prefers("q", "p"))
-    assert (tied["minimal_pairs"], tied["minimal_pairs_ties"]) == (0, 1)
-    broken = values(judge, lambda inputs, visible=None: torch.full((*inputs.shape, 256), math.nan))  # noqa: ARG005
-    assert (broken["minimal_pairs"], broken["minimal_pairs_ties"]) == (0, 0)
+    nan = prefers("x", "y", math.nan)
+    models = ((prefers("y", "x"), 1, 0), (prefers("x", "y"), 0, 0), (prefers("q", "p"), 0, 1), (nan, 0, 0))
+    for predict, right, ties in models:
+        rows = values(judge, predict)
+        assert (rows["minimal_pairs"], rows["minimal_pairs_ties"]) == (right, ties)
 
 
 def test_both_orders_of_lines_mirror_one_another(pairs: Path, tmp_path: Path, prose: Path) -> None:
@@ -163,8 +157,8 @@ def test_both_orders_of_lines_mirror_one_another(pairs: Path, tmp_path: Path, pr
         reversed_ = values(spec(swapped).open(judged), model)
     assert zorro == copies
     rows = {each.name: each.value for each in zorro if isinstance(each, Measurements)}
-    for name in ("agreement_across_pp", "word_order"):
-        assert rows[f"minimal_pairs.{name}"] + reversed_[f"minimal_pairs.{name}"] == pytest.approx(1)
+    for name in ("minimal_pairs.agreement_across_pp", "minimal_pairs.word_order"):
+        assert rows[name] + reversed_[name] == pytest.approx(1)
 
 
 def test_it_records_what_it_declares_and_means_are_those_of_items(pairs: Path, prose: Path) -> None:
@@ -202,61 +196,48 @@ def test_the_content_is_in_the_key_and_the_place_is_not(pairs: Path, tmp_path: P
         planned.open(task(prose, "masked"))
 
 
-@pytest.mark.parametrize("scoring", SCORINGS)
-def test_a_model_in_training_is_judged(pairs: Path, prose: Path, memory: Callable[..., Any], scoring: str) -> None:
-    world = memory()
-    train(trial(prose, spec(pairs, scoring)), world)
-    assert {name for step, name, *_ in world.evaluations if step == 2} >= {"minimal_pairs", "minimal_pairs.word_order"}
-    assert len(world.single[2, "minimal_pairs.agreement_across_pp"]) == 3
-
-
 @pytest.mark.parametrize(
     ("name", "content", "said"),
     [
-        ("gone.txt", None, r"there are no minimal pairs .*gone.txt; give a .txt file or a folder"),
-        ("pairs.csv", b"a\nb\n", r"minimal pairs are a .txt file or a folder of these; got .*pairs.csv"),
-        ("empty.txt", b"\n", "two lines each; .*empty.txt has 0 lines"),
-        ("odd.txt", b"a\nb\nc\n", "two lines each; .*odd.txt has 3 lines; complete or remove the last"),
-        ("hole.txt", b"a\nb\n\nc\n", "each line of minimal pairs is a sentence; .*hole.txt, line 3 is empty"),
-        ("same.txt", b"a b\na c\nA d\na D\n", "more than capitals; .*same.txt, pair 2 has 'A d' twice"),
-        ("latin.txt", b"caf\xe9\ncafe\n", "a text is UTF-8; .*latin.txt is not, at byte 3; convert it"),
+        ("pairs.csv", b"a\nb\n", "minimal pairs are a .txt file or a folder"),
+        ("empty.txt", b"\n", "empty.txt has 0 lines"),
+        ("odd.txt", b"a\nb\nc\n", "odd.txt has 3 lines"),
+        ("hole.txt", b"a\nb\n\nc\n", "hole.txt, line 3 is empty"),
+        ("same.txt", b"a b\na c\nA d\na D\n", "same.txt, pair 2 has 'A d' twice"),
+        ("latin.txt", b"caf\xe9\ncafe\n", "latin.txt is not, at byte 3"),
     ],
 )
-def test_files_that_are_no_pairs_are_refused(tmp_path: Path, name: str, content: bytes | None, said: str) -> None:
-    if content is not None:
-        (tmp_path / name).write_bytes(content)
+def test_files_that_are_no_pairs_are_refused(tmp_path: Path, name: str, content: bytes, said: str) -> None:
+    (tmp_path / name).write_bytes(content)
     with pytest.raises(ValidationError, match=said):
         MinimalPairs(source=str(tmp_path / name))
 
 
-def test_folders_without_pairs_names_that_clash_and_paradigms_that_are_not_there_are_refused(pairs: Path) -> None:
-    with pytest.raises(ValidationError, match=r"there are agreement_across_pp, word_order"):
+def test_folders_without_pairs_or_with_names_that_clash_are_refused(pairs: Path) -> None:
+    with pytest.raises(ValidationError, match="there are agreement_across_pp, word_order"):
         spec(pairs, paradigms=("case",))
     (pairs / "word-order.txt").write_text("a\nb\n")
-    with pytest.raises(ValidationError, match="are both 'word_order'; rename one"):
+    with pytest.raises(ValidationError, match="are both 'word_order'"):
         spec(pairs)
-    empty = pairs / "empty"
-    empty.mkdir()
-    with pytest.raises(ValidationError, match=r"holds .txt files; .*empty has none"):
-        spec(empty)
+    (pairs / "empty").mkdir()
+    for name, said in (("empty", "has none"), ("gone", "there are no minimal pairs")):
+        with pytest.raises(ValidationError, match=said):
+            spec(pairs / name)
 
 
 def test_what_cannot_be_judged_is_refused_before_training(tiny: Trial, pairs: Path, prose: Path) -> None:
-    assert isinstance(tiny.task, LinearFunctions)
-    with pytest.raises(SpecError, match="needs a task of text; got LinearFunctions"):
-        tiny.changed(evaluations=(spec(pairs, longest=16),))
-    encoder = trial(prose, spec(pairs))
-    with pytest.raises(SpecError, match="needs scoring='masked' or 'holistic' for such a model; got scoring='causal'"):
-        encoder.changed(evaluations=(spec(pairs, "causal"),))
-    causal = trial(prose, spec(pairs, "causal"))
-    with pytest.raises(SpecError, match="needs scoring='causal' for such a model; got scoring='holistic'"):
-        causal.changed(evaluations=(spec(pairs, "holistic"),))
+    encoder, causal = trial(prose, spec(pairs)), trial(prose, spec(pairs, "causal"))
     seen_ahead = {"task": causal.task.changed(prefix=8), "operator": softmax().changed(visible=Prefix(length=8))}
-    with pytest.raises(SpecError, match=r"'text' leaves the first 7 out of its loss"):
-        causal.changed(**seen_ahead)
     assert causal.changed(**seen_ahead, evaluations=())
-    with pytest.raises(SpecError, match="up to 49 tokens and the model has 48 positions"):
-        causal.changed(evaluations=(spec(pairs, "causal", longest=49),))
+    for plain, fields, said in (
+        (tiny, {"evaluations": (spec(pairs, longest=16),)}, "needs a task of text; got LinearFunctions"),
+        (encoder, {"evaluations": (spec(pairs, "causal"),)}, "needs scoring='masked' or 'holistic'"),
+        (causal, {"evaluations": (spec(pairs, "holistic"),)}, "needs scoring='causal'"),
+        (causal, seen_ahead, "'text' leaves the first 7 out of its loss"),
+        (causal, {"evaluations": (spec(pairs, "causal", longest=49),)}, "up to 49 tokens and the model has 48"),
+    ):
+        with pytest.raises(SpecError, match=said):
+            plain.changed(**fields)
     with pytest.raises(SpecError, match=r"longest=20 .* 29 positions of agreement_across_pp in .*, pair 1, 'the"):
         spec(pairs, longest=20).open(task(prose, "masked"))
 

@@ -1,7 +1,7 @@
 """Multiple choice beside lm-evaluation-harness: the same model on the same questions is right about the same ones."""
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -16,6 +16,18 @@ from variants import Transformer, llama2, softmax
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # warnings of lm-eval and what it imports
 
+RULES = ("acc", "acc_norm", "acc_bytes")
+YAML = """
+task: ours
+dataset_path: json
+dataset_kwargs: {data_files: {test: DATA}}
+test_split: test
+output_type: multiple_choice
+doc_to_text: "{{question}}"
+doc_to_choice: "{{choices}}"
+doc_to_target: answer
+metric_list: [{metric: acc}, {metric: acc_norm}, {metric: acc_bytes}]
+"""
 WORDS = ("the", "cat", "sat", "on", "a", "mat", "then", "it", "ran", "dogs", "bark", "night.", "\u00e9t\u00e9", "warm!")
 
 
@@ -114,42 +126,19 @@ def by_lm_eval(folder: Path, data: Path, language_model: Any) -> dict[str, dict[
     from lm_eval import simple_evaluate
     from lm_eval.tasks import TaskManager
 
-    (folder / "ours.yaml").write_text(
-        json.dumps(
-            {
-                "task": "ours",
-                "dataset_path": "json",
-                "dataset_kwargs": {"data_files": {"test": str(data)}},
-                "test_split": "test",
-                "output_type": "multiple_choice",
-                "doc_to_text": "{{question}}",
-                "doc_to_choice": "{{choices}}",
-                "doc_to_target": "answer",
-                "metric_list": [{"metric": metric} for metric in ("acc", "acc_norm", "acc_bytes")],
-            }
-        )
-    )
+    (folder / "ours.yaml").write_text(YAML.replace("DATA", str(data)))
     manager = TaskManager(include_path=str(folder), include_defaults=False)
-    found = simple_evaluate(
-        model=language_model, tasks=["ours"], task_manager=manager, bootstrap_iters=0, log_samples=True
-    )
-    return {
-        rule: {f"set/{each['doc_id'] + 1}": each[rule] for each in found["samples"]["ours"]}
-        for rule in ("acc", "acc_norm", "acc_bytes")
-    } | {"aggregated": {rule: found["results"]["ours"][f"{rule},none"] for rule in ("acc", "acc_norm", "acc_bytes")}}
+    common = {"task_manager": manager, "bootstrap_iters": 0, "log_samples": True}
+    found = simple_evaluate(model=language_model, tasks=["ours"], **common)
+    rights = {rule: {f"set/{each['doc_id'] + 1}": each[rule] for each in found["samples"]["ours"]} for rule in RULES}
+    return {**rights, "aggregated": {rule: found["results"]["ours"][f"{rule},none"] for rule in RULES}}
 
 
-@pytest.fixture
-def offline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    import datasets.config
-
-    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
-    monkeypatch.setattr(datasets.config, "HF_DATASETS_OFFLINE", True)
-    return
-
-
-@pytest.mark.usefixtures("offline")
-def test_lm_eval_is_right_about_the_same_questions(tmp_path: Path, model: Any, language_model: Any) -> None:
+def test_lm_eval_is_right_about_the_same_questions(
+    tmp_path: Path, model: Any, language_model: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", tmp_path / "cache")
+    monkeypatch.setattr("datasets.config.HF_DATASETS_OFFLINE", True)
     data = tmp_path / "set.jsonl"
     data.write_text("".join(json.dumps(each) + "\n" for each in draw_questions(40)), encoding="utf-8")
     theirs = by_lm_eval(tmp_path, data, language_model(ByteEncoder(), model))
@@ -158,7 +147,7 @@ def test_lm_eval_is_right_about_the_same_questions(tmp_path: Path, model: Any, l
         found = list(spec.open(task).evaluate(model))
     means = {each.name: each.value for each in found if isinstance(each, Measurements)}
     single = {each.name: dict(zip(each.items, each.values, strict=True)) for each in found if isinstance(each, Items)}
-    for rule in ("acc", "acc_norm", "acc_bytes"):
+    for rule in RULES:
         assert single[f"multiple_choice_{rule}.set"] == theirs[rule]
         assert means[f"multiple_choice_{rule}"] == pytest.approx(theirs["aggregated"][rule], abs=1e-12)
     assert theirs["acc"] != theirs["acc_norm"] != theirs["acc_bytes"]
