@@ -211,7 +211,6 @@ def test_weights_are_kept_where_that_is_asked_for_and_are_those_of_the_end(tiny:
     train(trial, world)
     train(probing(tiny), other)
     assert other.kept is None
-    assert world.kept is not None
     step, kept = world.kept
     assert step == 12
     again = Trial.model_validate(kept["spec"])
@@ -288,7 +287,7 @@ def test_a_position_beyond_what_is_looked_at_is_refused(tiny: Trial, tmp_path: A
     assert trial.changed(model=model.changed(sink_tokens=1), probing=Probing(probes=far, length=69))
     with pytest.raises(SpecError, match=r"70 tokens or more; got probing\.length=64 and a task of up to 100"):
         trial.changed(probing=Probing(probes=far))
-    recall = AssociativeRecall(context=40, batch=2, evaluation={"lengths": (80,)})  # type: ignore[arg-type]
+    recall = AssociativeRecall(context=40, batch=2, evaluation={"lengths": (80,)})
     short = trial.changed(task=recall)
     world = memory()
     with pytest.raises(SpecError, match=r"70 tokens or more.* have 40"):

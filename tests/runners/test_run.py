@@ -258,12 +258,12 @@ def test_a_cell_is_done_when_all_its_trials_are_and_only_what_has_an_end_counts_
     state = begun()
     for row, status in enumerate(("ok", "ok", "ok", "failed")):
         state.begin(row, 0)
-        state.came_back(Outcome(row, status))  # type: ignore[arg-type]  # the loop's words are outcomes
+        state.came_back(Outcome(row, status))  # the loop's words are outcomes
     assert (state.cells_done, state.cells_failed, state.cells_running, state.ended) == (1, 1, 0, 4)
     for came, ended in (("was_ok", 1), ("was_failed", 1), ("held", 0), ("stopped", 0)):
         state = begun()
         state.begin(0, 0)
-        state.came_back(Outcome(0, came))  # type: ignore[arg-type]
+        state.came_back(Outcome(0, came))
         assert (state.ended, state.running) == (ended, {})
 
 

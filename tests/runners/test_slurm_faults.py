@@ -229,7 +229,7 @@ OTHER = replace(MINE, worker=1, node="n1")
 
 
 def fail(row: int, fingerprint: str = "f", reason: str = "error") -> Outcome:
-    return Outcome(row, "failed", 1, Failure(reason, "it broke", None, fingerprint))  # type: ignore[arg-type]
+    return Outcome(row, "failed", 1, Failure(reason, "it broke", None, fingerprint))
 
 
 def verdict(records: list[WorkerRecord], outcomes: list[Outcome], *, alone: bool = False) -> str | None:

@@ -27,7 +27,6 @@ class Submitted:
         chosen = SubmitOptions(entry=ENTRY, **options)
         self.drafter = Drafter(root, [grid], Slurm(gpus=0, workers=1), Scheduler(), chosen)
         self.queued: SubmittedJobs = submit(self.drafter, lambda _: None)
-        assert self.queued.record is not None
         names = [self.queued.record.submission]
         self.following = Following(self.drafter.survey, self.queued.draft.wanted, names, Scheduler())
 
@@ -125,7 +124,7 @@ def test_it_says_what_workers_wait_for(tmp_path: Path, slurm: PretendSlurm, caps
     submitted = Submitted(tmp_path / "campaign", toy_grid())
     asked = iter([True, False])
 
-    class Once(Following):  # type: ignore[misc]  # final for others
+    class Once(Following):  # final for others
         def _has_workers(self, shown: ProgressDisplay) -> bool:
             assert super()._has_workers(shown)
             return next(asked)

@@ -85,7 +85,7 @@ def limits(**changes: object) -> Limits:
         "partitions": {name: Partition(name, name == "gpu", "UP", None, 1) for name in ("gpu", "cpu")},
         "queued": QueuedTasks(30, {"small": 3, "big": 17}, {"normal": 18, "few": 2}, {"gpu": 20}),
     }
-    return Limits(**{**found, **changes})  # type: ignore[arg-type]
+    return Limits(**{**found, **changes})
 
 
 def test_workers_are_split_into_arrays() -> None:

@@ -74,7 +74,6 @@ def test_a_dataset_is_read_once_and_an_edited_cache_is_no_longer_the_text(
     part = dataset_text(dataset, documents=20)
     assert part.open().record["train_documents"] + part.open().record["validation_documents"] == 18
     assert part.key != task.key
-    assert task.hub is not None
     assert task.hub.cached.parent == cache / "texts"
     with monkeypatch.context() as patch:
         patch.setitem(sys.modules, "datasets", None)

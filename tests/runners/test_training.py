@@ -138,7 +138,7 @@ class Spoiled(LinearFunctions):
 
     def open(self) -> LinearFunctionsData:
         data = super().open()
-        data.batch = self._batch  # type: ignore[method-assign]
+        data.batch = self._batch
         return data
 
     def _batch(self, seed: int, step: int, device: torch.device = CPU) -> Batch:
@@ -203,7 +203,7 @@ def test_long_evaluations_end(tiny: Trial, memory: Callable, tmp_path: Path, mon
     )
     passes: list[int] = []
     plain = _TrainingRun._predict
-    monkeypatch.setattr(_TrainingRun, "_predict", lambda *given: passes.append(1) or plain(*given))  # type: ignore[func-returns-value]
+    monkeypatch.setattr(_TrainingRun, "_predict", lambda *given: passes.append(1) or plain(*given))
     whole = memory()
     train(trial, whole)
     needed, lives = len(passes), 0

@@ -169,7 +169,7 @@ def spacy(monkeypatch: pytest.MonkeyPatch) -> None:
         return words
 
     module = ModuleType("spacy")
-    module.load = {"en_core_web_sm": tag}.__getitem__  # type: ignore[attr-defined]
+    module.load = {"en_core_web_sm": tag}.__getitem__
     monkeypatch.setitem(sys.modules, "spacy", module)
     monkeypatch.setattr(word_classes, "find_spec", lambda _: object())
     word_classes._spacy.cache_clear()
@@ -221,7 +221,7 @@ def test_sequences_count_alike_however_many_queries_they_have() -> None:
     weights[..., 0] = 1.0
     mask = torch.ones(2, 1, 3, 3, dtype=torch.bool).tril()
     mask[0, :, 1:] = False
-    seen = ProbeInput(None, None, Batch(text, text), 1, [])  # type: ignore[arg-type]
+    seen = ProbeInput(None, None, Batch(text, text), 1, [])
     found = probe_layer(TokenClasses(by="bytes"), make_layer(weights, mask), seen)
     assert found["token_class.bytes.letter", 1, 0] == pytest.approx(1 / 2)
     assert found["token_class.bytes.digit", 1, 0] == pytest.approx(1 / 2)

@@ -193,7 +193,7 @@ def test_a_worker_whose_trial_another_has_leaves_it_alone(tmp_path: Path, fate: 
             shutil.rmtree(layout.trial(key))
         write_start(layout, key, number, host="elsewhere")
 
-    worker._listener.row_stepped = begin_elsewhere  # type: ignore[method-assign]
+    worker._listener.row_stepped = begin_elsewhere
     assert worker.run(0) == Outcome(0, "held", 1)
     assert layout.end(key, 1).exists() == (number == 2)
     assert json.loads(layout.start(key, number).read_bytes())["host"] == "elsewhere"
