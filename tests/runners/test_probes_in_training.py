@@ -105,9 +105,7 @@ def probing(tiny: Trial, **execution: Any) -> Trial:
     )
 
 
-def test_probes_see_the_layers_of_fixed_sequences_at_every_evaluation(
-    tiny: Trial, memory: Callable, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_probes_see_layers_at_every_evaluation(tiny: Trial, memory: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("runners.training.loop.NORMS", 7)
     world, early, plain = memory(), memory(), memory()
     assert train(probing(tiny), world).probe_s > 0

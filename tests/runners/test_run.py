@@ -105,9 +105,7 @@ def test_grids_and_manifest_are_written_before_any_work(tmp_path: Path, monkeypa
     assert read_submission_record(Layout(tmp_path), result.submission).process is None
 
 
-def test_grids_without_names_and_campaigns_that_cannot_be_written_are_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_grids_without_names_and_full_disks_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for names, words in ((["a", "a"], "'a' is given twice"), ([], "at least one grid")):
         with pytest.raises(SpecError, match=words):
             run_campaign(tmp_path, [toy_grid(name) for name in names], Inline(), QUIET)

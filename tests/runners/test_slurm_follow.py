@@ -48,9 +48,7 @@ def test_it_ends_with_the_last_trial_and_asks_the_queue_once_a_minute(tmp_path: 
     assert len(slurm.calls("squeue")) == before + 1
 
 
-def test_failed_trials_are_exit_code_4_and_no_failure_of_before_ends_a_retry(
-    tmp_path: Path, slurm: PretendSlurm, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_failed_trials_are_exit_code_4(tmp_path: Path, slurm: PretendSlurm, capsys: pytest.CaptureFixture[str]) -> None:
     root, grid = tmp_path / "campaign", Grid("one", toy_grid(fates=["raises"]).base.changed(fate="raises"), seeds=[0])
     submitted = Submitted(root, grid)
     run_quietly(root, grid)

@@ -41,9 +41,7 @@ def test_durations() -> None:
     assert {text: seconds(text) for text in durations} == durations
 
 
-def test_an_order_refused_is_an_error_and_a_job_that_is_gone_is_not(
-    fake: Fake, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_refused_order_is_an_error_and_a_job_that_is_gone_is_not(fake: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
     fake("scontrol", "echo 'Invalid job id specified for job 7_1' >&2; exit 1")
     assert not release(TaskId(7, 1))
     fake("scontrol", "echo 'Access/permission denied for job 7_1' >&2; exit 1")

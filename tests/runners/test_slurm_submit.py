@@ -160,7 +160,7 @@ def test_every_row_belongs_to_one_class_and_classes_are_stretches(tmp_path: Path
 
 
 @pytest.mark.parametrize(("max_array", "expected"), [(1001, ["0-11%12"]), (5, ["0-3%4"] * 3), (1, [None] * 12)])
-def test_arrays_are_as_large_as_the_cluster_takes(
+def test_arrays_are_as_large_as_allowed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, max_array: int, expected: list[str | None]
 ) -> None:
     slurm = pretended(tmp_path, monkeypatch, max_array=max_array)
@@ -454,9 +454,7 @@ def ran(layout: Layout, key: str, node: str, reason: str | None = None, *, days_
     ],
     ids=str,
 )
-def test_nodes_that_fail_alone_are_avoided(
-    tmp_path: Path, slurm: PretendSlurm, avoided: bool, fields: dict[str, Any]
-) -> None:
+def test_failing_nodes_are_avoided(tmp_path: Path, slurm: PretendSlurm, avoided: bool, fields: dict[str, Any]) -> None:
     """Trials of one cell fail on g1, and another one is ok on g2."""
     layout, times = Layout(tmp_path / "campaign"), fields.get("times", 3)
     gpu, grid = CPU.changed(partition="gpu", exclude="g9"), toy_grid(seeds=range(8))  # four nodes
@@ -532,7 +530,7 @@ def test_no_gpus_means_no_type_of_them(tmp_path: Path, command: list[str], capsy
         ("slurm", "at most one Slurm, and this has slurm, other"),
     ],
 )
-def test_wrong_use_is_one_sentence_and_its_exit_code(
+def test_wrong_use_is_one_sentence(
     tmp_path: Path, command: list[str], capsys: pytest.CaptureFixture[str], arguments: str, words: str
 ) -> None:
     if arguments == "slurm":

@@ -150,7 +150,7 @@ sys.exit(execute(["sql", sys.argv[1], "--campaign", sys.argv[2]]))
 """
 
 
-def test_harlequin_opens_the_snapshot_read_only(
+def test_harlequin_is_read_only(
     campaign: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     started: list[list[str]] = []

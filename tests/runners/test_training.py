@@ -168,9 +168,7 @@ def test_a_loss_beyond_all_bounds_ends_the_trial_and_is_logged(tiny: Trial, memo
     assert (world.checkpoints, world.evaluations) == ([], {})
 
 
-def test_parameters_that_the_last_step_ruined_are_a_divergence(
-    tiny: Trial, memory: Callable, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_parameters_that_are_ruined_diverge(tiny: Trial, memory: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
     """The loss of a step is taken before its update, so only the parameters show what the last one did."""
     with pytest.raises(Diverged) as caught:
         train(tiny.changed(training=Training(steps=1, optimiser=AdamW(lr=1e38, weight_decay=1.0))), memory())

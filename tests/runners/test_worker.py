@@ -93,9 +93,7 @@ def test_a_spec_that_is_not_what_the_manifest_says_is_not_trained(tmp_path: Path
     assert "was edited after the run began" in end_of(tmp_path, line["trial"])["message"]
 
 
-def test_a_worker_that_cannot_save_or_claim_leaves_nothing_alive(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_worker_that_cannot_save_leaves_nothing_alive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: object) -> None:
         raise EnvironmentProblem("the disk is full")
 
