@@ -104,9 +104,7 @@ def test_a_process_that_cuda_refuses_is_replaced(tmp_path: Path, monkeypatch: py
     assert len(ends(Layout(tmp_path / "here"), "failed")) == 1
 
 
-def test_a_worker_that_sees_no_gpu_refuses_unless_torch_is_a_build_for_the_cpu(
-    tmp_path: Path,
-) -> None:
+def test_a_worker_that_sees_no_gpu_refuses_unless_torch_is_a_build_for_the_cpu(tmp_path: Path) -> None:
     blind = replace(ENTRY, preload=("torch", "pretend_cuda", *ENTRY.preload))
     sent = send(tmp_path / "blind", toy_grid(seeds=[0]), entry=blind, resources={"gpus": 1})
     status, _, err = end_of(sent.start(CUDA_VISIBLE_DEVICES="0"))

@@ -98,11 +98,7 @@ def test_workers_are_split_into_arrays() -> None:
         assert arrays(tasks, limits(**changes)) == sizes
 
 
-RIGHTS = (
-    Association("small", "", 4, ""),
-    Association("big", "", None, "few"),
-    Association("big", "cpu", 21, "normal"),
-)
+RIGHTS = (Association("small", "", 4, ""), Association("big", "", None, "few"), Association("big", "cpu", 21, "normal"))
 LEVELS = {"normal": None, "few": 3, "part": 25}
 
 

@@ -150,9 +150,7 @@ sys.exit(execute(["sql", sys.argv[1], "--campaign", sys.argv[2]]))
 """
 
 
-def test_harlequin_is_read_only(
-    campaign: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_harlequin_reads(campaign: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     started: list[list[str]] = []
     monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
     monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)

@@ -64,9 +64,7 @@ def test_parquet_jsonl_and_text_of_the_same_documents_are_split_alike(tmp_path: 
     assert record["train_tokens"] == record["trained_on_tokens"] == len(expected.train)
 
 
-def test_a_dataset_is_read_once_from_an_unedited_cache(
-    dataset: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_dataset_is_read_once(dataset: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     task = dataset_text(dataset)
     kept = [text for n, text in enumerate(DOCUMENTS) if n % 10 != 9]
     assert task.corpus() == split([text.encode() for text in kept], 0.1)
