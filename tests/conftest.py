@@ -1,5 +1,6 @@
 """Keep the definitions of a test inside the test, and compute on one thread in every process."""
 
+import gc
 import os
 import tempfile
 from collections.abc import Iterator
@@ -22,3 +23,13 @@ os.environ["XDG_STATE_HOME"] = _STATE.name
 def _definitions_stay_in_their_test() -> Iterator[None]:
     with forgotten():
         yield
+
+
+def pytest_collection_finish() -> None:
+    """Keep what is imported out of every later collection of garbage."""
+    gc.collect()
+    gc.freeze()
+
+
+def pytest_sessionfinish() -> None:
+    gc.unfreeze()

@@ -80,7 +80,7 @@ done
 case "$*" in
   "show config") cat "$here/config" ;;
   *"show partition") cat "$here/partitions" ;;
-  "show hostnames "*) tr , '\n' <<< "$3" ;;
+  "show hostnames "*) echo "$3" | tr , '\n' ;;
   "release "*) echo "$2" >> "$here/released"; rm -f "$here/held/$2" ;;
 esac
 """,
@@ -112,7 +112,7 @@ class PretendSlurm:
         (place / "levels").write_text(LEVELS)
         for name, body in _COMMANDS.items():
             path = place / "bin" / name
-            path.write_text(f'#!/bin/bash\nhere={place}\necho "{name} $*" >> "$here/calls"\n{body}')
+            path.write_text(f'#!/bin/sh\nhere={place}\necho "{name} $*" >> "$here/calls"\n{body}')
             path.chmod(0o755)
 
     @property

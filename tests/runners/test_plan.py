@@ -83,12 +83,10 @@ def test_each_operator_is_measured_and_counted_once_and_shared_by_the_workers(tm
     measured: list[str] = []
 
     def seconds(trial: Spec) -> float:
-        assert isinstance(trial, ToyTrial)
         measured.append(trial.operator.label)
         return 10.0 if trial.operator.label == "falling" else 30.0
 
     def count(trial: Spec) -> tuple[int, int]:
-        assert isinstance(trial, ToyTrial)
         return (100, 1 if trial.operator.label == "falling" else 2)
 
     plan = plan_campaign(tmp_path, [toy_grid()], PlanOptions(workers=2, seconds=seconds, parameters=count))
@@ -105,7 +103,6 @@ def test_finished_trials_are_used_before_measured_steps(tmp_path: Path) -> None:
     run_quietly(tmp_path, toy_grid(seeds=[0], step_s=0.002))
     estimate = plan_campaign(tmp_path, [grid], PlanOptions(seconds=lambda _: 1e9)).estimate
     assert (estimate.basis, estimate.finished) == ("from 2 finished trials", 2)
-    assert estimate.trial_s is not None
     assert 4 * 20 * 0.002 <= estimate.trial_s < 1e6
     run_quietly(tmp_path, grid)
     done = plan_campaign(tmp_path, [grid]).estimate
@@ -116,13 +113,11 @@ def test_measuring_stops_after_a_few_steps_and_scales_to_all() -> None:
     steps: list[int] = []
 
     def slow(trial: Spec, context: TrainingContext) -> TrainingResult:
-        assert isinstance(trial, ToyTrial)
         result = train(trial.changed(execution=trial.execution.changed(step_s=0.001)), context)
         steps.append(result.step)
         return result
 
     found = measure_seconds(ToyTrial(steps=100_000, fate_at=200_000), slow)
-    assert found is not None
     assert found >= 100_000 * 0.001
     assert steps == [1 + MEASURED_STEPS]
     assert measure_seconds(ToyTrial(steps=1), train) is None  # too few
@@ -130,7 +125,6 @@ def test_measuring_stops_after_a_few_steps_and_scales_to_all() -> None:
 
 def test_a_plan_says_which_operator_could_not_be_timed_and_why(tmp_path: Path) -> None:
     def seconds(trial: Spec) -> float | None:
-        assert isinstance(trial, ToyTrial)
         if trial.seed:
             raise RuntimeError("shapes differ\n  [3]\n  [4]")
         if trial.operator.label == "falling":
@@ -154,7 +148,7 @@ def text_trial(tmp_path: Path, vocabulary: int) -> Trial:
 
 def test_what_is_refused_when_it_is_tried_is_an_error_and_no_trouble_with_timing(tmp_path: Path) -> None:
     grid = Grid(name="few", base=text_trial(tmp_path, 5000), axes=[], seeds=[0])
-    options = PlanOptions(seconds=lambda trial: measure_seconds(trial, train_trial))  # type: ignore[arg-type]
+    options = PlanOptions(seconds=lambda trial: measure_seconds(trial, train_trial))
     plan = plan_campaign(tmp_path / "campaign", [grid], options)
     assert plan.estimate.problems == ()
     (message,) = plan.refused
@@ -177,7 +171,6 @@ def test_models_of_other_sizes_are_counted_each_for_itself(tmp_path: Path) -> No
     for operator, own in (("softmax", 0), ("SSA", 4)):
         few, many = (each for each in rows if each.operator == operator)
         assert few.operator_parameters == many.operator_parameters == own
-        assert few.parameters is not None
         assert many.parameters == few.parameters + (16 if base.model.tied else 32)
 
 
@@ -189,7 +182,7 @@ def twins() -> Grid:
 
 def test_two_operators_of_one_label_are_two_rows_with_parameters_and_times_of_their_own(tmp_path: Path) -> None:
     def rate(trial: Spec) -> float:
-        return float(trial.operator.rate)  # type: ignore[attr-defined]
+        return float(trial.operator.rate)
 
     grid = twins()
     plan = plan_campaign(
@@ -247,7 +240,6 @@ def test_verdicts_find_such_a_difference_four_times_in_five(tmp_path: Path) -> N
     import numpy as np
 
     found = resolution(tmp_path, judged_grid(5, 6))
-    assert found.in_sd is not None
     source, campaigns = np.random.default_rng(0), 4000
     differences = source.normal(size=(campaigns, found.comparisons, found.seeds))
     differences[:, 0] += found.in_sd
@@ -389,11 +381,9 @@ def test_power_at_what_counts_as_equal_is_that_of_the_simulated_verdicts(tmp_pat
     differences = np.random.default_rng(0).normal(known.rope, 0.08, size=(4000, 1, 6))
     claimed = (judge(summarise(differences), rope=0.0, alpha=0.05, better="lower").p <= 0.05).mean()
     assert known.power_at_rope == pytest.approx(claimed, abs=4 * math.sqrt(0.25 / 4000))
-    assert known.seeds_for_rope is not None
     assert known.seeds_for_rope > 6
     noise, rope = list(resolution_lines(known))[1:]
     assert "varies by 7.3 % (SD) over 5 seeds of the baseline; pairing leaves 81 % of the noise" in noise
-    assert known.power_at_rope is not None
     more = known.seeds_for_rope - 6
     assert rope.startswith(f"power {100 * known.power_at_rope:.0f} % for a true difference of 10 %")
     assert rope.endswith(f"80 % needs {known.seeds_for_rope} seeds, {more} more ({2 * more:.2g} GPU-h)")

@@ -210,7 +210,7 @@ def test_what_is_hidden_or_padding_counts_for_nothing() -> None:
     clean = make_signed_layer()
     attended, real = clean.worked.attended, clean.worked.heads.model_mask.diagonal(dim1=-2, dim2=-1)
     other = attended.weights.masked_fill(~real[..., None], 99.0)
-    ground = (attended.ground * 1).masked_fill(~real[..., None], 99.0)  # type: ignore[operator]
+    ground = (attended.ground * 1).masked_fill(~real[..., None], 99.0)
     dirty = make_layer(other, clean.worked.heads.mask, ground=ground, extra=attended.extra)
     for probe in probes:
         assert probe_layer(probe, dirty) == probe_layer(probe, clean)
@@ -269,7 +269,7 @@ def test_classes_count_no_query_of_padding_and_weights_that_sum_to_nothing_have_
     weights[0, 2, 1] = torch.tensor([1.0, -3.0, 0.0, 0.0])
     mask = torch.ones(4, 4, dtype=torch.bool).tril()
     mask[2:] = False
-    seen = ProbeInput(None, None, Batch(text, text), 1, [])  # type: ignore[arg-type]
+    seen = ProbeInput(None, None, Batch(text, text), 1, [])
     records = probe_layer(TokenClasses(by="bytes"), make_layer(weights, mask[None, None]), seen)
     assert {head for _, _, head in records} == {0}
     assert records["token_class.bytes.letter", 1, 0] == pytest.approx(2 / 3)
@@ -284,14 +284,14 @@ def test_classes_count_no_query_of_padding_and_weights_that_sum_to_nothing_have_
 def test_maps_are_kept_in_half_precision_and_nothing_overflows(tmp_path: object) -> None:
     model = make_model(key_bias())
     inputs = ids(3, 5)
-    records = {each.name: each.arrays for each in probe_model(model, inputs, AttentionMaps())}  # type: ignore[union-attr]
+    records = {each.name: each.arrays for each in probe_model(model, inputs, AttentionMaps())}
     assert set(records) == {"attention-00", "attention-01", "attention-inputs"}
-    assert all(Layout(tmp_path).artefact("0" * 32, 1, 3, name) for name in records)  # type: ignore[arg-type]
+    assert all(Layout(tmp_path).artefact("0" * 32, 1, 3, name) for name in records)
     expected = next(model.trace_layers(inputs)).worked.attended
     weights, extra = records["attention-00"]["weights"], records["attention-00"]["extra"]
     assert (weights.dtype, weights.shape, extra.shape) == (np.float16, (2, 2, 5, 5), (2, 2, 5))
     np.testing.assert_allclose(weights, expected.weights[:2].detach(), atol=1e-3)
     np.testing.assert_allclose(weights.sum(-1) + extra, 1, atol=2e-3)
     assert (records["attention-inputs"]["inputs"] == inputs[:2].numpy()).all()
-    large = list(AttentionMaps().of_layer(make_layer(torch.full((1, 1, 2, 2), -1e9)), None))  # type: ignore[arg-type]
-    assert np.isfinite(large[0].arrays["weights"]).all()  # type: ignore[union-attr]
+    large = list(AttentionMaps().of_layer(make_layer(torch.full((1, 1, 2, 2), -1e9)), None))
+    assert np.isfinite(large[0].arrays["weights"]).all()

@@ -65,7 +65,6 @@ INPUTS = torch.tensor([[0, 7, 8, 9], [0, 1, 2, 3]])
 def make_model_that_adds_nothing(embedding: Tensor, **changes: object) -> Transformer:
     """Make a model whose layers add nothing to the embedding, in which token 0 is 25 times as long as the others."""
     model = make_model(softmax(), **changes)
-    assert model.position is not None
     with torch.no_grad():
         model.position.weight.zero_()
         model.read_in.weight.copy_(embedding * torch.tensor([50.0] + [2.0] * 255)[:, None])
@@ -236,7 +235,7 @@ def test_numbers_are_known_where_they_start_where_they_average_and_where_they_ar
 
 
 def norms_of(norms: list[float], **fields: Any) -> dict[Any, float]:
-    seen = ProbeInput(None, None, None, 1, norms)  # type: ignore[arg-type]
+    seen = ProbeInput(None, None, None, 1, norms)
     return by_place(list(GradientNorms(**fields).of_model(seen)))
 
 
@@ -349,7 +348,7 @@ def test_what_is_looked_at_by_default_has_a_meaning_for_every_task(tiny: Trial, 
     path = tmp_path / "text.txt"
     path.write_text("to be or not to be, that is the question. " * 50)
     text = Text(source=str(path), context=8, batch=2)
-    one = LinearFunctions(points=1, batch=2, evaluation=tiny.task.evaluation)  # type: ignore[attr-defined]
+    one = LinearFunctions(points=1, batch=2, evaluation=tiny.task.evaluation)
     model = tiny.model.changed(sink_tokens=sinks)
     for task in (one, tiny.task, text):
         trial = tiny.changed(task=task, model=model)

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import pyarrow.parquet as pq
 import pytest
+from real_spec import real_spec
 from toy_campaign import run_quietly, toy_grid
 from user_work_tree import copied_rooms, git
 
@@ -27,12 +28,10 @@ from store.files.trial_status import TrialProgress
 from store.files.trust import trust
 from store.store import Store
 
-SPEC = """
+MINE = """
 from typing import ClassVar, Literal
-from grid import Grid, Measure
 from helper import power
-from runners import LinearFunctions, ShiftGrid, Training, Trial
-from variants import LogScore, Operator, gpt2
+from variants import LogScore, Operator
 
 class Mine(LogScore):
     source: ClassVar[str] = "mine"
@@ -44,14 +43,10 @@ class Mine(LogScore):
     def oracle(self, a):
         import math
         return math.exp(power(a))
-
-task = LinearFunctions(
-    points=5, batch=4, evaluation=ShiftGrid(sigma_x=(1,), sigma_f=(1, 2), functions=3, sequences=2, points=5)
-)
-model = gpt2(layers=1, heads=1, width=8, max_positions=16)
-base = Trial(task=task, model=model, operator=Operator(score=Mine()), training=Training(steps=4))
-grid = Grid(name="mine", base=base, seeds=[7], measure=Measure(name="mse", point={"sigma_f": 1}))
 """
+SPEC = real_spec("mine", training="steps=4", operators="Operator(score=Mine())", seeds=1, before=MINE).replace(
+    'device="cpu", ', ""
+)
 
 SUBMIT = """
 import sys, time
@@ -85,7 +80,7 @@ def submitted(tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = tmp_path_factory.mktemp("submitted")
     rooms, user = copied_rooms(place / "rooms"), place / "user"
     user.mkdir()
-    (user / "my.py").write_text(SPEC.replace("1, 2", "1"))
+    (user / "my.py").write_text("first = True\n")
     git(user, "init", "-q")
     git(user, "add", ".")
     git(user, "commit", "-qm", "first")
@@ -208,12 +203,12 @@ def test_a_damaged_snapshot_is_refused_and_nothing_is_run(place: Path, repro: Re
     data = tar.read_bytes()
     tar.unlink()
     tar.write_bytes(data[:5000] + bytes([data[5000] ^ 1]) + data[5001:])
-    done = repro(key="grid=mine seed=7")
+    done = repro(key="grid=mine seed=0")
     assert (done.returncode, done.stdout) == (6, "")
     assert "do not have the hash in its name" in done.stderr
     assert "training" not in done.stderr
     assert repro(key="f" * 32).returncode == 3
-    assert "there are 7" in repro(key="seed=8").stderr
+    assert "there are 0" in repro(key="seed=8").stderr
 
 
 def test_a_trial_without_a_result_cannot_be_compared(tmp_path: Path) -> None:

@@ -206,7 +206,6 @@ def test_the_machine_and_the_spec_are_those_of_the_last_submission(campaign: Cam
     assert (last.record, last.machine) == (record, "slurm")
     assert [last.spec(path) for path in (None, Path("other.py"))] == [Path("/home/me/tried.py"), Path("other.py")]
     request = last.slurm()
-    assert request is not None
     assert (request.partition, request.time) == ("gpu", "2h")
     without = before(campaign.layout, [campaign.line("softmax", 0)["trial"]])
     assert (without.machine, without.slurm()) == ("local", None)

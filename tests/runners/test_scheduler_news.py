@@ -38,7 +38,7 @@ def test_tasks_wait_or_run(fake: Fake) -> None:
         ),
     )
     found = SlurmScheduler().read_queue([7, 8, 9], [])
-    running = found.tasks.pop("7_0")  # type: ignore[attr-defined]
+    running = found.tasks.pop("7_0")
     assert (running.state, running.node) == ("running", "n3")
     assert running.time_left_s == pytest.approx(3000, abs=100)
     assert found.tasks == {

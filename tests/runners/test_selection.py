@@ -21,7 +21,7 @@ def campaign(tmp_path_factory: pytest.TempPathFactory) -> Campaign:
     lines = {"operators": ("softmax", "SSA", "add"), "seeds": range(3), "factors": factors}
     root = tmp_path_factory.mktemp("campaign")
     written = {(f"{label} · {tied}", seed): reason for (label, seed), reason in failed.items() for tied in ("true",)}
-    return write_campaign(root, failed=written, **lines)  # type: ignore[arg-type]
+    return write_campaign(root, failed=written, **lines)
 
 
 @pytest.fixture(scope="module")

@@ -90,9 +90,7 @@ def test_trials_that_all_raise_are_all_tried_once_two_nodes_agree(tmp_path: Path
     assert len(ends(last.layout, "failed")) == 3
 
 
-def test_a_process_that_cuda_refuses_is_replaced_and_ends_a_run_in_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_process_that_cuda_refuses_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sent = send(tmp_path / "node", toy_grid(seeds=range(10)), entry=entry_of("poisoning"))
     status, out, _ = end_of(sent.start())
     assert status == 86
@@ -106,9 +104,7 @@ def test_a_process_that_cuda_refuses_is_replaced_and_ends_a_run_in_it(
     assert len(ends(Layout(tmp_path / "here"), "failed")) == 1
 
 
-def test_a_worker_that_was_sent_to_gpus_and_sees_none_refuses_unless_torch_is_a_build_for_the_cpu(
-    tmp_path: Path,
-) -> None:
+def test_a_worker_that_sees_no_gpu_refuses_unless_torch_is_a_build_for_the_cpu(tmp_path: Path) -> None:
     blind = replace(ENTRY, preload=("torch", "pretend_cuda", *ENTRY.preload))
     sent = send(tmp_path / "blind", toy_grid(seeds=[0]), entry=blind, resources={"gpus": 1})
     status, _, err = end_of(sent.start(CUDA_VISIBLE_DEVICES="0"))
@@ -229,7 +225,7 @@ OTHER = replace(MINE, worker=1, node="n1")
 
 
 def fail(row: int, fingerprint: str = "f", reason: str = "error") -> Outcome:
-    return Outcome(row, "failed", 1, Failure(reason, "it broke", None, fingerprint))  # type: ignore[arg-type]
+    return Outcome(row, "failed", 1, Failure(reason, "it broke", None, fingerprint))
 
 
 def verdict(records: list[WorkerRecord], outcomes: list[Outcome], *, alone: bool = False) -> str | None:

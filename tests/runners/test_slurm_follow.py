@@ -27,7 +27,6 @@ class Submitted:
         chosen = SubmitOptions(entry=ENTRY, **options)
         self.drafter = Drafter(root, [grid], Slurm(gpus=0, workers=1), Scheduler(), chosen)
         self.queued: SubmittedJobs = submit(self.drafter, lambda _: None)
-        assert self.queued.record is not None
         names = [self.queued.record.submission]
         self.following = Following(self.drafter.survey, self.queued.draft.wanted, names, Scheduler())
 
@@ -49,9 +48,7 @@ def test_it_ends_with_the_last_trial_and_asks_the_queue_once_a_minute(tmp_path: 
     assert len(slurm.calls("squeue")) == before + 1
 
 
-def test_failed_trials_are_exit_code_4_and_no_failure_of_before_ends_a_retry(
-    tmp_path: Path, slurm: PretendSlurm, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_failed_trials_are_exit_code_4(tmp_path: Path, slurm: PretendSlurm, capsys: pytest.CaptureFixture[str]) -> None:
     root, grid = tmp_path / "campaign", Grid("one", toy_grid(fates=["raises"]).base.changed(fate="raises"), seeds=[0])
     submitted = Submitted(root, grid)
     run_quietly(root, grid)
@@ -125,7 +122,7 @@ def test_it_says_what_workers_wait_for(tmp_path: Path, slurm: PretendSlurm, caps
     submitted = Submitted(tmp_path / "campaign", toy_grid())
     asked = iter([True, False])
 
-    class Once(Following):  # type: ignore[misc]  # final for others
+    class Once(Following):  # final for others
         def _has_workers(self, shown: ProgressDisplay) -> bool:
             assert super()._has_workers(shown)
             return next(asked)

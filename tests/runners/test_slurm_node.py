@@ -151,7 +151,6 @@ def _went_on(state: TrialState) -> bool:
     if len(state.attempts) < 2:
         return False
     before, last = state.attempts[-2:]
-    assert before.end is not None
     expected = {"attempt": before.attempt, "step": before.end["step"]}
     assert last.start["resumed_from"] == expected
     return True
@@ -306,7 +305,7 @@ def test_no_two_worker_processes_of_a_submission_have_one_number() -> None:
     for resource_class, worker, restarts in product((0, 1, 20), (0, 1, 999), (0, 1, 999)):
         task = _Supervisor.__new__(_Supervisor)
         about = {"task": SimpleNamespace(resource_class=resource_class), "place": SimpleNamespace(restarts=restarts)}
-        task._assignment, task._forks = SimpleNamespace(worker=worker, **about), 0  # type: ignore[assignment]
+        task._assignment, task._forks = SimpleNamespace(worker=worker, **about), 0
         numbers += [task.worker_number() for _ in range(3)]
     assert len(set(numbers)) == len(numbers) == 81
 

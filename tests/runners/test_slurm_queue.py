@@ -41,9 +41,7 @@ def test_durations() -> None:
     assert {text: seconds(text) for text in durations} == durations
 
 
-def test_an_order_refused_is_an_error_and_a_job_that_is_gone_is_not(
-    fake: Fake, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_refused_order_is_an_error_and_a_job_that_is_gone_is_not(fake: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
     fake("scontrol", "echo 'Invalid job id specified for job 7_1' >&2; exit 1")
     assert not release(TaskId(7, 1))
     fake("scontrol", "echo 'Access/permission denied for job 7_1' >&2; exit 1")
@@ -85,7 +83,7 @@ def limits(**changes: object) -> Limits:
         "partitions": {name: Partition(name, name == "gpu", "UP", None, 1) for name in ("gpu", "cpu")},
         "queued": QueuedTasks(30, {"small": 3, "big": 17}, {"normal": 18, "few": 2}, {"gpu": 20}),
     }
-    return Limits(**{**found, **changes})  # type: ignore[arg-type]
+    return Limits(**{**found, **changes})
 
 
 def test_workers_are_split_into_arrays() -> None:
@@ -100,11 +98,7 @@ def test_workers_are_split_into_arrays() -> None:
         assert arrays(tasks, limits(**changes)) == sizes
 
 
-RIGHTS = (
-    Association("small", "", 4, ""),
-    Association("big", "", None, "few"),
-    Association("big", "cpu", 21, "normal"),
-)
+RIGHTS = (Association("small", "", 4, ""), Association("big", "", None, "few"), Association("big", "cpu", 21, "normal"))
 LEVELS = {"normal": None, "few": 3, "part": 25}
 
 

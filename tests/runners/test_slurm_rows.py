@@ -285,7 +285,6 @@ def test_between_two_looks_at_a_budget_workers_are_taken_to_go_on(tmp_path: Path
         budget = budget or BudgetTracker(Layout(tmp_path), SUBMISSION, 1020.0, "gpuh", clock)
         assert not budget.empty()
         clock.now += 61 if seconds == 3600 else 12
-    assert budget is not None
     assert budget.empty()
 
 
@@ -346,9 +345,7 @@ def test_checkpoints_that_a_killed_worker_left_of_a_finished_trial_go_when_it_is
     assert [has_checkpoints(campaign, key, attempt) for attempt in (1, 2, 3)] == [False, False, True]
 
 
-def test_the_key_of_a_row_needs_no_spec_and_a_stale_file_system_is_an_error(
-    campaign: Layout, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_keys_need_no_spec_and_stale_files_are_an_error(campaign: Layout, monkeypatch: pytest.MonkeyPatch) -> None:
     def stale(self: Path) -> bool:
         raise OSError(errno.ESTALE, os.strerror(errno.ESTALE), str(self))
 

@@ -150,7 +150,6 @@ def test_who_waited_for_a_turn_has_a_lock_that_others_find(tmp_path: Path) -> No
 def test_what_was_called_off_while_held_stays_held(tmp_path: Path, slurm: PretendSlurm, called_off: bool) -> None:
     layout = Layout(tmp_path / "campaign")
     record = queue(layout.root).record
-    assert record is not None
     write_submission_record(layout, replace(record, released=False, host="login2", pid=1, pid_started=1))
     for job in slurm.jobs():
         slurm.hold(job, "JobHeldUser")

@@ -153,9 +153,7 @@ def test_a_trial_on_two_nodes_has_half_of_its_gpus_on_each(
     assert (resources.gpus, resources.cpus, resources.nodes, resources.slots) == (*expected, 2, 1)
 
 
-def test_trials_over_several_gpus_are_not_packed_and_that_is_told(
-    tmp_path: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_trials_over_several_gpus_are_not_packed_with_a_remark(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Execution, "gpus", 2, raising=False)
     for gpus, words in ((2, "trials over 2 GPUs"), (0, "trials of 2 processes")):
         (remark,) = group_trials(Slurm(gpus=gpus, per_gpu=4), tmp_path)[0].remarks

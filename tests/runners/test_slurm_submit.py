@@ -82,7 +82,6 @@ def test_the_record_and_held_jobs_match_what_sbatch_queued(
     record = read_submission_record(layout, layout.submission_ids()[0])
     assert (record.machine, record.jobs) == ("slurm", [42])
     assert slurm.jobs()[42].strip() == record.scripts["all"].strip()
-    assert record.snapshot is not None
     assert record.job["files"] == list(record.snapshot["spec"])
     assert record.environment is not None
     assert [(each.workers, each.rows) for each in record.classes] == [(3, (0, 6))]
@@ -150,7 +149,6 @@ def test_a_full_queue_is_said_and_what_fits_is_queued(tmp_path: Path, monkeypatc
 def test_every_row_belongs_to_one_class_and_classes_are_stretches(tmp_path: Path, slurm: PretendSlurm) -> None:
     rising = Needs(where={"operator": "rising"}, time="2h", mem="4G")
     record = submit(tmp_path / "campaign", CPU.changed(needs=(rising,), workers=4)).record
-    assert record is not None
     manifest = Manifest(Layout(tmp_path / "campaign"), record.submission)
     for each in record.classes:
         labels = {manifest.line(row)["operator"] for row in range(*each.rows)}
@@ -162,7 +160,7 @@ def test_every_row_belongs_to_one_class_and_classes_are_stretches(tmp_path: Path
 
 
 @pytest.mark.parametrize(("max_array", "expected"), [(1001, ["0-11%12"]), (5, ["0-3%4"] * 3), (1, [None] * 12)])
-def test_arrays_are_as_large_as_the_cluster_takes(
+def test_arrays_are_as_large_as_allowed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, max_array: int, expected: list[str | None]
 ) -> None:
     slurm = pretended(tmp_path, monkeypatch, max_array=max_array)
@@ -261,7 +259,6 @@ def test_a_refusal_in_the_middle_takes_everything_back(tmp_path: Path, monkeypat
 def cut_off(root: Path, **fields: Any) -> str:
     """A submission whose shell was killed before it knew its jobs."""
     record = submit(root).record
-    assert record is not None
     nameless = tuple(replace(each, arrays=(replace(each.arrays[0], job=None),)) for each in record.classes)
     usual = {"classes": nameless, "released": False, "host": "login2", "pid": 1, "pid_started": 1}
     write_submission_record(Layout(root), replace(record, **{**usual, **fields}))
@@ -343,7 +340,6 @@ def test_trials_of_held_workers_and_cancelled_trials_are_queued_again(tmp_path: 
     assert queued.draft.trials == 6
     assert any("`scontrol release 1` lets them go" in note for note in queued.draft.notes)
     assert slurm.held_jobs() == [1]
-    assert queued.record is not None
     keys = [Manifest(Layout(root), queued.record.submission).line(row)["trial"] for row in (0, 1)]
     cancelled = Layout(root).submission(queued.record.submission) / "cancelled.json"
     cancelled.write_text(json.dumps({"schema": 1, "all": False, "trials": keys}))
@@ -394,7 +390,6 @@ def test_failed_trials_are_queued_when_asked_and_finished_ones_never(tmp_path: P
     chosen = frozenset(planned.key for planned in grid.trials() if planned.trial.fate == "raises" and planned.seed)
     assert drafter(root, grid=grid, retry=True, only=chosen).draft().trials == 2
     queued = submit(root, grid=grid, retry=True)
-    assert queued.record is not None
     assert (queued.draft.trials, queued.record.job["retry"]) == (4, True)
     assert submit(root, grid=grid, retry=True).record is None
 
@@ -429,7 +424,6 @@ def test_nodes_that_lost_trials_are_avoided_unless_they_are_half_of_all(tmp_path
     assert options_of(draft.scripts[0].text)["exclude"] == "g9,g1"
     assert draft.notes[0] == "trials were lost on g1 (1); no worker is sent there this time"
     record = submit(root, gpu).record
-    assert record is not None
     assert Slurm.model_validate(record.slurm) == gpu  # a node that lost one trial is not avoided for ever
     slurm.forget()
     lose(Layout(root), keys[1], "g2")
@@ -460,9 +454,7 @@ def ran(layout: Layout, key: str, node: str, reason: str | None = None, *, days_
     ],
     ids=str,
 )
-def test_nodes_that_fail_alone_are_avoided(
-    tmp_path: Path, slurm: PretendSlurm, avoided: bool, fields: dict[str, Any]
-) -> None:
+def test_failing_nodes_are_avoided(tmp_path: Path, slurm: PretendSlurm, avoided: bool, fields: dict[str, Any]) -> None:
     """Trials of one cell fail on g1, and another one is ok on g2."""
     layout, times = Layout(tmp_path / "campaign"), fields.get("times", 3)
     gpu, grid = CPU.changed(partition="gpu", exclude="g9"), toy_grid(seeds=range(8))  # four nodes
@@ -489,7 +481,6 @@ def test_a_budget_counts_what_workers_have(tmp_path: Path, slurm: PretendSlurm) 
         submit(tmp_path / "campaign", mixed, budget=budget_hours("200gpuh"))
     assert not (tmp_path / "campaign").exists()
     record = submit(tmp_path / "campaign", mixed, budget=budget_hours("200cpuh")).record
-    assert record is not None
     assert record.budget == {"hours": 200.0, "unit": "cpuh"}
 
 
@@ -539,7 +530,7 @@ def test_no_gpus_means_no_type_of_them(tmp_path: Path, command: list[str], capsy
         ("slurm", "at most one Slurm, and this has slurm, other"),
     ],
 )
-def test_wrong_use_is_one_sentence_and_its_exit_code(
+def test_wrong_use_is_one_sentence(
     tmp_path: Path, command: list[str], capsys: pytest.CaptureFixture[str], arguments: str, words: str
 ) -> None:
     if arguments == "slurm":

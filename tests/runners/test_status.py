@@ -152,9 +152,7 @@ def test_what_is_unknown_has_an_age(campaign: Campaign, capsys: pytest.CaptureFi
     assert re.search(r"unknown .* 1 h 06 min ago$", second)
 
 
-def test_nothing_is_asked_without_a_worker_that_may_be_there_and_one_that_wrote_lately_is_at_work(
-    campaign: Campaign,
-) -> None:
+def test_a_worker_that_wrote_lately_is_at_work_and_one_that_left_is_not_asked_for(campaign: Campaign) -> None:
     scheduler = Scripted({})
     assert states(campaign, scheduler) == ["pending"] * 6
     submit(campaign, SSA)

@@ -145,7 +145,6 @@ def test_a_damaged_manifest_or_cancellation_of_others_is_told(tmp_path: Path, sl
     first, _ = queue(root)
     name, layout = first.draft.submission, Layout(root)
     if damage == "cancellation":  # its jobs stay held
-        assert first.record is not None
         write_submission_record(layout, replace(first.record, released=False))
         (layout.submission(name) / "cancelled.json").write_text("{")
     elif damage == "torn":
@@ -247,7 +246,7 @@ def test_a_spent_budget_leaves_trials_to_the_next_run_and_calls_none_of_them_que
 def test_a_budget_is_hours_of_a_unit() -> None:
     budgets = {"200gpuh": (200.0, "GPU-h"), "12CPU-h": (12.0, "CPU-h"), " 0.5 GPUh ": (0.5, "GPU-h")}
     for text, (hours, unit) in budgets.items():
-        assert budget_hours(text) == Budget(hours, unit)  # type: ignore[arg-type]
+        assert budget_hours(text) == Budget(hours, unit)
         assert budget_hours(str(budget_hours(text))) == budget_hours(text)
     for text in ("", "200", "gpuh", "90m", "200h", "-1gpuh", "0gpuh", "1e3gpuh", "nan gpuh", "1 2cpuh"):
         with pytest.raises(SpecError, match=r"such as 200gpuh or 40cpuh; got") as refused:

@@ -30,13 +30,8 @@ Row = list[int]
 
 def recall(row: Row) -> dict[int, int]:
     """The answer of every place that asks: keys are 0-6, values 7-11, filler the rest."""
-    pairs, found = {}, {}
-    for place, token in enumerate(row):
-        if token < 7 and token not in pairs:
-            pairs[token] = row[place + 1]
-        elif token < 7:
-            found[place] = pairs[token]
-    return found
+    keys = [(place, token) for place, token in enumerate(row) if token < 7]
+    return {place: row[row.index(token) + 1] for place, token in keys if row.index(token) < place}
 
 
 def induce(row: Row) -> dict[int, int]:
@@ -50,7 +45,7 @@ def copy_contents(row: Row) -> dict[int, int]:
     return dict(zip(marks, [token for token in row if token < 6], strict=True))
 
 
-def found_needle(row: Row) -> dict[int, int]:
+def find_needle(row: Row) -> dict[int, int]:
     """Keys are 0-4, values 5-10."""
     pairs = {key: value for key, value in pairwise(row) if key < 5}
     assert len(pairs) == 4
@@ -61,17 +56,17 @@ ORACLES: dict[str, Callable[[Row], dict[int, int]]] = {
     "associative_recall": recall,
     "induction": induce,
     "selective_copy": copy_contents,
-    "needle": found_needle,
+    "needle": find_needle,
 }
 
 
 def knows(task: QueryTask, inputs: Tensor, visible: Tensor | None = None) -> Tensor:
     """Every answer that can be read off the inputs, and nothing else."""
-    said = torch.zeros(*inputs.shape, task.vocabulary)
+    logits = torch.zeros(*inputs.shape, task.vocabulary)
     for number, row in enumerate(inputs.tolist()):
         for place, answer in ORACLES[task.label](row).items():
-            said[number, place, answer] = 1
-    return said
+            logits[number, place, answer] = 1
+    return logits
 
 
 def name_of(task: QueryTask) -> str:
@@ -128,14 +123,15 @@ def test_guessing_is_right_as_often_as_the_rows_beside_say(task: QueryTask) -> N
     first = 7 if isinstance(task, AssociativeRecall) else 5 if isinstance(task, Needle) else 0
     answers = torch.arange(first, first + task.answers)
 
-    def guesses(inputs: Tensor) -> Tensor:
-        drawn = answers[torch.randint(len(answers), inputs.shape, generator=source)]
+    def guess(inputs: Tensor, weights: Tensor) -> Tensor:
+        drawn = answers[weights.double().multinomial(inputs.shape[1], replacement=True, generator=source)]
         return torch.nn.functional.one_hot(drawn, task.vocabulary).float()
 
+    def guesses(inputs: Tensor) -> Tensor:
+        return guess(inputs, torch.ones(len(inputs), len(answers)))
+
     def guesses_shown(inputs: Tensor) -> Tensor:
-        shown = (inputs[:, :, None] == answers).any(1).double()
-        drawn = answers[shown.multinomial(inputs.shape[1], replacement=True, generator=source)]
-        return torch.nn.functional.one_hot(drawn, task.vocabulary).float()
+        return guess(inputs, (inputs[:, :, None] == answers).any(1))
 
     source = torch.Generator().manual_seed(0)
     for name, guesser in (("chance", guesses), ("shown", guesses_shown)):

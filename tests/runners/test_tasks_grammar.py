@@ -216,7 +216,7 @@ def test_agreement_is_with_the_subject_and_not_with_the_nearest_noun() -> None:
         return said
 
     def measure(predict: object) -> list[float]:
-        found = TINY.open().evaluate(predict)  # type: ignore[arg-type]
+        found = TINY.open().evaluate(predict)
         return [m.value for m in found if m.name == "agreement_accuracy"]
 
     assert measure(lambda inputs: says(plural(inputs[:, 1]), inputs)) == [1, 1, 1]

@@ -189,11 +189,7 @@ def test_conditions_recorded_by_position_are_one_grid_in_any_order_and_the_first
 
 @pytest.mark.parametrize(
     "curriculum",
-    [
-        Curriculum(),
-        Curriculum(start=39, every=1, increment=9),
-        Curriculum(start=1, every=3, increment=2),
-    ],
+    [Curriculum(), Curriculum(start=39, every=1, increment=9), Curriculum(start=1, every=3, increment=2)],
     ids=lambda curriculum: curriculum.canonical,
 )
 def test_a_curriculum_that_training_ends_before_is_refused_with_the_steps_that_it_takes(curriculum: Curriculum) -> None:

@@ -69,10 +69,7 @@ def test_the_loss_is_the_binary_cross_entropy_over_all_positions() -> None:
     logits, labels = torch.tensor([[0.5, -2.0, 3.0]]), torch.tensor([[1.0, 1.0, 0.0]])
     expected = -(labels * logits.sigmoid().log() + (1 - labels) * (1 - logits.sigmoid()).log()).mean().item()
     shown = torch.tensor([0.5, 99.0, -2.0, 99.0, 3.0])[None, :, None]
-    for data, outputs in (
-        (Quantifiers(points=3), shown),
-        (Quantifiers(points=3, labels="hidden"), logits[..., None]),
-    ):
+    for data, outputs in ((Quantifiers(points=3), shown), (Quantifiers(points=3, labels="hidden"), logits[..., None])):
         assert data.open().loss(outputs, labels).item() == pytest.approx(expected)
 
 

@@ -223,9 +223,7 @@ def test_a_file_made_by_the_package_counts_bytes_exactly(tmp_path: Path) -> None
         ("nothing", {}, "a token ends every document; .* has none of .*; set tokenizer.end"),
     ],
 )
-def test_a_file_that_is_no_tokenizer_is_refused(
-    tmp_path: Path, content: bytes | str | None, fields: dict[str, object], said: str
-) -> None:
+def test_others_are_refused(tmp_path: Path, content: bytes | str | None, fields: dict[str, object], said: str) -> None:
     path = tmp_path / "t.json"
     if content == "words":
         words(path, the=1)

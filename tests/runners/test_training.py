@@ -138,7 +138,7 @@ class Spoiled(LinearFunctions):
 
     def open(self) -> LinearFunctionsData:
         data = super().open()
-        data.batch = self._batch  # type: ignore[method-assign]
+        data.batch = self._batch
         return data
 
     def _batch(self, seed: int, step: int, device: torch.device = CPU) -> Batch:
@@ -168,9 +168,7 @@ def test_a_loss_beyond_all_bounds_ends_the_trial_and_is_logged(tiny: Trial, memo
     assert (world.checkpoints, world.evaluations) == ([], {})
 
 
-def test_parameters_that_the_last_step_ruined_are_a_divergence(
-    tiny: Trial, memory: Callable, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_parameters_that_are_ruined_diverge(tiny: Trial, memory: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
     """The loss of a step is taken before its update, so only the parameters show what the last one did."""
     with pytest.raises(Diverged) as caught:
         train(tiny.changed(training=Training(steps=1, optimiser=AdamW(lr=1e38, weight_decay=1.0))), memory())
@@ -203,7 +201,7 @@ def test_long_evaluations_end(tiny: Trial, memory: Callable, tmp_path: Path, mon
     )
     passes: list[int] = []
     plain = _TrainingRun._predict
-    monkeypatch.setattr(_TrainingRun, "_predict", lambda *given: passes.append(1) or plain(*given))  # type: ignore[func-returns-value]
+    monkeypatch.setattr(_TrainingRun, "_predict", lambda *given: passes.append(1) or plain(*given))
     whole = memory()
     train(trial, whole)
     needed, lives = len(passes), 0

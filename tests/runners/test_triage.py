@@ -94,7 +94,7 @@ def advice(*, good: tuple[str, ...] = ("n0",), scheduled: bool = True, **fields:
     usual = FailureGroup(
         "f1", "error", 12, {"n3": 7, "n4": 5}, ["SSA"], ["SSA"], 0.0, 1.0, "ab" * 16, "m", [], "", scheduled
     )
-    return action(usual._replace(**fields), set(good))  # type: ignore[arg-type]
+    return action(usual._replace(**fields), set(good))
 
 
 def test_each_kind_has_its_advice() -> None:

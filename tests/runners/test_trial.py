@@ -83,9 +83,9 @@ def test_what_comes_to_nothing_in_the_base_is_not_lost_to_the_cells_of_a_grid(ti
     for planned in Grid("written", base, axes, seeds=[0]).enumerate():
         layers, heads, steps = (planned.axes[name] for name in ("layers", "heads", "steps"))
         trial = planned.trial
-        assert trial.model.kv_heads == (None if heads == 4 else 4)  # type: ignore[attr-defined]
-        assert trial.placement == half.on(layers)  # type: ignore[attr-defined]
-        assert trial.training.evaluate_every == (50 if steps == 100 else None)  # type: ignore[attr-defined]
+        assert trial.model.kv_heads == (None if heads == 4 else 4)
+        assert trial.placement == half.on(layers)
+        assert trial.training.evaluate_every == (50 if steps == 100 else None)
 
 
 def test_an_operator_defined_for_shorter_sequences_is_refused(tiny: Trial) -> None:

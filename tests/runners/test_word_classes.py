@@ -1,10 +1,10 @@
 """Classes of words, and the attention that goes to them."""
 
+import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
-from typing import ClassVar
+from types import ModuleType
 
 import pytest
 import torch
@@ -153,28 +153,24 @@ def test_tokens_of_whole_words_are_words_again(tmp_path: Path) -> None:
     assert found == ["function", "content", "content", "function"]
 
 
-class Tagger(ModuleType):
-    """A spaCy that knows a few words."""
-
-    TAGS: ClassVar = {"He": "PRON", "saw": "VERB", "it": "PRON", ",": "PUNCT", "3": "NUM"}
-
-    def load(self, name: str) -> object:
-        assert name == "en_core_web_sm"
-        return self.tag
-
-    def tag(self, text: str) -> list[object]:
-        found, at = [], 0
-        for word in text.split():
-            start = text.index(word, at)
-            at = start + len(word)
-            token = type("T", (SimpleNamespace,), {"__len__": lambda self: len(self.text)})
-            found.append(token(idx=start, text=word, pos_=self.TAGS[word]))
-        return found
-
-
 @pytest.fixture
 def spacy(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "spacy", Tagger("spacy"))
+    """A spaCy that knows a few words."""
+    tags = {"He": "PRON", "saw": "VERB", "it": "PRON", ",": "PUNCT", "3": "NUM"}
+
+    class Word(str):
+        __slots__ = ("idx", "pos_")
+
+    def tag(text: str) -> list[Word]:
+        words = []
+        for match in re.finditer(r"\S+", text):
+            words.append(Word(match[0]))
+            words[-1].idx, words[-1].pos_ = match.start(), tags[match[0]]
+        return words
+
+    module = ModuleType("spacy")
+    module.load = {"en_core_web_sm": tag}.__getitem__
+    monkeypatch.setitem(sys.modules, "spacy", module)
     monkeypatch.setattr(word_classes, "find_spec", lambda _: object())
     word_classes._spacy.cache_clear()
 
@@ -225,7 +221,7 @@ def test_sequences_count_alike_however_many_queries_they_have() -> None:
     weights[..., 0] = 1.0
     mask = torch.ones(2, 1, 3, 3, dtype=torch.bool).tril()
     mask[0, :, 1:] = False
-    seen = ProbeInput(None, None, Batch(text, text), 1, [])  # type: ignore[arg-type]
+    seen = ProbeInput(None, None, Batch(text, text), 1, [])
     found = probe_layer(TokenClasses(by="bytes"), make_layer(weights, mask), seen)
     assert found["token_class.bytes.letter", 1, 0] == pytest.approx(1 / 2)
     assert found["token_class.bytes.digit", 1, 0] == pytest.approx(1 / 2)

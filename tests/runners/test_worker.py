@@ -93,9 +93,7 @@ def test_a_spec_that_is_not_what_the_manifest_says_is_not_trained(tmp_path: Path
     assert "was edited after the run began" in end_of(tmp_path, line["trial"])["message"]
 
 
-def test_a_worker_that_cannot_save_or_claim_leaves_nothing_alive(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_worker_that_cannot_save_leaves_nothing_alive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: object) -> None:
         raise EnvironmentProblem("the disk is full")
 
@@ -193,7 +191,7 @@ def test_a_worker_whose_trial_another_has_leaves_it_alone(tmp_path: Path, fate: 
             shutil.rmtree(layout.trial(key))
         write_start(layout, key, number, host="elsewhere")
 
-    worker._listener.row_stepped = begin_elsewhere  # type: ignore[method-assign]
+    worker._listener.row_stepped = begin_elsewhere
     assert worker.run(0) == Outcome(0, "held", 1)
     assert layout.end(key, 1).exists() == (number == 2)
     assert json.loads(layout.start(key, number).read_bytes())["host"] == "elsewhere"
