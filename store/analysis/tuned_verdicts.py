@@ -51,6 +51,11 @@ def selected_verdicts(
     columns = [pl.Series(_AXIS + name, [label_of(row.get(name)) for row in axes], pl.String) for name in names]
     wide = values.with_columns(columns)
     within = [_AXIS + name for name in names if name not in over]
+    if wide.select("cell", *within).unique().group_by(within).len()["len"].max() == 1:
+        raise SpecError(
+            f"a selection over {', '.join(over)} has nothing to choose: every setting of the other axes is one cell, as "
+            f"where axes are zipped; name the zipped axes too, of {names}"
+        )
     chosen = select_then_report(
         wide,
         over=[_AXIS + name for name in over],

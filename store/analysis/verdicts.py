@@ -141,7 +141,7 @@ def _told_apart(about: pl.DataFrame) -> pl.DataFrame:
 
     Trials of different operators are made of different definitions; that alone is no mixture.
     """
-    made = [json.loads(text) if text else {} for text in about["sources"]]
+    made = [{"spec": "", **json.loads(text)} if text else {} for text in about["sources"]]  # no effects: no entry
     versions: dict[str, set[str]] = {}
     for sources in made:
         for name, version in sources.items():

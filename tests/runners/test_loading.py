@@ -1,5 +1,6 @@
 """Everything that loading a spec file reads or changes is part of the code of its trials."""
 
+import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -159,6 +160,9 @@ def test_seeds_that_differ_in_what_was_loaded_are_told(
     monkeypatch.setenv("ABLATE_TEST_VARIABLE", "x")
     files.write("ShiftGrid.patched = FACTOR", edit=("range(2)", "range(3)"))
     assert "4 of these ran other code" in run()
-    assert "mix versions of the code ($ABLATE_TEST_VARIABLE, spec)" in ablate("table")
+    mixed = ablate("table")
+    assert "mix versions of the code ($ABLATE_TEST_VARIABLE, spec)" in mixed
+    (row,) = json.loads(ablate("table", "--json").partition("\nablate:")[0])["data"]
+    assert (row["verdict"], "code" in row["reason"]) == ("no verdict", True), row
     assert "4 trained" in run("--again")
     assert "code" not in run() + ablate("plan") + ablate("table")

@@ -156,6 +156,13 @@ def test_a_selection_that_leaves_one_cell_is_refused(tmp_path: Path) -> None:
         selected_verdicts(store, "quickstart", ["operator"])
 
 
+def test_a_selection_without_a_choice_is_refused(tmp_path: Path) -> None:
+    """As over an axis that is zipped with another one."""
+    campaign = write_campaign(tmp_path, operators=("softmax", "SSA"), factors={"rate": (0.1,)}, seeds=range(4))
+    with Store.open(campaign.root) as store, pytest.raises(SpecError, match="over rate has nothing to choose"):
+        selected_verdicts(store, "quickstart", ["rate"])
+
+
 def test_an_axis_that_is_not_there_is_named(tmp_path: Path) -> None:
     campaign = rates(tmp_path, range(2))
     with Store.open(campaign.root) as store, pytest.raises(SpecError, match=r"axes of the grid: .*did you mean 'rate'"):
