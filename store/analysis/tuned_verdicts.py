@@ -53,7 +53,7 @@ def selected_verdicts(
     within = [_AXIS + name for name in names if name not in over]
     if wide.select("cell", *within).unique().group_by(within).len()["len"].max() == 1:
         raise SpecError(
-            f"a selection over {', '.join(over)} has nothing to choose: every setting of the other axes is one cell, as "
+            f"a selection over {', '.join(over)} has nothing to choose: each setting of the other axes is one cell, as "
             f"where axes are zipped; name the zipped axes too, of {names}"
         )
     chosen = select_then_report(

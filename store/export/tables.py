@@ -16,7 +16,10 @@ _WHO: Final = "g.grid, g.label, g.operator, g.seed"
 
 
 def rows(store: "Store", grid: str, table: str) -> pl.DataFrame:
-    """One of `TABLES` for the grid; points are one column per coordinate, trials have one per axis."""
+    """One of `TABLES` for the grid, in the order of its plan.
+
+    Points are one column per coordinate. Trials have a column per axis, and the grid's measure as `value`.
+    """
     if table == "verdicts":
         from store.analysis.verdicts import verdicts
 
@@ -24,7 +27,9 @@ def rows(store: "Store", grid: str, table: str) -> pl.DataFrame:
     if table == "trials":
         return _trials(store, grid)
     if table == "cells":
-        source, order = "SELECT * FROM v_cell_stats WHERE grid = $grid", "name, source, label, point::VARCHAR"
+        first = "SELECT grid, cell, min(position) AS position FROM grid_trial GROUP BY ALL"
+        source = f"SELECT s.*, p.position FROM v_cell_stats s JOIN ({first}) p USING (grid, cell) WHERE grid = $grid"
+        order = "name, source, position, point::VARCHAR"
     else:
         view, order = MEASUREMENTS[table], "position, step, name"
         source = f"SELECT {_WHO}, m.*, g.position FROM {view} m JOIN grid_trial g USING (trial) WHERE g.grid = $grid"
@@ -35,11 +40,12 @@ def rows(store: "Store", grid: str, table: str) -> pl.DataFrame:
     taken = store.sql(f"FROM ({source})", asked, most=0).columns
     named = {key: key if key.lower() not in taken else f"point.{key}" for key in keys}
     points = "".join(f", point[{quoting.text(key)}] AS {quoting.identifier(name)}" for key, name in named.items())
-    left_out = "point" if table == "cells" else "point, position"
-    return store.sql(f"SELECT * EXCLUDE ({left_out}){points} FROM ({source}) ORDER BY {order}", asked)
+    return store.sql(f"SELECT * EXCLUDE (point, position){points} FROM ({source}) ORDER BY {order}", asked)
 
 
 def _trials(store: "Store", grid: str) -> pl.DataFrame:
+    from store.analysis.verdicts import measure_of, runs
+
     axes = store.sql("SELECT name, type FROM axis WHERE grid = $grid ORDER BY position", {"grid": grid})
     fixed = ("grid", "label", "operator", "seed", "cell", "trial", "status", "reason", "attempts", "step", "wall_s")
     columns = []
@@ -48,9 +54,14 @@ def _trials(store: "Store", grid: str) -> pl.DataFrame:
         shown = name if name.lower() not in (*fixed, "parameters", "operator_parameters") else f"axis.{name}"
         if shown != "axis.operator":
             columns.append(f", CAST(g.axes->>{path} AS {kind}) AS {quoting.identifier(shown)}")
-    return store.sql(
+    found = store.sql(
         f"SELECT {_WHO}, g.cell, g.trial, t.status, t.reason, t.attempts, t.step, t.wall_s, t.parameters, "
         f"t.operator_parameters{''.join(columns)} "
         "FROM grid_trial g JOIN trial t USING (trial) WHERE g.grid = $grid ORDER BY g.position",
         {"grid": grid},
     )
+    if not store.grid(grid)["measure"]:
+        return found
+    values = runs(store, grid, measure_of(store, grid, None)).select("cell", "seed", "value")
+    shown = "value" if "value" not in found.columns else "measure.value"
+    return found.join(values.rename({"value": shown}), on=["cell", "seed"], how="left", maintain_order="left")

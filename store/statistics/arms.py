@@ -135,7 +135,8 @@ def pair(arm: Arm, base: Arm, scale: Scale) -> Pairing:
     spread = _has_spread(ours, theirs, scale, method)
     used = [*(arm.runs[seed] for seed in sorted(seeds[0])), *(base.runs[seed] for seed in sorted(seeds[1]))]
     problem = (
-        (_failures_differ(arm, base) if method == "paired t" else _failure_counts_differ(arm, base))
+        _all_failed(arm, base)
+        or (_failures_differ(arm, base) if method == "paired t" else _failure_counts_differ(arm, base))
         or (None if usable else misfit(scale))
         or (_budgets_differ(arm, base, sorted(shared)) if method == "paired t" else _budgets_vary(used))
         or _code_differs(used)
@@ -157,6 +158,13 @@ def _seeds_with_values(arm: Arm) -> set[int]:
 
 def _values(arm: Arm, seeds: Iterable[int]) -> Floats:
     return np.array([arm.runs[seed].value for seed in sorted(seeds)], dtype=np.float64)
+
+
+def _all_failed(arm: Arm, base: Arm) -> str | None:
+    for side, where in ((arm, "here"), (base, "in the baseline")):
+        if side.runs and all(run.failed for run in side.runs.values()):
+            return f"all {len(side.runs)} runs {where} failed, so there is nothing to compare"
+    return None
 
 
 def _failures_differ(arm: Arm, base: Arm) -> str | None:

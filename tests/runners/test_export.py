@@ -27,6 +27,16 @@ def export(campaign: Path, *arguments: str) -> int:
     return execute(["export", *arguments, "--campaign", str(campaign)])
 
 
+def test_trials_have_the_measure_and_rows_the_order_of_the_plan(campaign: Path, tmp_path: Path) -> None:
+    for table in ("trials", "cells"):
+        assert export(campaign, table, "--to", str(tmp_path / f"{table}.parquet")) == 0
+    trials, cells = (pl.read_parquet(tmp_path / f"{table}.parquet") for table in ("trials", "cells"))
+    assert cells["label"].unique(maintain_order=True).to_list() == ["softmax · 8", "SSA · 8"]
+    means = trials.group_by("label").agg(pl.col("value").mean())
+    measured = cells.filter((pl.col("name") == "mse") & (pl.col("sigma_f") == 5)).select("label", "mean")
+    assert means.join(measured, on="label").select((pl.col("value") - pl.col("mean")).abs().max()).item() < 1e-12
+
+
 @pytest.mark.parametrize(
     ("table", "rows", "column"),
     [

@@ -103,6 +103,8 @@ def test_a_failure_in_one_arm_only_forbids_a_verdict_and_shows_the_numbers(frame
     assert (row["p"], row["p_holm"], row["seeds_needed"], row["detectable"]) == (None, None, None, None)
     other = only(frame({"softmax": [*BASE[:4], None], "SSA": times(0.5)}, {("softmax", 4): "failed"}))
     assert "1 failed only in the baseline" in other["reason"]
+    none = only(frame({"softmax": BASE, "SSA": [None] * 5}, {("SSA", seed): "failed" for seed in range(5)}))
+    assert none["reason"].startswith("all 5 runs here failed, so there is nothing to compare")
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
