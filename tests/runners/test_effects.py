@@ -41,20 +41,8 @@ def test_programs_get_json_with_all_digits_and_csv(campaign: Path, capsys: pytes
     assert len(lines) == 3
 
 
-def test_one_seed_gets_a_ranking_without_a_verdict(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    write_campaign(tmp_path, operators=("softmax", "SSA"), factors=FACTORS, seeds=range(1))
-    assert execute(["effects", "--campaign", str(tmp_path)]) == 0
-    out = capsys.readouterr().out
-    assert "no verdict is drawn" in out
-    assert "Lenth's pseudo standard error" in out
-    assert "p (Holm)" not in out
-    assert execute(["effects", "--json", "--campaign", str(tmp_path)]) == 0
-    data = json.loads(capsys.readouterr().out)["data"]
-    assert (len(data["half_normal"]["contrasts"]), data["terms"]) == (5, [])
-
-
 def test_the_first_seed_alone_has_no_verdict(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Seeds run in order, so this is the state of every campaign at first."""
+    """Seeds run in order, so this is the state of every campaign at first: a ranking."""
     labels = [f"{operator} · {gate}" for operator in ("softmax", "SSA") for gate in FACTORS["gate"]]
     later = [(label, seed) for label in labels for seed in range(1, 5)]
     write_campaign(tmp_path, operators=("softmax", "SSA"), factors=FACTORS, pending=later, noise=0.001)
@@ -63,6 +51,10 @@ def test_the_first_seed_alone_has_no_verdict(tmp_path: Path, capsys: pytest.Capt
     assert "no verdict is drawn" in said.out
     assert "p (Holm)" not in said.out
     assert "preliminary: 24 of 30 planned runs outstanding" in said.err
+    assert "Lenth's pseudo standard error" in said.out
+    assert execute(["effects", "--json", "--campaign", str(tmp_path)]) == 0
+    data = json.loads(capsys.readouterr().out)["data"]
+    assert (len(data["half_normal"]["contrasts"]), data["terms"]) == (5, [])
 
 
 def test_a_grid_without_results_or_axes_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -92,17 +84,12 @@ def test_curves_and_pareto_sets_answer_on_a_terminal(campaign: Path, capsys: pyt
 def test_curves_and_pareto_sets_say_how_they_are_judged(campaign: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert execute(["curves", "--by", "steps", "--campaign", str(campaign)]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0] == "quickstart: loss at equal steps, lower is better; the last value recorded at or before it"
-    assert lines[1].endswith(
-        "on the linear scale, of costs by ratios, paired by seed; Holm over 5 cells of a question, alpha 0.05"
-    )
+    assert lines[0].startswith("quickstart: loss at equal steps, lower is better")
+    assert "Holm over 5 cells of a question, alpha 0.05" in lines[1]
     assert "95 % from" in lines[2]
     assert execute(["pareto", "--against", "loss", "--against", "parameters", "--campaign", str(campaign)]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0] == (
-        "quickstart: mse at sigma_f=5, sigma_x=1 in squared output units (lower is better) "
-        "against loss (lower is better), parameters (lower is better)"
-    )
+    assert lines[0].endswith("against loss (lower is better), parameters (lower is better)")
     assert "alpha 0.05: Holm over 30 ordered pairs (dominated), over 6 cells (on the front)" in lines[1]
     assert "not told apart from" in lines[2]
 

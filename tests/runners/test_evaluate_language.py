@@ -2,7 +2,7 @@
 
 import json
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import ClassVar, Literal
 
@@ -146,7 +146,10 @@ class TalksJudge(Judge):
 
     def __init__(self, spec: Talks) -> None:
         self.spec = spec
-        self.subjects = {spec.about: {"at": spec.at}}
+
+    @property
+    def subjects(self) -> Mapping[str, Mapping[str, float]]:
+        return {self.spec.about: {"at": self.spec.at}}
 
     def evaluate(self, predict: Predict) -> Iterator[Measurements | Items]:  # noqa: ARG002
         TalksJudge.asked += 1
