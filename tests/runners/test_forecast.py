@@ -10,29 +10,14 @@ from real_spec import real_spec
 
 from runners.cli.app import execute
 
-SPEC = """
-from grid import Grid, Measure, over
-from runners import LinearFunctions, Needs, ShiftGrid, Slurm, Training, Trial
-from variants import gpt2, softmax, ssa
-
-judged = ShiftGrid(sigma_x=(1.0,), sigma_f=(1.0,), functions=4, sequences=4, points=8)
-base = Trial(
-    task=LinearFunctions(points=8, batch=4, evaluation=judged),
-    model=gpt2(layers=1, heads=2, width=16),
-    operator=softmax(),
-    training=Training(steps=1000),
-)
-small = Grid(
-    name="small",
-    base=base,
-    axes=[over("operator", [softmax(), ssa()])],
-    seeds=range(4),
-    baseline={"operator": "softmax"},
-    measure=Measure(name="mse", point={"sigma_x": 1.0, "sigma_f": 1.0}),
-)
+AFTER = """
+measure = Measure(name="mse", point={"sigma_x": 1.0, "sigma_f": 1.0})
+grid = replace(grid, base=grid.base.changed(execution={}), baseline={"operator": "softmax"}, measure=measure)
 alone = Needs(where={"operator": "SSA"}, per_gpu=1)
 slurm = Slurm(partition="gpu", gpu_type="h100", per_gpu=2, workers=3, needs=(alone,))
 """
+BEFORE = "from dataclasses import replace\nfrom grid import Measure\nfrom runners import Needs"
+SPEC = real_spec("small", training="steps=1000", seeds=4, before=BEFORE, after=AFTER)
 
 
 @pytest.fixture

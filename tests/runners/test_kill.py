@@ -19,7 +19,7 @@ from store.files.layout import Layout
 from store.files.trial_status import process_started, trial_state
 
 TESTS = Path(__file__).resolve().parent.parent
-KILLS = 12
+KILLS = 8
 """Per machine; each hits a live run."""
 ROW = 4
 """Most in one campaign: a trial over which five workers in a row vanish without a checkpoint has failed."""
