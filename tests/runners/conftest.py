@@ -9,6 +9,7 @@ import pytest
 import torch
 from pretend_slurm import Fake, PretendSlurm, pretended
 
+from runners.cli.app import execute
 from runners.tasks import LinearFunctions, ShiftGrid
 from runners.training.training_context import TrainingContext
 from runners.trial import Trial
@@ -103,6 +104,18 @@ def tiny() -> Trial:
             "seed": 3,
         }
     )
+
+
+@pytest.fixture
+def ablate(capsys: pytest.CaptureFixture[str]) -> Callable[..., Any]:
+    """Runs a command that ends with the exit status `code`; returns what it printed: `out` and `err`."""
+
+    def run(*words: object, code: int = 0) -> Any:
+        capsys.readouterr()
+        assert execute([str(word) for word in words]) == code
+        return capsys.readouterr()
+
+    return run
 
 
 @pytest.fixture

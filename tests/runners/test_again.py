@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from real_spec import real_spec
 from toy_campaign import keys, run_quietly, toy_grid
 from toy_training import ToyTrial, train
 
@@ -21,12 +22,12 @@ from store.files.atomic import read_json
 from store.files.layout import Layout
 from store.files.trial_status import trial_state
 
-SPEC = """
+OWN = """
+from dataclasses import replace
 from typing import ClassVar, Literal
 
-from grid import Grid, Measure, over
-from runners import LinearFunctions, ShiftGrid, Training, Trial
-from variants import LogScore, Operator, gpt2, softmax
+from grid import Measure
+from variants import LogScore, Operator
 
 def power(a):
     return 1.5 * a
@@ -41,22 +42,10 @@ class Edited(LogScore):
     def oracle(self, a):
         import math
         return math.exp(1.5 * a)
-
-task = LinearFunctions(
-    points=5, batch=4, evaluation=ShiftGrid(sigma_x=(1,), sigma_f=(1,), functions=3, sequences=2, points=5)
-)
-base = Trial(
-    task=task, model=gpt2(layers=1, heads=1, width=8, max_positions=16), operator=softmax(), training=Training(steps=3)
-)
-grid = Grid(
-    name="edited",
-    base=base,
-    axes=[over("operator", [softmax(), Operator(score=Edited())])],
-    seeds=range(2),
-    baseline={"operator": "softmax"},
-    measure=Measure(name="mse", point={"sigma_f": 1}),
-)
 """
+JUDGED = 'grid = replace(grid, baseline={"operator": "softmax"}, measure=Measure(name="mse", point={"sigma_f": 1}))'
+OPERATORS = "softmax(), Operator(score=Edited())"
+SPEC = real_spec("edited", training="steps=3", operators=OPERATORS, seeds=2, before=OWN, after=JUDGED)
 
 
 @pytest.fixture

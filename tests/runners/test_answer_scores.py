@@ -1,6 +1,7 @@
 """Scores of answers: against other implementations and by hand."""
 
 import random
+from collections import Counter
 from difflib import SequenceMatcher
 
 import pytest
@@ -92,11 +93,7 @@ def test_qa_f1_compares_bags_of_words(prediction: str, answer: str, expected: fl
 def test_classification_shares_its_point_among_classes_that_are_named(prediction: str, expected: float) -> None:
     answer = "Other location" if "Other" in prediction else "City"
     assert classification(prediction, answer, ["City", "State", "location", "Other location"]) == expected
-
-
-def test_every_class_that_is_part_of_the_right_one_is_struck_out() -> None:
-    """Also two after one another, of which a loop that removes while it walks leaves the second."""
-    assert classification("a long name", "a long name", ["a", "a long", "a long name"]) == 1
+    assert classification("a long name", "a long name", ["a", "a long", "a long name"]) == 1  # two parts after another
 
 
 @pytest.mark.parametrize(("said", "expected"), [("Paragraph 7", 1), ("7, 8 or 17", 1 / 3), ("none", 0), ("77", 0)])
@@ -111,23 +108,12 @@ def test_code_is_the_first_line_that_says_something() -> None:
     assert edit_similarity("# only", "return x") == 0
 
 
-def test_every_english_data_set_has_the_score_of_its_table() -> None:
-    by_score = {rule.__name__: {name for name, each in SCORES.items() if each is rule} for rule in SCORES.values()}
-    assert {name: len(sets) for name, sets in by_score.items()} == {
-        "qa_f1": 7,
-        "rouge_l": 4,
-        "classification": 1,
-        "count": 1,
-        "retrieval": 1,
-        "edit_similarity": 2,
-    }
-    assert len(SCORES) == 16
-    assert SCORES.keys() > ONE_LINE
-
-
 def test_the_best_answer_counts_and_only_the_first_line_where_one_is_asked_for() -> None:
     assert score("qasper", "red\nblue", ["green", "blue"]) == pytest.approx(2 / 3)
     assert score("triviaqa", "\n\nred\nblue", ["green", "red"]) == 1
     assert score("trec", "City\nState", ["City"], ["City", "State"]) == 1
     with pytest.raises(ValueError, match="'Paragraph' and a number; got 'seven'"):
         score("passage_retrieval_en", "7", ["seven"])
+    rules = Counter(rule.__name__ for rule in SCORES.values())
+    assert rules == {"qa_f1": 7, "rouge_l": 4, "classification": 1, "count": 1, "retrieval": 1, "edit_similarity": 2}
+    assert SCORES.keys() > ONE_LINE

@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -32,16 +33,16 @@ def campaign(tmp_path_factory: pytest.TempPathFactory) -> Path:
     "command",
     [["table"], ["table", "--why", "SSA"], ["effects"], ["curves", "--by", "steps"], ["pareto", "--against", "loss"]],
 )
-def test_every_answer_says_what_is_lost(command: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_answer_says_what_is_lost(command: list[str], tmp_path: Path, ablate: Callable) -> None:
     found = write_campaign(tmp_path, operators=("softmax", "SSA"), seeds=range(4))
-    assert execute([*command, "--campaign", str(tmp_path)]) == 0
-    assert "ablate: " not in capsys.readouterr().err
+    assert "ablate: " not in ablate(*command, "--campaign", tmp_path).err
     plan = found.layout.grid_trials("quickstart")
     plan.write_bytes(b"".join(plan.read_bytes().splitlines(keepends=True)[:7]))
-    assert execute([*command, "--campaign", str(tmp_path)]) == 0
-    assert "has 8 trials, and 7 can be read" in capsys.readouterr().err
-    assert execute([*command, "--json", "--campaign", str(tmp_path)]) == 0
-    assert any("7 can be read" in said for said in json.loads(capsys.readouterr().out)["warnings"])
+    assert "has 8 trials, and 7 can be read" in ablate(*command, "--campaign", tmp_path).err
+    assert any(
+        "7 can be read" in said
+        for said in json.loads(ablate(*command, "--json", "--campaign", tmp_path).out)["warnings"]
+    )
 
 
 @pytest.mark.parametrize(
@@ -73,25 +74,21 @@ def test_wrong_use_is_one_sentence_and_its_exit_code(
     assert "Traceback" not in printed.err
 
 
-def test_an_error_is_json_when_json_was_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
-    assert execute(["status", "--json", "--campaign", "nowhere"]) == 3
-    error = json.loads(capsys.readouterr().out)["error"]
+def test_an_error_is_json_when_json_was_asked_for(ablate: Callable) -> None:
+    error = json.loads(ablate("status", "--json", "--campaign", "nowhere", code=3).out)["error"]
     assert error["code"] == 3
     assert "nowhere" in error["message"]
 
 
-def test_the_laws_are_listed_with_a_sentence_each(capsys: pytest.CaptureFixture[str]) -> None:
-    assert execute(["prove", "--laws"]) == 0
-    said = " ".join(capsys.readouterr().out.split())
+def test_the_laws_are_listed_with_a_sentence_each(ablate: Callable) -> None:
+    said = " ".join(ablate("prove", "--laws").out.split())
     assert [law.name for law in LAWS if f"{law.name} {law.sentence}" not in said] == []
-    assert execute(["prove", "my.py", "--laws"]) == 2
-    assert "takes neither a file nor --operator" in capsys.readouterr().err
+    assert "takes neither a file nor --operator" in ablate("prove", "my.py", "--laws", code=2).err
 
 
-def test_reading_commands_speak_json(campaign: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_reading_commands_speak_json(campaign: Path, ablate: Callable) -> None:
     for command in ("status", "table", "doctor"):
-        assert execute([command, "--json", "--campaign", str(campaign)]) == 0
-        answer = json.loads(capsys.readouterr().out)
+        answer = json.loads(ablate(command, "--json", "--campaign", campaign).out)
         assert answer["schema"] == f"ablate/{command}/1"
         assert answer["data"]
         if command == "table":
@@ -99,35 +96,28 @@ def test_reading_commands_speak_json(campaign: Path, capsys: pytest.CaptureFixtu
             assert all(row["verdict"] and row["reason"] for row in answer["data"])
 
 
-def test_two_trials_differ_in_specs_and_results(campaign: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_two_trials_differ_in_specs_and_results(campaign: Path, ablate: Callable) -> None:
     first, second, *_ = Layout(campaign).trial_keys()
-    assert execute(["compare", first[:12], second[:12], "--campaign", str(campaign)]) == 0
-    printed = capsys.readouterr().out
+    printed = ablate("compare", first[:12], second[:12], "--campaign", campaign).out
     assert " -> " in printed
     assert "mse" in printed
-    assert execute(["compare", "ffffffffffff", second, "--campaign", str(campaign)]) == 3
-    assert "no trial's key begins" in capsys.readouterr().err
+    assert "no trial's key begins" in ablate("compare", "ffffffffffff", second, "--campaign", campaign, code=3).err
 
 
-def test_a_rebuilt_store_has_the_content_it_had(campaign: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    hashes = []
-    for _ in range(2):
-        assert execute(["rebuild", "--campaign", str(campaign)]) == 0
-        hashes.append(capsys.readouterr().out.split()[0])
+def test_a_rebuilt_store_has_the_content_it_had(campaign: Path, ablate: Callable) -> None:
+    hashes = [ablate("rebuild", "--campaign", campaign).out.split()[0] for _ in range(2)]
     assert hashes[0] == hashes[1]
 
 
-def test_the_report_is_where_it_says(campaign: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert execute(["report", "--campaign", str(campaign), "--out", str(tmp_path / "r.html")]) == 0
-    printed = Path(capsys.readouterr().out.strip())
+def test_the_report_is_where_it_says(campaign: Path, tmp_path: Path, ablate: Callable) -> None:
+    printed = Path(ablate("report", "--campaign", campaign, "--out", tmp_path / "r.html").out.strip())
     assert printed == tmp_path / "r.html"
     assert "<html" in printed.read_text(encoding="utf-8")
 
 
-def test_a_bug_is_called_one(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_bug_is_called_one(monkeypatch: pytest.MonkeyPatch, ablate: Callable) -> None:
     monkeypatch.setattr("runners.cli.doctor.examine", lambda _: 1 / 0)
-    assert execute(["doctor"]) == 1
-    assert "internal error, a bug in ablate: ZeroDivisionError" in capsys.readouterr().err
+    assert "internal error, a bug in ablate: ZeroDivisionError" in ablate("doctor", code=1).err
     with pytest.raises(ZeroDivisionError):
         execute(["doctor", "--debug"])
 
@@ -142,17 +132,15 @@ def test_a_reader_that_goes_away_is_no_error(campaign: Path) -> None:
 
 
 def test_the_only_campaign_is_found_and_several_are_named(
-    campaign: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    campaign: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ablate: Callable
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert execute(["status"]) == 3
-    assert "run a spec first" in capsys.readouterr().err
+    assert "run a spec first" in ablate("status", code=3).err
     (tmp_path / "campaigns").mkdir()
     (tmp_path / "campaigns" / "one").symlink_to(campaign)
-    assert execute(["status"]) == 0
+    ablate("status")
     (tmp_path / "campaigns" / "two").symlink_to(campaign)
-    assert execute(["status"]) == 3
-    assert "campaigns/one, campaigns/two" in capsys.readouterr().err
+    assert "campaigns/one, campaigns/two" in ablate("status", code=3).err
 
 
 def test_every_command_is_in_the_readme_or_the_docs() -> None:
@@ -161,12 +149,11 @@ def test_every_command_is_in_the_readme_or_the_docs() -> None:
     assert set(COMMANDS) == {name for name in app if not name.startswith("-")}
 
 
-def test_a_help_page_has_no_empty_default_and_loses_no_word(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_help_page_has_no_empty_default_and_loses_no_word(ablate: Callable) -> None:
     for code in ("0 done", "1 internal", "2 usage", "3 not found", "4 some trials", "5 the", "6 stored", "130 "):
         assert code in " ".join(HELP.split())
     for command in COMMANDS:
-        assert execute([command, "--help"]) == 0
-        page = " ".join(capsys.readouterr().out.replace("│", " ").split())
+        page = " ".join(ablate(command, "--help").out.replace("│", " ").split())
         assert "Parameters" in page
         assert not [empty for empty in ("False", "()", "None") if f"[default: {empty}]" in page], command
         assert command not in ("plan", "run") or "default campaigns/FILE." in page  # <FILE> would be markup

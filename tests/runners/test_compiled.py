@@ -35,6 +35,9 @@ EXACT = 1e-6
 """Relative: a compiler may add up in another order. Operations that it does not rewrite give the same bits."""
 
 
+CPU, CUDA = torch.device("cpu"), torch.device("cuda")
+
+
 @pytest.fixture
 def traced(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Graphs are made and run as they are: the C++ compiler would take a second for each kernel."""
@@ -53,10 +56,10 @@ def on(trial: Trial, **fields: Any) -> Trial:
 @pytest.mark.usefixtures("traced")
 @pytest.mark.parametrize("operator", [ssa(), affine_scaled()], ids=lambda operator: operator.label)
 def test_losses_are_equal(tiny: Trial, memory: Callable, monkeypatch: pytest.MonkeyPatch, operator: Operator) -> None:
-    """With what it draws, too: random numbers are those that would be drawn without. Evaluations compile nothing."""
+    """With what it draws, too; evaluations compile nothing."""
     monkeypatch.setattr(compilation, "BACKEND", "aot_eager")  # the backward is a graph, too
     model = gpt2(layers=1, heads=2, width=8, max_positions=16).changed(dropout=0.2, attention_dropout=0.2)
-    trial = tiny.changed(operator=operator, model=model, training=GENTLE)
+    trial = tiny.changed(operator=operator, model=model, training=GENTLE.changed(steps=8, evaluate_every=4))
     plain, fused = memory(), memory()
     assert "graphs" not in train(trial, plain).cost
     found = train(on(trial), fused).cost
@@ -93,37 +96,29 @@ def test_micro_batches_of_two_sizes_and_lower_precision(tiny: Trial, memory: Cal
     train(trial, plain)
     assert train(on(trial), fused).cost["graphs"] <= 2
     assert apart(numbers(plain), numbers(fused)) < 1e-2, "bfloat16 keeps eight bits"
+    short = on(tiny, training=Training(steps=1), model=ONE)
+    with torch._dynamo.config.patch(recompile_limit=1):  # the compiler gives up on what it compiled too often
+        assert [train(short.changed(seed=seed), memory()).cost["graphs"] for seed in range(2)] == [1, 1]
+
+
+def refuse(*_: object) -> None:
+    raise RuntimeError("no kernel for this")
 
 
 @pytest.mark.usefixtures("traced")
+@pytest.mark.parametrize("backward", [False, True], ids=["forward", "backward"])
 def test_what_the_compiler_refuses(
-    tiny: Trial, memory: Callable, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tiny: Trial,
+    memory: Callable,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    *,
+    backward: bool,
 ) -> None:
-    """With "on" it is an error; with "auto" training goes on without, and the log says why."""
-    trial = tiny.changed(operator=entmax15(), model=ONE)
-    said = r"the model with Entmax-1.5 cannot be compiled \(\w+: .*\); use execution.compile='off'"
-    with pytest.raises(SpecError, match=said):
-        train(on(trial), memory())
-    monkeypatch.setattr(compilation, "compiles", lambda *_: True)
-    plain, fallen = memory(), memory()
-    assert "graphs" not in train(trial, fallen).cost
-    assert capsys.readouterr().err.count("the model with Entmax-1.5 cannot be compiled (") == 1
-    monkeypatch.undo()
-    train(trial, plain)
-    assert numbers(plain) == numbers(fallen)
-
-
-@pytest.mark.usefixtures("traced")
-def test_a_backward_that_the_compiler_refuses_is_refused_as_a_forward_is(
-    tiny: Trial, memory: Callable, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Before anything has moved: what a running mean saw in the forward pass is not seen twice."""
-
-    def refuses(*_: object) -> None:
-        raise RuntimeError("no kernel for this")
-
-    trial = tiny.changed(operator=affine_scaled(), model=ONE)
-    monkeypatch.setattr(compilation, "BACKEND", aot_autograd(fw_compiler=nop, bw_compiler=refuses))
+    """With "on" it is an error. With "auto" training goes on without, before any running mean has moved."""
+    trial = tiny.changed(operator=affine_scaled() if backward else entmax15(), model=ONE)
+    if backward:
+        monkeypatch.setattr(compilation, "BACKEND", aot_autograd(fw_compiler=nop, bw_compiler=refuse))
     said = r"the model with .* cannot be compiled \(\w+: .*\); use execution.compile='off'"
     with pytest.raises(SpecError, match=said):
         train(on(trial), memory())
@@ -134,14 +129,6 @@ def test_a_backward_that_the_compiler_refuses_is_refused_as_a_forward_is(
     monkeypatch.undo()
     train(trial, plain)
     assert numbers(plain) == numbers(fallen)
-
-
-@pytest.mark.usefixtures("traced")
-def test_every_trial_of_a_process_compiles_its_own(tiny: Trial, memory: Callable) -> None:
-    """The compiler gives up on a function that it has compiled too often."""
-    short = on(tiny, training=Training(steps=1), model=ONE)
-    with torch._dynamo.config.patch(recompile_limit=1):
-        assert [train(short.changed(seed=seed), memory()).cost["graphs"] for seed in range(2)] == [1, 1]
 
 
 @pytest.mark.usefixtures("traced")
@@ -169,35 +156,23 @@ def test_auto_is_small_models_that_train_for_long_on_a_gpu(tiny: Trial, monkeypa
     assert compiles(on(tiny), CPU, compilation.SMALL + 1)
     monkeypatch.setattr(compilation, "_missing", lambda _: "a compiler")
     assert not compiles(long, CUDA, 1)
+    assert on(tiny).key == tiny.key
+    with pytest.raises(SpecError, match=r"execution.compile.*'auto', 'off' or 'on'"):
+        tiny.changed(execution={"compile": True})
 
 
-@pytest.fixture
-def bare(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A machine without compilers."""
-    monkeypatch.setattr(shutil, "which", lambda _: None)
-
-
-@pytest.mark.usefixtures("bare")
 def test_on_needs_a_compiler(tiny: Trial, memory: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
     world = memory()
-    monkeypatch.delenv("CXX", raising=False)
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    with pytest.raises(EnvironmentProblem, match="the one that CXX names"):
+        compiles(on(tiny), CPU, 1)
+    monkeypatch.setattr(shutil, "which", lambda _: None)
+    monkeypatch.delenv("CXX")
     with pytest.raises(EnvironmentProblem, match=r"compile is 'on', which needs a C\+\+ compiler \(.*\); install"):
         train(on(tiny), world)
     assert world.began is None
     with pytest.raises(EnvironmentProblem, match="needs a C compiler"):
         compiles(on(tiny), CUDA, 1)
-
-
-def test_the_compiler_that_the_environment_names_is_the_one(monkeypatch: pytest.MonkeyPatch, tiny: Trial) -> None:
-    monkeypatch.setenv("CXX", "no-such-compiler")
-    with pytest.raises(EnvironmentProblem, match="the one that CXX names"):
-        compiles(on(tiny), CPU, 1)
-
-
-def test_how_a_trial_is_compiled_is_not_its_identity(tiny: Trial) -> None:
-    assert on(tiny).key == tiny.key
-    with pytest.raises(SpecError, match=r"execution.compile.*'auto', 'off' or 'on'"):
-        tiny.changed(execution={"compile": True})
 
 
 def test_a_forked_worker_compiles_with_the_real_compiler(

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from real_spec import real_spec
 from warm import REAL, Warm
 
 from grid import Measure
@@ -23,37 +24,18 @@ from store.files.layout import Layout
 from store.files.saved_texts import VIEWS
 from store.store import Store
 
-SPEC = """
-from grid import Grid, Measure, over
-from runners import (
-    AttentionEntropy, AttentionMaps, Execution, LinearFunctions, Probing, ShiftGrid, Training, Trial
-)
-from variants import gpt2, softmax, ssa
-judged = ShiftGrid(sigma_x=(1,), sigma_f=(1, 3), functions=4, sequences=2, points=5)
-base = Trial(
-    task=LinearFunctions(points=5, batch=4, evaluation=judged),
-    model=gpt2(layers=1, heads=2, width=8, max_positions=16),
-    operator=softmax(),
-    training=Training(steps=3),
-    probing=Probing(probes=(AttentionEntropy(), AttentionMaps())),
-    execution=Execution(device="cpu", keep_weights=True),
-)
-small = Grid(
-    name="small",
-    base=base,
-    axes=[over("operator", [softmax(), ssa()])],
-    seeds=range(2),
-    baseline={"operator": "softmax"},
-    measure=Measure(name="mse", point={"sigma_x": 1, "sigma_f": 3}),
-)
-slow = Grid(
-    name="slow",
-    base=base.model_copy(update={
-        "training": Training(steps=10**6), "execution": Execution(device="cpu", checkpoint_s=0.05)
-    }),
-    seeds=range(1),
-)
+AFTER = """
+probing = Probing(probes=(AttentionEntropy(), AttentionMaps()))
+measure = Measure(name="mse", point={"sigma_x": 1, "sigma_f": 3})
+base = grid.base.changed(probing=probing)
+small = replace(grid, base=base, baseline={"operator": "softmax"}, measure=measure)
+endless = base.changed(training=Training(steps=10**6), execution=Execution(device="cpu", checkpoint_s=0.05))
+slow = Grid(name="slow", base=endless, seeds=range(1))
+del grid
 """
+IMPORTS = "from dataclasses import replace\nfrom grid import Measure\n"
+IMPORTS += "from runners import AttentionEntropy, AttentionMaps, Probing"
+SPEC = real_spec("small", training="steps=3", execution="keep_weights=True", seeds=2, before=IMPORTS, after=AFTER)
 JUDGE = """
 from runners import DeviantInputs
 evaluations = (DeviantInputs(sigma=(1.0, 10.0), functions=3, sequences=2, points=5, prompts=()),)

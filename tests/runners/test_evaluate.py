@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pytest
+from real_spec import real_spec
 
 from grid.errors import NotFoundError
 from runners.checkpoint import load_checkpoint, save_checkpoint
@@ -22,33 +23,19 @@ from store.ingest.ingest import ingest
 from store.ingest.rebuild import rebuild
 from store.store import Store
 
-SPEC = """
-from grid import Grid, over
-from runners import DeviantInputs, Execution, LinearFunctions, ShiftGrid, Training, Trial
-from variants import gpt2, softmax, ssa
-judged = ShiftGrid(sigma_x=(1,), sigma_f=(1, 3), functions=4, sequences=2, points=5)
-{names} = ({evaluations},)
-grid = Grid(
-    name="small",
-    base=Trial(
-        task=LinearFunctions(points=5, batch=4, evaluation=judged),
-        model=gpt2(layers=1, heads=2, width=8, max_positions=16),
-        operator=softmax(),
-        training=Training(steps=3),
-        evaluations={use},
-        execution=Execution(device="cpu", keep_weights={keep}),
-    ),
-    axes=[over("operator", [softmax(), ssa()])],
-    seeds=range(2),
-)
-"""
 DEVIANT = "DeviantInputs(sigma=(1.0, 10.0), functions={n}, sequences=2, points=5, prompts=())"
 ROWS = "SELECT name, CAST(point AS VARCHAR) AS point, value, items, se_items FROM v_evaluation"
 
 
-def run(place: Path, *, use: str = "()", keep: bool = True) -> Path:
+def run(place: Path, *, use: bool = False, keep: bool = True) -> Path:
+    """Train, with DEVIANT among the evaluations of the spec where it is in `use`."""
     place.mkdir()
-    (place / "spec.py").write_text(SPEC.format(names="later", evaluations=DEVIANT.format(n=3), use=use, keep=keep))
+    change = f"grid = replace(grid, base=grid.base.changed(evaluations=({DEVIANT.format(n=3)},)))" if use else ""
+    imports = "from dataclasses import replace\nfrom runners import DeviantInputs"
+    text = real_spec(
+        "small", training="steps=3", execution=f"keep_weights={keep}", seeds=2, before=imports, after=change
+    )
+    (place / "spec.py").write_text(text)
     campaign = place / "c"
     assert execute(["run", str(place / "spec.py"), "--campaign", str(campaign), "--on", "inline"]) == 0
     return campaign
@@ -62,7 +49,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def planned(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The same trials, whose specs ask for the evaluation: other keys, the same training."""
-    return run(tmp_path_factory.mktemp("planned") / "p", use="later")
+    return run(tmp_path_factory.mktemp("planned") / "p", use=True)
 
 
 @pytest.fixture

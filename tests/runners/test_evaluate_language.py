@@ -2,7 +2,7 @@
 
 import json
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import ClassVar, Literal
 
@@ -94,8 +94,6 @@ def test_one_wrong_folder_is_one_only(campaign: Path, tmp_path: Path, capsys: py
     assert {key: said[key]["status"] for key in found} == {first: "failed", second: "failed", third: "done"}
     assert "another process is evaluating" in said[first]["message"]
     assert str(Layout(campaign).evaluations(second, 1)) in said[second]["message"]
-    assert evaluate(campaign, "seed=0", "--with", asking(tmp_path / "judge.py", PLAIN, PLAIN)) == 0
-    assert "1 evaluation of 1 trial: 1 made" in capsys.readouterr().err
 
 
 def test_what_all_trials_lack_ends_it(campaign: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -110,11 +108,14 @@ def test_what_all_trials_lack_ends_it(campaign: Path, tmp_path: Path, monkeypatc
     assert len(calls) == 1
 
 
-def test_a_record_that_cannot_be_read_keeps_its_shards(campaign: Path, tmp_path: Path) -> None:
+def test_a_record_that_cannot_be_read_keeps_its_shards(
+    campaign: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """It may be mended, so another evaluation that is written, and made again, leaves them; its own are replaced."""
     key, *_ = Layout(campaign).trial_keys()
     place = Layout(campaign).evaluations(key, 1)
-    assert evaluate(campaign, key, "--with", asking(tmp_path / "judge.py", PLAIN)) == 0
+    assert evaluate(campaign, key, "--with", asking(tmp_path / "judge.py", PLAIN, PLAIN)) == 0
+    assert "1 evaluation of 1 trial: 1 made" in capsys.readouterr().err
     (record,) = place.glob("*.json")
     whole, before, shards = record.read_bytes(), rows(campaign, LATER), set(place.glob("*.parquet"))
     assert before
@@ -148,7 +149,10 @@ class TalksJudge(Judge):
 
     def __init__(self, spec: Talks) -> None:
         self.spec = spec
-        self.subjects = {spec.about: {"at": spec.at}}
+
+    @property
+    def subjects(self) -> Mapping[str, Mapping[str, float]]:
+        return {self.spec.about: {"at": self.spec.at}}
 
     def evaluate(self, predict: Predict) -> Iterator[Measurements | Items]:  # noqa: ARG002
         TalksJudge.asked += 1

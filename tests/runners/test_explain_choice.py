@@ -1,6 +1,7 @@
 """`ablate tasks` and `ablate probes` say what the code says."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,6 @@ import pytest
 from grid.errors import SpecError
 from runners.catalogue.choice_words import field_rows, measure_rows, spec_line, type_words
 from runners.catalogue.explain_choice import FAMILIES, explain_choice, is_ours, kinds, make_example, make_fixture_files
-from runners.cli.app import execute
 from runners.tasks import Needle, Task
 from runners.tasks.text.text import Text
 
@@ -86,38 +86,33 @@ class MineData:
 '''
 
 
-def test_the_tasks_command_lists_and_explains(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert execute(["tasks", "--json"]) == 0
-    names = {row["name"] for row in json.loads(capsys.readouterr().out)["data"]}
+def test_the_tasks_command_lists_and_explains(tmp_path: Path, ablate: Callable) -> None:
+    names = {row["name"] for row in json.loads(ablate("tasks", "--json").out)["data"]}
     assert {kind for family, kind in KINDS if family != "probe"} <= names
-    assert execute(["tasks", "large_value"]) == 0
-    assert "a model of quantifiers" in capsys.readouterr().out
-    assert execute(["tasks", "nedle"]) == 3
-    assert "did you mean 'needle'?" in capsys.readouterr().err
+    assert "a model of quantifiers" in ablate("tasks", "large_value").out
+    assert "did you mean 'needle'?" in ablate("tasks", "nedle", code=3).err
     (tmp_path / "mine.py").write_text(OWN, encoding="utf-8")
     try:
-        assert execute(["tasks", "--spec", str(tmp_path / "mine.py")]) == 0
-        assert capsys.readouterr().out.split("\n")[1].split()[:3] == ["task", "mine", "Mine:"]
-        assert execute(["tasks", "mine", "--spec", str(tmp_path / "mine.py")]) == 0
-        text = capsys.readouterr().out
+        assert ablate("tasks", "--spec", tmp_path / "mine.py").out.split("\n")[1].split()[:3] == [
+            "task",
+            "mine",
+            "Mine:",
+        ]
+        text = ablate("tasks", "mine", "--spec", tmp_path / "mine.py").out
         assert all(each in text for each in ("Mine() in ", "How far.", "up to 9 positions", "Nothing yet."))
     finally:
         Task._members.pop("mine", None)
     (tmp_path / "none.py").write_text('"""Nothing."""\n', encoding="utf-8")
-    assert execute(["tasks", "--spec", str(tmp_path / "none.py")]) == 2
-    assert "defines no task and no evaluation" in capsys.readouterr().err
+    assert "defines no task and no evaluation" in ablate("tasks", "--spec", tmp_path / "none.py", code=2).err
 
 
-def test_the_probes_command_lists_and_explains(capsys: pytest.CaptureFixture[str]) -> None:
-    assert execute(["probes", "--json"]) == 0
-    assert {"sink_share", "qk_logits"} <= {row["name"] for row in json.loads(capsys.readouterr().out)["data"]}
-    assert execute(["probes", "gate_sparsity", "--json"]) == 0
-    data = json.loads(capsys.readouterr().out)["data"]
+def test_the_probes_command_lists_and_explains(ablate: Callable) -> None:
+    assert {"sink_share", "qk_logits"} <= {row["name"] for row in json.loads(ablate("probes", "--json").out)["data"]}
+    data = json.loads(ablate("probes", "gate_sparsity", "--json").out)["data"]
     assert [row["name"] for row in data["fields"]] == ["below"]
     assert data["measures"] == [
         {"name": "gate_sparsity", "of": "layer and head", "point": "{below}", "unit": "share of 1"}
     ]
     assert any("measures an output gate" in line for line in data["needs"])
-    assert execute(["probes", "gate_sparsity"]) == 0
-    assert "gate_sparsity" in capsys.readouterr().out
-    assert execute(["probes", "needle"]) == 3
+    assert "gate_sparsity" in ablate("probes", "gate_sparsity").out
+    ablate("probes", "needle", code=3)

@@ -2,37 +2,21 @@
 
 import json
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from pretend_slurm import PretendSlurm, pretended
 from real_spec import real_spec
 
-from runners.cli.app import execute
-
-SPEC = """
-from grid import Grid, Measure, over
-from runners import LinearFunctions, Needs, ShiftGrid, Slurm, Training, Trial
-from variants import gpt2, softmax, ssa
-
-judged = ShiftGrid(sigma_x=(1.0,), sigma_f=(1.0,), functions=4, sequences=4, points=8)
-base = Trial(
-    task=LinearFunctions(points=8, batch=4, evaluation=judged),
-    model=gpt2(layers=1, heads=2, width=16),
-    operator=softmax(),
-    training=Training(steps=1000),
-)
-small = Grid(
-    name="small",
-    base=base,
-    axes=[over("operator", [softmax(), ssa()])],
-    seeds=range(4),
-    baseline={"operator": "softmax"},
-    measure=Measure(name="mse", point={"sigma_x": 1.0, "sigma_f": 1.0}),
-)
+AFTER = """
+measure = Measure(name="mse", point={"sigma_x": 1.0, "sigma_f": 1.0})
+grid = replace(grid, base=grid.base.changed(execution={}), baseline={"operator": "softmax"}, measure=measure)
 alone = Needs(where={"operator": "SSA"}, per_gpu=1)
 slurm = Slurm(partition="gpu", gpu_type="h100", per_gpu=2, workers=3, needs=(alone,))
 """
+BEFORE = "from dataclasses import replace\nfrom grid import Measure\nfrom runners import Needs"
+SPEC = real_spec("small", training="steps=1000", seeds=4, before=BEFORE, after=AFTER)
 
 
 @pytest.fixture
@@ -43,31 +27,25 @@ def spec(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return path
 
 
-def told(capsys: pytest.CaptureFixture[str], *words: str, code: int = 0) -> str:
-    assert execute(list(words)) == code
-    said = capsys.readouterr()
-    return said.err if code else said.out
-
-
-def test_a_dry_run_says_hours_and_resolution(tmp_path: Path, spec: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_dry_run_says_hours_and_resolution(tmp_path: Path, spec: Path, ablate: Callable) -> None:
     root = str(tmp_path / "campaign")
-    lines = told(capsys, "run", str(spec), "--on", "slurm", "--dry-run", "--campaign", root).splitlines()
+    lines = ablate("run", str(spec), "--on", "slurm", "--dry-run", "--campaign", root).out.splitlines()
     (estimate,) = [line for line in lines if line.startswith("estimate: ")]
     assert "time unknown" in estimate
     (resolves,) = [line for line in lines if "4 seeds of mse" in line]
     assert resolves.startswith("  small: ")
-    planned = told(capsys, "plan", str(spec), "--on", "slurm", "--campaign", root)
+    planned = ablate("plan", str(spec), "--on", "slurm", "--campaign", root).out
     assert f"to do: 8 trials, {estimate.removeprefix('estimate: ')}" in planned
     assert not Path(root).exists()
 
 
 def test_a_plan_for_a_cluster_needs_none_and_goes_by_the_flags(
-    spec: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    spec: Path, ablate: Callable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
 
     def plan(*flags: str) -> dict[str, object]:
-        found = json.loads(told(capsys, "plan", str(spec), "--on", "slurm", "--json", *flags))["data"]["estimate"]
+        found = json.loads(ablate("plan", str(spec), "--on", "slurm", "--json", *flags).out)["data"]["estimate"]
         assert isinstance(found, dict)
         return found
 
@@ -80,34 +58,32 @@ def test_a_plan_for_a_cluster_needs_none_and_goes_by_the_flags(
         (["--on", "slurm", "--wait"], "--wait is for `ablate run`"),
         (["--on", "slurm", "--budget", "3gpuh"], "--budget is for `ablate run`"),
     ):
-        assert said in told(capsys, "plan", str(spec), *flags, code=2)
+        assert said in ablate("plan", str(spec), *flags, code=2).err
 
 
-def count_states(capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, int]:
+def count_states(ablate: Callable, *words: str) -> dict[str, int]:
     """Return the counts of a command by state; `status` lists no finished trials."""
-    capsys.readouterr()
-    data = json.loads(told(capsys, *words, "--json"))["data"]
+    data = json.loads(ablate(*words, "--json").out)["data"]
     if words[0] == "plan":
         counts = {**data["counts"], "done": data["counts"]["ok"]}
         return {name: count for name, count in counts.items() if count and name not in ("ok", "to_do")}
     return dict(Counter(trial["state"] for trial in data["trials"].values()))
 
 
-def test_a_plan_counts_as_status_does(tmp_path: Path, slurm: PretendSlurm, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_plan_counts_as_status_does(tmp_path: Path, slurm: PretendSlurm, ablate: Callable) -> None:
     spec, root = tmp_path / "toys.py", tmp_path / "c"
     after = 'slurm = Slurm(gpus=0, time="2h", workers=3, partition="debug")'
     spec.write_text(real_spec("g", training="steps=2", seeds=1, after=after))
     here = ["--campaign", str(root)]
     plan, status = ["plan", str(spec), *here], ["status", *here]
-    assert execute(["run", str(spec), "--on", "inline", *here]) == 0
+    ablate("run", spec, "--on", "inline", *here)
     spec.write_text(real_spec("g", training="steps=2", seeds=3, after=after))
-    assert count_states(capsys, *plan) == {"done": 2, "pending": 4}
-    assert execute(["run", str(spec), "--on", "slurm", *here]) == 0
-    assert count_states(capsys, *plan) == count_states(capsys, *status) | {"done": 2} == {"done": 2, "queued": 4}
-    assert execute(plan) == 0
-    assert "  2 done, 4 queued, 0 pending\n" in capsys.readouterr().out
+    assert count_states(ablate, *plan) == {"done": 2, "pending": 4}
+    ablate("run", spec, "--on", "slurm", *here)
+    assert count_states(ablate, *plan) == count_states(ablate, *status) | {"done": 2} == {"done": 2, "queued": 4}
+    assert "  2 done, 4 queued, 0 pending\n" in ablate(*plan).out
     slurm.says("squeue", "slurm_load_jobs error: Unable to contact slurm controller")
-    assert count_states(capsys, *plan) == count_states(capsys, *status) | {"done": 2} == {"done": 2, "unknown": 4}
+    assert count_states(ablate, *plan) == count_states(ablate, *status) | {"done": 2} == {"done": 2, "unknown": 4}
     slurm.works("squeue")
     slurm.forget()
-    assert count_states(capsys, *plan) == count_states(capsys, *status) | {"done": 2} == {"done": 2, "pending": 4}
+    assert count_states(ablate, *plan) == count_states(ablate, *status) | {"done": 2} == {"done": 2, "pending": 4}

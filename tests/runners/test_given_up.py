@@ -53,9 +53,7 @@ def status(campaign: Campaign, scheduler: Scripted, capsys: pytest.CaptureFixtur
 def test_set_up_that_fails_everywhere_is_told(campaign: Campaign, capsys: pytest.CaptureFixture[str]) -> None:
     submit(campaign, SSA, classes=[(3, [Array(0, 1, 5)])])
     path = prints(campaign, "5_0", GIVEN_UP)
-    said = status(campaign, Scripted({}), capsys)
-    assert f"gave up: 1 worker (1 x {REASON}, see {path}); `ablate failures` says what to do" in said
-    assert "gone:" not in said
+    assert f"gave up: 1 worker (1 x {REASON}, see {path})" in status(campaign, Scripted({}), capsys)
     (found,) = worker_rejections(campaign.layout)
     assert (found.left, found.says, found.hosts) == ("unsaid", REASON, {"n2": 1})
     assert found.action.startswith(f"{path} says more; correct it (--setup")
@@ -81,12 +79,6 @@ def test_a_worker_given_up_later_says_so(campaign: Campaign, capsys: pytest.Capt
     ("text", "says"),
     [
         (GIVEN_UP, REASON),
-        (
-            "script: line 9: module: command not found\n"
-            "2026-01-01 00:00:00 ablate: a line of set-up ended with 127 on n1: module load cuda\n"
-            "2026-01-01 00:00:00 ablate: the lines before the worker ended with 127 on n1\n",
-            "module: command not found; the lines before the worker ended with 127 on n1",
-        ),
         ("2026-01-01 00:00:00 ablate: a line of set-up ended with 3 on n1: false\n", "a line of set-up ended with 3"),
         (
             "slurmstepd: error: execve(): /gone/python: No such file or directory\n"
@@ -137,23 +129,19 @@ def test_exit_0_53_is_explained(campaign: Campaign, capsys: pytest.CaptureFixtur
     accounts = {"7_0": TaskStatus("ended", "FAILED, exit 0:53", "n1")}
     where = f"{campaign.layout.submission(FIRST) / 'logs'}"
     said = status(campaign, Scripted({}, accounts), capsys).replace("\n", "")
-    assert (
-        f"FAILED, exit 0:53: the node cannot write {where}; is the campaign on a file system that nodes share?" in said
-    )
+    assert f"FAILED, exit 0:53: the node cannot write {where}" in said
     said = status(campaign, Scripted({}), capsys).replace("\n", "")
     assert f"it was cancelled as it waited, or its node cannot write {where}" in said
     prints(campaign, "7_0", "something\n")
     assert "cannot write" not in status(campaign, Scripted({}, accounts), capsys)
 
 
-NO_CUDA = "execution.device is 'cuda' and this machine has no CUDA device; use 'auto' or 'cpu'"
-
-
 def test_a_reason_of_all_nodes_excludes_none(campaign: Campaign, capsys: pytest.CaptureFixture[str]) -> None:
     submit(campaign, SSA)
+    no_cuda = "execution.device is 'cuda' and this machine has no CUDA device; use 'auto' or 'cpu'"
     for restarts in range(MOST_REFUSALS):
         node = f"n{restarts}"
-        write_record(campaign.layout, 0, restarts=restarts, left="refused", says=NO_CUDA, node=node)
+        write_record(campaign.layout, 0, restarts=restarts, left="refused", says=no_cuda, node=node)
     (found,) = worker_rejections(campaign.layout)
     assert found.n == MOST_REFUSALS
     assert "--exclude" not in found.action
@@ -170,9 +158,9 @@ def test_a_reason_of_all_nodes_excludes_none(campaign: Campaign, capsys: pytest.
 def test_another_environment_on_every_node_is_not_left_out_either(campaign: Campaign) -> None:
     submit(campaign, SSA)
     write_record(campaign.layout, 0, left="refused", says="torch is 2 here and 3 where it was submitted", node="n1")
-    (found,) = worker_rejections(campaign.layout)
-    assert "--exclude" not in found.action
-    assert "install what was submitted on n1" in found.action
+    (rejection,) = worker_rejections(campaign.layout)
+    assert "--exclude" not in rejection.action
+    assert "install what was submitted on n1" in rejection.action
     submit(campaign, SSA, submission=SECOND)
     write_record(campaign.layout, 0, submission=SECOND, node="n5")
     assert "leave it out with --exclude n1" in worker_rejections(campaign.layout)[0].action

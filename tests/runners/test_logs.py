@@ -2,13 +2,13 @@
 
 import io
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from submission_files import FIRST
 from synthetic import Campaign, write_campaign, write_end, write_start
 
-from runners.cli.app import execute
 from runners.monitoring.logs import find_attempt, follow
 from runners.slurm.worker_records import worker_log
 from store.files.layout import Layout
@@ -36,31 +36,29 @@ def append(layout: Layout, key: str, attempt: int, text: str) -> None:
         log.write(text)
 
 
-def logs(campaign: Campaign, *words: str) -> int:
-    return execute(["logs", *words, "--campaign", str(campaign.root)])
+@pytest.fixture
+def logs(campaign: Campaign, ablate: Callable) -> Callable:
+    return lambda *words, code=0: ablate("logs", *words, "--campaign", campaign.root, code=code)
 
 
-def test_the_log_of_an_attempt_is_shown(campaign: Campaign, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_log_of_an_attempt_is_shown(campaign: Campaign, logs: Callable) -> None:
     key = key_of(campaign)
     begin(campaign, 1)
-    assert logs(campaign, key) == 0
-    assert capsys.readouterr().err.endswith("ablate: it has written nothing so far\n")
+    assert logs(key).err.endswith("ablate: it has written nothing so far\n")
     append(campaign.layout, key, 1, "first\n")
     write_end(campaign.layout, key, 1, status="failed", reason="error")
     begin(campaign, 2, "second é\n", place={"scheduler": "slurm", "job": "7_3", "node": "n4"})
-    assert logs(campaign, key[:9]) == 0
-    said = capsys.readouterr()
+    said = logs(key[:9])
     assert said.out == "second é\n"
     assert said.err == "ablate: attempt 2 on n4, job 7_3: running\n"
-    assert logs(campaign, "operator=SSA", "seed=0", "--attempt", "1") == 0
-    said = capsys.readouterr()
+    said = logs("operator=SSA", "seed=0", "--attempt", "1")
     assert said.out == "first\n"
     assert "attempt 1" in said.err
     assert "failed (error)" in said.err
     assert "".join(text for _, text in follow(campaign.layout, key, 1)) == "first\n"
 
 
-def test_what_is_not_there_is_one_sentence(campaign: Campaign, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_is_not_there_is_one_sentence(campaign: Campaign, logs: Callable) -> None:
     key = key_of(campaign)
     begin(campaign, 1, "text")
     placed = campaign.line("softmax", 0)["trial"]
@@ -76,15 +74,13 @@ def test_what_is_not_there_is_one_sentence(campaign: Campaign, capsys: pytest.Ca
         (["operator=SSA", "seed=7"], 3, "no trial has seed=7; there are 0, 1"),
         (["sede=1"], 2, "did you mean 'seed'"),
     ):
-        assert logs(campaign, *words) == code
-        said = capsys.readouterr()
+        said = logs(*words, code=code)
         assert says in said.err
         assert (said.err.count("\n"), said.out) == (1, "")
     path = worker_log(campaign.layout, FIRST, "7_3")
     path.parent.mkdir(parents=True)
     path.write_text("slurmstepd: something\n")
-    assert logs(campaign, placed, "--worker") == 0
-    assert capsys.readouterr().out == "slurmstepd: something\n"
+    assert logs(placed, "--worker").out == "slurmstepd: something\n"
 
 
 def test_following_reads_every_byte_once_over_all_attempts(campaign: Campaign) -> None:
@@ -145,44 +141,42 @@ def test_the_last_lines_of_an_attempt_are_read(campaign: Campaign, monkeypatch: 
 
 @pytest.mark.parametrize("place", [None, {"scheduler": "slurm", "job": "7_3", "node": "n4"}])
 def test_following_a_log_that_is_empty_says_why_and_where_more_is(
-    campaign: Campaign, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, place: dict | None
+    campaign: Campaign, logs: Callable, monkeypatch: pytest.MonkeyPatch, place: dict | None
 ) -> None:
     begin(campaign, 1, place=place)
     key = key_of(campaign)
     monkeypatch.setattr("runners.monitoring.logs.time.sleep", lambda _: write_end(campaign.layout, key, 1))
-    assert logs(campaign, key, "-f") == 0
-    said = capsys.readouterr().err
+    said = logs(key, "-f").err
     assert "a trial prints nothing while all goes well; " in said
     assert (f"`ablate logs {key[:8]} --worker` shows what its worker did" in said) == (place is not None)
-    assert logs(campaign, key, "-f") == 0  # it has ended
-    assert "prints nothing" not in capsys.readouterr().err
+    assert "prints nothing" not in logs(key, "-f").err
 
 
 @pytest.mark.parametrize("follows", [[], ["-f"]])
 def test_a_log_is_shown_and_not_obeyed(
-    campaign: Campaign, capsys: pytest.CaptureFixture[str], tmp_path_factory: pytest.TempPathFactory, follows: list[str]
+    campaign: Campaign, logs: Callable, tmp_path_factory: pytest.TempPathFactory, follows: list[str]
 ) -> None:
     """No link leads a log out of the campaign."""
     begin(campaign, 1, "\x1b]0;title\x07\x1b[2J\u202eab\r\n")
     write_end(campaign.layout, key_of(campaign), 1)
-    assert logs(campaign, key_of(campaign), *follows) == 0
-    assert capsys.readouterr().out == "\\u001b]0;title\\u0007\\u001b[2J\\u202eab\n"
+    assert logs(key_of(campaign), *follows).out == "\\u001b]0;title\\u0007\\u001b[2J\\u202eab\n"
     secret = tmp_path_factory.mktemp("other") / "secret"
     secret.write_text("secret words")
     path = campaign.layout.log(key_of(campaign), 1)
     path.unlink()
     path.symlink_to(secret)
-    assert logs(campaign, key_of(campaign), *follows) == 6
-    said = capsys.readouterr()
+    said = logs(key_of(campaign), *follows, code=6)
     assert "secret words" not in said.out
     assert "leads out of the campaign" in said.err
 
 
-def test_ctrl_c_ends_following_with_its_code(campaign: Campaign, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ctrl_c_ends_following_with_its_code(
+    campaign: Campaign, logs: Callable, monkeypatch: pytest.MonkeyPatch
+) -> None:
     begin(campaign, 1, "first\n")
 
     def interrupted(_: float) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr("runners.monitoring.logs.time.sleep", interrupted)
-    assert logs(campaign, key_of(campaign), "-f") == 130
+    logs(key_of(campaign), "-f", code=130)
