@@ -60,8 +60,6 @@ class RowSums(Probe):
 
 
 class Shifted(Evaluation):
-    """The prediction for a prompt of ones."""
-
     kind: Literal["shifted"] = "shifted"
     points: int = 3
 
@@ -139,8 +137,6 @@ def test_looking_and_judging_change_no_number_of_the_training(tiny: Trial, memor
 
 
 class Twice(Probe):
-    """Says the same again, of each layer or of the model."""
-
     kind: Literal["twice"] = "twice"
     what: Literal["row", "file", "foreign row"]
 

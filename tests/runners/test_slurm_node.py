@@ -205,7 +205,6 @@ def test_whatever_is_killed_the_tables_are_those_of_a_calm_run(tmp_path: Path, u
 
 
 def _group(leader: int) -> list[int]:
-    """Processes of a task."""
     found = []
     for path in Path("/proc").glob("[0-9]*"):
         with suppress(ProcessLookupError):
@@ -285,7 +284,6 @@ def test_what_nobody_foresaw_ends_with_a_traceback_and_in_the_record(tmp_path: P
 
 
 def test_a_task_that_was_called_off_stops_is_not_queued_again_and_has_not_failed(tmp_path: Path) -> None:
-    """One of its trials failed before."""
     grid = toy_grid(**{**SLOW, "seeds": [0], "steps": 10_000, "fate_at": 3}, fates=("raises", "ok"))
     sent = send(tmp_path, grid, entry=WARM, resources={"per_gpu": 4})
     task = sent.start()

@@ -85,7 +85,6 @@ def equal(one: Batch, other: Batch) -> bool:
 
 
 def shown_to_a_model(task: Task) -> tuple[list[Tensor], list[tuple[str, dict[str, float]]]]:
-    """The inputs of an evaluation, and the rows that it records."""
     seen: list[Tensor] = []
     width = 1 if isinstance(task.inputs, Scalars) else task.inputs.vocabulary
 
