@@ -12,19 +12,8 @@ from pydantic import ValidationError
 from grid.errors import SpecError
 from runners.checkpoint import load_checkpoint
 from runners.evaluations import Evaluation, Judge
-from runners.probes import (
-    Found,
-    GateSparsity,
-    GradientNorms,
-    LearnedNumbers,
-    Probe,
-    ProbeArray,
-    Probed,
-    ProbeInput,
-    Probing,
-    SinkShare,
-    TokenClasses,
-)
+from runners.probes import GateSparsity, GradientNorms, LearnedNumbers, SinkShare, TokenClasses
+from runners.probes.probe import Found, Probe, ProbeArray, Probed, ProbeInput, Probing
 from runners.tasks import AssociativeRecall, Items, LinearFunctions, Measurements, Predict, Task, Text
 from runners.training.loop import train
 from runners.training.training_context import Diverged

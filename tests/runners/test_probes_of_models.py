@@ -11,21 +11,9 @@ from pydantic import ValidationError
 from torch import Tensor
 
 from grid.errors import SpecError
-from runners.probes import (
-    GateSparsity,
-    GradientNorms,
-    GroundMass,
-    LearnedNumbers,
-    MassiveActivation,
-    PredictedNumbers,
-    Probe,
-    ProbeArray,
-    ProbeInput,
-    Probing,
-    QKLogits,
-    SinkShare,
-    TokenClasses,
-)
+from runners import QKLogits, SinkShare, TokenClasses
+from runners.probes import GateSparsity, GradientNorms, GroundMass, LearnedNumbers, MassiveActivation, PredictedNumbers
+from runners.probes.probe import Probe, ProbeArray, ProbeInput, Probing
 from runners.tasks import LinearFunctions, Text
 from runners.tasks.task import Task
 from runners.training.loop import train

@@ -12,28 +12,19 @@ from grid import Grid, over
 from grid.errors import SpecError
 from grid.spec import cell_key
 from runners import (
-    AskedLengths,
-    AssociativeRecall,
     BytePairs,
     FixedToken,
-    Grammar,
-    Induction,
-    LengthGrid,
-    LinearFunctions,
     MaskedText,
-    Needle,
     Probing,
     Quantifiers,
     RandomTokens,
     SelectiveCopy,
     ShiftGrid,
     Text,
-    Training,
-    Trial,
 )
 from runners.optimisers import Training
 from runners.probes.probe import probe_model as probe_batch
-from runners.tasks import LinearFunctions
+from runners.tasks import AskedLengths, AssociativeRecall, Grammar, Induction, LengthGrid, LinearFunctions, Needle
 from runners.tasks.task import Batch, Task
 from runners.training.loop import parts, train
 from runners.trial import Execution, Trial, build_model, parameters
