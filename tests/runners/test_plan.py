@@ -175,7 +175,6 @@ def test_models_of_other_sizes_are_counted_each_for_itself(tmp_path: Path) -> No
 
 
 def twins() -> Grid:
-    """Two operators that differ and share a label."""
     operators = [Falling(), Falling(rate=0.5)]
     return Grid(name="twins", base=ToyTrial(), axes=[over("operator", operators, labels=["fast", "slow"])], seeds=[0])
 

@@ -10,16 +10,9 @@ import torch
 from pydantic import ValidationError
 from torch import Tensor
 
-from runners.probes import (
-    AttentionEntropy,
-    AttentionMaps,
-    EffectiveRank,
-    FirstToken,
-    ProbeInput,
-    SinkShare,
-    TokenClasses,
-    WeightSums,
-)
+from runners import WeightSums
+from runners.probes import AttentionEntropy, AttentionMaps, EffectiveRank, FirstToken, SinkShare, TokenClasses
+from runners.probes.probe import ProbeInput
 from runners.tasks import Batch
 from store.files.layout import Layout
 from tests.runners.probe_fixtures import by_place, make_layer, make_model, probe_layer, probe_model

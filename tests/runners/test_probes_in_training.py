@@ -12,19 +12,8 @@ from pydantic import ValidationError
 from grid.errors import SpecError
 from runners.checkpoint import load_checkpoint
 from runners.evaluations import Evaluation, Judge
-from runners.probes import (
-    Found,
-    GateSparsity,
-    GradientNorms,
-    LearnedNumbers,
-    Probe,
-    ProbeArray,
-    Probed,
-    ProbeInput,
-    Probing,
-    SinkShare,
-    TokenClasses,
-)
+from runners.probes import GateSparsity, GradientNorms, LearnedNumbers, SinkShare, TokenClasses
+from runners.probes.probe import Found, Probe, ProbeArray, Probed, ProbeInput, Probing
 from runners.tasks import AssociativeRecall, Items, LinearFunctions, Measurements, Predict, Task, Text
 from runners.training.loop import train
 from runners.training.training_context import Diverged
@@ -60,8 +49,6 @@ class RowSums(Probe):
 
 
 class Shifted(Evaluation):
-    """The prediction for a prompt of ones."""
-
     kind: Literal["shifted"] = "shifted"
     points: int = 3
 
@@ -139,8 +126,6 @@ def test_looking_and_judging_change_no_number_of_the_training(tiny: Trial, memor
 
 
 class Twice(Probe):
-    """Says the same again, of each layer or of the model."""
-
     kind: Literal["twice"] = "twice"
     what: Literal["row", "file", "foreign row"]
 

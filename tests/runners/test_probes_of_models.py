@@ -11,46 +11,19 @@ from pydantic import ValidationError
 from torch import Tensor
 
 from grid.errors import SpecError
-from runners.probes import (
-    GateSparsity,
-    GradientNorms,
-    GroundMass,
-    LearnedNumbers,
-    MassiveActivation,
-    PredictedNumbers,
-    Probe,
-    ProbeArray,
-    ProbeInput,
-    Probing,
-    QKLogits,
-    SinkShare,
-    TokenClasses,
-)
+from runners import QKLogits, SinkShare, TokenClasses
+from runners.probes import GateSparsity, GradientNorms, GroundMass, LearnedNumbers, MassiveActivation, PredictedNumbers
+from runners.probes.probe import Probe, ProbeArray, ProbeInput, Probing
 from runners.tasks import LinearFunctions, Text
 from runners.tasks.task import Task
 from runners.training.loop import train
 from runners.trial import DEFAULT_PROBES, Trial, build_model
 from tests.runners.probe_fixtures import by_place, make_layer, make_model, probe_layer, probe_model
-from variants import (
-    Operator,
-    Scalars,
-    Transformer,
-    Window,
-    affine_scaled,
-    differential,
-    gated_elements,
-    gated_heads,
-    integral,
-    key_bias,
-    learned_sink,
-    llama2,
-    principled,
-    principled_ground,
-    softmax,
-    ssa,
-)
+from variants import Operator, Scalars, Transformer, Window, differential, integral, key_bias, llama2, softmax, ssa
 from variants.laws.examples import named_operators
 from variants.laws.tiny import LENGTH, model_of as smallest, sequences
+from variants.papers.affine_scaled import affine_scaled, gated_elements, gated_heads, learned_sink
+from variants.papers.principled import principled, principled_ground
 
 ALL = [member for member in Probe.members().values() if member.__module__.startswith("runners.probes.")]
 

@@ -93,7 +93,6 @@ def submitted(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def place(submitted: Path, tmp_path: Path) -> Path:
-    """A copy that a test may damage."""
     for part in ("c", "user"):
         shutil.copytree(submitted / part, tmp_path / "s" / part)
     trust(Layout(tmp_path / "s" / "c"), "code")
@@ -139,7 +138,6 @@ def repro(place: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.M
 
 
 def equal(place: Path) -> str:
-    """Return the output for shards whose values are all equal."""
     tables = [pq.read_table(path) for path in Layout(place / "c").shards()]
     errors = sum(len(table["se_items"].drop_null()) for table in tables if "se_items" in table.column_names)
     return f"equal: {sum(len(table) for table in tables) + errors} values\n"
@@ -257,8 +255,6 @@ def test_every_bit_counts_and_nan_is_nan() -> None:
 
 
 class Kept:
-    """Keeps what it is told, and fails at the look `fails_at`."""
-
     def __init__(self, fails_at: int | None = None, seen: Path | None = None) -> None:
         self.looks: list[TrialProgress | None] = []
         self.status: str | None = None
@@ -282,7 +278,6 @@ class Kept:
 
 
 def test_training_is_watched_and_ends_with_its_watcher(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The repetition is a process that beats until it has been seen to."""
     run_quietly(tmp_path / "c", toy_grid(seeds=[0], fates=["ok"]))
     layout = Layout(tmp_path / "c")
     key = next(layout.trial_keys())

@@ -72,7 +72,6 @@ def failed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def failed_run(failed: Path, tmp_path: Path) -> tuple[Path, Path]:
-    """The spec file and a copy of the campaign."""
     (failed / "stumble").unlink(missing_ok=True)
     root = Path(shutil.copytree(failed / "campaign", tmp_path / "campaign"))
     trust(Layout(root), "code")
@@ -80,7 +79,6 @@ def failed_run(failed: Path, tmp_path: Path) -> tuple[Path, Path]:
 
 
 def attempts(root: Path) -> dict[str, list[str]]:
-    """How every trial's attempts ended, by label and seed."""
     layout = Layout(root)
     lines = map(json.loads, layout.grid_trials("tried").read_text().splitlines())
     return {

@@ -48,7 +48,6 @@ def attempts(root: Path) -> int:
 
 
 def claim_first(layout: Layout, grid: Grid, **about: Any) -> str:
-    """Claim the first trial of a grid for another run."""
     key = next(iter(grid.trials())).key
     usual = dict.fromkeys(("submission", "worker", "path", "device", "threads", "code"))
     assert isinstance(claim(layout, key, {**usual, **about}, retry=False), Claim)
@@ -88,7 +87,6 @@ def test_failed_trials_are_tried_again_only_when_asked(tmp_path: Path) -> None:
 
 
 def test_grids_and_manifest_are_written_before_any_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """And the run is told of as long as it is on."""
     seen: list[list[object]] = []
 
     def look(self: Inline, job: Any, rows: Any, overseer: Any) -> None:
@@ -240,7 +238,6 @@ CELLS = [("g", "a"), ("g", "b")]
 
 
 def begun() -> Tally:
-    """Two cells of two trials each."""
     return tally(CELLS * 2, [GridMember(cell, seed) for seed in (0, 1) for cell in CELLS])
 
 

@@ -31,7 +31,6 @@ class Submitted:
         self.following = Following(self.drafter.survey, self.queued.draft.wanted, names, Scheduler())
 
     def follow(self, ask_every_s: float = 60.0) -> int:
-        """The exit code."""
         self.following.until_over(look_every_s=0.05, ask_every_s=ask_every_s)
         return report_outcome(self.following.result(self.drafter.survey, None), self.drafter.layout.root)
 

@@ -84,7 +84,7 @@ def test_a_record_that_appears_late_is_waited_for(tmp_path: Path, monkeypatch: p
 
 def test_two_nodes_train_every_trial_once(tmp_path: Path, undisturbed: dict[str, Any]) -> None:
     sent = send(tmp_path, toy_grid(**{**GRID, "step_s": 0.01}), workers=2)
-    tasks = [sent.start(0, fresh=True), sent.start(1, fresh=True)]
+    tasks = [sent.start(0, fresh=True), sent.start(1)]
     assert [end_of(task)[0] for task in tasks] == [0, 0]
     assert plain(tables(tmp_path)) == undisturbed
     assert [len(state.attempts) for state in states(sent)] == [1] * 6
@@ -114,10 +114,10 @@ def test_usr2_at_any_moment_saves_and_asks_to_be_queued_again(tmp_path: Path, un
     """From the start of the process on, while it imports, and while trials run; to it alone or to its whole group."""
     chance = random.Random("usr2")
     sent = send(tmp_path, toy_grid(**SLOW), entry=WARM, resources={"per_gpu": 2})
-    moments = [0.0, 0.02, 0.1, 0.3, *(chance.uniform(0.0, 0.3) for _ in range(4))]
+    moments = [0.0, 0.1, 0.3, *(chance.uniform(0.0, 0.3) for _ in range(4))]
     resumed = 0
     for number, moment in enumerate(moments):
-        early = number < 4
+        early = number < 3
         task = sent.start(fresh=early)
         if not early:
             until(lambda: live(sent), task)
@@ -205,7 +205,6 @@ def test_whatever_is_killed_the_tables_are_those_of_a_calm_run(tmp_path: Path, u
 
 
 def _group(leader: int) -> list[int]:
-    """Processes of a task."""
     found = []
     for path in Path("/proc").glob("[0-9]*"):
         with suppress(ProcessLookupError):
@@ -285,7 +284,6 @@ def test_what_nobody_foresaw_ends_with_a_traceback_and_in_the_record(tmp_path: P
 
 
 def test_a_task_that_was_called_off_stops_is_not_queued_again_and_has_not_failed(tmp_path: Path) -> None:
-    """One of its trials failed before."""
     grid = toy_grid(**{**SLOW, "seeds": [0], "steps": 10_000, "fate_at": 3}, fates=("raises", "ok"))
     sent = send(tmp_path, grid, entry=WARM, resources={"per_gpu": 4})
     task = sent.start()

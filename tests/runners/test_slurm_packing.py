@@ -61,7 +61,6 @@ def test_a_packing_is_decided_once_by_the_first_that_says_what_it_needed() -> No
 
 @pytest.fixture
 def nvidia_smi(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A program that tells of three GPUs."""
     program = tmp_path / "nvidia-smi"
     lines = "0, GPU-11aa, 81920\n1, GPU-22bb, 40960\n2, GPU-33cc, 10240\n"
     program.write_text(f"#!/bin/sh\nprintf '{lines}'\n")

@@ -177,7 +177,6 @@ def test_the_controller_may_be_away(script: Script) -> None:
 
 
 def pauses(ended: Ended) -> list[float]:
-    """Seconds that the script slept, in order."""
     return [float(line.split()[1]) for line in ended.commands if line.startswith("sleep")]
 
 
@@ -284,7 +283,6 @@ def until(path: Path) -> None:
 
 
 def start(script: Script, worker: str) -> "subprocess.Popen[bytes]":
-    """Start a script in a session of its own."""
     command = ["bash", "-c", script.text(worker)]
     return subprocess.Popen(command, env=script.environment, cwd=script.place, start_new_session=True)
 

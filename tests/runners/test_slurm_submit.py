@@ -45,7 +45,6 @@ slurm = Slurm(gpus=0, time="2h", workers=3, partition="debug", setup=("module lo
 
 @pytest.fixture
 def command(tmp_path: Path, slurm: PretendSlurm) -> list[str]:
-    """A command that queues three workers."""
     (tmp_path / "toys.py").write_text(SPEC)
     return ["run", str(tmp_path / "toys.py"), "--campaign", str(tmp_path / "campaign"), "--on", "slurm"]
 
@@ -59,7 +58,6 @@ def submit(root: Path, request: Slurm = CPU, **options: Any) -> SubmittedJobs:
 
 
 def options_of(script: str) -> dict[str, str]:
-    """The #SBATCH options of a script."""
     lines = [line.removeprefix("#SBATCH --") for line in script.splitlines() if line.startswith("#SBATCH --")]
     return {name: value for name, _, value in (line.partition("=") for line in lines)}
 
@@ -433,7 +431,6 @@ def test_nodes_that_lost_trials_are_avoided_unless_they_are_half_of_all(tmp_path
 
 
 def ran(layout: Layout, key: str, node: str, reason: str | None = None, *, days_ago: float = 0.0) -> None:
-    """The trial's next attempt was ok on a node, or failed there for a reason."""
     number = max(layout.attempts(key), default=0) + 1
     write_start(layout, key, number, submission=EARLIER, place={"node": node})
     ended = time.time() - days_ago * 86_400

@@ -214,7 +214,6 @@ class Submitted(NamedTuple):
 
 @pytest.fixture(scope="module")
 def snapshot(rooms: Path, tmp_path_factory: pytest.TempPathFactory) -> Submitted:
-    """A snapshot of a dirty work tree."""
     place = tmp_path_factory.mktemp("submitted")
     repository = dirty_repository(place / "repository")
     told = take(place / "c", repository / "specs" / "my.py", path=f"{rooms}:{repository / 'lib'}")

@@ -47,7 +47,6 @@ def refusal_of(path: Path) -> str:
 
 
 def test_the_grids_of_an_edited_file_are_found_by_name_and_private_ones_are_its_own(tmp_path: Path) -> None:
-    """Even if it is edited within a second; the import path stays as it was."""
     before, path = list(sys.path), write(tmp_path, GOOD.format(name="found"))
     grids = load_spec_file(path)
     assert list(grids) == ["first", "second"]

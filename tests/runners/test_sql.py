@@ -112,14 +112,14 @@ def test_wrong_use_is_one_sentence(
     assert "wrong" not in QUERIES.every(Layout(campaign))
 
 
-@pytest.mark.parametrize("errors", ["strict", "surrogateescape"])
 def test_bytes_on_stdin_that_are_no_text_are_refused(
-    errors: str, campaign: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    campaign: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    raw = io.TextIOWrapper(io.BytesIO(b"select '\xff'"), encoding="utf-8", errors=errors)
-    monkeypatch.setattr("sys.stdin", raw)
-    assert ask(campaign, "-") == 2
-    assert "what came on stdin is not UTF-8 text" in capsys.readouterr().err
+    for errors in ("strict", "surrogateescape"):
+        raw = io.TextIOWrapper(io.BytesIO(b"select '\xff'"), encoding="utf-8", errors=errors)
+        monkeypatch.setattr("sys.stdin", raw)
+        assert ask(campaign, "-") == 2
+        assert "what came on stdin is not UTF-8 text" in capsys.readouterr().err
 
 
 def test_ctrl_c_cancels_a_running_query(campaign: Path) -> None:

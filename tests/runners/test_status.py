@@ -61,20 +61,17 @@ def look(campaign: Campaign, scheduler: Scheduler) -> TrialLocations:
 
 
 def states(campaign: Campaign, scheduler: Scheduler) -> list[str]:
-    """The states of SSA, by seed."""
     found = look(campaign, scheduler)
     return [found.trials[campaign.line(*trial)["trial"]].state for trial in SSA]
 
 
 def fail(campaign: Campaign, seed: int, attempt: int = 1, *, submission: str = FIRST, **fields: Any) -> None:
-    """An attempt at SSA `seed` has failed."""
     key = began(campaign, seed, attempt=attempt, submission=submission)
     usual = {"status": "failed", "reason": "error", "message": "m"}
     write_end(campaign.layout, key, attempt, **{**usual, **fields})
 
 
 def cancel(campaign: Campaign, *seeds: int, everything: bool = False) -> None:
-    """Cancel trials of the first submission."""
     keys = [campaign.line("SSA", seed)["trial"] for seed in seeds]
     write_json(cancelled_path(campaign.layout, FIRST), {"schema": 1, "all": everything, "trials": keys})
 

@@ -61,7 +61,6 @@ def published(layout: Layout, *records: Submission) -> None:
 
 
 def damages(whole: dict[str, Any]) -> dict[str, str]:
-    """Texts of a damaged record, by what is wrong."""
     spoiled = {
         "newer": {**whole, "schema": 2},
         "more": {**whole, "more": 1},
@@ -174,7 +173,6 @@ def key(campaign: Campaign, seed: int) -> str:
 
 
 def begin(campaign: Campaign, **about: Any) -> None:
-    """An attempt at the first trial has written a heartbeat."""
     write_start(campaign.layout, key(campaign, 0), 1, submission=FIRST, **about)
     campaign.layout.heartbeat(key(campaign, 0), 1).write_text('{"step": 30, "steps": 60, "loss": 0.5}\n')
 

@@ -31,7 +31,6 @@ def shares(topic: int | None) -> list[float]:
 
 
 def nouns(topic: int) -> list[tuple[int, int, float]]:
-    """Token, number, probability."""
     return [(NOUNS[n][i], n, p * share) for n, p in enumerate((0.6, 0.4)) for i, share in enumerate(shares(topic))]
 
 

@@ -21,7 +21,6 @@ from variants.model.named_backbones import tiny
 
 
 def nothing(inputs: Tensor) -> Tensor:
-    """Predicts 0."""
     return torch.zeros_like(inputs)
 
 

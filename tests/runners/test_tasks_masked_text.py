@@ -190,7 +190,6 @@ def test_the_unigram_predictor_is_counted_by_hand(tmp_path: Path) -> None:
 
 
 def whole(data: Any) -> list[tuple[list[int], list[bool]]]:
-    """All validation sentences, unmasked."""
     sample = data.examples(10_000)
     shown = torch.where(sample.targets != UNASKED, sample.targets, sample.inputs)
     return list(zip(shown.tolist(), sample.visible[:, 0].tolist(), strict=True))

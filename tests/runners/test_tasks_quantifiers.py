@@ -18,7 +18,6 @@ SMALL = LengthGrid(lengths=(4, 7, 12), sigma=(1, 5), sequences=300)
 
 
 def predict_constant(value: float) -> Callable[[Tensor], Tensor]:
-    """Says the same of every number."""
     return lambda inputs: torch.full_like(inputs, value)
 
 

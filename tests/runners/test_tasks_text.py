@@ -25,7 +25,6 @@ PROSE = "".join(f"Line {number} says that {number * number} is a square.\n" for 
 
 
 def uniform(inputs: Tensor) -> Tensor:
-    """Every byte equally likely."""
     return torch.zeros(*inputs.shape, 256)
 
 
@@ -185,7 +184,6 @@ ITEM = json.dumps({"question": "a", "choices": ["b", "c"], "answer": 0})
 
 
 def documents_of(task: TextTask) -> list[str]:
-    """The documents, sorted."""
     return sorted(each for part in task.corpus() for each in part.decode().split("\0") if each)
 
 

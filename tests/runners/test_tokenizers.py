@@ -45,7 +45,6 @@ def encoder(request: pytest.FixtureRequest, learned: LibraryEncoder) -> Encoder:
 
 
 def words(path: Path, **vocabulary: int) -> Path:
-    """A tokenizer.json of whole words."""
     library = Library(models.WordLevel({"[UNK]": 0, **vocabulary}, unk_token="[UNK]"))
     library.pre_tokenizer = pre_tokenizers.Whitespace()
     library.add_special_tokens(["[UNK]", "[SEP]", "[MASK]"])
@@ -302,7 +301,6 @@ def open_task(lines: Path, tokenizer: Tokenizer, **fields: object) -> Text:
 
 
 def logits(inputs: Tensor, visible: Tensor | None = None) -> Tensor:
-    """Some model: what comes next depends on what is there."""
     table = torch.randn(300, 300, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     return table[inputs]
 

@@ -155,7 +155,6 @@ def test_tokens_of_whole_words_are_words_again(tmp_path: Path) -> None:
 
 @pytest.fixture
 def spacy(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A spaCy that knows a few words."""
     tags = {"He": "PRON", "saw": "VERB", "it": "PRON", ",": "PUNCT", "3": "NUM"}
 
     class Word(str):

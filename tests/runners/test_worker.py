@@ -39,7 +39,6 @@ def end_of(root: Path, key: str, attempt: int = 1) -> dict[str, Any]:
 
 
 def toy_lines(**grid: Any) -> list[dict[str, Any]]:
-    """The lines of two trials."""
     return list(trial_lines(toy_grid(seeds=[0], **grid)))
 
 
