@@ -21,6 +21,7 @@ from grid.errors import EnvironmentProblem
 from runners.provenance.origin import FACADE, PROJECT, ROOMS
 from runners.provenance.snapshot_git import WorkTree, work_tree
 from runners.provenance.snapshot_modules import UserModule, user_modules
+from runners.provenance.specfile import SPEC_FOLDERS
 from store.files.atomic import environment_problem
 
 MOST_BYTES_OF_A_FILE = 5 << 20
@@ -237,11 +238,14 @@ class _Users:
                 self._add_member(name, found)
 
     def paths(self) -> list[str]:
-        """List import path entries in the snapshot, in order, then directories of other modules."""
+        """List import path entries in the snapshot, in order, then directories of other modules.
+
+        Directories of spec files are left out: loading a spec file puts its directory last on the path.
+        """
         holding = {str(parent) for name in self.members for parent in Path(name).parents}
         found: dict[str, None] = {}
         for place in (*(Path(entry).resolve() for entry in sys.path), *self._homes):
-            root = self._around(place)
+            root = None if place in SPEC_FOLDERS else self._around(place)
             if root is not None and root.name(place) in holding:
                 found[root.name(place)] = None
         return list(found)

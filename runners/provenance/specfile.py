@@ -1,12 +1,11 @@
 """Loads a user's spec file, a Python file that defines grids, by its path.
 
-The module name derives from the path, so worker processes load the file under the same name. Neither its directory nor
-the working directory is added to the import path.
+The module name derives from the path, so worker processes load the file under the same name. The file can
+import modules of its directory, after those that are installed; the working directory is not on the import path.
 """
 
 import importlib.util
 import re
-import shlex
 import sys
 from pathlib import Path
 from traceback import FrameSummary, extract_tb
@@ -64,6 +63,7 @@ def import_spec_file(path: Path | str, source: str | None = None) -> ModuleType:
     module.__file__ = str(path.resolve())
     module.__dict__[SOURCE] = source
     before = sys.modules.get(name)
+    _find_imports_in(path.resolve().parent)
     sys.modules[name] = module  # before it runs: pydantic looks up a class's module while the class is made
     try:
         # Compiled here and not by the import system, whose cache would miss an edit within the same second.
@@ -77,6 +77,22 @@ def import_spec_file(path: Path | str, source: str | None = None) -> ModuleType:
         _put_back(name, before)
         raise
     return module
+
+
+SPEC_FOLDERS: list[Path] = []
+"""Directories of the spec files loaded so far, the latest last; imports look into the latest first."""
+
+
+def _find_imports_in(folder: Path) -> None:
+    """Put `folder` last on the import path; forget modules of other spec files' directories that it has too."""
+    for name, module in list(sys.modules.items()):
+        file, top = Path(getattr(module, "__file__", None) or "/"), folder / name.partition(".")[0]
+        elsewhere = any(map(file.is_relative_to, SPEC_FOLDERS)) and not file.is_relative_to(folder)
+        if elsewhere and SOURCE not in vars(module) and (top.with_suffix(".py").exists() or top.is_dir()):
+            del sys.modules[name]
+    theirs = [each for each in sys.path if Path(each) not in SPEC_FOLDERS]
+    SPEC_FOLDERS[:] = [*(each for each in SPEC_FOLDERS if each != folder), *([] if str(folder) in theirs else [folder])]
+    sys.path[:] = [*theirs, *map(str, reversed(SPEC_FOLDERS))]
 
 
 def _put_back(name: str, before: ModuleType | None) -> None:
@@ -119,19 +135,9 @@ def _explain(path: Path, file: str, error: BaseException) -> str:
     text = str(error) or "no message"
     if isinstance(error, AblateError):
         return f"{where}: {text}{after}"
-    after += _hint_beside(path, error)
     raised = frames[-1] if frames and frames[-1].filename != loading else None
     inside = f" (raised at {raised.filename}:{raised.lineno})" if raised else ""
     return f"{where}: {type(error).__name__}: {text}{inside}{after}"
-
-
-def _hint_beside(path: Path, error: BaseException) -> str:
-    """Suggest PYTHONPATH if the missing module lies next to the spec file."""
-    name = (error.name or "").partition(".")[0] if isinstance(error, ModuleNotFoundError) else ""
-    folder = path.resolve().parent
-    if not name or not ((folder / f"{name}.py").is_file() or (folder / name).is_dir()):
-        return ""
-    return f"; it lies beside the spec file, and Python looks where it is told: PYTHONPATH={shlex.quote(str(folder))}"
 
 
 def describe_error(error: ValidationError) -> str:

@@ -80,7 +80,6 @@ class Files:
 
 @pytest.fixture
 def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Files:
-    monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delenv("ABLATE_TEST_VARIABLE", raising=False)
     return Files(tmp_path)
 
@@ -153,7 +152,6 @@ def test_seeds_that_differ_in_what_was_loaded_are_told(
         said = capsys.readouterr()
         return said.out + said.err
 
-    monkeypatch.setenv("PYTHONPATH", str(files.place))
     run: Callable[..., str] = lambda *flags: ablate("run", "--workers", "1", *flags)  # noqa: E731
     run()
     assert "code" not in run() + ablate("plan") + ablate("table")
