@@ -8,12 +8,15 @@ from collections.abc import Iterator
 import pytest
 import torch
 from definitions import forgotten
+from hypothesis import settings
 
 import variants.laws.examples  # noqa: F401  # all that the package defines is there before the first test
 
 # tensors here are tiny, and threads that wait for one another on busy cores took ten times as long as one thread
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
+settings.register_profile("untimed", deadline=None)
+settings.load_profile("untimed")
 
 _STATE = tempfile.TemporaryDirectory(prefix="ablate-state-")
 os.environ["XDG_STATE_HOME"] = _STATE.name
