@@ -51,11 +51,7 @@ def selected_verdicts(
     columns = [pl.Series(_AXIS + name, [label_of(row.get(name)) for row in axes], pl.String) for name in names]
     wide = values.with_columns(columns)
     within = [_AXIS + name for name in names if name not in over]
-    if wide.select("cell", *within).unique().group_by(within).len()["len"].max() == 1:
-        raise SpecError(
-            f"a selection over {', '.join(over)} has nothing to choose: each setting of the other axes is one cell, as "
-            f"where axes are zipped; name the zipped axes too, of {names}"
-        )
+    _require_choice(wide.select("cell", *within), over, names)
     chosen = select_then_report(
         wide,
         over=[_AXIS + name for name in over],
@@ -75,6 +71,15 @@ def selected_verdicts(
         alpha=rules.alpha,
     )
     return _with_choices(found, chosen, chosen.choices[base])
+
+
+def _require_choice(cells: pl.DataFrame, over: Sequence[str], names: Sequence[str]) -> None:
+    within = [name for name in cells.columns if name != "cell"]
+    if cells.unique().group_by(within).len()["len"].max() == 1:
+        raise SpecError(
+            f"a selection over {', '.join(over)} has nothing to choose: each setting of the other axes is one cell, as "
+            f"where axes are zipped; name the zipped axes too, of {names}"
+        )
 
 
 def _require_several(chosen: Selected, over: Sequence[str], names: Sequence[str]) -> None:

@@ -1,6 +1,5 @@
 """Changes while workers run, and limits of a run: the tables equal those of an undisturbed run."""
 
-import json
 import shutil
 import signal
 from functools import partial
@@ -8,10 +7,10 @@ from pathlib import Path
 
 import pytest
 from cluster.cluster import Cluster, Shape, wait_for
-from cluster.user import PATIENCE_S, User, over
+from cluster.user import PATIENCE_S, User, end_long_lives, over
 from toy_training import ENTRY
 
-from runners.attempts.claims import LONG_BEATS, MOST_FRUITLESS
+from runners.attempts.claims import MOST_FRUITLESS
 from runners.attempts.submission_record import read_submission_record
 from runners.slurm.submit.submit import SubmitOptions
 from runners.slurm.worker_records import logs
@@ -91,26 +90,20 @@ def test_a_budget_that_is_used_up_leaves_the_rest_for_later(cluster: Cluster, us
 def test_a_trial_whose_evaluation_is_longer_than_every_life_fails_after_three(cluster: Cluster, user: User) -> None:
     grid = "fates=['evaluates'], steps=4, seeds=(0,), checkpoint_s=0.1, step_s=0.2"
     submitted = user.writes(grid, "signal_s=6, heartbeat_s=0.5").queues()
+    ended: set[Path] = set()
 
-    def lived(life: int) -> bool:
-        """Whether both trials are in this life and have been at work for long."""
-        begun = [layout for layout in user.layout.trials.glob(f"*/*/{life:03d}/heartbeat") if layout.stat().st_size]
-        return len(begun) == 2 and all(beat.stat().st_mtime - started(beat) > LONG_BEATS * 0.5 for beat in begun)
+    def ends() -> bool:
+        end_long_lives(cluster, user.layout, submitted.jobs[0], ended)
+        return over(cluster)()
 
-    for life in range(2, 2 + MOST_FRUITLESS):  # the first saved its last step
-        wait_for(lambda life=life - 1: lived(life), f"life {life - 1}", PATIENCE_S)  # type: ignore[misc]
-        cluster.run("scancel", "--signal=USR2", str(submitted.jobs[0]))
-    wait_for(lambda: lived(1 + MOST_FRUITLESS), "the last life", PATIENCE_S)
-    cluster.run("scancel", "--signal=USR2", str(submitted.jobs[0]))
-    wait_for(over(cluster), "the workers to leave", PATIENCE_S)
+    wait_for(ends, "the workers to leave", 2 * PATIENCE_S)
     for state in user.states().values():
-        assert [attempt.end and attempt.end["status"] for attempt in state.attempts] == [None] * 4 + ["failed"]
+        *lives, last = (attempt.end and attempt.end["status"] for attempt in state.attempts)
+        assert last == "failed"
+        assert lives[-MOST_FRUITLESS:] == [None] * MOST_FRUITLESS
+        assert len(lives) <= 3 + MOST_FRUITLESS  # a slow machine may need several to train
         assert state.attempts[-1].end is not None
         assert "3 workers in a row" in state.attempts[-1].end["message"]
-
-
-def started(heartbeat: Path) -> float:
-    return float(json.loads((heartbeat.parent / "start.json").read_bytes())["started"])
 
 
 def test_an_interrupt_leaves_the_workers_alone(cluster: Cluster, user: User) -> None:

@@ -1,6 +1,5 @@
 """The whole promise at once: whatever happens to a campaign on a cluster, in the end it is as if nothing had."""
 
-import json
 import os
 from collections.abc import Iterator
 from itertools import product
@@ -21,11 +20,11 @@ from cluster.chaos_laws import (
 )
 from cluster.chaos_training import ENTRY, grid, hogs, over
 from cluster.cluster import Cluster, Shape, wait_for
+from cluster.user import end_long_lives
 from real_spec import real_spec
 from slurm_node import plain
 from toy_campaign import tables
 
-from runners.attempts.claims import LONG_BEATS
 from runners.attempts.submission_record import read_submission_record
 from runners.cli.app import execute
 from runners.execution import Inline
@@ -90,7 +89,7 @@ def submit_endless(place: Path) -> int:
     toys = place / "endless.py"
     toys.write_text(TOYS.format(made="endless"))
     slurm = Slurm(
-        gpus=0, cpus=2, per_gpu=2, time="30m", signal_s=6, heartbeat_s=0.5, workers=1, mem="900M", partition="preempt",
+        gpus=0, cpus=2, per_gpu=2, time="30m", signal_s=6, heartbeat_s=0.5, workers=1, mem="3500M", partition="preempt",
         setup=setup(place)[1:],
     )  # fmt: skip
     options = SubmitOptions(entry=ENTRY, files=(toys,))
@@ -99,16 +98,6 @@ def submit_endless(place: Path) -> int:
     assert queued.record is not None
     (job,) = queued.record.jobs
     return job
-
-
-def end_long_lives(cluster: Cluster, root: Path, job: int, ended: set[str]) -> None:
-    """Let the time of the job be over once both trials have been trained for long in a life that is not in `ended`."""
-    beats = {path.parent.name: path for path in root.glob("trials/*/*/*/heartbeat") if path.stat().st_size}
-    for life, beat in beats.items():
-        begun = json.loads((beat.parent / "start.json").read_bytes())["started"]
-        if life not in ended and beat.stat().st_mtime - begun > 2 * LONG_BEATS * 0.5:
-            ended.add(life)
-            cluster.run("scancel", "--signal=USR2", str(job), check=False)
 
 
 def undisturbed(place: Path) -> dict[str, Any]:
@@ -122,14 +111,14 @@ def undisturbed(place: Path) -> dict[str, Any]:
 
 def until_over(chaos: Chaos, steps: Path, endless: int) -> None:
     """Disturb the campaign until all has happened and nothing of it, or of the job `endless`, is queued or running."""
-    layout, total, lives = chaos.layout, len(planned(chaos.layout)), set[str]()
+    layout, total, lives = chaos.layout, len(planned(chaos.layout)), set[Path]()
     chaos.others.append(endless)
 
     def ended() -> bool:
         chaos.advance(complete(layout) / total)
         if chaos.over:
             over(steps).touch()
-        end_long_lives(chaos.cluster, layout.root.with_name("endless"), endless, lives)
+        end_long_lives(chaos.cluster, Layout(layout.root.with_name("endless")), endless, lives)
         return chaos.queue_empty
 
     wait_for(ended, "the queue to be empty", 420)

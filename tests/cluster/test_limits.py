@@ -24,7 +24,7 @@ def test_the_largest_array_is_taken_and_one_that_is_larger_is_not(cluster: Clust
     before = read_limits()  # the controller keeps ended jobs for some minutes
     (size,) = arrays(1001, before)
     cluster.submit("true", "--hold", f"--array=0-{size - 1}", "-o", "/dev/null")
-    assert read_limits().queued.all == before.queued.all + size
+    assert size <= read_limits().queued.all <= before.queued.all + size  # ended jobs may be gone by now
     with pytest.raises(ClusterBroken, match="Invalid job array"):
         cluster.submit("true", "--hold", f"--array=0-{size}", "-o", "/dev/null")
 

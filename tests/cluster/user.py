@@ -12,6 +12,7 @@ import pytest
 from cluster.cluster import Cluster
 from toy_campaign import run_quietly, tables
 
+from runners.attempts.claims import LONG_BEATS
 from runners.attempts.submission_record import Submission, read_submission_record
 from runners.cli.app import execute
 from runners.provenance.specfile import load_spec_file
@@ -135,6 +136,20 @@ class User:
 
 def over(cluster: Cluster) -> Callable[[], bool]:
     return lambda: not cluster.run("squeue", "-h")
+
+
+def end_long_lives(cluster: Cluster, layout: Layout, job: int, ended: set[Path]) -> None:
+    """Let the time of the job be over once each unfinished trial has a long attempt that is not in `ended`."""
+    trials = [sorted(path.glob("*/heartbeat"))[-1:] for path in layout.trials.glob("*/*")]
+    latest = [path for found in trials for path in found if not (path.parent / "end.json").exists()]
+    if latest and ended.isdisjoint(latest) and all(map(_is_long, latest)):
+        ended.update(latest)
+        cluster.run("scancel", "--signal=USR2", str(job), check=False)
+
+
+def _is_long(heartbeat: Path) -> bool:
+    start = json.loads((heartbeat.parent / "start.json").read_bytes())
+    return heartbeat.stat().st_mtime - float(start["started"]) > 2 * LONG_BEATS * float(start["heartbeat_s"])
 
 
 def nothing_happened(cluster: Cluster, user: User) -> bool:

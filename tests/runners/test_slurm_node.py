@@ -83,7 +83,7 @@ def test_a_record_that_appears_late_is_waited_for(tmp_path: Path, monkeypatch: p
 
 
 def test_two_nodes_train_every_trial_once(tmp_path: Path, undisturbed: dict[str, Any]) -> None:
-    sent = send(tmp_path, toy_grid(**{**GRID, "step_s": 0.01}), workers=2)
+    sent = send(tmp_path, toy_grid(**{**GRID, "step_s": 0.05}), workers=2)
     tasks = [sent.start(0, fresh=True), sent.start(1)]
     assert [end_of(task)[0] for task in tasks] == [0, 0]
     assert plain(tables(tmp_path)) == undisturbed

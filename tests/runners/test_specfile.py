@@ -78,7 +78,7 @@ def test_a_spec_file_imports_modules_of_its_own_directory(tmp_path: Path, neighb
         assert list(load_spec_file(write(tmp_path / place, f"from neighbour import NAME\n{text}"))) == ["first", place]
     assert sys.path.count(str(tmp_path / "one")) == 1
     (tmp_path / "one" / "json.py").write_text("raise RuntimeError")  # installed modules come first
-    load_spec_file(write(tmp_path / "one", "import json\n" + GOOD.format(name="json")))
+    load_spec_file(write(tmp_path / "one", "import json\n" + GOOD.format(name=f"json_{len(neighbour)}")))
 
 
 @pytest.mark.parametrize(
