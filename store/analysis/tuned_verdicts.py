@@ -53,12 +53,7 @@ def selected_verdicts(
     within = [_AXIS + name for name in names if name not in over]
     _require_choice(wide.select("cell", *within), over, names)
     chosen = select_then_report(
-        wide,
-        over=[_AXIS + name for name in over],
-        within=within,
-        scale=rules.scale,
-        better=rules.better,
-        split=split,
+        wide, over=[_AXIS + name for name in over], within=within, scale=rules.scale, better=rules.better, split=split
     )
     _require_several(chosen, over, names)
     base = _representative(wide, chosen, within, baseline_of(store, grid, baseline))

@@ -89,7 +89,7 @@ class WorkerRecordFile:
         seconds = round(time.monotonic() - self._began, 3)
         self.record = replace(self.record, touched=time.time(), seconds=seconds)
         try:
-            require_there(self._layout.submission_record(self.record.submission))
+            require_there(self._layout.manifest(self.record.submission))
             write_worker(self._layout, self.record)
             self._failed = False
         except EnvironmentProblem as error:
