@@ -367,7 +367,7 @@ def test_workers_run_in_another_python_by_the_command_of_the_request(cluster: Cl
         python=f"{wrapper} exec image python", gpus=1, gpu_option="gpus", mem=None, workers=1, extra=extra
     )
     inside = '("SLURM_JOB_ID" in os.environ) <= {"INSIDE", "GIVEN"}.issubset(os.environ)'
-    run = Run(tmp_path, "step_s=0.1, seeds=(0,)", request, header=f"import os\nassert {inside}\n").submit()
+    run = Run(tmp_path, "step_s=0.4, seeds=(0,)", request, header=f"import os\nassert {inside}\n").submit()
     wait_for(run.training, "training")
     shown = cluster.run("scontrol", "show", "job", f"{run.job}_0")
     assert f"JobName=study-{run.record.submission}" in shown
