@@ -26,7 +26,7 @@ PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "srun", "squeue")
 ACCOUNTING_PROGRAMS = ("slurmdbd", "sacctmgr", "sacct", "mariadbd", "mariadb", "mariadb-install-db")
 PACKAGES = "slurm-wlm slurmdbd munge mariadb-server"
 GPU_TYPE = "toy"
-PATIENCE_S = 60.0
+PATIENCE_S = 150.0
 """Seconds of a wait before the cluster counts as broken; on an idle machine, every wait takes less than a fifth."""
 
 ACCOUNTS = (

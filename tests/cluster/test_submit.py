@@ -189,20 +189,22 @@ def test_failed_trials_make_the_workers_fail_and_are_not_tried_again(cluster: Cl
 
 
 def test_however_workers_end_their_trials_are_trained_to_the_end(cluster: Cluster, tmp_path: Path) -> None:
-    """Run four workers side by side, since each waits to be requeued. One is told to leave and one is killed. One must
-    leave while the controller is away. The trials of one are longer than its time limit.
+    """Run four workers. One is told to leave and one is killed. One must leave while the controller is away. The
+    trials of one are longer than its time limit.
     """
     one = CPU.changed(workers=1)
     limited = one.changed(time="1m", per_gpu=2)
     listening = {name: one.changed(setup=(LISTEN.format(place=tmp_path / name),)) for name in ("killed", "cut_off")}
     limit = Run(tmp_path / "limit", "step_s=0.5, steps=110, seeds=(0,)", limited).submit()
-    told = Run(tmp_path / "told", "step_s=0.2, seeds=(0,)", one).submit()
-    killed = Run(tmp_path / "killed", "step_s=0.2, seeds=(0,), checkpoint_s=1.0", listening["killed"]).submit()
-    cut_off = Run(tmp_path / "cut_off", "step_s=0.2, steps=40, seeds=(0,)", listening["cut_off"]).submit()
-    wait_for(lambda: told.training() and killed.training() and cut_off.training(), "training")
+    told = Run(tmp_path / "told", "step_s=0.4, seeds=(0,)", one).submit()
+    wait_for(told.training, "training")
     cluster.run("scancel", "--signal=TERM", f"{told.job}_0")
+    killed = Run(tmp_path / "killed", "step_s=0.4, seeds=(0,), checkpoint_s=1.0", listening["killed"]).submit()
+    wait_for(killed.training, "training")
     killed.send("KILL")
     wait_for(lambda: all("queued again" in each.said() for each in (told, killed)), "two to be queued again")
+    cut_off = Run(tmp_path / "cut_off", "step_s=0.4, steps=40, seeds=(0,)", listening["cut_off"]).submit()
+    wait_for(cut_off.training, "training")
     with away(cluster):
         cut_off.send("USR2")
         with pytest.raises(EnvironmentProblem, match="wait for its controller"):

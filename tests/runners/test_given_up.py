@@ -150,7 +150,9 @@ def test_a_reason_of_all_nodes_excludes_none(campaign: Campaign, capsys: pytest.
     write_start(campaign.layout, key, 1, submission=FIRST, place={"scheduler": "slurm", "job": "7_0", "node": "n2"})
     write_end(campaign.layout, key, 1, status="stopped")
     said = status(campaign, Scripted({}), capsys)
-    assert "their workers gave up: `ablate failures` says what to correct before `ablate retry --lost` queues it" in said
+    assert (
+        "their workers gave up: `ablate failures` says what to correct before `ablate retry --lost` queues it" in said
+    )
     write_record(campaign.layout, 1, node="n7", ok=1, left="done")
     assert worker_rejections(campaign.layout)[0].action.endswith("or leave it out with --exclude n0,n1,n2")
 

@@ -157,8 +157,8 @@ class CompletedRows:
         rows: tuple[int, int],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._manifest = layout.manifest(submission)
-        self._path = self._manifest.with_name("seen") / f"{name}.json"
+        self._submission = layout.submission_record(submission)
+        self._path = self._submission.with_name("seen") / f"{name}.json"
         self._first, self._end = rows
         self._bits = 0
         """Bit i is set if row `first + i` is done."""
@@ -213,7 +213,7 @@ class CompletedRows:
         data = self._bits.to_bytes((self._end - self._first + 7) // 8, "little")
         known = base64.b64encode(zlib.compress(data)).decode("ascii")
         try:
-            require_there(self._manifest)
+            require_there(self._submission)
             write_json(self._path, {"schema": FILE_SCHEMA, "rows": [self._first, self._end], "done": known})
         except EnvironmentProblem:  # the worker's record is written at the same times and reports the problem
             return
