@@ -378,6 +378,7 @@ def test_workers_run_in_another_python_by_the_command_of_the_request(cluster: Cl
     assert "gres/gpu=1" in shown
     cluster.run("scancel", "--signal=USR2", f"{run.job}_0")
     assert run.wait().ok == 2
+    wait_for(run.over, "the worker to leave")
     assert run.record.environment is None
     assert {each.left for each in run.workers()} == {"time", "done"}
     assert run.same_as_local()
