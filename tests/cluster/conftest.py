@@ -34,7 +34,6 @@ def cluster(running_cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> Iterat
         monkeypatch.delenv(name)
     for name, value in running_cluster.environment.items():
         monkeypatch.setenv(name, value)
-    monkeypatch.setattr("runners.slow_notice.AFTER_S", 60.0)  # a busy machine is slow in every part of a command
     yield running_cluster
     running_cluster.clear()
 
