@@ -23,7 +23,7 @@ def false_claims(spread: float, seeds: int, comparisons: int, grids: int) -> flo
     for _ in range(grids // 500):
         runs = np.exp(rng.normal(size=(500, comparisons + 1, seeds))) - math.exp(0.5)
         found = judge(summarise(spread * runs[:, 1:] - runs[:, :1]), rope=0.0, alpha=0.05, better="lower")
-        wrong += int(np.isin(found.words, ["better", "worse", "tiny but real"]).any(-1).sum())
+        wrong += int(np.isin(found.words, ["better", "worse", "real, size unproven"]).any(-1).sum())
     return wrong / (grids // 500 * 500)
 
 

@@ -2,13 +2,30 @@
 
 from difflib import SequenceMatcher
 
+SYNONYMS = {
+    "learning_rate": "lr",
+    "max_steps": "steps",
+    "num_steps": "steps",
+    "batch_size": "batch",
+    "n_layers": "layers",
+    "num_layers": "layers",
+    "n_heads": "heads",
+    "num_heads": "heads",
+    "d_model": "width",
+    "hidden_size": "width",
+    "grad_clip": "clip",
+}
+"""Names of other libraries and ours."""
+
 
 def suggest_name(name: str, known: list[str]) -> str:
-    """Return `"; did you mean 'x'?"` for the nearest of `known`, or "".
+    """Return `"; did you mean 'x'?"` for the synonym or the nearest of `known`, or "".
 
     Similarity is the share of common letters, raised for each of the first four that agree (Winkler 1990). So 'epsilon'
     is nearer to 'eps' than to 'positions'.
     """
+    if (synonym := SYNONYMS.get(name.lower())) in known:
+        return f"; did you mean {synonym!r}?"
     near = max(((_nearness(name.lower(), each.lower()), each) for each in known), default=(0.0, ""))
     return f"; did you mean {near[1]!r}?" if near[0] >= 0.65 else ""
 

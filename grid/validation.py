@@ -44,7 +44,12 @@ def _sentence(path: str, owner: str, detail: ErrorDetails) -> str:
         return f"{path} is missing and has no default"
     if kind in {"value_error", "assertion_error"}:
         return f"{path}: {message.partition(', ')[2] or message}"
-    return f"{path} {message.removeprefix('Input ')}, got {_shorten(detail['input'])}"
+    given = detail["input"]
+    if kind == "model_type":
+        name = given if isinstance(given, str) else getattr(given, "__name__", "")
+        called = f"; write {name}()" if name.isidentifier() else ""
+        return f"{path} takes a spec of class {detail['ctx']['class_name']}, got {_shorten(given)}{called}"
+    return f"{path} {message.removeprefix('Input ')}, got {_shorten(given)}"
 
 
 def _shorten(value: Any) -> str:

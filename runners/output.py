@@ -1,6 +1,8 @@
 """How commands print: tables for people, JSON and CSV for programs; results on stdout, everything else on stderr."""
 
 import json
+import os
+import re
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -16,6 +18,12 @@ if TYPE_CHECKING:
 SCHEMA = 1
 LINE_EVERY_S = 10.0
 """Between lines about progress where no display can redraw itself."""
+_LONGEST = 40
+"""Most characters of a first column that is never broken."""
+_WIDE = 200
+"""Columns where there is no terminal, and COLUMNS does not say."""
+_NUMBER = re.compile(r"(?=.*[-+.<])<?[-+]?\d[\d.,]*(e[-+]\d+)?( to [-+]?\d[\d.,]*)?$")
+"""A formatted number, or an interval."""
 _EXACT = 1e15
 """Below this a float holds every whole number, so its digits mean something."""
 
@@ -78,18 +86,28 @@ def write_frame(
 
 
 def write_table(headings: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
-    """Columns as wide as they need to be; numbers to the right."""
+    """Columns as wide as they need to be; numbers to the right. Numbers and the first column are not broken."""
     from rich.console import Console
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False, header_style="bold")
-    numeric = [any(isinstance(row[at], int | float | Decimal) for row in rows) for at in range(len(headings))]
-    for heading, right in zip(headings, numeric, strict=True):
-        table.add_column(escape_control(heading), justify="right" if right else "left", overflow="fold")
-    for row in rows:
-        table.add_row(*(escape_control(_cell(value)) for value in row))
-    console = Console(file=sys.stdout, width=None if sys.stdout.isatty() else 200, markup=False, highlight=False)
+    cells = [[escape_control(_cell(value)) for value in row] for row in rows]
+    for at, heading in enumerate(headings):
+        numeric = any(_is_number(row[at]) for row in rows)
+        width = max((len(row[at]) for row in cells), default=0)
+        least = width if numeric or (at == 0 and width <= _LONGEST) else None
+        table.add_column(
+            escape_control(heading), justify="right" if numeric else "left", min_width=least, overflow="fold"
+        )
+    for row in cells:
+        table.add_row(*row)
+    whole = None if sys.stdout.isatty() or "COLUMNS" in os.environ else _WIDE
+    console = Console(file=sys.stdout, width=whole, markup=False, highlight=False)
     console.print(table)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float | Decimal) or (isinstance(value, str) and _NUMBER.match(value) is not None)
 
 
 def _cell(value: object) -> str:

@@ -236,7 +236,7 @@ class Campaign:
     def grid(
         self, name: str, *, baseline: str | None = None, measure: Measure | Mapping[str, Any] | None = None
     ) -> Self:
-        """Say once what the runs logged into the grid `name` are judged by; what is None stays as it was.
+        """Say once what the runs logged into the grid `name` are compared by; what is None stays as it was.
 
         `baseline` is the label of a variant, which may be logged later.
 

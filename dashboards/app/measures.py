@@ -117,7 +117,7 @@ def measure_controls(view: PageView) -> tuple[Control, Control]:
     ways = {"lower": "lower, a guess" if guess else "lower", "higher": "higher"}
     choices = label_measurements(known)
     return (
-        Control("measure", "Measure", "choice", choices, "What cells are judged by", usual, None, ("better",)),
+        Control("measure", "Measure", "choice", choices, "What cells are compared by", usual, None, ("better",)),
         Control("better", "Better is", "choice", ways, guess or "", usually or "lower"),
     )
 

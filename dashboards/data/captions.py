@@ -13,7 +13,7 @@ from store.analysis.verdicts import GridMeasure
 ICONS: Final = {
     "better": ("▲", "better"),
     "worse": ("▼", "worse"),
-    "tiny but real": ("△", "tiny"),
+    "real, size unproven": ("△", "tiny"),
     "equivalent": ("=", "equivalent"),
     "undecided": ("?", "undecided"),
     "no verdict": ("–", "none"),
@@ -29,8 +29,8 @@ def mark_verdict(verdict: str) -> str:
 def summarise_verdicts(verdicts: pl.DataFrame, baseline: str) -> str:
     """The grid in one or two sentences: '2 of 5 variants differ from softmax: 2 better. 3 are undecided.'"""
     counts = dict(verdicts["verdict"].value_counts().iter_rows())
-    differing = [f"{counts[name]} {name}" for name in ("better", "worse", "tiny but real") if counts.get(name)]
-    total = sum(counts.get(name, 0) for name in ("better", "worse", "tiny but real"))
+    differing = [f"{counts[name]} {name}" for name in ("better", "worse", "real, size unproven") if counts.get(name)]
+    total = sum(counts.get(name, 0) for name in ("better", "worse", "real, size unproven"))
     variants = count(verdicts.height, "variant")
     first = f"{total} of {variants} {'differs' if total == 1 else 'differ'} from {baseline}"
     if verdicts.height == 1:

@@ -28,7 +28,7 @@ HEADINGS: Final = {"constant": "Constant", "layer": "Per-Layer", "head": "Per-He
 def draw_design(about: GridContext) -> Drawn:
     """The measure of the grid by level of each number, the other numbers averaged over."""
     if about.measure is None:
-        return Drawn(message="The grid has no measure that its cells could be judged by.")
+        return Drawn(message="The grid has no measure that its cells could be compared by.")
     axes = [
         (name, axis)
         for name, field in NUMBERS.items()

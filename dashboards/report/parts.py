@@ -98,7 +98,7 @@ def _rates(about: GridContext, key: str) -> Iterator[FigureBlock]:
     yield FigureBlock(f"{key}-rates", "Failure rates", caption, [(None, figure)], name_cells(found, about))
 
 
-_RANK: Final = {"better": 0, "tiny but real": 1, "equivalent": 2, "undecided": 3, "worse": 4, "no verdict": 5}
+_RANK: Final = {"better": 0, "real, size unproven": 1, "equivalent": 2, "undecided": 3, "worse": 4, "no verdict": 5}
 
 
 def verdict_table(about: GridContext, measure: GridMeasure, verdicts: pl.DataFrame) -> str:
@@ -127,7 +127,7 @@ def _caption(about: GridContext, measure: GridMeasure, verdicts: pl.DataFrame) -
     rope = rope_words(measure.rope, measure.scale, about.unit)
     equal = f"Differences within {rope} count as equal." if measure.rope else NO_MARGIN
     return (
-        f"Judged by {describe_measure(measure, about.unit)}, {average_words(measure.scale)} over seeds, compared with "
+        f"{describe_measure(measure, about.unit)}, {average_words(measure.scale)} over seeds, compared with "
         f"{about.baseline_name}, {paired_words(verdicts)}. {equal} The interval "
         "is that of one comparison; the verdict is corrected for all of them."
     )
@@ -176,7 +176,7 @@ def _baseline(about: GridContext, measure: GridMeasure, width: int) -> list[list
 
 _READING = (
     ("better, worse", "the interval, corrected for all comparisons of the table, lies beyond the band of equality"),
-    ("tiny but real", "it excludes zero, but is not shown to leave the band"),
+    ("real, size unproven", "it excludes zero, but is not shown to leave the band"),
     ("equivalent", "it lies inside the band"),
     ("undecided", "none of these; the reason says how many seeds would decide"),
     ("no verdict", "comparing would mislead: too few pairs, failures on one side, unequal budgets or mixed code"),

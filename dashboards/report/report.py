@@ -98,7 +98,7 @@ def _section(about: GridContext, operators: dict[str, Style], key: str, *, alone
     found = in_order(about.store.progress(about.grid), cells)
     judged, problem = _read_verdicts(about, found)
     lead = "" if judged is None else tag("p", text(summarise_verdicts(judged, str(about.baseline_name))), class_="lead")
-    unjudged = _explain_no_verdicts(about, found) if problem is None else f"Nothing is judged. {problem}"
+    unjudged = _explain_no_verdicts(about, found) if problem is None else f"Nothing is compared. {problem}"
     inner = (
         tag("h2", text(about.grid), class_="unseen" if alone else None)
         + lead
@@ -127,9 +127,9 @@ def _read_verdicts(about: GridContext, found: pl.DataFrame) -> tuple[pl.DataFram
 def _explain_no_verdicts(about: GridContext, found: pl.DataFrame) -> str:
     """Why there are no verdicts, in a sentence; nothing where there are."""
     if about.problem is not None:
-        return f"Nothing is judged. {about.problem}"
+        return f"Nothing is compared. {about.problem}"
     if about.measure is None:
-        return "This grid names no measure, so nothing is judged; its runs are shown."
+        return "This grid names no measure, so nothing is compared; its runs are shown."
     if about.baseline is None:
         return "This grid names no baseline, so its cells are shown and not compared."
     if not totals(found)["ok"]:

@@ -27,7 +27,7 @@ def write_explanation(explanation: Explanation) -> None:
     _write_list("options", (f"{name} = {option_words(value)}" for name, value in explanation.options.items()))
     write(f"\nparameters added to {explanation.model}: {added_words(explanation)}")
     _write_list("is another operator where", explanation.limits)
-    _write_list("traps", explanation.traps)
+    _write_list("pitfalls", explanation.traps)
     _write_list("laws it does not keep", (f"{law}: {reason}" for law, reason in explanation.breaks.items()))
     _write_list("execution paths", (f"{path}: {reason}" for path, reason in explanation.paths.items()))
 
@@ -38,7 +38,7 @@ def write_kind(explanation: KindExplanation) -> None:
     _write_formula(explanation.part)
     _write_rows("", NUMBER_HEADINGS, [row.words for row in explanation.numbers])
     _write_list("options", (f"{name} = {option_words(value)}" for name, value in explanation.options.items()))
-    _write_list("traps", explanation.traps)
+    _write_list("pitfalls", explanation.traps)
     _write_list("laws it does not keep", (f"{law}: {reason}" for law, reason in explanation.breaks.items()))
     _write_list("named operators that have it", explanation.used_by)
 

@@ -21,7 +21,7 @@ def operators(
     model: str | None = None,
     as_json: Json = False,
 ) -> int:
-    """List the named operators, or explain one: formula, numbers, limits, traps. `operators score ssa` explains a kind.
+    """List the named operators, or explain one: formula, numbers, limits, pitfalls. `operators score ssa`: a kind.
 
     Parameters
     ----------

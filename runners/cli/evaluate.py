@@ -1,4 +1,4 @@
-"""The command that judges finished trials by more than their specs say."""
+"""The command that evaluates finished trials by more than their specs say."""
 
 from collections import Counter
 from contextlib import ExitStack
@@ -56,7 +56,7 @@ class By:
         if self.include is not None and not self.lm_eval:
             raise SpecError("--include is the folder of the tasks that --lm-eval names; name them, or leave it out")
         if self.by is None and not self.lm_eval:
-            raise SpecError("judge by what? name a file of evaluations with --with FILE.py, or --lm-eval TASK...")
+            raise SpecError("evaluate by what? name a file of evaluations with --with FILE.py, or --lm-eval TASK...")
         found = () if self.by is None else evaluations_of(self.by)
         if self.lm_eval:
             found = (*found, self._harness())
@@ -84,7 +84,7 @@ NOTHING = By()
 @final
 @dataclass(frozen=True)
 class How:
-    """How trials are judged.
+    """How trials are evaluated.
 
     Parameters
     ----------
@@ -97,7 +97,7 @@ class How:
     """
 
     again: Flag = False
-    other_code: Flag = False
+    other_code: Annotated[bool, Parameter(name=("--allow-code-change", "--other-code"), negative="")] = False
     device: Literal["auto", "cpu", "cuda"] | None = None
 
 
@@ -113,7 +113,7 @@ def evaluate(
     trust: TRUST_FLAG = ONLY_OWN,
     as_json: Json = False,
 ) -> int:
-    """Judge finished trials that kept their weights by further evaluations; the rows land beside those of the training.
+    """Evaluate finished trials that kept their weights further; the rows are kept beside those of the training.
 
     Each evaluation of a trial is made once. The exit code is 4 where some of several failed.
 
@@ -156,7 +156,7 @@ def _tell(text: str) -> None:
 
 
 def _with_weights(store: "Store", trials: "Sequence[str]") -> "tuple[list[Kept], list[Result]]":
-    """The trials whose weights are there; why the others cannot be judged."""
+    """The trials whose weights are there; why the others cannot be evaluated."""
     from grid.errors import NotFoundError
     from runners.posthoc.evaluate import Result
     from runners.posthoc.trained_model import find_kept

@@ -86,7 +86,7 @@ _SUBMISSION = "submission="
 
 
 def cancel(*query: str, outdated: bool = False, campaign: Campaign = None, as_json: Json = False) -> int:
-    """Call off what is queued or running: everything, or the trials of a query. `ablate run` goes on with it later.
+    """Cancel what is queued or running: everything, or the trials of a query. `ablate run` goes on with it later.
 
     Parameters
     ----------
@@ -117,7 +117,7 @@ def cancel(*query: str, outdated: bool = False, campaign: Campaign = None, as_js
             cancelling = Cancelling(store.layout, where.submissions, where.runs, scheduler.cancel)
             cancelling.trials(where.outdated if outdated else select(store, query), where)
             notes = list(where.notes)
-    else:  # without the store: a campaign of very many trials is called off at once
+    else:  # without the store: a campaign of very many trials is cancelled at once
         layout = Layout(find_campaign(campaign))
         statuses, notes = read_submission_status(layout, scheduler)
         cancelling = Cancelling(layout, statuses, runs_at_work(layout), scheduler.cancel)

@@ -111,11 +111,11 @@ class Repeat:
     """
 
     retry: Flag = False
-    again: Flag = False
+    again: Annotated[bool, Parameter(name=("--rerun-stale", "--again"), negative="")] = False
 
 
 Repeats = Annotated[Repeat, Parameter(name="*")]
-"""Flattened: `--retry` and `--again`."""
+"""Flattened: `--retry` and `--rerun-stale`."""
 
 ONCE = Repeat()
 

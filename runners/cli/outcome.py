@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def give_back(root: Path, grids: "Sequence[Grid]", repeat: Repeat) -> None:
-    """With --again, trials whose results cannot be read are trained anew."""
+    """With --rerun-stale, trials whose results cannot be read are trained anew."""
     from runners.attempts.unreadable_results import give_back_unreadable
 
     given_back = give_back_unreadable(root, [each.name for each in grids]) if repeat.again else 0
@@ -53,8 +53,8 @@ def _in_words(result: "RunResult") -> str:
         of(result.skipped, "was done before", "were done before"),
         of(
             result.skipped_other_code,
-            "of these ran other code (--again trains it again)",
-            "of these ran other code (--again trains them again)",
+            "of these ran other code (--rerun-stale trains it again)",
+            "of these ran other code (--rerun-stale trains them again)",
         ),
         of(
             result.skipped_failed,

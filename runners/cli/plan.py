@@ -228,7 +228,7 @@ def plan_lines(plan: RunPlan) -> Iterator[str]:
     yield "  " + ", ".join(f"{count} {what}" for what, count in counts.items() if count or what == "pending")
     if plan.other_code:
         trials = format_count(plan.other_code, "finished trial")
-        yield f"  {trials} ran other code; `ablate run SPEC --again` trains those again"
+        yield f"  {trials} ran other code; `ablate run SPEC --rerun-stale` trains those again"
     if plan.failed:
         yield "  `ablate status` says why trials failed; `ablate run SPEC --retry` tries those again"
     yield f"  to do: {format_count(plan.to_do, 'trial')}, {time_line(plan.estimate)}"

@@ -4,13 +4,18 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from grid.errors import NotFoundError, SpecError
+from runners.cli.listing import BY_EFFECT, LISTING, Query, find_cells, keep_cells
 from runners.cli.options import GRID_FLAGS, ONE_GRID, AnyGrid, Campaign, Json
-from runners.output import average_of, describe_measure, write, write_frame, write_json, write_table
+from runners.output import write, write_frame, write_json, write_table
 
 if TYPE_CHECKING:
     import polars as pl
 
     from store.store import Store
+
+_MOST_NAMED = 8
+"""Most cells that are named where one was meant."""
 
 _MOST_INGEST_S = 1.0
 """Seconds for which `ablate status` reads what is new; it says what is left."""
@@ -33,18 +38,25 @@ def status(*, campaign: Campaign = None, grid: AnyGrid = None, as_json: Json = F
     return 0
 
 
-def table(*, of: GRID_FLAGS = ONE_GRID, why: str | None = None, best_over: Sequence[str] = ()) -> int:
+def table(
+    *query: Query,
+    of: GRID_FLAGS = ONE_GRID,
+    rows: LISTING = BY_EFFECT,
+    why: str | None = None,
+    best_over: Sequence[str] = (),
+) -> int:
     """The verdict table: every cell against the grid's baseline, paired by seed.
 
     Parameters
     ----------
     why
-        A cell, by its label or key: all that its verdict rests on, instead of the table.
+        A cell: all that its verdict is based on, instead of the table. Its label, the beginning of its label or key, or
+        a query that only this cell fits: "operator=SSA training.lr=0.001".
     best_over
         An axis such as the learning rate, or several: every setting of the others is represented by its best cell,
         chosen on half of the seeds and compared on the other half.
     """
-    from grid.errors import SpecError
+    from runners.cli.verdict_text import write_verdicts
     from store.analysis.tuned_verdicts import selected_verdicts
     from store.analysis.verdicts import verdicts
 
@@ -54,27 +66,39 @@ def table(*, of: GRID_FLAGS = ONE_GRID, why: str | None = None, best_over: Seque
         )
     with of.open() as (store, name, warnings):
         if why is not None:
-            return _write_why(store, name, why, warnings, as_json=of.as_json)
-        header = store.grid(name)
+            return _write_why(store, name, _find_cell(store, name, why), warnings, as_json=of.as_json)
         found = selected_verdicts(store, name, best_over) if best_over else verdicts(store, name)
-    if of.as_text:
-        write(f"{describe_measure(header)}, {header['measure']['better']} is better")
-    shown = {k: v for k, v in (_SHOWN | {"value": average_of(header["measure"])}).items() if k in found}
-    write_frame("table", found, as_json=of.as_json, as_csv=of.as_csv, shown=shown, warnings=warnings)
+        ordered = rows.order(found, store.grid(name)["measure"]["better"])
+        shown = keep_cells(store, name, ordered, query)
+        columns = rows.names(found)
+        if of.as_text and columns is None:
+            write_verdicts(store, name, found, shown)
+            return 0
+    shown = shown if columns is None else shown.select(columns)
+    write_frame("table", shown, as_json=of.as_json, as_csv=of.as_csv, warnings=warnings)
     return 0
 
 
-_SHOWN = {
-    "label": "cell",
-    "pairs": "pairs",
-    "value": "mean",
-    "percent": "difference %",
-    "low_percent": "low",
-    "high_percent": "high",
-    "p_holm": "p (Holm)",
-    "verdict": "verdict",
-    "reason": "because",
-}
+def _find_cell(store: "Store", grid: str, words: str) -> str:
+    """The key of the one cell that `words` mean.
+
+    Raises:
+        NotFoundError: they mean no cell, or several.
+    """
+    names = dict(
+        store.sql(
+            "SELECT cell, any_value(label) FROM grid_trial WHERE grid = $grid GROUP BY cell ORDER BY min(position)",
+            {"grid": grid},
+        ).rows()
+    )
+    exact = [cell for cell, label in names.items() if words in (cell, label)]
+    begun = [cell for cell, label in names.items() if cell.startswith(words) or label.startswith(words)]
+    found = exact or begun or find_cells(store, grid, words.split())
+    if len(found) > 1:
+        several = "; ".join(names[cell] for cell in found[:_MOST_NAMED])
+        more = f"; and {len(found) - _MOST_NAMED} more" if len(found) > _MOST_NAMED else ""
+        raise NotFoundError(f"--why is about one cell, and {len(found)} fit {words!r}: {several}{more}")
+    return found[0]
 
 
 def _write_why(store: "Store", grid: str, cell: str, warnings: Sequence[str], *, as_json: bool) -> int:

@@ -1,17 +1,22 @@
 """Cost of results: learning curves at equal cost, and dominated cells."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Literal, final
 
 from cyclopts import Parameter
 
+from runners.cli.listing import BY_EFFECT, LISTING, Listing, Query, keep_cells
 from runners.cli.options import GRID_FLAGS, ONE_GRID
-from runners.output import describe_measure, format_count, write, write_frame
+from runners.cli.verdict_text import format_number, format_p, format_percent, name_cells, write_remarks
+from runners.output import describe_measure, format_count, write, write_frame, write_table
 
 if TYPE_CHECKING:
+    import polars as pl
+
     from store.analysis.pareto import Way
     from store.analysis.verdicts import GridMeasure
+    from store.store import Store
 
 Against = Annotated[tuple[str, ...], Parameter(negative="")]
 
@@ -43,7 +48,9 @@ Costs = Annotated[CostAxis, Parameter(name="*")]
 ALL = CostAxis()
 
 
-def curves(metric: str = "loss", /, *, at: Costs = ALL, of: GRID_FLAGS = ONE_GRID) -> int:
+def curves(
+    metric: str = "loss", /, *query: Query, at: Costs = ALL, of: GRID_FLAGS = ONE_GRID, rows: LISTING = BY_EFFECT
+) -> int:
     """Learning curves against the baseline's at equal cost, paired by seed. docs/factorial.md says what is compared.
 
     Parameters
@@ -51,51 +58,69 @@ def curves(metric: str = "loss", /, *, at: Costs = ALL, of: GRID_FLAGS = ONE_GRI
     metric
         A training metric.
     """
+    import polars as pl
+
     from store.analysis.learning_curves import compare_learning, rule_of
 
+    if "=" in metric:
+        metric, query = "loss", (metric, *query)
     with of.open() as (store, name, warnings):
         found = compare_learning(store, name, metric, at.by, budget=at.budget, level=at.level)
         rule = rule_of(store, name, metric)
-    if of.as_text:
-        write(f"{name}: {metric} at equal {at.by}, {rule.better} is better; the last value recorded at or before it")
-        write(
-            f"differences on the {rule.scale} scale, of costs by ratios, paired by seed; Holm over "
-            f"{format_count(found['cell'].n_unique(), 'cell')} of a question, alpha {rule.alpha:g}"
-        )
-    shown = _CURVES | {"low": f"{100 * (1 - rule.alpha):g} % from"}
-    write_frame("curves", found, as_json=of.as_json, as_csv=of.as_csv, shown=shown, warnings=warnings)
+        parts = keep_cells(store, name, found, query).partition_by("question", maintain_order=True)
+        order = rows.order(parts[0], rule.better)["cell"].to_list()
+        rank = pl.col("cell").replace_strict(order, range(len(order)), return_dtype=pl.Int64)
+        shown, columns = pl.concat(part.sort(rank) for part in parts), rows.names(found)
+        if of.as_text and columns is None:
+            write(
+                f"{name}: {metric} at equal {at.by}, {rule.better} is better; the last value recorded at or before it"
+            )
+            write(
+                f"differences on the {rule.scale} scale, of costs by ratios, paired by seed; Holm over "
+                f"{format_count(found['cell'].n_unique(), 'cell')} of a question, alpha {rule.alpha:g}"
+            )
+            _write_curves(store, name, parts, order, at.by)
+            return 0
+    shown = shown if columns is None else shown.select(columns)
+    write_frame("curves", shown, as_json=of.as_json, as_csv=of.as_csv, warnings=warnings)
     return 0
 
 
-_CURVES = {
-    "label": "cell",
-    "question": "question",
-    "at": "at",
-    "pairs": "pairs",
-    "value": "value",
-    "baseline_value": "baseline",
-    "percent": "difference %",
-    "difference": "difference",
-    "low": "from",
-    "high": "to",
-    "p_holm": "p (Holm)",
-    "ahead": "ahead",
-    "behind": "behind",
-    "note": "note",
-}
+def _write_curves(store: "Store", grid: str, parts: "Sequence[pl.DataFrame]", order: Sequence[str], costs: str) -> None:
+    """Write a row for each cell in `order`, with the questions side by side, and each note once."""
+    answers = [{row["cell"]: row for row in part.iter_rows(named=True)} for part in parts]
+    firsts = [rows[order[0]] for rows in answers]
+    questions = [
+        f"{row['question']} {row['at']:g}{'' if row['question'] == 'cost to' else f' {costs}'}" for row in firsts
+    ]
+    names = name_cells(store, grid, [answers[0][cell] for cell in order])
+    headings = [*names.headings, "n", *(name for question in questions for name in (question, "%", "p (Holm)"))]
+    baseline = [value for row in firsts for value in (format_number(row["baseline_value"]), None, None)]
+    cells = [["baseline", *[""] * (len(names.headings) - 1), None, *baseline]]
+    for name, cell in zip(names.rows, order, strict=True):
+        cells.append([*name, answers[0][cell]["pairs"], *(value for rows in answers for value in _answer(rows[cell]))])
+    write_table(headings, cells)
+    write_remarks(note for part in parts for note in part["note"] if note)
+    write("--json and --columns have intervals too: --columns label,question,difference,low,high")
 
 
-def pareto(*, against: Against = ("train_s",), of: GRID_FLAGS = ONE_GRID) -> int:
-    """Which cells are shown to be worse than another in the measure and in cost, which are not, and which are untold.
+def _answer(row: Mapping[str, Any]) -> tuple[str | None, str | None, str | None]:
+    return format_number(row["value"]), format_percent(row["percent"]), format_p(row["p_holm"])
+
+
+def pareto(
+    *query: Query, against: Against = ("train_s",), of: GRID_FLAGS = ONE_GRID, columns: str | None = None
+) -> int:
+    """Show which cells are worse than another in the measure and in cost, which are not, and which are inconclusive.
 
     Parameters
     ----------
     against
         train_s, memory_bytes, parameters, flops, joules, tokens_per_s, flops_per_s, a measurement or a probe; repeat it
         for more. The title says which way each is better; what nothing is known of is taken as better when lower.
+    columns
+        Columns of the JSON answer to show instead, separated by commas: label,standing,dominated_by.
     """
-    import polars as pl
-
     from store.analysis.pareto import pareto as pareto_of, rule
     from store.analysis.verdicts import measure_of
 
@@ -103,13 +128,42 @@ def pareto(*, against: Against = ("train_s",), of: GRID_FLAGS = ONE_GRID) -> int
         found = pareto_of(store, name, against)
         header, rules = store.grid(name), measure_of(store, name, None)
         ways = {each: rule(store, name, each) for each in against if each != rules.name}
-    headings = {"label": "cell", "n": "seeds", "dominated_by": "dominated by", "untold": "not told apart from"}
-    shown = {column: headings.get(column, column) for column in found.columns if column != "cell"}
-    if of.as_text:
-        _write_pareto_title(header, rules, ways)
-        found = found.with_columns(pl.col("dominated_by", "untold").list.join(", "))
-    write_frame("pareto", found, as_json=of.as_json, as_csv=of.as_csv, shown=shown, warnings=warnings)
+        shown, names = keep_cells(store, name, found, query), Listing(columns=columns).names(found)
+        if of.as_text and names is None:
+            _write_pareto_title(header, rules, ways)
+            _write_standings(store, name, shown, [rules.name, *ways], rules.better)
+            return 0
+    shown = shown if names is None else shown.select(names)
+    write_frame("pareto", shown, as_json=of.as_json, as_csv=of.as_csv, warnings=warnings)
     return 0
+
+
+def _write_standings(store: "Store", grid: str, found: "pl.DataFrame", numbers: Sequence[str], better: str) -> None:
+    """Write the front first, then what is inconclusive, then what is dominated; rivals are named by the first."""
+    ordered = found.sort(numbers[0], descending=better == "higher", nulls_last=True)
+    rows = sorted(ordered.rows(named=True), key=lambda row: _STANDINGS.index(row["standing"]))
+    names = name_cells(store, grid, rows)
+    headings = [*names.headings, "n", *numbers, "standing"]
+    cells = [
+        (*name, row["n"], *(format_number(row[each]) for each in numbers), _standing(row))
+        for name, row in zip(names.rows, rows, strict=True)
+    ]
+    write_table(headings, cells)
+    write_remarks(row["note"] for row in rows if row["note"])
+
+
+_STANDINGS = ("on the front", "not told apart", "dominated")
+
+
+def _standing(row: Mapping[str, Any]) -> str:
+    """`dominated by SSA · 0.001 and 2 more`."""
+    standing, rivals = row["standing"], row["dominated_by"] or row["untold"]
+    if not rivals:
+        return str(standing)
+    joined = {"dominated": "dominated by", "not told apart": "not told apart from"}.get(
+        standing, f"{standing}, not told apart from"
+    )
+    return f"{joined} {rivals[0]}" + (f" and {len(rivals) - 1} more" if len(rivals) > 1 else "")
 
 
 def _write_pareto_title(header: Mapping[str, Any], rules: "GridMeasure", ways: Mapping[str, "Way"]) -> None:

@@ -1,1 +1,1 @@
-"""Looking after a campaign: where its trials are, what failed and why, calling off, trying again."""
+"""Looking after a campaign: where its trials are, what failed and why, cancelling, trying again."""

@@ -27,7 +27,7 @@ _SHOWN = 8
 
 @final
 class Cancelling:
-    """Calls off trials of a campaign and says, a sentence each, what was done and what could not be."""
+    """Cancels trials of a campaign and says, a sentence each, what was done and what could not be."""
 
     def __init__(
         self, layout: Layout, submissions: Sequence[SubmissionStatus], runs: Sequence[Submission], cancel: Canceller
@@ -59,7 +59,7 @@ class Cancelling:
                 self._stop(run, whole=True)
 
     def trials(self, keys: Collection[str], where: TrialLocations) -> None:
-        """Trials alone; a submission that has none left is called off as a whole."""
+        """Trials alone; a submission that has none left is cancelled as a whole."""
         states = {key: found.state for key, found in where.trials.items()}
         open_keys = {key for key, state in states.items() if state not in ("done", "failed")}
         wanted = open_keys.intersection(keys)
@@ -85,7 +85,7 @@ class Cancelling:
         if left:
             verbs = "is" if len(chosen) == 1 else "are", "goes" if len(left) == 1 else "go"
             self.done.append(
-                f"{format_count(len(chosen), 'trial')} of submission {submission} {verbs[0]} called off; {len(left)} "
+                f"{format_count(len(chosen), 'trial')} of submission {submission} {verbs[0]} cancelled; {len(left)} "
                 f"{verbs[1]} on"
             )
         else:
@@ -108,11 +108,11 @@ class Cancelling:
         leave = "leaves" if len(status.jobs) == 1 else "leave"
         if problem is None:
             self.done.append(
-                f"submission {submission} is called off: {workers} {leave}, running trials save their state"
+                f"submission {submission} is cancelled: {workers} {leave}, running trials save their state"
             )
         else:
             self.problems.append(
-                f"submission {submission} is called off in its files, where workers look as they begin and every few "
+                f"submission {submission} is cancelled in its files, where workers look as they begin and every few "
                 f"seconds; the queue could not be told ({problem}): `scancel {' '.join(map(str, jobs))}` does that"
             )
 

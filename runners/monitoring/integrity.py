@@ -20,7 +20,7 @@ from store.files.saved_texts import QUERIES, VIEWS
 from store.files.shards import BadShard, verify_shard
 from store.store import Store
 
-AGAIN = "restore the file, or run `ablate run SPEC --again`, which trains the trial again"
+AGAIN = "restore the file, or run `ablate run SPEC --rerun-stale`, which trains the trial again"
 EVALUATE = "restore the file, or run the same `ablate evaluate` with --again"
 PLAN = "restore the file, or run the same `ablate run` again, which writes the plan again"
 SUBMITTED = "restore the file; results stay, and `ablate repro` and `ablate cancel` need it"

@@ -32,7 +32,7 @@ class RetrySelection(NamedTuple):
     def in_words(self) -> str:
         """Why those that are left are left."""
         why = {
-            "done": "done (`ablate run SPEC --again` is for those of other code)",
+            "done": "done (`ablate run SPEC --rerun-stale` is for those of other code)",
             "running": "being trained",
             "unknown": "unknown: the cluster does not answer",
         }

@@ -162,7 +162,7 @@ def _write_running(found: Sequence[AtWork]) -> None:
         )
         for each in found[:_MOST_ROWS]
     ]
-    write_table(("running", "cell", "seed", "attempt", "on", "step", "steps/s", "loss", "seen"), rows)
+    write_table(("running", "cell", "seed", "attempt", "node", "step", "steps/s", "loss", "seen"), rows)
     _say_more(len(found), "running trial")
 
 
@@ -219,7 +219,7 @@ def _write_workers(where: TrialLocations) -> None:
         for worker in sorted(shown, key=lambda worker: worker.standing == "gone")[:_MOST_ROWS]
     ]
     if rows:
-        write_table(("worker", "job", "is", "on", "time left", "trials", "because", "seen"), rows)
+        write_table(("worker", "job", "state", "node", "time left", "trials", "reason", "seen"), rows)
         _say_more(len(shown), "worker")
     ends = Counter(worker.words for worker in workers if worker.standing == "gone" and worker.job not in jobs)
     if ends:

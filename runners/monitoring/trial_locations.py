@@ -82,7 +82,7 @@ class TrialLocations:
     again: frozenset[str] = frozenset()
     """Keys of the queued trials that have failed before."""
     endings: tuple[str, ...] = ()
-    """A sentence for every submission that was called off, or has used up its budget, before its trials were done."""
+    """A sentence for every submission that was cancelled, or has used up its budget, before its trials were done."""
     outdated: tuple[str, ...] = ()
     """Keys of trials that are queued or running and in no grid any more: the spec was edited since."""
     runs: tuple[Submission, ...] = ()
@@ -353,10 +353,10 @@ def endings(
 
 
 def called_off(trials: Mapping[str, int]) -> str:
-    """That so many trials of submissions were called off."""
+    """That so many trials of submissions were cancelled."""
     parts = [f"{format_count(count, 'trial')} of submission {name}" for name, count in trials.items()]
     return (
-        f"called off: {', '.join(parts)}; `ablate run` goes on with {'it' if list(trials.values()) == [1] else 'them'}"
+        f"cancelled: {', '.join(parts)}; `ablate run` goes on with {'it' if list(trials.values()) == [1] else 'them'}"
     )
 
 

@@ -107,16 +107,16 @@ def check_measure(grid: Grid, judged: Iterable[Sequence[object]]) -> None:
     if not named:
         known = list(dict.fromkeys(name for each in declared for name in each))
         raise SpecError(
-            f"grid {grid.name!r} is judged by {measure.name!r}, which none of its trials records; they record "
+            f"grid {grid.name!r} is compared by {measure.name!r}, which none of its trials records; they record "
             f"{', '.join(known)}{suggest_name(measure.name, known)}"
         )
     agreeing = [[point for point in points if _agrees(point, measure.point)] for points in named]
     if not any(agreeing):
-        raise SpecError(f"grid {grid.name!r} is judged by {measure.name!r} {_off(measure.point, named[0])}")
+        raise SpecError(f"grid {grid.name!r} is compared by {measure.name!r} {_off(measure.point, named[0])}")
     several = next((points for points in agreeing if len(points) > 1), None)
     if several is not None and grid.baseline is not None:
         raise SpecError(
-            f"grid {grid.name!r} is judged by {measure.name!r} at one point; {_format_point(measure.point)} leaves "
+            f"grid {grid.name!r} is compared by {measure.name!r} at one point; {_format_point(measure.point)} leaves "
             f"{len(several)}, such as {_format_point(several[0])} and {_format_point(several[1])}: say at which"
         )
 

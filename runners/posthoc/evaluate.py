@@ -229,7 +229,7 @@ def _find_changes(trained: TrainedModel, store: "Store", wanted: Wanted, tell: C
         first = differ[0]
         raise SpecError(
             f"the present code computes another function: {first.where} is {first.again!r} and was {first.recorded!r}; "
-            "use the code of its training, or --other-code if only the device differs"
+            "use the code of its training, or --allow-code-change if only the device differs"
         )
     else:
         tell(f"{len(differ)} values of its task differ, most of all {differ[0].where}, by {differ[0].size:g}")

@@ -302,5 +302,5 @@ def find_mixtures(store: "Store", grids: Iterable[str]) -> Iterator[str]:
         if mixed:
             yield (
                 f"the results of {grid} mix versions of the code ({', '.join(mixed)}), so differences may not be the "
-                "operators'; `ablate run SPEC --again` trains those of other code again"
+                "operators'; `ablate run SPEC --rerun-stale` trains those of other code again"
             )

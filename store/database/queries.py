@@ -11,14 +11,14 @@ from grid.errors import SpecError
 from grid.names import label_of
 from store.database import quoting
 
-RETRAIN = "run `ablate run SPEC --again` to train them again, or restore the shard that held them"
+RETRAIN = "run `ablate run SPEC --rerun-stale` to train them again, or restore the shard that held them"
 """Advice about trials whose results cannot be read."""
 
 
 PLAN = "run the same `ablate run` again, or restore the file"
 """Advice about a damaged plan."""
 
-AGAIN = "`ablate repro KEY` trains one again beside the campaign, `ablate run SPEC --again` all of them"
+AGAIN = "`ablate repro KEY` trains one again beside the campaign, `ablate run SPEC --rerun-stale` all of them"
 """Advice about trials whose attempts disagree."""
 
 

@@ -186,7 +186,7 @@ def logged_lines(layout: Layout, grid: str) -> list[dict[str, Any]]:
 
 
 def judge(layout: Layout, grid: str, baseline: str | None, measure: Mapping[str, Any] | None) -> None:
-    """Write down what `grid` is judged by; None leaves what was said before.
+    """Write down what `grid` is compared by; None leaves what was said before.
 
     Raises:
         SpecError: the name is none for a grid of logged runs, or the baseline is no label.

@@ -16,7 +16,7 @@ from store.files.layout import Layout
 from store.files.plans import file_signature
 from store.files.shards import TABLES, BadShard, ShardInfo, describe_member, is_shard_name, verify_shard
 
-_REMEDY = "; run `ablate run SPEC --again` to train its trials again, or restore the file"
+_REMEDY = "; run `ablate run SPEC --rerun-stale` to train its trials again, or restore the file"
 
 _REMEDY_LATER = "; run the same `ablate evaluate` with --again, or restore the file"
 

@@ -213,7 +213,7 @@ def _code_differs(used: Iterable[SeedRun]) -> str | None:
     if len(codes) < 2:
         return None
     versions = f"the runs come from {len(codes)} versions of the code"
-    return f"mixed code: {versions}; train those of another version again, as `ablate run SPEC --again` does"
+    return f"mixed code: {versions}; train those of another version again, as `ablate run SPEC --rerun-stale` does"
 
 
 def _too_few(arm: Arm, base: Arm, pairs: int) -> str | None:
@@ -271,7 +271,9 @@ def _unreadable(arm: Arm, base: Arm) -> str:
     if not lost:
         return ""
     have = "trial has" if lost == 1 else "trials have"
-    return f"{lost} finished {have} no readable result (quarantined shard); `ablate run SPEC --again` trains again"
+    return (
+        f"{lost} finished {have} no readable result (quarantined shard); `ablate run SPEC --rerun-stale` trains again"
+    )
 
 
 def _wall_s(arm: Arm, base: Arm) -> float | None:

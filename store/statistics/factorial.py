@@ -174,7 +174,9 @@ def _frame(
 def _unseen(seeds: int) -> list[str]:
     if seeds != 1:
         return []
-    return ["there is one seed, so the noise is judged by the interactions that are not in the model, if any are left"]
+    return [
+        "there is one seed, so the noise is compared by the interactions that are not in the model, if any are left"
+    ]
 
 
 def _silence(found: Fit, noise: float, y: Floats) -> list[str]:

@@ -19,7 +19,7 @@ from store.statistics.paired_differences import Floats, Paired, p_beyond, p_with
 MIN_PAIRS: Final = 3
 """Fewer pairs never get a verdict: at two, the interval is 13 times as wide as at many, and no check is possible."""
 
-VERDICTS: Final = ("better", "worse", "equivalent", "tiny but real", "undecided", "no verdict")
+VERDICTS: Final = ("better", "worse", "equivalent", "real, size unproven", "undecided", "no verdict")
 """Every word a verdict can be."""
 
 Better = Literal["lower", "higher"]
@@ -45,7 +45,7 @@ def judge(pairs: Paired, *, rope: float, alpha: float, better: Better) -> Judgem
     improved = pairs.mean < 0 if better == "lower" else pairs.mean > 0
     words = np.select(
         [~tested, (beyond <= alpha) & improved, beyond <= alpha, zero <= alpha, within <= alpha],
-        ["no verdict", "better", "worse", "tiny but real", "equivalent"],
+        ["no verdict", "better", "worse", "real, size unproven", "equivalent"],
         "undecided",
     )
     return Judgement(words, p, zero)

@@ -90,7 +90,7 @@ def reason(found: VerdictFacts, rule: VerdictRule) -> str:
     if found.word in ("better", "worse"):
         beyond = f"beyond {equal}" if rule.rope else "not zero"
         return f"{amount}: {beyond}{_family(rule)}{_caution(found, rule)}"
-    if found.word == "tiny but real":
+    if found.word == "real, size unproven":
         return f"{amount}: not zero{_family(rule)}, but not shown to exceed {equal}{_caution(found, rule)}"
     if found.word == "equivalent":
         return f"{amount}: within {equal}{_family(rule)}"

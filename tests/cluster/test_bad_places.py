@@ -13,6 +13,7 @@ from cluster.tasks import in_queue
 from cluster.user import PATIENCE_S, User, nothing_happened, over
 
 from runners.attempts.submission_record import Submission
+from runners.slurm.worker_records import worker_logs
 
 # A disk that is full or cannot be written:
 
@@ -73,8 +74,14 @@ def test_a_disk_without_room_is_refused(disk: Disk, user: User) -> None:
 
 
 def test_a_disk_that_is_full_while_workers_run_costs_no_result(disk: Disk, user: User) -> None:
-    record = user.writes("step_s=0.05, steps=350, seeds=(0,), checkpoint_s=0.3").queues()
-    wait_for(user.training, "training", PATIENCE_S)
+    record = user.writes("step_s=0.05, steps=500, seeds=(0,), checkpoint_s=0.3").queues()
+
+    def begun() -> bool:
+        """Whether both tasks have a log, which has room for some more lines on a full disk."""
+        logs = worker_logs(user.layout, record.submission)
+        return len(logs) == 2 and all("begins" in path.read_text() for path in logs.values())
+
+    wait_for(begun, "training", PATIENCE_S)
     disk.fill()
     wait_for(lambda: all(each.restarts for each in in_queue(record.jobs) or []), "the workers to leave", PATIENCE_S)
     disk.free()

@@ -67,7 +67,7 @@ def test_verdicts_are_the_store_s_those_that_claim_something_first(root: Path) -
     assert sorted(frame["pairs"]) == ["3 of 5", "4 of 5", "4 of 5"]
     words = [each.partition(" ")[2] for each in frame["verdict"]]
     assert words == sorted(
-        words, key=["better", "worse", "tiny but real", "undecided", "equivalent", "no verdict"].index
+        words, key=["better", "worse", "real, size unproven", "undecided", "equivalent", "no verdict"].index
     )
 
 

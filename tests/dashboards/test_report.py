@@ -232,7 +232,7 @@ def test_measures_that_cannot_be_judged_leave_the_other_grid_its_verdicts(tmp_pa
         publish_grid(campaign.layout, header, lines, None)
     html = page(tmp_path / "c")
     assert html.count('class="block verdicts"') == 1
-    assert html.count("Nothing is judged.") == len(WRONG)
+    assert html.count("Nothing is compared.") == len(WRONG)
     assert all(f'id="grid-{number}-curves-curves"' in html for number in range(1, len(WRONG) + 2))
 
 

@@ -139,7 +139,7 @@ def test_ties_up_to_rounding_are_ties() -> None:
 
 @pytest.fixture(scope="module")
 def others(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Judged by an mse that is better when higher; axes and measurements are called like columns."""
+    """Compared by an mse that is better when higher; axes and measurements are called like columns."""
 
     def more(line: Line) -> Mapping[str, float]:
         return {"accuracy": 0.1 * value(line), "unsaid": 2 + line["seed"], "cell": value(line), "n": 3.0 - value(line)}

@@ -11,6 +11,7 @@ from grid import Spec, SpecError, spec_error
 NUMBER = "unable to parse string as a number"
 INTEGER = "unable to parse string as an integer"
 TRIAL = "execution, model, operator, placement, seed, task, training"
+MODEL = "activation, bias, dropout, epsilon, heads, hidden, kind, layers, max_positions, norm, tied, width"
 
 SAID = {
     "a type": ({"model": {"layers": "x"}}, f"model.layers should be a valid integer, {INTEGER}, got 'x'"),
@@ -32,6 +33,14 @@ SAID = {
     "several": (
         {"seed": "a", "model": {"layers": "b", "width": "c"}},
         f"model.layers should be a valid integer, {INTEGER}, got 'b' (and 2 more)",
+    ),
+    "a name for a spec": (
+        {"operator": "softmax"},
+        "operator takes a spec of class Operator, got 'softmax'; write softmax()",
+    ),
+    "another library's name": (
+        {"model": {"hidden_size": 8}},
+        f"model: 'hidden_size' is not a field of Model; it has {MODEL}; did you mean 'width'?",
     ),
     "long": (
         {"training": {"clip": "x" * 500}},

@@ -199,7 +199,7 @@ def test_a_run_on_this_machine_is_asked_to_stop_and_saves_its_state(tmp_path: Pa
 
 @pytest.mark.parametrize("second", ["everything", "another"])
 def test_two_calls_at_once_are_both_kept(campaign: Campaign, monkeypatch: pytest.MonkeyPatch, second: str) -> None:
-    """The second comes when the first has read what was called off before, and has written nothing yet."""
+    """The second comes when the first has read what was cancelled before, and has written nothing yet."""
     submit(campaign, SSA[:4])
     first, other = (Cancelled(campaign, {"7_0": RUNS}) for _ in range(2))
     one, two = keys(campaign, 0), keys(campaign, 1)

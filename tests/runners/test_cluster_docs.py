@@ -15,7 +15,8 @@ from runners.slurm.submit.job_arrays import MOST_DEATHS, MOST_REFUSALS
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGES = {
-    page.stem: page.read_text() for page in (DOCS / f"{name}.md" for name in ("cluster", "administrators", "tending"))
+    page.stem: page.read_text()
+    for page in (DOCS / f"{name}.md" for name in ("cluster", "administrators", "monitoring"))
 }
 README = (DOCS.parent / "README.md").read_text()
 OPTIONS = re.compile(r"(?<![\w-])--?[a-z][a-z-]*")
@@ -63,7 +64,7 @@ def test_every_option_in_a_page_is_one_of_ablate_or_of_a_program_named_here() ->
 def test_every_field_of_slurm_and_every_option_of_a_submission_is_explained() -> None:
     table = "\n".join(line for line in PAGES["cluster"].splitlines() if line.startswith("|"))
     assert [field for field in Slurm.model_fields if f"`{field}`" not in table] == []
-    general = {"--grid", "--campaign", "--on", "--retry", "--again", "--help", "-h"}
+    general = {"--grid", "--campaign", "--on", "--retry", "--rerun-stale", "--again", "--help", "-h"}
     for option in options("run") - general:
         assert f"`{option}" in PAGES["cluster"], option
 

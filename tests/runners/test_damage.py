@@ -225,8 +225,8 @@ def test_a_lost_shard_is_mended_as_check_says(sound: Sound, tmp_path: Path) -> N
     shutil.copytree(sound.root.parent, tmp_path / "p", ignore=shutil.ignore_patterns("store"))
     root, spec = tmp_path / "p" / "c", tmp_path / "p" / "spec.py"
     (root / sound.files["evaluation shard"]).unlink()
-    assert "ablate run SPEC --again" in ablate("check", "--campaign", root, code=6)
-    ablate("run", spec, "--grid", "small", "--again", "--campaign", root, "--on", "inline")
+    assert "ablate run SPEC --rerun-stale" in ablate("check", "--campaign", root, code=6)
+    ablate("run", spec, "--grid", "small", "--rerun-stale", "--campaign", root, "--on", "inline")
     ablate("check", "--campaign", root)
     assert json.loads(ablate("table", "--grid", "small", "--campaign", root, "--json")) == sound.table
 

@@ -241,7 +241,7 @@ def test_another_function_is_refused(campaign: Path, asked: Path, capsys: pytest
     save_checkpoint(layout.weights(second, 1), second, step, state)
     assert evaluate(campaign, second, "--with", asked) == 2
     assert "computes another function" in capsys.readouterr().err
-    assert evaluate(campaign, second, "--with", asked, "--other-code") == 0
+    assert evaluate(campaign, second, "--with", asked, "--allow-code-change") == 0
 
 
 class Picky(Evaluation):
@@ -299,7 +299,7 @@ def test_without_weights_it_says_what_to_do(tmp_path: Path, asked: Path, capsys:
 
 WRONG: dict[str, tuple[Callable[[Path], list[Any]], int, str]] = {
     "nobody": (lambda _: [], 2, "which trials?"),
-    "nothing": (lambda _: ["grid=small"], 2, "judge by what?"),
+    "nothing": (lambda _: ["grid=small"], 2, "evaluate by what?"),
     "no file": (lambda at: ["grid=small", "--with", at], 2, "does not exist"),
     "no evaluations": (lambda at: ["grid=small", "--with", with_evaluations(at, "7")], 2, "needs evaluations = (...)"),
     "what does not suit the task": (

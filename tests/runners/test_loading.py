@@ -162,5 +162,5 @@ def test_seeds_that_differ_in_what_was_loaded_are_told(
     assert "mix versions of the code ($ABLATE_TEST_VARIABLE, spec)" in mixed
     (row,) = json.loads(ablate("table", "--json").partition("\nablate:")[0])["data"]
     assert (row["verdict"], "code" in row["reason"]) == ("no verdict", True), row
-    assert "4 trained" in run("--again")
+    assert "4 trained" in run("--rerun-stale")
     assert "code" not in run() + ablate("plan") + ablate("table")

@@ -60,7 +60,7 @@ def test_it_is_queued_on_a_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     layout = Layout(root)
     shard = next(path for path in layout.shards() if "-evaluation." in path.name)
     shard.write_bytes(shard.read_bytes()[:-1])
-    command = ["run", str(path), "--on", "slurm", "--campaign", str(root), "--again"]
+    command = ["run", str(path), "--on", "slurm", "--campaign", str(root), "--rerun-stale"]
     assert execute([*command, "--dry-run"]) == 0
     assert {trial_state(layout, key).status for key in layout.trial_keys()} == {"ok"}
     assert execute(command) == 0

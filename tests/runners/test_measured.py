@@ -1,4 +1,4 @@
-"""A grid that is judged by what no trial records is refused before anything is written."""
+"""A grid that is compared by what no trial records is refused before anything is written."""
 
 import re
 from pathlib import Path
@@ -60,7 +60,7 @@ def refused(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
 )
 def test_the_nearest_measure_is_named(tiny: Trial, refused: Any, name: str, point: dict[str, float], said: str) -> None:
     message = refused(grid(tiny, name, point))
-    assert message.startswith("grid 'judged' is judged by ")
+    assert message.startswith("grid 'judged' is compared by ")
     assert re.search(said, message), message
 
 

@@ -243,7 +243,7 @@ def test_verdicts_find_such_a_difference_four_times_in_five(tmp_path: Path) -> N
     differences = source.normal(size=(campaigns, found.comparisons, found.seeds))
     differences[:, 0] += found.in_sd
     words = judge(summarise(differences), rope=0.0, alpha=0.05, better="lower").words[:, 0]
-    share = np.isin(words, ["better", "worse", "tiny but real"]).mean()
+    share = np.isin(words, ["better", "worse", "real, size unproven"]).mean()
     assert share >= 0.8 - 4 * math.sqrt(0.16 / campaigns)
     assert share < 0.85  # the steps after the hardest are a little easier
 

@@ -91,7 +91,7 @@ def test_a_silent_queue_is_waited_for(tmp_path: Path, slurm: PretendSlurm, capsy
 def test_what_was_called_off_is_said_and_no_failure(
     tmp_path: Path, slurm: PretendSlurm, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Somebody calls off what a shell waits for; the exit code is 0, and 4 once a trial has failed before."""
+    """Somebody cancels what a shell waits for; the exit code is 0, and 4 once a trial has failed before."""
     until_over = Following.until_over
     for number, fates in enumerate((["ok"], ["raises", "ok"])):
         root, grid = tmp_path / f"campaign{number}", toy_grid(fates=fates)
@@ -108,12 +108,12 @@ def test_what_was_called_off_is_said_and_no_failure(
             patch.setattr(Following, "until_over", cancel_first)
             assert show_or_queue(drafter, root, SlurmFlags(wait=True)) == (4 if number else 0)
         said = capsys.readouterr().err
-        assert "called off: 6 trials of submission 2" in said
+        assert "cancelled: 6 trials of submission 2" in said
         assert "`ablate run` goes on with them" in said
         assert "no worker is left" not in said
     assert execute(["status", "--campaign", str(tmp_path / "campaign0")]) == 0
     said = capsys.readouterr().out
-    assert "called off: 6 trials of submission 2" in said
+    assert "cancelled: 6 trials of submission 2" in said
     assert "its node cannot write" not in said
 
 

@@ -298,12 +298,12 @@ def test_what_was_called_off_is_told_while_nobody_takes_it(campaign: Campaign) -
     submit(campaign, SSA[:4])
     cancel(campaign, 0, 1)
     (line,) = look(campaign, Scripted({"7_0": RUNS})).endings
-    assert line == f"called off: 2 trials of submission {FIRST}; `ablate run` goes on with them"
+    assert line == f"cancelled: 2 trials of submission {FIRST}; `ablate run` goes on with them"
     cancel(campaign, 0, 1, everything=True)
     assert look(campaign, Scripted({})).endings == (line.replace("2 trials", "4 trials"),)
     submit(campaign, SSA[:3], submission=SECOND, classes=[(3, [Array(0, 1, 8)])])
     (line,) = look(campaign, Scripted({"8_0": RUNS})).endings
-    assert line.startswith(f"called off: 1 trial of submission {FIRST};")
+    assert line.startswith(f"cancelled: 1 trial of submission {FIRST};")
 
 
 def test_a_full_disk_is_told(campaign: Campaign, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -141,7 +141,8 @@ def test_a_run_says_what_came_of_it(capsys: pytest.CaptureFixture[str]) -> None:
     expected = {
         0: "nothing was trained",
         1: "1 trained; 1 failed; 1 not finished, the same command goes on with it; 1 was done before; "
-        "1 of these ran other code (--again trains it again); 1 failed before and was not tried again (--retry does)",
+        "1 of these ran other code (--rerun-stale trains it again); "
+        "1 failed before and was not tried again (--retry does)",
     }
     for number, words in expected.items():
         counts = dict.fromkeys(("ok", "failed", "stopped", "skipped", "skipped_other_code", "skipped_failed"), number)

@@ -20,7 +20,7 @@ TABLES = ("metric", "evaluation", "item", "probe")
 
 
 def planned(root: Path) -> tuple[Layout, str]:
-    """A campaign whose grid `g` has one trial, not begun; its key. It is judged by mse at no point."""
+    """A campaign whose grid `g` has one trial, not begun; its key. It is compared by mse at no point."""
     layout = Layout(root)
     lines = plan_lines(("softmax",), [0], "g", {})
     header = plan_header(lines, "g", {}, ("softmax",))

@@ -84,7 +84,7 @@ def test_another_point_or_rule_of_the_measure_is_taken(tmp_path: Path) -> None:
     assert other["value"] / usual["value"] == pytest.approx(100 * 5 / (25 * 2))
     assert other["difference"] == pytest.approx(usual["difference"])
     assert judged(campaign, measure={"better": "higher"})["SSA"]["verdict"] == "worse"
-    assert judged(campaign, measure={"rope": 1.5})["SSA"]["verdict"] == "tiny but real"
+    assert judged(campaign, measure={"rope": 1.5})["SSA"]["verdict"] == "real, size unproven"
 
 
 def test_a_training_metric_can_be_the_measure(tmp_path: Path) -> None:
@@ -177,10 +177,13 @@ def test_finished_trials_whose_shard_is_damaged_are_missed_out_loud(tmp_path: Pa
         progress = store.progress("quickstart")
         unreadable, warnings = store.unreadable("quickstart"), store.warnings()
     assert (found["pairs"], found["planned"]) == (4, 6)
-    assert "4 finished trials have no readable result (quarantined shard); `ablate run SPEC --again`" in found["reason"]
+    assert (
+        "4 finished trials have no readable result (quarantined shard); `ablate run SPEC --rerun-stale`"
+        in found["reason"]
+    )
     assert progress.select("label", "ok", "unreadable").rows() == [("softmax", 6, 2), ("SSA", 6, 2)]
     assert unreadable == sorted(line["trial"] for line in late.lines)
-    assert any(path.name in said and "--again" in said and "restore the file" in said for said in warnings)
+    assert any(path.name in said and "--rerun-stale" in said and "restore the file" in said for said in warnings)
     assert any(said.startswith("4 finished trials of quickstart have no readable result") for said in warnings)
 
 

@@ -105,7 +105,7 @@ def verdict_rows(view: PageView) -> SlotContent:
     about, measure, found = judge_view(view)
     rows = verdict_words(about, measure, found)
     said = (
-        f"{summarise_verdicts(found, about.look.names[_baseline(view)])} Judged by {measure_words(view)}, "
+        f"{summarise_verdicts(found, about.look.names[_baseline(view)])} Compared by {measure_words(view)}, "
         f"{average_words(measure.scale)} over seeds, {paired_words(found)}; verdicts are corrected (Holm) for all "
         f"comparisons of the table.{' Differences are ratios of odds.' if measure.scale == 'logit' else ''}"
     )

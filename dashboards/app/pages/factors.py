@@ -324,9 +324,9 @@ def _half_normal(view: PageView) -> SlotContent:
         "Grey line: noise alone, by Lenth's pseudo standard error. An effect without truth is beyond the margin with "
         f"probability {measure.alpha:g}, any of all beyond the simultaneous one. To look at, not for verdicts."
         if found.pseudo_error is not None
-        else "Fewer than three contrasts cannot tell the noise, so none is judged."
+        else "Fewer than three contrasts cannot tell the noise, so none is tested."
         if frame.height < 3
-        else "Most contrasts are zero and tell of no noise, so none is judged."
+        else "Most contrasts are zero and tell of no noise, so none is tested."
     )
     caption = (
         f"{measure_words(view)}: {count(frame.height, 'contrast')} of "

@@ -168,11 +168,11 @@ def _numbers(view: PageView) -> SlotContent:
     if not found:
         return SlotContent(message="It has no numbers.")
     given = numbers_of(view)
-    names = ("number", "starts at", "here", "varies", "range", "is")
+    names = ("number", "starts at", "here", "varies", "range", "description")
     rows = [(each.name, each.start, _here(each, given), each.varies, each.range, each.what) for each in found]
     frame = pl.DataFrame(rows, dict.fromkeys(names, pl.String), orient="row")
     caption = f"{count(len(rows), 'number')}. A slider moves one for the query that is shown, whatever it varies along."
-    return SlotContent(caption=caption, data=frame, columns=columns(frame, {"is": WRAP}))
+    return SlotContent(caption=caption, data=frame, columns=columns(frame, {"description": WRAP}))
 
 
 def _here(each: OperatorNumber, given: Mapping[str, float]) -> str:

@@ -23,7 +23,7 @@ from store.analysis.verdicts import GridMeasure
 from store.statistics.arms import TOO_FEW
 
 _MOST_LABELS: Final = 6
-_RANK: Final = {"better": 0, "worse": 1, "tiny but real": 2, "undecided": 3, "equivalent": 4, "no verdict": 5}
+_RANK: Final = {"better": 0, "worse": 1, "real, size unproven": 2, "undecided": 3, "equivalent": 4, "no verdict": 5}
 """Which verdicts are told first."""
 
 
@@ -81,7 +81,7 @@ def _verdicts(view: PageView) -> SlotContent:
     found = found.sort(place, "p", nulls_last=True, maintain_order=True)
     difference = f"difference{in_odds(measure.scale)}"
     rows = verdict_words(about, measure, found).drop("value", "interval").rename({"difference": difference})
-    said = f"{summarise_verdicts(found, str(about.baseline_name))} Judged by {describe_measure(measure, about.unit)}."
+    said = f"{summarise_verdicts(found, str(about.baseline_name))} Compared by {describe_measure(measure, about.unit)}."
     own = {"variant": link("compare", "cell"), "reason": WRAP}
     return SlotContent(caption=said, data=rows, columns=columns(rows, own))
 
@@ -254,7 +254,7 @@ def _outstanding(states: Mapping[str, int]) -> Iterator[Step]:
         yield f"see to {count(n, 'trial')} without a finite value", why, ""
     if n := states.get("unreadable", 0):
         why = "finished, and no readable file has the result"
-        yield f"train {count(n, 'trial')} again", why, "ablate run SPEC --again"
+        yield f"train {count(n, 'trial')} again", why, "ablate run SPEC --rerun-stale"
     if running:
         yield f"wait for {count(running, 'running trial')}", "their values are not known yet", "ablate watch"
     if n := states.get("pending", 0):

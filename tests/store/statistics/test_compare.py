@@ -69,7 +69,14 @@ def test_every_word_comes_with_a_reason_and_the_family_is_every_planned_comparis
     wild = [0.6, 1.9, 0.7, 1.2, 0.9]
     arms = {"softmax": BASE, "a": times(0.5), "b": times(1.7), "c": times(1.0), "d": times(0.955), "e": wild, "f": BASE}
     found = compare(frame(arms), **RULES)
-    assert found["verdict"].to_list() == ["better", "worse", "equivalent", "tiny but real", "undecided", "no verdict"]
+    assert found["verdict"].to_list() == [
+        "better",
+        "worse",
+        "equivalent",
+        "real, size unproven",
+        "undecided",
+        "no verdict",
+    ]
     assert set(found["verdict"]) == set(VERDICTS)
     assert found["reason"].str.len_chars().min() > 20
     assert found["family"].to_list() == [6] * 6

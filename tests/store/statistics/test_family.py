@@ -47,8 +47,8 @@ def one(mean: float, sd: float = 0.1, n: float = 5, better: str = "lower", rope:
         ("better", -1.0, 0.1),
         ("worse", 1.0, 0.1),
         ("equivalent", 0.01, 0.05),
-        ("tiny but real", 0.05, 0.01),  # inside the ROPE
-        ("tiny but real", -0.14, 0.07),  # overlapping its edge
+        ("real, size unproven", 0.05, 0.01),  # inside the ROPE
+        ("real, size unproven", -0.14, 0.07),  # overlapping its edge
         ("undecided", 0.1, 0.5),
         ("no verdict", -1.0, 0.0),
     ],
@@ -61,7 +61,7 @@ def test_each_word_has_its_case(word: str, mean: float, sd: float) -> None:
 def test_better_and_worse_change_places_with_the_direction_and_nothing_else_does() -> None:
     assert one(-1.0, better="higher") == "worse"
     assert one(1.0, better="higher") == "better"
-    assert one(0.05, 0.01, better="higher") == "tiny but real"
+    assert one(0.05, 0.01, better="higher") == "real, size unproven"
 
 
 def test_without_a_rope_nothing_is_equivalent_or_tiny() -> None:
@@ -79,7 +79,7 @@ def test_a_claim_of_a_difference_always_excludes_zero_after_holm() -> None:
     rng = np.random.default_rng(6)
     pairs = Paired(np.full((500, 7), 4.0), rng.normal(0, 0.3, (500, 7)), rng.uniform(0.01, 0.3, (500, 7)))
     judged = judge(pairs, rope=0.1, alpha=0.05, better="lower")
-    claims = np.isin(judged.words, ["better", "worse", "tiny but real"])
+    claims = np.isin(judged.words, ["better", "worse", "real, size unproven"])
     assert (claims == (judged.p_holm <= 0.05)).all()
     assert (judged.p == p_zero(pairs)).all()
     assert claims.any()

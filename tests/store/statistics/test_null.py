@@ -18,7 +18,7 @@ REPS = 4000
 ALPHA = 0.05
 SEEDS = [3, 5, 8]
 VARIANTS = [1, 5, 20]
-CLAIMS = ["better", "worse", "tiny but real"]
+CLAIMS = ["better", "worse", "real, size unproven"]
 
 
 def grids(n: int, truth: np.ndarray) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""Looking after a campaign on a real cluster: what status says is so; just what is meant is called off or retried."""
+"""Looking after a campaign on a real cluster: what status says is so; just what is meant is cancelled or retried."""
 
 import json
 from collections import Counter

@@ -1,0 +1,150 @@
+"""The verdict table of a grid as text: a row per cell, the baseline first, and each remark once below."""
+
+import json
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from grid.names import label_of
+from runners.output import average_of, describe_measure, format_count, write, write_table
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from store.store import Store
+
+LONG_LABEL = 36
+"""If a label has more characters, each axis has a column of its own."""
+_MOST_REMARKS = 4
+_CAUTION = "caution: "
+
+
+def write_verdicts(store: "Store", grid: str, found: "pl.DataFrame", shown: "pl.DataFrame") -> None:
+    """Write the rows `shown` of the verdicts `found` of a grid."""
+    header = store.grid(grid)
+    measure, tuned = header["measure"], "selected" in found.columns
+    rows = shown.rows(named=True)
+    base = None if tuned else _baseline_row(store, grid, found)
+    for line in _heading(header, found, base):
+        write(line)
+    names = name_cells(store, grid, [*([base] if base else []), *rows])
+    level = f"{100 * (1 - measure['alpha']):g} % interval"
+    headings = [*names.headings, "n", average_of(measure), _unit(measure["scale"]), level, "p (Holm)", "verdict"]
+    cells = [_cells(row, measure["scale"]) for row in ([base] if base else []) + rows]
+    write_table(headings, [(*name, *cell) for name, cell in zip(names.rows, cells, strict=True)])
+    write_remarks(_remarks(rows))
+    if rows:
+        write("ablate table --why CELL shows what a verdict is based on")
+
+
+def _heading(header: Mapping[str, Any], found: "pl.DataFrame", base: Mapping[str, Any] | None) -> Iterator[str]:
+    measure = header["measure"]
+    yield f"{describe_measure(header)}, {measure['better']} is better"
+    against = f"against {base['label']}, " if base else ""
+    margin = f"{100 * measure['rope']:g} %" if measure["scale"] != "linear" else f"{measure['rope']:g}"
+    equal = f", less than {margin} counts as equal" if measure["rope"] else ""
+    family = format_count(found["family"][0], "comparison") if found.height else "no comparison"
+    yield f"{against}paired by seed{equal}; p by Holm over {family}, alpha {measure['alpha']:g}"
+    if "selected" in found.columns and found.height:
+        seeds = {name: " ".join(map(str, found[name][0])) for name in ("selected_on", "reported_on")}
+        yield f"best cell of each setting, chosen on seeds {seeds['selected_on']}, compared on {seeds['reported_on']}"
+
+
+def _baseline_row(store: "Store", grid: str, found: "pl.DataFrame") -> dict[str, Any] | None:
+    """The row of the baseline; its mean is the one over most runs."""
+    from store.analysis.verdicts import baseline_of
+
+    cell = baseline_of(store, grid, None)
+    (label,) = store.sql("SELECT any_value(label) FROM grid_trial WHERE cell = $cell", {"cell": cell}).row(0)
+    best = max(found.rows(named=True), key=lambda row: row["baseline_runs"], default=None)
+    value, runs = (best["baseline_value"], best["baseline_runs"]) if best else (None, 0)
+    return {"cell": cell, "label": label, "value": value, "runs": runs, "verdict": "baseline"}
+
+
+class CellNames:
+    """Columns that name cells: the label, or an axis each if labels are long."""
+
+    def __init__(self, headings: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+        self.headings = headings
+        self.rows = rows
+
+
+def name_cells(store: "Store", grid: str, rows: Sequence[Mapping[str, Any]]) -> CellNames:
+    """Name the cells of `rows`, which have `cell` and `label`."""
+    labels = [str(row["label"]) for row in rows]
+    if max(map(len, labels), default=0) <= LONG_LABEL:
+        return CellNames(["cell"], [[label] for label in labels])
+    found = store.sql("SELECT DISTINCT cell, CAST(axes AS VARCHAR) FROM grid_trial WHERE grid = $grid", {"grid": grid})
+    axes = {cell: json.loads(text) for cell, text in found.rows()}
+    names = [axis["name"] for axis in store.grid(grid)["axes"] if len(axis["labels"]) > 1]
+    return CellNames(names, [[label_of(axes[row["cell"]].get(name)) for name in names] for row in rows])
+
+
+def _cells(row: Mapping[str, Any], scale: str) -> tuple[object, ...]:
+    if row["verdict"] == "baseline":
+        return row["runs"], format_number(row["value"]), None, None, None, "baseline"
+    interval = f"{_change(row['low'], scale)} to {_change(row['high'], scale)}" if row["low"] is not None else None
+    return (
+        _count(row),
+        format_number(row["value"]),
+        _change(row["difference"], scale),
+        interval,
+        format_p(row["p_holm"]),
+        row["verdict"],
+    )
+
+
+def _count(row: Mapping[str, Any]) -> object:
+    if row["method"] == "Welch":
+        return f"{row['runs']} against {row['baseline_runs']}"
+    return row["pairs"] if row["pairs"] == row["planned"] else f"{row['pairs']} of {row['planned']}"
+
+
+def _unit(scale: str) -> str:
+    return {"log": "difference %", "logit": "difference % of odds"}.get(scale, "difference")
+
+
+def _change(value: float | None, scale: str) -> str | None:
+    """A difference with its sign; on the log and logit scales in per cent."""
+    if value is None:
+        return None
+    if scale == "linear":
+        return f"{value:+.3g}"
+    return format_percent(100 * math.expm1(min(value, 700.0)))
+
+
+def format_percent(value: float | None) -> str | None:
+    """`-12.3`, or `+1,234`."""
+    return None if value is None else f"{value:+,.0f}" if abs(value) >= 100 else f"{value:+.1f}"
+
+
+def format_number(value: float | None) -> str | None:
+    """Four significant digits, trailing zeros kept so that columns align: `1.230`."""
+    if value is None:
+        return None
+    return f"{value:#.4g}".removesuffix(".") if 1e-4 <= abs(value) < 1e4 else f"{value:.3e}" if value else "0"
+
+
+def format_p(value: float | None) -> str | None:
+    """`0.031`, or `<0.001`."""
+    return None if value is None else "<0.001" if value < 0.001 else f"{value:.2g}"
+
+
+def _remarks(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """Why cells have no verdict, and cautions."""
+    for row in rows:
+        _, caution, after = str(row["reason"]).partition(_CAUTION)
+        if row["verdict"] == "no verdict":
+            yield f"no verdict: {row['reason']}"
+        elif caution:
+            yield f"{caution}{after}"
+
+
+def write_remarks(remarks: Iterable[str]) -> None:
+    """Write each remark once, with the number of cells that have it; the most frequent first."""
+    counted = Counter(remarks)
+    for remark, cells in counted.most_common(_MOST_REMARKS):
+        write(f"{format_count(cells, 'cell')}: {remark}")
+    if len(counted) > _MOST_REMARKS:
+        write(f"and {format_count(len(counted) - _MOST_REMARKS, 'more remark')}; --json has all")

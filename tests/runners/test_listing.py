@@ -1,0 +1,119 @@
+"""Tables on a terminal: which cells, in which order, with which columns, and that they fit."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from synthetic import write_campaign
+
+from store.analysis.verdicts import verdicts
+from store.store import Store
+
+OPERATORS = ("softmax", "SSA", "Integral", "Principled", "Affine", "linear")
+RATES = (0.0001, 0.0003, 0.001, 0.003, 0.01)
+COMMANDS = (["table"], ["curves", "--by", "steps", "--level", "0.2"], ["pareto", "--against", "loss"], ["effects"])
+
+
+@pytest.fixture(scope="module")
+def campaign(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """30 cells of five seeds."""
+    root = tmp_path_factory.mktemp("listing") / "campaign"
+    write_campaign(root, operators=OPERATORS, factors={"lr": RATES})
+    return root
+
+
+@pytest.fixture(autouse=True)
+def narrow(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A terminal of 100 columns."""
+    monkeypatch.setenv("COLUMNS", "100")
+
+
+def labels(text: str) -> list[str]:
+    """The labels that lines begin with."""
+    return [" ".join(line.split()[:3]) for line in text.splitlines() if line.split()[1:2] == ["·"]]
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command[0])
+def test_thirty_cells_fit_a_screen_and_no_number_is_broken(
+    command: list[str], campaign: Path, ablate: Callable
+) -> None:
+    said = ablate(*command, "--campaign", campaign).out
+    lines = said.splitlines()
+    assert len(lines) <= 60
+    if command[0] != "effects":
+        assert max(len(line.rstrip()) for line in lines if line.split()[1:2] == ["·"]) <= 100
+        assert len(set(labels(said))) >= 29
+        assert len(labels(said)) == len(set(labels(said)))
+
+
+def test_the_baseline_is_first_and_the_best_cell_next(campaign: Path, ablate: Callable) -> None:
+    with Store.open(campaign) as store:
+        found = verdicts(store, "quickstart")
+    best = found.sort("difference")["label"].to_list()
+    said = ablate("table", "--campaign", campaign).out
+    assert labels(said) == ["softmax · 0.0001", *best]
+    assert "Holm over 29 comparisons, alpha 0.05" in said.splitlines()[1]
+    rows = json.loads(ablate("table", "--json", "--sort", "plan", "--campaign", campaign).out)["data"]
+    assert [row["label"] for row in rows] == found["label"].to_list()
+    by_p = json.loads(ablate("table", "--json", "--sort", "p", "--campaign", campaign).out)["data"]
+    assert [row["p_holm"] for row in by_p] == sorted(row["p_holm"] for row in by_p)
+
+
+def test_what_is_printed_is_what_was_computed(campaign: Path, ablate: Callable) -> None:
+    (row,) = json.loads(ablate("table", "SSA · 0.001", "--json", "--campaign", campaign).out)["data"]
+    line = ablate("table", "SSA · 0.001", "--campaign", campaign).out.splitlines()[4]
+    assert f"{row['value']:#.4g}" in line
+    assert f"{row['percent']:+.1f}" in line
+    assert line.rstrip().endswith(row["verdict"])
+
+
+@pytest.mark.parametrize("command", COMMANDS[:3], ids=lambda command: command[0])
+def test_a_query_keeps_cells_and_changes_no_number(command: list[str], campaign: Path, ablate: Callable) -> None:
+    def rows(*words: str) -> list[dict[str, object]]:
+        return json.loads(ablate(*command, *words, "--json", "--campaign", campaign).out)["data"]  # type: ignore[no-any-return]
+
+    query = ["loss", "operator=SSA"] if command[0] == "curves" else ["operator=SSA"]
+    whole = [row for row in rows() if str(row["label"]).startswith("SSA")]
+    assert whole
+    assert rows(*query) == whole
+    ablate(*command, "operator=SSB", "--campaign", campaign, code=3)
+    if command[0] != "pareto":
+        only = ablate(*command, *query[:-1], "softmax · 0.0001", "--campaign", campaign, code=3).err
+        assert "fits no cell that is compared" in only
+
+
+def test_columns_are_chosen_by_name(campaign: Path, ablate: Callable) -> None:
+    said = ablate("table", "operator=SSA", "--csv", "--columns", "label, hedges_g", "--campaign", campaign).out
+    assert said.splitlines()[0] == "label,hedges_g"
+    assert len(said.splitlines()) == 6
+    assert (
+        "did you mean 'label'"
+        in ablate("pareto", "--against", "loss", "--columns", "labels", "--campaign", campaign, code=2).err
+    )
+
+
+def test_why_takes_a_query_or_the_beginning_of_a_label(campaign: Path, ablate: Callable) -> None:
+    whole = ablate("table", "--why", "SSA · 0.001", "--campaign", campaign).out
+    assert ablate("table", "--why", "operator=SSA lr=0.001", "--campaign", campaign).out == whole
+    assert ablate("table", "--why", "Principled · 0.003", "--campaign", campaign).out.startswith("Principled · 0.003")
+    several = ablate("table", "--why", "SSA", "--campaign", campaign, code=3).err
+    assert "5 fit 'SSA': SSA · 0.0001; SSA · 0.0003" in several
+
+
+def test_long_labels_become_a_column_for_each_axis(
+    tmp_path: Path, ablate: Callable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "160")
+    levels = ("a gate that has a long name", "another gate with a long name")
+    write_campaign(tmp_path, operators=("softmax", "SSA"), factors={"gate": levels}, seeds=range(3))
+    lines = ablate("table", "--campaign", tmp_path).out.splitlines()
+    assert lines[2].split()[:2] == ["operator", "gate"]
+    assert any(line.startswith("SSA") and levels[1] in line for line in lines)
+
+
+def test_a_remark_is_written_once(tmp_path: Path, ablate: Callable) -> None:
+    write_campaign(tmp_path, operators=("softmax", "SSA", "Integral"), seeds=range(2))
+    said = ablate("table", "--campaign", tmp_path).out
+    assert said.count("a verdict needs at least 3") == 1
+    assert "2 cells: no verdict: 2 pairs of 2 planned" in said
