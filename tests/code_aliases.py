@@ -1,15 +1,15 @@
 """Claim that moved or reworded code computes the same numbers as the code of an earlier release.
 
-`PYTHONPATH=. python tests/code_aliases.py OLD_TREE MOVES.json` trains `trials()` with both and compares every bit.
+`PYTHONPATH=. python tests/code_aliases.py OLD_TREE [OLD=NEW...]` trains `trials()` with both and compares every bit.
 If all are equal, it writes `store/files/code_aliases.json` and the sources that the old tree records for these trials,
-`tests/golden/sources.json`. MOVES.json maps old module names to one new name or to a list of them.
+`tests/golden/sources.json`. Modules that moved are those of the present file, and `OLD=NEW`.
 """
 
 import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -145,12 +145,22 @@ def run(tree: Path, lines: str) -> dict[str, list[Any]]:
     return {name: rest for name, *rest in map(json.loads, done.stdout.splitlines())}
 
 
-def rows(old: Mapping[str, str], new: Mapping[str, str], moves: Mapping[str, Any]) -> set[tuple[str, str, str, str]]:
+def read_moves(more: Sequence[str]) -> dict[str, set[str]]:
+    """Return the new names of each old module name."""
+    moves: dict[str, set[str]] = {}
+    for old, _, new, _ in json.loads(ALIASES.read_text(encoding="utf-8")):
+        moves.setdefault(old, set()).add(new)
+    for move in more:
+        old, new = move.split("=")
+        moves.setdefault(old, set()).add(new)
+    return moves
+
+
+def rows(old: Mapping[str, str], new: Mapping[str, str], moves: Mapping[str, set[str]]) -> set[tuple[str, ...]]:
     """Return (old name, old hash, new name, new hash) for every source of one trial that differs."""
     found = set()
     for name, value in old.items():
-        targets = moves.get(name, name)
-        for target in [targets] if isinstance(targets, str) else targets:
+        for target in moves.get(name, {name}):
             if target in new and (name, value) != (target, new[target]):
                 found.add((name, value, target, new[target]))
     return found
@@ -162,7 +172,7 @@ def as_before(data: dict[str, Any]) -> dict[str, Any]:
     return data
 
 
-def main(old_tree: Path, moves: Mapping[str, Any]) -> int:
+def main(old_tree: Path, moves: Mapping[str, set[str]]) -> int:
     """Compare, report, write; 1 if a number differs."""
     lines = "".join(json.dumps([name, as_before(trial.data())]) + "\n" for name, trial in trials())
     before, now = run(old_tree, lines), run(ROOT, lines)
@@ -186,4 +196,4 @@ def main(old_tree: Path, moves: Mapping[str, Any]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(Path(sys.argv[1]).resolve(), json.loads(Path(sys.argv[2]).read_text(encoding="utf-8"))))
+    sys.exit(main(Path(sys.argv[1]).resolve(), read_moves(sys.argv[2:])))
