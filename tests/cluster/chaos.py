@@ -186,10 +186,10 @@ class Chaos:
         return self.failed_node
 
     def _possible(self, event: str) -> bool:
-        """A node returns when it was missed; a controller that restarts waits for all nodes."""
+        """A node returns when it was missed; a controller that restarts, and a requeued task, wait for all nodes."""
         if event == "heal":
             return not self._healed and self.cluster.state(str(self.failed_node)).startswith("down")
-        return event != "restart" or self._healed
+        return event not in ("restart", "hide") or self._healed
 
     # Targets:
 
