@@ -43,6 +43,24 @@ class GridCount(NamedTuple):
     cells: list[tuple[bytes, CellPosition]]
     pruned: Pruned
     baseline: str | None
+    baselines: dict[str, str]
+    """Cell -> its baseline, if the grid has several."""
+
+
+class _Agreement(NamedTuple):
+    """How far a cell agrees with the baseline that a grid names."""
+
+    agrees: int
+    """Axes of the baseline on which it agrees."""
+    label: str
+    cell: str
+    others: tuple[Scalar, ...]
+    """Its levels on the other axes; None if an axis does not apply."""
+
+    def fits(self, baseline: "_Agreement") -> bool:
+        """Return True if both have the same level on every axis that applies to both."""
+        pairs = zip(self.others, baseline.others, strict=True)
+        return all(mine is None or its is None or mine == its for mine, its in pairs)
 
 
 @final
@@ -51,7 +69,8 @@ class Grid:
     """A base trial and the changes to it; every cell runs once per seed.
 
     `name` is part of file names and, with _ for -, of a view in SQL. `axes` multiply; `rules` leave cells out.
-    `baseline` selects the cell to compare with, as {axis name: label or value}. `measure` says what is compared.
+    `baseline` selects the cell to compare with, as {axis name: label or value}. If several cells have these levels,
+    each other cell is compared with the one that has its levels on all other axes. `measure` says what is compared.
     `a | b` has the cells of both. Raises `SpecError` at once for an invalid grid, and during enumeration for an
     invalid cell.
     """
@@ -127,9 +146,17 @@ class Grid:
                 for at, rule in enumerate(part.rules)
             ],
             "baseline": self.survey.baseline,
+            **self._describe_matching(),
             "measure": None if self.measure is None else self.measure.data(),
             "base": self.base.data(),
         }
+
+    def _describe_matching(self) -> dict[str, Any]:
+        """Return which baseline each cell has and on which axes they agree; nothing if there is one baseline."""
+        if not self.survey.baselines:
+            return {}
+        matched = [name for name in self.columns.names if name not in (self.baseline or {})]
+        return {"baselines": self.survey.baselines, "matched": matched}
 
     def __or__(self, other: "Grid") -> "Grid":
         """Join the cells of both grids, equal ones once, under the name a-b. Seeds and measure must be the same."""
@@ -161,30 +188,43 @@ class Grid:
     def survey(self) -> GridCount:
         """Every cell in execution order, the counts of the rules, and the baseline's key. Walks over all cells."""
         pruned: Pruned = Counter()
-        found, agreed = [], list[tuple[int, str, str]]()
+        found, agreed = [], list[_Agreement]()
         for cell in self._cells.all(pruned):
             found.append((bytes.fromhex(cell.key), cell.place))
             if self.baseline:
                 part, picks = cell.place.part, cell.picks
                 count = sum(self.columns.equals(part, picks, *wanted) for wanted in self.baseline.items())
-                agreed.append((count, cell.label, cell.key))
-        return GridCount(sorted(found), pruned, self._find_baseline(agreed) if self.baseline else None)
+                row = self.columns.row(part, picks)
+                others = tuple(level for name, level in row.items() if name not in self.baseline)
+                agreed.append(_Agreement(count, cell.label, cell.key, others))
+        baseline, baselines = self._find_baselines(agreed) if self.baseline else (None, {})
+        return GridCount(sorted(found), pruned, baseline, baselines)
 
-    def _find_baseline(self, agreed: list[tuple[int, str, str]]) -> str:
-        """Return the key of the only cell that has every wanted label or value of the baseline.
-
-        `agreed` has for each cell the number of axes on which it agrees, its label and its key.
-        """
+    def _find_baselines(self, agreed: list[_Agreement]) -> tuple[str, dict[str, str]]:
+        """Return the first cell that has every wanted level, and the baseline of each cell if there are several."""
         wanted = self.baseline or {}
-        best = max(count for count, *_ in agreed)
-        nearest = [(label, key) for count, label, key in agreed if count == best]
-        some = ", ".join(repr(label) for label, _ in nearest[:3]) + (", ..." if len(nearest) > 3 else "")
+        best = max(one.agrees for one in agreed)
+        nearest = [one for one in agreed if one.agrees == best]
+        some = ", ".join(repr(one.label) for one in nearest[:3]) + (", ..." if len(nearest) > 3 else "")
         told = ", ".join(f"{name}={getattr(value, 'label', value)!r}" for name, value in wanted.items())
         if best < len(wanted):
             raise SpecError(f"the baseline of grid {self.name!r} is one of its cells; no cell has {told}, near: {some}")
-        if len(nearest) > 1:
-            raise SpecError(f"the baseline of grid {self.name!r} is one cell; {told} selects {some}, name more axes")
-        return nearest[0][1]
+        if len(nearest) == 1:
+            return nearest[0].cell, {}
+        exact = {one.others: one.cell for one in nearest}
+        matched = {}
+        for one in agreed:
+            if one.agrees < best:
+                fitting = (
+                    [exact[one.others]] if one.others in exact else [each.cell for each in nearest if one.fits(each)]
+                )
+                if len(fitting) != 1:
+                    raise SpecError(
+                        f"the baseline of a cell has its levels on the other axes; in grid {self.name!r}, {told} "
+                        f"selects {some}, and {len(fitting)} of them fit the cell {one.label!r}: name more axes"
+                    )
+                matched[one.cell] = fitting[0]
+        return nearest[0].cell, matched
 
     @cached_property
     def _cells(self) -> CellEnumerator:

@@ -61,6 +61,8 @@ class GridContext(NamedTuple):
     @property
     def baseline_name(self) -> str | None:
         """How sentences call the baseline."""
+        if self.header.get("baselines"):
+            return f"the baseline of the same {', '.join(self.header['matched'])}"
         found = None if self.baseline is None else self.look.names.get(self.baseline)
         return "the baseline" if found == BASELINE else found
 

@@ -96,7 +96,8 @@ def _write_curves(store: "Store", grid: str, parts: "Sequence[pl.DataFrame]", or
     names = name_cells(store, grid, [answers[0][cell] for cell in order])
     headings = [*names.headings, "n", *(name for question in questions for name in (question, "%", "p (Holm)"))]
     baseline = [value for row in firsts for value in (format_number(row["baseline_value"]), None, None)]
-    cells = [["baseline", *[""] * (len(names.headings) - 1), None, *baseline]]
+    several = store.grid(grid).get("baselines")
+    cells = [] if several else [["baseline", *[""] * (len(names.headings) - 1), None, *baseline]]
     for name, cell in zip(names.rows, order, strict=True):
         cells.append([*name, answers[0][cell]["pairs"], *(value for rows in answers for value in _answer(rows[cell]))])
     write_table(headings, cells)

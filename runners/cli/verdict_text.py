@@ -25,23 +25,26 @@ def write_verdicts(store: "Store", grid: str, found: "pl.DataFrame", shown: "pl.
     header = store.grid(grid)
     measure, tuned = header["measure"], "selected" in found.columns
     rows = shown.rows(named=True)
-    base = None if tuned else _baseline_row(store, grid, found)
-    for line in _heading(header, found, base):
+    bases = [] if tuned else _baseline_rows(store, grid, found, shown)
+    for line in _heading(header, found, bases):
         write(line)
-    names = name_cells(store, grid, [*([base] if base else []), *rows])
+    rows = [*bases, *rows]
+    names = name_cells(store, grid, rows)
     level = f"{100 * (1 - measure['alpha']):g} % interval"
     headings = [*names.headings, "n", average_of(measure), _unit(measure["scale"]), level, "p (Holm)", "verdict"]
-    cells = [_cells(row, measure["scale"]) for row in ([base] if base else []) + rows]
+    cells = [_cells(row, measure["scale"]) for row in rows]
     write_table(headings, [(*name, *cell) for name, cell in zip(names.rows, cells, strict=True)])
-    write_remarks(_remarks(rows))
-    if rows:
+    write_remarks(_remarks(rows[len(bases) :]))
+    if shown.height:
         write("ablate table --why CELL shows what a verdict is based on")
 
 
-def _heading(header: Mapping[str, Any], found: "pl.DataFrame", base: Mapping[str, Any] | None) -> Iterator[str]:
+def _heading(header: Mapping[str, Any], found: "pl.DataFrame", bases: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     measure = header["measure"]
     yield f"{describe_measure(header)}, {measure['better']} is better"
-    against = f"against {base['label']}, " if base else ""
+    against = f"against {bases[0]['label']}, " if bases else ""
+    if header.get("matched"):
+        against = f"against the baseline of the same {', '.join(header['matched'])}, "
     margin = f"{100 * measure['rope']:g} %" if measure["scale"] != "linear" else f"{measure['rope']:g}"
     equal = f", less than {margin} counts as equal" if measure["rope"] else ""
     family = format_count(found["family"][0], "comparison") if found.height else "no comparison"
@@ -51,15 +54,27 @@ def _heading(header: Mapping[str, Any], found: "pl.DataFrame", base: Mapping[str
         yield f"best cell of each setting, chosen on seeds {seeds['selected_on']}, compared on {seeds['reported_on']}"
 
 
-def _baseline_row(store: "Store", grid: str, found: "pl.DataFrame") -> dict[str, Any] | None:
-    """The row of the baseline; its mean is the one over most runs."""
+def _baseline_rows(store: "Store", grid: str, found: "pl.DataFrame", shown: "pl.DataFrame") -> list[dict[str, Any]]:
+    """The rows of the baselines of `shown`; the mean of each is the one over most runs."""
     from store.analysis.verdicts import baseline_of
 
-    cell = baseline_of(store, grid, None)
-    (label,) = store.sql("SELECT any_value(label) FROM grid_trial WHERE cell = $cell", {"cell": cell}).row(0)
-    best = max(found.rows(named=True), key=lambda row: row["baseline_runs"], default=None)
-    value, runs = (best["baseline_value"], best["baseline_runs"]) if best else (None, 0)
-    return {"cell": cell, "label": label, "value": value, "runs": runs, "verdict": "baseline"}
+    listed = store.sql("SELECT DISTINCT cell, label FROM grid_trial WHERE grid = $grid", {"grid": grid})
+    labels = dict(listed.rows())
+    best: dict[str, dict[str, Any]] = {}
+    for row in found.rows(named=True):
+        if row["baseline"] not in best or best[row["baseline"]]["baseline_runs"] < row["baseline_runs"]:
+            best[row["baseline"]] = row
+    cells = list(dict.fromkeys(shown["baseline"])) or [baseline_of(store, grid, None)]
+    return [
+        {
+            "cell": cell,
+            "label": labels[cell],
+            "value": best[cell]["baseline_value"] if cell in best else None,
+            "runs": best[cell]["baseline_runs"] if cell in best else 0,
+            "verdict": "baseline",
+        }
+        for cell in cells
+    ]
 
 
 class CellNames:

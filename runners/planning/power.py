@@ -89,18 +89,22 @@ def _in_grid(store: "Store", name: str, header: Mapping[str, Any], *, own: bool)
     except (NotFoundError, SpecError):
         return Noise()
     cells = {cell for cell, _, _ in rows}
-    baseline = header["baseline"] if header["baseline"] in cells else store.grid(name)["baseline"]
-    found = noise_among(rows, baseline, measure["scale"])
+    planned = header if header["baseline"] in cells else store.grid(name)
+    found = noise_among(rows, planned.get("baselines") or planned["baseline"], measure["scale"])
     seed_s, on_gpu = _seconds(store, name, header["cells"])
     source = "" if own and name == header["grid"] else f"grid {name}"
     return found._replace(source=source, seed_s=seed_s, on_gpu=on_gpu)
 
 
-def noise_among(rows: Sequence[Row], baseline: str | None, scale: str) -> Noise:
-    """Return the noise of pairs with the baseline, or of the baseline's seeds if there are too few pairs."""
+def noise_among(rows: Sequence[Row], baseline: Mapping[str, str] | str | None, scale: str) -> Noise:
+    """Return the noise of pairs with the baseline, or of the baseline's seeds if there are too few pairs.
+
+    `baseline` is a cell, or the baseline of each cell. Seeds are those of the first one.
+    """
     size = max((abs(value) for _, value in _usable(rows, scale)), default=0.0)
     pairs, sd = pool_differences(differences(rows, baseline, scale), size if scale == "linear" else max(size, 1.0))
-    seeds = [value for _, value in _usable([row for row in rows if row[0] == baseline], scale)]
+    first = next(iter(baseline.values())) if isinstance(baseline, Mapping) else baseline
+    seeds = [value for _, value in _usable([row for row in rows if row[0] == first], scale)]
     seed_sd = _sd([seeds], len(seeds) - 1) if len(seeds) >= FEWEST_SEEDS else None
     if sd is not None:
         return Noise(sd, pairs, seed_sd, len(seeds), "pairs")
@@ -109,13 +113,14 @@ def noise_among(rows: Sequence[Row], baseline: str | None, scale: str) -> Noise:
     return Noise(None, pairs, None, len(seeds))
 
 
-def differences(rows: Sequence[Row], baseline: str | None, scale: str) -> list[list[float]]:
-    """Return the paired differences of every other cell from the baseline, in units of the scale."""
+def differences(rows: Sequence[Row], baseline: Mapping[str, str] | str | None, scale: str) -> list[list[float]]:
+    """Return the paired differences of every other cell from its baseline, in units of the scale."""
     values: dict[str, dict[int, float]] = defaultdict(dict)
     for (cell, seed, _), value in _usable(rows, scale):
         values[cell][seed] = value
-    base = values.pop(baseline or "", {})
-    return [[value - base[seed] for seed, value in cell.items() if seed in base] for cell in values.values()]
+    bases = baseline if isinstance(baseline, Mapping) else {cell: baseline for cell in values if cell != baseline}
+    pairs = [(runs, values.get(bases[cell] or "", {})) for cell, runs in list(values.items()) if cell in bases]
+    return [[value - base[seed] for seed, value in runs.items() if seed in base] for runs, base in pairs]
 
 
 def _usable(rows: Sequence[Row], scale: str) -> Iterator[tuple[Row, float]]:
@@ -218,13 +223,17 @@ def resolutions(layout: Layout, grids: Sequence[Grid], other: Layout | None = No
     )
 
 
+def _count_comparisons(header: Mapping[str, Any]) -> int:
+    return len(header.get("baselines") or ()) or int(header["cells"]) - 1
+
+
 def _resolution(header: dict[str, Any], noise: Noise) -> Resolution:
     import numpy as np
 
     from store.statistics.power import power, seeds_needed
     from store.statistics.scales import margin
 
-    measure, seeds, comparisons = header["measure"], len(header["seeds"]), header["cells"] - 1
+    measure, seeds, comparisons = header["measure"], len(header["seeds"]), _count_comparisons(header)
     level = measure["alpha"] / comparisons
     rope = margin(measure["rope"], measure["scale"])
     sd, size = np.full(1, noise.sd or math.nan), np.full(1, rope)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import polars as pl
 
-from store.analysis.verdicts import GridMeasure, baseline_of, measure_of, runs
+from store.analysis.verdicts import GridMeasure, baseline_of, baselines_of, measure_of, runs
 from store.database import queries
 from store.statistics import compare
 from store.statistics.checks import checks, why_lines
@@ -22,20 +22,21 @@ def why(
     """Explain the verdict of `cell` (a key or a label).
 
     The columns of `compare` and `checks`, and `items`: None, or the fields of `ItemBars` where both arms recorded the
-    values of the same items. Raises as `verdicts` does, and SpecError for the baseline itself.
+    values of the same items. Raises as `verdicts` does, and SpecError for a baseline.
     """
     from grid.errors import SpecError
 
     rules = measure_of(store, grid, measure)
-    base, key = baseline_of(store, grid, baseline), baseline_of(store, grid, cell)
-    if key == base:
-        raise SpecError(f"the cell {cell!r} is the baseline, which has no verdict; ask for another cell")
+    base, key = baselines_of(store, grid, baseline), baseline_of(store, grid, cell)
+    theirs = base if isinstance(base, str) else base.get(key, key)
+    if key == theirs:
+        raise SpecError(f"the cell {cell!r} is a baseline, which has no verdict; ask for another cell")
     values = runs(store, grid, rules)
     found = compare(
         values, baseline=base, scale=rules.scale, better=rules.better, rope=rules.rope, alpha=rules.alpha
     ).join(checks(values, baseline=base, scale=rules.scale, alpha=rules.alpha), on="cell", maintain_order="left")
     row = next(row for row in found.iter_rows(named=True) if row["cell"] == key)
-    bars = paired_items(store, grid, rules, (key, base))
+    bars = paired_items(store, grid, rules, (key, theirs))
     return {**row, "items": None if bars is None else bars._asdict()}
 
 

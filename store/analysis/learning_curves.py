@@ -7,7 +7,7 @@ import polars as pl
 from grid.errors import NotFoundError, SpecError
 from grid.suggestions import suggest_name
 from store.analysis.metrics import direction
-from store.analysis.verdicts import baseline_of, measure_of
+from store.analysis.verdicts import baselines_of, measure_of
 from store.database import queries
 from store.statistics import CurveRule, compare_curves
 
@@ -64,7 +64,7 @@ def compare_learning(
     """
     points = curve_points(store, grid, name, by)
     return compare_curves(
-        points, rule_of(store, grid, name), baseline=baseline_of(store, grid, None), budget=budget, level=level
+        points, rule_of(store, grid, name), baseline=baselines_of(store, grid, None), budget=budget, level=level
     )
 
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 import polars as pl
 
-from store.analysis.verdicts import baseline_of, measure_of, runs
+from store.analysis.verdicts import baselines_of, measure_of, runs
 from store.statistics import MIN_PAIRS, Scale, detectable
-from store.statistics.arms import Pairing, arms, baseline_arm, pair
+from store.statistics.arms import Pairing, arms, match_arms, pair
 from store.statistics.paired_differences import or_null
 from store.statistics.scales import misfit
 
@@ -48,9 +48,8 @@ def noise_floor(
 ) -> NoiseFloor:
     """By numbers of paired seeds the difference that they find in four of five repetitions. Raises as `verdicts`."""
     rules = measure_of(store, grid, measure)
-    found = arms(runs(store, grid, rules))
-    base = baseline_arm(found, baseline_of(store, grid, baseline))
-    pairings = [pair(arm, base, rules.scale) for arm in found.values() if arm.cell != base.cell]
+    matched = match_arms(arms(runs(store, grid, rules)), baselines_of(store, grid, baseline))
+    pairings = [pair(arm, base, rules.scale) for arm, base in matched]
     reasons = [_unknown(each, rules.scale) for each in pairings]
     known = [each for each, why in zip(pairings, reasons, strict=True) if why is None]
     sd = np.array([float(each.summary.sd) for each in known])

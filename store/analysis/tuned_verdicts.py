@@ -9,8 +9,8 @@ import polars as pl
 from grid.errors import SpecError
 from grid.names import label_of
 from grid.suggestions import suggest_name
-from store.analysis.verdicts import baseline_of, measure_of, runs
-from store.statistics import compare
+from store.analysis.verdicts import baselines_of, measure_of, runs
+from store.statistics import Baseline, compare
 from store.statistics.selection import Selected, Split, TunedChoice, expected_optimism, select_then_report
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def selected_verdicts(
         wide, over=[_AXIS + name for name in over], within=within, scale=rules.scale, better=rules.better, split=split
     )
     _require_several(chosen, over, names)
-    base = _representative(wide, chosen, within, baseline_of(store, grid, baseline))
+    base = _represent(wide, chosen, within, baselines_of(store, grid, baseline))
     found = compare(
         _of_the_selected(chosen),
         baseline=base,
@@ -65,7 +65,7 @@ def selected_verdicts(
         rope=rules.rope,
         alpha=rules.alpha,
     )
-    return _with_choices(found, chosen, chosen.choices[base])
+    return _with_choices(found, chosen)
 
 
 def _require_choice(cells: pl.DataFrame, over: Sequence[str], names: Sequence[str]) -> None:
@@ -85,10 +85,13 @@ def _require_several(chosen: Selected, over: Sequence[str], names: Sequence[str]
         )
 
 
-def _representative(values: pl.DataFrame, chosen: Selected, within: Sequence[str], baseline: str) -> str:
-    """The chosen cell of the setting that the baseline belongs to."""
+def _represent(values: pl.DataFrame, chosen: Selected, within: Sequence[str], baseline: Baseline) -> Baseline:
+    """The chosen cell of the setting that the baseline belongs to; of each cell's baseline if there are several."""
     settings = {row[0]: row[1:] for row in values.select("cell", *within).iter_rows()}
-    return next(cell for cell in chosen.choices if settings[cell] == settings[baseline])
+    cells = {settings[cell]: cell for cell in chosen.choices}
+    if isinstance(baseline, str):
+        return cells[settings[baseline]]
+    return {cell: cells[settings[baseline[cell]]] for cell in chosen.choices if cell in baseline}
 
 
 def _of_the_selected(chosen: Selected) -> pl.DataFrame:
@@ -111,7 +114,7 @@ def _of_selecting(choice: TunedChoice, where: str) -> str:
     return "; ".join([*left, *failed])
 
 
-def _with_choices(found: pl.DataFrame, chosen: Selected, base: TunedChoice) -> pl.DataFrame:
+def _with_choices(found: pl.DataFrame, chosen: Selected) -> pl.DataFrame:
     picks = [chosen.choices[cell] for cell in found["cell"]]
     told = "; ".join(
         [
@@ -119,10 +122,12 @@ def _with_choices(found: pl.DataFrame, chosen: Selected, base: TunedChoice) -> p
             *filter(None, [chosen.warning.replace(_AXIS, "")]),
         ]
     )
-    theirs, words, reasons = _of_selecting(base, " in the baseline"), [], []
-    for pick, word, reason in zip(picks, found["verdict"], found["reason"], strict=True):
+    words, reasons = [], []
+    for pick, cell, word, reason in zip(picks, found["baseline"], found["verdict"], found["reason"], strict=True):
+        base = chosen.choices[cell]
         selected = pick.among and base.among
         words.append(word if selected else "no verdict")
+        theirs = _of_selecting(base, " in the baseline")
         against = [_of_selecting(pick, ""), theirs, *([reason] if selected else []), told]
         reasons.append("; ".join(filter(None, against)))
     optimism = [expected_optimism(pick.among, pick.values) if chosen.warning else 0.0 for pick in picks]

@@ -10,7 +10,7 @@ import polars as pl
 from grid.errors import NotFoundError, SpecError
 from grid.suggestions import suggest_name
 from store.database import queries
-from store.statistics import Better, Scale, compare, failures
+from store.statistics import Baseline, Better, Scale, compare, failures
 
 if TYPE_CHECKING:
     from store.store import Store
@@ -32,7 +32,7 @@ class GridMeasure(NamedTuple):
 def verdicts(
     store: "Store", grid: str, *, baseline: str | None = None, measure: Mapping[str, Any] | None = None
 ) -> pl.DataFrame:
-    """One row per cell other than the baseline: the columns of `compare`, then ok, failed, running, pending.
+    """One row per cell that is no baseline: the columns of `compare`, then ok, failed, running, pending.
 
     `baseline` is a cell key or a label, by default the grid's; `measure` replaces single fields of the grid's measure,
     such as `{"point": {"sigma_x": 1, "sigma_f": 10}}`. `family` is the number of comparisons that share the alpha.
@@ -42,7 +42,7 @@ def verdicts(
     values = runs(store, grid, rules)
     found = compare(
         values,
-        baseline=baseline_of(store, grid, baseline),
+        baseline=baselines_of(store, grid, baseline),
         scale=rules.scale,
         better=rules.better,
         rope=rules.rope,
@@ -57,7 +57,7 @@ def verdicts(
 def failure_rates(store: "Store", grid: str, *, baseline: str | None = None) -> pl.DataFrame:
     """One row per cell of the grid, baseline included: the columns of `failures`. Raises as `verdicts` does."""
     rules = measure_of(store, grid, None)
-    return failures(runs(store, grid, rules), baseline=baseline_of(store, grid, baseline), alpha=rules.alpha)
+    return failures(runs(store, grid, rules), baseline=baselines_of(store, grid, baseline), alpha=rules.alpha)
 
 
 def measure_of(store: "Store", grid: str, changes: Mapping[str, Any] | None) -> GridMeasure:
@@ -82,8 +82,14 @@ def measure_of(store: "Store", grid: str, changes: Mapping[str, Any] | None) -> 
     return GridMeasure(**fields)
 
 
+def baselines_of(store: "Store", grid: str, wanted: str | None) -> Baseline:
+    """The baseline of cells: `wanted`, the grid's baseline, or each cell's if the grid has several."""
+    several: Mapping[str, str] = store.grid(grid).get("baselines") or {}
+    return several if several and wanted is None else baseline_of(store, grid, wanted)
+
+
 def baseline_of(store: "Store", grid: str, wanted: str | None) -> str:
-    """The cell key of the baseline: `wanted` as a key or a label, or the grid's own."""
+    """The cell key of `wanted`, a key or a label, or of the grid's baseline, the first of several."""
     header = store.grid(grid)
     name = header["baseline"] if wanted is None else wanted
     listed = store.sql("SELECT DISTINCT label, cell FROM grid_trial WHERE grid = $grid ORDER BY label", {"grid": grid})

@@ -30,8 +30,8 @@ SELECT * FROM v_final WHERE name = _recorded(measured, ['metric', 'evaluation'])
 --   log_ratio: ln(value / baseline_value); null unless both are positive
 CREATE OR REPLACE MACRO paired(measured, against := NULL) AS TABLE
 WITH other AS (
-    SELECT grid, baseline AS cell FROM grid WHERE against IS NULL
-    UNION SELECT grid, cell FROM grid_trial WHERE label = (
+    SELECT DISTINCT grid, cell, baseline AS other FROM grid_trial WHERE against IS NULL
+    UNION SELECT g.grid, g.cell, o.cell FROM grid_trial g JOIN grid_trial o USING (grid) WHERE o.label = (
         SELECT _known(against, 'no cell has the label', labels)
         FROM (SELECT list(DISTINCT label ORDER BY label) AS labels FROM grid_trial))
 )
@@ -40,8 +40,8 @@ SELECT f.grid, f.cell, f.label, f.operator, f.trial, f.seed, f.source, f.name, f
        CASE WHEN f.value > 0 AND b.value > 0 THEN
             ln(CASE WHEN f.value > 0 THEN f.value END) - ln(CASE WHEN b.value > 0 THEN b.value END) END AS log_ratio
 FROM v_final f
-JOIN other o ON o.grid = f.grid AND o.cell <> f.cell
-JOIN v_final b ON b.grid = f.grid AND b.cell = o.cell AND b.seed = f.seed
+JOIN other o ON o.grid = f.grid AND o.cell = f.cell AND o.other <> f.cell
+JOIN v_final b ON b.grid = f.grid AND b.cell = o.other AND b.seed = f.seed
     AND b.source = f.source AND b.name = f.name AND b.point = f.point
 WHERE f.name = _recorded(measured, ['metric', 'evaluation']) AND b.name = measured;
 

@@ -103,7 +103,7 @@ def progress(sql: Sql, grid: str) -> pl.DataFrame:
 
 
 def in_plan_order(sql: Sql, header: Mapping[str, Any], found: pl.DataFrame) -> pl.DataFrame:
-    """`found`, which has a column `cell`, with the baseline first and then by the levels of the axes as declared."""
+    """`found`, which has a column `cell`, with baselines first and then by the levels of the axes as declared."""
     cells = sql(
         """
         SELECT cell, json_extract(arg_min(axes, position), $members), min(position)
@@ -112,9 +112,9 @@ def in_plan_order(sql: Sql, header: Mapping[str, Any], found: pl.DataFrame) -> p
         {"grid": header["grid"], "members": [quoting.member(axis["name"]) for axis in header["axes"]]},
     )
     orders = [_order(axis["labels"]) for axis in header["axes"]]
-    first = header.get("baseline")
+    first = set((header.get("baselines") or {}).values()) or {header.get("baseline")}
     places = {
-        cell: (cell != first, [order(level) for order, level in zip(orders, levels, strict=True)], position)
+        cell: (cell not in first, [order(level) for order, level in zip(orders, levels, strict=True)], position)
         for cell, levels, position in cells.rows()
     }
     keys = [places[cell] for cell in found["cell"]]

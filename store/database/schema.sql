@@ -56,7 +56,7 @@ CREATE TABLE grid (
     cells BIGINT NOT NULL,          -- how many
     trials BIGINT NOT NULL,         -- how many
     seeds BIGINT[] NOT NULL,        -- of every cell
-    baseline VARCHAR,               -- key of the cell that the others are compared with
+    baseline VARCHAR,               -- key of the cell that the others are compared with; of several, the first
     measure JSON,                   -- what it is judged by: name, point, scale, better, rope
     rules JSON,                     -- what is left out, and why
     base JSON,                      -- spec that the axes vary
@@ -82,7 +82,8 @@ CREATE TABLE grid_trial (
     operator VARCHAR NOT NULL,
     seed BIGINT NOT NULL,
     axes JSON NOT NULL,             -- axis -> value
-    position BIGINT NOT NULL        -- in execution order, from 0
+    position BIGINT NOT NULL,       -- in execution order, from 0
+    baseline VARCHAR                -- cell that its cell is compared with; null for a baseline
 );
 
 -- Trial lines of every grid and every submission; `trial` below is made from them.

@@ -151,7 +151,7 @@ SELECT f.grid, f.cell, f.label, f.operator, f.trial, f.seed, f.source, f.name, f
        CASE WHEN f.value > 0 AND b.value > 0 THEN
             ln(CASE WHEN f.value > 0 THEN f.value END) - ln(CASE WHEN b.value > 0 THEN b.value END) END AS log_ratio
 FROM v_final f
-JOIN grid g ON g.grid = f.grid AND f.cell <> g.baseline
+JOIN grid_trial g ON g.grid = f.grid AND g.trial = f.trial
 JOIN v_final b ON b.grid = f.grid AND b.cell = g.baseline AND b.seed = f.seed
     AND b.source = f.source AND b.name = f.name AND b.point = f.point;
 

@@ -32,6 +32,8 @@ _HEADER = {
     "axes": Field("list"),
     "rules": Field("list"),
     "baseline": Field("key", optional=True),
+    "baselines": Field("object", optional=True),
+    "matched": Field("list", optional=True),
     "measure": Field("object", optional=True),
     "base": Field("object", optional=True),
 }
@@ -126,11 +128,21 @@ def require_version(layout: Layout, name: str) -> None:
 def _check_inner(header: Mapping[str, Any], name: str) -> None:
     if header["grid"] != name:
         raise StoreError(f"it is the header of the grid {header['grid']!r}, not of {name!r}")
+    for cell in (header.get("baselines") or {}).values():
+        check_record({"baselines": cell}, {"baselines": Field("key")})
     for seed in header["seeds"]:
         check_record({"seeds": seed}, {"seeds": Field("int64")})
     for axis in header["axes"]:
         check_record({"axes": axis}, {"axes": Field("object")})
         check_record(axis, _AXIS)
+
+
+def baseline_of_cell(header: Mapping[str, Any], cell: str) -> str | None:
+    """The cell that `cell` is compared with; None for a baseline, and without one."""
+    if header.get("baselines"):
+        found: str | None = header["baselines"].get(cell)
+        return found
+    return None if header.get("baseline") == cell else header.get("baseline")
 
 
 def _read_lines(layout: Layout, path: Path, plan: PlanFile) -> list[int]:

@@ -11,7 +11,7 @@ import pyarrow as pa
 from store.database.connection import transaction
 from store.files.attempt_records import AttemptRecord, Problem, attempt_signature, read_attempt
 from store.files.layout import Layout
-from store.files.plans import PlanFile, column_type, json_text, plan_signatures, read_plan
+from store.files.plans import PlanFile, baseline_of_cell, column_type, json_text, plan_signatures, read_plan
 from store.files.posthoc_evaluations import Evaluated, evaluated_on_disk, evaluated_row
 from store.files.record_fields import clean_text
 
@@ -89,7 +89,8 @@ class RecordIngest:
         self._insert("planned", [{"source": plan.source, **_planned_row(line)} for line in plan.lines])
         if plan.source.startswith("grids/"):
             name = plan.source.removeprefix("grids/")
-            self._insert("grid_trial", [_grid_trial(name, at, line) for at, line in enumerate(plan.lines)])
+            header = plan.header or {}
+            self._insert("grid_trial", [_grid_trial(name, header, at, line) for at, line in enumerate(plan.lines)])
         if plan.header is not None:
             self._insert("grid", [_grid(plan.header)])
             self._insert("axis", _axes(plan.header, plan.lines))
@@ -202,7 +203,7 @@ def _planned_row(line: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _grid_trial(grid: str, position: int, line: dict[str, Any]) -> dict[str, Any]:
+def _grid_trial(grid: str, header: dict[str, Any], position: int, line: dict[str, Any]) -> dict[str, Any]:
     return {
         "grid": grid,
         "trial": line["trial"],
@@ -212,6 +213,7 @@ def _grid_trial(grid: str, position: int, line: dict[str, Any]) -> dict[str, Any
         "seed": line["seed"],
         "axes": json_text(line["axes"]),
         "position": position,
+        "baseline": baseline_of_cell(header, line["cell"]),
     }
 
 

@@ -4,6 +4,7 @@ learning curves at equal cost, Pareto sets.
 numpy, scipy and polars; imported on demand. `docs/statistics.md` says what each number means and what is promised.
 """
 
+from store.statistics.arms import Baseline
 from store.statistics.balanced_means import balanced_means
 from store.statistics.checks import checks
 from store.statistics.compare import compare
@@ -36,6 +37,7 @@ __all__ = [
     "MIN_PAIRS",
     "STANDINGS",
     "VERDICTS",
+    "Baseline",
     "Better",
     "CurveRule",
     "Factorial",

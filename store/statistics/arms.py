@@ -20,6 +20,8 @@ from store.statistics.verdict import MIN_PAIRS
 from store.statistics.welch import welch
 
 Method = Literal["paired t", "Welch"]
+Baseline = str | Mapping[str, str]
+"""The cell that all others are compared with, or the baseline of each cell that has one."""
 
 COLUMNS = ("cell", "label", "operator", "seed", "value", "status")
 STATUSES = ("ok", "failed", "running", "pending")
@@ -120,6 +122,14 @@ def baseline_arm(found: Mapping[str, Arm], baseline: str) -> Arm:
             f"{suggest_name(baseline, list(found))}; pass a cell key of this grid"
         )
     return found[baseline]
+
+
+def match_arms(found: Mapping[str, Arm], baseline: Baseline) -> list[tuple[Arm, Arm]]:
+    """Each arm that is no baseline, with its baseline. Raises as `baseline_arm` does."""
+    if isinstance(baseline, str):
+        base = baseline_arm(found, baseline)
+        return [(arm, base) for arm in found.values() if arm is not base]
+    return [(arm, baseline_arm(found, baseline[cell])) for cell, arm in found.items() if cell in baseline]
 
 
 def pair(arm: Arm, base: Arm, scale: Scale) -> Pairing:

@@ -6,7 +6,7 @@ from typing import Any, Final
 import numpy as np
 import polars as pl
 
-from store.statistics.arms import Arm, Pairing, arms, baseline_arm, pair
+from store.statistics.arms import Arm, Baseline, Pairing, arms, match_arms, pair
 from store.statistics.paired_differences import or_null, p_zero, sign_flip_p
 from store.statistics.scales import Scale
 from store.statistics.verdict_reasons import ROBUST_PAIRS
@@ -30,8 +30,8 @@ SCHEMA: Final[dict[str, pl.DataType | type[pl.DataType]]] = {
 """Columns of `checks`, in order."""
 
 
-def checks(values: pl.DataFrame, *, baseline: str, scale: Scale, alpha: float = 0.05) -> pl.DataFrame:
-    """One row per cell that is not the baseline, in the order of `values` (columns as for `compare`).
+def checks(values: pl.DataFrame, *, baseline: Baseline, scale: Scale, alpha: float = 0.05) -> pl.DataFrame:
+    """One row per cell that is no baseline, in the order of `values` (columns as for `compare`).
 
     `seeds` are those with a finite value in each arm; `budgets` and `codes` those of their runs. `spread` is the
     standard deviation over seeds in units of the scale. `normal_p` is Shapiro and Wilk's p of the differences (from 5
@@ -39,9 +39,7 @@ def checks(values: pl.DataFrame, *, baseline: str, scale: Scale, alpha: float = 
     `leans_on_normal` is true with fewer than 5 pairs (runs, unpaired), and where the sign-flip test does not share a p
     below alpha. Numbers that do not exist are null. Raises as `compare` does.
     """
-    found = arms(values)
-    base = baseline_arm(found, baseline)
-    rows = [_row(pair(arm, base, scale), base, alpha) for arm in found.values() if arm.cell != baseline]
+    rows = [_row(pair(arm, base, scale), base, alpha) for arm, base in match_arms(arms(values), baseline)]
     return pl.DataFrame([[row[name] for name in SCHEMA] for row in rows], schema=SCHEMA, orient="row")
 
 

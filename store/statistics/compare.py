@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 
 from grid.errors import SpecError
-from store.statistics.arms import Pairing, arms, baseline_arm, count_planned_pairs, pair
+from store.statistics.arms import Baseline, Pairing, arms, count_planned_pairs, match_arms, pair
 from store.statistics.paired_differences import (
     Floats,
     Paired,
@@ -29,6 +29,7 @@ SCHEMA: Final = {
     "cell": pl.String,
     "label": pl.String,
     "operator": pl.String,
+    "baseline": pl.String,
     "planned": pl.Int64,
     "pairs": pl.Int64,
     "runs": pl.Int64,
@@ -68,12 +69,12 @@ class _Family(NamedTuple):
 
 
 def compare(
-    values: pl.DataFrame, *, baseline: str, scale: Scale, better: Better, rope: float, alpha: float = 0.05
+    values: pl.DataFrame, *, baseline: Baseline, scale: Scale, better: Better, rope: float, alpha: float = 0.05
 ) -> pl.DataFrame:
-    """One row per cell that is not the baseline, in the order of `values`.
+    """One row per cell that is no baseline, in the order of `values`.
 
     `values` has the columns cell, label, operator, seed, value (null: none) and status ("ok", "failed", "running",
-    "pending"); budget, code, wall_s and gpu of finished runs are optional. `baseline` is a cell.
+    "pending"); budget, code, wall_s and gpu of finished runs are optional. `baseline` is a cell, or has one for each.
 
     On the log scale differences and intervals are natural-log ratios and `value` is a geometric mean. There `rope` is a
     ratio: 0.05 means within a factor of 1.05 either way. The logit scale has the same of odds; the linear scale has
@@ -83,18 +84,18 @@ def compare(
     Numbers that do not exist are null, never NaN. Raises SpecError, NotFoundError or StoreError on unusable input.
     """
     _check(scale, better, rope, alpha)
-    found = arms(values)
-    base = baseline_arm(found, baseline)
-    pairings = [pair(arm, base, scale) for arm in found.values() if arm.cell != baseline]
+    matched = match_arms(arms(values), baseline)
+    pairings = [pair(arm, base, scale) for arm, base in matched]
     family = _judge(pairings, VerdictRule(scale, margin(rope, scale), alpha, len(pairings)), better)
     rows = [
         {
             **_identity(pairing),
-            "planned": count_planned_pairs(pairing.arm, base),
+            "baseline": base.cell,
+            "planned": count_planned_pairs(arm, base),
             **_numbers(pairing, family, i),
             **_word(pairing, family, i),
         }
-        for i, pairing in enumerate(pairings)
+        for i, (pairing, (arm, base)) in enumerate(zip(pairings, matched, strict=True))
     ]
     return pl.DataFrame([[row[name] for name in SCHEMA] for row in rows], schema=SCHEMA, orient="row")
 

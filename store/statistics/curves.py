@@ -15,7 +15,7 @@ import polars as pl
 
 from grid.errors import NotFoundError, SpecError
 from grid.suggestions import suggest_name
-from store.statistics.arms import only_survivors
+from store.statistics.arms import Baseline, only_survivors
 from store.statistics.multiple_testing import holm
 from store.statistics.paired_differences import Floats, or_null, p_zero, summarise, t_interval
 from store.statistics.scales import Scale, back, percent, response, varies
@@ -122,9 +122,14 @@ class CurveRule(NamedTuple):
 
 
 def compare_curves(
-    points: pl.DataFrame, rule: CurveRule, *, baseline: str, budget: float | None = None, level: float | None = None
+    points: pl.DataFrame,
+    rule: CurveRule,
+    *,
+    baseline: Baseline,
+    budget: float | None = None,
+    level: float | None = None,
 ) -> pl.DataFrame:
-    """Each cell against `baseline` (a cell key), one row per question: `value at`, `mean until`, `cost to`.
+    """Each cell against `baseline` (a cell, or one for each), a row per question: `value at`, `mean until`, `cost to`.
 
     `points` has the columns cell, label, seed, cost, value, and status ("ok", "failed", or what else an
     outstanding run is called) if not all are ok. `budget` is by default the largest cost that every run has reached
@@ -139,8 +144,10 @@ def compare_curves(
         SpecError: a column lacks, the budget is not among the costs, or the level is no number.
     """
     cells = read_curves(points)
-    if baseline not in cells:
-        raise NotFoundError(f"the baseline {baseline!r} has no curve{suggest_name(baseline, list(cells))}")
+    bases = {cell: baseline for cell in cells if cell != baseline} if isinstance(baseline, str) else baseline
+    for base in dict.fromkeys([baseline] if isinstance(baseline, str) else baseline.values()):
+        if base not in cells:
+            raise NotFoundError(f"the baseline {base!r} has no curve{suggest_name(base, list(cells))}")
     first, common = _common(cells)
     _check(cells, budget, level)
     budget = common if budget is None else budget
@@ -148,7 +155,7 @@ def compare_curves(
     asked += [("cost to", level)] if level is not None else []
     rows = []
     for question, at in asked:
-        of = [_row(cells, cell, baseline, _Question(question, at, first, rule)) for cell in cells if cell != baseline]
+        of = [_row(cells, cell, bases[cell], _Question(question, at, first, rule)) for cell in cells if cell in bases]
         adjusted = holm(np.array([math.nan if row["p"] is None else row["p"] for row in of]))
         rows += [_adjust(row, float(p), rule.alpha) for row, p in zip(of, adjusted, strict=True)]
     return pl.DataFrame(rows, schema=SCHEMA)

@@ -7,7 +7,7 @@ import numpy as np
 import polars as pl
 from scipy import special
 
-from store.statistics.arms import Arm, arms, baseline_arm
+from store.statistics.arms import Arm, Baseline, arms, match_arms
 from store.statistics.multiple_testing import holm
 from store.statistics.paired_differences import or_null
 
@@ -26,18 +26,18 @@ SCHEMA: Final = {
 """Columns of `failures`, in order."""
 
 
-def failures(values: pl.DataFrame, *, baseline: str, alpha: float = 0.05) -> pl.DataFrame:
+def failures(values: pl.DataFrame, *, baseline: Baseline, alpha: float = 0.05) -> pl.DataFrame:
     """One row per cell, baseline included, in the order of `values` (columns as for `compare`).
 
     `ended` runs finished or failed; a run that finished with NaN or infinity counts as failed. `low`, `high` is the
-    Wilson interval of the rate, `p` Fisher's exact test against the baseline (null for the baseline and where nothing
+    Wilson interval of the rate, `p` Fisher's exact test against the baseline (null for a baseline and where nothing
     ended), `p_holm` adjusts it over the cells. Raises as `compare` does.
     """
     found = arms(values)
-    base = _counts(baseline_arm(found, baseline))
     counts = [_counts(arm) for arm in found.values()]
-    raw = [_fisher_or_nan(count, base) for count in counts]
-    others = [i for i, cell in enumerate(found) if cell != baseline]
+    bases = {arm.cell: _counts(base) for arm, base in match_arms(found, baseline)}
+    raw = [_fisher_or_nan(count, bases.get(cell, (0, 0))) for cell, count in zip(found, counts, strict=True)]
+    others = [i for i, cell in enumerate(found) if cell in bases]
     adjusted = np.full(len(raw), np.nan)
     adjusted[others] = holm(np.array([raw[i] for i in others], dtype=np.float64))
     rows = []

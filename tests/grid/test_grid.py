@@ -165,14 +165,38 @@ def test_the_baseline_may_be_where_an_axis_does_not_apply() -> None:
     ("baseline", "told"),
     [
         ({"operatr": "SSA"}, "'g' has no axis 'operatr', it has operator, layers"),
-        ({"operator": "SSA"}, "operator='SSA' selects 'SSA · layers=1', 'SSA · layers=2', 'SSA · layers=3', name more"),
         ({"operator": "SSA", "layers": 9}, "no cell has operator='SSA', layers=9, near: 'SSA · layers=1', "),
     ],
 )
-def test_a_baseline_is_exactly_one_cell(baseline: dict[str, object], told: str) -> None:
+def test_a_baseline_is_a_cell(baseline: dict[str, object], told: str) -> None:
     with pytest.raises(SpecError) as caught:
         grid(OPERATORS, LAYERS, baseline=baseline).header()
     assert told in str(caught.value)
+
+
+def test_baselines_have_the_levels_of_their_cells_on_the_other_axes() -> None:
+    made = grid(OPERATORS, LAYERS, baseline={"operator": "SSA"})
+    header, found = made.header(), {planned.cell: planned for planned in made.cells()}
+    assert header["matched"] == ["layers"]
+    assert header["baselines"].keys() == {cell for cell, planned in found.items() if planned.axes["operator"] != "SSA"}
+    for cell, base in header["baselines"].items():
+        assert found[base].axes == {**found[cell].axes, "operator": "SSA"}
+    assert header["baseline"] in header["baselines"].values()
+
+
+def test_an_axis_that_does_not_apply_matches_every_level() -> None:
+    strength = over("operator.gate.strength.per", ["layer", "head"], when=has("operator.gate.strength"))
+    made = grid(over("operator", [SOFTMAX, PRINCIPLED]), strength, LAYERS, baseline={"operator": "softmax"})
+    found = {planned.cell: planned.axes for planned in made.cells()}
+    assert len(found) == 3 + 3 * 2
+    for cell, base in made.header()["baselines"].items():
+        assert found[base]["layers"] == found[cell]["layers"]
+
+
+def test_a_cell_without_a_baseline_of_its_levels_is_named() -> None:
+    lacks = forbid(lambda trial: trial.model.layers == 2 and trial.operator == SSA_OPERATOR, reason="none")  # type: ignore[attr-defined]
+    with pytest.raises(SpecError, match=r"selects 'SSA · layers=1', .*0 of them fit the cell 'softmax · layers=2'"):
+        grid(OPERATORS, LAYERS, rules=[lacks], baseline={"operator": "SSA"}).header()
 
 
 def cells(made: Grid) -> set[str]:

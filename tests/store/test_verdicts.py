@@ -10,6 +10,7 @@ import pytest
 from synthetic import SUBMISSION, Campaign, publish_grid, write_campaign, write_end, write_start
 
 from grid.errors import NotFoundError, SpecError
+from store.analysis.explain_verdict import why
 from store.analysis.verdicts import failure_rates, verdicts
 from store.files.atomic import read_json, write_json
 from store.files.shards import write_shard
@@ -41,6 +42,33 @@ def test_planted_effects_get_their_words_and_are_in_their_intervals(tmp_path: Pa
         assert row["low"] - 0.02 < campaign.effects[row["cell"]] < row["high"] + 0.02
         assert (row["family"], row["planned"], row["ok"], row["failed"]) == (3, 6, 6, 0)
     assert found["SSA"]["pairing"] > 0.9
+
+
+def test_cells_are_compared_with_the_baseline_of_their_other_levels(tmp_path: Path) -> None:
+    def effect(axes: Mapping[str, Any]) -> float:
+        return planted(axes) + 3.0 * axes["lr"]  # far larger than what operators do
+
+    campaign = write_campaign(tmp_path, factors={"lr": [1, 2]}, effect=effect, noise=0.01, seeds=range(6))
+    axes = {line["cell"]: line["axes"] for line in campaign.lines}
+    bases = {found["lr"]: cell for cell, found in axes.items() if found["operator"] == "softmax"}
+    baselines = {cell: bases[found["lr"]] for cell, found in axes.items() if found["operator"] != "softmax"}
+    header = {**campaign.header, "baselines": baselines, "matched": ["lr"]}
+    write_json(campaign.layout.grid_header("quickstart"), header)
+    words = {"SSA": "better", "Integral": "worse", "Principled": "equivalent"}
+    with Store.open(tmp_path) as store:
+        found = verdicts(store, "quickstart")
+        pairs = store.sql("SELECT DISTINCT cell, log_ratio > -0.6 AND log_ratio < 0.5 FROM paired('mse')").rows()
+        rates = failure_rates(store, "quickstart")
+        assert why(store, "quickstart", "SSA · 2")["baseline"] == bases[2]
+        with pytest.raises(SpecError, match=r"'softmax · 2' is a baseline"):
+            why(store, "quickstart", "softmax · 2")
+        one = verdicts(store, "quickstart", baseline="softmax · 1")
+    assert {row["cell"]: row["baseline"] for row in found.rows(named=True)} == baselines
+    assert all(row["verdict"] == words[row["operator"]] for row in found.rows(named=True))
+    assert set(found["family"]) == {6}
+    assert sorted(pairs) == sorted((cell, True) for cell in baselines)
+    assert rates.filter(rates["p"].is_not_null())["cell"].sort().to_list() == sorted(baselines)
+    assert by_label(one)["Principled · 2"]["verdict"] == "worse"  # unmatched
 
 
 def test_an_empty_campaign_has_rows_and_no_verdicts(tmp_path: Path) -> None:
