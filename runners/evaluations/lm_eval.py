@@ -9,6 +9,9 @@ time. A group whose tasks have different numbers of examples is at {context} alo
 number in the task. If a metric is a mean, `se_items` is the standard error over them, as the harness computes it.
 Groups of tasks, and metrics that need a bootstrap, have none.
 
+Rolling perplexities count the tokens of a text. Whether they count the BOS before it, as the harness does with Llama's
+tokenizer and not with GPT-2's, is the field `score_bos`, which the record of the evaluation repeats.
+
 Tasks are YAML files of the user, in a folder with their data, or the harness's. Nothing is downloaded: the data of the
 harness's own tasks must be in the cache of Hugging Face datasets on this machine. `lm_eval_adapter` asks the model.
 """
@@ -26,7 +29,7 @@ import torch
 from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
 
 from grid.errors import SpecError
-from grid.spec import OutsideKey
+from grid.spec import Added, OutsideKey
 from runners.evaluations.evaluation import Evaluation, Judge, require_task
 from runners.evaluations.lm_eval_adapter import (
     SEED,
@@ -60,6 +63,8 @@ class LmEval(Evaluation):
     """Examples before each question; None: the task's own number, or none."""
     context: PositiveInt | None = None
     """Most tokens that a model sees at a time; None: the length of its task."""
+    score_bos: Annotated[bool, Added()] = False
+    """Rolling perplexities count the token that begins a text, as the harness does for tokenizers that add a BOS."""
 
     @model_validator(mode="after")
     def _matches_the_files(self) -> Self:
@@ -101,7 +106,7 @@ class LmEval(Evaluation):
         assert isinstance(task, Encodes)
         if self.include is not None:
             require_hash(self.content_hash, _hash_of(Path(self.include)), self.include)
-        return LmEvalJudge(self, RequestConverter(task.encoder(), self.length_on(task)))
+        return LmEvalJudge(self, RequestConverter(task.encoder(), self.length_on(task), score_bos=self.score_bos))
 
 
 def _hash_of(folder: Path) -> str:
@@ -136,12 +141,12 @@ class LmEvalJudge(Judge):
 
     @property
     def record(self) -> Mapping[str, Any]:
-        """The versions of the harness and of each task, with numbers of documents."""
+        """The versions of the harness and of each task, with numbers of documents, and how rolling tasks begin."""
         tasks = {
             name: {"version": str(each.VERSION), "documents": len(each.eval_docs), "fewshot": each.config.num_fewshot}
             for name, each in self._loaded["tasks"].items()
         }
-        spec = {"include": self._spec.include, "content_hash": self._spec.content_hash}
+        spec = {name: getattr(self._spec, name) for name in ("include", "content_hash", "score_bos")}
         return {"lm_eval": version("lm_eval"), **spec, "tasks": tasks}
 
     @property

@@ -2,7 +2,8 @@
 
 The model answers like the harness's own model class for Hugging Face (0.4.13). Tokens at the border of context and
 continuation are cut as in `likelihood.pair`. Texts that are too long lose tokens at their beginning. Generation is
-greedy. A context begins with the token that ends documents.
+greedy. A context begins with the token that ends documents. Rolling likelihoods score that token only with `score_bos`,
+as the harness's class does with tokenizers that add a BOS: it then reads the token twice and scores it once.
 
 Sequences of one length go through the model together, without padding, so an answer is independent of other requests.
 The harness counts an answer that is none of the choices as wrong and only logs a warning; here it is refused first.
@@ -55,8 +56,8 @@ class HarnessAnswer(NamedTuple):
 class RequestConverter:
     """Converts requests of the harness to tokens, and remembers which documents were too long."""
 
-    def __init__(self, encoder: Encoder, longest: int) -> None:
-        self.encoder, self.longest = encoder, longest
+    def __init__(self, encoder: Encoder, longest: int, *, score_bos: bool = False) -> None:
+        self.encoder, self.longest, self._score_bos = encoder, longest, score_bos
         self.truncated: dict[str, set[int]] = defaultdict(set)
 
     def continuation(self, request: Any) -> HarnessQuestion:
@@ -79,7 +80,7 @@ class RequestConverter:
         from lm_eval.utils import get_rolling_token_windows
 
         with _naming(request):
-            tokens = list(self.encoder.encode(request.args[0]).ids)
+            tokens = [*[self.encoder.end] * self._score_bos, *self.encoder.encode(request.args[0]).ids]
         rolling = get_rolling_token_windows(
             token_list=tokens, prefix_token=self.encoder.end, max_seq_len=self.longest, context_len=1
         )

@@ -6,14 +6,14 @@ null. Other fields are ignored. `answer_scores` has the scores, between 0 and 1;
 A model reads the end of a document and then `template` with the item in it. It writes the likeliest token, one after
 another. It stops at the end of the document, after `new_tokens`, or at a line break if the data set asks for one line.
 There is no cache of keys and values: every token costs a forward pass over all tokens before it. So an evaluation costs
-about items times `new_tokens` passes of `context` tokens. LongBench has a template for each data set, and writes 32 to
-512 tokens; use several evaluations if these matter.
+about items times `new_tokens` passes of `context` tokens. With `prompts="longbench"`, each data set has the prompt and
+the answer length, 32 to 512 tokens, of LongBench's released code (`longbench`).
 
 As in LongBench, texts longer than `context` minus `new_tokens` lose their middle: the beginning and the end keep
 equally many tokens. LongBench decodes and encodes the two halves once more; here their tokens stay.
 
 Source: LongBench (Bai et al. 2024). The Integral Transformer (paper 002, section 4.4) stretches positions fourfold by
-YaRN and reports ROUGE of all data sets, but ROUGE is the score of four.
+YaRN and reports ROUGE of all data sets, but ROUGE-L is the score of four.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,9 +22,11 @@ from typing import Annotated, ClassVar, Literal, NamedTuple, Self, final
 from pydantic import Field, PositiveInt, model_validator
 
 from grid.errors import SpecError
+from grid.spec import Added
 from runners.evaluations.answer_scores import ONE_LINE, SCORES, classification, retrieval, score
-from runners.evaluations.item_files import FromFiles, Line, SetsJudge, read_sets
+from runners.evaluations.item_files import FromFiles, Line, SetsJudge, read_sets, slug
 from runners.evaluations.likelihood import generate
+from runners.evaluations.longbench import ANSWER_TOKENS, PROMPTS
 from runners.evaluations.rope_scaling import Stretch, factor_of, stretch_positions
 from runners.tasks.task import Items, Measurements, Predict, Task
 from runners.tasks.text.encoder import Encoder, Encodes
@@ -52,20 +54,34 @@ class LongContext(FromFiles):
     """Most tokens that it writes."""
     template: Annotated[str, Field(min_length=1)] = "{context}\n\n{input}\n"
     """The text that it reads, with `{context}` and `{input}` once each."""
+    prompts: Annotated[Literal["template", "longbench"], Added()] = "template"
+    """Prompts and answer lengths: `template` and `new_tokens`, or LongBench's own of each data set."""
     scaling: Stretch | None = None
     """Stretches rotary positions; None leaves positions as in training."""
 
     @model_validator(mode="after")
     def _template_asks(self) -> Self:
+        if self.prompts == "longbench":
+            fields = type(self).model_fields
+            self.set_normal_form(template=fields["template"].default, new_tokens=fields["new_tokens"].default)
         for part in ("{context}", "{input}"):
             if self.template.count(part) != 1:
                 raise ValueError(f"template needs {part} once; got {self.template!r:.60}")
-        if self.context < self.new_tokens + 3:
-            raise ValueError(
-                f"context is at least new_tokens + 3; got context={self.context} and new_tokens={self.new_tokens}; "
-                "raise context"
-            )
+        longest = max(map(self.answer_tokens, self.names))
+        if self.context < longest + 3:
+            what = "LongBench's longest answer" if self.prompts == "longbench" else "new_tokens"
+            raise ValueError(f"context is at least {what} + 3 = {longest + 3}; got context={self.context}; raise it")
         return self
+
+    def answer_tokens(self, name: str) -> int:
+        """Return the most tokens of an answer in the set `name`."""
+        return _ANSWER_TOKENS.get(name, self.new_tokens) if self.prompts == "longbench" else self.new_tokens
+
+    def prompt(self, question: LongQuestion) -> str:
+        """Return the text that a model reads, with the context and the input of `question` in it."""
+        template = PROMPTS[question.dataset] if self.prompts == "longbench" else self.template
+        parts = template.split("{context}")
+        return question.context.join(part.replace("{input}", question.input) for part in parts)
 
     def read_parts(self) -> Mapping[str, Mapping[str, LongQuestion]]:
         return read_sets(self, _parse_line)
@@ -107,7 +123,8 @@ class LongContextJudge(SetsJudge["LongContext", LongQuestion]):
     ) -> None:
         super().__init__(spec, encoder, sets)
         self._prompts = {
-            name: [self._prompt(item, question) for item, question in items.items()] for name, items in sets.items()
+            name: [self._prompt(item, question, spec.answer_tokens(name)) for item, question in items.items()]
+            for name, items in sets.items()
         }
         for name, prompts in self._prompts.items():
             for item, prompt in zip(sets[name], prompts, strict=True):
@@ -130,24 +147,25 @@ class LongContextJudge(SetsJudge["LongContext", LongQuestion]):
             return one_line and "\n" in text.lstrip("\n")
 
         shown = [prompt.tokens for prompt in prompts]
-        written = generate(predict, shown, self.spec.new_tokens, self.encoder, is_over)
+        written = generate(predict, shown, self.spec.answer_tokens(name), self.encoder, is_over)
         answered = zip(questions, written, strict=True)
         return {
             "long_context": [score(item.dataset, text, item.answers, item.classes) for item, text in answered],
             "long_context_truncated": [float(each.truncated) for each in prompts],
         }
 
-    def _prompt(self, item: str, question: LongQuestion) -> LongPrompt:
-        text = question.context.join(
-            part.replace("{input}", question.input) for part in self.spec.template.split("{context}")
-        )
+    def _prompt(self, item: str, question: LongQuestion, answer_tokens: int) -> LongPrompt:
         with self.naming(item):
-            ids = list(self.encoder.encode(text).ids)
-        room = self.spec.context - self.spec.new_tokens - 1
+            ids = list(self.encoder.encode(self.spec.prompt(question)).ids)
+        room = self.spec.context - answer_tokens - 1
         if len(ids) <= room:
             return LongPrompt([self.encoder.end, *ids], truncated=False)
         half = room // 2
         return LongPrompt([self.encoder.end, *ids[:half], *ids[len(ids) - half :]], truncated=True)
+
+
+_ANSWER_TOKENS = {slug(name, name): count for name, count in ANSWER_TOKENS.items()}
+"""By set."""
 
 
 def _parse_line(line: Line) -> tuple[str, str, LongQuestion]:

@@ -42,7 +42,7 @@ def affine_scaled() -> Training:
 
     1024 sequences of 2048 tokens, 9000 steps: 18.9 B tokens, which the paper calls 20 B. The rate was chosen from 5e-4
     to 5e-3. Not said: optimiser and betas (here AdamW with 0.9, 0.95), clipping (1), the share of the decay (a fifth),
-    its floor (0), precision (bfloat16).
+    its shape (a line), its floor (0), precision (bfloat16).
     """
     return Training(
         steps=9000,

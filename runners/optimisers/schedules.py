@@ -6,7 +6,13 @@ With w warm-up steps, s steps in all and f the floor (a share of the peak), for 
     constant   1
     linear     f + (1 - f) (s - t) / (s - w)
     cosine     f + (1 - f) (1 + cos(pi (t - w) / (s - w))) / 2
-    wsd        1 until the last d steps, then f + (1 - f) (s - t) / d    warm-up, stable, decay; w + d <= s
+    wsd        1 until the last d steps, then f + (1 - f) g(x)           warm-up, stable, decay; w + d <= s
+
+where x = (t - s + d) / d is the part of the decay that is over, and g is
+
+    linear     1 - x
+    cosine     (1 + cos(pi x)) / 2
+    1-sqrt     1 - sqrt(x)                                               Hagele et al. (2024)
 """
 
 import math
@@ -15,7 +21,7 @@ from typing import Annotated, Literal, final
 
 from pydantic import Field, NonNegativeInt
 
-from grid.spec import Choice
+from grid.spec import Added, Choice
 
 Share = Annotated[float, Field(ge=0, le=1)]
 
@@ -74,7 +80,7 @@ class Cosine(Schedule):
 
 
 class WSD(Schedule):
-    """Warm-up, stable, decay: the last `decay` share of all steps falls linearly to `floor` times the peak.
+    """Warm-up, stable, decay: the last `decay` share of all steps falls to `floor` times the peak.
 
     The share is rounded to whole steps, none of which may be warm-up.
     """
@@ -82,10 +88,18 @@ class WSD(Schedule):
     kind: Literal["wsd"] = "wsd"
     decay: Share = 0.2
     floor: Share = 0.0
+    shape: Annotated[Literal["linear", "cosine", "1-sqrt"], Added()] = "linear"
+    """Shape of the decay."""
 
     def after_warmup(self, step: int, steps: int) -> float:
         falling, left = self._falling(steps), steps - step
-        return 1.0 if left >= falling else self.floor + (1 - self.floor) * left / falling
+        if left >= falling:
+            return 1.0
+        if self.shape == "linear":
+            return self.floor + (1 - self.floor) * left / falling
+        done = (falling - left) / falling
+        height = (1 + math.cos(math.pi * done)) / 2 if self.shape == "cosine" else 1 - math.sqrt(done)
+        return self.floor + (1 - self.floor) * height
 
     def longest_warmup(self, steps: int) -> int:
         return steps - self._falling(steps)

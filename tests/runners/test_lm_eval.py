@@ -183,6 +183,46 @@ def test_a_document_longer_than_the_window_is_scored_once_token_by_token(table: 
         assert total == pytest.approx(log_likelihood(table, "", text), rel=1e-12)
 
 
+@pytest.mark.parametrize("adds_bos", [False, True])
+def test_rolling_likelihoods_are_those_of_the_harness_class_for_hugging_face(adds_bos: bool) -> None:
+    """A tokenizer without a BOS lends its EOS as context, which is not scored; one that adds a BOS has it scored."""
+    from lm_eval.models.huggingface import HFLM
+    from tokenizers import Regex, Tokenizer, models, pre_tokenizers, processors
+    from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+
+    characters = Tokenizer(models.WordLevel({"<s>": 0, **{chr(at): at for at in range(1, 128)}}, unk_token="<s>"))
+    characters.pre_tokenizer = pre_tokenizers.Split(Regex(r"[\s\S]"), "isolated")
+    if adds_bos:
+        characters.post_processor = processors.TemplateProcessing(single="<s> $A", special_tokens=[("<s>", 0)])
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_object=characters, **{"bos_token" if adds_bos else "eos_token": "<s>"}
+    )
+    sizes = {"hidden_size": 8, "intermediate_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2}
+    model = LlamaForCausalLM(LlamaConfig(vocab_size=256, initializer_range=1.0, **sizes)).double()
+
+    def predict(inputs: Tensor, visible: Tensor | None = None) -> Tensor:
+        return model(inputs).logits
+
+    for text in ("a", "abc cab", "abc cab bca, abcabc"):
+        request = type("Request", (), {"args": (text,), "task_name": "t", "doc_id": 0})()
+        theirs = HFLM(pretrained=model, tokenizer=tokenizer, max_length=8, batch_size=1).loglikelihood_rolling(
+            [request]
+        )
+        windows = RequestConverter(ByteEncoder(), 8, score_bos=adds_bos).windows(request)
+        with torch.no_grad():
+            ours = score_questions(predict, windows, 256)
+        assert sum(each.log_likelihood for each in ours) == pytest.approx(theirs[0], rel=1e-12)
+        assert sum(each.scored for each in windows) == len(text) + adds_bos
+
+
+def test_the_record_says_whether_a_bos_is_scored(tmp_path: Path) -> None:
+    spec = LmEval(tasks=("rolling",), include=str(folder(tmp_path / "t")))
+    scored = spec.changed(score_bos=True)
+    assert [each.open(TASK).record["score_bos"] for each in (spec, scored)] == [False, True]
+    assert "score_bos" not in spec.canonical
+    assert spec.key != scored.key
+
+
 def test_what_does_not_fit_loses_its_beginning_and_is_counted(tmp_path: Path, table: Tensor) -> None:
     spec = LmEval(tasks=("mine",), include=str(folder(tmp_path / "t")), context=4)
     seen: list[int] = []

@@ -12,6 +12,8 @@ from torch.nn import functional as F
 
 from grid.errors import SpecError
 from runners import LongContext, Needle, Stretch, Text, Trial
+from runners.evaluations.answer_scores import SCORES
+from runners.evaluations.longbench import ANSWER_TOKENS, PROMPTS
 from runners.tasks import Items, Measurements, Predict
 from runners.training.loop import train
 from variants import Rotary, Yarn, gpt2, llama2
@@ -119,6 +121,39 @@ def test_what_does_not_fit_loses_its_middle(tmp_path: Path, task: Text) -> None:
     assert record_inputs(spec, task) == [b"\0<{context}> ({input})"]
 
 
+def test_longbench_has_a_prompt_and_an_answer_length_for_each_set(tmp_path: Path, task: Text) -> None:
+    assert SCORES.keys() == PROMPTS.keys() == ANSWER_TOKENS.keys()
+    ask = {**item("lcc", context="a = 1\n", input="unused", answers=["b"]), "_id": "code"}
+    spec = asking(
+        tmp_path / "a.jsonl", ask, item("trec", context="{input}", all_classes=["42"]), template="{context}-{input}"
+    )
+    named = spec.changed(prompts="longbench", context=700)
+    assert named.key == named.changed(template="{input} {context}", new_tokens=3).key
+    code = b"\0Please complete the code given below. \na = 1\nNext line of code:\n"
+    question = b"\0Please determine the type of the question below. Here are some examples of questions.\n\n{input}\nQ?"
+    assert record_inputs(named, task) == [code, question]
+
+    written: list[int] = []
+
+    def talk(inputs: Tensor, visible: Tensor | None = None) -> Tensor:
+        written.append(inputs.shape[-1])
+        return F.one_hot(torch.full_like(inputs, ord("x")), 256).float()
+
+    rows(named.changed(sets=("lcc",)), talk, task)
+    assert written == [len(code) + step for step in range(64)]
+    with pytest.raises(SpecError, match=r"LongBench's longest answer \+ 3 = 67; got context=66"):
+        named.changed(context=66)
+
+
+@pytest.mark.parametrize("dataset", PROMPTS)
+def test_prompts_of_longbench_hold_a_document_once(dataset: str) -> None:
+    """Summaries, counts and one set of code have no question."""
+    without_input = {"gov_report", "multi_news", "passage_count", "lcc"}
+    assert PROMPTS[dataset].count("{context}") == 1
+    assert PROMPTS[dataset].count("{input}") == (dataset not in without_input)
+    assert set(PROMPTS[dataset].format(context="", input="")).isdisjoint("{}")
+
+
 def test_positions_are_stretched_while_it_judges(tiny: Trial, memory: Any, tmp_path: Path, task: Text) -> None:
     plain = asking(tmp_path / "a.jsonl", item("lcc", answers=["x"]), item("gov_report"), context=16, new_tokens=2)
     stretch = Stretch(factor=4, original=16)
@@ -156,7 +191,7 @@ def test_other_bad_input_is_refused_before_any_training(tmp_path: Path, task: Te
     refusals: dict[str, Callable[[], object]] = {
         r"template needs \{input\} once": lambda: spec.changed(template="{context}"),
         r"template needs \{context\} once": lambda: spec.changed(template="{context}{context}{input}"),
-        "got context=10 and new_tokens=8": lambda: spec.changed(context=10),
+        "new_tokens \\+ 3 = 11; got context=10; raise it": lambda: spec.changed(context=10),
         "scaling stretches rotary positions; the model has 'learned'": lambda: stretch.check(task, model),
         "up to 64 tokens and the model has 16 positions": lambda: tiny.changed(task=task, evaluations=(spec,)),
         "needs a task of text; got Needle": lambda: spec.check(Needle(), model),

@@ -309,6 +309,19 @@ def test_wsd_is_at_its_peak_until_the_decay_and_then_falls_on_a_line() -> None:
     assert [training.lr(step) for step in range(1, 6)] == pytest.approx([0.125, 0.25, 0.375, 0.5, 0.5])
 
 
+@pytest.mark.parametrize("shape", ["linear", "cosine", "1-sqrt"])
+@pytest.mark.parametrize(("decay", "floor"), [(0.25, 0.0), (0.8, 0.1), (0.0, 0.0)])
+def test_the_decay_of_wsd_has_the_shape_of_transformers(shape: str, decay: float, floor: float) -> None:
+    optimiser = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=1.0)
+    theirs = transformers.get_wsd_schedule(
+        optimiser, 7, round(100 * decay), num_training_steps=100, decay_type=shape, min_lr_ratio=floor
+    ).lr_lambdas[0]
+    ours = WSD.model_validate({"warmup": 7, "decay": decay, "floor": floor, "shape": shape})
+    steps = range(7, 100)
+    assert [ours.factor(step, 100) for step in steps] == pytest.approx([theirs(step) for step in steps])
+    assert ("shape" in ours.canonical) == (shape != "linear")
+
+
 def test_a_warmup_that_does_not_end_in_time_is_refused() -> None:
     fits = Training(steps=110, schedule=WSD(warmup=88, decay=0.2))
     assert [fits.schedule.factor(step, 110) for step in (87, 88, 99)] == [1, 1, 0.5]
