@@ -109,12 +109,12 @@ def _split_gate(operator: Operator, x: Tensor) -> tuple[Tensor, Tensor | None]:
 
 def definition(operator: Operator, heads: Heads, numbers: NumberValues) -> AttentionOutput:
     """Compute `attention` in the precision of its inputs, also under autocast."""
-    with _as_given(heads.q.device.type):
+    with without_autocast(heads.q.device.type):
         return attention(operator, heads, numbers)
 
 
-def _as_given(device: str) -> AbstractContextManager[object]:
-    """Turn autocast off, so that matrix products keep the precision of their inputs."""
+def without_autocast(device: str) -> AbstractContextManager[object]:
+    """Turn autocast off on `device`, so that matrix products keep the precision of their inputs."""
     if torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device):
         return torch.autocast(device, enabled=False)
     return nullcontext()
@@ -165,7 +165,7 @@ def qk_logits(operator: Operator, heads: Heads, numbers: NumberValues) -> Tensor
     """
     working = torch.promote_types(heads.q.dtype, torch.float32)
     (q, _), (k, _) = _split_gate(operator, heads.q.to(working)), _split_gate(operator, heads.k.to(working))
-    with _as_given(q.device.type):
+    with without_autocast(q.device.type):
         return _products(operator, q, k, heads.distance, by_stage(numbers))
 
 

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 import torch
 from torch import Tensor, nn
 
+from variants.attend import without_autocast
 from variants.model.seeding import generator
 from variants.number import HeadShape, Matrix, Number, RunningMean, Vector
 from variants.operator import Operator
@@ -86,12 +87,13 @@ class NumberParameters(nn.Module):
         if not number.trained:
             return self.get_buffer(attribute)
         raw = self.table[attribute]
-        if "query" in number.per:
-            own = query[:, self._heads[name]].to(raw.dtype)
-            raw = raw + torch.einsum("bhtd,hd->bht", own, self.projection[attribute])[..., None]
-        elif "token" in number.per:
-            predicted = nn.functional.linear(x.to(raw.dtype), self.projection[attribute])
-            raw = raw + predicted.view(*x.shape[:2], -1, raw.shape[-1]).transpose(1, 2)
+        with without_autocast(raw.device.type):
+            if "query" in number.per:
+                own = query[:, self._heads[name]].to(raw.dtype)
+                raw = raw + torch.einsum("bhtd,hd->bht", own, self.projection[attribute])[..., None]
+            elif "token" in number.per:
+                predicted = nn.functional.linear(x.to(raw.dtype), self.projection[attribute])
+                raw = raw + predicted.view(*x.shape[:2], -1, raw.shape[-1]).transpose(1, 2)
         return number.value(raw, self.layer)
 
     def _average(self, name: str, averaged: Tensor) -> Tensor:
