@@ -48,8 +48,11 @@ class Heads(NamedTuple):
 
     @property
     def model_mask(self) -> Tensor:
-        """The mask, causal where none was given."""
-        return causal(self.q.shape[-2], self.k.shape[-2], self.q.device) if self.mask is None else self.mask
+        """The mask [..., T_q, T_k], causal where none was given."""
+        shape = self.q.shape[-2], self.k.shape[-2]
+        if self.mask is None:
+            return causal(*shape, self.q.device)
+        return self.mask.expand(*self.mask.shape[:-2], *shape)  # stages sum over its keys
 
 
 class AttentionOutput(NamedTuple):
