@@ -8,6 +8,7 @@ from variants import Operator, Rescale, Scalars, Tokens, Transformer, gpt2, llam
 from variants.model.backbone import Backbone
 from variants.model.parameters import NumberParameters
 from variants.model.placement import Placement
+from variants.model.running_means import BatchShare, RunningMeans
 from variants.number import ByDepth, Contrast, HeadShape, Matrix, Number, Vector
 from variants.papers.affine_scaled import affine_gated, affine_scaled, gated_elements, gated_heads
 from variants.papers.integral import differential
@@ -102,12 +103,39 @@ class TestDrawn:
         assert Vector(init=0.0, per="head", spread=0.5).at("constant") == Vector(init=0.0)
 
 
+def trained_model() -> Transformer:
+    """One layer and head whose alpha differs by token."""
+    model = Transformer(gpt2(layers=1, heads=1, width=16), [affine_scaled()], inputs=Scalars(), seed=0)
+    projection = model.blocks()[0].attention.numbers.projection["rescale_scale"]
+    projection.data.normal_(generator=torch.Generator().manual_seed(2))
+    return model
+
+
+def scales_of(model: Transformer, x: Tensor) -> Tensor:
+    """alpha of every token of one sequence."""
+    trace = next(iter(model.trace_layers(x)))
+    return trace.worked.numbers["rescale.scale"].detach().flatten()
+
+
 class TestRunningMean:
     def test_a_training_step_moves_it_once(self) -> None:
         model = Transformer(gpt2(layers=2, heads=2, width=16), [affine_scaled()] * 2, inputs=Scalars(), seed=0)
         model(torch.randn(2, 7, 1)).square().sum().backward()
         means = [value for *_, name, value in model.numbers() if name == "rescale.mean"]
         assert means == pytest.approx([0.05] * 4)
+
+    def test_padding_does_not_count(self) -> None:
+        """Tokens are padding if they do not see themselves; parts of a batch count by their tokens."""
+        whole, lengths = torch.randn(3, 64, 1, generator=torch.Generator().manual_seed(1)), (4, 64, 9)
+        visible = (torch.arange(64) < torch.tensor(lengths)[:, None])[:, None, :]
+        alone = torch.cat([scales_of(trained_model(), whole[i : i + 1, :n]) for i, n in enumerate(lengths)]).mean()
+        once, parts = trained_model(), trained_model()
+        once(whole, visible)
+        shares = [BatchShare(whole[i : i + 1], 1 / 3, lambda: None, visible[i : i + 1]) for i in range(3)]
+        RunningMeans(parts).move(shares, lambda total: total)
+        for model in (once, parts):
+            (mean,) = {value for *_, name, value in model.numbers() if name == "rescale.mean"}
+            assert mean == pytest.approx(0.1 * alone.item(), rel=1e-6)
 
     def test_no_gradient_flows_through_it_and_the_next_step_may_change_it(self) -> None:
         numbers = numbers_of(affine_scaled("unit"))

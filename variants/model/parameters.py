@@ -52,15 +52,16 @@ class NumberParameters(nn.Module):
             if number.trained and number.random and name not in self._borrowed:
                 number.disturb(self.table[_attribute(name)].data, generator(seed, path, name))
 
-    def values(self, query: Tensor, x: Tensor) -> dict[str, Tensor]:
+    def values(self, query: Tensor, x: Tensor, present: Tensor | None = None) -> dict[str, Tensor]:
         """Return the value of every number, ready to broadcast.
 
         `query` [B, H, T, D + G] is unrotated and unscaled; `x` [B, T, W] is the layer's normalised input. Running means
-        move in training.
+        move in training, by the tokens that are `present` [B or 1, H or 1, T, 1], None for all.
         """
         values = {name: self._value(name, number, query, x) for name, number in self.numbers.items()}
         if self.training and self.moving:
-            self.move([self._average(name, values[_mean_of(name, number)]) for name, number in self._means.items()])
+            averaged = {name: values[_mean_of(name, number)] for name, number in self._means.items()}
+            self.move([self._average(name, value, present) for name, value in averaged.items()])
         for name in self._means:
             values[name] = self.get_buffer(_attribute(name)).clone()  # the next step changes it in place
         return values
@@ -71,10 +72,10 @@ class NumberParameters(nn.Module):
         return bool(self._means)
 
     @torch.no_grad()
-    def averages(self, query: Tensor, x: Tensor) -> list[Tensor]:
+    def averages(self, query: Tensor, x: Tensor, present: Tensor | None = None) -> list[Tensor]:
         """Compute the batch mean that each running mean takes in; arguments as for `values`."""
         averaged = [(name, _mean_of(name, number)) for name, number in self._means.items()]
-        return [self._average(name, self._value(of, self.numbers[of], query, x)) for name, of in averaged]
+        return [self._average(name, self._value(of, self.numbers[of], query, x), present) for name, of in averaged]
 
     @torch.no_grad()
     def move(self, averages: Sequence[Tensor]) -> None:
@@ -96,9 +97,15 @@ class NumberParameters(nn.Module):
                 raw = raw + predicted.view(*x.shape[:2], -1, raw.shape[-1]).transpose(1, 2)
         return number.value(raw, self.layer)
 
-    def _average(self, name: str, averaged: Tensor) -> Tensor:
+    def _average(self, name: str, averaged: Tensor, present: Tensor | None) -> Tensor:
+        """Average over sequences and tokens without padding."""
         mean = self.get_buffer(_attribute(name))
-        return averaged.detach().to(mean.dtype).mean((0, 2), keepdim=True).expand_as(mean)
+        averaged = averaged.detach().to(mean.dtype)
+        if present is None:
+            return averaged.mean((0, 2), keepdim=True).expand_as(mean)
+        there = torch.ones_like(averaged) * present
+        count = there.sum((0, 2), keepdim=True).clamp(min=1)
+        return ((averaged * there).sum((0, 2), keepdim=True) / count).expand_as(mean)
 
     def weights(self) -> Iterator[nn.Parameter]:
         """Yield parameters under weight decay: a kernel's matrix and projections from the layer's input."""
