@@ -200,11 +200,17 @@ def _logits(operator: Operator, heads: Heads, mask: Tensor, key: Tensor | None, 
     count = mask.sum(-1, keepdim=True, dtype=q.dtype)  # K_i
     gamma = operator.normaliser.relevance(**value["normaliser"])
     c = operator.margin.factor(count, **value["margin"])
-    a = z if c is None else c * z if gamma is None else c * z + (1 - c) * gamma
+    a = z if c is None else c * z if gamma is None else _amplify(z, c, gamma)
     if q_gate is not None and k_gate is not None:
         b = operator.gate.suppression(q_gate, k_gate, **value["gate"])
         a = a - (b if key is None else F.pad(b, (1, 0)))
     return a
+
+
+def _amplify(z: Tensor, c: Tensor, gamma: Tensor) -> Tensor:
+    """Compute gamma + c (z - gamma) so that c = 1 loses no bits of z, and z = gamma gives gamma itself."""
+    a = c * z + (1 - c) * gamma
+    return a + torch.where(z == gamma, gamma - a, 0).detach()
 
 
 def _products(operator: Operator, q: Tensor, k: Tensor, distance: Tensor, value: Keywords) -> Tensor:
