@@ -36,7 +36,10 @@ class NumberParameters(nn.Module):
                 own, table = table, shared.setdefault(f"{operator.key} {name}", table)
                 if table is not own:
                     self._borrowed.add(name)
-            self.table[_attribute(name)] = table
+            if number.bias:
+                self.table[_attribute(name)] = table
+            else:
+                self.register_buffer(_attribute(name), table.detach(), persistent=False)
             if "query" in number.per:
                 self.projection[_attribute(name)] = nn.Parameter(torch.zeros(own_shape.heads, shape.query))
             elif "token" in number.per:
@@ -87,7 +90,7 @@ class NumberParameters(nn.Module):
         attribute = _attribute(name)
         if not number.trained:
             return self.get_buffer(attribute)
-        raw = self.table[attribute]
+        raw: Tensor = self.table[attribute] if number.bias else self.get_buffer(attribute)
         with without_autocast(raw.device.type):
             if "query" in number.per:
                 own = query[:, self._heads[name]].to(raw.dtype)
@@ -119,10 +122,10 @@ class NumberParameters(nn.Module):
     def learned_values(self) -> Iterator[tuple[int | None, str, float]]:
         """Yield (head or None, name, value) of every trained number and running mean; a vector or matrix by its norm.
 
-        A number predicted from the query or the token is given by its value at a zero query or token.
+        A number predicted from the query or the token is given by its value at a zero query or token, if it has a bias.
         """
         for name, number in self.numbers.items():
-            if number.trained:
+            if number.trained and number.bias:
                 values = number.value(self.table[_attribute(name)].detach(), self.layer)
             elif isinstance(number, RunningMean):
                 values = self.get_buffer(_attribute(name))
