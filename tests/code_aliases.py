@@ -169,7 +169,16 @@ def rows(old: Mapping[str, str], new: Mapping[str, str], moves: Mapping[str, set
 def as_before(data: dict[str, Any]) -> dict[str, Any]:
     """Leave out the fields that were added since release 0.1.0, which have their default."""
     assert data["model"].pop("token_types") == 0
+    _drop_bias(data["operator"])
     return data
+
+
+def _drop_bias(data: Any) -> None:
+    """Remove `bias` from every number in place."""
+    if isinstance(data, dict) and "per" in data:
+        assert data.pop("bias")
+    for each in data.values() if isinstance(data, dict) else data if isinstance(data, list) else ():
+        _drop_bias(each)
 
 
 def main(old_tree: Path, moves: Mapping[str, set[str]]) -> int:

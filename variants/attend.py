@@ -48,8 +48,11 @@ class Heads(NamedTuple):
 
     @property
     def model_mask(self) -> Tensor:
-        """The mask, causal where none was given."""
-        return causal(self.q.shape[-2], self.k.shape[-2], self.q.device) if self.mask is None else self.mask
+        """The mask [..., T_q, T_k], causal where none was given."""
+        shape = self.q.shape[-2], self.k.shape[-2]
+        if self.mask is None:
+            return causal(*shape, self.q.device)
+        return self.mask.expand(*self.mask.shape[:-2], *shape)  # stages sum over its keys
 
 
 class AttentionOutput(NamedTuple):
@@ -109,12 +112,12 @@ def _split_gate(operator: Operator, x: Tensor) -> tuple[Tensor, Tensor | None]:
 
 def definition(operator: Operator, heads: Heads, numbers: NumberValues) -> AttentionOutput:
     """Compute `attention` in the precision of its inputs, also under autocast."""
-    with _as_given(heads.q.device.type):
+    with without_autocast(heads.q.device.type):
         return attention(operator, heads, numbers)
 
 
-def _as_given(device: str) -> AbstractContextManager[object]:
-    """Turn autocast off, so that matrix products keep the precision of their inputs."""
+def without_autocast(device: str) -> AbstractContextManager[object]:
+    """Turn autocast off on `device`, so that matrix products keep the precision of their inputs."""
     if torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device):
         return torch.autocast(device, enabled=False)
     return nullcontext()
@@ -165,7 +168,7 @@ def qk_logits(operator: Operator, heads: Heads, numbers: NumberValues) -> Tensor
     """
     working = torch.promote_types(heads.q.dtype, torch.float32)
     (q, _), (k, _) = _split_gate(operator, heads.q.to(working)), _split_gate(operator, heads.k.to(working))
-    with _as_given(q.device.type):
+    with without_autocast(q.device.type):
         return _products(operator, q, k, heads.distance, by_stage(numbers))
 
 
@@ -197,11 +200,17 @@ def _logits(operator: Operator, heads: Heads, mask: Tensor, key: Tensor | None, 
     count = mask.sum(-1, keepdim=True, dtype=q.dtype)  # K_i
     gamma = operator.normaliser.relevance(**value["normaliser"])
     c = operator.margin.factor(count, **value["margin"])
-    a = z if c is None else c * z if gamma is None else c * z + (1 - c) * gamma
+    a = z if c is None else c * z if gamma is None else _amplify(z, c, gamma)
     if q_gate is not None and k_gate is not None:
         b = operator.gate.suppression(q_gate, k_gate, **value["gate"])
         a = a - (b if key is None else F.pad(b, (1, 0)))
     return a
+
+
+def _amplify(z: Tensor, c: Tensor, gamma: Tensor) -> Tensor:
+    """Compute gamma + c (z - gamma) so that c = 1 loses no bits of z, and z = gamma gives gamma itself."""
+    a = c * z + (1 - c) * gamma
+    return a + torch.where(z == gamma, gamma - a, 0).detach()
 
 
 def _products(operator: Operator, q: Tensor, k: Tensor, distance: Tensor, value: Keywords) -> Tensor:

@@ -8,7 +8,8 @@ Granularity is a set of axes. Coarse to fine, by their usual names:
     query      (layer, head, query)      predicted from the head's query vector: u . q + the head's scalar
     token      (layer, head, token)      predicted from the layer's normalised input: u . x + the head's scalar
 
-The projections u start at zero, so a finer granularity computes the same function as a coarser one at step 0.
+The projections u start at zero, so a finer granularity computes the same function as a coarser one at step 0. Without
+`bias` the head's scalar stays at its start, as in papers whose gates have no bias.
 """
 
 import math
@@ -27,7 +28,7 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 from torch import Tensor
 
-from grid.spec import Spec
+from grid.spec import Added, Spec
 from variants.links import LINKS, Link
 
 Axis = Literal["layer", "head", "query", "token"]
@@ -85,7 +86,8 @@ class Number(Spec):
     """A scalar quantity of an operator: where it starts, along which axes it varies, and the range it stays in.
 
     `init` is the value the operator sees at step 0 (after the link). A granularity finer than constant is trained;
-    `learned=True` also trains a constant, one scalar for all layers and heads.
+    `learned=True` also trains a constant, one scalar for all layers and heads. `bias=False` trains the projection from
+    the query or token alone.
     """
 
     allowed: ClassVar[tuple[tuple[Axis, ...], ...]] = (*_NAMED.values(), ("head",))
@@ -95,6 +97,7 @@ class Number(Spec):
     per: Granularity = ()
     link: Link = "identity"
     learned: bool | None = None
+    bias: Annotated[bool, Added()] = True
 
     @classmethod
     def _admit(cls, value: object, validate: ValidatorFunctionWrapHandler) -> object:
@@ -113,6 +116,10 @@ class Number(Spec):
         if self.per and self.learned is False:
             raise ValueError(
                 f"what varies along {', '.join(self.per)} is learned; use per='constant' for a fixed value"
+            )
+        if not self.bias and not self.predicted:
+            raise ValueError(
+                f"bias=False leaves the projection alone; per={self.label!r} has none, use 'query' or 'token'"
             )
         if self.learned is bool(self.per):
             self.set_normal_form(learned=None)
@@ -133,6 +140,11 @@ class Number(Spec):
         return bool(self.per) or bool(self.learned)
 
     @property
+    def predicted(self) -> bool:
+        """True if it is predicted from the query or the token."""
+        return bool(_PREDICTED & set(self.per))
+
+    @property
     def random(self) -> bool:
         """True if its start is random."""
         return False
@@ -145,7 +157,7 @@ class Number(Spec):
 
     def at(self, per: str | tuple[Axis, ...]) -> Self:
         """Return the number at another granularity."""
-        return self.changed(per=per, learned=None)
+        return self.changed(per=per, learned=None, bias=True)
 
     def init_at(self, layer: int) -> float:  # noqa: ARG002  (a number may start differently by depth)
         """Return its start in `layer`, counted from 0."""
@@ -211,6 +223,8 @@ class Vector(Number):
             raise ValueError(
                 f"spread is noise on a trained vector's start; this one is fixed, got spread={self.spread}"
             )
+        if self.spread and not self.bias:
+            raise ValueError(f"spread is noise on a trained constant and bias=False has none; got spread={self.spread}")
         if self.along == "first" and self.link != "identity":
             raise ValueError(f"along='first' sets the other channels to 0 and needs link='identity'; got {self.link!r}")
         if self.along == "first" and self.init == 0:
@@ -224,7 +238,7 @@ class Vector(Number):
     def at(self, per: str | tuple[Axis, ...]) -> Self:
         """Return the vector at another granularity; a fixed vector has no noise."""
         fixed = per in ("constant", ())
-        return self.changed(per=per, learned=None, spread=0.0 if fixed else self.spread)
+        return self.changed(per=per, learned=None, bias=True, spread=0.0 if fixed else self.spread)
 
     def entries(self, shape: HeadShape) -> tuple[int, int]:
         return 1, shape.value
@@ -331,7 +345,7 @@ class Contrast(ByDepth):
             self.set_normal_form(form="scalar")  # fixed: nothing is made of vectors
         if self.form == "scalar":
             self.set_normal_form(spread=0.1)  # there are no vectors to draw
-        elif _PREDICTED & set(self.per):
+        elif self.predicted:
             raise ValueError(
                 f"four vectors make one number per layer or head; for per={self.label!r} use form='scalar'"
             )

@@ -75,8 +75,8 @@ def test_running_means_move_by_what_parts_see(tiny: Trial, memory: Callable, mon
     used: list[tuple[Tensor, Tensor]] = []
     original = NumberParameters.values
 
-    def remember(layer: NumberParameters, query: Tensor, x: Tensor) -> dict[str, Tensor]:
-        found = original(layer, query, x)
+    def remember(layer: NumberParameters, query: Tensor, x: Tensor, present: Tensor | None) -> dict[str, Tensor]:
+        found = original(layer, query, x, present)
         if layer.training and query.requires_grad and layer.layer == 2:
             used.append((found["rescale.scale"].detach().mean((0, 2)), found["rescale.mean"].flatten()))
         return found

@@ -1,13 +1,18 @@
 """Numbers as parameters: where they start, what is trained, shared, drawn, averaged and refused."""
 
+import math
+
 import pytest
 import torch
 from torch import Tensor
 
 from variants import Operator, Rescale, Scalars, Tokens, Transformer, gpt2, llama2
+from variants.laws.battery import prove
 from variants.model.backbone import Backbone
 from variants.model.parameters import NumberParameters
 from variants.model.placement import Placement
+from variants.model.running_means import BatchShare, RunningMeans
+from variants.model.shapes import shapes_only
 from variants.number import ByDepth, Contrast, HeadShape, Matrix, Number, Vector
 from variants.papers.affine_scaled import affine_gated, affine_scaled, gated_elements, gated_heads
 from variants.papers.integral import differential
@@ -15,6 +20,7 @@ from variants.stages.merges.difference import Difference
 from variants.stages.output_gates.per_channel import PerChannel
 from variants.stages.output_gates.per_head import PerHead
 from variants.stages.readouts.value_bias import ValueBias
+from variants.stages.rescales.affine import Affine
 from variants.stages.signals import Signals
 
 SHAPE = HeadShape(heads=3, query=7, semantic=7, signal=7, value=5, width=13)
@@ -102,12 +108,88 @@ class TestDrawn:
         assert Vector(init=0.0, per="head", spread=0.5).at("constant") == Vector(init=0.0)
 
 
+def trained_model() -> Transformer:
+    """One layer and head whose alpha differs by token."""
+    model = Transformer(gpt2(layers=1, heads=1, width=16), [affine_scaled()], inputs=Scalars(), seed=0)
+    projection = model.blocks()[0].attention.numbers.projection["rescale_scale"]
+    projection.data.normal_(generator=torch.Generator().manual_seed(2))
+    return model
+
+
+def scales_of(model: Transformer, x: Tensor) -> Tensor:
+    """alpha of every token of one sequence."""
+    trace = next(iter(model.trace_layers(x)))
+    return trace.worked.numbers["rescale.scale"].detach().flatten()
+
+
+class TestWithoutBias:
+    """The gates of paper 000 have no bias; it counts 0.4 M, 1.0 M and 2.1 M parameters for Affine."""
+
+    @pytest.mark.parametrize(
+        ("width", "heads", "layers", "counts"),
+        [(1024, 16, 24, 393_216), (2048, 32, 16, 1_048_576), (3072, 24, 28, 2_064_384)],
+    )
+    def test_affine_has_the_parameters_of_the_paper(self, width: int, heads: int, layers: int, counts: int) -> None:
+        operator = affine_scaled()
+        rescale = operator.rescale
+        assert isinstance(rescale, Affine)
+        operator = operator.changed(rescale=rescale.changed(scale=rescale.scale.changed(bias=False)))
+        with shapes_only():
+            backbone = gpt2(layers=layers, heads=heads, width=width)
+            assert Transformer(backbone, [operator] * layers, inputs=Scalars(), seed=0).operator_parameters() == counts
+
+    def test_it_stays_at_its_start_for_a_zero_query_and_is_no_part_of_the_state(self) -> None:
+        number = Number(init=0.3, per="token", link="unit", bias=False)
+        numbers = numbers_of(Operator(output_gate=PerHead(opening=number)))
+        query, x = inputs()
+        assert set(numbers.state_dict()) == {"projection.output_gate_opening"}
+        assert list(numbers.learned_values()) == []
+        torch.testing.assert_close(numbers.values(query, 0 * x)["output_gate.opening"], torch.full((2, 3, 11, 1), 0.3))
+        numbers.projection["output_gate_opening"].data.fill_(0.01)
+        found = numbers.values(query, x)["output_gate.opening"]
+        expected = torch.sigmoid(math.log(0.3 / 0.7) + 0.01 * x.sum(-1))
+        torch.testing.assert_close(found, expected[:, None, :, None].expand(2, 3, 11, 1))
+
+    def test_the_key_of_a_number_with_bias_is_as_before(self) -> None:
+        number = Number(init=0.5, per="token", link="unit")
+        assert "bias" not in number.canonical
+        assert number.changed(bias=False).key != number.key
+
+    @pytest.mark.parametrize("operator", [PerHead, PerChannel], ids=lambda each: each.__name__)
+    def test_it_keeps_the_laws(self, operator: type[PerHead] | type[PerChannel]) -> None:
+        gate = operator()
+        example = Operator(output_gate=gate.changed(opening=gate.opening.changed(bias=False)))
+        assert [found.words for found in prove(example) if not found.proved] == []
+
+    @pytest.mark.parametrize("per", ["constant", "head"])
+    def test_it_needs_a_projection(self, per: str) -> None:
+        with pytest.raises(ValueError, match=f"bias=False leaves the projection alone; per='{per}' has none"):
+            Number(init=0.5, per=per, bias=False)
+
+    def test_a_constant_that_is_not_trained_has_no_noise(self) -> None:
+        with pytest.raises(ValueError, match=r"bias=False has none; got spread=0\.5"):
+            Vector(init=0.0, per="token", spread=0.5, bias=False)
+
+
 class TestRunningMean:
     def test_a_training_step_moves_it_once(self) -> None:
         model = Transformer(gpt2(layers=2, heads=2, width=16), [affine_scaled()] * 2, inputs=Scalars(), seed=0)
         model(torch.randn(2, 7, 1)).square().sum().backward()
         means = [value for *_, name, value in model.numbers() if name == "rescale.mean"]
         assert means == pytest.approx([0.05] * 4)
+
+    def test_padding_does_not_count(self) -> None:
+        """Tokens are padding if they do not see themselves; parts of a batch count by their tokens."""
+        whole, lengths = torch.randn(3, 64, 1, generator=torch.Generator().manual_seed(1)), (4, 64, 9)
+        visible = (torch.arange(64) < torch.tensor(lengths)[:, None])[:, None, :]
+        alone = torch.cat([scales_of(trained_model(), whole[i : i + 1, :n]) for i, n in enumerate(lengths)]).mean()
+        once, parts = trained_model(), trained_model()
+        once(whole, visible)
+        shares = [BatchShare(whole[i : i + 1], 1 / 3, lambda: None, visible[i : i + 1]) for i in range(3)]
+        RunningMeans(parts).move(shares, lambda total: total)
+        for model in (once, parts):
+            (mean,) = {value for *_, name, value in model.numbers() if name == "rescale.mean"}
+            assert mean == pytest.approx(0.1 * alone.item(), rel=1e-6)
 
     def test_no_gradient_flows_through_it_and_the_next_step_may_change_it(self) -> None:
         numbers = numbers_of(affine_scaled("unit"))

@@ -8,10 +8,11 @@ import torch
 from torch import Tensor
 
 from grid.errors import SpecError
-from variants import Heads, Operator, attend, causal
+from variants import Heads, Operator, attend, causal, differential
 from variants.attend import prepare
 from variants.laws.inputs import random_inputs
 from variants.number import Number
+from variants.operator import NumberValues
 from variants.paths import sdpa
 from variants.paths.choose import choose
 from variants.stages.positions.alibi import Alibi
@@ -105,3 +106,66 @@ def test_low_precision_inputs_stay_what_they_are() -> None:
     heads = Heads(*(x.bfloat16() for x in (inputs.q, inputs.k, inputs.v)))
     numbers = {name: value.float() for name, value in inputs.numbers.items()}
     assert sdpa.run(operator, heads, numbers).dtype == torch.bfloat16
+
+
+BEYOND_QUERIES_AND_KEYS: tuple[dict[str, Any], ...] = (
+    {"margin": {"kind": "ssmax"}},
+    {"margin": {"kind": "log_count"}, "rescale": {"kind": "affine"}},
+    {"transform": {"kind": "temperature"}},
+    {"preparation": {"kind": "rms_norm"}},
+    {"normaliser": {"kind": "sink"}, "readout": {"kind": "ground_value"}},
+    {"extra": {"kind": "key_value_bias"}},
+)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+@pytest.mark.parametrize("choices", BEYOND_QUERIES_AND_KEYS, ids=str)
+def test_what_logits_have_beyond_queries_and_keys_is_rounded_once(choices: dict[str, Any], dtype: torch.dtype) -> None:
+    operator = Operator(**choices)
+    given = random_inputs(operator, length=63, scale=3.0).to(torch.float32)
+    q, k, v = (x.to(dtype) for x in (given.q, given.k, given.v))
+    exact = along("reference", operator, q.double(), k.double(), v.double(), given.numbers)
+    for autocast in (False, True):
+        with torch.autocast("cpu", dtype=dtype, enabled=autocast):
+            came = along("sdpa", operator, q, k, v, given.numbers)
+        assert came.dtype == dtype
+        half_unit = exact.abs() * torch.finfo(dtype).eps / 2
+        assert ((came.double() - exact).abs() <= half_unit + 1e-5).all()
+
+
+def along(path: Any, operator: Operator, q: Tensor, k: Tensor, v: Tensor, numbers: NumberValues) -> Tensor:
+    return choose(operator, path).run(operator, Heads(*prepare(operator, q, k, NoPositions(), numbers), v), numbers)
+
+
+def test_a_position_bias_keeps_its_digits_under_autocast() -> None:
+    operator = Operator()
+    given = random_inputs(operator, length=63, scale=3.0).to(torch.float32)
+    heads = Heads(given.q.bfloat16(), given.k.bfloat16(), given.v.bfloat16())
+    bias = 30 * torch.randn(1, heads.q.shape[1], 63, 63, generator=torch.Generator().manual_seed(1))
+    exact = choose(operator, "reference").run(
+        operator, Heads(*(x.double() for x in heads[:3]), None, bias.double()), {}
+    )
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        came = sdpa.run(operator, heads._replace(bias=bias), {})
+    assert ((came.double() - exact).abs() <= exact.abs() * 2**-8 + 1e-5).all()
+
+
+def test_a_far_sink_in_float16_is_no_sink() -> None:
+    operator = Operator(normaliser={"kind": "sink"})
+    given = random_inputs(operator, length=13).to(torch.float16)
+    far = {"normaliser.logit": torch.full_like(given.numbers["normaliser.logit"], -4e4)}
+    came = along("sdpa", operator, given.q, given.k, given.v, far)
+    plain = along("reference", Operator(), given.q, given.k, given.v, {})
+    torch.testing.assert_close(came, plain, rtol=2**-10, atol=1e-4)
+
+
+@pytest.mark.parametrize("path", ["sdpa", "reference"])
+def test_a_norm_of_empty_rows_in_float16_has_finite_gradients(path: Any) -> None:
+    operator = differential()
+    given = random_inputs(operator, length=13).to(torch.float16).following()
+    holes = causal(13, 13).clone()
+    holes[5] = False
+    heads = Heads(*prepare(operator, given.q, given.k, NoPositions(), given.numbers), given.v, holes)
+    choose(operator, path).run(operator, heads, given.numbers).sum().backward()
+    for name, x in given.tensors().items():
+        assert x.grad is None or torch.isfinite(x.grad).all(), name

@@ -71,6 +71,26 @@ def shifted_values(u: Tensor, v: Tensor, v0: Tensor) -> Tensor:
     return v0 + w @ (v - v0)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_a_key_at_the_threshold_counts_as_relevant_whatever_the_margin(dtype: torch.dtype) -> None:
+    """All logits equal gamma, so nothing is left to the ground state and gradients are those of softmax."""
+    operator = Operator(margin=LogCount(), normaliser=Ground(), readout=GroundValue())
+    z = torch.randn(200, generator=torch.Generator().manual_seed(0), dtype=dtype)
+    q = (math.sqrt(8) * F.pad(z[:, None, None, None], (0, 7))).repeat(1, 1, 13, 1).requires_grad_()
+    k = F.pad(torch.ones(200, 1, 13, 1, dtype=dtype), (0, 7))
+    v = random_heads()[2][:1, :1].to(dtype).expand(200, -1, -1, -1)
+    values = only({name: value.to(dtype) for name, value in numbers(alpha=0.3).items()}, operator)
+    values["normaliser.threshold"] = ((q.detach() * (1 / math.sqrt(8))) @ k.transpose(-2, -1))[..., :1]
+    found = attend(operator, q, k, v, numbers=values)
+    assert found.ground is not None
+    assert (found.ground == 0).all()
+    seen = causal(13, 13)
+    mean = (seen.to(dtype) / seen.sum(-1, keepdim=True)) @ v
+    torch.testing.assert_close(found.output, mean)
+    (slope,) = torch.autograd.grad(found.output.square().sum(), q)
+    assert slope.abs().max() < 1e-5  # equal keys: moving the query moves all logits alike
+
+
 @pytest.mark.parametrize("form", [zero_threshold, clipped_logits, two_sums, shifted_values])
 def test_the_equation_has_equal_forms(form: Callable[[Tensor, Tensor, Tensor], Tensor]) -> None:
     q, k, v = random_heads(gate=GATE)

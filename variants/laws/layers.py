@@ -109,7 +109,7 @@ def _number(attention: Attention, name: str, q: list[Rows], x: Rows) -> Tensor:
     parameters, number, place = attention.numbers, attention.operator.numbers()[name], name.replace(".", "_")
     if not number.trained:
         return parameters.get_buffer(place)[0]
-    table: list[Rows] = parameters.table[place][0].tolist()
+    table: list[Rows] = (parameters.table[place] if number.bias else parameters.get_buffer(place))[0].tolist()
     if isinstance(number, Matrix):
         return torch.tensor(table, dtype=torch.float64)
     if isinstance(number, Contrast) and number.form == "vectors":

@@ -134,7 +134,7 @@ def _size(operator: Operator, name: str, width: int) -> int:
     number, heads, (_, query) = operator.numbers()[name], len(own_heads(operator, name)), _shape(operator)
     layers = LAYERS if "layer" in number.per else 1
     entries = _entries(operator, number)
-    size = layers * (heads if "head" in number.per else 1) * entries
+    size = layers * (heads if "head" in number.per else 1) * entries if number.bias else 0
     if "query" in number.per:
         size += layers * heads * query
     if "token" in number.per:

@@ -61,6 +61,21 @@ def run_path(name: str, operator: Operator, inputs: Inputs, heads: Heads | None 
     return path.run(operator, (heads or Heads(q, k, inputs.v))._replace(q=q, k=k, v=inputs.v), inputs.numbers)
 
 
+def _broadcast_masks(operator: Operator) -> None:
+    """A mask of keys, of queries, or of one sequence for all, is what it is when written out."""
+    inputs = random_inputs(operator)
+    seen = torch.ones(2, 1, 13, 13, dtype=torch.bool)
+    seen[0, :, :, 9:], seen[1, :, 4], seen[:, 0, 7] = False, False, False
+    masks = {"keys [B, 1, 1, T]": seen[:, :, :1], "queries [B, 1, T, 1]": seen[..., 2:3], "keys [T]": seen[0, 0, 0]}
+    for words, mask in masks.items():
+        whole = mask.expand(2, inputs.q.shape[1], 13, 13).contiguous()
+        expected = output(operator, inputs, whole)
+        for path in PATHS:
+            if path.cannot(operator) is None:
+                came = run_path(path.name, operator, inputs, Heads(inputs.q, inputs.k, inputs.v, mask))
+                near(came, expected, f"a mask of {words}, on path {path.name!r}", **EXACT)
+
+
 def _along(operator: Operator, inputs: Inputs, heads: Heads, name: str) -> dict[str, Tensor]:
     there = inputs.following()
     came = run_path(name, operator, there, heads)
@@ -87,6 +102,7 @@ LAWS = (
     Law("heads", "Heads are interchangeable, each with its numbers.", _heads),
     Law("json", "It survives JSON with its key.", _json),
     Law("paths", "Every path that can run it agrees with the definition, in outputs and gradients.", _paths),
+    Law("broadcast masks", "A mask that broadcasts is the mask written out.", _broadcast_masks),
     Law(
         "weights",
         "Weights are 0 where nothing may be seen; a ground state has weight where it is declared.",

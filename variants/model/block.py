@@ -63,7 +63,7 @@ class Attention(nn.Module):
         to the logits.
         """
         q, k, v = self._project(x)
-        numbers = self.numbers.values(q, x)
+        numbers = self.numbers.values(q, x, present_tokens(mask))
         q, k = prepare(self.operator, q, k, self.positions, numbers)
         dropout = self.dropout if self.training else 0.0
         output = self._output(Heads(q, k, v, mask, bias, dropout), numbers)
@@ -77,9 +77,9 @@ class Attention(nn.Module):
         self.watched.append(AttentionTrace(heads, numbers, attended))
         return attended.output
 
-    def averages(self, x: Tensor) -> list[Tensor]:
+    def averages(self, x: Tensor, mask: Tensor | None = None) -> list[Tensor]:
         """Return the batch means that running means would take in if `x` [B, T, width] were the whole batch."""
-        return self.numbers.averages(self._project(x)[0], x)
+        return self.numbers.averages(self._project(x)[0], x, present_tokens(mask))
 
     def _project(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Project to q and k [B, H, T, D + G] and v [B, H, T, D], without positions."""
@@ -93,6 +93,11 @@ class Attention(nn.Module):
             group = self.heads // self.key_heads
             k, v = k.repeat_interleave(group, 1), v.repeat_interleave(group, 1)
         return q, k, v
+
+
+def present_tokens(mask: Tensor | None) -> Tensor | None:
+    """Return [..., T, 1], True for tokens that see themselves; others are padding. None if nothing is hidden."""
+    return None if mask is None else mask.diagonal(dim1=-2, dim2=-1)[..., None]
 
 
 def _in_heads(x: Tensor, channels: int) -> Tensor:
@@ -160,9 +165,9 @@ class Block(nn.Module):
         """The norm that the layer applies last."""
         return self.attention_norm if self.feedforward_norm is None else self.feedforward_norm
 
-    def averages(self, x: Tensor) -> list[Tensor]:
+    def averages(self, x: Tensor, mask: Tensor | None = None) -> list[Tensor]:
         """Return the batch means that running means would take in if `x` [B, T, width] were the whole batch."""
-        return self.attention.averages(x if self.post else self.attention_norm(x))
+        return self.attention.averages(x if self.post else self.attention_norm(x), mask)
 
     def _drop(self, x: Tensor) -> Tensor:
         return F.dropout(x, self.dropout, self.training)

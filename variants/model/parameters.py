@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 import torch
 from torch import Tensor, nn
 
+from variants.attend import without_autocast
 from variants.model.seeding import generator
 from variants.number import HeadShape, Matrix, Number, RunningMean, Vector
 from variants.operator import Operator
@@ -35,7 +36,10 @@ class NumberParameters(nn.Module):
                 own, table = table, shared.setdefault(f"{operator.key} {name}", table)
                 if table is not own:
                     self._borrowed.add(name)
-            self.table[_attribute(name)] = table
+            if number.bias:
+                self.table[_attribute(name)] = table
+            else:
+                self.register_buffer(_attribute(name), table.detach(), persistent=False)
             if "query" in number.per:
                 self.projection[_attribute(name)] = nn.Parameter(torch.zeros(own_shape.heads, shape.query))
             elif "token" in number.per:
@@ -51,15 +55,16 @@ class NumberParameters(nn.Module):
             if number.trained and number.random and name not in self._borrowed:
                 number.disturb(self.table[_attribute(name)].data, generator(seed, path, name))
 
-    def values(self, query: Tensor, x: Tensor) -> dict[str, Tensor]:
+    def values(self, query: Tensor, x: Tensor, present: Tensor | None = None) -> dict[str, Tensor]:
         """Return the value of every number, ready to broadcast.
 
         `query` [B, H, T, D + G] is unrotated and unscaled; `x` [B, T, W] is the layer's normalised input. Running means
-        move in training.
+        move in training, by the tokens that are `present` [B or 1, H or 1, T, 1], None for all.
         """
         values = {name: self._value(name, number, query, x) for name, number in self.numbers.items()}
         if self.training and self.moving:
-            self.move([self._average(name, values[_mean_of(name, number)]) for name, number in self._means.items()])
+            averaged = {name: values[_mean_of(name, number)] for name, number in self._means.items()}
+            self.move([self._average(name, value, present) for name, value in averaged.items()])
         for name in self._means:
             values[name] = self.get_buffer(_attribute(name)).clone()  # the next step changes it in place
         return values
@@ -70,10 +75,10 @@ class NumberParameters(nn.Module):
         return bool(self._means)
 
     @torch.no_grad()
-    def averages(self, query: Tensor, x: Tensor) -> list[Tensor]:
+    def averages(self, query: Tensor, x: Tensor, present: Tensor | None = None) -> list[Tensor]:
         """Compute the batch mean that each running mean takes in; arguments as for `values`."""
         averaged = [(name, _mean_of(name, number)) for name, number in self._means.items()]
-        return [self._average(name, self._value(of, self.numbers[of], query, x)) for name, of in averaged]
+        return [self._average(name, self._value(of, self.numbers[of], query, x), present) for name, of in averaged]
 
     @torch.no_grad()
     def move(self, averages: Sequence[Tensor]) -> None:
@@ -85,18 +90,25 @@ class NumberParameters(nn.Module):
         attribute = _attribute(name)
         if not number.trained:
             return self.get_buffer(attribute)
-        raw = self.table[attribute]
-        if "query" in number.per:
-            own = query[:, self._heads[name]].to(raw.dtype)
-            raw = raw + torch.einsum("bhtd,hd->bht", own, self.projection[attribute])[..., None]
-        elif "token" in number.per:
-            predicted = nn.functional.linear(x.to(raw.dtype), self.projection[attribute])
-            raw = raw + predicted.view(*x.shape[:2], -1, raw.shape[-1]).transpose(1, 2)
+        raw: Tensor = self.table[attribute] if number.bias else self.get_buffer(attribute)
+        with without_autocast(raw.device.type):
+            if "query" in number.per:
+                own = query[:, self._heads[name]].to(raw.dtype)
+                raw = raw + torch.einsum("bhtd,hd->bht", own, self.projection[attribute])[..., None]
+            elif "token" in number.per:
+                predicted = nn.functional.linear(x.to(raw.dtype), self.projection[attribute])
+                raw = raw + predicted.view(*x.shape[:2], -1, raw.shape[-1]).transpose(1, 2)
         return number.value(raw, self.layer)
 
-    def _average(self, name: str, averaged: Tensor) -> Tensor:
+    def _average(self, name: str, averaged: Tensor, present: Tensor | None) -> Tensor:
+        """Average over sequences and tokens without padding."""
         mean = self.get_buffer(_attribute(name))
-        return averaged.detach().to(mean.dtype).mean((0, 2), keepdim=True).expand_as(mean)
+        averaged = averaged.detach().to(mean.dtype)
+        if present is None:
+            return averaged.mean((0, 2), keepdim=True).expand_as(mean)
+        there = torch.ones_like(averaged) * present
+        count = there.sum((0, 2), keepdim=True).clamp(min=1)
+        return ((averaged * there).sum((0, 2), keepdim=True) / count).expand_as(mean)
 
     def weights(self) -> Iterator[nn.Parameter]:
         """Yield parameters under weight decay: a kernel's matrix and projections from the layer's input."""
@@ -110,10 +122,10 @@ class NumberParameters(nn.Module):
     def learned_values(self) -> Iterator[tuple[int | None, str, float]]:
         """Yield (head or None, name, value) of every trained number and running mean; a vector or matrix by its norm.
 
-        A number predicted from the query or the token is given by its value at a zero query or token.
+        A number predicted from the query or the token is given by its value at a zero query or token, if it has a bias.
         """
         for name, number in self.numbers.items():
-            if number.trained:
+            if number.trained and number.bias:
                 values = number.value(self.table[_attribute(name)].detach(), self.layer)
             elif isinstance(number, RunningMean):
                 values = self.get_buffer(_attribute(name))

@@ -11,6 +11,7 @@ from typing import NamedTuple, final
 import torch
 from torch import Tensor
 
+from variants.model.block import present_tokens
 from variants.model.transformer import Transformer
 
 Pooled = Callable[[Tensor], Tensor]
@@ -22,7 +23,7 @@ class BatchShare(NamedTuple):
 
     inputs: Tensor
     weight: float
-    """Its share of the batch's sequences."""
+    """Its share of the batch's sequences, which counts if no token is padding."""
     noise: Callable[[], None]
     """Seeds what the model draws in this part."""
     visible: Tensor | None = None
@@ -46,6 +47,7 @@ class RunningMeans:
         if not self._layers:
             return
         parts = [_Passing(self._model, share) for share in shares]
+        _weigh_by_tokens(parts, pooled)
         for layer, block in enumerate(self._model.blocks()[: self._layers]):
             averages = zip(*(part.averages(layer) for part in parts), strict=True)
             block.attention.numbers.move([pooled(torch.stack(each).sum(0)) for each in averages])
@@ -59,19 +61,34 @@ class _Passing:
     """One part on its way through the layers, with the state of its own random numbers."""
 
     def __init__(self, model: Transformer, share: BatchShare) -> None:
-        self._blocks, self._weight = model.blocks(), share.weight
+        self._blocks = model.blocks()
+        self.weight: float | Tensor = share.weight
         share.noise()
         self._hidden = model.embed(share.inputs)
-        self._layers = model.bind_layers(self._hidden.shape[1], self._hidden.device, share.visible)
+        batch, length, device = *self._hidden.shape[:2], self._hidden.device
+        self._layers = model.bind_layers(length, device, share.visible)
+        self._mask = None if share.visible is None else model.mask(length, device, share.visible)
+        present = present_tokens(self._mask)
+        self.tokens = None if present is None else present.expand(batch, 1, length, 1).sum(dtype=torch.float32)
+        """Its tokens without padding; None if nothing is hidden."""
         self._draws = _draws(self._hidden.device)
 
     def averages(self, layer: int) -> list[Tensor]:
-        return [self._weight * each for each in self._blocks[layer].averages(self._hidden)]
+        return [self.weight * each for each in self._blocks[layer].averages(self._hidden, self._mask)]
 
     def passes(self, layer: int) -> None:
         _restore(self._hidden.device, self._draws)
         self._hidden = self._layers[layer](self._hidden)
         self._draws = _draws(self._hidden.device)
+
+
+def _weigh_by_tokens(parts: Sequence[_Passing], pooled: Pooled) -> None:
+    """Weigh each part by its share of the batch's tokens, if some are padding."""
+    tokens = [part.tokens for part in parts if part.tokens is not None]
+    if tokens:
+        total = pooled(torch.stack(tokens).sum())
+        for part, count in zip(parts, tokens, strict=True):
+            part.weight = count / total
 
 
 def _draws(device: torch.device) -> Tensor:

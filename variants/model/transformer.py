@@ -163,11 +163,11 @@ class Transformer(nn.Module):
         self, length: int, device: torch.device, visible: Tensor | None = None
     ) -> list[Callable[[Tensor], Tensor]]:
         """Return every layer, bottom first, as a function of [B, length, width] alone; `visible` as in `forward`."""
-        mask = self._mask(length, device, visible)
+        mask = self.mask(length, device, visible)
         biases = self._position_biases(length, device)
         return [partial(block, mask=mask, bias=biases.get(block.attention.heads)) for block in self.blocks()]
 
-    def _mask(self, length: int, device: torch.device, visible: Tensor | None) -> Tensor | None:
+    def mask(self, length: int, device: torch.device, visible: Tensor | None) -> Tensor | None:
         """Return the boolean mask that broadcasts to [B, H, length, length], or None for the causal one."""
         if visible is None:
             return None if self.backbone.causal else torch.ones(length, length, dtype=torch.bool, device=device)

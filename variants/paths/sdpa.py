@@ -7,7 +7,8 @@
     several signals          logits: the scale says it all; maps: slices are one more batch, values are shared
     affine                   alpha o + (mean - alpha) / N times a running sum of the values
 
-In bfloat16 and float16, factors of queries and biases of logits are computed in float32. If the mask is causal, one
+In bfloat16 and float16, what follows the kernel is computed in float32. So is the kernel itself if few bits would move
+large logits: with factors of queries, normalised queries, biases, sinks or learned keys. If the mask is causal, one
 empty query per learned column goes in front, so that the mask stays causal.
 """
 
@@ -17,7 +18,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from variants.attend import Heads, Keywords, postprocess
+from variants.attend import Heads, Keywords, postprocess, without_autocast
 from variants.operator import NumberValues, Operator, by_stage
 from variants.stages.families import split_signals
 from variants.stages.products.dot import Dot
@@ -38,6 +39,11 @@ _KINDS = {
     "readout": ("values", "ground_value", "value_bias"),
 }
 
+_AFTER_KERNEL = {
+    stage: Operator.model_fields[stage].default for stage in ("merge", "rescale", "readout", "head_norm", "output_gate")
+}
+"""Neutral choices of the stages that act on the kernel's output."""
+
 
 def cannot(operator: Operator) -> str | None:
     """Return why this path cannot run `operator`, or None if it can."""
@@ -50,15 +56,19 @@ def cannot(operator: Operator) -> str | None:
 
 def run(operator: Operator, heads: Heads, numbers: NumberValues) -> Tensor:
     """Compute the output [B, H, T, D]. A query that sees nothing gets 0, or the learned columns' value."""
-    given = working = heads.v.dtype
-    if _scales(operator) or heads.bias is not None:  # a factor or a bias rounded to few bits moves large logits
-        working = torch.promote_types(given, torch.float32)
+    given = heads.v.dtype
+    working = torch.promote_types(given, torch.promote_types(heads.q.dtype, heads.k.dtype))
+    if _adds_to_logits(operator) or heads.bias is not None:
+        working = torch.promote_types(working, torch.float32)
     heads = heads._replace(q=heads.q.to(working), k=heads.k.to(working), v=heads.v.to(working))
-    return _Folded(operator, heads, by_stage(numbers)).output().to(given)
+    with without_autocast(heads.q.device.type):
+        return _Folded(operator, heads, by_stage(numbers)).output().to(given)
 
 
-def _scales(operator: Operator) -> bool:
-    return operator.margin.label != "none" or operator.transform.label != "none"
+def _adds_to_logits(operator: Operator) -> bool:
+    """Return True if logits depend on more than queries and keys, which few bits would move."""
+    stages = (operator.margin, operator.transform, operator.extra)
+    return any(stage.label != "none" for stage in stages) or operator.normaliser.label == "sink"
 
 
 @final
@@ -72,6 +82,7 @@ class _Folded:
         square = heads.q.shape[-2] == heads.k.shape[-2]
         self._causal = square and heads.mask is None and operator.visible.label == "everything"
         self._grounded = operator.readout.label == "ground_value"
+        self._plain = all(getattr(operator, stage) == neutral for stage, neutral in _AFTER_KERNEL.items())
         counts = operator.margin.label != "none" or isinstance(operator.rescale, Affine)
         masked = not self._causal or heads.bias is not None
         self._seen = operator.visible.restrict(heads.model_mask, heads.distance) if counts or masked else None
@@ -122,7 +133,7 @@ class _Folded:
         if not plain:
             q, k = split_signals(q, signals), split_signals(k, signals)
         if operator.normaliser.label == "sink":
-            q, k = _with_sink(q, k, self._value["normaliser"]["logit"] / scale)
+            q, k = _with_sink(q, k, self._value["normaliser"]["logit"].to(q) / scale)
             v = torch.cat((self._column(None), v), -2)
             if self._grounded:
                 v = torch.cat((v, F.pad(torch.zeros_like(v[..., 1:, :1]), (0, 0, 1, 0), value=1.0)), -1)
@@ -160,6 +171,9 @@ class _Folded:
 
     def _merge_maps(self, output: Tensor) -> Tensor:
         merge = self._operator.merge
+        if self._plain:
+            return output
+        output = output.to(self._working)
         if merge.of_logits:
             return output
         if merge.label == "mean":

@@ -25,7 +25,8 @@ class Affine(Rescale):
     traps: ClassVar[tuple[str, ...]] = (
         "With n='visible' the sum of a row is the same for all queries of a head, so it cannot adapt to the query.",
         "The mean starts at 0 without bias correction: in the first steps rows sum to little more than 0.",
-        "In training the mean is taken over all positions of the batch, later ones too; in evaluations it is fixed.",
+        "In training the mean is taken over all positions of the batch without padding, later ones too; in evaluations "
+        "it is fixed.",
         "At the start alpha is 0.5, and in the long run a row sums to 0.5: it does not start as softmax.",
         "It scales weights and says nothing about the temperature of their softmax.",
         "With n='visible', heads that average, such as those of a part 'uniform' of head groups, sum to the mean with "
