@@ -6,93 +6,117 @@ from typing import Any, Final
 import plotly.graph_objects as go
 import polars as pl
 
-from dashboards.data.formatting import in_odds, plain, runs_words
+from dashboards.data.formatting import change, in_odds, plain, runs_words
 from dashboards.data.grid_context import CellLook, in_order
 from dashboards.figures.canvas import (
     break_name,
     canvas,
     describe_change,
+    error_bars,
     finite,
     interval_point,
     name_rows,
     one_line,
+    points,
     ratio_ticks,
     rope_of,
     rows_height,
 )
-from dashboards.theme.styles import ROPE
+from dashboards.theme.styles import ROPE, VERDICT_STYLES
 from store import Store
 from store.analysis.verdicts import GridMeasure, failure_rates
 
 MOST_ROWS: Final = 32
+CORRECTED: Final = ("corrected_low", "corrected_high")
+"""The interval that decides."""
+INTERVALS: Final = "Thick bar: {} % interval of one comparison. Thin: corrected for all of them; it decides."
+"""Explains both intervals, for a caption."""
 _ROOMY: Final = 12
-"""Up to here a row has a line for its verdict; beyond, its icon only."""
+"""Up to here names may have several lines."""
 
 
 def differences(verdicts: pl.DataFrame, measure: GridMeasure, most: int = MOST_ROWS) -> pl.DataFrame:
     """The rows of `verdicts` that the forest plot shows: all, or those least likely to be without a difference.
 
     Returns:
-        cell, difference, low, high (in the measure's scale: log ratios or plain), pairs, method, runs, baseline_runs,
-        verdict; in the order of `verdicts`, or where some are left out the best first and cells without a difference
-        last.
+        cell, difference, low, high, corrected_low, corrected_high (in the measure's scale: log ratios or plain), pairs,
+        method, runs, baseline_runs, verdict; the best first and cells without a difference last.
     """
-    numbers = ("difference", "low", "high", "pairs", "method", "runs", "baseline_runs")
+    numbers = ("difference", "low", "high", *CORRECTED, "pairs", "method", "runs", "baseline_runs")
     found = verdicts.select("cell", *numbers, "verdict", "p")
     if found.height > most:
-        kept = found.sort("p", nulls_last=True, maintain_order=True).head(most)
-        found = kept.sort("difference", descending=measure.better == "higher", nulls_last=True, maintain_order=True)
+        found = found.sort("p", nulls_last=True, maintain_order=True).head(most)
+    found = found.sort("difference", descending=measure.better == "higher", nulls_last=True, maintain_order=True)
     return found.drop("p")
 
 
 def draw_differences(found: pl.DataFrame, look: CellLook, measure: GridMeasure, words: Mapping[str, str]) -> go.Figure:
-    """One row per cell; `words` maps a verdict to what stands under the name."""
-    ticks = [_tick(row, look, words, found.height) for row in found.iter_rows(named=True)]
+    """One row per cell with both of its intervals; `words` maps a verdict to what stands at its right."""
+    rows = list(found.iter_rows(named=True))
+    ticks = [_name(row, look, found.height) for row in rows]
     lines = max((tick.count("<br>") for tick in ticks), default=0)
-    figure = canvas(rows_height(found.height, 28 + 18 * lines if lines else 24), x=_title(measure))
+    figure = canvas(rows_height(found.height, (30 if found.height <= _ROOMY else 24) + 18 * lines), x=_title(measure))
     limit = _limit(found, measure)
     rope = rope_of(measure)
     figure.add_vrect(x0=-rope, x1=rope, fillcolor=ROPE + "26", line={"width": 0}, layer="below")
     figure.add_vline(x=0, line={"color": ROPE, "width": 1})
-    for place, row in enumerate(found.iter_rows(named=True)):
+    for place, row in enumerate(rows):
         if row["difference"] is not None:
-            figure.add_trace(_row(place, row, look, measure.scale))
+            figure.add_traces(_row(place, row, look, measure.scale))
     name_rows(figure, ticks)
-    figure.update_xaxes(range=[-limit, limit], **({} if measure.scale == "linear" else ratio_ticks(limit)))
+    told = [_outcome(row, words, measure.scale) for row in rows]
+    right = {"overlaying": "y", "side": "right", "ticks": "", "showline": False, "matches": "y", "ticktext": told}
+    figure.update_layout(yaxis2={**figure.layout.yaxis.to_plotly_json(), **right})
+    figure.add_trace(go.Scatter(x=[0] * len(rows), y=[*range(len(rows))], yaxis="y2", mode="none", hoverinfo="skip"))
+    rope, ends = 2 * rope_of(measure), _all_ends(found)
+    low, high = max(-limit, 1.08 * min([-rope, *ends])), min(limit, 1.08 * max([rope, *ends]))
+    figure.update_xaxes(range=[low, high], **({} if measure.scale == "linear" else ratio_ticks(limit)))
     return figure
 
 
 def is_cut(found: pl.DataFrame, measure: GridMeasure) -> bool:
     """Whether an interval reaches beyond the axis."""
-    ends = finite(found["low"].to_list() + found["high"].to_list())
-    return any(abs(end) > _limit(found, measure) for end in ends)
+    return any(abs(end) > _limit(found, measure) for end in _all_ends(found))
+
+
+def _all_ends(found: pl.DataFrame) -> list[float]:
+    return finite([end for name in ("low", "high", *CORRECTED) for end in found[name].to_list()])
 
 
 def _title(measure: GridMeasure) -> str:
     return f"difference{in_odds(measure.scale)}{'' if measure.scale == 'linear' else ' (log axis)'}"
 
 
-def _tick(row: Mapping[str, Any], look: CellLook, words: Mapping[str, str], rows: int) -> str:
+def _name(row: Mapping[str, Any], look: CellLook, rows: int) -> str:
     name = look.names[row["cell"]]
     unpaired = ", unpaired" if row["method"] == "Welch" else ""
-    if rows > _ROOMY:
-        return f"{one_line(name)}{unpaired}  {words[row['verdict']][0]}"
-    return f"{break_name(name)}<br><span style='font-size:12px'>{words[row['verdict']]}{unpaired}</span>"
+    return f"{one_line(name) if rows > _ROOMY else break_name(name)}{unpaired}"
 
 
-def _row(place: int, row: Mapping[str, Any], look: CellLook, scale: str) -> go.Scatter:
-    cell, style = row["cell"], look.styles[row["cell"]]
-    told = f"{plain(look.names[cell])}<br>{describe_change(row['difference'], row, scale)}<br>{runs_words(row)}"
+def _outcome(row: Mapping[str, Any], words: Mapping[str, str], scale: str) -> str:
+    return f"<b>{change(row['difference'], scale)}</b>  {words[row['verdict']]}"
+
+
+def _row(place: int, row: Mapping[str, Any], look: CellLook, scale: str) -> list[go.Scatter]:
+    """The point with the corrected interval, which decides, and a thick bar for that of this comparison alone."""
+    cell, style = row["cell"], VERDICT_STYLES[row["verdict"]]
+    told = [plain(look.names[cell]), describe_change(row["difference"], row, scale), runs_words(row)]
+    low, high = (row[end] for end in CORRECTED)
+    if low is not None and high is not None:
+        told.insert(2, f"corrected: {change(low, scale)} to {change(high, scale)}")
+    thin = error_bars([row["difference"]], [low], [high], style.color, thickness=1.2, width=4)
+    hover: dict[str, Any] = {"hovertemplate": f"{'<br>'.join(told)}<extra></extra>", "customdata": [[cell]]}
     line = {"color": style.color, "width": 1.5}
-    more = {"legendgroup": cell, "customdata": [[cell]], "marker_size": 10, "marker_line": line}
-    return interval_point(place, row, style, told, "difference", **more)
+    point = points([row["difference"]], [place], style, error_x=thin, marker_size=10, marker_line=line, **hover)
+    thick = {"x": [row["low"], row["high"]], "y": [place, place], "mode": "lines", "hoverinfo": "skip"}
+    return [go.Scatter(**thick, line={"color": style.color, "width": 4}), point]
 
 
 def _limit(found: pl.DataFrame, measure: GridMeasure) -> float:
     """Half the width of the axis: every difference, and of the intervals as much as leaves the differences legible."""
     rope = rope_of(measure)
     centres = [abs(value) for value in finite(found["difference"].to_list())]
-    ends = [abs(value) for value in finite(found["low"].to_list() + found["high"].to_list())]
+    ends = [abs(value) for value in _all_ends(found)]
     widest = max([*centres, 2 * rope])
     return 1.08 * max(widest, min(max([*ends, 0.0]), 3 * widest))
 

@@ -24,9 +24,9 @@ from dashboards.theme.styles import (
 VARIABLES: Final[Mapping[str, tuple[str, str]]] = {
     "link": ("#0b5fa5", "#74b9f2"),
     "shade": ("#f5f6f8", "#1d2125"),
-    "better": ("#00694c", "#4fd1a8"),
-    "worse": ("#a63c00", "#ff9a5c"),
-    "tiny": ("#6a4a9c", "#c3a8ef"),
+    "better": ("#0b5fa5", "#5fb0f0"),
+    "worse": ("#b34700", "#ff9a5a"),
+    "tiny": ("#1c2126", "#e8ebee"),
     "equivalent": ("#0b5fa5", "#74b9f2"),
 }
 """Colours that only the page has: name -> light, dark."""

@@ -95,6 +95,16 @@ class Style(NamedTuple):
 REST: Final = Style("#7b8591", "#8f99a5", "solid", "circle")
 """Cells beyond those that pictures can tell apart."""
 
+VERDICT_STYLES: Final = {
+    "better": Style(DIVERGING[0], _SURFACES[DIVERGING[0]], "solid", "circle"),
+    "worse": Style(DIVERGING[-1], _SURFACES[DIVERGING[-1]], "solid", "square"),
+    "real, size unproven": Style(INK, _SURFACES[INK], "solid", "diamond"),
+    "equivalent": Style(MUTED, _SURFACES[MUTED], "solid", "diamond-open"),
+    "undecided": Style(*REST[:3], "circle-open"),
+    "no verdict": Style(*REST[:3], "x"),
+}
+"""Blue is better and orange is worse, as in every figure that compares."""
+
 
 class CellStyle(NamedTuple):
     """Facts that decide a style."""

@@ -40,6 +40,8 @@ SCHEMA: Final = {
     "difference": pl.Float64,
     "low": pl.Float64,
     "high": pl.Float64,
+    "corrected_low": pl.Float64,
+    "corrected_high": pl.Float64,
     "percent": pl.Float64,
     "p": pl.Float64,
     "p_holm": pl.Float64,
@@ -62,6 +64,7 @@ class _Family(NamedTuple):
     summary: Paired
     low: Floats
     high: Floats
+    corrected: tuple[Floats, Floats]
     judged: Judgement
     seeds: Floats
     seeds_seen: Floats
@@ -78,9 +81,10 @@ def compare(
 
     On the log scale differences and intervals are natural-log ratios and `value` is a geometric mean. There `rope` is a
     ratio: 0.05 means within a factor of 1.05 either way. The logit scale has the same of odds; the linear scale has
-    plain numbers. `low` and `high` are the uncorrected 1 - alpha t interval of one comparison. `p_holm` and `verdict`
-    hold over the whole family. `detectable` has the units of `difference`. `method` is "paired t" over the `pairs`
-    shared seeds; if fewer than three are shared, it is "Welch" over all `runs` and `baseline_runs`.
+    plain numbers. `low` and `high` are the uncorrected 1 - alpha t interval of one comparison. `corrected_low` and
+    `corrected_high` are the interval at the level of Holm's step that decided: it shows the `verdict`. `p_holm` and
+    `verdict` hold over the whole family. `detectable` has the units of `difference`. `method` is "paired t" over the
+    `pairs` shared seeds; if fewer than three are shared, it is "Welch" over all `runs` and `baseline_runs`.
     Numbers that do not exist are null, never NaN. Raises SpecError, NotFoundError or StoreError on unusable input.
     """
     _check(scale, better, rope, alpha)
@@ -119,6 +123,7 @@ def _judge(pairings: Sequence[Pairing], rule: VerdictRule, better: Better) -> _F
     known = Paired(*(np.where(blocked, np.nan, part) for part in summary))
     hardest = rule.alpha / max(rule.family, 1)
     low, high = t_interval(summary, rule.alpha)
+    judged = judge(known, rope=rule.rope, alpha=rule.alpha, better=better)
     of_a_pair = np.array([_sd_of_a_pair(pairing) for pairing in pairings], dtype=np.float64)
     of_a_pair = np.where(np.isfinite(known.sd), of_a_pair, np.nan)
     return _Family(
@@ -127,7 +132,8 @@ def _judge(pairings: Sequence[Pairing], rule: VerdictRule, better: Better) -> _F
         summary,
         low,
         high,
-        judge(known, rope=rule.rope, alpha=rule.alpha, better=better),
+        t_interval(known, judged.level),
+        judged,
         seeds_needed(rule.rope, of_a_pair, alpha=hardest),
         seeds_needed(np.maximum(np.abs(known.mean), rule.rope - np.abs(known.mean)), of_a_pair, alpha=hardest),
         detectable(known.sd, known.n, alpha=hardest),
@@ -159,6 +165,8 @@ def _numbers(pairing: Pairing, family: _Family, i: int) -> dict[str, Any]:
         "difference": or_null(one.mean),
         "low": or_null(family.low[i]),
         "high": or_null(family.high[i]),
+        "corrected_low": or_null(family.corrected[0][i]),
+        "corrected_high": or_null(family.corrected[1][i]),
         "percent": or_null(percent(float(one.mean), base, scale)),
         "p": or_null(family.judged.p[i]),
         "p_holm": or_null(family.judged.p_holm[i]),

@@ -44,8 +44,8 @@ def summarise(differences: Floats) -> Paired:
     return Paired(np.full(mean.shape, float(n)), mean, sd)
 
 
-def t_interval(pairs: Paired, alpha: float = 0.05) -> tuple[Floats, Floats]:
-    """Two-sided Student interval of level 1 - alpha for the mean difference; NaN where the error is."""
+def t_interval(pairs: Paired, alpha: float | Floats = 0.05) -> tuple[Floats, Floats]:
+    """Two-sided Student interval of level 1 - alpha for the mean difference; NaN where the error or alpha is."""
     half = special.stdtrit(_freedom(pairs), 1 - alpha / 2) * pairs.error
     return pairs.mean - half, pairs.mean + half
 

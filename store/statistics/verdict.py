@@ -13,7 +13,7 @@ from typing import Final, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from store.statistics.multiple_testing import holm
+from store.statistics.multiple_testing import holm, holm_levels
 from store.statistics.paired_differences import Floats, Paired, p_beyond, p_within, p_zero
 
 MIN_PAIRS: Final = 3
@@ -26,11 +26,13 @@ Better = Literal["lower", "higher"]
 
 
 class Judgement(NamedTuple):
-    """Verdict words, raw and Holm-adjusted p of "the difference is zero"; arrays of one shape."""
+    """Verdict words, raw and Holm-adjusted p of "the difference is zero", level that decides; arrays of one shape."""
 
     words: NDArray[np.str_]
     p: Floats
     p_holm: Floats
+    level: Floats
+    """The interval of level 1 - `level` shows the word: beyond the ROPE, inside it, only zero excluded, or neither."""
 
 
 def judge(pairs: Paired, *, rope: float, alpha: float, better: Better) -> Judgement:
@@ -41,11 +43,23 @@ def judge(pairs: Paired, *, rope: float, alpha: float, better: Better) -> Judgem
     tested = (pairs.n >= MIN_PAIRS) & (pairs.sd > 0)
     pairs = Paired(*(np.where(tested, part, np.nan) for part in pairs))
     p = p_zero(pairs)
-    zero, beyond, within = holm(p), holm(p_beyond(pairs, rope)), holm(p_within(pairs, rope))
+    questions = p, p_beyond(pairs, rope), p_within(pairs, rope)
+    zero, beyond, within = map(holm, questions)
     improved = pairs.mean < 0 if better == "lower" else pairs.mean > 0
     words = np.select(
         [~tested, (beyond <= alpha) & improved, beyond <= alpha, zero <= alpha, within <= alpha],
         ["no verdict", "better", "worse", "real, size unproven", "equivalent"],
         "undecided",
     )
-    return Judgement(words, p, zero)
+    return Judgement(words, p, zero, _level(words, questions, alpha))
+
+
+def _level(words: NDArray[np.str_], questions: tuple[Floats, Floats, Floats], alpha: float) -> Floats:
+    """The level of the question that decided.
+
+    "real, size unproven" answers two questions: *not zero*, yes, and *beyond*, no. A level between both p shows both.
+    """
+    zero, beyond, within = (holm_levels(each, alpha) for each in questions)
+    decided = [(words == "better") | (words == "worse"), words == "real, size unproven", words == "equivalent"]
+    both = np.minimum(zero, np.maximum(beyond, np.sqrt(questions[0] * questions[1])))
+    return np.select([*decided, words == "undecided"], [beyond, both, within, np.minimum(zero, within)], np.nan)

@@ -131,20 +131,22 @@ def test_learned_numbers_keep_layers_and_heads_apart(about: GridContext) -> None
     assert {round(x) for x in places} == {0, 1}
 
 
-def test_differences_keep_the_order_of_the_table_until_the_least_likely_are_chosen() -> None:
+def test_differences_stand_by_effect_and_the_least_likely_are_chosen() -> None:
     frame = pl.DataFrame(
         {
             "cell": list("abcd"),
             "difference": [0.1, None, -0.5, 0.0],
             "low": [0.0, None, -0.6, -0.1],
             "high": [0.2, None, -0.4, 0.1],
+            "corrected_low": [0.0, None, -0.7, -0.2],
+            "corrected_high": [0.2, None, -0.3, 0.2],
             **PAIRED,
             "verdict": ["worse", "no verdict", "better", "undecided"],
             "p": [0.02, None, 0.01, 0.9],
         }
     )
     higher = MEASURE._replace(better="higher")
-    for measure, most, cells in ((MEASURE, 32, "abcd"), (MEASURE, 2, "ca"), (MEASURE, 3, "cda"), (higher, 3, "adc")):
+    for measure, most, cells in ((MEASURE, 32, "cdab"), (MEASURE, 2, "ca"), (MEASURE, 3, "cda"), (higher, 3, "adc")):
         assert forest.differences(frame, measure, most=most)["cell"].to_list() == list(cells)
 
 
@@ -152,14 +154,28 @@ def test_the_forest_plot_shows_the_rope_and_a_row_without_a_difference(about: Gr
     found = forest.differences(verdicts(about.store, "known"), MEASURE)
     figure = check_json(forest.draw_differences(found, about.look, MEASURE, WORDS))
     assert figure.layout.shapes[0].x1 == pytest.approx(math.log(1.05))
-    assert figure.data[0].x[0] == pytest.approx(-math.log(2))
+    [point] = (trace for trace in figure.data if trace.mode == "markers")
+    assert point.x[0] == pytest.approx(-math.log(2))
+    assert figure.layout.yaxis2.ticktext[0].endswith(WORDS[found["verdict"][0]])
     empty = found.with_columns(difference=None, low=None, high=None)
-    assert not check_json(forest.draw_differences(empty, about.look, MEASURE, WORDS)).data
-    ends = {"difference": [-0.5, 0.1], "low": [-80.0, 0.0], "high": [79.0, 0.2]}
+    drawn = check_json(forest.draw_differences(empty, about.look, MEASURE, WORDS)).data
+    assert [trace.mode for trace in drawn] == ["none"]
+    ends = {"difference": [-0.5, 0.1], "low": [-80.0, 0.0], "high": [79.0, 0.2], **dict.fromkeys(forest.CORRECTED)}
     huge = pl.DataFrame({"cell": keys(about), **ends, **PAIRED, "verdict": "undecided"})
     figure = check_json(forest.draw_differences(huge, about.look, MEASURE, WORDS))
     assert figure.layout.xaxis.range[1] < 2  # one huge interval does not flatten the others
     assert forest.is_cut(huge, MEASURE)
+
+
+def test_the_forest_plot_draws_the_interval_that_decides_thinner_and_behind(about: GridContext) -> None:
+    ends = {"difference": [-0.5], "low": [-0.6], "high": [-0.4], "corrected_low": [-0.9], "corrected_high": [-0.1]}
+    found = pl.DataFrame({"cell": keys(about)[1:], **ends, **PAIRED, "verdict": "real, size unproven"})
+    thick, point = forest.draw_differences(found, about.look, MEASURE, WORDS).data[:2]
+    assert list(thick.x) == [-0.6, -0.4]
+    assert point.error_x.thickness < thick.line.width
+    ends = [point.x[0] - point.error_x.arrayminus[0], point.x[0] + point.error_x.array[0]]
+    assert ends == pytest.approx([-0.9, -0.1])
+    assert "corrected: ÷ 2.5 to −10 %" in point.hovertemplate
 
 
 def test_effects_of_axes_that_move_together_are_estimated_as_one(tmp_path: Path) -> None:

@@ -87,8 +87,8 @@ def _differences(view: PageView) -> SlotContent:
     rope = rope_words(measure.rope, measure.scale, unit_of(view))
     caption = (
         f"{measure_words(view)} of each variant against {about.look.names[_baseline(view)]}, {paired_words(drawn)}. "
-        f"Point: mean difference{difference_of(measure.scale)}. Bar: {(1 - measure.alpha) * 100:g} % t interval over "
-        "seeds of that comparison alone. "
+        f"{forest.INTERVALS.format(f'{(1 - measure.alpha) * 100:g}')} Point: mean difference"
+        f"{difference_of(measure.scale)}. "
         + (f"Grey band: differences within {rope}, which count as equal." if measure.rope else NO_MARGIN)
     )
     if drawn.height < found.height:

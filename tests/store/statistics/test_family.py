@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
-from store.statistics import VERDICTS, Paired, holm, judge, p_zero
+from store.statistics import VERDICTS, Paired, holm, judge, p_zero, t_interval
+from store.statistics.multiple_testing import holm_levels
 
 P_VALUES = st.lists(st.floats(0, 1), min_size=1, max_size=6)
 
@@ -84,6 +85,34 @@ def test_a_claim_of_a_difference_always_excludes_zero_after_holm() -> None:
     assert (judged.p == p_zero(pairs)).all()
     assert claims.any()
     assert not claims.all()
+
+
+@given(P_VALUES, st.sampled_from([0.01, 0.05, 0.3]))
+def test_p_is_at_most_its_level_exactly_if_holm_rejects(p: list[float], alpha: float) -> None:
+    values = np.array(p)
+    adjusted, levels = holm(values), holm_levels(values, alpha)
+    clear = np.abs(adjusted - alpha) > 1e-12
+    assert ((values <= levels) == (adjusted <= alpha))[clear].all()
+
+
+def test_the_interval_that_decides_shows_the_word() -> None:
+    rng, rope = np.random.default_rng(8), 0.1
+    pairs = Paired(np.full((800, 6), 4.0), rng.normal(0, 0.3, (800, 6)), 10 ** rng.uniform(-3, -0.3, (800, 6)))
+    judged = judge(pairs, rope=rope, alpha=0.05, better="lower")
+    (low, high), (plain_low, plain_high) = t_interval(pairs, judged.level), t_interval(pairs)
+    beyond, zero = (low > rope) | (high < -rope), (low <= 0) & (high >= 0)
+    within = (low >= -rope) & (high <= rope)
+    shown = {
+        "better": beyond & (high < 0),
+        "worse": beyond & (low > 0),
+        "real, size unproven": ~zero & ~beyond,
+        "equivalent": within,
+        "undecided": zero & ~within,
+    }
+    assert set(judged.words.flat) == shown.keys()
+    for word, holds in shown.items():
+        assert holds[judged.words == word].all(), word
+    assert ((low <= plain_low) & (high >= plain_high)).all()
 
 
 def test_a_wider_rope_never_turns_another_word_into_better_or_worse() -> None:
