@@ -41,6 +41,7 @@ class GridPlan(NamedTuple):
     pruned: tuple[Pruned, ...]
     axes: Mapping[str, Sequence[str]]
     """The labels on each axis, by its name."""
+    overrides: tuple[str, ...]
 
 
 class CellPlan(NamedTuple):
@@ -180,7 +181,7 @@ def _grid_plan(grid: Grid) -> GridPlan:
     header = grid.header()
     rules = tuple(Pruned(rule["reason"], rule["count"]) for rule in header["rules"])
     axes = {axis["name"]: axis["labels"] for axis in header["axes"]}
-    return GridPlan(grid.name, header["cells"], header["trials"], rules, axes)
+    return GridPlan(grid.name, header["cells"], header["trials"], rules, axes, grid.overrides)
 
 
 def _find_refusals(times: Estimate, opening: Preflight) -> Iterator[str]:
@@ -228,6 +229,8 @@ def plan_lines(plan: RunPlan) -> Iterator[str]:
     """The plan as a page of text."""
     for grid in plan.grids:
         yield f"grid {grid.name}: {format_count(grid.cells, 'cell')}, {format_count(grid.trials, 'trial')}"
+        if grid.overrides:
+            yield f"  overrides: {' '.join(grid.overrides)}"
         yield from (f"  axis {name}: {_join_labels(labels)}" for name, labels in grid.axes.items())
         for rule in grid.pruned:
             yield f"  left out {format_count(rule.cells, 'cell')}: {rule.reason}"
