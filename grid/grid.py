@@ -84,6 +84,8 @@ class Grid:
     measure: Measure | None = None
     joined: tuple["Grid", ...] = ()
     """Further grids of a union; made by `|`."""
+    overrides: tuple[str, ...] = ()
+    """Changes from the command line, already made; see `grid.overrides`."""
 
     def __post_init__(self) -> None:
         require_slug(self.name)
@@ -149,6 +151,7 @@ class Grid:
             **self._describe_matching(),
             "measure": None if self.measure is None else self.measure.data(),
             "base": self.base.data(),
+            **({"overrides": list(self.overrides)} if self.overrides else {}),
         }
 
     def _describe_matching(self) -> dict[str, Any]:

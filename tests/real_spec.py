@@ -21,6 +21,33 @@ grid = Grid(
 {after}
 """
 
+STUMBLING = """
+from pathlib import Path
+from typing import ClassVar, Literal
+
+from torch import Tensor
+
+from variants.stages.families import LogScore
+
+
+class Stumbling(LogScore):
+    \"\"\"The exponential, unless a file is in its way.\"\"\"
+
+    source: ClassVar[str] = "none"
+    kind: Literal["stumbling"] = "stumbling"
+
+    def log_score(self, a: Tensor) -> Tensor:
+        if (Path(__file__).parent / "stumble").exists():
+            raise RuntimeError("something was in its way")
+        return a
+
+    def oracle(self, a: float) -> float:
+        import math
+
+        return math.exp(a)
+"""
+"""A score that fails while the file `stumble` is beside the spec; write it before the grid."""
+
 
 def real_spec(
     name: str,

@@ -39,6 +39,21 @@ class GridPlan(NamedTuple):
     cells: int
     trials: int
     pruned: tuple[Pruned, ...]
+    axes: Mapping[str, Sequence[str]]
+    """The labels on each axis, by its name."""
+    overrides: tuple[str, ...]
+
+
+class CellPlan(NamedTuple):
+    """One cell of a plan."""
+
+    grid: str
+    label: str
+    key: str
+    """The key of its trial with the first seed."""
+    parameters: int | None
+    """All of the model; None if they were not counted."""
+    operator_parameters: int | None
 
 
 class OperatorPlan(NamedTuple):
@@ -61,6 +76,8 @@ class RunPlan:
 
     root: Path
     grids: tuple[GridPlan, ...]
+    cells: tuple[CellPlan, ...]
+    """In the order of the spec; a cell of two grids is listed for each."""
     operators: tuple[OperatorPlan, ...]
     trials: tuple[Surveyed, ...]
     ok: int
@@ -113,9 +130,11 @@ def plan_campaign(root: Path | str, grids: Sequence[Grid], options: PlanOptions 
     demands = Demands(options.slurm) if options.slurm is not None else None
     opening = Preflight(layout, retry=options.retry)
     sizes: dict[tuple[str, str], _Sizes] = {}
+    listed: list[CellPlan] = []
 
     def look(grid: str, planned: Planned) -> None:
         sizes[grid, planned.cell] = options.parameters(planned.trial) if options.parameters else (None, None)
+        listed.append(CellPlan(grid, planned.label, planned.key, *sizes[grid, planned.cell]))
         opening.look(grid, planned)
         if demands is not None:
             demands.look(grid, planned)
@@ -133,6 +152,7 @@ def plan_campaign(root: Path | str, grids: Sequence[Grid], options: PlanOptions 
     return RunPlan(
         root=layout.root,
         grids=plans,
+        cells=tuple(listed),
         operators=tuple(_operators(found, sizes)),
         trials=found.trials,
         ok=states["done"],
@@ -160,7 +180,8 @@ def _add_hours(found: Resolution, grid: GridPlan, times: Estimate, to_do: int) -
 def _grid_plan(grid: Grid) -> GridPlan:
     header = grid.header()
     rules = tuple(Pruned(rule["reason"], rule["count"]) for rule in header["rules"])
-    return GridPlan(grid.name, header["cells"], header["trials"], rules)
+    axes = {axis["name"]: axis["labels"] for axis in header["axes"]}
+    return GridPlan(grid.name, header["cells"], header["trials"], rules, axes, grid.overrides)
 
 
 def _find_refusals(times: Estimate, opening: Preflight) -> Iterator[str]:
@@ -199,20 +220,21 @@ def _told_apart(label: str, key: str, cells: set[str]) -> str:
     return next(iter(cells)) if len(cells) == 1 else f"{label} [{key[:6]}]"
 
 
-SHOWN_TRIALS = 3
+SHOWN_CELLS = 10
+AXIS_WIDTH = 80
+"""Most characters of the labels of an axis."""
 
 
 def plan_lines(plan: RunPlan) -> Iterator[str]:
     """The plan as a page of text."""
     for grid in plan.grids:
         yield f"grid {grid.name}: {format_count(grid.cells, 'cell')}, {format_count(grid.trials, 'trial')}"
+        if grid.overrides:
+            yield f"  overrides: {' '.join(grid.overrides)}"
+        yield from (f"  axis {name}: {_join_labels(labels)}" for name, labels in grid.axes.items())
         for rule in grid.pruned:
             yield f"  left out {format_count(rule.cells, 'cell')}: {rule.reason}"
-        operators = [each for each in plan.operators if each.grid == grid.name]
-        widest = max((len(each.operator) for each in operators), default=0)
-        for each in operators:
-            trials = "trial " if each.trials == 1 else "trials"
-            yield f"  {each.operator:<{widest}}  {each.trials:>6} {trials}{_parameters(each)}"
+        yield from _cell_lines([each for each in plan.cells if each.grid == grid.name])
         found = [each for each in plan.resolutions if each.grid == grid.name]
         yield from (f"  {line}" for each in found for line in resolution_lines(each))
     yield f"campaign {plan.root}"
@@ -236,10 +258,27 @@ def plan_lines(plan: RunPlan) -> Iterator[str]:
         yield f"  could not be measured: {problem}"
     for refusal in plan.refused:
         yield f"  error: trials fail before their first step: {refusal}"
-    for trial in plan.trials[:SHOWN_TRIALS]:
-        yield f"  {trial.key}  seed {trial.seed}  {trial.label}"
-    if len(plan.trials) > SHOWN_TRIALS:
-        yield f"  ... and {len(plan.trials) - SHOWN_TRIALS} more (--json lists all)"
+
+
+def _join_labels(labels: Sequence[str]) -> str:
+    """Join the labels of an axis; leave out the end of a long list."""
+    text = ", ".join(labels)
+    if len(text) <= AXIS_WIDTH:
+        return text
+    return f"{text[:AXIS_WIDTH].rpartition(', ')[0] or text[:AXIS_WIDTH]}, ... ({len(labels)} values)"
+
+
+def _cell_lines(cells: Sequence[CellPlan]) -> Iterator[str]:
+    """Yield a table of the first cells: label, key of the first trial, parameters."""
+    shown = cells[:SHOWN_CELLS]
+    widest = max(len(each.label) for each in shown)
+    counted = shown[0].parameters is not None
+    yield f"    {'cell':<{widest}}  first trial" + ("  parameters  of the operator" if counted else "")
+    for each in shown:
+        numbers = f"  {each.parameters:>10,}  {each.operator_parameters:>15,}" if counted else ""
+        yield f"    {each.label:<{widest}}  {each.key[:11]}{numbers}"
+    if len(cells) > len(shown):
+        yield f"    ... and {format_count(len(cells) - len(shown), 'more cell')}; --json has all"
 
 
 def plan_data(plan: RunPlan) -> dict[str, Any]:
@@ -247,6 +286,7 @@ def plan_data(plan: RunPlan) -> dict[str, Any]:
     return {
         "root": str(plan.root),
         "grids": [{**each._asdict(), "pruned": [rule._asdict() for rule in each.pruned]} for each in plan.grids],
+        "cells": [each._asdict() for each in plan.cells],
         "operators": [each._asdict() for each in plan.operators],
         "trials": [each._asdict() for each in plan.trials],
         "counts": {name: value for name, value in asdict(plan).items() if isinstance(value, int)},
@@ -254,9 +294,3 @@ def plan_data(plan: RunPlan) -> dict[str, Any]:
         "refused": list(plan.refused),
         "resolutions": [each.data() for each in plan.resolutions],
     }
-
-
-def _parameters(plan: OperatorPlan) -> str:
-    if plan.parameters is None:
-        return ""
-    return f"  {plan.parameters:>12,} parameters, {plan.operator_parameters:,} of them the operator's"

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from grid.errors import NotFoundError, SpecError
+from grid.errors import NotFoundError, SpecError, StoreError
 from grid.suggestions import suggest_name
+from runners.output import say
 from store.files.layout import Layout
 
 if TYPE_CHECKING:
@@ -71,6 +72,35 @@ def choose_grids(grids: dict[str, "Grid"], wanted: str | None, *, one: bool) -> 
     if one and len(grids) > 1:
         raise SpecError(f"the file has several grids: {', '.join(grids)}; choose one with --grid")
     return list(grids.values())
+
+
+def load_grids(spec: Path, overrides: Sequence[str], wanted: str | None, *, one: bool) -> "list[Grid]":
+    """The chosen grids of a spec file, with the overrides of the command line."""
+    from grid.overrides import override
+    from runners.provenance.specfile import load_spec_file
+
+    return [override(each, overrides) for each in choose_grids(load_spec_file(spec), wanted, one=one)]
+
+
+def note_other_overrides(root: Path, grids: "Sequence[Grid]") -> None:
+    """Say if a grid of the campaign was run with other overrides before."""
+    from store.files.atomic import read_json
+
+    for grid in grids:
+        try:
+            header = read_json(Layout(root).grid_header(grid.name))
+        except (NotFoundError, StoreError):  # it is not there, or damaged, and is written anew
+            continue
+        before, now = tuple(header.get("overrides", ())), grid.overrides
+        if before != now:
+            say(
+                f"ablate: grid {grid.name!r} had {_overrides(before)} before, and now has {_overrides(now)}; "
+                "trials of the earlier plan that the new one lacks leave the grid"
+            )
+
+
+def _overrides(texts: Sequence[str]) -> str:
+    return f"the overrides {' '.join(texts)}" if texts else "no overrides"
 
 
 def choose_grid(store: "Store", wanted: str | None) -> str:

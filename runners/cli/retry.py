@@ -97,6 +97,7 @@ def retry(
 
 def _chosen(store: "Store", query: Sequence[str], which: Which, spec: Path | None) -> "tuple[Again, Before] | None":
     """Return the trials to retry and how they were trained; None if there are none."""
+    from grid.overrides import override
     from runners.monitoring.retry import Again, before, choose, grids_of
     from runners.monitoring.trial_locations import locate_trials
     from runners.monitoring.trial_query import select
@@ -114,7 +115,9 @@ def _chosen(store: "Store", query: Sequence[str], which: Which, spec: Path | Non
     had = before(store.layout, chosen.keys)
     path = had.spec(spec)
     Trust(which.trust).require(store.layout, [path] if path != spec or had.machine == "slurm" else [])
-    return Again(path, grids_of(store, chosen.keys, load_spec_file(path), path), chosen.keys), had
+    found = grids_of(store, chosen.keys, load_spec_file(path), path)
+    grids = [override(each, store.grid(each.name).get("overrides", ())) for each in found]
+    return Again(path, grids, chosen.keys), had
 
 
 def _ask_back(store: "Store") -> int:

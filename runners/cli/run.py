@@ -72,7 +72,7 @@ HERE = PlannedFor()
 def plan(
     spec: Path,
     /,
-    *,
+    *overrides: str,
     grid: AnyGrid = None,
     campaign: Path | None = None,
     where: Annotated[PlannedFor, Parameter(name="*")] = HERE,
@@ -87,18 +87,20 @@ def plan(
     ----------
     spec
         A Python file that defines grids.
+    overrides
+        Changes of every grid: training.steps=100 of its base trial, seeds=0..9 or seeds=0,2,5.
     campaign
         Where it would run; default campaigns/FILE.
     """
     from grid.errors import SpecError
     from runners.cli.plan import plan_campaign, plan_data, plan_lines
-    from runners.cli.resolve import campaign_for, choose_grids, find_campaign
-    from runners.provenance.specfile import load_spec_file
+    from runners.cli.resolve import campaign_for, find_campaign, load_grids, note_other_overrides
     from store.files.layout import Layout
 
     where.check()
-    grids = choose_grids(load_spec_file(spec), grid, one=False)
+    grids = load_grids(spec, overrides, grid, one=False)
     root = campaign_for(spec, campaign)
+    note_other_overrides(root, grids)
     other = None if where.noise_from is None else Layout(find_campaign(where.noise_from))
     options = replace(_plan_options(spec, where, repeat), states=_states(root), noise_from=other)
     found = plan_campaign(root, grids, options)
@@ -143,7 +145,7 @@ def _plan_options(spec: Path, where: PlannedFor, repeat: Repeat) -> "PlanOptions
 def run(
     spec: Path,
     /,
-    *,
+    *overrides: str,
     grid: str | None = None,
     campaign: Path | None = None,
     where: MACHINE_FLAGS = LOCAL,
@@ -156,17 +158,19 @@ def run(
     ----------
     spec
         A Python file that defines grids.
+    overrides
+        Changes of every grid: training.steps=100 of its base trial, seeds=0..9 or seeds=0,2,5.
     grid
         Which of its grids, when it has several.
     campaign
         Directory of the results; default campaigns/FILE.
     """
-    from runners.cli.resolve import campaign_for, choose_grids, worker_count
-    from runners.provenance.specfile import load_spec_file
+    from runners.cli.resolve import campaign_for, load_grids, note_other_overrides, worker_count
 
     check_machine(where.on, where.workers, cluster)
     root = campaign_for(spec, campaign)
-    grids = choose_grids(load_spec_file(spec), grid, one=True)
+    grids = load_grids(spec, overrides, grid, one=True)
+    note_other_overrides(root, grids)
     if where.on == "slurm":
         from runners.cli.run_on_slurm import run_on_slurm
 

@@ -1,5 +1,6 @@
 """Text of `ablate status`: progress of each cell, running trials, failures and notes."""
 
+import json
 import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -44,6 +45,8 @@ class Status(NamedTuple):
     bad_shards: "pl.DataFrame"
     where: TrialLocations
     warnings: list[str]
+    overrides: dict[str, list[str]]
+    """The overrides with which each grid was run, of those that had any."""
 
     def data(self) -> dict[str, Any]:
         """As plain data."""
@@ -56,6 +59,7 @@ class Status(NamedTuple):
             "running": [found._asdict() for found in where.at_work],
             "workers": [worker._asdict() for status in where.submissions for worker in status.workers],
             "submissions": [submission_data(status) for status in where.submissions],
+            "overrides": self.overrides,
             "endings": list(where.endings),
             "when": where.when,
         }
@@ -80,7 +84,11 @@ def read_status(store: "Store", where: TrialLocations, grids: Sequence[str], gri
     """The state of `grids`; failures of `grid` only, where one was asked for."""
     found = {name: cells(store, name, where) for name in grids}
     warnings = [*store.warnings(), *where.notes]
-    return Status(found, kinds(store, grid, where.again), store.bad_shards(), where, warnings)
+    headers = {name: json.loads(header) for name, header in store.sql("SELECT grid, header FROM grid").rows()}
+    overrides = {
+        name: header["overrides"] for name, header in headers.items() if name in grids and "overrides" in header
+    }
+    return Status(found, kinds(store, grid, where.again), store.bad_shards(), where, warnings, overrides)
 
 
 def cells(store: "Store", grid: str, where: TrialLocations) -> "pl.DataFrame":
@@ -120,6 +128,8 @@ def write_status(found: Status) -> None:
     for name, frame in found.grids.items():
         columns = [column for column in ("label", "planned", *OF_STATE) if column in _ALWAYS or frame[column].sum()]
         write(f"{name}: {frame['ok'].sum()} of {format_count(int(frame['planned'].sum()), 'trial')} done")
+        if name in found.overrides:
+            write(f"overrides: {' '.join(found.overrides[name])}")
         shown = frame if len(frame) <= _MOST_CELLS else _telling(frame)
         write_table(columns, shown.select(columns).rows())
         if len(shown) < len(frame):

@@ -68,6 +68,21 @@ def test_a_plan_counts_what_rules_left_out_and_shared_trials_once(tmp_path: Path
     assert len(plan.trials) == plan.to_do == 6
 
 
+def test_a_plan_lists_axes_and_the_first_ten_cells_in_the_order_of_the_spec(tmp_path: Path) -> None:
+    rates = [0.5**number for number in range(12)]
+    grid = Grid("many", ToyTrial(), [over("operator.rate", rates, name="rate")], seeds=[3, 4])
+    lines = lines_of(tmp_path, grid)
+    (axis,) = [line for line in lines if line.startswith("  axis ")]
+    assert axis.startswith("  axis rate: 1.0, 0.5, 0.25, ")
+    assert axis.endswith(", ... (12 values)")
+    listed = [line.split() for line in lines if line.startswith("    rate=")]
+    planned = [each for each in grid.enumerate() if each.seed == 3]
+    assert listed == [[each.label, each.key[:11]] for each in planned[:10]]
+    assert "    ... and 2 more cells; --json has all" in lines
+    cells = plan_data(plan_campaign(tmp_path, [grid]))["cells"]
+    assert [each["key"] for each in cells] == [each.key for each in planned]
+
+
 def test_a_plan_writes_nothing_and_without_anything_to_go_by_the_time_is_unknown(tmp_path: Path) -> None:
     plan = plan_campaign(tmp_path / "campaign", [toy_grid()])
     assert counts(plan) == (0, 0, 0, 6, 6)

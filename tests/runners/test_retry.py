@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from definitions import forgotten
 from pretend_slurm import PretendSlurm
-from real_spec import real_spec
+from real_spec import STUMBLING, real_spec
 from submission_files import FIRST, SECOND, SMALL, WAITS, Scripted, submit
 from synthetic import Campaign, write_campaign, write_end, write_start
 from warm import REAL, Warm
@@ -25,31 +25,6 @@ from store.files.trial_status import trial_state
 from store.files.trust import trust
 from store.store import Store
 
-STUMBLING = """
-from pathlib import Path
-from typing import ClassVar, Literal
-
-from torch import Tensor
-
-from variants.stages.families import LogScore
-
-
-class Stumbling(LogScore):
-    \"\"\"The exponential, unless a file is in its way.\"\"\"
-
-    source: ClassVar[str] = "none"
-    kind: Literal["stumbling"] = "stumbling"
-
-    def log_score(self, a: Tensor) -> Tensor:
-        if (Path(__file__).parent / "stumble").exists():
-            raise RuntimeError("something was in its way")
-        return a
-
-    def oracle(self, a: float) -> float:
-        import math
-
-        return math.exp(a)
-"""
 SPEC = real_spec(
     "tried",
     training="steps=3",

@@ -1,0 +1,106 @@
+"""An overridden grid has the trials of the grid that somebody would have written so."""
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from standin import SOFTMAX, SSA_OPERATOR, Model, Trial
+from standin_grid import BASE, HEADS, LAYERS, OPERATORS, grid
+
+from grid import Grid, SpecError, has, over, value_at, zipped
+from grid.overrides import override
+
+
+def trials(made: Grid) -> list[tuple[str, str, int]]:
+    return [(planned.key, planned.label, planned.seed) for planned in made.trials()]
+
+
+def written(axes: Sequence[Any], base: Trial, **rest: Any) -> Grid:
+    return Grid("g", base, axes, **{"seeds": range(2)} | rest)
+
+
+DEEP = Model(layers=7, dropout=0.5)
+GATES = over("operator.gate.strength.init", [0.25, 0.75], when=has("operator.gate.strength"))
+
+
+@pytest.mark.parametrize("axes", [[], [HEADS], [OPERATORS, GATES], [zipped(HEADS, over("task.batch", [8, 16]))]])
+def test_all_cells_are_built_on_the_changed_base(axes: list[Any]) -> None:
+    changed = override(grid(*axes), ["model.layers=7", "model.dropout=.5"])
+    assert trials(changed) == trials(written(axes, BASE.changed(model=DEEP)))
+
+
+def test_changes_of_one_spec_are_made_at_once() -> None:
+    """Neither 6 heads of 128 channels nor 4 heads of 66 are a model."""
+    changed = override(grid(LAYERS), ["model.heads=6", "model.width=66"])
+    assert trials(changed) == trials(written([LAYERS], BASE.changed(model=Model(heads=6, width=66))))
+
+
+def test_a_change_inside_of_a_changed_field_counts() -> None:
+    changed = override(
+        grid(LAYERS), ["operator.gate.strength.init=2", 'operator.gate={"kind": "suppress", "width": 4}']
+    )
+    assert value_at(changed.base, "operator.gate.strength.init") == 2.0
+    assert value_at(changed.base, "operator.gate.width") == 4
+
+
+@pytest.mark.parametrize(
+    ("text", "seeds"),
+    [("0..3", (0, 1, 2, 3)), ("5", (5,)), ("0,2,5", (0, 2, 5)), ("[1,2]", (1, 2)), ("0..1,8", (0, 1, 8))],
+)
+def test_seeds_replace_those_of_the_grid(text: str, seeds: tuple[int, ...]) -> None:
+    assert trials(override(grid(HEADS), [f"seeds={text}"])) == trials(written([HEADS], BASE, seeds=seeds))
+
+
+def test_every_part_of_a_union_is_changed() -> None:
+    first, second = grid(HEADS), Grid("h", Trial(operator=SOFTMAX), [over("task.batch", [8, 16])], seeds=range(2))
+    changed = override(first | second, ["model.layers=7", "seeds=3..4"])
+    other = Grid("h", Trial(operator=SOFTMAX, model=Model(layers=7)), second.axes, seeds=[3, 4])
+    assert trials(changed) == trials(written([HEADS], BASE.changed(model=Model(layers=7)), seeds=[3, 4]) | other)
+
+
+def test_the_header_has_them_and_that_of_other_grids_is_as_before() -> None:
+    texts = ["model.layers=7", "seeds=0..2"]
+    header = override(grid(HEADS), texts).header()
+    plain = written([HEADS], BASE.changed(model=Model(layers=7)), seeds=range(3)).header()
+    assert header == {**plain, "overrides": texts}
+    assert "overrides" not in plain
+    assert override(grid(HEADS), []).header() == grid(HEADS).header()
+
+
+@pytest.mark.parametrize(
+    ("axes", "text", "said"),
+    [
+        ([], "model.layer=3", ["'layer'", "did you mean 'layers'"]),
+        ([], "model.layers.x=3", ["has no fields"]),
+        ([], "sedes=3", ["'sedes'", "did you mean 'seed"]),
+        ([], "seed=3", ["seeds=0"]),
+        ([], "seeds=a..b", ["'a..b'"]),
+        ([], "seeds=3..1", ["at least one"]),
+        ([], "seeds=1,1", ["all different"]),
+        ([], "model.layers", ["PATH=VALUE", "'model.layers'"]),
+        ([], "--model=3", ["PATH=VALUE"]),
+        ([], "model.layers=many", ["model.layers", "'many'"]),
+        ([], "model.width=33", ["heads divide the width", "model"]),
+        ([LAYERS], "model.layers=3", ["axis 'model.layers'", "1, 2, 3"]),
+        ([OPERATORS], "operator.gate.width=3", ["axis 'operator'"]),
+        ([OPERATORS, GATES], "operator.gate.strength.init=3", ["axis 'operator'"]),
+        ([GATES], "operator.gate.strength.init=3", ["axis 'operator.gate.strength.init'", "0.25, 0.75"]),
+    ],
+)
+def test_what_cannot_be_overridden_is_refused_in_one_sentence(axes: list[Any], text: str, said: list[str]) -> None:
+    with pytest.raises(SpecError) as refused:
+        override(grid(*axes), [text])
+    assert all(words in str(refused.value) for words in said), refused.value
+    assert "\n" not in str(refused.value)
+
+
+def test_a_field_is_overridden_once() -> None:
+    with pytest.raises(SpecError, match=re.escape("'7' and as '8'")):
+        override(grid(), ["model.layers=7", "model.layers=8"])
+
+
+def test_an_axis_of_any_part_of_a_union_is_in_the_way() -> None:
+    second = Grid("h", Trial(operator=SSA_OPERATOR), [over("task.batch", [8, 16])], seeds=range(2))
+    with pytest.raises(SpecError, match=r"axis 'task\.batch'"):
+        override(grid(HEADS) | second, ["task.batch=4"])
