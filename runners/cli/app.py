@@ -23,6 +23,7 @@ from runners.cli.export import export
 from runners.cli.monitor import cancel, failures, logs, watch
 from runners.cli.options import AnyGrid, Campaign
 from runners.cli.published import published
+from runners.cli.remove import rename, rm
 from runners.cli.repro import repro
 from runners.cli.results import compare, status, table
 from runners.cli.retry import retry
@@ -59,7 +60,7 @@ app = App(
 
 for _command in (
     plan, run, status, table, effects, curves, pareto, sql, export, compare, published, check, rebuild, doctor,
-    operators, tasks, probes, prove, evaluate, repro, logs, cancel, retry, failures, watch,
+    operators, tasks, probes, prove, evaluate, repro, logs, cancel, retry, failures, watch, rm, rename,
 ):  # fmt: skip
     app.command(_command)
 

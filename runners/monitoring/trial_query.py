@@ -39,6 +39,7 @@ _ROWS = """
 class Candidate(NamedTuple):
     """A trial as a grid plans it; `values` are its fields in words."""
 
+    grid: str
     trial: str
     values: Mapping[str, frozenset[str]]
 
@@ -50,15 +51,20 @@ def select(store: "Store", words: Sequence[str]) -> list[str]:
         SpecError: a word is about a field that there is not, or says nothing.
         NotFoundError: no trial is so; names the nearest value.
     """
+    return list(dict.fromkeys(trial for _, trial in select_planned(store, words)))
+
+
+def select_planned(store: "Store", words: Sequence[str]) -> list[tuple[str, str]]:
+    """Grid and key of the trials that `words` mean. Raises as `select` does."""
     rows = [_candidate(row) for row in store.sql(_ROWS).rows(named=True)]
     wanted: dict[str, list[str]] = {}
     for word in words:
         field, value = _parse(word, rows)
         wanted.setdefault(field, []).append(value)
-    found = dict.fromkeys(row.trial for row in rows if _fits(row, wanted))
+    found = [(row.grid, row.trial) for row in rows if _fits(row, wanted)]
     if words and not found:
         raise NotFoundError(f"no trial fits all of {' '.join(words)!r}; each word of it fits some")
-    return list(found)
+    return found
 
 
 def _candidate(row: Mapping[str, object]) -> Candidate:
@@ -67,8 +73,7 @@ def _candidate(row: Mapping[str, object]) -> Candidate:
     for name in FIELDS:
         if row[name] is not None:
             values.setdefault(name, set()).add(str(row[name]))
-    key = str(row["trial"])
-    return Candidate(key, {name: frozenset(found) for name, found in values.items()})
+    return Candidate(str(row["grid"]), str(row["trial"]), {name: frozenset(found) for name, found in values.items()})
 
 
 def _parse(word: str, rows: Sequence[Candidate]) -> tuple[str, str]:

@@ -14,7 +14,7 @@ from store.files.atomic import environment_problem, is_temporary, retry_io
 FILE_SCHEMA = 1
 """Version of the JSON files and shards; a reader refuses every other."""
 
-STORE_SCHEMA = 13
+STORE_SCHEMA = 14
 """Version of the database; any other is refused, and `ablate rebuild` makes this one from the files."""
 
 _KEY = re.compile(r"[0-9a-f]{32}")
@@ -68,6 +68,11 @@ class Layout:
     def snapshots(self) -> Path:
         """Directory of the trees that were submitted."""
         return self.root / "snapshots"
+
+    @property
+    def removals(self) -> Path:
+        """Directory of records that say which trials were removed."""
+        return self.root / "removals"
 
     @property
     def owner(self) -> Path:

@@ -14,6 +14,7 @@ from store.files.layout import Layout
 from store.files.plans import PlanFile, column_type, json_text, plan_signatures, read_plan
 from store.files.posthoc_evaluations import Evaluated, evaluated_on_disk, evaluated_row
 from store.files.record_fields import clean_text
+from store.files.removals import removed_attempts
 
 _ELSEWHERE = "left(trial, 2) NOT IN (SELECT unnest(CAST($same AS VARCHAR[])))"
 
@@ -55,6 +56,7 @@ class RecordIngest:
         """
         with transaction(self._connection):
             self._plans()
+            self._removals()
             problems = [*self._attempts(), *self._read_evaluations()]
             self._replace_problems(problems)
             if self.changed:
@@ -94,6 +96,13 @@ class RecordIngest:
             self._insert("grid", [_grid(plan.header)])
             self._insert("axis", _axes(plan.header, plan.lines))
         self._problems(plan.problems)
+
+    def _removals(self) -> None:
+        rows = sorted(removed_attempts(self._layout).items())
+        if rows != self._connection.execute("SELECT * FROM removal ORDER BY ALL").fetchall():
+            self._connection.execute("DELETE FROM removal")
+            self._insert("removal", [{"trial": trial, "last": last} for trial, last in rows])
+            self.plans += 1
 
     def _problems(self, problems: Iterable[Problem]) -> None:
         rows = [{"file": file, "reason": clean_text(reason), "found": time.time()} for file, reason in problems]
@@ -242,13 +251,17 @@ def derive_trials(connection: duckdb.DuckDBPyConnection) -> None:
 
 
 # the plan that counts for a trial: its latest submission, or, before any, the last grid by name
-_LATEST = """
+_PLANNED = """
+    planned WHERE starts_with(source, 'grids/') OR trial NOT IN (SELECT trial FROM removal)
+    OR trial IN (SELECT trial FROM attempt)
+"""
+_LATEST = f"""
     SELECT trial, arg_max(cell, source) AS cell, arg_max(operator, source) AS operator, arg_max(seed, source) AS seed,
            arg_max(spec, source) AS spec
-    FROM planned GROUP BY trial
+    FROM {_PLANNED} GROUP BY trial
 """
-_DROP_UNKNOWN = """
-    DELETE FROM trial WHERE trial NOT IN (SELECT trial FROM planned UNION SELECT trial FROM attempt)
+_DROP_UNKNOWN = f"""
+    DELETE FROM trial WHERE trial NOT IN (SELECT trial FROM {_PLANNED} UNION SELECT trial FROM attempt)
 """
 _UPDATE_SPECS = f"""
     UPDATE trial SET cell = p.cell, operator = p.operator, seed = p.seed, spec = p.spec, task = p.spec->>'$.task.kind'

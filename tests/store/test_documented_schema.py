@@ -17,7 +17,7 @@ DOCS = Path(__file__).parents[2] / "docs" / "sql.md"
 TYPES = column_types()
 
 
-MADE = {13: "e27287522970159f3913cf1dd4274bcc"}
+MADE = {14: "2353e9885ed7d152bb9b73f49e065090"}
 """Hash of the statements that make an empty database, by version."""
 
 
