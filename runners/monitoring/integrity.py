@@ -11,6 +11,7 @@ from zipfile import BadZipFile, ZipFile
 
 from grid.errors import AblateError, NotFoundError, StoreError
 from runners.attempts.submission_record import read_submission_record
+from store.files.annotations import FILE as ANNOTATIONS
 from store.files.atomic import environment_problem, is_temporary, read_json
 from store.files.attempt_records import AttemptRecord, read_attempt
 from store.files.layout import Layout
@@ -30,6 +31,7 @@ CHECKPOINT = "delete the file; the trial goes on from the checkpoint before it, 
 KEEP = "restore the file; do not run `ablate rebuild` before, since only the database has these rows"
 REBUILD = "run `ablate rebuild`, which makes the database again from the files"
 SAVE = "save it again"
+ANNOTATE = "restore the file, or delete the line"
 REMOVAL = "restore the file; it says which rows of shards are left out"
 
 _HASHED = re.compile(r"(?:.*\.)?(?P<blake2b>[0-9a-f]{32})\.(?:pt|tar)")
@@ -101,6 +103,8 @@ def _check_rows(layout: Layout, store: Store) -> Iterator[Damage]:
 
 
 def _remedy(file: str) -> str:
+    if file == ANNOTATIONS:
+        return ANNOTATE
     if file.startswith("submissions/"):
         return SUBMITTED
     return PLAN if file.startswith("grids/") else EVALUATE if "/evaluations/" in file else AGAIN

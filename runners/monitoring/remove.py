@@ -11,10 +11,12 @@ from runners.attempts.manifest import encode_line, submission_id
 from runners.monitoring.trial_locations import TrialLocations
 from runners.output import format_count
 from store.external_runs.logged_plans import derive, move_run, submissions_of
+from store.files.annotations import rename_annotated
 from store.files.atomic import read_json, write_atomic, write_json
 from store.files.layout import Layout
 from store.files.plans import PlanFile, read_plan
 from store.files.removals import Trash
+from store.ingest.ingest_lock import ingest_lock
 
 if TYPE_CHECKING:
     from store.store import Store
@@ -81,6 +83,8 @@ def rename_grid(store: "Store", old: str, new: str, where: TrialLocations) -> No
     for submission in submissions_of(layout, old):
         move_run(layout, submission, new)
     _write_plan(layout, new, {**plan.header, "grid": new}, [{**line, "grid": new} for line in plan.lines])
+    with ingest_lock(layout, wait=True):
+        rename_annotated(layout, old, new)
     for path in (layout.grid_header(old), layout.grid_trials(old), judged):
         path.unlink(missing_ok=True)
 

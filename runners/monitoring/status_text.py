@@ -32,6 +32,7 @@ _YOUNG_S = 60.0
 _MOST_CELLS = 200
 _MOST_ROWS = 20
 _MOST_REASONS = 3
+_MOST_NOTES = 5
 
 
 class Status(NamedTuple):
@@ -44,6 +45,8 @@ class Status(NamedTuple):
     bad_shards: "pl.DataFrame"
     where: TrialLocations
     warnings: list[str]
+    notes: "pl.DataFrame"
+    """Notes on trials and grids, the latest first: grid, trial, label, seed, written, note."""
 
     def data(self) -> dict[str, Any]:
         """As plain data."""
@@ -51,6 +54,7 @@ class Status(NamedTuple):
         return {
             "grids": {name: frame.rows(named=True) for name, frame in self.grids.items()},
             "failures": self.failures.rows(named=True),
+            "notes": self.notes.rows(named=True),
             "bad_shards": self.bad_shards.rows(named=True),
             "trials": {key: found._asdict() for key, found in sorted(where.trials.items()) if found.state != "done"},
             "running": [found._asdict() for found in where.at_work],
@@ -80,11 +84,11 @@ def read_status(store: "Store", where: TrialLocations, grids: Sequence[str], gri
     """The state of `grids`; failures of `grid` only, where one was asked for."""
     found = {name: cells(store, name, where) for name in grids}
     warnings = [*store.warnings(), *where.notes]
-    return Status(found, kinds(store, grid, where.again), store.bad_shards(), where, warnings)
+    return Status(found, kinds(store, grid, where.again), store.bad_shards(), where, warnings, _notes(store, grids))
 
 
 def cells(store: "Store", grid: str, where: TrialLocations) -> "pl.DataFrame":
-    """One row per cell of `grid`: label, planned, and how many of its trials are in each state.
+    """One row per cell of `grid`: label, planned, how many of its trials are in each state, and their tags.
 
     The store counts those that have ended, `where` all others and those that are tried again.
     """
@@ -99,6 +103,11 @@ def cells(store: "Store", grid: str, where: TrialLocations) -> "pl.DataFrame":
         """,
         {"grid": grid, "again": sorted(where.again)},
     )
+    tags = store.sql(
+        "SELECT cell, array_to_string(list_sort(list_distinct(flatten(list(tags)))), ' ') AS tags FROM v_annotation "
+        "WHERE grid = $grid GROUP BY cell",
+        {"grid": grid},
+    )
     columns = {"trial": list(where.trials), "state": [each.state for each in where.trials.values()]}
     states = pl.DataFrame(columns, schema={"trial": pl.String, "state": pl.String})
     now = ((pl.col("state") == state).sum().cast(pl.Int64).alias(f"{name}_now") for name, state in OF_STATE.items())
@@ -112,6 +121,20 @@ def cells(store: "Store", grid: str, where: TrialLocations) -> "pl.DataFrame":
             for name in OF_STATE
         )
         .select(shown)
+        .join(tags, on="cell", how="left", maintain_order="left")
+        .with_columns(pl.col("tags").fill_null(""))
+    )
+
+
+def _notes(store: "Store", grids: Sequence[str]) -> "pl.DataFrame":
+    return store.sql(
+        """
+        SELECT coalesce(n.grid, g.grid) AS grid, n.trial, g.label, g.seed, n.written, n.note
+        FROM note n LEFT JOIN grid_trial g ON g.trial = n.trial
+        WHERE coalesce(n.grid, g.grid) IN (SELECT unnest(CAST($grids AS VARCHAR[])))
+        QUALIFY row_number() OVER (PARTITION BY n.trial, n.grid, n.written ORDER BY g.grid) = 1 ORDER BY n.written DESC
+        """,
+        {"grids": list(grids)},
     )
 
 
@@ -120,10 +143,16 @@ def write_status(found: Status) -> None:
     for name, frame in found.grids.items():
         columns = [column for column in ("label", "planned", *OF_STATE) if column in _ALWAYS or frame[column].sum()]
         write(f"{name}: {frame['ok'].sum()} of {format_count(int(frame['planned'].sum()), 'trial')} done")
+        columns += ["tags"] if any(frame["tags"]) else []
         shown = frame if len(frame) <= _MOST_CELLS else _telling(frame)
         write_table(columns, shown.select(columns).rows())
         if len(shown) < len(frame):
             write(f"... and {format_count(len(frame) - len(shown), 'more cell')}; --json has all")
+    for row in found.notes.head(_MOST_NOTES).rows(named=True):
+        about = (
+            f"grid {row['grid']}" if row["trial"] is None else f"{row['trial'][:8]} {row['label']} seed {row['seed']}"
+        )
+        write(f"note, {age(row['written'])} old, on {about}: {row['note']}")
     _write_running(found.where.at_work)
     for line in submission_lines(found.where.submissions):
         write(line)

@@ -2,13 +2,14 @@
 
 A query is a list of words. `field=value` keeps the trials with that value, and a word without `=` names a trial by its
 label or the beginning of its key. Words about different fields must all hold; of two about the same field, either.
-Fields are grid, operator, label, seed, reason and fingerprint (of the failure that counts), and the axes of the grids.
+Fields are grid, operator, label, seed, tag, reason and fingerprint (of the failure that counts), and the axes of
+the grids.
 """
 
 import json
 import re
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from grid.errors import NotFoundError, SpecError
 from grid.names import label_of
@@ -17,7 +18,7 @@ from grid.suggestions import suggest_name
 if TYPE_CHECKING:
     from store.store import Store
 
-FIELDS = ("grid", "operator", "label", "seed", "reason", "fingerprint")
+FIELDS = ("grid", "operator", "label", "seed", "tag", "reason", "fingerprint")
 """Names that every campaign has, in addition to its axes."""
 
 _NAMED = ""
@@ -31,8 +32,10 @@ _ROWS = """
         SELECT trial, reason, fingerprint FROM attempt WHERE status IS NOT NULL
         QUALIFY attempt = max(attempt) OVER (PARTITION BY trial)
     )
-    SELECT g.grid, g.trial, g.label, g.operator, g.seed, CAST(g.axes AS VARCHAR) AS axes, w.reason, w.fingerprint
-    FROM grid_trial g LEFT JOIN why w USING (trial) ORDER BY g.grid, g.position
+    SELECT g.grid, g.trial, g.label, g.operator, g.seed, CAST(g.axes AS VARCHAR) AS axes, w.reason, w.fingerprint,
+           coalesce(a.tags, []) AS tag
+    FROM grid_trial g LEFT JOIN why w USING (trial) LEFT JOIN v_annotation a USING (grid, trial)
+    ORDER BY g.grid, g.position
 """
 
 
@@ -67,12 +70,13 @@ def select_planned(store: "Store", words: Sequence[str]) -> list[tuple[str, str]
     return found
 
 
-def _candidate(row: Mapping[str, object]) -> Candidate:
+def _candidate(row: Mapping[str, Any]) -> Candidate:
     axes = json.loads(str(row["axes"]))
     values = {name: {label_of(value)} for name, value in axes.items()}
     for name in FIELDS:
-        if row[name] is not None:
-            values.setdefault(name, set()).add(str(row[name]))
+        found = row[name] if isinstance(row[name], list) else [row[name]]
+        if told := {str(value) for value in found if value is not None}:
+            values.setdefault(name, set()).update(told)
     return Candidate(str(row["grid"]), str(row["trial"]), {name: frozenset(found) for name, found in values.items()})
 
 

@@ -259,6 +259,21 @@ CREATE TABLE doubt (
 
 -- What was read ----------------------------------------------------------------------------------------------------
 
+-- Tag on a trial or on a grid.
+CREATE TABLE tag (
+    trial VARCHAR,                  -- null for a tag on a grid
+    grid VARCHAR,                   -- null for a tag on a trial
+    tag VARCHAR NOT NULL            -- the word
+);
+
+-- Note on a trial or on a grid.
+CREATE TABLE note (
+    trial VARCHAR,                  -- null for a note on a grid
+    grid VARCHAR,                   -- null for a note on a trial
+    written DOUBLE NOT NULL,        -- seconds since the epoch
+    note VARCHAR NOT NULL           -- the text
+);
+
 -- Trials that were removed. A record of a submission plans them no more.
 CREATE TABLE removal (
     trial VARCHAR NOT NULL,

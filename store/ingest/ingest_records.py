@@ -9,6 +9,7 @@ import duckdb
 import pyarrow as pa
 
 from store.database.connection import transaction
+from store.files.annotations import FILE, read_annotations
 from store.files.attempt_records import AttemptRecord, Problem, attempt_signature, read_attempt
 from store.files.layout import Layout
 from store.files.plans import PlanFile, column_type, json_text, plan_signatures, read_plan
@@ -61,6 +62,7 @@ class RecordIngest:
             self._replace_problems(problems)
             if self.changed:
                 derive_trials(self._connection)
+            self._annotations()
 
     def _plans(self) -> None:
         on_disk = plan_signatures(self._layout)
@@ -103,6 +105,28 @@ class RecordIngest:
             self._connection.execute("DELETE FROM removal")
             self._insert("removal", [{"trial": trial, "last": last} for trial, last in rows])
             self.plans += 1
+
+    def _annotations(self) -> None:
+        """Bring tags and notes on the trials and grids that there are in line with the file."""
+        found, execute = read_annotations(self._layout), self._connection.execute
+        subjects = {"trials": [trial for trial, _ in found.tags if trial], "grids": self._layout.planned_grids()}
+        known = {None, *subjects["grids"]}
+        query = "SELECT trial FROM trial WHERE list_contains($trials, trial)"
+        known.update(trial for (trial,) in execute(query, {"trials": subjects["trials"]}).fetchall())
+        tags = [(*subject, tag) for subject, tags in found.tags.items() for tag in tags if known.issuperset(subject)]
+        notes = [(*subject, *said) for subject, *said in found.notes if known.issuperset(subject)]
+        for table, names, rows in (("tag", ("tag",), tags), ("note", ("written", "note"), notes)):
+            if sorted(rows, key=str) != sorted(execute(f"FROM {table}").fetchall(), key=str):
+                execute(f"DELETE FROM {table}")
+                self._insert(table, [dict(zip(("trial", "grid", *names), row, strict=True)) for row in rows])
+                self.plans += 1
+        before = execute(
+            "SELECT file, reason FROM bad_record WHERE file = $file ORDER BY ALL", {"file": FILE}
+        ).fetchall()
+        if before != sorted(found.problems):
+            execute("DELETE FROM bad_record WHERE file = $file", {"file": FILE})
+            self._problems(found.problems)
+            self.problems += not found.problems
 
     def _problems(self, problems: Iterable[Problem]) -> None:
         rows = [{"file": file, "reason": clean_text(reason), "found": time.time()} for file, reason in problems]

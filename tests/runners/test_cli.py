@@ -19,6 +19,7 @@ COMMANDS = (
     "plan", "run", "status", "table", "sql", "compare", "report", "rebuild", "doctor", "operators", "tasks", "probes",
     "prove", "repro", "evaluate", "logs", "cancel", "retry", "failures", "watch", "effects", "curves", "pareto",
     "published", "export", "dash", "check", "rm", "rename",
+    "tag", "note",
 )  # fmt: skip
 
 
