@@ -17,6 +17,7 @@ from dashboards.app.pages.runs import RUNS
 from dashboards.data.run_keys import key_of, shorten_keys
 from store import Store
 from store.files.annotations import annotate
+from store.ingest.ingest import ingest
 
 OPERATORS = ("softmax", "SSA", "<b>%{x}'\"")
 
@@ -140,6 +141,7 @@ def test_tags_and_notes_are_columns_once_somebody_wrote_any(tmp_path: Path) -> N
     with open_view(tmp_path, RUNS) as plain:
         assert not {"tags", "note"} & set(show(plain).data.columns)
     annotate(found.layout, [(found.line("SSA", 1)["trial"], None)], add=["odd"], note="loss spikes")
+    ingest(tmp_path)
     with open_view(tmp_path, RUNS) as view:
         rows = {(row["label"], row["seed"]): (row["tags"], row["note"]) for row in show(view).data.rows(named=True)}
     assert rows.pop(("SSA", 1)) == ("odd", "loss spikes")
