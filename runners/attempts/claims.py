@@ -17,6 +17,7 @@ from store.files.attempts import begin, end_record, start_record, write_end
 from store.files.code_aliases import current_sources
 from store.files.heartbeat import EVERY_S
 from store.files.layout import Layout
+from store.files.removals import next_attempt
 from store.files.trial_status import AttemptState, TrialState, last_beat_ns, trial_state
 
 MOST_LOST = 5
@@ -76,7 +77,7 @@ def claim(
     leases = leases or _own_leases()
     tried = 0
     while True:
-        number = max(layout.attempts(trial), default=0) + 1  # before reading the state: a concurrent claim then wins
+        number = next_attempt(layout, trial)  # before reading the state: a concurrent claim then wins
         if number == tried:
             time.sleep(_RELIST_S)
         state = trial_state(layout, trial, leases.alive)

@@ -15,6 +15,7 @@ from cyclopts import App, Parameter
 from cyclopts.exceptions import CycloptsError
 
 from grid.errors import EnvironmentProblem
+from runners.cli.annotate import note, tag
 from runners.cli.catalogue import operators, probes, prove, tasks
 from runners.cli.doctor import check, doctor, rebuild
 from runners.cli.effects import effects
@@ -23,6 +24,7 @@ from runners.cli.export import export
 from runners.cli.monitor import cancel, failures, logs, watch
 from runners.cli.options import AnyGrid, Campaign
 from runners.cli.published import published
+from runners.cli.remove import rename, rm
 from runners.cli.repro import repro
 from runners.cli.results import compare, status, table
 from runners.cli.retry import retry
@@ -59,7 +61,8 @@ app = App(
 
 for _command in (
     plan, run, status, table, effects, curves, pareto, sql, export, compare, published, check, rebuild, doctor,
-    operators, tasks, probes, prove, evaluate, repro, logs, cancel, retry, failures, watch,
+    operators, tasks, probes, prove, evaluate, repro, logs, cancel, retry, failures, watch, rm, rename, tag,
+    note,
 ):  # fmt: skip
     app.command(_command)
 

@@ -11,11 +11,13 @@ from zipfile import BadZipFile, ZipFile
 
 from grid.errors import AblateError, NotFoundError, StoreError
 from runners.attempts.submission_record import read_submission_record
+from store.files.annotations import FILE as ANNOTATIONS
 from store.files.atomic import environment_problem, is_temporary, read_json
 from store.files.attempt_records import AttemptRecord, read_attempt
 from store.files.layout import Layout
 from store.files.plans import plan_signatures, read_plan
 from store.files.posthoc_evaluations import evaluation_shards, read_evaluation
+from store.files.removals import removed_attempts
 from store.files.saved_texts import QUERIES, VIEWS
 from store.files.shards import BadShard, verify_shard
 from store.store import Store
@@ -29,6 +31,8 @@ CHECKPOINT = "delete the file; the trial goes on from the checkpoint before it, 
 KEEP = "restore the file; do not run `ablate rebuild` before, since only the database has these rows"
 REBUILD = "run `ablate rebuild`, which makes the database again from the files"
 SAVE = "save it again"
+ANNOTATE = "restore the file, or delete the line"
+REMOVAL = "restore the file; it says which rows of shards are left out"
 
 _HASHED = re.compile(r"(?:.*\.)?(?P<blake2b>[0-9a-f]{32})\.(?:pt|tar)")
 
@@ -99,6 +103,8 @@ def _check_rows(layout: Layout, store: Store) -> Iterator[Damage]:
 
 
 def _remedy(file: str) -> str:
+    if file == ANNOTATIONS:
+        return ANNOTATE
     if file.startswith("submissions/"):
         return SUBMITTED
     return PLAN if file.startswith("grids/") else EVALUATE if "/evaluations/" in file else AGAIN
@@ -110,6 +116,8 @@ def _check_plans(layout: Layout) -> Iterator[Damage]:
             yield Damage(file, reason, _remedy(file))
     for path in layout.grids.glob("*.judged"):
         yield from _check_json(layout, path, PLAN)
+    for path in layout.removals.glob("*.json"):
+        yield from _check_json(layout, path, REMOVAL)
 
 
 def _check_submissions(layout: Layout) -> Iterator[Damage]:
@@ -141,8 +149,10 @@ def _check_submission(layout: Layout, directory: Path) -> Iterator[Damage]:
 def _check_attempts(layout: Layout) -> Iterator[Damage]:
     known: set[str] = set()
     last: tuple[str, int] = ("", 0)
+    removed = removed_attempts(layout)
     for key, attempt, directory in layout.every_attempt():
-        for number in range(last[1] + 1 if key == last[0] else 1, attempt):
+        before = max(last[1] if key == last[0] else 0, removed.get(key, 0))
+        for number in range(before + 1, attempt):
             yield _damage(layout, layout.start(key, number), f"it is missing, and attempt {attempt} is there", AGAIN)
         last = key, attempt
         row, problems = read_attempt(layout, key, attempt)

@@ -33,6 +33,7 @@ _YOUNG_S = 60.0
 _MOST_CELLS = 200
 _MOST_ROWS = 20
 _MOST_REASONS = 3
+_MOST_NOTES = 5
 
 
 class Status(NamedTuple):
@@ -47,6 +48,8 @@ class Status(NamedTuple):
     warnings: list[str]
     overrides: dict[str, list[str]]
     """The overrides with which each grid was run, of those that had any."""
+    notes: "pl.DataFrame"
+    """Notes on trials and grids, the latest first: grid, trial, label, seed, written, note."""
 
     def data(self) -> dict[str, Any]:
         """As plain data."""
@@ -54,6 +57,7 @@ class Status(NamedTuple):
         return {
             "grids": {name: frame.rows(named=True) for name, frame in self.grids.items()},
             "failures": self.failures.rows(named=True),
+            "notes": self.notes.rows(named=True),
             "bad_shards": self.bad_shards.rows(named=True),
             "trials": {key: found._asdict() for key, found in sorted(where.trials.items()) if found.state != "done"},
             "running": [found._asdict() for found in where.at_work],
@@ -88,11 +92,12 @@ def read_status(store: "Store", where: TrialLocations, grids: Sequence[str], gri
     overrides = {
         name: header["overrides"] for name, header in headers.items() if name in grids and "overrides" in header
     }
-    return Status(found, kinds(store, grid, where.again), store.bad_shards(), where, warnings, overrides)
+    failures, notes = kinds(store, grid, where.again), _notes(store, grids)
+    return Status(found, failures, store.bad_shards(), where, warnings, overrides, notes)
 
 
 def cells(store: "Store", grid: str, where: TrialLocations) -> "pl.DataFrame":
-    """One row per cell of `grid`: label, planned, and how many of its trials are in each state.
+    """One row per cell of `grid`: label, planned, how many of its trials are in each state, and their tags.
 
     The store counts those that have ended, `where` all others and those that are tried again.
     """
@@ -107,6 +112,11 @@ def cells(store: "Store", grid: str, where: TrialLocations) -> "pl.DataFrame":
         """,
         {"grid": grid, "again": sorted(where.again)},
     )
+    tags = store.sql(
+        "SELECT cell, array_to_string(list_sort(list_distinct(flatten(list(tags)))), ' ') AS tags FROM v_annotation "
+        "WHERE grid = $grid GROUP BY cell",
+        {"grid": grid},
+    )
     columns = {"trial": list(where.trials), "state": [each.state for each in where.trials.values()]}
     states = pl.DataFrame(columns, schema={"trial": pl.String, "state": pl.String})
     now = ((pl.col("state") == state).sum().cast(pl.Int64).alias(f"{name}_now") for name, state in OF_STATE.items())
@@ -120,6 +130,20 @@ def cells(store: "Store", grid: str, where: TrialLocations) -> "pl.DataFrame":
             for name in OF_STATE
         )
         .select(shown)
+        .join(tags, on="cell", how="left", maintain_order="left")
+        .with_columns(pl.col("tags").fill_null(""))
+    )
+
+
+def _notes(store: "Store", grids: Sequence[str]) -> "pl.DataFrame":
+    return store.sql(
+        """
+        SELECT coalesce(n.grid, g.grid) AS grid, n.trial, g.label, g.seed, n.written, n.note
+        FROM note n LEFT JOIN grid_trial g ON g.trial = n.trial
+        WHERE coalesce(n.grid, g.grid) IN (SELECT unnest(CAST($grids AS VARCHAR[])))
+        QUALIFY row_number() OVER (PARTITION BY n.trial, n.grid, n.written ORDER BY g.grid) = 1 ORDER BY n.written DESC
+        """,
+        {"grids": list(grids)},
     )
 
 
@@ -130,10 +154,16 @@ def write_status(found: Status) -> None:
         write(f"{name}: {frame['ok'].sum()} of {format_count(int(frame['planned'].sum()), 'trial')} done")
         if name in found.overrides:
             write(f"overrides: {' '.join(found.overrides[name])}")
+        columns += ["tags"] if any(frame["tags"]) else []
         shown = frame if len(frame) <= _MOST_CELLS else _telling(frame)
         write_table(columns, shown.select(columns).rows())
         if len(shown) < len(frame):
             write(f"... and {format_count(len(frame) - len(shown), 'more cell')}; --json has all")
+    for row in found.notes.head(_MOST_NOTES).rows(named=True):
+        about = (
+            f"grid {row['grid']}" if row["trial"] is None else f"{row['trial'][:8]} {row['label']} seed {row['seed']}"
+        )
+        write(f"note, {age(row['written'])} old, on {about}: {row['note']}")
     _write_running(found.where.at_work)
     for line in submission_lines(found.where.submissions):
         write(line)

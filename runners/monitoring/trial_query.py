@@ -2,13 +2,14 @@
 
 A query is a list of words. `field=value` keeps the trials with that value, and a word without `=` names a trial by its
 label or the beginning of its key. Words about different fields must all hold; of two about the same field, either.
-Fields are grid, operator, label, seed, reason and fingerprint (of the failure that counts), and the axes of the grids.
+Fields are grid, operator, label, seed, tag, reason and fingerprint (of the failure that counts), and the axes of
+the grids.
 """
 
 import json
 import re
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from grid.errors import NotFoundError, SpecError
 from grid.names import label_of
@@ -17,7 +18,7 @@ from grid.suggestions import suggest_name
 if TYPE_CHECKING:
     from store.store import Store
 
-FIELDS = ("grid", "operator", "label", "seed", "reason", "fingerprint")
+FIELDS = ("grid", "operator", "label", "seed", "tag", "reason", "fingerprint")
 """Names that every campaign has, in addition to its axes."""
 
 _NAMED = ""
@@ -31,14 +32,17 @@ _ROWS = """
         SELECT trial, reason, fingerprint FROM attempt WHERE status IS NOT NULL
         QUALIFY attempt = max(attempt) OVER (PARTITION BY trial)
     )
-    SELECT g.grid, g.trial, g.label, g.operator, g.seed, CAST(g.axes AS VARCHAR) AS axes, w.reason, w.fingerprint
-    FROM grid_trial g LEFT JOIN why w USING (trial) ORDER BY g.grid, g.position
+    SELECT g.grid, g.trial, g.label, g.operator, g.seed, CAST(g.axes AS VARCHAR) AS axes, w.reason, w.fingerprint,
+           coalesce(a.tags, []) AS tag
+    FROM grid_trial g LEFT JOIN why w USING (trial) LEFT JOIN v_annotation a USING (grid, trial)
+    ORDER BY g.grid, g.position
 """
 
 
 class Candidate(NamedTuple):
     """A trial as a grid plans it; `values` are its fields in words."""
 
+    grid: str
     trial: str
     values: Mapping[str, frozenset[str]]
 
@@ -50,25 +54,30 @@ def select(store: "Store", words: Sequence[str]) -> list[str]:
         SpecError: a word is about a field that there is not, or says nothing.
         NotFoundError: no trial is so; names the nearest value.
     """
+    return list(dict.fromkeys(trial for _, trial in select_planned(store, words)))
+
+
+def select_planned(store: "Store", words: Sequence[str]) -> list[tuple[str, str]]:
+    """Grid and key of the trials that `words` mean. Raises as `select` does."""
     rows = [_candidate(row) for row in store.sql(_ROWS).rows(named=True)]
     wanted: dict[str, list[str]] = {}
     for word in words:
         field, value = _parse(word, rows)
         wanted.setdefault(field, []).append(value)
-    found = dict.fromkeys(row.trial for row in rows if _fits(row, wanted))
+    found = [(row.grid, row.trial) for row in rows if _fits(row, wanted)]
     if words and not found:
         raise NotFoundError(f"no trial fits all of {' '.join(words)!r}; each word of it fits some")
-    return list(found)
+    return found
 
 
-def _candidate(row: Mapping[str, object]) -> Candidate:
+def _candidate(row: Mapping[str, Any]) -> Candidate:
     axes = json.loads(str(row["axes"]))
     values = {name: {label_of(value)} for name, value in axes.items()}
     for name in FIELDS:
-        if row[name] is not None:
-            values.setdefault(name, set()).add(str(row[name]))
-    key = str(row["trial"])
-    return Candidate(key, {name: frozenset(found) for name, found in values.items()})
+        found = row[name] if isinstance(row[name], list) else [row[name]]
+        if told := {str(value) for value in found if value is not None}:
+            values.setdefault(name, set()).update(told)
+    return Candidate(str(row["grid"]), str(row["trial"]), {name: frozenset(found) for name, found in values.items()})
 
 
 def _parse(word: str, rows: Sequence[Candidate]) -> tuple[str, str]:

@@ -260,6 +260,33 @@ CREATE TABLE doubt (
 
 -- What was read ----------------------------------------------------------------------------------------------------
 
+-- Tag on a trial or on a grid.
+CREATE TABLE tag (
+    trial VARCHAR,                  -- null for a tag on a grid
+    grid VARCHAR,                   -- null for a tag on a trial
+    tag VARCHAR NOT NULL            -- the word
+);
+
+-- Note on a trial or on a grid.
+CREATE TABLE note (
+    trial VARCHAR,                  -- null for a note on a grid
+    grid VARCHAR,                   -- null for a note on a trial
+    written DOUBLE NOT NULL,        -- seconds since the epoch
+    note VARCHAR NOT NULL           -- the text
+);
+
+-- Trials that were removed. A record of a submission plans them no more.
+CREATE TABLE removal (
+    trial VARCHAR NOT NULL,
+    last INTEGER NOT NULL           -- attempt that was removed; 0 if the trial had none
+);
+
+-- Attempts whose rows are left out, because they were removed and are not back.
+CREATE TABLE left_out (
+    trial VARCHAR NOT NULL,
+    attempt INTEGER NOT NULL
+);
+
 -- The ledger: a row is inserted in the transaction that inserts the shard's rows, so nothing is counted twice.
 CREATE TABLE shard (
     blake2b VARCHAR PRIMARY KEY,    -- hash of the file

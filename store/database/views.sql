@@ -168,6 +168,24 @@ SELECT fingerprint, min(reason) AS reason, count(*) AS n, min(trial) AS example,
        arg_min(message, trial) AS message, arg_min(traceback, trial) AS traceback
 FROM counted GROUP BY fingerprint;
 
+-- grid, trial: tags and the last note, where it or its grid has any
+--   tags: of the trial and of its grid, sorted
+--   note: the latest on the trial, or else on its grid
+--   written: time of the note, in seconds since the epoch
+CREATE OR REPLACE VIEW v_annotation AS
+WITH tagged AS (
+    SELECT g.grid, g.trial, list_sort(list(DISTINCT t.tag)) AS tags
+    FROM grid_trial g JOIN tag t ON t.trial = g.trial OR t.grid = g.grid GROUP BY ALL
+),
+noted AS (
+    SELECT g.grid, g.trial, arg_max(n.note, (n.trial IS NOT NULL, n.written)) AS note,
+           arg_max(n.written, (n.trial IS NOT NULL, n.written)) AS written
+    FROM grid_trial g JOIN note n ON n.trial = g.trial OR n.grid = g.grid GROUP BY ALL
+)
+SELECT g.grid, g.cell, g.label, g.trial, g.seed, coalesce(t.tags, []) AS tags, n.note, n.written
+FROM grid_trial g LEFT JOIN tagged t USING (grid, trial) LEFT JOIN noted n USING (grid, trial)
+WHERE t.trial IS NOT NULL OR n.trial IS NOT NULL;
+
 -- grid, trial that is ok by its records, but without a readable value of the grid's measure, or with a result in doubt that
 -- does not count
 CREATE OR REPLACE VIEW v_unreadable AS

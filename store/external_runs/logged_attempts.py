@@ -12,6 +12,7 @@ from grid.errors import EnvironmentProblem, SpecError
 from store.files.atomic import write_atomic
 from store.files.attempts import begin, end_record, start_record, write_end
 from store.files.layout import Layout
+from store.files.removals import next_attempt
 from store.files.trial_status import TrialState, trial_state
 
 REASONS: Final = ("diverged", "out_of_memory", "error", "killed")
@@ -26,7 +27,7 @@ def claim(layout: Layout, trial: str, submission: str, code: str | None, named: 
         EnvironmentProblem: the campaign cannot be written.
     """
     while True:
-        number = max(layout.attempts(trial), default=0) + 1
+        number = next_attempt(layout, trial)
         require_free(trial_state(layout, trial), named)
         start = _start_record(trial, number, submission, code)
         if begin(layout, start):

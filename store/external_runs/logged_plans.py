@@ -163,6 +163,25 @@ def _withdraw(layout: Layout, submission: str) -> None:
     place.rmdir()
 
 
+def submissions_of(layout: Layout, grid: str) -> dict[str, str]:
+    """The trial of each run that was logged into `grid`, by submission."""
+    found = {}
+    for submission in layout.submission_ids():
+        try:
+            if read_json(layout.submission(submission) / "logged.json").get("grid") == grid:
+                manifest = layout.manifest(submission)
+                found[submission] = str(parse_object(read_bytes(manifest), str(manifest))["trial"])
+        except (NotFoundError, StoreError):
+            continue
+    return found
+
+
+def move_run(layout: Layout, submission: str, grid: str | None) -> None:
+    """Write down that a run belongs to `grid`; None: to no grid any more."""
+    path = layout.submission(submission) / "logged.json"
+    write_json(path, {**read_json(path), "grid": grid})
+
+
 def logged_lines(layout: Layout, grid: str) -> list[dict[str, Any]]:
     """The lines of all runs logged into `grid`, oldest first; of a trial that was logged again the first."""
     found: list[tuple[float, str, dict[str, Any]]] = []
@@ -171,7 +190,9 @@ def logged_lines(layout: Layout, grid: str) -> list[dict[str, Any]]:
             about = read_json(layout.submission(submission) / "logged.json")
             if about.get("grid") != grid:
                 continue
-            line = parse_object(read_bytes(layout.manifest(submission)), str(layout.manifest(submission)))
+            line = parse_object(read_bytes(layout.manifest(submission)), str(layout.manifest(submission))) | {
+                "grid": grid
+            }
         except (
             NotFoundError,
             StoreError,

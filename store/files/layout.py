@@ -70,6 +70,11 @@ class Layout:
         return self.root / "snapshots"
 
     @property
+    def removals(self) -> Path:
+        """Directory of records that say which trials were removed."""
+        return self.root / "removals"
+
+    @property
     def owner(self) -> Path:
         """A random token, by which a user recognises a campaign of their own."""
         return self.root / "owner"

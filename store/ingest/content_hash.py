@@ -19,6 +19,8 @@ _WHAT = {
     "evaluated": "* EXCLUDE (signature)",
     "counted": "*",
     "doubt": "*",
+    "tag": "*",
+    "note": "*",
     "recorded": "*",
     "last_value": "* EXCLUDE (shard, value)",  # either of two values at one step may be the last
     "shard": "* EXCLUDE (number, bytes, inside, signature, ingested)",

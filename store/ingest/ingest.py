@@ -19,6 +19,7 @@ from store.ingest.doubts import find_doubts
 from store.ingest.ingest_lock import ingest_lock
 from store.ingest.ingest_records import RecordIngest
 from store.ingest.ingest_shards import ShardIngest
+from store.ingest.removed_rows import leave_out_rows, restore_rows
 from store.ingest.snapshot import publish, snapshot_is_current, sweep
 
 
@@ -106,7 +107,9 @@ def ingest_into(
     """
     landing, intake = RecordIngest(layout, connection, same, most_s), ShardIngest(layout, connection)
     landing.run()
+    restore_rows(connection)
     intake.run()
+    leave_out_rows(connection)
     find_doubts(connection)
     refresh_grid_views(connection)
     return Ingested(

@@ -9,11 +9,13 @@ import duckdb
 import pyarrow as pa
 
 from store.database.connection import transaction
+from store.files.annotations import FILE, read_annotations
 from store.files.attempt_records import AttemptRecord, Problem, attempt_signature, read_attempt
 from store.files.layout import Layout
 from store.files.plans import PlanFile, baseline_of_cell, column_type, json_text, plan_signatures, read_plan
 from store.files.posthoc_evaluations import Evaluated, evaluated_on_disk, evaluated_row
 from store.files.record_fields import clean_text
+from store.files.removals import removed_attempts
 
 _ELSEWHERE = "left(trial, 2) NOT IN (SELECT unnest(CAST($same AS VARCHAR[])))"
 
@@ -55,10 +57,12 @@ class RecordIngest:
         """
         with transaction(self._connection):
             self._plans()
+            self._removals()
             problems = [*self._attempts(), *self._read_evaluations()]
             self._replace_problems(problems)
             if self.changed:
                 derive_trials(self._connection)
+            self._annotations()
 
     def _plans(self) -> None:
         on_disk = plan_signatures(self._layout)
@@ -95,6 +99,35 @@ class RecordIngest:
             self._insert("grid", [_grid(plan.header)])
             self._insert("axis", _axes(plan.header, plan.lines))
         self._problems(plan.problems)
+
+    def _removals(self) -> None:
+        rows = sorted(removed_attempts(self._layout).items())
+        if rows != self._connection.execute("SELECT * FROM removal ORDER BY ALL").fetchall():
+            self._connection.execute("DELETE FROM removal")
+            self._insert("removal", [{"trial": trial, "last": last} for trial, last in rows])
+            self.plans += 1
+
+    def _annotations(self) -> None:
+        """Bring tags and notes on the trials and grids that there are in line with the file."""
+        found, execute = read_annotations(self._layout), self._connection.execute
+        subjects = {"trials": [trial for trial, _ in found.tags if trial], "grids": self._layout.planned_grids()}
+        known = {None, *subjects["grids"]}
+        query = "SELECT trial FROM trial WHERE list_contains($trials, trial)"
+        known.update(trial for (trial,) in execute(query, {"trials": subjects["trials"]}).fetchall())
+        tags = [(*subject, tag) for subject, tags in found.tags.items() for tag in tags if known.issuperset(subject)]
+        notes = [(*subject, *said) for subject, *said in found.notes if known.issuperset(subject)]
+        for table, names, rows in (("tag", ("tag",), tags), ("note", ("written", "note"), notes)):
+            if sorted(rows, key=str) != sorted(execute(f"FROM {table}").fetchall(), key=str):
+                execute(f"DELETE FROM {table}")
+                self._insert(table, [dict(zip(("trial", "grid", *names), row, strict=True)) for row in rows])
+                self.plans += 1
+        before = execute(
+            "SELECT file, reason FROM bad_record WHERE file = $file ORDER BY ALL", {"file": FILE}
+        ).fetchall()
+        if before != sorted(found.problems):
+            execute("DELETE FROM bad_record WHERE file = $file", {"file": FILE})
+            self._problems(found.problems)
+            self.problems += not found.problems
 
     def _problems(self, problems: Iterable[Problem]) -> None:
         rows = [{"file": file, "reason": clean_text(reason), "found": time.time()} for file, reason in problems]
@@ -244,13 +277,17 @@ def derive_trials(connection: duckdb.DuckDBPyConnection) -> None:
 
 
 # the plan that counts for a trial: its latest submission, or, before any, the last grid by name
-_LATEST = """
+_PLANNED = """
+    planned WHERE starts_with(source, 'grids/') OR trial NOT IN (SELECT trial FROM removal)
+    OR trial IN (SELECT trial FROM attempt)
+"""
+_LATEST = f"""
     SELECT trial, arg_max(cell, source) AS cell, arg_max(operator, source) AS operator, arg_max(seed, source) AS seed,
            arg_max(spec, source) AS spec
-    FROM planned GROUP BY trial
+    FROM {_PLANNED} GROUP BY trial
 """
-_DROP_UNKNOWN = """
-    DELETE FROM trial WHERE trial NOT IN (SELECT trial FROM planned UNION SELECT trial FROM attempt)
+_DROP_UNKNOWN = f"""
+    DELETE FROM trial WHERE trial NOT IN (SELECT trial FROM {_PLANNED} UNION SELECT trial FROM attempt)
 """
 _UPDATE_SPECS = f"""
     UPDATE trial SET cell = p.cell, operator = p.operator, seed = p.seed, spec = p.spec, task = p.spec->>'$.task.kind'

@@ -16,6 +16,8 @@ from dashboards.app.page import PageView, SlotContent
 from dashboards.app.pages.runs import RUNS
 from dashboards.data.run_keys import key_of, shorten_keys
 from store import Store
+from store.files.annotations import annotate
+from store.ingest.ingest import ingest
 
 OPERATORS = ("softmax", "SSA", "<b>%{x}'\"")
 
@@ -132,3 +134,15 @@ def test_what_is_selected_is_taken_to_other_pages_and_outlives_new_results(
         chosen.click()
         page.wait_for_selector("#slot-spec .ag-row")
         assert page.locator("#slot-spec .caption").inner_text().startswith("2 fields of the specs of 2 runs differ")
+
+
+def test_tags_and_notes_are_columns_once_somebody_wrote_any(tmp_path: Path) -> None:
+    found = write_campaign(tmp_path, operators=("softmax", "SSA"), seeds=range(2))
+    with open_view(tmp_path, RUNS) as plain:
+        assert not {"tags", "note"} & set(show(plain).data.columns)
+    annotate(found.layout, [(found.line("SSA", 1)["trial"], None)], add=["odd"], note="loss spikes")
+    ingest(tmp_path)
+    with open_view(tmp_path, RUNS) as view:
+        rows = {(row["label"], row["seed"]): (row["tags"], row["note"]) for row in show(view).data.rows(named=True)}
+    assert rows.pop(("SSA", 1)) == ("odd", "loss spikes")
+    assert set(rows.values()) == {(None, None)}

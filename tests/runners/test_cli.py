@@ -18,7 +18,8 @@ ROOT = Path(__file__).parent.parent.parent
 COMMANDS = (
     "plan", "run", "status", "table", "sql", "compare", "report", "rebuild", "doctor", "operators", "tasks", "probes",
     "prove", "repro", "evaluate", "logs", "cancel", "retry", "failures", "watch", "effects", "curves", "pareto",
-    "published", "export", "dash", "check",
+    "published", "export", "dash", "check", "rm", "rename",
+    "tag", "note",
 )  # fmt: skip
 
 

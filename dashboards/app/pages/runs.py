@@ -33,7 +33,7 @@ class RunsAddress(Address):
 def _axis_columns(about: GridContext) -> dict[str, str]:
     """SQL of the axes by the names of their columns; an axis that is called like another column is marked as one."""
     types = about.store.sql("SELECT name, type FROM axis WHERE grid = $grid ORDER BY position", {"grid": about.grid})
-    taken = {*ALWAYS, *_COUNTED, "trial", "cell"}
+    taken = {*ALWAYS, *_COUNTED, "trial", "cell", "tags", "note"}
     found = {}
     for name, kind in types.iter_rows():
         path = quoting.text('$."' + name.replace("\\", "\\\\").replace('"', '\\"') + '"')
@@ -45,7 +45,7 @@ def trials(about: GridContext) -> pl.DataFrame:
     """List every trial of the grid, the baseline first, then as the grid lists its levels.
 
     Columns: run (short key), label, seed, status, a column per axis, how
-    far it came, trial, cell.
+    far it came, trial, cell, and tags and note if anybody wrote any.
     """
     axes = "".join(f", {sql} AS {quoting.identifier(name)}" for name, sql in _axis_columns(about).items())
     counted = ", ".join(f"t.{name}" for name in _COUNTED)
@@ -54,6 +54,11 @@ def trials(about: GridContext) -> pl.DataFrame:
         "FROM grid_trial g JOIN trial t USING (trial) WHERE g.grid = $grid",
         {"grid": about.grid},
     )
+    said = about.store.sql(
+        "SELECT trial, array_to_string(tags, ' ') AS tags, note FROM v_annotation WHERE grid = $grid",
+        {"grid": about.grid},
+    )
+    found = found.join(said, on="trial", how="left", maintain_order="left") if said.height else found
     short = shorten_keys(about.store, found["trial"].to_list())
     return in_order(
         found.insert_column(0, pl.Series("run", short, dtype=pl.String)), [cell.cell for cell in about.cells], "seed"
@@ -78,8 +83,9 @@ def _usual(about: GridContext, found: pl.DataFrame) -> list[str]:
     axes = [name for name in _axis_columns(about) if found[name].drop_nulls().n_unique() > 1]
     measure = about.measure
     of_grid = [] if measure is None else [_column_of(text_of(measure.name, measure.point), found)]
+    said = [name for name in ("tags", "note") if name in found.columns]
     rest = [name for name in ("step", "wall_s", "attempts", "reason") if found[name].null_count() < found.height]
-    return [*axes, *of_grid, *rest]
+    return [*axes, *of_grid, *said, *rest]
 
 
 def _with_values(about: GridContext, found: pl.DataFrame, names: Sequence[str]) -> pl.DataFrame:

@@ -1,0 +1,116 @@
+"""Tags and notes that people write on trials and grids: one line each in `notes.jsonl`, the later line counts."""
+
+import json
+import re
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from grid.errors import SpecError, StoreError
+from store.files.atomic import environment_problem, parse_object, read_bytes, write_atomic
+from store.files.checksum import add_seal
+from store.files.layout import Layout
+from store.files.record_fields import Field, check_record, clean_text
+
+FILE = "notes.jsonl"
+
+_LINE = {
+    "trial": Field("key", optional=True),
+    "grid": Field("text", optional=True),
+    "written": Field("float"),
+    "add": Field("list"),
+    "remove": Field("list"),
+    "note": Field("text", optional=True),
+}
+_TAG = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
+
+Subject = tuple[str | None, str | None]
+"""Trial and grid; one of them is None."""
+
+
+class Annotations(NamedTuple):
+    """All that people wrote."""
+
+    tags: dict[Subject, list[str]]
+    notes: list[tuple[Subject, float, str]]
+    """Subject, time in seconds since the epoch, and text; oldest first."""
+    problems: list[tuple[str, str]]
+    """(file, reason) of every line that cannot be read."""
+
+
+def check_tag(tag: str) -> str:
+    """Return `tag` if it can be one; else raise `SpecError`."""
+    if not _TAG.fullmatch(tag):
+        raise SpecError(f"a tag is letters, digits, _ . and -, after + to add it and - to remove it; got {tag!r}")
+    return tag
+
+
+def read_annotations(layout: Layout) -> Annotations:
+    """Read the tags and notes of a campaign.
+
+    Raises:
+        EnvironmentProblem: the file cannot be read.
+    """
+    found = Annotations({}, [], [])
+    for number, text in enumerate(_bytes(layout).splitlines(), start=1):
+        try:
+            line = parse_object(text, "it")
+            check_record(line, _LINE)
+        except StoreError as error:
+            found.problems.append((FILE, f"line {number}: {error}"))
+            continue
+        subject = (line.get("trial"), line.get("grid"))
+        tags = [tag for tag in found.tags.get(subject, ()) if tag not in line["remove"]]
+        found.tags[subject] = list(dict.fromkeys([*tags, *map(str, line["add"])]))
+        if line.get("note") is not None:
+            found.notes.append((subject, float(line["written"]), str(clean_text(line["note"]))))
+    return found
+
+
+def annotate(
+    layout: Layout,
+    subjects: Iterable[Subject],
+    *,
+    add: Sequence[str] = (),
+    remove: Sequence[str] = (),
+    note: str | None,
+) -> None:
+    """Write tags or a note on each of `subjects`; the caller holds the ingest lock.
+
+    Raises:
+        EnvironmentProblem: the campaign cannot be written.
+    """
+    said = {"written": time.time(), "add": list(add), "remove": list(remove), "note": note}
+    lines = [{"trial": trial, "grid": grid, **said} for trial, grid in subjects]
+    write_atomic(layout.root / FILE, _bytes(layout) + b"".join(map(_encode, lines)))
+
+
+def rename_annotated(layout: Layout, old: str, new: str) -> None:
+    """Give what is written on grid `old` to grid `new`; the caller holds the ingest lock."""
+    data = _bytes(layout)
+    if data:
+        write_atomic(
+            layout.root / FILE, b"".join(_rename_in(text, old, new) for text in data.splitlines(keepends=True))
+        )
+
+
+def _rename_in(text: bytes, old: str, new: str) -> bytes:
+    try:
+        line = parse_object(text, "it")
+    except StoreError:
+        return text
+    return _encode({**line, "grid": new}) if line.get("grid") == old else text
+
+
+def _encode(line: Mapping[str, Any]) -> bytes:
+    return add_seal(json.dumps(line, allow_nan=False, separators=(", ", ": ")).encode("ascii")) + b"\n"
+
+
+def _bytes(layout: Layout) -> bytes:
+    path = layout.root / FILE
+    try:
+        return read_bytes(path)
+    except FileNotFoundError:
+        return b""
+    except OSError as error:
+        raise environment_problem("read", path, error) from error

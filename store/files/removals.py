@@ -1,0 +1,83 @@
+"""Removed trials: `removals/<id>.json` says which, and their files lie in `trash/<id>`.
+
+A removal outlasts the trash, because shards still have rows of the removed attempts. These rows are left out until the
+attempts are back in `trials/`, and a new attempt of a removed trial gets a higher number.
+"""
+
+import shutil
+import time
+from collections.abc import Iterable
+from functools import lru_cache
+from pathlib import Path
+from typing import final
+
+from store.files.atomic import environment_problem, make_directory, read_json, sync_directory, write_json
+from store.files.change_tracker import touch_trial
+from store.files.layout import FILE_SCHEMA, Layout
+from store.files.plans import file_signature
+
+
+def removed_attempts(layout: Layout) -> dict[str, int]:
+    """Return the number of the last attempt that was removed, by trial; 0 if the trial had none.
+
+    Raises:
+        StoreError: a record of a removal is damaged.
+        EnvironmentProblem: the file system does not answer.
+    """
+    found: dict[str, int] = {}
+    for path in sorted(layout.removals.glob("*.json")):
+        for trial, last in _read(path, file_signature(path)).items():
+            found[trial] = max(last, found.get(trial, 0))
+    return found
+
+
+@lru_cache(maxsize=1024)
+def _read(path: Path, _signature: str) -> dict[str, int]:
+    return {str(trial): int(last) for trial, last in read_json(path)["trials"].items()}
+
+
+def next_attempt(layout: Layout, trial: str) -> int:
+    """Return the number of the next attempt of `trial`: above all that are there, and all that were removed."""
+    return max([*layout.attempts(trial), removed_attempts(layout).get(trial, 0)]) + 1
+
+
+@final
+class Trash:
+    """One removal; what it takes away keeps its path below `trash/<name>`.
+
+    Raises:
+        EnvironmentProblem: the campaign cannot be written.
+    """
+
+    def __init__(self, layout: Layout, name: str, trials: Iterable[str]) -> None:
+        """Record the removal of `trials` first, so that the numbers of their attempts are never given again."""
+        self._layout = layout
+        self.place = layout.root / "trash" / name
+        last = {trial: max(layout.attempts(trial), default=0) for trial in trials}
+        record = {"schema": FILE_SCHEMA, "removed": time.time(), "trials": last}
+        write_json(layout.removals / f"{name}.json", record)
+
+    def keep(self, path: Path) -> None:
+        """Copy a file that will be written anew."""
+        if path.is_file():
+            make_directory(self._of(path).parent)
+            shutil.copy2(path, self._of(path))
+
+    def take(self, path: Path) -> None:
+        """Move a file or directory, if it is there."""
+        if not path.exists():
+            return
+        make_directory(self._of(path).parent)
+        try:
+            path.rename(self._of(path))
+            sync_directory(path.parent)
+        except OSError as error:
+            raise environment_problem("move", path, error) from error
+
+    def take_trial(self, trial: str) -> None:
+        """Move all attempts of a trial."""
+        touch_trial(self._layout, trial)
+        self.take(self._layout.trial(trial))
+
+    def _of(self, path: Path) -> Path:
+        return self.place / path.relative_to(self._layout.root)

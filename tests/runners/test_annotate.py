@@ -1,0 +1,125 @@
+"""Tags and notes: what was written counts until it is taken back, and every query finds it."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from synthetic import Campaign, write_campaign
+
+from runners.cli.app import execute
+from runners.monitoring.integrity import check_campaign
+from runners.monitoring.trial_query import select
+from store.files.annotations import read_annotations
+from store.ingest.rebuild import rebuild
+from store.store import Store
+
+Ablate = Callable[..., Any]
+
+
+@pytest.fixture
+def campaign(tmp_path: Path) -> Campaign:
+    return write_campaign(tmp_path, operators=("softmax", "SSA"), seeds=range(3))
+
+
+def run(campaign: Campaign, *words: str) -> int:
+    return execute([*words, "--campaign", str(campaign.root)])
+
+
+def tagged(campaign: Campaign, tag: str) -> set[tuple[str, int]]:
+    with Store.open(campaign.root) as store:
+        keys = set(select(store, [f"tag={tag}"]))
+    return {(line["label"], line["seed"]) for line in campaign.lines if line["trial"] in keys}
+
+
+def test_a_tag_counts_until_it_is_removed(campaign: Campaign) -> None:
+    assert run(campaign, "tag", "operator=SSA", "+good", "+final") == 0
+    assert run(campaign, "tag", "seed=1", "+odd", "-good") == 0
+    assert tagged(campaign, "good") == {("SSA", 0), ("SSA", 2)}
+    assert tagged(campaign, "final") == {("SSA", 0), ("SSA", 1), ("SSA", 2)}
+    assert tagged(campaign, "odd") == {("SSA", 1), ("softmax", 1)}
+    with Store.open(campaign.root) as store:
+        before = store.content_hash()
+        rows = store.sql("SELECT label, seed, tags FROM v_annotation ORDER BY ALL").rows()
+    assert rows[1] == ("SSA", 1, ["final", "odd"])
+    rebuild(campaign.root)
+    with Store.open(campaign.root) as store:
+        assert store.content_hash() == before
+
+
+def test_a_tag_on_a_grid_is_one_on_its_trials(campaign: Campaign, ablate: Ablate) -> None:
+    assert run(campaign, "tag", "--grid", "quickstart", "+paper") == 0
+    assert len(tagged(campaign, "paper")) == 6
+    assert run(campaign, "rename", "quickstart", "main") == 0
+    assert len(tagged(campaign, "paper")) == 6
+    assert run(campaign, "tag", "--grid", "main", "-paper") == 0
+    assert "none has any" in ablate("cancel", "tag=paper", "--campaign", campaign.root, code=3).err
+
+
+def test_every_listing_takes_a_tag(campaign: Campaign, ablate: Ablate) -> None:
+    assert run(campaign, "tag", "operator=SSA", "seed=0", "+good") == 0
+    found = json.loads(ablate("table", "tag=good", "--json", "--campaign", campaign.root).out)
+    assert [row["label"] for row in found["data"]] == ["SSA"]
+    listed = json.loads(ablate("tag", "--json", "--campaign", campaign.root).out)["data"]
+    assert [(row["label"], row["seed"], row["tags"]) for row in listed] == [("SSA", 0, "good")]
+
+
+def test_status_shows_tags_and_notes(campaign: Campaign, ablate: Ablate) -> None:
+    plain = ablate("status", "--campaign", campaign.root).out
+    assert "tags" not in plain
+    assert "note" not in plain
+    assert run(campaign, "tag", "operator=SSA", "seed=0", "+good") == 0
+    assert run(campaign, "note", "operator=SSA", "seed=2", "loss spikes") == 0
+    assert run(campaign, "note", "--grid", "quickstart", "for the appendix") == 0
+    shown = ablate("status", "--campaign", campaign.root).out
+    assert "good" in shown
+    assert "SSA seed 2: loss spikes" in shown
+    assert "on grid quickstart: for the appendix" in shown
+    data = json.loads(ablate("status", "--json", "--campaign", campaign.root).out)["data"]
+    assert [row["note"] for row in data["notes"]] == ["for the appendix", "loss spikes"]
+    assert {row["label"]: row["tags"] for row in data["grids"]["quickstart"]} == {"softmax": "", "SSA": "good"}
+
+
+def test_the_note_of_a_trial_comes_before_that_of_its_grid(campaign: Campaign) -> None:
+    assert run(campaign, "note", "operator=SSA", "first") == 0
+    assert run(campaign, "note", "operator=SSA", "second") == 0
+    assert run(campaign, "note", "--grid", "quickstart", "of the grid") == 0
+    with Store.open(campaign.root) as store:
+        rows = store.sql("SELECT DISTINCT label, note FROM v_annotation ORDER BY ALL").rows()
+    assert rows == [("SSA", "second"), ("softmax", "of the grid")]
+
+
+def test_annotations_of_removed_trials_count_no_more(campaign: Campaign) -> None:
+    assert run(campaign, "tag", "operator=SSA", "+good") == 0
+    assert run(campaign, "rm", "operator=SSA", "seed=0") == 0
+    with Store.open(campaign.root) as store:
+        assert store.sql("SELECT count(*) FROM tag").item() == 2
+    assert len(read_annotations(campaign.layout).tags) == 3
+
+
+def test_a_damaged_line_is_reported_and_the_others_count(campaign: Campaign) -> None:
+    assert run(campaign, "tag", "operator=SSA", "+good") == 0
+    path = campaign.root / "notes.jsonl"
+    first, *rest = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(first.replace(b"good", b"evil") + b"".join(rest))
+    assert len(tagged(campaign, "good")) == 2
+    assert [damage.file for damage in check_campaign(campaign.root)].count("notes.jsonl") == 1
+    path.write_bytes(b"".join(rest))
+    assert "notes.jsonl" not in [damage.file for damage in check_campaign(campaign.root)]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["tag", "+good"],
+        ["tag", "seed=0", "--grid", "quickstart", "+good"],
+        ["tag", "seed=0", "+not a word"],
+        ["tag", "seed=0", "+a", "-a"],
+        ["note", "a text alone"],
+        ["note", "seed=0", " "],
+    ],
+)
+def test_what_has_no_meaning_is_refused_and_writes_nothing(campaign: Campaign, words: list[str]) -> None:
+    assert run(campaign, *words) == 2
+    assert not (campaign.root / "notes.jsonl").exists()

@@ -1,0 +1,229 @@
+"""Removed trials and grids count nowhere, the rest is untouched, and moving the files back restores them."""
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from toy_campaign import run_quietly, tables, toy_grid
+
+from runners.cli.app import execute
+from runners.monitoring.integrity import check_campaign
+from store import Campaign
+from store.files.layout import Layout
+from store.ingest.ingest import ingest
+from store.ingest.rebuild import rebuild
+from store.store import Store
+
+Ablate = Callable[..., Any]
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two grids of finished trials; those of seed 1 are in both."""
+    root = tmp_path_factory.mktemp("trained") / "c"
+    run_quietly(root, toy_grid("first", seeds=(0, 1)))
+    run_quietly(root, toy_grid("second", seeds=(1, 2)))
+    ingest(root)
+    return root
+
+
+@pytest.fixture
+def campaign(trained: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(trained, tmp_path / "c"))
+
+
+def keys(root: Path, grid: str, seed: int) -> set[str]:
+    with Store.open(root) as store:
+        rows = store.sql("SELECT trial FROM grid_trial WHERE grid = $g AND seed = $s", {"g": grid, "s": seed})
+        return set(rows["trial"])
+
+
+def mentions(root: Path, trials: set[str]) -> list[str]:
+    """Tables and views with a row of any of `trials`, apart from those of removals and submissions."""
+    with Store.open(root) as store:
+        named = store.sql(
+            "SELECT DISTINCT table_name FROM duckdb_columns() WHERE column_name = 'trial' AND NOT internal"
+        )
+        found = []
+        for name in sorted(set(named["table_name"]) - {"removal", "left_out", "planned"}):
+            count = store.sql(f'SELECT count(*) FROM "{name}" WHERE list_contains($t, trial)', {"t": list(trials)})
+            found += [name] if count.item() else []
+        return found
+
+
+def content(root: Path) -> str:
+    rebuild(root)
+    with Store.open(root) as store:
+        return store.content_hash()
+
+
+def restore(root: Path) -> None:
+    for place in (root / "trash").iterdir():
+        shutil.copytree(place, root, dirs_exist_ok=True)
+        shutil.rmtree(place)
+
+
+def test_removed_trials_count_nowhere_and_the_others_as_before(campaign: Path) -> None:
+    gone = keys(campaign, "first", 0)
+    before = tables(campaign)
+    assert "v_final" in mentions(campaign, gone)
+    assert execute(["rm", "seed=0", "--campaign", str(campaign)]) == 0
+    assert mentions(campaign, gone) == []
+    after = tables(campaign)
+    for name in ("metric", "evaluation", "probe"):
+        assert after[name] == [row for row in before[name] if row[0] not in gone]
+    assert after["final"] == [row for row in before["final"] if row[4] not in gone]
+    with Store.open(campaign) as store:
+        now = store.content_hash()
+        assert store.warnings() == []
+    assert content(campaign) == now
+    assert mentions(campaign, gone) == []
+    assert check_campaign(campaign) == []
+
+
+def test_status_says_nothing_of_what_was_removed(campaign: Path, ablate: Ablate) -> None:
+    gone = keys(campaign, "first", 0)
+    assert execute(["rm", "seed=0", "--campaign", str(campaign)]) == 0
+    found = json.loads(ablate("status", "--campaign", campaign, "--json").out)
+    assert found["warnings"] == []
+    data = json.dumps(found["data"])
+    assert not any(key in data or key[:8] in data for key in gone)
+    rows = [(row["planned"], row["ok"]) for cells in found["data"]["grids"].values() for row in cells]
+    assert rows == [(1, 1)] * 2 + [(2, 2)] * 2
+
+
+@pytest.mark.parametrize("words", [["seed=0"], ["--grid", "first"], ["grid=second", "seed=1"]])
+def test_moving_the_files_back_restores_everything(campaign: Path, words: list[str]) -> None:
+    with Store.open(campaign) as store:
+        before = store.content_hash()
+    assert execute(["rm", *words, "--campaign", str(campaign)]) == 0
+    with Store.open(campaign) as store:
+        assert store.content_hash() != before
+    restore(campaign)
+    with Store.open(campaign) as store:
+        assert store.content_hash() == before
+    assert check_campaign(campaign) == []
+
+
+def test_trials_of_two_grids_stay_while_one_needs_them(campaign: Path) -> None:
+    shared, own = keys(campaign, "first", 1), keys(campaign, "first", 0)
+    second = [row for row in tables(campaign)["final"] if row[0] == "second"]
+    assert execute(["rm", "--grid", "first", "--campaign", str(campaign)]) == 0
+    assert Campaign(campaign).grids() == ["second"]
+    assert tables(campaign)["final"] == second
+    assert shared <= set(Layout(campaign).trial_keys())
+    assert own.isdisjoint(Layout(campaign).trial_keys())
+    assert execute(["rm", "--grid", "second", "--campaign", str(campaign)]) == 0
+    assert list(Layout(campaign).trial_keys()) == []
+    assert mentions(campaign, shared | own) == []
+    assert check_campaign(campaign) == []
+
+
+def test_a_removed_trial_is_trained_anew_under_a_higher_number(campaign: Path) -> None:
+    before = tables(campaign)
+    assert execute(["rm", "seed=0", "--campaign", str(campaign)]) == 0
+    shutil.rmtree(campaign / "trash")
+    run_quietly(campaign, toy_grid("first", seeds=(0, 1)))
+    layout = Layout(campaign)
+    assert {tuple(layout.attempts(key)) for key in keys(campaign, "first", 0)} == {(2,)}
+    assert tables(campaign) == before
+    with Store.open(campaign) as store:
+        assert store.sql("SELECT count(*) FROM recorded r ANTI JOIN attempt USING (trial, attempt)").item() == 0
+    assert check_campaign(campaign) == []
+
+
+def test_attempts_that_come_back_beside_a_later_one_do_not_mix(campaign: Path) -> None:
+    before = tables(campaign)
+    assert execute(["rm", "seed=0", "--campaign", str(campaign)]) == 0
+    run_quietly(campaign, toy_grid("first", seeds=(0, 1)))
+    assert tables(campaign) == before
+    restore(campaign)
+    assert tables(campaign) == before
+    layout = Layout(campaign)
+    assert {tuple(layout.attempts(key)) for key in keys(campaign, "first", 0)} == {(1, 2)}
+    assert check_campaign(campaign) == []
+
+
+def test_a_trial_that_runs_is_not_removed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with Campaign(tmp_path / "c") as logged:
+        run = logged.start("widths", label="wide", seed=0)
+        try:
+            assert execute(["rm", "--grid", "widths", "--campaign", str(logged.root)]) == 2
+            assert execute(["rename", "widths", "sizes", "--campaign", str(logged.root)]) == 2
+            assert "running" in capsys.readouterr().err
+            assert not (logged.root / "trash").exists()
+        finally:
+            run.finish()
+        assert execute(["rm", "--grid", "widths", "--campaign", str(logged.root)]) == 0
+
+
+def log(root: Path, grid: str, label: str, seed: int, loss: float) -> None:
+    with Campaign(root) as campaign, campaign.start(grid, label=label, seed=seed, config={"label": label}) as run:
+        run.log(1, loss=loss)
+
+
+def test_logged_runs_are_removed_with_their_submissions(tmp_path: Path) -> None:
+    for seed in (0, 1):
+        log(tmp_path, "sizes", "small", seed, 2.0)
+        log(tmp_path, "sizes", "large", seed, 1.0)
+    log(tmp_path, "others", "small", 1, 2.0)
+    gone = keys(tmp_path, "sizes", 0)
+    before = content(tmp_path)
+    assert execute(["rm", "grid=sizes", "seed=0", "--campaign", str(tmp_path)]) == 0
+    assert mentions(tmp_path, gone) == []
+    assert check_campaign(tmp_path) == []
+    shared = keys(tmp_path, "others", 1)
+    assert execute(["rm", "--grid", "sizes", "--campaign", str(tmp_path)]) == 0
+    assert Campaign(tmp_path).grids() == ["others"]
+    assert Campaign(tmp_path).trials("others")["status"].to_list() == ["ok"]
+    assert shared <= set(Layout(tmp_path).trial_keys())
+    assert check_campaign(tmp_path) == []
+    restore(tmp_path)
+    assert content(tmp_path) == before
+
+
+@pytest.mark.parametrize("is_logged", [True, False])
+def test_a_renamed_grid_keeps_every_result(tmp_path: Path, is_logged: bool) -> None:
+    if is_logged:
+        log(tmp_path, "old", "small", 0, 2.0)
+        log(tmp_path, "old", "large", 0, 1.0)
+        Campaign(tmp_path).grid("old", baseline="small", measure={"name": "loss"})
+    else:
+        run_quietly(tmp_path, toy_grid("old"))
+    before = [row[1:] for row in tables(tmp_path)["final"]]
+    with Store.open(tmp_path) as store:
+        header = store.grid("old")
+    assert execute(["rename", "old", "new", "--campaign", str(tmp_path)]) == 0
+    assert tables(tmp_path)["final"] == [("new", *row) for row in before]
+    with Store.open(tmp_path) as store:
+        assert store.grids() == ["new"]
+        assert store.grid("new") == header | {"grid": "new"}
+    assert check_campaign(tmp_path) == []
+    if is_logged:
+        log(tmp_path, "new", "small", 1, 2.0)
+        assert Campaign(tmp_path).trials("new").height == 3
+
+
+def test_a_name_that_is_taken_is_refused(campaign: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert execute(["rename", "first", "second", "--campaign", str(campaign)]) == 2
+    assert "already has a grid 'second'" in capsys.readouterr().err
+    assert Campaign(campaign).grids() == ["first", "second"]
+    assert execute(["rename", "third", "fourth", "--campaign", str(campaign)]) == 3
+
+
+def test_a_grid_without_its_baseline_has_none(tmp_path: Path) -> None:
+    grid = toy_grid("toy")
+    run_quietly(tmp_path, grid.named("toy", baseline={"operator": "falling", "fate": "ok"}))
+    assert execute(["rm", "operator=falling", "--campaign", str(tmp_path)]) == 0
+    with Store.open(tmp_path) as store:
+        header = store.grid("toy")
+        assert (header["baseline"], header["cells"], header["trials"]) == (None, 1, 3)
+        assert [axis["labels"] for axis in header["axes"]] == [["rising"], ["ok"]]
+
+
+def test_words_and_a_grid_together_are_refused(campaign: Path) -> None:
+    assert execute(["rm", "seed=0", "--grid", "first", "--campaign", str(campaign)]) == 2
+    assert execute(["rm", "--campaign", str(campaign)]) == 2
