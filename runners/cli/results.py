@@ -21,16 +21,21 @@ _MOST_INGEST_S = 1.0
 """Seconds for which `ablate status` reads what is new; it says what is left."""
 
 
-def status(*, campaign: Campaign = None, grid: AnyGrid = None, as_json: Json = False) -> int:
-    """Show the progress of each cell, the running trials and the failures, from the files and the scheduler."""
+def status(*query: Query, campaign: Campaign = None, grid: AnyGrid = None, as_json: Json = False) -> int:
+    """Show the progress of each cell, the running trials and the failures, from the files and the scheduler.
+
+    A query keeps cells and running trials.
+    """
     from runners.cli.resolve import choose_grid, open_campaign
     from runners.monitoring.status_text import read_status, write_status
     from runners.monitoring.trial_locations import locate_trials
+    from runners.monitoring.trial_query import select_planned
     from runners.slurm.scheduler import SlurmScheduler
 
     with open_campaign(campaign, thorough=False, most_s=_MOST_INGEST_S) as store:
         names = store.grids() if grid is None else [choose_grid(store, grid)]
         found = read_status(store, locate_trials(store, SlurmScheduler(), ended=as_json), names, grid)
+        found = found.keep(store, select_planned(store, query)) if query else found
     if as_json:
         write_json("status", found.data(), found.warnings)
     else:

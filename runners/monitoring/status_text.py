@@ -4,6 +4,7 @@ import json
 import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from runners.monitoring.failure_groups import kind_line, kinds
@@ -50,6 +51,21 @@ class Status(NamedTuple):
     """The overrides with which each grid was run, of those that had any."""
     notes: "pl.DataFrame"
     """Notes on trials and grids, the latest first: grid, trial, label, seed, written, note."""
+
+    def keep(self, store: "Store", trials: "Sequence[tuple[str, str]]") -> "Status":
+        """Only the cells and the running ones of these trials, each a grid and a key."""
+        import polars as pl
+
+        wanted, keys = set(trials), {key for _, key in trials}
+        rows = store.sql("SELECT grid, trial, cell FROM grid_trial").rows()
+        cells = {(grid, cell) for grid, trial, cell in rows if (grid, trial) in wanted}
+        grids = {
+            name: frame.filter(pl.col("cell").is_in([cell for grid, cell in cells if grid == name]))
+            for name, frame in self.grids.items()
+        }
+        at_work = tuple(each for each in self.where.at_work if each.trial in keys)
+        kept = {name: frame for name, frame in grids.items() if len(frame)}
+        return self._replace(grids=kept, where=replace(self.where, at_work=at_work))
 
     def data(self) -> dict[str, Any]:
         """As plain data."""

@@ -34,6 +34,11 @@ def labels(text: str) -> list[str]:
     return [" ".join(line.split()[:3]) for line in text.splitlines() if line.split()[1:2] == ["·"]]
 
 
+def test_status_shows_the_cells_of_a_query(campaign: Path, ablate: Callable) -> None:
+    said = ablate("status", "operator=SSA", "lr=0.001", "lr=0.01", "--campaign", campaign).out
+    assert labels(said) == ["SSA · 0.001", "SSA · 0.01"]
+
+
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command[0])
 def test_thirty_cells_fit_a_screen_and_no_number_is_broken(
     command: list[str], campaign: Path, ablate: Callable
