@@ -307,6 +307,7 @@ from variants import (
     softmax as softmax,
     sparsemax as sparsemax,
     ssa as ssa,
+    ssa_released as ssa_released,
     ssmax as ssmax,
     temperature as temperature,
     tiny as tiny,

@@ -98,6 +98,7 @@ from .papers.signed_averaging import (
     soft_avg as soft_avg,
     sparsemax as sparsemax,
     ssa as ssa,
+    ssa_released as ssa_released,
     temperature as temperature,
 )
 from .score_map import Scores as Scores

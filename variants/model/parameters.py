@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from variants.model.seeding import generator
-from variants.number import HeadShape, Matrix, Number, RunningMean, Vector
+from variants.number import HeadShape, Matrix, Number, RunningMean, Vector, noise
 from variants.operator import Operator
 
 
@@ -50,6 +50,9 @@ class NumberParameters(nn.Module):
         for name, number in self.numbers.items():
             if number.trained and number.random and name not in self._borrowed:
                 number.disturb(self.table[_attribute(name)].data, generator(seed, path, name))
+            if number.projection_std:
+                projection = self.projection[_attribute(name)].data
+                projection.add_(noise(projection, number.projection_std, generator(seed, path, name, "u")))
 
     def values(self, query: Tensor, x: Tensor) -> dict[str, Tensor]:
         """Return the value of every number, ready to broadcast.

@@ -45,13 +45,16 @@ def fox(
     per: Literal["constant", "layer", "head", "query", "token"] = "token",
     *,
     forget: float = 0.5,
+    projection_std: float = 0.02,
     name: str = "Forgetting Transformer",
 ) -> Operator:
     """Softmax whose logits decay by a forget gate of every token between key and query; per head a learned decay.
 
-    `forget` is the gate f at step 0, the share that a token leaves.
+    `forget` is the gate f at step 0, the share that a token leaves, for an input of 0. Its projection starts at random
+    with `projection_std`, as in the released code.
     """
-    return Operator(name=name, forgetting=ForgetGate(gate=Number(init=forget, per=per, link="unit")))
+    gate = Number(init=forget, per=per, link="unit", projection_std=projection_std)
+    return Operator(name=name, forgetting=ForgetGate(gate=gate))
 
 
 @named_operator("beyond", limits=(Limit("all logits below 0", {}, softmax, where="logits below 0"),))
