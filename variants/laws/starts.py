@@ -12,6 +12,7 @@ from variants.laws.tiny import LAYERS, attentions, model_of, predict_numbers, ta
 from variants.model.block import Attention
 from variants.number import ByDepth, Contrast, Matrix, Number, RunningMean, Vector
 from variants.operator import Operator
+from variants.stages.forgetting.decay_times import HeadDecay
 
 _SEEDS = 8
 _BATCH, _LENGTH = 3, 7
@@ -52,7 +53,16 @@ def _check_start(operator: Operator, found: list[Attention]) -> None:
                 expected = torch.full_like(values[name], _init(number, layer))
                 if isinstance(number, Vector) and number.along == "first":
                     expected[..., 1:] = 0
+                if isinstance(number, HeadDecay):
+                    expected = _shares(number, values[name])
                 near(values[name], expected, f"{name} at the start, in layer {layer}", rtol=1e-5, atol=1e-6)
+
+
+def _shares(number: HeadDecay, like: Tensor) -> Tensor:
+    """Return shares whose decay times are a geometric series over heads."""
+    first, last = (-1 / math.log(share) for share in (number.init, number.last))
+    times = torch.tensor([first * (last / first) ** (h / (like.shape[1] - 1)) for h in range(like.shape[1])])
+    return torch.exp(-1 / times).to(like).view(1, -1, 1, 1).expand_as(like)
 
 
 def _init(number: Number, layer: int) -> float:
