@@ -8,8 +8,9 @@ Granularity is a set of axes. Coarse to fine, by their usual names:
     query      (layer, head, query)      predicted from the head's query vector: u . q + the head's scalar
     token      (layer, head, token)      predicted from the layer's normalised input: u . x + the head's scalar
 
-The projections u start at zero, so a finer granularity computes the same function as a coarser one at step 0. Without
-`bias` the head's scalar stays at its start, as in papers whose gates have no bias.
+The projections u start at zero, so a finer granularity computes the same function as a coarser one at step 0. With
+`projection_std` they start at random, as those of the released code of several papers do. Without `bias` the head's
+scalar stays at its start, as in papers whose gates have no bias.
 """
 
 import math
@@ -98,6 +99,8 @@ class Number(Spec):
     link: Link = "identity"
     learned: bool | None = None
     bias: Annotated[bool, Added()] = True
+    projection_std: Annotated[NonNegativeFloat, Added()] = 0.0
+    """Standard deviation of the projection u at the start; says nothing if the number is not predicted."""
 
     @classmethod
     def _admit(cls, value: object, validate: ValidatorFunctionWrapHandler) -> object:
@@ -123,6 +126,8 @@ class Number(Spec):
             )
         if self.learned is bool(self.per):
             self.set_normal_form(learned=None)
+        if self.projection_std and not self.predicted:
+            self.set_normal_form(projection_std=0.0)
         link = LINKS[self.link]
         for init in self._inits():
             if not link.holds(init, trained=self.trained):
@@ -146,7 +151,7 @@ class Number(Spec):
 
     @property
     def random(self) -> bool:
-        """True if its start is random."""
+        """True if its table starts at random."""
         return False
 
     @property
@@ -245,7 +250,7 @@ class Vector(Number):
 
     def disturb(self, table: Tensor, made: torch.Generator) -> None:
         if self.spread:
-            table.add_(_noise(table, self.spread, made))
+            table.add_(noise(table, self.spread, made))
 
     def _fill(self, shape: HeadShape, value: float) -> Tensor:
         filled = super()._fill(shape, value)
@@ -293,7 +298,7 @@ class Matrix(Number):
         return self._fill(shape, 0.0)
 
     def disturb(self, table: Tensor, made: torch.Generator) -> None:
-        table.add_(_noise(table, self.init / math.sqrt(table.shape[-1]), made))
+        table.add_(noise(table, self.init / math.sqrt(table.shape[-1]), made))
 
 
 class ByDepth(Number):
@@ -364,7 +369,7 @@ class Contrast(ByDepth):
 
     def disturb(self, table: Tensor, made: torch.Generator) -> None:
         if self.form == "vectors":
-            table.add_(_noise(table, self.spread, made))
+            table.add_(noise(table, self.spread, made))
 
     def value(self, raw: Tensor, layer: int) -> Tensor:
         if self.form == "scalar":
@@ -400,6 +405,6 @@ class RunningMean(Number):
         return shape.heads
 
 
-def _noise(table: Tensor, spread: float, made: torch.Generator) -> Tensor:
-    """Draw noise on the CPU, so that it is the same on every device."""
+def noise(table: Tensor, spread: float, made: torch.Generator) -> Tensor:
+    """Draw noise in the shape of a table on the CPU, so that it is the same on every device."""
     return torch.empty(table.shape, dtype=torch.float32).normal_(0, spread, generator=made).to(table)
