@@ -8,9 +8,9 @@ from torch import Tensor
 from grid.errors import SpecError
 from variants.attend import Heads, definition
 from variants.operator import NumberValues, Operator
-from variants.paths import sdpa
+from variants.paths import linear, sdpa
 
-PathName = Literal["auto", "reference", "sdpa"]
+PathName = Literal["auto", "reference", "sdpa", "linear"]
 
 
 class Path(NamedTuple):
@@ -26,7 +26,11 @@ def _run_definition(operator: Operator, heads: Heads, numbers: NumberValues) -> 
     return definition(operator, heads, numbers).output
 
 
-PATHS = (Path("sdpa", sdpa.cannot, sdpa.run), Path("reference", lambda _: None, _run_definition))
+PATHS = (
+    Path("sdpa", sdpa.cannot, sdpa.run),
+    Path("linear", linear.cannot, linear.run),
+    Path("reference", lambda _: None, _run_definition),
+)
 """Fastest first. The last is the definition in plain tensor operations, which runs every operator."""
 
 
