@@ -8,8 +8,7 @@ Granularity is a set of axes. Coarse to fine, by their usual names:
     query      (layer, head, query)      predicted from the head's query vector: u . q + the head's scalar
     token      (layer, head, token)      predicted from the layer's normalised input: u . x + the head's scalar
 
-The projections u start at zero, so a finer granularity computes the same function as a coarser one at step 0. Without
-`bias` the head's scalar stays at its start, as in papers whose gates have no bias.
+The projections u start at zero, so a finer granularity computes the same function as a coarser one at step 0.
 """
 
 import math
@@ -41,8 +40,6 @@ _NAMED: dict[str, tuple[Axis, ...]] = {
     "query": ("layer", "head", "query"),
     "token": ("layer", "head", "token"),
 }
-
-_PREDICTED: frozenset[str] = frozenset({"query", "token"})
 
 PerScalar = Literal["constant", "layer", "head", "query"]
 PerVector = Literal["constant", "layer", "head"]
@@ -118,9 +115,7 @@ class Number(Spec):
                 f"what varies along {', '.join(self.per)} is learned; use per='constant' for a fixed value"
             )
         if not self.bias and not self.predicted:
-            raise ValueError(
-                f"bias=False leaves the projection alone; per={self.label!r} has none, use 'query' or 'token'"
-            )
+            raise ValueError(f"bias=False trains a projection alone, of per='query' or 'token'; got {self.label!r}")
         if self.learned is bool(self.per):
             self.set_normal_form(learned=None)
         link = LINKS[self.link]
@@ -142,7 +137,7 @@ class Number(Spec):
     @property
     def predicted(self) -> bool:
         """True if it is predicted from the query or the token."""
-        return bool(_PREDICTED & set(self.per))
+        return "query" in self.per or "token" in self.per
 
     @property
     def random(self) -> bool:

@@ -1,17 +1,12 @@
 """Recurrences over chunks compute the definition: values and gradients at any length, with padding."""
 
-from typing import Any
-
 import pytest
 import torch
-from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
+from path_outcomes import defined, masks, most_entries, outcome
 
-from variants import Heads, Operator, causal
-from variants.attend import definition, prepare
+from variants import Heads, Operator
 from variants.laws.inputs import Inputs, random_inputs
 from variants.paths import linear
-from variants.stages.positions.none import NoPositions
 
 IDENTITY = {"score": {"kind": "identity"}}
 OPERATORS = [
@@ -25,29 +20,6 @@ OPERATORS = [
     Operator(**IDENTITY, product={"kind": "cosformer", "length": 500}, head_norm={"kind": "rms"}),
 ]
 LENGTHS = (1, 63, 64, 65, 130, 200)
-
-
-def outcome(operator: Operator, run: Any, inputs: Inputs, mask: Tensor | None = None) -> dict[str, Tensor]:
-    """The output, and the gradient of its squares for every input and number."""
-    given = inputs.following()
-    heads = Heads(*prepare(operator, given.q, given.k, NoPositions(), given.numbers), given.v, mask)
-    output = run(operator, heads, given.numbers)
-    output.square().sum().backward()
-    return {"output": output.detach()} | {
-        name: torch.zeros_like(x) if x.grad is None else x.grad for name, x in given.tensors().items()
-    }
-
-
-def defined(operator: Operator, heads: Heads, numbers: Any) -> Tensor:
-    return definition(operator, heads, numbers).output
-
-
-def masks(length: int) -> dict[str, Tensor | None]:
-    keys = torch.ones(2, 1, 1, length, dtype=torch.bool)
-    keys[0, ..., length // 2 :], keys[1, ..., 0] = False, False
-    holes = causal(length, length).clone()
-    holes[length // 2, 0] = False
-    return {"none": None, "padding": keys & causal(length, length), "encoder": keys, "holes": holes}
 
 
 @pytest.mark.parametrize("length", LENGTHS)
@@ -90,18 +62,6 @@ def test_garbage_in_padding_leaves_no_trace() -> None:
     assert (came["v"][0].masked_select(hidden[0]) == 0).all()
 
 
-class Largest(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """While entered, notes the most entries that one result of an operation has."""
-
-    entries = 0
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        found = func(*args, **(kwargs or {}))
-        if isinstance(found, Tensor):
-            self.entries = max(self.entries, found.numel())
-        return found
-
-
 def test_shapes_alone_can_be_computed() -> None:
     with torch.device("meta"):
         x = torch.empty(2, 2, 100, 16)
@@ -110,10 +70,4 @@ def test_shapes_alone_can_be_computed() -> None:
 
 
 def test_memory_is_linear_in_the_length() -> None:
-    sizes = []
-    for length in (512, 1024):
-        inputs = random_inputs(OPERATORS[0], length=length)
-        with Largest() as noted:  # type: ignore[no-untyped-call]
-            outcome(OPERATORS[0], linear.run, inputs)
-        sizes.append(noted.entries)
-    assert sizes[1] == 2 * sizes[0]
+    assert most_entries(OPERATORS[0], linear.run, 1024) == 2 * most_entries(OPERATORS[0], linear.run, 512)

@@ -19,6 +19,7 @@ from torch.nn import functional as F
 
 from variants.attend import Heads, Keywords, definition, postprocess, without_autocast
 from variants.operator import NumberValues, Operator, by_stage, causal
+from variants.paths.case import Case
 from variants.stages.families import FeatureProduct
 from variants.stages.products.cosformer import CosFormer
 from variants.stages.products.dot import Dot
@@ -62,10 +63,24 @@ def cannot(operator: Operator) -> str | None:
     return None
 
 
+def cannot_call(case: Case) -> str | None:
+    """Return why this path cannot compute a call, or None if it can."""
+    if case.biased:
+        return "linear has no logits that positions could add to"
+    if case.dropout:
+        return "linear has no weights to drop"
+    return "linear needs as many queries as keys" if case.queries != case.keys else None
+
+
+def slower(case: Case) -> str | None:
+    """Return why the definition is as fast, or None if this path is faster."""
+    return f"up to {CHUNK} tokens are one chunk, which is the definition" if case.keys <= CHUNK else None
+
+
 def run(operator: Operator, heads: Heads, numbers: NumberValues) -> Tensor:
-    """Compute the output [B, H, T, D]. Masks other than padding, biases and dropout go by the definition."""
+    """Compute the output [B, H, T, D]. Masks other than padding, with or without causality, go by the definition."""
     seen = find_seen(heads)
-    if seen is None or heads.bias is not None or heads.dropout:
+    if seen is None:
         return definition(operator, heads, numbers).output
     given, value = heads.v.dtype, by_stage(numbers)
     working = torch.promote_types(given, torch.float32)
@@ -74,7 +89,7 @@ def run(operator: Operator, heads: Heads, numbers: NumberValues) -> Tensor:
         q, k = _features(operator, q, k, value["product"])
         if seen.keys is not None:
             k, v = k.masked_fill(~seen.keys, 0), v.masked_fill(~seen.keys, 0)
-        count = _count(seen, q)
+        count = count_seen(seen, q)
         factor = _factor(operator, count, value)
         q = q if factor is None else q * factor
         if operator.normaliser.shared:
@@ -90,8 +105,6 @@ def run(operator: Operator, heads: Heads, numbers: NumberValues) -> Tensor:
 def find_seen(heads: Heads) -> Seen | None:
     """Recognise masks that are causal or none, with or without hidden keys; None for any other."""
     queries, keys = heads.q.shape[-2], heads.k.shape[-2]
-    if queries != keys:
-        return None
     if heads.mask is None:
         return Seen(ahead=False, keys=None)
     mask = heads.model_mask
@@ -120,7 +133,7 @@ def _turn(x: Tensor, waves: Tensor) -> Tensor:
     return torch.cat((x * waves[0], x * waves[1]), -1)
 
 
-def _count(seen: Seen, q: Tensor) -> Tensor:
+def count_seen(seen: Seen, q: Tensor) -> Tensor:
     """Return K_i [..., T, 1]."""
     length = q.shape[-2]
     there = q.new_ones(length, 1) if seen.keys is None else seen.keys.to(q.dtype)
