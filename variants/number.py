@@ -43,8 +43,6 @@ _NAMED: dict[str, tuple[Axis, ...]] = {
     "token": ("layer", "head", "token"),
 }
 
-_PREDICTED: frozenset[str] = frozenset({"query", "token"})
-
 PerScalar = Literal["constant", "layer", "head", "query"]
 PerVector = Literal["constant", "layer", "head"]
 
@@ -121,9 +119,7 @@ class Number(Spec):
                 f"what varies along {', '.join(self.per)} is learned; use per='constant' for a fixed value"
             )
         if not self.bias and not self.predicted:
-            raise ValueError(
-                f"bias=False leaves the projection alone; per={self.label!r} has none, use 'query' or 'token'"
-            )
+            raise ValueError(f"bias=False trains a projection alone, of per='query' or 'token'; got {self.label!r}")
         if self.learned is bool(self.per):
             self.set_normal_form(learned=None)
         if self.projection_std and not self.predicted:
@@ -147,7 +143,7 @@ class Number(Spec):
     @property
     def predicted(self) -> bool:
         """True if it is predicted from the query or the token."""
-        return bool(_PREDICTED & set(self.per))
+        return "query" in self.per or "token" in self.per
 
     @property
     def random(self) -> bool:

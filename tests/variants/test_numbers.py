@@ -174,7 +174,9 @@ class TestWithoutBias:
 
     @pytest.mark.parametrize("per", ["constant", "head"])
     def test_it_needs_a_projection(self, per: str) -> None:
-        with pytest.raises(ValueError, match=f"bias=False leaves the projection alone; per='{per}' has none"):
+        with pytest.raises(
+            ValueError, match=f"bias=False trains a projection alone, of per='query' or 'token'; got '{per}'"
+        ):
             Number(init=0.5, per=per, bias=False)
 
     def test_a_constant_that_is_not_trained_has_no_noise(self) -> None:

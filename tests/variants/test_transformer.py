@@ -72,7 +72,8 @@ def test_another_seed_is_another_model() -> None:
 def test_the_top_half_may_differ_from_the_bottom() -> None:
     placed = Placement(share=0.5).operators(ssa(), 2)
     model = Transformer(TINY, placed, inputs=Scalars(), seed=0)
-    assert model.paths() == ["sdpa", "reference"]
+    assert model.paths(32) == ["sdpa", "reference"]
+    assert model.paths(100) == ["sdpa", "cpu"]
     assert {layer for layer, *_ in model.numbers()} == {1}
 
 

@@ -12,7 +12,8 @@ from variants.attend import AttentionOutput, Heads, definition, prepare
 from variants.model.backbone import Backbone
 from variants.model.parameters import NumberParameters
 from variants.operator import NumberValues, Operator, head_shape
-from variants.paths.choose import PathName, choose
+from variants.paths.case import Case
+from variants.paths.choose import PathName, choose, find_path
 
 
 class LayerPosition(NamedTuple):
@@ -44,7 +45,9 @@ class Attention(nn.Module):
         self.heads, self.key_heads = backbone.heads // joined, backbone.key_heads // joined
         self.operator, self.positions = operator, backbone.positions
         self.dropout = backbone.attention_dropout
-        self.path = choose(operator, place.path)
+        self.path = place.path
+        if place.path != "auto":
+            find_path(operator, place.path)
         self.added = backbone.head_outputs == "added"
         self.channels, self.gate_channels = backbone.head_width * joined, operator.added_channels
         bias = backbone.bias != "none"
@@ -74,10 +77,16 @@ class Attention(nn.Module):
 
     def _output(self, heads: Heads, numbers: NumberValues) -> Tensor:
         if self.watched is None:
-            return self.path.run(self.operator, heads, numbers)
+            return choose(self.operator, Case.of(heads), self.path).path.run(self.operator, heads, numbers)
         attended = definition(self.operator, heads, numbers)
         self.watched.append(AttentionTrace(heads, numbers, attended))
         return attended.output
+
+    def case(self, length: int, *, compiled: bool = False) -> Case:
+        """Return the case of a call in training on sequences of `length`."""
+        weight = self.out.weight
+        beside = self.positions.adds_bias, self.dropout > 0, compiled
+        return Case(length, length, weight.device.type, weight.dtype, *beside)
 
     def averages(self, x: Tensor, mask: Tensor | None = None) -> list[Tensor]:
         """Return the batch means that running means would take in if `x` [B, T, width] were the whole batch."""
