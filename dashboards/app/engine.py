@@ -162,8 +162,8 @@ class Engine:
         values = {each.field: _value_of(each, address) for each in given}
         path = _path(campaign, page, address)
         slots = [frame.slot(slot, made[slot.name], path, look) for slot in page.slots]
-        question = html.P(page.about, className="about")
-        parts = [html.H1(page.title), question, frame.controls(given, values), *slots]
+        title = html.Div([html.H1(page.title), html.P(page.about, className="about")])
+        parts = [html.Div([title, frame.controls(given, values, page.main)], className="head"), *slots]
         shown_values = {name: _plain(value) for name, value in values.items()}
         remakes = {each.field: list(each.resets) for each in given if each.resets is not None}
         words = {name: frame.words(shown, address.hide) for name, shown in made.items()}

@@ -38,6 +38,7 @@ def test_an_address_says_all_and_controls_write_it(page: Page, site: Site) -> No
     page.goto(f"{site.url}/runs/curves")
     page.wait_for_selector(".js-plotly-plot .scatterlayer")
     assert page.url == f"{site.url}/runs/curves"
+    page.get_by_text("More", exact=True).click()
     page.get_by_text("Linear axis").click()
     page.wait_for_url("**/curves?linear=1")
     page.wait_for_function("() => document.querySelector('.js-plotly-plot').layout.yaxis.type === 'linear'")

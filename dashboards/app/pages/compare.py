@@ -7,7 +7,8 @@ import polars as pl
 
 from dashboards.app.measures import MeasuredAddress, judged_by, measure_controls, measure_title, measure_words, unit_of
 from dashboards.app.page import AppPage, Key, PageView, Slot, SlotContent, grid_of, html, memoise
-from dashboards.app.parts import WRAP, Control, columns
+from dashboards.app.parts import WRAP, Control, columns, fold_column, in_order_of_size
+from dashboards.data.answers import size_of
 from dashboards.data.captions import (
     ICONS,
     describe_selection,
@@ -79,7 +80,8 @@ def _chosen(view: PageView) -> str:
     return cell
 
 
-def _differences(view: PageView) -> SlotContent:
+def differences_of(view: PageView) -> SlotContent:
+    """The forest plot of all variants against the baseline."""
     about, measure, found = judge_view(view)
     drawn = forest.differences(found, measure, int(view.address.rows))
     if drawn["difference"].is_null().all():
@@ -97,25 +99,33 @@ def _differences(view: PageView) -> SlotContent:
         caption += " Bars that end at the edge of the axis go on beyond it."
     figure = forest.draw_differences(drawn, about.look, measure, {word: mark_verdict(word) for word in ICONS})
     hint = "A click on a point shows why it has its verdict."
-    return SlotContent(figure, caption, name_cells(drawn, about), hint=hint)
+    return SlotContent(figure, caption=caption, data=name_cells(drawn, about), hint=hint)
 
 
 def verdict_rows(view: PageView) -> SlotContent:
     """The table of verdicts, with the reason of each."""
     about, measure, found = judge_view(view)
-    rows = verdict_words(about, measure, found)
+    rows = verdict_words(about, measure, by_effect(found, measure))
     said = (
         f"{summarise_verdicts(found, about.look.names[_baseline(view)])} Compared by {measure_words(view)}, "
         f"{average_words(measure.scale)} over seeds, {paired_words(found)}; verdicts are corrected (Holm) for all "
         f"comparisons of the table.{' Differences are ratios of odds.' if measure.scale == 'logit' else ''}"
     )
-    wraps = {"wrapText": True, "autoHeight": True}  # long names wrap, so that the reason is in sight
-    own: dict[str, dict[str, Any]] = {
-        "variant": {"width": 200, **wraps},
-        "value": {"headerName": measure.name},
-        "reason": WRAP,
-    }
+    own = {**VERDICT_COLUMNS, "value": {"headerName": measure.name}}
     return SlotContent(caption=said, data=rows, columns=columns(rows, own))
+
+
+VERDICT_COLUMNS: Final[dict[str, dict[str, Any]]] = {
+    "variant": {"minWidth": 200, "flex": 1, "wrapText": True, "autoHeight": True},
+    **{name: in_order_of_size() for name in ("difference", "interval", "p (Holm)")},
+    "reason": fold_column(),
+}
+"""Parts of the columns of verdicts: texts are sorted as numbers, and the reason opens on a click."""
+
+
+def by_effect(found: pl.DataFrame, measure: GridMeasure) -> pl.DataFrame:
+    """Verdicts with the best difference first, and those without one last."""
+    return found.sort("difference", descending=measure.better == "higher", nulls_last=True, maintain_order=True)
 
 
 def _why(view: PageView) -> SlotContent:
@@ -168,7 +178,8 @@ def _draw_pairs(view: PageView) -> SlotContent:
         for (color, dash), words, key in ((seed_pairs.GAIN, "better", "gain"), (seed_pairs.LOSS, "not better", "loss"))
     ]
     figure = seed_pairs.draw_paired(found, about.look, (cell, base), measure, measure_title(view))
-    return SlotContent(figure, caption + _explain_choice(view, judged_rows), found, legend)
+    answer = f"{about.look.names[cell]} against {about.look.names[base]}: {row['verdict']}, {size_of(row, measure)}."
+    return SlotContent(figure, caption + _explain_choice(view, judged_rows), found, legend, answer=answer)
 
 
 def _items(view: PageView) -> SlotContent:
@@ -187,7 +198,7 @@ def _items(view: PageView) -> SlotContent:
         f"{bars[:1].upper()}{bars[1:]}.{some}{_explain_choice(view, judged_rows)}"
     )
     figure = seed_pairs.draw_items(found, about.look.styles[cell], f"difference in {measure.name}")
-    return SlotContent(figure, caption, found)
+    return SlotContent(figure, caption=caption, data=found)
 
 
 def _most(view: PageView, measure: GridMeasure) -> tuple[list[str], str]:
@@ -222,7 +233,7 @@ def _wins(view: PageView) -> SlotContent:
     data = found.with_columns(
         pl.col("cell", "against").replace_strict(labels, return_dtype=pl.String), pl.col("value").alias("won")
     ).drop("value")
-    return SlotContent(win_rates.draw_win_rates(found, about.look), caption, data)
+    return SlotContent(win_rates.draw_win_rates(found, about.look), caption=caption, data=data)
 
 
 def _cells(view: PageView) -> SlotContent:
@@ -280,16 +291,17 @@ COMPARE = AppPage(
     name="compare",
     title="Compare",
     letter="c",
-    about="Which variants differ from the baseline, by how much, and is it real?",
+    about="How does one variant differ from the baseline, and is it real?",
     address=CompareAddress,
     controls=_controls,
+    main=("baseline", "cell"),
     slots=(
-        Slot("differences", "Differences from the baseline", _differences, sets="cell"),
+        Slot("paired", "Seed by seed", _draw_pairs, half=True),
+        Slot("why", "Why this verdict", _why, "words", half=True),
+        Slot("differences", "Differences from the baseline", differences_of, sets="cell", half=True),
         Slot("verdicts", "Verdicts", verdict_rows, "table"),
-        Slot("why", "Why this verdict", _why, "words"),
-        Slot("paired", "Seed by seed", _draw_pairs),
-        Slot("items", "Item by item", _items),
-        Slot("wins", "Which beats which", _wins),
+        Slot("items", "Item by item", _items, half=True),
+        Slot("wins", "Which beats which", _wins, half=True),
         Slot("cells", "All cells, for a paper", _cells, "table"),
     ),
 )

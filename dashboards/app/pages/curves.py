@@ -262,5 +262,6 @@ CURVES = AppPage(
     about="How does training go, and where do variants part?",
     address=CurvesAddress,
     controls=_controls,
+    main=("metric", "by", "show", "run"),
     slots=(Slot("curves", "Training curves", draw_curves),),
 )

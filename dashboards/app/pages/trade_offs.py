@@ -261,6 +261,7 @@ TRADE_OFFS = AppPage(
     about="What does a better result cost, and which cells are worse in everything?",
     address=TradeOffsAddress,
     controls=_controls,
+    main=("measure", "against"),
     slots=(
         Slot("scatter", "Measure against cost", _scatter),
         Slot("standings", "What the seeds show", _standings, "table"),

@@ -139,6 +139,7 @@
     else if (at("#pause")) pause();
     else if (at("#help")) keys().showModal();
     else if (at("#close-keys")) keys().close();
+    else if (at(".ag-root-wrapper summary")) return; // rows come and go as a table scrolls
     else if (at(".slot summary")) folds.set(fold(at("details")), !at("details").open);
     else if (at("button.run")) run(at("button.run"));
     else if (at("button[data-image]")) image(at("button[data-image]"));
@@ -228,6 +229,24 @@
     props.value === null || props.value === undefined
       ? "–"
       : window.React.createElement("a", { href: inside(props.page, [[props.names, props.value]]) }, String(props.value));
+
+  // a click opens the text below its first words
+  parts.AblateFold = (props) => {
+    if (!props.value) return "–";
+    const summary = window.React.createElement("summary", null, "Why");
+    return window.React.createElement("details", { className: "fold" }, summary, window.React.createElement("p", null, String(props.value)));
+  };
+
+  // '−23 %', '× 4.2' and '< 0.001' by what they mean; an interval by its beginning, what is none last
+  const size = (text) => {
+    const [number] = String(text ?? "").replace(/\u2212/g, "-").match(/-?[\d.]+/) || [];
+    if (number === undefined) return Infinity;
+    const value = Number(number);
+    if (text.startsWith("×")) return 100 * (value - 1);
+    return text.startsWith("÷") ? 100 * (1 / value - 1) : text.startsWith("<") ? 0 : value;
+  };
+  const functions = (window.dashAgGridFunctions = window.dashAgGridFunctions || {});
+  functions.ablateOrder = (one, other) => (size(one) === size(other) ? 0 : size(one) - size(other));
 
   system.addEventListener("change", tell);
   tell();
