@@ -159,7 +159,7 @@ def choices(operator: Operator) -> set[tuple[str, str]]:
 def test_by_default_each_choice_is_tried_once(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Three of four cells have all gates and scores. The choice around softmax has no gate, the named one a third score."""
+    """Three of four cells have all gates and scores. Around softmax is no gate; the named one has another score."""
     path = write(tmp_path, MANY)
     every, further = operators_of(path)
     few = each_choice_once(every)
