@@ -112,8 +112,10 @@ def _choices(command: str, of: tuple[str, ...], name: str | None, spec: Path | N
     return 0
 
 
-def prove(spec: Path | None = None, /, *, operator: str | None = None, laws: Flag = False) -> int:
+def prove(spec: Path | None = None, /, *, operator: str | None = None, full: Flag = False, laws: Flag = False) -> int:
     """Prove operators law by law: those of the package, or of a spec file with the choices defined in it.
+
+    Each distinct choice of the operators is tried once, which takes seconds.
 
     Parameters
     ----------
@@ -121,21 +123,26 @@ def prove(spec: Path | None = None, /, *, operator: str | None = None, laws: Fla
         A Python file that defines grids, choices or named operators; default the package's own operators.
     operator
         Only the one of this name.
+    full
+        Every operator and cell, and each choice of the file beside all others, which takes minutes.
     laws
         List the laws instead, a sentence each.
     """
     if laws:
-        return _list_laws(spec, operator)
+        return _list_laws(spec, operator, full=full)
+    import torch
+
     from runners.catalogue.prove import prove as prove_operators
 
-    return prove_operators(spec, operator)
+    torch.set_num_threads(1)  # on inputs this small, several threads are slower
+    return prove_operators(spec, operator, full=full)
 
 
-def _list_laws(spec: Path | None, operator: str | None) -> int:
+def _list_laws(spec: Path | None, operator: str | None, *, full: bool) -> int:
     from grid.errors import SpecError
     from variants.laws.battery import LAWS
 
-    if spec or operator:
-        raise SpecError("--laws lists the laws and takes neither a file nor --operator; leave them out")
+    if spec or operator or full:
+        raise SpecError("--laws lists the laws and takes no file, --operator or --full; leave them out")
     write_table(("law", "says"), [(law.name, law.sentence) for law in LAWS])
     return 0
