@@ -17,6 +17,7 @@ from cyclopts.exceptions import CycloptsError
 from grid.errors import EnvironmentProblem
 from runners.cli.annotate import note, tag
 from runners.cli.catalogue import operators, probes, prove, tasks
+from runners.cli.compare import compare
 from runners.cli.doctor import check, doctor, rebuild
 from runners.cli.effects import effects
 from runners.cli.evaluate import evaluate
@@ -26,7 +27,7 @@ from runners.cli.options import AnyGrid, Campaign
 from runners.cli.published import published
 from runners.cli.remove import rename, rm
 from runners.cli.repro import repro
-from runners.cli.results import compare, status, table
+from runners.cli.results import status, table
 from runners.cli.retry import retry
 from runners.cli.run import plan, run
 from runners.cli.sql import sql

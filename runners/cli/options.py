@@ -66,6 +66,32 @@ class OpenGrid(NamedTuple):
     warnings: list[str]
 
 
+Campaigns = Annotated[
+    tuple[Path, ...],
+    Parameter(help="The campaign directory; repeat it for more. Default the only one below campaigns/.", negative=""),
+]
+
+
+@final
+@dataclass(frozen=True)
+class ManyFlags:
+    """A grid of each of some campaigns, and the format of the answer."""
+
+    campaign: Campaigns = ()
+    grid: OneGrid = None
+    as_json: Json = False
+    as_csv: Csv = False
+
+    def each(self) -> list[GridFlags]:
+        """The flags of each campaign."""
+        return [GridFlags(path, self.grid, self.as_json, self.as_csv) for path in self.campaign or (None,)]
+
+
+MANY_FLAGS = Annotated[ManyFlags, Parameter(name="*")]
+"""Flattened: `--campaign`, also several times, `--grid`, `--json`, `--csv`."""
+
+ONE_OR_MORE = ManyFlags()
+
 GRID_FLAGS = Annotated[GridFlags, Parameter(name="*")]
 """Flattened: `--campaign`, `--grid`, `--json`, `--csv`."""
 
