@@ -1,4 +1,5 @@
 from .attend import AttentionOutput as AttentionOutput, Heads as Heads, attend as attend
+from .granularity import granularities as granularities
 from .model.backbone import (
     Backbone as Backbone,
     babyberta as babyberta,
@@ -33,7 +34,6 @@ from .number import (
     Number as Number,
     RunningMean as RunningMean,
     Vector as Vector,
-    granularities as granularities,
 )
 from .operator import Operator as Operator, causal as causal
 from .papers.affine_scaled import (

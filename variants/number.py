@@ -14,12 +14,11 @@ scalar stays at its start, as in papers whose gates have no bias.
 """
 
 import math
-from typing import Annotated, ClassVar, Literal, NamedTuple, Self, get_args
+from typing import Annotated, ClassVar, Literal, NamedTuple, Self
 
 import torch
 from pydantic import (
     AfterValidator,
-    BeforeValidator,
     Field,
     NonNegativeFloat,
     PositiveFloat,
@@ -30,27 +29,8 @@ from pydantic_core import PydanticCustomError
 from torch import Tensor
 
 from grid.spec import Added, Spec
+from variants.granularity import NAMED, Axis, Granularity
 from variants.links import LINKS, Link
-
-Axis = Literal["layer", "head", "query", "token"]
-
-_ORDER: tuple[Axis, ...] = ("layer", "head", "query", "token")
-_NAMED: dict[str, tuple[Axis, ...]] = {
-    "constant": (),
-    "layer": ("layer",),
-    "head": ("layer", "head"),
-    "query": ("layer", "head", "query"),
-    "token": ("layer", "head", "token"),
-}
-
-PerScalar = Literal["constant", "layer", "head", "query"]
-PerVector = Literal["constant", "layer", "head"]
-
-granularities = get_args(PerScalar)
-"""The granularities of a scalar number that the papers compare, coarse to fine: values for an axis that ends in `.per`.
-
-A scalar may also vary per "token": predicted from the layer's input and not from the query alone.
-"""
 
 
 class HeadShape(NamedTuple):
@@ -68,19 +48,6 @@ class HeadShape(NamedTuple):
     """Channels of the layer's input."""
 
 
-def _axes(per: object) -> object:
-    if isinstance(per, str):
-        if per not in _NAMED:
-            raise ValueError(f"a granularity is one of {', '.join(_NAMED)} or a tuple of axes, got {per!r}")
-        return _NAMED[per]
-    if isinstance(per, list | tuple):
-        return tuple(axis for axis in _ORDER if axis in per) + tuple(axis for axis in per if axis not in _ORDER)
-    return per
-
-
-Granularity = Annotated[tuple[Axis, ...], BeforeValidator(_axes)]
-
-
 class Number(Spec):
     """A scalar quantity of an operator: where it starts, along which axes it varies, and the range it stays in.
 
@@ -89,7 +56,7 @@ class Number(Spec):
     the query or token alone.
     """
 
-    allowed: ClassVar[tuple[tuple[Axis, ...], ...]] = (*_NAMED.values(), ("head",))
+    allowed: ClassVar[tuple[tuple[Axis, ...], ...]] = (*NAMED.values(), ("head",))
     noun: ClassVar[str] = "number"
 
     init: float
@@ -110,7 +77,7 @@ class Number(Spec):
     @model_validator(mode="after")
     def _meaning_is_unique(self) -> Self:
         if self.per not in self.allowed:
-            names = {axes: repr(name) for name, axes in _NAMED.items()}
+            names = {axes: repr(name) for name, axes in NAMED.items()}
             known = ", ".join(names.get(per, repr(per)) for per in self.allowed)
             given = names.get(self.per, repr(self.per))
             raise ValueError(f"the granularity of a {self.noun} is one of {known}; got {given}")
@@ -153,7 +120,7 @@ class Number(Spec):
     @property
     def label(self) -> str:
         """Usual name of the granularity."""
-        names = {axes: name for name, axes in _NAMED.items()}
+        names = {axes: name for name, axes in NAMED.items()}
         return names.get(self.per, "+".join(self.per))
 
     def at(self, per: str | tuple[Axis, ...]) -> Self:
@@ -212,7 +179,7 @@ class Vector(Number):
     being 0. A trained one starts with noise of standard deviation `spread` on its raw entries.
     """
 
-    allowed: ClassVar[tuple[tuple[Axis, ...], ...]] = ((), ("layer",), ("layer", "head"), _NAMED["token"])
+    allowed: ClassVar[tuple[tuple[Axis, ...], ...]] = ((), ("layer",), ("layer", "head"), NAMED["token"])
     noun: ClassVar[str] = "vector"
 
     spread: NonNegativeFloat = 0.0
@@ -303,7 +270,7 @@ class ByDepth(Number):
     In layer l, counted from 0, it starts at  deep + (init - deep) e^(-rate l).
     """
 
-    allowed: ClassVar[tuple[tuple[Axis, ...], ...]] = tuple(_NAMED.values())
+    allowed: ClassVar[tuple[tuple[Axis, ...], ...]] = tuple(NAMED.values())
 
     deep: float
     rate: PositiveFloat = 0.3

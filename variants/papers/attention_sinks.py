@@ -3,7 +3,8 @@
 import math
 from typing import Literal
 
-from variants.number import KeyVector, Matrix, Number, PerVector, Vector
+from variants.granularity import PerVector
+from variants.number import KeyVector, Matrix, Number, Vector
 from variants.operator import Operator
 from variants.papers.affine_scaled import off_by_one
 from variants.papers.catalogue import Limit, named_operator, softmax

@@ -4,7 +4,8 @@ import math
 from typing import Literal
 
 from grid.errors import SpecError
-from variants.number import Number, PerScalar, PerVector
+from variants.granularity import PerScalar, PerVector
+from variants.number import Number
 from variants.operator import Operator
 from variants.papers.catalogue import Limit, named_operator, softmax
 from variants.stages.forgetting.decay_times import DecayTimes, HeadDecay

@@ -3,7 +3,8 @@
 import math
 from typing import Literal
 
-from variants.number import Number, PerScalar
+from variants.granularity import PerScalar
+from variants.number import Number
 from variants.operator import Operator
 from variants.papers.catalogue import Limit, named_operator, softmax
 from variants.stages.normalisers.absolute import Absolute

@@ -13,8 +13,9 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
+from variants.granularity import Axis, Granularity
 from variants.links import LINKS, Link
-from variants.number import Axis, Granularity, HeadShape, Number, require_link
+from variants.number import HeadShape, Number, require_link
 from variants.stages.gated_forgetting import GatedForgetting
 
 
