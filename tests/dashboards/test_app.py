@@ -48,7 +48,7 @@ def test_an_address_says_all_and_controls_write_it(page: Page, site: Site) -> No
 
 
 def test_new_results_keep_the_zoom_and_what_the_legend_hides(page: Page, site: Site) -> None:
-    page.goto(f"{site.url}/runs/curves")
+    page.goto(f"{site.url}/runs/curves?band=interval")
     page.wait_for_selector(".js-plotly-plot .scatterlayer")
     box = page.locator(".js-plotly-plot .nsewdrag").bounding_box()
     assert box is not None
@@ -58,7 +58,7 @@ def test_new_results_keep_the_zoom_and_what_the_legend_hides(page: Page, site: S
     page.mouse.up()
     zoomed, traces = ranges(page)
     page.locator(".slot .legend button").nth(1).click()
-    page.wait_for_url("**/curves?hide=SSA")
+    page.wait_for_url("**/curves?hide=SSA&band=interval")
     assert hidden(page) == 2  # a line and its band
     assert "n up to 3" in page.locator(".slot .caption").inner_text()
     for seeds in (4, 5):

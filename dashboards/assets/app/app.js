@@ -129,6 +129,20 @@
             if (folds.has(fold(each))) each.open = folds.get(fold(each));
   }
 
+  // the curves of the entry under the pointer stand out
+  function highlight(button, on) {
+    const plot = button.closest(".slot").querySelector(".js-plotly-plot");
+    if (!plot || !plot.data) return;
+    const others = plot.data.map((_, i) => i).filter((i) => plot.data[i].legendgroup !== button.dataset.key);
+    if (others.length && others.length < plot.data.length) window.Plotly.restyle(plot, { opacity: on ? 0.12 : 1 }, others);
+  }
+  for (const [type, on] of [["mouseover", true], ["mouseout", false], ["focusin", true], ["focusout", false]])
+    document.addEventListener(type, (event) => {
+      const button = event.target.closest?.(".legend button.key");
+      const byKeyboard = type === "focusin" ? button?.matches(":focus-visible") : true; // a click also focuses
+      if (button && byKeyboard && !button.contains(event.relatedTarget)) highlight(button, on);
+    });
+
   const keys = () => document.getElementById("keys");
 
   document.addEventListener("toggle", (event) => event.target.tagName === "DETAILS" && load(event.target), true);
