@@ -250,7 +250,7 @@ def _value_axis(shown: pl.DataFrame, scale: Scale) -> dict[str, Any]:
 
 
 def _traces(rows: pl.DataFrame, series: Series, drawing: Drawing, *, much: bool, few: bool) -> list[go.Scatter]:
-    shared = {"legendgroup": series.group, "showlegend": False}
+    shared = {"legendgroup": series.group}
     style, name = series.style, break_name(series.name)
     x, y, low, high = (_numbers(rows[name]) for name in ("x", "value", "low", "high"))
     traces = []
