@@ -269,7 +269,7 @@ def _value_axis(shown: pl.DataFrame, scale: Scale, *, bands: bool) -> dict[str, 
 
 
 def _traces(rows: pl.DataFrame, series: Series, drawing: Drawing, *, much: bool, few: bool) -> list[go.Scatter]:
-    shared = {"legendgroup": series.group, "showlegend": False}
+    shared = {"legendgroup": series.group}
     style, name = series.style, break_name(series.name)
     x, y = _numbers(rows["x"]), _numbers(rows["value"])
     enough = pl.lit(drawing.bands) & (pl.col("n").fill_null(_BAND_RUNS) >= _BAND_RUNS)
