@@ -10,9 +10,10 @@ from types import ModuleType
 from pydantic import BaseModel
 
 from grid import Grid
+from grid.durations import format_duration
 from grid.errors import NotFoundError, SpecError
 from grid.suggestions import suggest_name
-from runners.output import LINE_EVERY_S, duration, say, write
+from runners.output import LINE_EVERY_S, say, write
 from runners.provenance.specfile import import_spec_file
 from runners.trial import Trial
 from variants.laws.battery import LAWS, LawFinding, find
@@ -46,7 +47,7 @@ def prove(spec: Path | None, name: str | None) -> int:
     result = f"{failed} with a broken law" if failed else "no law is broken that is not declared"
     more = len(operators + further) - len(tried)
     left = f"; {more} combinations of its choices were not tried, repair these first" if more else ""
-    say(f"{many} in {duration(time.monotonic() - started)}: {result}{left}")
+    say(f"{many} in {format_duration(time.monotonic() - started)}: {result}{left}")
     return BROKEN if failed else 0
 
 

@@ -6,6 +6,7 @@ from typing import Any, Final, NamedTuple, get_args
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from grid.errors import SpecError
 from store.statistics.arms import Pairing, arms, baseline_arm, count_planned_pairs, pair
@@ -73,7 +74,8 @@ def compare(
     """One row per cell that is not the baseline, in the order of `values`.
 
     `values` has the columns cell, label, operator, seed, value (null: none) and status ("ok", "failed", "running",
-    "pending"); budget, code, wall_s and gpu of finished runs are optional. `baseline` is a cell.
+    "pending"); budget, code, wall_s, gpu and unreadable of finished runs are optional. `baseline` is a cell.
+    A cell whose runs all ended without recording the measure is not in the family.
 
     On the log scale differences and intervals are natural-log ratios and `value` is a geometric mean. There `rope` is a
     ratio: 0.05 means within a factor of 1.05 either way. The logit scale has the same of odds; the linear scale has
@@ -86,7 +88,11 @@ def compare(
     found = arms(values)
     base = baseline_arm(found, baseline)
     pairings = [pair(arm, base, scale) for arm in found.values() if arm.cell != baseline]
-    family = _judge(pairings, VerdictRule(scale, margin(rope, scale), alpha, len(pairings)), better)
+    family = _judge(
+        pairings,
+        VerdictRule(scale, margin(rope, scale), alpha, sum(not each.arm.unmeasured for each in pairings)),
+        better,
+    )
     rows = [
         {
             **_identity(pairing),
@@ -126,11 +132,20 @@ def _judge(pairings: Sequence[Pairing], rule: VerdictRule, better: Better) -> _F
         summary,
         low,
         high,
-        judge(known, rope=rule.rope, alpha=rule.alpha, better=better),
+        _judge_counted(known, ~np.array([each.arm.unmeasured for each in pairings], dtype=bool), rule, better),
         seeds_needed(rule.rope, of_a_pair, alpha=hardest),
         seeds_needed(np.maximum(np.abs(known.mean), rule.rope - np.abs(known.mean)), of_a_pair, alpha=hardest),
         detectable(known.sd, known.n, alpha=hardest),
     )
+
+
+def _judge_counted(pairs: Paired, counted: NDArray[np.bool_], rule: VerdictRule, better: Better) -> Judgement:
+    """Judge the comparisons that count in the family; the others get no verdict."""
+    found = judge(Paired(*(part[counted] for part in pairs)), rope=rule.rope, alpha=rule.alpha, better=better)
+    words = np.full(counted.shape, "no verdict", dtype="<U32")
+    p, p_holm = np.full(counted.shape, np.nan), np.full(counted.shape, np.nan)
+    words[counted], p[counted], p_holm[counted] = found
+    return Judgement(words, p, p_holm)
 
 
 def _sd_of_a_pair(pairing: Pairing) -> float:
