@@ -11,9 +11,10 @@ from types import ModuleType
 from pydantic import BaseModel
 
 from grid import Grid
+from grid.durations import format_duration
 from grid.errors import NotFoundError, SpecError
 from grid.suggestions import suggest_name
-from runners.output import LINE_EVERY_S, duration, format_count, say, write
+from runners.output import LINE_EVERY_S, format_count, say, write
 from runners.provenance.specfile import import_spec_file
 from runners.slow_notice import slow_notice
 from runners.trial import Trial
@@ -65,7 +66,8 @@ def prove(spec: Path | None, name: str | None, *, full: bool = False) -> int:
     more = len(operators + further) - len(tried)
     left = f"; {more} combinations of its choices were not tried, repair these first" if more else ""
     quick = "" if everything else "; each distinct choice was tried once, --full tries all combinations"
-    say(f"{format_count(len(tried), 'operator')} in {duration(time.monotonic() - started)}: {result}{left}{quick}")
+    took = format_duration(time.monotonic() - started)
+    say(f"{format_count(len(tried), 'operator')} in {took}: {result}{left}{quick}")
     return BROKEN if failed else 0
 
 
@@ -88,7 +90,7 @@ def _count_failures(operators: list[Operator]) -> int:
         now = time.monotonic()
         if done and now - last_line >= LINE_EVERY_S:
             last_line = now
-            left = duration((now - started) / done * (len(operators) - done))
+            left = format_duration((now - started) / done * (len(operators) - done))
             say(f"{done}/{len(operators)} operators · {left} left · at {operator.label}")
         findings = list(_findings(operator))
         write(line(operator, findings))

@@ -17,6 +17,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, final, get_args
 
+from grid.durations import format_hours
 from runners.attempts.disk_space import disk_problem
 from runners.attempts.manifest import Manifest
 from runners.attempts.submission_record import SILENT_S, Submission
@@ -361,9 +362,9 @@ def called_off(trials: Mapping[str, int]) -> str:
 
 
 def used_up(status: SubmissionStatus) -> str:
-    """`0.00102 of 0.001 GPU-h`."""
+    """`0.0010 of 0.001 GPU-h`."""
     unit = {"gpuh": "GPU-h", "cpuh": "CPU-h"}[status.unit]
-    return f"{status.hours:.3g} of {(status.record.budget or {})['hours']:g} {unit}"
+    return f"{format_hours(status.hours)} of {(status.record.budget or {})['hours']:g} {unit}"
 
 
 def _ended_by_word(status: SubmissionStatus) -> bool:

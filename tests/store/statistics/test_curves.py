@@ -223,3 +223,15 @@ def test_what_is_missing_is_named() -> None:
         compare_curves(points({"softmax": [[1.0]]}), LINEAR, baseline="key of sofmax")
     with pytest.raises(NotFoundError, match="no run has a curve with a finite value"):
         compare_curves(points({"softmax": [[math.nan]]}), LINEAR, baseline="key of softmax")
+
+
+@pytest.mark.parametrize(("broken", "where"), [("SSA", "here"), ("softmax", "in the baseline")])
+def test_a_cell_that_fails_on_every_seed_is_said_to(broken: str, where: str) -> None:
+    cells = {"softmax": noisy(0, 3.0, 4), "SSA": noisy(1, 2.0, 4)}
+    cells[broken] = [curve[:2] for curve in cells[broken]]
+    status = {f"{broken} {seed}": "failed" for seed in range(4)}
+    found = row(
+        compare_curves(points(cells, status=status), LINEAR, baseline="key of softmax", budget=40.0), "value at"
+    )
+    assert f"all 4 runs {where} failed, so there is nothing to compare" in found["note"]
+    assert "survivors" not in found["note"]
