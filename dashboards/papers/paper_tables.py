@@ -9,12 +9,14 @@ import numpy as np
 import polars as pl
 
 from dashboards.data.formatting import count
-from dashboards.data.grid_context import GridContext
+from dashboards.data.grid_context import GridContext, campaign_styles, grid_context
 from dashboards.figures.table import table_latex, table_sheet
 from dashboards.papers.cell_matching import Apart, apart, levels, place, speaks
 from dashboards.papers.derived_metrics import Measured, Measuring, find_values, list_needed_names, measuring, tasks_of
 from dashboards.papers.item import Drawn, Item
+from store import Store
 from store.analysis.our_results import Own
+from store.analysis.published_comparison import compare_published
 from store.analysis.published_matching import alike, differs, format_size
 from store.export.cells import Missing, within_noise
 from store.published.tables import PublishedCell, cells
@@ -268,6 +270,14 @@ def compare_with_printed(data: pl.DataFrame, found: Sequence[Beside], claims: pl
         pl.when(usable).then("word").alias("word"),
         pl.when(~usable & mean.is_not_null()).then(note).when(usable).then("note").alias("note"),
     ).drop(places.columns)
+
+
+def read_beside(store: Store, grid: str, paper: str, number: int) -> pl.DataFrame:
+    """A table of a paper with the results of `grid` in its places, and how both compare; see `compare_with_printed`."""
+    about = grid_context(store, grid, campaign_styles(store))
+    found = pair_with_own(about, printed_table(paper, number))
+    claims = compare_published(store, grid, paper=paper, table=f"T{number}")
+    return compare_with_printed(frame(about, found), found, claims)
 
 
 def overlaid(about: GridContext, item: Item) -> pl.DataFrame:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, final
 from cyclopts import Group, Parameter
 
 from grid.errors import SpecError
+from grid.paper import PaperScale
 from runners.output import say
 
 if TYPE_CHECKING:
@@ -96,6 +97,38 @@ GRID_FLAGS = Annotated[GridFlags, Parameter(name="*")]
 """Flattened: `--campaign`, `--grid`, `--json`, `--csv`."""
 
 ONE_GRID = GridFlags()
+
+
+@final
+@dataclass(frozen=True)
+class SpecFlags:
+    """Which grid of a spec file, and its campaign.
+
+    Parameters
+    ----------
+    grid
+        One of the file's grids; `plan` takes all by default, and `run` the only one.
+    scale
+        For an item of a paper, such as ssa:table1: paper, gpu or cpu; default cpu. `ablate papers` lists them.
+    campaign
+        Directory of the results; default campaigns/FILE.
+    """
+
+    grid: str | None = None
+    scale: PaperScale | None = None
+    campaign: Path | None = None
+
+    def locate(self, spec: Path) -> tuple[Path, str | None]:
+        """Return the file and the grid that are meant, as `locate_spec` does."""
+        from runners.cli.papers import locate_spec
+
+        return locate_spec(spec, self.grid, self.scale)
+
+
+SPEC_FLAGS = Annotated[SpecFlags, Parameter(name="*")]
+"""Flattened: `--grid`, `--scale` and `--campaign`."""
+
+ANY_SPEC = SpecFlags()
 
 
 @final

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Annotated, Literal, final
 from cyclopts import Parameter
 
 from runners.cli.options import (
+    ANY_SPEC,
     LOCAL,
     MACHINE_FLAGS,
     NO_CLUSTER,
     ONCE,
     SLURM_FLAGS,
-    AnyGrid,
+    SPEC_FLAGS,
     Flag,
     Json,
     Repeat,
@@ -73,8 +74,7 @@ def plan(
     spec: Path,
     /,
     *overrides: str,
-    grid: AnyGrid = None,
-    campaign: Path | None = None,
+    of: SPEC_FLAGS = ANY_SPEC,
     where: Annotated[PlannedFor, Parameter(name="*")] = HERE,
     repeat: Repeats = ONCE,
     as_json: Json = False,
@@ -86,11 +86,9 @@ def plan(
     Parameters
     ----------
     spec
-        A Python file that defines grids.
+        A Python file that defines grids, or an item of a paper, such as ssa:table1.
     overrides
         Changes of every grid: training.steps=100 of its base trial, seeds=0..9 or seeds=0,2,5.
-    campaign
-        Where it would run; default campaigns/FILE.
     """
     from grid.errors import SpecError
     from runners.cli.plan import plan_campaign, plan_data, plan_lines
@@ -98,8 +96,9 @@ def plan(
     from store.files.layout import Layout
 
     where.check()
+    spec, grid = of.locate(spec)
     grids = load_grids(spec, overrides, grid, one=False)
-    root = campaign_for(spec, campaign)
+    root = campaign_for(spec, of.campaign)
     note_other_overrides(root, grids)
     other = None if where.noise_from is None else Layout(find_campaign(where.noise_from))
     options = replace(_plan_options(spec, where, repeat), states=_states(root), noise_from=other)
@@ -146,8 +145,7 @@ def run(
     spec: Path,
     /,
     *overrides: str,
-    grid: str | None = None,
-    campaign: Path | None = None,
+    of: SPEC_FLAGS = ANY_SPEC,
     where: MACHINE_FLAGS = LOCAL,
     repeat: Repeats = ONCE,
     cluster: SLURM_FLAGS = NO_CLUSTER,
@@ -157,18 +155,15 @@ def run(
     Parameters
     ----------
     spec
-        A Python file that defines grids.
+        A Python file that defines grids, or an item of a paper, such as ssa:table1.
     overrides
         Changes of every grid: training.steps=100 of its base trial, seeds=0..9 or seeds=0,2,5.
-    grid
-        Which of its grids, when it has several.
-    campaign
-        Directory of the results; default campaigns/FILE.
     """
     from runners.cli.resolve import campaign_for, load_grids, note_other_overrides, worker_count
 
     check_machine(where.on, where.workers, cluster)
-    root = campaign_for(spec, campaign)
+    spec, grid = of.locate(spec)
+    root = campaign_for(spec, of.campaign)
     grids = load_grids(spec, overrides, grid, one=True)
     note_other_overrides(root, grids)
     if where.on == "slurm":

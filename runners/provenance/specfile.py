@@ -13,7 +13,7 @@ from types import ModuleType
 
 from pydantic import PydanticUserError, ValidationError
 
-from grid import Grid, spec_error
+from grid import Grid, PaperGrids, spec_error
 from grid.errors import AblateError, EnvironmentProblem, SpecError
 from runners.provenance.code import SOURCE, spec_module_name
 from runners.provenance.loading import record_reads
@@ -38,10 +38,11 @@ def load_spec_file(path: Path | str) -> dict[str, Grid]:
         raise
     found: dict[str, Grid] = {}
     for variable, value in vars(module).items():
-        if variable.startswith("_") or not isinstance(value, Grid):
+        if variable.startswith("_") or not isinstance(value, Grid | PaperGrids):
             continue
-        if found.setdefault(value.name, value) is not value:
-            raise SpecError(f"{path}: two grids are named {value.name!r}; give one of them another name")
+        for grid in [value] if isinstance(value, Grid) else value.grids.values():
+            if found.setdefault(grid.name, grid) is not grid:
+                raise SpecError(f"{path}: two grids are named {grid.name!r}; give one of them another name")
     if not found:
         raise SpecError(f"{path}: a spec file defines at least one Grid; assign one to a name at the top of the file")
     return found

@@ -1,0 +1,107 @@
+"""Tables and figures of a paper as named grids: at several scales, or with the reason why there is none."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final, Literal, NamedTuple, final
+
+from grid.errors import NotFoundError, SpecError
+from grid.grid import Grid
+from grid.suggestions import suggest_name
+
+PaperScale = Literal["paper", "gpu", "cpu"]
+SCALES: Final[Sequence[PaperScale]] = ("paper", "gpu", "cpu")
+"""The setting of the paper; an hour of one accelerator per table; ten minutes of two cores per table."""
+
+
+class PaperItem(NamedTuple):
+    """A table or figure: a grid at each scale, a view of another item's grid, or the reason why it is neither."""
+
+    name: str
+    """ "table1", "figure3"."""
+    make: Callable[[PaperScale], Grid] | None = None
+    of: str = ""
+    """The item whose grid has its measurements."""
+    reason: str = ""
+    scales: Sequence[PaperScale] = SCALES
+
+    @property
+    def title(self) -> str:
+        """The first line of the docstring of `make`."""
+        return ((self.make.__doc__ if self.make else None) or "").partition("\n")[0].rstrip(".")
+
+
+@final
+@dataclass(frozen=True)
+class PaperGrids:
+    """All tables and figures of a paper. A spec file that assigns one defines all of its grids.
+
+    Raises:
+        SpecError: two items share a name, or an item is not exactly one of a grid, a view of a grid and a reason.
+    """
+
+    number: str
+    """ "003"."""
+    items: Sequence[PaperItem]
+
+    def __post_init__(self) -> None:
+        known = {each.name: each for each in self.items}
+        if len(known) < len(self.items):
+            raise SpecError(f"items of a paper have different names; paper {self.number} repeats one: rename it")
+        for each in self.items:
+            if (each.make is not None) + bool(each.of) + bool(each.reason) != 1:
+                raise SpecError(
+                    f"an item has one of make, of and reason; {each.name!r} of paper {self.number} has none or several"
+                )
+            if each.of and (each.of not in known or known[each.of].make is None):
+                raise SpecError(
+                    f"`of` names an item with a grid; {each.name!r} of paper {self.number} has of={each.of!r}"
+                )
+
+    def item(self, name: str) -> PaperItem:
+        """Return an item.
+
+        Raises:
+            NotFoundError: there is none of this name.
+        """
+        for each in self.items:
+            if each.name == name:
+                return each
+        names = [each.name for each in self.items]
+        raise NotFoundError(
+            f"paper {self.number} has no {name!r}; it has {', '.join(names)}{suggest_name(name, names)}"
+        )
+
+    def grid_item(self, name: str) -> PaperItem:
+        """Return the item that has the grid of `name`: itself, or the one that it is a view of.
+
+        Raises:
+            NotFoundError: there is no such item, or it has no grid.
+        """
+        found = self.item(name)
+        if found.reason:
+            raise NotFoundError(f"{name} of paper {self.number} is no grid: {found.reason}")
+        return self.item(found.of) if found.of else found
+
+    def grid_name(self, name: str, scale: PaperScale) -> str:
+        """Return the name of the grid of an item, such as "table1-cpu".
+
+        Raises:
+            NotFoundError: there is no such item, it has no grid, or it has no grid at this scale.
+        """
+        found = self.grid_item(name)
+        if scale not in found.scales:
+            raise NotFoundError(
+                f"{name} of paper {self.number} has no scale {scale!r}; it has {', '.join(found.scales)}"
+            )
+        return f"{found.name}-{scale}"
+
+    @cached_property
+    def grids(self) -> Mapping[str, Grid]:
+        """Every grid at every scale, by its name."""
+        return {
+            self.grid_name(each.name, scale): each.make(scale).named(self.grid_name(each.name, scale))
+            for each in self.items
+            if each.make is not None
+            for scale in each.scales
+        }

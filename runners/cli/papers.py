@@ -1,0 +1,207 @@
+"""Tables and figures of the papers as commands: `ablate papers`, and addresses such as ssa:table1."""
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, final
+
+from grid.errors import NotFoundError, SpecError
+from grid.paper import PaperGrids, PaperItem, PaperScale
+from grid.suggestions import suggest_name
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from grid import Grid
+
+HELPERS: Final = ("corpora",)
+"""Modules of the folder that the papers' files import."""
+_ADDRESS: Final = re.compile(r"(?P<paper>\w+):(?P<item>\w*)")
+
+
+class PaperFile(NamedTuple):
+    """A spec file of `specs/papers` and its registry."""
+
+    path: Path
+    grids: PaperGrids
+
+
+@final
+@dataclass(frozen=True)
+class ItemState:
+    """A line of `ablate papers`."""
+
+    paper: str
+    item: str
+    state: str
+    """planned, running, done, failed, "with <item>", or no grid."""
+    cells: int | None
+    trials: int | None
+    finished: int | None
+    flops: float | None
+    """Floating-point operations of all of its training steps; None if they were not counted."""
+    about: str
+
+
+def paper_files() -> Mapping[str, Path]:
+    """Find the files of the papers by name: in specs/papers here, else in this package's repository.
+
+    Raises:
+        NotFoundError: there is no such folder.
+    """
+    import runners
+
+    home = Path(runners.__file__).parent.parent
+    for folder in (Path("specs/papers"), home / "specs" / "papers"):
+        if folder.is_dir():
+            return {path.stem: path for path in sorted(folder.glob("*.py")) if path.stem not in HELPERS}
+    raise NotFoundError(
+        f"the grids of the papers are in specs/papers of the repository; there is none here nor in {home}; "
+        "call ablate in a clone"
+    )
+
+
+def load_paper(name: str) -> PaperFile:
+    """Load the registry of a paper.
+
+    Raises:
+        NotFoundError: no paper is called so.
+    """
+    from runners.provenance.specfile import import_spec_file
+
+    files = paper_files()
+    if name not in files:
+        known = list(files)
+        raise NotFoundError(f"there is no paper {name!r}; there are {', '.join(known)}{suggest_name(name, known)}")
+    found = [each for each in vars(import_spec_file(files[name])).values() if isinstance(each, PaperGrids)]
+    if len(found) != 1:
+        raise SpecError(f"the file of a paper assigns one PaperGrids; {files[name]} has {len(found)}")
+    return PaperFile(files[name], found[0])
+
+
+def locate_spec(spec: Path, grid: str | None, scale: PaperScale | None) -> tuple[Path, str | None]:
+    """Return the file and the grid that a command means by `spec`: a path, or an item such as ssa:table1.
+
+    Raises:
+        SpecError: --scale without an item, or --grid with one.
+        NotFoundError: there is no such paper, item or scale, or the item is no grid.
+    """
+    address = _ADDRESS.fullmatch(str(spec))
+    if address is None or spec.exists():
+        if scale is not None:
+            raise SpecError(f"--scale is for an item of a paper, such as ssa:table1; got {spec}: leave it out")
+        return spec, grid
+    if grid is not None:
+        raise SpecError(f"{spec} is one grid already; got --grid {grid}: leave it out")
+    found = load_paper(address["paper"])
+    return found.path, found.grids.grid_name(address["item"], scale or "cpu")
+
+
+def item_states(name: str, scale: PaperScale, root: Path, *, count: bool) -> list[ItemState]:
+    """Return the state of every item of a paper in the campaign at `root`, in the order of the file.
+
+    Args:
+        name: of the paper's file.
+        scale: of the grids.
+        root: the campaign, which need not exist.
+        count: True counts floating-point operations, about a second per table.
+    """
+    found = load_paper(name).grids
+    return [_state(name, found, item, scale, root, count=count) for item in found.items]
+
+
+def _state(name: str, found: PaperGrids, item: PaperItem, scale: PaperScale, root: Path, *, count: bool) -> ItemState:
+    if item.reason:
+        return ItemState(name, item.name, "no grid", None, None, None, None, item.reason)
+    if item.of:
+        return ItemState(name, item.name, f"with {item.of}", None, None, None, None, "")
+    if scale not in item.scales:
+        return ItemState(name, item.name, f"not at {scale}", None, None, None, None, item.title)
+    grid = found.grids[found.grid_name(item.name, scale)]
+    states = Counter(_statuses(grid, root))
+    flops = _flops(grid) if count else None
+    cells, trials = grid.header()["cells"], states.total()
+    return ItemState(name, item.name, _word(states), cells, trials, states["ok"], flops, item.title)
+
+
+def _statuses(grid: "Grid", root: Path) -> Iterator[str]:
+    from store.files.layout import Layout
+    from store.files.trial_status import trial_state
+
+    layout = Layout(root)
+    there = layout.exists()
+    for planned in grid.enumerate():
+        yield trial_state(layout, planned.key).status if there else "pending"
+
+
+def _word(states: Counter[str]) -> str:
+    if states["ok"] == states.total():
+        return "done"
+    if states["running"] or (states["ok"] and states["pending"]):
+        return "running"
+    return "failed" if states["failed"] else "planned"
+
+
+def _flops(grid: "Grid") -> float | None:
+    from runners.planning.duration import training_flops
+
+    seeds = len(tuple(grid.seeds))
+    counted = [training_flops(planned.trial) for planned in grid.cells()]
+    known = [each for each in counted if each is not None]
+    return sum(known) * seeds if len(known) == len(counted) else None
+
+
+def state_rows(states: list[ItemState]) -> list[tuple[Any, ...]]:
+    """Return the lines of the table."""
+    return [
+        (
+            f"{each.paper}:{each.item}",
+            each.state if not each.finished or each.state == "done" else f"{each.state}, {each.finished} done",
+            each.cells,
+            each.trials,
+            None if each.flops is None else f"{each.flops:.1e}",
+            each.about,
+        )
+        for each in states
+    ]
+
+
+def write_states(states: list[ItemState], scale: PaperScale) -> None:
+    """Write a line per item, then how to go on."""
+    from runners.output import say, write_table
+
+    counted = any(each.flops is not None for each in states)
+    kept = [0, 1, 2, 3, *([4] if counted else []), 5]
+    headings = ("item", "state", "cells", "trials", "FLOP", "about")
+    write_table([headings[i] for i in kept], [[row[i] for i in kept] for row in state_rows(states)])
+    grids = sum(each.cells is not None for each in states)
+    other = sum(each.state == "no grid" for each in states)
+    say(
+        f"ablate: at scale {scale}: {grids} grids, {len(states) - grids - other} views of these, {other} items without "
+        "a grid; `ablate plan PAPER:ITEM --scale SCALE --calibrate` measures the time of one"
+    )
+
+
+def write_beside(frame: "pl.DataFrame") -> None:
+    """Write a line per printed cell with your own result, then the doubts about printed values."""
+    from runners.cli.published_text import doubts
+    from runners.output import write, write_table
+
+    headings = ("row", "column", "printed", "ours", "±", "seeds", "band", "claim", "cell", "note")
+    rows = [
+        (
+            *(row["row"], row["column"], row["printed"], _round(row["mean"]), _round(row["spread"]), row["n"] or None),
+            *(row["band"], row["word"], row["cell"], row["note"] or row["why"]),
+        )
+        for row in frame.iter_rows(named=True)
+    ]
+    write_table(headings, rows)
+    differences = dict.fromkeys(row for row in frame["differs"].drop_nulls() if row)
+    for line in (*doubts(number for numbers in frame["notes"] for number in numbers), *differences):
+        write(f"  {line}")
+
+
+def _round(value: float | None) -> float | None:
+    return None if value is None else float(f"{value:.3g}")

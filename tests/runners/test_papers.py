@@ -1,0 +1,55 @@
+"""`ablate papers`, and items of papers as specs of `plan` and `run`."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from runners.cli.app import execute
+from runners.cli.papers import item_states, locate_spec
+
+
+def test_an_item_is_a_grid_of_its_papers_file() -> None:
+    path, grid = locate_spec(Path("ssa:figure3"), None, "gpu")
+    assert (path.name, grid) == ("ssa.py", "table1-gpu")
+    assert locate_spec(Path("ssa:table1"), None, None)[1] == "table1-cpu"
+    assert locate_spec(Path("mine.py"), "first", None) == (Path("mine.py"), "first")
+
+
+@pytest.mark.parametrize(
+    ("command", "code"),
+    [
+        (["plan", "ssa:table99"], 3),
+        (["plan", "nobody:table1"], 3),
+        (["run", "ssa:figure10"], 3),
+        (["papers", "ssa:table99"], 3),
+        (["plan", "ssa:table1", "--scale", "huge"], 2),
+        (["plan", "ssa:table1", "--grid", "table1-cpu"], 2),
+        (["plan", "mine.py", "--scale", "cpu"], 2),
+    ],
+)
+def test_what_does_not_exist_has_the_documented_exit_code(command: list[str], code: int) -> None:
+    assert execute(command) == code
+
+
+def test_a_missing_corpus_can_be_planned_and_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("ABLATE_CORPORA", str(tmp_path))
+    code = execute(["plan", "ssa:table2", "--scale", "paper", "--campaign", str(tmp_path / "c"), "--json"])
+    plan = json.loads(capsys.readouterr().out)["data"]
+    assert code == 2
+    assert plan["grids"][0]["cells"] == 2
+    assert any(str(tmp_path / "fineweb") in why for why in plan["refused"])
+
+
+def test_states_come_from_the_campaign(tmp_path: Path) -> None:
+    states = {each.item: each for each in item_states("ssa", "cpu", tmp_path, count=False)}
+    assert (states["table1"].state, states["table1"].cells, states["table1"].trials) == ("planned", 13, 65)
+    assert (states["table5"].state, states["figure10"].state) == ("with table1", "no grid")
+
+
+def test_without_results_a_table_shows_the_printed_values(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert execute(["papers", "ssa:table5", "--campaign", str(tmp_path / "none"), "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)["data"]
+    assert [row["paper_table"] for row in told] == ["T5"] * 11
