@@ -25,7 +25,7 @@ from runners.cli.effects import effects
 from runners.cli.evaluate import evaluate
 from runners.cli.export import export
 from runners.cli.monitor import cancel, failures, logs, watch
-from runners.cli.options import AnyGrid, Campaign, Json
+from runners.cli.options import AnyGrid, Campaign, Json, say_warnings
 from runners.cli.published import published
 from runners.cli.remove import rename, rm
 from runners.cli.repro import repro
@@ -82,14 +82,12 @@ def report(*, campaign: Campaign = None, grid: AnyGrid = None, out: Path | None 
     """
     from dashboards import write_report
     from runners.cli.resolve import find_campaign
-    from runners.provenance.code import find_mixtures
     from store.store import Store
 
     root = find_campaign(campaign)
     path = write_report(root, out, grid)
     with Store.open(root) as store:
-        for warning in (*store.warnings(grid), *find_mixtures(store, store.grids() if grid is None else [grid])):
-            say(f"ablate: {warning}")
+        say_warnings(store, grid)
     say("ablate: the report is")
     write(str(path.resolve()))
     return 0

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from grid.errors import NotFoundError, SpecError
-from runners.cli.options import Campaigns, Json
+from runners.cli.options import Campaigns, Json, say_warnings
 from runners.output import write, write_json, write_table
 from store.export.plain import plain
 
@@ -29,8 +29,10 @@ def compare(*trials: str, campaign: Campaigns = (), as_json: Json = False) -> in
 
     runs: list[_Compared] = []
     problems: dict[str, NotFoundError] = {}
+    warnings: list[str] = []
     for path in campaign or (None,):
         with open_campaign(path) as store:
+            warnings += store.warnings() if as_json else say_warnings(store)
             for word in dict.fromkeys(trials):
                 try:
                     runs.append(_read_run(store, find_trial(store, word), path if len(campaign) > 1 else None))
@@ -44,7 +46,8 @@ def compare(*trials: str, campaign: Campaigns = (), as_json: Json = False) -> in
     spec, columns, rows = _differences([run.spec for run in runs]), *_results(runs)
     if as_json:
         told = [": ".join((path, " -> ".join(values))) for path, values in spec] if len(runs) == 2 else spec
-        write_json("compare", {"spec": told, "results": [dict(zip(columns, row, strict=True)) for row in rows]})
+        results = [dict(zip(columns, row, strict=True)) for row in rows]
+        write_json("compare", {"spec": told, "results": results}, warnings)
         return 0
     if len(runs) == 2:
         write("\n".join(": ".join((path, " -> ".join(values))) for path, values in spec) or "the specs are equal")

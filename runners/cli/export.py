@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, final
 from cyclopts import Parameter
 
 from grid.errors import NotFoundError, SpecError
-from runners.cli.options import Campaign, OneGrid
+from runners.cli.options import Campaign, OneGrid, say_warnings
 from runners.output import format_count, say, write
 
 if TYPE_CHECKING:
@@ -103,8 +103,7 @@ def export(
             "--measure, --at and --spread are for cells on a page; write `ablate export cells --to FILE.tex`"
         )
     with open_campaign(campaign) as store:
-        for warning in store.warnings():
-            say(f"ablate: {warning}")
+        say_warnings(store)
         data = cancellable(store, lambda: _encode(store, what, asked, grid, page))
     _write_output(to, data)
     return 0
@@ -117,8 +116,7 @@ def _export_runs(folder: Path, campaign: Campaign, grid: OneGrid) -> int:
 
     require_package("tensorboard", by="`ablate export tensorboard`", extra="tensorboard")
     with open_campaign(campaign) as store:
-        for warning in store.warnings():
-            say(f"ablate: {warning}")
+        say_warnings(store)
         found = write_tensorboard(store, choose_grid(store, grid), folder)
     say(f"ablate: {format_count(found, 'run')} for `tensorboard --logdir {folder}`")
     write(str(folder.resolve()))

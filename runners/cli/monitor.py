@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from runners.cli.options import AnyGrid, Campaign, Flag, Json
+from runners.cli.options import AnyGrid, Campaign, Flag, Json, say_warnings
 from runners.output import say, write, write_json
 
 if TYPE_CHECKING:
@@ -143,10 +143,11 @@ def failures(*, campaign: Campaign = None, grid: AnyGrid = None, as_json: Json =
 
     with open_campaign(campaign) as store:
         found = triaged(store, None if grid is None else choose_grid(store, grid))
+        warnings = store.warnings(grid) if as_json else say_warnings(store, grid)
         refused = worker_rejections(store.layout)
     if as_json:
         data = {"failures": [each._asdict() for each in found], "refusals": [each._asdict() for each in refused]}
-        write_json("failures", data)
+        write_json("failures", data, warnings)
         return 0
     write_clusters(found)
     write_refusals(refused)

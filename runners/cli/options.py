@@ -24,6 +24,14 @@ AnyGrid = Annotated[str | None, Parameter(help="One of its grids; default all.")
 Flag = Annotated[bool, Parameter(negative="")]
 
 
+def say_warnings(store: "Store", grid: str | None = None) -> list[str]:
+    """Write on stderr what readers of these results must know, and return it."""
+    warnings = store.warnings(grid)
+    for warning in warnings:
+        say(f"ablate: {warning}")
+    return warnings
+
+
 @final
 @dataclass(frozen=True)
 class GridFlags:
@@ -47,15 +55,11 @@ class GridFlags:
             NotFoundError: there is no such campaign or grid.
         """
         from runners.cli.resolve import choose_grid, find_campaign
-        from runners.provenance.code import find_mixtures
         from store.store import Store
 
         with Store.open(find_campaign(self.campaign)) as store:
             name = choose_grid(store, self.grid)
-            warnings = [*store.warnings(name), *find_mixtures(store, [name])]
-            if not self.as_json:
-                for warning in warnings:
-                    say(f"ablate: {warning}")
+            warnings = store.warnings(name) if self.as_json else say_warnings(store, name)
             yield OpenGrid(store, name, warnings)
 
 
