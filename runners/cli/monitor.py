@@ -100,7 +100,7 @@ def cancel(*query: str, outdated: bool = False, campaign: Campaign = None, as_js
     from grid.errors import SpecError
     from runners.cli.resolve import find_campaign, open_campaign
     from runners.execution.local_runs import runs_at_work
-    from runners.monitoring.cancel import Cancelling
+    from runners.monitoring.cancel import Cancelling, mark_cancelled
     from runners.monitoring.trial_locations import locate_trials
     from runners.monitoring.trial_query import select
     from runners.slurm.scheduler import SlurmScheduler
@@ -119,8 +119,9 @@ def cancel(*query: str, outdated: bool = False, campaign: Campaign = None, as_js
             notes = list(where.notes)
     else:  # without the store: a campaign of very many trials is cancelled at once
         layout = Layout(find_campaign(campaign))
+        marked = mark_cancelled(layout, submissions)  # before the scheduler is asked, which may not answer for long
         statuses, notes = read_submission_status(layout, scheduler)
-        cancelling = Cancelling(layout, statuses, runs_at_work(layout), scheduler.cancel)
+        cancelling = Cancelling(layout, statuses, runs_at_work(layout), scheduler.cancel, marked)
         cancelling.everything(submissions)
     if as_json:
         write_json("cancel", {"done": cancelling.done}, [*notes, *cancelling.problems])
