@@ -239,7 +239,8 @@ def test_cells_are_known_by_what_they_are_made_of(tmp_path: Path) -> None:
             "SELECT DISTINCT g.label, o.operator FROM v_published_operator o JOIN grid_trial g USING (cell)"
         )
     known = {made.operator for made in operators()}
-    assert all(label == operator for label, operator in told.iter_rows())
+    others = {(label, operator) for label, operator in told.iter_rows() if label != operator}
+    assert others == {("ssa_released", "ssa")}  # the same score from another start
     assert set(told["operator"]) == known - {"integral_weights"}  # published with two signals, not the default eight
 
 
