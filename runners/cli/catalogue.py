@@ -143,6 +143,6 @@ def _list_laws(spec: Path | None, operator: str | None, *, full: bool) -> int:
     from variants.laws.battery import LAWS
 
     if spec or operator or full:
-        raise SpecError("--laws lists the laws and takes no file, --operator or --full; leave them out")
+        raise SpecError("--laws lists the laws and takes neither a file nor --operator nor --full; leave them out")
     write_table(("law", "says"), [(law.name, law.sentence) for law in LAWS])
     return 0
