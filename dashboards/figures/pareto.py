@@ -31,8 +31,8 @@ class TradeOffs(NamedTuple):
 
     frame: pl.DataFrame
     """Cells in the grid's order: cell, label, n (seeds with both values), planned, failed, lacks (seeds that another
-    has). Objectives: x, x_low, x_high, value, low, high. Also step (see `on_steps`), standing, dominated_by, untold,
-    note."""
+    has). Objectives: x, x_low, x_high, value, low, high. Also step (see `on_steps`), standing, dominated_by,
+    inconclusive, note."""
     x: Objective
     y: Objective
 
@@ -61,7 +61,7 @@ def trade_offs(store: Store, grid: str, measure: GridMeasure, against: Quantity,
     steps = on_steps(frame["x"].to_list(), frame["value"].to_list(), x, y)
     frame = frame.with_columns(lacks=kept["seed"].n_unique() - pl.col("n"), step=pl.Series(steps, dtype=pl.Boolean))
     first = ("cell", "label", "n", "planned", "failed", "lacks")
-    frame = frame.select(*first, *names, "step", "standing", "dominated_by", "untold", "note")
+    frame = frame.select(*first, *names, "step", "standing", "dominated_by", "inconclusive", "note")
     return TradeOffs(in_order(frame, cells), x, y)
 
 

@@ -126,7 +126,7 @@ def _changes(
     caption = (
         f"The same curves as changes from {about.baseline_name}, paired by seed, which the wide range above hides. "
         f"Line: mean{_change_of(measure.scale)}. Band: {interval_words('linear')}, {n_words(found)}."
-        f"{_cut(found, 'linear')} {equal} Away from the point that judges the grid this "
+        f"{_cut(found, 'linear')} {equal} Away from the point of the measure of the grid this "
         "is exploratory."
     )
     figure = shift.draw_change_by_shift(found, about.look, measure, along)

@@ -48,7 +48,7 @@ def operators(
         raise SpecError("--model counts the parameters of one named operator; give its name")
     module = None if spec is None else import_spec_file(spec)
     if name is None and paper is None and module is not None:
-        _write_list(("of", "name", "line", "source"), defined_in(module), as_json=as_json)
+        _write_list(("kind", "name", "line", "source"), defined_in(module), as_json=as_json)
     elif name is None:
         rows = [(each.name, each.paper, each.line) for each in of_paper(paper)]
         _write_list(("operator", "paper", "line"), rows, as_json=as_json)
@@ -105,7 +105,7 @@ def _choices(command: str, of: tuple[str, ...], name: str | None, spec: Path | N
     module = None if spec is None else import_spec_file(spec)
     if name is None:
         rows = kinds(*of, defined_in=module)
-        write_json(command, [row._asdict() for row in rows]) if as_json else write_table(("of", "name", "line"), rows)
+        write_json(command, [row._asdict() for row in rows]) if as_json else write_table(("kind", "name", "line"), rows)
     else:
         found = explain_choice(name, *of)
         write_json(command, data(found)) if as_json else write_choice(found)
@@ -144,5 +144,5 @@ def _list_laws(spec: Path | None, operator: str | None, *, full: bool) -> int:
 
     if spec or operator or full:
         raise SpecError("--laws lists the laws and takes neither a file nor --operator nor --full; leave them out")
-    write_table(("law", "says"), [(law.name, law.sentence) for law in LAWS])
+    write_table(("law", "description"), [(law.name, law.sentence) for law in LAWS])
     return 0

@@ -1,4 +1,4 @@
-"""Commands that tend the trials of a campaign: logs, cancel, retry, failures, watch."""
+"""Commands that monitor the trials of a campaign: logs, cancel, retry, failures, watch."""
 
 from typing import TYPE_CHECKING, Annotated
 

@@ -169,7 +169,7 @@ def _outdated_notes(store: "Store", active: int) -> Iterator[str]:
     if active:
         verb = "is" if active == 1 else "are"
         trials = format_count(active, "queued or running trial")
-        yield f"{trials} {verb} in {since}; `ablate cancel --outdated` calls {'it' if active == 1 else 'them'} off"
+        yield f"{trials} {verb} in {since}; `ablate cancel --outdated` cancels {'it' if active == 1 else 'them'}"
     if ended:
         verb = "is" if ended == 1 else "are"
         yield f"{format_count(ended, 'finished trial')} {verb} in {since}; no table shows them"

@@ -20,7 +20,7 @@ from store.statistics.verdict import MIN_PAIRS
 if TYPE_CHECKING:
     from store.store import Store
 
-TAKEN: Final = ("cell", "label", "seed", "status", "n", "standing", "dominated_by", "untold", "note")
+TAKEN: Final = ("cell", "label", "seed", "status", "n", "standing", "dominated_by", "inconclusive", "note")
 """Columns of runs and of a Pareto set, which no objective can be called like."""
 
 COSTS: Final = ("train_s", "memory_bytes", "parameters", "flops", "joules", "flops_per_s", "tokens_per_s")

@@ -128,7 +128,7 @@ def runs(store: "Store", grid: str, measure: GridMeasure) -> pl.DataFrame:
         raise NotFoundError(_no_such_measure(store, grid, measure))
     about = store.sql(_ABOUT, {"grid": grid})
     found = values.join(_told_apart(about), on="trial", how="left", maintain_order="left")
-    found = found.with_columns(unreadable=pl.col("trial").is_in(pl.Series(store.unreadable(grid), dtype=pl.String)))
+    found = found.with_columns(unreadable=pl.col("trial").is_in(store.unreadable(grid)))
     columns = ("cell", "label", "operator", "seed", "axes", "status", "value")
     return _add_lost_runs(store.grid(grid), found.select(*columns, "budget", "code", "wall_s", "gpu", "unreadable"))
 

@@ -22,9 +22,9 @@ CREATE OR REPLACE VIEW v_unpromised AS
 SELECT trial FROM attempt JOIN counted USING (trial, attempt)
 WHERE status = 'ok' AND until IS NULL AND shards IS NULL AND EXISTS (FROM bad_shard);
 
--- later evaluation of a finished trial, and whether it counts: whether the attempt that it judged is the result
+-- later evaluation of a finished trial, and whether it counts: whether the attempt that it evaluated is the result
 --   counts: whether the attempt is the trial's result
---   sources: hash of each definition that judged, and was judged, by name
+--   sources: hash of each definition of the evaluation and of the trial, by name
 CREATE OR REPLACE VIEW v_evaluated AS
 SELECT e.* EXCLUDE (shards, signature), f.last IS NOT DISTINCT FROM e.attempt AS counts
 FROM evaluated e

@@ -219,7 +219,7 @@ def only_survivors(here: int, there: int, runs: int) -> str | None:
         return f"all {runs} runs {' and '.join(where)} failed, so there is nothing to compare"
     parts = [f"{n} failed only {where}" for n, where in ((here, "here"), (there, "in the baseline")) if n]
     return (
-        f"failures differ between the arms ({', '.join(parts)}), so the survivors are not a fair sample"
+        f"failures differ between the groups ({', '.join(parts)}), so the survivors are not a fair sample"
         if parts
         else None
     )
@@ -230,7 +230,7 @@ def _failure_counts_differ(arm: Arm, base: Arm) -> str | None:
     if ours == theirs:
         return None
     counts = f"{ours} here, {theirs} in the baseline"
-    return f"failures differ between the arms ({counts}), so the survivors are not a fair sample"
+    return f"failures differ between the groups ({counts}), so the survivors are not a fair sample"
 
 
 def _budgets_vary(used: Iterable[SeedRun]) -> str | None:
@@ -263,7 +263,7 @@ def _too_few(arm: Arm, base: Arm, pairs: int) -> str | None:
         return None
     if not count_planned_pairs(arm, base):
         runs = f"{_count(len(_seeds_with_values(arm)), 'run')} here and {len(_seeds_with_values(base))} in the baseline"
-        return f"the arms share no seed, and have {runs}; {TOO_FEW} {MIN_PAIRS} of each"
+        return f"the groups share no seed, and have {runs}; {TOO_FEW} {MIN_PAIRS} of each"
     return f"{_count(pairs, 'pair')} of {count_planned_pairs(arm, base)} planned; {TOO_FEW} {MIN_PAIRS}"
 
 
@@ -277,7 +277,8 @@ def _has_spread(ours: Floats, theirs: Floats, scale: Scale, method: Method) -> b
 def _no_spread(ours: Floats, theirs: Floats, method: Method) -> str:
     if method == "Welch":
         return (
-            "each arm has one value on all of its seeds, so nothing is known about noise; does the seed reach the runs?"
+            "each group has one value on all of its seeds, so nothing is known about noise; does the seed reach the "
+            "runs?"
         )
     if not (ours - theirs).any():
         return "the values equal the baseline's on every seed, so this change did not reach the measure"
@@ -297,16 +298,16 @@ def _note(arm: Arm, base: Arm, pairs: int) -> str:
     total = sum(not (arm.runs[seed].unmeasured or base.runs[seed].unmeasured) for seed in both)
     if pairs + lost < total:
         return f"preliminary: {pairs} of {_count(total, 'seed')}"
-    return f"{_count(lost, 'seed')} of {total} failed in both arms" if lost else ""
+    return f"{_count(lost, 'seed')} of {total} failed in both groups" if lost else ""
 
 
 def _explain_unpaired(method: Method, arm: Arm, base: Arm, shared: int) -> str:
     """Explain why runs are unpaired, or left out because their partner is not planned."""
     ours, theirs = len(_seeds_with_values(arm)), len(_seeds_with_values(base))
     if method == "Welch":
-        return f"unpaired (Welch, {ours} and {theirs} runs), as the arms share {_count(shared, 'seed')}"
+        return f"unpaired (Welch, {ours} and {theirs} runs), as the groups share {_count(shared, 'seed')}"
     left = sorted((_seeds_with_values(arm) - base.runs.keys()) | (_seeds_with_values(base) - arm.runs.keys()))
-    return f"{_count(len(left), 'run')} on seeds of one arm only left out" if left and shared >= MIN_PAIRS else ""
+    return f"{_count(len(left), 'run')} on seeds of one group only left out" if left and shared >= MIN_PAIRS else ""
 
 
 def _count_unmeasured(arm: Arm, base: Arm) -> str:

@@ -110,7 +110,7 @@ def _family(rule: VerdictRule) -> str:
 
 def _caution(found: VerdictFacts, rule: VerdictRule) -> str:
     if min(found.runs) < ROBUST_PAIRS:
-        return f"; {few('pairs' if found.method == 'paired t' else 'runs in an arm')}"
+        return f"; {few('pairs' if found.method == 'paired t' else 'runs in a group')}"
     if found.sign_flip_p > rule.alpha:
         return f"; caution: the sign-flip test gives p {found.sign_flip_p:.2g}, so this holds for normal noise only"
     return ""

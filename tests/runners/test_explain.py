@@ -242,7 +242,7 @@ def test_operators_of_a_spec_file_are_explained(tmp_path: Path, capsys: pytest.C
     path = tmp_path / "mine.py"
     path.write_text(SCORE + NAMED, encoding="utf-8")
     rows = command_data(capsys, "--spec", str(path))
-    assert [(row["of"], row["name"], row["line"]) for row in rows] == [
+    assert [(row["kind"], row["name"], row["line"]) for row in rows] == [
         ("operator", "softer", "Softmax, but gentler."),
         ("score", "gentle", "exp(a / g): a gentler exponential."),
         ("score", "steeper", "exp(g a)."),
@@ -267,7 +267,7 @@ def test_examples_of_the_guide_keep_all_laws(tmp_path: Path, capsys: pytest.Capt
     path = tmp_path / "guide.py"
     path.write_text("\n".join(lines), encoding="utf-8")
     rows = command_data(capsys, "--spec", str(path))
-    assert {(row["of"], row["name"]) for row in rows} == {("operator", "softcapped"), ("score", "softcap")}
+    assert {(row["kind"], row["name"]) for row in rows} == {("operator", "softcapped"), ("score", "softcap")}
     assert execute(["prove", str(path), "--operator", "score softcap"]) == 0
     known = find_named("softcapped")
     assert known.make().score == Score.members()["softcap"].example()
