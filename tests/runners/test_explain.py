@@ -305,9 +305,9 @@ def test_paths_say_which_is_chosen_and_why_others_are_not(capsys: pytest.Capture
         ("ssa", Case(64, 64), "cpu", ""),
         ("ssa", Case(64, 64, device="cuda"), "reference", "cpu computes on the CPU only, not on cuda"),
         ("principled", Case(100, 100, biased=True), "reference", "cpu computes logits without a position bias only"),
-        ("linear_elu", Case(64, 64), "reference", "up to 64 tokens are one chunk, which is the definition"),
-        ("linear_elu", Case(65, 65, device="cuda"), "linear", ""),
-        ("linear_elu", Case(65, 65, dropout=True), "reference", "linear has no weights to drop"),
+        ("linear_elu", Case(128, 128), "reference", "up to 128 tokens the definition is as fast"),
+        ("linear_elu", Case(129, 129, device="cuda"), "linear", ""),
+        ("linear_elu", Case(129, 129, dropout=True), "reference", "linear has no weights to drop"),
         ("softmax", Case(7, 7, biased=True), "sdpa", ""),
     ],
 )
