@@ -1,7 +1,11 @@
 """Commands that explain operators, tasks, evaluations and probes, and prove operators."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated, Literal, final
+
+from cyclopts import Parameter
 
 from grid.errors import SpecError
 from runners.cli.options import Flag, Json
@@ -11,6 +15,32 @@ STAGES = "stages"
 """Argument of `ablate operators` that lists the kinds of every stage."""
 
 
+@final
+@dataclass(frozen=True)
+class OperatorPage:
+    """Options of the page about one named operator.
+
+    Parameters
+    ----------
+    model
+        The backbone in which added parameters are counted, such as llama2_125m; default gpt2_small.
+    paths
+        Say only which execution path computes it, and why others do not.
+    length
+        Tokens of a sequence, for --paths; default 1024.
+    device
+        Where it is computed, for --paths; default cpu.
+    """
+
+    model: str | None = None
+    paths: Flag = False
+    length: int | None = None
+    device: Literal["cpu", "cuda"] | None = None
+
+
+_WHOLE_PAGE = OperatorPage()
+
+
 def operators(
     name: str | None = None,
     kind: str | None = None,
@@ -18,7 +48,7 @@ def operators(
     *,
     spec: Path | None = None,
     paper: str | None = None,
-    model: str | None = None,
+    page: Annotated[OperatorPage, Parameter(name="*")] = _WHOLE_PAGE,
     as_json: Json = False,
 ) -> int:
     """List the named operators, or explain one: formula, numbers, limits, pitfalls. `operators score ssa`: a kind.
@@ -33,8 +63,6 @@ def operators(
         A spec file: its named operators and choices are known too, and without a name these alone are listed.
     paper
         List those of one paper: baseline, 000, 001, 002, 003, 004 or beyond.
-    model
-        The backbone in which added parameters are counted, such as llama2_125m; default gpt2_small.
     """
     from runners.catalogue.explain import MODEL, data, explain, explain_kind
     from runners.catalogue.explain_text import write_explanation, write_kind
@@ -44,10 +72,16 @@ def operators(
     listing = kind is None and name in (STAGES, *families())
     if name and paper:
         raise SpecError(f"--paper filters the list and takes no name; leave --paper or {name!r} out")
-    if model and (name is None or kind is not None or listing):
+    if page.model and (name is None or kind is not None or listing):
         raise SpecError("--model counts the parameters of one named operator; give its name")
+    if page.paths and (name is None or kind is not None or listing):
+        raise SpecError("--paths is about one named operator; give its name")
+    if not page.paths and (page.length is not None or page.device is not None):
+        raise SpecError("--length and --device choose the case of --paths; add it, or leave them out")
     module = None if spec is None else import_spec_file(spec)
-    if name is None and paper is None and module is not None:
+    if page.paths and name is not None:
+        _write_paths(name, page.length or 1024, page.device or "cpu", as_json=as_json)
+    elif name is None and paper is None and module is not None:
         _write_list(("kind", "name", "line", "source"), defined_in(module), as_json=as_json)
     elif name is None:
         rows = [(each.name, each.paper, each.line) for each in of_paper(paper)]
@@ -58,9 +92,19 @@ def operators(
         part = explain_kind(name, kind)
         write_json("operators", data(part)) if as_json else write_kind(part)
     else:
-        found = explain(find_named(name), model or MODEL)
+        found = explain(find_named(name), page.model or MODEL)
         write_json("operators", data(found)) if as_json else write_explanation(found)
     return 0
+
+
+def _write_paths(name: str, length: int, device: str, *, as_json: bool) -> None:
+    """Write every execution path of a named operator for one case."""
+    from runners.catalogue.explain import path_rows
+    from runners.catalogue.lookup import find_named
+    from variants.paths.case import Case
+
+    rows = path_rows(find_named(name).make(), Case(length, length, device))
+    _write_list(("path", "chosen", "reason"), [(row.path, row.chosen, row.reason) for row in rows], as_json=as_json)
 
 
 def _write_list(columns: Sequence[str], rows: Sequence[tuple[str, ...]], *, as_json: bool) -> None:

@@ -13,7 +13,10 @@ from variants.model.backbone import Backbone
 from variants.model.parameters import NumberParameters
 from variants.operator import NumberValues, Operator, head_shape
 from variants.paths.case import Case
-from variants.paths.choose import PathName, choose, find_path
+from variants.paths.choose import PathName, choose
+
+_LONG = (4096, 4096)
+"""Queries and keys of the calls that a path is chosen for in a compiled model, whatever their length."""
 
 
 class LayerPosition(NamedTuple):
@@ -46,8 +49,8 @@ class Attention(nn.Module):
         self.operator, self.positions = operator, backbone.positions
         self.dropout = backbone.attention_dropout
         self.path = place.path
-        if place.path != "auto":
-            find_path(operator, place.path)
+        case = Case(*_LONG, biased=backbone.positions.adds_bias, dropout=self.dropout > 0, compiled=True)
+        self._compiled = choose(operator, case, place.path).path
         self.added = backbone.head_outputs == "added"
         self.channels, self.gate_channels = backbone.head_width * joined, operator.added_channels
         bias = backbone.bias != "none"
@@ -77,7 +80,9 @@ class Attention(nn.Module):
 
     def _output(self, heads: Heads, numbers: NumberValues) -> Tensor:
         if self.watched is None:
-            return choose(self.operator, Case.of(heads), self.path).path.run(self.operator, heads, numbers)
+            compiled = torch.compiler.is_compiling()  # the choice itself cannot be traced
+            path = self._compiled if compiled else choose(self.operator, Case.of(heads), self.path).path
+            return path.run(self.operator, heads, numbers)
         attended = definition(self.operator, heads, numbers)
         self.watched.append(AttentionTrace(heads, numbers, attended))
         return attended.output

@@ -26,7 +26,7 @@ class Case(NamedTuple):
         """Return the case of a call with these heads."""
         (queries, keys), device = (heads.q.shape[-2], heads.k.shape[-2]), heads.q.device.type
         biased, dropout = heads.bias is not None, heads.dropout > 0
-        return cls(queries, keys, device, heads.v.dtype, biased, dropout, torch.compiler.is_compiling())
+        return cls(queries, keys, device, heads.v.dtype, biased, dropout)
 
     @property
     def words(self) -> str:
