@@ -28,6 +28,9 @@ CONFIG: Final[dict[str, Any]] = {
 FEW_ROWS: Final = 14
 """A table of more scrolls."""
 
+_ROW: Final = 32
+"""Pixels of a row of a table."""
+
 _MEASURED: Final = 200
 """Rows that say how wide a column is."""
 
@@ -139,7 +142,7 @@ def slot(given: Slot, shown: SlotContent, address: str, look: Looks) -> Componen
         parts.append(dcc.Store(id={"type": "clicked", "slot": given.name}, data=given.sets))
     elif given.kind == "table":
         parts.append(_grid(given, shown))
-        parts.append(dcc.Store(id={"type": "picks", "slot": given.name}, data=[pick._asdict() for pick in given.picks]))
+        parts.append(dcc.Store(id={"type": "picks", "slot": given.name}, data=_picks(given)))
         parts.append(html.Div(id={"type": "picked", "slot": given.name}, className="picked", role="status"))
     parts.append(html.Div(files(given, shown, address), id={"type": "files", "slot": given.name}, className="files"))
     kind = "slot half" if given.half else "slot"
@@ -243,11 +246,14 @@ def _grid(given: Slot, shown: SlotContent) -> Component:
     return AgGrid(
         rowData=shown.data.rows(named=True),
         columnDefs=columns_of(shown),
+        **({"selectedRows": {"ids": list(shown.selected)}} if shown.selected else {}),
         **({"getRowId": f"params.data.{given.row}"} if given.row else {}),
         id={"type": "table", "slot": given.name},
         dashGridOptions={
             "animateRows": False,
             "ensureDomOrder": True,
+            "rowHeight": _ROW,
+            "headerHeight": _ROW + 4,
             "enableCellTextSelection": True,
             "suppressFieldDotNotation": True,  # names of measurements have dots
             **({"rowSelection": {"mode": "multiRow"}} if given.picks else {}),
@@ -257,6 +263,11 @@ def _grid(given: Slot, shown: SlotContent) -> Component:
         className="ag-theme-quartz",
         style=style_of(shown),
     )
+
+
+def _picks(given: Slot) -> list[dict[str, Any]]:
+    """Describe for the script of the page where selected rows lead."""
+    return [{**pick._asdict(), "row": given.row, "field": given.selects} for pick in given.picks]
 
 
 def columns_of(shown: SlotContent) -> list[dict[str, Any]]:

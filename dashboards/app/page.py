@@ -80,6 +80,8 @@ class SlotContent(NamedTuple):
     """Dash components below the words, for content that is neither figure nor table."""
     files: Mapping[str, Callable[[], str]] = MappingProxyType({})
     """By its ending a file that is made in another way than from `data`, such as a table for LaTeX."""
+    selected: Sequence[str] = ()
+    """Rows that are selected when the page is opened, for a table, by what identifies them."""
     answer: str = ""
     """The finding of the page in a sentence; of the first slot of a page. A second line is smaller."""
     above: str = ""
@@ -98,6 +100,8 @@ class Slot(NamedTuple):
     """The field that a click on a point of the figure sets, to the first entry of the point's `customdata`."""
     picks: Sequence[Pick] = ()
     """Destinations for selected rows, for a table."""
+    selects: str = ""
+    """The field that gets what identifies the selected rows, for a table."""
     half: bool = False
     """Whether two such slots stand side by side in a wide window."""
     row: str = ""

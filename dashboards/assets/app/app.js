@@ -224,6 +224,8 @@
       },
       picked: (rows, picks) => {
         const chosen = rows || [];
+        const { field, row: key } = (picks || [])[0] || {};
+        if (field && rows) control(field, rows.map((row) => row[key]));
         return (picks || [])
           .filter((pick) => chosen.length >= pick.least)
           .map((pick) => ({
