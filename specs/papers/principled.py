@@ -38,7 +38,7 @@ def _base(scale: PaperScale) -> Trial:
             operator=principled(gate_dims="split"),
             training=scaled_signed_averaging_in_context(),
         )
-    points, batch, steps, width = {"gpu": (20, 64, 2000, 64), "cpu": (11, 16, 200, 32)}[scale]
+    points, batch, steps, width = {"gpu": (20, 64, 1000, 64), "cpu": (11, 16, 200, 32)}[scale]
     return Trial(
         task=LinearFunctions(
             points=points,
