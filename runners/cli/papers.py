@@ -145,12 +145,20 @@ def _word(states: Counter[str]) -> str:
 
 
 def _flops(grid: "Grid") -> float | None:
-    from runners.planning.duration import training_flops
+    """Count the FLOPs of all trials; None if those of one cannot be counted."""
+    from runners.training.cost import flops
+    from runners.training.flops import Shape
+    from runners.trial import Trial
 
-    seeds = len(tuple(grid.seeds))
-    counted = [training_flops(planned.trial) for planned in grid.cells()]
-    known = [each for each in counted if each is not None]
-    return sum(known) * seeds if len(known) == len(counted) else None
+    total = 0.0
+    for planned in grid.cells():
+        trial = planned.trial
+        assert isinstance(trial, Trial)
+        counted = flops(trial, {Shape(trial.task.batch, trial.task.length): trial.training.steps})
+        if counted is None:
+            return None
+        total += counted
+    return total * len(tuple(grid.seeds))
 
 
 def state_rows(states: list[ItemState]) -> list[tuple[Any, ...]]:
@@ -170,7 +178,7 @@ def state_rows(states: list[ItemState]) -> list[tuple[Any, ...]]:
 
 def write_states(states: list[ItemState], scale: PaperScale) -> None:
     """Write a line per item, then how to go on."""
-    from runners.output import say, write_table
+    from runners.output import format_count, say, write_table
 
     counted = any(each.flops is not None for each in states)
     kept = [0, 1, 2, 3, *([4] if counted else []), 5]
@@ -178,9 +186,10 @@ def write_states(states: list[ItemState], scale: PaperScale) -> None:
     write_table([headings[i] for i in kept], [[row[i] for i in kept] for row in state_rows(states)])
     grids = sum(each.cells is not None for each in states)
     other = sum(each.state == "no grid" for each in states)
+    views = len(states) - grids - other
     say(
-        f"ablate: at scale {scale}: {grids} grids, {len(states) - grids - other} views of these, {other} items without "
-        "a grid; `ablate plan PAPER:ITEM --scale SCALE --calibrate` measures the time of one"
+        f"ablate: at scale {scale}: {format_count(grids, 'grid')}, {format_count(views, 'view')}, "
+        f"{format_count(other, 'item')} without a grid; `ablate plan PAPER:ITEM --calibrate` measures the time of one"
     )
 
 

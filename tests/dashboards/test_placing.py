@@ -11,11 +11,10 @@ from gallery_campaign import Harm, Made, Row, known, rows_of, spec_of, write_gal
 from dashboards.data.grid_context import campaign_styles, grid_context
 from dashboards.papers.cell_matching import speaks
 from dashboards.papers.items import ITEMS
-from dashboards.papers.paper_tables import NOT_COMPARED, compare_with_printed, frame, pair_with_own, printed_table
+from dashboards.papers.paper_tables import NOT_COMPARED, printed_table, read_beside
 from dashboards.papers.reading import loss_words
 from runners import FixedToken, Probing, RandomTokens, Text, Training, Trial
 from store import Store
-from store.analysis.published_comparison import compare_published
 from store.analysis.published_matching import agrees
 from store.analysis.verdicts import GridMeasure
 from store.published.facts import facts
@@ -97,14 +96,6 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
         yield store
 
 
-def table(store: Store, grid: str, paper: str, number: int) -> pl.DataFrame:
-    about = grid_context(store, grid, campaign_styles(store))
-    found = pair_with_own(about, printed_table(paper, number))
-    return compare_with_printed(
-        frame(about, found), found, compare_published(store, grid, paper=paper, table=f"T{number}")
-    )
-
-
 def at(found: pl.DataFrame, row: str, column: str) -> dict[str, Any]:
     return found.filter((pl.col("row") == row) & (pl.col("column") == column)).row(0, named=True)
 
@@ -146,7 +137,7 @@ def test_a_spec_says_its_facts_in_the_words_of_the_papers() -> None:
 
 
 def test_a_fixed_token_is_not_a_random_one_nor_a_number_that_ends_alike(store: Store) -> None:
-    found = table(store, "tokens", "004", 7)
+    found = read_beside(store, "tokens", "004", 7)
     cells = dict(found.filter(pl.col("row").str.contains("1")).select("column", "cell").iter_rows())
     assert [name for name in cells.values() if name] == ["softmax · fixed 1"]
     why = found.filter(pl.col("cell").is_null())["why"].unique().to_list()
@@ -156,45 +147,45 @@ def test_a_fixed_token_is_not_a_random_one_nor_a_number_that_ends_alike(store: S
 def test_another_task_stands_nowhere_and_of_several_cells_the_first_in_the_grid_s_order_stands_there(
     store: Store,
 ) -> None:
-    found, label = table(store, "kinds", "004", 4), "softmax · text"
+    found, label = read_beside(store, "kinds", "004", 4), "softmax · text"
     sink, loss = (at(found, "exp(q·k/√d) · Z = sum", name) for name in ("Sinkϵ1(%)", "loss"))
     assert (sink["cell"], sink["note"]) == (label, None)
     assert sink["mean"] == pytest.approx(100 * fmean(known(label, *SINK[1:3], s, (0.0, 0.0, 0.0)) for s in SEEDS))
     assert (loss["cell"], loss["note"]) == (label, f"1 of 2 cells: {label}")  # a row is of one cell
-    row = at(table(store, "order", "003", 1), "Softmax", "5")
+    row = at(read_beside(store, "order", "003", 1), "Softmax", "5")
     assert row["note"] == "1 of 2 cells: softmax · 8 · 2"  # in the order of execution it is the second
 
 
 def test_what_a_table_keeps_fixed_is_matched_where_the_grid_varies_it_and_told_where_it_is_another(
     store: Store,
 ) -> None:
-    row = at(table(store, "heads", "002", 9), "INTG · top 50%", "BoolQ")
+    row = at(read_beside(store, "heads", "002", 9), "INTG · top 50%", "BoolQ")
     assert (row["cell"], row["note"]) == ("integral · wide", None)
     assert "heads" not in row["differs"]
-    few = table(store, "few-heads", "002", 9)
+    few = read_beside(store, "few-heads", "002", 9)
     assert "heads 8, here 4" in at(few, "INTG · top 50%", "BoolQ")["differs"]
     assert at(few, "INTG · bottom 50%", "BoolQ")["why"] == "no cell of the grid has it in bottom 50 %"
 
 
 def test_derived_values_are_of_one_point_and_of_the_printed_setting(store: Store) -> None:
-    found = table(store, "shots", "000", 3)
+    found = read_beside(store, "shots", "000", 3)
     row = at(found, "CSR Avg.", "Linear clipping")
     point = {"context": 64.0, "fewshot": 0.0}
     wanted = 100 * fmean(known("clipped", each[1], point, seed) for each in scores(0.0) for seed in SEEDS)
     assert (row["mean"], row["point"]) == (pytest.approx(wanted), "context=64, fewshot=0")
     assert at(found, "CSR Avg.", "Sigmoid")["why"] == "no point has all of 6 tasks"
-    found = table(store, "long", "002", 6)
+    found = read_beside(store, "long", "002", 6)
     (mean,) = found["mean"].drop_nulls()  # positions are stretched as in the paper
     wanted = 100 * fmean(known("softmax", "long_context.qasper", {"factor": 4.0}, seed) for seed in SEEDS)
     assert mean == pytest.approx(wanted)
     assert "no finished run has long_context.qasper at factor=4" in found["why"].to_list()
-    row = at(table(store, "gains", "003", 2), "SuperGLUE · CB", "Zero-shot · SSA, gain")
+    row = at(read_beside(store, "gains", "003", 2), "SuperGLUE · CB", "Zero-shot · SSA, gain")
     assert row["mean"] is None  # no gain is over a softmax of another training
     assert row["why"] == "no cell of softmax differs from this one in the operator only, to gain on"
 
 
 def test_values_that_the_paper_contradicts_are_shown_and_not_compared(store: Store) -> None:
-    found = table(store, "doubted", "003", 4).filter(pl.col("mean").is_not_null())
+    found = read_beside(store, "doubted", "003", 4).filter(pl.col("mean").is_not_null())
     assert found.height > 20
     assert found.select("difference", "band", "word").null_count().row(0) == (found.height,) * 3
     assert set(found["note"]) == {NOT_COMPARED}

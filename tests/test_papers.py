@@ -1,0 +1,119 @@
+"""The grids of `specs/papers`: every table and figure of the papers, at every scale, with its controls."""
+
+import csv
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from grid import SCALES, Grid, PaperItem, PaperScale
+from runners.cli.papers import load_paper, paper_files
+from runners.trial import Trial
+from store.published.tables import cells
+from variants import integral, integral_control, softmax, ssa
+
+ROOT = Path(__file__).parent.parent
+
+
+@cache
+def grids(name: str) -> Mapping[str, Grid]:
+    return load_paper(name).grids.grids
+
+
+def items() -> Iterator[tuple[str, PaperItem]]:
+    """Every item with the number of its paper."""
+    for name in paper_files():
+        found = load_paper(name).grids
+        yield from ((found.number, item) for item in found.items)
+
+
+def trials(name: str, item: str, scale: PaperScale) -> list[Trial]:
+    return [planned.trial for planned in grids(name)[f"{item}-{scale}"].cells()]  # type: ignore[misc]
+
+
+def test_every_table_and_figure_is_an_item_and_every_item_a_table_or_figure() -> None:
+    """The list is the gallery's, which was made before these grids."""
+    with (ROOT / "dashboards" / "papers" / "items.csv").open(encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    listed = {(row["paper"], f"{row['kind']}{row['number']}" if row["number"] else "design") for row in rows}
+    found = [(number, item.name) for number, item in items()]
+    assert sorted(found) == sorted(listed)
+    kinds = Counter("table" if name.startswith("table") else "figure" for _, name in found if name != "design")
+    assert kinds == {"table": 37, "figure": 35}
+    printed = {(cell.paper, cell.paper_table.partition("-")[0].replace("T", "table")) for cell in cells()}
+    assert printed <= set(found)
+
+
+def test_every_item_resolves_to_a_grid_or_a_reason() -> None:
+    for name in paper_files():
+        found = load_paper(name).grids
+        for item in found.items:
+            assert item.reason or found.grid_name(item.name, found.grid_item(item.name).scales[0]) in found.grids
+
+
+@pytest.mark.parametrize("scale", SCALES)
+@pytest.mark.parametrize("name", sorted(paper_files()))
+def test_every_grid_enumerates_with_a_key_per_trial_and_its_baseline(name: str, scale: PaperScale) -> None:
+    for each, grid in grids(name).items():
+        if each.endswith(f"-{scale}"):
+            keys = [planned.key for planned in grid.enumerate()]
+            assert len(set(keys)) == len(keys) > 0
+            assert grid.baseline is None or grid.survey.baseline is not None or grid.survey.baselines
+
+
+@pytest.mark.parametrize("name", sorted(paper_files()))
+def test_scales_become_smaller(name: str) -> None:
+    """A grid of a smaller scale trains fewer sequences times layers times squared width."""
+
+    def size(trial: Trial) -> float:
+        return trial.training.steps * trial.task.batch * trial.model.layers * trial.model.width**2
+
+    for item in load_paper(name).grids.items:
+        if item.make is not None:
+            sizes = [max(map(size, trials(name, item.name, scale))) for scale in item.scales]
+            assert sizes == sorted(sizes, reverse=True)
+            assert len(set(sizes)) == len(sizes)
+
+
+@pytest.mark.parametrize("item", ["table1", "table9", "table10", "table12"])
+@pytest.mark.parametrize("scale", SCALES)
+def test_every_integral_cell_stands_beside_its_control(item: str, scale: PaperScale) -> None:
+    found = trials("integral", item, scale)
+    controls = {each.changed(operator=softmax()).key + each.placement.key + each.operator.key for each in found}
+    for trial in found:
+        for signals in (2, 4, 8):
+            if trial.operator.key == integral(signals).key:
+                control = trial.changed(operator=integral_control(signals))
+                assert (
+                    control.changed(operator=softmax()).key + control.placement.key + control.operator.key in controls
+                )
+
+
+@pytest.mark.parametrize("scale", SCALES)
+def test_softmax_and_ssa_have_the_same_seeds_and_differ_in_the_operator_only(scale: PaperScale) -> None:
+    for item in ("table1", "table2", "figure4"):
+        enumerated = [planned.trial for planned in grids("ssa")[f"{item}-{scale}"].enumerate()]
+        plain = {each.key for each in enumerated if each.operator.key == softmax().key}
+        other = [each for each in enumerated if each.operator.key == ssa().key]
+        assert {each.changed(operator=softmax()).key for each in other} == plain
+
+
+@pytest.mark.parametrize("scale", SCALES)
+def test_predictors_without_a_model_are_recorded(scale: PaperScale) -> None:
+    (functions, *_), (quantifiers, *_) = trials("ssa", "table1", scale), trials("ssa", "figure4", scale)
+    assert {"zero.mse", "least_squares.mse"} <= set(functions.task.measures() or {})
+    constants = {name.partition(".")[0] for name in quantifiers.task.measures() or {} if "." in name}
+    assert len(constants) >= 2
+
+
+@pytest.mark.parametrize("scale", SCALES)
+def test_affine_is_read_in_both_ways(scale: PaperScale) -> None:
+    for item in ("table1", "table2", "table3"):
+        found = trials("affine_scaled", item, scale)
+        readings = {
+            n: {each.model.key for each in found if getattr(each.operator.rescale, "n", None) == n}
+            for n in ("visible", "context")
+        }
+        assert readings["visible"] == readings["context"] == {each.model.key for each in found}
