@@ -156,8 +156,8 @@ def failures(sql: Sql, grid: str | None) -> pl.DataFrame:
     )
 
 
-def warnings(sql: Sql, grid: str | None) -> list[str]:
-    """A sentence per damaged file, per grid with lost lines of its plan or lost results; see `Store.warnings`."""
+def damage(sql: Sql, grid: str | None) -> list[str]:
+    """A sentence per damaged file, per grid with lost lines of its plan or lost results; see `Store.damage`."""
     shards = sql("SELECT file, reason FROM bad_shard ORDER BY file", {}).rows()
     records = sql("SELECT file, reason FROM bad_record ORDER BY file, reason", {}).rows()
     of = "WHERE $grid IS NULL OR grid = $grid"
@@ -190,11 +190,10 @@ def warnings(sql: Sql, grid: str | None) -> list[str]:
             for grid, n in lost
         ),
         *(_disagreement(*row) for row in doubts),
-        *_mixtures(sql, grid),
     ]
 
 
-def _mixtures(sql: Sql, grid: str | None) -> Iterator[str]:
+def mixtures(sql: Sql, grid: str | None) -> Iterator[str]:
     """Yield a sentence per grid whose finished trials used several versions of one source.
 
     Different operators use different sources; only versions of the same source count. A trial has the sources of all

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from synthetic import write_campaign
+from synthetic import SUBMISSION, write_campaign
 
 SELECT = "select count(*) from trial"
 COMMANDS = (
@@ -40,3 +40,17 @@ def test_other_commands_tell_damage(
     words = {"retry": (), "report": ("--out", tmp_path / "r.html"), "export": ("cells", "--to", tmp_path / "c.csv")}
     said = ablate(command, *words[command], "--campaign", damaged[0], code=2 if command == "retry" else 0)
     assert "is not served" in said.err
+
+
+def test_a_header_that_cannot_be_read_is_no_missing_grid(tmp_path: Path, ablate: Callable) -> None:
+    campaign = write_campaign(tmp_path, operators=("softmax", "SSA"))
+    campaign.layout.grid_header("quickstart").write_text("{")
+    assert "no grid of" in ablate("table", "--campaign", tmp_path, code=6).err
+
+
+def test_the_emptied_manifest_is_named_and_not_its_index(tmp_path: Path, ablate: Callable) -> None:
+    campaign = write_campaign(tmp_path, operators=("softmax", "SSA"))
+    campaign.layout.manifest(SUBMISSION).write_bytes(b"")
+    said = ablate("check", "--campaign", tmp_path, code=6).out
+    assert "manifest.jsonl" in said
+    assert "manifest.idx" not in said
