@@ -129,7 +129,7 @@ def _scatter(view: PageView) -> SlotContent:
     caption = (
         f"{measure_words(view)} against {against.title} ({found.x.better} is better); "
         f"{count(found.frame.height, 'cell')}, {_n(found.frame)}. Point: {_averages(found)}; bars "
-        f"of cells on the line, and under the pointer: {(1 - measure.alpha) * 100:g} % t intervals of each alone. "
+        f"of cells on the line: {(1 - measure.alpha) * 100:g} % t intervals of each alone. "
         f"{'Bars that end at the frame go on beyond it. ' if is_cut(found, log) else ''}"
         "Line: the cells to which no other is at least equal in both averages and better in one. What the seeds show "
         f"is another matter: {said} (paired tests, see the table). Faint: dominated."
@@ -146,7 +146,8 @@ def _scatter(view: PageView) -> SlotContent:
     shown = join_words(best) if len(best) <= _MOST_BEST else f"{join_words(best[:_MOST_BEST])} and others"
     verb = "is" if len(best) == 1 else "are"
     answer = f"{len(best)} of {count(found.frame.height, 'cell')} {verb} best of both: {shown}."
-    return SlotContent(figure, caption, data, legend, message, answer=answer if best else "")
+    hint = "The pointer tells the intervals of the others."
+    return SlotContent(figure, caption, data, legend, message, hint, answer=answer if best else "")
 
 
 _MOST_BEST: Final = 5
