@@ -15,7 +15,7 @@ from typing import NoReturn
 from cyclopts import App, Parameter
 from cyclopts.exceptions import CycloptsError
 
-from grid.errors import EnvironmentProblem
+from grid.errors import EnvironmentProblem, SpecError
 from grid.paper import PaperScale
 from runners.cli.annotate import note, tag
 from runners.cli.catalogue import operators, probes, prove, tasks
@@ -72,11 +72,15 @@ for _command in (
 
 
 @app.command
-def report(*, campaign: Campaign = None, grid: AnyGrid = None, out: Path | None = None) -> int:
+def report(
+    path: Path | None = None, /, *, campaign: Campaign = None, grid: AnyGrid = None, out: Path | None = None
+) -> int:
     """Write the campaign's report: one HTML file that works offline.
 
     Parameters
     ----------
+    path
+        The campaign directory, in place of --campaign.
     out
         The file to write; default report.html in the campaign.
     """
@@ -84,12 +88,14 @@ def report(*, campaign: Campaign = None, grid: AnyGrid = None, out: Path | None 
     from runners.cli.resolve import find_campaign
     from store.store import Store
 
-    root = find_campaign(campaign)
-    path = write_report(root, out, grid)
+    if path is not None and campaign is not None:
+        raise SpecError(f"a report is of one campaign; got {path} and --campaign {campaign}: name it once")
+    root = find_campaign(path or campaign)
+    written = write_report(root, out, grid)
     with Store.open(root) as store:
         say_warnings(store, grid)
     say("ablate: the report is")
-    write(str(path.resolve()))
+    write(str(written.resolve()))
     return 0
 
 
@@ -178,7 +184,6 @@ def dash(*campaigns: Path, port: int = 8050, host: str = "127.0.0.1", spec: Path
         A spec file: its operators and choices are known on the page Operators.
     """
     from dashboards.app.serve import serve
-    from grid.errors import SpecError
     from runners.catalogue.operator_maths import OperatorMaths
     from runners.cli.resolve import find_campaigns
 

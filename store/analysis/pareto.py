@@ -137,12 +137,13 @@ def rule(store: "Store", grid: str, name: str) -> Way:
 
 
 def known_costs(store: "Store", grid: str) -> list[str]:
-    """Return the entries of `COSTS` that a finished run of the grid recorded."""
+    """Return the entries of `COSTS` that a finished run of the grid recorded; those that differ between runs first."""
     return _known_costs(store.sql(_COSTS, {"grid": grid}))
 
 
 def _known_costs(costs: pl.DataFrame) -> list[str]:
-    return [name for name in COSTS if costs[name].count()]
+    known = [name for name in COSTS if costs[name].count()]
+    return sorted(known, key=lambda name: costs[name].drop_nulls().n_unique() == 1)
 
 
 def _forbidden(values: pl.DataFrame, scale: Scale) -> dict[tuple[str, str], str]:

@@ -205,3 +205,17 @@ def test_the_page_opens_with_the_probe_that_tells_cells_apart_most(tmp_path: Pat
     assert found["share"].to_list()[:2] == pytest.approx(shares)
     assert found["share"][2] is None
     assert shown.answer.startswith("Apart differs most between cells: 0.6 (softmax) to 5.6 (SSA); cells explain 100%")
+
+
+def test_the_interval_of_a_share_stays_between_0_and_1(tmp_path: Path) -> None:
+    def probes(line: Line) -> list[tuple[str, int, int, dict[str, float], float]]:
+        value = 0.9 if line["seed"] else 0.0
+        return [("gate_sparsity", 0, 0, {}, value), ("entropy", 0, 0, {}, value)]
+
+    root = plant(tmp_path / "runs", ["softmax", "SSA"], range(3), Planted(lambda _: 1.0, probes=probes))
+    with open_view(root, MECHANISM) as view:
+        share, other = (
+            show_slot(view, MECHANISM, "training", f"?probe={name}").data for name in ("gate_sparsity", "entropy")
+        )
+    assert (share["low"].min(), share["high"].max()) == (0.0, 1.0)
+    assert other["low"].min() < 0

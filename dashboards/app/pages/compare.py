@@ -1,6 +1,6 @@
 """Page Compare: every variant against the baseline with its verdict; one variant seed by seed."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, Literal
 
 import polars as pl
@@ -63,8 +63,20 @@ def _verdicts(view: PageView) -> pl.DataFrame:
     return in_order(found, [cell.cell for cell in about.cells])
 
 
-def _baseline(view: PageView) -> str:
-    return baseline_of(view.store, grid_of(view).grid, view.address.baseline)
+def _baseline(view: PageView, cell: str | None = None) -> str:
+    """The baseline of `cell`; without a cell, the first one."""
+    about = grid_of(view)
+    if cell is not None and view.address.baseline is None:
+        several: Mapping[str, str] = about.header.get("baselines") or {}
+        return several.get(cell, cell) if several else baseline_of(view.store, about.grid, None)
+    return baseline_of(view.store, about.grid, view.address.baseline)
+
+
+def _baseline_name(view: PageView) -> str:
+    """How sentences about all cells call their baseline."""
+    about = grid_of(view)
+    named = about.baseline_name if view.address.baseline is None else None
+    return named or about.look.names[_baseline(view)]
 
 
 def _chosen(view: PageView) -> str:
@@ -75,8 +87,8 @@ def _chosen(view: PageView) -> str:
             raise Unknown("the grid has no cell beside the baseline")
         return str(found.sort("p", nulls_last=True, maintain_order=True)["cell"][0])
     cell = baseline_of(view.store, about.grid, view.address.cell)
-    if cell == _baseline(view):
-        raise Unknown(f"{about.look.names[cell]} is the baseline, which has no verdict; choose another cell")
+    if cell == _baseline(view, cell):
+        raise Unknown(f"{about.look.names[cell]} is a baseline, which has no verdict; choose another cell")
     return cell
 
 
@@ -88,7 +100,7 @@ def differences_of(view: PageView) -> SlotContent:
         return SlotContent(message="No difference from the baseline can be computed yet.")
     rope = rope_words(measure.rope, measure.scale, unit_of(view))
     caption = (
-        f"{measure_words(view)} of each variant against {about.look.names[_baseline(view)]}, {paired_words(drawn)}. "
+        f"{measure_words(view)} of each variant against {_baseline_name(view)}, {paired_words(drawn)}. "
         f"{forest.INTERVALS.format(f'{(1 - measure.alpha) * 100:g}')} Point: mean difference"
         f"{difference_of(measure.scale)}. "
         + (f"Grey band: differences within {rope}, which count as equal." if measure.rope else NO_MARGIN)
@@ -107,7 +119,7 @@ def verdict_rows(view: PageView) -> SlotContent:
     about, measure, found = judge_view(view)
     rows = verdict_words(about, measure, by_effect(found, measure))
     said = (
-        f"{summarise_verdicts(found, about.look.names[_baseline(view)])} Compared by {measure_words(view)}, "
+        f"{summarise_verdicts(found, _baseline_name(view))} Compared by {measure_words(view)}, "
         f"{average_words(measure.scale)} over seeds, {paired_words(found)}; verdicts are corrected (Holm) for all "
         f"comparisons of the table.{' Differences are ratios of odds.' if measure.scale == 'logit' else ''}"
     )
@@ -131,8 +143,9 @@ def by_effect(found: pl.DataFrame, measure: GridMeasure) -> pl.DataFrame:
 def _why(view: PageView) -> SlotContent:
     about, _, found = judge_view(view)
     row = _explain(view)
-    name = about.look.names[_chosen(view)]
-    caption = f"{name} against {about.look.names[_baseline(view)]}: {mark_verdict(row['verdict'])}."
+    cell = _chosen(view)
+    names = about.look.names
+    caption = f"{names[cell]} against {names[_baseline(view, cell)]}: {mark_verdict(row['verdict'])}."
     topics = [line.partition(": ")[::2] for line in why_text(row)]
     data = pl.DataFrame(topics, schema=["topic", "what it is"], orient="row")
     style = {"whiteSpace": "nowrap", "verticalAlign": "top"}
@@ -157,7 +170,8 @@ def _explain_choice(view: PageView, found: pl.DataFrame) -> str:
 
 def _draw_pairs(view: PageView) -> SlotContent:
     about, measure, judged_rows = judge_view(view)
-    cell, base = _chosen(view), _baseline(view)
+    cell = _chosen(view)
+    base = _baseline(view, cell)
     found = seed_pairs.pair_runs(view.store, about.grid, measure, cell, base)
     if found.is_empty():
         return SlotContent(message="No run of the two cells has finished with a value yet.")
@@ -184,7 +198,8 @@ def _draw_pairs(view: PageView) -> SlotContent:
 
 def _items(view: PageView) -> SlotContent:
     about, measure, judged_rows = judge_view(view)
-    cell, base = _chosen(view), _baseline(view)
+    cell = _chosen(view)
+    base = _baseline(view, cell)
     found = seed_pairs.items(view.store, about.grid, measure, (cell, base))
     if found.is_empty():
         return SlotContent(message=f"No values of single items are recorded for both cells in {measure.name}.")
