@@ -37,6 +37,15 @@ class OperatorPage:
     length: int | None = None
     device: Literal["cpu", "cuda"] | None = None
 
+    def check(self, *, one: bool) -> None:
+        """Raise SpecError for options that say nothing; `one` is True if the page is about one named operator."""
+        if self.model and not one:
+            raise SpecError("--model counts the parameters of one named operator; give its name")
+        if self.paths and not one:
+            raise SpecError("--paths is about one named operator; give its name")
+        if not self.paths and (self.length is not None or self.device is not None):
+            raise SpecError("--length and --device choose the case of --paths; add it, or leave them out")
+
 
 _WHOLE_PAGE = OperatorPage()
 
@@ -72,12 +81,7 @@ def operators(
     listing = kind is None and name in (STAGES, *families())
     if name and paper:
         raise SpecError(f"--paper filters the list and takes no name; leave --paper or {name!r} out")
-    if page.model and (name is None or kind is not None or listing):
-        raise SpecError("--model counts the parameters of one named operator; give its name")
-    if page.paths and (name is None or kind is not None or listing):
-        raise SpecError("--paths is about one named operator; give its name")
-    if not page.paths and (page.length is not None or page.device is not None):
-        raise SpecError("--length and --device choose the case of --paths; add it, or leave them out")
+    page.check(one=name is not None and kind is None and not listing)
     module = None if spec is None else import_spec_file(spec)
     if page.paths and name is not None:
         _write_paths(name, page.length or 1024, page.device or "cpu", as_json=as_json)
