@@ -18,7 +18,7 @@ from .frozen import FROZEN as FROZEN, FrozenDict as FrozenDict
 from .grid import Grid as Grid, Planned as Planned
 from .key import SPEC_SCHEMA as SPEC_SCHEMA, canonical_json as canonical_json, content_key as content_key
 from .measure import Measure as Measure
-from .paper import SCALES as SCALES, PaperGrids as PaperGrids, PaperItem as PaperItem, PaperScale as PaperScale
+from .paper import PaperGrids as PaperGrids, PaperItem as PaperItem, PaperScale as PaperScale
 from .path import has as has, value_at as value_at
 from .rule import Rule as Rule, forbid as forbid
 from .spec import Choice as Choice, Label as Label, OutsideKey as OutsideKey, Spec as Spec, cell_key as cell_key

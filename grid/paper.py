@@ -3,11 +3,13 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Final, Literal, NamedTuple, final
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, final
 
 from grid.errors import NotFoundError, SpecError
-from grid.grid import Grid
 from grid.suggestions import suggest_name
+
+if TYPE_CHECKING:
+    from grid.grid import Grid
 
 PaperScale = Literal["paper", "gpu", "cpu"]
 SCALES: Final[Sequence[PaperScale]] = ("paper", "gpu", "cpu")
@@ -19,7 +21,7 @@ class PaperItem(NamedTuple):
 
     name: str
     """ "table1", "figure3"."""
-    make: Callable[[PaperScale], Grid] | None = None
+    make: "Callable[[PaperScale], Grid] | None" = None
     of: str = ""
     """The item whose grid has its measurements."""
     reason: str = ""
@@ -97,7 +99,7 @@ class PaperGrids:
         return f"{found.name}-{scale}"
 
     @cached_property
-    def grids(self) -> Mapping[str, Grid]:
+    def grids(self) -> "Mapping[str, Grid]":
         """Every grid at every scale, by its name."""
         return {
             self.grid_name(each.name, scale): each.make(scale).named(self.grid_name(each.name, scale))

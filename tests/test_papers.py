@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from grid import SCALES, Grid, PaperItem, PaperScale
+from grid import Grid, PaperItem, PaperScale
+from grid.paper import SCALES
 from runners.cli.papers import load_paper, paper_files
 from runners.trial import Trial
 from store.published.tables import cells

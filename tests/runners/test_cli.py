@@ -17,8 +17,8 @@ from variants.laws.battery import LAWS
 ROOT = Path(__file__).parent.parent.parent
 COMMANDS = (
     "plan", "run", "status", "table", "sql", "compare", "report", "rebuild", "doctor", "operators", "tasks", "probes",
-    "prove", "repro", "evaluate", "logs", "cancel", "retry", "failures", "watch", "effects", "curves", "pareto",
-    "published", "export", "dash", "check", "rm", "rename",
+    "papers", "prove", "repro", "evaluate", "logs", "cancel", "retry", "failures", "watch", "effects", "curves",
+    "pareto", "published", "export", "dash", "check", "rm", "rename",
     "tag", "note",
 )  # fmt: skip
 

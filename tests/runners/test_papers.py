@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
+from gallery_campaign import Harm, Made, spec_of, write_gallery
 
 from runners.cli.app import execute
 from runners.cli.papers import item_states, locate_spec
@@ -45,7 +46,7 @@ def test_a_missing_corpus_can_be_planned_and_is_named(
 
 def test_states_come_from_the_campaign(tmp_path: Path) -> None:
     states = {each.item: each for each in item_states("ssa", "cpu", tmp_path, count=False)}
-    assert (states["table1"].state, states["table1"].cells, states["table1"].trials) == ("planned", 13, 65)
+    assert (states["table1"].state, states["table1"].cells, states["table1"].trials) == ("planned", 13, 39)
     assert (states["table5"].state, states["figure10"].state) == ("with table1", "no grid")
 
 
@@ -53,3 +54,22 @@ def test_without_results_a_table_shows_the_printed_values(tmp_path: Path, capsys
     assert execute(["papers", "ssa:table5", "--campaign", str(tmp_path / "none"), "--json"]) == 0
     told = json.loads(capsys.readouterr().out)["data"]
     assert [row["paper_table"] for row in told] == ["T5"] * 11
+
+
+def test_a_table_shows_own_means_beside_printed_values_and_doubts(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = [("evaluation", "mse", {"sigma_f": 5.0, "sigma_x": 1.0}, None, None)]
+    task = {"task": {"kind": "linear_functions"}}
+    cells = [
+        Made(name, {"operator": spec_of(name, {}), **task}, {"operator": name}, rows) for name in ("softmax", "ssa")
+    ]
+    root = write_gallery(tmp_path / "runs", {"table1-cpu": cells}, Harm(seeds=(0, 1, 2)))
+    assert execute(["papers", "ssa:table1", "--campaign", str(root), "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)["data"]
+    (own,) = [row for row in told if (row["row"], row["column"]) == ("Softmax", "5")]
+    assert (own["printed"], own["n"], own["cell"]) == ("1.62", 3, "softmax")
+    assert own["mean"] is not None
+    assert "tables 1 and 6" in own["trust"]
+    assert execute(["papers", "ssa:table1", "--campaign", str(root)]) == 0
+    assert "doubt" in capsys.readouterr().out
