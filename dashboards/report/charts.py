@@ -63,7 +63,7 @@ def _slots(about: GridContext, operators: dict[str, Style]) -> Iterator[tuple[st
     from dashboards.app.page import PageView  # dash takes a third of a second to import
     from dashboards.app.pages import PAGES
 
-    for page in PAGES:
+    for page in sorted(PAGES, key=lambda page: page.name != "compare"):  # differences first
         if page.name not in SHOWN or (about.measure is None and page.name not in WITHOUT_MEASURE):
             continue
         view = PageView("", about.store, page.address(grid=about.grid), operators, about)
