@@ -246,6 +246,7 @@ def _refresh(layout: Layout, *, thorough: bool, most_s: float) -> str | None:
         if waits or _is_older(layout.snapshot):
             raise
         return f"the newest files are not in ({problem})"
-    if found.unread:
-        return f"{found.unread} new attempts are not read yet; `ablate status` again reads more, `ablate table` all"
+    if found.unread_fans:
+        left = f"at least {found.unread} new attempts, in {len(found.unread_fans)} of {len(layout.fans())} directories"
+        return f"{left} of trials, are not read yet; `ablate status` again reads more, `ablate table` all"
     return "another process is ingesting; its next snapshot has the newest files" if found.busy else None

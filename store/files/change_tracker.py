@@ -68,16 +68,17 @@ class DirectoryCache:
     def _is_same(self, fan: str, stamp: Stamp, looked_ns: int) -> bool:
         return self._stamps.get(fan) == stamp and 0 <= self._now_ns - looked_ns < LOOK_AGAIN_S * 10**9
 
-    def remember(self, troubled: Iterable[str]) -> None:
+    def remember(self, troubled: Iterable[str], unread: Iterable[str] = ()) -> None:
         """Keep for the next ingest what this one has seen; the database is closed.
 
         Args:
             troubled: records that could not be read, as paths in the campaign: they are tried again every time.
+            unread: directories that were not read wholly.
 
         Raises:
             EnvironmentProblem: the store's directory cannot be written.
         """
-        again = {Path(file).parts[1] for file in troubled if file.startswith("trials/")}
+        again = {*unread, *(Path(file).parts[1] for file in troubled if file.startswith("trials/"))}
         seen = {fan: self._before[fan] for fan in self.same - again}
         for fan, stamp in self._stamps.items():
             settled = stamp is not None and self._now_ns - max(stamp[1:]) > SETTLED_S * 10**9

@@ -44,6 +44,8 @@ class Ingested(NamedTuple):
     """JSON files and lines that could not be read this time."""
     unread: int = 0
     """New attempts that were left for the next ingest, since the time was over."""
+    unread_fans: frozenset[str] = frozenset()
+    """Directories of trials that were left for the next ingest, or not read wholly."""
     published: bool = False
     """Whether readers have a new snapshot."""
     busy: bool = False
@@ -68,7 +70,7 @@ def ingest(
         snapshot: whether to publish.
         thorough: whether to look at every trial, or only where something has changed by what
         `store.files.change_tracker` remembers.
-        most_s: seconds after which it begins to read no more attempts, and counts those that are `unread`.
+        most_s: seconds after which it reads no more new attempts; `unread` and `unread_fans` say what is left.
 
     Raises:
         StoreError: another version wrote the database, or it cannot be read; says what to do.
@@ -93,8 +95,7 @@ def ingest(
             publish(layout)
             found = found._replace(published=True)
         with suppress(EnvironmentProblem):  # without a memory, the next look is thorough
-            if not found.unread:
-                looked.remember(file for (file,) in troubled)
+            looked.remember((file for (file,) in troubled), found.unread_fans)
         return found
 
 
@@ -122,4 +123,5 @@ def ingest_into(
         evaluated=landing.evaluated,
         bad_records=landing.problems,
         unread=landing.unread,
+        unread_fans=frozenset(landing.unread_fans),
     )

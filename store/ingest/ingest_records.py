@@ -1,6 +1,7 @@
 """Plans and records into tables: what changed on disk since the last time, and the states that follow from it."""
 
 import math
+import random
 import time
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any, final
@@ -33,10 +34,13 @@ class RecordIngest:
     ) -> None:
         """Records in the directories `same` of trials are known as they are; open attempts are read all the same.
 
-        After `most_s` seconds, attempts that are not known are left unread.
+        After `most_s` seconds, attempts that are not known and directories without damaged records are left unread.
         """
         self._until = time.monotonic() + most_s
         self.unread = 0
+        """New attempts that were seen and not read."""
+        self.unread_fans: set[str] = set()
+        """Directories of trials that were not read, or not wholly."""
         self._layout = layout
         self._connection = connection
         self._same = frozenset(same)
@@ -144,15 +148,17 @@ class RecordIngest:
         open_before = {row[:2]: AttemptRecord(*row) for row in rows_before}
         rows: list[AttemptRecord] = []
         problems: list[Problem] = []
+        seen = set[str]()
         missing = {*signatures, *open_before}
         gone: list[tuple[str, int]] = []
-        for key, attempt, directory in self._to_read(open_before):
+        for key, attempt, directory in self._to_read(open_before, seen):
             place = (key, attempt)
             known = place in missing
             missing.discard(place)
             before = signatures.get(place)
             if not known and time.monotonic() > self._until:
                 self.unread += 1
+                self.unread_fans.add(key[:2])
                 continue
             if before is not None and before == attempt_signature(directory):
                 continue
@@ -160,20 +166,34 @@ class RecordIngest:
             problems += found
             rows += [row] if row is not None and row != open_before.get(place) else []
             gone += [place] if row is None and known else []
-        gone += sorted(missing)
+        gone += sorted(place for place in missing if place[0][:2] in seen or place[0][:2] not in self.unread_fans)
         self._replace_attempts(rows, gone)
         self.attempts += len(rows) + len(gone)
         return problems
 
-    def _to_read(self, open_before: Iterable[tuple[str, int]]) -> Iterator[tuple[str, int, str]]:
-        yield from self._layout.every_attempt(leave_out=self._same)
+    def _to_read(self, open_before: Iterable[tuple[str, int]], seen: set[str]) -> Iterator[tuple[str, int, str]]:
+        """Yield the attempts in directories that may have changed, which are added to `seen`, and open ones of others.
+
+        If time is limited, directories come in a random order, so that each has its turn in repeated calls.
+        """
+        files = self._connection.execute("SELECT file FROM bad_record WHERE starts_with(file, 'trials/')").fetchall()
+        damaged = {file.split("/")[1] for (file,) in files}
+        fans = [fan for fan in self._layout.fans() if fan not in self._same]
+        if math.isfinite(self._until):
+            random.shuffle(fans)
+        for fan in sorted(fans, key=lambda fan: fan not in damaged):
+            if fan not in damaged and time.monotonic() > self._until:
+                self.unread_fans.add(fan)
+            else:
+                seen.add(fan)
+                yield from self._layout.every_attempt([fan])
         for key, attempt in open_before:
-            if key[:2] in self._same:
+            if key[:2] not in seen:
                 yield key, attempt, str(self._layout.attempt(key, attempt))
 
     def _elsewhere(self, asked: str) -> list[tuple[Any, ...]]:
         """The rows of a query that says `_ELSEWHERE`."""
-        return self._connection.execute(asked, {"same": list(self._same)}).fetchall()
+        return self._connection.execute(asked, {"same": [*self._same, *self.unread_fans]}).fetchall()
 
     def _read_evaluations(self) -> list[Problem]:
         """Later evaluations that are new or have changed; and those gone, or damaged by now."""
