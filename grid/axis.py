@@ -83,7 +83,10 @@ def over(
         choice = path.removesuffix(".kind")
         raise SpecError(f"a choice is exchanged whole, not its kind; vary {choice!r} over {_example(values)}")
     taken = tuple(values)
-    given = tuple(label_of(value) for value in taken) if labels is None else tuple(labels)
+    try:
+        given = tuple(label_of(value) for value in taken) if labels is None else tuple(labels)
+    except SpecError as error:
+        raise SpecError(f"axis {path!r}: {error}") from error
     if not taken:
         raise SpecError(f"axis {path!r} has no values; give it at least one")
     if len(given) != len(taken):

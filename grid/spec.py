@@ -6,7 +6,7 @@ a user's spec file.
 """
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import cache, cached_property
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar, get_args, get_origin
@@ -18,7 +18,7 @@ from grid.errors import SpecError
 from grid.frozen import FROZEN
 from grid.key import canonical_float, canonical_json, canonical_name, content_key
 from grid.names import label_of
-from grid.suggestions import suggest_name
+from grid.suggestions import SYNONYMS, suggest_name
 from grid.validation import spec_error
 
 
@@ -180,7 +180,23 @@ def cell_key(spec: Spec) -> str:
 def not_a_field(name: str, owner: type[Spec]) -> str:
     """Describe a field that does not exist, with the existing fields and the nearest name."""
     known = sorted(field_names(owner))
-    return f"{name!r} is not a field of {owner.__name__}; it has {', '.join(known)}{suggest_name(name, known)}"
+    near = suggest_name(name, known) or next((f"; did you mean {path!r}?" for path in _deeper(name, owner)), "")
+    return f"{name!r} is not a field of {owner.__name__}; it has {', '.join(known)}{near}"
+
+
+def _deeper(name: str, owner: type[Spec], depth: int = 3) -> Iterator[str]:
+    """Yield the paths of fields of that name, or its synonym, in the specs that `owner` holds; nearer ones first."""
+    below = [
+        (field, each)
+        for field, about in owner.model_fields.items()
+        for cls in (about.annotation, *get_args(about.annotation))
+        if isinstance(cls, type) and issubclass(cls, Spec) and cls is not owner
+        for each in (cls, *cls.__subclasses__())
+    ]
+    wanted = {name, SYNONYMS.get(name.lower(), name)}
+    yield from (f"{field}.{found}" for field, cls in below for found in field_names(cls) if found in wanted)
+    if depth > 1:
+        yield from (f"{field}.{path}" for field, cls in below for path in _deeper(name, cls, depth - 1))
 
 
 def is_outside_key(cls: type[Spec], name: str) -> bool:

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
+from grid.durations import format_duration
 from store.export.escape_control import escape_control
 from store.export.plain import plain
 
@@ -43,19 +44,9 @@ def format_count(number: int, noun: str, plural: str | None = None) -> str:
     return f"{number} {noun if number == 1 else plural or f'{noun}s'}"
 
 
-def duration(seconds: float | None) -> str:
-    """`1 h 05 min`, `3 min 20 s`, `45 s`, or `?` for None."""
-    if seconds is None:
-        return "?"
-    whole = round(seconds)
-    if whole >= 3600:
-        return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
-    return f"{whole // 60} min {whole % 60:02d} s" if whole >= 60 else f"{whole} s"
-
-
 def age(since: float) -> str:
     """How long ago `since` (seconds since the epoch) was, in words; a time to come is `0 s`."""
-    return duration(max(0.0, time.time() - since))
+    return format_duration(max(0.0, time.time() - since))
 
 
 def write_json(command: str, data: object, warnings: Sequence[str] = ()) -> None:

@@ -34,7 +34,7 @@ def rerun(request: Mapping[str, Any]) -> None:
         raise EnvironmentProblem(f"{PROJECT} comes before the submitted tree {tree} on Python's path; unset PYTHONPATH")
     entry = WorkerEntry(trial=request["trial"], train=request["train"])
     files = tuple(Path(file) for file in request["files"])
-    job = Job(Path(request["root"]), request["submission"], entry, files=files)
+    job = Job(Path(request["root"]), request["submission"], entry, files=files, callbacks=False)
     Worker(job, 0, _Alone(), own_process=True).run(0)
 
 

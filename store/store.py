@@ -198,12 +198,16 @@ class Store:
         return [str(key) for key in found["trial"]]
 
     def warnings(self, grid: str | None = None) -> list[str]:
-        """Return warnings for readers of these results, or of one grid: stale, damaged or missing files.
+        """Return warnings for readers of these results, or of one grid: stale, damaged or missing files, mixed code.
 
         Each is a sentence. A damaged file may be of any grid.
         """
         stale = [f"results may be out of date: {self.stale}"] if self.stale not in (None, _AS_IT_IS) else []
-        return stale + queries.warnings(self.sql, grid)
+        return [*stale, *self.damage(grid), *queries.mixtures(self.sql, grid)]
+
+    def damage(self, grid: str | None = None) -> list[str]:
+        """Return the warnings about damaged or missing files; as `warnings`."""
+        return queries.damage(self.sql, grid)
 
     def bad_shards(self) -> pl.DataFrame:
         """Shards that are not served: file, reason."""

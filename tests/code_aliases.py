@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from grid.errors import SpecError
+from grid.spec import Added, Spec
 from runners import (
     WSD,
     AdamW,
@@ -166,32 +167,43 @@ def rows(old: Mapping[str, str], new: Mapping[str, str], moves: Mapping[str, set
     return found
 
 
-def as_before(data: dict[str, Any]) -> dict[str, Any]:
-    """Leave out the fields that were added since release 0.1.0, which have their default."""
-    assert data["model"].pop("token_types") == 0
-    _drop_bias(data["operator"])
+NEW_KINDS = {"decay_times"}
+"""Choices that release 0.1.0 lacks."""
+
+
+def as_before(spec: Spec) -> dict[str, Any] | None:
+    """Return the data of a spec without fields added since release 0.1.0; None if that release cannot express it."""
+    data, values = spec.data(), spec.__dict__
+    if data.get("kind") in NEW_KINDS:
+        return None
+    for name, field in type(spec).model_fields.items():
+        if any(isinstance(mark, Added) for mark in field.metadata):
+            if values[name] != field.default:
+                return None
+            del data[name]
+        elif isinstance(values[name], Spec):
+            data[name] = as_before(values[name])
+            if data[name] is None:
+                return None
+        elif isinstance(values[name], tuple) and any(isinstance(each, Spec) for each in values[name]):
+            data[name] = [as_before(each) for each in values[name]]
+            if None in data[name]:
+                return None
     return data
-
-
-def _drop_bias(data: Any) -> None:
-    """Remove `bias` from every number in place."""
-    if isinstance(data, dict) and "per" in data:
-        assert data.pop("bias")
-    for each in data.values() if isinstance(data, dict) else data if isinstance(data, list) else ():
-        _drop_bias(each)
 
 
 def main(old_tree: Path, moves: Mapping[str, set[str]]) -> int:
     """Compare, report, write; 1 if a number differs."""
-    lines = "".join(json.dumps([name, as_before(trial.data())]) + "\n" for name, trial in trials())
+    found = {name: as_before(trial) for name, trial in trials()}
+    lines = "".join(json.dumps([name, data]) + "\n" for name, data in found.items() if data is not None)
     before, now = run(old_tree, lines), run(ROOT, lines)
     differ = [name for name in before if before[name][2] != now[name][2] or before[name][0] != now[name][0]]
     failed = [name for name in before if ":" in before[name][2]]
     sys.stdout.write(f"{len(before)} trials; {len(differ)} differ: {differ[:20]}; {len(failed)} fail: {failed[:20]}\n")
     if differ:
         return 1
-    found = sorted(set().union(*(rows(before[name][1], now[name][1], moves) for name in before)))
-    ALIASES.write_text("[\n" + ",\n".join(json.dumps(row) for row in found) + "\n]\n", encoding="utf-8")
+    aliases = sorted(set().union(*(rows(before[name][1], now[name][1], moves) for name in before)))
+    ALIASES.write_text("[\n" + ",\n".join(json.dumps(row) for row in aliases) + "\n]\n", encoding="utf-8")
     kept: dict[str, Any] = {}
     covered: set[tuple[str, str]] = set()
     for name, trial in map(json.loads, lines.splitlines()):
@@ -200,7 +212,7 @@ def main(old_tree: Path, moves: Mapping[str, set[str]]) -> int:
             kept[name] = {"spec": trial, "sources": before[name][1]}
     recorded = json.dumps(kept, separators=(",", ":")).replace(str(ROOT), "/nowhere")
     SOURCES.write_text(recorded + "\n", encoding="utf-8")
-    sys.stdout.write(f"{len(found)} aliases, {len(kept)} recorded trials\n")
+    sys.stdout.write(f"{len(aliases)} aliases, {len(kept)} recorded trials\n")
     return 0
 
 

@@ -6,6 +6,8 @@ by `PYTHONPATH=. python tests/test_golden.py`, which changes no key that is ther
 
 import json
 from collections import Counter
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from runners import (
@@ -33,7 +35,21 @@ from runners import (
 )
 from runners.catalogue.lookup import presets
 from runners.provenance.specfile import load_spec_file
-from variants import Placement, catalogue, gpt2, granularities, principled
+from variants import (
+    Operator,
+    Placement,
+    affine_gated,
+    catalogue,
+    fox,
+    gated_elements,
+    gated_heads,
+    gpt2,
+    granularities,
+    mlp_kernel,
+    mlp_kernel_unnormalised,
+    principled,
+    value_bias,
+)
 from variants.laws.examples import family
 from variants.model.named_backbones import tiny
 from variants.operator import KINDS
@@ -45,6 +61,7 @@ FILE = Path(__file__).parent / "golden" / "trials.json"
 def found() -> dict[str, str]:
     operators = {name: each.make() for name, each in catalogue().items()}
     operators |= {f"principled {per}": principled(per) for per in granularities}
+    operators |= {f"{name} of 0.1.0": make() for name, make in BEFORE.items()}
     backbones = {name: make() for name, make in presets().items()}
     before = {"initialisation": "gpt2", "token_types": 0}
     backbones |= {f"{name} of 0.1.0": spec.changed(**before) for name, spec in backbones.items() if name in ADAPTED}
@@ -129,6 +146,16 @@ ADAPTED = (
     "llama3_3b",
 )
 """Presets whose start follows the released code since 0.2.0; as they were, they have the keys of 0.1.0."""
+BEFORE: dict[str, Callable[[], Operator]] = {
+    "affine_gated": partial(affine_gated, projection_std=0.0),
+    "gated_heads": partial(gated_heads, projection_std=0.0),
+    "gated_elements": partial(gated_elements, projection_std=0.0),
+    "value_bias": partial(value_bias, spread=0.0),
+    "mlp_kernel_unnormalised": partial(mlp_kernel_unnormalised, gain=1.0),
+    "mlp_kernel": partial(mlp_kernel, gain=1.0),
+    "fox": partial(fox, projection_std=0.0),
+}
+"""Named operators whose start follows the released code since 0.2.0; with these arguments they have their old keys."""
 SAME = {"principled", "principled constant", "icl of 0.1.0", "gpt2"}
 """Two names of one spec."""
 

@@ -1,4 +1,5 @@
 from .attend import AttentionOutput as AttentionOutput, Heads as Heads, attend as attend
+from .granularity import granularities as granularities
 from .model.backbone import (
     Backbone as Backbone,
     babyberta as babyberta,
@@ -33,7 +34,6 @@ from .number import (
     Number as Number,
     RunningMean as RunningMean,
     Vector as Vector,
-    granularities as granularities,
 )
 from .operator import Operator as Operator, causal as causal
 from .papers.affine_scaled import (
@@ -65,11 +65,13 @@ from .papers.attention_sinks import (
 )
 from .papers.beyond import (
     fox as fox,
+    fox_decay_times as fox_decay_times,
     qk_norm as qk_norm,
     selective as selective,
     sigmoid_log_count as sigmoid_log_count,
     softcap as softcap,
     ssmax as ssmax,
+    ssmax_biased as ssmax_biased,
 )
 from .papers.catalogue import (
     Limit as Limit,
@@ -98,6 +100,7 @@ from .papers.signed_averaging import (
     soft_avg as soft_avg,
     sparsemax as sparsemax,
     ssa as ssa,
+    ssa_released as ssa_released,
     temperature as temperature,
 )
 from .score_map import Scores as Scores
@@ -125,6 +128,7 @@ from .stages.families import (
     Transform as Transform,
     Visible as Visible,
 )
+from .stages.forgetting.decay_times import DecayTimes as DecayTimes, HeadDecay as HeadDecay
 from .stages.forgetting.forget_gate import ForgetGate as ForgetGate
 from .stages.forgetting.selective import Selective as Selective
 from .stages.gates.suppress import Suppress as Suppress

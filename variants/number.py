@@ -8,17 +8,17 @@ Granularity is a set of axes. Coarse to fine, by their usual names:
     query      (layer, head, query)      predicted from the head's query vector: u . q + the head's scalar
     token      (layer, head, token)      predicted from the layer's normalised input: u . x + the head's scalar
 
-The projections u start at zero, so a finer granularity computes the same function as a coarser one at step 0. Without
-`bias` the head's scalar stays at its start, as in papers whose gates have no bias.
+The projections u start at zero, so a finer granularity computes the same function as a coarser one at step 0. With
+`projection_std` they start at random, as those of the released code of several papers do. Without `bias` the head's
+scalar stays at its start, as in papers whose gates have no bias.
 """
 
 import math
-from typing import Annotated, ClassVar, Literal, NamedTuple, Self, get_args
+from typing import Annotated, ClassVar, Literal, NamedTuple, Self
 
 import torch
 from pydantic import (
     AfterValidator,
-    BeforeValidator,
     Field,
     NonNegativeFloat,
     PositiveFloat,
@@ -29,29 +29,8 @@ from pydantic_core import PydanticCustomError
 from torch import Tensor
 
 from grid.spec import Added, Spec
+from variants.granularity import NAMED, Axis, Granularity
 from variants.links import LINKS, Link
-
-Axis = Literal["layer", "head", "query", "token"]
-
-_ORDER: tuple[Axis, ...] = ("layer", "head", "query", "token")
-_NAMED: dict[str, tuple[Axis, ...]] = {
-    "constant": (),
-    "layer": ("layer",),
-    "head": ("layer", "head"),
-    "query": ("layer", "head", "query"),
-    "token": ("layer", "head", "token"),
-}
-
-_PREDICTED: frozenset[str] = frozenset({"query", "token"})
-
-PerScalar = Literal["constant", "layer", "head", "query"]
-PerVector = Literal["constant", "layer", "head"]
-
-granularities = get_args(PerScalar)
-"""The granularities of a scalar number that the papers compare, coarse to fine: values for an axis that ends in `.per`.
-
-A scalar may also vary per "token": predicted from the layer's input and not from the query alone.
-"""
 
 
 class HeadShape(NamedTuple):
@@ -69,19 +48,6 @@ class HeadShape(NamedTuple):
     """Channels of the layer's input."""
 
 
-def _axes(per: object) -> object:
-    if isinstance(per, str):
-        if per not in _NAMED:
-            raise ValueError(f"a granularity is one of {', '.join(_NAMED)} or a tuple of axes, got {per!r}")
-        return _NAMED[per]
-    if isinstance(per, list | tuple):
-        return tuple(axis for axis in _ORDER if axis in per) + tuple(axis for axis in per if axis not in _ORDER)
-    return per
-
-
-Granularity = Annotated[tuple[Axis, ...], BeforeValidator(_axes)]
-
-
 class Number(Spec):
     """A scalar quantity of an operator: where it starts, along which axes it varies, and the range it stays in.
 
@@ -90,7 +56,7 @@ class Number(Spec):
     the query or token alone.
     """
 
-    allowed: ClassVar[tuple[tuple[Axis, ...], ...]] = (*_NAMED.values(), ("head",))
+    allowed: ClassVar[tuple[tuple[Axis, ...], ...]] = (*NAMED.values(), ("head",))
     noun: ClassVar[str] = "number"
 
     init: float
@@ -98,6 +64,8 @@ class Number(Spec):
     link: Link = "identity"
     learned: bool | None = None
     bias: Annotated[bool, Added()] = True
+    projection_std: Annotated[NonNegativeFloat, Added()] = 0.0
+    """Standard deviation of the projection u at the start; says nothing if the number is not predicted."""
 
     @classmethod
     def _admit(cls, value: object, validate: ValidatorFunctionWrapHandler) -> object:
@@ -109,7 +77,7 @@ class Number(Spec):
     @model_validator(mode="after")
     def _meaning_is_unique(self) -> Self:
         if self.per not in self.allowed:
-            names = {axes: repr(name) for name, axes in _NAMED.items()}
+            names = {axes: repr(name) for name, axes in NAMED.items()}
             known = ", ".join(names.get(per, repr(per)) for per in self.allowed)
             given = names.get(self.per, repr(self.per))
             raise ValueError(f"the granularity of a {self.noun} is one of {known}; got {given}")
@@ -118,11 +86,11 @@ class Number(Spec):
                 f"what varies along {', '.join(self.per)} is learned; use per='constant' for a fixed value"
             )
         if not self.bias and not self.predicted:
-            raise ValueError(
-                f"bias=False leaves the projection alone; per={self.label!r} has none, use 'query' or 'token'"
-            )
+            raise ValueError(f"bias=False trains a projection alone, of per='query' or 'token'; got {self.label!r}")
         if self.learned is bool(self.per):
             self.set_normal_form(learned=None)
+        if self.projection_std and not self.predicted:
+            self.set_normal_form(projection_std=0.0)
         link = LINKS[self.link]
         for init in self._inits():
             if not link.holds(init, trained=self.trained):
@@ -142,17 +110,17 @@ class Number(Spec):
     @property
     def predicted(self) -> bool:
         """True if it is predicted from the query or the token."""
-        return bool(_PREDICTED & set(self.per))
+        return "query" in self.per or "token" in self.per
 
     @property
     def random(self) -> bool:
-        """True if its start is random."""
+        """True if its table starts at random."""
         return False
 
     @property
     def label(self) -> str:
         """Usual name of the granularity."""
-        names = {axes: name for name, axes in _NAMED.items()}
+        names = {axes: name for name, axes in NAMED.items()}
         return names.get(self.per, "+".join(self.per))
 
     def at(self, per: str | tuple[Axis, ...]) -> Self:
@@ -211,7 +179,7 @@ class Vector(Number):
     being 0. A trained one starts with noise of standard deviation `spread` on its raw entries.
     """
 
-    allowed: ClassVar[tuple[tuple[Axis, ...], ...]] = ((), ("layer",), ("layer", "head"), _NAMED["token"])
+    allowed: ClassVar[tuple[tuple[Axis, ...], ...]] = ((), ("layer",), ("layer", "head"), NAMED["token"])
     noun: ClassVar[str] = "vector"
 
     spread: NonNegativeFloat = 0.0
@@ -245,7 +213,7 @@ class Vector(Number):
 
     def disturb(self, table: Tensor, made: torch.Generator) -> None:
         if self.spread:
-            table.add_(_noise(table, self.spread, made))
+            table.add_(noise(table, self.spread, made))
 
     def _fill(self, shape: HeadShape, value: float) -> Tensor:
         filled = super()._fill(shape, value)
@@ -293,7 +261,7 @@ class Matrix(Number):
         return self._fill(shape, 0.0)
 
     def disturb(self, table: Tensor, made: torch.Generator) -> None:
-        table.add_(_noise(table, self.init / math.sqrt(table.shape[-1]), made))
+        table.add_(noise(table, self.init / math.sqrt(table.shape[-1]), made))
 
 
 class ByDepth(Number):
@@ -302,7 +270,7 @@ class ByDepth(Number):
     In layer l, counted from 0, it starts at  deep + (init - deep) e^(-rate l).
     """
 
-    allowed: ClassVar[tuple[tuple[Axis, ...], ...]] = tuple(_NAMED.values())
+    allowed: ClassVar[tuple[tuple[Axis, ...], ...]] = tuple(NAMED.values())
 
     deep: float
     rate: PositiveFloat = 0.3
@@ -364,7 +332,7 @@ class Contrast(ByDepth):
 
     def disturb(self, table: Tensor, made: torch.Generator) -> None:
         if self.form == "vectors":
-            table.add_(_noise(table, self.spread, made))
+            table.add_(noise(table, self.spread, made))
 
     def value(self, raw: Tensor, layer: int) -> Tensor:
         if self.form == "scalar":
@@ -400,6 +368,6 @@ class RunningMean(Number):
         return shape.heads
 
 
-def _noise(table: Tensor, spread: float, made: torch.Generator) -> Tensor:
-    """Draw noise on the CPU, so that it is the same on every device."""
+def noise(table: Tensor, spread: float, made: torch.Generator) -> Tensor:
+    """Draw noise in the shape of a table on the CPU, so that it is the same on every device."""
     return torch.empty(table.shape, dtype=torch.float32).normal_(0, spread, generator=made).to(table)

@@ -217,7 +217,7 @@ class Operator(Spec):
             ValueError: one of them starts at random.
         """
         numbers = self.numbers()
-        drawn = [name for name, number in numbers.items() if number.random and number.trained]
+        drawn = [name for name, each in numbers.items() if each.trained and (each.random or each.projection_std)]
         if drawn:
             raise ValueError(f"{', '.join(drawn)} of {self.label!r} starts at random; pass numbers=")
         shapes = {name: self.own_shape(name, shape) for name in numbers}

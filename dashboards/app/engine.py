@@ -5,6 +5,7 @@ slots. A figure that is refreshed keeps the reader's zoom as long as its axes me
 """
 
 import json
+import logging
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, final
 from urllib.parse import quote, unquote
@@ -25,6 +26,8 @@ from dashboards.theme.styles import REST, dark_partners
 from grid.operator_view import OperatorCatalogue
 from store import Store
 from store.campaign import only
+
+_LOG: Final = logging.getLogger(__name__)
 
 _LEGEND: Final = Control("hide", "", "hidden")
 """Fields that entries of legends set."""
@@ -58,6 +61,11 @@ class Engine:
     def address(self, campaign: str, page: AppPage, search: str) -> Address:
         """The state that a query string says, or the saved view that it names. Raises Unknown, and as saved texts."""
         return read(page.address, resolve_view(self.campaigns.root(campaign), page.name, search))
+
+    def check(self, path: str, search: str) -> None:
+        """Raise what keeps the page of an address from being shown, as far as it can be told without results."""
+        campaign, page = self.place(path)
+        self.address(campaign, page, search)
 
     def view(self, store: Store, campaign: str, page: AppPage, address: Address, **how: bool) -> PageView:
         """Make the view of a page; `how` is `again` and `whole`. Raises as `grid_context` and `only`."""
@@ -162,8 +170,8 @@ class Engine:
         values = {each.field: _value_of(each, address) for each in given}
         path = _path(campaign, page, address)
         slots = [frame.slot(slot, made[slot.name], path, look) for slot in page.slots]
-        question = html.P(page.about, className="about")
-        parts = [html.H1(page.title), question, frame.controls(given, values), *slots]
+        title = html.Div([html.H1(page.title), html.P(page.about, className="about")])
+        parts = [html.Div([title, frame.controls(given, values, page.main)], className="head"), *slots]
         shown_values = {name: _plain(value) for name, value in values.items()}
         remakes = {each.field: list(each.resets) for each in given if each.resets is not None}
         words = {name: frame.words(shown, address.hide) for name, shown in made.items()}
@@ -265,8 +273,12 @@ def _attach_in_browser(app: Dash) -> None:
 
 
 def shown_of(slot: Slot, view: PageView) -> SlotContent:
-    """Make the content of a slot, or the sentence of its error."""
-    found, problem = catch_user_error(lambda: slot.make(view))
+    """Make the content of a slot, or the sentence of its error; a bug of one slot leaves the others standing."""
+    try:
+        found, problem = catch_user_error(lambda: slot.make(view))
+    except Exception as error:  # noqa: BLE001  # told and logged
+        _LOG.exception("the part %r of a page failed", slot.name)
+        found, problem = None, f"This part failed ({type(error).__name__}); the terminal of the dashboard shows where."
     return SlotContent(message=problem or "") if found is None else found
 
 

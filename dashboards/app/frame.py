@@ -11,6 +11,7 @@ import polars as pl
 
 from dashboards.app.page import AgGrid, Component, Key, Slot, SlotContent, dcc, html
 from dashboards.app.parts import Control
+from dashboards.data.formatting import split_caption
 from dashboards.figures.canvas import least_width
 from dashboards.html.blocks import strokes
 from dashboards.theme.styles import PAPER, Style, dark_partners
@@ -26,6 +27,9 @@ CONFIG: Final[dict[str, Any]] = {
 }
 FEW_ROWS: Final = 14
 """A table of more scrolls."""
+
+_ROW: Final = 32
+"""Pixels of a row of a table."""
 
 _MEASURED: Final = 200
 """Rows that say how wide a column is."""
@@ -51,10 +55,28 @@ class Looks(NamedTuple):
     """Names in legends whose traces are not shown."""
 
 
-def controls(given: Sequence[Control], values: Mapping[str, Any]) -> Component:
-    """The controls of a page in a row; each has its label."""
-    shown = [_control(each, values.get(each.field)) for each in given]
+def controls(given: Sequence[Control], values: Mapping[str, Any], main: Collection[str] | None = None) -> Component:
+    """The controls of a page in a row, each with its label; those that are not `main` are behind "More".
+
+    More is open if one of them has another value than the usual one.
+    """
+    hidden = [] if main is None else [each for each in given if each.kind != "hidden" and not _is_main(each, main)]
+    shown = [_control(each, values.get(each.field)) for each in given if each not in hidden]
+    if hidden:
+        rest = [_control(each, values.get(each.field)) for each in hidden]
+        changed = any(_is_changed(each, values.get(each.field)) for each in hidden)
+        more = html.Div(rest, className="controls")
+        shown.append(html.Details([html.Summary("More"), more], className="more", open=changed))
     return html.Div(shown, className="controls", role="group", **{"aria-label": "What is shown"})
+
+
+def _is_main(control: Control, main: Collection[str]) -> bool:
+    return len(control.options) > 1 if control.field == "grid" else control.field in main
+
+
+def _is_changed(control: Control, value: Any) -> bool:
+    unset = value in (None, (), "", False) and control.usual in (None, (), "", False)
+    return not unset and value != control.usual and str(value) != next(iter(control.options), None)
 
 
 def _control(control: Control, value: Any) -> Component:
@@ -114,25 +136,34 @@ def slot(given: Slot, shown: SlotContent, address: str, look: Looks) -> Componen
     """A figure or table with its words, legend and downloads; `address` is that of the page with its state."""
     key = f"slot-{given.name}"
     parts: list[Component] = [html.H2(given.title, id=f"{key}-title")]
-    parts.append(html.Div(words(shown, look.hide), id={"type": "words", "slot": given.name}))
+    parts.append(html.Div(words(shown, look.hide), id={"type": "words", "slot": given.name}, className="words"))
     if given.kind == "figure":
         parts.append(_graph(given, shown, look))
         parts.append(dcc.Store(id={"type": "clicked", "slot": given.name}, data=given.sets))
     elif given.kind == "table":
         parts.append(_grid(given, shown))
-        parts.append(dcc.Store(id={"type": "picks", "slot": given.name}, data=[pick._asdict() for pick in given.picks]))
+        parts.append(dcc.Store(id={"type": "picks", "slot": given.name}, data=_picks(given)))
         parts.append(html.Div(id={"type": "picked", "slot": given.name}, className="picked", role="status"))
     parts.append(html.Div(files(given, shown, address), id={"type": "files", "slot": given.name}, className="files"))
-    return html.Section(parts, id=key, className="slot", **{"aria-labelledby": f"{key}-title"})
+    kind = "slot half" if given.half else "slot"
+    return html.Section(parts, id=key, className=kind, **{"aria-labelledby": f"{key}-title"})
 
 
 def words(shown: SlotContent, hide: Collection[str]) -> list[Component]:
     """Show the words of a slot and its legend."""
     found: list[Component] = []
+    if shown.above:
+        found.append(html.P(shown.above, className="note"))
+    if shown.answer:
+        first, _, second = shown.answer.partition("\n")
+        found.append(html.P(first, className="answer"))
+        found += [html.P(second)] if second else []
     if shown.message:
         found.append(html.P(shown.message, className="state"))
     if said := " ".join(filter(None, (shown.caption, shown.hint))):
-        found.append(html.P(said, className="caption"))
+        first, rest = split_caption(said)
+        more = [html.Details([html.Summary("i", title="More about this"), html.P(rest)], className="info")]
+        found.append(html.Div([html.Span(first), *(more if rest else [])], className="caption"))
     if shown.legend:
         keys = [_key(each, shown=each.name not in hide) for each in shown.legend]
         found.append(html.Div(keys, className="legend", role="group"))
@@ -215,11 +246,14 @@ def _grid(given: Slot, shown: SlotContent) -> Component:
     return AgGrid(
         rowData=shown.data.rows(named=True),
         columnDefs=columns_of(shown),
+        **({"selectedRows": {"ids": list(shown.selected)}} if shown.selected else {}),
         **({"getRowId": f"params.data.{given.row}"} if given.row else {}),
         id={"type": "table", "slot": given.name},
         dashGridOptions={
             "animateRows": False,
             "ensureDomOrder": True,
+            "rowHeight": _ROW,
+            "headerHeight": _ROW + 4,
             "enableCellTextSelection": True,
             "suppressFieldDotNotation": True,  # names of measurements have dots
             **({"rowSelection": {"mode": "multiRow"}} if given.picks else {}),
@@ -229,6 +263,11 @@ def _grid(given: Slot, shown: SlotContent) -> Component:
         className="ag-theme-quartz",
         style=style_of(shown),
     )
+
+
+def _picks(given: Slot) -> list[dict[str, Any]]:
+    """Describe for the script of the page where selected rows lead."""
+    return [{**pick._asdict(), "row": given.row, "field": given.selects} for pick in given.picks]
 
 
 def columns_of(shown: SlotContent) -> list[dict[str, Any]]:

@@ -80,6 +80,12 @@ class SlotContent(NamedTuple):
     """Dash components below the words, for content that is neither figure nor table."""
     files: Mapping[str, Callable[[], str]] = MappingProxyType({})
     """By its ending a file that is made in another way than from `data`, such as a table for LaTeX."""
+    selected: Sequence[str] = ()
+    """Rows that are selected when the page is opened, for a table, by what identifies them."""
+    answer: str = ""
+    """The finding of the page in a sentence; of the first slot of a page. A second line is smaller."""
+    above: str = ""
+    """One line above the answer, such as how far a grid is."""
 
 
 class Slot(NamedTuple):
@@ -94,6 +100,10 @@ class Slot(NamedTuple):
     """The field that a click on a point of the figure sets, to the first entry of the point's `customdata`."""
     picks: Sequence[Pick] = ()
     """Destinations for selected rows, for a table."""
+    selects: str = ""
+    """The field that gets what identifies the selected rows, for a table."""
+    half: bool = False
+    """Whether two such slots stand side by side in a wide window."""
     row: str = ""
     """The column that identifies a row, for a table, so that new results keep the selection."""
 
@@ -114,6 +124,8 @@ class AppPage(NamedTuple):
     slots: Sequence[Slot]
     of: Literal["grid", "campaign"] = "grid"
     """A campaign's page has no control for the grid, and `PageView.about` may be None."""
+    main: Sequence[str] | None = None
+    """Fields of the controls that are always in sight; others are behind "More". None: all are."""
     listed: bool = True
     """Whether the navigation shows it; others are reached by links."""
 

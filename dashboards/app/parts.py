@@ -43,6 +43,16 @@ def link(page: str, names: str, **more: Any) -> dict[str, Any]:
     return {"cellRenderer": "AblateLink", "cellRendererParams": {"page": page, "names": names}, **more}
 
 
+def fold_column() -> dict[str, Any]:
+    """A column of long texts, each of which opens on a click."""
+    return {"cellRenderer": "AblateFold", "wrapText": True, "autoHeight": True, "minWidth": 110, "flex": 3}
+
+
+def in_order_of_size() -> dict[str, Any]:
+    """A column of numbers that are written as texts, such as '−23 %' or '× 4.2'."""
+    return {"type": "rightAligned", "comparator": {"function": "ablateOrder"}}
+
+
 def columns(data: pl.DataFrame, own: Mapping[str, Mapping[str, Any]] | None = None) -> list[dict[str, Any]]:
     """Column definitions of AG Grid: numbers to the right, with few digits; `own` are further parts by name."""
     return [{"field": name, **align_numbers(data[name].dtype), **(own or {}).get(name, {})} for name in data.columns]

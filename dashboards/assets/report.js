@@ -55,10 +55,21 @@
     if (xaxis.ticktext) xaxis.ticktext = xaxis.ticktext.filter(kept);
   }
 
+  // two figures on a page; rows of names get smaller letters
+  function fitPage(data, layout) {
+    const rows = layout.yaxis?.ticktext?.length || 0;
+    const height = Math.max(380, 60 + 12 * rows);
+    if (layout.height <= height) return;
+    layout.height = height;
+    for (const name of ["yaxis", "yaxis2"]) if (layout[name]) layout[name].tickfont = { ...layout[name].tickfont, size: 10 };
+    for (const trace of data) if (rows > 12 && trace.marker?.size > 6) trace.marker = { ...trace.marker, size: 6 };
+  }
+
   function draw(plot) {
     const { data, layout } = system.matches && !printing ? dark(plot.figure) : structuredClone(plot.figure);
     for (const trace of data) if (plot.hidden.has(trace.legendgroup)) trace.visible = false;
     if (narrow.matches && !plot.element.closest(".wide")) thin(layout); // panels side by side scroll instead
+    if (printing) fitPage(data, layout);
     plot.element.style.height = `${layout.height}px`;
     return Plotly.react(plot.element, data, layout, config);
   }
@@ -136,6 +147,26 @@
     });
   }
 
+  // a list of what is on paper, with links that a PDF keeps
+  function listContents() {
+    const heads = [...document.querySelectorAll("section h2, section h3")].filter((head) => head.textContent.trim());
+    const list = document.createElement("ol");
+    heads.forEach((head, place) => {
+      const block = head.closest("figure, .block") || head;
+      block.id = block.id || `part-${place}`;
+      const link = Object.assign(document.createElement("a"), { href: `#${block.id}`, textContent: head.textContent });
+      const item = document.createElement("li");
+      item.className = head.tagName.toLowerCase();
+      item.append(link);
+      list.append(item);
+    });
+    const contents = Object.assign(document.createElement("nav"), { className: "contents" });
+    contents.setAttribute("aria-label", "Contents");
+    contents.append(list);
+    document.querySelector("header.page").append(contents);
+  }
+
+  listContents();
   system.addEventListener("change", drawAll);
   narrow.addEventListener("change", drawAll);
   addEventListener("beforeprint", () => { printing = true; drawAll(); });

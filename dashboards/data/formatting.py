@@ -1,6 +1,7 @@
 """Numbers and names as a reader wants them: short, with a real minus sign, never more digits than they carry."""
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from itertools import takewhile
 from typing import Any, Final, NamedTuple
@@ -61,6 +62,19 @@ def in_odds(scale: str) -> str:
 def count(n: int, noun: str) -> str:
     """'1 seed', '2 seeds', '1,200 trials'."""
     return f"{n:,} {noun}" if n == 1 else f"{n:,} {noun}s"
+
+
+_SENTENCE_END: Final = re.compile(r"(?<=[.?!]) (?=[A-Z0-9])")
+_TWO_LINES: Final = 210  # letters
+
+
+def split_caption(caption: str) -> tuple[str, str]:
+    """The first sentences of a caption, which fit into two lines, and the others."""
+    sentences = _SENTENCE_END.split(caption)
+    kept = 1
+    while kept < len(sentences) and len(" ".join(sentences[: kept + 1])) <= _TWO_LINES:
+        kept += 1
+    return " ".join(sentences[:kept]), " ".join(sentences[kept:])
 
 
 def runs_words(row: Mapping[str, Any]) -> str:

@@ -3,7 +3,8 @@
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-_SHARE: Final = "share of 1"
+SHARE: Final = "share of 1"
+"""The unit of what lies between 0 and 1."""
 _SIGNED: Final = "weight, signed"
 _LENGTH: Final = "length of a vector"
 _OWN: Final = "the number's own"
@@ -23,7 +24,7 @@ _ROWS: Final[Mapping[str, tuple[str, str, str]]] = {
     "activation_first": ("residual stream at the first token", _LENGTH, "MassiveActivation"),
     "activation_others": ("residual stream at other tokens", _LENGTH, "MassiveActivation"),
     "activation_ratio": ("residual stream at the first token over others", "ratio", "MassiveActivation"),
-    "below_threshold": ("keys below the threshold of relevance", _SHARE, "GroundMass"),
+    "below_threshold": ("keys below the threshold of relevance", SHARE, "GroundMass"),
     "effective_rank": ("effective rank", "directions, 1 to T", "EffectiveRank"),
     "effective_rank_median": ("effective rank, median over heads", "directions, 1 to T", "EffectiveRank"),
     "entropy": ("entropy of attention", "nats", "AttentionEntropy"),
@@ -31,10 +32,10 @@ _ROWS: Final[Mapping[str, tuple[str, str, str]]] = {
     "entropy_last_sd": ("entropy at the last position, s.d. over sequences", "nats", "AttentionEntropy"),
     "first_key_norm": ("norm of the first key", _LENGTH, "FirstKey"),
     "first_qk_cosine": ("cosine of queries and the first key", "-1 to 1", "FirstKey"),
-    "first_token_negative": ("queries with a negative weight of the first token", _SHARE, "FirstToken"),
+    "first_token_negative": ("queries with a negative weight of the first token", SHARE, "FirstToken"),
     "first_token_weight": ("weight of the first token", _SIGNED, "FirstToken"),
     "first_value_norm": ("norm of the first value", _LENGTH, "FirstKey"),
-    "gate_sparsity": ("closed output gates", _SHARE, "GateSparsity"),
+    "gate_sparsity": ("closed output gates", SHARE, "GateSparsity"),
     "gradient_norm_cv": ("gradient norm, s.d. over mean", "ratio", "GradientNorms"),
     "gradient_norm_mean": ("gradient norm, mean", "norm of the gradient", "GradientNorms"),
     "gradient_norm_not_finite": ("gradient norms that are no number", "steps", "GradientNorms"),
@@ -42,7 +43,7 @@ _ROWS: Final[Mapping[str, tuple[str, str, str]]] = {
     "gradient_norm_variance": ("gradient norm, variance", "norm of the gradient, squared", "GradientNorms"),
     "gradient_spikes": ("spikes of the gradient norm", "steps", "GradientNorms"),
     "ground_mass": ("weight beside the keys (ground state or sink)", "weight", "GroundMass"),
-    "importance": ("attention that a position draws", _SHARE, "SinkShare"),
+    "importance": ("attention that a position draws", SHARE, "SinkShare"),
     "number": ("learned number", _OWN, "LearnedNumbers"),
     "other_key_norm": ("norm of other keys", _LENGTH, "FirstKey"),
     "other_qk_cosine": ("cosine of queries and other keys", "-1 to 1", "FirstKey"),
@@ -53,11 +54,11 @@ _ROWS: Final[Mapping[str, tuple[str, str, str]]] = {
     "qk_logit_sd": ("logits of visible pairs, s.d.", "nats", "QKLogits"),
     "raw_importance": ("attention that a position draws, signed", _SIGNED, "SinkShare"),
     "raw_sink_sequences": ("sequences behind the signed sink share", "sequences", "SinkShare"),
-    "raw_sink_share": ("heads with a sink, by signed weights", _SHARE, "SinkShare"),
+    "raw_sink_share": ("heads with a sink, by signed weights", SHARE, "SinkShare"),
     "sink_sequences": ("sequences behind the sink share", "sequences", "SinkShare"),
-    "sink_share": ("heads with a sink", _SHARE, "SinkShare"),
-    "token_class": ("attention to a class of tokens", _SHARE, "TokenClasses"),
-    "token_class_softmax": ("attention to a class of tokens, softmax of shares", _SHARE, "TokenClasses"),
+    "sink_share": ("heads with a sink", SHARE, "SinkShare"),
+    "token_class": ("attention to a class of tokens", SHARE, "TokenClasses"),
+    "token_class_softmax": ("attention to a class of tokens, softmax of shares", SHARE, "TokenClasses"),
     "unnormed_activation_first": ("residual stream at the first token, before the norm", _LENGTH, "MassiveActivation"),
     "unnormed_activation_others": ("residual stream at other tokens, before the norm", _LENGTH, "MassiveActivation"),
     "unnormed_activation_ratio": ("that at the first token over others, before the norm", "ratio", "MassiveActivation"),

@@ -28,10 +28,10 @@ def definitions(frame: pl.DataFrame) -> list[dict[str, Any]]:
 
 
 def align_numbers(kind: pl.DataType) -> dict[str, Any]:
-    """How a column of numbers stands in a table: to the right, with few digits; nothing for other columns."""
+    """How a column of numbers stands in a table: to the right, with four digits; nothing for other columns."""
     if not kind.is_numeric():
         return {}
-    shown = {"function": "params.value == null ? '–' : d3.format('.4~g')(params.value)"}
+    shown = {"function": "params.value == null ? '–' : d3.format('.4g')(params.value)"}
     found = {"filter": "agNumberColumnFilter", "type": "rightAligned"}
     return found | ({"valueFormatter": shown} if kind.is_float() else {})
 

@@ -28,12 +28,16 @@ def effects(store: Store, grid: str, measure: GridMeasure) -> pl.DataFrame:
     """Main effects over the axes of `grid`, of those that the cells at hand can tell apart.
 
     Returns:
-        factor, level, n, effect, low, high, percent, as `store.analysis.effects.effects`; axes in the grid's order.
+        factor, level, n, effect, low, high, percent, as `store.analysis.effects.effects`; the axis with the largest
+        effect first, and of each axis the best level.
     """
     if not finite(runs(store, grid, measure)["value"].to_list()):
         return pl.DataFrame(schema={"factor": pl.String, "level": pl.String, "n": pl.Int64, "effect": pl.Float64})
     found = main_effects(store, grid, measure=measure._asdict()).filter(pl.col("effect").is_not_null())
-    return found.filter(pl.len().over("factor") > 1)
+    largest = pl.col("effect").abs().max().over("factor")
+    place = pl.col("factor").replace_strict({name: i for i, name in enumerate(dict.fromkeys(found["factor"]))})
+    order = [largest, place, pl.col("effect") * (1 if measure.better == "lower" else -1)]
+    return found.filter(pl.len().over("factor") > 1).sort(order, descending=[True, False, False], maintain_order=True)
 
 
 def notes(store: Store, grid: str, measure: GridMeasure) -> list[str]:

@@ -21,7 +21,7 @@ KINDS: Final = {
     "simultaneous margin": ("beyond the simultaneous margin", _LARGEST._replace(marker="diamond")),
     "margin": ("beyond the margin", _LARGE._replace(marker="square")),
     "": ("as large as noise may be", REST._replace(marker="circle-open")),
-    "not judged": ("not judged", REST._replace(marker="circle")),
+    "not tested": ("not tested", REST._replace(marker="circle")),
 }
 """Words and point style for each kind of contrast."""
 
@@ -29,7 +29,7 @@ KINDS: Final = {
 def contrasts(found: HalfNormal) -> pl.DataFrame:
     """The contrasts that can be told apart, the largest first: contrast, order, effect, size, quantile, beyond."""
     known = found.contrasts.drop_nulls("size").drop("aliased_with")
-    return known.with_columns(pl.col("beyond").fill_null("not judged"))
+    return known.with_columns(pl.col("beyond").fill_null("not tested"))
 
 
 def units_of(scale: Scale) -> str:

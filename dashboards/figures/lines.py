@@ -28,6 +28,10 @@ _ROOM: Final = 100.0
 """How far beyond the values an interval is drawn; an axis never goes so far."""
 _MOST_TOLD: Final = 4000
 """Points of more than that in a figure tell less under the pointer, so that the figure stays small."""
+_MOST_UNIFIED: Final = 12
+"""Series that one box can tell of."""
+_BAND_RUNS: Final = 3
+"""An interval of fewer values says nothing, so it is not drawn."""
 _MOST_TICKS: Final = 12
 """Places that have a tick each."""
 _LARGEST: Final = 1e300
@@ -72,6 +76,10 @@ class Drawing(NamedTuple):
     """How values are told under the pointer."""
     own_x: bool = False
     """Every panel has a range of x of its own."""
+    bands: bool = True
+    """Whether intervals are drawn; the pointer tells them in any case."""
+    unified: bool = True
+    """Whether the pointer tells all series of a place at once, if they are few and x has numbers."""
 
 
 PLAIN: Final = Drawing()
@@ -113,12 +121,21 @@ def draw_panels(
     figure, places = panel_grid(len(panels), drawing.height, columns=drawing.columns, x=x, shared=shared)
     few = all(panel.found["series"].n_unique() <= FEW for panel in panels)
     much = sum(panel.found.height for panel in panels) > _MOST_TOLD
+    most = max((panel.found["series"].n_unique() for panel in panels), default=0)
+    counted = all(panel.found["x"].dtype.is_numeric() for panel in panels)
+    drawing = drawing._replace(unified=drawing.unified and counted and most <= _MOST_UNIFIED)
+    if drawing.unified:
+        figure.update_layout(hovermode="x unified")
+        figure.update_xaxes(hoverformat=",")
     for place, panel in zip(places, panels, strict=True):
         found = panel.found.filter(pl.col("x") > 0) if drawing.log_x else panel.found
         shown = _clip(found, panel.scale)
         if "least" in shown.columns and not few:
             shown = _spikes(shown, panel.scale)
-        axis = {"title": {"text": upright(panel.y, drawing.height)}, **_value_axis(shown, panel.scale)}
+        axis = {
+            "title": {"text": upright(panel.y, drawing.height)},
+            **_value_axis(shown, panel.scale, bands=drawing.bands),
+        }
         figure.update_layout({f"yaxis{place['yaxis'][1:]}": axis})
         for (key,), lines in shown.group_by("series", maintain_order=True):
             given = series[str(key)]
@@ -243,18 +260,23 @@ def _limits(found: pl.DataFrame, scale: Scale) -> tuple[float, float] | None:
     return low - room, high + room
 
 
-def _value_axis(shown: pl.DataFrame, scale: Scale) -> dict[str, Any]:
+def _value_axis(shown: pl.DataFrame, scale: Scale, *, bands: bool) -> dict[str, Any]:
     """An axis for all that is drawn; an interval alone does not make it wider than `canvas.value_axis` has it."""
+    if not bands:
+        shown = shown.with_columns(pl.lit(None, pl.Float64).alias(end) for end in ("low", "high"))
     wide = [shown.select(pl.col(name).alias("value")) for name in ("least", "greatest") if name in shown.columns]
     return value_axis(pl.concat([shown.select("value", "low", "high"), *wide], how="diagonal"), scale)
 
 
 def _traces(rows: pl.DataFrame, series: Series, drawing: Drawing, *, much: bool, few: bool) -> list[go.Scatter]:
-    shared = {"legendgroup": series.group, "showlegend": False}
+    shared = {"legendgroup": series.group}
     style, name = series.style, break_name(series.name)
-    x, y, low, high = (_numbers(rows[name]) for name in ("x", "value", "low", "high"))
+    x, y = _numbers(rows["x"]), _numbers(rows["value"])
+    enough = pl.lit(drawing.bands) & (pl.col("n").fill_null(_BAND_RUNS) >= _BAND_RUNS)
+    ends = rows.select(pl.when(enough).then(pl.col("low", "high")))
+    low, high = _numbers(ends["low"]), _numbers(ends["high"])
     traces = []
-    if rows["low"].null_count() < rows.height:
+    if ends["low"].null_count() < rows.height:
         traces.append(band(x, low, high, style.band(), series.group))
     if "least" in rows.columns:
         traces.append(_extremes(rows, style, few=few).update(shared))
@@ -312,12 +334,13 @@ def _marks(y: npt.NDArray[Any], style: Style, drawing: Drawing) -> dict[str, Any
 
 
 def _tooltips(rows: pl.DataFrame, drawing: Drawing, *, much: bool) -> dict[str, Any]:
-    place = "%{x:,}" if rows["x"].dtype.is_numeric() else "%{x}"
+    place = "" if drawing.unified else "%{x:,}: " if rows["x"].dtype.is_numeric() else "%{x}: "
+    line = ", " if drawing.unified else "<br>"
     if much:
-        return {"customdata": _numbers(rows["n"]), "hovertemplate": f"{place}: %{{y:.4g}}<br>n %{{customdata}}"}
+        return {"customdata": _numbers(rows["n"]), "hovertemplate": f"{place}%{{y:.4g}}{line}n %{{customdata}}"}
     rows = rows.select("value", "low", "high", "n")
-    texts = [describe_estimate(*row, words=drawing.words) for row in rows.iter_rows()]
-    return {"text": texts, "hovertemplate": f"{place}: %{{text}}"}
+    texts = [describe_estimate(*row, words=drawing.words).replace("<br>", line) for row in rows.iter_rows()]
+    return {"text": texts, "hovertemplate": f"{place}%{{text}}"}
 
 
 def _far(rows: pl.DataFrame, style: Style, name: str, drawing: Drawing) -> go.Scatter:

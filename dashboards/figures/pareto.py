@@ -11,7 +11,7 @@ from dashboards.data.formatting import count, number, plain
 from dashboards.data.grid_context import CellLook, in_order
 from dashboards.data.seed_averages import Scale
 from dashboards.figures.canvas import canvas, error_bars, finite, is_cut as goes_on, one_line, points, value_axis
-from dashboards.theme.styles import MUTED, REST, ROPE
+from dashboards.theme.styles import INK, MUTED, REST
 from store import Store
 from store.analysis.pareto import Quantity, read_objectives
 from store.analysis.verdicts import GridMeasure
@@ -31,8 +31,8 @@ class TradeOffs(NamedTuple):
 
     frame: pl.DataFrame
     """Cells in the grid's order: cell, label, n (seeds with both values), planned, failed, lacks (seeds that another
-    has). Objectives: x, x_low, x_high, value, low, high. Also step (see `on_steps`), standing, dominated_by, untold,
-    note."""
+    has). Objectives: x, x_low, x_high, value, low, high. Also step (see `on_steps`), standing, dominated_by,
+    inconclusive, note."""
     x: Objective
     y: Objective
 
@@ -61,7 +61,7 @@ def trade_offs(store: Store, grid: str, measure: GridMeasure, against: Quantity,
     steps = on_steps(frame["x"].to_list(), frame["value"].to_list(), x, y)
     frame = frame.with_columns(lacks=kept["seed"].n_unique() - pl.col("n"), step=pl.Series(steps, dtype=pl.Boolean))
     first = ("cell", "label", "n", "planned", "failed", "lacks")
-    frame = frame.select(*first, *names, "step", "standing", "dominated_by", "untold", "note")
+    frame = frame.select(*first, *names, "step", "standing", "dominated_by", "inconclusive", "note")
     return TradeOffs(in_order(frame, cells), x, y)
 
 
@@ -103,8 +103,10 @@ def is_cut(found: TradeOffs, log: tuple[bool, bool]) -> bool:
 
 
 def _sides(frame: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
-    across = frame.select(pl.col("x").alias("value"), pl.col("x_low").alias("low"), pl.col("x_high").alias("high"))
-    return across, frame.select("value", "low", "high")
+    """The values on both axes with the intervals that are drawn: of cells on the line."""
+    drawn = frame.with_columns(pl.when("step").then(pl.col("x_low", "x_high", "low", "high")))
+    across = drawn.select(pl.col("x").alias("value"), pl.col("x_low").alias("low"), pl.col("x_high").alias("high"))
+    return across, drawn.select("value", "low", "high")
 
 
 def _scale(*, log: bool) -> Scale:
@@ -128,7 +130,7 @@ def draw_trade_offs(found: TradeOffs, look: CellLook, titles: tuple[str, str], l
         y=best["value"].to_list(),
         mode="lines",
         # a step holds the value of the cell with the better x until the next one comes
-        line={"color": ROPE, "width": 2, "shape": "hv" if found.x.better == "lower" else "vh"},
+        line={"color": INK, "width": 2.5, "shape": "hv" if found.x.better == "lower" else "vh"},
         hoverinfo="skip",
         legendgroup="steps",
     )
@@ -161,7 +163,9 @@ def _alike(rows: Sequence[Row], look: CellLook) -> dict[str, list[Row]]:
 def _points(rows: Sequence[Row], group: str, look: CellLook, names: Mapping[str, str]) -> go.Scatter:
     style, standing = look.styles[rows[0]["cell"]], rows[0]["standing"]
     color = style.color + (_FAINT if standing == "dominated" else "")
-    columns = {name: [row[name] for row in rows] for name in ("x", "x_low", "x_high", "value", "low", "high")}
+    columns = {name: [row[name] for row in rows] for name in ("x", "value")}
+    ends = ("x_low", "x_high", "low", "high")
+    columns |= {name: [row[name] if row["step"] else None for row in rows] for name in ends}
     bar: dict[str, Any] = {"color": style.color + _BAR, "thickness": 1.2, "width": 3}
     return points(
         columns["x"],

@@ -72,6 +72,33 @@ def names(store: Store, grid: str) -> list[str]:
     return [str(name) for name in found["name"]]
 
 
+def differing(store: Store, grid: str) -> pl.DataFrame:
+    """How far each probe tells cells apart at the end of training: name, share, low, low_cell, high, high_cell.
+
+    `share` is the part of the variance over runs, of means over layers, heads and places, that cells explain; null
+    where nothing varies. `low` and `high` are the least and the greatest mean of a cell. The largest share comes first.
+    """
+    runs = store.sql(
+        f"SELECT p.name, g.cell, p.trial, avg(p.value) AS value FROM {_FROM} WHERE g.grid = $grid "
+        "AND t.status = 'ok' AND p.step = t.step AND isfinite(p.value) GROUP BY ALL ORDER BY ALL",
+        {"grid": grid},
+    )
+    value, centre = pl.col("value"), pl.col("value").mean().over("name", "cell")
+    spread = (value - value.mean().over("name")) ** 2, (value - centre) ** 2
+    squares = runs.with_columns(spread[0].alias("all"), spread[1].alias("within"))
+    sums = squares.group_by("name").agg(pl.col("all").sum(), pl.col("within").sum())
+    share = pl.when(pl.col("all") > 1e-18).then(1 - pl.col("within") / pl.col("all")).alias("share")
+    cells = runs.group_by("name", "cell", maintain_order=True).agg(value.mean()).sort("value", maintain_order=True)
+    ends = cells.group_by("name").agg(
+        value.first().alias("low"),
+        pl.col("cell").first().alias("low_cell"),
+        value.last().alias("high"),
+        pl.col("cell").last().alias("high_cell"),
+    )
+    found = sums.select("name", share).join(ends, on="name")
+    return found.sort(pl.col("share").round(3), "name", descending=[True, False], nulls_last=True)
+
+
 class Places(NamedTuple):
     """Where a probe looked."""
 

@@ -67,7 +67,7 @@ def change_by_shift(store: Store, grid: str, measure: GridMeasure, along: str, c
 
 
 def draw_error_by_shift(found: pl.DataFrame, look: CellLook, measure: GridMeasure, along: str, title: str) -> go.Figure:
-    """One line with a band per cell; a thin rule marks the point at which the grid is judged."""
+    """One line with a band per cell; a thin rule marks the point of the measure of the grid."""
     drawing = Drawing(height=420, markers=True, width=2)
     rows = found.rename({"cell": "series"})
     figure = draw_lines(rows, of_cells(look), x=along, y=title, scale=measure.scale, drawing=drawing)
@@ -99,7 +99,7 @@ def _mark_judged_point(figure: go.Figure, found: pl.DataFrame, measure: GridMeas
             x=judged,
             y=1,
             yref="paper",
-            text="judged here",
+            text="compared here",
             showarrow=False,
             xanchor="left",
             yanchor="top",

@@ -63,7 +63,7 @@ def _slots(about: GridContext, operators: dict[str, Style]) -> Iterator[tuple[st
     from dashboards.app.page import PageView  # dash takes a third of a second to import
     from dashboards.app.pages import PAGES
 
-    for page in PAGES:
+    for page in sorted(PAGES, key=lambda page: page.name != "compare"):  # differences first
         if page.name not in SHOWN or (about.measure is None and page.name not in WITHOUT_MEASURE):
             continue
         view = PageView("", about.store, page.address(grid=about.grid), operators, about)
@@ -126,7 +126,7 @@ def _changes(
     caption = (
         f"The same curves as changes from {about.baseline_name}, paired by seed, which the wide range above hides. "
         f"Line: mean{_change_of(measure.scale)}. Band: {interval_words('linear')}, {n_words(found)}."
-        f"{_cut(found, 'linear')} {equal} Away from the point that judges the grid this "
+        f"{_cut(found, 'linear')} {equal} Away from the point of the measure of the grid this "
         "is exploratory."
     )
     figure = shift.draw_change_by_shift(found, about.look, measure, along)

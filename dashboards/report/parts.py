@@ -111,7 +111,7 @@ def verdict_table(about: GridContext, measure: GridMeasure, verdicts: pl.DataFra
         HtmlColumn(f"Difference{in_odds(measure.scale)}", "number", f"from {about.baseline_name}"),
         HtmlColumn(f"{(1 - measure.alpha) * 100:g} % interval", "number minor", "t interval of this comparison alone"),
         HtmlColumn("Holm p", "number minor", "adjusted over all comparisons of the table"),
-        HtmlColumn("Pairs", "number minor", "seeds on which both arms finished, of those planned"),
+        HtmlColumn("Pairs", "number minor", "seeds on which both groups finished, of those planned"),
         HtmlColumn("Reason", "why"),
     ]
     words = verdict_words(about, measure, verdicts).iter_rows(named=True)

@@ -121,7 +121,8 @@ def _read_verdicts(about: GridContext, found: pl.DataFrame) -> tuple[pl.DataFram
     judged, problem = catch_user_error(lambda: verdicts(about.store, about.grid))
     if judged is None or judged.is_empty():
         return None, problem
-    return in_order(judged, [cell.cell for cell in about.cells]), None
+    best_first = about.measure.better == "higher"
+    return judged.sort("difference", descending=best_first, nulls_last=True, maintain_order=True), None
 
 
 def _explain_no_verdicts(about: GridContext, found: pl.DataFrame) -> str:

@@ -4,8 +4,8 @@ Figures are drawn in the light edition. Every colour has exactly one dark partne
 replacing colours in the figure's JSON, and nothing has to be drawn twice.
 """
 
-import colorsys
 from collections.abc import Mapping, Sequence
+from itertools import chain, count
 from typing import Final, NamedTuple
 
 INK: Final = "#1c2126"
@@ -28,16 +28,19 @@ ON_ANY_PAGE: Final = ("#2f86d1", "#d9691e")
 STATUS: Final = {"ok": "#3b8f6f", "running": "#3f86c6", "failed": "#c24d00", "pending": "#cfd5db"}
 
 _NEUTRAL: Final = ("#23282e", "#e9ecf0")
-_OKABE_ITO: Final = (  # light: dark enough for lines on white; dark: the same hue on near-black
-    ("#0072b2", "#56b0ea"),
-    ("#d55e00", "#ff8a45"),
-    ("#009e73", "#2fc79c"),
-    ("#b8578f", "#e79ac6"),
-    ("#c98a00", "#f2b632"),
-    ("#3a9bd4", "#8fd0ff"),
-    ("#8f8a00", "#ece35a"),
+_COLOURS: Final = (  # light, dark: any two are at least 0.12 apart in Oklab, and from black
+    ("#1893a1", "#81d7e3"),
+    ("#b42484", "#fa80c8"),
+    ("#815d02", "#c6a568"),
+    ("#5031b7", "#9286fa"),
+    ("#b71101", "#ff7a66"),
+    ("#609f21", "#aae280"),
+    ("#6c2e5e", "#b479a4"),
+    ("#7a67b2", "#beaff3"),
+    ("#175317", "#699b66"),
+    ("#bd6b68", "#ffb3af"),
+    ("#005c83", "#67a3c8"),
 )
-_MOST_SHADES: Final = 3
 _DASHES: Final = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
 _MARKERS: Final = ("circle", "square", "diamond", "triangle-up", "triangle-down", "pentagon", "hexagram")
 _SURFACES: Final = {
@@ -117,8 +120,8 @@ class CellStyle(NamedTuple):
 def operator_styles(operators: Sequence[str], neutral: str | None = None) -> dict[str, Style]:
     """A style for every operator of a campaign, whatever the order in which they are given.
 
-    `neutral` is black with a plain line; by default "softmax", if there is one. The others take the Okabe-Ito colours
-    in alphabetical order; where those run out, dash and marker keep them apart.
+    `neutral` is black with a plain line; by default "softmax", if there is one. The others take the colours in
+    alphabetical order; where those run out, dash and marker keep them apart.
     """
     names = sorted(set(operators))
     plain = neutral if neutral in names else next((name for name in names if name.lower() == "softmax"), None)
@@ -128,24 +131,22 @@ def operator_styles(operators: Sequence[str], neutral: str | None = None) -> dic
 
 
 def cell_styles(cells: Sequence[CellStyle], operators: Mapping[str, Style], baseline: str | None) -> dict[str, Style]:
-    """A style for every cell in a picture: its operator's hue, in as many shades, dashes and markers as it has cells.
+    """A style for every cell in a picture: no two have one colour as long as there are colours.
 
-    The cell `baseline` is neutral even where its operator has a colour. Where all others have one operator and shades
-    would not do, colours tell cells apart instead.
+    The cell `baseline` is neutral even where its operator has a colour. The first cell of an operator has its style.
     """
     found = {cell.cell: Style(*_NEUTRAL, _DASHES[0], _MARKERS[0]) for cell in cells if cell.cell == baseline}
     others = [cell for cell in cells if cell.cell != baseline]
-    if len(others) > _MOST_SHADES and len({cell.operator for cell in others}) == 1:
-        return found | {cell.cell: _color_style(i) for i, cell in enumerate(others)}
-    black = bool(found)
-    siblings: dict[str, list[str]] = {}
+    first = {cell.operator: cell.cell for cell in reversed(others)}
+    used = {style.color for style in found.values()}
     for cell in others:
-        siblings.setdefault(cell.operator, []).append(cell.cell)
-    for operator, keys in siblings.items():
-        style = operators[operator]
-        first = int(black and style.color == _NEUTRAL[0])  # the baseline has the first shade of black
-        found |= {key: _shade(style, place, len(keys) + first) for place, key in enumerate(keys, start=first)}
-    return found
+        style = operators[cell.operator]
+        if first[cell.operator] == cell.cell and style.color not in used:
+            found[cell.cell] = style
+            used.add(style.color)
+    free = [place for place, (color, _) in enumerate(_COLOURS) if color not in used]
+    places = chain(free, count(len(_COLOURS)))
+    return {cell.cell: found.get(cell.cell) or _color_style(next(places)) for cell in cells}
 
 
 def level_styles(levels: Sequence[str]) -> dict[str, Style]:
@@ -154,31 +155,10 @@ def level_styles(levels: Sequence[str]) -> dict[str, Style]:
 
 
 def _color_style(place: int) -> Style:
-    light, dark = _OKABE_ITO[place % len(_OKABE_ITO)]
+    light, dark = _COLOURS[place % len(_COLOURS)]
     # the second round of colours meets other dashes and markers than the first
-    turn = place + 1 + place // len(_OKABE_ITO)
+    turn = place + 1 + place // len(_COLOURS)
     return Style(light, dark, _DASHES[turn % len(_DASHES)], _MARKERS[turn % len(_MARKERS)])
-
-
-def _shade(style: Style, place: int, total: int) -> Style:
-    if total == 1:
-        return style
-    along = place / (total - 1)
-    if style.color == _NEUTRAL[0]:  # next to black and to white only one way is left
-        light, dark = _lighter(style.color, 0.36 * along), _lighter(style.dark, -0.36 * along)
-    else:
-        light, dark = (_lighter(color, 0.34 * (along - 0.5)) for color in (style.color, style.dark))
-    dash = _DASHES[(_DASHES.index(style.dash) + place) % len(_DASHES)]
-    marker = style.marker + ("", "-open", "-dot")[place % 3]
-    return Style(light, dark, dash, marker)
-
-
-def _lighter(color: str, by: float) -> str:
-    """The same hue with its lightness moved by `by` (lightness is 0..1), kept away from black and white."""
-    red, green, blue = (int(color[i : i + 2], 16) / 255 for i in (1, 3, 5))
-    hue, lightness, saturation = colorsys.rgb_to_hls(red, green, blue)
-    moved = colorsys.hls_to_rgb(hue, min(max(lightness + by, 0.16), 0.84), saturation)
-    return "#" + "".join(f"{round(part * 255):02x}" for part in moved)
 
 
 def dark_partners(styles: Sequence[Style]) -> dict[str, str]:

@@ -68,7 +68,7 @@ def _explain_all(family: str) -> list[ChoiceExplanation]:
 
 
 def _contents(heading: str, explanations: Sequence[ChoiceExplanation]) -> str:
-    return table((heading, "is"), [(f"[{each.name}](#{each.name})", each.line) for each in explanations])
+    return table((heading, "description"), [(f"[{each.name}](#{each.name})", each.line) for each in explanations])
 
 
 def _section(choice: ChoiceExplanation, folder: str, drawn: str = "") -> str:

@@ -24,7 +24,7 @@ _AFTER_WEIGHTS: Final = {
     "head_norm": "a head's output",
     "output_gate": "a head's output",
 }
-_PRESET_COLUMNS: Final = ("model", "is", "layers", "heads", "width", "feedforward", "parameters of its layers")
+_PRESET_COLUMNS: Final = ("model", "description", "layers", "heads", "width", "feedforward", "parameters of its layers")
 
 
 class Weights(NamedTuple):
@@ -73,11 +73,13 @@ def make_operators_page() -> dict[str, str]:
         {
             "equation": equation(),
             "contents": table(
-                ("operator", "paper", "is"),
+                ("operator", "paper", "description"),
                 [(f"[{each.name}](#{each.name})", each.paper, each.line) for each in operators],
             ),
             "operators": "\n".join(sections),
-            "stages": table(("stage", "kind", "is", "source"), [row for row in rows if row.stage != "positions"]),
+            "stages": table(
+                ("stage", "kind", "description", "source"), [row for row in rows if row.stage != "positions"]
+            ),
             "positions": table(KindRow._fields[1:], [row[1:] for row in rows if row.stage == "positions"]),
             "presets": table(_PRESET_COLUMNS, [_preset_row(name, make) for name, make in presets().items()]),
             "backbone": table(FIELD_HEADINGS, field_rows(Backbone, documented=False)),
@@ -132,7 +134,7 @@ def _section(operator: Explanation, caption: str) -> str:
         lines.append(f"Options: {', '.join(options)}.\n")
     lines.append(f"Parameters added to {operator.model}: {added_words(operator)}.\n")
     lines += bullets("It is another operator if (proved)", operator.limits)
-    lines += bullets("Traps", operator.traps)
+    lines += bullets("Pitfalls", operator.traps)
     lines += bullets("Laws it does not keep", [f"{law}: {reason}" for law, reason in operator.breaks.items()])
     return "\n".join(lines)
 

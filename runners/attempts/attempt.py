@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, final
 
 from grid.errors import EnvironmentProblem, NotFoundError, StoreError
+from runners.attempts.callbacks import Callbacks
 from runners.attempts.claims import Claim, by_code
 from runners.checkpoint import KEEP, forget_older, save_checkpoint
 from runners.training.failure import Failure
@@ -68,6 +69,7 @@ class Watch(NamedTuple):
 
     stop_requested: Callable[[], bool]
     stepped: Callable[[int, int, float], None]
+    callbacks: Callbacks = Callbacks(())
 
 
 class LeaseLost(Exception):
@@ -129,6 +131,7 @@ class Attempt(TrainingContext):
 
     def metrics(self, step: int, values: Mapping[str, float]) -> None:
         """Buffer the metrics of one step until the next checkpoint or shard."""
+        self._watch.callbacks.on_step(step, values)
         wall_s = time.monotonic() - self._began
         for name, value in values.items():
             self._buffer.add("metric", (self._trial, self.number, step, name, float(value), wall_s))
@@ -139,6 +142,7 @@ class Attempt(TrainingContext):
         self, step: int, name: str, value: float, *, point: Mapping[str, float], items: int, se_items: float | None
     ) -> None:
         """Buffer one value of an evaluation."""
+        self._watch.callbacks.on_evaluation(step, name, value, point)
         row = (self._trial, self.number, step, name, dict(point), float(value), items, se_items)
         self._buffer.add("evaluation", row)
 

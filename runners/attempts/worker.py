@@ -16,6 +16,7 @@ from typing import Any, Literal, NamedTuple, Protocol, final
 from grid import Spec
 from grid.errors import EnvironmentProblem, SpecError
 from runners.attempts.attempt import Attempt, CampaignUnwritable, LeaseLost, Watch, require_there
+from runners.attempts.callbacks import Callbacks, LoggedRun
 from runners.attempts.claims import Claim, Taken, claim
 from runners.attempts.leases import Leases
 from runners.attempts.manifest import Manifest
@@ -63,6 +64,8 @@ class Job:
     """After out of memory: "halve" retries at once with twice the micro-batches; else the trial has failed."""
     place: Mapping[str, Any] | None = None
     """Where the scheduler runs this, as in `start.json`."""
+    callbacks: bool = True
+    """True to call `on_step` and `on_evaluation` of the spec files."""
 
     @property
     def code(self) -> str | None:
@@ -227,7 +230,12 @@ class Worker:
 
     def _attempt(self, row: int, line: dict[str, Any], mine: Claim, trial: Spec | Exception) -> Outcome:
         listener = self._listener
-        watch = Watch(listener.stop_requested, lambda step, steps, loss: listener.row_stepped(row, step, steps, loss))
+        run = None if isinstance(trial, Exception) or not self._job.callbacks else _logged_run(line, mine.number, trial)
+        watch = Watch(
+            listener.stop_requested,
+            lambda step, steps, loss: listener.row_stepped(row, step, steps, loss),
+            Callbacks(self._job.files, run),
+        )
         attempt = Attempt(self._layout, mine, self._buffer, _checkpoint_s(line["spec"]), watch)
         listener.row_started(row, attempt.number, attempt.step)
         del mine  # frees the checkpoint once training has loaded it
@@ -322,6 +330,10 @@ class Worker:
             with contextlib.suppress(OSError):  # it only costs room
                 if not attempt.log.stat().st_size:
                     attempt.log.unlink()
+
+
+def _logged_run(line: Mapping[str, Any], attempt: int, trial: Spec) -> LoggedRun:
+    return LoggedRun(line["trial"], line["grid"], line["label"], line["seed"], attempt, trial)
 
 
 def _checkpoint_s(spec: Mapping[str, Any]) -> float:

@@ -15,7 +15,7 @@ from runners.probes import Probe, RowInfo
 from runners.tasks import Task
 from store.analysis.metrics import direction
 
-FIELD_HEADINGS: Final = ("field", "type", "default", "is")
+FIELD_HEADINGS: Final = ("field", "type", "default", "description")
 _FAMILIES: Final = (Task, Evaluation, Probe)
 _PACKAGE: Final = ("runners.", "variants.")
 _LONGEST_TUPLE: Final = 7

@@ -18,7 +18,8 @@ from runners.provenance.code import SOURCE
 from variants import Backbone, Operator, Tokens, Transformer
 from variants.model.shapes import shapes_only
 from variants.papers.catalogue import PAPERS, NamedOperator, catalogue
-from variants.paths.choose import PATHS
+from variants.paths.case import Case
+from variants.paths.choose import PATHS, choose
 from variants.stages.stage import Stage
 
 MODEL = "gpt2_small"
@@ -99,6 +100,27 @@ def explain(known: NamedOperator, model: str = MODEL) -> Explanation:
         breaks=operator.breaks,
         paths={path.name: path.cannot(operator) or "yes" for path in PATHS},
     )
+
+
+class PathRow(NamedTuple):
+    """An execution path in one case."""
+
+    path: str
+    chosen: str
+    """"yes" or "no"."""
+    reason: str
+    """Why it is not chosen; empty for the chosen one."""
+
+
+def path_rows(operator: Operator, case: Case) -> list[PathRow]:
+    """List all execution paths, fastest first, with the chosen one and why the others are not."""
+    chosen = choose(operator, case)
+    rows = []
+    for path in PATHS:
+        reason = chosen.reasons.get(path.name) or path.reason(operator, case) or f"{chosen.path.name} is faster"
+        taken = path is chosen.path
+        rows.append(PathRow(path.name, "yes" if taken else "no", "" if taken else reason))
+    return rows
 
 
 def describe_parts(parts: Mapping[str, Spec]) -> tuple[OperatorPart, ...]:

@@ -10,8 +10,8 @@ from runners.catalogue.explain_choice import ChoiceExplanation
 from runners.catalogue.stage_words import option_words
 from runners.output import write, write_table
 
-NUMBER_HEADINGS: Final = ("number", "starts at", "varies", "range", "is")
-MEASURE_HEADINGS: Final = ("measures", "points", "unit", "better")
+NUMBER_HEADINGS: Final = ("number", "starts at", "varies", "range", "description")
+MEASURE_HEADINGS: Final = ("measures", "evaluation conditions", "unit", "better")
 ROW_HEADINGS: Final = ("row", "of each", "point", "unit")
 
 

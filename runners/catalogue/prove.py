@@ -1,8 +1,9 @@
 """Prove operators law by law: those of the package, or those of a spec file with its choices."""
 
+import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import chain
 from pathlib import Path
 from types import ModuleType
@@ -10,13 +11,23 @@ from types import ModuleType
 from pydantic import BaseModel
 
 from grid import Grid
+from grid.durations import format_duration
 from grid.errors import NotFoundError, SpecError
 from grid.suggestions import suggest_name
-from runners.output import LINE_EVERY_S, duration, say, write
+from runners.output import LINE_EVERY_S, format_count, say, write
 from runners.provenance.specfile import import_spec_file
+from runners.slow_notice import slow_notice
 from runners.trial import Trial
 from variants.laws.battery import LAWS, LawFinding, find
-from variants.laws.examples import around, combinations_of_choices, distinct, examples, family
+from variants.laws.examples import (
+    around,
+    combinations_of_choices,
+    distinct,
+    every_choice,
+    examples,
+    family,
+    named_operators,
+)
 from variants.operator import KINDS, Operator
 from variants.papers.catalogue import catalogue
 from variants.stages.stage import Stage
@@ -25,39 +36,65 @@ BROKEN = 4
 """The exit code if an operator breaks a law that it does not declare broken."""
 
 
-def prove(spec: Path | None, name: str | None) -> int:
-    """Try every law on every operator of a spec file, or of the package, and print a line for each.
+def prove(spec: Path | None, name: str | None, *, full: bool = False) -> int:
+    """Try every law on operators of a spec file, or of the package, and print a line for each.
 
-    If the operators of a spec file keep their laws, the file's choices are also tried beside all others. `name` chooses
-    one operator by its label. Returns 0, or 4 if an operator breaks a law without declaring it.
+    The operators have each distinct choice once. With `full` they are all operators; if those of a spec file keep their
+    laws, the file's choices are also tried beside all others. `name` chooses one of all by its label.
+
+    Returns 0, or 4 if an operator breaks a law without declaring it.
 
     Raises:
         NotFoundError: no operator has that name.
         SpecError: the file cannot be run, or has neither a grid nor a choice of its own.
     """
-    operators, further = (list(examples()), []) if spec is None else operators_of(spec)
+    everything = full or name is not None
+    with slow_notice("listing the operators"):
+        if spec is not None:
+            operators, further = operators_of(spec, combine=everything)
+        else:
+            operators, further = list(examples() if everything else chain(named_operators(), every_choice())), []
     if name is not None:
         operators, further = _with_label(name, operators + further), []
+    elif not full:
+        operators = each_choice_once(operators)
     started = time.monotonic()
     failed = _count_failures(operators)
     tried = operators if failed else operators + further
     failed += 0 if failed else _count_failures(further)
-    many = f"{len(tried)} operator{'s' if len(tried) > 1 else ''}"
     result = f"{failed} with a broken law" if failed else "no law is broken that is not declared"
     more = len(operators + further) - len(tried)
     left = f"; {more} combinations of its choices were not tried, repair these first" if more else ""
-    say(f"{many} in {duration(time.monotonic() - started)}: {result}{left}")
+    quick = "" if everything else "; each distinct choice was tried once, --full tries all combinations"
+    took = format_duration(time.monotonic() - started)
+    say(f"{format_count(len(tried), 'operator')} in {took}: {result}{left}{quick}")
     return BROKEN if failed else 0
 
 
+def each_choice_once(operators: Iterable[Operator]) -> list[Operator]:
+    """Keep the operators that have a choice which no earlier one has, with the numbers of the choice."""
+    seen: set[tuple[str, str]] = set()
+    found = []
+    for operator in operators:
+        choices = {(stage, getattr(operator, stage).key) for stage in Operator.model_fields if stage != "name"}
+        if not choices <= seen:
+            found.append(operator)
+        seen |= choices
+    return found
+
+
 def _count_failures(operators: list[Operator]) -> int:
-    last_line, failed = time.monotonic(), 0
+    started = last_line = time.monotonic()
+    failed = 0
     for done, operator in enumerate(operators):
-        if time.monotonic() - last_line >= LINE_EVERY_S:
-            last_line = time.monotonic()
-            say(f"{done}/{len(operators)} operators · at {operator.label}")
+        now = time.monotonic()
+        if done and now - last_line >= LINE_EVERY_S:
+            last_line = now
+            left = format_duration((now - started) / done * (len(operators) - done))
+            say(f"{done}/{len(operators)} operators · {left} left · at {operator.label}")
         findings = list(_findings(operator))
         write(line(operator, findings))
+        sys.stdout.flush()
         failed += not all(finding.proved for finding in findings)
     return failed
 
@@ -99,8 +136,8 @@ def _wrong(findings: list[LawFinding]) -> Iterator[str]:
             yield f"  {finding.law}: {words}" + (f"; and {more} more law{'s' if more > 1 else ''}" if more else "")
 
 
-def operators_of(spec: Path) -> tuple[list[Operator], list[Operator]]:
-    """Return the operators of a spec file, each once, and the combinations of its choices with all others.
+def operators_of(spec: Path, *, combine: bool = True) -> tuple[list[Operator], list[Operator]]:
+    """Return the operators of a spec file, each once, and with `combine` its choices combined with all others.
 
     The operators are those in its grids, around its choices, and its named ones.
     """
@@ -110,7 +147,7 @@ def operators_of(spec: Path) -> tuple[list[Operator], list[Operator]]:
     if not own_operators:
         raise SpecError(f"{spec}: there is nothing to prove; define a Grid, or a choice of a stage such as a Score")
     known = {operator.key for operator in own_operators}
-    further = distinct(combinations_of_choices(own)) if own else []
+    further = distinct(combinations_of_choices(own)) if own and combine else []
     return own_operators, [operator for operator in further if operator.key not in known]
 
 

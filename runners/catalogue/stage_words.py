@@ -116,6 +116,11 @@ def _field_docstrings(cls: type) -> dict[str, str]:
 
 
 def _start(number: Number) -> str:
+    projection = f", projection of s.d. {number.projection_std:g}" if number.projection_std else ""
+    return _start_of_table(number) + projection
+
+
+def _start_of_table(number: Number) -> str:
     if isinstance(number, Matrix):
         return f"drawn, s.d. {number.init:g}/sqrt(D)"
     if isinstance(number, RunningMean):

@@ -28,6 +28,8 @@ LAST = len(LOGITS) - 1
 
 CHANNELS = 16
 DIGITS = 3
+_HALF_UP = 1e-9
+"""Added before weights are rounded."""
 
 
 class Setting(NamedTuple):
@@ -97,7 +99,8 @@ def profiles(
     attended = attend(operator, q, k, q[..., :CHANNELS], numbers=numbers)
 
     def row(map_: Tensor, head: int) -> tuple[float, ...]:
-        return tuple(round(each, digits) + 0.0 for each in map_[0, head, query].tolist())  # never -0
+        # Halves go up on every machine: the last bits differ between processors. Adding 0.0 avoids -0.
+        return tuple(round(each + _HALF_UP, digits) + 0.0 for each in map_[0, head, query].tolist())
 
     rows = [row(attended.weights, head) for head in range(heads)]
     return [

@@ -15,21 +15,22 @@ from typing import NoReturn
 from cyclopts import App, Parameter
 from cyclopts.exceptions import CycloptsError
 
-from grid.errors import EnvironmentProblem
+from grid.errors import EnvironmentProblem, SpecError
 from grid.paper import PaperScale
 from runners.cli.annotate import note, tag
 from runners.cli.catalogue import operators, probes, prove, tasks
+from runners.cli.compare import compare
 from runners.cli.doctor import check, doctor, rebuild
 from runners.cli.effects import effects
 from runners.cli.evaluate import evaluate
 from runners.cli.export import export
 from runners.cli.monitor import cancel, failures, logs, watch
-from runners.cli.options import AnyGrid, Campaign, Json
+from runners.cli.options import AnyGrid, Campaign, Json, say_warnings
 from runners.cli.published import published
 from runners.cli.remove import rename, rm
 from runners.cli.repro import repro
 from runners.cli.resolve import CAMPAIGNS
-from runners.cli.results import compare, status, table
+from runners.cli.results import status, table
 from runners.cli.retry import retry
 from runners.cli.run import plan, run
 from runners.cli.sql import sql
@@ -71,26 +72,30 @@ for _command in (
 
 
 @app.command
-def report(*, campaign: Campaign = None, grid: AnyGrid = None, out: Path | None = None) -> int:
+def report(
+    path: Path | None = None, /, *, campaign: Campaign = None, grid: AnyGrid = None, out: Path | None = None
+) -> int:
     """Write the campaign's report: one HTML file that works offline.
 
     Parameters
     ----------
+    path
+        The campaign directory, in place of --campaign.
     out
         The file to write; default report.html in the campaign.
     """
     from dashboards import write_report
     from runners.cli.resolve import find_campaign
-    from runners.provenance.code import find_mixtures
     from store.store import Store
 
-    root = find_campaign(campaign)
-    path = write_report(root, out, grid)
+    if path is not None and campaign is not None:
+        raise SpecError(f"a report is of one campaign; got {path} and --campaign {campaign}: name it once")
+    root = find_campaign(path or campaign)
+    written = write_report(root, out, grid)
     with Store.open(root) as store:
-        for warning in (*store.warnings(grid), *find_mixtures(store, store.grids() if grid is None else [grid])):
-            say(f"ablate: {warning}")
+        say_warnings(store, grid)
     say("ablate: the report is")
-    write(str(path.resolve()))
+    write(str(written.resolve()))
     return 0
 
 
@@ -179,7 +184,6 @@ def dash(*campaigns: Path, port: int = 8050, host: str = "127.0.0.1", spec: Path
         A spec file: its operators and choices are known on the page Operators.
     """
     from dashboards.app.serve import serve
-    from grid.errors import SpecError
     from runners.catalogue.operator_maths import OperatorMaths
     from runners.cli.resolve import find_campaigns
 

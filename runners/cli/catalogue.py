@@ -1,7 +1,11 @@
 """Commands that explain operators, tasks, evaluations and probes, and prove operators."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated, Literal, final
+
+from cyclopts import Parameter
 
 from grid.errors import SpecError
 from runners.cli.options import Flag, Json
@@ -11,6 +15,41 @@ STAGES = "stages"
 """Argument of `ablate operators` that lists the kinds of every stage."""
 
 
+@final
+@dataclass(frozen=True)
+class OperatorPage:
+    """Options of the page about one named operator.
+
+    Parameters
+    ----------
+    model
+        The backbone in which added parameters are counted, such as llama2_125m; default gpt2_small.
+    paths
+        Say only which execution path computes it, and why others do not.
+    length
+        Tokens of a sequence, for --paths; default 1024.
+    device
+        Where it is computed, for --paths; default cpu.
+    """
+
+    model: str | None = None
+    paths: Flag = False
+    length: int | None = None
+    device: Literal["cpu", "cuda"] | None = None
+
+    def check(self, *, one: bool) -> None:
+        """Raise SpecError for options that say nothing; `one` is True if the page is about one named operator."""
+        if self.model and not one:
+            raise SpecError("--model counts the parameters of one named operator; give its name")
+        if self.paths and not one:
+            raise SpecError("--paths is about one named operator; give its name")
+        if not self.paths and (self.length is not None or self.device is not None):
+            raise SpecError("--length and --device choose the case of --paths; add it, or leave them out")
+
+
+_WHOLE_PAGE = OperatorPage()
+
+
 def operators(
     name: str | None = None,
     kind: str | None = None,
@@ -18,7 +57,7 @@ def operators(
     *,
     spec: Path | None = None,
     paper: str | None = None,
-    model: str | None = None,
+    page: Annotated[OperatorPage, Parameter(name="*")] = _WHOLE_PAGE,
     as_json: Json = False,
 ) -> int:
     """List the named operators, or explain one: formula, numbers, limits, pitfalls. `operators score ssa`: a kind.
@@ -33,8 +72,6 @@ def operators(
         A spec file: its named operators and choices are known too, and without a name these alone are listed.
     paper
         List those of one paper: baseline, 000, 001, 002, 003, 004 or beyond.
-    model
-        The backbone in which added parameters are counted, such as llama2_125m; default gpt2_small.
     """
     from runners.catalogue.explain import MODEL, data, explain, explain_kind
     from runners.catalogue.explain_text import write_explanation, write_kind
@@ -44,11 +81,12 @@ def operators(
     listing = kind is None and name in (STAGES, *families())
     if name and paper:
         raise SpecError(f"--paper filters the list and takes no name; leave --paper or {name!r} out")
-    if model and (name is None or kind is not None or listing):
-        raise SpecError("--model counts the parameters of one named operator; give its name")
+    page.check(one=name is not None and kind is None and not listing)
     module = None if spec is None else import_spec_file(spec)
-    if name is None and paper is None and module is not None:
-        _write_list(("of", "name", "line", "source"), defined_in(module), as_json=as_json)
+    if page.paths and name is not None:
+        _write_paths(name, page.length or 1024, page.device or "cpu", as_json=as_json)
+    elif name is None and paper is None and module is not None:
+        _write_list(("kind", "name", "line", "source"), defined_in(module), as_json=as_json)
     elif name is None:
         rows = [(each.name, each.paper, each.line) for each in of_paper(paper)]
         _write_list(("operator", "paper", "line"), rows, as_json=as_json)
@@ -58,9 +96,19 @@ def operators(
         part = explain_kind(name, kind)
         write_json("operators", data(part)) if as_json else write_kind(part)
     else:
-        found = explain(find_named(name), model or MODEL)
+        found = explain(find_named(name), page.model or MODEL)
         write_json("operators", data(found)) if as_json else write_explanation(found)
     return 0
+
+
+def _write_paths(name: str, length: int, device: str, *, as_json: bool) -> None:
+    """Write every execution path of a named operator for one case."""
+    from runners.catalogue.explain import path_rows
+    from runners.catalogue.lookup import find_named
+    from variants.paths.case import Case
+
+    rows = path_rows(find_named(name).make(), Case(length, length, device))
+    _write_list(("path", "chosen", "reason"), [(row.path, row.chosen, row.reason) for row in rows], as_json=as_json)
 
 
 def _write_list(columns: Sequence[str], rows: Sequence[tuple[str, ...]], *, as_json: bool) -> None:
@@ -105,15 +153,17 @@ def _choices(command: str, of: tuple[str, ...], name: str | None, spec: Path | N
     module = None if spec is None else import_spec_file(spec)
     if name is None:
         rows = kinds(*of, defined_in=module)
-        write_json(command, [row._asdict() for row in rows]) if as_json else write_table(("of", "name", "line"), rows)
+        write_json(command, [row._asdict() for row in rows]) if as_json else write_table(("kind", "name", "line"), rows)
     else:
         found = explain_choice(name, *of)
         write_json(command, data(found)) if as_json else write_choice(found)
     return 0
 
 
-def prove(spec: Path | None = None, /, *, operator: str | None = None, laws: Flag = False) -> int:
+def prove(spec: Path | None = None, /, *, operator: str | None = None, full: Flag = False, laws: Flag = False) -> int:
     """Prove operators law by law: those of the package, or of a spec file with the choices defined in it.
+
+    Each distinct choice of the operators is tried once, which takes seconds.
 
     Parameters
     ----------
@@ -121,21 +171,26 @@ def prove(spec: Path | None = None, /, *, operator: str | None = None, laws: Fla
         A Python file that defines grids, choices or named operators; default the package's own operators.
     operator
         Only the one of this name.
+    full
+        Every operator and cell, and each choice of the file beside all others, which takes minutes.
     laws
         List the laws instead, a sentence each.
     """
     if laws:
-        return _list_laws(spec, operator)
+        return _list_laws(spec, operator, full=full)
+    import torch
+
     from runners.catalogue.prove import prove as prove_operators
 
-    return prove_operators(spec, operator)
+    torch.set_num_threads(1)  # on inputs this small, several threads are slower
+    return prove_operators(spec, operator, full=full)
 
 
-def _list_laws(spec: Path | None, operator: str | None) -> int:
+def _list_laws(spec: Path | None, operator: str | None, *, full: bool) -> int:
     from grid.errors import SpecError
     from variants.laws.battery import LAWS
 
-    if spec or operator:
-        raise SpecError("--laws lists the laws and takes neither a file nor --operator; leave them out")
-    write_table(("law", "says"), [(law.name, law.sentence) for law in LAWS])
+    if spec or operator or full:
+        raise SpecError("--laws lists the laws and takes neither a file nor --operator nor --full; leave them out")
+    write_table(("law", "description"), [(law.name, law.sentence) for law in LAWS])
     return 0

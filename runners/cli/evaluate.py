@@ -224,7 +224,7 @@ def _show(results: "Sequence[Result]", labels: dict[str, tuple[str, int]]) -> No
             point = ", ".join(f"{axis}={value:g}" for axis, value in each.point.items())
             rows.append((found.trial[:8], label, seed, each.name, point, each.value, each.se_items, each.items))
     if rows:
-        headings = ["trial", "cell", "seed", "name", "at", "value", "se over items", "items"]
+        headings = ["trial", "cell", "seed", "name", "evaluation conditions", "value", "se over items", "items"]
         write_table(headings, rows[:_MOST_SHOWN])
     if len(rows) > _MOST_SHOWN:
         _tell(f"{_MOST_SHOWN} of {len(rows)} values are shown; the table evaluation has all")

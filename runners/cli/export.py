@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Literal, final
 from cyclopts import Parameter
 
 from grid.errors import NotFoundError, SpecError
-from runners.cli.options import Campaign, OneGrid
-from runners.output import say, write
+from runners.cli.options import Campaign, OneGrid, say_warnings
+from runners.output import format_count, say, write
 
 if TYPE_CHECKING:
     from store.store import Store
@@ -66,19 +66,20 @@ PLAIN = ExportPage()
 def export(
     what: str,
     /,
-    *,
     to: Annotated[str, Parameter(allow_leading_hyphen=True)],
+    *,
     kind: Annotated[Literal["csv", "parquet", "tex", "md"] | None, Parameter(name="--format")] = None,
     campaign: Campaign = None,
     grid: OneGrid = None,
     page: Pages = PLAIN,
 ) -> int:
-    """Write a table as CSV, Parquet, LaTeX or Markdown; docs/export.md says what is in each.
+    """Write a table as CSV, Parquet, LaTeX or Markdown, or runs for TensorBoard; docs/export.md says what is in each.
 
     Parameters
     ----------
     what
-        verdicts, cells, trials, metrics, evaluations, probes, items, or the name of a saved query.
+        verdicts, cells, trials, metrics, evaluations, probes, items, or the name of a saved query. tensorboard writes a
+        directory of event files.
     to
         The file; its name says the format: .csv, .parquet, .tex, .md. Or - for stdout, with --format.
     kind
@@ -90,6 +91,8 @@ def export(
     from runners.cli.resolve import open_campaign
     from store.export.formats import format_of
 
+    if what == "tensorboard":
+        return _export_runs(Path(to), campaign, grid)
     if to == "-" and kind is None:
         raise SpecError("stdout has no name that says the format; add --format csv, parquet, tex or md")
     if not Path(to).name:
@@ -100,10 +103,23 @@ def export(
             "--measure, --at and --spread are for cells on a page; write `ablate export cells --to FILE.tex`"
         )
     with open_campaign(campaign) as store:
-        for warning in store.warnings():
-            say(f"ablate: {warning}")
+        say_warnings(store)
         data = cancellable(store, lambda: _encode(store, what, asked, grid, page))
     _write_output(to, data)
+    return 0
+
+
+def _export_runs(folder: Path, campaign: Campaign, grid: OneGrid) -> int:
+    from runners.cli.resolve import choose_grid, open_campaign
+    from runners.tasks.optional_packages import require_package
+    from store.export.tensorboard import write_tensorboard
+
+    require_package("tensorboard", by="`ablate export tensorboard`", extra="tensorboard")
+    with open_campaign(campaign) as store:
+        say_warnings(store)
+        found = write_tensorboard(store, choose_grid(store, grid), folder)
+    say(f"ablate: {format_count(found, 'run')} for `tensorboard --logdir {folder}`")
+    write(str(folder.resolve()))
     return 0
 
 

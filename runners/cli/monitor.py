@@ -1,10 +1,10 @@
-"""Commands that tend the trials of a campaign: logs, cancel, retry, failures, watch."""
+"""Commands that monitor the trials of a campaign: logs, cancel, retry, failures, watch."""
 
 from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from runners.cli.options import AnyGrid, Campaign, Flag, Json
+from runners.cli.options import AnyGrid, Campaign, Flag, Json, say_warnings
 from runners.output import say, write, write_json
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ def cancel(*query: str, outdated: bool = False, campaign: Campaign = None, as_js
     from grid.errors import SpecError
     from runners.cli.resolve import find_campaign, open_campaign
     from runners.execution.local_runs import runs_at_work
-    from runners.monitoring.cancel import Cancelling
+    from runners.monitoring.cancel import Cancelling, mark_cancelled
     from runners.monitoring.trial_locations import locate_trials
     from runners.monitoring.trial_query import select
     from runners.slurm.scheduler import SlurmScheduler
@@ -119,8 +119,9 @@ def cancel(*query: str, outdated: bool = False, campaign: Campaign = None, as_js
             notes = list(where.notes)
     else:  # without the store: a campaign of very many trials is cancelled at once
         layout = Layout(find_campaign(campaign))
+        marked = mark_cancelled(layout, submissions)  # before the scheduler is asked, which may not answer for long
         statuses, notes = read_submission_status(layout, scheduler)
-        cancelling = Cancelling(layout, statuses, runs_at_work(layout), scheduler.cancel)
+        cancelling = Cancelling(layout, statuses, runs_at_work(layout), scheduler.cancel, marked)
         cancelling.everything(submissions)
     if as_json:
         write_json("cancel", {"done": cancelling.done}, [*notes, *cancelling.problems])
@@ -143,10 +144,11 @@ def failures(*, campaign: Campaign = None, grid: AnyGrid = None, as_json: Json =
 
     with open_campaign(campaign) as store:
         found = triaged(store, None if grid is None else choose_grid(store, grid))
+        warnings = store.warnings(grid) if as_json else say_warnings(store, grid)
         refused = worker_rejections(store.layout)
     if as_json:
         data = {"failures": [each._asdict() for each in found], "refusals": [each._asdict() for each in refused]}
-        write_json("failures", data)
+        write_json("failures", data, warnings)
         return 0
     write_clusters(found)
     write_refusals(refused)

@@ -24,6 +24,14 @@ AnyGrid = Annotated[str | None, Parameter(help="One of its grids; default all.")
 Flag = Annotated[bool, Parameter(negative="")]
 
 
+def say_warnings(store: "Store", grid: str | None = None) -> list[str]:
+    """Write on stderr what readers of these results must know, and return it."""
+    warnings = store.warnings(grid)
+    for warning in warnings:
+        say(f"ablate: {warning}")
+    return warnings
+
+
 @final
 @dataclass(frozen=True)
 class GridFlags:
@@ -47,15 +55,11 @@ class GridFlags:
             NotFoundError: there is no such campaign or grid.
         """
         from runners.cli.resolve import choose_grid, find_campaign
-        from runners.provenance.code import find_mixtures
         from store.store import Store
 
         with Store.open(find_campaign(self.campaign)) as store:
             name = choose_grid(store, self.grid)
-            warnings = [*store.warnings(name), *find_mixtures(store, [name])]
-            if not self.as_json:
-                for warning in warnings:
-                    say(f"ablate: {warning}")
+            warnings = store.warnings(name) if self.as_json else say_warnings(store, name)
             yield OpenGrid(store, name, warnings)
 
 
@@ -66,6 +70,32 @@ class OpenGrid(NamedTuple):
     name: str
     warnings: list[str]
 
+
+Campaigns = Annotated[
+    tuple[Path, ...],
+    Parameter(help="The campaign directory; repeat it for more. Default the only one below campaigns/.", negative=""),
+]
+
+
+@final
+@dataclass(frozen=True)
+class ManyFlags:
+    """A grid of each of some campaigns, and the format of the answer."""
+
+    campaign: Campaigns = ()
+    grid: OneGrid = None
+    as_json: Json = False
+    as_csv: Csv = False
+
+    def each(self) -> list[GridFlags]:
+        """The flags of each campaign."""
+        return [GridFlags(path, self.grid, self.as_json, self.as_csv) for path in self.campaign or (None,)]
+
+
+MANY_FLAGS = Annotated[ManyFlags, Parameter(name="*")]
+"""Flattened: `--campaign`, also several times, `--grid`, `--json`, `--csv`."""
+
+ONE_OR_MORE = ManyFlags()
 
 GRID_FLAGS = Annotated[GridFlags, Parameter(name="*")]
 """Flattened: `--campaign`, `--grid`, `--json`, `--csv`."""

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, final
 from cyclopts import Parameter
 
 from grid.errors import SpecError
-from runners.cli.options import Csv, Flag, Json
-from runners.output import say, write_frame, write_json
+from runners.cli.options import Csv, Flag, Json, say_warnings
+from runners.output import write_frame, write_json
 
 if TYPE_CHECKING:
     pass
@@ -93,11 +93,10 @@ def _compare(asked: PublishedQuery, beside: ComparisonFlags, *, as_json: bool, a
     from store.analysis.published_comparison import compare_published
 
     with open_campaign(beside.campaign) as store:
-        if store.stale is not None:
-            say(f"ablate: the newest results may be missing: {store.stale}")
         grid = choose_grid(store, beside.grid)
+        warnings = store.warnings(grid) if as_json else say_warnings(store, grid)
         found = compare_published(store, grid, paper=asked.paper, table=asked.table, metric=asked.metric)
     if as_json or as_csv:
-        write_frame("published-compare", found, as_json=as_json, as_csv=as_csv)
+        write_frame("published-compare", found, as_json=as_json, as_csv=as_csv, warnings=warnings)
     else:
         write_claims(found, everything=beside.everything)

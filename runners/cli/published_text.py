@@ -18,7 +18,7 @@ _CELL_HEADINGS: Final = (
     *("table", "row", "column", "printed", "unit", "better", "± items", "operator", "measured here as", "doubts"),
 )
 _CLAIM_HEADINGS: Final = (
-    *("table", "claim", "published", "here", "low", "high", "of", "cell", "pairs", "p (Holm)", "word", "because"),
+    *("table", "claim", "published", "here", "low", "high", "unit", "cell", "pairs", "p (Holm)", "word", "reason"),
 )
 _MOST_REASONS: Final = 4
 
@@ -72,8 +72,8 @@ def write_claims(claims: pl.DataFrame, *, everything: bool) -> None:
     counts = ", ".join([*words, f"{others.height} not comparable"])
     say(f"ablate: of {format_count(claims.height, 'claim')}: {counts}")
     if not everything and not others.is_empty():
-        for because, count in others["because"].value_counts(sort=True).rows()[:_MOST_REASONS]:
-            say(f"ablate:   {count}: {because}")
+        for reason, count in others["reason"].value_counts(sort=True).rows()[:_MOST_REASONS]:
+            say(f"ablate:   {count}: {reason}")
         say("ablate: --all shows every claim and why it is not comparable; docs/published.md explains the words")
 
 
@@ -110,7 +110,7 @@ def _claim_line(row: Mapping[str, object]) -> tuple[object, ...]:
     return (
         *(f"{row['paper']} {row['paper_table']}", row["claim"]),
         *(_round(row[name]) for name in ("published", "own", "low", "high")),
-        *(row["unit"], row["label"], row["pairs"], _round(row["p_holm"]), row["word"], row["because"]),
+        *(row["unit"], row["label"], row["pairs"], _round(row["p_holm"]), row["word"], row["reason"]),
     )
 
 

@@ -112,8 +112,10 @@ def choose_grid(store: "Store", wanted: str | None) -> str:
     if len(names) == 1:
         return names[0]
     if not names:
-        damage = "".join(f"; {warning}" for warning in store.warnings())
-        raise NotFoundError(f"{store.layout.root} has no grid yet; `ablate run SPEC` plans one{damage}")
+        damage = "".join(f"; {warning}" for warning in store.damage())
+        if damage:
+            raise StoreError(f"no grid of {store.layout.root} can be read{damage}; `ablate check` says what repairs it")
+        raise NotFoundError(f"{store.layout.root} has no grid yet; `ablate run SPEC` plans one")
     raise NotFoundError(f"the campaign has several grids: {', '.join(names)}; choose one with --grid")
 
 

@@ -1,13 +1,12 @@
 """Commands that answer from the store of a campaign."""
 
-import json
-from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from grid.errors import NotFoundError, SpecError
-from runners.cli.listing import BY_EFFECT, LISTING, Query, find_cells, keep_cells
-from runners.cli.options import GRID_FLAGS, ONE_GRID, AnyGrid, Campaign, Json
-from runners.output import write, write_frame, write_json, write_table
+from runners.cli.listing import BY_EFFECT, LISTING, Listing, Query, find_cells, keep_cells
+from runners.cli.options import MANY_FLAGS, ONE_OR_MORE, AnyGrid, Campaign, Json
+from runners.output import write, write_frame, write_json
 
 if TYPE_CHECKING:
     import polars as pl
@@ -45,12 +44,12 @@ def status(*query: Query, campaign: Campaign = None, grid: AnyGrid = None, as_js
 
 def table(
     *query: Query,
-    of: GRID_FLAGS = ONE_GRID,
+    of: MANY_FLAGS = ONE_OR_MORE,
     rows: LISTING = BY_EFFECT,
     why: str | None = None,
     best_over: Sequence[str] = (),
 ) -> int:
-    """The verdict table: every cell against the grid's baseline, paired by seed.
+    """The verdict table: every cell against the grid's baseline, paired by seed. Each campaign has a table of its own.
 
     Parameters
     ----------
@@ -61,27 +60,48 @@ def table(
         An axis such as the learning rate, or several: every setting of the others is represented by its best cell,
         chosen on half of the seeds and compared on the other half.
     """
-    from runners.cli.verdict_text import write_verdicts
-    from store.analysis.tuned_verdicts import selected_verdicts
-    from store.analysis.verdicts import verdicts
+    import polars as pl
 
     if why is not None and (best_over or of.as_csv):
         raise SpecError(
             "--why is about one cell of the whole table, as text or --json; leave --best-over and --csv out"
         )
-    with of.open() as (store, name, warnings):
-        if why is not None:
-            return _write_why(store, name, _find_cell(store, name, why), warnings, as_json=of.as_json)
-        found = selected_verdicts(store, name, best_over) if best_over else verdicts(store, name)
-        ordered = rows.order(found, store.grid(name)["measure"]["better"])
-        shown = keep_cells(store, name, ordered, query)
-        columns = rows.names(found)
-        if of.as_text and columns is None:
-            write_verdicts(store, name, found, shown)
-            return 0
-    shown = shown if columns is None else shown.select(columns)
-    write_frame("table", shown, as_json=of.as_json, as_csv=of.as_csv, warnings=warnings)
+    if why is not None and len(of.campaign) > 1:
+        raise SpecError("--why is about one cell of one campaign; give one --campaign")
+    frames, said = [], []
+    for each in of.each():
+        with each.open() as (store, name, warnings):
+            if why is not None:
+                return _write_why(store, name, _find_cell(store, name, why), warnings, as_json=of.as_json)
+            if len(of.campaign) > 1 and each.as_text:
+                write(f"campaign {each.campaign}")
+            shown = _table_of(store, name, query, rows, best_over, as_text=each.as_text)
+            if shown is not None and len(of.campaign) > 1:
+                shown = shown.insert_column(0, pl.repeat(str(each.campaign), len(shown), eager=True).alias("campaign"))
+            frames += [] if shown is None else [shown]
+            said += warnings
+    if frames:
+        shown = pl.concat(frames, how="diagonal_relaxed")
+        write_frame("table", shown, as_json=of.as_json, as_csv=of.as_csv, warnings=said)
     return 0
+
+
+def _table_of(
+    store: "Store", grid: str, query: Sequence[str], rows: Listing, best_over: Sequence[str], *, as_text: bool
+) -> "pl.DataFrame | None":
+    """Return the table of a grid, or write it as text and return None."""
+    from runners.cli.verdict_text import write_verdicts
+    from store.analysis.tuned_verdicts import selected_verdicts
+    from store.analysis.verdicts import verdicts
+
+    found = selected_verdicts(store, grid, best_over) if best_over else verdicts(store, grid)
+    ordered = rows.order(found, store.grid(grid)["measure"]["better"])
+    shown = keep_cells(store, grid, ordered, query)
+    columns = rows.names(found)
+    if as_text and columns is None:
+        write_verdicts(store, grid, found, shown)
+        return None
+    return shown if columns is None else shown.select(columns)
 
 
 def _find_cell(store: "Store", grid: str, words: str) -> str:
@@ -115,62 +135,3 @@ def _write_why(store: "Store", grid: str, cell: str, warnings: Sequence[str], *,
     else:
         write("\n".join([f"{found['label']}, grid {grid}", *(f"  {line}" for line in why_text(found))]))
     return 0
-
-
-def compare(first: str, second: str, /, *, campaign: Campaign = None, as_json: Json = False) -> int:
-    """Compare two trials: first their specs, then their results.
-
-    Parameters
-    ----------
-    first
-        A trial's key, or the beginning of one.
-    second
-        Another.
-    """
-    from runners.cli.resolve import find_trial, open_campaign
-
-    with open_campaign(campaign) as store:
-        spec, results = _compare_trials(store, find_trial(store, first), find_trial(store, second))
-    if as_json:
-        write_json("compare", {"spec": spec, "results": results.rows(named=True)})
-        return 0
-    write("\n".join(spec) or "the specs are equal")
-    write_table(results.columns, results.rows())
-    return 0
-
-
-_ABSENT = "(not there)"
-
-
-def _compare_trials(store: "Store", first: str, second: str) -> "tuple[list[str], pl.DataFrame]":
-    """List what differs in the specs of two trials, and the final evaluations that both have."""
-    specs = [
-        json.loads(store.sql("SELECT spec FROM trial WHERE trial = $key", {"key": key})["spec"][0])
-        for key in (first, second)
-    ]
-    results = store.sql(
-        """
-        WITH final AS (SELECT DISTINCT trial, name, point, value FROM v_final WHERE source = 'evaluation')
-        SELECT a.name, a.point, a.value AS first, b.value AS second, b.value - a.value AS difference
-        FROM final a JOIN final b ON a.name = b.name AND a.point IS NOT DISTINCT FROM b.point
-        WHERE a.trial = $first AND b.trial = $second AND NOT coalesce(map_contains(a.point, 'position'), false)
-        ORDER BY a.name, CAST(a.point AS VARCHAR)
-        """,
-        {"first": first, "second": second},
-    )
-    return list(_differences(*specs)), results
-
-
-def _differences(first: Mapping[str, Any], second: Mapping[str, Any]) -> Iterator[str]:
-    one, other = dict(_leaves(first)), dict(_leaves(second))
-    for path in dict.fromkeys((*one, *other)):
-        if one.get(path, _ABSENT) != other.get(path, _ABSENT):
-            yield f"{path}: {one.get(path, _ABSENT)} -> {other.get(path, _ABSENT)}"
-
-
-def _leaves(data: object, path: str = "") -> Iterator[tuple[str, str]]:
-    if isinstance(data, Mapping):
-        for name, value in data.items():
-            yield from _leaves(value, f"{path}.{name}" if path else str(name))
-    else:
-        yield path, json.dumps(data, ensure_ascii=False)

@@ -7,7 +7,16 @@ from typing import TYPE_CHECKING, Annotated, Literal, final
 
 from cyclopts import Parameter
 
-from runners.cli.options import NO_CLUSTER, SLURM_FLAGS, Campaign, Flag, Repeat, SlurmFlags, check_machine
+from runners.cli.options import (
+    NO_CLUSTER,
+    SLURM_FLAGS,
+    Campaign,
+    Flag,
+    Repeat,
+    SlurmFlags,
+    check_machine,
+    say_warnings,
+)
 from runners.cli.trust import Trust
 from runners.output import format_count, say, write
 
@@ -78,6 +87,7 @@ def retry(
 
     root = find_campaign(campaign)
     with Store.open(root) as store:
+        say_warnings(store)
         if not query and not which.states():
             return _ask_back(store)
         found = _chosen(store, query, which, spec)

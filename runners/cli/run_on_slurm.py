@@ -5,9 +5,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from grid.durations import format_duration
 from grid.errors import EnvironmentProblem, SpecError
 from runners.cli.options import Repeat, SlurmFlags
-from runners.output import duration, format_count, say, write
+from runners.output import format_count, say, write
 from runners.slow_notice import slow_notice
 
 if TYPE_CHECKING:
@@ -136,7 +137,7 @@ def worker_words(given: "Resources") -> str:
         parts.append(f"each of {given.nodes} nodes")
     if given.mem is not None:
         parts.append(f"{given.mem / 1024:g} GB" if given.mem % 1024 == 0 else f"{given.mem} MB")
-    parts.append(f"for {duration(given.time * 60)}")
+    parts.append(f"for {format_duration(given.time * 60)}")
     if given.partition is not None:
         parts.append(f"on {given.partition}")
     return ", ".join(parts)

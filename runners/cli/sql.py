@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, final
 from cyclopts import Parameter
 
 from grid.errors import EnvironmentProblem, NotFoundError, SpecError
-from runners.cli.options import Campaign, Csv, Flag, Json
+from runners.cli.options import Campaign, Csv, Flag, Json, say_warnings
 from runners.output import format_count, say, write, write_frame, write_json, write_table
 
 if TYPE_CHECKING:
@@ -96,19 +97,18 @@ def sql(
         return _list(layout, as_json=shown.as_json)
     text = _text(layout, query, file, naming=save is not None)
     with Store.open(root) as store:
-        if store.stale is not None:
-            say(f"ablate: the newest results may be missing: {store.stale}")
         if save is not None:
             return _save(store, layout, save, text)
+        warnings = store.warnings() if shown.as_json else say_warnings(store)
         if text is not None:
-            return _answer(store, text, shown)
+            return _answer(store, text, shown, warnings)
     return _open_harlequin(layout, given)
 
 
-def _answer(store: "Store", text: str, shown: Format) -> int:
+def _answer(store: "Store", text: str, shown: Format, warnings: Sequence[str]) -> int:
     from runners.cli.cancellable import cancellable
 
-    _print(cancellable(store, lambda: store.sql(text)), shown)
+    _print(cancellable(store, lambda: store.sql(text)), shown, warnings)
     return 0
 
 
@@ -203,7 +203,7 @@ def _save(store: "Store", layout: "Layout", name: str, text: str | None) -> int:
     return 0
 
 
-def _print(found: "pl.DataFrame", shown: Format) -> None:
+def _print(found: "pl.DataFrame", shown: Format, warnings: Sequence[str]) -> None:
     from store.export.formats import encode
     from store.files.atomic import write_atomic
 
@@ -214,4 +214,4 @@ def _print(found: "pl.DataFrame", shown: Format) -> None:
     elif shown.md:
         sys.stdout.write(encode(found, "md").decode())
     else:
-        write_frame("sql", found, as_json=shown.as_json, as_csv=shown.as_csv)
+        write_frame("sql", found, as_json=shown.as_json, as_csv=shown.as_csv, warnings=warnings)

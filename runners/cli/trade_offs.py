@@ -158,7 +158,7 @@ _STANDINGS = ("on the front", "not told apart", "dominated")
 
 def _standing(row: Mapping[str, Any]) -> str:
     """`dominated by SSA · 0.001 and 2 more`."""
-    standing, rivals = row["standing"], row["dominated_by"] or row["untold"]
+    standing, rivals = row["standing"], row["dominated_by"] or row["inconclusive"]
     if not rivals:
         return str(standing)
     joined = {"dominated": "dominated by", "not told apart": "not told apart from"}.get(

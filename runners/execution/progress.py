@@ -12,8 +12,9 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from grid.durations import format_duration
 from runners.attempts.worker import Outcome
-from runners.output import LINE_EVERY_S, duration, format_count
+from runners.output import LINE_EVERY_S, format_count
 
 _SAME_EVERY_S = 60.0
 
@@ -158,7 +159,7 @@ def progress_line(tally: Tally, waits_for: str = "") -> str:
         f"{tally.ended}/{format_count(len(tally.members), 'trial')}",
         f"cells: {tally.cells_done}/{len(tally.planned)} done{failed}, {tally.cells_running} running",
         *([waits_for] if waits_for else []),
-        f"{duration(tally.seconds_left())} left",
+        f"{format_duration(tally.seconds_left())} left",
     ]
     at_work = "; ".join(_words(found) for found in list(tally.running.values()))
     return " · ".join([*parts, at_work] if at_work else parts)
@@ -177,7 +178,7 @@ def render(tally: Tally) -> RenderableType:
         Text("trials", style="bold"),
         ProgressBar(total=total, completed=tally.ended, width=32),
         Text(f"{tally.ended}/{len(tally.members)}"),
-        Text(f"{duration(tally.seconds_left())} left", style="cyan"),
+        Text(f"{format_duration(tally.seconds_left())} left", style="cyan"),
     )
     cells = Text.assemble(
         ("cells  ", "bold"),

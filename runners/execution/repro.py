@@ -16,11 +16,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, final
 
+from grid.durations import format_duration
 from grid.errors import EnvironmentProblem, NotFoundError, SpecError, StoreError
 from runners.attempts.manifest import submission_id, write_submission
 from runners.attempts.submission_record import Submission, read_submission_record
 from runners.attempts.worker import WorkerEntry
-from runners.output import duration, format_count
+from runners.output import format_count
 from runners.provenance.environment import (
     THREADS,
     differences as environment_differences,
@@ -162,7 +163,7 @@ class Recorded:
     def took(self) -> str:
         """Training time, in words."""
         ends = [each.end for each in self.made_by if each.end is not None]
-        spent = duration(sum(float(end.get("wall_s") or 0.0) for end in ends))
+        spent = format_duration(sum(float(end.get("wall_s") or 0.0) for end in ends))
         return f"{format_count(len(ends), 'attempt')} that made its result took {spent} in all"
 
     @property

@@ -1,4 +1,4 @@
-"""Calling work off: the workers of submissions, single trials of them, and runs on this machine."""
+"""Cancels work: the workers of submissions, single trials of them, and runs on this machine."""
 
 import os
 import signal
@@ -11,7 +11,7 @@ from grid.errors import NotFoundError
 from runners.attempts.submission_record import Submission
 from runners.monitoring.trial_locations import TrialLocations
 from runners.output import format_count, say
-from runners.slurm.submissions import AT_WORK, SubmissionStatus
+from runners.slurm.submissions import AT_WORK, SubmissionStatus, open_submissions
 from runners.slurm.submit.submit_lock import submit_lock
 from runners.slurm.worker_records import cancelled_path, read_cancelled
 from store.files.atomic import write_json
@@ -25,18 +25,41 @@ _SHOWN = 8
 """Most submissions that are named where one was meant."""
 
 
+def mark_cancelled(layout: Layout, only: Collection[str] = ()) -> list[str]:
+    """Write `cancelled.json` of every submission that may be at work, or of those of `only`; return their ids.
+
+    This asks no scheduler: workers read the file before they take a trial, and every few seconds.
+    """
+    marked = [name for name in open_submissions(layout) if not only or name in only]
+    for name in marked:
+        with submit_lock(layout, _waits):
+            _write(layout, name, everything=True, trials=read_cancelled(layout, name).trials)
+    return marked
+
+
+def _write(layout: Layout, submission: str, *, everything: bool, trials: Collection[str]) -> None:
+    record = {"schema": FILE_SCHEMA, "all": everything, "trials": sorted(trials)}
+    write_json(cancelled_path(layout, submission), record)
+
+
 @final
 class Cancelling:
     """Cancels trials of a campaign and says, a sentence each, what was done and what could not be."""
 
     def __init__(
-        self, layout: Layout, submissions: Sequence[SubmissionStatus], runs: Sequence[Submission], cancel: Canceller
+        self,
+        layout: Layout,
+        submissions: Sequence[SubmissionStatus],
+        runs: Sequence[Submission],
+        cancel: Canceller,
+        marked: Collection[str] = (),
     ) -> None:
-        """`runs` are those without a scheduler that are at work, on any host."""
+        """`runs` are those without a scheduler that are at work, on any host. `marked` is from `mark_cancelled`."""
         self._layout = layout
         self._submissions = submissions
         self._runs = runs
         self._cancel = cancel
+        self._marked = marked
         self.done: list[str] = []
         self.problems: list[str] = []
 
@@ -52,7 +75,7 @@ class Cancelling:
                 there = ", ".join(known[-_SHOWN:]) or "none"
                 raise NotFoundError(f"no submission {name!r} is queued or running; the latest are {there}")
         for status in self._submissions:
-            if _at_work(status) and (not only or status.record.submission in only):
+            if self._at_work(status) and (not only or status.record.submission in only):
                 self._whole(status)
         for run in self._runs:
             if not only or run.submission in only:
@@ -64,7 +87,7 @@ class Cancelling:
         open_keys = {key for key, state in states.items() if state not in ("done", "failed")}
         wanted = open_keys.intersection(keys)
         for status in self._submissions:
-            if _at_work(status):
+            if self._at_work(status):
                 self._some(status, wanted, open_keys)
         for run in self._runs:
             if wanted.intersection(self._members(run.submission)):
@@ -81,7 +104,7 @@ class Cancelling:
                 return
             left = (members - before - chosen).intersection(open_keys)
             if left:
-                self._write(submission, everything=False, trials=before | chosen)
+                _write(self._layout, submission, everything=False, trials=before | chosen)
         if left:
             verbs = "is" if len(chosen) == 1 else "are", "goes" if len(left) == 1 else "go"
             self.done.append(
@@ -100,8 +123,10 @@ class Cancelling:
     def _whole(self, status: SubmissionStatus) -> None:
         """First the file, which keeps workers from being queued again; then the queue."""
         submission = status.record.submission
-        with submit_lock(self._layout, _waits):
-            self._write(submission, everything=True, trials=read_cancelled(self._layout, submission).trials)
+        if submission not in self._marked:
+            with submit_lock(self._layout, _waits):
+                trials = read_cancelled(self._layout, submission).trials
+                _write(self._layout, submission, everything=True, trials=trials)
         jobs = sorted({int(job.partition("_")[0]) for job in status.jobs})
         problem = self._cancel(jobs) if jobs else None
         workers = format_count(len(status.jobs), "worker")
@@ -116,11 +141,10 @@ class Cancelling:
                 f"seconds; the queue could not be told ({problem}): `scancel {' '.join(map(str, jobs))}` does that"
             )
 
-    def _write(self, submission: str, *, everything: bool, trials: Collection[str]) -> None:
-        write_json(
-            cancelled_path(self._layout, submission),
-            {"schema": FILE_SCHEMA, "all": everything, "trials": sorted(trials)},
-        )
+    def _at_work(self, status: SubmissionStatus) -> bool:
+        if status.cancelled.all and status.record.submission not in self._marked:
+            return False
+        return any(worker.standing in AT_WORK for worker in status.workers)
 
     def _stop(self, run: Submission, *, whole: bool) -> None:
         submission, host, here = run.submission, run.host, socket.gethostname()
@@ -142,12 +166,6 @@ class Cancelling:
 
 def _waits(why: str) -> None:
     say(f"ablate: {why}")
-
-
-def _at_work(status: SubmissionStatus) -> bool:
-    if status.cancelled.all:
-        return False
-    return any(worker.standing in AT_WORK for worker in status.workers)
 
 
 def run_process(start: Mapping[str, object]) -> int | None:

@@ -89,7 +89,7 @@ def _check_database(layout: Layout) -> Iterator[Damage]:
             for name, reason in store.bad_records().rows():
                 yield Damage(name, reason, _remedy(name))
             yield from _check_rows(layout, store)
-            for warning in store.warnings():
+            for warning in store.damage():
                 if not any(name in warning for name in bad):
                     yield Damage("", warning, "see the other lines")
     except StoreError as error:

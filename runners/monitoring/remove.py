@@ -138,8 +138,11 @@ def _smaller(plan: PlanFile, lines: Collection[Mapping[str, Any]]) -> dict[str, 
     levels = {
         axis["name"]: {label_of(line["axes"].get(axis["name"])) for line in lines} for axis in plan.header["axes"]
     }
+    kept = {cell: base for cell, base in plan.header.get("baselines", {}).items() if {cell, base} <= cells}
+    first = next(iter(kept.values()), None) if "baselines" in plan.header else plan.header["baseline"]
     return {
         **plan.header,
+        **({"baselines": kept} if "baselines" in plan.header else {}),
         "cells": len(cells),
         "trials": len(lines),
         "seeds": sorted({line["seed"] for line in lines}),
@@ -147,7 +150,7 @@ def _smaller(plan: PlanFile, lines: Collection[Mapping[str, Any]]) -> dict[str, 
             {**axis, "labels": [label for label in axis["labels"] if label in levels[axis["name"]]]}
             for axis in plan.header["axes"]
         ],
-        "baseline": plan.header["baseline"] if plan.header["baseline"] in cells else None,
+        "baseline": first if first in cells else None,
     }
 
 

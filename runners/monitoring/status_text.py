@@ -7,9 +7,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from grid.durations import format_duration, format_hours
 from runners.monitoring.failure_groups import kind_line, kinds
 from runners.monitoring.trial_locations import AtWork, State, TrialLocations
-from runners.output import age, duration, format_count, say, write, write_table
+from runners.output import age, format_count, say, write, write_table
 from runners.slurm.submissions import AT_WORK, SubmissionStatus, WorkerStatus
 from runners.slurm.worker_records import GAVE_UP
 
@@ -229,7 +230,7 @@ def _progress(found: AtWork) -> tuple[str, float | None, float | None]:
 
 
 def _format_last_sign(quiet_s: float) -> str | None:
-    return None if quiet_s < _YOUNG_S else f"{duration(quiet_s)} ago"
+    return None if quiet_s < _YOUNG_S else f"{format_duration(quiet_s)} ago"
 
 
 def submission_lines(submissions: Iterable[SubmissionStatus]) -> list[str]:
@@ -250,7 +251,7 @@ def used(status: SubmissionStatus) -> str:
     unit = {"gpuh": "GPU-h", "cpuh": "CPU-h"}[status.unit]
     budget = status.record.budget
     limit = f"of {budget['hours']:g} " if budget else ""
-    return f"{status.hours:.2f} {limit}{unit} used"
+    return f"{format_hours(status.hours)} {limit}{unit} used"
 
 
 def _write_workers(where: TrialLocations) -> None:
@@ -267,7 +268,7 @@ def _write_workers(where: TrialLocations) -> None:
             worker.job,
             worker.standing,
             worker.node,
-            None if worker.time_left_s is None else duration(worker.time_left_s),
+            None if worker.time_left_s is None else format_duration(worker.time_left_s),
             worker.ok + worker.failed,
             worker.says or worker.words or None,
             _last_seen(worker, submitted[worker.submission]),
@@ -303,7 +304,7 @@ def _last_seen(worker: WorkerStatus, submitted: float) -> str | None:
     quiet_s = time.time() - worker.seen
     if worker.standing != "unknown":
         return _format_last_sign(quiet_s)
-    since = f"{duration(max(0.0, quiet_s))} ago"
+    since = f"{format_duration(max(0.0, quiet_s))} ago"
     return f"submitted {since}" if worker.seen == submitted else since
 
 

@@ -17,6 +17,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, final, get_args
 
+from grid.durations import format_hours
 from runners.attempts.disk_space import disk_problem
 from runners.attempts.manifest import Manifest
 from runners.attempts.submission_record import SILENT_S, Submission
@@ -168,7 +169,7 @@ def _outdated_notes(store: "Store", active: int) -> Iterator[str]:
     if active:
         verb = "is" if active == 1 else "are"
         trials = format_count(active, "queued or running trial")
-        yield f"{trials} {verb} in {since}; `ablate cancel --outdated` calls {'it' if active == 1 else 'them'} off"
+        yield f"{trials} {verb} in {since}; `ablate cancel --outdated` cancels {'it' if active == 1 else 'them'}"
     if ended:
         verb = "is" if ended == 1 else "are"
         yield f"{format_count(ended, 'finished trial')} {verb} in {since}; no table shows them"
@@ -361,9 +362,9 @@ def called_off(trials: Mapping[str, int]) -> str:
 
 
 def used_up(status: SubmissionStatus) -> str:
-    """`0.00102 of 0.001 GPU-h`."""
+    """`0.0010 of 0.001 GPU-h`."""
     unit = {"gpuh": "GPU-h", "cpuh": "CPU-h"}[status.unit]
-    return f"{status.hours:.3g} of {(status.record.budget or {})['hours']:g} {unit}"
+    return f"{format_hours(status.hours)} of {(status.record.budget or {})['hours']:g} {unit}"
 
 
 def _ended_by_word(status: SubmissionStatus) -> bool:

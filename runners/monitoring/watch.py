@@ -12,11 +12,12 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from grid.durations import format_duration
 from grid.errors import EnvironmentProblem
 from runners.monitoring.failure_groups import kind_line, kinds
 from runners.monitoring.status_text import submission_lines
 from runners.monitoring.trial_locations import STATES, AtWork, State, TrialLocations, locate_trials
-from runners.output import duration, format_count
+from runners.output import format_count
 from runners.planning.duration import schedule_s
 from runners.slurm.scheduler import QueueStatus, Scheduler
 from runners.slurm.submissions import AT_WORK, SubmissionStatus
@@ -246,7 +247,7 @@ def changes(views: Iterable[WatchView]) -> Iterator[str]:
     for view in views:
         line = _format_counts(view)
         if line != before:
-            yield f"{line} · {duration(view.left_s)} left" if view.at_work else line
+            yield f"{line} · {format_duration(view.left_s)} left" if view.at_work else line
         before = line
 
 
@@ -268,7 +269,7 @@ def render(view: WatchView) -> RenderableType:
         Text("trials", style="bold"),
         ProgressBar(total=max(1, total), completed=ended, width=32),
         Text(f"{ended}/{total}"),
-        Text(f"{duration(view.left_s)} left", style="cyan"),
+        Text(f"{format_duration(view.left_s)} left", style="cyan"),
     )
     counts = Text("  ").join(
         Text(f"{view.states[state]} {state}", style=_COLOURS.get(state, "dim"))
@@ -307,7 +308,7 @@ def _running(found: tuple[AtWork, ...]) -> RenderableType:
             ProgressBar(total=each.steps or 1, completed=each.step or 0, width=20),
             Text("starting" if each.step is None else f"step {each.step}/{each.steps}"),
             Text(f"{each.steps_per_s:.3g} steps/s" if each.steps_per_s else ""),
-            Text(f"quiet for {duration(each.quiet_s)}" if each.quiet_s >= 60 else "", style="yellow"),
+            Text(f"quiet for {format_duration(each.quiet_s)}" if each.quiet_s >= 60 else "", style="yellow"),
         )
     hidden = len(found) - _MOST_RUNNING
     return Group(rows, Text(f"and {hidden} more running", style="dim")) if hidden > 0 else rows

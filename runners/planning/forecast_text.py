@@ -3,7 +3,8 @@
 import math
 from collections.abc import Iterator
 
-from runners.output import duration, format_count
+from grid.durations import format_duration, format_hours
+from runners.output import format_count
 from runners.planning.duration import Estimate
 from runners.planning.power import Noise, Resolution
 
@@ -14,12 +15,11 @@ def time_line(estimate: Estimate) -> str:
         return f"time {estimate.basis}"
     if not estimate.hours:
         return estimate.basis
-    digits = max(0, 1 - math.floor(math.log10(estimate.hours))) if estimate.hours < 10 else 0
     workers = format_count(estimate.workers, "worker")
     if estimate.at_once != estimate.workers:
         workers += f" with {format_count(estimate.at_once, 'trial')} at once"
-    hours = f"{estimate.hours:,.{min(digits, 6)}f} {estimate.unit}"
-    return f"{hours}, {duration(estimate.wall_s)} on {workers}, {estimate.basis}"
+    hours = format_hours(estimate.hours, estimate.unit)
+    return f"{hours}, {format_duration(estimate.wall_s)} on {workers}, {estimate.basis}"
 
 
 BASELINE_SEEDS = 5
@@ -75,13 +75,10 @@ def _rope_line(found: Resolution) -> str:
     needed = f"80 % needs {found.seeds_for_rope:,} seeds"
     more = found.seeds_for_rope - found.seeds
     if more > 0:
-        needed += f", {more:,} more" + ("" if found.hours is None else f" ({_hours(more * found.hours)} {found.unit})")
+        cost = "" if found.hours is None else f" ({format_hours(more * found.hours, found.unit)})"
+        needed += f", {more:,} more{cost}"
     chance = "nothing tells" if found.power_at_rope is None else f"power {100 * found.power_at_rope:.0f} % for"
     return f"{chance} a true difference of {size}, the most that counts as equal; {needed}"
-
-
-def _hours(hours: float) -> str:
-    return f"{hours:,.0f}" if hours >= 10 else f"{hours:.2g}"
 
 
 def _amount(found: Resolution, size: float) -> str:

@@ -25,11 +25,10 @@ from runners.provenance.loading import read_by
 from runners.provenance.origin import PROJECT, is_installed, room_of
 from runners.provenance.source import digest, effects, hash_text, imported_modules, relevant, statements
 from store.files.code_aliases import current_sources
-from store.files.layout import Layout
-from store.files.trial_status import TrialState, trial_state
+from store.files.trial_status import TrialState
 
 if TYPE_CHECKING:
-    from store.store import Store
+    pass
 
 CORE = (
     "variants/*.py",
@@ -274,33 +273,3 @@ def _list_methods(cls: type) -> Iterator[str]:
 def _instructions(code: CodeType) -> str:
     inner = [_instructions(each) if isinstance(each, CodeType) else repr(each) for each in code.co_consts]
     return f"{code.co_code.hex()} {code.co_names} {inner}"
-
-
-_UNKNOWN = {"core": "unknown"}
-
-
-def mixed_sources(layout: Layout, trials: Iterable[str]) -> list[str]:
-    """List sources with several versions among finished trials, sorted.
-
-    Different operators use different sources; only versions of the same source count.
-    """
-    versions: dict[str, set[str]] = {}
-    for trial in trials:
-        state = trial_state(layout, trial)
-        done = [found.attempt for found in state.attempts if found.end and found.end.get("status") == "ok"]
-        for sources in made_by(state, done[-1]) if done else ():
-            for name, version in (_UNKNOWN if sources is None else {"spec": "", **sources}).items():
-                versions.setdefault(name, set()).add(version)
-    return sorted(name for name, found in versions.items() if len(found) > 1)
-
-
-def find_mixtures(store: "Store", grids: Iterable[str]) -> Iterator[str]:
-    """Yield a warning about each grid that mixes code, since its comparisons show more than operators."""
-    for grid in grids:
-        trials = store.sql("SELECT trial FROM grid_trial WHERE grid = $grid", {"grid": grid})["trial"].to_list()
-        mixed = mixed_sources(store.layout, trials)
-        if mixed:
-            yield (
-                f"the results of {grid} mix versions of the code ({', '.join(mixed)}), so differences may not be the "
-                "operators'; `ablate run SPEC --rerun-stale` trains those of other code again"
-            )

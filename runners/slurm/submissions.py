@@ -148,6 +148,12 @@ def read_submission_status(layout: Layout, scheduler: Scheduler) -> tuple[list[S
     return [reader.status(queue, accounts) for reader in readers], notes
 
 
+def open_submissions(layout: Layout) -> list[str]:
+    """Ids of submissions that, by their files, have a worker that has not left for good and are not cancelled."""
+    readers, _ = _readers(layout)
+    return [reader.record.submission for reader in readers if reader.may_work and not reader.cancelled.all]
+
+
 def _readers(layout: Layout) -> "tuple[list[_StatusReader], list[str]]":
     readers: list[_StatusReader] = []
     notes: list[str] = []

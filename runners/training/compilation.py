@@ -59,13 +59,18 @@ class Forward:
             self._before = _graphs()
             self._run = _compile_forward(plain, device)
 
+    @property
+    def compiled(self) -> bool:
+        """True if the model is compiled, and has not been refused by the compiler."""
+        return self._run is not self._plain
+
     def __call__(self, inputs: Tensor, visible: Tensor | None) -> Tensor:
         """Compute the outputs of the model in training.
 
         Raises:
             SpecError: `execution.compile` is "on" and the compiler refuses the model.
         """
-        if self._run is self._plain:
+        if not self.compiled:
             return self._plain(inputs, visible)
         from torch._dynamo.exc import FailOnRecompileLimitHit, TorchDynamoException
 

@@ -141,7 +141,7 @@ class _TrainingRun:
 
         A stop during an evaluation saves the results of its forward passes so far.
         """
-        self._surroundings.begins(self._device.type, "+".join(dict.fromkeys(self._model.paths())), self._record())
+        self._surroundings.begins(self._device.type, "+".join(dict.fromkeys(self._paths())), self._record())
         step, stopped = self._restore(), False
         steps = self._training.steps
         while not stopped:
@@ -156,6 +156,11 @@ class _TrainingRun:
             if stopped or self._surroundings.checkpoint_due():
                 self._save(step)
         return self._finish(step, stopped=stopped)
+
+    def _paths(self) -> list[str]:
+        """Return the execution path of every layer on the longest sequences of training."""
+        length = self._trial.task.length + self._trial.model.sink_tokens
+        return self._model.paths(length, compiled=self._forward.compiled)
 
     def _record(self) -> Mapping[str, Any] | None:
         """Describe the data that the task and the evaluations have read."""

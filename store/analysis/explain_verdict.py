@@ -82,7 +82,7 @@ def why_text(row: Mapping[str, Any]) -> list[str]:
 
 def _bars(items: Mapping[str, Any] | None) -> str:
     if items is None:
-        return "over seeds only, as no values of single items are recorded for both arms"
+        return "over seeds only, as no values of single items are recorded for both groups"
     mean, n = f"{items['difference']:.3g}", f"{items['items']:,} item{'s' * (items['items'] != 1)}"
     if items["items"] == 1:
         seeds = f"{items['seeds']} seed{'s' * (items['seeds'] != 1)}"

@@ -20,7 +20,7 @@ from store.statistics.verdict import MIN_PAIRS
 if TYPE_CHECKING:
     from store.store import Store
 
-TAKEN: Final = ("cell", "label", "seed", "status", "n", "standing", "dominated_by", "untold", "note")
+TAKEN: Final = ("cell", "label", "seed", "status", "n", "standing", "dominated_by", "inconclusive", "note")
 """Columns of runs and of a Pareto set, which no objective can be called like."""
 
 COSTS: Final = ("train_s", "memory_bytes", "parameters", "flops", "joules", "flops_per_s", "tokens_per_s")
@@ -137,12 +137,13 @@ def rule(store: "Store", grid: str, name: str) -> Way:
 
 
 def known_costs(store: "Store", grid: str) -> list[str]:
-    """Return the entries of `COSTS` that a finished run of the grid recorded."""
+    """Return the entries of `COSTS` that a finished run of the grid recorded; those that differ between runs first."""
     return _known_costs(store.sql(_COSTS, {"grid": grid}))
 
 
 def _known_costs(costs: pl.DataFrame) -> list[str]:
-    return [name for name in COSTS if costs[name].count()]
+    known = [name for name in COSTS if costs[name].count()]
+    return sorted(known, key=lambda name: costs[name].drop_nulls().n_unique() == 1)
 
 
 def _forbidden(values: pl.DataFrame, scale: Scale) -> dict[tuple[str, str], str]:

@@ -51,7 +51,7 @@ def compare_published(
         paper, paper_table, row_label, column_label, claim, metric, operator, arguments, baseline, unit (of the
         differences: % on the log scale, else as printed), published, published_noise (half of a 95 % interval over test
         items, null where none is known), label, base (of the own cells), name, point, pairs, own, low, high (of the
-        own difference, at Holm's level over all claims with values), p_holm, word, because, differs, notes, trust.
+        own difference, at Holm's level over all claims with values), p_holm, word, reason, differs, notes, trust.
 
     Raises:
         NotFoundError: there is no such grid, paper, table or metric.
@@ -152,7 +152,7 @@ def _judge(summaries: Sequence[Paired], family: int) -> Iterator[_Judged]:
 
 def _row(tried: _Tried, judged: _Judged | None) -> tuple[Any, ...]:
     cell, base = tried.claim.cell, tried.claim.base
-    word, because = _word(tried.claim, judged) if judged else ("not comparable", tried.why)
+    word, reason = _word(tried.claim, judged) if judged else ("not comparable", tried.why)
     shown = (judged.mean, judged.low, judged.high) if judged else (None, None, None)
     arm = tried.base.label if tried.base else None
     doubts = sorted({*cell.notes, *base.notes})
@@ -162,7 +162,7 @@ def _row(tried: _Tried, judged: _Judged | None) -> tuple[Any, ...]:
         *(_percent(tried.claim.difference, cell.scale), tried.claim.noise),
         *(tried.own.label if tried.own else None, arm, cell.measurement, format_point(dict(tried.point))),
         *(judged.pairs if judged else None, *(_printed_value(each, cell.scale, cell.factor) for each in shown)),
-        *(judged.p_holm if judged else None, word, because),
+        *(judged.p_holm if judged else None, word, reason),
         *(differs(cell, tried.own) if tried.own else None, doubts, trust_of(doubts)),
     )
 
@@ -201,7 +201,7 @@ _SCHEMA: Final[dict[str, Any]] = {
     **dict.fromkeys(("label", "base", "name", "point"), pl.String),
     "pairs": pl.Int64,
     **dict.fromkeys(("own", "low", "high", "p_holm"), pl.Float64),
-    **dict.fromkeys(("word", "because", "differs"), pl.String),
+    **dict.fromkeys(("word", "reason", "differs"), pl.String),
     "notes": pl.List(pl.Int64),
     "trust": pl.String,
 }

@@ -128,8 +128,9 @@ def runs(store: "Store", grid: str, measure: GridMeasure) -> pl.DataFrame:
         raise NotFoundError(_no_such_measure(store, grid, measure))
     about = store.sql(_ABOUT, {"grid": grid})
     found = values.join(_told_apart(about), on="trial", how="left", maintain_order="left")
-    columns = ("cell", "label", "operator", "seed", "axes", "status", "value", "budget", "code", "wall_s", "gpu")
-    return _add_lost_runs(store.grid(grid), found.select(*columns))
+    found = found.with_columns(unreadable=pl.col("trial").is_in(store.unreadable(grid)))
+    columns = ("cell", "label", "operator", "seed", "axes", "status", "value")
+    return _add_lost_runs(store.grid(grid), found.select(*columns, "budget", "code", "wall_s", "gpu", "unreadable"))
 
 
 def _add_lost_runs(header: Mapping[str, Any], found: pl.DataFrame) -> pl.DataFrame:

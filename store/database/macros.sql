@@ -10,7 +10,7 @@ CASE WHEN word IS NULL OR coalesce(len(words), 0) = 0 OR list_contains(words, wo
           FROM (SELECT unnest(words) AS near) WHERE 3 * damerau_levenshtein(lower(near), lower(word)) <= len(word)),
          '')) END;
 
--- `measured` if it is recorded in one of the tables `kinds`, or is what a grid is judged by; otherwise an error.
+-- `measured` if it is recorded in one of the tables `kinds`, or is the measure of a grid; otherwise an error.
 
 CREATE OR REPLACE MACRO _recorded(measured, kinds) AS (
     SELECT _known(measured, 'nothing is recorded as', names) FROM (

@@ -1,7 +1,7 @@
 """The questions that every page asks, as SQL over the views; each takes the function that runs SQL."""
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any, Protocol
 
@@ -10,6 +10,7 @@ import polars as pl
 from grid.errors import SpecError
 from grid.names import label_of
 from store.database import quoting
+from store.files.code_aliases import current_sources
 
 RETRAIN = "run `ablate run SPEC --rerun-stale` to train them again, or restore the shard that held them"
 """Advice about trials whose results cannot be read."""
@@ -155,8 +156,8 @@ def failures(sql: Sql, grid: str | None) -> pl.DataFrame:
     )
 
 
-def warnings(sql: Sql, grid: str | None) -> list[str]:
-    """A sentence per damaged file, per grid with lost lines of its plan or lost results; see `Store.warnings`."""
+def damage(sql: Sql, grid: str | None) -> list[str]:
+    """A sentence per damaged file, per grid with lost lines of its plan or lost results; see `Store.damage`."""
     shards = sql("SELECT file, reason FROM bad_shard ORDER BY file", {}).rows()
     records = sql("SELECT file, reason FROM bad_record ORDER BY file, reason", {}).rows()
     of = "WHERE $grid IS NULL OR grid = $grid"
@@ -190,6 +191,38 @@ def warnings(sql: Sql, grid: str | None) -> list[str]:
         ),
         *(_disagreement(*row) for row in doubts),
     ]
+
+
+def mixtures(sql: Sql, grid: str | None) -> Iterator[str]:
+    """Yield a sentence per grid whose finished trials used several versions of one source.
+
+    Different operators use different sources; only versions of the same source count. A trial has the sources of all
+    attempts from the one that began it.
+    """
+    found = sql(
+        """
+        WITH finished AS (SELECT trial, max(attempt) AS last FROM attempt WHERE status = 'ok' GROUP BY trial),
+        begun AS (
+            SELECT trial, last, coalesce(max(attempt) FILTER (WHERE resumed_attempt IS NULL), 1) AS first
+            FROM attempt JOIN finished USING (trial) WHERE attempt <= last GROUP BY ALL
+        )
+        SELECT DISTINCT grid, CAST(sources AS VARCHAR) FROM grid_trial JOIN begun USING (trial)
+        JOIN attempt USING (trial) WHERE attempt BETWEEN first AND last AND ($grid IS NULL OR grid = $grid)
+        """,
+        {"grid": grid},
+    )
+    versions: dict[str, dict[str, set[str]]] = {}
+    for name, text in found.rows():
+        sources = current_sources(json.loads(text)) if text else None
+        for source, version in ({"core": "unknown"} if sources is None else {"spec": "", **sources}).items():
+            versions.setdefault(name, {}).setdefault(source, set()).add(version)
+    for name in sorted(versions):
+        mixed = sorted(source for source, used in versions[name].items() if len(used) > 1)
+        if mixed:
+            yield (
+                f"the results of {name} mix versions of the code ({', '.join(mixed)}), so differences may not be the "
+                "operators'; `ablate run SPEC --rerun-stale` trains those of other code again"
+            )
 
 
 def _disagreement(grid: str, counts: bool, n: int, example: Mapping[str, Any], reason: str) -> str:  # noqa: FBT001

@@ -57,7 +57,7 @@ CREATE TABLE grid (
     trials BIGINT NOT NULL,         -- how many
     seeds BIGINT[] NOT NULL,        -- of every cell
     baseline VARCHAR,               -- key of the cell that the others are compared with; of several, the first
-    measure JSON,                   -- what it is judged by: name, point, scale, better, rope
+    measure JSON,                   -- what its cells are compared by: name, point, scale, better, rope
     rules JSON,                     -- what is left out, and why
     base JSON,                      -- spec that the axes vary
     header JSON NOT NULL            -- the whole grids/<name>.json
@@ -202,7 +202,7 @@ CREATE TABLE probe (
     shard INTEGER NOT NULL
 );
 
--- Evaluations that a finished trial was judged by later (`ablate evaluate`); their rows are among the others.
+-- Evaluations that a finished trial was given later (`ablate evaluate`); their rows are among the others.
 CREATE TABLE evaluated (
     trial VARCHAR NOT NULL,
     attempt INTEGER NOT NULL,
@@ -216,7 +216,7 @@ CREATE TABLE evaluated (
     device VARCHAR NOT NULL,
     threads INTEGER NOT NULL,
     versions JSON NOT NULL,
-    sources JSON,                   -- hash of each definition that judged, and was judged, by name
+    sources JSON,                   -- hash of each definition of the evaluation and of the trial, by name
     changed VARCHAR[] NOT NULL,     -- definitions of the trial that are not what it was trained with
     data JSON,                      -- what was read
     shards VARCHAR[] NOT NULL,      -- files that hold its rows

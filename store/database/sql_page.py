@@ -66,7 +66,7 @@ def column_types() -> Mapping[str, Sequence[tuple[str, str]]]:
 def _section(relation: Relation, types: Mapping[str, Sequence[tuple[str, str]]]) -> str:
     called = f"{relation.name}({relation.arguments})" if relation.kind == "macro" else relation.name
     rows = [f"| {name} | {kind} | {meaning(relation, name) or ''} |" for name, kind in types[relation.name]]
-    table = "\n".join(["| column | type | is |", "|---|---|---|", *rows])
+    table = "\n".join(["| column | type | description |", "|---|---|---|", *rows])
     return f"### `{called}`\n\n{relation.meaning}\n\n{table}\n\n```sql\n{example(relation)};\n```"
 
 

@@ -22,9 +22,9 @@ CREATE OR REPLACE VIEW v_unpromised AS
 SELECT trial FROM attempt JOIN counted USING (trial, attempt)
 WHERE status = 'ok' AND until IS NULL AND shards IS NULL AND EXISTS (FROM bad_shard);
 
--- later evaluation of a finished trial, and whether it counts: whether the attempt that it judged is the result
+-- later evaluation of a finished trial, and whether it counts: whether the attempt that it evaluated is the result
 --   counts: whether the attempt is the trial's result
---   sources: hash of each definition that judged, and was judged, by name
+--   sources: hash of each definition of the evaluation and of the trial, by name
 CREATE OR REPLACE VIEW v_evaluated AS
 SELECT e.* EXCLUDE (shards, signature), f.last IS NOT DISTINCT FROM e.attempt AS counts
 FROM evaluated e
@@ -187,7 +187,8 @@ FROM grid_trial g LEFT JOIN tagged t USING (grid, trial) LEFT JOIN noted n USING
 WHERE t.trial IS NOT NULL OR n.trial IS NOT NULL;
 
 -- grid, trial that is ok by its records, but without a readable value of the grid's measure, or with a result in doubt that
--- does not count
+-- does not count. A result whose end.json names its shards is in doubt if one is lost; else a value that it lacks was never
+-- recorded.
 CREATE OR REPLACE VIEW v_unreadable AS
 SELECT g.grid, g.cell, g.label, g.trial, g.seed
 FROM grid_trial g JOIN trial t USING (trial) JOIN grid h ON h.grid = g.grid
@@ -196,6 +197,8 @@ WHERE t.status = 'ok' AND (t.trial IN (SELECT trial FROM doubt WHERE NOT counts)
     FROM last_value e JOIN counted c USING (trial, attempt)
     WHERE e."table" IN ('evaluation', 'metric') AND e.trial = t.trial AND e.name = h.measure->>'$.name'
       AND e.step <= coalesce(c.until, e.step) AND (e.step >= t.step OR t.trial NOT IN (FROM v_unpromised)))
+  AND EXISTS (FROM attempt a JOIN counted c USING (trial, attempt)
+              WHERE a.trial = t.trial AND a.status = 'ok' AND c.until IS NULL AND a.shards IS NULL)
   AND (EXISTS (FROM bad_shard)      -- a name that no trial at all has recorded is misspelt, not lost
        OR EXISTS (FROM last_value e WHERE e."table" IN ('evaluation', 'metric') AND e.name = h.measure->>'$.name'
                   AND e.shard NOT IN (SELECT number FROM v_later_shard))));  -- nor has each trial been evaluated later

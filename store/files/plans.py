@@ -192,7 +192,10 @@ def _check_index(layout: Layout, path: Path, offsets: list[int], plan: PlanFile)
     except OSError as error:
         plan.problems.append((_relative(layout, path), f"it cannot be read ({error.strerror})"))
         return
-    if data != struct.pack(f"<{len(offsets)}Q", *offsets):
+    if len(data) > 8 * len(offsets):
+        manifest = _relative(layout, path.with_suffix(".jsonl"))
+        plan.problems.append((manifest, f"it has {len(offsets)} lines, and its index {len(data) // 8}"))
+    elif data != struct.pack(f"<{len(offsets)}Q", *offsets):
         plan.problems.append((_relative(layout, path), "it does not hold the offsets of its manifest's lines"))
 
 

@@ -40,6 +40,13 @@ class SeedRun(NamedTuple):
     wall_s: float | None = None
     gpu: bool | None = None
     """Whether it was on a GPU; None: unknown."""
+    unreadable: bool | None = None
+    """Whether it is finished and its value was lost; None: unknown."""
+
+    @property
+    def unmeasured(self) -> bool:
+        """Finished without ever recording the measure."""
+        return self.status == "ok" and self.value is None and self.unreadable is False
 
     @property
     def failed(self) -> bool:
@@ -61,6 +68,11 @@ class Arm(NamedTuple):
     label: str
     operator: str
     runs: dict[int, SeedRun]
+
+    @property
+    def unmeasured(self) -> bool:
+        """Whether every run has finished without recording the measure, so that no more seeds can be compared."""
+        return bool(self.runs) and all(run.unmeasured for run in self.runs.values())
 
 
 class Pairing(NamedTuple):
@@ -108,7 +120,7 @@ def arms(values: pl.DataFrame) -> dict[str, Arm]:
             raise StoreError(
                 f"a status is one of {list(STATUSES)}; {arm.label!r} seed {row['seed']}: {row['status']!r}"
             )
-        about = {name: row.get(name) for name in ("budget", "code", "wall_s", "gpu")}
+        about = {name: row.get(name) for name in ("budget", "code", "wall_s", "gpu", "unreadable")}
         about["code"] = current_core(about["code"])
         arm.runs[row["seed"]] = SeedRun(row["value"], row["status"], **about)
     return found
@@ -146,6 +158,7 @@ def pair(arm: Arm, base: Arm, scale: Scale) -> Pairing:
     used = [*(arm.runs[seed] for seed in sorted(seeds[0])), *(base.runs[seed] for seed in sorted(seeds[1]))]
     problem = (
         _all_failed(arm, base)
+        or _all_unmeasured(arm, base)
         or (_failures_differ(arm, base) if method == "paired t" else _failure_counts_differ(arm, base))
         or (None if usable else misfit(scale))
         or (_budgets_differ(arm, base, sorted(shared)) if method == "paired t" else _budgets_vary(used))
@@ -156,7 +169,15 @@ def pair(arm: Arm, base: Arm, scale: Scale) -> Pairing:
     lost = _unreadable(arm, base)
     problem = f"{lost}; {problem}" if problem and lost else problem
     note = "; ".join(
-        filter(None, (_note(arm, base, len(shared)), _explain_unpaired(method, arm, base, len(shared)), lost))
+        filter(
+            None,
+            (
+                _note(arm, base, len(shared)),
+                _count_unmeasured(arm, base),
+                _explain_unpaired(method, arm, base, len(shared)),
+                lost,
+            ),
+        )
     )
     on_gpu = {run.gpu for run in used} == {True}
     return Pairing(arm, method, ours, theirs, len(shared), spread, problem, note, _wall_s(arm, base), on_gpu)
@@ -177,17 +198,28 @@ def _all_failed(arm: Arm, base: Arm) -> str | None:
     return None
 
 
+def _all_unmeasured(arm: Arm, base: Arm) -> str | None:
+    for side, where in ((arm, "here"), (base, "in the baseline")):
+        if side.unmeasured:
+            count = _count(len(side.runs), "run")
+            return f"the {count} {where} ended without recording the measure, so there is nothing to compare"
+    return None
+
+
 def _failures_differ(arm: Arm, base: Arm) -> str | None:
     ours = sorted(s for s, run in arm.runs.items() if run.failed and s in _seeds_with_values(base))
     theirs = sorted(s for s, run in base.runs.items() if run.failed and s in _seeds_with_values(arm))
-    return only_survivors(len(ours), len(theirs))
+    return only_survivors(len(ours), len(theirs), count_planned_pairs(arm, base))
 
 
-def only_survivors(here: int, there: int) -> str | None:
-    """Why failures on so many seeds, in one of the two arms each, forbid a comparison; None where there are none."""
+def only_survivors(here: int, there: int, runs: int) -> str | None:
+    """Why failures of so many of `runs` in one group each forbid a comparison; None where there are none."""
+    where = [where for n, where in ((here, "here"), (there, "in the baseline")) if n and n == runs]
+    if where:
+        return f"all {runs} runs {' and '.join(where)} failed, so there is nothing to compare"
     parts = [f"{n} failed only {where}" for n, where in ((here, "here"), (there, "in the baseline")) if n]
     return (
-        f"failures differ between the arms ({', '.join(parts)}), so the survivors are not a fair sample"
+        f"failures differ between the groups ({', '.join(parts)}), so the survivors are not a fair sample"
         if parts
         else None
     )
@@ -198,7 +230,7 @@ def _failure_counts_differ(arm: Arm, base: Arm) -> str | None:
     if ours == theirs:
         return None
     counts = f"{ours} here, {theirs} in the baseline"
-    return f"failures differ between the arms ({counts}), so the survivors are not a fair sample"
+    return f"failures differ between the groups ({counts}), so the survivors are not a fair sample"
 
 
 def _budgets_vary(used: Iterable[SeedRun]) -> str | None:
@@ -231,7 +263,7 @@ def _too_few(arm: Arm, base: Arm, pairs: int) -> str | None:
         return None
     if not count_planned_pairs(arm, base):
         runs = f"{_count(len(_seeds_with_values(arm)), 'run')} here and {len(_seeds_with_values(base))} in the baseline"
-        return f"the arms share no seed, and have {runs}; {TOO_FEW} {MIN_PAIRS} of each"
+        return f"the groups share no seed, and have {runs}; {TOO_FEW} {MIN_PAIRS} of each"
     return f"{_count(pairs, 'pair')} of {count_planned_pairs(arm, base)} planned; {TOO_FEW} {MIN_PAIRS}"
 
 
@@ -245,7 +277,8 @@ def _has_spread(ours: Floats, theirs: Floats, scale: Scale, method: Method) -> b
 def _no_spread(ours: Floats, theirs: Floats, method: Method) -> str:
     if method == "Welch":
         return (
-            "each arm has one value on all of its seeds, so nothing is known about noise; does the seed reach the runs?"
+            "each group has one value on all of its seeds, so nothing is known about noise; does the seed reach the "
+            "runs?"
         )
     if not (ours - theirs).any():
         return "the values equal the baseline's on every seed, so this change did not reach the measure"
@@ -261,23 +294,33 @@ def count_planned_pairs(arm: Arm, base: Arm) -> int:
 
 def _note(arm: Arm, base: Arm, pairs: int) -> str:
     lost = sum(arm.runs[seed].failed and base.runs[seed].failed for seed in arm.runs.keys() & base.runs.keys())
-    total = count_planned_pairs(arm, base)
+    both = arm.runs.keys() & base.runs.keys()
+    total = sum(not (arm.runs[seed].unmeasured or base.runs[seed].unmeasured) for seed in both)
     if pairs + lost < total:
         return f"preliminary: {pairs} of {_count(total, 'seed')}"
-    return f"{_count(lost, 'seed')} of {total} failed in both arms" if lost else ""
+    return f"{_count(lost, 'seed')} of {total} failed in both groups" if lost else ""
 
 
 def _explain_unpaired(method: Method, arm: Arm, base: Arm, shared: int) -> str:
     """Explain why runs are unpaired, or left out because their partner is not planned."""
     ours, theirs = len(_seeds_with_values(arm)), len(_seeds_with_values(base))
     if method == "Welch":
-        return f"unpaired (Welch, {ours} and {theirs} runs), as the arms share {_count(shared, 'seed')}"
+        return f"unpaired (Welch, {ours} and {theirs} runs), as the groups share {_count(shared, 'seed')}"
     left = sorted((_seeds_with_values(arm) - base.runs.keys()) | (_seeds_with_values(base) - arm.runs.keys()))
-    return f"{_count(len(left), 'run')} on seeds of one arm only left out" if left and shared >= MIN_PAIRS else ""
+    return f"{_count(len(left), 'run')} on seeds of one group only left out" if left and shared >= MIN_PAIRS else ""
+
+
+def _count_unmeasured(arm: Arm, base: Arm) -> str:
+    found = sum(run.unmeasured for side in (arm, base) for run in side.runs.values())
+    return f"{_count(found, 'run')} ended without recording the measure" if found else ""
 
 
 def _unreadable(arm: Arm, base: Arm) -> str:
-    lost = sum(run.status == "ok" and run.value is None for side in (arm, base) for run in side.runs.values())
+    lost = sum(
+        run.status == "ok" and run.value is None and not run.unmeasured
+        for side in (arm, base)
+        for run in side.runs.values()
+    )
     if not lost:
         return ""
     have = "trial has" if lost == 1 else "trials have"

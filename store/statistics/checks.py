@@ -114,7 +114,7 @@ def _assumptions(row: Mapping[str, Any]) -> str:
         "normality (Shapiro and Wilk) p {}": row["normal_p"],
     }
     few = f"fewer than {ROBUST_PAIRS} pairs or the sign-flip test disagrees: holds for normal noise only"
-    leans = few if row["leans_on_normal"] else "assumes both arms have noise of one shape and spread, or normal noise"
+    leans = few if row["leans_on_normal"] else "assumes both groups have noise of one shape and spread, or normal noise"
     return ", ".join([*(text.format(_number(value)) for text, value in known.items() if value is not None), leans])
 
 

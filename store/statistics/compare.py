@@ -6,6 +6,7 @@ from typing import Any, Final, NamedTuple, get_args
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from grid.errors import SpecError
 from store.statistics.arms import Baseline, Pairing, arms, count_planned_pairs, match_arms, pair
@@ -77,7 +78,8 @@ def compare(
     """One row per cell that is no baseline, in the order of `values`.
 
     `values` has the columns cell, label, operator, seed, value (null: none) and status ("ok", "failed", "running",
-    "pending"); budget, code, wall_s and gpu of finished runs are optional. `baseline` is a cell, or has one for each.
+    "pending"); budget, code, wall_s, gpu and unreadable of finished runs are optional. `baseline` is a cell, or has one
+    for each. A cell whose runs all ended without recording the measure is not in the family.
 
     On the log scale differences and intervals are natural-log ratios and `value` is a geometric mean. There `rope` is a
     ratio: 0.05 means within a factor of 1.05 either way. The logit scale has the same of odds; the linear scale has
@@ -90,7 +92,8 @@ def compare(
     _check(scale, better, rope, alpha)
     matched = match_arms(arms(values), baseline)
     pairings = [pair(arm, base, scale) for arm, base in matched]
-    family = _judge(pairings, VerdictRule(scale, margin(rope, scale), alpha, len(pairings)), better)
+    counted = sum(not each.arm.unmeasured for each in pairings)
+    family = _judge(pairings, VerdictRule(scale, margin(rope, scale), alpha, counted), better)
     rows = [
         {
             **_identity(pairing),
@@ -123,7 +126,8 @@ def _judge(pairings: Sequence[Pairing], rule: VerdictRule, better: Better) -> _F
     known = Paired(*(np.where(blocked, np.nan, part) for part in summary))
     hardest = rule.alpha / max(rule.family, 1)
     low, high = t_interval(summary, rule.alpha)
-    judged = judge(known, rope=rule.rope, alpha=rule.alpha, better=better)
+    counted = ~np.array([each.arm.unmeasured for each in pairings], dtype=bool)
+    judged = _judge_counted(known, counted, rule, better)
     of_a_pair = np.array([_sd_of_a_pair(pairing) for pairing in pairings], dtype=np.float64)
     of_a_pair = np.where(np.isfinite(known.sd), of_a_pair, np.nan)
     return _Family(
@@ -138,6 +142,15 @@ def _judge(pairings: Sequence[Pairing], rule: VerdictRule, better: Better) -> _F
         seeds_needed(np.maximum(np.abs(known.mean), rule.rope - np.abs(known.mean)), of_a_pair, alpha=hardest),
         detectable(known.sd, known.n, alpha=hardest),
     )
+
+
+def _judge_counted(pairs: Paired, counted: NDArray[np.bool_], rule: VerdictRule, better: Better) -> Judgement:
+    """Judge the comparisons that count in the family; the others get no verdict."""
+    found = judge(Paired(*(part[counted] for part in pairs)), rope=rule.rope, alpha=rule.alpha, better=better)
+    words = np.full(counted.shape, "no verdict", dtype="<U32")
+    numbers = np.full((3, *counted.shape), np.nan)
+    words[counted], numbers[:, counted] = found.words, (found.p, found.p_holm, found.level)
+    return Judgement(words, *numbers)
 
 
 def _sd_of_a_pair(pairing: Pairing) -> float:

@@ -285,7 +285,7 @@ def _failures_differ(shared: _Runs, answers: _Answers) -> str | None:
         absent = [math.isnan(each.cost) for each in found]
         for side in (0, 1):
             lost[side] += absent[side] and pair[side].status == "failed" and not absent[1 - side]
-    return only_survivors(*lost)
+    return only_survivors(lost[0], lost[1], len(shared))
 
 
 def _too_few(both: _Answers) -> str | None:

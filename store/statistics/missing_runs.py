@@ -39,8 +39,11 @@ def failed_unequally(values: pl.DataFrame, term: Term) -> str:
     )
     if (counts["failed"] / counts["runs"]).n_unique() < 2:
         return ""
-    told = [f"{n} of {runs} with {level}" for level, n, runs in counts.filter(pl.col("failed") > 0).rows()]
-    return f"runs failed unequally ({', '.join(told)}), so means are of survivors"
+    lost = [level for level, n, runs in counts.rows() if n == runs]
+    told = [f"{n} of {runs} with {level}" for level, n, runs in counts.rows() if 0 < n < runs]
+    parts = [f"every run with {' and with '.join(lost)} failed, so it has no mean"] if lost else []
+    parts += [f"runs failed unequally ({', '.join(told)}), so means are of survivors"] if told else []
+    return "; ".join(parts)
 
 
 def _finite() -> pl.Expr:

@@ -33,7 +33,7 @@ _BEFORE: Final = {"cell": pl.String, "label": pl.String, "n": pl.Int64}
 _BEHIND: Final = {
     "standing": pl.String,
     "dominated_by": pl.List(pl.String),
-    "untold": pl.List(pl.String),
+    "inconclusive": pl.List(pl.String),
     "note": pl.String,
 }
 
@@ -62,7 +62,7 @@ def pareto(
     n, the mean of each objective over its seeds, and:
 
     - standing: a word of `STANDINGS`; dominated_by: labels;
-    - untold: labels of the cells that neither dominate it nor are shown to be worse in one objective;
+    - inconclusive: labels of the cells that neither dominate it nor are shown to be worse in one objective;
     - note: which of these are `forbidden` and why, a caution below five pairs, and cells without a usable run.
 
     Raises SpecError for fewer than two objectives, an unknown column, or a value that its scale cannot take.
@@ -87,14 +87,14 @@ def pareto(
         by = [names[j] for j in np.flatnonzero(worse.claimed[:, at])]
         standing = "dominated" if by else "on the front" if front.claimed[at] else "not told apart"
         means = [_mean(table[at, :, k], each) for k, each in enumerate(objectives)]
-        untold = [names[j] for j in np.flatnonzero(~front.pairs[at]) if j != at]
+        inconclusive = [names[j] for j in np.flatnonzero(~front.pairs[at]) if j != at]
         n = int(np.isfinite(table[at, :, 0]).sum())
         told = standing != STANDINGS[-1]
         rests_on = shared[worse.claimed[:, at], at].max() if by else np.delete(shared[at], at).min(initial=ROBUST_PAIRS)
         caution = few() if rests_on < ROBUST_PAIRS else ""
         notes = [caution, absent if standing == STANDINGS[1] else ""]
         note = "; ".join(filter(None, notes)) if told else _reasons(cell, zip(keys, names, strict=True), barred)
-        rows.append((cell, label, n, *means, standing, by, [] if told else untold, note))
+        rows.append((cell, label, n, *means, standing, by, [] if told else inconclusive, note))
     schema: dict[str, Any] = {**_BEFORE, **dict.fromkeys(columns, pl.Float64), **_BEHIND}
     return pl.DataFrame(rows, schema=schema, orient="row")
 

@@ -3,6 +3,7 @@
 import math
 from typing import Final, NamedTuple
 
+from grid.durations import format_hours
 from store.statistics.arms import Method
 from store.statistics.scales import Scale
 
@@ -109,7 +110,7 @@ def _family(rule: VerdictRule) -> str:
 
 def _caution(found: VerdictFacts, rule: VerdictRule) -> str:
     if min(found.runs) < ROBUST_PAIRS:
-        return f"; {few('pairs' if found.method == 'paired t' else 'runs in an arm')}"
+        return f"; {few('pairs' if found.method == 'paired t' else 'runs in a group')}"
     if found.sign_flip_p > rule.alpha:
         return f"; caution: the sign-flip test gives p {found.sign_flip_p:.2g}, so this holds for normal noise only"
     return ""
@@ -127,12 +128,8 @@ def _decide(found: VerdictFacts) -> str:
     more = found.seeds - min(found.runs)
     if more <= 0:
         return "these seeds could have decided if the true difference is the one seen; a few more may"
-    cost = "" if found.wall_s is None else f", {_time(more * found.wall_s, on_gpu=found.on_gpu)}"
+    unit = "GPU-h" if found.on_gpu else "h"
+    cost = "" if found.wall_s is None else f", {format_hours(more * found.wall_s / 3600, unit)}"
     return (
         f"if the true difference is the one seen, about {found.seeds:,.0f} seeds ({more:,.0f} more{cost}) would decide"
     )
-
-
-def _time(seconds: float, *, on_gpu: bool) -> str:
-    unit = "GPU-" if on_gpu else ""
-    return f"{seconds / 3600:,.1f} {unit}h" if seconds >= 360 else f"{seconds / 60:.1f} {unit}min"

@@ -16,7 +16,7 @@ NAMES = ("softmax", "SSA", "Integral")
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory, serve_site: ServeSite) -> Iterator[Site]:
     root = tmp_path_factory.mktemp("app") / "runs"
-    write_campaign(root, operators=NAMES, seeds=range(3), pending={("SSA", 2)}, steps=24)
+    write_campaign(root, operators=NAMES, seeds=range(4), pending={("SSA", 3)}, steps=24)
     with serve_site([root]) as found:
         yield found
 
@@ -38,6 +38,7 @@ def test_an_address_says_all_and_controls_write_it(page: Page, site: Site) -> No
     page.goto(f"{site.url}/runs/curves")
     page.wait_for_selector(".js-plotly-plot .scatterlayer")
     assert page.url == f"{site.url}/runs/curves"
+    page.get_by_text("More", exact=True).click()
     page.get_by_text("Linear axis").click()
     page.wait_for_url("**/curves?linear=1")
     page.wait_for_function("() => document.querySelector('.js-plotly-plot').layout.yaxis.type === 'linear'")
@@ -47,7 +48,7 @@ def test_an_address_says_all_and_controls_write_it(page: Page, site: Site) -> No
 
 
 def test_new_results_keep_the_zoom_and_what_the_legend_hides(page: Page, site: Site) -> None:
-    page.goto(f"{site.url}/runs/curves")
+    page.goto(f"{site.url}/runs/curves?band=interval")
     page.wait_for_selector(".js-plotly-plot .scatterlayer")
     box = page.locator(".js-plotly-plot .nsewdrag").bounding_box()
     assert box is not None
@@ -57,10 +58,10 @@ def test_new_results_keep_the_zoom_and_what_the_legend_hides(page: Page, site: S
     page.mouse.up()
     zoomed, traces = ranges(page)
     page.locator(".slot .legend button").nth(1).click()
-    page.wait_for_url("**/curves?hide=SSA")
+    page.wait_for_url("**/curves?hide=SSA&band=interval")
     assert hidden(page) == 2  # a line and its band
-    assert "n up to 3" in page.locator(".slot .caption").inner_text()
-    for seeds in (4, 5):
+    assert "n up to 4" in page.locator(".slot .caption").inner_text()
+    for seeds in (5, 6):
         write_campaign(site.roots[0], operators=NAMES, seeds=range(seeds), steps=24)
         site.campaigns.look()
         page.wait_for_function(

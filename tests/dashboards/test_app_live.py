@@ -48,7 +48,7 @@ def test_the_first_grid_of_a_campaign_brings_its_controls(page: Page, live: Live
     page.goto(f"{live.url}/curves")
     page.get_by_text("no grid yet").first.wait_for()
     live.write()
-    page.locator(".controls").get_by_text("Grid").wait_for()
+    page.locator(".controls").get_by_text("Metrics").wait_for()
     page.wait_for_selector(".js-plotly-plot .scatterlayer")
 
 

@@ -178,5 +178,5 @@ def test_a_server_that_goes_away_is_told(browser: Any, serve_site: ServeSite, si
         at(page, second, "overview")
         second.close()
         page.get_by_text("The server has not answered since").wait_for()
-        assert "Progress" in page.locator("#page").inner_text()
+        assert "Trials" in page.locator("#page").inner_text()
         page.close()

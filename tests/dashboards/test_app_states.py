@@ -1,7 +1,12 @@
 """Messages instead of content: wrong addresses, and campaigns that are empty, torn, newer or gone."""
 
+import gzip
+import importlib.util
 import json
+import re
 import shutil
+import subprocess
+import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,6 +19,7 @@ from synthetic import write_campaign
 from dashboards.app.address import Address, read, replace_fields, save, saved_views, write_query
 from dashboards.app.campaigns import Campaigns
 from dashboards.app.engine import Engine
+from dashboards.app.page import PageView, Slot, SlotContent
 from dashboards.app.pages import PAGES
 from dashboards.app.server import make_app
 from dashboards.data.user_errors import Unknown
@@ -143,14 +149,14 @@ def test_half_written_files_do_not_hide_the_rest(runs: Path, tmp_path: Path) -> 
     end = next((root / "trials").glob("*/*/001/end.json"))
     end.write_text('{"schema": 1, "sta')
     found = show([root], "/half/overview")
-    assert "Progress" in found
+    assert "Trials" in found
     assert "cannot be shown" not in found
 
 
 def test_a_campaign_that_goes_away_while_it_is_open_says_so(runs: Path, tmp_path: Path) -> None:
     root = shutil.copytree(runs, tmp_path / "gone")
     campaigns = Campaigns([root])
-    assert "Progress" in show([], "/gone/overview", campaigns)
+    assert "Trials" in show([], "/gone/overview", campaigns)
     shutil.rmtree(root)
     assert "There is no campaign in" in show([], "/gone/overview", campaigns)
     campaigns.look()
@@ -191,6 +197,47 @@ def test_no_saved_text_outside_the_campaign_is_read(runs: Path, tmp_path: Path) 
     (root / "queries" / "one.sql").unlink()
     (root / "queries" / "one.sql").symlink_to("two.sql")
     assert "leads out" not in show([root], "/linked/sql?saved=one")
+
+
+def test_a_page_that_cannot_be_shown_is_not_found(runs: Path) -> None:
+    client = make_app(Campaigns([runs]), PAGES).server.test_client()
+    for address in ("/other/overview", "/runs/nowhere", "/runs/curves?colour=red", "/runs/overview?view=none"):
+        assert client.get(address).status_code == 404, address
+    for address in ("/", "/runs/overview", "/runs/curves?metric=loss"):
+        assert client.get(address).status_code == 200, address
+
+
+def test_texts_travel_compressed_and_are_the_same(runs: Path) -> None:
+    client = make_app(Campaigns([runs]), PAGES).server.test_client()
+    scripts = re.findall(r'"(/_dash-component-suites/[^"]+)"', client.get("/").text)
+    assert scripts
+    for address in ("/_dash-dependencies", "/files/runs/curves/curves.csv", *scripts):
+        small = client.get(address, headers={"Accept-Encoding": "gzip"})
+        whole = client.get(address)
+        assert "Content-Encoding" not in whole.headers
+        if len(whole.data) > 1000:
+            assert small.headers["Content-Encoding"] == "gzip", address
+            assert len(small.data) < len(whole.data)
+            assert gzip.decompress(small.data) == whole.data, address
+
+
+def test_a_bug_of_one_part_leaves_the_others_standing(runs: Path, caplog: pytest.LogCaptureFixture) -> None:
+    def fail(_: PageView) -> SlotContent:
+        raise AttributeError("partially initialized module")
+
+    overview = next(page for page in PAGES if page.name == "overview")
+    broken = overview._replace(slots=(Slot("broken", "Broken", fail), *overview.slots))
+    content, *_ = Engine(Campaigns([runs]), [broken]).navigate("/runs/overview", "", "light", None, {})
+    found = " | ".join(texts(content))
+    assert "This part failed (AttributeError); the terminal of the dashboard shows where." in found
+    assert "Noise floor" in found
+    assert "partially initialized" in caplog.text
+
+
+def test_what_plotly_asks_for_is_imported_before_anything_is_served() -> None:
+    code = "import sys; from dashboards.app.server import make_app; make_app(None, ()); print('pandas' in sys.modules)"
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert said.strip() == str(importlib.util.find_spec("pandas") is not None)
 
 
 @pytest.mark.parametrize("end", ["table", "sql"])

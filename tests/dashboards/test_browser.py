@@ -186,6 +186,22 @@ def test_paper_is_white_in_a_dark_system_too(shown: Page) -> None:
     shown.emulate_media(media="screen", color_scheme="light")
 
 
+def test_two_figures_fit_on_a_page_of_paper_and_contents_lead_to_them(shown: Page) -> None:
+    rows = "plot.layout.yaxis?.ticktext?.length || 0"
+    heights = f"() => [...document.querySelectorAll('.plot')].map((plot) => [plot.layout.height, {rows}])"
+    contents = shown.locator("nav.contents a")
+    assert not contents.first.is_visible()
+    shown.emulate_media(media="print")
+    shown.evaluate("() => dispatchEvent(new Event('beforeprint'))")
+    assert all(height <= max(380, 60 + 12 * rows) for height, rows in shown.evaluate(heights))
+    assert contents.first.is_visible()
+    assert contents.count() == shown.locator("section h2, section h3").count()
+    leads = "(link) => document.querySelector(link.hash)"
+    assert shown.evaluate(f"() => [...document.querySelectorAll('.contents a')].every({leads})")
+    shown.evaluate("() => dispatchEvent(new Event('afterprint'))")
+    shown.emulate_media(media="screen")
+
+
 def test_nothing_is_wider_than_the_window(shown: Page) -> None:
     try:
         for width in (360, 480, 800):

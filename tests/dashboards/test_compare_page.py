@@ -225,7 +225,7 @@ def test_of_many_items_the_ends_are_drawn_and_how_many_is_said(many: Path) -> No
 def test_a_measurement_that_is_called_as_a_column_is_shown(many: Path) -> None:
     found = seen(many, COMPARE, "?measure=difference")
     table = found.slots["verdicts"]
-    assert table.data["value"].to_list() == pytest.approx([100.1 - n for n in range(1, N)])
+    assert table.data["value"].to_list() == pytest.approx([100.1 - n for n in range(N - 1, 0, -1)])
     assert [each["headerName"] for each in table.columns if "headerName" in each] == ["difference"]
 
 

@@ -14,6 +14,7 @@ from synthetic import plan_header, plan_lines, publish_grid, write_campaign, wri
 
 from dashboards.app.page import PageView, SlotContent
 from dashboards.app.pages.curves import CURVES
+from dashboards.data.formatting import number
 from store.files.layout import Layout
 from store.files.shards import ShardBuffer
 
@@ -65,6 +66,13 @@ def view(root: Path) -> Iterator[PageView]:
 
 def show(view: PageView, search: str = "") -> SlotContent:
     return show_slot(view, CURVES, "curves", search)
+
+
+def test_the_answer_names_the_group_that_ends_best(view: PageView) -> None:
+    shown = show(view)
+    last = shown.data.filter(pl.col("step") == pl.col("step").max()).sort("value")
+    assert shown.answer.startswith(f"{last['group'][0]} ends with the lowest loss: {number(last['value'][0])}")
+    assert show(view, "?metric=spiky").answer == ""
 
 
 def test_a_line_is_the_geometric_mean_over_seeds_of_the_means_of_buckets(view: PageView) -> None:

@@ -77,7 +77,7 @@ def test_change_by_shift_is_the_paired_log_ratio(opened: Callable[..., Store]) -
     assert found["value"].to_list() == pytest.approx([math.log(2)] * 3)
     assert found["high"].to_list() == pytest.approx([math.log(2) + HALF] * 3, rel=1e-5)
     figure = check_json(shift.draw_change_by_shift(found, about.look, MEASURE, "sigma_f"))
-    assert figure.data[1].text[0].startswith("× 2<br>")
+    assert figure.data[1].text[0].startswith("× 2, ")
     for changes in ([0.9, 1.1], [-1.1, -0.9], [0.7, 0.7], [0.0, 0.0]):  # zero and what counts as equal are in sight
         ends = {"value": changes, "low": changes, "high": changes}
         given = pl.DataFrame({"cell": about.baseline, "x": [1.0, 2.0], "n": 3, **ends})

@@ -147,3 +147,13 @@ def test_an_interval_that_no_area_reaches_is_a_bar() -> None:
     bars = line(draw(found.with_columns(pl.when(pl.col("x") != 2).then(pl.col("low", "high"))))).error_y
     assert (bars.array, bars.arrayminus) == ((1.0, None, None, None), (0.5, None, None, None))
     assert line(draw(frame([1.0, 2.0], low=[0.5, 1.0], high=[2.0, 3.0]))).error_y.array is None
+
+
+def test_an_interval_of_fewer_than_three_is_told_and_not_drawn() -> None:
+    for n, areas in ((2, 0), (3, 1)):
+        found = frame([1.0, 2.0, 3.0], low=[0.5, 1.5, 2.5], high=[1.5, 2.5, 3.5]).with_columns(n=pl.lit(n))
+        figure = draw(found)
+        assert sum(trace.fill == "toself" for trace in figure.data) == areas
+        assert line(figure).text[0] == f"1, 0.5 to 1.5, n {n}"
+        assert figure.layout.hovermode == "x unified"
+    assert [trace.fill for trace in draw(found, bands=False).data] == [None]

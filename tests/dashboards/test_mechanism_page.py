@@ -9,7 +9,7 @@ from typing import Any
 import plotly.graph_objects as go
 import polars as pl
 import pytest
-from known_campaign import open_view, show_slot
+from known_campaign import Line, Planted, open_view, plant, show_slot
 from probed_campaign import HEADS, LAYERS, NAMES, SEEDS, STEPS, first, write_probed
 
 from dashboards.app.address import read
@@ -17,7 +17,7 @@ from dashboards.app.page import PageView, SlotContent
 from dashboards.app.pages.mechanism import MECHANISM
 from dashboards.data.formatting import plain
 from dashboards.data.probe_labels import PROBES, probe_label
-from dashboards.figures.probe_curves import rank_correlation
+from dashboards.figures.probe_curves import differing, rank_correlation
 from runners.probes import Probe
 
 Look = Callable[..., SlotContent]
@@ -182,3 +182,40 @@ def test_every_row_of_our_probes_has_words_and_its_unit() -> None:
         assert probe_label(name).probe in PROBES
         assert probe_label(name).title != name
     assert probe_label("someone.elses") == ("someone.elses", "", "")
+
+
+def test_the_page_opens_with_the_probe_that_tells_cells_apart_most(tmp_path: Path) -> None:
+    numbers = {"apart": (5.0, 0.1), "alike": (0.1, 5.0), "same": (0.0, 0.0)}
+
+    def probes(line: Line) -> list[tuple[str, int | None, int | None, dict[str, float], float]]:
+        cell, seed = line["operator"] != "softmax", line["seed"]
+        return [(name, 0, h, {}, of * cell + by * seed + h) for name, (of, by) in numbers.items() for h in (0, 1)]
+
+    root = plant(tmp_path / "runs", ["softmax", "SSA"], range(3), Planted(lambda _: 1.0, probes=probes))
+    with open_view(root, MECHANISM) as view:
+        found = differing(view.store, "grid")
+        shown = show_slot(view, MECHANISM, "training")
+    assert found["name"].to_list() == ["apart", "alike", "same"]
+    shares = []
+    for of, by in (numbers["apart"], numbers["alike"]):
+        runs = [[of * cell + by * seed + 0.5 for seed in range(3)] for cell in (0, 1)]
+        flat = [value for cell in runs for value in cell]
+        within = sum((value - mean(cell)) ** 2 for cell in runs for value in cell)
+        shares.append(1 - within / sum((value - mean(flat)) ** 2 for value in flat))
+    assert found["share"].to_list()[:2] == pytest.approx(shares)
+    assert found["share"][2] is None
+    assert shown.answer.startswith("Apart differs most between cells: 0.6 (softmax) to 5.6 (SSA); cells explain 100%")
+
+
+def test_the_interval_of_a_share_stays_between_0_and_1(tmp_path: Path) -> None:
+    def probes(line: Line) -> list[tuple[str, int, int, dict[str, float], float]]:
+        value = 0.9 if line["seed"] else 0.0
+        return [("gate_sparsity", 0, 0, {}, value), ("entropy", 0, 0, {}, value)]
+
+    root = plant(tmp_path / "runs", ["softmax", "SSA"], range(3), Planted(lambda _: 1.0, probes=probes))
+    with open_view(root, MECHANISM) as view:
+        share, other = (
+            show_slot(view, MECHANISM, "training", f"?probe={name}").data for name in ("gate_sparsity", "entropy")
+        )
+    assert (share["low"].min(), share["high"].max()) == (0.0, 1.0)
+    assert other["low"].min() < 0

@@ -59,16 +59,14 @@ def test_every_trial_has_its_square_with_a_sign_and_its_reason(root: Path) -> No
     assert [key.name for key in shown.legend] == ["✓ done", "✗ failed", "· to do"]
 
 
-def test_verdicts_are_the_store_s_those_that_claim_something_first(root: Path) -> None:
+def test_verdicts_are_the_store_s_by_effect(root: Path) -> None:
     frame = seen(root, OVERVIEW).frame("verdicts")
     with Store.open(root) as store:
         found = verdicts(store, "grid")
     assert sorted(frame["reason"]) == sorted(found["reason"])
     assert sorted(frame["pairs"]) == ["3 of 5", "4 of 5", "4 of 5"]
-    words = [each.partition(" ")[2] for each in frame["verdict"]]
-    assert words == sorted(
-        words, key=["better", "worse", "real, size unproven", "undecided", "equivalent", "no verdict"].index
-    )
+    best = found.sort("difference", nulls_last=True)["label"].to_list()
+    assert frame["variant"].to_list() == best
 
 
 def test_the_noise_floor_is_found_in_four_of_five_repetitions(root: Path) -> None:

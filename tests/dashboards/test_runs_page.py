@@ -101,6 +101,15 @@ def test_measurements_may_be_called_like_columns_and_what_is_no_number_is_counte
     assert {"seed (value)", "trial (value)"} <= set(found.controls["columns"].options)
 
 
+def test_rows_are_filtered_and_sorted_as_the_address_says(view: PageView) -> None:
+    whole = show(view).data
+    found = show(view, "?filter=seed=1 status=ok&sort=-mse@sigma_f=5,sigma_x=1")
+    values = whole.filter(pl.col("seed") == 1, pl.col("status") == "ok")["mse@sigma_f=5,sigma_x=1"]
+    assert found.data["mse@sigma_f=5,sigma_x=1"].to_list() == sorted(values, reverse=True)
+    assert found.caption.startswith(f"{len(values)} of {whole.height} trials fit the filter.")
+    assert "has no column 'colour'" in show(view, "?sort=colour").message
+
+
 def test_keys_are_as_short_as_tells_them_apart(tmp_path: Path) -> None:
     one = write_campaign(tmp_path / "c", operators=("softmax",), seeds=range(2), steps=2, sigma_f=(5,))
     with Store.open(one.root) as store:
@@ -130,6 +139,10 @@ def test_what_is_selected_is_taken_to_other_pages_and_outlives_new_results(
             "() => document.querySelector('.slot .caption').innerText.includes('4 ok')", timeout=20000
         )
         assert page.locator(".ag-row-selected[row-index]").count() >= 2
+        assert chosen.get_attribute("href") == before
+        page.wait_for_url("**/live/runs?selected=*&selected=*")
+        page.reload()
+        page.wait_for_selector(".ag-row-selected[row-index]")
         assert chosen.get_attribute("href") == before
         chosen.click()
         page.wait_for_selector("#slot-spec .ag-row")

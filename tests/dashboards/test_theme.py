@@ -1,6 +1,8 @@
 """Colours are fixed to operators, told apart without colour, and legible in both themes."""
 
+import math
 import random
+from itertools import combinations
 
 import plotly.graph_objects as go
 import pytest
@@ -73,7 +75,31 @@ def test_cells_beside_a_black_baseline_are_told_from_it_in_colour_dash_and_marke
 def test_many_cells_of_one_operator_are_told_apart_by_colour() -> None:
     found = cell_styles(cells("softmax", *["Principled"] * 8), operator_styles(NAMES), "key 0")
     assert len({(style.color, style.dash, style.marker) for style in found.values()}) == 9
-    assert len({style.color for style in found.values()}) >= 8
+    assert len({style.color for style in found.values()}) == 9
+
+
+def oklab(color: str) -> tuple[float, float, float]:
+    """Oklab of Ottosson 2020, in which equal distances look alike."""
+    parts = [int(color[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    r, g, b = (x / 12.92 if x <= 0.04045 else ((x + 0.055) / 1.055) ** 2.4 for x in parts)
+    long = math.cbrt(0.4122214708 * r + 0.5363325363 * g + 0.0514459929 * b)
+    middle = math.cbrt(0.2119034982 * r + 0.6806995451 * g + 0.1073969566 * b)
+    short = math.cbrt(0.0883024619 * r + 0.2817188376 * g + 0.6299787005 * b)
+    return (
+        0.2104542553 * long + 0.7936177850 * middle - 0.0040720468 * short,
+        1.9779984951 * long - 2.4285922050 * middle + 0.4505937099 * short,
+        0.0259040371 * long + 0.7827717662 * middle - 0.8086757660 * short,
+    )
+
+
+@pytest.mark.parametrize("edition", [0, 1])
+def test_no_two_colours_of_a_figure_look_alike(edition: int) -> None:
+    operators = operator_styles([f"operator {i:02}" for i in range(30)])
+    shown = [f"operator {i:02}" for i in (0, 1, 1, 1, 11, 12, 22, 23, 2)]
+    found = cell_styles([*cells(*shown), CellStyle("base", "", "operator 05")], operators, "base")
+    colours = [(style.color, style.dark)[edition] for style in found.values()]
+    assert found["key 0"] == operators["operator 00"]
+    assert min(math.dist(oklab(one), oklab(other)) for one, other in combinations(colours, 2)) > 0.12
 
 
 @pytest.mark.parametrize("edition", [0, 1])

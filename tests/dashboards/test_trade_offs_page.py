@@ -264,3 +264,22 @@ def test_pairs_that_cannot_be_compared_are_those_that_the_comparison_refuses(tmp
     expected = {(a, b): pair(cells[a], cells[b], rules.scale).problem for a, b in permutations(cells, 2)}
     assert found == {both: problem for both, problem in expected.items() if problem is not None}
     assert found
+
+
+def test_intervals_are_drawn_of_the_best_and_the_usual_cost_is_one_that_varies(tmp_path: Path) -> None:
+    costs = {"softmax": 100, "zeta": 200, "alpha": 300}
+
+    def cost(line: Line) -> dict[str, float]:
+        return {"train_s": 5.0, "memory_bytes": costs[line["operator"]]}
+
+    def value(line: Line) -> float:
+        return {"softmax": 1.0, "zeta": 0.5, "alpha": 0.9}[line["operator"]] * (1 + 0.1 * line["seed"])
+
+    root = plant(tmp_path / "runs", list(costs), range(3), Planted(value, cost=cost))
+    found = seen(root, TRADE_OFFS, "", ["scatter"])
+    assert found.controls["against"].usual == "memory_bytes"
+    shown = found.slots["scatter"]
+    assert shown.answer == "2 of 3 cells are best of both: zeta and softmax."
+    assert shown.figure is not None
+    drawn = {round(trace.x[0]): trace.error_y.visible for trace in shown.figure.data if trace.mode == "markers+text"}
+    assert drawn == {100: True, 200: True, 300: False}

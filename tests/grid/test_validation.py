@@ -6,7 +6,7 @@ import pytest
 from pydantic import ValidationError, model_validator
 from standin import Trial
 
-from grid import Spec, SpecError, spec_error
+from grid import Spec, SpecError, over, spec_error
 
 NUMBER = "unable to parse string as a number"
 INTEGER = "unable to parse string as an integer"
@@ -24,6 +24,14 @@ SAID = {
         "operator.score.n: 'pre' is not a field of Number; it has init, learned, link, per; did you mean 'per'?",
     ),
     "unknown": ({"modle": {}}, f"'modle' is not a field of Trial; it has {TRIAL}; did you mean 'model'?"),
+    "a field of a part": (
+        {"layers": 2},
+        f"'layers' is not a field of Trial; it has {TRIAL}; did you mean 'model.layers'?",
+    ),
+    "another library's name of a field of a part": (
+        {"hidden_size": 2},
+        f"'hidden_size' is not a field of Trial; it has {TRIAL}; did you mean 'model.width'?",
+    ),
     "a rule of a part": ({"model": {"heads": 3}}, "model: heads divide the width; got 3 and 128"),
     "a rule of the whole": ({"model": {"layers": 0}}, "Trial: a model has layers"),
     "a kind": (
@@ -75,3 +83,8 @@ def test_the_owner_is_named_once() -> None:
 
     with pytest.raises(SpecError, match=r"^Pair: high is not below low$"):
         Pair().changed(low=2)
+
+
+def test_an_axis_with_what_is_no_number_is_named() -> None:
+    with pytest.raises(SpecError, match=r"axis 'training.lr': a spec holds finite numbers only; got nan"):
+        over("training.lr", [1.0, float("nan")])

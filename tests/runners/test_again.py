@@ -16,11 +16,12 @@ from runners.cli.plan import PlanOptions, plan_campaign
 from runners.execution import Inline, Local
 from runners.execution.run import RunResult
 from runners.planning.survey import survey, walk
-from runners.provenance.code import Codes, mixed_sources
+from runners.provenance.code import Codes
 from runners.training.training_context import TrainingContext, TrainingResult
 from store.files.atomic import read_json
 from store.files.layout import Layout
 from store.files.trial_status import trial_state
+from store.store import Store
 
 OWN = """
 from dataclasses import replace
@@ -111,7 +112,8 @@ def test_trials_of_other_code_are_counted_and_trained_once(tmp_path: Path, other
     assert counts(run_quietly(tmp_path, grid, again=True)) == (0, 0, 0, 4, 0)
     found = survey(Layout(tmp_path), [grid], walk([grid]))
     assert found.other_code == 0
-    assert mixed_sources(Layout(tmp_path), [each.key for each in found.trials]) == []
+    with Store.open(tmp_path) as store:
+        assert store.warnings() == []
     attempts = {each.seed: trial_state(Layout(tmp_path), each.key).attempts[-1].attempt for each in found.trials}
     assert attempts == {0: 2, 1: 1}
 

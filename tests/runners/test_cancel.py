@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 import pytest
@@ -22,7 +22,7 @@ from runners.cli.app import execute
 from runners.execution.local_runs import runs_at_work
 from runners.monitoring.cancel import Cancelling
 from runners.monitoring.trial_locations import locate_trials
-from runners.slurm.scheduler import TaskStatus
+from runners.slurm.scheduler import QueueStatus, TaskStatus
 from runners.slurm.worker_records import CalledOff, read_cancelled
 from store.files.atomic import make_directory, read_json, write_json
 from store.files.layout import Layout
@@ -222,6 +222,17 @@ def test_two_calls_at_once_are_both_kept(campaign: Campaign, monkeypatch: pytest
     assert read_cancelled(campaign.layout, FIRST).all == (second == "everything")
 
 
+class _Slow(Scripted):
+    """Keeps which submissions were cancelled in their files when the queue was asked, which may take long."""
+
+    layout: Layout
+
+    def read_queue(self, jobs: Collection[int], names: Collection[str]) -> QueueStatus:
+        self.seen = getattr(self, "seen", [])
+        self.seen.append([name for name in (FIRST, SECOND) if read_cancelled(self.layout, name).all])
+        return super().read_queue(jobs, names)
+
+
 def test_everything_is_called_off_without_the_database(
     campaign: Campaign, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -231,8 +242,8 @@ def test_everything_is_called_off_without_the_database(
     make_directory(campaign.layout.store)
     campaign.layout.live.write_bytes(b"no database")
     queue = Queue(campaign.layout)
-    scheduler = Scripted({"7_0": RUNS, "8_0": WAITS})
-    scheduler.cancel = queue
+    scheduler = _Slow({"7_0": RUNS, "8_0": WAITS})
+    scheduler.cancel, scheduler.layout = queue, campaign.layout
     monkeypatch.setattr("runners.slurm.scheduler.SlurmScheduler", lambda: scheduler)
     where = ["--campaign", str(campaign.root)]
     with ingest_lock(campaign.layout, wait=False) as held:
@@ -242,6 +253,7 @@ def test_everything_is_called_off_without_the_database(
         assert execute(["cancel", *where]) == 0
     assert read_cancelled(campaign.layout, FIRST).all
     assert [jobs for jobs, _ in queue.told] == [[8], [7]]
+    assert scheduler.seen == [[SECOND], [FIRST, SECOND]]
     assert execute(["cancel", "submission=20260101T000000-abcdef", *where]) == 3
     assert "the latest are" in capsys.readouterr().err
     assert execute(["cancel", f"submission={FIRST}", "seed=0", *where]) == 2

@@ -114,6 +114,8 @@ def test_the_report_is_where_it_says(campaign: Path, tmp_path: Path, ablate: Cal
     printed = Path(ablate("report", "--campaign", campaign, "--out", tmp_path / "r.html").out.strip())
     assert printed == tmp_path / "r.html"
     assert "<html" in printed.read_text(encoding="utf-8")
+    assert ablate("report", campaign, "--out", tmp_path / "p.html").out.strip() == str(tmp_path / "p.html")
+    assert "name it once" in ablate("report", campaign, "--campaign", campaign, code=2).err
 
 
 def test_a_bug_is_called_one(monkeypatch: pytest.MonkeyPatch, ablate: Callable) -> None:

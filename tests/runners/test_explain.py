@@ -14,7 +14,7 @@ import torch
 import variants
 from grid import SpecError
 from grid.errors import NotFoundError
-from runners.catalogue.explain import explain, explain_kind
+from runners.catalogue.explain import explain, explain_kind, path_rows
 from runners.catalogue.explain_text import write_explanation
 from runners.catalogue.lookup import families, find_named, presets, stage_kinds
 from runners.cli.app import execute
@@ -22,6 +22,7 @@ from runners.cli.catalogue import STAGES
 from variants import LogScore, Operator, Score, Transformer, attend
 from variants.model.transformer import Tokens
 from variants.papers.catalogue import _CATALOGUE, PAPERS, catalogue, named_operator
+from variants.paths.case import Case
 
 SCORE = '''"""A file with two choices."""
 
@@ -242,7 +243,7 @@ def test_operators_of_a_spec_file_are_explained(tmp_path: Path, capsys: pytest.C
     path = tmp_path / "mine.py"
     path.write_text(SCORE + NAMED, encoding="utf-8")
     rows = command_data(capsys, "--spec", str(path))
-    assert [(row["of"], row["name"], row["line"]) for row in rows] == [
+    assert [(row["kind"], row["name"], row["line"]) for row in rows] == [
         ("operator", "softer", "Softmax, but gentler."),
         ("score", "gentle", "exp(a / g): a gentler exponential."),
         ("score", "steeper", "exp(g a)."),
@@ -267,7 +268,7 @@ def test_examples_of_the_guide_keep_all_laws(tmp_path: Path, capsys: pytest.Capt
     path = tmp_path / "guide.py"
     path.write_text("\n".join(lines), encoding="utf-8")
     rows = command_data(capsys, "--spec", str(path))
-    assert {(row["of"], row["name"]) for row in rows} == {("operator", "softcapped"), ("score", "softcap")}
+    assert {(row["kind"], row["name"]) for row in rows} == {("operator", "softcapped"), ("score", "softcap")}
     assert execute(["prove", str(path), "--operator", "score softcap"]) == 0
     known = find_named("softcapped")
     assert known.make().score == Score.members()["softcap"].example()
@@ -285,3 +286,46 @@ def test_a_choice_typed_at_a_prompt_is_explained_without_its_file() -> None:
     assert kind.part.formula == "exp(a / g): a gentler exponential."
     assert [(row.number, row.start, row.what) for row in kind.numbers] == [("g", "2", "")]
     assert execute(["operators", "gentle"]) == 3
+
+
+def test_paths_say_which_is_chosen_and_why_others_are_not(capsys: pytest.CaptureFixture[str]) -> None:
+    assert execute(["operators", "ssa", "--paths", "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)["data"]
+    assert [(row["path"], row["chosen"]) for row in rows] == [
+        ("sdpa", "no"), ("linear", "no"), ("cpu", "yes"), ("reference", "no")
+    ]  # fmt: skip
+    assert rows[0]["reason"] == "sdpa computes score 'exponential' only, not 'ssa'"
+    assert rows[3]["reason"] == "cpu is faster"
+
+
+@pytest.mark.parametrize(
+    ("name", "case", "chosen", "words"),
+    [
+        ("ssa", Case(63, 63), "reference", "below 64 tokens the definition is as fast"),
+        ("ssa", Case(64, 64), "cpu", ""),
+        ("ssa", Case(64, 64, device="cuda"), "reference", "cpu computes on the CPU only, not on cuda"),
+        ("principled", Case(100, 100, biased=True), "reference", "cpu computes logits without a position bias only"),
+        ("linear_elu", Case(128, 128), "reference", "up to 128 tokens the definition is as fast"),
+        ("linear_elu", Case(129, 129, device="cuda"), "linear", ""),
+        ("linear_elu", Case(129, 129, dropout=True), "reference", "linear has no weights to drop"),
+        ("softmax", Case(7, 7, biased=True), "sdpa", ""),
+    ],
+)
+def test_the_path_depends_on_the_call(name: str, case: Case, chosen: str, words: str) -> None:
+    rows = path_rows(find_named(name).make(), case)
+    assert [row.path for row in rows if row.chosen == "yes"] == [chosen]
+    assert words in "; ".join(row.reason for row in rows)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--paths"], "--paths is about one named operator; give its name"),
+        (["ssa", "--length", "5"], "--length and --device choose the case of --paths; add it, or leave them out"),
+    ],
+)
+def test_paths_need_a_name_and_a_case_needs_paths(
+    arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert execute(["operators", *arguments]) == 2
+    assert words in capsys.readouterr().err

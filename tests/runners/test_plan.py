@@ -12,6 +12,7 @@ from toy_campaign import run_quietly, toy_grid
 from toy_training import Falling, ToyTrial, train
 
 from grid import Grid, Measure, Spec, forbid, over
+from grid.durations import format_hours
 from grid.errors import SpecError
 from runners import BytePairs, Text, Training, Trial
 from runners.cli.plan import PlanOptions, RunPlan, plan_campaign, plan_data, plan_lines
@@ -400,4 +401,4 @@ def test_power_at_what_counts_as_equal_is_that_of_the_simulated_verdicts(tmp_pat
     assert "varies by 7.3 % (SD) over 5 seeds of the baseline; pairing leaves 81 % of the noise" in noise
     more = known.seeds_for_rope - 6
     assert rope.startswith(f"power {100 * known.power_at_rope:.0f} % for a true difference of 10 %")
-    assert rope.endswith(f"80 % needs {known.seeds_for_rope} seeds, {more} more ({2 * more:.2g} GPU-h)")
+    assert rope.endswith(f"80 % needs {known.seeds_for_rope} seeds, {more} more ({format_hours(2 * more)} GPU-h)")

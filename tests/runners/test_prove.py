@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from grid.errors import NotFoundError, SpecError
-from runners.catalogue.prove import operators_of, prove
+from runners.catalogue.prove import each_choice_once, operators_of, prove
 from variants import Operator
 from variants.laws.battery import LAWS
 from variants.laws.examples import combinations_of_choices
@@ -86,7 +86,7 @@ def beside(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def test_a_choice_of_a_user_is_proved(tmp_path: Path, capsys: pytest.CaptureFixture[str], beside: list[str]) -> None:
-    assert prove(write(tmp_path, SOUND), None) == 0
+    assert prove(write(tmp_path, SOUND), None, full=True) == 0
     out, err = capsys.readouterr()
     silent, stated = "identities, limits, ties, running means, small weights", len(LAWS) - 5
     own = out.splitlines()
@@ -104,14 +104,14 @@ def test_a_choice_of_a_user_is_proved(tmp_path: Path, capsys: pytest.CaptureFixt
 @pytest.mark.usefixtures("beside")
 def test_what_is_wrong_beside_another_choice_only_is_found(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     sunk = "return a * share + (1 if a.shape[-1] == 1 < a.shape[-2] else 0)\n"  # changes the logit of a sink
-    assert prove(write(tmp_path, SOUND.replace("return a * share\n", sunk, 1)), None) == 4
+    assert prove(write(tmp_path, SOUND.replace("return a * share\n", sunk, 1)), None, full=True) == 4
     out, _ = capsys.readouterr()
     assert not any("BREAKS" in line for line in out.splitlines()[:2])
     assert any(line.startswith("score halved_here normaliser sink") and "BREAKS" in line for line in out.splitlines())
 
 
 def test_a_wrong_formula_is_told_and_ends_with_4(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert prove(write(tmp_path, WRONG), None) == 4
+    assert prove(write(tmp_path, WRONG), None, full=True) == 4
     out, err = capsys.readouterr()
     head, *rest = out.partition("halved: ")[2].splitlines()
     assert head.startswith("keeps ")
@@ -146,6 +146,38 @@ def test_the_operators_of_a_grid_are_found_once_and_told_apart(tmp_path: Path) -
     assert further == []
     assert len({operator.label for operator in found}) == len(found) == 2
     assert all(operator.label.startswith("Principled (") for operator in found)
+
+
+SCORES = 'over("operator.score", [Halved(), Halved(share=Number(init=0.75))], labels=["half", "more"])'
+MANY = SOUND + GRID.replace('"head"])', f'"head"]), {SCORES}')
+
+
+def choices(operator: Operator) -> set[tuple[str, str]]:
+    return {(stage, choice.canonical) for stage, choice in operator.stages().items()}
+
+
+def test_by_default_each_choice_is_tried_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Three of four cells have all gates and scores. Around softmax is no gate; the named one has another score."""
+    path = write(tmp_path, MANY)
+    every, further = operators_of(path)
+    few = each_choice_once(every)
+    assert set().union(*map(choices, few)) == set().union(*map(choices, every))
+    for place, operator in enumerate(few):
+        assert not choices(operator) <= set().union(*map(choices, few[:place]))
+    assert (len(every), len(few)) == (6, 5)
+    assert further
+    monkeypatch.setattr("runners.catalogue.prove.LINE_EVERY_S", 0.0)
+    assert prove(path, None) == 0
+    out, err = capsys.readouterr()
+    assert [line.partition(": keeps ")[0] for line in out.splitlines()] == [operator.label for operator in few]
+    progress, end = err.splitlines()[:-1], err.splitlines()[-1]
+    assert [re.sub(r"· \d+ s left ·", "·", line) for line in progress] == [
+        f"{done}/5 operators · at {operator.label}" for done, operator in enumerate(few) if done
+    ]
+    assert end.startswith("5 operators in ")
+    assert end.endswith("; each distinct choice was tried once, --full tries all combinations")
 
 
 def test_a_law_that_is_declared_broken_or_has_nothing_to_try_is_no_failure(capsys: pytest.CaptureFixture[str]) -> None:

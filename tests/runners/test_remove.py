@@ -224,6 +224,17 @@ def test_a_grid_without_its_baseline_has_none(tmp_path: Path) -> None:
         assert [axis["labels"] for axis in header["axes"]] == [["rising"], ["ok"]]
 
 
+def test_cells_whose_baseline_is_removed_have_none(tmp_path: Path) -> None:
+    grid = toy_grid("toy", fates=("ok", "raises"))
+    run_quietly(tmp_path, grid.named("toy", baseline={"operator": "falling"}))
+    assert execute(["rm", "operator=falling", "fate=ok", "--campaign", str(tmp_path)]) == 0
+    with Store.open(tmp_path) as store:
+        header = store.grid("toy")
+        found = store.sql("SELECT DISTINCT label, baseline IS NULL FROM grid_trial ORDER BY label").rows()
+    assert [header["baseline"]] == list(header["baselines"].values())
+    assert dict(found) == {"falling · raises": True, "rising · ok": True, "rising · raises": False}
+
+
 def test_words_and_a_grid_together_are_refused(campaign: Path) -> None:
     assert execute(["rm", "seed=0", "--grid", "first", "--campaign", str(campaign)]) == 2
     assert execute(["rm", "--campaign", str(campaign)]) == 2

@@ -20,6 +20,7 @@ from toy_campaign import QUIET, run_quietly, tables, toy_grid
 from warm import Warm, warm_server
 
 from grid import Grid
+from grid.durations import format_duration
 from grid.errors import EnvironmentProblem, SpecError
 from runners.attempts.claims import Claim, claim
 from runners.attempts.submission_record import read_submission_record
@@ -27,7 +28,6 @@ from runners.attempts.worker import Outcome
 from runners.execution import Inline, Local, Machine
 from runners.execution.progress import GridMember, ProgressDisplay, Tally, progress_line, render, tally
 from runners.execution.run import Interrupts, RunOptions, RunResult, run_campaign
-from runners.output import duration
 from store.files.atomic import read_json
 from store.files.layout import Layout
 from store.files.trial_status import trial_state
@@ -312,7 +312,7 @@ def test_on_a_terminal_the_display_redraws_itself_and_notes_stay() -> None:
     assert "[red]worker[/red] 3 died" in text
     assert "\x1b[" in text
     words = {None: "?", 0.4: "0 s", 59.6: "1 min 00 s", 75: "1 min 15 s", 3900: "1 h 05 min"}
-    assert {seconds: duration(seconds) for seconds in words} == words
+    assert {seconds: format_duration(seconds) for seconds in words} == words
 
 
 @pytest.mark.parametrize("name", [signal.SIGINT, signal.SIGTERM])

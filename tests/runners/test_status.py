@@ -274,7 +274,7 @@ def test_the_budget_is_counted_over_all_lives_of_all_workers(campaign: Campaign)
     (status,) = look(campaign, Scripted({"7_0": RUNS})).submissions
     assert status.hours == pytest.approx(10.0)
     assert (status.workers[0].ok, status.workers[0].failed, status.workers[0].restarts) == (5, 1, 1)
-    assert submission_lines([status]) == [f"{FIRST}: workers: 1 running; 10.00 of 200 GPU-h used"]
+    assert submission_lines([status]) == [f"{FIRST}: workers: 1 running; 10 of 200 GPU-h used"]
 
 
 def test_a_used_up_budget_is_told(campaign: Campaign, capsys: pytest.CaptureFixture[str]) -> None:
@@ -282,7 +282,7 @@ def test_a_used_up_budget_is_told(campaign: Campaign, capsys: pytest.CaptureFixt
     write_record(campaign.layout, 0, seconds=4.0, left="budget")
     for seed in range(5):
         write_end(campaign.layout, began(campaign, seed), 1)
-    said = "budget: 0.00111 of 0.001 GPU-h used; 1 trial is left; run again with another --budget"
+    said = "budget: 0.0011 of 0.001 GPU-h used; 1 trial is left; run again with another --budget"
     found = look(campaign, Scripted({}))
     assert found.endings == (said,)
     assert said in next(changes([view(campaign.root, Scripted({}))]))

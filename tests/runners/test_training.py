@@ -28,7 +28,7 @@ from runners.training.training_context import Diverged
 from runners.trial import Execution, Trial, build_model
 from store.files.layout import Layout
 from store.store import Store
-from variants import Operator, Transformer, integral, llama2, principled, softmax, ssa
+from variants import Operator, Rotary, Transformer, integral, llama2, principled, softmax, ssa
 
 OPERATORS = [softmax(), ssa(), integral(2), principled("query", gate_width=2)]
 
@@ -43,6 +43,25 @@ def test_every_operator_learns(tiny: Trial, memory: Callable, tmp_path: Path, op
     losses = world.losses()
     assert losses[0] == pytest.approx(math.log(256), rel=0.02)
     assert losses[-1] < 3
+
+
+def test_the_attempt_records_the_path_of_its_sequences(tiny: Trial, memory: Callable) -> None:
+    """A point is two tokens."""
+    for points, path in ((5, "reference"), (33, "cpu")):
+        world = memory()
+        evaluation = tiny.task.evaluation.changed(points=points)
+        task = tiny.task.changed(points=points, evaluation=evaluation)
+        model = tiny.model.changed(positions=Rotary())
+        train(tiny.changed(task=task, model=model, operator=ssa(), training=Training(steps=1)), world)
+        assert world.began == ("cpu", path, None)
+
+
+def test_a_trial_whose_path_cannot_compute_it_is_refused(tiny: Trial) -> None:
+    with pytest.raises(SpecError, match="path 'linear' cannot run 'SSA'"):
+        tiny.changed(operator=ssa(), execution={"path": "linear"})
+    dropping = tiny.model.changed(attention_dropout=0.1)
+    with pytest.raises(SpecError, match="path 'cpu' cannot run 'SSA': cpu drops no weights; use path='auto'"):
+        tiny.changed(operator=ssa(), model=dropping, execution={"path": "cpu"})
 
 
 def test_every_step_is_logged_and_evaluations_are_where_they_are_due(tiny: Trial, memory: Callable) -> None:

@@ -140,7 +140,7 @@ def test_the_display_has_cells_workers_pace_failures_and_hours(campaign: Campaig
     found = look(campaign.root, Scripted({"7_0": RUNS, "7_1": WAITS}))
     out = io.StringIO()
     Console(file=out, width=160, force_terminal=True, color_system=None).print(render(found))
-    words = ["5/8", "SSA", "step 30/60", "steps/s", "2.00 of 200 GPU-h used", "1 Priority", "1 x diverged", "1 failed"]
+    words = ["5/8", "SSA", "step 30/60", "steps/s", "2.0 of 200 GPU-h used", "1 Priority", "1 x diverged", "1 failed"]
     assert [each for each in words if each not in out.getvalue()] == []
 
 

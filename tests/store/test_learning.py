@@ -71,7 +71,7 @@ def test_the_planted_ratio_is_found_at_equal_steps_and_another_at_equal_tokens(s
     assert at_steps["percent"] == pytest.approx(100, abs=2)
     ssa = row(compare_learning(store, "quickstart", "loss", "steps"), "value at", "SSA")
     assert (ssa["pairs"], ssa["p"]) == (3, None)
-    assert "failures differ between the arms (1 failed only here)" in str(ssa["note"])
+    assert "failures differ between the groups (1 failed only here)" in str(ssa["note"])
     assert ssa["percent"] == pytest.approx(-50, abs=2)
     tokens = row(compare_learning(store, "quickstart", "loss", "tokens", budget=400), "value at", "SSA")
     expected = (0.1 + math.exp(-2)) / (0.1 + math.exp(-4)) / 2  # after 20 steps of 20 tokens and 40 of 10
@@ -94,7 +94,7 @@ def test_a_cell_worse_in_both_is_dominated_and_survivors_are_not_compared(store:
         }
         assert found["label"].to_list()[0] == "softmax"
         assert found["dominated_by"].to_list()[-1] == ["softmax"]
-        assert "against SSA: failures differ between the arms (1 failed only in it)" in found["note"][0]
+        assert "against SSA: failures differ between the groups (1 failed only in it)" in found["note"][0]
         assert found["note"].to_list()[-1].startswith("caution: with fewer than 5 pairs")
     tied = pareto(store, "quickstart", ["train_s"])
     assert set(tied["standing"]) == {"not told apart"}, "equal seconds on every seed are no proof of equal cost"

@@ -447,3 +447,24 @@ def test_a_damaged_declaration_is_told(campaign: Campaign) -> None:
         campaign.start("a", label="x", seed=0)
     with pytest.raises(AblateError, match=r"a\.judged"):
         campaign.grid("a", baseline="y")
+
+
+def test_a_run_that_ended_without_its_evaluation_is_no_lost_shard(tmp_path: Path) -> None:
+    campaign = Campaign(tmp_path).grid("widths", baseline="a", measure=Measure(name="mse", better="lower"))
+    for label, measured in (("a", 4), ("b", 4), ("some", 3), ("none", 0)):
+        for seed in range(4):
+            with campaign.start("widths", label=label, seed=seed) as run:
+                run.log(1, loss=1.0)
+                if seed < measured:
+                    run.evaluate(1, "mse", 1.0 + 0.1 * seed + (0.01 * seed * seed if label != "a" else 0.0), items=10)
+    found = {row["label"]: row for row in campaign.compare("widths").iter_rows(named=True)}
+    assert campaign.store.warnings() == []
+    assert found["none"]["verdict"] == "no verdict"
+    assert found["none"]["reason"] == (
+        "the 4 runs here ended without recording the measure, so there is nothing to compare"
+    )
+    assert "1 run ended without recording the measure" in found["some"]["reason"]
+    assert "preliminary" not in found["some"]["reason"]
+    assert {row["family"] for row in found.values()} == {2}
+    assert found["b"]["p_holm"] == pytest.approx(min(1.0, 2 * found["b"]["p"]))
+    assert found["none"]["p_holm"] is None

@@ -11,7 +11,7 @@ from variants import Heads, Operator, Tokens, Transformer, softmax, ssa
 from variants.attend import attention
 from variants.laws.inputs import random_inputs
 from variants.model.named_backbones import tiny
-from variants.paths.choose import choose
+from variants.paths.choose import find_path
 
 P, LENGTH, DRAWS = 0.3, 5, 6000
 
@@ -39,7 +39,7 @@ def outputs(operator: Operator, name: str, dropout: float, count: int) -> Tensor
     q, k, v = (x[:1].float().expand(count, -1, -1, -1) for x in (inputs.q, inputs.k, inputs.v))
     numbers = {key: value[:1].float() for key, value in inputs.numbers.items()}
     torch.manual_seed(11)
-    found = choose(operator, name).run(operator, Heads(q, k, v, dropout=dropout), numbers)  # type: ignore[arg-type]
+    found = find_path(operator, name).run(operator, Heads(q, k, v, dropout=dropout), numbers)  # type: ignore[arg-type]
     return found.double()
 
 

@@ -104,6 +104,17 @@ class TestDrawn:
         assert torch.equal(one[0], three[0])
         assert one[0].abs().max() > 0
 
+    def test_a_projection_is_drawn_if_it_says_so_and_the_number_is_then_unknown_at_step_0(self) -> None:
+        operator = gated_heads(projection_std=0.5)
+        numbers = numbers_of(operator)
+        assert not numbers.projection["output_gate_opening"].any()
+        numbers.disturb(0, "a")
+        assert numbers.projection["output_gate_opening"].any()
+        with pytest.raises(ValueError, match=r"output_gate.opening of 'Gated heads' starts at random; pass numbers="):
+            operator.at_init(SHAPE)
+        assert operator.output_gate == PerHead().changed(opening=operator.output_gate.opening)
+        assert gated_heads(projection_std=0.0).output_gate == PerHead()
+
     def test_a_fixed_vector_has_no_noise(self) -> None:
         assert Vector(init=0.0, per="head", spread=0.5).at("constant") == Vector(init=0.0)
 
@@ -163,7 +174,9 @@ class TestWithoutBias:
 
     @pytest.mark.parametrize("per", ["constant", "head"])
     def test_it_needs_a_projection(self, per: str) -> None:
-        with pytest.raises(ValueError, match=f"bias=False leaves the projection alone; per='{per}' has none"):
+        with pytest.raises(
+            ValueError, match=f"bias=False trains a projection alone, of per='query' or 'token'; got '{per}'"
+        ):
             Number(init=0.5, per=per, bias=False)
 
     def test_a_constant_that_is_not_trained_has_no_noise(self) -> None:
@@ -277,6 +290,7 @@ def test_numbers_of_equal_meaning_have_equal_keys() -> None:
         (ByDepth(init=1.0, deep=1.0, rate=2.0), ByDepth(init=1.0, deep=1.0)),
         (Contrast(init=0.2, deep=0.8, form="scalar", spread=0.7), Contrast(init=0.2, deep=0.8, form="scalar")),
         (Matrix(learned=True), Matrix()),
+        (Number(init=0.5, per="head", projection_std=0.1), Number(init=0.5, per="head")),
     ]
     assert all(a.key == b.key for a, b in pairs)
     assert Contrast(init=0.2, deep=0.8).key != Contrast(init=0.2, deep=0.8, form="scalar").key

@@ -14,7 +14,7 @@ from variants.laws.inputs import random_inputs
 from variants.number import Number
 from variants.operator import NumberValues
 from variants.paths import sdpa
-from variants.paths.choose import choose
+from variants.paths.choose import find_path
 from variants.stages.positions.alibi import Alibi
 from variants.stages.positions.none import NoPositions
 
@@ -61,8 +61,8 @@ def test_values_and_gradients_are_those_of_the_definition(operator: Operator) ->
     holes[:, 4], holes[6] = False, False
     for mask in (None, holes, torch.ones(2, 1, 13, 13, dtype=torch.bool)):
         for found, expected in zip(
-            run(operator, choose(operator, "sdpa"), mask),
-            run(operator, choose(operator, "reference"), mask),
+            run(operator, find_path(operator, "sdpa"), mask),
+            run(operator, find_path(operator, "reference"), mask),
             strict=True,
         ):
             torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-10)
@@ -86,7 +86,7 @@ def test_fewer_queries_than_keys_are_the_last_ones() -> None:
 )
 def test_what_it_cannot_run_it_refuses_with_the_reason(choices: dict[str, Any], words: str) -> None:
     with pytest.raises(SpecError, match=words):
-        choose(Operator(**choices), "sdpa")
+        find_path(Operator(**choices), "sdpa")
 
 
 @pytest.mark.parametrize("choices", [{"margin": {"kind": "ssmax"}}, {"transform": {"kind": "temperature"}}], ids=str)
@@ -95,8 +95,8 @@ def test_large_logits_keep_their_digits_in_low_precision(choices: dict[str, Any]
     inputs = random_inputs(operator, length=63)
     numbers = {name: value.float() for name, value in inputs.numbers.items()}
     heads = Heads((6 * inputs.q).bfloat16(), (6 * inputs.k).bfloat16(), inputs.v.bfloat16())
-    exact = choose(operator, "reference").run(operator, Heads(*(x.double() for x in heads[:3])), numbers)
-    definition, fused = (choose(operator, name).run(operator, heads, numbers) for name in ("reference", "sdpa"))
+    exact = find_path(operator, "reference").run(operator, Heads(*(x.double() for x in heads[:3])), numbers)
+    definition, fused = (find_path(operator, name).run(operator, heads, numbers) for name in ("reference", "sdpa"))
     assert (fused - exact).abs().max() <= 2 * (definition - exact).abs().max()
 
 
@@ -134,7 +134,7 @@ def test_what_logits_have_beyond_queries_and_keys_is_rounded_once(choices: dict[
 
 
 def along(path: Any, operator: Operator, q: Tensor, k: Tensor, v: Tensor, numbers: NumberValues) -> Tensor:
-    return choose(operator, path).run(operator, Heads(*prepare(operator, q, k, NoPositions(), numbers), v), numbers)
+    return find_path(operator, path).run(operator, Heads(*prepare(operator, q, k, NoPositions(), numbers), v), numbers)
 
 
 def test_a_position_bias_keeps_its_digits_under_autocast() -> None:
@@ -142,7 +142,7 @@ def test_a_position_bias_keeps_its_digits_under_autocast() -> None:
     given = random_inputs(operator, length=63, scale=3.0).to(torch.float32)
     heads = Heads(given.q.bfloat16(), given.k.bfloat16(), given.v.bfloat16())
     bias = 30 * torch.randn(1, heads.q.shape[1], 63, 63, generator=torch.Generator().manual_seed(1))
-    exact = choose(operator, "reference").run(
+    exact = find_path(operator, "reference").run(
         operator, Heads(*(x.double() for x in heads[:3]), None, bias.double()), {}
     )
     with torch.autocast("cpu", dtype=torch.bfloat16):
@@ -166,6 +166,6 @@ def test_a_norm_of_empty_rows_in_float16_has_finite_gradients(path: Any) -> None
     holes = causal(13, 13).clone()
     holes[5] = False
     heads = Heads(*prepare(operator, given.q, given.k, NoPositions(), given.numbers), given.v, holes)
-    choose(operator, path).run(operator, heads, given.numbers).sum().backward()
+    find_path(operator, path).run(operator, heads, given.numbers).sum().backward()
     for name, x in given.tensors().items():
         assert x.grad is None or torch.isfinite(x.grad).all(), name

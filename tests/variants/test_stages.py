@@ -1,10 +1,13 @@
 """Facts about single stages and their operators that no general law knows."""
 
+import math
+
 import pytest
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from grid.errors import SpecError
 from variants import (
     SSA,
     Exponential,
@@ -23,7 +26,7 @@ from variants.number import ByDepth, HeadShape
 from variants.operator import distances
 from variants.papers.affine_scaled import affine_scaled, learned_sink
 from variants.papers.attention_sinks import fixed_value_bias
-from variants.papers.beyond import fox, ssmax
+from variants.papers.beyond import fox, fox_decay_times, ssmax, ssmax_biased
 from variants.papers.integral import differential, integral, integral_control, integral_weights
 from variants.stages.forgetting.forget_gate import ForgetGate
 from variants.stages.head_norms.rms import RMS
@@ -195,16 +198,37 @@ def test_scalable_softmax_does_not_fade(keys: int, ours: float, plain: float) ->
     """Figure 1 of its paper: all logits -2 but one of 3, s = 0.43."""
     q, k = torch.ones(1, 1, 1, 1, dtype=torch.float64), torch.full((1, 1, keys, 1), -2.0, dtype=torch.float64)
     k[..., -1, :] = 3
-    found = attend(ssmax(), q, k, k, numbers={"margin.scale": of(0.43)}).weights
+    found = attend(ssmax(), q, k, k, numbers={"margin.scale": of(0.43), "margin.bias": of(0.0)}).weights
     assert found.max().item() == pytest.approx(ours, abs=5e-4)
     assert attend(softmax(), q, k, k).weights.max().item() == pytest.approx(plain, abs=5e-4)
 
 
 def test_the_start_of_scalable_softmax_is_softmax_on_average() -> None:
     counts = torch.arange(1, 1025, dtype=torch.float64)[:, None]
-    factor = SSMax().factor(counts, scale=of(SSMax().scale.init))
+    factor = SSMax().factor(counts, scale=of(SSMax().scale.init), bias=of(0.0))
     assert factor.mean().item() == pytest.approx(1, abs=5e-3)
     assert (factor[..., 0, :] == 0).all()
+
+
+def test_decay_times_are_spaced_in_logarithm_over_heads() -> None:
+    """The raw bias is that of the released code, -ln(e^(1/t) - 1)."""
+    gate = fox_decay_times(shortest=2, longest=32).numbers()["forgetting.gate"]
+    shape = HeadShape(heads=5, query=8, semantic=8, signal=8, value=8, width=40)
+    raw = gate.table(shape, 0).flatten().tolist()
+    assert raw == pytest.approx([-math.log(math.expm1(1 / time)) for time in (2, 4, 8, 16, 32)], rel=1e-6)
+    assert gate.table(shape._replace(heads=1), 0).flatten().tolist() == raw[:1]
+    with pytest.raises(SpecError, match=r"a decay time is a number of tokens above 0; got 0\.0; raise it"):
+        fox_decay_times(shortest=0)
+    with pytest.raises(SpecError, match=r"has init in \(0, 1\); got 1\.0"):
+        gate.changed(init=1.0)
+
+
+def test_the_bias_of_scalable_softmax_is_added_to_its_factor() -> None:
+    operator = ssmax(0.5, bias=0.25, per="layer")
+    counts = torch.tensor([[1.0], [math.e**2]])
+    values = {name: of(number.init) for name, number in operator.margin.numbers().items()}
+    assert operator.margin.factor(counts, **values).flatten().tolist() == pytest.approx([0.25, 1.25])
+    assert ssmax().key == ssmax().changed(margin=SSMax(bias=Number(init=0.0))).key != ssmax_biased().key
 
 
 def test_recent_keys_lose_no_bits_in_a_long_sequence() -> None:

@@ -33,6 +33,7 @@ from variants import (
 )
 from variants.model.block import FeedForward
 from variants.model.named_backbones import tiny
+from variants.stages.positions.alibi import Alibi
 from variants.stages.positions.scheme import Positions
 
 TINY = gpt2(layers=2, heads=2, width=16, max_positions=32)
@@ -72,8 +73,21 @@ def test_another_seed_is_another_model() -> None:
 def test_the_top_half_may_differ_from_the_bottom() -> None:
     placed = Placement(share=0.5).operators(ssa(), 2)
     model = Transformer(TINY, placed, inputs=Scalars(), seed=0)
-    assert model.paths() == ["sdpa", "reference"]
+    assert model.paths(32) == ["sdpa", "reference"]
+    assert model.paths(100) == ["sdpa", "cpu"]
     assert {layer for layer, *_ in model.numbers()} == {1}
+
+
+def test_a_named_path_computes_every_call_or_is_refused() -> None:
+    def model(backbone: Backbone) -> Transformer:
+        return Transformer(backbone, [ssa()] * 2, inputs=Scalars(), seed=0, path="cpu")
+
+    assert model(TINY).paths(7) == ["cpu", "cpu"]
+    refused = "path 'cpu' cannot run 'SSA': cpu computes logits without a position bias only; use path='auto'"
+    with pytest.raises(SpecError, match=refused):
+        model(TINY.changed(positions=Alibi()))
+    with pytest.raises(SpecError, match="sdpa computes score 'exponential' only, not 'ssa'"):
+        Transformer(TINY, [ssa()] * 2, inputs=Scalars(), seed=0, path="sdpa")
 
 
 def test_a_sequence_longer_than_the_positions_is_refused() -> None:

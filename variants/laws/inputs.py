@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 
 from grid.errors import SpecError
-from variants.number import Axis, HeadShape, Matrix, Number
+from variants.granularity import Axis
+from variants.number import HeadShape, Matrix, Number
 from variants.operator import Operator, head_shape
 from variants.stages.positions.none import NoPositions
 from variants.stages.positions.rotary import Rotary

@@ -42,8 +42,11 @@ def _granularities(operator: Operator) -> str:
 
 
 def _remove_noise(model: Transformer, operator: Operator, name: str, start: dict[str, list[torch.Tensor]]) -> None:
-    """Remove noise from a number's tables; a matrix, which is all noise, keeps those of the coarsest granularity."""
+    """Remove noise from a number's start; a matrix, which is all noise, keeps that of the coarsest granularity."""
     number = operator.numbers()[name]
+    if number.projection_std:
+        for attention in attentions(model):
+            table(attention.numbers.projection, name).data.zero_()
     if not (number.trained and number.random):
         return
     heads, query = _shape(operator)

@@ -13,6 +13,7 @@ from variants.laws.inputs import Inputs, random_inputs
 from variants.laws.law import Law, NothingStated, near, require
 from variants.laws.symmetry import run_path
 from variants.operator import Operator
+from variants.paths.case import Case
 from variants.paths.choose import PATHS
 
 
@@ -41,7 +42,7 @@ def _low_precision(operator: Operator) -> None:
     wide = rounded.to(torch.float32)
     came, expected = (attend(operator, x.q, x.k, x.v, numbers=x.numbers).output for x in (rounded, wide))
     near(came, expected.bfloat16(), "bfloat16 inputs, against the same numbers in float32, the output rounded once")
-    others = [path for path in PATHS[:-1] if path.cannot(operator) is None]
+    others = [path for path in PATHS[:-1] if path.reason(operator, Case(13, 13)) is None]
     if not others:
         return
     exact = run_path("reference", operator, rounded.to(torch.float64))

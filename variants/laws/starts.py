@@ -12,6 +12,7 @@ from variants.laws.tiny import LAYERS, attentions, model_of, predict_numbers, ta
 from variants.model.block import Attention
 from variants.number import ByDepth, Contrast, Matrix, Number, RunningMean, Vector
 from variants.operator import Operator
+from variants.stages.forgetting.decay_times import HeadDecay
 
 _SEEDS = 8
 _BATCH, _LENGTH = 3, 7
@@ -21,15 +22,23 @@ def _start(operator: Operator) -> None:
     if not operator.numbers():
         raise NothingStated
     drawn = [name for name, number in operator.numbers().items() if number.trained and number.random]
+    projected = [name for name, number in operator.numbers().items() if number.projection_std]
     tables = {name: list[list[Tensor]]() for name in drawn}
-    for seed in range(_SEEDS if drawn else 1):
+    projections = {name: list[list[Tensor]]() for name in projected}
+    for seed in range(_SEEDS if drawn or projected else 1):
         found = attentions(model_of(operator, seed))
         for name in drawn:
             tables[name].append([table(each.numbers.table, name).detach() for each in found])
+        for name in projected:
+            projections[name].append([table(each.numbers.projection, name).detach() for each in found])
         if not seed:
             _check_start(operator, found)
     for name in drawn:
-        _spread(operator.numbers()[name], tables[name], name)
+        number = operator.numbers()[name]
+        _check_spread(_spread_of(number, tables[name]), tables[name], name, layers="layer" in number.per)
+    for name in projected:
+        expected = operator.numbers()[name].projection_std
+        _check_spread(expected, projections[name], f"the projection of {name}", layers=True)
 
 
 def _check_start(operator: Operator, found: list[Attention]) -> None:
@@ -44,7 +53,16 @@ def _check_start(operator: Operator, found: list[Attention]) -> None:
                 expected = torch.full_like(values[name], _init(number, layer))
                 if isinstance(number, Vector) and number.along == "first":
                     expected[..., 1:] = 0
+                if isinstance(number, HeadDecay):
+                    expected = _shares(number, values[name])
                 near(values[name], expected, f"{name} at the start, in layer {layer}", rtol=1e-5, atol=1e-6)
+
+
+def _shares(number: HeadDecay, like: Tensor) -> Tensor:
+    """Return shares whose decay times are a geometric series over heads."""
+    first, last = (-1 / math.log(share) for share in (number.init, number.last))
+    times = torch.tensor([first * (last / first) ** (h / (like.shape[1] - 1)) for h in range(like.shape[1])])
+    return torch.exp(-1 / times).to(like).view(1, -1, 1, 1).expand_as(like)
 
 
 def _init(number: Number, layer: int) -> float:
@@ -53,22 +71,28 @@ def _init(number: Number, layer: int) -> float:
     return number.init
 
 
-def _spread(number: Number, tables: list[list[Tensor]], name: str) -> None:
-    """Check the spread of a random start. The difference of two seeds has sqrt(2) times the spread of each."""
+def _spread_of(number: Number, tables: list[list[Tensor]]) -> float:
+    """Return the spread that a number says its table has."""
+    if isinstance(number, Matrix):
+        return number.init / math.sqrt(tables[0][0].shape[-1])
+    assert isinstance(number, Vector | Contrast)
+    return number.spread
+
+
+def _check_spread(expected: float, tables: list[list[Tensor]], name: str, *, layers: bool) -> None:
+    """Check the spread of a random start. The difference of two seeds has sqrt(2) times the spread of each.
+
+    With `layers`, every layer has noise of its own.
+    """
     pairs = [a - b for one, two in zip(tables[::2], tables[1::2], strict=True) for a, b in zip(one, two, strict=True)]
     differences = torch.cat([pair.flatten() for pair in pairs])
     came = float(differences.square().mean().div(2).sqrt())
-    if isinstance(number, Matrix):
-        expected = number.init / math.sqrt(tables[0][0].shape[-1])
-    else:
-        assert isinstance(number, Vector | Contrast)
-        expected = number.spread
     unsure = 5 / math.sqrt(2 * len(differences))  # five standard errors of a standard deviation
     require(
         abs(came / expected - 1) < unsure,
         f"expected a spread of {expected:.4g} within {unsure:.0%}, came {came:.4g}, for the start of {name}",
     )
-    if "layer" in number.per:
+    if layers:
         same = all(torch.equal(one[0], one[layer]) for one in tables for layer in range(1, LAYERS))
         require(not same, f"expected noise of its own in every layer, came the same, for the start of {name}")
 

@@ -45,6 +45,9 @@ class Backbone(Spec):
     """Which projections inside the layers have one; "qkv" are those of queries, keys, values and gate channels."""
     head_outputs: Literal["concatenated", "added"] = "concatenated"
     """Input of the output projection: all heads side by side, or their sum."""
+    token_shift: Annotated[Literal["none", "keys", "values", "both"], Added()] = "none"
+    """Keys or values that are mixed with those of the token before: s x_(t-1) + (1 - s) x_t (Forgetting Transformer,
+    Pro). The share is s = sigmoid(w . input) per head and token. Normalisation and positions come later."""
     positions: Positions
     """How the model knows order."""
     causal: bool = True

@@ -12,7 +12,11 @@ from variants.attend import AttentionOutput, Heads, definition, prepare
 from variants.model.backbone import Backbone
 from variants.model.parameters import NumberParameters
 from variants.operator import NumberValues, Operator, head_shape
+from variants.paths.case import Case
 from variants.paths.choose import PathName, choose
+
+_LONG = (4096, 4096)
+"""Queries and keys of the calls that a path is chosen for in a compiled model, whatever their length."""
 
 
 class LayerPosition(NamedTuple):
@@ -44,7 +48,9 @@ class Attention(nn.Module):
         self.heads, self.key_heads = backbone.heads // joined, backbone.key_heads // joined
         self.operator, self.positions = operator, backbone.positions
         self.dropout = backbone.attention_dropout
-        self.path = choose(operator, place.path)
+        self.path = place.path
+        case = Case(*_LONG, biased=backbone.positions.adds_bias, dropout=self.dropout > 0, compiled=True)
+        self._compiled = choose(operator, case, place.path).path
         self.added = backbone.head_outputs == "added"
         self.channels, self.gate_channels = backbone.head_width * joined, operator.added_channels
         bias = backbone.bias != "none"
@@ -52,6 +58,8 @@ class Attention(nn.Module):
         self.out = nn.Linear(self.channels * (1 if self.added else self.heads), width, bias=backbone.bias == "all")
         gates = (self.heads + self.key_heads) * self.gate_channels
         self.gate = nn.Linear(width, gates, bias=bias) if gates else None
+        self.shifts = tuple(each for each in ("keys", "values") if backbone.token_shift in (each, "both"))
+        self.shift = nn.Linear(width, len(self.shifts) * self.key_heads, bias=False) if self.shifts else None
         query = self.channels + self.gate_channels
         shape = head_shape(operator, heads=self.heads, query=query, value=self.channels, width=width)
         self.numbers = NumberParameters(operator, shape, place.shared, place.layer)
@@ -72,10 +80,18 @@ class Attention(nn.Module):
 
     def _output(self, heads: Heads, numbers: NumberValues) -> Tensor:
         if self.watched is None:
-            return self.path.run(self.operator, heads, numbers)
+            compiled = torch.compiler.is_compiling()  # the choice itself cannot be traced
+            path = self._compiled if compiled else choose(self.operator, Case.of(heads), self.path).path
+            return path.run(self.operator, heads, numbers)
         attended = definition(self.operator, heads, numbers)
         self.watched.append(AttentionTrace(heads, numbers, attended))
         return attended.output
+
+    def case(self, length: int, *, compiled: bool = False) -> Case:
+        """Return the case of a call in training on sequences of `length`."""
+        weight = self.out.weight
+        beside = self.positions.adds_bias, self.dropout > 0, compiled
+        return Case(length, length, weight.device.type, weight.dtype, *beside)
 
     def averages(self, x: Tensor, mask: Tensor | None = None) -> list[Tensor]:
         """Return the batch means that running means would take in if `x` [B, T, width] were the whole batch."""
@@ -85,6 +101,9 @@ class Attention(nn.Module):
         """Project to q and k [B, H, T, D + G] and v [B, H, T, D], without positions."""
         queries, keys = self.heads * self.channels, self.key_heads * self.channels
         q, k, v = (_in_heads(each, self.channels) for each in self.qkv(x).split((queries, keys, keys), -1))
+        if self.shift is not None:
+            shares = dict(zip(self.shifts, self.shift(x).transpose(1, 2).split(self.key_heads, 1), strict=True))
+            k, v = (_shift(each, shares.get(name)) for name, each in (("keys", k), ("values", v)))
         if self.gate is not None:
             sizes = (self.heads * self.gate_channels, self.key_heads * self.gate_channels)
             q_gate, k_gate = (_in_heads(each, self.gate_channels) for each in self.gate(x).split(sizes, -1))
@@ -103,6 +122,15 @@ def present_tokens(mask: Tensor | None) -> Tensor | None:
 def _in_heads(x: Tensor, channels: int) -> Tensor:
     """Reshape [B, T, H D] to [B, H, T, D]."""
     return x.view(*x.shape[:2], -1, channels).transpose(1, 2)
+
+
+def _shift(x: Tensor, share: Tensor | None) -> Tensor:
+    """Mix [B, H, T, D] with the token before, by a share [B, H, T] before its sigmoid."""
+    if share is None:
+        return x
+    before = F.pad(x[..., :-1, :], (0, 0, 1, 0))
+    s = share.to(torch.promote_types(share.dtype, torch.float32)).sigmoid()[..., None]
+    return (s * before + (1 - s) * x).to(x.dtype)
 
 
 _ACTIVATIONS: Mapping[str, Callable[[Tensor], Tensor]] = {

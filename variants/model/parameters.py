@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from variants.attend import without_autocast
 from variants.model.seeding import generator
-from variants.number import HeadShape, Matrix, Number, RunningMean, Vector
+from variants.number import HeadShape, Matrix, Number, RunningMean, Vector, noise
 from variants.operator import Operator
 
 
@@ -54,6 +54,9 @@ class NumberParameters(nn.Module):
         for name, number in self.numbers.items():
             if number.trained and number.random and name not in self._borrowed:
                 number.disturb(self.table[_attribute(name)].data, generator(seed, path, name))
+            if number.projection_std:
+                projection = self.projection[_attribute(name)].data
+                projection.add_(noise(projection, number.projection_std, generator(seed, path, name, "u")))
 
     def values(self, query: Tensor, x: Tensor, present: Tensor | None = None) -> dict[str, Tensor]:
         """Return the value of every number, ready to broadcast.

@@ -17,7 +17,7 @@ from variants.model.parameters import NumberParameters
 from variants.model.seeding import generator
 from variants.model.shapes import shapes_only
 from variants.operator import Operator, causal, distances
-from variants.paths.choose import PathName
+from variants.paths.choose import PathName, choose
 from variants.stages.positions.scheme import Positions
 
 
@@ -231,9 +231,14 @@ class Transformer(nn.Module):
             for head, name, value in table.learned_values():
                 yield layer, head, name, value
 
-    def paths(self) -> list[str]:
-        """Return the execution path of every layer, bottom first."""
-        return [attention.path.name for attention in self._attentions()]
+    def paths(self, length: int, *, compiled: bool = False) -> list[str]:
+        """Return the execution path of every layer, bottom first, in training on sequences of `length`.
+
+        Raises:
+            SpecError: a path given by name cannot compute it.
+        """
+        cases = [(each, each.case(length, compiled=compiled)) for each in self._attentions()]
+        return [choose(each.operator, case, each.path).path.name for each, case in cases]
 
     def blocks(self) -> list[Block]:
         """Return the layers, bottom first."""

@@ -4,13 +4,18 @@ import math
 from typing import Literal
 
 from grid.errors import SpecError
-from variants.number import Number, RunningMean
+from variants.number import Number, RunningMean, Vector
 from variants.operator import Operator
 from variants.papers.catalogue import Limit, named_operator, softmax
 from variants.stages.normalisers.sink import Sink
 from variants.stages.output_gates.per_channel import PerChannel
 from variants.stages.output_gates.per_head import PerHead
 from variants.stages.rescales.affine import Affine
+
+
+def _per_channel(projection_std: float) -> PerChannel:
+    return PerChannel(opening=Vector(init=0.5, per="token", link="unit", projection_std=projection_std))
+
 
 _IS_SOFTMAX = {"rescale.scale": 1.0, "rescale.mean": 1.0}
 
@@ -41,10 +46,11 @@ def affine_gated(
     *,
     momentum: float = 0.9,
     n: Literal["visible", "context"] = "visible",
+    projection_std: float = 0.02,
     name: str = "Affine-Scaled + Gated",
 ) -> Operator:
-    """Affine-Scaled, then a gate per channel on the output."""
-    return affine_scaled(link, momentum=momentum, n=n, name=name).changed(output_gate=PerChannel())
+    """Affine-Scaled, then a gate per channel on the output, which starts as `gated_elements` does."""
+    return affine_scaled(link, momentum=momentum, n=n, name=name).changed(output_gate=_per_channel(projection_std))
 
 
 _GONE = Limit("s -> -inf", {"normaliser.logit": -60.0}, softmax)
@@ -76,16 +82,20 @@ def learned_sink(init: float = 0.0, *, per: Literal["layer", "head", "query"] = 
 
 
 _OPEN = Limit("gate = 1", {"output_gate.opening": 1.0}, softmax)
-_HALF = "The gate is half open at the start, so the outputs of heads are half as large as softmax's."
+_HALF = "The gate is about half open at the start, so the outputs of heads are half as large as softmax's."
 
 
 @named_operator("000", limits=(_OPEN,), traps=(_HALF,))
-def gated_heads(*, name: str = "Gated heads") -> Operator:
-    """One gate per head and token, from the layer's input."""
-    return Operator(name=name, output_gate=PerHead())
+def gated_heads(*, projection_std: float = 0.02, name: str = "Gated heads") -> Operator:
+    """One gate per head and token, from the layer's input.
+
+    The projection starts at random with `projection_std`, as in the released code of gated attention.
+    """
+    opening = Number(init=0.5, per="token", link="unit", projection_std=projection_std)
+    return Operator(name=name, output_gate=PerHead(opening=opening))
 
 
 @named_operator("000", limits=(_OPEN,), traps=(_HALF, "The overhead that paper 000 reports for Gated is this one's."))
-def gated_elements(*, name: str = "Gated elements") -> Operator:
-    """One gate per channel, head and token, from the layer's input."""
-    return Operator(name=name, output_gate=PerChannel())
+def gated_elements(*, projection_std: float = 0.02, name: str = "Gated elements") -> Operator:
+    """One gate per channel, head and token, from the layer's input; `projection_std` is as in `gated_heads`."""
+    return Operator(name=name, output_gate=_per_channel(projection_std))

@@ -1,8 +1,10 @@
 """Operators of paper 004: what else than softmax, with or without an attention sink, a model can train with."""
 
+import math
 from typing import Literal
 
-from variants.number import KeyVector, Number, PerVector, Vector
+from variants.granularity import PerVector
+from variants.number import KeyVector, Matrix, Number, Vector
 from variants.operator import Operator
 from variants.papers.affine_scaled import off_by_one
 from variants.papers.catalogue import Limit, named_operator, softmax
@@ -29,10 +31,12 @@ def scaled_softmax(alpha: float = 0.1, *, name: str = "scaled softmax") -> Opera
 
 
 @named_operator("004", limits=(Limit("v* = 0", {"readout.value_bias": 0.0}, softmax),))
-def value_bias(per: Literal["layer", "head"] = "head", *, name: str = "V biases") -> Operator:
-    """Softmax plus a learned value for every query; per layer, heads share it."""
-    readout = ValueBias()
-    return Operator(name=name, readout=readout.changed(value_bias=readout.value_bias.at(per)))
+def value_bias(per: Literal["layer", "head"] = "head", *, spread: float = 0.02, name: str = "V biases") -> Operator:
+    """Softmax plus a learned value for every query; per layer, heads share it.
+
+    It starts with noise of standard deviation `spread`, as in the released code.
+    """
+    return Operator(name=name, readout=ValueBias(value_bias=Vector(init=0.0, per=per, spread=spread)))
 
 
 _SHARED = "In the paper's table 11 the marks over the columns cannot be right: the first of each pair is not shared."
@@ -91,16 +95,29 @@ def linear_elu_unnormalised(*, name: str = "linear ELU, not normalised") -> Oper
     return Operator(name=name, product=LinearELU(), score=Identity(), normaliser=NoNormaliser())
 
 
+_RELEASED_GAIN = math.sqrt(0.4)
+
+
+def _mlp(gain: float) -> MLP:
+    return MLP(inner=Matrix(init=gain), outer=Matrix(init=gain))
+
+
 @named_operator("004")
-def mlp_kernel_unnormalised(*, name: str = "MLP kernel, not normalised") -> Operator:
-    """Weights phi(q) . phi(k) / sqrt(d) of a learned phi, of either sign."""
-    return Operator(name=name, product=MLP(), score=Identity(), normaliser=NoNormaliser())
+def mlp_kernel_unnormalised(gain: float = _RELEASED_GAIN, *, name: str = "MLP kernel, not normalised") -> Operator:
+    """Weights phi(q) . phi(k) / sqrt(d) of a learned phi, of either sign.
+
+    Weights of phi start with standard deviation gain / sqrt(d); sqrt(0.4 / d) is the released code's.
+    """
+    return Operator(name=name, product=_mlp(gain), score=Identity(), normaliser=NoNormaliser())
 
 
 @named_operator("004", limits=(Limit(_SMALL, {}, mlp_kernel_unnormalised, where="small logits"),))
-def mlp_kernel(*, name: str = "MLP kernel") -> Operator:
-    """Weights phi(q) . phi(k) / sqrt(d) of a learned phi, divided by |their sum| where that is above 1."""
-    return Operator(name=name, product=MLP(), score=Identity(), normaliser=Clamped())
+def mlp_kernel(gain: float = _RELEASED_GAIN, *, name: str = "MLP kernel") -> Operator:
+    """Weights phi(q) . phi(k) / sqrt(d) of a learned phi, divided by |their sum| where that is above 1.
+
+    `gain` is as in `mlp_kernel_unnormalised`.
+    """
+    return Operator(name=name, product=_mlp(gain), score=Identity(), normaliser=Clamped())
 
 
 _GROWS = "Outputs grow with the number of visible keys: a fresh model's weights sum to"

@@ -1,10 +1,14 @@
 """Operators of other papers that act on logits."""
 
+import math
 from typing import Literal
 
-from variants.number import Number, PerScalar, PerVector
+from grid.errors import SpecError
+from variants.granularity import PerScalar, PerVector
+from variants.number import Number
 from variants.operator import Operator
 from variants.papers.catalogue import Limit, named_operator, softmax
+from variants.stages.forgetting.decay_times import DecayTimes, HeadDecay
 from variants.stages.forgetting.forget_gate import ForgetGate
 from variants.stages.forgetting.selective import Selective
 from variants.stages.margins.ssmax import SSMax
@@ -35,9 +39,19 @@ def softcap(cap: float = 50.0, *, per: PerScalar = "constant", name: str = "soft
 
 
 @named_operator("beyond", limits=(Limit("s = 0, where weights are equal", {"margin.scale": 0.0}, _equal),))
-def ssmax(scale: float = 0.168, *, per: PerScalar = "head", name: str = "SSMax") -> Operator:
-    """Softmax of s ln(K) z: attention does not fade as the number of visible keys K grows (scalable softmax)."""
-    return Operator(name=name, margin=SSMax(scale=Number(init=scale, per=per)))
+def ssmax(scale: float = 0.168, *, bias: float | None = None, per: PerScalar = "head", name: str = "SSMax") -> Operator:
+    """Softmax of s ln(K) z: attention does not fade as the number of visible keys K grows (scalable softmax).
+
+    With `bias`, the factor is s ln(K) + b, and b is learned from there, as finely as s.
+    """
+    margin = SSMax(scale=Number(init=scale, per=per))
+    return Operator(name=name, margin=margin if bias is None else margin.changed(bias=Number(init=bias, per=per)))
+
+
+@named_operator("beyond", limits=(Limit("s = 0, b = 1", {"margin.scale": 0.0, "margin.bias": 1.0}, softmax),))
+def ssmax_biased(*, name: str = "SSMax with bias") -> Operator:
+    """Softmax of (s ln(K) + b) z, with s and b learned per head."""
+    return ssmax(bias=0.0, name=name)
 
 
 @named_operator("beyond", limits=(Limit("f = 1", {"forgetting.gate": 1.0}, softmax),))
@@ -45,13 +59,30 @@ def fox(
     per: Literal["constant", "layer", "head", "query", "token"] = "token",
     *,
     forget: float = 0.5,
+    projection_std: float = 0.02,
     name: str = "Forgetting Transformer",
 ) -> Operator:
     """Softmax whose logits decay by a forget gate of every token between key and query; per head a learned decay.
 
-    `forget` is the gate f at step 0, the share that a token leaves.
+    `forget` is the gate f at step 0, the share that a token leaves, for an input of 0. Its projection starts at random
+    with `projection_std`, as in the released code. The Pro model also has `token_shift="both"` in its backbone.
     """
-    return Operator(name=name, forgetting=ForgetGate(gate=Number(init=forget, per=per, link="unit")))
+    gate = Number(init=forget, per=per, link="unit", projection_std=projection_std)
+    return Operator(name=name, forgetting=ForgetGate(gate=gate))
+
+
+@named_operator("beyond")
+def fox_decay_times(shortest: float = 2.0, longest: float = 128.0, *, name: str = "FoX, decay times") -> Operator:
+    """A learned decay per head whose time, in tokens, starts between `shortest` and `longest`, spaced in logarithm.
+
+    Raises:
+        SpecError: a time is not above 0.
+    """
+    for time in (shortest, longest):
+        if not time > 0:
+            raise SpecError(f"a decay time is a number of tokens above 0; got {time}; raise it")
+    gate = HeadDecay(init=math.exp(-1 / shortest), last=math.exp(-1 / longest))
+    return Operator(name=name, forgetting=DecayTimes(gate=gate))
 
 
 @named_operator("beyond", limits=(Limit("all logits below 0", {}, softmax, where="logits below 0"),))

@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from variants.number import PerScalar, PerVector
+from variants.granularity import PerScalar, PerVector
 from variants.operator import Operator
 from variants.papers.catalogue import Limit, named_operator, softmax
 from variants.stages.gates.suppress import Suppress

@@ -1,8 +1,10 @@
 """Operators of paper 003: scaled signed averaging (SSA) and its baselines."""
 
+import math
 from typing import Literal
 
-from variants.number import Number, PerScalar
+from variants.granularity import PerScalar
+from variants.number import Number
 from variants.operator import Operator
 from variants.papers.catalogue import Limit, named_operator, softmax
 from variants.stages.normalisers.absolute import Absolute
@@ -132,9 +134,8 @@ def ssa(
 ) -> Operator:
     """SSA scores under the ordinary sum; n and b per head as in the paper, starting at 1.5 and 1.
 
-    "constant" is fixed. `b_per` is b's own granularity, by default n's. The variants of released code:
-    `ssa(math.exp(0.4), math.e, per="layer", n_link="positive")`, `ssa(1.5, 0.8, per="layer", b_per="constant")`, and
-    `ssa(2.0, per="constant")`.
+    "constant" is fixed. `b_per` is b's own granularity, by default n's. `ssa_released` has the values of the released
+    script. Later variants are `ssa(1.5, 0.8, per="layer", b_per="constant")` and `ssa(2.0, per="constant")`.
     """
     return Operator(
         name=name,
@@ -143,6 +144,16 @@ def ssa(
             b=Number(init=b, per=per if b_per is None else b_per, link="positive"),
         ),
     )
+
+
+@named_operator(
+    "003",
+    limits=(Limit("n, 1/b -> inf", {"score.n": 1e7, "score.b": 1e-7}, softmax, within=1e-4),),
+    traps=("n may fall below 1, which the paper excludes.",),
+)
+def ssa_released(*, name: str = "SSA, released") -> Operator:
+    """SSA as in the released script: n = e^a and b = e^c per layer, starting at a = 0.4 and c = 1."""
+    return ssa(math.exp(0.4), math.e, per="layer", n_link="positive", name=name)
 
 
 @named_operator(

@@ -1,6 +1,7 @@
-"""Choice of the execution path of an operator: the fastest that can compute it, or the path given by name."""
+"""Choice of the execution path of an operator: the fastest that can compute a call, or the path given by name."""
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Literal, NamedTuple
 
 from torch import Tensor
@@ -8,40 +9,88 @@ from torch import Tensor
 from grid.errors import SpecError
 from variants.attend import Heads, definition
 from variants.operator import NumberValues, Operator
-from variants.paths import sdpa
+from variants.paths import cpu, linear, sdpa
+from variants.paths.case import Case
 
-PathName = Literal["auto", "reference", "sdpa"]
+PathName = Literal["auto", "reference", "sdpa", "linear", "cpu"]
 
 
 class Path(NamedTuple):
-    """A way to compute an operator."""
+    """A way to compute an operator. Reasons are None if there is nothing to say."""
 
     name: str
     cannot: Callable[[Operator], str | None]
-    """Return why it cannot compute an operator, or None if it can."""
+    """Return why it cannot compute an operator."""
+    cannot_call: Callable[[Case], str | None]
+    """Return why it cannot compute a call, whatever the operator."""
+    slower: Callable[[Case], str | None]
+    """Return why a later path is as fast or faster on a call that it can compute."""
     run: Callable[[Operator, Heads, NumberValues], Tensor]
+
+    def reason(self, operator: Operator, case: Case) -> str | None:
+        """Return why it cannot compute a call of `operator`."""
+        return self.cannot(operator) or self.cannot_call(case)
 
 
 def _run_definition(operator: Operator, heads: Heads, numbers: NumberValues) -> Tensor:
     return definition(operator, heads, numbers).output
 
 
-PATHS = (Path("sdpa", sdpa.cannot, sdpa.run), Path("reference", lambda _: None, _run_definition))
+def _nothing(_: object) -> None:
+    return None
+
+
+PATHS = (
+    Path("sdpa", sdpa.cannot, _nothing, _nothing, sdpa.run),
+    Path("linear", linear.cannot, linear.cannot_call, linear.slower, linear.run),
+    Path("cpu", cpu.cannot, cpu.cannot_call, cpu.slower, cpu.run),
+    Path("reference", _nothing, _nothing, _nothing, _run_definition),
+)
 """Fastest first. The last is the definition in plain tensor operations, which runs every operator."""
 
 
-def choose(operator: Operator, name: PathName = "auto") -> Path:
-    """Choose the path for `operator`.
+class PathChoice(NamedTuple):
+    """The path of a call and why faster ones do not compute it."""
+
+    path: Path
+    reasons: dict[str, str]
+    """By name of a faster path."""
+
+
+@lru_cache(maxsize=4096)
+def choose(operator: Operator, case: Case, name: PathName = "auto") -> PathChoice:
+    """Choose the path for a call of `operator`.
 
     Raises:
         SpecError: the named path cannot run it or does not exist.
     """
-    if name == "auto":
-        return next(path for path in PATHS if path.cannot(operator) is None)
+    if name != "auto":
+        path = find_path(operator, name)
+        if (reason := path.cannot_call(case)) is not None:
+            raise SpecError(_refusal(path, operator, reason))
+        return PathChoice(path, {})
+    reasons = dict[str, str]()
+    for path in PATHS:
+        reason = path.reason(operator, case) or path.slower(case)
+        if reason is None:
+            return PathChoice(path, reasons)
+        reasons[path.name] = reason
+    raise AssertionError("the definition runs everything")
+
+
+def find_path(operator: Operator, name: PathName) -> Path:
+    """Return the path with this name.
+
+    Raises:
+        SpecError: it cannot run `operator` or does not exist.
+    """
     for path in PATHS:
         if path.name == name:
-            reason = path.cannot(operator)
-            if reason is not None:
-                raise SpecError(f"path {name!r} cannot run {operator.label!r}: {reason}; use path='auto'")
+            if (reason := path.cannot(operator)) is not None:
+                raise SpecError(_refusal(path, operator, reason))
             return path
     raise SpecError(f"there is no path {name!r}; there are auto, {', '.join(path.name for path in PATHS)}")
+
+
+def _refusal(path: Path, operator: Operator, reason: str) -> str:
+    return f"path {path.name!r} cannot run {operator.label!r}: {reason}; use path='auto'"

@@ -39,9 +39,7 @@ _KINDS = {
     "readout": ("values", "ground_value", "value_bias"),
 }
 
-_AFTER_KERNEL = {
-    stage: Operator.model_fields[stage].default for stage in ("merge", "rescale", "readout", "head_norm", "output_gate")
-}
+_AFTER_KERNEL = {"merge": "logits", "rescale": "none", "readout": "values", "head_norm": "none", "output_gate": "none"}
 """Neutral choices of the stages that act on the kernel's output."""
 
 
@@ -82,7 +80,7 @@ class _Folded:
         square = heads.q.shape[-2] == heads.k.shape[-2]
         self._causal = square and heads.mask is None and operator.visible.label == "everything"
         self._grounded = operator.readout.label == "ground_value"
-        self._plain = all(getattr(operator, stage) == neutral for stage, neutral in _AFTER_KERNEL.items())
+        self._plain = all(getattr(operator, stage).label == neutral for stage, neutral in _AFTER_KERNEL.items())
         counts = operator.margin.label != "none" or isinstance(operator.rescale, Affine)
         masked = not self._causal or heads.bias is not None
         self._seen = operator.visible.restrict(heads.model_mask, heads.distance) if counts or masked else None

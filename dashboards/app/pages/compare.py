@@ -1,13 +1,14 @@
 """Page Compare: every variant against the baseline with its verdict; one variant seed by seed."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, Literal
 
 import polars as pl
 
 from dashboards.app.measures import MeasuredAddress, judged_by, measure_controls, measure_title, measure_words, unit_of
 from dashboards.app.page import AppPage, Key, PageView, Slot, SlotContent, grid_of, html, memoise
-from dashboards.app.parts import WRAP, Control, columns
+from dashboards.app.parts import WRAP, Control, columns, fold_column, in_order_of_size
+from dashboards.data.answers import size_of
 from dashboards.data.captions import (
     ICONS,
     describe_selection,
@@ -62,8 +63,20 @@ def _verdicts(view: PageView) -> pl.DataFrame:
     return in_order(found, [cell.cell for cell in about.cells])
 
 
-def _baseline(view: PageView) -> str:
-    return baseline_of(view.store, grid_of(view).grid, view.address.baseline)
+def _baseline(view: PageView, cell: str | None = None) -> str:
+    """The baseline of `cell`; without a cell, the first one."""
+    about = grid_of(view)
+    if cell is not None and view.address.baseline is None:
+        several: Mapping[str, str] = about.header.get("baselines") or {}
+        return several.get(cell, cell) if several else baseline_of(view.store, about.grid, None)
+    return baseline_of(view.store, about.grid, view.address.baseline)
+
+
+def _baseline_name(view: PageView) -> str:
+    """How sentences about all cells call their baseline."""
+    about = grid_of(view)
+    named = about.baseline_name if view.address.baseline is None else None
+    return named or about.look.names[_baseline(view)]
 
 
 def _chosen(view: PageView) -> str:
@@ -74,19 +87,20 @@ def _chosen(view: PageView) -> str:
             raise Unknown("the grid has no cell beside the baseline")
         return str(found.sort("p", nulls_last=True, maintain_order=True)["cell"][0])
     cell = baseline_of(view.store, about.grid, view.address.cell)
-    if cell == _baseline(view):
-        raise Unknown(f"{about.look.names[cell]} is the baseline, which has no verdict; choose another cell")
+    if cell == _baseline(view, cell):
+        raise Unknown(f"{about.look.names[cell]} is a baseline, which has no verdict; choose another cell")
     return cell
 
 
-def _differences(view: PageView) -> SlotContent:
+def differences_of(view: PageView) -> SlotContent:
+    """The forest plot of all variants against the baseline."""
     about, measure, found = judge_view(view)
     drawn = forest.differences(found, measure, int(view.address.rows))
     if drawn["difference"].is_null().all():
         return SlotContent(message="No difference from the baseline can be computed yet.")
     rope = rope_words(measure.rope, measure.scale, unit_of(view))
     caption = (
-        f"{measure_words(view)} of each variant against {about.look.names[_baseline(view)]}, {paired_words(drawn)}. "
+        f"{measure_words(view)} of each variant against {_baseline_name(view)}, {paired_words(drawn)}. "
         f"{forest.INTERVALS.format(f'{(1 - measure.alpha) * 100:g}')} Point: mean difference"
         f"{difference_of(measure.scale)}. "
         + (f"Grey band: differences within {rope}, which count as equal." if measure.rope else NO_MARGIN)
@@ -97,32 +111,41 @@ def _differences(view: PageView) -> SlotContent:
         caption += " Bars that end at the edge of the axis go on beyond it."
     figure = forest.draw_differences(drawn, about.look, measure, {word: mark_verdict(word) for word in ICONS})
     hint = "A click on a point shows why it has its verdict."
-    return SlotContent(figure, caption, name_cells(drawn, about), hint=hint)
+    return SlotContent(figure, caption=caption, data=name_cells(drawn, about), hint=hint)
 
 
 def verdict_rows(view: PageView) -> SlotContent:
     """The table of verdicts, with the reason of each."""
     about, measure, found = judge_view(view)
-    rows = verdict_words(about, measure, found)
+    rows = verdict_words(about, measure, by_effect(found, measure))
     said = (
-        f"{summarise_verdicts(found, about.look.names[_baseline(view)])} Compared by {measure_words(view)}, "
+        f"{summarise_verdicts(found, _baseline_name(view))} Compared by {measure_words(view)}, "
         f"{average_words(measure.scale)} over seeds, {paired_words(found)}; verdicts are corrected (Holm) for all "
         f"comparisons of the table.{' Differences are ratios of odds.' if measure.scale == 'logit' else ''}"
     )
-    wraps = {"wrapText": True, "autoHeight": True}  # long names wrap, so that the reason is in sight
-    own: dict[str, dict[str, Any]] = {
-        "variant": {"width": 200, **wraps},
-        "value": {"headerName": measure.name},
-        "reason": WRAP,
-    }
+    own = {**VERDICT_COLUMNS, "value": {"headerName": measure.name}}
     return SlotContent(caption=said, data=rows, columns=columns(rows, own))
+
+
+VERDICT_COLUMNS: Final[dict[str, dict[str, Any]]] = {
+    "variant": {"minWidth": 200, "flex": 1, "wrapText": True, "autoHeight": True},
+    **{name: in_order_of_size() for name in ("difference", "interval", "p (Holm)")},
+    "reason": fold_column(),
+}
+"""Parts of the columns of verdicts: texts are sorted as numbers, and the reason opens on a click."""
+
+
+def by_effect(found: pl.DataFrame, measure: GridMeasure) -> pl.DataFrame:
+    """Verdicts with the best difference first, and those without one last."""
+    return found.sort("difference", descending=measure.better == "higher", nulls_last=True, maintain_order=True)
 
 
 def _why(view: PageView) -> SlotContent:
     about, _, found = judge_view(view)
     row = _explain(view)
-    name = about.look.names[_chosen(view)]
-    caption = f"{name} against {about.look.names[_baseline(view)]}: {mark_verdict(row['verdict'])}."
+    cell = _chosen(view)
+    names = about.look.names
+    caption = f"{names[cell]} against {names[_baseline(view, cell)]}: {mark_verdict(row['verdict'])}."
     topics = [line.partition(": ")[::2] for line in why_text(row)]
     data = pl.DataFrame(topics, schema=["topic", "what it is"], orient="row")
     style = {"whiteSpace": "nowrap", "verticalAlign": "top"}
@@ -147,7 +170,8 @@ def _explain_choice(view: PageView, found: pl.DataFrame) -> str:
 
 def _draw_pairs(view: PageView) -> SlotContent:
     about, measure, judged_rows = judge_view(view)
-    cell, base = _chosen(view), _baseline(view)
+    cell = _chosen(view)
+    base = _baseline(view, cell)
     found = seed_pairs.pair_runs(view.store, about.grid, measure, cell, base)
     if found.is_empty():
         return SlotContent(message="No run of the two cells has finished with a value yet.")
@@ -168,12 +192,14 @@ def _draw_pairs(view: PageView) -> SlotContent:
         for (color, dash), words, key in ((seed_pairs.GAIN, "better", "gain"), (seed_pairs.LOSS, "not better", "loss"))
     ]
     figure = seed_pairs.draw_paired(found, about.look, (cell, base), measure, measure_title(view))
-    return SlotContent(figure, caption + _explain_choice(view, judged_rows), found, legend)
+    answer = f"{about.look.names[cell]} against {about.look.names[base]}: {row['verdict']}, {size_of(row, measure)}."
+    return SlotContent(figure, caption + _explain_choice(view, judged_rows), found, legend, answer=answer)
 
 
 def _items(view: PageView) -> SlotContent:
     about, measure, judged_rows = judge_view(view)
-    cell, base = _chosen(view), _baseline(view)
+    cell = _chosen(view)
+    base = _baseline(view, cell)
     found = seed_pairs.items(view.store, about.grid, measure, (cell, base))
     if found.is_empty():
         return SlotContent(message=f"No values of single items are recorded for both cells in {measure.name}.")
@@ -187,7 +213,7 @@ def _items(view: PageView) -> SlotContent:
         f"{bars[:1].upper()}{bars[1:]}.{some}{_explain_choice(view, judged_rows)}"
     )
     figure = seed_pairs.draw_items(found, about.look.styles[cell], f"difference in {measure.name}")
-    return SlotContent(figure, caption, found)
+    return SlotContent(figure, caption=caption, data=found)
 
 
 def _most(view: PageView, measure: GridMeasure) -> tuple[list[str], str]:
@@ -222,7 +248,7 @@ def _wins(view: PageView) -> SlotContent:
     data = found.with_columns(
         pl.col("cell", "against").replace_strict(labels, return_dtype=pl.String), pl.col("value").alias("won")
     ).drop("value")
-    return SlotContent(win_rates.draw_win_rates(found, about.look), caption, data)
+    return SlotContent(win_rates.draw_win_rates(found, about.look), caption=caption, data=data)
 
 
 def _cells(view: PageView) -> SlotContent:
@@ -280,16 +306,17 @@ COMPARE = AppPage(
     name="compare",
     title="Compare",
     letter="c",
-    about="Which variants differ from the baseline, by how much, and is it real?",
+    about="How does one variant differ from the baseline, and is it real?",
     address=CompareAddress,
     controls=_controls,
+    main=("baseline", "cell"),
     slots=(
-        Slot("differences", "Differences from the baseline", _differences, sets="cell"),
+        Slot("paired", "Seed by seed", _draw_pairs, half=True),
+        Slot("why", "Why this verdict", _why, "words", half=True),
+        Slot("differences", "Differences from the baseline", differences_of, sets="cell", half=True),
         Slot("verdicts", "Verdicts", verdict_rows, "table"),
-        Slot("why", "Why this verdict", _why, "words"),
-        Slot("paired", "Seed by seed", _draw_pairs),
-        Slot("items", "Item by item", _items),
-        Slot("wins", "Which beats which", _wins),
+        Slot("items", "Item by item", _items, half=True),
+        Slot("wins", "Which beats which", _wins, half=True),
         Slot("cells", "All cells, for a paper", _cells, "table"),
     ),
 )

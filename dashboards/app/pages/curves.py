@@ -14,6 +14,7 @@ from dashboards.app.run_groups import (
     TRIAL,
     GroupedAddress,
     RunGroups,
+    baseline_group,
     by_of,
     list_axes,
     list_fields,
@@ -24,6 +25,7 @@ from dashboards.data.seed_averages import Band, Scale, average_words, band_words
 from dashboards.data.user_errors import Unknown, require
 from dashboards.figures.lines import Drawing, Panel, Series, beyond, draw_panels, extremes_words
 from dashboards.figures.training import Along, Reduced, Reduction, buckets_for, list_metrics, smooth, training
+from store.analysis.metrics import direction
 
 _ALONG: Final[dict[str, str]] = {"step": "training step", "seconds": "seconds of training", "tokens": "tokens"}
 _AMOUNT: Final = {"exponential": 0.9, "window": 9.0}
@@ -35,7 +37,7 @@ class CurvesAddress(GroupedAddress):
     metric: tuple[str, ...] = ()
     """Empty: the loss, or the first there is."""
     x: Along = "step"
-    band: Literal["interval", "spread", "range", "seeds", "none"] = "interval"
+    band: Literal["interval", "spread", "range", "seeds", "none"] = "none"
     linear: bool = False
     logx: bool = False
     smooth: Literal["none", "exponential", "window"] = "none"
@@ -62,7 +64,8 @@ def draw_curves(view: PageView) -> SlotContent:
     panels = [_panel(view, name, each, scale) for name, (each, scale) in found.items()]
     figure = draw_panels(
         panels, series, x=_ALONG[address.x] + (", log axis" if address.logx else ""),
-        drawing=Drawing(height=400 if len(panels) == 1 else 260, log_x=address.logx, width=1.6),
+        drawing=Drawing(height=400 if len(panels) == 1 else 260, log_x=address.logx, width=1.6,
+                        bands=address.band not in ("seeds", "none")),
     )  # fmt: skip
     data = pl.concat(
         panel.found.filter(pl.col("series").is_in(chosen_groups.keep)).select(
@@ -79,7 +82,24 @@ def draw_curves(view: PageView) -> SlotContent:
         data,
         _legend(chosen_groups, reached, _noun(view)),
         _warnings(panels, found, chosen_groups, reached),
+        answer=_answer(view, metrics[0], found[metrics[0]][0], chosen_groups),
     )
+
+
+def _answer(view: PageView, name: str, found: Reduced, of: RunGroups) -> str:
+    """Which group of those shown ends best in a metric whose direction is known, beside the baseline."""
+    way = direction(name)
+    ends = found.frame.filter(pl.col("series").is_in(of.keep)).drop_nulls("value")
+    ends = ends.filter(pl.col("x") == pl.col("x").max()).sort("value", descending=way == "higher", maintain_order=True)
+    if way is None or ends.height < 2:
+        return ""
+    values = dict(ends.select("series", "value").iter_rows())
+    best, base = next(iter(values)), baseline_group(grid_of(view), of.found)
+    beside = (
+        f" ({of.names[base]}: {number(values[base])})" if base is not None and base in values and base != best else ""
+    )
+    extreme = "highest" if way == "higher" else "lowest"
+    return f"{of.names[best]} ends with the {extreme} {name}: {number(values[best])}{beside}."
 
 
 def _reduce(view: PageView, name: str, of: RunGroups, panels: int) -> tuple[Reduced, Scale]:
@@ -106,9 +126,8 @@ def _panel(view: PageView, name: str, found: Reduced, scale: Scale) -> Panel:
         amount = _amount(address)
         frame = smooth(frame, address.smooth, amount, scale)
         title += f", smoothed ({address.smooth} {amount:g})"
-    bare = address.band in ("seeds", "none")
-    frame = frame.drop(["low", "high"] if bare else [])
-    if address.quiet or bare or not _averages_buckets(address, found):
+    frame = frame.drop(["low", "high"] if address.band == "seeds" else [])
+    if address.quiet or address.band == "seeds" or not _averages_buckets(address, found):
         frame = frame.drop("least", "greatest")
     runs = found.runs.drop("series").rename({"trial": "series"})
     return Panel(pl.concat([runs, frame], how="diagonal_relaxed") if runs.height else frame, title, scale)
@@ -159,7 +178,7 @@ def _caption(view: PageView, found: dict[str, tuple[Reduced, Scale]], of: RunGro
             told.setdefault(_line_words(view, each, scale, of), []).append(name)
     words = next(iter(told)) if len(told) == 1 else " ".join(f"{join_words(of_)}: {said}" for said, of_ in told.items())
     averaged = any(_averages_buckets(address, each) for each, _ in found.values())
-    if averaged and not address.quiet and address.band not in ("seeds", "none"):
+    if averaged and not address.quiet and address.band != "seeds":
         words += f" {extremes_words(max(each.frame['series'].n_unique() for each, _ in found.values()))}"
     if address.smooth != "none":
         kind = f"keeps {_amount(address):g} of the average so far" if address.smooth == "exponential" else (
@@ -184,7 +203,9 @@ def _line_words(view: PageView, each: Reduced, scale: Scale, of: RunGroups) -> s
         return f"{words} Thin lines: single {noun}s."
     if address.band != "none":
         most = max(each.frame["n"].to_list(), default=0)
-        words += f" Band: {band_words(address.band, scale).replace('seeds', f'{noun}s')}, n up to {most}."
+        words += (
+            f" Band: {band_words(address.band, scale).replace('seeds', f'{noun}s')}, n up to {most}; none below three."
+        )
     return words
 
 
@@ -245,7 +266,7 @@ def _controls(view: PageView) -> Sequence[Control]:
         Control("show", "Shown", "choices", shown, "Empty: the baseline and the best"),
         *([Control("run", "Runs", "choices", options(picked))] if picked else []),
         Control("x", "Along", "choice", _ALONG),
-        Control("band", "Band", "choice", {**bands, "seeds": "single runs", "none": "none"}),
+        Control("band", "Band", "choice", {"none": "none", **bands, "seeds": "single runs"}),
         Control("smooth", "Smoothing", "choice", options(("none", "exponential", "window"))),
         Control("amount", "Strength", "number", hint=amounts),
         Control("linear", "Linear axis", "switch"),
@@ -262,5 +283,6 @@ CURVES = AppPage(
     about="How does training go, and where do variants part?",
     address=CurvesAddress,
     controls=_controls,
+    main=("metric", "by", "show", "run"),
     slots=(Slot("curves", "Training curves", draw_curves),),
 )

@@ -10,6 +10,7 @@ from dashboards.app.address import entries
 from dashboards.app.measures import MeasuredAddress, judged_by, measure_controls, measure_title, measure_words, unit_of
 from dashboards.app.page import AppPage, Key, PageView, Slot, SlotContent, grid_of, memoise
 from dashboards.app.parts import WRAP, Control, Pick, columns, link, options
+from dashboards.data.answers import rank_axes
 from dashboards.data.captions import effects_words, n_words
 from dashboards.data.formatting import count, join_words, number, p_value
 from dashboards.data.seed_averages import average_words, interval_words
@@ -198,7 +199,7 @@ class FactorsAddress(MeasuredAddress):
 
 
 @memoise
-def _analyse(view: PageView) -> Factorial:
+def analyse(view: PageView) -> Factorial:
     """The grid's terms; with interactions unless there are too many of them to estimate."""
     about, measure = grid_of(view), judged_by(view)
     sizes = [len(axis["labels"]) - 1 for axis in about.header["axes"]]
@@ -213,11 +214,12 @@ def _effects(view: PageView) -> SlotContent:
         return SlotContent(message="No axis has two levels with results yet, so there is no effect to show.")
     notes = effects_figure.notes(view.store, about.grid, measure)
     caption = effects_words(measure, unit_of(view), notes)
-    return SlotContent(effects_figure.draw_effects(found, measure), caption, found)
+    answer = rank_axes(analyse(view), found, measure)
+    return SlotContent(effects_figure.draw_effects(found, measure), caption, found, answer=answer)
 
 
 def _importance(view: PageView) -> SlotContent:
-    found = _analyse(view)
+    found = analyse(view)
     runs = {
         name: int(rows["n"].sum())
         for (name,), rows in found.means.filter(pl.col("term").is_in(interactions.mains(found))).group_by("term")
@@ -251,7 +253,7 @@ def _importance(view: PageView) -> SlotContent:
 
 
 def _matrix(view: PageView) -> SlotContent:
-    found, measure = _analyse(view), judged_by(view)
+    found, measure = analyse(view), judged_by(view)
     if len(interactions.mains(found)) < 2:
         return SlotContent(message="Fewer than two axes vary, so none can act together.")
     listed_pairs = interactions.pairs(found, measure.alpha)
@@ -270,7 +272,7 @@ def _matrix(view: PageView) -> SlotContent:
 
 
 def _pair(view: PageView) -> SlotContent:
-    found, measure = _analyse(view), judged_by(view)
+    found, measure = analyse(view), judged_by(view)
     known = interactions.pairs(found, measure.alpha)
     by_key = {each.key: each for each in known}
     chosen = next((each for each in known if each.passes), None)
@@ -310,9 +312,9 @@ def _styles(view: PageView, levels: Sequence[str]) -> dict[str, Style]:
 
 def _half_normal(view: PageView) -> SlotContent:
     about, measure = grid_of(view), judged_by(view)
-    if _analyse(view).seeds > 1:
+    if analyse(view).seeds > 1:
         return SlotContent(message="Several seeds tell the noise, so effects are tested above, not here.")
-    if (runs := _analyse(view).runs) > _MOST_RUNS:
+    if (runs := analyse(view).runs) > _MOST_RUNS:
         return SlotContent(message=f"{count(runs, 'run')} have too many contrasts to be made orthogonal here.")
     found = half_normal_data(view.store, about.grid, measure=measure._asdict())
     frame = half_normal.contrasts(found)
@@ -347,7 +349,7 @@ def _sentences(notes: Sequence[str]) -> str:
 
 def _controls(view: PageView) -> Sequence[Control]:
     measure = judged_by(view)
-    known, _ = catch_user_error(lambda: interactions.pairs(_analyse(view), measure.alpha))  # the figures say why not
+    known, _ = catch_user_error(lambda: interactions.pairs(analyse(view), measure.alpha))  # the figures say why not
     passing = {each.key: each.name for each in known or () if each.passes or each.key == view.address.pair}
     usual, hint = next(iter(passing), ""), "Those shown to act together"
     pair = Control("pair", "Pair of axes", "choice", passing or {"": "none passes"}, hint, usual)
@@ -361,11 +363,12 @@ FACTORS = AppPage(
     about="What does each axis do, and does that depend on another one?",
     address=FactorsAddress,
     controls=_controls,
+    main=(),
     slots=(
         Slot("effects", "Main effects", _effects),
         Slot("importance", "Importance", _importance, "table"),
-        Slot("matrix", "Which axes act together", _matrix, sets="pair"),
-        Slot("pair", "Two axes together", _pair),
+        Slot("matrix", "Which axes act together", _matrix, sets="pair", half=True),
+        Slot("pair", "Two axes together", _pair, half=True),
         Slot("pivot", "Map over two axes", map_of, sets="at"),
         Slot("chosen", "Runs of the chosen cell", runs_of, "table", picks=(Pick("Compare curves", "curves", "run"),)),
         Slot("half-normal", "Effects against noise, with one seed", _half_normal),

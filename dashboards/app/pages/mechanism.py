@@ -13,7 +13,7 @@ from dashboards.app.run_groups import cells_control, chosen_cells, chosen_words
 from dashboards.data.captions import n_words, name_cells
 from dashboards.data.formatting import count, join_words, number
 from dashboards.data.grid_context import CellLook
-from dashboards.data.probe_labels import PROBES, probe_label
+from dashboards.data.probe_labels import PROBES, SHARE, probe_label
 from dashboards.data.seed_averages import interval_words
 from dashboards.data.user_errors import Unknown, require
 from dashboards.figures import probe_curves
@@ -24,7 +24,9 @@ from dashboards.figures.lines import Drawing, draw_lines, of_cells
 from dashboards.theme.styles import REST
 
 _FIRST: Final = ("sink_share", "first_token_weight", "entropy", "ground_mass")
-"""Shown first if it is recorded."""
+"""Shown first among probes that tell cells apart equally well."""
+_COUNTS: Final = ("weight_sum_count", "sink_sequences", "raw_sink_sequences")
+"""Rows whose mean over places says nothing of a cell."""
 ALONG: Final = "Along a coordinate"
 """The title of a slot that others lead to."""
 _BINS: Final = "sum"
@@ -35,7 +37,7 @@ class MechanismAddress(MeasuredAddress):
     """A probe, where it looks, and which cells are shown."""
 
     probe: str | None = None
-    """None is the first of the usual ones that is there."""
+    """None is the one that tells cells apart most."""
     at: tuple[str, ...] = ()
     """Entries COORDINATE=VALUE, such as eps=0.3."""
     layer: int | None = None
@@ -66,7 +68,27 @@ def _probe(view: PageView) -> str:
             "ones at its end, others are listed in its spec: Trial(probing=Probing(probes=(SinkShare(), ...))) with "
             f"any of {', '.join(PROBES)}"
         )
-    return next((name for name in _FIRST if name in there), there[0])
+    found = _differing(view).drop_nulls("share")
+    best = found.filter(pl.col("share").round(3) == pl.col("share").round(3).max())["name"].to_list()
+    return next((name for name in (*_FIRST, *best) if name in best), there[0])
+
+
+@memoise
+def _differing(view: PageView) -> pl.DataFrame:
+    found = probe_curves.differing(view.store, grid_of(view).grid)
+    return found.filter(~pl.col("name").is_in(_COUNTS))
+
+
+def _answer(view: PageView) -> str:
+    """Between which cells the probe differs most, and whether that is more than the seeds do."""
+    rows = _differing(view).filter(pl.col("name") == _probe(view)).drop_nulls("share")
+    if rows.is_empty() or rows["low_cell"][0] == rows["high_cell"][0]:
+        return ""
+    row, names = rows.row(0, named=True), grid_of(view).look.names
+    ends = f"{number(row['low'])} ({names[row['low_cell']]}) to {number(row['high'])} ({names[row['high_cell']]})"
+    title = probe_label(row["name"]).title
+    most = "" if view.address.probe is not None else " differs most between cells"
+    return f"{title[:1].upper()}{title[1:]}{most}: {ends}; cells explain {row['share']:.0%} of its variance over runs."
 
 
 @memoise
@@ -153,6 +175,8 @@ def _lines(
     view: PageView, found: pl.DataFrame, caption: str, x: str, reading: probe_curves.ProbeReading
 ) -> SlotContent:
     _, look = chosen_cells(view)
+    if probe_label(reading.name).unit == SHARE:
+        found = found.with_columns(pl.col("low", "high").clip(0.0, 1.0))
     drawing = Drawing(height=340, markers=found["x"].n_unique() <= 40)
     figure = draw_lines(found.rename({"cell": "series"}), of_cells(look), x=x, y=_title(reading), drawing=drawing)
     return SlotContent(figure, caption, name_cells(found.rename({"x": x}), grid_of(view)), _legend(found, look))
@@ -166,7 +190,7 @@ def _training(view: PageView) -> SlotContent:
     caption = f"{_over(view)} Line: mean over seeds. {_band_words(_over_seeds(view), found)}{notes}"
     if found["x"].n_unique() == 1:
         caption += " Recorded at one step only; `training.evaluate_every` has probes look on the way, too."
-    return _lines(view, found, caption, "training step", reading)
+    return _lines(view, found, caption, "training step", reading)._replace(answer=_answer(view))
 
 
 def _over_seeds(view: PageView) -> PageView:
@@ -320,11 +344,12 @@ MECHANISM = AppPage(
     about="What does attention do inside: sinks, entropy, rank, norms, learned numbers?",
     address=MechanismAddress,
     controls=_controls,
+    main=("probe", "cells"),
     slots=(
         Slot("training", "Over training", _training),
-        Slot("layers", "By layer", _layers),
+        Slot("layers", "By layer", _layers, half=True),
+        Slot("histogram", "Over heads", _histogram, half=True),
         Slot("heads", "By layer and head", _heads),
-        Slot("histogram", "Over heads", _histogram),
         Slot("along", ALONG, _along),
         Slot("against", "Against the measure", _against),
     ),

@@ -9,8 +9,10 @@ import polars as pl
 
 from dashboards.app.address import Address
 from dashboards.app.page import AppPage, Key, PageView, Slot, SlotContent, grid_of, memoise
-from dashboards.app.pages.compare import CompareAddress, judge_view
+from dashboards.app.pages.compare import VERDICT_COLUMNS, CompareAddress, by_effect, differences_of, judge_view
+from dashboards.app.pages.factors import FactorsAddress, analyse
 from dashboards.app.parts import WIDE, WRAP, columns, link
+from dashboards.data.answers import count_words, name_best, rank_axes
 from dashboards.data.captions import describe_measure, progress_words, summarise_verdicts, verdict_words
 from dashboards.data.formatting import change, count, in_odds
 from dashboards.data.grid_context import GridContext
@@ -23,8 +25,6 @@ from store.analysis.verdicts import GridMeasure
 from store.statistics.arms import TOO_FEW
 
 _MOST_LABELS: Final = 6
-_RANK: Final = {"better": 0, "worse": 1, "real, size unproven": 2, "undecided": 3, "equivalent": 4, "no verdict": 5}
-"""Which verdicts are told first."""
 
 
 @memoise
@@ -38,17 +38,56 @@ def _judge_view(view: PageView) -> tuple[GridContext, GridMeasure, pl.DataFrame]
     return judge_view(view._replace(address=CompareAddress(grid=view.address.grid)))
 
 
-def _progress(view: PageView) -> SlotContent:
+def _lead(view: PageView) -> SlotContent:
+    """Which variant differs, by how much, and is it real; with the axes of a grid that has several."""
+    about, progress = grid_of(view), f"{_progress_words(view)} {_sizes(view)}"
+    judged, problem = catch_user_error(lambda: _judge_view(view))
+    if judged is None:
+        return SlotContent(above=progress, message=problem or "")
+    _, measure, found = judged
+    drawn = differences_of(view._replace(address=CompareAddress(grid=view.address.grid)))
+    answer = name_best(about, measure, found, str(about.baseline_name))
+    ranks, _ = catch_user_error(lambda: _rank_axes(view))
+    above = f"{progress} {count_words(found)}."
+    return drawn._replace(answer="\n".join(filter(None, (answer, ranks))), above=above, hint="")
+
+
+def _rank_axes(view: PageView) -> str:
+    """Which axes matter, where several vary."""
     about = grid_of(view)
+    if about.measure is None:
+        return ""
+    found = analyse(view._replace(address=FactorsAddress(grid=view.address.grid)))
+    if found.effects["factor"].n_unique() < 2:
+        return ""
+    return rank_axes(found, found.effects, about.measure)
+
+
+def _sizes(view: PageView) -> str:
+    about = grid_of(view)
+    return f"{count(len(about.cells), 'cell')}, {count(len(about.header['seeds']), 'seed')}."
+
+
+def _progress_words(view: PageView) -> str:
+    return progress_words(_count_states(view))
+
+
+def _count_states(view: PageView) -> dict[str, int]:
+    """How many trials are in which state."""
     found, counts = _states(view)
-    lost = max(0, about.header["trials"] - found.height)  # their lines of the plan cannot be read
-    done = {
+    lost = max(0, grid_of(view).header["trials"] - found.height)  # their lines of the plan cannot be read
+    return {
         "planned": found.height + lost,
         "ok": counts["ok"] + counts["unreadable"],
         "failed": counts["failed"] + counts["not finite"],
         "running": counts["running"],
         "pending": counts["pending"] + lost,
     }
+
+
+def _progress(view: PageView) -> SlotContent:
+    about = grid_of(view)
+    found, counts = _states(view)
     single = fits_rows(found)
     legend = [
         Key(
@@ -59,8 +98,7 @@ def _progress(view: PageView) -> SlotContent:
         for name, state in STATES.items()
         if counts[name]
     ]
-    sizes = f"{count(len(about.cells), 'cell')}, {count(len(about.header['seeds']), 'seed')}."
-    said = f"{progress_words(done)} {sizes}"
+    said = f"{_progress_words(view)} {_sizes(view)}"
     if counts["not finite"] and about.measure is not None:
         ended = count(counts["not finite"], "trial")
         said += f" Counted as failed: {ended} that ended with {about.measure.name} that is no finite number."
@@ -77,12 +115,12 @@ def _progress(view: PageView) -> SlotContent:
 
 def _verdicts(view: PageView) -> SlotContent:
     about, measure, found = _judge_view(view)
-    place = pl.col("verdict").replace_strict(_RANK, return_dtype=pl.Int64)
-    found = found.sort(place, "p", nulls_last=True, maintain_order=True)
+    found = by_effect(found, measure)
     difference = f"difference{in_odds(measure.scale)}"
     rows = verdict_words(about, measure, found).drop("value", "interval").rename({"difference": difference})
     said = f"{summarise_verdicts(found, str(about.baseline_name))} Compared by {describe_measure(measure, about.unit)}."
-    own = {"variant": link("compare", "cell"), "reason": WRAP}
+    own = {**VERDICT_COLUMNS, difference: VERDICT_COLUMNS["difference"]}
+    own["variant"] = own["variant"] | link("compare", "cell")
     return SlotContent(caption=said, data=rows, columns=columns(rows, own))
 
 
@@ -191,13 +229,14 @@ OVERVIEW = AppPage(
     name="overview",
     title="Overview",
     letter="o",
-    about="How far is it, what does it say so far, what failed, and what is next?",
+    about="Which component makes a difference, how much, and is it real?",
     address=Address,
     controls=lambda _: (),
     slots=(
-        Slot("progress", "Progress", _progress),
+        Slot("differences", "Differences from the baseline", _lead),
         Slot("verdicts", "Verdicts", _verdicts, "table"),
         Slot("next", "What to do next", _next, "table"),
+        Slot("progress", "Trials", _progress),
         Slot("noise", "Noise floor", _noise, "table"),
         Slot("failures", "Failures", _failures, "table"),
         Slot("left-out", "Left out", _left_out, "table"),

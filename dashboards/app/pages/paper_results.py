@@ -208,14 +208,14 @@ def _claims(view: PageView) -> SlotContent:
     )
     shown = rows.select(_CLAIMED).with_columns(pl.col("published", "own", "low", "high").round_sig_figs(3))
     if shown.is_empty():
-        why = found["because"].value_counts(sort=True)["because"][0]
+        why = found["reason"].value_counts(sort=True)["reason"][0]
         return SlotContent(message=f"No claim of this table can be compared with this grid. Most often: {why}.")
-    wide = {name: {"width": 320} for name in ("because", "claim", "differs", "trust")}
+    wide = {name: {"width": 320} for name in ("reason", "claim", "differs", "trust")}
     return SlotContent(caption=caption, data=shown, columns=columns(shown, wide))
 
 
 _CLAIMED: Final = (
-    *("word", "claim", "metric", "unit", "published", "own", "low", "high", "pairs", "label", "point", "because"),
+    *("word", "claim", "metric", "unit", "published", "own", "low", "high", "pairs", "label", "point", "reason"),
     *("differs", "trust"),
 )
 

@@ -11,6 +11,7 @@ from dashboards.app.page import AppPage, PageView, Slot, SlotContent, grid_of
 from dashboards.app.parts import Control, Pick, columns, link
 from dashboards.data.formatting import BETWEEN, count, join_words
 from dashboards.data.grid_context import GridContext, in_order
+from dashboards.data.row_filter import HELP, keep_rows
 from dashboards.data.run_keys import shorten_keys
 from dashboards.data.user_errors import require
 from store.database import quoting
@@ -24,10 +25,16 @@ ICONS: Final = {"ok": "✓", "failed": "✗", "running": "▶", "pending": "○"
 
 
 class RunsAddress(Address):
-    """The grid and its additional columns."""
+    """The grid, its additional columns, which rows are shown in which order, and which are selected."""
 
     columns: tuple[str, ...] = ()
     """Empty: the axes, the grid's measure, steps, seconds, attempts, reasons."""
+    filter: str = ""
+    """As of `row_filter.keep_rows`."""
+    sort: str = ""
+    """A column; "-seconds" is the largest first. Empty: in the grid's order."""
+    selected: tuple[str, ...] = ()
+    """Keys of trials."""
 
 
 def _axis_columns(about: GridContext) -> dict[str, str]:
@@ -119,13 +126,23 @@ def _runs(view: PageView) -> SlotContent:
     for name in wanted:
         require(f"grid {about.grid!r}", "column", name, known)
     names = list(dict.fromkeys([*ALWAYS, *(wanted or usual)]))
-    shown = _with_values(about, found, names).select(*names, "trial")
+    shown = keep_rows(_with_values(about, found, names).select(*names, "trial"), view.address.filter)
+    shown = _sort(shown, view.address.sort)
     heads = {name: {"headerName": _title(name), "headerTooltip": name} for name in names}
     signs = "".join(f"params.value == '{state}' ? '{icon} {state}' : " for state, icon in ICONS.items())
     heads["status"] |= {"valueFormatter": {"function": f"{signs}params.value"}, "width": 130}
     heads["run"] = link("run", "run", width=130, pinned="left", tooltipField="trial", headerName="run")
     listed = columns(shown.drop("trial"), heads)
-    return SlotContent(caption=_caption(about, found, shown), data=shown, columns=listed)
+    kept = "" if shown.height == found.height else f"{shown.height} of {count(found.height, 'trial')} fit the filter. "
+    caption = kept + _caption(about, found, shown)
+    return SlotContent(caption=caption, data=shown, columns=listed, selected=view.address.selected)
+
+
+def _sort(found: pl.DataFrame, by: str) -> pl.DataFrame:
+    if not by:
+        return found
+    name = require("the table", "column", by.removeprefix("-"), found.columns)
+    return found.sort(name, descending=by.startswith("-"), nulls_last=True, maintain_order=True)
 
 
 def _caption(about: GridContext, found: pl.DataFrame, shown: pl.DataFrame) -> str:
@@ -154,7 +171,15 @@ def _controls(view: PageView) -> Sequence[Control]:
     usual = tuple(_usual(about, found))
     names = {name: _title(name) for name in [*pickable(about, found), *usual]}
     hint = "What varies comes first; measurements are the last values"
-    return (Control("columns", "Columns", "choices", names, hint, usual, resets=()),)
+    sortable = [*ALWAYS, *(view.address.columns or usual)]
+    orders = {"": "grid", **{name: _title(name) for name in sortable}}
+    orders |= {f"-{name}": f"{_title(name)}, descending" for name in sortable}
+    return (
+        Control("filter", "Filter", "text", hint=HELP),
+        Control("sort", "Sort by", "choice", orders, usual=""),
+        Control("columns", "Columns", "choices", names, hint, usual, resets=()),
+        Control("selected", "", "hidden"),
+    )
 
 
 RUNS = AppPage(
@@ -164,6 +189,7 @@ RUNS = AppPage(
     about="What has run, with which choices, and what came out?",
     address=RunsAddress,
     controls=_controls,
+    main=("filter", "sort"),
     slots=(
         Slot(
             "runs",
@@ -175,6 +201,7 @@ RUNS = AppPage(
                 Pick("What differs between these", "diff", "run", "run", least=2),
             ),
             row="trial",
+            selects="selected",
         ),
     ),
 )

@@ -26,7 +26,7 @@ from dashboards.data.user_errors import Unknown, require
 from dashboards.figures import parallel
 from dashboards.figures.pareto import TradeOffs, draw_trade_offs, is_cut, trade_offs
 from dashboards.figures.pivot import table
-from dashboards.theme.styles import ROPE, Style, dark_partners
+from dashboards.theme.styles import INK, Style, dark_partners
 from store.analysis.pareto import Quantity, Way, known_costs, rule
 from store.statistics import STANDINGS
 
@@ -128,8 +128,8 @@ def _scatter(view: PageView) -> SlotContent:
     said = join_words([f"{counts[word]} {word}" for word in STANDINGS if counts.get(word)])
     caption = (
         f"{measure_words(view)} against {against.title} ({found.x.better} is better); "
-        f"{count(found.frame.height, 'cell')}, {_n(found.frame)}. Point: {_averages(found)}; bars: "
-        f"{(1 - measure.alpha) * 100:g} % t intervals of each alone. "
+        f"{count(found.frame.height, 'cell')}, {_n(found.frame)}. Point: {_averages(found)}; bars "
+        f"of cells on the line: {(1 - measure.alpha) * 100:g} % t intervals of each alone. "
         f"{'Bars that end at the frame go on beyond it. ' if is_cut(found, log) else ''}"
         "Line: the cells to which no other is at least equal in both averages and better in one. What the seeds show "
         f"is another matter: {said} (paired tests, see the table). Faint: dominated."
@@ -137,11 +137,21 @@ def _scatter(view: PageView) -> SlotContent:
     )
     drawn = set(about.drawn)
     legend = [cell_key(about.look, cell) for cell in found.frame["cell"] if cell in drawn]
-    legend.append(Key(Style(ROPE, dark_partners([])[ROPE], "solid", "circle"), "best of both", "steps"))
+    legend.append(Key(Style(INK, dark_partners([])[INK], "solid", "circle"), "best of both", "steps"))
     missing = count(len(about.cells) - found.frame.height, "cell")
     message = f"{missing} without both values in any run: not drawn, and counted in Holm's correction."
     data = name_cells(found.frame.drop("label"), about)
-    return SlotContent(figure, caption, data, legend, message if found.frame.height < len(about.cells) else "")
+    message = message if found.frame.height < len(about.cells) else ""
+    best = [about.look.names[cell] for cell in found.frame.filter("step").sort("value")["cell"]]
+    shown = join_words(best) if len(best) <= _MOST_BEST else f"{join_words(best[:_MOST_BEST])} and others"
+    verb = "is" if len(best) == 1 else "are"
+    answer = f"{len(best)} of {count(found.frame.height, 'cell')} {verb} best of both: {shown}."
+    hint = "The pointer tells the intervals of the others."
+    return SlotContent(figure, caption, data, legend, message, hint, answer=answer if best else "")
+
+
+_MOST_BEST: Final = 5
+"""Names in the answer."""
 
 
 def _averages(found: TradeOffs) -> str:
@@ -261,6 +271,7 @@ TRADE_OFFS = AppPage(
     about="What does a better result cost, and which cells are worse in everything?",
     address=TradeOffsAddress,
     controls=_controls,
+    main=("measure", "against"),
     slots=(
         Slot("scatter", "Measure against cost", _scatter),
         Slot("standings", "What the seeds show", _standings, "table"),

@@ -129,6 +129,20 @@
             if (folds.has(fold(each))) each.open = folds.get(fold(each));
   }
 
+  // the curves of the entry under the pointer stand out
+  function highlight(button, on) {
+    const plot = button.closest(".slot").querySelector(".js-plotly-plot");
+    if (!plot || !plot.data) return;
+    const others = plot.data.map((_, i) => i).filter((i) => plot.data[i].legendgroup !== button.dataset.key);
+    if (others.length && others.length < plot.data.length) window.Plotly.restyle(plot, { opacity: on ? 0.12 : 1 }, others);
+  }
+  for (const [type, on] of [["mouseover", true], ["mouseout", false], ["focusin", true], ["focusout", false]])
+    document.addEventListener(type, (event) => {
+      const button = event.target.closest?.(".legend button.key");
+      const byKeyboard = type === "focusin" ? button?.matches(":focus-visible") : true; // a click also focuses
+      if (button && byKeyboard && !button.contains(event.relatedTarget)) highlight(button, on);
+    });
+
   const keys = () => document.getElementById("keys");
 
   document.addEventListener("toggle", (event) => event.target.tagName === "DETAILS" && load(event.target), true);
@@ -139,6 +153,7 @@
     else if (at("#pause")) pause();
     else if (at("#help")) keys().showModal();
     else if (at("#close-keys")) keys().close();
+    else if (at(".ag-root-wrapper summary")) return; // rows come and go as a table scrolls
     else if (at(".slot summary")) folds.set(fold(at("details")), !at("details").open);
     else if (at("button.run")) run(at("button.run"));
     else if (at("button[data-image]")) image(at("button[data-image]"));
@@ -209,6 +224,8 @@
       },
       picked: (rows, picks) => {
         const chosen = rows || [];
+        const { field, row: key } = (picks || [])[0] || {};
+        if (field && rows) control(field, rows.map((row) => row[key]));
         return (picks || [])
           .filter((pick) => chosen.length >= pick.least)
           .map((pick) => ({
@@ -228,6 +245,24 @@
     props.value === null || props.value === undefined
       ? "–"
       : window.React.createElement("a", { href: inside(props.page, [[props.names, props.value]]) }, String(props.value));
+
+  // a click opens the text below its first words
+  parts.AblateFold = (props) => {
+    if (!props.value) return "–";
+    const summary = window.React.createElement("summary", null, "Why");
+    return window.React.createElement("details", { className: "fold" }, summary, window.React.createElement("p", null, String(props.value)));
+  };
+
+  // '−23 %', '× 4.2' and '< 0.001' by what they mean; an interval by its beginning, what is none last
+  const size = (text) => {
+    const [number] = String(text ?? "").replace(/\u2212/g, "-").match(/-?[\d.]+/) || [];
+    if (number === undefined) return Infinity;
+    const value = Number(number);
+    if (text.startsWith("×")) return 100 * (value - 1);
+    return text.startsWith("÷") ? 100 * (1 / value - 1) : text.startsWith("<") ? 0 : value;
+  };
+  const functions = (window.dashAgGridFunctions = window.dashAgGridFunctions || {});
+  functions.ablateOrder = (one, other) => (size(one) === size(other) ? 0 : size(one) - size(other));
 
   system.addEventListener("change", tell);
   tell();

@@ -68,7 +68,7 @@ def queued_elsewhere(
         if outdated:
             queued.notes.append(
                 f"{format_count(outdated, 'trial')} of submission {submission} that {'is' if outdated == 1 else 'are'} "
-                "queued or running left the grid when the spec was edited; `ablate cancel --outdated` calls them off"
+                "queued or running left the grid when the spec was edited; `ablate cancel --outdated` cancels them"
             )
         if status.held is not None:
             queued.notes.append(status.held)

@@ -7,9 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
+from grid.durations import format_duration
 from grid.errors import SpecError
 from grid.suggestions import suggest_name
-from runners.output import duration, format_count
+from runners.output import format_count
 from runners.planning.survey import Surveyed
 from runners.slurm.spec import Resources, Slurm
 from runners.slurm.submit.cluster_limits import Limits, Partition
@@ -77,8 +78,9 @@ def _problem(resources: Resources, partition: Partition, limits: Limits) -> str 
     """Return why the partition cannot run such a worker; None if it can."""
     if partition.max_time_s is not None and resources.time * 60 > partition.max_time_s:
         return (
-            f"partition {partition.name} allows {duration(partition.max_time_s)} and workers are to have "
-            f"{duration(resources.time * 60)}; lower --time, workers go on in a new job, or choose another partition"
+            f"partition {partition.name} allows {format_duration(partition.max_time_s)} and workers are to have "
+            f"{format_duration(resources.time * 60)}; lower --time, workers go on in a new job, or choose another "
+            "partition"
         )
     if partition.nodes < resources.nodes:
         return f"partition {partition.name} has {format_count(partition.nodes, 'node')}; lower nodes={resources.nodes}"

@@ -105,7 +105,7 @@ def test_two_pairs_give_numbers_and_no_verdict(frame) -> None:
 def test_a_failure_in_one_arm_only_forbids_a_verdict_and_shows_the_numbers(frame) -> None:
     row = only(frame({"softmax": BASE, "SSA": [*times(0.5)[:4], None]}, {("SSA", 4): "failed"}))
     assert row["verdict"] == "no verdict"
-    assert row["reason"].startswith("failures differ between the arms (1 failed only here)")
+    assert row["reason"].startswith("failures differ between the groups (1 failed only here)")
     assert row["difference"] == pytest.approx(math.log(0.5), abs=0.02)
     assert (row["p"], row["p_holm"], row["seeds_needed"], row["detectable"]) == (None, None, None, None)
     other = only(frame({"softmax": [*BASE[:4], None], "SSA": times(0.5)}, {("softmax", 4): "failed"}))
@@ -135,7 +135,7 @@ def test_a_seed_that_failed_in_both_arms_is_said_and_does_not_forbid_a_verdict(f
     status = {("softmax", 4): "failed", ("SSA", 4): "failed"}
     row = only(frame({"softmax": [*BASE[:4], None], "SSA": [*times(0.5)[:4], None]}, status))
     assert row["verdict"] == "better"
-    assert row["reason"].startswith("1 seed of 5 failed in both arms; ")
+    assert row["reason"].startswith("1 seed of 5 failed in both groups; ")
 
 
 @pytest.mark.parametrize("bad", [0.0, -0.1])

@@ -94,7 +94,7 @@ def test_a_run_that_breaks_off_does_not_shorten_the_budget_and_is_told() -> None
     found = row(compare_curves(points(cells), LINEAR, baseline="key of softmax"), "value at")
     assert (found["at"], found["pairs"]) == (30, 3)
     assert found["note"] == (
-        "1 of 4 shared seeds have no value there; failures differ between the arms (1 failed only here), "
+        "1 of 4 shared seeds have no value there; failures differ between the groups (1 failed only here), "
         "so the survivors are not a fair sample"
     )
     short = points({"softmax": [[3.0, 2, 1]] * 4, "SSA": [[2.0, 1, 0.5]] * 3 + [[2.0]]}, status={"SSA 3": "failed"})
@@ -117,7 +117,7 @@ def test_pairs_that_failures_left_in_one_arm_get_no_p_and_no_interval(broken: st
         end = row(found, question)
         assert [end[name] for name in ("pairs", "low", "high", "p", "p_holm")] == [3, None, None, None, None]
         assert end["difference"] == pytest.approx(-1, abs=0.3)
-        assert f"failures differ between the arms (5 failed only {where})" in str(end["note"])
+        assert f"failures differ between the groups (5 failed only {where})" in str(end["note"])
     early = row(compare_curves(values, LINEAR, baseline="key of softmax", budget=20), "value at")
     assert (early["pairs"], early["note"]) == (8, "")
     assert early["p"] < 0.001  # type: ignore[operator]
@@ -139,7 +139,7 @@ def test_a_claim_from_fewer_than_five_pairs_carries_a_caution_and_no_claim_does_
 def test_a_run_that_failed_before_it_recorded_anything_is_a_failure_and_one_to_come_is_preliminary() -> None:
     cells = {"softmax": noisy(0, 3.0, 5), "SSA": noisy(1, 2.0, 5)}
     for status, told in (
-        ("failed", "1 of 5 shared seeds have no value there; failures differ between the arms (1 failed only here)"),
+        ("failed", "1 of 5 shared seeds have no value there; failures differ between the groups (1 failed only here)"),
         ("pending", "preliminary: 4 of 5 seeds"),
     ):
         values = points(cells, status={"SSA 4": status}).filter((pl.col("label") != "SSA") | (pl.col("seed") < 4))
@@ -223,3 +223,15 @@ def test_what_is_missing_is_named() -> None:
         compare_curves(points({"softmax": [[1.0]]}), LINEAR, baseline="key of sofmax")
     with pytest.raises(NotFoundError, match="no run has a curve with a finite value"):
         compare_curves(points({"softmax": [[math.nan]]}), LINEAR, baseline="key of softmax")
+
+
+@pytest.mark.parametrize(("broken", "where"), [("SSA", "here"), ("softmax", "in the baseline")])
+def test_a_cell_that_fails_on_every_seed_is_said_to(broken: str, where: str) -> None:
+    cells = {"softmax": noisy(0, 3.0, 4), "SSA": noisy(1, 2.0, 4)}
+    cells[broken] = [curve[:2] for curve in cells[broken]]
+    status = {f"{broken} {seed}": "failed" for seed in range(4)}
+    found = row(
+        compare_curves(points(cells, status=status), LINEAR, baseline="key of softmax", budget=40.0), "value at"
+    )
+    assert f"all 4 runs {where} failed, so there is nothing to compare" in found["note"]
+    assert "survivors" not in found["note"]

@@ -374,3 +374,14 @@ def test_p_is_adjusted_within_its_order_by_the_number_of_planned_terms() -> None
         p = part["p"].to_numpy()
         assert part["p_holm"].to_numpy()[p.argmin()] == pytest.approx(min(1, 3 * p.min()))
         assert part["p_holm"].to_numpy()[p.argmax()] > p.min()
+
+
+def test_a_level_that_fails_on_every_seed_is_said_to() -> None:
+    lost = pl.col("sink") == "on"
+    values = runs(0.1).with_columns(
+        status=pl.when(lost).then(pl.lit("failed")).otherwise(pl.lit("ok")),
+        value=pl.when(lost).then(None).otherwise("value"),
+    )
+    note = row(factorial(values, AXES, scale="linear", order=1), "sink")["note"]
+    assert "every run with on failed, so it has no mean" in note
+    assert "survivors" not in note

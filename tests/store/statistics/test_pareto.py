@@ -42,7 +42,7 @@ def test_who_dominates_is_named_and_means_are_those_of_the_seeds() -> None:
     values = runs(CELLS, noise=0.01, seeds=5, rng=np.random.default_rng(1))
     found = pareto(values, TWO)
     bad = found.row(by_predicate=pl.col("label") == "bad", named=True)
-    assert (bad["standing"], bad["dominated_by"], bad["untold"]) == ("dominated", ["good", "cheap", "middle"], [])
+    assert (bad["standing"], bad["dominated_by"], bad["inconclusive"]) == ("dominated", ["good", "cheap", "middle"], [])
     assert bad["loss"] == pytest.approx(values.filter(label="bad")["loss"].mean())
 
 
@@ -50,7 +50,7 @@ def test_what_noise_hides_is_not_told_apart_although_the_means_differ() -> None:
     values = runs({"a": (1.0, 1.0), "b": (1.3, 1.3)}, noise=2.0, seeds=4, rng=np.random.default_rng(2))
     found = pareto(values, TWO)
     assert set(found["standing"]) == {"not told apart"}
-    assert found["untold"].to_list() == [["b"], ["a"]]
+    assert found["inconclusive"].to_list() == [["b"], ["a"]]
 
 
 def test_a_cell_without_runs_counts_in_both_families() -> None:

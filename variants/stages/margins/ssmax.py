@@ -1,36 +1,39 @@
 """Scalable softmax: logits grow with the logarithm of the number of visible keys.
 
-    a = c z,   c_i = s ln K_i          weights  K^(s z) / sum K^(s z)
+    a = c z,   c_i = s ln K_i + b      weights  K^(s z) / sum K^(s z)   if b = 0
 
-so that the weight of one relevant key does not fade as keys are added. With one visible key c = 0, and its logit is 0.
-Under a normaliser with a threshold, the margin over the threshold is what grows. A fixed s = 1 / ln 512 is log-n
-scaling for models trained at 512 keys.
+so that the weight of one relevant key does not fade as keys are added. With one visible key c = b, and without a bias
+its logit is 0. Under a normaliser with a threshold, the margin over the threshold is what grows. A fixed s = 1 / ln 512
+is log-n scaling for models trained at 512 keys.
 """
 
 import math
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 from torch import Tensor
 
+from grid.spec import Added
 from variants.number import Number
 from variants.stages.families import Margin
 
 
 class SSMax(Margin):
-    """c = s ln K."""
+    """c = s ln K + b."""
 
-    source: ClassVar[str] = "Scalable-Softmax Is Superior for Attention, eq. 11 (no bias)"
+    source: ClassVar[str] = "Scalable-Softmax Is Superior for Attention, eq. 11, and its variant with a bias"
     traps: ClassVar[tuple[str, ...]] = (
         "One public implementation subtracts s ln K from all logits of a row, which changes nothing; it is a factor.",
-        "With one visible key the factor is 0: a sink or a learned key then sees a logit of 0 whatever the query.",
+        "With one visible key the factor is b. If b = 0, a sink or a learned key sees a logit of 0 whatever the query.",
     )
 
     kind: Literal["ssmax"] = "ssmax"
     scale: Number = Number(init=0.168, per=("layer", "head"))
     """The scale s; at 0.168 the mean of s ln K over 1..1024 keys is 1."""
+    bias: Annotated[Number, Added()] = Number(init=0.0)
+    """The bias b; fixed at 0 it is left out."""
 
-    def factor(self, count: Tensor, *, scale: Tensor) -> Tensor:
-        return scale * count.clamp(min=1).log()
+    def factor(self, count: Tensor, *, scale: Tensor, bias: Tensor) -> Tensor:
+        return scale * count.clamp(min=1).log() + bias
 
-    def oracle(self, count: int, *, scale: float) -> float:
-        return scale * math.log(max(count, 1))
+    def oracle(self, count: int, *, scale: float, bias: float) -> float:
+        return scale * math.log(max(count, 1)) + bias

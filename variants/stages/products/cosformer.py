@@ -43,13 +43,22 @@ class CosFormer(Product):
     def longest(self) -> int | None:
         return None if self.length is None else self.length + 1
 
-    def logits(self, q: Tensor, k: Tensor, distance: Tensor) -> Tensor:
-        m = self.length or distance.shape[-1]
-        if distance.shape[-1] - 1 > m:
+    def reach(self, keys: int) -> int:
+        """Return M for a sequence of `keys`.
+
+        Raises:
+            SpecError: its tokens are further apart.
+        """
+        m = self.length or keys
+        if keys - 1 > m:
             raise SpecError(
-                f"cosformer with length={m} compares tokens up to {m} apart; got a sequence of {distance.shape[-1]}, "
-                f"raise length to {distance.shape[-1] - 1} or more"
+                f"cosformer with length={m} compares tokens up to {m} apart; got a sequence of {keys}, "
+                f"raise length to {keys - 1} or more"
             )
+        return m
+
+    def logits(self, q: Tensor, k: Tensor, distance: Tensor) -> Tensor:
+        m = self.reach(distance.shape[-1])
         near = (distance.to(q.dtype) * (math.pi / (2 * m))).cos().clamp(min=0)  # at M itself rounding may go below 0
         return (q.relu() @ k.relu().transpose(-2, -1)) * near
 

@@ -17,8 +17,8 @@ class MLP(FeatureProduct):
 
     source: ClassVar[str] = "When Attention Sink Emerges, table 4 (MLP kernels)"
     traps: ClassVar[tuple[str, ...]] = (
-        "The paper does not say what shares the network nor how it starts: here queries, keys and a layer's heads "
-        "share it, and its entries start with standard deviation 1 / sqrt(d).",
+        "The paper does not say what shares the network nor how it starts: as in the released code, queries, keys and "
+        "a layer's heads share it. Its entries start with standard deviation gain / sqrt(d), there sqrt(0.4 / d).",
     )
 
     kind: Literal["mlp"] = "mlp"

@@ -1,0 +1,74 @@
+"""Filter expressions over the rows of a table: `operator=SSA seed<3 diverged`."""
+
+import re
+import shlex
+from typing import Final
+
+import polars as pl
+
+from dashboards.data.user_errors import Unknown, require
+
+_CONDITION: Final = re.compile(r"(?P<name>.+?)(?P<sign>!=|<=|>=|=|<|>|~)(?P<value>.*)", re.DOTALL)
+HELP: Final = "operator=SSA seed<3 status!=ok cell~head; a word alone is searched in all columns"
+
+
+def keep_rows(found: pl.DataFrame, expression: str) -> pl.DataFrame:
+    """The rows that fit every condition of an expression.
+
+    A condition is NAME, one of = != < <= > >= ~ (contains) and a value, or a word that any column contains. Names are
+    columns, or the part before their "@". Values with blanks stand in quotes.
+
+    Raises:
+        Unknown: a quote is open, a column is not there, or a value to compare with is no number.
+    """
+    try:
+        parts = shlex.split(expression)
+    except ValueError as error:
+        raise Unknown(f"a quote of the filter {expression!r} is not closed") from error
+    for part in parts:
+        found = found.filter(_condition(found, part))
+    return found
+
+
+def _condition(found: pl.DataFrame, part: str) -> pl.Expr:
+    given = _CONDITION.fullmatch(part)
+    if given is None:
+        return pl.any_horizontal(_contains(name, part) for name in found.columns)
+    name, sign, value = given["name"], given["sign"], given["value"]
+    short = {column.partition("@")[0]: column for column in reversed(found.columns)}
+    column = short.get(name) or require("the table", "column", name, found.columns)
+    if sign == "~":
+        return _contains(column, value)
+    if found[column].dtype.is_numeric():
+        return _compare(pl.col(column).cast(pl.Float64), sign, _number(part, value))
+    if sign in ("<", "<=", ">", ">="):
+        raise Unknown(f"{part!r} compares sizes, and {column!r} holds texts; use = != or ~")
+    return _compare(pl.col(column).cast(pl.String).fill_null(""), sign, value)
+
+
+def _contains(column: str, text: str) -> pl.Expr:
+    return (
+        pl.col(column)
+        .cast(pl.String)
+        .str.to_lowercase()
+        .str.contains(text.lower(), literal=True)
+        .fill_null(value=False)
+    )
+
+
+def _number(part: str, text: str) -> float:
+    try:
+        return float(text)
+    except ValueError as error:
+        raise Unknown(f"{part!r} compares numbers; got {text!r}") from error
+
+
+def _compare(column: pl.Expr, sign: str, value: float | str) -> pl.Expr:
+    return {
+        "=": column == value,
+        "!=": column != value,
+        "<": column < value,
+        "<=": column <= value,
+        ">": column > value,
+        ">=": column >= value,
+    }[sign]

@@ -1,0 +1,134 @@
+"""The answer at the top of a page: the verdict that matters, the axes by size, captions of two lines."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+from dashboard_site import ServeSite, Site
+from hypothesis import given, strategies as st
+from known_campaign import Line, Planted, plant, seen
+from playwright.sync_api import Page
+
+from dashboards.app.pages.factors import FACTORS
+from dashboards.app.pages.overview import OVERVIEW
+from dashboards.data.answers import name_best
+from dashboards.data.formatting import split_caption
+from dashboards.data.grid_context import CellLook, GridContext
+from store.analysis.verdicts import GridMeasure
+
+MSE = GridMeasure("mse", {}, "log", "lower", 0.05, 0.05)
+NAMES = CellLook({"a": "SSA", "b": "Cog", "c": "Integral"}, {})
+ABOUT = GridContext(None, "g", {}, MSE, None, [], NAMES, [], (), "")  # type: ignore[arg-type]
+
+
+def verdicts(**given: tuple[str, float | None]) -> pl.DataFrame:
+    rows = [
+        {"cell": cell, "verdict": verdict, "difference": size, "low": None, "high": None}
+        | {"corrected_low": size and size - 0.05, "corrected_high": size and size + 0.05}
+        for cell, (verdict, size) in given.items()
+    ]
+    return pl.DataFrame(rows, infer_schema_length=None)
+
+
+@pytest.mark.parametrize(
+    ("found", "better", "words"),
+    [
+        ({"a": ("better", -0.1), "b": ("better", -0.3), "c": ("worse", 0.5)}, "lower", "Cog is better than softmax: "),
+        ({"a": ("worse", 0.1), "b": ("worse", 0.4), "c": ("undecided", -0.6)}, "lower", "Cog is worse than softmax: "),
+        ({"a": ("better", 0.1), "b": ("better", 0.3)}, "higher", "Cog is better than softmax: mse +35 % (+28 %"),
+        ({"a": ("real, size unproven", -0.1), "b": ("worse", 0.4)}, "lower", "SSA differs from softmax, by an amount"),
+        ({"a": ("equivalent", 0.0), "b": ("equivalent", 0.01)}, "lower", "All 2 variants are equivalent to softmax."),
+        ({"a": ("undecided", 0.1), "b": ("undecided", -0.3)}, "lower", "No variant is shown to differ from soft"),
+        ({"a": ("no verdict", None)}, "lower", "No difference from softmax is known yet."),
+    ],
+)  # fmt: skip
+def test_the_answer_names_the_verdict_that_matters(found: Any, better: Any, words: str) -> None:
+    said = name_best(ABOUT, MSE._replace(better=better), verdicts(**found), "softmax")
+    assert said.startswith(words)
+
+
+@given(st.lists(st.text("ab ,;", min_size=1, max_size=120).map(lambda words: f"A{words}."), min_size=1, max_size=8))
+def test_a_caption_is_cut_between_sentences_and_nothing_is_lost(sentences: list[str]) -> None:
+    first, rest = split_caption(" ".join(sentences))
+    assert " ".join(filter(None, (first, rest))) == " ".join(sentences)
+    assert len(first) <= 210 or first == sentences[0]
+
+
+EFFECTS = {"softmax": 0.0, "SSA": -0.4, "one": 0.0, "two": 0.6, "left": 0.0, "right": 0.0}
+
+
+def value(line: Line) -> float:
+    levels = line["axes"].values()
+    noise = 0.01 * ((line["seed"] * 7 + 3 * sum(len(str(level)) for level in levels)) % 5)
+    return float(2.0 ** sum(EFFECTS[level] for level in levels) + noise)
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    factors = {"depth": ["one", "two"], "side": ["left", "right"]}
+    return plant(
+        tmp_path_factory.mktemp("answers") / "runs", ["softmax", "SSA"], range(5), Planted(value), factors=factors
+    )
+
+
+def test_axes_stand_by_size_and_their_levels_from_best_to_worst(root: Path) -> None:
+    shown = seen(root, FACTORS).slots["effects"]
+    assert shown.data["factor"].unique(maintain_order=True).to_list() == ["depth", "operator", "side"]
+    assert shown.data["level"].to_list()[:4] == ["one", "two", "SSA", "softmax"]
+    assert shown.answer.startswith("Axes that matter, the largest first: depth (one is best, ")
+    assert shown.answer.index("operator (SSA is best") > shown.answer.index("depth")
+
+
+def test_the_overview_begins_with_the_answer_and_says_progress_in_a_line(root: Path) -> None:
+    shown = next(iter(seen(root, OVERVIEW).slots.values()))
+    assert shown.above.startswith("All 40 trials are done. 8 cells, 5 seeds. 7 variants: ")
+    first, _, axes = shown.answer.partition("\n")
+    assert first.startswith("SSA · one · ")
+    assert "better than" in first
+    assert axes.startswith("Axes that matter")
+    assert shown.data["difference"].is_sorted()
+
+
+@pytest.fixture(scope="module")
+def site(root: Path, serve_site: ServeSite) -> Iterator[Site]:
+    with serve_site([root]) as found:
+        yield found
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("width", [600, 1024, 1440])
+def test_answer_and_figure_are_on_the_first_screen(page: Page, site: Site, width: int) -> None:
+    page.set_viewport_size({"width": width, "height": 900})
+    for name in ("overview", "factors", "compare"):
+        page.goto(f"{site.url}/runs/{name}")
+        page.wait_for_selector(".slot .main-svg")
+        answer, figure = (page.locator(f".slot {part}").first.bounding_box() for part in (".answer", ".plot"))
+        assert answer is not None
+        assert figure is not None
+        assert answer["y"] < figure["y"] < 720
+        if width == 1440:
+            assert page.locator(".head").bounding_box()["width"] > 1300  # type: ignore[index]
+
+
+@pytest.mark.browser
+def test_more_holds_the_other_controls_and_is_open_if_one_was_changed(page: Page, site: Site) -> None:
+    page.goto(f"{site.url}/runs/factors")
+    page.wait_for_selector(".slot .main-svg")
+    assert not page.locator(".control", has_text="Map across").is_visible()
+    page.get_by_text("More", exact=True).click()
+    assert page.locator(".control", has_text="Map across").is_visible()
+    page.goto(f"{site.url}/runs/factors?shared=1")
+    page.locator(".control", has_text="Map across").wait_for()
+
+
+@pytest.mark.browser
+def test_the_reason_of_a_verdict_opens_in_its_row(page: Page, site: Site) -> None:
+    page.goto(f"{site.url}/runs/compare")
+    table = page.locator("#slot-verdicts")
+    table.get_by_text("Why").first.wait_for()
+    reason = table.get_by_text("5 pairs)").first
+    assert not reason.is_visible()
+    table.get_by_text("Why").first.click()
+    reason.wait_for()

@@ -1,0 +1,67 @@
+"""Comparing trials, and tables, of one campaign and of several."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from synthetic import Campaign, write_campaign
+
+Ablate = Callable[..., Any]
+
+
+@pytest.fixture(scope="module")
+def both(tmp_path_factory: pytest.TempPathFactory) -> tuple[Campaign, Campaign]:
+    """Two campaigns of the same trials, with other values."""
+    roots = (tmp_path_factory.mktemp("first") / "c", tmp_path_factory.mktemp("second") / "c")
+    plan: dict[str, Any] = {"operators": ("softmax", "SSA", "Integral"), "seeds": range(3), "sigma_f": (1, 5)}
+    first, second = (write_campaign(root, noise=noise, **plan) for root, noise in zip(roots, (0.05, 0.2), strict=True))
+    return first, second
+
+
+def key(campaign: Campaign, label: str, seed: int) -> str:
+    return str(campaign.line(label, seed)["trial"])
+
+
+def test_three_trials_have_a_column_each(both: tuple[Campaign, Campaign], ablate: Ablate) -> None:
+    campaign, _ = both
+    keys = [key(campaign, label, seed) for label, seed in (("softmax", 0), ("SSA", 0), ("SSA", 1))]
+    found = json.loads(ablate("compare", *keys, "--json", "--campaign", campaign.root).out)["data"]
+    assert dict(found["spec"]) == {
+        "operator.kind": ['"softmax"', '"ssa"', '"ssa"'],
+        "operator.operator": ['"softmax"', '"SSA"', '"SSA"'],
+        "seed": ["0", "0", "1"],
+    }
+    pairs = [
+        json.loads(ablate("compare", keys[0], other, "--json", "--campaign", campaign.root).out)["data"]["results"]
+        for other in keys[1:]
+    ]
+    for row, first, second in zip(found["results"], *pairs, strict=True):
+        assert [row[each[:8]] for each in keys] == [first["first"], first["second"], second["second"]]
+        assert (row["name"], row["point"]) == (first["name"], first["point"])
+    shown = ablate("compare", *keys, "--campaign", campaign.root).out
+    assert all(each[:8] in shown for each in keys)
+
+
+def test_a_trial_of_two_campaigns_is_compared_with_itself(both: tuple[Campaign, Campaign], ablate: Ablate) -> None:
+    first, second = both
+    one = key(first, "SSA", 0)
+    words = ("--campaign", first.root, "--campaign", second.root)
+    found = json.loads(ablate("compare", one, *words, "--json").out)["data"]
+    assert found["spec"] == []
+    assert all(row["first"] != row["second"] for row in found["results"])
+    assert "two trials or more" in ablate("compare", one, "--campaign", first.root, code=2).err
+    assert "no trial's key begins" in ablate("compare", one, "f" * 12, *words, code=3).err
+
+
+def test_the_tables_of_two_campaigns_are_those_of_each(both: tuple[Campaign, Campaign], ablate: Ablate) -> None:
+    roots = [campaign.root for campaign in both]
+    alone = [json.loads(ablate("table", "--json", "--campaign", root).out)["data"] for root in roots]
+    words = [word for root in roots for word in ("--campaign", root)]
+    together = json.loads(ablate("table", "--json", *words).out)["data"]
+    assert together == [{"campaign": str(root), **row} for root, rows in zip(roots, alone, strict=True) for row in rows]
+    texts = [ablate("table", "--campaign", root).out for root in roots]
+    assert ablate("table", *words).out == "".join(
+        f"campaign {root}\n{text}" for root, text in zip(roots, texts, strict=True)
+    )
+    assert "one --campaign" in ablate("table", "--why", "SSA", *words, code=2).err

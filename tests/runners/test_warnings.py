@@ -1,0 +1,56 @@
+"""Every command that reads results says what is damaged."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from synthetic import SUBMISSION, write_campaign
+
+SELECT = "select count(*) from trial"
+COMMANDS = (
+    ["table"], ["effects"], ["curves", "--by", "steps", "--level", "0.2"], ["status"], ["failures"],
+    ["published", "--compare"], ["sql", SELECT], ["compare", "{0}", "{1}"],
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def damaged(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]]:
+    """A campaign with one flipped bit in a shard of evaluations, and keys of two of its trials."""
+    root = tmp_path_factory.mktemp("damaged") / "campaign"
+    campaign = write_campaign(root, operators=("softmax", "SSA"))
+    shard = next(root.glob("spool/**/*evaluation*.parquet"))
+    content = bytearray(shard.read_bytes())
+    content[len(content) // 2] ^= 1
+    shard.write_bytes(content)
+    return root, [line["trial"] for line in campaign.lines[:2]]
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command[0])
+def test_answers_tell_damage(command: list[str], damaged: tuple[Path, list[str]], ablate: Callable) -> None:
+    root, keys = damaged
+    words = [word.format(*keys) for word in command]
+    assert "is not served" in ablate(*words, "--campaign", root).err
+    assert "is not served" in ablate(*words, "--json", "--campaign", root).out
+
+
+@pytest.mark.parametrize("command", ["retry", "report", "export"])
+def test_other_commands_tell_damage(
+    command: str, damaged: tuple[Path, list[str]], ablate: Callable, tmp_path: Path
+) -> None:
+    words = {"retry": (), "report": ("--out", tmp_path / "r.html"), "export": ("cells", "--to", tmp_path / "c.csv")}
+    said = ablate(command, *words[command], "--campaign", damaged[0], code=2 if command == "retry" else 0)
+    assert "is not served" in said.err
+
+
+def test_a_header_that_cannot_be_read_is_no_missing_grid(tmp_path: Path, ablate: Callable) -> None:
+    campaign = write_campaign(tmp_path, operators=("softmax", "SSA"))
+    campaign.layout.grid_header("quickstart").write_text("{")
+    assert "no grid of" in ablate("table", "--campaign", tmp_path, code=6).err
+
+
+def test_the_emptied_manifest_is_named_and_not_its_index(tmp_path: Path, ablate: Callable) -> None:
+    campaign = write_campaign(tmp_path, operators=("softmax", "SSA"))
+    campaign.layout.manifest(SUBMISSION).write_bytes(b"")
+    said = ablate("check", "--campaign", tmp_path, code=6).out
+    assert "manifest.jsonl" in said
+    assert "manifest.idx" not in said

@@ -1,0 +1,177 @@
+"""Linear attention as recurrences over chunks: time and memory linear in the length.
+
+With logits  z_ij = c_i phi(q_i) . psi(k_j)  and the logit as score, a chunk of queries needs its own keys, and these
+sums over all keys before it:
+
+    S = sum_j psi(k_j) v_j^T          n = sum_j psi(k_j)
+
+    sum_j z_ij v_j = sum of the chunk's own + c_i phi(q_i) S          sum_j z_ij alike with n
+
+States are float32 or more. cosFormer has twice the features: cos((i - j) t) = cos(i t) cos(j t) + sin(i t) sin(j t).
+"""
+
+import math
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from variants.attend import Heads, Keywords, definition, postprocess, without_autocast
+from variants.operator import NumberValues, Operator, by_stage, causal
+from variants.paths.case import Case
+from variants.stages.families import FeatureProduct
+from variants.stages.products.cosformer import CosFormer
+from variants.stages.products.dot import Dot
+
+CHUNK = 64
+"""Tokens of a chunk."""
+
+_KINDS = {
+    "visible": ("everything",),
+    "extra": ("none",),
+    "transform": ("none", "temperature"),
+    "forgetting": ("none",),
+    "margin": ("none", "log_count", "ssmax"),
+    "gate": ("none",),
+    "score": ("identity",),
+    "normaliser": ("total", "none", "clamped", "count"),
+    "rescale": ("none", "scale"),
+    "readout": ("values", "value_bias"),
+}
+
+
+class Seen(NamedTuple):
+    """Which keys queries see."""
+
+    ahead: bool
+    """True if later keys are visible."""
+    keys: Tensor | None
+    """[..., T, 1], True for keys that are no padding; None for all."""
+
+
+def cannot(operator: Operator) -> str | None:
+    """Return why this path cannot run `operator`, or None if it can."""
+    for stage, kinds in _KINDS.items():
+        given = getattr(operator, stage)
+        if given.kind not in kinds:
+            return f"linear computes {stage} {' or '.join(map(repr, kinds))} only, not {given.kind!r}"
+    if operator.signals.count > 1:
+        return f"linear computes one signal only, not {operator.signals.count}"
+    if not isinstance(operator.product, Dot | CosFormer | FeatureProduct):
+        return f"linear computes products of features only, not {operator.product.label!r}"
+    return None
+
+
+def cannot_call(case: Case) -> str | None:
+    """Return why this path cannot compute a call, or None if it can."""
+    if case.biased:
+        return "linear has no logits that positions could add to"
+    if case.dropout:
+        return "linear has no weights to drop"
+    return "linear needs as many queries as keys" if case.queries != case.keys else None
+
+
+def slower(case: Case) -> str | None:
+    """Return why the definition is as fast, or None if this path is faster."""
+    return f"up to {2 * CHUNK} tokens the definition is as fast" if case.keys <= 2 * CHUNK else None
+
+
+def run(operator: Operator, heads: Heads, numbers: NumberValues) -> Tensor:
+    """Compute the output [B, H, T, D]. Masks other than padding, with or without causality, go by the definition."""
+    seen = find_seen(heads)
+    if seen is None:
+        return definition(operator, heads, numbers).output
+    given, value = heads.v.dtype, by_stage(numbers)
+    working = torch.promote_types(given, torch.float32)
+    with without_autocast(heads.q.device.type):
+        q, k, v = heads.q.to(working), heads.k.to(working), heads.v.to(working)
+        q, k = _features(operator, q, k, value["product"])
+        if seen.keys is not None:
+            k, v = k.masked_fill(~seen.keys, 0), v.masked_fill(~seen.keys, 0)
+        count = count_seen(seen, q)
+        factor = _factor(operator, count, value)
+        q = q if factor is None else q * factor
+        if operator.normaliser.shared:
+            v = F.pad(v, (0, 1), value=1.0)  # its sum is that of the logits; hidden keys have features of 0
+        output = _divide(operator, _sums(q, k, v, seen), count)
+        if operator.rescale.label == "scale":
+            output = output * value["rescale"]["factor"]
+        if operator.readout.label == "value_bias":
+            output = output + value["readout"]["value_bias"]
+        return postprocess(operator, output, value).to(given)
+
+
+def find_seen(heads: Heads) -> Seen | None:
+    """Recognise masks that are causal or none, with or without hidden keys; None for any other."""
+    queries, keys = heads.q.shape[-2], heads.k.shape[-2]
+    if heads.mask is None:
+        return Seen(ahead=False, keys=None)
+    mask = heads.model_mask
+    last = mask[..., -1:, :]
+    own = last.transpose(-2, -1)
+    if mask.is_meta or torch.equal(mask, last & causal(queries, keys, mask.device)):
+        return Seen(ahead=False, keys=own)
+    return Seen(ahead=True, keys=own) if torch.equal(mask, last.expand_as(mask)) else None
+
+
+def _features(operator: Operator, q: Tensor, k: Tensor, numbers: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
+    """Return features [B, H, T, F] whose products are the logits without row factors."""
+    product, scale = operator.product, 1 / math.sqrt(q.shape[-1])
+    if isinstance(product, CosFormer):
+        length = q.shape[-2]
+        angle = torch.arange(length, dtype=torch.float64, device=q.device)[:, None]
+        angle = angle * (math.pi / (2 * product.reach(length)))
+        waves = torch.stack((angle.cos(), angle.sin())).to(q.dtype)  # [2, T, 1]
+        return _turn(q.relu(), waves), _turn(k.relu(), waves)
+    if isinstance(product, FeatureProduct):
+        return product.features(q, **numbers) * scale, product.features(k, **numbers)
+    return q * scale, k
+
+
+def _turn(x: Tensor, waves: Tensor) -> Tensor:
+    return torch.cat((x * waves[0], x * waves[1]), -1)
+
+
+def count_seen(seen: Seen, q: Tensor) -> Tensor:
+    """Return K_i [..., T, 1]."""
+    length = q.shape[-2]
+    there = q.new_ones(length, 1) if seen.keys is None else seen.keys.to(q.dtype)
+    return there.sum(-2, keepdim=True).expand_as(there) if seen.ahead else there.cumsum(-2)
+
+
+def _factor(operator: Operator, count: Tensor, value: Keywords) -> Tensor | None:
+    """Return the factor of a query's logits: c_i / tau."""
+    c = operator.margin.factor(count, **value["margin"])
+    if operator.transform.label != "temperature":
+        return c
+    tau = value["transform"]["tau"]
+    return 1 / tau if c is None else c / tau
+
+
+def _sums(q: Tensor, k: Tensor, v: Tensor, seen: Seen) -> Tensor:
+    """Compute sum_j z_ij v_j [B, H, T, D] from features."""
+    if seen.ahead:
+        return q @ (k.transpose(-2, -1) @ v)
+    front, length = v.shape[:-2], v.shape[-2]
+    size = min(CHUNK, length)
+    if more := -length % size:
+        q, k, v = (F.pad(x, (0, 0, 0, more)) for x in (q, k, v))
+    q, k, v = (x.reshape(-1, size, x.shape[-1]) for x in (q, k, v))
+    found = torch.bmm(torch.bmm(q, k.mT).tril(), v)
+    if length > size:
+        states = torch.bmm(k.mT, v)
+        ends = states.view(-1, (length + more) // size, *states.shape[1:]).cumsum(1)
+        before = F.pad(ends[:, :-1], (0, 0, 0, 0, 1, 0))
+        found = torch.baddbmm(found, q, before.flatten(0, 1))
+    return found.reshape(*front, -1, v.shape[-1])[..., :length, :]
+
+
+def _divide(operator: Operator, sums: Tensor, count: Tensor) -> Tensor:
+    """Divide as the normaliser does; the last channel of `sums` is sum_j z_ij if weights share it."""
+    if not operator.normaliser.shared:
+        return sums / count.clamp(min=1) if operator.normaliser.label == "count" else sums
+    output, total = sums[..., :-1], sums[..., -1:]
+    if operator.normaliser.label == "clamped":
+        return output / total.abs().clamp(min=1)
+    return output / total.masked_fill(total == 0, 1)

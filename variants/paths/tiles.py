@@ -1,0 +1,321 @@
+"""Attention maps computed tile by tile with a hand-written backward pass, so that memory is linear in the length.
+
+A tile is a few heads, a block of their queries and all keys that these see. One tile's arrays stay in the cache. The
+forward pass keeps the output, L and the sums of rows; the backward pass computes every tile again:
+
+    a_ij  = c_i q_i . k_j - beta_i softplus(-g_ij)      l_ij = ln |f(a_ij)|      w_ij = s_ij exp(l_ij - L_i)
+    L_i   = ln Z_i, or 0 if scores are the weights      s sign of f
+
+    dl_ij = w_ij dp_ij - |w_ij| A_ij D_i                 dp_ij = do_i . v_j - dw0_i      D_i = sum_j w_ij dp_ij
+    dt_i  = -D_i (share of Z_i that is floor)            da_ij = dl_ij l'(a_ij)
+
+A_ij is 1 if the score counts in Z_i: always, except that a key below the ground state's threshold t_i counts as e^t_i.
+Z_i is no variable, and D_i = 0, if scores are the weights.
+"""
+
+import math
+from collections.abc import Iterator
+from typing import Any, Literal, NamedTuple, final
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+TILE = 1 << 17
+"""Entries of one array of a tile: with half a dozen of them, what a core's cache holds."""
+ROWS = 64
+"""Queries of a tile."""
+HIDDEN = -1e30
+"""The logarithm of a hidden key's score; finite, so that 0 times it is 0."""
+
+ScoreKind = Literal["exponential", "ssa", "signed_exponential", "sigmoid", "elu_plus_one"]
+Normalised = Literal["total", "ground", "none"]
+
+
+class Rule(NamedTuple):
+    """Score, normaliser and direction of a map."""
+
+    score: ScoreKind
+    normalised: Normalised
+    causal: bool
+
+
+class Given(NamedTuple):
+    """Tensors of a map. N is batch times heads; what is None is left out. Rows are [N, T, 1]."""
+
+    q: Tensor
+    """Scaled queries [N, T, D]."""
+    k: Tensor
+    v: Tensor
+    factor: Tensor | None = None
+    """c of a query's logits."""
+    q_gate: Tensor | None = None
+    """Scaled gate channels of queries [N, T, G]."""
+    k_gate: Tensor | None = None
+    strength: Tensor | None = None
+    """softplus(beta)."""
+    exponent: Tensor | None = None
+    """n of "ssa"."""
+    shift: Tensor | None = None
+    """Added to the logits."""
+    floor: Tensor | None = None
+    """t, the logarithm of the score at the ground state's threshold."""
+
+
+def attend_by_tiles(rule: Rule, given: Given, shown: Tensor | None) -> tuple[Tensor, Tensor]:
+    """Compute sum_j w_ij v_j [N, T, D] and, under "ground", the ground state's weight [N, T, 1], else 0.
+
+    `shown` is 1 for visible keys [N or 1, 1, T] or pairs [N or 1, T, T]; None for all that causality leaves.
+    """
+    output, ground = _Tiled.apply(rule, shown, *given)  # type: ignore[no-untyped-call]
+    return output, ground
+
+
+class _Tile(NamedTuple):
+    """Heads [n] and queries [rows] of a tile, which see keys up to `keys`."""
+
+    heads: slice
+    rows: slice
+    keys: int
+
+
+def _tiles(heads: int, length: int, *, causal: bool) -> Iterator[_Tile]:
+    rows = math.ceil(length / math.ceil(length / ROWS))
+    for start in range(0, length, rows):
+        stop = min(start + rows, length)
+        keys = stop if causal else length
+        group = max(1, min(heads, TILE // ((stop - start) * keys)))
+        for first in range(0, heads, group):
+            yield _Tile(slice(first, min(first + group, heads)), slice(start, stop), keys)
+
+
+@final
+class _Scratch:
+    """Arrays that tiles use again: a fresh one of this size costs as much as the arithmetic on it."""
+
+    def __init__(self, like: Tensor, heads: int, length: int) -> None:
+        rows = min(ROWS, length)
+        self._most, self._like, self._made = max(TILE, rows * length), like, dict[str, Tensor]()
+        self._most = min(self._most, heads * rows * length)
+
+    def get(self, name: str, *shape: int) -> Tensor:
+        """Return an array with this name and shape; its entries are arbitrary."""
+        if name not in self._made:
+            self._made[name] = self._like.new_empty(self._most)
+        size = shape[0] * shape[1] * shape[2]
+        return self._made[name][:size].view(shape)
+
+
+@final
+class _Map:
+    """The map of one tile."""
+
+    def __init__(self, rule: Rule, given: Given, shown: Tensor | None, tile: _Tile, scratch: _Scratch) -> None:
+        self._rule, self._given, self._tile, self._scratch = rule, given, tile, scratch
+        self._shown = shown
+        self.q, self.k, self.v = self.rows(given.q), self.columns(given.k), self.columns(given.v)
+        self._shape = (self.q.shape[0], self.q.shape[1], tile.keys)
+        self.factor = None if given.factor is None else self.rows(given.factor)
+        self.floor = None if given.floor is None else self.rows(given.floor)
+
+    def rows(self, x: Tensor) -> Tensor:
+        return x[self._tile.heads, self._tile.rows]
+
+    def columns(self, x: Tensor) -> Tensor:
+        return x[self._tile.heads, : self._tile.keys]
+
+    def array(self, name: str) -> Tensor:
+        return self._scratch.get(name, *self._shape)
+
+    def logits(self) -> Tensor:
+        """Compute a, and the gate's g and softplus(-g) as arrays "gate" and "suppression"."""
+        given = self._given
+        a = torch.bmm(self.q, self.k.mT, out=self.array("a"))
+        if self.factor is not None:
+            a.mul_(self.factor)
+        if given.q_gate is not None and given.k_gate is not None and given.strength is not None:
+            g = torch.bmm(self.rows(given.q_gate), self.columns(given.k_gate).mT, out=self.array("gate"))
+            lowering = torch.abs(g, out=self.array("suppression")).neg_().exp_().log1p_()
+            below = torch.clamp(g, max=0, out=self.array("x"))
+            lowering.sub_(below)
+            a.addcmul_(lowering, self.rows(given.strength), value=-1)
+        if given.shift is not None:
+            a.add_(self.rows(given.shift))
+        return a
+
+    def log_score(self, a: Tensor, *, slope: bool) -> tuple[Tensor, Tensor | None, Tensor | None]:
+        """Turn `a` into l in place; return l, the sign of the score and, if asked, l'(a), None for 1."""
+        found = self.array("slope") if slope else None
+        match self._rule.score:
+            case "exponential":
+                return a, None, None
+            case "signed_exponential":
+                sign = torch.sign(a, out=self.array("sign"))
+                return a.abs_(), sign, sign
+            case "ssa":
+                assert self._given.exponent is not None
+                n, x = self.rows(self._given.exponent), torch.abs(a, out=self.array("x"))
+                if found is not None:
+                    torch.add(x, 1, out=found).reciprocal_().mul_(n)
+                torch.copysign(x.log1p_(), a, out=a)
+                return a.mul_(n), None, found
+            case "sigmoid":
+                x = torch.abs(a, out=self.array("x")).neg_().exp_().log1p_()
+                a.clamp_(max=0).sub_(x)
+                return a, None, None if found is None else torch.exp(a, out=found).neg_().add_(1)
+            case "elu_plus_one":
+                x = torch.clamp(a, min=0, out=self.array("x"))
+                if found is not None:
+                    torch.add(x, 1, out=found).reciprocal_()
+                return a.clamp_(max=0).add_(x.log1p_()), None, found
+
+    def scores(self, a: Tensor) -> Tensor:
+        """Turn `a` into the scores f, 0 for hidden keys, in place."""
+        if self._rule.score == "sigmoid":  # fewer operations than by its logarithm
+            self.hide(a)
+            return a.sigmoid_()
+        log, sign, _ = self.log_score(a, slope=False)
+        self.hide(log)
+        return log.exp_() if sign is None else log.exp_().mul_(sign)
+
+    def hide(self, log: Tensor) -> None:
+        """Write `HIDDEN` for hidden keys, in place."""
+        for part, shown in self._hidden(log):
+            part.mul_(shown).add_(torch.sub(1, shown), alpha=HIDDEN)
+
+    def clear(self, x: Tensor) -> Tensor:
+        """Multiply hidden entries by 0 in place."""
+        for part, shown in self._hidden(x):
+            part.mul_(shown)
+        return x
+
+    def _hidden(self, x: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+        """Yield parts of an array that have hidden entries, and their visibility, 1 or 0."""
+        rows = self._tile.rows
+        if self._shown is not None:
+            shown = self._shown if self._shown.shape[0] == 1 else self._shown[self._tile.heads]
+            shown = shown if shown.shape[1] == 1 else shown[:, rows]
+            yield x, shown[..., : self._tile.keys]
+        if self._rule.causal:
+            size = rows.stop - rows.start
+            yield x[..., rows.start :], torch.ones(size, size, dtype=x.dtype).tril()
+
+
+@final
+class _Tiled(torch.autograd.Function):
+    """Forward and backward pass over all tiles."""
+
+    @staticmethod
+    def forward(ctx: Any, rule: Rule, shown: Tensor | None, *tensors: Tensor | None) -> tuple[Tensor, Tensor]:
+        given = Given(*tensors)  # type: ignore[arg-type]
+        heads, length = given.q.shape[:2]
+        output, logs = torch.empty_like(given.v), given.q.new_empty(heads, length, 1)
+        ground, floors = torch.zeros_like(logs), torch.zeros_like(logs)
+        scratch = _Scratch(given.q, heads, length)
+        for tile in _tiles(heads, length, causal=rule.causal):
+            _forward(_Map(rule, given, shown, tile, scratch), rule, (output, logs, ground, floors))
+        ctx.rule, ctx.shown = rule, shown
+        ctx.save_for_backward(*tensors, output, logs, ground, floors)
+        ctx.mark_non_differentiable(*() if rule.normalised == "ground" else (ground,))
+        return output, ground
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, slope: Tensor, ground_slope: Tensor) -> tuple[Tensor | None, ...]:
+        *tensors, output, logs, ground, floors = ctx.saved_tensors
+        given, rule = Given(*tensors), ctx.rule
+        found = Given(*(None if x is None else torch.zeros_like(x) for x in given))  # type: ignore[arg-type]
+        heads, length = given.q.shape[:2]
+        shared = (slope * output).sum(-1, keepdim=True)  # D
+        if rule.normalised == "ground":
+            shared -= ground_slope * (1 - ground)
+            assert found.floor is not None
+            torch.mul(shared, floors, out=found.floor).neg_()
+        scratch = _Scratch(given.q, heads, length)
+        for tile in _tiles(heads, length, causal=rule.causal):
+            each = _Map(rule, given, ctx.shown, tile, scratch)
+            _backward(each, rule, given, found, (slope, ground_slope, shared, logs))
+        return (None, None, *found)
+
+
+def _forward(tile: _Map, rule: Rule, results: tuple[Tensor, Tensor, Tensor, Tensor]) -> None:
+    """Compute a tile's rows of the output, L, the ground state's weight and the floor's share of Z."""
+    output, logs, ground, floors = map(tile.rows, results)
+    a = tile.logits()
+    if rule.normalised == "none":
+        logs.zero_()
+        torch.bmm(tile.scores(a), tile.v, out=output)
+        return
+    log, sign, _ = tile.log_score(a, slope=False)
+    tile.hide(log)
+    largest = log.amax(-1, keepdim=True)
+    largest = (largest if tile.floor is None else torch.maximum(largest, tile.floor)).clamp_(min=HIDDEN / 10)
+    below = None if tile.floor is None else tile.clear(torch.lt(log, tile.floor, out=tile.array("below")))
+    w = log.sub_(largest).exp_()
+    total = w.sum(-1, keepdim=True)
+    if tile.floor is None or below is None:
+        total.masked_fill_(total == 0, 1)
+    else:
+        floor = (tile.floor - largest).exp_()
+        short = torch.sub(floor, w, out=tile.array("x")).mul_(below).sum(-1, keepdim=True)
+        total += short
+        empty = total == 0
+        total.masked_fill_(empty, 1)
+        ground.copy_((short / total).masked_fill_(empty, 1))
+        floors.copy_(below.sum(-1, keepdim=True) * floor / total)
+    logs.copy_(largest + total.log())
+    torch.bmm(w if sign is None else w.mul_(sign), tile.v, out=output)
+    output.div_(total)
+
+
+def _backward(tile: _Map, rule: Rule, given: Given, found: Given, known: tuple[Tensor, Tensor, Tensor, Tensor]) -> None:
+    """Write a tile's rows of the gradients and add its part to those of keys and values."""
+    slope, ground_slope, shared, logs = map(tile.rows, known)
+    a = tile.logits()
+    if rule.normalised == "none" and rule.score == "sigmoid":
+        log = w = tile.scores(a)
+        sign = counted = None
+        derivative: Tensor | None = torch.sub(1, w, out=tile.array("slope"))
+    else:
+        log, sign, derivative = tile.log_score(a, slope=True)
+        w = log if given.exponent is None else tile.array("w").copy_(log)
+        tile.hide(w)
+        counted = None if tile.floor is None else torch.ge(w, tile.floor, out=tile.array("below"))
+        w.sub_(logs).exp_()
+    dp = torch.bmm(slope, tile.v.mT, out=tile.array("dp"))
+    if rule.normalised == "ground":
+        dp.sub_(ground_slope)
+    if sign is not None:
+        dp.mul_(sign)
+    if counted is not None:
+        dp.addcmul_(counted, shared, value=-1)
+    elif rule.normalised == "total":
+        dp.sub_(shared)
+    da = dp.mul_(w)
+    tile.columns(found.v).baddbmm_((w if sign is None else w.mul_(sign)).mT, slope)
+    if given.exponent is not None and found.exponent is not None:
+        by_row = torch.mul(da, log, out=tile.array("x")).sum(-1, keepdim=True)
+        tile.rows(found.exponent).copy_(by_row / tile.rows(given.exponent))
+    if derivative is not None:
+        da.mul_(derivative)
+    if found.shift is not None:
+        tile.rows(found.shift).copy_(da.sum(-1, keepdim=True))
+    _gate_gradients(tile, given, found, da)
+    raw = torch.bmm(da, tile.k)
+    if tile.factor is not None and found.factor is not None:
+        tile.rows(found.factor).copy_((tile.q * raw).sum(-1, keepdim=True))
+        raw.mul_(tile.factor)
+    tile.rows(found.q).copy_(raw)
+    tile.columns(found.k).baddbmm_(da.mT, tile.q if tile.factor is None else tile.q * tile.factor)
+
+
+def _gate_gradients(tile: _Map, given: Given, found: Given, da: Tensor) -> None:
+    if given.strength is None or found.strength is None or given.q_gate is None or given.k_gate is None:
+        return
+    assert found.q_gate is not None
+    assert found.k_gate is not None
+    g, suppression = tile.array("gate"), tile.array("suppression")
+    tile.rows(found.strength).copy_(suppression.mul_(da).sum(-1, keepdim=True).neg_())
+    dg = g.neg_().sigmoid_().mul_(da).mul_(tile.rows(given.strength))
+    tile.rows(found.q_gate).copy_(torch.bmm(dg, tile.columns(given.k_gate)))
+    tile.columns(found.k_gate).baddbmm_(dg.mT, tile.rows(given.q_gate))
