@@ -28,8 +28,6 @@ LAST = len(LOGITS) - 1
 
 CHANNELS = 16
 DIGITS = 3
-_HALF_UP = 1e-9
-"""Added before weights are rounded."""
 
 
 class Setting(NamedTuple):
@@ -98,9 +96,10 @@ def profiles(
             numbers[name] = value * math.sqrt(CHANNELS) * last / last.norm() ** 2
     attended = attend(operator, q, k, q[..., :CHANNELS], numbers=numbers)
 
+    half_up = 10.0 ** -(digits + 6)  # the last bits, and so which way a half is rounded, differ between processors
+
     def row(map_: Tensor, head: int) -> tuple[float, ...]:
-        # Halves go up on every machine: the last bits differ between processors. Adding 0.0 avoids -0.
-        return tuple(round(each + _HALF_UP, digits) + 0.0 for each in map_[0, head, query].tolist())
+        return tuple(round(each + half_up, digits) + 0.0 for each in map_[0, head, query].tolist())
 
     rows = [row(attended.weights, head) for head in range(heads)]
     return [

@@ -76,7 +76,7 @@ def show(roots: Sequence[Path], address: str, campaigns: Campaigns | None = None
         ("/runs/overview?view=a&grid=quickstart", "`view` has no other field"),
         ("/runs/compare?cell=nobody", "has no cell 'nobody'"),
         ("/runs/compare?baseline=nobody", "has no cell 'nobody'"),
-        ("/runs/compare?cell=softmax · 2", "is the baseline, which has no verdict"),
+        ("/runs/compare?cell=softmax · 2", "is a baseline, which has no verdict"),
         ("/runs/compare?measure=mse%40sigma_f%3D9", "has no measure 'mse@sigma_f=9'; it has mse@sigma_f=1,sigma_x=1"),
         ("/runs/compare?better=sideways", "better='sideways'"),
         ("/runs/factors?x=nowhere", "has no axis 'nowhere'; it has operator, depth"),

@@ -88,7 +88,7 @@ def test_items_of_one_arm_are_no_pairs(tmp_path: Path) -> None:
 
 def test_what_has_no_verdict_to_explain_is_named(tmp_path: Path) -> None:
     campaign = write_campaign(tmp_path, operators=("softmax", "SSA"), seeds=range(3), noise=0.01)
-    with pytest.raises(SpecError, match="'softmax' is the baseline, which has no verdict"):
+    with pytest.raises(SpecError, match="'softmax' is a baseline, which has no verdict"):
         asked(campaign, "softmax")
     with pytest.raises(NotFoundError, match=r"no cell 'SA'; .*did you mean 'SSA'"):
         asked(campaign, "SA")

@@ -64,6 +64,7 @@ def test_what_is_broken_is_a_law_and_has_a_reason() -> None:
 SILENT = {
     "softmax": "it is what others are compared with",
     "four_scores": "no other operator has these scores in these heads",
+    "fox_decay_times": "its heads start with different decays, and no other operator's do",
     "identity": "it is a limit of others",
     "linear_elu_unnormalised": "its weights are a product that no other operator has",
     "mlp_kernel_unnormalised": "it is a limit of others",
