@@ -149,6 +149,8 @@
 
   // a list of what is on paper, with links that a PDF keeps
   function listContents() {
+    const header = document.querySelector("header.page");
+    if (!header) return; // the gallery
     const heads = [...document.querySelectorAll("section h2, section h3")].filter((head) => head.textContent.trim());
     const list = document.createElement("ol");
     heads.forEach((head, place) => {
@@ -163,7 +165,7 @@
     const contents = Object.assign(document.createElement("nav"), { className: "contents" });
     contents.setAttribute("aria-label", "Contents");
     contents.append(list);
-    document.querySelector("header.page").append(contents);
+    header.append(contents);
   }
 
   listContents();
