@@ -1,5 +1,6 @@
 """Write the generated pages and their pictures: `python docs/generate/all.py [FOLDER]`, by default into docs/."""
 
+import argparse
 import sys
 from pathlib import Path
 
@@ -21,4 +22,6 @@ def main(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).parent.parent)
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folder", type=Path, nargs="?", default=Path(__file__).parent.parent)
+    main(parser.parse_args().folder)

@@ -16,7 +16,7 @@ from hashlib import blake2b
 from importlib.util import decode_source
 from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
-from typing import TYPE_CHECKING, final
+from typing import final
 
 from grid import Grid, Spec
 from grid.key import canonical_json
@@ -26,9 +26,6 @@ from runners.provenance.origin import PROJECT, is_installed, room_of
 from runners.provenance.source import digest, effects, hash_text, imported_modules, relevant, statements
 from store.files.code_aliases import current_sources
 from store.files.trial_status import TrialState
-
-if TYPE_CHECKING:
-    pass
 
 CORE = (
     "variants/*.py",
