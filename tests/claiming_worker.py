@@ -1,10 +1,12 @@
 """A worker of a pretended host that claims trials, as a process: `claiming_worker.py root host seed heartbeat_s`.
 
 A line on stdin is a round. The process tries to claim every trial named there, in its own order. It answers with a line
-{trial: attempt} of the claims it got. With "until" it goes on until every trial has a live owner.
+{trial: attempt} of the claims it got. With "until" it goes on until every trial has a live owner. With "meet", a
+directory, it waits after its first claim until that many processes have claimed a trial as "of" says.
 """
 
 import json
+import os
 import random
 import socket
 import sys
@@ -35,9 +37,18 @@ def main(root: str, host: str, seed: str, heartbeat_s: str) -> None:
                 found = claim(layout, trial, about, retry=False, leases=leases)
                 if isinstance(found, Claim):
                     got[trial] = found.number
+                    if len(got) == 1 and asked.get("meet"):
+                        wait_for_others(Path(asked["meet"]), asked["of"])
             done = [trial for trial in open_ if not asked["until"] or len(layout.attempts(trial)) == asked["until"]]
             open_ = [trial for trial in open_ if trial not in done]
         print(json.dumps(got), flush=True)  # noqa: T201
+
+
+def wait_for_others(meeting: Path, processes: int) -> None:
+    """Wait until `processes` processes are here, so that a process that starts late still claims a trial."""
+    (meeting / str(os.getpid())).touch()
+    while len(list(meeting.iterdir())) < processes:
+        time.sleep(1e-3)
 
 
 if __name__ == "__main__":

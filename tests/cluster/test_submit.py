@@ -202,7 +202,8 @@ def test_however_workers_end_their_trials_are_trained_to_the_end(cluster: Cluste
     killed = Run(tmp_path / "killed", "step_s=0.4, seeds=(0,), checkpoint_s=1.0", listening["killed"]).submit()
     wait_for(killed.training, "training")
     killed.send("KILL")
-    wait_for(lambda: all("queued again" in each.said() for each in (told, killed)), "two to be queued again")
+    # SLURM enforces no time limit while its controller is away, so `limit` must reach its own before.
+    wait_for(lambda: all("queued again" in each.said() for each in (told, killed, limit)), "three to be queued again")
     cut_off = Run(tmp_path / "cut_off", "step_s=0.4, steps=40, seeds=(0,)", listening["cut_off"]).submit()
     wait_for(cut_off.training, "training")
     with away(cluster):

@@ -44,7 +44,14 @@ def layout(tmp_path: Path) -> Layout:
     return Layout(tmp_path)
 
 
-def claim_by_processes(layout: Layout, *hosts: str, heartbeat_s: float, until: int | None = None) -> list[list[str]]:
+@pytest.fixture
+def meet(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("meet")
+
+
+def claim_by_processes(
+    layout: Layout, *hosts: str, heartbeat_s: float, until: int | None = None, meet: Path | None = None
+) -> list[list[str]]:
     """Let one worker per host claim the trials, then kill it: which each of them got."""
     script = Path(__file__).parent.parent / "claiming_worker.py"
     environment = {**os.environ, "PYTHONPATH": str(script.parent.parent)}
@@ -58,7 +65,8 @@ def claim_by_processes(layout: Layout, *hosts: str, heartbeat_s: float, until: i
             workers.append(worker)
         assert [worker.stdout.readline() for worker in workers] == ["ready\n"] * len(hosts)
         for worker in workers:
-            worker.stdin.write(json.dumps({"trials": TRIALS, "until": until}) + "\n")
+            order = {"trials": TRIALS, "until": until, "meet": meet and str(meet), "of": len(hosts)}
+            worker.stdin.write(json.dumps(order) + "\n")
             worker.stdin.flush()
         claims = [json.loads(worker.stdout.readline()) for worker in workers]
     assert {number for numbers in claims for number in numbers.values()} == {until or 1}
@@ -66,8 +74,8 @@ def claim_by_processes(layout: Layout, *hosts: str, heartbeat_s: float, until: i
 
 
 @pytest.mark.parametrize("hosts", [("n1", "n2"), ("n1", "n1")], ids=["two hosts", "one host"])
-def test_two_processes_share_trials_without_any_twice(layout: Layout, hosts: tuple[str, str]) -> None:
-    first, second = claim_by_processes(layout, *hosts, heartbeat_s=100)
+def test_two_processes_share_trials_without_any_twice(layout: Layout, hosts: tuple[str, str], meet: Path) -> None:
+    first, second = claim_by_processes(layout, *hosts, heartbeat_s=100, meet=meet)
     assert first
     assert second
     assert sorted([*first, *second]) == TRIALS
