@@ -15,7 +15,7 @@ from typing import NoReturn
 from cyclopts import App, Parameter
 from cyclopts.exceptions import CycloptsError
 
-from grid.errors import EnvironmentProblem, SpecError
+from grid.errors import AblateError, EnvironmentProblem, SpecError
 from grid.paper import PaperScale
 from runners.cli.annotate import note, tag
 from runners.cli.catalogue import operators, probes, prove, tasks
@@ -222,8 +222,8 @@ def execute(arguments: list[str]) -> int:
         sys.stderr.close()  # the reader went away, as `head` does; Python would complain at exit
         return 0
     except Exception as error:
-        from grid.errors import AblateError
-
+        if isinstance(error, RuntimeError) and str(error) == "Query interrupted":  # DuckDB's answer to Ctrl-C
+            return _refuse(arguments, 130, "interrupted; the same command goes on")
         if debug:
             raise
         if isinstance(error, AblateError):

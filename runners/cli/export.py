@@ -87,7 +87,6 @@ def export(
     page
         What a page shows.
     """
-    from runners.cli.cancellable import cancellable
     from runners.cli.resolve import open_campaign
     from store.export.formats import format_of
 
@@ -104,7 +103,7 @@ def export(
         )
     with open_campaign(campaign) as store:
         say_warnings(store)
-        data = cancellable(store, lambda: _encode(store, what, asked, grid, page))
+        data = _encode(store, what, asked, grid, page)
     _write_output(to, data)
     return 0
 

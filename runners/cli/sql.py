@@ -101,15 +101,9 @@ def sql(
             return _save(store, layout, save, text)
         warnings = store.warnings() if shown.as_json else say_warnings(store)
         if text is not None:
-            return _answer(store, text, shown, warnings)
+            _print(store.sql(text), shown, warnings)
+            return 0
     return _open_harlequin(layout, given)
-
-
-def _answer(store: "Store", text: str, shown: Format, warnings: Sequence[str]) -> int:
-    from runners.cli.cancellable import cancellable
-
-    _print(cancellable(store, lambda: store.sql(text)), shown, warnings)
-    return 0
 
 
 def _refuse_beside(
