@@ -97,6 +97,11 @@ def write_table(headings: Sequence[str], rows: Sequence[Sequence[object]]) -> No
     console.print(table)
 
 
+def round_value(value: object) -> object:
+    """Round a float to three significant digits; return other values as they are."""
+    return float(f"{value:.3g}") if isinstance(value, float) else value
+
+
 def _is_number(value: object) -> bool:
     return isinstance(value, int | float | Decimal) or (isinstance(value, str) and _NUMBER.match(value) is not None)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from runners.cli.outcome import report_outcome
+from runners.cli.run import report_outcome
 from runners.execution.run import RunResult
 from runners.monitoring.failure_groups import kind_line
 from runners.monitoring.retry import RetrySelection

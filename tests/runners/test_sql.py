@@ -135,12 +135,12 @@ def test_harlequin_reads(campaign: Path, monkeypatch: pytest.MonkeyPatch, capsys
     started: list[list[str]] = []
     monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
     monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
-    monkeypatch.setattr("runners.cli.sql.find_spec", lambda _: None)
+    monkeypatch.setattr("runners.cli.export.find_spec", lambda _: None)
     assert ask(campaign) == 5
     assert "pip install 'ablate[sql]'" in capsys.readouterr().err
-    monkeypatch.setattr("runners.cli.sql.find_spec", lambda name: name)
+    monkeypatch.setattr("runners.cli.export.find_spec", lambda name: name)
     monkeypatch.setattr(
-        "runners.cli.sql.subprocess.run",
+        "runners.cli.export.subprocess.run",
         lambda command, **_: started.append(command) or subprocess.CompletedProcess(command, 0),
     )
     assert ask(campaign) == 0

@@ -13,7 +13,7 @@ from synthetic import EPOCH, Campaign, write_campaign, write_end, write_start
 
 from grid.errors import AblateError, NotFoundError, SpecError
 from grid.names import label_of
-from runners.cli.outcome import report_outcome
+from runners.cli.run import report_outcome
 from runners.execution.run import RunResult
 from runners.monitoring.failure_groups import TRACE_LINES, FailureGroup, action, failures
 from runners.monitoring.retry import RetrySelection
