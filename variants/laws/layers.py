@@ -7,9 +7,9 @@ import torch
 from torch import Tensor
 
 from grid.errors import SpecError
+from variants.laws.inputs import LENGTH, attentions, model_of, own_heads, predict_numbers, sequences, tiny
 from variants.laws.law import Law, near
 from variants.laws.oracle import Added, Rows, attend_in_floats
-from variants.laws.tiny import LENGTH, attentions, model_of, own_heads, predict_numbers, sequences, tiny
 from variants.laws.values import EXACT
 from variants.links import Link
 from variants.model.backbone import Backbone
