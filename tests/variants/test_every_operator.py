@@ -51,14 +51,6 @@ def test_every_choice_and_every_named_operator_is_proved() -> None:
     assert len({operator.label for operator in EXAMPLES}) == len(EXAMPLES), "two examples have one name"
 
 
-def test_a_choice_stands_as_near_to_softmax_as_it_can() -> None:
-    plain = Operator()
-    for operator in every_choice():
-        stage = operator.name.partition(" ")[0]
-        others = [each for each in KINDS if each != stage and getattr(operator, each) != getattr(plain, each)]
-        assert len(others) + (operator.signals != plain.signals) <= 2, operator.name
-
-
 def test_what_is_broken_is_a_law_and_has_a_reason() -> None:
     broken = {operator.label: operator.breaks for operator in EXAMPLES if operator.breaks}
     assert broken

@@ -116,7 +116,7 @@ def find_laws(operator: Operator) -> list[str]:
 
 def test_every_law_and_every_stage_has_a_fault_that_is_planted() -> None:
     assert {fault.law for fault in FAULTS} == set(BY_NAME)
-    folders = {path.name for path in Path(stages.__path__[0]).iterdir() if path.is_dir() and "_" != path.name[0]}
+    folders = {path.name for path in Path(stages.__path__[0]).iterdir() if path.is_dir() and path.name[0] != "_"}
     assert folders - {"positions"} <= {fault.where.split(".")[2] for fault in FAULTS if ".stages." in fault.where}
 
 
