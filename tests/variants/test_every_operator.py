@@ -30,7 +30,7 @@ BY_NAME = {law.name: law for law in LAWS}
 SINGLE = {operator.key for operator in (*named_operators(), *every_choice())}
 OF_COMBINATIONS = set(BY_NAME) - {
     "score", "slope at zero", "limits", "json", "layer", "causality in a model", "start", "running means",
-    "granularity", "training", "evaluation", "parameters",
+    "granularity", "training", "evaluation", "parameters", "any numbers", "low precision",
 }  # fmt: skip
 """Laws that combinations of choices may break. The others are about single choices and their numbers."""
 
