@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from store.statistics import item_bars
 from synthetic import SUBMISSION, Campaign, write_campaign
 
 from grid.errors import NotFoundError, SpecError
@@ -12,7 +13,6 @@ from store.analysis.explain_verdict import _bars, why, why_text
 from store.analysis.tuned_verdicts import selected_verdicts
 from store.analysis.verdicts import verdicts
 from store.files.shards import write_shard
-from store.statistics.items import item_bars
 from store.store import Store
 
 
