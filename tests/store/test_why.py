@@ -5,7 +5,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from store.statistics import item_bars
 from synthetic import SUBMISSION, Campaign, write_campaign
 
 from grid.errors import NotFoundError, SpecError
@@ -13,6 +12,7 @@ from store.analysis.explain_verdict import _bars, why, why_text
 from store.analysis.tuned_verdicts import selected_verdicts
 from store.analysis.verdicts import verdicts
 from store.files.shards import write_shard
+from store.statistics import item_bars
 from store.store import Store
 
 
