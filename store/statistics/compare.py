@@ -180,7 +180,7 @@ def _word(pairing: Pairing, word: str, row: Mapping[str, float], rule: VerdictRu
 
 
 def checks(values: pl.DataFrame, *, baseline: Baseline, scale: Scale, alpha: float = 0.05) -> pl.DataFrame:
-    """What each verdict rests on: one row per cell that is no baseline, in the order of `values`, as for `compare`.
+    """Explain each verdict: one row per cell that is no baseline, in the order of `values`, as for `compare`.
 
     `seeds` are those with a finite value in each arm; `budgets` and `codes` those of their runs. `spread` is the
     standard deviation over seeds in units of the scale. `normal_p` is Shapiro and Wilk's p of the differences (from 5
@@ -188,11 +188,11 @@ def checks(values: pl.DataFrame, *, baseline: Baseline, scale: Scale, alpha: flo
     `leans_on_normal` is true with fewer than 5 pairs (runs, unpaired), and where the sign-flip test does not share a p
     below alpha. Numbers that do not exist are null. Raises as `compare` does.
     """
-    rows = [_checked(pair(arm, base, scale), base, alpha) for arm, base in match_arms(arms(values), baseline)]
+    rows = [_check_basis(pair(arm, base, scale), base, alpha) for arm, base in match_arms(arms(values), baseline)]
     return pl.DataFrame([[row[name] for name in CHECKS] for row in rows], schema=CHECKS, orient="row")
 
 
-def _checked(pairing: Pairing, base: Arm, alpha: float) -> dict[str, Any]:
+def _check_basis(pairing: Pairing, base: Arm, alpha: float) -> dict[str, Any]:
     arm, ours, theirs = pairing.arm, pairing.ours, pairing.theirs
     ended = [run for side in (arm, base) for run in side.runs.values() if run.measured]
     few = min(ours.size, theirs.size) < ROBUST_PAIRS

@@ -167,7 +167,7 @@ class _Question(NamedTuple):
     rule: CurveRule
 
     def answer(self, curve: Curve) -> Reached:
-        """What `curve` has reached; NaN where it says nothing."""
+        """Return what `curve` has reached; NaN where it says nothing."""
         if self.name == "cost to":
             known = curve.cost.size > 0
             return cost_to_reach(curve, self.at, self.rule.better) if known else Reached(math.nan, censored=True)
