@@ -59,7 +59,7 @@ def _papers_item(item: str, scale: PaperScale, campaign: Path | None, *, as_json
     """Show a table with your results beside the printed values, or the printed values alone."""
     from dashboards.papers.paper_tables import read_beside
     from store.files.layout import Layout
-    from store.published.filter import chosen
+    from store.published.tables import chosen
     from store.store import Store
 
     paper, _, name = item.partition(":")

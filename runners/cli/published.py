@@ -59,7 +59,7 @@ def published(
         With --compare: also the claims that cannot be compared, each with the reason.
     """
     from store.analysis.published_comparison import compare_published
-    from store.published.filter import chosen
+    from store.published.tables import chosen
 
     if as_json and as_csv:
         raise SpecError("a result has one format; got --json and --csv: leave one out")
