@@ -75,15 +75,6 @@ def test_a_sum_of_integers_is_a_number_in_every_format(capsys: pytest.CaptureFix
     assert capsys.readouterr().out.split() == ["total", "[10]"]
 
 
-def test_bytes_in_a_table_are_written_as_the_engine_writes_them(capsys: pytest.CaptureFixture[str]) -> None:
-    duckdb = pytest.importorskip("duckdb")
-    every = bytes(range(256))
-    write_table(["x"], [(every[at : at + 16],) for at in range(0, 256, 16)])
-    shown = "".join(line.rstrip("\n").ljust(1) for line in capsys.readouterr().out.splitlines(keepends=True)[1:])
-    ((written,),) = duckdb.connect().execute("SELECT $x::BLOB::VARCHAR", {"x": every}).fetchall()
-    assert shown.replace(" ", "") == written.replace(" ", "")
-
-
 def test_no_text_acts_on_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     label = "a\x1b[2Jb\x9bc\u202ed"
     write_table([label], [(label,), ([label],)])
