@@ -1,11 +1,12 @@
 """Commands about factors and cost: main effects, learning curves at equal cost, dominated cells."""
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, Literal, final
 
 from cyclopts import Parameter
 
-from runners.cli.options import Campaign, Cells, Columns, Csv, Flag, Json, OneGrid, Sort
+from runners.cli.options import BY_EFFECT, ONE_GRID, Cells, Flag, GridFlags, Listing
 from runners.cli.resolve import open_grid
 from runners.cli.verdict_text import (
     format_number,
@@ -38,14 +39,7 @@ if TYPE_CHECKING:
     from store.store import Store
 
 
-def effects(
-    *,
-    campaign: Campaign = None,
-    grid: OneGrid = None,
-    as_json: Json = False,
-    as_csv: Csv = False,
-    interactions: Flag = False,
-) -> int:
+def effects(*, of: GridFlags = ONE_GRID, interactions: Flag = False) -> int:
     """Show the effect of each axis, with seeds as blocks: F tests, effect sizes, means. docs/factorial.md.
 
     JSON has tests and means, CSV the tests.
@@ -57,13 +51,13 @@ def effects(
     """
     from store.analysis.effects import analysis
 
-    with open_grid(campaign, grid, quiet=as_json) as (store, name, warnings):
+    with open_grid(of) as (store, name, warnings):
         header = store.grid(name)
         found = analysis(store, name, interactions=interactions)
-    if as_json:
+    if of.as_json:
         data = {"terms": found.terms.rows(named=True), "means": found.means.rows(named=True)}
         write_json("effects", {**data, "runs": found.runs, "noise": found.noise}, [*warnings, *found.notes])
-    elif as_csv:
+    elif of.as_csv:
         write_frame("effects", found.terms, as_json=False, as_csv=True)
     else:
         write(
@@ -100,26 +94,14 @@ def _level(share: float) -> str:
     return f"{100 * share:g} % from"
 
 
-def curves(
-    metric: str = "loss",
-    /,
-    *query: Cells,
-    by: Literal["steps", "tokens", "seconds"] = "tokens",
-    budget: float | None = None,
-    level: float | None = None,
-    campaign: Campaign = None,
-    grid: OneGrid = None,
-    as_json: Json = False,
-    as_csv: Csv = False,
-    sort: Sort = "effect",
-    columns: Columns = None,
-) -> int:
-    """Learning curves against the baseline's at equal cost, paired by seed. docs/factorial.md says what is compared.
+@Parameter(name="*")
+@final
+@dataclass(frozen=True)
+class CostAxis:
+    """At which cost curves are compared.
 
     Parameters
     ----------
-    metric
-        A training metric.
     by
         What is made equal.
     budget
@@ -128,28 +110,51 @@ def curves(
     level
         Also compare the cost to reach this value.
     """
+
+    by: Literal["steps", "tokens", "seconds"] = "tokens"
+    budget: float | None = None
+    level: float | None = None
+
+
+def curves(
+    metric: str = "loss",
+    /,
+    *query: Cells,
+    at: CostAxis = CostAxis(),
+    of: GridFlags = ONE_GRID,
+    rows: Listing = BY_EFFECT,
+) -> int:
+    """Learning curves against the baseline's at equal cost, paired by seed. docs/factorial.md says what is compared.
+
+    Parameters
+    ----------
+    metric
+        A training metric.
+    """
     import polars as pl
 
     from store.analysis.learning_curves import compare_learning, rule_of
 
     if "=" in metric:
         metric, query = "loss", (metric, *query)
-    with open_grid(campaign, grid, quiet=as_json) as (store, name, warnings):
-        found = compare_learning(store, name, metric, by, budget=budget, level=level)
+    with open_grid(of) as (store, name, warnings):
+        found = compare_learning(store, name, metric, at.by, budget=at.budget, level=at.level)
         rule = rule_of(store, name, metric)
         parts = keep_cells(store, name, found, query).partition_by("question", maintain_order=True)
-        order = sort_cells(parts[0], sort, rule.better)["cell"].to_list()
+        order = sort_cells(parts[0], rows.sort, rule.better)["cell"].to_list()
         rank = pl.col("cell").replace_strict(order, range(len(order)), return_dtype=pl.Int64)
-        shown = select_columns(pl.concat(part.sort(rank) for part in parts), columns)
-        if columns is None and not (as_json or as_csv):
-            write(f"{name}: {metric} at equal {by}, {rule.better} is better; the last value recorded at or before it")
+        shown = select_columns(pl.concat(part.sort(rank) for part in parts), rows.columns)
+        if rows.columns is None and of.as_text:
+            write(
+                f"{name}: {metric} at equal {at.by}, {rule.better} is better; the last value recorded at or before it"
+            )
             write(
                 f"differences on the {rule.scale} scale, of costs by ratios, paired by seed; Holm over "
                 f"{format_count(found['cell'].n_unique(), 'cell')} of a question, alpha {rule.alpha:g}"
             )
-            _write_curves(store, name, parts, order, by)
+            _write_curves(store, name, parts, order, at.by)
             return 0
-    write_frame("curves", shown, as_json=as_json, as_csv=as_csv, warnings=warnings)
+    write_frame("curves", shown, as_json=of.as_json, as_csv=of.as_csv, warnings=warnings)
     return 0
 
 
@@ -180,10 +185,7 @@ def _write_curves(store: "Store", grid: str, parts: "Sequence[pl.DataFrame]", or
 def pareto(
     *query: Cells,
     against: Annotated[tuple[str, ...], Parameter(negative="")] = ("train_s",),
-    campaign: Campaign = None,
-    grid: OneGrid = None,
-    as_json: Json = False,
-    as_csv: Csv = False,
+    of: GridFlags = ONE_GRID,
     columns: str | None = None,
 ) -> int:
     """Show which cells are worse than another in the measure and in cost, which are not, and which are inconclusive.
@@ -199,16 +201,16 @@ def pareto(
     from store.analysis.pareto import pareto as pareto_of, rule
     from store.analysis.verdicts import measure_of
 
-    with open_grid(campaign, grid, quiet=as_json) as (store, name, warnings):
+    with open_grid(of) as (store, name, warnings):
         found = pareto_of(store, name, against)
         header, rules = store.grid(name), measure_of(store, name, None)
         ways = {each: rule(store, name, each) for each in against if each != rules.name}
         shown = keep_cells(store, name, found, query)
-        if columns is None and not (as_json or as_csv):
+        if columns is None and of.as_text:
             _write_pareto_title(header, rules, ways)
             _write_standings(store, name, shown, [rules.name, *ways], rules.better)
             return 0
-    write_frame("pareto", select_columns(shown, columns), as_json=as_json, as_csv=as_csv, warnings=warnings)
+    write_frame("pareto", select_columns(shown, columns), as_json=of.as_json, as_csv=of.as_csv, warnings=warnings)
     return 0
 
 

@@ -1,8 +1,11 @@
 """Commands that explain operators, tasks, evaluations and probes, and prove operators."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Literal, final
+
+from cyclopts import Parameter
 
 from grid.errors import SpecError
 from runners.cli.options import Flag, Json
@@ -12,6 +15,38 @@ STAGES = "stages"
 """Argument of `ablate operators` that lists the kinds of every stage."""
 
 
+@Parameter(name="*")
+@final
+@dataclass(frozen=True)
+class OperatorPage:
+    """Options of the page about one named operator.
+
+    Parameters
+    ----------
+    model
+        The backbone in which added parameters are counted, such as llama2_125m; default gpt2_small.
+    paths
+        Say only which execution path computes it, and why others do not.
+    length
+        Tokens of a sequence, for --paths; default 1024.
+    device
+        Where it is computed, for --paths; default cpu.
+    """
+
+    model: str | None = None
+    paths: Flag = False
+    length: int | None = None
+    device: Literal["cpu", "cuda"] | None = None
+
+    def check(self, *, is_named: bool) -> None:
+        """Raise SpecError for options that say nothing about the page."""
+        for flag, is_given in (("--model counts the parameters of", self.model), ("--paths is about", self.paths)):
+            if is_given and not is_named:
+                raise SpecError(f"{flag} one named operator; give its name")
+        if not self.paths and (self.length is not None or self.device is not None):
+            raise SpecError("--length and --device choose the case of --paths; add it, or leave them out")
+
+
 def operators(
     name: str | None = None,
     kind: str | None = None,
@@ -19,10 +54,7 @@ def operators(
     *,
     spec: Path | None = None,
     paper: str | None = None,
-    model: str | None = None,
-    paths: Flag = False,
-    length: int | None = None,
-    device: Literal["cpu", "cuda"] | None = None,
+    page: OperatorPage = OperatorPage(),
     as_json: Json = False,
 ) -> int:
     """List the named operators, or explain one: formula, numbers, limits, pitfalls. `operators score ssa`: a kind.
@@ -37,14 +69,6 @@ def operators(
         A spec file: its named operators and choices are known too, and without a name these alone are listed.
     paper
         List those of one paper: baseline, 000, 001, 002, 003, 004 or beyond.
-    model
-        The backbone in which added parameters are counted, such as llama2_125m; default gpt2_small.
-    paths
-        Say only which execution path computes it, and why others do not.
-    length
-        Tokens of a sequence, for --paths; default 1024.
-    device
-        Where it is computed, for --paths; default cpu.
     """
     from runners.catalogue.explain import MODEL, data, explain, explain_kind, path_rows
     from runners.catalogue.explain_text import write_explanation, write_kind
@@ -55,14 +79,10 @@ def operators(
     listing = kind is None and name in (STAGES, *families())
     if name and paper:
         raise SpecError(f"--paper filters the list and takes no name; leave --paper or {name!r} out")
-    for flag, is_given in (("--model counts the parameters of", model), ("--paths is about", paths)):
-        if is_given and (name is None or kind is not None or listing):
-            raise SpecError(f"{flag} one named operator; give its name")
-    if not paths and (length is not None or device is not None):
-        raise SpecError("--length and --device choose the case of --paths; add it, or leave them out")
+    page.check(is_named=name is not None and kind is None and not listing)
     module = None if spec is None else import_spec_file(spec)
-    if paths and name is not None:
-        case = Case(length or 1024, length or 1024, device or "cpu")
+    if page.paths and name is not None:
+        case = Case(page.length or 1024, page.length or 1024, page.device or "cpu")
         rows = [(row.path, row.chosen, row.reason) for row in path_rows(find_named(name).make(), case)]
         _write_list(("path", "chosen", "reason"), rows, as_json=as_json)
     elif name is None and paper is None and module is not None:
@@ -76,7 +96,7 @@ def operators(
         part = explain_kind(name, kind)
         write_json("operators", data(part)) if as_json else write_kind(part)
     else:
-        found = explain(find_named(name), model or MODEL)
+        found = explain(find_named(name), page.model or MODEL)
         write_json("operators", data(found)) if as_json else write_explanation(found)
     return 0
 

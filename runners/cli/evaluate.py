@@ -2,8 +2,9 @@
 
 from collections import Counter
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal, final
 
 from cyclopts import Parameter
 
@@ -24,22 +25,11 @@ if TYPE_CHECKING:
 _MOST_SHOWN = 40
 
 
-def evaluate(
-    *query: Trials,
-    by: Annotated[Path | None, Parameter(name="--with")] = None,
-    lm_eval: Annotated[tuple[str, ...], Parameter(consume_multiple=True, negative="")] = (),
-    include: Path | None = None,
-    again: Flag = False,
-    other_code: Annotated[bool, Parameter(name=("--allow-code-change", "--other-code"), negative="")] = False,
-    device: Literal["auto", "cpu", "cuda"] | None = None,
-    spec: Annotated[tuple[Path, ...], Parameter(negative="")] = (),
-    campaign: Campaign = None,
-    trust: Trust = False,
-    as_json: Json = False,
-) -> int:
-    """Evaluate finished trials that kept their weights further; the rows are kept beside those of the training.
-
-    Each evaluation of a trial is made once. The exit code is 4 where some of several failed.
+@Parameter(name="*")
+@final
+@dataclass(frozen=True)
+class EvaluationFlags:
+    """Which evaluations are made, and how.
 
     Parameters
     ----------
@@ -56,6 +46,30 @@ def evaluate(
         Also where the code has changed since and the model is no longer the same function.
     device
         Default where the trial asks to be trained.
+    """
+
+    by: Annotated[Path | None, Parameter(name="--with")] = None
+    lm_eval: Annotated[tuple[str, ...], Parameter(consume_multiple=True, negative="")] = ()
+    include: Path | None = None
+    again: Flag = False
+    other_code: Annotated[bool, Parameter(name=("--allow-code-change", "--other-code"), negative="")] = False
+    device: Literal["auto", "cpu", "cuda"] | None = None
+
+
+def evaluate(
+    *query: Trials,
+    by: EvaluationFlags = EvaluationFlags(),
+    spec: Annotated[tuple[Path, ...], Parameter(negative="")] = (),
+    campaign: Campaign = None,
+    trust: Trust = False,
+    as_json: Json = False,
+) -> int:
+    """Evaluate finished trials that kept their weights further; the rows are kept beside those of the training.
+
+    Each evaluation of a trial is made once. The exit code is 4 where some of several failed.
+
+    Parameters
+    ----------
     spec
         A spec file that defines classes of the trials; default those that were submitted.
     """
@@ -70,9 +84,9 @@ def evaluate(
             trials = find_several(store, query)
         for file in spec:
             import_spec_file(file)
-        wanted = Wanted(_load_evaluations(by, lm_eval, include), again, device, other_code)
+        wanted = Wanted(_load_evaluations(by), by.again, by.device, by.other_code)
         models, results = _find_weights(store, trials)
-        files = [*spec, *([by] if by else [])]
+        files = [*spec, *([by.by] if by.by else [])]
         code = [file for file in submitted_files(store.layout, models) if file not in files]
         require_trust(store.layout, code, trust=trust)
         load_classes(store.layout, models, files, _tell)
@@ -84,7 +98,7 @@ def evaluate(
     return _report(results, labels, len(trials), as_json=as_json)
 
 
-def _load_evaluations(by: Path | None, lm_eval: "Sequence[str]", include: Path | None) -> "tuple[Evaluation, ...]":
+def _load_evaluations(flags: EvaluationFlags) -> "tuple[Evaluation, ...]":
     """Load the evaluations that the options name. Raise SpecError if they name none, or an invalid one."""
     from pydantic import ValidationError
 
@@ -93,18 +107,18 @@ def _load_evaluations(by: Path | None, lm_eval: "Sequence[str]", include: Path |
     from runners.evaluations.lm_eval_files import require_tasks
     from runners.posthoc.evaluate import evaluations_of
 
-    if include is not None and not lm_eval:
+    if flags.include is not None and not flags.lm_eval:
         raise SpecError("--include is the folder of the tasks that --lm-eval names; name them, or leave it out")
-    if by is None and not lm_eval:
+    if flags.by is None and not flags.lm_eval:
         raise SpecError("evaluate by what? name a file of evaluations with --with FILE.py, or --lm-eval TASK...")
-    evaluations = () if by is None else evaluations_of(by)
-    if lm_eval:
+    evaluations = () if flags.by is None else evaluations_of(flags.by)
+    if flags.lm_eval:
         try:
-            harness = LmEval(tasks=tuple(lm_eval), include=None if include is None else str(include))
+            harness = LmEval(tasks=flags.lm_eval, include=None if flags.include is None else str(flags.include))
         except ValidationError as error:
             raise spec_error(error, "LmEval") from error
-        if include is not None:  # reading the harness's own takes seconds, and waits for the first trial
-            require_tasks(tuple(lm_eval), include)
+        if flags.include is not None:  # reading the harness's own takes seconds, and waits for the first trial
+            require_tasks(flags.lm_eval, flags.include)
         evaluations = (*evaluations, harness)
     return tuple({each.key: each for each in evaluations}.values())
 

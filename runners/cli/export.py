@@ -3,9 +3,10 @@
 import subprocess
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal, final
 
 from cyclopts import Parameter
 
@@ -16,6 +17,8 @@ from runners.cli.resolve import choose_grid, find_campaign, open_campaign, read_
 from runners.output import format_count, say, write, write_frame, write_json, write_table
 
 if TYPE_CHECKING:
+    import polars as pl
+
     from store.files.layout import Layout
     from store.store import Store
 
@@ -30,6 +33,36 @@ _ON_A_PAGE = {
 """Columns of the verdicts that a page has room for; files for programs have all."""
 
 
+@Parameter(name="*")
+@final
+@dataclass(frozen=True)
+class Format:
+    """How a result is shown.
+
+    Parameters
+    ----------
+    md
+        Print a Markdown table.
+    parquet
+        Write this Parquet file.
+    """
+
+    as_json: Json = False
+    as_csv: Csv = False
+    md: Flag = False
+    parquet: Path | None = None
+
+    def given(self) -> list[str]:
+        """Return the flag that was given, if any. Raise SpecError for several."""
+        flags = {"--json": self.as_json, "--csv": self.as_csv, "--md": self.md, "--parquet": self.parquet is not None}
+        names = [name for name, is_given in flags.items() if is_given]
+        if len(names) > 1:
+            raise SpecError(f"a result has one format; got {' and '.join(names)}: leave one out")
+        if self.parquet is not None and not self.parquet.name:
+            raise SpecError(f"--parquet takes the name of a file; got {str(self.parquet)!r}")
+        return names
+
+
 def sql(
     query: Annotated[str | None, Parameter(allow_leading_hyphen=True)] = None,
     /,
@@ -38,10 +71,7 @@ def sql(
     file: Annotated[Path | None, Parameter(name=["--file", "-f"])] = None,
     save: str | None = None,
     saved: Flag = False,
-    as_json: Json = False,
-    as_csv: Csv = False,
-    md: Flag = False,
-    parquet: Path | None = None,
+    shown: Format = Format(),
 ) -> int:
     """Answer one SQL query, or open harlequin without one; docs/sql.md lists tables and views.
 
@@ -56,26 +86,17 @@ def sql(
         Keep the query under this name, and do not run it.
     saved
         List the saved queries.
-    md
-        Print a Markdown table.
-    parquet
-        Write this Parquet file.
     """
     from store.files.layout import Layout
     from store.files.saved_texts import QUERIES
     from store.store import Store
 
-    flags = {"--json": as_json, "--csv": as_csv, "--md": md, "--parquet": parquet is not None}
-    formats = [name for name, is_given in flags.items() if is_given]
-    if len(formats) > 1:
-        raise SpecError(f"a result has one format; got {' and '.join(formats)}: leave one out")
-    if parquet is not None and not parquet.name:
-        raise SpecError(f"--parquet takes the name of a file; got {str(parquet)!r}")
+    formats = shown.given()
     _refuse_ignored(formats, query, file, save, saved=saved)
     root = find_campaign(campaign)
     layout = Layout(root)
     if saved:
-        return _list_saved(layout, as_json=as_json)
+        return _list_saved(layout, as_json=shown.as_json)
     text = _read_query(layout, query, file, naming=save is not None)
     with Store.open(root) as store:
         if save is not None:
@@ -83,23 +104,25 @@ def sql(
             replaced = QUERIES.save(layout, save, text or "")
             say(f"ablate: {'replaced' if replaced else 'saved'}; `ablate sql {save}` runs it")
             return 0
-        warnings = read_warnings(store, quiet=as_json)
+        warnings = read_warnings(store, quiet=shown.as_json)
         if text is None:
             return _open_harlequin(layout, formats)
-        frame = store.sql(text)
-    if md or parquet is not None:
-        from store.export.formats import encode
-        from store.files.atomic import write_atomic
-
-        if parquet is None:
-            sys.stdout.write(encode(frame, "md").decode())
-            return 0
-        write_atomic(parquet, encode(frame, "parquet"))
-        say(f"ablate: {format_count(frame.height, 'row')} in")
-        write(str(parquet.resolve()))
-    else:
-        write_frame("sql", frame, as_json=as_json, as_csv=as_csv, warnings=warnings)
+        _show(store.sql(text), shown, warnings)
     return 0
+
+
+def _show(frame: "pl.DataFrame", shown: Format, warnings: Sequence[str]) -> None:
+    from store.export.formats import encode
+    from store.files.atomic import write_atomic
+
+    if shown.parquet is not None:
+        write_atomic(shown.parquet, encode(frame, "parquet"))
+        say(f"ablate: {format_count(frame.height, 'row')} in")
+        write(str(shown.parquet.resolve()))
+    elif shown.md:
+        sys.stdout.write(encode(frame, "md").decode())
+    else:
+        write_frame("sql", frame, as_json=shown.as_json, as_csv=shown.as_csv, warnings=warnings)
 
 
 def _refuse_ignored(
@@ -189,6 +212,28 @@ def _list_saved(layout: "Layout", *, as_json: bool) -> int:
     return 0
 
 
+@Parameter(name="*")
+@final
+@dataclass(frozen=True)
+class ExportPage:
+    """Options of the table of cells on a page (.tex, .md).
+
+    Parameters
+    ----------
+    measure
+        A measurement, at all its points; repeat it for more. accuracy:higher says which way is good. Default the
+        grid's measure at its own point.
+    at
+        Only points with this coordinate, such as sigma_x=1; repeat it for more.
+    spread
+        What follows the plus-minus: half the interval of the mean over seeds, or their standard deviation.
+    """
+
+    measure: Annotated[tuple[str, ...], Parameter(negative="")] = ()
+    at: Annotated[tuple[str, ...], Parameter(negative="")] = ()
+    spread: Literal["interval", "sd"] = "interval"
+
+
 def export(
     what: str,
     /,
@@ -197,9 +242,7 @@ def export(
     kind: Annotated[Literal["csv", "parquet", "tex", "md"] | None, Parameter(name="--format")] = None,
     campaign: Campaign = None,
     grid: OneGrid = None,
-    measure: Annotated[tuple[str, ...], Parameter(negative="")] = (),
-    at: Annotated[tuple[str, ...], Parameter(negative="")] = (),
-    spread: Literal["interval", "sd"] = "interval",
+    page: ExportPage = ExportPage(),
 ) -> int:
     """Write a table as CSV, Parquet, LaTeX or Markdown, or runs for TensorBoard; docs/export.md says what is in each.
 
@@ -212,14 +255,6 @@ def export(
         The file; its name says the format: .csv, .parquet, .tex, .md. Or - for stdout, with --format.
     kind
         The format, where the name does not say it.
-    measure
-        For cells in .tex or .md: a measurement, at all its points; repeat it for more. accuracy:higher says which way
-        is good. Default the grid's measure at its own point.
-    at
-        For cells in .tex or .md: only points with this coordinate, such as sigma_x=1; repeat it for more.
-    spread
-        For cells in .tex or .md, what follows the plus-minus: half the interval of the mean over seeds, or their
-        standard deviation.
     """
     from store.export.formats import format_of
     from store.files.atomic import write_atomic
@@ -232,14 +267,14 @@ def export(
         raise SpecError(f"--to takes the name of a file, or - for stdout; got {to!r}")
     suffix = kind or format_of(Path(to))
     is_page = what == "cells" and suffix in ("tex", "md")
-    if (measure or at or spread != "interval") and not is_page:
+    if page != ExportPage() and not is_page:
         raise SpecError(
             "--measure, --at and --spread are for cells on a page; write `ablate export cells --to FILE.tex`"
         )
     with open_campaign(campaign) as store:
         read_warnings(store)
         if is_page:
-            data = _encode_page(store, suffix, choose_grid(store, grid), measure, at, spread)
+            data = _encode_page(store, suffix, choose_grid(store, grid), page)
         else:
             data = _encode(store, what, suffix, grid)
     if to == "-":
@@ -282,19 +317,17 @@ def _encode(store: "Store", what: str, kind: str, grid: str | None) -> bytes:
     return encode(store.sql(saved[what]), kind)
 
 
-def _encode_page(
-    store: "Store", kind: str, grid: str, measure: Sequence[str], at: Sequence[str], spread: Literal["interval", "sd"]
-) -> bytes:
-    """Write the table of cells as LaTeX or Markdown; `at` are coordinates such as sigma_x=1."""
+def _encode_page(store: "Store", kind: str, grid: str, page: ExportPage) -> bytes:
+    """Write the table of cells as LaTeX or Markdown."""
     from store.export.cells import cells
     from store.export.cells_text import latex_cells, markdown_cells
 
     point = {}
-    for word in at:
+    for word in page.at:
         name, _, value = word.partition("=")
         try:
             point[name] = float(value)
         except ValueError as error:
             raise SpecError(f"--at takes a coordinate and its value, such as sigma_x=1; got {word!r}") from error
-    table = cells(store, grid, measure, point, spread)
+    table = cells(store, grid, page.measure, point, page.spread)
     return (latex_cells if kind == "tex" else markdown_cells)(table).encode()

@@ -38,47 +38,102 @@ Trials = Annotated[
         "field too. Conditions on different fields must all hold; of several on one field, either."
     ),
 ]
-Sort = Annotated[
-    Literal["effect", "p", "plan"],
-    Parameter(help="By effect, the best first; by p; or in the order of the plan."),
-]
-Columns = Annotated[
-    str | None,
-    Parameter(help="Columns of the JSON answer to show instead, separated by commas: label,pairs,hedges_g."),
-]
 SpecFile = Annotated[
     Path, Parameter(help="A Python file that defines grids, or an item of a paper, such as ssa:table1.")
 ]
 Overrides = Annotated[
-    str,
-    Parameter(
-        help="Changes of every grid: training.steps=100 of its base trial, seeds=0..9 or seeds=0,2,5.",
-    ),
-]
-SpecGrid = Annotated[
-    str | None, Parameter(help="One of the file's grids; `plan` takes all by default, and `run` the only one.")
-]
-Scale = Annotated[
-    PaperScale | None,
-    Parameter(
-        help="For an item of a paper, such as ssa:table1: paper, gpu or cpu; default cpu. `ablate papers` lists them."
-    ),
-]
-Results = Annotated[Path | None, Parameter(help="Directory of the results; default campaigns/FILE.")]
-Retry = Annotated[bool, Parameter(negative="", help="Try failed trials again.")]
-Again = Annotated[
-    bool,
-    Parameter(
-        name=("--rerun-stale", "--again"),
-        negative="",
-        help="Train finished trials again that other code made, such as a formula that was edited since. Training "
-        "starts from the beginning; the latest attempt that is ok counts.",
-    ),
+    str, Parameter(help="Changes of every grid: training.steps=100 of its base trial, seeds=0..9 or seeds=0,2,5.")
 ]
 Trust = Annotated[
-    bool,
-    Parameter(negative="", help="Run the code that a campaign from somebody else names, now and later."),
+    bool, Parameter(negative="", help="Run the code that a campaign from somebody else names, now and later.")
 ]
+
+
+@Parameter(name="*")
+@final
+@dataclass(frozen=True)
+class GridFlags:
+    """A grid of a campaign, and the format of the answer."""
+
+    campaign: Campaign = None
+    grid: OneGrid = None
+    as_json: Json = False
+    as_csv: Csv = False
+
+    @property
+    def as_text(self) -> bool:
+        """True if a person reads the answer."""
+        return not (self.as_json or self.as_csv)
+
+
+ONE_GRID = GridFlags()
+
+
+@Parameter(name="*")
+@final
+@dataclass(frozen=True)
+class Listing:
+    """Order and columns of a table.
+
+    Parameters
+    ----------
+    sort
+        By effect, the best first; by p; or in the order of the plan.
+    columns
+        Columns of the JSON answer to show instead, separated by commas: label,pairs,hedges_g.
+    """
+
+    sort: Literal["effect", "p", "plan"] = "effect"
+    columns: str | None = None
+
+
+BY_EFFECT = Listing()
+
+
+@Parameter(name="*")
+@final
+@dataclass(frozen=True)
+class SpecFlags:
+    """A grid of a spec file, and its campaign.
+
+    Parameters
+    ----------
+    grid
+        One of the file's grids; `plan` takes all by default, and `run` the only one.
+    scale
+        For an item of a paper, such as ssa:table1: paper, gpu or cpu; default cpu. `ablate papers` lists them.
+    campaign
+        Directory of the results; default campaigns/FILE.
+    """
+
+    grid: str | None = None
+    scale: PaperScale | None = None
+    campaign: Path | None = None
+
+
+ANY_SPEC = SpecFlags()
+
+
+@Parameter(name="*")
+@final
+@dataclass(frozen=True)
+class Repeat:
+    """Which trials that have ended are trained again.
+
+    Parameters
+    ----------
+    retry
+        Try failed trials again.
+    again
+        Train finished trials again that other code made, such as a formula that was edited since. Training starts from
+        the beginning; the latest attempt that is ok counts.
+    """
+
+    retry: Flag = False
+    again: Annotated[bool, Parameter(name=("--rerun-stale", "--again"), negative="")] = False
+
+
+ONCE = Repeat()
 
 
 ON_SLURM = Group(

@@ -2,14 +2,14 @@
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, fields
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final, final
 
 from cyclopts import Parameter
 
 from grid.errors import SpecError
-from runners.cli.options import Csv, Flag, Json
+from runners.cli.options import Csv, Flag, GridFlags, Json
 from runners.cli.resolve import open_grid
 from runners.output import format_count, round_value, say, write, write_frame, write_json, write_table
 
@@ -27,19 +27,11 @@ _CLAIM_HEADINGS: Final = (
 _MOST_REASONS: Final = 4
 
 
-def published(
-    paper: str | None = None,
-    table: str | None = None,
-    metric: str | None = None,
-    *,
-    compare: Flag = False,
-    grid: str | None = None,
-    campaign: Path | None = None,
-    everything: Annotated[bool, Parameter(name="--all", negative="")] = False,
-    as_json: Json = False,
-    as_csv: Csv = False,
-) -> int:
-    """Show published tables, the cells of one, or your results for the papers' claims.
+@Parameter(name="*")
+@final
+@dataclass(frozen=True)
+class PublishedQuery:
+    """Which published cells.
 
     Parameters
     ----------
@@ -49,6 +41,21 @@ def published(
         One of its tables, such as T1.
     metric
         A measurement, such as mse, or part of the paper's words for what it measured.
+    """
+
+    paper: str | None = None
+    table: str | None = None
+    metric: str | None = None
+
+
+@Parameter(name="*")
+@final
+@dataclass(frozen=True)
+class ComparisonFlags:
+    """Results to compare with.
+
+    Parameters
+    ----------
     compare
         Put what the papers claim of an operator beside what a grid of yours found.
     grid
@@ -58,27 +65,42 @@ def published(
     everything
         With --compare: also the claims that cannot be compared, each with the reason.
     """
+
+    compare: Flag = False
+    grid: str | None = None
+    campaign: Path | None = None
+    everything: Annotated[bool, Parameter(name="--all", negative="")] = False
+
+
+def published(
+    query: PublishedQuery = PublishedQuery(),
+    *,
+    results: ComparisonFlags = ComparisonFlags(),
+    as_json: Json = False,
+    as_csv: Csv = False,
+) -> int:
+    """Show published tables, the cells of one, or your results for the papers' claims."""
     from store.analysis.published_comparison import compare_published
     from store.published.tables import chosen
 
     if as_json and as_csv:
         raise SpecError("a result has one format; got --json and --csv: leave one out")
-    if compare:
-        with open_grid(campaign, grid, quiet=as_json) as (store, name, warnings):
-            claims = compare_published(store, name, paper=paper, table=table, metric=metric)
+    if results.compare:
+        with open_grid(GridFlags(results.campaign, results.grid, as_json, as_csv)) as (store, name, warnings):
+            claims = compare_published(store, name, **asdict(query))
         if as_json or as_csv:
             write_frame("published-compare", claims, as_json=as_json, as_csv=as_csv, warnings=warnings)
         else:
-            _write_claims(claims, everything=everything)
+            _write_claims(claims, everything=results.everything)
         return 0
-    if grid is not None or campaign is not None or everything:
+    if results != ComparisonFlags():
         raise SpecError("--grid, --campaign and --all belong to a comparison; add --compare")
-    cells = chosen(paper, table, metric)
+    cells = chosen(query.paper, query.table, query.metric)
     if as_json:
         write_json("published", [asdict(each) for each in cells])
     elif as_csv:
         write_frame("published", flat(cells), as_json=False, as_csv=True)
-    elif paper is None and table is None and metric is None:
+    elif query == PublishedQuery():
         _write_tables(cells)
     else:
         write_cells(cells)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from grid.errors import NotFoundError, SpecError, StoreError
 from grid.suggestions import suggest_name
+from runners.cli.options import GridFlags
 from runners.output import say
 from store.files.layout import Layout
 
@@ -57,15 +58,15 @@ class OpenGrid(NamedTuple):
 
 
 @contextmanager
-def open_grid(campaign: Path | None, grid: str | None, *, quiet: bool) -> Iterator[OpenGrid]:
-    """Open a grid of a campaign. Unless `quiet`, write its warnings to stderr.
+def open_grid(flags: GridFlags) -> Iterator[OpenGrid]:
+    """Open a grid of a campaign. Write its warnings to stderr, unless JSON has them.
 
     Raises:
         NotFoundError: there is no such campaign or grid.
     """
-    with open_campaign(campaign) as store:
-        name = choose_grid(store, grid)
-        yield OpenGrid(store, name, read_warnings(store, name, quiet=quiet))
+    with open_campaign(flags.campaign) as store:
+        name = choose_grid(store, flags.grid)
+        yield OpenGrid(store, name, read_warnings(store, name, quiet=flags.as_json))
 
 
 def read_warnings(store: "Store", grid: str | None = None, *, quiet: bool = False) -> list[str]:

@@ -2,11 +2,25 @@
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, final
+
+from cyclopts import Parameter
 
 from grid.errors import NotFoundError, SpecError
-from runners.cli.options import AnyGrid, Campaign, Campaigns, Cells, Columns, Csv, Json, OneGrid, Sort
+from runners.cli.options import (
+    BY_EFFECT,
+    AnyGrid,
+    Campaign,
+    Campaigns,
+    Cells,
+    Csv,
+    GridFlags,
+    Json,
+    Listing,
+    OneGrid,
+)
 from runners.cli.resolve import MOST_NAMED, choose_grid, find_trial, open_campaign, open_grid, read_warnings
 from runners.cli.verdict_text import find_cells, keep_cells, select_columns, sort_cells, write_verdicts
 from runners.output import write, write_frame, write_json, write_table
@@ -41,14 +55,22 @@ def status(*query: Cells, campaign: Campaign = None, grid: AnyGrid = None, as_js
     return 0
 
 
+@Parameter(name="*")
+@final
+@dataclass(frozen=True)
+class GridsFlags:
+    """A grid of each of some campaigns, and the format of the answer."""
+
+    campaign: Campaigns = ()
+    grid: OneGrid = None
+    as_json: Json = False
+    as_csv: Csv = False
+
+
 def table(
     *query: Cells,
-    campaign: Campaigns = (),
-    grid: OneGrid = None,
-    as_json: Json = False,
-    as_csv: Csv = False,
-    sort: Sort = "effect",
-    columns: Columns = None,
+    of: GridsFlags = GridsFlags(),
+    rows: Listing = BY_EFFECT,
     why: str | None = None,
     best_over: Sequence[str] = (),
 ) -> int:
@@ -68,30 +90,31 @@ def table(
     from store.analysis.tuned_verdicts import selected_verdicts
     from store.analysis.verdicts import verdicts
 
-    if why is not None and (best_over or as_csv):
+    if why is not None and (best_over or of.as_csv):
         raise SpecError(
             "--why is about one cell of the whole table, as text or --json; leave --best-over and --csv out"
         )
-    if why is not None and len(campaign) > 1:
+    if why is not None and len(of.campaign) > 1:
         raise SpecError("--why is about one cell of one campaign; give one --campaign")
-    several, frames, warnings = len(campaign) > 1, [], []
-    for path in campaign or (None,):
-        with open_grid(path, grid, quiet=as_json) as (store, name, notes):
+    several, frames, warnings = len(of.campaign) > 1, [], []
+    for path in of.campaign or (None,):
+        flags = GridFlags(path, of.grid, of.as_json, of.as_csv)
+        with open_grid(flags) as (store, name, notes):
             if why is not None:
-                return _write_why(store, name, _find_cell(store, name, why), notes, as_json=as_json)
-            if several and not (as_json or as_csv):
+                return _write_why(store, name, _find_cell(store, name, why), notes, as_json=of.as_json)
+            if several and flags.as_text:
                 write(f"campaign {path}")
             found = selected_verdicts(store, name, best_over) if best_over else verdicts(store, name)
-            shown = keep_cells(store, name, sort_cells(found, sort, store.grid(name)["measure"]["better"]), query)
-            if columns is None and not (as_json or as_csv):
+            shown = keep_cells(store, name, sort_cells(found, rows.sort, store.grid(name)["measure"]["better"]), query)
+            if rows.columns is None and flags.as_text:
                 write_verdicts(store, name, found, shown)
                 continue
-            shown = select_columns(shown, columns)
+            shown = select_columns(shown, rows.columns)
             frames.append(shown.select(pl.lit(str(path)).alias("campaign"), pl.all()) if several else shown)
             warnings += notes
     if frames:
-        rows = pl.concat(frames, how="diagonal_relaxed")
-        write_frame("table", rows, as_json=as_json, as_csv=as_csv, warnings=warnings)
+        together = pl.concat(frames, how="diagonal_relaxed")
+        write_frame("table", together, as_json=of.as_json, as_csv=of.as_csv, warnings=warnings)
     return 0
 
 

@@ -1,22 +1,24 @@
 """Commands that plan and run trials."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, final
+
+from cyclopts import Parameter
 
 from grid.errors import SpecError
 from runners.cli.options import (
+    ANY_SPEC,
     NO_CLUSTER,
+    ONCE,
     SLURM_FLAGS,
-    Again,
     Flag,
     Json,
     Overrides,
-    Results,
-    Retry,
-    Scale,
+    Repeat,
     SpecFile,
-    SpecGrid,
+    SpecFlags,
     check_machine,
 )
 from runners.cli.papers import locate_spec
@@ -26,31 +28,17 @@ from runners.slow_notice import slow_notice
 
 if TYPE_CHECKING:
     from grid import Grid
-    from runners.execution.run import RunResult
+    from runners.execution.run import RunOptions, RunResult
     from runners.monitoring.trial_locations import State
 
 CODE_CHANGED = "the code or the spec file changed while the run went on; run the same command again"
 
 
-def plan(
-    spec: SpecFile,
-    /,
-    *overrides: Overrides,
-    grid: SpecGrid = None,
-    scale: Scale = None,
-    campaign: Results = None,
-    on: Literal["local", "slurm"] = "local",
-    workers: int | None = None,
-    cluster: SLURM_FLAGS = NO_CLUSTER,
-    noise_from: Path | None = None,
-    calibrate: Flag = False,
-    retry: Retry = False,
-    again: Again = False,
-    as_json: Json = False,
-) -> int:
-    """Show what a spec file would run: cells, keys, pruned cells, parameters, time. Trains and queues nothing.
-
-    Ends with 2 where trials would fail before their first step, and says why.
+@Parameter(name="*")
+@final
+@dataclass(frozen=True)
+class PlanFlags:
+    """Where time is estimated for, and by which noise seeds are counted.
 
     Parameters
     ----------
@@ -63,6 +51,35 @@ def plan(
     calibrate
         Measure five steps of each model and operator that has no finished trials, on this machine.
     """
+
+    on: Literal["local", "slurm"] = "local"
+    workers: int | None = None
+    cluster: SLURM_FLAGS = NO_CLUSTER
+    noise_from: Path | None = None
+    calibrate: Flag = False
+
+    def check(self) -> None:
+        """Raise SpecError for flags that say nothing to a plan."""
+        if self.on != "slurm":
+            self.cluster.refuse(self.on)
+        for flag in ("budget", "dry_run", "wait", *(["oom"] if self.on != "slurm" else [])):
+            if flag in self.cluster.to_dict():
+                raise SpecError(f"--{flag.replace('_', '-')} is for `ablate run`; a plan queues nothing, leave it out")
+
+
+def plan(
+    spec: SpecFile,
+    /,
+    *overrides: Overrides,
+    of: SpecFlags = ANY_SPEC,
+    where: PlanFlags = PlanFlags(),
+    repeat: Repeat = ONCE,
+    as_json: Json = False,
+) -> int:
+    """Show what a spec file would run: cells, keys, pruned cells, parameters, time. Trains and queues nothing.
+
+    Ends with 2 where trials would fail before their first step, and says why.
+    """
     from runners.cli.plan import PlanOptions, plan_campaign, plan_data, plan_lines
     from runners.planning.step_timing import measure_seconds
     from runners.slurm.spec import cluster_of
@@ -70,23 +87,20 @@ def plan(
     from runners.trial import parameters
     from store.files.layout import Layout
 
-    if on != "slurm":
-        cluster.refuse(on)
-    for flag in ("budget", "dry_run", "wait", *(["oom"] if on != "slurm" else [])):
-        if flag in cluster.to_dict():
-            raise SpecError(f"--{flag.replace('_', '-')} is for `ablate run`; a plan queues nothing, leave it out")
-    spec, grid = locate_spec(spec, grid, scale)
-    root, grids = load_grids(spec, overrides, grid, campaign, one=False)
+    where.check()
+    spec, grid = locate_spec(spec, of.grid, of.scale)
+    root, grids = load_grids(spec, overrides, grid, of.campaign, one=False)
+    is_local = where.on == "local"
     options = PlanOptions(
-        workers=1 if on == "slurm" else worker_count(workers),
-        slurm=cluster.request(cluster_of(spec), workers) if on == "slurm" else None,
-        retry=retry,
-        again=again,
+        workers=worker_count(where.workers) if is_local else 1,
+        slurm=None if is_local else where.cluster.request(cluster_of(spec), where.workers),
+        retry=repeat.retry,
+        again=repeat.again,
         states=_locate_trials(root),
         parameters=parameters,
-        noise_from=None if noise_from is None else Layout(find_campaign(noise_from)),
+        noise_from=None if where.noise_from is None else Layout(find_campaign(where.noise_from)),
         files=(spec,),
-        seconds=(lambda trial: measure_seconds(trial, train)) if calibrate else None,
+        seconds=(lambda trial: measure_seconds(trial, train)) if where.calibrate else None,
     )
     planned = plan_campaign(root, grids, options)
     if as_json:
@@ -112,20 +126,11 @@ def _locate_trials(root: Path) -> "dict[str, State]":
     return {key: each.state for key, each in locations.trials.items()}
 
 
-def run(
-    spec: SpecFile,
-    /,
-    *overrides: Overrides,
-    grid: SpecGrid = None,
-    scale: Scale = None,
-    campaign: Results = None,
-    on: Literal["local", "inline", "slurm"] = "local",
-    workers: int | None = None,
-    retry: Retry = False,
-    again: Again = False,
-    cluster: SLURM_FLAGS = NO_CLUSTER,
-) -> int:
-    """Train every trial of a grid that the campaign does not have yet. Safe to repeat.
+@Parameter(name="*")
+@final
+@dataclass(frozen=True)
+class MachineFlags:
+    """Where trials are trained.
 
     Parameters
     ----------
@@ -135,40 +140,45 @@ def run(
         Worker processes; default one per core. On slurm, array tasks in all; default as many as have work for half of
         their time limit.
     """
-    check_machine(on, workers, cluster)
-    spec, grid = locate_spec(spec, grid, scale)
-    root, grids = load_grids(spec, overrides, grid, campaign, one=True)
-    if again and not cluster.dry_run:
+
+    on: Literal["local", "inline", "slurm"] = "local"
+    workers: int | None = None
+
+
+def run(
+    spec: SpecFile,
+    /,
+    *overrides: Overrides,
+    of: SpecFlags = ANY_SPEC,
+    where: MachineFlags = MachineFlags(),
+    repeat: Repeat = ONCE,
+    cluster: SLURM_FLAGS = NO_CLUSTER,
+) -> int:
+    """Train every trial of a grid that the campaign does not have yet. Safe to repeat."""
+    check_machine(where.on, where.workers, cluster)
+    spec, grid = locate_spec(spec, of.grid, of.scale)
+    root, grids = load_grids(spec, overrides, grid, of.campaign, one=True)
+    if repeat.again and not cluster.dry_run:
         _retrain_unreadable(root, grids)  # before trials are surveyed, because their results are missing from then on
-    files = (spec.resolve(),)
-    if on == "slurm":
+    if where.on == "slurm":
         from runners.cli.run_on_slurm import draft_or_queue, submit_options
         from runners.slurm.spec import cluster_of
 
-        options = submit_options(spec, cluster, retry=retry, again=again)
-        return draft_or_queue(root, grids, cluster.request(cluster_of(spec), workers), options, cluster)
-    return run_here(root, grids, on, workers, retry=retry, again=again, files=files, halve=cluster.oom == "halve")
+        request = cluster.request(cluster_of(spec), where.workers)
+        return draft_or_queue(root, grids, request, submit_options(spec, repeat, cluster), cluster)
+    from runners.execution.run import RunOptions
+
+    oom: Literal["halve", "fail"] = "halve" if cluster.oom == "halve" else "fail"
+    options = RunOptions(retry=repeat.retry, again=repeat.again, files=(spec.resolve(),), oom=oom)
+    return run_here(root, grids, where.on, where.workers, options)
 
 
-def run_here(
-    root: Path,
-    grids: "Sequence[Grid]",
-    on: str,
-    workers: int | None,
-    *,
-    retry: bool,
-    files: tuple[Path, ...],
-    halve: bool,
-    again: bool = False,
-    only: frozenset[str] | None = None,
-) -> int:
-    """Train on this machine, report, and return the exit code; `only` are the keys of trials, None: all."""
+def run_here(root: Path, grids: "Sequence[Grid]", on: str, workers: int | None, options: "RunOptions") -> int:
+    """Train on this machine, report, and return the exit code."""
     from runners.execution import Inline, Local
-    from runners.execution.run import RunOptions, run_campaign
+    from runners.execution.run import run_campaign
 
     machine = Inline() if on == "inline" else Local(worker_count(workers))
-    oom: Literal["halve", "fail"] = "halve" if halve else "fail"
-    options = RunOptions(retry=retry, again=again, only=only, files=files, oom=oom)
     return report_outcome(run_campaign(root, grids, machine, options), root)
 
 

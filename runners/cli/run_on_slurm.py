@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from grid.durations import format_duration
 from grid.errors import EnvironmentProblem, SpecError
-from runners.cli.options import SlurmFlags
+from runners.cli.options import Repeat, SlurmFlags
 from runners.output import format_count, say, write
 from runners.slow_notice import slow_notice
 
@@ -20,7 +20,7 @@ LEFT_ALONE = "no worker is left for these trials; `ablate status` says why, and 
 
 
 def submit_options(
-    spec: Path, cluster: SlurmFlags, *, retry: bool, again: bool = False, only: frozenset[str] | None = None
+    spec: Path, repeat: Repeat, cluster: SlurmFlags, only: frozenset[str] | None = None
 ) -> "SubmitOptions":
     """Make the options of a submission; `only` are the keys of trials to queue, None: all."""
     from runners.planning.duration import budget_hours
@@ -29,7 +29,7 @@ def submit_options(
     budget = None if cluster.budget is None else budget_hours(cluster.budget)
     flags = frozenset(cluster.to_dict())
     files, dry_run = (spec.resolve(),), cluster.dry_run
-    return SubmitOptions(retry, again, only, files, budget=budget, flags=flags, dry_run=dry_run)
+    return SubmitOptions(repeat.retry, repeat.again, only, files, budget=budget, flags=flags, dry_run=dry_run)
 
 
 def draft_or_queue(
