@@ -145,9 +145,8 @@ def curves(
         rank = pl.col("cell").replace_strict(order, range(len(order)), return_dtype=pl.Int64)
         shown = select_columns(pl.concat(part.sort(rank) for part in parts), rows.columns)
         if rows.columns is None and of.as_text:
-            write(
-                f"{name}: {metric} at equal {at.by}, {rule.better} is better; the last value recorded at or before it"
-            )
+            title = f"{name}: {metric} at equal {at.by}, {rule.better} is better"
+            write(f"{title}; the last value recorded at or before it")
             write(
                 f"differences on the {rule.scale} scale, of costs by ratios, paired by seed; Holm over "
                 f"{format_count(found['cell'].n_unique(), 'cell')} of a question, alpha {rule.alpha:g}"

@@ -3,13 +3,16 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, final
+from typing import TYPE_CHECKING, Literal, final
 
 from cyclopts import Parameter
 
 from grid.errors import SpecError
 from runners.cli.options import Flag, Json
 from runners.output import write_json, write_table
+
+if TYPE_CHECKING:
+    from variants.paths.case import Case
 
 STAGES = "stages"
 """Argument of `ablate operators` that lists the kinds of every stage."""
@@ -37,6 +40,12 @@ class OperatorPage:
     paths: Flag = False
     length: int | None = None
     device: Literal["cpu", "cuda"] | None = None
+
+    def case(self) -> "Case":
+        """Return the case in which --paths chooses a path."""
+        from variants.paths.case import Case
+
+        return Case(self.length or 1024, self.length or 1024, self.device or "cpu")
 
     def check(self, *, is_named: bool) -> None:
         """Raise SpecError for options that say nothing about the page."""
@@ -74,18 +83,16 @@ def operators(
     from runners.catalogue.explain_text import write_explanation, write_kind
     from runners.catalogue.lookup import defined_in, families, find_named, of_paper, stage_kinds
     from runners.provenance.specfile import import_spec_file
-    from variants.paths.case import Case
 
     listing = kind is None and name in (STAGES, *families())
     if name and paper:
         raise SpecError(f"--paper filters the list and takes no name; leave --paper or {name!r} out")
     page.check(is_named=name is not None and kind is None and not listing)
-    module = None if spec is None else import_spec_file(spec)
+    module = spec and import_spec_file(spec)
     if page.paths and name is not None:
-        case = Case(page.length or 1024, page.length or 1024, page.device or "cpu")
-        rows = [(row.path, row.chosen, row.reason) for row in path_rows(find_named(name).make(), case)]
+        rows = path_rows(find_named(name).make(), page.case())
         _write_list(("path", "chosen", "reason"), rows, as_json=as_json)
-    elif name is None and paper is None and module is not None:
+    elif module and name is None and paper is None:
         _write_list(("kind", "name", "line", "source"), defined_in(module), as_json=as_json)
     elif name is None:
         rows = [(each.name, each.paper, each.line) for each in of_paper(paper)]

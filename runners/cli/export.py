@@ -52,7 +52,7 @@ class Format:
     md: Flag = False
     parquet: Path | None = None
 
-    def given(self) -> list[str]:
+    def format_flags(self) -> list[str]:
         """Return the flag that was given, if any. Raise SpecError for several."""
         flags = {"--json": self.as_json, "--csv": self.as_csv, "--md": self.md, "--parquet": self.parquet is not None}
         names = [name for name, is_given in flags.items() if is_given]
@@ -91,7 +91,7 @@ def sql(
     from store.files.saved_texts import QUERIES
     from store.store import Store
 
-    formats = shown.given()
+    formats = shown.format_flags()
     _refuse_ignored(formats, query, file, save, saved=saved)
     root = find_campaign(campaign)
     layout = Layout(root)
@@ -273,10 +273,7 @@ def export(
         )
     with open_campaign(campaign) as store:
         read_warnings(store)
-        if is_page:
-            data = _encode_page(store, suffix, choose_grid(store, grid), page)
-        else:
-            data = _encode(store, what, suffix, grid)
+        data = _encode_page(store, suffix, grid, page) if is_page else _encode(store, what, suffix, grid)
     if to == "-":
         sys.stdout.buffer.write(data)
         sys.stdout.flush()
@@ -317,7 +314,7 @@ def _encode(store: "Store", what: str, kind: str, grid: str | None) -> bytes:
     return encode(store.sql(saved[what]), kind)
 
 
-def _encode_page(store: "Store", kind: str, grid: str, page: ExportPage) -> bytes:
+def _encode_page(store: "Store", kind: str, grid: str | None, page: ExportPage) -> bytes:
     """Write the table of cells as LaTeX or Markdown."""
     from store.export.cells import cells
     from store.export.cells_text import latex_cells, markdown_cells
@@ -329,5 +326,5 @@ def _encode_page(store: "Store", kind: str, grid: str, page: ExportPage) -> byte
             point[name] = float(value)
         except ValueError as error:
             raise SpecError(f"--at takes a coordinate and its value, such as sigma_x=1; got {word!r}") from error
-    table = cells(store, grid, page.measure, point, page.spread)
+    table = cells(store, choose_grid(store, grid), page.measure, point, page.spread)
     return (latex_cells if kind == "tex" else markdown_cells)(table).encode()

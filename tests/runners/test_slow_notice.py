@@ -18,8 +18,7 @@ def test_a_step_that_lasts_is_named_and_leaves_no_thread(monkeypatch: pytest.Mon
         assert is_named.wait(60)
     assert lines == ["lasting ..."]
     monkeypatch.setattr(module, "AFTER_S", 3600.0)
-    with pytest.raises(ZeroDivisionError), slow_notice("failing"):
+    with slow_notice("quick"):
         (timer,) = [each for each in threading.enumerate() if isinstance(each, threading.Timer)]
-        raise ZeroDivisionError
     timer.join(60)
     assert threading.active_count() == before
