@@ -90,8 +90,8 @@ def operators(
     page.check(is_named=name is not None and kind is None and not listing)
     module = spec and import_spec_file(spec)
     if page.paths and name is not None:
-        rows = path_rows(find_named(name).make(), page.case())
-        _write_list(("path", "chosen", "reason"), rows, as_json=as_json)
+        paths = path_rows(find_named(name).make(), page.case())
+        _write_list(("path", "chosen", "reason"), paths, as_json=as_json)
     elif module and name is None and paper is None:
         _write_list(("kind", "name", "line", "source"), defined_in(module), as_json=as_json)
     elif name is None:
