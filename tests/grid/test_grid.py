@@ -179,14 +179,6 @@ def test_a_union_has_the_cells_of_both_once() -> None:
     assert (union.name, union.named("all").name) == ("shallow-deep", "all")
 
 
-def test_rules_of_a_union_count_in_their_own_part() -> None:
-    shallow, deep = both()
-    rules = [forbid(lambda trial: trial.model.layers == 2, reason="two")]
-    union = Grid("ruled", BASE, shallow.axes, rules, range(2)) | deep
-    assert union.header()["rules"] == [{"reason": "two", "count": 3}]
-    assert union.header()["cells"] == 3 + 6
-
-
 def test_an_axis_of_one_part_is_null_in_the_other() -> None:
     first = Grid("a", BASE, [OPERATORS], seeds=[0])
     second = Grid("b", BASE, [over("training.steps", [10, 20])], seeds=[0])

@@ -15,6 +15,11 @@ from torch import Tensor
 from variants.score_map import Scores
 from variants.stages.stage import Stage, Tends
 
+Rows = list[list[float]]
+"""A matrix in plain floats."""
+FloatScore = Callable[[float], float]
+"""A score in plain floats."""
+
 
 class Visible(Stage):
     """Which keys a query sees, among those that the model allows."""
@@ -140,9 +145,7 @@ class Forgetting(Stage):
         """Compute what to subtract from z [..., B, H, T, T]; None for 0. Hidden entries of z are 0."""
 
     @abstractmethod
-    def oracle(
-        self, first: list[list[float]], seen: list[list[bool]], i: int, j: int, *args: Any, **numbers: Any
-    ) -> float:
+    def oracle(self, first: Rows, seen: list[list[bool]], i: int, j: int, *args: Any, **numbers: Any) -> float:
         """Compute what to subtract from z_ij.
 
         `first` holds the logits of the first head, 0 if hidden; `seen` is the mask by query and key. Every number is a
@@ -294,9 +297,7 @@ class Normaliser(Stage):
         """Compute weights from scores; a row that sees nothing gets 0, or weight 1 in the ground state."""
 
     @abstractmethod
-    def oracle(
-        self, f: list[float], score: Callable[[float], float], *args: Any, **numbers: Any
-    ) -> tuple[list[float], float]:
+    def oracle(self, f: list[float], score: FloatScore, *args: Any, **numbers: Any) -> tuple[list[float], float]:
         """Compute weights of the visible keys and of the ground state (0 without one).
 
         `score` maps further logits to scores. A normaliser that needs "signs" gets the scores' sizes; the caller then
@@ -309,15 +310,10 @@ class Merge(Stage):
 
     functions: ClassVar[tuple[str, ...]] = ("merge", "oracle")
 
-    @property
-    def of_logits(self) -> bool:
-        """True if the logits of the signals are averaged before the score, so that there is one map."""
-        return False
-
-    @property
-    def signals(self) -> int | None:
-        """Number of signals it merges; None for any."""
-        return None
+    of_logits: ClassVar[bool] = False
+    """True if the logits of the signals are averaged before the score, so that there is one map."""
+    signals: ClassVar[int | None] = None
+    """Number of signals it merges; None for any."""
 
     @property
     def heads_joined(self) -> int:
@@ -329,9 +325,7 @@ class Merge(Stage):
         """Merge maps [S, B, H, T, T] into one [B, H, T, T], and ground weights likewise."""
 
     @abstractmethod
-    def oracle(
-        self, maps: list[list[float]], grounds: list[float], *args: Any, **numbers: Any
-    ) -> tuple[list[float], float]:
+    def oracle(self, maps: Rows, grounds: list[float], *args: Any, **numbers: Any) -> tuple[list[float], float]:
         """Do the same for one query, with one row and one ground weight per signal."""
 
 
@@ -364,9 +358,7 @@ class Readout(Stage):
         """Compute the output [B, H, T, D] from weights and values [B, H, T, D]."""
 
     @abstractmethod
-    def oracle(
-        self, weights: list[float], ground: float, v: list[list[float]], *args: Any, **numbers: Any
-    ) -> list[float]:
+    def oracle(self, weights: list[float], ground: float, v: Rows, *args: Any, **numbers: Any) -> list[float]:
         """Compute the output of one query from the weights (0 if hidden) and values of all keys."""
 
 
