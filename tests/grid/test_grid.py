@@ -39,13 +39,6 @@ def test_seeds_are_replicates() -> None:
         grid(over("seed", [1, 2]))
 
 
-def test_the_order_within_a_seed_is_fixed_and_not_the_order_of_declaration() -> None:
-    made = headline()
-    cells = [planned.cell for planned in made.trials()]
-    assert cells[:192] == cells[192:384] == sorted(cells[:192])
-    assert cells[:192] != [planned.cell for planned in made.cells()]
-
-
 def test_enumeration_sorted_by_turn_is_execution_order() -> None:
     made = grid(OPERATORS, LAYERS)
     assert sorted(made.enumerate(), key=lambda planned: planned.turn) == list(made.trials())

@@ -24,8 +24,6 @@ FloatScore = Callable[[float], float]
 class Visible(Stage):
     """Which keys a query sees, among those that the model allows."""
 
-    functions: ClassVar[tuple[str, ...]] = ()
-
     @property
     def ahead(self) -> int:
         """Number of positions from the first on that see the next one; 0 if a causal model stays causal."""
@@ -46,8 +44,6 @@ class Visible(Stage):
 class Preparation(Stage):
     """Change of queries and keys before positions."""
 
-    functions: ClassVar[tuple[str, ...]] = ("prepare", "oracle")
-
     @abstractmethod
     def prepare(self, q: Tensor, k: Tensor, *args: Any, **numbers: Any) -> tuple[Tensor, Tensor]:
         """Prepare the semantic channels [B, H, T, D] of queries and keys."""
@@ -67,8 +63,6 @@ class QueryKey(NamedTuple):
 class Extra(Stage):
     """A learned key and value that every query sees besides the sequence's. It is not counted in K_i."""
 
-    functions: ClassVar[tuple[str, ...]] = ("pair", "oracle")
-
     @property
     def has_value(self) -> bool:
         """True if the pair's value can differ from 0."""
@@ -86,7 +80,6 @@ class Extra(Stage):
 class Product(Stage):
     """The logit of a query and a key."""
 
-    functions: ClassVar[tuple[str, ...]] = ("logits", "oracle")
     nonnegative: ClassVar[bool] = False
     """True if no logit is below 0."""
 
@@ -106,8 +99,6 @@ class Product(Stage):
 class FeatureProduct(Product):
     """The scaled product of features: z_ij = phi(q_i) . phi(k_j) / sqrt(d), with one phi for queries and keys."""
 
-    functions: ClassVar[tuple[str, ...]] = ("features", "oracle")
-
     @abstractmethod
     def features(self, x: Tensor, *args: Any, **numbers: Any) -> Tensor:
         """Compute phi(x) [..., T, D] of queries or keys [..., T, D]."""
@@ -124,8 +115,6 @@ def split_signals(x: Tensor, signals: int) -> Tensor:
 class Transform(Stage):
     """Change of a logit before the position bias."""
 
-    functions: ClassVar[tuple[str, ...]] = ("transform", "oracle")
-
     @abstractmethod
     def transform(self, z: Tensor, *args: Any, **numbers: Any) -> Tensor:
         """Transform logits; keep the shape of `z`."""
@@ -137,8 +126,6 @@ class Transform(Stage):
 
 class Forgetting(Stage):
     """Lowers a logit because of the tokens between key and query."""
-
-    functions: ClassVar[tuple[str, ...]] = ("lowering", "oracle")
 
     @abstractmethod
     def lowering(self, z: Tensor, mask: Tensor, *args: Any, **numbers: Any) -> Tensor | None:
@@ -156,8 +143,6 @@ class Forgetting(Stage):
 class Margin(Stage):
     """Growth of a logit's margin over the relevance threshold with the number of visible keys."""
 
-    functions: ClassVar[tuple[str, ...]] = ("factor", "oracle")
-
     @abstractmethod
     def factor(self, count: Tensor, *args: Any, **numbers: Any) -> Tensor | None:
         """Compute c [..., T, 1] in a = gamma + c (z - gamma), None for c = 1; `count` [..., T, 1] is K_i."""
@@ -169,8 +154,6 @@ class Margin(Stage):
 
 class Gate(Stage):
     """Lowers a logit by a second, gating product of query and key."""
-
-    functions: ClassVar[tuple[str, ...]] = ("suppression", "oracle")
 
     @property
     def takes_channels(self) -> bool:
@@ -231,7 +214,6 @@ class Score(Stage):
 class LogScore(Score):
     """A score given by the logarithm of its magnitude, so that nothing overflows."""
 
-    functions: ClassVar[tuple[str, ...]] = ("log_score", "oracle")
     range: ClassVar[Range] = "positive"
 
     @abstractmethod
@@ -250,7 +232,6 @@ class LogScore(Score):
 class PlainScore(Score):
     """A score given by its value: it may be zero or negative, and grows too slowly to overflow."""
 
-    functions: ClassVar[tuple[str, ...]] = ("score", "oracle")
     range: ClassVar[Range] = "any"
 
     @abstractmethod
@@ -271,7 +252,6 @@ class AttentionWeights(NamedTuple):
 class Normaliser(Stage):
     """Maps scores to weights. Hidden keys get weight 0 and have no effect."""
 
-    functions: ClassVar[tuple[str, ...]] = ("weights", "oracle")
     needs: ClassVar[Literal["exponential", "logarithm", "nonnegative", "signs", "any"]] = "nonnegative"
     """Requirement on the score. "exponential": its logarithm is the logit. "logarithm": it is a positive `LogScore`.
     "nonnegative": it is never below 0. "signs": it can be below 0."""
@@ -308,8 +288,6 @@ class Normaliser(Stage):
 class Merge(Stage):
     """Merges the maps of several signals into one."""
 
-    functions: ClassVar[tuple[str, ...]] = ("merge", "oracle")
-
     of_logits: ClassVar[bool] = False
     """True if the logits of the signals are averaged before the score, so that there is one map."""
     signals: ClassVar[int | None] = None
@@ -332,7 +310,6 @@ class Merge(Stage):
 class Rescale(Stage):
     """Change of a row of weights after normalisation."""
 
-    functions: ClassVar[tuple[str, ...]] = ("rescale", "oracle")
     only_scales: ClassVar[bool] = False
     """True if a row and its ground state are multiplied by one number."""
 
@@ -350,7 +327,6 @@ class Rescale(Stage):
 class Readout(Stage):
     """Maps weights and values to the output of a head."""
 
-    functions: ClassVar[tuple[str, ...]] = ("output", "oracle")
     needs_ground: ClassVar[bool] = False
 
     @abstractmethod
@@ -365,7 +341,6 @@ class Readout(Stage):
 class HeadNorm(Stage):
     """Norm of the output vector of each head."""
 
-    functions: ClassVar[tuple[str, ...]] = ("normalise", "oracle")
     ignores_size: ClassVar[bool] = False
     """True if a positive factor on the output has no effect."""
 
@@ -380,8 +355,6 @@ class HeadNorm(Stage):
 
 class OutputGate(Stage):
     """Factor of a head's output before heads are joined."""
-
-    functions: ClassVar[tuple[str, ...]] = ("gate", "oracle")
 
     @abstractmethod
     def gate(self, output: Tensor, *args: Any, **numbers: Any) -> Tensor:
