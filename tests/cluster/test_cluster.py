@@ -77,14 +77,6 @@ def test_each_node_has_its_own_name_and_its_own_gpus(cluster: Cluster) -> None:
     assert one.split() == ["0"]
 
 
-def test_an_array_runs_each_of_its_tasks_once_and_spreads(cluster: Cluster, tmp_path: Path) -> None:
-    script = f"hostname > {tmp_path}/$SLURM_ARRAY_JOB_ID-$SLURM_ARRAY_TASK_ID; sleep 0.5"
-    number = cluster.submit(script, "--array=0-5%4", "-o", "/dev/null")
-    wait_for(lambda: not job(cluster, number, "%i"), "the array to end")
-    assert {path.name for path in tmp_path.iterdir()} == {f"{number}-{task}" for task in range(6)}
-    assert {path.read_text(encoding="utf-8").strip() for path in tmp_path.iterdir()} == {"n1", "n2"}
-
-
 def test_what_ran_on_a_failed_node_is_silent_and_runs_elsewhere(
     cluster: Cluster, count: Callable[..., tuple[int, Path]]
 ) -> None:
@@ -124,13 +116,6 @@ def test_an_urgent_job_requeues_a_job_that_may_be_preempted(
     wait_for(lambda: (tmp_path / "seen").exists(), "the urgent job")
     assert set(lines(tmp_path / "seen")) == {"n1 0"}
     wait_for(lambda: lines(out)[-1] == "n1 1", "the other to run again")
-    assert job(cluster, number, "%T") == "RUNNING"
-
-
-def test_a_job_that_may_not_be_preempted_stays(cluster: Cluster, count: Callable[..., tuple[int, Path]]) -> None:
-    number, _ = count("-p", "debug", "-w", "n1", "-c2")
-    urgent = cluster.submit("true", "-p", "urgent", "-w", "n1", "-c2", "-o", "/dev/null")
-    wait_for(lambda: job(cluster, urgent, "%r") == "Resources", "the scheduler to have tried")
     assert job(cluster, number, "%T") == "RUNNING"
 
 
@@ -179,8 +164,7 @@ def test_a_machine_that_permits_no_host_names_has_a_cluster_all_the_same(
     assert processes_that_know(short_path) == []
 
 
-@pytest.mark.parametrize("killed", [False, True], ids=["stopped", "killed"])
-def test_nothing_is_left_of_a_cluster(killed: bool, slurm_installed: None, short_path: Path) -> None:
+def test_nothing_is_left_of_a_cluster_whose_holder_is_killed(slurm_installed: None, short_path: Path) -> None:
     root = short_path / "c"
     program = (
         "import sys, time; from pathlib import Path; from cluster.cluster import Cluster, Shape\n"
@@ -198,24 +182,11 @@ def test_nothing_is_left_of_a_cluster(killed: bool, slurm_installed: None, short
     assert holder.stdout is not None
     assert holder.stdout.readline() == b"ready\n"
     wait_for(lambda: len(processes_that_know(root)) > 9, "the job's processes")
-    if killed:
-        holder.send_signal(signal.SIGKILL)
-    else:
-        holder.stdin.close()
+    holder.send_signal(signal.SIGKILL)
     holder.wait()
-    if killed:
-        wait_for(lambda: not processes_that_know(root), "the death of all")
-    assert processes_that_know(root) == []
+    wait_for(lambda: not processes_that_know(root), "the death of all")
     holder.stdout.close()
     holder.stdin.close()
-
-
-def test_a_cluster_of_another_shape_without_accounting_runs_beside(cluster: Cluster) -> None:
-    with Cluster(Shape(nodes=1, gpus=0, max_array=1, accounting=False, settings={"MaxJobCount": "7"})) as other:
-        assert other.run("srun", "hostname").strip() == "n1"
-        assert "Gres=(null)" in other.run("scontrol", "show", "node", "n1")
-        assert "MaxJobCount             = 7\n" in other.run("scontrol", "show", "config")
-        assert cluster.state("n2") == "idle"
 
 
 def test_usr2_reaches_the_step_before_the_time_limit(warned: tuple[Cluster, int, Path]) -> None:

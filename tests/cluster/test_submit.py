@@ -1,10 +1,6 @@
 """Submitted to a real cluster: trained once, whatever becomes of the workers; refusals as SLURM really words them."""
 
-import contextlib
-import os
-import signal
 import sys
-import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -114,9 +110,11 @@ class Run:
 
 
 def test_a_grid_is_trained_as_on_one_machine(cluster: Cluster, tmp_path: Path) -> None:
-    run = Run(tmp_path)
-    run.submit()
+    run = Run(tmp_path, request=CPU.changed(max_parallel=1, partition="short,debug", time="5m")).submit()
     assert run.record.jobs == [run.job]
+    shown = cluster.run("scontrol", "show", "job", str(run.job))
+    assert "ArrayTaskThrottle=1" in shown
+    assert "Partition=short,debug" in shown
     result = run.wait()
     assert (result.ok, result.failed, result.stopped) == (6, 0, 0), run.said()
     wait_for(run.over, "the workers to leave")
@@ -124,35 +122,10 @@ def test_a_grid_is_trained_as_on_one_machine(cluster: Cluster, tmp_path: Path) -
     assert run.same_as_local()
 
 
-def cut_off(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Submit in a shell that is killed before it releases what it has queued."""
-    shell = os.fork()
-    if shell == 0:
-        monkeypatch.setattr("runners.slurm.submit.submit.release", lambda _: os.kill(os.getpid(), signal.SIGKILL))
-        with contextlib.suppress(BaseException):
-            run.submit()
-        os._exit(1)
-    assert os.waitstatus_to_exitcode(os.waitpid(shell, 0)[1]) == -signal.SIGKILL
-
-
 def standings(run: Run) -> set[str]:
     submissions, notes = read_submission_status(run.layout, Scheduler())
     assert notes == []
     return {worker.standing for status in submissions for worker in status.workers}
-
-
-def test_jobs_of_a_shell_that_was_killed_before_it_released_them_are_released_by_the_next(
-    cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    run = Run(tmp_path)
-    cut_off(run, monkeypatch)
-    assert standings(run) == {"held"}
-    said: list[str] = []
-    assert submit(run.drafter, said.append).record is None
-    assert "was cut off before its jobs were released" in said[0]
-    assert standings(run) & {"pending", "running"}  # at once
-    wait_for(lambda: standings(run) == {"ended"}, "the workers to leave")
-    assert run.same_as_local()
 
 
 def test_trials_of_jobs_that_are_held_are_queued_anew_and_nobody_waits_for_those(
@@ -257,71 +230,47 @@ def test_a_node_that_refuses_is_left_for_another(cluster: Cluster, tmp_path: Pat
     assert "kept away from it" in run.said()
 
 
-def test_submitting_twice_trains_once(cluster: Cluster, tmp_path: Path) -> None:
-    request = CPU.changed(workers=1)
-    first, second = Run(tmp_path, "step_s=0.05", request), Run(tmp_path, "step_s=0.05", request)
-    done: list[SubmittedJobs] = []
-    threads = [
-        threading.Thread(target=lambda each=each: done.append(submit(each.drafter, lambda _: None)))
-        for each in (first, second)
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    records = [each.record for each in done if each.record is not None]
-    assert len(records) == 1
-    first.queued = next(each for each in done if each.record is not None)
-    assert first.wait().ok == 6
-    attempts = [first.layout.attempts(key) for key in first.layout.trial_keys()]
-    assert attempts == [[1]] * 6
-
-
-@pytest.mark.parametrize(
-    ("request_", "kind", "words"),
-    [
-        ({"partition": "moon"}, SpecError, "partitions here: debug, preempt, short, urgent"),
-        ({"account": "moon"}, SpecError, "your accounts: research, .*small"),
-        ({"qos": "moon"}, SpecError, "QOS here: few, normal"),
-        ({"partition": "short"}, SpecError, "partition short allows 5 min"),
-        ({"gpus": 1, "gpu_type": "h100"}, SpecError, "no GPU of type 'h100'; it has toy"),
-        ({"gpus": 3}, SpecError, "has 2 GPUs, and a worker is to have 3"),
-        ({"cpus": 9}, SpecError, "has 2 cores, and a worker is to have 9"),
-        ({"mem": "1T"}, SpecError, "MiB of memory"),
-        ({"constraint": "moon"}, SpecError, "no node has what --constraint asks for"),
-        ({"exclude": "moon"}, SpecError, "--exclude names a node that does not exist"),
-        ({"extra": {"reservation": "moon"}}, SpecError, "the reservation does not exist"),
-        ({"extra": {"moon": "full"}}, SpecError, "names an option that sbatch does not have"),
-    ],
-)
-def test_what_is_not_there_is_said_and_nothing_is_left(
-    cluster: Cluster, tmp_path: Path, request_: dict[str, Any], kind: type[Exception], words: str
-) -> None:
-    run = Run(tmp_path, "", CPU.changed(**request_))
-    with pytest.raises(kind, match=words):
-        run.submit()
-    assert not run.root.exists()
-    assert cluster.run("squeue", "-h") == ""
-
-
-def test_an_account_that_takes_few_jobs_gets_as_many_workers_of_which_as_many_run_as_are_to(
-    cluster: Cluster, tmp_path: Path
-) -> None:
-    request = CPU.changed(workers=10, account="small", max_parallel=3, partition="short,debug", time="10m")
-    run = Run(tmp_path, "seeds=range(5)", request).submit()
-    assert run.record.classes[0].workers == 4
-    shown = cluster.run("scontrol", "show", "job", str(run.job))
-    assert "ArrayTaskThrottle=3" in shown
-    assert "Partition=short,debug" in shown
-    assert run.wait().ok == 10
-
-
 @pytest.fixture(autouse=True)
 def _logs_of_a_failure(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[None]:
     """Add the logs of the workers to the report of a test."""
     yield
     for path in sorted(tmp_path.glob("**/submissions/*/logs/*")):
         print(f"{path.name}:\n{path.read_text()[-3000:]}")  # noqa: T201
+
+
+REFUSED = {
+    "account": ("moon", "the account is not one you may use there"),
+    "qos": ("moon", "the qos is not one you may use"),
+    "constraint": ("moon", "no node has what --constraint asks for"),
+    "exclude": ("moon", "--exclude names a node that does not exist"),
+    "extra": ({"reservation": "moon"}, "the reservation does not exist"),
+    "setup": (("if then",), "no shell that bash can read .syntax error near unexpected token `then'"),
+    "gpus": (3, "has 2 GPUs, and a worker is to have 3"),
+    "partition": ("moon", "partitions here: debug, preempt, short, urgent"),
+}
+
+
+def test_what_the_cluster_does_not_have_is_said_and_nothing_is_left(cluster: Cluster, tmp_path: Path) -> None:
+    requests = [CPU.changed(**{field: value}) for field, (value, _) in REFUSED.items()]
+    sentences = [words for _, words in REFUSED.values()]
+    requests.append(CPU.changed(exclude="n[1-2]"))
+    sentences.append(r"--exclude n\[1-2\] leaves no node to train on; exclude fewer \(sbatch: ")
+    requests.append(CPU.changed(extra={"moon": "full"}))
+    sentences.append("names an option that sbatch does not have")
+    for request, words in zip(requests, sentences, strict=True):
+        run = Run(tmp_path, "", request)
+        with pytest.raises(SpecError, match=words):
+            run.submit()
+        assert not run.root.exists()
+    assert cluster.run("squeue", "-h") == ""
+
+
+def test_an_account_that_takes_too_few_jobs_refuses_and_nothing_is_left(cluster: Cluster, tmp_path: Path) -> None:
+    run = Run(tmp_path, "seeds=range(5)", CPU.changed(workers=10, account="small"))
+    with pytest.raises(EnvironmentProblem, match="you have as many jobs in the queue as you may"):
+        run.submit()
+    assert cluster.run("squeue", "-h") == ""
+    assert run.layout.submission_ids() == []
 
 
 REAL = """

@@ -97,7 +97,8 @@ class TwoDieAtOnce(threading.Thread):
             pipe.close()
 
     def _say(self, *messages: dict[str, Any]) -> None:
-        self._control.sendall(b"".join(json.dumps(message).encode() + b"\n" for message in messages))
+        for message in messages:
+            self._control.sendall(json.dumps(message).encode())
 
     def _forked(self, pid: int, *first: dict[str, Any]) -> "Connection[Any, Any]":
         """Answer one request; the messages `first` come before the answer."""
