@@ -14,7 +14,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import cycle
 from pathlib import Path
@@ -208,11 +209,20 @@ class Cluster:
             self._start_node(node)
         self._until(lambda: self.state(node) in {"idle", "mix", "alloc"}, f"{node} to return")
 
-    def restart_controller(self) -> None:
-        """Stop slurmctld as its administrator would and start it again; returns when it answers."""
+    @contextmanager
+    def without_controller(self) -> Iterator[None]:
+        """Stop slurmctld as its administrator would, and start it again at the end; returns when it answers."""
         self._machines.pop("slurmctld").end()
-        self._start_controller()
-        self._until(lambda: all(self.state(node) in {"idle", "mix", "alloc"} for node in self.nodes), "the nodes")
+        try:
+            yield
+        finally:
+            self._start_controller()
+            self._until(lambda: all(self.state(node) in {"idle", "mix", "alloc"} for node in self.nodes), "the nodes")
+
+    def restart_controller(self) -> None:
+        """Stop slurmctld and start it again."""
+        with self.without_controller():
+            pass
 
     def clear(self) -> None:
         """Cancel every job and switch every node on; returns when all are idle."""

@@ -29,8 +29,10 @@ def running_cluster(slurm_installed: None) -> Iterator[Cluster]:
 
 
 @pytest.fixture
-def cluster(running_cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
-    """An idle cluster that this process and its children are clients of."""
+def cluster(running_cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
+    """An idle cluster that this process and its children are clients of; workers have one thread."""
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    monkeypatch.setenv("ABLATE_TREES", str(tmp_path / "trees"))
     for name in [name for name in os.environ if name.startswith(("SLURM_", "SBATCH_", "SQUEUE_", "SACCT_"))]:
         monkeypatch.delenv(name)
     for name, value in running_cluster.environment.items():

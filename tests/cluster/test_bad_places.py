@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from cluster.cluster import Cluster, Shape, wait_for
 from cluster.tasks import in_queue
-from cluster.user import PATIENCE_S, User, nothing_happened, over
+from cluster.user import PATIENCE_S, User, nothing_happened, over, wait_until_over
 
 from runners.slurm.worker_records import worker_logs
 
@@ -79,7 +79,7 @@ def test_a_full_disk_is_refused_and_costs_no_result_while_workers_run(disk: Disk
     disk.fill()
     wait_for(lambda: all(each.restarts for each in in_queue(record.jobs) or []), "the workers to leave", PATIENCE_S)
     disk.free()
-    wait_for(over(disk.cluster), "the workers to leave", PATIENCE_S)
+    wait_until_over(disk.cluster)
     for task in (0, 1):
         said = user.log(record.submission, f"{record.jobs[0]}_{task}")
         assert re.search("leaves: full; .*free some space, and workers go on from what was saved", said)
@@ -107,7 +107,7 @@ def odd(tmp_path: Path) -> Path:
 
 def test_a_node_with_another_torch_is_told_and_left(cluster: Cluster, user: User, odd: Path) -> None:
     record = user.writes("seeds=(0,)", "workers=1, " + on("n1", f"export PYTHONPATH={odd}")).queues()
-    wait_for(over(cluster), "the workers to leave", PATIENCE_S)
+    wait_until_over(cluster)
     assert [(each.node, each.left) for each in user.workers()] == [("n1", "refused"), ("n2", "done")]
     assert re.search(ODD, user.log(record.submission, f"{record.jobs[0]}_0"))
     assert user.same_as_local()
@@ -147,7 +147,7 @@ def test_workers_that_no_node_can_run_say_why_give_up_and_go_on_without_the_faul
         records[name] = each.queues()
     damage_snapshot(users["snapshot"])
     cluster.run("scontrol", "update", "PartitionName=debug", "State=UP")
-    wait_for(over(cluster), "the workers to leave", 2 * PATIENCE_S)
+    wait_until_over(cluster)
     for name, each in users.items():
         said = each.log(records[name].submission, f"{records[name].jobs[0]}_0")
         assert "not queued again: no node of partition debug is left that has not refused it" in said
@@ -156,7 +156,7 @@ def test_workers_that_no_node_can_run_say_why_give_up_and_go_on_without_the_faul
         assert "gave up: 1 worker" in each.does("status", *place).out
         assert each.ok() == 0
         each.queues("--setup", "true")
-    wait_for(over(cluster), "the workers to leave", 2 * PATIENCE_S)
+    wait_until_over(cluster)
     assert all(each.same_as_local() for each in users.values())
 
 
@@ -209,7 +209,7 @@ def test_a_stale_handle_is_tried_again(cluster: Cluster, user: User) -> None:
     (place / "sitecustomize.py").write_text(STALE)
     lines = f"export PYTHONPATH={place} STALE_ROOT={user.root} STALE_LOG={place}/log"
     user.writes("step_s=0.02, seeds=range(8), checkpoint_s=0.1", f"workers=2, setup=({lines!r},)").queues()
-    wait_for(over(cluster), "the workers to leave", PATIENCE_S)
+    wait_until_over(cluster)
     met = Counter((place / "log").read_text().split())
     assert met.total() > 50, met
     assert not any(

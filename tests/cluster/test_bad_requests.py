@@ -8,19 +8,19 @@ from contextlib import contextmanager
 
 import pytest
 from cluster.cluster import Cluster, Shape, wait_for
-from cluster.user import ABLATE, PATIENCE_S, User, over
+from cluster.user import ABLATE, PATIENCE_S, User, over, wait_until_over
 
 # Before anything is submitted:
 
 
 def test_a_controller_that_is_away_is_said_and_files_still_tell(cluster: Cluster, user: User) -> None:
-    with away(cluster):
+    with cluster.without_controller():
         said = user.does(*user.run)
         assert said.code == 5
         assert "wait for its controller" in said.sentence
         assert not user.root.exists()
     record = user.writes("step_s=0.1").queues()
-    with away(cluster):
+    with cluster.without_controller():
         found = user.does("status", "--campaign", str(user.root))
         assert found.code == 0
         assert "unknown" in found.out
@@ -28,17 +28,6 @@ def test_a_controller_that_is_away_is_said_and_files_still_tell(cluster: Cluster
         assert again.code == 5
     assert [record.submission] == user.layout.submission_ids()
     wait_for(lambda: user.ok() == 6, "all trials", PATIENCE_S)
-
-
-@contextmanager
-def away(cluster: Cluster) -> Iterator[None]:
-    """The controller is stopped meanwhile."""
-    cluster._machines.pop("slurmctld").end()
-    try:
-        yield
-    finally:
-        cluster._start_controller()
-        wait_for(lambda: all(cluster.state(node) in {"idle", "mix", "alloc"} for node in cluster.nodes), "the nodes")
 
 
 # Submitting that goes wrong half-way:
@@ -51,7 +40,7 @@ def test_two_shells_that_submit_at_the_same_time_queue_each_trial_once(cluster: 
         said = [shell.communicate(timeout=PATIENCE_S)[1] for shell in shells]
         assert [shell.returncode for shell in shells] == [0, 0], said
         assert sorted("queued 4 trials on 2 workers" in each for each in said) == [False, True], said
-    wait_for(over(cluster), "the workers to leave", PATIENCE_S)
+    wait_until_over(cluster)
     assert len(user.layout.submission_ids()) == 2
     assert "nothing is left to train (8 were done before)" in user.writes("seeds=range(4)").does(*user.run).err
     assert user.same_as_local()
@@ -81,7 +70,7 @@ def test_jobs_of_a_shell_that_was_killed_are_found(cluster: Cluster, user: User,
         wait_for(over(cluster), "the jobs to be gone")
     user.queues()
     assert submission not in user.layout.submission_ids()
-    wait_for(over(cluster), "the workers to leave", PATIENCE_S)
+    wait_until_over(cluster)
     assert user.same_as_local()
 
 
@@ -137,6 +126,6 @@ def test_a_job_that_is_refused_after_another_was_taken_leaves_nothing_queued(
         assert over(other)()
         assert user.layout.submission_ids() == []
         assert len(user.queues().jobs) == 3
-        wait_for(over(other), "the workers to leave", PATIENCE_S)
+        wait_until_over(other)
     assert sorted(each.worker for each in user.workers()) == [0, 1, 2]
     assert user.same_as_local()
