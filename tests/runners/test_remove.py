@@ -212,6 +212,8 @@ def test_a_name_that_is_taken_is_refused(campaign: Path, capsys: pytest.CaptureF
     assert "already has a grid 'second'" in capsys.readouterr().err
     assert Campaign(campaign).grids() == ["first", "second"]
     assert execute(["rename", "third", "fourth", "--campaign", str(campaign)]) == 3
+    assert execute(["rm", "seed=0", "--grid", "first", "--campaign", str(campaign)]) == 2
+    assert execute(["rm", "--campaign", str(campaign)]) == 2
 
 
 def test_a_grid_without_its_baseline_has_none(tmp_path: Path) -> None:
@@ -233,8 +235,3 @@ def test_cells_whose_baseline_is_removed_have_none(tmp_path: Path) -> None:
         found = store.sql("SELECT DISTINCT label, baseline IS NULL FROM grid_trial ORDER BY label").rows()
     assert [header["baseline"]] == list(header["baselines"].values())
     assert dict(found) == {"falling · raises": True, "rising · ok": True, "rising · raises": False}
-
-
-def test_words_and_a_grid_together_are_refused(campaign: Path) -> None:
-    assert execute(["rm", "seed=0", "--grid", "first", "--campaign", str(campaign)]) == 2
-    assert execute(["rm", "--campaign", str(campaign)]) == 2
