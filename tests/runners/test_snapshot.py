@@ -16,7 +16,7 @@ from user_work_tree import SPEC, TAKE, copied_rooms, dirty_repository, git, memb
 
 from grid.errors import EnvironmentProblem, NotFoundError, StoreError
 from runners.provenance.snapshot import UNUSABLE, Packed, Snapshot, extract, shell_lines, write
-from runners.provenance.snapshot_contents import MOST_BYTES, MOST_BYTES_OF_A_FILE, size_problem, work_tree
+from runners.provenance.snapshot_contents import MOST_BYTES, MOST_BYTES_OF_A_FILE, work_tree
 from store.files.layout import Layout
 
 HELPER = "def factor():\n    return 2.0\n"
@@ -154,11 +154,6 @@ def test_what_is_large_odd_or_a_campaign_is_left_out_and_told(repository: Path, 
         "two\nlines": "a line break or backslash in its name",
         "campaigns/c": "a campaign",
     }
-
-
-def test_all_files_together_have_a_limit() -> None:
-    assert size_problem(10, MOST_BYTES - 10) is None
-    assert "all files together would be more than 64" in str(size_problem(11, MOST_BYTES - 10))
 
 
 def test_a_git_that_refuses_is_told(repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
