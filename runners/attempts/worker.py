@@ -102,10 +102,11 @@ class Outcome(NamedTuple):
 
 
 class Listener(Protocol):
-    """Callbacks of the process that runs a worker."""
+    """Callbacks of the process that runs a worker; a subclass ignores those that it does not define."""
 
     def stop_requested(self) -> bool:
         """Return True to stop at the next step boundary."""
+        return False
 
     def row_started(self, row: int, attempt: int, step: int) -> None:
         """Report that the row was claimed and starts at `step`."""

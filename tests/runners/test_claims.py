@@ -254,12 +254,6 @@ def test_a_trial_that_was_killed_for_memory_is_cut_if_asked(
     assert micro_batches(state, 1) == (4 if ends else 2 if claimed else 1)
 
 
-V2 = "0::/job_7/step_0\n"
-V1 = "5:devices:/job_7\n4:cpu,memory:/job_7/step_0\n0::/\n"
-EVENTS = "low 0\nhigh 0\nmax 9\noom 2\noom_kill 2\noom_group_kill 0\n"
-CONTROL = "oom_kill_disable 0\nunder_oom 0\noom_kill 3\n"
-
-
 @pytest.mark.parametrize("jobs", [["12_4"] * 5, ["12_0", "12_1", "12_2", "12_5", "12_4"], [None] * 5], ids=str)
 def test_lives_that_a_task_came_back_from_do_not_fail_a_trial(layout: Layout, jobs: list[str | None]) -> None:
     """A task that was started again is no lost worker; a process that died within a life is one."""

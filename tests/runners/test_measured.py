@@ -91,7 +91,7 @@ def test_what_an_evaluation_records_can_judge_a_grid(tiny: Trial, tmp_path: Path
     beside = tiny.changed(evaluations=(BoundaryValues(slopes=(1, 2), points=4),))
     plan_campaign(tmp_path, [grid(beside, "boundary_upper", {"a": 2})])
     plan_campaign(tmp_path, [grid(beside, "mse", {"sigma_f": 3})])
-    assert "nearest is a=2" in refused(grid(beside, "boundary_upper", {"a": 3}))
+    assert "on its evaluation grid: a=1; a=2" in refused(grid(beside, "boundary_upper", {"a": 3}))
     assert "none of its trials records" in refused(grid(tiny, "boundary_upper", {"a": 2}))
 
 
