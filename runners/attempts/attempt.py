@@ -209,7 +209,7 @@ class Attempt(TrainingContext):
         if now - self._flushed >= max(FLUSH_S, FLUSH_SHARE * (now - self._began)) or len(self._buffer) > MOST_CARRIED:
             self.flush()
         rows = self._buffer.pending(self._trial, self.number)
-        state = {**state, WROTE: json.dumps(self._written()), **({ROWS: json.dumps(rows)} if rows else {})}
+        state = {**state, WROTE: json.dumps(self._list_written()), **({ROWS: json.dumps(rows)} if rows else {})}
         directory = self._layout.checkpoint(self._trial, self.number)
         with _unwritable():
             save_checkpoint(directory, self._trial, step, state)
@@ -242,7 +242,7 @@ class Attempt(TrainingContext):
         for table, rows in json.loads(state.pop(ROWS, "{}")).items():
             self._buffer.extend(table, [(self._trial, self.number, *row[2:]) for row in rows])
 
-    def _written(self) -> Written | None:
+    def _list_written(self) -> Written | None:
         """Return what shards hold of this attempt and of those that it resumes."""
         own = self._buffer.list_written(self._trial, self.number)
         return None if self._inherited is None else add_written(self._inherited, own)
@@ -309,7 +309,7 @@ class Attempt(TrainingContext):
     def _end(self, **outcome: Any) -> None:
         record = end_record(self._trial, self.number, self.step, time.monotonic() - self._began)
         record["memory_bytes"] = peak_memory_bytes()
-        record |= {"wrote": self._written(), "files": self._files}
+        record |= {"wrote": self._list_written(), "files": self._files}
         self._require_own_record()
         with _unwritable():
             write_end(self._layout, {**record, **outcome})

@@ -110,9 +110,11 @@ class Listener(Protocol):
 
     def row_started(self, row: int, attempt: int, step: int) -> None:
         """Report that the row was claimed and starts at `step`."""
+        del row, attempt, step
 
     def row_stepped(self, row: int, step: int, steps: int, loss: float) -> None:
         """Report progress; called every step."""
+        del row, step, steps, loss
 
 
 def resolve(reference: str) -> Any:

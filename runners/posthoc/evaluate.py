@@ -134,10 +134,10 @@ def evaluate(store: "Store", trials: Sequence[Kept], wanted: Wanted, tell: Calla
         except EnvironmentProblem:
             raise
         except Exception as error:  # noqa: BLE001  # a result: no trial stops the others
-            yield _failed(kept.key, "-", "-", error)
+            yield _describe_failure(kept.key, "-", "-", error)
 
 
-def _failed(key: str, label: str, evaluation: str, error: Exception) -> Result:
+def _describe_failure(key: str, label: str, evaluation: str, error: Exception) -> Result:
     message = str(error) if isinstance(error, AblateError) else f"{type(error).__name__}: {error}"
     return Result(key, label, evaluation, "failed", message=message, problem=error)
 
@@ -170,7 +170,7 @@ def _evaluate_trial(
         except EnvironmentProblem:
             raise
         except Exception as error:  # noqa: BLE001  # a result: the other evaluations go on
-            yield _failed(kept.key, spec.label, spec.key, error)
+            yield _describe_failure(kept.key, spec.label, spec.key, error)
 
 
 def _judge(
@@ -182,7 +182,7 @@ def _judge(
         try:
             stack.enter_context(records.lock_attempt(store.layout, key, number))
         except EnvironmentProblem as error:  # concerns this attempt's folder only
-            return _failed(key, spec.label, spec.key, error)
+            return _describe_failure(key, spec.label, spec.key, error)
         trial = trained.trial.changed(evaluations=(spec,))  # refuses unsuitable evaluations
         trained = replace(trained, trial=trial, sources=codes.sources(trial))
         declared = frozenset((n, coordinates(at)) for n, points in (spec.measures() or {}).items() for at in points)
