@@ -165,12 +165,11 @@ def is_trained(layout: Layout, key: str) -> bool:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("machine", [["--workers", "2"], ["--on", "inline"]])
-def test_a_run_on_this_machine_is_asked_to_stop_and_saves_its_state(tmp_path: Path, machine: list[str]) -> None:
+def test_a_run_on_this_machine_is_asked_to_stop_and_saves_its_state(tmp_path: Path) -> None:
     path, root = tmp_path / "long.py", tmp_path / "campaign"
     path.write_text(real_spec("long", training="steps=1_000_000", operators="softmax()"))
     command = [sys.executable, "-P", "-m", "runners"]
-    words = [*command, "run", str(path), "--campaign", str(root), *machine]
+    words = [*command, "run", str(path), "--campaign", str(root), "--workers", "2"]
     layout = Layout(root)
     with Warm(words, preload=REAL, stderr=subprocess.DEVNULL) as run:
         try:
