@@ -33,7 +33,7 @@ def status(*query: Query, campaign: Campaign = None, grid: AnyGrid = None, as_js
 
     with open_campaign(campaign, thorough=False, most_s=_MOST_INGEST_S) as store:
         names = store.grids() if grid is None else [choose_grid(store, grid)]
-        found = read_status(store, locate_trials(store, SlurmScheduler(), ended=as_json), names, grid)
+        found = read_status(store, locate_trials(store, SlurmScheduler()), names, grid)
         found = found.keep(store, select_planned(store, query)) if query else found
     if as_json:
         write_json("status", found.data(), found.warnings)

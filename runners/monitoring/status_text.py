@@ -114,21 +114,11 @@ def read_status(store: "Store", where: TrialLocations, grids: Sequence[str], gri
 
 
 def cells(store: "Store", grid: str, where: TrialLocations) -> "pl.DataFrame":
-    """Return one row per cell of `grid`: label, planned, the number of trials in each state, and their tags.
-
-    The store counts trials that have ended; `where` counts the others and those that are tried again.
-    """
+    """Return one row per cell of `grid`: label, planned, the number of trials in each state, and their tags."""
     import polars as pl
 
     frame = store.progress(grid)
-    trials = store.sql(
-        """
-        SELECT g.cell, trial, t.status = 'failed' AS failed FROM grid_trial g JOIN trial t USING (trial)
-        WHERE g.grid = $grid
-          AND (t.status NOT IN ('ok', 'failed') OR trial IN (SELECT unnest(CAST($again AS VARCHAR[]))))
-        """,
-        {"grid": grid, "again": sorted(where.again)},
-    )
+    trials = store.sql("SELECT cell, trial FROM grid_trial WHERE grid = $grid", {"grid": grid})
     tags = store.sql(
         "SELECT cell, array_to_string(list_sort(list_distinct(flatten(list(tags)))), ' ') AS tags FROM v_annotation "
         "WHERE grid = $grid GROUP BY cell",
@@ -136,16 +126,12 @@ def cells(store: "Store", grid: str, where: TrialLocations) -> "pl.DataFrame":
     )
     columns = {"trial": list(where.trials), "state": [each.state for each in where.trials.values()]}
     states = pl.DataFrame(columns, schema={"trial": pl.String, "state": pl.String})
-    now = ((pl.col("state") == state).sum().cast(pl.Int64).alias(f"{name}_now") for name, state in OF_STATE.items())
-    counts = trials.join(states, on="trial").group_by("cell").agg(*now, pl.col("failed").sum().alias("again"))
-    ended = {"ok": pl.col("ok"), "failed": pl.col("failed") - pl.col("again").fill_null(0)}
+    counted = ((pl.col("state") == state).sum().cast(pl.Int64).alias(name) for name, state in OF_STATE.items())
+    counts = trials.join(states, on="trial").group_by("cell").agg(*counted)
     shown = [*frame.columns, *(name for name in OF_STATE if name not in frame.columns)]
     return (
-        frame.join(counts, on="cell", how="left", maintain_order="left")
-        .with_columns(
-            (ended.get(name, pl.lit(0)) + pl.col(f"{name}_now").fill_null(0)).cast(pl.Int64).alias(name)
-            for name in OF_STATE
-        )
+        frame.drop(*OF_STATE, strict=False)
+        .join(counts, on="cell", how="left", maintain_order="left")
         .select(shown)
         .join(tags, on="cell", how="left", maintain_order="left")
         .with_columns(pl.col("tags").fill_null(""))

@@ -94,12 +94,8 @@ class TrialLocations:
         return [key for key, place in self.trials.items() if place.state == state]
 
 
-def locate_trials(store: "Store", scheduler: Scheduler, *, ended: bool = True) -> TrialLocations:
-    """Locate every trial that the store knows; the scheduler is asked about workers on a cluster.
-
-    Without `ended`, trials that the store knows to have ended are left out, except those that will be retried.
-    There may be many, and `Store.progress` counts them faster.
-    """
+def locate_trials(store: "Store", scheduler: Scheduler) -> TrialLocations:
+    """Locate every trial that the store knows; the scheduler is asked about workers on a cluster."""
     layout, full = store.layout, disk_problem(store.layout.root)
     submissions, notes = read_submission_status(layout, scheduler)
     rows, unplanned = _trials(store, None), _trials(store, None, planned=False)
@@ -108,22 +104,18 @@ def locate_trials(store: "Store", scheduler: Scheduler, *, ended: bool = True) -
     remote = runs_elsewhere(layout, open_states)
     runs = (*runs_here(layout), *(each.record for each in remote if when - each.sign < SILENT_S))
     owners = _PendingOwners(store, submissions, runs, open_states)
-    if ended or owners.retries:
-        rows += _trials(store, "failed")
-    if ended:
-        rows += _trials(store, "ok")
     trials: dict[str, TrialLocation] = {}
     again: set[str] = set()
-    for key, recorded, _, logged in rows:
+    for key, recorded, _, logged in (*rows, *_trials(store, "failed"), *_trials(store, "ok")):
         state = open_states.get(key)
         status = state.status if state else recorded
         if status == "failed" and owners.will_retry(key):
             trials[key] = TrialLocation("queued")
             again.add(key)
-        elif status not in _ENDED:
-            trials[key] = owners.locate(key)._replace(logged=logged)
-        elif ended or state:
+        elif status in _ENDED:
             trials[key] = TrialLocation(_ENDED[status], logged=logged)
+        else:
+            trials[key] = owners.locate(key)._replace(logged=logged)
     unowned = {key for key, each in trials.items() if each.state in ("pending", "lost")}
     outdated = {key: place for key, *_ in unplanned if (place := owners.locate(key)).state in _ACTIVE}
     trials |= outdated
@@ -187,7 +179,7 @@ class _PendingOwners:
         self._submissions = {status.record.submission: status for status in submissions}
         self._queued: set[str] = set()
         self._unknown: dict[str, float] = {}
-        self.retries: dict[str, set[str]] = {}
+        self._retries: dict[str, set[str]] = {}
         """Submissions that take a trial although it has failed."""
         for status in submissions:
             self._add_submission(status)
@@ -219,11 +211,11 @@ class _PendingOwners:
     def _add_retries(self, record: Submission, members: Iterable[str]) -> None:
         if record.job.get("retry"):
             for key in members:
-                self.retries.setdefault(key, set()).add(record.submission)
+                self._retries.setdefault(key, set()).add(record.submission)
 
     def will_retry(self, key: str) -> bool:
         """Return True if a submission in which the failed trial has not failed yet will train it."""
-        submissions = self.retries.get(key, set())
+        submissions = self._retries.get(key, set())
         ended = trial_state(self._layout, key).ended if submissions else None
         return ended is not None and bool(submissions - {ended.start.get("submission")})
 

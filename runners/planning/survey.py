@@ -158,13 +158,14 @@ def survey(
 
     `kept` receives the lines of each grid, as `write_grid` takes them.
     """
+    trials: dict[str, Surveyed] = {}
+    started = set(layout.trial_keys())
     with slow_notice(_planning(grids, cells)):
-        found = _Collector(layout, cells)
         for grid in grids:
-            for line in found.through(trial_lines(grid)):
+            for line in _collect(layout, cells, trial_lines(grid), trials, started):
                 if kept is not None:
                     kept.setdefault(grid.name, []).append(encode_line(line))
-    return Survey(layout, tuple(found.trials), cells, retry, again)
+    return Survey(layout, tuple(trials.values()), cells, retry, again)
 
 
 def publish(layout: Layout, grids: Sequence[Grid], cells: GridCells, *, retry: bool, again: bool) -> Survey:
@@ -173,11 +174,12 @@ def publish(layout: Layout, grids: Sequence[Grid], cells: GridCells, *, retry: b
     Raises:
         EnvironmentProblem: the campaign cannot be written.
     """
+    trials: dict[str, Surveyed] = {}
+    started = set(layout.trial_keys())
     with slow_notice(_planning(grids, cells)):
-        found = _Collector(layout, cells)
         for grid in grids:
-            write_grid(layout, grid, found.through(trial_lines(grid)))
-    return Survey(layout, tuple(found.trials), cells, retry, again)
+            write_grid(layout, grid, _collect(layout, cells, trial_lines(grid), trials, started))
+    return Survey(layout, tuple(trials.values()), cells, retry, again)
 
 
 def _planning(grids: Sequence[Grid], cells: GridCells) -> str:
@@ -185,32 +187,23 @@ def _planning(grids: Sequence[Grid], cells: GridCells) -> str:
     return f"planning {format_count(sum(walked[grid.name] * len(list(grid.seeds)) for grid in grids), 'trial')}"
 
 
-@final
-class _Collector:
-    """Notes the trials in a stream of lines that it passes on unchanged."""
-
-    def __init__(self, layout: Layout, cells: GridCells) -> None:
-        self.trials: list[Surveyed] = []
-        self._layout = layout
-        self._cells = cells
-        self._known = set(layout.trial_keys())
-        self._seen: set[str] = set()
-
-    def through(self, lines: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
-        for number, line in enumerate(lines):
-            key = line["trial"]
-            if key not in self._seen:
-                self._seen.add(key)
-                self.trials.append(self._read_trial(number, line))
-            yield line
-
-    def _read_trial(self, number: int, line: Mapping[str, Any]) -> Surveyed:
+def _collect(
+    layout: Layout,
+    cells: GridCells,
+    lines: Iterable[Mapping[str, Any]],
+    trials: dict[str, Surveyed],
+    started: Collection[str],
+) -> Iterator[Mapping[str, Any]]:
+    """Pass on the lines of a grid, and add each trial that is new to `trials`."""
+    for number, line in enumerate(lines):
         key, grid, cell = line["trial"], line["grid"], line["cell"]
-        about = self._cells.about[grid, cell]
-        status: Status = "pending"
-        other = False
-        if key in self._known:
-            state = trial_state(self._layout, key)
-            status, other = state.status, ran_other_code(state, about.sources)
-        label, operator, seed = line["label"], line["operator"], line["seed"]
-        return Surveyed(key, grid, cell, label, operator, about.operator, seed, number, status, other)
+        if key not in trials:
+            about = cells.about[grid, cell]
+            status: Status = "pending"
+            other = False
+            if key in started:
+                state = trial_state(layout, key)
+                status, other = state.status, ran_other_code(state, about.sources)
+            label, operator, seed = line["label"], line["operator"], line["seed"]
+            trials[key] = Surveyed(key, grid, cell, label, operator, about.operator, seed, number, status, other)
+        yield line
