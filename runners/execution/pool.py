@@ -125,7 +125,7 @@ class WorkerPool:
                 break
             member.row, member.began = row, False
             device = self._slots[member.slot]
-            share = 1.0 if device is None else 1.0 / list(self._slots).count(device)  # of the device's memory
+            share = 1.0 if device is None else 1.0 / list(self._slots).count(device)  # share of memory
             self._send(member, ("row", row, share))
         if self._rows.rows_left() == 0:
             for member in [found for found in self._members.values() if found.idle]:

@@ -124,7 +124,7 @@ def processes_that_know(place: Path) -> list[str]:
 
 
 def history(layout: Layout, said: list[str]) -> str:
-    """What happened, the records of workers and the ends of their logs, for a person who looks for the reason."""
+    """Describe faults, records of workers and ends of their logs, to find the reason of a failure."""
     parts = {"happened": "\n".join(said)}
     for submission in layout.submission_ids():
         parts[submission] = "\n".join(map(str, read_workers(layout, submission)))
