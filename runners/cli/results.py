@@ -23,7 +23,7 @@ from runners.cli.options import (
 )
 from runners.cli.resolve import MOST_NAMED, choose_grid, find_trial, open_campaign, open_grid, read_warnings
 from runners.cli.verdict_text import find_cells, keep_cells, select_columns, sort_cells, write_verdicts
-from runners.output import write, write_frame, write_json, write_table
+from runners.output import say, write, write_frame, write_json, write_table
 from store.export.plain import plain
 
 if TYPE_CHECKING:
@@ -46,12 +46,14 @@ def status(*query: Cells, campaign: Campaign = None, grid: AnyGrid = None, as_js
 
     with open_campaign(campaign, thorough=False, most_s=_MOST_INGEST_S) as store:
         names = store.grids() if grid is None else [choose_grid(store, grid)]
-        state = read_status(store, locate_trials(store, SlurmScheduler(), ended=as_json), names, grid)
+        state = read_status(store, locate_trials(store, SlurmScheduler()), names, grid)
         state = state.keep(store, select_planned(store, query)) if query else state
     if as_json:
         write_json("status", state.data(), state.warnings)
     else:
         write_status(state)
+        for warning in state.warnings:
+            say(f"ablate: {warning}")
     return 0
 
 

@@ -128,10 +128,10 @@ def _choose(
 
 def _list_failures(store: "Store") -> int:
     """List failures by kind, with advice. The user chooses what to retry."""
-    from runners.monitoring.failure_groups import failures, write_clusters
+    from runners.monitoring.failure_groups import failures, write_groups
 
     groups = failures(store)
-    write_clusters(groups)
+    write_groups(groups)
     trials, ways = format_count(sum(each.n for each in groups), "trial"), format_count(len(groups), "way")
     kinds = f"{trials} failed, in {ways}" if groups else "nothing failed"
     say(f"ablate: {kinds}; say which to train again: a query or key, --failed for all that failed, --lost for the lost")
