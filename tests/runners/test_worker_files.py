@@ -178,19 +178,6 @@ def test_files_are_written_and_read_now_and_then(layout: Layout) -> None:
     assert (file.stat().st_mtime_ns, file.stat().st_ino) == before
 
 
-def test_reading_goes_on_where_its_time_was_up(layout: Layout) -> None:
-    for worker in range(4):
-        one = new_known(layout, f"0-{worker}")
-        one.add(5 + worker)
-        one.publish()
-    reader = new_known(layout, "0-9")
-    turns = 1
-    while not reader.read(0.0):
-        turns += 1
-    assert turns == 5
-    assert rows_in(reader) == {5, 6, 7, 8}
-
-
 def test_a_campaign_that_was_moved_away_does_not_begin_to_exist_again(layout: Layout) -> None:
     one = new_known(layout)
     one.add(7)
