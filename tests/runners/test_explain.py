@@ -171,7 +171,7 @@ def test_a_model_that_cannot_carry_it_says_why(capsys: pytest.CaptureFixture[str
     assert explain(find_named("integral"), "llama2_125m").added == 0
     found = explain(find_named("integral"), "pythia_125m")  # a quarter of 12 channels is an odd number
     assert found.added is None
-    assert "signals.count=" in found.reason
+    assert "signals" in found.reason
     write_explanation(found)
     assert f"parameters added to pythia_125m: does not fit: {found.reason}" in capsys.readouterr().out
 
