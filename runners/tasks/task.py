@@ -19,7 +19,7 @@ from torch.nn import functional as F
 
 from grid.spec import Choice
 from runners.tasks.counter_rng import CPU
-from variants import Scalars, Tokens
+from variants import Backbone, Operator, Scalars, Tokens
 
 T = TypeVar("T")
 
@@ -180,6 +180,10 @@ class Task(Choice):
         A grid's measure is checked against it before training. None, the default, means unknown until it has run.
         """
         return None
+
+    def teachers(self) -> Sequence[tuple[Backbone, tuple[Operator, ...]]]:
+        """Return models that predict every batch before it is trained on, with the operator of each layer."""
+        return ()
 
     def check_steps(self, steps: int) -> None:
         """Raise ValueError if `steps` training steps are too few for the task."""

@@ -32,7 +32,7 @@ import torch
 from torch import Tensor
 
 from runners.training.energy import Energy, meters
-from runners.training.flops import Shape, step_work
+from runners.training.flops import Shape, count_flops
 from runners.training.memory import peak_memory_bytes
 from runners.training.process_group import World, node_count
 from runners.trial import Trial
@@ -115,7 +115,7 @@ def _of_lengths(trial: Trial, batch: int, lengths: Mapping[int, int]) -> Fractio
     if len(known) > MOST_COUNTED:
         known = [known[0], known[len(known) // 2], known[-1]]
     model = (trial.model, trial.operators(), trial.task.inputs, "reference")
-    counted = {length: Fraction(step_work(*model, Shape(batch, length)).flops) for length in known}
+    counted = {length: Fraction(count_flops(*model, Shape(batch, length), training=True)) for length in known}
     return sum((steps * _at(length, counted) for length, steps in lengths.items()), Fraction(0))
 
 

@@ -27,7 +27,7 @@ from torch.nn import functional as F
 from runners.tasks.counter_rng import CPU
 from runners.tasks.distillation.teacher import Teacher, Teaching, require_sound
 from runners.tasks.task import UNSCORED, Batch, Data, Items, Measurements, Predict, Task, over_items
-from variants import Tokens
+from variants import Backbone, Operator, Tokens
 
 _NUMBERS = 1 << 24
 """Logits of one forward pass of an evaluation."""
@@ -102,6 +102,9 @@ class Distillation(Task):
             return None
         taught = {f"teacher.{name}": points for name, points in own.items() if _of_a_model(name)}
         return {**own, **taught, "validation_kl": [{}], "validation_soft_cross_entropy": [{}]}
+
+    def teachers(self) -> Sequence[tuple[Backbone, tuple[Operator, ...]]]:
+        return self.teacher.models()
 
     def open(self) -> "DistillationData":
         inner, teaching = self.task.open(), self.teacher.open(self.task)

@@ -4,7 +4,7 @@ It computes as it was evaluated: its own operators in its own backbone, without 
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, Self, final
@@ -90,6 +90,10 @@ class FinishedTrial(Teacher):
     def label(self) -> str:
         what = "trial" if self.architecture is None else self.architecture.operator.label
         return f"{what} {str(self.trial)[:8]}"
+
+    def models(self) -> Sequence[tuple[Backbone, tuple[Operator, ...]]]:
+        known = self.known_architecture()
+        return [(known.model, known.operators())]
 
     def check(self, task: Task) -> None:
         known = self.known_architecture()

@@ -5,7 +5,7 @@ the device of its inputs.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import torch
@@ -16,7 +16,7 @@ from grid.spec import Choice
 from runners.tasks.counter_rng import CPU
 from runners.tasks.task import Batch, Task
 from runners.tasks.text.encoder import Encoder, Encodes
-from variants import Tokens
+from variants import Backbone, Operator, Tokens
 
 _TRIED = 8
 """Number of predicted tokens that a teacher is tried on."""
@@ -53,6 +53,10 @@ class Teacher(Choice):
             StoreError: a file was altered.
             EnvironmentProblem: a package is missing.
         """
+
+    def models(self) -> Sequence[tuple[Backbone, tuple[Operator, ...]]]:
+        """Return its model, if known without its weights, with the operator of each layer."""
+        return ()
 
     def name(self) -> str:
         """Return its name in errors."""
