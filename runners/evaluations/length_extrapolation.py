@@ -36,8 +36,7 @@ class Lengthens(Protocol):
     def windows(self, length: int, count: int) -> Batch:
         """Return at most `count` windows of `length` predictions that are not trained on, on the CPU.
 
-        Raises:
-            SpecError: there is not enough text.
+        SpecError if there is not enough text.
         """
 
 

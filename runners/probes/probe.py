@@ -172,8 +172,7 @@ def look(probing: Probing, seen: ProbeInput, *, diverged: bool = False) -> Found
 
     Layers are computed once for all probes, if any probe needs them.
 
-    Raises:
-        SpecError: two records have the same place, or two files the same name.
+    SpecError if two records have the same place, or two files the same name.
     """
     taken: dict[tuple[object, ...], Probe] = {}
     for probe, record in _all_records(probing, seen, diverged=diverged):

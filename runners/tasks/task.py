@@ -192,8 +192,7 @@ class Task(Choice):
     def open(self) -> Data:
         """Read or draw the task's data; cheap after the first time in a process.
 
-        Raises:
-            SpecError: files that it names are missing or differ from the spec.
+        SpecError if files that it names are missing or differ from the spec.
         """
 
 

@@ -101,26 +101,22 @@ def _tokens(shapes: Mapping[Shape, int]) -> int:
 def flops(trial: Trial, shapes: Mapping[Shape, int]) -> float | None:
     """Sum the FLOPs of the steps, counted by batch shape; None if an operator cannot be counted."""
     total = Fraction(0)
-    try:
-        for batch in {shape.batch for shape in shapes}:
-            lengths = {shape.length: steps for shape, steps in shapes.items() if shape.batch == batch}
-            total += _of_lengths(trial, batch, lengths)
-    except (RuntimeError, TypeError, ValueError):  # an operator that reads tensor values; meta tensors have none
-        return None
+    model = (trial.model, trial.operators(), trial.task.inputs, "reference")
+    for batch in {shape.batch for shape in shapes}:
+        lengths = {shape.length: steps for shape, steps in shapes.items() if shape.batch == batch}
+        known = sorted(lengths)
+        if len(known) > MOST_COUNTED:
+            known = [known[0], known[len(known) // 2], known[-1]]
+        try:
+            counted = {at: Fraction(count_flops(*model, Shape(batch, at), training=True)) for at in known}
+        except (RuntimeError, TypeError, ValueError):  # an operator that reads tensor values; meta tensors have none
+            return None
+        total += sum(steps * _interpolate(length, counted) for length, steps in lengths.items())
     return float(total)
 
 
-def _of_lengths(trial: Trial, batch: int, lengths: Mapping[int, int]) -> Fraction:
-    known = sorted(lengths)
-    if len(known) > MOST_COUNTED:
-        known = [known[0], known[len(known) // 2], known[-1]]
-    model = (trial.model, trial.operators(), trial.task.inputs, "reference")
-    counted = {length: Fraction(count_flops(*model, Shape(batch, length), training=True)) for length in known}
-    return sum((steps * _at(length, counted) for length, steps in lengths.items()), Fraction(0))
-
-
-def _at(length: int, counted: Mapping[int, Fraction]) -> Fraction:
-    """The polynomial through `counted`, at `length`."""
+def _interpolate(length: int, counted: Mapping[int, Fraction]) -> Fraction:
+    """Evaluate the polynomial through `counted` at `length`."""
     if length in counted:
         return counted[length]
     total = Fraction(0)

@@ -123,9 +123,7 @@ def place_given() -> RankPlace | None:
 def join_group(place: RankPlace, device: torch.device, store: Store | None = None) -> Iterator[None]:
     """Join the process group at `store`, or at MASTER_ADDR and MASTER_PORT; leave it on exit.
 
-    Raises:
-        EnvironmentProblem: this process is already in a process group.
-        PeerLost: another rank did not join.
+    EnvironmentProblem if this process is already in a process group. PeerLost if another rank did not join.
     """
     if dist.is_initialized():
         raise EnvironmentProblem("this process has a process group; call torch.distributed.destroy_process_group()")

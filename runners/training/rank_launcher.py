@@ -69,10 +69,8 @@ class RankOutOfMemory(RankFailed, MemoryError):
 def ranks(trial: Trial) -> Iterator[World]:
     """Start the ranks that `trial` asks for and end them on exit; no process is started for one rank.
 
-    Raises:
-        EnvironmentProblem: there are fewer devices than ranks, or WORLD_SIZE differs.
-        SpecError: another process cannot load a class of the trial.
-        RankFailed: a rank that was started here failed.
+    EnvironmentProblem if there are fewer devices than ranks, or WORLD_SIZE differs. SpecError if another process cannot
+    load a class of the trial. RankFailed if a rank that was started here failed.
     """
     execution = trial.execution
     given = place_given() if execution.gpus > 1 else None
@@ -96,8 +94,7 @@ def ranks(trial: Trial) -> Iterator[World]:
 def device_of(name: str, place: RankPlace = RankPlace(), *, joined: bool = False) -> torch.device:  # noqa: B008
     """Choose the device of a rank for `execution.device`; with several ranks, make it the current one.
 
-    Raises:
-        EnvironmentProblem: it is not available, or this node has fewer devices than ranks.
+    EnvironmentProblem if it is not available, or this node has fewer devices than ranks.
     """
     count = torch.cuda.device_count() if torch.cuda.is_available() and name != "cpu" else 0
     if name == "cuda" and not count:
@@ -199,11 +196,7 @@ class _Others:
             told.write(json.dumps({**job, "says": says}).encode())
 
     def await_ready(self) -> None:
-        """Wait until every rank has loaded the trial.
-
-        Raises:
-            RankFailed: one cannot.
-        """
+        """Wait until every rank has loaded the trial; RankFailed if one cannot."""
         for rank in range(1, len(self._processes) + 1):
             if "ready" not in self._hear(rank):
                 raise self._failure(rank)

@@ -1,10 +1,7 @@
 """Training as one compiled graph is the same training, up to rounding."""
 
-import json
 import logging
-import runpy
 import shutil
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -21,7 +18,7 @@ from runners.execution import Local
 from runners.execution.run import RunOptions, run_campaign
 from runners.optimisers import Training
 from runners.tasks import Curriculum
-from runners.training import compilation, cost
+from runners.training import compilation
 from runners.training.compilation import LONG, compiles
 from runners.training.loop import train
 from runners.trial import Trial
@@ -89,18 +86,6 @@ def test_a_curriculum_of_many_lengths_needs_two_graphs(tiny: Trial, memory: Call
     assert apart(numbers(plain), numbers(fused)) < EXACT
 
 
-@pytest.mark.usefixtures("traced")
-def test_micro_batches_of_two_sizes_and_lower_precision(tiny: Trial, memory: Callable) -> None:
-    trial = tiny.changed(model=ONE, training=tiny.training.changed(precision="bfloat16"), execution={"accumulate": 3})
-    plain, fused = memory(), memory()
-    train(trial, plain)
-    assert train(on(trial), fused).cost["graphs"] <= 2
-    assert apart(numbers(plain), numbers(fused)) < 1e-2, "bfloat16 keeps eight bits"
-    short = on(tiny, training=Training(steps=1), model=ONE)
-    with torch._dynamo.config.patch(recompile_limit=1):  # the compiler gives up on what it compiled too often
-        assert [train(short.changed(seed=seed), memory()).cost["graphs"] for seed in range(2)] == [1, 1]
-
-
 def refuse(*_: object) -> None:
     raise RuntimeError("no kernel for this")
 
@@ -129,17 +114,6 @@ def test_what_the_compiler_refuses(
     monkeypatch.undo()
     train(trial, plain)
     assert numbers(plain) == numbers(fallen)
-
-
-@pytest.mark.usefixtures("traced")
-def test_too_many_graphs_are_told(tiny: Trial, memory: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
-    task = tiny.task.changed(points=8, curriculum=Curriculum(start=3, every=2, increment=1))
-    trial = tiny.changed(task=task, model=ONE)
-    with torch._dynamo.config.patch(recompile_limit=1):
-        with pytest.raises(SpecError, match=r"the model with softmax cannot be compiled \(FailOnRecompileLimitHit: "):
-            train(on(trial), memory())
-        monkeypatch.setattr(compilation, "compiles", lambda *_: True)
-        assert train(trial, memory()).cost["graphs"] == 1
 
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda")
@@ -189,18 +163,3 @@ def test_a_forked_worker_compiles_with_the_real_compiler(
     with Store.open(tmp_path) as store:
         losses = store.sql("SELECT value FROM v_metric WHERE name = 'loss' ORDER BY step")["value"].to_list()
     assert losses == pytest.approx(plain.losses(), rel=EXACT)
-
-
-@pytest.mark.usefixtures("traced")
-def test_the_benchmark_runs_on_the_cpu(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr(cost, "_known", {(str(CPU), "float32", torch.get_num_threads()): 1e9})
-    monkeypatch.setattr(sys, "argv", ["training.py", "--sizes", "tiny", "--steps", "3"])
-    runpy.run_path(str(Path(__file__).parents[2] / "benchmarks" / "training.py"), run_name="__main__")
-    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    assert [line["operator"] for line in lines] == ["softmax", "SSA", "Principled"]
-    for line in lines:
-        assert line["speedup"] == pytest.approx(line["eager_ms"] / line["compiled_ms"])
-        for side in ("eager", "compiled"):
-            tokens = line["batch"] * line["length"]
-            assert line[f"{side}_tokens_per_s"] == pytest.approx(tokens / line[f"{side}_ms"] * 1e3)
-            assert line[f"{side}_utilisation"] > 0

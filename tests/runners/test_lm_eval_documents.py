@@ -100,19 +100,6 @@ def test_an_answer_that_is_no_choice_is_refused(field: str, value: object, words
         write_task(tmp_path / "t", documents, aimed_at(field)).open(TASK)
 
 
-@pytest.mark.parametrize(
-    ("target", "words"),
-    [
-        ("anwser", "document 0 .* has 'anwser' .*or doc_to_target"),
-        ('"{% if answer == 1 %}[1]{% else %}{{answer}}{% endif %}"', r"a list.* document 1 .* has \[1\]"),
-    ],
-)
-def test_a_misspelt_field_and_a_list_in_some_documents_are_refused(target: str, words: str, tmp_path: Path) -> None:
-    """The harness takes the name of the field for the answer, and the first document for all of them."""
-    with pytest.raises(SpecError, match=words):
-        write_task(tmp_path / "t", yaml=aimed_at(target)).open(TASK)
-
-
 LINES = "".join(json.dumps(each) + "\n" for each in DOCUMENTS)
 REFUSED = {
     "an unknown metric": (LINES, ("metric: acc", "metric: accc"), r"'accc'; did you mean"),

@@ -15,8 +15,7 @@ from runners import LongContext, Needle, Stretch, Text, Trial
 from runners.evaluations.answer_scores import SCORES
 from runners.evaluations.longbench import ANSWER_TOKENS, PROMPTS
 from runners.tasks import Items, Measurements, Predict
-from runners.training.loop import train
-from variants import Rotary, Yarn, gpt2, llama2
+from variants import gpt2
 
 
 @pytest.fixture
@@ -143,28 +142,6 @@ def test_longbench_has_a_prompt_and_an_answer_length_for_each_set(tmp_path: Path
     assert written == [len(code) + step for step in range(64)]
     with pytest.raises(SpecError, match=r"LongBench's longest answer \+ 3 = 67; got context=66"):
         named.changed(context=66)
-
-
-@pytest.mark.parametrize("dataset", PROMPTS)
-def test_prompts_of_longbench_hold_a_document_once(dataset: str) -> None:
-    """Summaries, counts and one set of code have no question."""
-    without_input = {"gov_report", "multi_news", "passage_count", "lcc"}
-    assert PROMPTS[dataset].count("{context}") == 1
-    assert PROMPTS[dataset].count("{input}") == (dataset not in without_input)
-    assert set(PROMPTS[dataset].format(context="", input="")).isdisjoint("{}")
-
-
-def test_positions_are_stretched_while_it_judges(tiny: Trial, memory: Any, tmp_path: Path, task: Text) -> None:
-    plain = asking(tmp_path / "a.jsonl", item("lcc", answers=["x"]), item("gov_report"), context=16, new_tokens=2)
-    stretch = Stretch(factor=4, original=16)
-    spec = plain.changed(scaling=stretch)
-    model = llama2(layers=2, heads=2, width=16, feedforward_width=16)
-    assert (plain.positions(model), spec.positions(model)) == (Rotary(), Yarn(factor=4, original=16))
-    world = memory()
-    train(tiny.changed(task=task, model=model, evaluations=(plain, spec)), world)
-    for factor in (1, 4):
-        assert (12, "long_context.lcc", ("factor", factor)) in world.evaluations
-        assert world.single[12, "long_context.gov_report", ("factor", factor)].keys() == {"a/2"}
 
 
 @pytest.mark.parametrize(

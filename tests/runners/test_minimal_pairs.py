@@ -131,36 +131,6 @@ def values(judge: Judge, predict: Callable[..., Tensor]) -> dict[str, float]:
     return {each.name: each.value for each in judge.evaluate(predict) if isinstance(each, Measurements)}
 
 
-@pytest.mark.parametrize("scoring", SCORINGS)
-def test_liking_the_grammatical_word_is_right_and_not_caring_ties(tmp_path: Path, prose: Path, scoring: str) -> None:
-    path = tmp_path / "be.txt"
-    path.write_text("they xs here\nthey ys here\nit xs\nit ys")
-    judge = spec(path, scoring).open(task(prose, scoring))
-    nan = prefers("x", "y", math.nan)
-    models = ((prefers("y", "x"), 1, 0), (prefers("x", "y"), 0, 0), (prefers("q", "p"), 0, 1), (nan, 0, 0))
-    for predict, right, ties in models:
-        rows = values(judge, predict)
-        assert (rows["minimal_pairs"], rows["minimal_pairs_ties"]) == (right, ties)
-
-
-def test_both_orders_of_lines_mirror_one_another(pairs: Path, tmp_path: Path, prose: Path) -> None:
-    swapped = tmp_path / "unmasked"
-    shutil.copytree(pairs, swapped)
-    for path in swapped.iterdir():
-        lines = path.read_text().splitlines()
-        path.write_text("".join(f"{good}\n{bad}\n" for bad, good in zip(lines[::2], lines[1::2], strict=True)))
-    model = build_model(trial(prose, spec(pairs))).eval()
-    judged = task(prose, "masked")
-    with torch.inference_mode():
-        zorro = list(spec(pairs).open(judged).evaluate(model))
-        copies = list(spec(swapped, first="grammatical").open(judged).evaluate(model))
-        reversed_ = values(spec(swapped).open(judged), model)
-    assert zorro == copies
-    rows = {each.name: each.value for each in zorro if isinstance(each, Measurements)}
-    for name in ("minimal_pairs.agreement_across_pp", "minimal_pairs.word_order"):
-        assert rows[name] + reversed_[name] == pytest.approx(1)
-
-
 def test_it_records_what_it_declares_and_means_are_those_of_items(pairs: Path, prose: Path) -> None:
     evaluation = spec(pairs)
     found = list(evaluation.open(task(prose, "masked")).evaluate(prefers("e", "h")))
@@ -211,18 +181,6 @@ def test_files_that_are_no_pairs_are_refused(tmp_path: Path, name: str, content:
     (tmp_path / name).write_bytes(content)
     with pytest.raises(ValidationError, match=said):
         MinimalPairs(source=str(tmp_path / name))
-
-
-def test_folders_without_pairs_or_with_names_that_clash_are_refused(pairs: Path) -> None:
-    with pytest.raises(ValidationError, match="there are agreement_across_pp, word_order"):
-        spec(pairs, paradigms=("case",))
-    (pairs / "word-order.txt").write_text("a\nb\n")
-    with pytest.raises(ValidationError, match="are both 'word_order'"):
-        spec(pairs)
-    (pairs / "empty").mkdir()
-    for name, said in (("empty", "has none"), ("gone", "there are no minimal pairs")):
-        with pytest.raises(ValidationError, match=said):
-            spec(pairs / name)
 
 
 def test_what_cannot_be_judged_is_refused_before_training(tiny: Trial, pairs: Path, prose: Path) -> None:

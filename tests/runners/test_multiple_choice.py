@@ -153,21 +153,6 @@ def test_what_does_not_fit_loses_its_beginning_and_is_counted(tmp_path: Path, ta
     assert rows(spec.changed(context=11), unigram, task)["truncated"].value == 0
 
 
-def test_positions_that_may_see_ahead_are_left_out(tmp_path: Path, task: Text) -> None:
-    """The first three predictions of a prefix of four tokens cost nothing, and no answer may begin there."""
-    prefixed = task.changed(prefix=4)
-    spec = asking(tmp_path / "set.jsonl", item("zzza", "a", "ab"), item("zzz", "a", "ab"))
-    left = [[-sum(BITS[ord(one)] for one in "a " + choice) / (2 + len(choice)) for choice in ("a", "ab")]]
-    left += [[-sum(BITS[ord(one)] for one in " " + choice) / (1 + len(choice)) for choice in ("a", "ab")]]
-    found = [each for each in spec.open(prefixed).evaluate(unigram) if isinstance(each, Items)]
-    (full,) = (each.values for each in found if each.name == "multiple_choice_acc_full.set")
-    assert full == [float(one > other) for one, other in left]
-    short = asking(tmp_path / "set.jsonl", item("zz", "a", "ab"))
-    assert short.open(task)
-    with pytest.raises(SpecError, match=r"has 2 unscored positions before its answer"):
-        short.open(prefixed)
-
-
 def test_the_key_says_what_is_asked_and_not_where_it_lies(tmp_path: Path) -> None:
     (tmp_path / "other").mkdir()
     lines = [item("b", "a", "zz"), item("c", "a", "b")]

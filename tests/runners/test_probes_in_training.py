@@ -178,16 +178,6 @@ def test_a_trial_that_diverges_records_its_norms_and_numbers_there(tiny: Trial, 
     assert world.probes.get((last, "gradient_norm_not_finite", None, None), 0) == len(norms) - len(finite)
 
 
-def test_a_resumed_run_sees_the_norms_of_all_steps(tiny: Trial, memory: Callable) -> None:
-    whole, resumed = memory(), memory(stop_at=[7])
-    train(probing(tiny), whole)
-    train(probing(tiny), resumed)
-    resumed.stop_at = set()
-    resumed.step = 0
-    train(probing(tiny), resumed)
-    assert resumed.probes == whole.probes
-
-
 def test_weights_are_kept_where_that_is_asked_for_and_are_those_of_the_end(tiny: Trial, memory: Callable) -> None:
     world, other = memory(), memory()
     trial = probing(tiny, keep_weights=True)
@@ -216,17 +206,6 @@ def test_an_attempt_writes_artefacts_and_weights_beside_its_records(tmp_path: An
     (path,) = layout.weights(key, 1).iterdir()
     step, state = load_checkpoint(path, key)
     assert (step, state["spec"]) == (9, {"seed": 1})
-
-
-def test_what_a_probe_or_an_evaluation_refuses_is_refused_when_the_trial_is_built(tiny: Trial) -> None:
-    with pytest.raises(SpecError, match="up to 99 tokens and the model has 16 positions"):
-        tiny.changed(evaluations=(Shifted(points=99),))
-    with pytest.raises(SpecError, match=r"row sums need sequences of three positions"):
-        tiny.changed(probing=Probing(probes=(RowSums(least=99),)))
-    with pytest.raises(SpecError, match=r"ones are given to a model of scalars; use LinearFunctions"):
-        tiny.changed(task=Text(content_hash="0" * 32, source="/nowhere/text.txt", context=8), evaluations=(Shifted(),))
-    with pytest.raises(SpecError, match="shifted and shifted both record ones"):
-        tiny.changed(evaluations=(Shifted(), Shifted(points=2)))
 
 
 @pytest.mark.parametrize(

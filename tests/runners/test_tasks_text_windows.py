@@ -7,13 +7,10 @@ from pathlib import Path
 import pytest
 import torch
 from pydantic import ValidationError
-from torch import Tensor
 
-from grid.errors import SpecError
-from runners import BytePairs, FixedToken, NoIntervention, RandomTokens, Text, TokenizerFile, Training, Trial
+from runners import FixedToken, NoIntervention, RandomTokens, Text, TokenizerFile, Training, Trial
 from runners.optimisers import AdamW
 from runners.optimisers.schedules import Constant
-from runners.tasks.text.text import _counts
 from runners.trial import build_model
 from variants import gpt2, softmax
 from variants.stages.visible.prefix import Prefix
@@ -43,10 +40,6 @@ def trial(task: Text, **fields: object) -> Trial:
             **fields,
         }
     )
-
-
-def uniform(inputs: Tensor, visible: Tensor | None = None) -> Tensor:
-    return torch.zeros(*inputs.shape, 256)
 
 
 def test_packing_lets_a_query_see_its_own_document_from_the_end_before_it_on(lines: Path) -> None:
@@ -124,16 +117,6 @@ def test_a_fixed_token_is_where_it_is_fixed_in_training_and_evaluation(lines: Pa
         assert (after.targets != UNSCORED).sum() == 20 * len(after.targets) - len(asked) * len(after.targets)
 
 
-def test_what_is_not_asked_is_not_counted(lines: Path) -> None:
-    whole, part = small(lines).open(), small(lines, prefix=9, intervention=FixedToken(position=12)).open()
-    assert len(part._task.scored) == 11
-    assert all((b < a).all() for a, b in zip(_counts(whole._task), _counts(part._task), strict=True))
-    for data in (whole, part):
-        found = {each.name: each.value for each in data.evaluate(uniform)}
-        assert found["validation_loss"] == pytest.approx(torch.tensor(256.0).log().item())
-        assert found["bits_per_byte"] == pytest.approx(8)
-
-
 def test_less_data_are_the_first_tokens_of_the_training_part(lines: Path) -> None:
     task = small(lines, training_tokens=60)
     data, train = task.open(), bytes(small(lines).corpus().train)
@@ -143,15 +126,6 @@ def test_less_data_are_the_first_tokens_of_the_training_part(lines: Path) -> Non
     assert data.record["trained_on_tokens"] == 60
     assert data.record["train_tokens"] == len(train)
     assert torch.equal(data.examples(4).inputs, small(lines).open().examples(4).inputs)
-
-
-def test_byte_pairs_do_not_depend_on_how_much_is_trained_on(lines: Path) -> None:
-    pairs = small(lines, tokenizer=BytePairs(vocabulary=264))
-    less = pairs.changed(training_tokens=100)
-    assert pairs.encoder().record == less.encoder().record
-    assert pairs.key != less.key
-    with pytest.raises(SpecError, match=r"got 2000 and .* \d+"):
-        pairs.changed(training_tokens=2000).open()
 
 
 @pytest.mark.parametrize(

@@ -79,17 +79,6 @@ def test_every_step_is_logged_and_evaluations_are_where_they_are_due(tiny: Trial
     assert finished.parameters == sum(p.numel() for p in build_model(tiny).parameters())
 
 
-def test_sparse_logging_and_more_evaluations_change_no_number(tiny: Trial, memory: Callable) -> None:
-    dense, sparse, often = memory(), memory(), memory()
-    train(tiny, dense)
-    train(tiny.changed(execution=Execution(log_every=5)), sparse)
-    train(tiny.changed(training=Training(steps=12, evaluate_every=1)), often)
-    assert sparse.logged == {step: dense.logged[step] for step in (5, 10, 12)}
-    assert sparse.evaluations == dense.evaluations
-    assert often.logged == dense.logged
-    assert dense.evaluations.items() <= often.evaluations.items()
-
-
 def test_a_run_leaves_the_callers_random_numbers_and_threads_alone(tiny: Trial, memory: Callable) -> None:
     expected = torch.manual_seed(5).get_state()
     threads = torch.get_num_threads()

@@ -128,11 +128,7 @@ class FinishedTrial(Teacher):
         return self.architecture
 
     def _file(self) -> Path:
-        """Find the file of the weights.
-
-        Raises:
-            SpecError: there is none, or the trial has not finished.
-        """
+        """Find the file of the weights; SpecError if there is none, or the trial has not finished."""
         if self.weights is None:
             return _find_weights(Layout(Path(str(self.campaign))), str(self.trial), self.content_hash)
         path = Path(self.weights)

@@ -38,20 +38,14 @@ class Teacher(Choice):
 
     @abstractmethod
     def check(self, task: Task) -> None:
-        """Refuse a task that it cannot teach, without reading its weights.
-
-        Raises:
-            ValueError: it cannot teach the task.
-        """
+        """Refuse a task that it cannot teach, without reading its weights; ValueError if it cannot teach the task."""
 
     @abstractmethod
     def open(self, task: Task) -> "Teaching":
         """Read the weights.
 
-        Raises:
-            SpecError: they are missing, differ from the spec, are not finite, or use another tokenizer.
-            StoreError: a file was altered.
-            EnvironmentProblem: a package is missing.
+        SpecError if they are missing, differ from the spec, are not finite, or use another tokenizer. StoreError if a
+        file was altered. EnvironmentProblem if a package is missing.
         """
 
     def models(self) -> Sequence[tuple[Backbone, tuple[Operator, ...]]]:
@@ -133,8 +127,7 @@ def require_tokenizer(name: str, teacher: Encoder, task: Task) -> None:
 def require_sound(name: str, teaching: Teaching, task: Task, example: Batch) -> None:
     """Try a teacher on the beginning of an example.
 
-    Raises:
-        SpecError: its logits have another shape, are not finite, or depend on later tokens.
+    SpecError if its logits have another shape, are not finite, or depend on later tokens.
     """
     tried = task.unscored + _TRIED
     inputs = example.inputs[:1, :tried]

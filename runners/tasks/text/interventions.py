@@ -39,8 +39,7 @@ class Intervention(Choice):
     def tokens(self, draws: Draws, windows: int, encoder: Encoder) -> Tensor | int:
         """Draw the replacements: ids [windows, replaced] on the device of `draws`, or one id for all.
 
-        Raises:
-            SpecError: the tokenizer has no such token.
+        SpecError if the tokenizer has no such token.
         """
 
 

@@ -114,8 +114,7 @@ class Text(TextTask):
         """Return at most `count` validation windows of `length` predictions, without prefix and intervention, on the
         CPU.
 
-        Raises:
-            SpecError: the validation text is too short.
+        SpecError if the validation text is too short.
         """
         return self.open().windows(length, count)
 

@@ -67,19 +67,11 @@ class TextTask(Task):
         return Tokens(self.tokenizer.size)
 
     def origin(self) -> Origin:
-        """Find the text.
-
-        Raises:
-            SpecError: there is none.
-        """
+        """Find the text; SpecError if there is none."""
         return _origin(self.source, self.hub)
 
     def corpus(self) -> Corpus:
-        """Return the training and the validation part.
-
-        Raises:
-            SpecError: the text is missing or has another hash.
-        """
+        """Return the training and the validation part; SpecError if the text is missing or has another hash."""
         self._require_text()
         return _corpus(self._place)
 
