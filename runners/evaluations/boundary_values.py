@@ -104,7 +104,6 @@ class BoundaryValuesJudge(Judge):
             yield Measurements("boundary_extent", self._extent(outputs.mean(0), a, x), point, len(outputs), None)
 
     def _sweep(self, predict: Predict, a: float) -> Tensor:
-        """Predict, float64 [contexts, len(x)]."""
         spec = self._spec
         context = self._sigma_x * evaluation_draws(spec.sample, 1, spec.contexts, spec.points)[2][0]
         x = context[:, None].repeat(1, len(spec.x), 1)

@@ -240,7 +240,6 @@ def list_files(source: Path, suffix: str, what: str) -> list[Path]:
 
 @cache_by_file(entries=256)
 def _read(path: Path) -> tuple[str, bytes]:
-    """Return the hash and the content of a file."""
     data = path.read_bytes()
     return content_hash(path.name, data), data
 

@@ -70,7 +70,6 @@ def generate(
 
 
 def _next_tokens(predict: Predict, sequences: list[list[int]]) -> list[int]:
-    """Return the likeliest next token of each of `sequences`, which have one length."""
     found: list[int] = once(predict, lambda: predict(torch.tensor(sequences))[:, -1].argmax(-1).tolist())
     return found
 

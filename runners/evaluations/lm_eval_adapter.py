@@ -93,7 +93,6 @@ class RequestConverter:
 
 @contextmanager
 def _naming(request: Any) -> Iterator[None]:
-    """Turn an error of the tokenizer into one that names the document."""
     try:
         yield
     except ValueError as error:

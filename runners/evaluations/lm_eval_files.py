@@ -70,7 +70,6 @@ def require_tasks(names: Sequence[str], include: Path | None) -> Any:
 
 
 def _factory(include: Path, scratch: Path) -> Any:
-    """Make a factory of tasks whose data lie in the folder `include`."""
     factory = harness("lm_eval.tasks._factory")
     harness("lm_eval.api.metrics")  # fills the registry
 
@@ -92,7 +91,6 @@ def _factory(include: Path, scratch: Path) -> Any:
 
 
 def _absolute_paths(value: Any, home: Path, include: Path, task: str) -> Any:
-    """Make paths of data absolute."""
     if isinstance(value, Mapping):
         return {name: _absolute_paths(each, home, include, task) for name, each in value.items()}
     if isinstance(value, list | tuple):

@@ -17,7 +17,6 @@ CPU = torch.device("cpu")
 
 
 def _as_int64(constant: int) -> int:
-    """Return a 64-bit word as PyTorch's int64."""
     return constant - (1 << 64) if constant >> 63 else constant
 
 
@@ -72,7 +71,6 @@ class Draws:
 
 
 def _normal(radius: Tensor, angle: Tensor) -> Tensor:
-    """Turn two uniform numbers into a normal one."""
     return ((-2 * torch.log1p(-radius)).sqrt() * (2 * math.pi * angle).cos()).to(torch.get_default_dtype())
 
 

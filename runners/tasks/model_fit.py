@@ -56,6 +56,5 @@ def require_operator_fits(task: Task, model: Backbone, operator: Operator, lengt
 
 
 def _case(model: Backbone, length: int) -> Case:
-    """Return the case of attention in training, on any device that the path computes on."""
     tokens = length + model.sink_tokens
     return Case(tokens, tokens, biased=model.positions.adds_bias, dropout=model.attention_dropout > 0)

@@ -130,7 +130,6 @@ def _compile_forward(plain: Pass, device: torch.device) -> Pass:
 
 
 def _graphs() -> int:
-    """Count the graphs that this process has compiled."""
     from torch._dynamo.utils import counters
 
     return int(counters["stats"]["unique_graphs"])

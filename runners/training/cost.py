@@ -116,7 +116,6 @@ def flops(trial: Trial, shapes: Mapping[Shape, int]) -> float | None:
 
 
 def _interpolate(length: int, counted: Mapping[int, Fraction]) -> Fraction:
-    """Evaluate the polynomial through `counted` at `length`."""
     if length in counted:
         return counted[length]
     total = Fraction(0)

@@ -126,7 +126,6 @@ def _compute(function: Any, args: tuple[Any, ...], given: Mapping[str, Any]) -> 
 
 
 def _key(value: Any) -> Any:
-    """Build the cache key from shapes and arguments; None if a tensor has memory, since its values may matter."""
     if isinstance(value, Tensor):
         return (value.shape, value.stride(), value.dtype) if value.is_meta else None
     if isinstance(value, list | tuple):

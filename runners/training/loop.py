@@ -157,12 +157,10 @@ class _TrainingRun:
         return self._finish(step, stopped=stopped)
 
     def _paths(self) -> list[str]:
-        """Return the execution path of every layer on the longest sequences of training."""
         length = self._trial.task.length + self._trial.model.sink_tokens
         return self._model.paths(length, compiled=self._forward.compiled)
 
     def _record(self) -> Mapping[str, Any] | None:
-        """Describe the data that the task and the evaluations have read."""
         judged = [{"kind": each.label, **judge.record} for each, judge in self._judges if judge.record is not None]
         return {**(self._data.record or {}), "evaluations": judged} if judged else self._data.record
 
@@ -212,7 +210,6 @@ class _TrainingRun:
         return [each.detach() for each in losses]
 
     def _sum_losses(self, losses: list[Sequence[Tensor]]) -> Sequence[Tensor]:
-        """Sum losses and gradients over all parts and ranks."""
         if self._means is None:
             return losses[0]
         nothing = [torch.zeros((), device=self._device)] * (1 + len(self._data.logged))
@@ -322,7 +319,6 @@ class _TrainingRun:
         }
 
     def _weights_to_keep(self) -> dict[str, Any]:
-        """Collect the weights with the spec and data record needed to use them outside the campaign."""
         read = None if self._data.record is None else dict(self._data.record)
         return {"model": _copy_to_cpu(self._model.state_dict()), "spec": self._trial.data(), "data": read}
 

@@ -58,6 +58,5 @@ def oom_kills(proc: Path = Path("/proc/self/cgroup"), mounts: Path = Path("/sys/
 
 
 def _cuda() -> ModuleType | None:
-    """Return `torch.cuda` if this process uses it."""
     torch = sys.modules.get("torch")
     return torch.cuda if torch is not None and torch.cuda.is_initialized() else None

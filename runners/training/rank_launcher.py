@@ -220,7 +220,6 @@ class _Others:
         return NodeLost(str(error)) if node_count() > 1 else RankFailed(str(error))
 
     def _to_blame(self) -> list[int]:
-        """Find ranks that failed or ended for a reason of their own."""
         ended = self._find_ended()  # first: a rank reports before it ends
         for rank, said in enumerate(self._said, start=1):
             while select.select([said], [], [], 0)[0] and self._hear(rank):
@@ -287,7 +286,6 @@ class _Others:
         return (RankKilled if status < 0 else RankFailed)(f"{who}: its process ended ({how})")
 
     def _killed_for_memory(self) -> bool:
-        """Return True if the system killed a process for lack of memory since the start."""
         now = oom_kills()
         return now is not None and self._oom_kills is not None and now > self._oom_kills
 
@@ -310,14 +308,12 @@ def _srun_arguments(node: int) -> list[str]:
 
 
 def _environment(job: dict[str, Any]) -> dict[str, str]:
-    """Build torchrun's environment variables."""
     values = {"RANK": job["rank"], "LOCAL_RANK": job["local"], "WORLD_SIZE": job["size"]}
     values["LOCAL_WORLD_SIZE"] = job["size"] // node_count()
     return {**os.environ, **{name: str(value) for name, value in values.items()}}
 
 
 def _job(trial: Trial, meeting: Mapping[str, str]) -> dict[str, Any]:
-    """Describe the trial for another rank, as JSON."""
     modules = {cls.__module__ for spec in specs(trial) for cls in type(spec).__mro__ if issubclass(cls, Spec)}
     files, names = {}, []
     for name in sorted(modules):

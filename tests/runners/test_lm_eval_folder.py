@@ -1,18 +1,18 @@
 """Evaluations of lm-eval beside one another, and what may be read for them."""
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
+import datasets
 import pytest
 import torch
+from huggingface_hub import constants as hub
 from torch import Tensor
 
 from grid.errors import SpecError
 from runners.evaluations import LmEval
-from runners.evaluations.lm_eval_adapter import generation_limits
+from runners.evaluations.lm_eval_adapter import generation_limits, offline
 from runners.tasks import Text
 from runners.tasks.task import Items, Measurements
 from runners.training.loop import train
@@ -75,18 +75,17 @@ def test_a_group_is_where_its_tasks_are(tmp_path: Path) -> None:
         assert {each.name for each in rows if isinstance(each, Items)} < set(points)
 
 
-def test_the_network_is_left_out_only_while_the_harness_works() -> None:
-    """In a process of its own, where nothing has imported what reads the words of the environment once."""
-    script = """
-from runners.evaluations.lm_eval_adapter import offline
-with offline():
-    import datasets, huggingface_hub
-    within = datasets.config.HF_HUB_OFFLINE, huggingface_hub.constants.HF_HUB_OFFLINE
-print(within, datasets.config.HF_HUB_OFFLINE, huggingface_hub.constants.HF_HUB_OFFLINE)
-"""
-    own = {name: value for name, value in os.environ.items() if not name.endswith("_OFFLINE")}
-    found = subprocess.run([sys.executable, "-c", script], env=own, capture_output=True, check=True, text=True)
-    assert found.stdout.strip() == "(True, True) False False"
+def test_the_network_is_left_out_only_while_the_harness_works(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_HUB_OFFLINE", "0")
+    monkeypatch.delenv("HF_DATASETS_OFFLINE", raising=False)
+    settings = (datasets.config, "HF_HUB_OFFLINE"), (datasets.config, "HF_DATASETS_OFFLINE"), (hub, "HF_HUB_OFFLINE")
+    for module, name in settings:
+        monkeypatch.setattr(module, name, False)
+    with offline():
+        assert all(getattr(*each) for each in settings)
+        assert (os.environ["HF_HUB_OFFLINE"], os.environ["HF_DATASETS_OFFLINE"]) == ("1", "1")
+    assert not any(getattr(*each) for each in settings)
+    assert (os.environ["HF_HUB_OFFLINE"], os.environ.get("HF_DATASETS_OFFLINE")) == ("0", None)
 
 
 INCLUDING = "include: {file}\ntask: mine\n"
@@ -103,7 +102,6 @@ INCLUDING = "include: {file}\ntask: mine\n"
             {"mine": INCLUDING.format(file="[near.yaml]"), "near": "include: ../shared/base.yaml\n"},
             r"shared/base\.yaml, .*outside of",
         ),
-        ({"mine": "group: mine\ntask: [{task: inline, dataset_path: json}]\n"}, r"names the task 'inline', which"),
     ],
 )
 def test_what_is_no_part_of_the_key_is_not_read(files: dict[str, str], words: str, tmp_path: Path) -> None:

@@ -193,7 +193,6 @@ def least_squares(x: Tensor, y: Tensor) -> Tensor:
 
 
 def _before(each: Tensor) -> Tensor:
-    """The sum over earlier positions."""
     return torch.nn.functional.pad(each[..., :-1].cumsum(-1), (1, 0))
 
 

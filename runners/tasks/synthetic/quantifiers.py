@@ -174,7 +174,6 @@ def answers_of(logits: Tensor, labels: Tensor) -> Tensor:
 
 
 def _wrong(answers: Tensor, labels: Tensor) -> Tensor:
-    """1 for a sequence with any answer that is not its label."""
     return (answers != labels).any(-1).double()
 
 

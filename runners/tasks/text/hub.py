@@ -104,7 +104,6 @@ def _keep(hub: HubText) -> None:
 
 
 def _rows(hub: HubText, datasets: Any) -> Iterator[str]:
-    """Yield the documents, in the order of the dataset."""
     for number, row in enumerate(_open(hub, datasets), start=1):
         if hub.column not in row:
             names = ", ".join(row)
@@ -141,7 +140,6 @@ def _commit(hub: HubText) -> str:
 
 
 def _problem(hub: HubText, error: Exception) -> EnvironmentProblem | SpecError:
-    """Blame the disk, the network or the spec."""
     if isinstance(error, OSError) and not isinstance(error, ConnectionError) and error.errno is not None:
         return environment_problem("write", hub.cached, error)
     package = type(error).__module__.partition(".")[0]

@@ -95,7 +95,6 @@ class MaskedPart(NamedTuple):
 
 @lru_cache(maxsize=4)
 def _parts(encoder: Encoder, corpus: Corpus, context: int) -> tuple[MaskedPart, MaskedPart]:
-    """Return the training and the validation part."""
     return _part(encoder, corpus.train, context), _part(encoder, corpus.validation, context)
 
 
@@ -187,7 +186,6 @@ class MaskedTextData(Data):
 
     @cached_property
     def _counts(self) -> Tensor:
-        """Count of each token in the training part, float64 [vocabulary]."""
         return torch.bincount(self._parts[0].sentences.ids.cpu(), minlength=self._encoder.vocabulary).double()
 
     @cached_property

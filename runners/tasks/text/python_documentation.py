@@ -58,7 +58,6 @@ def _documents(root: Path, names: dict[str, str]) -> Iterator[bytes]:
 
 
 def _find_docstrings(node: ast.AST) -> Iterator[str]:
-    """Yield the docstrings of `node` and of definitions inside, in order."""
     if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
         text = ast.get_docstring(node)
         if text:

@@ -225,7 +225,6 @@ class TextData(Data):
         return starts[:, None] + torch.arange(length + 1)
 
     def _split(self, windows: Tensor) -> Batch:
-        """Split ids [B, T + 1] into inputs and targets."""
         ids = windows.long()
         inputs, targets = ids[:, :-1], ids[:, 1:]
         if self._task.packing == "across":
