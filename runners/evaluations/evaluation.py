@@ -1,7 +1,6 @@
 """The family of evaluations: measurements of a trained model beside those of its task.
 
-An evaluation reads files or draws its own items. So many evaluations can judge one model, and one evaluation can judge
-models of several tasks. `se_items` is the standard error over items of one model; seeds are separate.
+`se_items` is the standard error over items of one model; seeds are separate.
 """
 
 from abc import ABC, abstractmethod

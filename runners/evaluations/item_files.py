@@ -1,7 +1,6 @@
 """Items of evaluations in JSON lines: a .jsonl file, or a folder of these.
 
-An item belongs to a set, which has its own rows: a benchmark, or a part of one. The evaluation defines the fields of
-the lines. The hash of the files is part of a spec, and their place is not.
+An item belongs to a set, which has its own rows. The hash of the files is part of a spec, and their place is not.
 """
 
 import re

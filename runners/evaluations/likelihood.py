@@ -1,10 +1,7 @@
-"""Token losses of a model, shared by evaluations of text.
+"""Token losses of a model, shared by evaluations of text: -log p(token | all before it) in nats.
 
-    cost of a token = -log p(token | all before it)        nats
-
-computed in float64, with about `_NUMBERS` logits per forward pass. Sequences of one length go through the model
-together, without padding. An operator may count the visible positions; then a neighbour's length would change a
-sequence's loss.
+Computed in float64. Sequences of one length go through the model together, without padding: an operator may count the
+visible positions.
 """
 
 from collections.abc import Callable, Iterator, Sequence

@@ -1,12 +1,8 @@
-"""A trained model behind the interface of lm-evaluation-harness.
+"""A trained model behind the interface of lm-evaluation-harness, as its model class for Hugging Face (0.4.13).
 
-The model answers like the harness's own model class for Hugging Face (0.4.13). Tokens at the border of context and
-continuation are cut as in `likelihood.pair`. Texts that are too long lose tokens at their beginning. Generation is
-greedy. A context begins with the token that ends documents. Rolling likelihoods score that token only with `score_bos`,
-as the harness's class does with tokenizers that add a BOS: it then reads the token twice and scores it once.
-
-Sequences of one length go through the model together, without padding, so an answer is independent of other requests.
-The harness counts an answer that is none of the choices as wrong and only logs a warning; here it is refused first.
+Tokens at the border of context and continuation are cut as in `likelihood.pair`. Texts that are too long lose tokens at
+their beginning. Generation is greedy. A context begins with the token that ends documents. Rolling likelihoods score
+that token only with `score_bos`, as the harness's class does with tokenizers that add a BOS.
 """
 
 import io

@@ -1,7 +1,7 @@
 """Load tasks of lm-evaluation-harness from files of this machine.
 
-If tasks lie in a user's folder, everything they read is part of the evaluation's key. So it must lie in that folder,
-and no part of its path may begin with a dot.
+Everything that tasks of a user's folder read is part of the key. So it must lie in that folder, and no part of its path
+may begin with a dot.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,6 @@
 """The family of probes: measurements inside a model during evaluation.
 
-A probe sees a few fixed sequences of the task, the same for all models and seeds. Its rows go into a long table: probe,
-layer, head, point, value. It changes no number of the training.
+A probe sees a few fixed sequences of the task, the same for all models and seeds. It changes no number of the training.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,7 +1,6 @@
 """Counter-based random numbers: they depend on seed and place alone and are the same on every device.
 
-PyTorch's generators give other numbers on a GPU than on a CPU. These are the numbers of SplitMix64 (Steele, Lea and
-Flood, Fast splittable pseudorandom number generators, 2014) at consecutive counters, in integer arithmetic. Normal
+These are the numbers of SplitMix64 (Steele, Lea and Flood 2014) at consecutive counters, in integer arithmetic. Normal
 numbers agree to the rounding of float32.
 """
 

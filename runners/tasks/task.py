@@ -1,8 +1,7 @@
 """The family of tasks: training data, loss and evaluation.
 
-A task is a spec; `open()` gives its data. Training data depend on the trial's seed and the step alone: all operators of
-one seed see the same batches on every device, and a resumed run needs no cursor. Evaluation data depend on the task
-alone, so all models and seeds are evaluated on the same sample.
+Training data depend on the trial's seed and the step alone: all operators of one seed see the same batches on every
+device. Evaluation data depend on the task alone, so all models and seeds are evaluated on the same sample.
 """
 
 import math
@@ -145,6 +144,16 @@ class Data(ABC):
         """Yield every measurement of a model."""
 
 
+class TokenData(Data):
+    """Data whose loss is the mean of -log p(target), in nats, over targets [B, T] that are not `UNSCORED`."""
+
+    def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        return F.cross_entropy(outputs.flatten(0, 1), targets.flatten(), ignore_index=UNSCORED)
+
+    def terms(self, targets: Tensor) -> int:
+        return int((targets != UNSCORED).sum())
+
+
 class Task(Choice):
     """A task that a model learns."""
 
@@ -282,10 +291,8 @@ class Ratio(NamedTuple):
 def ratio(x: Tensor, n: Tensor) -> Ratio:
     """Compute the ratio of `x` and `n`, float64 [items]; NaN if all n are 0."""
     items, total = len(x), float(n.sum())
-    if total == 0:
-        return Ratio(math.nan, None, items)
-    value = float(x.sum()) / total
-    if items == 1:
+    value = float(x.sum()) / total if total else math.nan
+    if items == 1 or not total:
         return Ratio(value, None, items)
     spread = float((x - value * n).square().sum()) * items / (items - 1)
     return Ratio(value, math.sqrt(spread) / total, items)

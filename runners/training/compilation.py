@@ -1,15 +1,8 @@
 """Compiles the forward pass of training, with its backward, into one graph; evaluations and probes are not compiled.
 
-A small model on a GPU spends its time on kernel launches; one graph is launched at once. `execution.compile` is one of:
-
-    "auto"   compile on CUDA if the model is small, training is long, and a compiler is installed; if the compiler
-             refuses the model, log the reason and train without compilation
-    "on"     compile on any device, or fail with the reason
-    "off"    do not compile
-
-Shapes are static. If the sequence length changes, as in a curriculum, one more graph with a dynamic length is compiled.
-Random numbers are the same as without compilation; results differ by rounding. `cost.graphs` of an attempt counts the
-compiled graphs.
+"auto" compiles small models with long training on CUDA, and trains without compilation if the compiler refuses; "on"
+compiles or fails. Shapes are static; if the length changes, one more graph with a dynamic length is compiled. Random
+numbers are the same as without compilation; results differ by rounding.
 """
 
 import os

@@ -1,8 +1,7 @@
 """Measures the cost of the steps of one attempt, as entries of `TrainingResult.cost`.
 
     steps, tokens        trained on; a token is an input position, with padding but without sink tokens
-    flops                matrix products of forward and backward (`runners.training.flops`), counted for
-                         `execution.path="reference"` on every path
+    flops                matrix products of forward and backward, counted for `execution.path="reference"`
     train_s, evaluate_s, probe_s
     graphs, compile_s    compiled graphs, and the seconds of the steps that compiled them: part of train_s
     compile_tokens, compile_flops    tokens and operations of those steps: parts of tokens and flops
@@ -10,15 +9,10 @@
     peak_memory_bytes    of the device on CUDA, else of the process
     peak_flops_per_s     of one large matrix product on the trial's devices, in the precision of training
 
-A failed or stopped attempt records its cost so far; a killed one records nothing. Repeated steps count again. All but
-the two peaks are sums, which add up over attempts. An entry that cannot be measured is missing.
-
-FLOPs of attention count all pairs of positions, also hidden ones. FLOPs of the optimiser, a teacher and evaluations are
-not counted. Neither are operations that a path computes twice, nor the extra forward pass of running means. With
-several ranks, FLOPs are those of the whole batch; seconds and memory are rank 0's.
-
-The peak of a device is measured at the end of the first attempt of a process that trained for more than `LONG_S`;
-earlier attempts have no such entry.
+Repeated steps count again. All but the two peaks are sums, which add up over attempts. An entry that cannot be measured
+is missing. FLOPs of attention count all pairs of positions, also hidden ones. FLOPs of the optimiser, a teacher,
+evaluations and running means are not counted. With several ranks, FLOPs are those of the whole batch; seconds and
+memory are rank 0's. The peak of a device is measured once in a process, after training of more than `LONG_S`.
 """
 
 import math

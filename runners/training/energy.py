@@ -1,8 +1,6 @@
-"""Energy that devices used, if they have a counter that can be read.
+"""Energy that devices used, for all their users: processors by RAPL in microjoules, GPUs by NVML in millijoules.
 
-Processors: the counters of the Linux powercap framework (RAPL) in microjoules, which wrap around after minutes to
-hours. On most systems only root may read them. GPUs: NVIDIA's management library counts millijoules since the driver
-was loaded (Volta and later). Both count the whole device, for all its users.
+On most systems only root may read RAPL. NVML counts on Volta and later.
 """
 
 import time

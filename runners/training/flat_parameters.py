@@ -1,7 +1,6 @@
 """All parameters of a model as a few vectors, so that an optimiser step is a few kernels.
 
-One kernel call per tensor would take a tenth of a small model's step; values are the same either way. Gradients and
-loss lie in one buffer, which ranks sum in one operation.
+Gradients and loss lie in one buffer, which ranks sum in one operation.
 """
 
 from collections.abc import Sequence

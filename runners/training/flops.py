@@ -1,9 +1,7 @@
-"""Counts the FLOPs of matrix products of training a model.
+"""Counts the FLOPs of matrix products of training a model, by the formulas of `torch.utils.flop_counter`.
 
 One or two layers run forward and backward on meta tensors, and every operation that PyTorch dispatches is counted. So
-operators defined by users are counted too. The formulas are those of `torch.utils.flop_counter`: a product of [m, k]
-and [k, n] is 2 m k n, and its two gradients cost as much each. Fused attention has two products forward and five
-backward, since it recomputes its logits.
+operators defined by users are counted too. Fused attention recomputes its logits backward.
 """
 
 from collections.abc import Callable, Iterable, Mapping

@@ -1,9 +1,8 @@
 """The training loop: batches, steps, evaluations, probes and checkpoints.
 
-A run is a function of its trial. Data, evaluation sample, initial weights and the model's random numbers follow from
-the seed and the step. So the state of a run is its step, parameters and optimiser state. On the CPU, a resumed run
-equals an uninterrupted one bit for bit, with the same number of threads, micro-batches and ranks. Splitting a batch
-into parts changes loss and gradient by rounding only; dropout draws per part.
+Data, evaluation sample, initial weights and random numbers follow from the seed and the step. So the state of a run is
+its step, parameters and optimiser state. On the CPU, a resumed run equals an uninterrupted one bit for bit, with the
+same number of threads, micro-batches and ranks.
 """
 
 import math

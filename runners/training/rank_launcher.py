@@ -1,10 +1,8 @@
 """Starts the ranks of a trial on several GPUs; this process is rank 0.
 
 Every other rank is a fresh interpreter, since neither CUDA nor autograd threads survive a fork. It reads the trial from
-standard input, with the text of the spec files as loaded here. Over a pipe it reports that it is ready, or why it
-failed. It dies with this process and ignores signals. If torchrun or srun started the ranks, no process is started.
-If several nodes share the trial, srun starts the ranks of the other nodes, and they report on standard output.
-`torch.distributed.run` would start rank 0 anew, too: claims, checkpoints and stops of the trial belong to this process.
+standard input, reports over a pipe, ignores signals and dies with this process. srun starts the ranks of other nodes.
+`torch.distributed.run` would start rank 0 anew, too, but claims, checkpoints and stops belong to this process.
 """
 
 import contextlib
@@ -179,6 +177,8 @@ class _Others:
     def _start(self, job: dict[str, Any]) -> None:
         said, says = os.pipe()
         self._said.append(said)
+        variables = {"RANK": job["rank"], "LOCAL_RANK": job["local"], "WORLD_SIZE": job["size"]}
+        variables["LOCAL_WORLD_SIZE"] = self._per_node
         try:
             node = job["rank"] // self._per_node
             process = subprocess.Popen(
@@ -186,7 +186,7 @@ class _Others:
                 stdin=subprocess.PIPE,
                 stdout=says if node else None,
                 pass_fds=[] if node else [says],
-                env=_environment(job),
+                env={**os.environ, **{name: str(value) for name, value in variables.items()}},
             )
         finally:
             os.close(says)
@@ -280,14 +280,11 @@ class _Others:
         status = self._processes[rank - 1].wait()
         if rank >= self._per_node:
             return NodeLost(f"{who} on another node: its process ended (exit status {status})")
-        if status == -signal.SIGKILL and self._killed_for_memory():
+        now = oom_kills()
+        if status == -signal.SIGKILL and now is not None and self._oom_kills is not None and now > self._oom_kills:
             return RankOutOfMemory(f"{who}: the system killed its process, because the memory of the job was used up")
         how = signal.Signals(-status).name if status < 0 else f"exit status {status}"
         return (RankKilled if status < 0 else RankFailed)(f"{who}: its process ended ({how})")
-
-    def _killed_for_memory(self) -> bool:
-        now = oom_kills()
-        return now is not None and self._oom_kills is not None and now > self._oom_kills
 
 
 def out_of_memory(error: PeerLost) -> bool:
@@ -305,12 +302,6 @@ def _srun_arguments(node: int) -> list[str]:
     step = ["--overlap", "--nodes=1", "--ntasks=1", f"--relative={node}", "--export=ALL", "--cpu-bind=none"]
     python = shlex.split(os.environ["ABLATE_PYTHON"])
     return [json.dumps(sys.path), str(os.getpid()), *step, *python, "-P", "-c", _START]
-
-
-def _environment(job: dict[str, Any]) -> dict[str, str]:
-    values = {"RANK": job["rank"], "LOCAL_RANK": job["local"], "WORLD_SIZE": job["size"]}
-    values["LOCAL_WORLD_SIZE"] = job["size"] // node_count()
-    return {**os.environ, **{name: str(value) for name, value in values.items()}}
 
 
 def _job(trial: Trial, meeting: Mapping[str, str]) -> dict[str, Any]:

@@ -177,14 +177,6 @@ def test_a_model_that_reads_ahead_is_no_teacher(tmp_path: Path, task: Text, pref
         Distillation(task=given, teacher=teacher_in(tmp_path / "model")).open()
 
 
-def test_a_sliding_window_is_not_lost_to_hidden_documents(tmp_path: Path, task: Text) -> None:
-    save_model(tmp_path / "model", llama_config(transformers.MistralConfig, sliding_window=3))
-    teacher = teacher_in(tmp_path / "model")
-    assert Distillation(task=task, teacher=teacher).open() is not None
-    with pytest.raises(SpecError, match=r"the model sees windows of 3 keys"):
-        Distillation(task=task.changed(packing="documents"), teacher=teacher).open()
-
-
 def test_its_tokenizer_is_that_of_the_task(folder: Path, task: Text) -> None:
     """The same byte pairs pass; those of another text and bytes do not."""
     pairs = task.changed(tokenizer=BytePairs(vocabulary=280))

@@ -1,6 +1,5 @@
 """Minimal pairs: scores against plain loops, models whose preference is known, both orders of lines, and bad files."""
 
-import math
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -14,7 +13,7 @@ from torch import Tensor
 from grid.errors import SpecError
 from runners import MaskedText, MinimalPairs, Task, Text, Trial
 from runners.evaluations.evaluation import Judge
-from runners.tasks import Items, Measurements
+from runners.tasks import Measurements
 from runners.tasks.text.encoder import END, SUBSTITUTE
 from runners.training.loop import train
 from runners.trial import build_model
@@ -115,35 +114,8 @@ def test_scores_and_accuracies_are_those_of_plain_loops(
     assert rows["minimal_pairs"] == pytest.approx((sum(right[:3]) / 3 + sum(right[3:]) / 2) / 2)
 
 
-def prefers(liked: str, disliked: str, strength: float = 5.0) -> Callable[..., Tensor]:
-    """A model that finds one byte likelier than another, wherever it stands."""
-
-    def predict(inputs: Tensor, visible: Tensor | None = None) -> Tensor:
-        del visible
-        logits = torch.zeros(*inputs.shape, 256)
-        logits[..., ord(liked)], logits[..., ord(disliked)] = strength, -strength
-        return logits
-
-    return predict
-
-
 def values(judge: Judge, predict: Callable[..., Tensor]) -> dict[str, float]:
     return {each.name: each.value for each in judge.evaluate(predict) if isinstance(each, Measurements)}
-
-
-def test_it_records_what_it_declares_and_means_are_those_of_items(pairs: Path, prose: Path) -> None:
-    evaluation = spec(pairs)
-    found = list(evaluation.open(task(prose, "masked")).evaluate(prefers("e", "h")))
-    rows = {each.name: each for each in found if isinstance(each, Measurements)}
-    assert set(rows) == set(evaluation.measures())
-    single = {each.name: each for each in found if isinstance(each, Items)}
-    assert set(single) == {"minimal_pairs.agreement_across_pp", "minimal_pairs.word_order"}
-    for name, items in single.items():
-        assert list(items.items) == [str(number) for number in range(1, rows[name].items + 1)]
-        assert sum(items.values) / len(items.values) == rows[name].value
-    parts = [rows[name] for name in single]
-    assert rows["minimal_pairs"].se_items == pytest.approx(math.hypot(*(part.se_items or 0 for part in parts)) / 2)
-    assert rows["minimal_pairs"].items == rows["chance.minimal_pairs"].items == 5
 
 
 def test_the_content_is_in_the_key_and_the_place_is_not(pairs: Path, tmp_path: Path, prose: Path) -> None:
@@ -198,23 +170,3 @@ def test_what_cannot_be_judged_is_refused_before_training(tiny: Trial, pairs: Pa
             plain.changed(**fields)
     with pytest.raises(SpecError, match=r"longest=20 .* 29 positions of agreement_across_pp in .*, pair 1, 'the"):
         spec(pairs, longest=20).open(task(prose, "masked"))
-
-
-def test_a_sentence_that_just_fits_is_scored_and_capitals_go_on_request(tmp_path: Path, prose: Path) -> None:
-    """A causal model reads 12 positions of the longest sentence and an encoder 14."""
-    path = tmp_path / "fits.txt"
-    path.write_text("There xs one\nThere ys one\n")
-    seen: list[Tensor] = []
-
-    def predict(inputs: Tensor, visible: Tensor | None = None) -> Tensor:
-        seen.append(inputs)
-        return prefers("y", "x")(inputs, visible)
-
-    for scoring, longest, lower_case in (("masked", 14, True), ("holistic", 14, False), ("causal", 12, False)):
-        seen.clear()
-        judge = spec(path, scoring, longest=longest, lower_case=lower_case).open(task(prose, scoring))
-        assert values(judge, predict)["minimal_pairs"] == 1
-        assert {each.shape[1] for each in seen} == {longest}
-        assert any(bool((each == ord("T")).any()) for each in seen) is not lower_case
-        with pytest.raises(SpecError, match=f"less than the {longest} positions"):
-            spec(path, scoring, longest=longest - 1).open(task(prose, scoring))

@@ -9,7 +9,6 @@ import pytest
 import torch
 
 from runners import MultipleChoice, Text
-from runners.evaluations.likelihood import pair
 from runners.tasks import Items, Measurements
 from runners.tasks.text.encoder import ByteEncoder, EncodedText, Encoder
 from variants import Transformer, llama2, softmax
@@ -152,15 +151,3 @@ def test_lm_eval_is_right_about_the_same_questions(
         assert means[f"multiple_choice_{rule}"] == pytest.approx(theirs["aggregated"][rule], abs=1e-12)
     assert theirs["acc"] != theirs["acc_norm"] != theirs["acc_bytes"]
     assert 0 < theirs["aggregated"]["acc"] < 1
-
-
-def test_question_and_answer_are_cut_where_lm_eval_cuts_them(language_model: Any) -> None:
-    encoder, crossing = Cut(), 0
-    lm, made = language_model(encoder), torch.Generator().manual_seed(0)
-    for _ in range(400):
-        text, answer = ("".join("thea nd."[int(i)] for i in torch.randint(8, (6,), generator=made)) for _ in "12")
-        ours = pair(encoder, text, answer)
-        assert ours == tuple(lm._encode_pair(text, answer))
-        apart = [*encoder.encode(text).ids, *encoder.encode(answer).ids]
-        crossing += apart != [*ours[0], *ours[1]]
-    assert crossing > 20

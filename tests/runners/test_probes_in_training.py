@@ -10,7 +10,6 @@ import torch
 from pydantic import ValidationError
 
 from grid.errors import SpecError
-from runners.checkpoint import load_checkpoint
 from runners.evaluations import Evaluation, Judge
 from runners.probes import GateSparsity, GradientNorms, LearnedNumbers, SinkShare, TokenClasses
 from runners.probes.probe import Found, Probe, ProbeArray, Probed, ProbeInput, Probing
@@ -18,10 +17,7 @@ from runners.tasks import AssociativeRecall, Items, LinearFunctions, Measurement
 from runners.training.loop import train
 from runners.training.training_context import Diverged
 from runners.trial import Execution, Trial, build_model
-from store.files.layout import Layout
-from tests.runners.probe_fixtures import by_place, make_model, probe_model
-from tests.runners.test_carried_rows import begin, done
-from variants import Backbone, Operator, gated_heads, ssa
+from variants import Backbone, Operator, ssa
 from variants.model.transformer import LayerTrace
 
 
@@ -194,20 +190,6 @@ def test_weights_are_kept_where_that_is_asked_for_and_are_those_of_the_end(tiny:
         assert float(model.eval()(torch.ones(2, 5, 1))[0, -1]) == world.single[12, "ones"]["left"]
 
 
-def test_an_attempt_writes_artefacts_and_weights_beside_its_records(tmp_path: Any) -> None:
-    layout = Layout(tmp_path)
-    attempt = begin(layout)
-    attempt.artefact(5, "maps", {"weights": np.arange(6, dtype=np.float16).reshape(2, 3)})
-    attempt.keep(9, {"model": {"x": torch.ones(2)}, "spec": {"seed": 1}})
-    attempt.finish(done(9))
-    key = next(layout.trial_keys())
-    with np.load(layout.artefact(key, 1, 5, "maps")) as found:
-        assert found["weights"].tolist() == [[0, 1, 2], [3, 4, 5]]
-    (path,) = layout.weights(key, 1).iterdir()
-    step, state = load_checkpoint(path, key)
-    assert (step, state["spec"]) == (9, {"seed": 1})
-
-
 @pytest.mark.parametrize(
     ("make", "words"),
     [
@@ -224,19 +206,6 @@ def test_an_attempt_writes_artefacts_and_weights_beside_its_records(tmp_path: An
 def test_two_probes_that_would_record_one_row_are_refused(make: Callable[[], list[Probe]], words: str) -> None:
     with pytest.raises(ValidationError, match=words):
         Probing(probes=tuple(make()))
-
-
-def test_probes_of_one_kind_whose_rows_differ_are_recorded_both() -> None:
-    probes = (
-        *(SinkShare(), SinkShare(positions=(2,)), SinkShare(of="weights")),
-        *(GateSparsity(), GateSparsity(below=0.6)),
-        *(TokenClasses(by="bytes"), TokenClasses(by="bytes", normalise="softmax"), TokenClasses(by="closed_class")),
-    )
-    assert Probing(probes=probes).probes == probes
-    layerwise = (each for each in probes if getattr(each, "by", "bytes") == "bytes")
-    records = by_place(probe_model(make_model(gated_heads()), torch.arange(14).view(2, 7), *layerwise))
-    names = {name.rpartition(".")[0] or name for name, *_ in records}
-    assert {"token_class.bytes", "token_class_softmax.bytes", "importance", "raw_importance"} <= names
 
 
 def test_a_position_beyond_what_is_looked_at_is_refused(tiny: Trial, tmp_path: Any, memory: Callable) -> None:

@@ -13,10 +13,10 @@ from grid.errors import SpecError
 from runners import QKLogits, SinkShare, TokenClasses
 from runners.probes import GateSparsity, GradientNorms, GroundMass, LearnedNumbers, MassiveActivation, PredictedNumbers
 from runners.probes.probe import Probe, ProbeArray, ProbeInput, Probing
-from runners.tasks import LinearFunctions, Text
+from runners.tasks import LinearFunctions
 from runners.tasks.task import Task
 from runners.training.loop import train
-from runners.trial import DEFAULT_PROBES, Trial, build_model
+from runners.trial import Trial
 from tests.runners.probe_fixtures import by_place, make_layer, make_model, probe_layer, probe_model
 from variants import Operator, Transformer, differential, integral, softmax, ssa
 from variants.laws.examples import named_operators
@@ -55,26 +55,6 @@ def test_a_massive_first_token_is_as_massive_as_it_was_made() -> None:
         {(name, layer, None, ("depth", depth)): value for name, value in expected.items() for depth, layer in places}
     )
     assert by_place(probe_model(model, INPUTS[:, :1], MassiveActivation())) == {}
-
-
-def test_a_post_norm_model_is_also_looked_at_before_its_norms() -> None:
-    """Where layers add nothing, the last norm is given what the first one made: norms of 4 in 16 channels."""
-    drawn = torch.randn(256, 16, generator=torch.Generator().manual_seed(0))
-    model = make_model_that_adds_nothing(drawn, norm_position="post")
-    block = model.blocks()[1]
-    with torch.no_grad():
-        block.feedforward.down.bias.copy_(torch.tensor([30.0] + [0.0] * 15))
-    records = by_place(probe_model(model, INPUTS, MassiveActivation()))
-    assert records["activation_ratio", 0, None, ("depth", 0)] > 5
-    for name in ("activation_first", "activation_others", "unnormed_activation_others"):
-        assert records[name, 0, None, ("depth", 1)] == pytest.approx(4, rel=1e-4)
-    assert records["activation_first", 1, None, ("depth", 2)] == pytest.approx(4, rel=1e-4)
-    plain = block.attention_norm(model.layers[0](model.embed(INPUTS))) + block.feedforward.down.bias
-    expected = plain[:, 0].norm(dim=-1).mean().item()
-    assert records["unnormed_activation_first", 1, None, ("depth", 2)] == pytest.approx(expected, rel=1e-6)
-    assert expected > 25
-    assert ("unnormed_activation_ratio", 0, None, ("depth", 0)) not in records
-    assert len(records) == 15
 
 
 @pytest.mark.parametrize("operator", [softmax(), principled("head", gate_width=2), integral(2)], ids=lambda o: o.label)
@@ -243,19 +223,3 @@ def test_a_trial_with_every_probe_trains_in_any_precision(tiny: Trial, memory: C
     assert all(math.isfinite(value) for value in world.probes.values())
     whole = world.probes[12, "weight_sum", 0, 0] + world.probes[12, "ground_mass", 0, 0]
     assert whole == pytest.approx(1, abs=1e-5)
-
-
-@pytest.mark.parametrize("sinks", [0, 1])
-def test_what_is_looked_at_by_default_has_a_meaning_for_every_task(tiny: Trial, sinks: int, tmp_path: Any) -> None:
-    path = tmp_path / "text.txt"
-    path.write_text("to be or not to be, that is the question. " * 50)
-    text = Text(source=str(path), context=8, batch=2)
-    one = LinearFunctions(points=1, batch=2, evaluation=tiny.task.evaluation)
-    model = tiny.model.changed(sink_tokens=sinks)
-    for task in (one, tiny.task, text):
-        trial = tiny.changed(task=task, model=model)
-        assert trial.probing.probes == DEFAULT_PROBES
-        built, examples = build_model(trial).eval(), task.open().examples(4)
-        records = by_place(probe_model(built, examples.inputs, *DEFAULT_PROBES, task=task))
-        assert all(math.isfinite(value) for value in records.values())
-        assert ("importance", 1, 0, ("position", 1)) in records

@@ -143,22 +143,6 @@ def test_guessing_is_right_as_often_as_the_rows_beside_say(task: QueryTask) -> N
             assert seen.value == pytest.approx(said.value, abs=4.5 * seen.se_items)
 
 
-@pytest.mark.parametrize("value", [0.0, math.nan, -math.inf])
-def test_undecided_is_not_right(value: float) -> None:
-    rows = RECALL.open().evaluate(lambda inputs: torch.full((*inputs.shape, RECALL.vocabulary), value))
-    assert {m.value for m in rows if m.name in ("accuracy", "sequence_accuracy")} == {0.0}
-
-    def broken(inputs: Tensor) -> Tensor:
-        """Sure of every answer, but NaN of a token that is none of them, in every other sequence."""
-        said = knows(RECALL, inputs)
-        said[::2, :, 0] = math.nan
-        return said
-
-    found = {m.name: m for m in RECALL.open().evaluate(broken) if m.point["length"] == 21}
-    assert (found["accuracy"].value, found["sequence_accuracy"].value) == (0.5, 0.5)
-    assert math.isnan(found["validation_loss"].value)
-
-
 @pytest.mark.parametrize("power", [0.01, 0.6, 1.0, 2.0])
 def test_queries_stand_where_the_power_law_puts_them(power: float) -> None:
     """Two places drawn one after another, without repetition, the g-th in proportion to g^(power - 1)."""

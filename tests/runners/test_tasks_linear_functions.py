@@ -8,10 +8,7 @@ from torch import Tensor
 from grid.errors import SpecError
 from runners.optimisers import Training
 from runners.tasks import Curriculum, LinearFunctions, ShiftGrid
-from runners.tasks.synthetic.in_context import prompt
 from runners.tasks.synthetic.linear_functions import (
-    evaluation_draws,
-    evaluation_points,
     least_squares as closed_form,
     squared_errors,
 )
@@ -73,27 +70,6 @@ def test_reference_rows_are_the_errors_of_predictors_on_the_same_prompts() -> No
         relative = mse.value / (sigma_f**2 * (sigma_x**2 + 1))
         assert found["relative_mse", sigma_x, sigma_f].value == pytest.approx(relative)
         assert 0 < found["least_squares.mse", sigma_x, sigma_f].value < 1e-9 * zero.value
-
-
-def test_the_draws_of_an_evaluation_are_independent_and_normal() -> None:
-    a, b, x = evaluation_draws(1, 400, 30, 5)
-    assert len(torch.cat((a.flatten(), b.flatten(), x.flatten())).unique()) > 0.999 * (800 + x.numel())
-    assert (float(x.std()), float(x.mean())) == (pytest.approx(1, abs=0.02), pytest.approx(0, abs=0.02))
-    assert [float(each.std()) for each in (a, b)] == pytest.approx([1, 1], abs=0.15)
-    beside = torch.cat((a[:, 0], b[:, 0], x[:, 0], x[:, 1]), 1).T
-    assert torch.corrcoef(beside).sub(torch.eye(12)).abs().max() < 4.5 / 400**0.5
-
-
-@pytest.mark.parametrize(("sigma_x", "sigma_f"), [(1.0, 1.0), (3.0, 0.5)])
-def test_examples_are_the_first_functions_spread_as_in_training(sigma_x: float, sigma_f: float) -> None:
-    grid = ShiftGrid(sigma_x=(2,), sigma_f=(2,), functions=5, sequences=2, points=4)
-    data = LinearFunctions(sigma_x=sigma_x, sigma_f=sigma_f, evaluation=grid).open()
-    x, y = evaluation_points(grid, sigma_x, sigma_f)
-    few, many = data.examples(3), data.examples(9)
-    assert torch.equal(few.inputs, prompt(x[:3, 0], y[:3, 0]))
-    assert torch.equal(few.targets, y[:3, 0])
-    assert torch.equal(many.inputs[:5], prompt(x[:, 0], y[:, 0]))
-    assert len(many.inputs.unique(dim=0)) == 9
 
 
 def test_the_summary_is_the_mean_of_the_scored_positions_with_its_error_over_functions() -> None:

@@ -13,8 +13,9 @@ from pydantic import ValidationError
 
 from grid.errors import SpecError
 from runners import MaskedText, Probing, Trial
+from runners.tasks.counter_rng import Draws
 from runners.tasks.text.encoder import END, SUBSTITUTE, ByteEncoder
-from runners.tasks.text.masking import MaskedPositions, Masking, Rates, Sentences
+from runners.tasks.text.masking import Masking, Sentences
 from runners.trial import build_model
 from variants import babyberta, softmax
 
@@ -52,9 +53,9 @@ def own(row: list[int], visible: list[bool]) -> list[int]:
 
 def hidden_patterns(size: int, rate: float, count: int) -> Counter[tuple[bool, ...]]:
     """How often each pattern comes, of one sentence of `size` tokens."""
-    masking = Masking(Rates(rate, 0.0, count), ByteEncoder(), size)
-    chosen = MaskedPositions(torch.zeros(count, dtype=torch.int64), torch.arange(count))
-    targets = masking.batch(Sentences([[65] * size]), chosen, 0, "train").targets
+    masking = Masking(ByteEncoder(), size, masked=rate, random=0.0, patterns=count)
+    chosen = torch.zeros(count, dtype=torch.int64)
+    targets = masking.batch(Sentences([[65] * size]), chosen, torch.arange(count), Draws(0)).targets
     return Counter(tuple(row) for row in (targets[:, 1 : size + 1] != UNASKED).tolist())
 
 
@@ -74,10 +75,9 @@ def test_patterns_are_independent_draws_of_which_those_that_hide_nothing_are_lef
 
 
 def test_a_mask_stands_for_nine_in_ten_and_any_ordinary_token_for_the_rest() -> None:
-    encoder, rates = ByteEncoder(), Rates(0.5, 0.1, 4000)
     sentences = Sentences([list(b"ordinary words"), list(b"and more of them")])
-    chosen = MaskedPositions(torch.arange(8000) % 2, torch.arange(8000) // 2)
-    batch = Masking(rates, encoder, 16).batch(sentences, chosen, 5, "train")
+    masking = Masking(ByteEncoder(), 16, masked=0.5, random=0.1, patterns=4000)
+    batch = masking.batch(sentences, torch.arange(8000) % 2, torch.arange(8000) // 2, Draws(5))
     hidden = batch.targets != UNASKED
     shown = batch.inputs[hidden]
     total = len(shown)

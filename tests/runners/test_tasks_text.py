@@ -1,7 +1,6 @@
 """Text: what is read, how it is split, what it is called, and what is refused."""
 
 import json
-import os
 import re
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ from pydantic import ValidationError
 from torch import Tensor
 
 from grid.errors import EnvironmentProblem, SpecError
-from runners import BytePairs, MaskedText, MultipleChoice, Text, TokenizerFile
+from runners import MultipleChoice, Text
 from runners.evaluations.minimal_pairs import read_pairs
 from runners.tasks.text.corpus import count_repeated, split
 from runners.tasks.text.text_source import TextTask
@@ -202,39 +201,3 @@ def test_the_kind_of_a_file_is_in_the_hash_and_its_name_is_not_unless_it_names_a
         (tmp_path / f"{name}.jsonl").write_text(ITEM)
     first, second = (MultipleChoice(source=str(tmp_path / f"{name}.jsonl"), sets=None) for name in ("one", "two"))
     assert first.content_hash != second.content_hash
-
-
-def word_file(path: Path) -> TokenizerFile:
-    vocabulary = {"<end>": 0, "?": 1, "one": 2, "two": 3, "<mask>": 4}
-    model = {"type": "WordLevel", "vocab": vocabulary, "unk_token": "?"}
-    whole = {"version": "1.0", "added_tokens": [], "pre_tokenizer": {"type": "Whitespace"}, "model": model}
-    path.write_text(json.dumps(whole))
-    return TokenizerFile(path=str(path))
-
-
-@pytest.mark.parametrize("kind", [Text, MaskedText])
-def test_a_tokenizer_that_learns_nothing_needs_no_text(tmp_path: Path, kind: type[TextTask]) -> None:
-    (tmp_path / "a.txt").write_text(WORDS)
-    task = kind.model_validate({"source": str(tmp_path / "a.txt"), "context": 16})
-    tasks = [task, task.changed(tokenizer=word_file(tmp_path / "t.json"))]
-    pairs = task.changed(tokenizer=BytePairs(vocabulary=262))
-    before = pairs.encoder().record
-    (tmp_path / "a.txt").rename(tmp_path / "b.txt")
-    for each in tasks:
-        again = type(each).model_validate(each.data())  # as a finished trial is read
-        assert again.encoder().decode(again.encoder().encode("one two").ids) == "one two"
-    with pytest.raises(SpecError, match=r"'byte_pairs' is learned from the text .* there is no text .*a.txt"):
-        pairs.encoder()
-    (tmp_path / "b.txt").rename(tmp_path / "a.txt")
-    assert pairs.encoder().record == before
-
-
-@pytest.mark.parametrize("asked", ["corpus", "streams", "open"])
-def test_a_text_that_has_changed_is_not_read(tmp_path: Path, asked: str) -> None:
-    (tmp_path / "a.txt").write_text(WORDS)
-    task = small(tmp_path / "a.txt")
-    task.streams()
-    (tmp_path / "a.txt").write_text(WORDS + "seven")
-    os.utime(tmp_path / "a.txt", ns=(1, 1))
-    with pytest.raises(SpecError, match="content_hash is"):
-        getattr(task, asked)()

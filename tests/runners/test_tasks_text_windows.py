@@ -8,7 +8,7 @@ import pytest
 import torch
 from pydantic import ValidationError
 
-from runners import FixedToken, NoIntervention, RandomTokens, Text, TokenizerFile, Training, Trial
+from runners import FixedToken, NoIntervention, RandomTokens, Text, Training, Trial
 from runners.optimisers import AdamW
 from runners.optimisers.schedules import Constant
 from runners.trial import build_model
@@ -117,17 +117,6 @@ def test_a_fixed_token_is_where_it_is_fixed_in_training_and_evaluation(lines: Pa
         assert (after.targets != UNSCORED).sum() == 20 * len(after.targets) - len(asked) * len(after.targets)
 
 
-def test_less_data_are_the_first_tokens_of_the_training_part(lines: Path) -> None:
-    task = small(lines, training_tokens=60)
-    data, train = task.open(), bytes(small(lines).corpus().train)
-    seen = {bytes(row) for step in range(40) for row in data.batch(1, step).inputs.tolist()}
-    assert len(seen) > 20
-    assert all(row in train[:60] for row in seen)
-    assert data.record["trained_on_tokens"] == 60
-    assert data.record["train_tokens"] == len(train)
-    assert torch.equal(data.examples(4).inputs, small(lines).open().examples(4).inputs)
-
-
 @pytest.mark.parametrize(
     ("fields", "words"),
     [
@@ -144,14 +133,3 @@ def test_windows_without_meaning_are_refused(lines: Path, fields: dict[str, obje
     assert len(small(lines, prefix=20, intervention=NoIntervention()).scored) == 1
     with pytest.raises(ValidationError, match=words):
         small(lines, **fields)
-
-
-def test_a_fixed_token_needs_one_that_no_text_has(lines: Path, tmp_path: Path) -> None:
-    from tokenizers import Tokenizer, models
-
-    library = Tokenizer(models.WordLevel({"x": 0, "</s>": 1}, unk_token="x"))
-    library.save(str(tmp_path / "t.json"))
-    tokenizer = TokenizerFile(path=str(tmp_path / "t.json"))
-    with pytest.raises(ValidationError, match=r"this tokenizer has none; name it: intervention\.token"):
-        small(lines, tokenizer=tokenizer, intervention=FixedToken())
-    assert small(lines, tokenizer=tokenizer, intervention=FixedToken(token=0))

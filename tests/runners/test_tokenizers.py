@@ -3,7 +3,6 @@
 import json
 import math
 import sys
-from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -100,20 +99,6 @@ def test_only_the_training_part_is_learned_from(tmp_path: Path) -> None:
     everything = BytePairs(vocabulary=300).encoder(lambda: documents)
     assert task.encoder().record == alone.record != everything.record
     assert task.encoder() is task.changed(batch=3).encoder()
-
-
-def test_a_text_is_its_documents_each_with_its_end(tmp_path: Path) -> None:
-    documents = [f"Dokument {number} — é {'wort ' * number}" for number in range(1, 30)]
-    path = write_documents(tmp_path / "a.jsonl", documents)
-    for tokenizer in (Bytes(), BytePairs(vocabulary=300)):
-        task = Text(source=str(path), context=8, tokenizer=tokenizer)
-        encoder, seen = task.encoder(), []
-        for stream in task.streams():
-            ids = stream.ids.tolist()
-            bounds = [*stream.starts.tolist(), len(ids)]
-            assert [ids[end - 1] for end in bounds[1:]] == [encoder.end] * len(stream.starts)
-            seen += [encoder.decode(ids[a:b]) for a, b in pairwise(bounds)]
-        assert sorted(seen) == sorted(documents)
 
 
 def test_a_text_that_is_too_small_or_a_missing_package_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -55,14 +55,6 @@ def test_the_attempt_records_the_path_of_its_sequences(tiny: Trial, memory: Call
         assert world.began == ("cpu", path, None)
 
 
-def test_a_trial_whose_path_cannot_compute_it_is_refused(tiny: Trial) -> None:
-    with pytest.raises(SpecError, match="path 'linear' cannot run 'SSA'"):
-        tiny.changed(operator=ssa(), execution={"path": "linear"})
-    dropping = tiny.model.changed(attention_dropout=0.1)
-    with pytest.raises(SpecError, match="path 'cpu' cannot run 'SSA': cpu drops no weights; use path='auto'"):
-        tiny.changed(operator=ssa(), model=dropping, execution={"path": "cpu"})
-
-
 def test_every_step_is_logged_and_evaluations_are_where_they_are_due(tiny: Trial, memory: Callable) -> None:
     world = memory()
     finished = train(tiny, world)

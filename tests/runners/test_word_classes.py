@@ -67,17 +67,6 @@ def test_a_token_of_two_classes_has_that_of_its_last_visible_character(tmp_path:
     assert [CLASSES[each] for each in classes(encoder, ids, "closed_class")] == ["special_punctuation", "content"]
 
 
-def test_tokens_of_whole_words_are_words_again(tmp_path: Path) -> None:
-    library = Library(models.WordPiece({"[UNK]": 0, "[SEP]": 1, "the": 2, "##orem": 3}, unk_token="[UNK]"))
-    library.pre_tokenizer = pre_tokenizers.Whitespace()
-    library.decoder = decoders.WordPiece()
-    encoder = saved(library, tmp_path / "t.json", "[UNK]", "[SEP]")
-    ids = list(encoder.encode("the theorem the").ids)
-    assert encoder.token_bytes(ids) == [b"the", b" the", b"orem", b" the"]
-    found = [CLASSES[each] for each in classes(encoder, ids, "closed_class")]
-    assert found == ["function", "content", "content", "function"]
-
-
 @pytest.fixture
 def spacy(monkeypatch: pytest.MonkeyPatch) -> None:
     tags = {"He": "PRON", "saw": "VERB", "it": "PRON", ",": "PUNCT", "3": "NUM"}
@@ -136,16 +125,3 @@ def test_shares_of_uniform_attention_are_counts_of_tokens(tmp_path: Path, tokeni
         values = [each.value for each in found if each.name == f"token_class.closed_class.{name}"]
         assert values == [pytest.approx(share, abs=1e-4)] * 2
     assert len(found) == 8
-
-
-def test_grammar_s_tokens_have_the_class_that_made_them() -> None:
-    task = Grammar(prepositions=2, nouns=4, verbs=5, names=3, topics=2)
-    ids = torch.arange(task.inputs.vocabulary)[None]
-    names = [task.class_names[each] for each in task.token_classes(ids)[0].tolist()]
-    assert names == ["stop"] + ["preposition"] * 2 + ["noun"] * 8 + ["verb"] * 10 + ["name"] * 3
-    found = trial(task, TokenClasses())
-    with torch.inference_mode():
-        batch = probe_batch(task.open(), found.probing)
-        rows = list(look(found.probing, ProbeInput(build_model(found), task, batch, 0, [])))
-    assert {row.name for row in rows} == {f"token_class.task.{name}" for name in task.class_names}
-    assert sum(row.value for row in rows if row.head == 0) == pytest.approx(1)

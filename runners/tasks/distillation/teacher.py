@@ -1,7 +1,6 @@
 """The family of teachers: trained models whose predictions a student learns.
 
-The hash of a teacher's weights is part of the key, their path is not. A teacher computes logits in inference mode, on
-the device of its inputs.
+The hash of a teacher's weights is part of the key, their path is not.
 """
 
 from abc import ABC, abstractmethod

@@ -1,7 +1,6 @@
-"""Corpora: documents and their split into a training and a validation part.
+"""Corpora: documents, ordered by content hash, and their split into a training and a validation part.
 
-Documents are ordered by content hash, so the split does not depend on names and order of files. A zero byte ends every
-document; documents contain no zero byte and no SUB.
+A zero byte ends every document; documents contain no zero byte and no SUB.
 """
 
 import json

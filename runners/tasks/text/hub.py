@@ -1,7 +1,6 @@
-"""Text of a Hugging Face dataset, downloaded once and kept as a local text.
+"""Text of a Hugging Face dataset, downloaded once and kept as .jsonl in the user's cache.
 
-The text is kept in the user's cache as .jsonl. Later reads need neither a network nor the package `datasets`: on a
-cluster, build the spec once on a machine with a network. The cache is `$ABLATE_CACHE`, else `ablate` in
+Later reads need neither a network nor the package `datasets`. The cache is `$ABLATE_CACHE`, else `ablate` in
 `$XDG_CACHE_HOME` or `~/.cache`.
 """
 

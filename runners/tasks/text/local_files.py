@@ -1,8 +1,4 @@
-"""Local text: a .txt, .jsonl or .parquet file, or a folder of these.
-
-A folder is read with its subfolders and links; suffixes may be in capitals. A
-byte order mark is ignored.
-"""
+"""Local text: a .txt, .jsonl or .parquet file, or a folder of these with its subfolders and links."""
 
 import os
 from collections.abc import Iterator

@@ -1,7 +1,7 @@
 """Real text that every machine has: the documentation inside the Python standard library.
 
-One document per module, its docstrings in order, and one per topic of `pydoc`'s reference. Tests and installed
-packages are left out. It is about 2 MB, and different for every version of Python.
+One document per module, its docstrings in order, and one per topic of `pydoc`. It is about 2 MB, and different for
+every version of Python.
 """
 
 import ast

@@ -26,11 +26,10 @@ import numpy as np
 import torch
 from pydantic import PositiveInt, model_validator
 from torch import Tensor
-from torch.nn import functional as F
 
 from grid.errors import SpecError
 from runners.tasks.counter_rng import CPU, Draws
-from runners.tasks.task import UNSCORED, Batch, Data, Measurements, Predict, ratio, spread_evenly, token_losses
+from runners.tasks.task import UNSCORED, Batch, Measurements, Predict, TokenData, ratio, spread_evenly, token_losses
 from runners.tasks.text.corpus import Corpus, count_repeated, documents_of
 from runners.tasks.text.encoder import Encoder
 from runners.tasks.text.interventions import Intervention, NoIntervention
@@ -139,7 +138,7 @@ class Text(TextTask):
 
 
 @final
-class TextData(Data):
+class TextData(TokenData):
     """Windows into a corpus."""
 
     def __init__(self, task: Text) -> None:
@@ -182,13 +181,6 @@ class TextData(Data):
     def examples(self, count: int) -> Batch:
         """The first windows that are validated on."""
         return self._validated.first(count)
-
-    def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        """Nats per token; outputs [B, T, vocabulary], targets [B, T]."""
-        return F.cross_entropy(outputs.flatten(0, 1), targets.flatten(), ignore_index=UNSCORED)
-
-    def terms(self, targets: Tensor) -> int:
-        return targets.shape[0] * len(self._task.scored)
 
     def evaluate(self, predict: Predict) -> Iterator[Measurements]:
         """Yield loss and perplexity per token, byte and word; items are windows.

@@ -1,7 +1,6 @@
-"""Base of text tasks: source, split and tokenizer of the text.
+"""Base of text tasks: source, split and tokenizer of the text, read and encoded once per process.
 
-The content hash of the text is part of the key, its path is not. Building the spec fills in the hash; a text with
-another hash is an error. Text is read, split and encoded once per process.
+The content hash of the text is part of the key, its path is not.
 """
 
 from functools import lru_cache
