@@ -243,11 +243,8 @@ def _read(path: Path) -> tuple[str, bytes]:
     return content_hash(path.name, data), data
 
 
-def _lines(path: Path, data: bytes) -> list[Line]:
-    lines = []
+def _lines(path: Path, data: bytes) -> Iterator[Line]:
     for number, line in enumerate(decode(data, path).split("\n"), start=1):
-        if not line.strip():
-            continue
-        where = f"{path}, line {number}"
-        lines.append(Line(where, f"{path.stem}/{number}", parse_object(line, where)))
-    return lines
+        if line.strip():
+            where = f"{path}, line {number}"
+            yield Line(where, f"{path.stem}/{number}", parse_object(line, where))

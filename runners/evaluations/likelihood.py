@@ -56,7 +56,9 @@ def generate(
         lengths = [len(prompts[at]) + len(tokens[at]) for at in waiting]
         for members in groups_by_length(lengths, encoder.vocabulary):
             rows = [waiting[each] for each in members]
-            for at, token in zip(rows, _next_tokens(predict, [prompts[at] + tokens[at] for at in rows]), strict=True):
+            inputs = torch.tensor([prompts[at] + tokens[at] for at in rows])
+            likeliest = once(predict, lambda inputs=inputs: predict(inputs)[:, -1].argmax(-1).tolist())
+            for at, token in zip(rows, likeliest, strict=True):
                 tokens[at].append(token)
                 if token != encoder.end and not is_over(encoder.decode(tokens[at])):
                     going.append(at)
@@ -64,11 +66,6 @@ def generate(
         if not waiting:
             break
     return [encoder.decode(each) for each in tokens]
-
-
-def _next_tokens(predict: Predict, sequences: list[list[int]]) -> list[int]:
-    found: list[int] = once(predict, lambda: predict(torch.tensor(sequences))[:, -1].argmax(-1).tolist())
-    return found
 
 
 def pair(encoder: Encoder, context: str, continuation: str) -> tuple[list[int], list[int]]:

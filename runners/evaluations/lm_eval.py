@@ -76,14 +76,12 @@ class LmEval(Evaluation):
                 raise ValueError("content_hash needs include; the harness's own tasks have none")
             return self
         object.__setattr__(self, "include", absolute_path("include", self.include))
-        if self.content_hash is not None and not Path(self.include).exists():
-            return self
-        try:
-            if self.content_hash is None:
-                self.set_normal_form(content_hash=_hash_of(Path(self.include)))
-            require_hash(self.content_hash, _hash_of(Path(self.include)), self.include)
-        except SpecError as error:
-            raise ValueError(str(error)) from error
+        if self.content_hash is None or Path(self.include).exists():
+            try:
+                self.set_normal_form(content_hash=self.content_hash or _hash_of(Path(self.include)))
+                require_hash(self.content_hash, _hash_of(Path(self.include)), self.include)
+            except SpecError as error:
+                raise ValueError(str(error)) from error
         return self
 
     @property

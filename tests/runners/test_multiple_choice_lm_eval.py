@@ -1,16 +1,16 @@
 """Multiple choice beside lm-evaluation-harness: the same model on the same questions is right about the same ones."""
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
 import torch
 
 from runners import MultipleChoice, Text
 from runners.tasks import Items, Measurements
-from runners.tasks.text.encoder import ByteEncoder, EncodedText, Encoder
+from runners.tasks.text.encoder import ByteEncoder, Encoder
 from variants import Transformer, llama2, softmax
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # warnings of lm-eval and what it imports
@@ -55,36 +55,6 @@ def model() -> Transformer:
     return made
 
 
-class Cut(Encoder):
-    """Letters, and tokens of several of them, longest first, as far as these go; the end is token 0."""
-
-    pieces = ("", *(chr(code) for code in range(1, 128)), "th", "the", " t", "  ", "at", " a", "nd", "at.")
-
-    record: ClassVar = {"kind": "cut"}
-    vocabulary = len(pieces)
-    end = 0
-    mask = None
-    special = frozenset({0})
-
-    def encode(self, text: str) -> EncodedText:
-        ids = []
-        while text:
-            found = max((piece for piece in self.pieces if piece and text.startswith(piece)), key=len)
-            ids.append(self.pieces.index(found))
-            text = text[len(found) :]
-        return EncodedText(ids, [])
-
-    def token_bytes(self, ids: Sequence[int]) -> list[bytes]:
-        return [self.pieces[token].encode() for token in ids]
-
-    def decode(self, ids: Sequence[int]) -> str:
-        return "".join(self.pieces[token] for token in ids)
-
-    def piece(self, token: int) -> str:
-        return self.pieces[token]
-
-
-@pytest.fixture
 def language_model() -> Callable[..., Any]:
     """An LM of lm-eval that scores one request at a time."""
     from lm_eval.api.model import TemplateLM

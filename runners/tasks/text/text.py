@@ -118,7 +118,7 @@ class Text(TextTask):
         return self.open().windows(length, count)
 
     def check_corpus(self, corpus: Corpus) -> None:
-        """A part has no more tokens than bytes."""
+        """Check bytes, since a part has no more tokens than bytes."""
         for part, text in corpus._asdict().items():
             self.check_part(part, len(text), "bytes")
 
@@ -166,11 +166,11 @@ class TextData(TokenData):
 
     @property
     def constant_loss(self) -> float:
-        """Every token equally likely."""
+        """Return the loss if every token is equally likely."""
         return math.log(self._encoder.vocabulary)
 
     def batch(self, seed: int, step: int, device: torch.device = CPU) -> Batch:
-        """Windows at random places of the training text: ids [B, T] and the ids that follow them, int64."""
+        """Draw windows of the training text: ids [B, T] and the ids that follow them, int64."""
         if self._train.device != device:
             self._train, self._window = self._train.to(device), self._window.to(device)
         places = len(self._train) - len(self._window) + 1
@@ -179,7 +179,7 @@ class TextData(TokenData):
         return self._as_shown(self._train[starts + self._window], draws)
 
     def examples(self, count: int) -> Batch:
-        """The first windows that are validated on."""
+        """Return the first validation windows."""
         return self._validated.first(count)
 
     def evaluate(self, predict: Predict) -> Iterator[Measurements]:
@@ -197,12 +197,12 @@ class TextData(TokenData):
         yield of_words.exponential().to_measurement("word_perplexity")
 
     def windows(self, length: int, count: int) -> Batch:
-        """As `Text.windows`."""
+        """Return windows as `Text.windows` does."""
         return self._split(self._streams.validation.ids[self.places(length, count)])
 
     @cached_property
     def _validated(self) -> Batch:
-        """The validation windows, as the model reads them."""
+        """Return the validation windows, as the model reads them."""
         places = self.places(self._task.context, self._task.validation_windows)
         return self._as_shown(self._streams.validation.ids[places], Draws(0, "evaluation", "text", "intervention"))
 

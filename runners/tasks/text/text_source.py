@@ -81,7 +81,7 @@ class TextTask(Task):
             SpecError: as for the tokenizer and, if it is learned, as for `corpus`.
         """
         if not self.tokenizer.learned:
-            return _read_encoder(self.tokenizer)
+            return _encoder(self.tokenizer, None)
         try:
             self._require_text()
         except SpecError as error:
@@ -89,7 +89,7 @@ class TextTask(Task):
                 f"tokenizer {self.tokenizer.label!r} is learned from the text anew wherever a model of it is used, so "
                 f"the text has to be where it was; {error}"
             ) from error
-        return _learned_encoder(self.tokenizer, self._place)
+        return _encoder(self.tokenizer, self._place)
 
     def streams(self) -> "Streams":
         """Return the text as tokens; cheap after the first time in a process. Raises as `encoder`."""
@@ -124,12 +124,11 @@ class Streams(NamedTuple):
 
 
 class _TextPosition(NamedTuple):
-    """A text and its split: key of the caches."""
+    """A text and its split: key of the caches. Changed content is another entry."""
 
     source: str | None
     hub: HubText | None
     content_hash: str
-    """Changed content is another entry of the caches."""
     share: float
 
 
@@ -145,13 +144,10 @@ def _corpus(place: _TextPosition) -> Corpus:
 
 
 @lru_cache(maxsize=4)
-def _read_encoder(tokenizer: Tokenizer) -> Encoder:
-    return tokenizer.encoder(list)
-
-
-@lru_cache(maxsize=4)
-def _learned_encoder(tokenizer: Tokenizer, place: _TextPosition) -> Encoder:
-    return tokenizer.encoder(lambda: [text for text in documents_of(_corpus(place).train) if text])
+def _encoder(tokenizer: Tokenizer, place: _TextPosition | None) -> Encoder:
+    return tokenizer.encoder(
+        lambda: [] if place is None else [text for text in documents_of(_corpus(place).train) if text]
+    )
 
 
 @lru_cache(maxsize=4)
