@@ -199,7 +199,7 @@ def test_rolling_likelihoods_are_those_of_the_harness_class_for_hugging_face(add
         windows = RequestConverter(ByteEncoder(), 8, score_bos=adds_bos).windows(request)
         with torch.no_grad():
             ours = score_questions(predict, windows, 256)
-        assert sum(each.log_likelihood for each in ours) == pytest.approx(theirs[0], rel=1e-12)
+        assert sum(log_likelihood for log_likelihood, _ in ours) == pytest.approx(theirs[0], rel=1e-12)
         assert sum(each.scored for each in windows) == len(text) + adds_bos
 
 
@@ -253,7 +253,7 @@ def test_the_key_follows_the_content_of_the_folder_and_not_its_place(tmp_path: P
 Case = tuple[str, dict[str, Any], dict[str, Any], dict[str, str]]
 BROKEN: Mapping[str, Case] = {  # words of the error, fields of the spec, the folder and further files of it
     "not in the harness": ("did you mean 'hellaswag'", {"tasks": ("hellaswak",), "include": None}, {}, {}),
-    "broken YAML": (r"bad\.yaml is no readable YAML", {"tasks": ("bad",)}, {}, {"bad.yaml": "task: bad\n  x: [y\n"}),
+    "broken YAML": ("no lm-eval task 'bad' in readable YAML", {"tasks": ("bad",)}, {}, {"bad.yaml": "task: bad\n  x: [y\n"}),
     "data elsewhere": ("outside of.*move it", {}, {"data": "../items.jsonl"}, {}),
     "no data": (r"'mine' names .*none\.jsonl, which does not exist", {}, {"data": "none.jsonl"}, {}),
     "torn data": ("mine in .* cannot be loaded .*JSON parse error", {}, {}, {"items.jsonl": '{"question": '}),

@@ -83,12 +83,12 @@ def test_contexts_that_compete_have_their_answer_in_the_text(tmp_path: Path) -> 
 
 
 NO_ANSWERS = [
-    ("answer", 5, "has number 5 and the 2 choices"),
-    ("answer", -1, "has number -1 and the 2 choices"),
-    ("answer", None, "has None and the 2 choices"),
-    ("said", "B", r"has 'B' and the 2 choices \['b', 'cc'\]"),
-    ("several", [0, 2], r"has \[0, 2\] and the 2 choices"),
-    ("several", [], r"has \[\] and the 2 choices"),
+    ("answer", 5, "has 5 and the choices"),
+    ("answer", -1, "has -1 and the choices"),
+    ("answer", None, "has None and the choices"),
+    ("said", "B", r"has 'B' and the choices \['b', 'cc'\]"),
+    ("several", [0, 2], r"has \[0, 2\] and the choices"),
+    ("several", [], r"has \[\] and the choices"),
 ]
 
 
@@ -102,7 +102,7 @@ def test_an_answer_that_is_no_choice_is_refused(field: str, value: object, words
 
 LINES = "".join(json.dumps(each) + "\n" for each in DOCUMENTS)
 REFUSED = {
-    "an unknown metric": (LINES, ("metric: acc", "metric: accc"), r"'accc'; did you mean"),
+    "an unknown metric": (LINES, ("metric: acc", "metric: accc"), "mine in .* cannot be loaded"),
     "an unknown split": (LINES, ("test_split: test", "test_split: tset"), r"mine in .* cannot be loaded .*'tset'"),
     "no split": (LINES, ("test_split: test\n", ""), r"mine in .* cannot be loaded"),
     "no data": ("", ("", ""), r"mine in .* cannot be loaded"),

@@ -168,5 +168,5 @@ def test_what_cannot_be_judged_is_refused_before_training(tiny: Trial, pairs: Pa
     ):
         with pytest.raises(SpecError, match=said):
             plain.changed(**fields)
-    with pytest.raises(SpecError, match=r"longest=20 .* 29 positions of agreement_across_pp in .*, pair 1, 'the"):
+    with pytest.raises(SpecError, match=r"longest=20 .* 30 positions of agreement_across_pp in .*, pair 1, 'the"):
         spec(pairs, longest=20).open(task(prose, "masked"))
