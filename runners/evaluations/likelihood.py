@@ -5,6 +5,7 @@ visible positions.
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -57,7 +58,7 @@ def generate(
         for members in groups_by_length(lengths, encoder.vocabulary):
             rows = [waiting[each] for each in members]
             inputs = torch.tensor([prompts[at] + tokens[at] for at in rows])
-            likeliest = once(predict, lambda inputs=inputs: predict(inputs)[:, -1].argmax(-1).tolist())
+            likeliest = once(predict, partial(_likeliest, predict, inputs))
             for at, token in zip(rows, likeliest, strict=True):
                 tokens[at].append(token)
                 if token != encoder.end and not is_over(encoder.decode(tokens[at])):
@@ -66,6 +67,10 @@ def generate(
         if not waiting:
             break
     return [encoder.decode(each) for each in tokens]
+
+
+def _likeliest(predict: Predict, inputs: Tensor) -> list[int]:
+    return predict(inputs)[:, -1].argmax(-1).tolist()  # type: ignore[no-any-return]
 
 
 def pair(encoder: Encoder, context: str, continuation: str) -> tuple[list[int], list[int]]:

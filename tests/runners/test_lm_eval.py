@@ -253,7 +253,12 @@ def test_the_key_follows_the_content_of_the_folder_and_not_its_place(tmp_path: P
 Case = tuple[str, dict[str, Any], dict[str, Any], dict[str, str]]
 BROKEN: Mapping[str, Case] = {  # words of the error, fields of the spec, the folder and further files of it
     "not in the harness": ("did you mean 'hellaswag'", {"tasks": ("hellaswak",), "include": None}, {}, {}),
-    "broken YAML": ("no lm-eval task 'bad' in readable YAML", {"tasks": ("bad",)}, {}, {"bad.yaml": "task: bad\n  x: [y\n"}),
+    "broken YAML": (
+        "no lm-eval task 'bad' in readable YAML",
+        {"tasks": ("bad",)},
+        {},
+        {"bad.yaml": "task: bad\n  x: [y\n"},
+    ),
     "data elsewhere": ("outside of.*move it", {}, {"data": "../items.jsonl"}, {}),
     "no data": (r"'mine' names .*none\.jsonl, which does not exist", {}, {"data": "none.jsonl"}, {}),
     "torn data": ("mine in .* cannot be loaded .*JSON parse error", {}, {}, {"items.jsonl": '{"question": '}),

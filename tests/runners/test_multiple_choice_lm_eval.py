@@ -55,6 +55,7 @@ def model() -> Transformer:
     return made
 
 
+@pytest.fixture
 def language_model() -> Callable[..., Any]:
     """An LM of lm-eval that scores one request at a time."""
     from lm_eval.api.model import TemplateLM
