@@ -36,6 +36,7 @@ from store.files.trial_status import trial_state
 from variants import Operator
 
 TESTS = Path(__file__).parent.parent
+SHORT = GENTLE.changed(steps=6, evaluate_every=4)
 
 
 @pytest.fixture(autouse=True)
@@ -56,7 +57,7 @@ def _no_rank_is_left() -> None:
 
 def test_ranks_train_as_one_process_does(tiny: Trial, memory: Callable) -> None:
     """Two ranks sum as two micro-batches do, bit for bit; uneven parts of several ranks differ by rounding."""
-    trial, whole, row, two, uneven = (tiny.changed(operator=OPERATORS[2], training=GENTLE), *(memory() for _ in "1234"))
+    trial, whole, row, two, uneven = (tiny.changed(operator=OPERATORS[2], training=SHORT), *(memory() for _ in "1234"))
     train(trial, whole)
     train(split(trial, 2), row)
     train(split(trial, 1, gpus=2), two)
@@ -97,7 +98,7 @@ def read_ranks(folder: Path, ranks: int) -> list[dict]:
 
 
 def test_ranks_of_torchrun_meet_and_in_float64_they_agree_to_its_roundings(tiny: Trial, tmp_path: Path) -> None:
-    trial = tiny.changed(operator=OPERATORS[2], training=GENTLE)
+    trial = tiny.changed(operator=OPERATORS[2], training=SHORT)
     options = ["--nnodes=1", "--nproc-per-node=2", "--rdzv-backend=c10d", "--rdzv-endpoint=127.0.0.1:0"]
     command = [sys.executable, "-m", "torch.distributed.run", *options, "--local-addr=127.0.0.1"]
     words = script(split(trial, 1, gpus=2), tmp_path, {"double": True})
@@ -106,7 +107,7 @@ def test_ranks_of_torchrun_meet_and_in_float64_they_agree_to_its_roundings(tiny:
     assert alone(trial, tmp_path, double=True).wait() == 0
     (whole,) = read_ranks(tmp_path, 1)
     assert apart(whole["numbers"], zero["numbers"]) < ROUNDINGS * torch.finfo(torch.float64).eps
-    assert (one["step"], one["numbers"]) == (20, {})
+    assert (one["step"], one["numbers"]) == (6, {})
 
 
 def test_a_stop_that_one_rank_is_asked_for_stops_all_at_the_same_step(tiny: Trial, tmp_path: Path) -> None:
@@ -290,7 +291,7 @@ exec "$@"
 
 
 def test_ranks_of_two_nodes_train_as_those_of_one(tiny: Trial, memory: Callable, two_nodes: Path) -> None:
-    trial, row, two = tiny.changed(training=GENTLE), memory(), memory()
+    trial, row, two = tiny.changed(training=SHORT), memory(), memory()
     train(split(trial, 1, gpus=2), two)
     assert [line.split(maxsplit=1)[1] for line in two_nodes.read_text().splitlines()] == ["1 1 0 1"]
     train(split(trial, 2), row)
