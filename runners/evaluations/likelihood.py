@@ -70,7 +70,7 @@ def generate(
 
 
 def _likeliest(predict: Predict, inputs: Tensor) -> list[int]:
-    return predict(inputs)[:, -1].argmax(-1).tolist()  # type: ignore[no-any-return]
+    return predict(inputs)[:, -1].argmax(-1).tolist()
 
 
 def pair(encoder: Encoder, context: str, continuation: str) -> tuple[list[int], list[int]]:
