@@ -56,7 +56,7 @@ def texts(component: Any) -> list[str]:
 
 def show(roots: Sequence[Path], address: str, campaigns: Campaigns | None = None) -> str:
     engine = Engine(campaigns or Campaigns(roots), PAGES)
-    content, *_ = engine.navigate(*address.partition("?")[::2], "light", None, {})
+    content, *_ = engine.show(*address.partition("?")[::2], "light")
     return " | ".join(texts(content))
 
 
@@ -181,7 +181,7 @@ def test_a_torn_view_is_named(runs: Path, tmp_path: Path, text: str) -> None:
     (root / "views" / "one.json").write_text(text)
     assert "views/one.json is no saved view" in show([root], "/torn-view/curves?view=one").lower()
     assert show([root], "/torn-view/curves").startswith("Curves")
-    _, top, *_ = Engine(Campaigns([root]), PAGES).navigate("/torn-view/curves", "", "light", None, {})
+    _, top, *_ = Engine(Campaigns([root]), PAGES).show("/torn-view/curves", "", "light")
     assert "Views/one.json is no saved view; save it again or delete it." in texts(top)
 
 
@@ -227,7 +227,7 @@ def test_a_bug_of_one_part_leaves_the_others_standing(runs: Path, caplog: pytest
 
     overview = next(page for page in PAGES if page.name == "overview")
     broken = overview._replace(slots=(Slot("broken", "Broken", fail), *overview.slots))
-    content, *_ = Engine(Campaigns([runs]), [broken]).navigate("/runs/overview", "", "light", None, {})
+    content, *_ = Engine(Campaigns([runs]), [broken]).show("/runs/overview", "", "light")
     found = " | ".join(texts(content))
     assert "This part failed (AttributeError); the terminal of the dashboard shows where." in found
     assert "Noise floor" in found
