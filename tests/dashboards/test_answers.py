@@ -74,7 +74,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_axes_stand_by_size_and_their_levels_from_best_to_worst(root: Path) -> None:
-    shown = seen(root, FACTORS).slots["effects"]
+    shown = seen(root, FACTORS, "", ["effects"]).slots["effects"]
     assert shown.data["factor"].unique(maintain_order=True).to_list() == ["depth", "operator", "side"]
     assert shown.data["level"].to_list()[:4] == ["one", "two", "SSA", "softmax"]
     assert shown.answer.startswith("Axes that matter, the largest first: depth (one is best, ")
