@@ -150,19 +150,15 @@ def test_the_lines_of_a_pair_are_its_marginal_means(page: Look) -> None:
     assert row["n"] == 12
 
 
-def test_one_seed_has_its_effects_against_half_normal_quantiles(tmp_path: Path) -> None:
-    def plant_value(line: Line) -> float:
-        return value(line) / (1 + 0.1 * line["seed"])
-
-    root = plant(tmp_path / "one", OPERATORS, [0], Planted(plant_value), factors=FACTORS_OF)
-    found = seen(root, FACTORS)
-    frame = found.frame("half-normal")
-    assert frame.height == 17  # contrasts of 18 runs
-    largest = frame.row(0, named=True)
-    assert largest["beyond"] == "simultaneous margin"
-    assert frame["size"].to_list() == sorted(frame["size"].to_list(), reverse=True)
-    several = seen(plant(tmp_path / "two", OPERATORS, [0, 1], Planted(value), factors=FACTORS_OF), FACTORS)
-    assert "Several seeds tell the noise" in several.slots["half-normal"].message
+def test_the_matrix_holds_every_pair_once_in_each_half(page: Look) -> None:
+    frame = page("").frame("matrix")
+    assert frame.height == 9
+    one, other = at(frame, "operator", "depth"), at(frame, "depth", "operator")
+    assert one["value"] == other["value"]
+    importance = page("").frame("importance")
+    listed = importance.filter(pl.col("axis") == "operator × depth")
+    assert one["value"] == listed["partial omega²"][0]
+    assert listed["p (Holm)"][0] < 0.05 < importance.filter(pl.col("axis") == "width × depth")["p (Holm)"][0]
 
 
 def test_one_axis_has_no_pair_and_no_map(tmp_path: Path) -> None:

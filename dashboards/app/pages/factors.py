@@ -28,10 +28,10 @@ from dashboards.data.captions import effects_words, n_words
 from dashboards.data.formatting import count, join_words, number, p_value
 from dashboards.data.seed_averages import average_words, interval_words
 from dashboards.data.user_errors import Unknown, catch_user_error, require
-from dashboards.figures import effects as effects_figure, half_normal, interactions, pivot
+from dashboards.figures import effects as effects_figure, interactions, pivot
 from dashboards.figures.canvas import is_cut
 from dashboards.theme.styles import level_styles
-from store.analysis.effects import analysis, half_normal_data
+from store.analysis.effects import analysis
 from store.statistics import Factorial
 
 
@@ -158,7 +158,6 @@ def _map_controls(view: PageView) -> list[Control]:
 
 _MOST_COLUMNS: Final = 800
 """Coefficients of interactions; more take minutes to estimate."""
-_MOST_RUNS: Final = 1000
 _P_WORDS: Final = "params.value == null ? '–' : params.value < 0.001 ? '< 0.001' : d3.format('.2~g')(params.value)"
 
 
@@ -272,35 +271,6 @@ def _pair(view: PageView) -> SlotContent:
     return SlotContent(figure, caption, frame, [Key(styles[level], level, level) for level in levels], message)
 
 
-def _half_normal(view: PageView) -> SlotContent:
-    about, measure, found = grid_of(view), judged_by(view), analyse(view)
-    if found.seeds > 1:
-        return SlotContent(message="Several seeds tell the noise, so effects are tested above, not here.")
-    if found.runs > _MOST_RUNS:
-        return SlotContent(message=f"{count(found.runs, 'run')} have too many contrasts to be made orthogonal here.")
-    contrasts = half_normal_data(view.store, about.grid, measure=measure._asdict())
-    frame = half_normal.contrasts(contrasts)
-    if frame.is_empty():
-        return SlotContent(message="No effect can be told from the runs at hand.")
-    aliased = contrasts.contrasts["size"].null_count()
-    tests = (
-        "Grey line: noise alone, by Lenth's pseudo standard error. An effect without truth is beyond the margin with "
-        f"probability {measure.alpha:g}, any of all beyond the simultaneous one. To look at, not for verdicts."
-    )
-    if contrasts.pseudo_error is None:
-        few = "Fewer than three contrasts cannot tell the noise" if frame.height < 3 else "Most contrasts are zero"
-        tests = f"{few}, so none is tested."
-    caption = (
-        f"{measure_words(view)}: {count(frame.height, 'contrast')} of "
-        f"{count(contrasts.runs, 'run')} of one seed by size: the root mean square over the runs of what a contrast "
-        f"changes (of two levels half of their difference){half_normal.units_of(measure.scale)}. {tests}"
-        f"{' ' + count(aliased, 'contrast') + ' cannot be told from others.' if aliased else ''}"
-    )
-    kinds = frame["beyond"].to_list()
-    legend = [Key(style, words, kind or "noise") for kind, (words, style) in half_normal.KINDS.items() if kind in kinds]
-    return SlotContent(half_normal.draw_half_normal(contrasts, measure.scale), caption, frame, legend)
-
-
 def _sentences(notes: Sequence[str]) -> str:
     return "".join(f" {note[:1].upper()}{note[1:]}." for note in notes)
 
@@ -329,6 +299,5 @@ FACTORS = AppPage(
         Slot("pair", "Two axes together", _pair, half=True),
         Slot("pivot", "Map over two axes", _map, sets="at"),
         Slot("chosen", "Runs of the chosen cell", _runs, "table", picks=(Pick("Compare curves", "curves", "run"),)),
-        Slot("half-normal", "Effects against noise, with one seed", _half_normal),
     ),
 )

@@ -40,8 +40,7 @@ from dashboards.papers.paper_tables import (
 )
 from store.analysis.published_comparison import WORDS, compare_published
 from store.published.claims import claims
-from store.published.filter import chosen as filter_published
-from store.published.tables import Note, PublishedCell, notes, papers
+from store.published.tables import Note, PublishedCell, chosen as filter_published, notes, papers
 
 _MOST_REASONS: Final = 6
 
