@@ -94,7 +94,7 @@ def main_effects(campaign: Campaign, grid: str | None = None) -> go.Figure:
 def training_curves(campaign: Campaign, name: str = "loss", grid: str | None = None) -> go.Figure:
     """A training metric by step, the average of a variant's seeds with its 95 % band."""
     about = _about(campaign, grid)
-    campaign.curves(name, about.grid, buckets=1)  # told with the names there are, where it was never recorded
+    campaign.curves(name, about.grid, buckets=1)  # an error names the metrics there are
     scale = about.measure.scale if about.measure is not None else "log"
     found = training.curves(about.store, about.grid, name, about.drawn, scale=scale)
     if found.frame.is_empty():

@@ -94,22 +94,14 @@ def draw_change_by_shift(found: pl.DataFrame, look: CellLook, measure: GridMeasu
 def _mark_judged_point(figure: go.Figure, found: pl.DataFrame, measure: GridMeasure, along: str) -> go.Figure:
     judged = measure.point.get(along)
     if judged is not None:
-        figure.add_vline(x=judged, line={"color": MUTED, "width": 1, "dash": "dot"})
-        figure.add_annotation(
+        figure.add_vline(
             x=judged,
-            y=1,
-            yref="paper",
-            text="compared here",
-            showarrow=False,
-            xanchor="left",
-            yanchor="top",
-            xshift=5,
-            font={"color": MUTED, "size": 12},
+            line={"color": MUTED, "width": 1, "dash": "dot"},
+            annotation={"text": "compared here", "yanchor": "top", "xshift": 5, "font": {"color": MUTED, "size": 12}},
         )
     levels = found["x"].unique().sort().to_list()
-    if len(levels) <= 12:
-        figure.update_xaxes(tickvals=levels, ticktext=[f"{level:g}" for level in levels])
-    return figure
+    ticks = {"tickvals": levels, "ticktext": [f"{level:g}" for level in levels]} if len(levels) <= 12 else {}
+    return figure.update_xaxes(**ticks)
 
 
 def shift_map(
@@ -153,13 +145,12 @@ def draw_shift_map(
     return draw_heat(cells, ramp, x=axes[0], y=axes[1], height=tall, width=PANEL)
 
 
-def _words(value: float | None, column: str, scale: str) -> str:
-    return change(value, scale) if column == "change" else number(value)
+def _words(value: float | None, column: str, scale: str, digits: int = 3) -> str:
+    return change(value, scale) if column == "change" else number(value, digits)
 
 
 def scale_ends(span: tuple[float, float], column: str, measure: GridMeasure) -> Mapping[str, str]:
     """Write both ends of the colour scale."""
-    if column == "change":
-        return {"low": change(span[0], measure.scale), "high": change(span[1], measure.scale)}
-    back = [10**end if measure.scale == "log" else end for end in span]
-    return {"low": number(back[0], 2), "high": number(back[1], 2)}
+    log = column == "value" and measure.scale == "log"
+    ends = [_words(10**end if log else end, column, measure.scale, 2) for end in span]
+    return dict(zip(("low", "high"), ends, strict=True))

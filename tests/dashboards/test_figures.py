@@ -24,7 +24,6 @@ from dashboards.figures.canvas import (
     log_ticks,
     one_line,
     ratio_ticks,
-    tick_text,
     value_axis,
 )
 from dashboards.theme.styles import operator_styles
@@ -131,25 +130,6 @@ def test_learned_numbers_keep_layers_and_heads_apart(about: GridContext) -> None
     assert {round(x) for x in places} == {0, 1}
 
 
-def test_differences_stand_by_effect_and_the_least_likely_are_chosen() -> None:
-    frame = pl.DataFrame(
-        {
-            "cell": list("abcd"),
-            "difference": [0.1, None, -0.5, 0.0],
-            "low": [0.0, None, -0.6, -0.1],
-            "high": [0.2, None, -0.4, 0.1],
-            "corrected_low": [0.0, None, -0.7, -0.2],
-            "corrected_high": [0.2, None, -0.3, 0.2],
-            **PAIRED,
-            "verdict": ["worse", "no verdict", "better", "undecided"],
-            "p": [0.02, None, 0.01, 0.9],
-        }
-    )
-    higher = MEASURE._replace(better="higher")
-    for measure, most, cells in ((MEASURE, 32, "cdab"), (MEASURE, 2, "ca"), (MEASURE, 3, "cda"), (higher, 3, "adc")):
-        assert forest.differences(frame, measure, most=most)["cell"].to_list() == list(cells)
-
-
 def test_the_forest_plot_shows_the_rope_and_a_row_without_a_difference(about: GridContext) -> None:
     found = forest.differences(verdicts(about.store, "known"), MEASURE)
     figure = check_json(forest.draw_differences(found, about.look, MEASURE, WORDS))
@@ -251,25 +231,12 @@ def test_a_wild_interval_does_not_flatten_the_values_and_an_ordinary_one_is_show
         assert not is_cut(ordinary, scale)
 
 
-def test_ticks_are_written_as_a_reader_writes_them() -> None:
-    texts = {0.003: "0.003", 20.0: "20", 1e4: "10,000", 1e-6: "10<sup>-6</sup>", 3e-7: "3·10<sup>-7</sup>"}
-    assert {value: tick_text(value) for value in texts} == texts
-
-
 @pytest.mark.parametrize("limit", [0.01, 0.1, 0.5, 1.0, 3.0, 20.0])
 def test_ticks_of_ratios_are_symmetric_and_apart(limit: float) -> None:
     values = ratio_ticks(limit)["tickvals"]
     assert values == [-value for value in reversed(values)]
     assert all(b - a >= limit / 3 for a, b in pairwise(values))
     assert len(values) <= 7
-
-
-def test_long_names_break_between_their_parts() -> None:
-    assert break_name("a · b") == "a · b"
-    assert break_name("Principled · granularity=constant") == "Principled<br>granularity=constant"
-    assert break_name("x" * 99) == "x" * 39 + "…"
-    four = "constant · per query · per layer · per head"
-    assert break_name(four, 44) == four
 
 
 @pytest.mark.parametrize("place", range(30, 45))

@@ -11,7 +11,6 @@ from playwright.sync_api import Page
 from plotly.offline import get_plotlyjs
 
 from dashboards.data.formatting import plain
-from dashboards.figures.canvas import least_width
 from dashboards.figures.heat import Ramp, draw_heat, heat_ramp
 from dashboards.theme.styles import DIVERGING, SEQUENTIAL, contrast, dark_partners, on_fill
 
@@ -196,10 +195,3 @@ def test_labels_of_any_length_leave_rows_legible(page: Page) -> None:
         across, up, widest = page.evaluate(LENGTHS, [json.loads(figure.to_json()), 930])
         assert up / n >= 22, (n, panels)
         assert widest <= across / n, (n, panels)
-
-
-def test_panels_side_by_side_have_a_least_width_and_a_lone_one_none() -> None:
-    found = pl.DataFrame({"panel": ["a", "b"], "x": ["0", "0"], "y": ["0", "0"], "value": [1.0, 2.0]})
-    ramp = heat_ramp(found["value"])
-    assert least_width(draw_heat(found.filter(pl.col("panel") == "a"), ramp, x="x", y="y")) == 0
-    assert least_width(draw_heat(found, ramp, x="x", y="y")) > 500
