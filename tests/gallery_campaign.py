@@ -258,13 +258,7 @@ def rows_of(cell: PublishedCell) -> Iterator[Row]:
     elif "lambada" in cell.metric:
         yield "evaluation", "lm_eval.lambada_openai.acc", {"fewshot": float(cell.setup["shots"])}, None, None
     elif "LongBench" in cell.metric:
-        yield (
-            "evaluation",
-            f"long_context.{cell.metric.removeprefix('LongBench ').lower()}",
-            {"factor": 4.0},
-            None,
-            None,
-        )
+        yield "evaluation", f"long_context.{cell.metric.split()[1].lower()}", {"factor": 4.0}, None, None
     elif "rank" in cell.metric:
         yield from (
             ("probe", "effective_rank_median", {"sequence": float(sequence)}, layer, None)
@@ -348,10 +342,8 @@ _NEVER = ("ground_value_per", "query")
 
 
 def _probe(name: str, *points: Mapping[str, float], heads: bool = True) -> list[Row]:
-    found: list[Row] = []
-    for point, layer, head in product(points or ({},), LAYERS, HEADS if heads else (None,)):
-        found.append(("probe", name, point, layer, head))
-    return found
+    places = product(points or ({},), LAYERS, HEADS if heads else (None,))
+    return [("probe", name, point, layer, head) for point, layer, head in places]
 
 
 def _rows_000() -> list[Row]:

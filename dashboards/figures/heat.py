@@ -59,14 +59,12 @@ class Ramp(NamedTuple):
         return math.log10(value) if self.log else value
 
 
-def heat_ramp(
-    values: pl.Series, title: str = "", *, diverging: bool = False, log: bool = False, middle: float = 0.0
-) -> Ramp:
-    """A ramp that takes all `values`; a diverging one is symmetric about `middle`."""
+def heat_ramp(values: pl.Series, title: str = "", *, diverging: bool = False, log: bool = False) -> Ramp:
+    """A ramp that takes all `values`; a diverging one is symmetric about 0."""
     kept = [value for value in finite(values.to_list()) if value > 0 or not log]
     if diverging:
-        widest = max((abs(value - middle) for value in kept), default=0.0) or 1.0
-        return Ramp(middle - widest, middle + widest, diverging=True, title=title)
+        widest = max(map(abs, kept), default=0.0) or 1.0
+        return Ramp(-widest, widest, diverging=True, title=title)
     low, high = (min(kept), max(kept)) if kept else (1.0, 1.0)
     if low == high:  # one value makes no scale: it stands in the middle of one
         low, high = (low / 2, high * 2) if log else (low - 0.5 * (abs(low) or 1), high + 0.5 * (abs(high) or 1))

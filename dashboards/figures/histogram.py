@@ -21,8 +21,8 @@ _STRIP: Final = 190
 """Pixels of a panel."""
 
 
-def bin_edges(values: Sequence[float | None], bins: int | None = None) -> list[float]:
-    """Edges of bins of equal width that take all finite values; by default as many as Freedman and Diaconis have."""
+def bin_edges(values: Sequence[float | None]) -> list[float]:
+    """Edges of bins of equal width that take all finite values, as many as Freedman and Diaconis have."""
     kept = np.array(finite(values), dtype=float)
     if not kept.size:
         return [0.0, 1.0]
@@ -30,10 +30,9 @@ def bin_edges(values: Sequence[float | None], bins: int | None = None) -> list[f
     if low == high:
         half = 0.5 * (abs(low) or 1.0)
         return [low - half, low + half]
-    if bins is None:
-        quarters = np.quantile(kept, [0.25, 0.75])
-        width = 2 * float(quarters[1] - quarters[0]) / kept.size ** (1 / 3)
-        bins = min(max(math.ceil((high - low) / width) if width > 0 else _FEWEST, _FEWEST), MOST_BINS)
+    quarters = np.quantile(kept, [0.25, 0.75])
+    width = 2 * float(quarters[1] - quarters[0]) / kept.size ** (1 / 3)
+    bins = min(max(math.ceil((high - low) / width) if width > 0 else _FEWEST, _FEWEST), MOST_BINS)
     return [float(edge) for edge in np.linspace(low, high, bins + 1)]
 
 

@@ -13,7 +13,7 @@ from dashboards.figures.heat import Ramp, draw_heat
 from dashboards.figures.lines import PLAIN, Drawing, Panel, Series, draw_panels
 from dashboards.figures.panels import place_side_by_side
 from dashboards.papers.item import Drawn
-from dashboards.papers.reading import Point, Spread, named_series, read_probe, series_of, split_cells
+from dashboards.papers.reading import Spread, named_series, read_probe, series_of, split_cells
 
 OVER_SEEDS: Final = "Band: 95 % t interval over seeds."
 _BANDS: Final[Mapping[Spread, str]] = {
@@ -117,14 +117,13 @@ class ProbeLines(NamedTuple):
     models: bool = False
     """True if there is a panel for each model, of one probe."""
     height: int = 400
-    at: Point | None = None
 
     def draw(self, about: GridContext) -> Drawn:
         """The figure of a grid."""
         scaled = pl.col("value", "low", "high") * self.factor
         panels = [
             Panel(
-                read_probe(about, name, self.x, at=self.at, spread=self.spread, last=self.last).with_columns(scaled),
+                read_probe(about, name, self.x, spread=self.spread, last=self.last).with_columns(scaled),
                 title,
             )
             for name, title in self.panels.items()

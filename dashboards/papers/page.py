@@ -41,9 +41,9 @@ def gallery(store: Store, grids: Mapping[str, str]) -> Gallery:
     return Gallery(drawn, styles)
 
 
-def gallery_html(found: Gallery, note: str = SYNTHETIC) -> str:
-    """All items in one offline HTML document; `note` says what the data are."""
-    body = tag("p", text(note), class_="lead")
+def gallery_html(found: Gallery) -> str:
+    """All items in one offline HTML document."""
+    body = tag("p", text(SYNTHETIC), class_="lead")
     for paper, title in papers().items():
         items = [_block(item, drawn) for item, drawn in found.drawn if item.paper == paper]
         body += tag("section", tag("h2", text(f"{paper} {title}")) + "".join(items))

@@ -118,6 +118,13 @@ def split_cells(about: GridContext, fact: str) -> pl.DataFrame:
 
 
 def loss_words(about: GridContext, words: str = "loss") -> str:
-    """`words` with the unit of the loss, if the grid's measure says it."""
-    unit = about.unit if about.measure is not None and about.measure.name == "loss" else ""
+    """`words` with the unit of the loss, if it is known: that of the grid's measure, else that of its tasks."""
+    unit = about.unit
+    if about.measure is None or about.measure.name != "loss":
+        found = about.store.sql(
+            "SELECT DISTINCT t.spec->>'$.task.kind' AS kind FROM grid_trial g JOIN trial t USING (trial) "
+            "WHERE g.grid = $grid",
+            {"grid": about.grid},
+        )
+        unit = "nats per token" if set(found["kind"]) <= {"text", "grammar", "distillation"} else ""
     return f"{words}, {unit}" if unit else words

@@ -59,7 +59,6 @@ def progress_picture(about: GridContext, progress: pl.DataFrame, key: str) -> Fi
     return FigureBlock(f"{key}-progress", "Progress", caption, [(None, figure)], progress.drop("cell"), legend)
 
 
-_WORDS: Final = {"diverged": "diverged", "out_of_memory": "ran out of memory", "killed": "killed", "error": "error"}
 _MOST_LABELS: Final = 6
 
 
@@ -76,7 +75,7 @@ def show_failures(about: GridContext, key: str) -> str:
 
 
 def _kind(row: Mapping[str, Any], about: GridContext) -> str:
-    reason = _WORDS.get(row["reason"], str(row["reason"] or "unknown"))
+    reason = str(row["reason"] or "unknown").replace("out_of_memory", "ran out of memory")
     labels = [about.look.names[cell.cell] for cell in about.cells if cell.label in row["labels"]]
     more = f" and {len(labels) - _MOST_LABELS} more" if len(labels) > _MOST_LABELS else ""
     where = ", ".join(labels[:_MOST_LABELS]) + more

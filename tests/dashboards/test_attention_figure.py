@@ -15,7 +15,7 @@ import pytest
 from dashboard_site import ServeSite
 from PIL import Image
 from playwright.sync_api import Page
-from probed_campaign import HEADS, LAYERS, STEPS, TOKENS, weights, write_arrays, write_maps, write_probed
+from probed_campaign import HEADS, STEPS, TOKENS, weights, write_arrays, write_maps, write_probed
 
 from dashboards.app.address import read
 from dashboards.app.campaigns import Campaigns
@@ -196,10 +196,7 @@ def test_bytes_are_letters_and_other_tokens_are_numbers() -> None:
     ("search", "said"),
     [
         ("?cell=nobody", "has no cell 'nobody'; it has softmax, SSA"),
-        ("?seed=9", "has no seed 9; it has 0, 1, 2"),
-        ("?step=11", "no step 11; it has 20"),
         ("?sequence=3", f"got [2, {HEADS}, {TOKENS}, {TOKENS}] and sequence 3"),
-        (f"?head={LAYERS}.0", f"got '{LAYERS}.0'"),
         ("?head=<script>", "got '<script>'"),
     ],
 )
