@@ -75,8 +75,7 @@ def error_map(campaign: Campaign, label: str | None = None, grid: str | None = N
     if found.is_empty():
         return _empty("No trial of this variant has finished yet.")
     column = "value" if cell == about.baseline or found["change"].is_null().all() else "change"
-    span = shift.ends(found, column, log=measure.scale == "log")
-    figure = shift.draw_shift_map(found, measure, axes, span, column)
+    figure = shift.draw_shift_maps(found, about.look, measure, axes, column)
     what = measure.name if column == "value" else f"{measure.name}: change from {about.baseline_name}"
     return standalone(figure, f"{what} of {about.look.names[cell]}")
 

@@ -41,6 +41,8 @@ class Ramp(NamedTuple):
     """Title of the bar of colours, with the unit; without one there is no bar."""
     words: Callable[[float | None], str] = number
     """A value in words."""
+    ticks: Mapping[str, Any] = {}
+    """Ticks of the bar, as plotly takes them; empty: round numbers."""
 
     @property
     def colors(self) -> Sequence[str]:
@@ -229,6 +231,7 @@ def _bar(ramp: Ramp, height: int) -> dict[str, Any]:
         "y": 1,
         "yanchor": "top",
     }
+    found |= ramp.ticks
     if ramp.log:
         values = log_ticks(ramp.low, ramp.high)
         values = values[:: math.ceil(len(values) * 18 / length)]

@@ -144,26 +144,18 @@ def _maps(about: GridContext, measure: GridMeasure, at: dict[str, list[float]], 
     found = shift.shift_map(about.store, about.grid, measure, axes, about.drawn)
     if found.is_empty():
         return
-    base = found.filter(pl.col("cell") == about.baseline) if about.baseline in about.drawn else found
-    spans = {"value": shift.ends(base, "value", log=measure.scale == "log")}
-    spans["change"] = shift.ends(found, "change", log=False)
-    panels: list[tuple[str | None, go.Figure]] = []
-    for (cell,), rows in found.group_by("cell", maintain_order=True):
-        column = "value" if cell == about.baseline or rows["change"].is_null().all() else "change"
-        figure = shift.draw_shift_map(rows, measure, axes, spans[column], column)
-        panels.append((about.look.names[str(cell)], figure))
-    of = about.baseline_name or "a cell without a baseline"
-    caption = (
-        f"Map of {of}: {average_words(measure.scale)} of {measure.name} over seeds. The others: their change from it, "
-        f"paired by seed and averaged, {n_words(found)}. One colour scale for all "
-        f"maps of a kind.{describe_selection(about, about.drawn)}"
-    )
-    ramps = ""
-    for column, words in (("value", measure.name), ("change", f"against {about.baseline_name}")):
-        ends = shift.scale_ends(spans[column], column, measure)
-        ramps += tag("span", text(f"{words}: {ends['low']}") + f'<i class="{column}"></i>' + text(ends["high"]))
-    title, legend = f"Over {axes[0]} and {axes[1]}", tag("div", ramps, class_="ramp")
-    yield FigureBlock(f"{key}-map", title, caption, panels, name_cells(found, about), legend)
+    changed = found.filter(pl.col("change").is_not_null())
+    own = found.filter(~pl.col("cell").is_in(changed["cell"].unique().to_list()))
+    over, selection = f"over {axes[0]} and {axes[1]}", describe_selection(about, about.drawn)
+    caption = f"{average_words(measure.scale).capitalize()} of {measure.name} over seeds, {n_words(found)}.{selection}"
+    figure = shift.draw_shift_maps(own, about.look, measure, axes, "value")
+    title = f"{measure.name} of {about.baseline_name or 'each cell'} {over}"
+    yield FigureBlock(f"{key}-map", title, caption, [(None, figure)], name_cells(own, about))
+    if changed.height:
+        caption = f"Change from {about.baseline_name}, paired by seed and averaged, {n_words(changed)}.{selection}"
+        figure = shift.draw_shift_maps(changed, about.look, measure, axes, "change")
+        title = f"Change from {about.baseline_name} {over}"
+        yield FigureBlock(f"{key}-map-change", title, caption, [(None, figure)], name_cells(changed, about))
 
 
 def _numbers(about: GridContext, key: str) -> Iterator[FigureBlock]:
