@@ -189,7 +189,7 @@ def log_ticks(low: float, high: float) -> list[float]:
     power = math.floor(math.log10(high - low))
     for step in (each * 10.0**power for each in (5, 2, 1, 0.5, 0.2, 0.1)):
         found = [float(f"{at * step:.12g}") for at in range(math.ceil(low / step), math.floor(high / step) + 1)]
-        if len(found) >= 4:
+        if len(found) >= 3:
             break
     return found
 
