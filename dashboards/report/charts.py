@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 SHOWN: Final[dict[str, tuple[str, ...]]] = {
     "compare": ("differences", "paired", "wins"),
-    "factors": ("effects", "matrix", "pair", "pivot", "half-normal"),
+    "factors": ("effects", "matrix", "pair", "pivot"),
     "curves": ("curves",),
     "trade-offs": ("scatter", "parallel"),
     "mechanism": ("training", "layers", "heads"),

@@ -140,7 +140,7 @@ def _papers_item(item: str, scale: PaperScale, campaign: Path | None, *, as_json
     from runners.cli.published_text import flat, write_cells
     from runners.output import write_frame
     from store.files.layout import Layout
-    from store.published.filter import chosen
+    from store.published.tables import chosen
     from store.store import Store
 
     paper, _, name = item.partition(":")

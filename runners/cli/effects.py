@@ -8,52 +8,40 @@ from runners.output import average_of, describe_measure, format_count, say, writ
 if TYPE_CHECKING:
     import polars as pl
 
-    from store.statistics import Factorial, HalfNormal
+    from store.statistics import Factorial
 
-_SHOWN = 12
 """Most contrasts of a half-normal plot that a terminal gets; JSON and CSV have all."""
 
 
 def effects(*, of: GRID_FLAGS = ONE_GRID, interactions: Flag = False) -> int:
     """Show the effect of each axis, with seeds as blocks: F tests, effect sizes, means. docs/factorial.md.
 
-    If only runs of one seed have values, it shows which effects stand out instead, and draws no verdict. JSON has
-    tests, contrasts and means. CSV has the tests, or the contrasts of one seed.
+    JSON has tests and means, CSV the tests.
 
     Parameters
     ----------
     interactions
         Test also whether what one axis does depends on another.
     """
-    from store.analysis.effects import analysis, half_normal_data
+    from store.analysis.effects import analysis
 
     with of.open() as (store, name, warnings):
         header = store.grid(name)
         found = analysis(store, name, interactions=interactions)
-        single = half_normal_data(store, name) if found.seeds == 1 else None
     if of.as_json:
-        write_json("effects", _data(found, single), [*warnings, *found.notes])
+        data = {"terms": found.terms.rows(named=True), "means": found.means.rows(named=True)}
+        write_json("effects", {**data, "runs": found.runs, "noise": found.noise}, [*warnings, *found.notes])
     elif of.as_csv:
-        write_frame("effects", found.terms if single is None else single.contrasts, as_json=False, as_csv=True)
+        write_frame("effects", found.terms, as_json=False, as_csv=True)
     else:
         write(
             f"{describe_measure(header)} on the {header['measure']['scale']} scale, {format_count(found.runs, 'run')}"
         )
-        _write_single(single) if single is not None else _write_tests(found, header["measure"])
+        _write_tests(found, header["measure"])
         _write_means(found.means, header["measure"])
         for note in found.notes:
             say(f"ablate: {note}")
     return 0
-
-
-def _data(found: "Factorial", single: "HalfNormal | None") -> dict[str, Any]:
-    terms = found.terms.rows(named=True) if single is None else []
-    data: dict[str, Any] = {"terms": terms, "means": found.means.rows(named=True)}
-    data |= {"runs": found.runs, "noise": found.noise, "half_normal": None}
-    if single is not None:
-        numbers = {"pseudo_error": single.pseudo_error, "margin": single.margin, "simultaneous": single.simultaneous}
-        data["half_normal"] = {"contrasts": single.contrasts.rows(named=True), **numbers}
-    return data
 
 
 def _write_tests(found: "Factorial", measure: dict[str, Any]) -> None:
@@ -66,24 +54,6 @@ def _write_tests(found: "Factorial", measure: dict[str, Any]) -> None:
     if found.noise is not None:
         freedom = format_count(found.terms["df_error"][0], "degree of freedom", "degrees of freedom")
         write(f"noise of a run: standard deviation {found.noise:.3g} on this scale, {freedom}")
-
-
-def _write_single(single: "HalfNormal") -> None:
-    known = single.contrasts.drop_nulls("effect")
-    write("one seed: effects against half-normal quantiles; the largest may be noise, and no verdict is drawn")
-    columns = ["contrast", "effect", "quantile", "beyond"]
-    write_table(columns, [tuple(map(_short, row)) for row in known.select(columns).head(_SHOWN).rows()])
-    if known.height > _SHOWN:
-        write(f"and {known.height - _SHOWN} smaller ones; --csv has all")
-    if single.margin is not None and single.simultaneous is not None:
-        write(
-            f"Lenth's pseudo standard error {single.pseudo_error:.3g}, margin {single.margin:.3g}, "
-            f"simultaneous margin {single.simultaneous:.3g}"
-        )
-    for contrast, aliased in (
-        single.contrasts.filter(single.contrasts["effect"].is_null()).select("contrast", "aliased_with").rows()[:_SHOWN]
-    ):
-        say(f"ablate: {contrast} cannot be told from {', '.join(aliased)}")
 
 
 def _write_means(means: "pl.DataFrame", measure: dict[str, Any]) -> None:

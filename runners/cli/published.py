@@ -73,7 +73,7 @@ def published(
     if beside != ComparisonFlags():
         raise SpecError("--grid, --campaign and --all belong to a comparison; add --compare")
     from runners.cli.published_text import flat, write_cells, write_tables
-    from store.published.filter import chosen
+    from store.published.tables import chosen
 
     cells = chosen(asked.paper, asked.table, asked.metric)
     if as_json:

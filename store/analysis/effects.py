@@ -8,7 +8,7 @@ import polars as pl
 
 from grid.names import label_of
 from store.analysis.verdicts import GridMeasure, measure_of, runs
-from store.statistics import Factorial, HalfNormal, factorial, half_normal
+from store.statistics import Factorial, factorial
 
 if TYPE_CHECKING:
     from store.store import Store
@@ -51,21 +51,6 @@ def analysis(
         effects=found.effects.with_columns(_strip_marks(pl.col("factor"))),
         notes=[note.replace(_AXIS, "") for note in found.notes],
     )
-
-
-def half_normal_data(store: "Store", grid: str, *, measure: Mapping[str, Any] | None = None) -> HalfNormal:
-    """Half-normal plot data of a grid with one seed; factors as in `effects`.
-
-    Raises as `effects` does, and SpecError when runs of several seeds have values.
-    """
-    rules = measure_of(store, grid, measure)
-    values, factors = _factors(store, grid, rules)
-    planned = {_AXIS + factor: levels for factor, levels in factors.items()}
-    found = half_normal(values, planned, scale=rules.scale, alpha=rules.alpha)
-    names = found.contrasts.with_columns(
-        _strip_marks(pl.col("contrast")), pl.col("aliased_with").list.eval(_strip_marks(pl.element()))
-    )
-    return found._replace(contrasts=names)
 
 
 def _strip_marks(names: pl.Expr) -> pl.Expr:

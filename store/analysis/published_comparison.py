@@ -14,8 +14,7 @@ import polars as pl
 from store.analysis.our_results import Own, Point, Results, read_arms, results
 from store.analysis.published_matching import another, differs, format_point, named
 from store.published.claims import PublishedClaim, claims
-from store.published.filter import chosen
-from store.published.tables import trust_of
+from store.published.tables import chosen, trust_of
 from store.statistics import holm, p_zero, t_interval
 from store.statistics.arms import pair
 from store.statistics.paired_differences import Paired
@@ -159,7 +158,7 @@ def _row(tried: _Tried, judged: _Judged | None) -> tuple[Any, ...]:
     return (
         *(cell.paper, cell.paper_table, cell.row_label, cell.column_label, tried.claim.words, cell.metric),
         *(cell.operator, format_point(cell.arguments), named(base), "%" if cell.scale == "log" else cell.unit),
-        *(_percent(tried.claim.difference, cell.scale), tried.claim.noise),
+        *(_printed_value(tried.claim.difference, cell.scale, 1.0), tried.claim.noise),
         *(tried.own.label if tried.own else None, arm, cell.measurement, format_point(dict(tried.point))),
         *(judged.pairs if judged else None, *(_printed_value(each, cell.scale, cell.factor) for each in shown)),
         *(judged.p_holm if judged else None, word, reason),
@@ -181,10 +180,6 @@ def _word(claim: PublishedClaim, judged: _Judged) -> tuple[Word, str]:
     if math.copysign(1, published) == math.copysign(1, judged.mean):
         return "same direction", "both differences have the same sign"
     return "differs", "the difference here has the other sign"
-
-
-def _percent(difference: float | None, scale: str) -> float | None:
-    return _printed_value(difference, scale, 1.0)
 
 
 def _printed_value(difference: float | None, scale: str, factor: float) -> float | None:

@@ -19,7 +19,7 @@ from store.database import quoting
 from store.database.schema_docs import describe
 from store.files.atomic import environment_problem, make_directory, sync_directory, write_atomic
 from store.files.layout import STORE_SCHEMA
-from store.published.load import fill
+from store.published.tables import fill
 
 _LOG = logging.getLogger(__name__)
 

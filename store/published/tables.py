@@ -6,12 +6,20 @@ its row, its column or, where neither can tell, at itself; the nearer one counts
 
 import json
 import math
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from functools import cache
 from hashlib import blake2b
 from importlib.resources import files
-from typing import Any, Literal, final
+from typing import TYPE_CHECKING, Any, Literal, final
+
+import pyarrow as pa
+
+from grid.errors import NotFoundError
+from grid.suggestions import suggest_name
+
+if TYPE_CHECKING:
+    import duckdb
 
 Fact = Mapping[str, Any]
 
@@ -196,3 +204,67 @@ def _concerns(note: Fact, facts: Fact) -> bool:
         and facts["column_label"] in part.get("columns", [facts["column_label"]])
         for part in note["cells"]
     )
+
+
+def chosen(paper: str | None = None, table: str | None = None, metric: str | None = None) -> tuple[PublishedCell, ...]:
+    """The cells of a paper ("003" or "3"), a table ("T1", "1", "T5" for both its halves) and a metric.
+
+    `metric` is the name of a measurement, such as "mse", or part of the paper's own words.
+
+    Raises:
+        NotFoundError: nothing is so called; says what there is.
+    """
+    found: Sequence[PublishedCell] = cells()
+    if paper is not None:
+        number = _number(paper)
+        found = [each for each in found if each.paper == number]
+        if not found:
+            raise NotFoundError(f"paper {number} has no table of values: {papers()[number]} publishes no results")
+    if table is not None:
+        wanted = table.upper() if table[:1].upper() == "T" else f"T{table.upper()}"
+        known = list(dict.fromkeys(each.paper_table for each in found))
+        found = [each for each in found if wanted in (each.paper_table.upper(), each.paper_table.partition("-")[0])]
+        if not found:
+            of = "the papers have" if paper is None else f"paper {_number(paper)} has"
+            raise NotFoundError(f"{of} no table {table!r} of values; there are {', '.join(known) or 'none'}")
+    if metric is not None:
+        named = [each for each in found if each.measurement == metric]
+        of_metric = named or [each for each in found if metric.casefold() in each.metric.casefold()]
+        if not of_metric:
+            known = list(dict.fromkeys(each.measurement or each.metric for each in found))
+            listed = f"{', '.join(known[:8])} and {len(known) - 8} more" if len(known) > 8 else ", ".join(known)
+            raise NotFoundError(f"no table asked for has {metric!r}; they have {listed}{suggest_name(metric, known)}")
+        found = of_metric
+    return tuple(found)
+
+
+def _number(paper: str) -> str:
+    number = paper.zfill(3)
+    if number not in papers():
+        known = "; ".join(f"{each} {title}" for each, title in papers().items())
+        raise NotFoundError(f"there is no paper {paper!r}; there are {known}")
+    return number
+
+
+def fill(connection: "duckdb.DuckDBPyConnection") -> None:
+    """Insert every published cell, note and operator, and which version of them this is, into empty tables."""
+    for table, rows in (("published", cells()), ("published_note", notes()), ("published_operator", operators())):
+        connection.register("rows_to_insert", _columns(rows))
+        connection.execute(f"INSERT INTO {table} BY NAME SELECT * FROM rows_to_insert")
+        connection.unregister("rows_to_insert")
+    connection.execute(
+        "INSERT INTO meta VALUES ('published_version', $version), ('published_hash', $hash)",
+        {"version": str(version()), "hash": file_hash()},
+    )
+
+
+def _columns(rows: Sequence[PublishedCell] | Sequence[Note] | Sequence[Made]) -> pa.Table:
+    found = {}
+    for name in (each.name for each in fields(rows[0])):
+        values = [getattr(row, name) for row in rows]
+        if isinstance(values[0], Mapping):
+            kind = pa.map_(pa.string(), pa.float64() if name == "point" else pa.string())
+            found[name] = pa.array([sorted(each.items()) for each in values], kind)
+        else:
+            found[name] = pa.array(values)
+    return pa.table(found)

@@ -13,9 +13,7 @@ from known_campaign import Line, Planted, Seen, plant, seen
 from scipy import stats
 
 from dashboards.app.pages.factors import FACTORS
-from dashboards.figures.half_normal import draw_half_normal
-from store.statistics import HalfNormal, expected_optimism
-from store.statistics.half_normal import CONTRASTS
+from store.statistics import expected_optimism
 
 OPERATORS = ("softmax", "SSA", "<script>%{x}")
 WIDTHS = (32, 128, 64)
@@ -172,21 +170,6 @@ def test_the_matrix_holds_every_pair_once_in_each_half(page: Look) -> None:
     listed = importance.filter(pl.col("axis") == "operator × depth")
     assert one["value"] == listed["partial omega²"][0]
     assert listed["p (Holm)"][0] < 0.05 < importance.filter(pl.col("axis") == "width × depth")["p (Holm)"][0]
-
-
-def test_one_seed_has_its_effects_against_half_normal_quantiles(tmp_path: Path) -> None:
-    def plant_value(line: Line) -> float:
-        return value(line) / (1 + 0.1 * line["seed"])
-
-    root = plant(tmp_path / "one", OPERATORS, [0], Planted(plant_value), factors=FACTORS_OF)
-    found = seen(root, FACTORS)
-    frame = found.frame("half-normal")
-    assert frame.height == 17  # contrasts of 18 runs
-    largest = frame.row(0, named=True)
-    assert largest["beyond"] == "simultaneous margin"
-    assert frame["size"].to_list() == sorted(frame["size"].to_list(), reverse=True)
-    several = seen(plant(tmp_path / "two", OPERATORS, [0, 1], Planted(value), factors=FACTORS_OF), FACTORS)
-    assert "Several seeds tell the noise" in several.slots["half-normal"].message
 
 
 def test_one_axis_has_no_pair_and_no_map(tmp_path: Path) -> None:
@@ -354,14 +337,3 @@ def test_captions_have_the_point_of_the_measure_and_its_own_alpha(odd: Look) -> 
     logs = pl.Series(of("SSA", 8, 1)).log().to_list()
     half = float(stats.t.ppf(0.95, 2)) * stdev(logs) / 3**0.5
     assert math.log(row["high"] / row["value"]) == pytest.approx(half)
-
-
-def test_no_name_of_a_contrast_stands_upon_another() -> None:
-    rows = [(f"n[{i}]", 1, 1.0, 1.0 - 0.001 * i, 3.0 - 0.01 * i, "margin", []) for i in range(20)]
-    few = [("far", 1, 1.0, 0.2, 1.0, "margin", []), ("noise", 1, 0.1, 0.1, 0.1, "", [])]
-    found = HalfNormal(pl.DataFrame([*rows, *few], schema=CONTRASTS, orient="row"), 0.05, 0.15, 0.3, 23)
-    drawn = draw_half_normal(found, "linear").data
-    names = [name for trace in drawn for name in trace.text or () if name]
-    assert names[0] == "n[0]"
-    assert names[-1] == "far"
-    assert len(names) < 6

@@ -12,8 +12,8 @@ from dashboards.papers.cell_matching import is_about
 from dashboards.papers.paper_tables import NOT_COMPARED, printed_table, read_beside
 from runners import FixedToken, Probing, RandomTokens, Text, Training, Trial
 from store import Store
+from store.analysis.our_results import facts
 from store.analysis.published_matching import agrees
-from store.published.facts import facts
 from variants import softmax
 from variants.model.named_backbones import sink_60m
 

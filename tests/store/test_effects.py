@@ -10,8 +10,7 @@ import pytest
 from synthetic import write_campaign, write_grid
 
 from grid import Grid, Spec, over, zipped
-from grid.errors import SpecError
-from store.analysis.effects import analysis, effects, half_normal_data, moving_together
+from store.analysis.effects import analysis, effects, moving_together
 from store.store import Store
 
 GATE = {"constant": 0.0, "layer": -0.1, "head": -0.3}
@@ -138,19 +137,6 @@ def test_a_pair_of_levels_that_was_lost_is_named_by_the_grids_own_words(tmp_path
     both = found.terms.row(by_predicate=pl.col("term") == "operator × gate", named=True)
     assert both["note"] == "no run has operator SSA with gate head; 1 of 2 degrees of freedom are tested"
     assert set(both["aliased_with"]) == {"operator", "gate"}
-
-
-def test_one_seed_has_half_normal_data_and_several_have_not(tmp_path: Path) -> None:
-    factors = {"gate": ("head", "constant", "layer"), "sink": ("off", "on")}
-    write_campaign(tmp_path / "one", operators=("softmax", "SSA"), factors=factors, seeds=range(1), noise=0.01)
-    write_campaign(tmp_path / "two", operators=("softmax", "SSA"), factors=factors, seeds=range(2), noise=0.01)
-    with Store.open(tmp_path / "one") as store:
-        found = half_normal_data(store, "quickstart")
-        assert found.contrasts["contrast"][0].startswith("operator[SSA]")
-        assert found.contrasts["beyond"][0] == "simultaneous margin"
-        assert found.contrasts.height == 11
-    with Store.open(tmp_path / "two") as store, pytest.raises(SpecError, match="is for one seed; there are 2"):
-        half_normal_data(store, "quickstart")
 
 
 def test_before_any_run_has_ended_there_is_nothing_to_test(tmp_path: Path) -> None:

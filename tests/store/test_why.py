@@ -12,7 +12,7 @@ from store.analysis.explain_verdict import _bars, why, why_text
 from store.analysis.tuned_verdicts import selected_verdicts
 from store.analysis.verdicts import verdicts
 from store.files.shards import write_shard
-from store.statistics.items import item_bars
+from store.statistics import item_bars
 from store.store import Store
 
 

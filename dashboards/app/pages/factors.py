@@ -15,10 +15,10 @@ from dashboards.data.captions import effects_words, n_words
 from dashboards.data.formatting import count, join_words, number, p_value
 from dashboards.data.seed_averages import average_words, interval_words
 from dashboards.data.user_errors import Unknown, catch_user_error, require
-from dashboards.figures import effects as effects_figure, half_normal, interactions, pivot
+from dashboards.figures import effects as effects_figure, interactions, pivot
 from dashboards.figures.canvas import is_cut
 from dashboards.theme.styles import Style, level_styles
-from store.analysis.effects import analysis, half_normal_data
+from store.analysis.effects import analysis
 from store.analysis.verdicts import GridMeasure
 from store.statistics import Factorial
 
@@ -176,7 +176,6 @@ def map_controls(view: PageView) -> list[Control]:
 
 _MOST_COLUMNS: Final = 800
 """Coefficients of interactions; more take minutes to estimate."""
-_MOST_RUNS: Final = 1000
 _P_WORDS: Final = "params.value == null ? '–' : params.value < 0.001 ? '< 0.001' : d3.format('.2~g')(params.value)"
 
 
@@ -310,39 +309,6 @@ def _styles(view: PageView, levels: Sequence[str]) -> dict[str, Style]:
     return known if len(known) == len(levels) else level_styles(levels)
 
 
-def _half_normal(view: PageView) -> SlotContent:
-    about, measure = grid_of(view), judged_by(view)
-    if analyse(view).seeds > 1:
-        return SlotContent(message="Several seeds tell the noise, so effects are tested above, not here.")
-    if (runs := analyse(view).runs) > _MOST_RUNS:
-        return SlotContent(message=f"{count(runs, 'run')} have too many contrasts to be made orthogonal here.")
-    found = half_normal_data(view.store, about.grid, measure=measure._asdict())
-    frame = half_normal.contrasts(found)
-    if frame.is_empty():
-        return SlotContent(message="No effect can be told from the runs at hand.")
-    aliased = found.contrasts["size"].null_count()
-    lost = f" {count(aliased, 'contrast')} cannot be told from others." if aliased else ""
-    judged = (
-        "Grey line: noise alone, by Lenth's pseudo standard error. An effect without truth is beyond the margin with "
-        f"probability {measure.alpha:g}, any of all beyond the simultaneous one. To look at, not for verdicts."
-        if found.pseudo_error is not None
-        else "Fewer than three contrasts cannot tell the noise, so none is tested."
-        if frame.height < 3
-        else "Most contrasts are zero and tell of no noise, so none is tested."
-    )
-    caption = (
-        f"{measure_words(view)}: {count(frame.height, 'contrast')} of "
-        f"{count(found.runs, 'run')} of one seed by size: the root mean square over the runs of what a contrast "
-        f"changes (of two levels half of their difference){half_normal.units_of(measure.scale)}. {judged}{lost}"
-    )
-    legend = [
-        Key(style, words, kind or "noise")
-        for kind, (words, style) in half_normal.KINDS.items()
-        if kind in frame["beyond"].to_list()
-    ]
-    return SlotContent(half_normal.draw_half_normal(found, measure.scale), caption, frame, legend)
-
-
 def _sentences(notes: Sequence[str]) -> str:
     return "".join(f" {note[:1].upper()}{note[1:]}." for note in notes)
 
@@ -371,6 +337,5 @@ FACTORS = AppPage(
         Slot("pair", "Two axes together", _pair, half=True),
         Slot("pivot", "Map over two axes", map_of, sets="at"),
         Slot("chosen", "Runs of the chosen cell", runs_of, "table", picks=(Pick("Compare curves", "curves", "run"),)),
-        Slot("half-normal", "Effects against noise, with one seed", _half_normal),
     ),
 )

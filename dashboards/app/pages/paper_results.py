@@ -28,8 +28,7 @@ from dashboards.papers.paper_tables import (
 )
 from store.analysis.published_comparison import WORDS, compare_published
 from store.published.claims import claims
-from store.published.filter import chosen
-from store.published.tables import Note, PublishedCell, notes, papers
+from store.published.tables import Note, PublishedCell, chosen, notes, papers
 
 _MOST_REASONS: Final = 6
 

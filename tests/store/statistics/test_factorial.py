@@ -9,11 +9,9 @@ import pytest
 from scipy import special, stats
 
 from grid.errors import SpecError
-from store.statistics.design import build, read_factors
-from store.statistics.factorial import Factorial, factorial
-from store.statistics.least_squares import fit, wald
-from store.statistics.multiple_testing import holm
-from store.statistics.omega import omega_interval, partial_omega_squared
+from store.statistics.design import build, fit, read_factors, wald
+from store.statistics.factorial import Factorial, factorial, omega_interval, partial_omega_squared
+from store.statistics.verdict import holm
 
 AXES = {"gate": ["constant", "head", "query"], "sink": ["off", "on"], "norm": ["l1", "l2", "sum"]}
 GATE = {"constant": 0.3, "head": -0.1, "query": -0.2}

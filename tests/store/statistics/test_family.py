@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from store.statistics import VERDICTS, Paired, holm, judge, p_zero, t_interval
-from store.statistics.multiple_testing import holm_levels
+from store.statistics.verdict import holm_levels
 
 P_VALUES = st.lists(st.floats(0, 1), min_size=1, max_size=6)
 
