@@ -1,7 +1,7 @@
 """Find a grid's values for a printed one, by seed and in the printed unit.
 
-A value is recorded under a name, or derived as the papers' captions define it: mean accuracies over tasks, relative
-gains over softmax, added parameters, scores of sets of long texts, and the ranks of 002, table 5.
+A value is recorded under a name, or derived as the papers' captions define it. Derived are mean accuracies over tasks,
+relative gains over softmax, added parameters, scores of sets of long texts, and the ranks of 002, table 5.
 """
 
 import re
@@ -42,7 +42,7 @@ class Measured(NamedTuple):
 
 
 class Recorded(NamedTuple):
-    """What a grid recorded for a table."""
+    """The measurements of a grid for a table."""
 
     about: GridContext
     found: Results
@@ -195,7 +195,7 @@ def _ranks(cell: PublishedCell, own: Own, given: Recorded) -> Measured:
 class _Kind(NamedTuple):
     derive: Callable[[PublishedCell, Own, Recorded], Measured]
     name: str
-    """What a run has to record; {} is the task. Empty: every run is enough."""
+    """Name of the measurement; {} is the task. Empty: every run is enough."""
 
 
 _KINDS: Final[Mapping[str, _Kind]] = {

@@ -30,7 +30,7 @@ def lacking(*names: str) -> Drawn:
     return Drawn(message=f"No finished run of this grid has {join_words([f'`{name}`' for name in names])} yet.")
 
 
-def drawn(
+def draw_with_legend(
     caption: str, data: pl.DataFrame, figure: go.Figure, series: Mapping[str, Series], counted: str = "seed"
 ) -> Drawn:
     """A figure with its legend, the names of series in its data, and n in its caption: "n = 1 to 3 seeds"."""
@@ -59,14 +59,14 @@ def draw_lines(
         [panel.found.select(pl.lit(panel.y).alias("panel"), pl.all()) for panel in kept], how="diagonal_relaxed"
     )
     caption = f"{caption} {_LAYERS}" if x == "layer" else caption
-    return drawn(caption, data, draw_panels(kept, shown, x=x, drawing=drawing), shown, counted)
+    return draw_with_legend(caption, data, draw_panels(kept, shown, x=x, drawing=drawing), shown, counted)
 
 
 def draw_maps(found: pl.DataFrame, ramp: Ramp, *, x: str, y: str, caption: str = "") -> Drawn:
     """A heat map, a panel for every `panel` of the frame."""
     data = found.filter(pl.col("value").is_not_null()).drop("reason", strict=False)
     caption = f"{caption} {_LAYERS}" if y == "layer" else caption
-    return drawn(caption, data, draw_heat(found, ramp, x=x, y=y), {})
+    return draw_with_legend(caption, data, draw_heat(found, ramp, x=x, y=y), {})
 
 
 def cells_as_panels(about: GridContext, found: pl.DataFrame) -> pl.DataFrame:
@@ -82,7 +82,9 @@ def join_parts(parts: Mapping[str, Drawn], caption: str, columns: int = 1) -> Dr
         part.data.select(pl.lit(title).alias("part"), pl.all()) for title, part in parts.items() if part.data.height
     ]
     legend = {key: each for part in parts.values() for key, each in part.legend.items()}
-    return drawn(caption, pl.concat(data, how="diagonal_relaxed"), place_side_by_side(figures, columns), legend)
+    return draw_with_legend(
+        caption, pl.concat(data, how="diagonal_relaxed"), place_side_by_side(figures, columns), legend
+    )
 
 
 def by_model(

@@ -22,7 +22,7 @@ from dashboards.papers.drawing import (
     cells_as_panels,
     draw_lines,
     draw_maps,
-    drawn,
+    draw_with_legend,
     join_parts,
     lacking,
 )
@@ -97,7 +97,7 @@ def _histogram(
     series = {key: each for key, each in series_of(about).items() if key in set(counts["series"])}
     figure = draw_histogram(counts, rules, series, x=titles[0], y=titles[1], log="(log axis)" in titles[1])
     data = counts.hstack(found.select("n")).join(rules.drop("n", strict=False), on="series", how="left")
-    return drawn(caption, data, figure, series)
+    return draw_with_legend(caption, data, figure, series)
 
 
 Layer = Literal["middle", "last"]

@@ -10,7 +10,7 @@ from dashboards.data.grid_context import GridContext
 from dashboards.figures import lines
 from dashboards.figures.heat import draw_heat, heat_ramp
 from dashboards.figures.histogram import draw_bars
-from dashboards.papers.drawing import drawn
+from dashboards.papers.drawing import draw_with_legend
 from dashboards.papers.item import Drawn
 from dashboards.papers.reading import named_series
 
@@ -125,7 +125,7 @@ def heads_bars(_: GridContext) -> Drawn:
 
 def _bars(found: pl.DataFrame, caption: str) -> Drawn:
     series = named_series(found["series"].to_list())
-    return drawn(caption, found, draw_bars(found, series, x="key", y="weight"), series)
+    return draw_with_legend(caption, found, draw_bars(found, series, x="key", y="weight"), series)
 
 
 def activation_lines(_: GridContext) -> Drawn:
@@ -142,7 +142,7 @@ def _lines(found: pl.DataFrame, x: str, y: str, *, log: bool) -> Drawn:
     series = named_series(found["series"].to_list())
     drawing = lines.Drawing(340)
     figure = lines.draw_lines(found, series, x=x, y=y, scale="log" if log else "linear", drawing=drawing)
-    return drawn(f"By formula{' with b = 1' if log else ''}: {_BY_FORMULA}", found, figure, series)
+    return draw_with_legend(f"By formula{' with b = 1' if log else ''}: {_BY_FORMULA}", found, figure, series)
 
 
 def packing_map(_: GridContext) -> Drawn:

@@ -11,7 +11,7 @@ from dashboards.figures.heat import draw_heat, heat_ramp
 from dashboards.figures.histogram import draw_bars
 from dashboards.figures.lines import Drawing, Panel, Series, draw_two_axes
 from dashboards.figures.training import curves
-from dashboards.papers.drawing import OVER_SEEDS, draw_lines, drawn, join_parts, lacking
+from dashboards.papers.drawing import OVER_SEEDS, draw_lines, draw_with_legend, join_parts, lacking
 from dashboards.papers.formulas import PREFIX, SHIFTED, masks
 from dashboards.papers.item import Drawn
 from dashboards.papers.reading import (
@@ -100,7 +100,7 @@ def sinks_by_domain(about: GridContext) -> Drawn:
     rows = found.select(pl.col("level").alias("group"), pl.col("rest").alias("series"), "n", "value", "low", "high")
     series = named_series(rows["series"].to_list())
     caption = f"Bar: share of heads with a sink at token 1, {_NAMED_EPS}, mean over seeds, with its 95 % t interval."
-    return drawn(caption, rows, draw_bars(rows, series, x="domain", y=_SHARE), series)
+    return draw_with_legend(caption, rows, draw_bars(rows, series, x="domain", y=_SHARE), series)
 
 
 def loss_and_sinks(about: GridContext) -> Drawn:
