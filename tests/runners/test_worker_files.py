@@ -11,17 +11,11 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 from row_fakes import DONE, FREE, SUBMISSION, Clock, Seen, drained, rows_of
-from slurm_node import send
-from toy_campaign import toy_grid
 
 from runners.attempts.worker import Outcome
-from runners.slurm.worker.assignment import Arguments, Assignment
 from runners.slurm.worker.row_state import CompletedRows as Known
 from runners.slurm.worker.rows import RowShare
-from runners.slurm.worker.task_environment import here
-from runners.slurm.worker.worker_record import WorkerRecordFile
 from runners.slurm.worker_records import (
-    MOST_FINGERPRINTS,
     BudgetTracker,
     Left,
     WorkerRecord,
@@ -31,7 +25,7 @@ from runners.slurm.worker_records import (
     worker_path,
     write_worker,
 )
-from runners.training.failure import Failure, failure_of
+from runners.training.failure import failure_of
 from store.files.atomic import read_json
 from store.files.layout import Layout
 
@@ -112,22 +106,6 @@ def test_files_of_single_lives_are_read_too(layout: Layout) -> None:
         data["class"] = data.pop("resource_class")
         (folder / f"0-3-{restarts}.json").write_text(json.dumps(data))
     assert read_workers(layout, SUBMISSION) == [LIFE, replace(LIFE, restarts=1)]
-
-
-def test_a_worker_remembers_as_many_kinds_of_failure_as_it_says(layout: Layout) -> None:
-    for restarts in range(3):
-        met = tuple(f"{restarts}-{number}" for number in range(50))
-        write_worker(layout, replace(LIFE, restarts=restarts, failures=met))
-    before, last = read_workers(layout, SUBMISSION)
-    assert len(before.failures) == MOST_FINGERPRINTS
-    assert len(last.failures) == 50
-    sent = send(layout.root / "campaign", toy_grid())
-    environ = {"SLURM_ARRAY_JOB_ID": "100", "SLURM_ARRAY_TASK_ID": "0"}
-    diary = WorkerRecordFile(Assignment(Arguments(str(sent.root), sent.submission, 0, 0), here(environ)))
-    for number in [*range(70), 0]:
-        diary.count(Outcome(number, "failed", failure=Failure("error", "m", None, f"{number}")))
-    assert diary.record.failures == tuple(str(number) for number in range(MOST_FINGERPRINTS))
-    assert diary.record.failed == 71
 
 
 FAR = float("inf")
@@ -255,23 +233,3 @@ def test_what_is_not_final_is_not_told(layout: Layout) -> None:
     rows.came_back(Outcome(4, "failed", 1, memory))
     rows.came_back(Outcome(5, "stopped", 1))
     assert rows_in(found, (0, 6)) == {0, 1, 2, 3, 4}
-
-
-def test_many_lists_are_read_less_often(layout: Layout) -> None:
-    clock = Clock()
-    one = new_known(layout, "0-1", clock=clock)
-    one.add(7)
-    one.publish()
-    folder = layout.submission(SUBMISSION) / "seen"
-    for worker in range(2, 901):
-        (folder / f"0-{worker}.json").write_text("{}")
-    reader = new_known(layout, "0-1000", clock=clock)
-    assert reader.read(FAR)
-    one.add(8)
-    one.publish()
-    clock.now += 80
-    assert reader.read(FAR)
-    assert rows_in(reader) == {7}
-    clock.now += 11  # 0.1 s for each of 900
-    assert reader.read(FAR)
-    assert rows_in(reader) == {7, 8}
