@@ -108,9 +108,6 @@ def test_files_of_single_lives_are_read_too(layout: Layout) -> None:
     assert read_workers(layout, SUBMISSION) == [LIFE, replace(LIFE, restarts=1)]
 
 
-FAR = float("inf")
-
-
 def new_known(layout: Layout, name: str = "0-0", rows: tuple[int, int] = (5, 30), clock: Clock | None = None) -> Known:
     return Known(layout, SUBMISSION, name, rows, clock or Clock())
 
@@ -130,12 +127,12 @@ def test_a_reader_knows_all_that_is_published(tmp_path_factory: pytest.TempPathF
             one.add(row)
         one.publish()
     reader = new_known(layout, "0-9")
-    assert reader.read(FAR)
+    reader.read()
     assert rows_in(reader) == set().union(*parts)
     assert reader.complete == (len(rows_in(reader)) == 25)
     reader.publish()
     again = new_known(layout, "0-9")
-    again.read(FAR)
+    again.read()
     assert rows_in(again) == rows_in(reader)
     shutil.rmtree(layout.root)
 
@@ -152,7 +149,7 @@ def test_a_file_that_is_damaged_or_of_other_rows_says_nothing(layout: Layout) ->
     for number, text in enumerate(["", "{", "{}", *texts]):
         (folder / f"0-{2 + number}.json").write_text(text)
     reader = new_known(layout)
-    assert reader.read(FAR)
+    reader.read()
     assert rows_in(reader) == {7}
 
 
@@ -165,30 +162,17 @@ def test_files_are_written_and_read_now_and_then(layout: Layout) -> None:
     assert not file.exists()
     clock.now += 61
     one.keep()
-    assert reader.read(FAR)
+    reader.read()
     one.add(8)
     one.publish()
-    assert reader.read(FAR)
+    reader.read()
     assert rows_in(reader) == {7}
     clock.now += 61
-    assert reader.read(FAR)
+    reader.read()
     assert rows_in(reader) == {7, 8}
     before = file.stat().st_mtime_ns, file.stat().st_ino
     one.publish()
     assert (file.stat().st_mtime_ns, file.stat().st_ino) == before
-
-
-def test_reading_goes_on_where_its_time_was_up(layout: Layout) -> None:
-    for worker in range(4):
-        one = new_known(layout, f"0-{worker}")
-        one.add(5 + worker)
-        one.publish()
-    reader = new_known(layout, "0-9")
-    turns = 1
-    while not reader.read(0.0):
-        turns += 1
-    assert turns == 5
-    assert rows_in(reader) == {5, 6, 7, 8}
 
 
 def test_a_campaign_that_was_moved_away_does_not_begin_to_exist_again(layout: Layout) -> None:
