@@ -91,12 +91,12 @@ class Forks:
             raise CannotStart(f"workers cannot start: {message['failed']}; `ablate doctor` looks for causes")
 
     @property
-    def news(self) -> socket.socket:
+    def exit_socket(self) -> socket.socket:
         """Socket that is readable if new exits have arrived."""
         return self._control
 
     @property
-    def told(self) -> bool:
+    def has_exits(self) -> bool:
         """True if exits were already read while `fork` waited for its reply."""
         return bool(self._pending)
 

@@ -71,9 +71,9 @@ def test_a_death_that_is_told_while_a_worker_is_forked_is_not_overlooked() -> No
 
     forks = Forks([], start)
     with forks.fork(2).pipe:
-        assert forks.told
+        assert forks.has_exits
         assert [ended.how for ended in forks.exits()] == ["SIGKILL"]
-        assert not forks.told
+        assert not forks.has_exits
     forks.close()
 
 
