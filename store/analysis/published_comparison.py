@@ -52,8 +52,7 @@ def compare_published(
         items, null where none is known), label, base (of the own cells), name, point, pairs, own, low, high (of the
         own difference, at Holm's level over all claims with values), p_holm, word, reason, differs, notes, trust.
 
-    Raises:
-        NotFoundError: there is no such grid, paper, table or metric.
+    Raises NotFoundError: there is no such grid, paper, table or metric.
     """
     wanted = claims(chosen(paper, table, metric))
     found = results(store, grid, {each.cell.measurement for each in wanted if each.cell.measurement})

@@ -11,7 +11,6 @@ from grid.errors import NotFoundError, SpecError
 from grid.suggestions import suggest_name
 from store.analysis.verdicts import GridMeasure, measure_of
 from store.statistics import MIN_PAIRS, Better, Scale, holm, p_zero, summarise, t_interval
-from store.statistics.paired_differences import Floats
 from store.statistics.scales import fits, forward
 
 if TYPE_CHECKING:
@@ -60,8 +59,9 @@ def cells(store: "Store", grid: str, wanted: Sequence[str], at: Mapping[str, flo
     any, the grid's own measure at its own point. Raises NotFoundError for a name that nothing has, and SpecError for
     more columns than a page holds, or where no measurement is meant.
     """
-    rules = _rules(store, grid, wanted)
-    own = (store.grid(grid)["measure"] or {}).get("name")
+    measure = store.grid(grid)["measure"]
+    own = (measure or {}).get("name")
+    rules = measure_of(store, grid, None) if measure or not wanted else GridMeasure("", scale="linear")
     twice = sorted({word for word in wanted if list(wanted).count(word) > 1})
     if twice:
         raise SpecError(f"a measurement is shown once; {', '.join(twice)} came several times: leave the others out")
@@ -82,13 +82,6 @@ def cells(store: "Store", grid: str, wanted: Sequence[str], at: Mapping[str, flo
     ]
     labels = frames[0].unique("cell", maintain_order=True)["label"].to_list()
     return CellTable(grid, labels, filled, spread, rules.alpha)
-
-
-def _rules(store: "Store", grid: str, wanted: Sequence[str]) -> GridMeasure:
-    """The grid's measure; of a grid without one, the usual rules for what is wanted."""
-    if store.grid(grid)["measure"] is None and wanted:
-        return GridMeasure(_parse_request(wanted[0])[0], scale="linear")
-    return measure_of(store, grid, None)
 
 
 def _parse_request(word: str) -> tuple[str, Better | None]:
@@ -118,31 +111,19 @@ def _points(store: "Store", grid: str, name: str, at: Mapping[str, float]) -> li
 
 def _entries(values: pl.DataFrame, column: ExportColumn, spread: Spread, alpha: float) -> list[ExportEntry]:
     """Return an entry per cell. A cell with a failed run is not judged."""
-    rows = [part for _, part in values.group_by("cell", maintain_order=True)]
-    finite = [_finite(part) for part in rows]
-    judged = [{} if _count_failed(part) else runs for part, runs in zip(rows, finite, strict=True)]
+    failed = (pl.col("status") == "failed") | ~pl.col("value").fill_null(0.0).is_finite()
+    rows = [part for _, part in values.with_columns(failed=failed).group_by("cell", maintain_order=True)]
+    finite = [dict(part.filter(pl.col("value").is_finite()).select("seed", "value").iter_rows()) for part in rows]
+    judged = [{} if part["failed"].any() else runs for part, runs in zip(rows, finite, strict=True)]
     best = within_noise(judged, column.scale, column.better, alpha) if column.better else set()
     both = enumerate(zip(rows, finite, strict=True))
     return [_entry(part, runs, spread, alpha, best=i in best) for i, (part, runs) in both]
 
 
-def _finite(part: pl.DataFrame) -> dict[int, float]:
-    pairs = part.select("seed", "value").iter_rows()
-    return {seed: value for seed, value in pairs if value is not None and value - value == 0}
-
-
-def _count_failed(part: pl.DataFrame) -> int:
-    """Runs that failed or ended with what is no finite number."""
-    return sum(
-        status == "failed" or (value is not None and value - value != 0)
-        for status, value in part.select("status", "value").iter_rows()
-    )
-
-
 def _entry(part: pl.DataFrame, runs: Mapping[int, float], spread: Spread, alpha: float, *, best: bool) -> ExportEntry:
     if not runs:
         unfinished = part["status"].is_in(["pending", "running"]).any()
-        missing: Missing = "unfinished" if unfinished else "failed" if _count_failed(part) else "unmeasured"
+        missing: Missing = "unfinished" if unfinished else "failed" if part["failed"].any() else "unmeasured"
         return ExportEntry(None, None, 0, part.height, missing, best=False)
     summary = summarise(np.array(list(runs.values()), dtype=np.float64))
     mean, sd = float(summary.mean), float(summary.sd)
@@ -168,7 +149,11 @@ def within_noise(runs: Sequence[Mapping[int, float]], scale: Scale, better: Bett
     if len(units) < 2:
         return set()
     pairs = list(combinations(units, 2))
-    parts = [_difference(units[one], units[other]) for one, other in pairs]
+    shared = [sorted(units[one].keys() & units[other].keys()) for one, other in pairs]
+    parts = [
+        np.array([units[one][seed] - units[other][seed] for seed in seeds], dtype=np.float64)
+        for (one, other), seeds in zip(pairs, shared, strict=True)
+    ]
     p = holm(np.array([p_zero(summarise(part)) if part.size >= MIN_PAIRS else np.nan for part in parts]))
     sign = 1 if better == "lower" else -1
     best = min(units, key=lambda i: sign * sum(units[i].values()) / len(units[i]))
@@ -179,7 +164,3 @@ def within_noise(runs: Sequence[Mapping[int, float]], scale: Scale, better: Bett
         if best in (one, other) and (alike or not chance <= alpha):  # without a p nothing is shown
             kept.add(rival)
     return kept if len(kept) < len(units) else set()
-
-
-def _difference(one: Mapping[int, float], other: Mapping[int, float]) -> Floats:
-    return np.array([one[seed] - other[seed] for seed in sorted(one.keys() & other.keys())], dtype=np.float64)

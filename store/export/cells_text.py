@@ -1,11 +1,11 @@
 """The table of cells as LaTeX and as Markdown, with a caption that says what every sign means."""
 
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple
 
 from store.export import latex, markdown
 from store.export.cells import CellTable, ExportColumn, ExportEntry
-from store.export.rounding import Rounded, round_to_spread
+from store.export.rounding import round_to_spread
 
 _MARKS: Final = {"failed": "×", "unfinished": "…", "unmeasured": "–"}
 _MEANT: Final = {
@@ -16,25 +16,49 @@ _MEANT: Final = {
 _ARROWS: Final = {"lower": "↓", "higher": "↑"}
 
 
+class _Style(NamedTuple):
+    """How a kind of page writes the parts of an entry."""
+
+    escape: Callable[[str], str]
+    bold: str
+    plus_minus: str
+    power: str
+    few: str
+
+
+_LATEX: Final = _Style(latex.escape, r"\textbf{{{}}}", r" $\pm$ ", r"$\,\cdot\,10^{{{}}}$", "$^{{{}/{}}}$")
+_MARKDOWN: Final = _Style(markdown.escape, "**{}**", " ± ", r" · 10\^{}", " ({}/{})")
+
+
 def latex_cells(table: CellTable, said: str = "") -> str:
     """One row per cell, one column per measurement; needs booktabs only. `said` is in place of the usual caption."""
-    heads = ["cell", *(rf"\multicolumn{{2}}{{c}}{{{latex.escape(each)}}}" for each in headings(table))]
-    columns = [_latex_column(column) for column in table.columns]
-    body = [[latex.escape(label), *row] for label, *row in zip(table.labels, *columns, strict=True)]
-    return latex.typeset(
-        "l" + r"r@{$\,\pm\,$}l" * len(table.columns),
-        [" & ".join(heads)],
-        [" & ".join(row) for row in body],
-        latex.escape(said or caption(table)),
-    )
+    return latex.table(*_texts(table, _LATEX), latex.escape(said or caption(table)))
 
 
 def markdown_cells(table: CellTable) -> str:
     """One row per cell, one column per measurement, and the caption below."""
-    columns = [[_markdown(entry) for entry in column.entries] for column in table.columns]
-    rows = [[markdown.escape(label), *row] for label, *row in zip(table.labels, *columns, strict=True)]
-    heads = ["cell", *map(markdown.escape, headings(table))]
-    return f"{markdown.align(heads, rows, [False, *[True] * len(columns)])}\n{markdown.escape(caption(table))}\n"
+    return f"{markdown.table(*_texts(table, _MARKDOWN))}\n{markdown.escape(caption(table))}\n"
+
+
+def _texts(table: CellTable, style: _Style) -> tuple[list[str], list[list[str]], list[bool]]:
+    """Headings, rows, and whether a column is to the right."""
+    columns = [[_entry(entry, style) for entry in column.entries] for column in table.columns]
+    rows = [[style.escape(label), *row] for label, *row in zip(table.labels, *columns, strict=True)]
+    return ["cell", *map(style.escape, headings(table))], rows, [False, *[True] * len(columns)]
+
+
+def _entry(entry: ExportEntry, style: _Style) -> str:
+    if entry.mean is None:
+        return style.escape(_MARKS[entry.missing or "unmeasured"])
+    number = round_to_spread(entry.mean, entry.spread)
+    value = style.escape(number.value.replace("-", "−"))
+    text = style.bold.format(value) if entry.best else value
+    if number.spread is not None:
+        text += f"{style.plus_minus}{number.spread}"
+    if number.exponent:  # the power is of both
+        power = style.power.format(number.exponent)
+        text = f"{text}{power}" if number.spread is None else f"({text}){power}"
+    return text + (style.few.format(entry.seeds, entry.planned) if entry.seeds < entry.planned else "")
 
 
 def headings(table: CellTable) -> list[str]:
@@ -82,36 +106,3 @@ def _bold_words(table: CellTable, level: str) -> str:
 def _shared_part(columns: Sequence[ExportColumn]) -> set[tuple[str, float]]:
     """Coordinates that all columns have."""
     return set.intersection(*(set(column.point.items()) for column in columns)) if columns else set()
-
-
-def _latex_column(column: ExportColumn) -> list[str]:
-    """Aligned at the point: what has fewer digits after it is filled up with room for the rest."""
-    numbers = [None if entry.mean is None else round_to_spread(entry.mean, entry.spread) for entry in column.entries]
-    places = max((number.after_point for number in numbers if number), default=0)
-    return [_latex(entry, number, places) for entry, number in zip(column.entries, numbers, strict=True)]
-
-
-def _latex(entry: ExportEntry, number: Rounded | None, places: int) -> str:
-    if number is None:
-        return rf"\multicolumn{{2}}{{c}}{{{latex.escape(_MARKS[entry.missing or 'unmeasured'])}}}"
-    digits = number.value.replace("-", "$-$")
-    value = rf"\textbf{{{digits}}}" if entry.best else digits
-    lacking = places - number.after_point
-    room = rf"\phantom{{{'.' if not number.after_point else ''}{'0' * lacking}}}" if lacking else ""
-    power = rf"$\,\cdot\,10^{{{number.exponent}}}$" if number.exponent else ""
-    few = f"$^{{{entry.seeds}/{entry.planned}}}$" if entry.seeds < entry.planned else ""
-    if number.spread is None:
-        return rf"\multicolumn{{2}}{{c}}{{{value}{power}{few}}}"
-    begin, end = ("(", ")") if power else ("", "")  # the power is of both
-    return f"{begin}{value}{room} & {number.spread}{end}{power}{few}"
-
-
-def _markdown(entry: ExportEntry) -> str:
-    if entry.mean is None:
-        return _MARKS[entry.missing or "unmeasured"]
-    number = round_to_spread(entry.mean, entry.spread)
-    value = f"**{number.value}**" if entry.best else number.value
-    both = value if number.spread is None else f"{value} ± {number.spread}"
-    power = f" · 10^{number.exponent}".replace("^", r"\^") if number.exponent else ""
-    whole = f"({both}){power}" if power and number.spread is not None else f"{both}{power}"
-    return f"{whole} ({entry.seeds}/{entry.planned})" if entry.seeds < entry.planned else whole

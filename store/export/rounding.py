@@ -18,11 +18,6 @@ class Rounded(NamedTuple):
     spread: str | None
     exponent: int
 
-    @property
-    def after_point(self) -> int:
-        """Digits after the point of the value."""
-        return len(self.value.partition(".")[2])
-
 
 def round_to_spread(value: float, spread: float | None) -> Rounded:
     """`value` with `spread`, both finite, to the second significant digit of the spread; four digits without one."""

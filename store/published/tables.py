@@ -175,13 +175,14 @@ def _numbers(printed: str, known: Fact) -> dict[str, Any]:
     """Parse printed numbers; add a binomial error for a percentage of a known number of items."""
     text, _, error = printed.partition(_SPREAD)
     value = None if text == _NO_NUMBER else float(text.removesuffix(_PROXY))
-    found = {"printed": printed, "value": value, "uncertainty": float(error) if error else None}
-    return found | {"binomial_se": None if value is None else _binomial_se(value, known.get("items"))}
-
-
-def _binomial_se(percent: float, items: int | None) -> float | None:
-    """sqrt(p (1 - p) / (n - 1)) in points, the error of a share of `items` right answers."""
-    return None if items is None else 100 * math.sqrt(percent / 100 * (1 - percent / 100) / (items - 1))
+    share, items = (value or 0) / 100, known.get("items")
+    binomial = None if value is None or items is None else 100 * math.sqrt(share * (1 - share) / (items - 1))
+    return {
+        "printed": printed,
+        "value": value,
+        "uncertainty": float(error) if error else None,
+        "binomial_se": binomial,
+    }
 
 
 def _trust(facts: Fact) -> dict[str, Any]:
@@ -209,10 +210,8 @@ def _concerns(note: Fact, facts: Fact) -> bool:
 def chosen(paper: str | None = None, table: str | None = None, metric: str | None = None) -> tuple[PublishedCell, ...]:
     """The cells of a paper ("003" or "3"), a table ("T1", "1", "T5" for both its halves) and a metric.
 
-    `metric` is the name of a measurement, such as "mse", or part of the paper's own words.
-
-    Raises:
-        NotFoundError: nothing is so called; says what there is.
+    `metric` is the name of a measurement, such as "mse", or part of the paper's own words. Raises NotFoundError:
+    nothing is so called; says what there is.
     """
     found: Sequence[PublishedCell] = cells()
     if paper is not None:

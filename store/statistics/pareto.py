@@ -71,7 +71,8 @@ def pareto(
     claims = _claims(table, alpha, exact, pairs.reshape(len(keys), len(keys)), values["cell"].n_unique())
     known = np.isfinite(table).all(-1).astype(int)
     shared = known @ known.T
-    absent = _absent(values, keys)
+    lost = values.filter(~pl.col("cell").is_in(keys))["label"].unique(maintain_order=True).to_list()
+    absent = f"not compared with {_some(lost)}: no usable run" if lost else ""
     rows = []
     for at, (cell, label) in enumerate(cells.iter_rows()):
         by = [names[j] for j in np.flatnonzero(claims.dominates[:, at])]
@@ -99,11 +100,6 @@ def _check(values: pl.DataFrame, columns: Sequence[str]) -> None:
     for name in ("cell", "label", "seed", *columns):
         if name not in values.columns:
             raise SpecError(f"there is no column {name!r}{suggest_name(name, values.columns)}")
-
-
-def _absent(values: pl.DataFrame, keys: Sequence[str]) -> str:
-    names = values.filter(~pl.col("cell").is_in(keys))["label"].unique(maintain_order=True).to_list()
-    return f"not compared with {_some(names)}: no usable run" if names else ""
 
 
 def _reasons(cell: str, others: Iterable[tuple[str, str]], forbidden: Forbidden) -> str:
