@@ -54,9 +54,10 @@ class Store:
             most_s: seconds after which it reads no more new attempts; `stale` then says how many are left.
             memory_bytes: how much memory a query may take, and so much disk beside; by default most of the machine's.
 
-        Raises NotFoundError: there is no campaign, or, without `refresh`, no snapshot yet; StoreError: the store or a
-        grid has another version, or cannot be read; says what to do; EnvironmentProblem: there is no snapshot and none
-        can be written.
+        Raises:
+            NotFoundError: there is no campaign, or, without `refresh`, no snapshot yet.
+            StoreError: the store or a grid has another version, or cannot be read; says what to do.
+            EnvironmentProblem: there is no snapshot and none can be written.
         """
         layout = Layout(root)
         if not layout.exists():
@@ -86,9 +87,10 @@ class Store:
     ) -> pl.DataFrame:
         """The result of one reading SQL statement over the tables and views of the store; `most` rows of it.
 
-        Raises SpecError: the statement has an error (the engine's own words), would change something, or has values
-        that no frame can hold; StoreError: the snapshot is damaged where the statement reads it; EnvironmentProblem: it
-        needs more memory or disk than there is.
+        Raises:
+            SpecError: the statement has an error, would change something, or has values that no frame can hold.
+            StoreError: the snapshot is damaged where the statement reads it.
+            EnvironmentProblem: it needs more memory or disk than there is.
         """
         note(query, parameters)
         try:

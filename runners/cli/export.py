@@ -137,8 +137,7 @@ def _write_output(to: str, data: bytes) -> None:
 
 def _encode(store: "Store", what: str, kind: str, grid: str | None, page: ExportPage) -> bytes:
     from runners.cli.resolve import choose_grid
-    from store.export.cells import cells
-    from store.export.cells_text import latex_cells, markdown_cells
+    from store.export.cells import cells, latex_cells, markdown_cells
     from store.export.formats import encode
     from store.export.tables import TABLES, rows
 

@@ -13,8 +13,7 @@ import polars as pl
 
 from store.analysis.our_results import Own, Point, Results, read_arms, results
 from store.analysis.published_matching import another, differs, format_point, named
-from store.published.claims import PublishedClaim, claims
-from store.published.tables import chosen, trust_of
+from store.published.tables import PublishedClaim, chosen, claims, trust_of
 from store.statistics import holm, p_zero, t_interval
 from store.statistics.arms import pair
 from store.statistics.paired_differences import Paired

@@ -155,7 +155,7 @@ def _withdraw(layout: Layout, submission: str) -> None:
     place.rmdir()
 
 
-def _logged(layout: Layout, grid: str) -> Iterator[tuple[float, str, dict[str, Any]]]:
+def _read_logged(layout: Layout, grid: str) -> Iterator[tuple[float, str, dict[str, Any]]]:
     """When each run of `grid` was logged, its submission and its line; those of `ablate run` are passed over.
 
     So are damaged ones, as ingest reports them, and those that go meanwhile.
@@ -170,7 +170,7 @@ def _logged(layout: Layout, grid: str) -> Iterator[tuple[float, str, dict[str, A
 
 def submissions_of(layout: Layout, grid: str) -> dict[str, str]:
     """The trial of each run that was logged into `grid`, by submission."""
-    return {submission: str(line["trial"]) for _, submission, line in _logged(layout, grid)}
+    return {submission: str(line["trial"]) for _, submission, line in _read_logged(layout, grid)}
 
 
 def move_run(layout: Layout, submission: str, grid: str | None) -> None:
@@ -182,7 +182,7 @@ def move_run(layout: Layout, submission: str, grid: str | None) -> None:
 def logged_lines(layout: Layout, grid: str) -> list[dict[str, Any]]:
     """The lines of all runs logged into `grid`, oldest first; of a trial that was logged again the first."""
     lines: dict[str, dict[str, Any]] = {}
-    for _, _, line in sorted(_logged(layout, grid), key=lambda each: each[:2]):
+    for _, _, line in sorted(_read_logged(layout, grid), key=lambda each: each[:2]):
         lines.setdefault(line["trial"], line | {"grid": grid})
     return list(lines.values())
 

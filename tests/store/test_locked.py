@@ -101,6 +101,8 @@ def test_a_query_only_reads_the_store(shared: Campaign, reading: Store, secret: 
         assert "\n" not in str(caught.value)
     assert files_below(tmp_path, shared.root / "store") == before
     assert reading.sql("SELECT name, value FROM duckdb_settings() ORDER BY name").rows() == settings
+    for name in ("autoinstall_known_extensions", "autoload_known_extensions", "allow_persistent_secrets"):
+        assert dict(settings)[name] == "false"
     assert reading.sql("SELECT getvariable('x') AS x")["x"].item() is None
     assert reading.sql("SELECT count(*) AS n FROM duckdb_tables() WHERE database_name <> 'store'")["n"].item() == 0
 

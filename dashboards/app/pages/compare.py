@@ -28,8 +28,7 @@ from dashboards.figures import forest, seed_pairs, win_rates
 from dashboards.theme.styles import Style, dark_partners
 from store.analysis.explain_verdict import why, why_text
 from store.analysis.verdicts import GridMeasure, baseline_of, verdicts
-from store.export.cells import CellTable, cells
-from store.export.cells_text import caption as cells_caption, latex_cells, markdown_cells
+from store.export.cells import CellTable, caption as cells_caption, cells, latex_cells, markdown_cells
 
 MOST_CELLS: Final = 32
 """Cells of a matrix of all pairs; of more, the baseline and the best are compared."""

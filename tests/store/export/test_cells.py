@@ -10,8 +10,7 @@ from store_export_reader import rows
 from synthetic import write_campaign
 
 from grid.errors import NotFoundError, SpecError
-from store.export.cells import CellTable, ExportColumn, ExportEntry, cells, within_noise
-from store.export.cells_text import latex_cells, markdown_cells
+from store.export.cells import CellTable, ExportColumn, ExportEntry, cells, latex_cells, markdown_cells, within_noise
 from store.store import Store
 
 
