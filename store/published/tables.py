@@ -13,13 +13,12 @@ from hashlib import blake2b
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, final
 
-import pyarrow as pa
-
 from grid.errors import NotFoundError
 from grid.suggestions import suggest_name
 
 if TYPE_CHECKING:
     import duckdb
+    import pyarrow as pa
 
 Fact = Mapping[str, Any]
 
@@ -259,7 +258,9 @@ def fill(connection: "duckdb.DuckDBPyConnection") -> None:
     )
 
 
-def _columns(rows: Sequence[PublishedCell] | Sequence[Note] | Sequence[Made]) -> pa.Table:
+def _columns(rows: Sequence[PublishedCell] | Sequence[Note] | Sequence[Made]) -> "pa.Table":
+    import pyarrow as pa  # slow to import, and needed for a new database alone
+
     found = {}
     for name in (each.name for each in fields(rows[0])):
         values = [getattr(row, name) for row in rows]

@@ -23,7 +23,7 @@ def of(paper: str, table: str) -> list[PublishedCell]:
 
 
 def test_every_cell_of_every_table_is_there_once() -> None:
-    assert Counter(c.paper for c in cells()) == {"000": 198, "002": 432, "003": 437, "004": 188}
+    assert Counter(c.paper for c in cells()) == {"000": 188, "002": 432, "003": 437, "004": 198}
     assert len({(c.paper, c.paper_table) for c in cells()}) == 38
     assert [c.id for c in cells()] == list(range(1255))
     assert len({(c.paper, c.paper_table, c.row_label, c.column_label) for c in cells()}) == 1255
