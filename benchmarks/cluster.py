@@ -299,16 +299,12 @@ def _cluster(place: Path) -> Iterator[str]:
         if subprocess.run(["scontrol", "ping"], capture_output=True, check=False).returncode == 0:
             yield "the cluster at hand"
             return
-    command = [sys.executable, str(HERE.parent / "tests" / "cluster")]
-    size = ["--nodes", "2", "--cpus", str(max(2, os.cpu_count() or 2)), "--gpus", "1"]
-    up = subprocess.run([*command, "up", str(place / "slurm"), *size], stdout=subprocess.PIPE, text=True, check=False)
-    if up.returncode:
-        raise SystemExit(up.returncode)
-    os.environ["SLURM_CONF"] = up.stdout.strip().partition("SLURM_CONF=")[2]
-    try:
+    sys.path.insert(0, str(HERE.parent / "tests"))
+    from cluster.cluster import Cluster, Shape
+
+    with Cluster(Shape(nodes=2, cpus=max(2, os.cpu_count() or 2), gpus=1), place / "slurm") as made:
+        os.environ.update(made.environment)
         yield "the test cluster: 2 nodes that are processes of this machine"
-    finally:
-        subprocess.run([*command, "down", str(place / "slurm")], check=True)
 
 
 def main() -> None:

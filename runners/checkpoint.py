@@ -65,18 +65,18 @@ def save_checkpoint(directory: Path, trial: str, step: int, state: Mapping[str, 
     torch.save({"schema": CHECKPOINT_SCHEMA, "trial": trial, "step": step, "state": dict(state)}, sink)
     data = sink.getvalue()
     path = write_atomic(directory / f"step-{step:09d}.{_hash(data)}.pt", data)
+
+    def forget() -> None:
+        others = [each for each in _files(directory) if each != path]
+        replaced = [each for each in others if _step(each) == step]  # an evaluation saves its step again
+        for old in (*replaced, *[each for each in others if each not in replaced][: 1 - KEEP]):
+            old.unlink(missing_ok=True)
+
     try:
-        retry_io(lambda: _forget(directory, path))
+        retry_io(forget)
     except OSError as error:
         raise environment_problem("clear", directory, error) from error
     return path
-
-
-def _forget(directory: Path, newest: Path) -> None:
-    others = [path for path in _files(directory) if path != newest]
-    replaced = [path for path in others if _step(path) == _step(newest)]  # an evaluation saves its step again
-    for old in (*replaced, *[path for path in others if path not in replaced][: 1 - KEEP]):
-        old.unlink(missing_ok=True)
 
 
 def forget_older(

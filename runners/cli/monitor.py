@@ -38,7 +38,7 @@ def logs(
 
     from grid.errors import SpecError
     from runners.cli.resolve import find_one, open_campaign
-    from runners.monitoring.logs import LogFollower, find_attempt, in_words, outputs_of_class, worker_output
+    from runners.monitoring.logs import LogFollower, find_attempt, in_words, worker_output
 
     if follow and worker:
         raise SpecError("--follow follows a trial's own log; leave --worker or --follow out")
@@ -46,13 +46,6 @@ def logs(
         layout, trial = store.layout, find_one(store, query)
     if follow:
         _follow(layout, trial, attempt)
-        return 0
-    if worker and attempt is None and not layout.attempts(trial):
-        say(f"ablate: trial {trial[:8]} has not started; this is the output of workers that may take it")
-        for path in outputs_of_class(layout, trial):
-            say(f"ablate: {path}")
-            sys.stdout.writelines(LogFollower(layout, path).more())
-            sys.stdout.flush()
         return 0
     found = find_attempt(layout, trial, attempt)
     path = worker_output(layout, found) if worker else layout.log(trial, found.attempt)
@@ -140,18 +133,17 @@ def cancel(*query: str, outdated: bool = False, campaign: Campaign = None, as_js
 def failures(*, campaign: Campaign = None, grid: AnyGrid = None, as_json: Json = False) -> int:
     """Show failures by kind: number of trials, hosts, time and advice."""
     from runners.cli.resolve import choose_grid, open_campaign
-    from runners.monitoring.failure_groups import failures as triaged, worker_rejections, write_clusters, write_refusals
+    from runners.monitoring.failure_groups import failures as read_failures, worker_rejections, write_groups
 
     with open_campaign(campaign) as store:
-        found = triaged(store, None if grid is None else choose_grid(store, grid))
+        found = read_failures(store, None if grid is None else choose_grid(store, grid))
         warnings = store.warnings(grid) if as_json else say_warnings(store, grid)
         refused = worker_rejections(store.layout)
     if as_json:
         data = {"failures": [each._asdict() for each in found], "refusals": [each._asdict() for each in refused]}
         write_json("failures", data, warnings)
         return 0
-    write_clusters(found)
-    write_refusals(refused)
+    write_groups([*found, *refused])
     if not found and not refused:
         write("nothing failed")
     return 0

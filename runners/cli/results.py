@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from grid.errors import NotFoundError, SpecError
 from runners.cli.listing import BY_EFFECT, LISTING, Listing, Query, find_cells, keep_cells
 from runners.cli.options import MANY_FLAGS, ONE_OR_MORE, AnyGrid, Campaign, Json
-from runners.output import write, write_frame, write_json
+from runners.output import say, write, write_frame, write_json
 
 if TYPE_CHECKING:
     import polars as pl
@@ -33,12 +33,14 @@ def status(*query: Query, campaign: Campaign = None, grid: AnyGrid = None, as_js
 
     with open_campaign(campaign, thorough=False, most_s=_MOST_INGEST_S) as store:
         names = store.grids() if grid is None else [choose_grid(store, grid)]
-        found = read_status(store, locate_trials(store, SlurmScheduler(), ended=as_json), names, grid)
+        found = read_status(store, locate_trials(store, SlurmScheduler()), names, grid)
         found = found.keep(store, select_planned(store, query)) if query else found
     if as_json:
         write_json("status", found.data(), found.warnings)
     else:
         write_status(found)
+        for warning in found.warnings:
+            say(f"ablate: {warning}")
     return 0
 
 

@@ -132,10 +132,10 @@ def _chosen(store: "Store", query: Sequence[str], which: Which, spec: Path | Non
 
 def _ask_back(store: "Store") -> int:
     """List failures by kind, with advice. The user chooses what to retry."""
-    from runners.monitoring.failure_groups import failures, write_clusters
+    from runners.monitoring.failure_groups import failures, write_groups
 
     found = failures(store)
-    write_clusters(found)
+    write_groups(found)
     trials, ways = format_count(sum(each.n for each in found), "trial"), format_count(len(found), "way")
     kinds = f"{trials} failed, in {ways}" if found else "nothing failed"
     say(f"ablate: {kinds}; say which to train again: a query or key, --failed for all that failed, --lost for the lost")

@@ -75,14 +75,9 @@ def show_or_queue(drafter: "Drafter", root: Path, cluster: SlurmFlags) -> int:
     from runners.slurm.submit.submit import submit
 
     if cluster.dry_run:
-        from runners.slurm.submit.workload import forecast_lines
-
         with _nothing_queued(), slow_notice("asking the cluster whether it takes the workers"):
             draft = drafter.draft()
-        forecast = forecast_lines(
-            drafter.survey, drafter.grids, draft.groups, [each.workers for each in draft.classes], drafter.asked
-        )
-        write("\n".join([*dry_run_lines(draft), *forecast]))
+        write("\n".join(dry_run_lines(draft)))
         return 0
     with _nothing_queued(), slow_notice("asking the cluster whether it takes the workers, and queueing them"):
         queued = submit(drafter, lambda text: say(f"ablate: {text}"))

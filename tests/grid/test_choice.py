@@ -92,14 +92,6 @@ def test_a_narrower_family_belongs_to_the_wider_one() -> None:
         Holder.model_validate({"power": SSA()})
 
 
-def test_a_kind_is_one_fixed_name() -> None:
-    for text in ('Literal["a", "b"] = "a"', 'Literal["a"]', 'str = "a"'):
-        annotation, _, default = text.partition(" = ")
-        fields = {"__annotations__": {"kind": eval(annotation)}, "__module__": __name__}
-        with pytest.raises(SpecError, match="one fixed name"):
-            type("Loose", (Score,), fields | ({"kind": default.strip('"')} if default else {}))
-
-
 @pytest.mark.parametrize(
     ("given", "told"),
     [

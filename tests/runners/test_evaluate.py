@@ -2,7 +2,7 @@
 
 import json
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal
 
@@ -286,6 +286,18 @@ def test_a_failure_of_one_trial_does_not_lose_the_others(
     assert len(rows(campaign, "FROM v_evaluation WHERE name = 'picked'")) == 4
 
 
+def test_a_request_without_meaning_is_refused(trained: Path, tmp_path: Path) -> None:
+    unsuitable = "__import__('runners').LargeValue(numbers=3, sequences=2)"
+    for words in (
+        [],
+        ["grid=small"],
+        ["grid=small", "--with", tmp_path / "missing.py"],
+        ["grid=small", "--with", with_evaluations(tmp_path / "none.py", "7")],
+        ["seed=0", "softmax", "--with", with_evaluations(tmp_path / "unsuitable.py", unsuitable)],
+    ):
+        assert evaluate(trained, *words) == 2
+
+
 def test_without_weights_it_says_what_to_do(tmp_path: Path, asked: Path, capsys: pytest.CaptureFixture[str]) -> None:
     bare = run(tmp_path / "bare", keep=False)
     first, second, *_ = Layout(bare).trial_keys()
@@ -295,31 +307,3 @@ def test_without_weights_it_says_what_to_do(tmp_path: Path, asked: Path, capsys:
     assert evaluate(bare, second, "--with", asked) == 3
     assert "run it first" in capsys.readouterr().err
     assert evaluate(bare, "grid=small", "--with", asked) == 4
-
-
-WRONG: dict[str, tuple[Callable[[Path], list[Any]], int, str]] = {
-    "nobody": (lambda _: [], 2, "which trials?"),
-    "nothing": (lambda _: ["grid=small"], 2, "evaluate by what?"),
-    "no file": (lambda at: ["grid=small", "--with", at], 2, "does not exist"),
-    "no evaluations": (lambda at: ["grid=small", "--with", with_evaluations(at, "7")], 2, "needs evaluations = (...)"),
-    "what does not suit the task": (
-        lambda at: [
-            "seed=0",
-            "softmax",
-            "--with",
-            with_evaluations(at, "__import__('runners').LargeValue(numbers=3, sequences=2)"),
-        ],
-        2,
-        "large_value needs the task quantifiers",
-    ),
-    "a folder without tasks": (lambda at: ["grid=small", "--include", at.parent], 2, "--include is the folder"),
-}
-
-
-@pytest.mark.parametrize("case", WRONG)
-def test_a_request_without_meaning_is_refused(
-    case: str, trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    words, code, said = WRONG[case]
-    assert evaluate(trained, *words(tmp_path / "judge.py")) == code
-    assert said in capsys.readouterr().err

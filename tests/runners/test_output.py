@@ -9,7 +9,6 @@ import pytest
 
 from runners.cli.outcome import report_outcome
 from runners.execution.run import RunResult
-from runners.monitoring.failure_groups import kind_line
 from runners.monitoring.retry import RetrySelection
 from runners.output import format_count, say, write, write_frame, write_json, write_table
 
@@ -109,5 +108,3 @@ def test_counts_are_in_words(capsys: pytest.CaptureFixture[str]) -> None:
     selection = RetrySelection(frozenset(), {"queued": 1, "running": 2, "done": 1, "lost": 0, "unknown": 2})
     for words in ("1 is queued; 2 are being trained; 1 is done", "2 are unknown"):
         assert words in selection.in_words()
-    assert kind_line(2, 1, "error", "m") == "failed: 2 x error and 1 queued again: m"
-    assert kind_line(0, 1, "error", "m") == "failed and queued again: 1 x error: m"

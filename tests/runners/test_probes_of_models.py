@@ -21,7 +21,7 @@ from runners.trial import DEFAULT_PROBES, Trial, build_model
 from tests.runners.probe_fixtures import by_place, make_layer, make_model, probe_layer, probe_model
 from variants import Operator, Scalars, Transformer, Window, differential, integral, key_bias, llama2, softmax, ssa
 from variants.laws.examples import named_operators
-from variants.laws.tiny import LENGTH, model_of as smallest, sequences
+from variants.laws.inputs import LENGTH, model_of as smallest, sequences
 from variants.papers.affine_scaled import affine_scaled, gated_elements, gated_heads, learned_sink
 from variants.papers.principled import principled, principled_ground
 

@@ -17,7 +17,7 @@ from real_spec import real_spec
 from toy_campaign import run_quietly, toy_grid
 from user_work_tree import copied_rooms, git
 
-from grid.errors import NotFoundError, StoreError
+from grid.errors import StoreError
 from runners.cli.app import execute
 from runners.execution.repro import ValueAddress, differences, read_recorded, reproduce
 from runners.rerun import rerun
@@ -207,15 +207,6 @@ def test_a_damaged_snapshot_is_refused_and_nothing_is_run(place: Path, repro: Re
     assert "training" not in done.stderr
     assert repro(key="f" * 32).returncode == 3
     assert "there are 0" in repro(key="seed=8").stderr
-
-
-def test_a_trial_without_a_result_cannot_be_compared(tmp_path: Path) -> None:
-    run_quietly(tmp_path, toy_grid(seeds=[0], fates=["raises"]))
-    layout = Layout(tmp_path)
-    with pytest.raises(NotFoundError, match="is failed; run it first"):
-        read_recorded(layout, next(layout.trial_keys()))
-    with pytest.raises(NotFoundError, match="is pending; run it first"):
-        read_recorded(layout, "0" * 32)
 
 
 def test_a_trial_runs_again_as_it_ran_at_last(place: Path) -> None:

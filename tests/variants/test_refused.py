@@ -15,6 +15,7 @@ from variants import (
     SSA,
     T5,
     Affine,
+    Alibi,
     Bucket,
     ByDepth,
     Contrast,
@@ -27,11 +28,13 @@ from variants import (
     KeyValueBias,
     KeyVector,
     Matrix,
+    NoPositions,
     Number,
     Operator,
     OutputGate,
     PerChannel,
     PerHead,
+    Positions,
     Prefix,
     Relu,
     RMSNorm,
@@ -85,6 +88,15 @@ IN_UNIT = r"init in \(0, 1\); got 1"
 LOGARITHM = "needs a positive score known by its logarithm, .*; got "
 NEGATIVE = "needs a score that is not negative, and "
 VECTORS = {"init": 0.2, "deep": 0.8}
+
+TURNED = {"score": {"kind": "relu"}, "signals": {"count": 2}}
+COSINE = {"score": {"kind": "identity"}, "product": {"kind": "cosformer"}}
+HOT = {"score": {"kind": "square"}, "transform": {"kind": "temperature"}}
+
+
+def fit_heads(positions: Positions, **stages: object) -> None:
+    Operator(**stages).check(heads=4, kv_heads=4, head_width=16, positions=positions)
+
 
 CASES: list[tuple[Callable[[], object], str]] = [
     # numbers
@@ -216,6 +228,12 @@ CASES: list[tuple[Callable[[], object], str]] = [
     (lambda: operator(score="uniform", gate="suppress"), "the same whatever the logit, so gate would say nothing"),
     (lambda: Operator(score={"kind": "uniform"}, signals={"count": 2}), "so signals would say nothing"),
     (lambda: operator(score="uniform", normaliser="sink"), "so normaliser would say nothing"),
+    # factors of all logits that score and normaliser divide out again
+    (lambda: fit_heads(NoPositions(), **HOT), "transform 'temperature'"),
+    (lambda: fit_heads(NoPositions(), **TURNED), "signals.count=2 multiplies all logits"),
+    (lambda: fit_heads(Rotary(), **TURNED | {"signals": {"count": 2, "rotary": "before_split"}}), "count=2 multiplies"),
+    (lambda: fit_heads(NoPositions(), **COSINE, signals={"count": 4}), "use signals.count=1"),
+    (lambda: fit_heads(NoPositions(), **COSINE, normaliser={"kind": "absolute"}), "here, which makes it 'total'"),
     # arguments
     (lambda: affine_scaled("positive"), "affine_scaled: link should be 'clipped' or 'unit', got 'positive'"),  # type: ignore[arg-type]
     (lambda: value_bias("haed"), "value_bias: per should be 'layer' or 'head', got 'haed'"),  # type: ignore[arg-type]
@@ -235,6 +253,14 @@ def test_specs_at_the_border_of_what_is_refused_have_a_meaning() -> None:
     value_bias().changed(rescale={"kind": "scale"}, head_norm=RMS())
     affine_scaled(n="context").changed(score={"kind": "uniform"})
     affine_scaled().changed(score={"kind": "uniform"}, normaliser={"kind": "none"})
+    fit_heads(Alibi(), **HOT)  # beside a bias
+    fit_heads(NoPositions(), **HOT, normaliser={"kind": "sink"})
+    fit_heads(NoPositions(), **HOT, forgetting={"kind": "selective"})
+    fit_heads(Rotary(), **TURNED)
+    fit_heads(Alibi(), **TURNED)
+    fit_heads(NoPositions(), **TURNED, product={"kind": "mlp"})
+    fit_heads(NoPositions(), score={"kind": "relu"}, margin={"kind": "log_count"}, gate={"kind": "suppress"})
+    fit_heads(Alibi(), **COSINE, normaliser={"kind": "absolute"})
     assert Yarn(factor=4, original=7).bounds(8)[1] >= 1
     assert cosformer_logits(12).shape == (1, 1, 13, 13)
 

@@ -11,7 +11,6 @@ from grid.errors import SpecError
 from variants import (
     Backbone,
     Ground,
-    Learned,
     LogCount,
     NoPositions,
     Number,
@@ -56,18 +55,6 @@ def test_adding_a_component_leaves_all_other_weights_alone() -> None:
     plain, rich = build(softmax()).state_dict(), build(principled("query", gate_width=4)).state_dict()
     assert set(plain) < set(rich)
     assert all(torch.equal(rich[name], value) for name, value in plain.items())
-
-
-def test_adding_a_layer_leaves_the_projections_of_the_others_alone() -> None:
-    short = build(softmax()).state_dict()
-    long = build(softmax(), gpt2(layers=3, heads=2, width=16, max_positions=32)).state_dict()
-    assert torch.equal(short["layers.1.attention.qkv.weight"], long["layers.1.attention.qkv.weight"])
-
-
-def test_another_seed_is_another_model() -> None:
-    one, other = build(softmax()).state_dict(), build(softmax(), seed=1).state_dict()
-    matrices = [name for name in one if name.endswith("weight") and "norm" not in name]
-    assert not any(torch.equal(one[name], other[name]) for name in matrices)
 
 
 def test_the_top_half_may_differ_from_the_bottom() -> None:
@@ -123,11 +110,6 @@ def test_different_operators_share_no_constant() -> None:
     rest, top = Operator(normaliser=learned), Operator(margin=LogCount(), normaliser=learned)
     model = Transformer(TINY, Placement(share=0.5, rest=rest).operators(top, 2), inputs=SCALARS, seed=0)
     assert len(model.number_parameters()) == 2
-
-
-def test_a_large_exponent_can_be_trained() -> None:
-    model = build(ssa(n=1000.0))
-    assert {round(value, 2) for _, _, name, value in model.numbers() if name == "score.n"} == {1000.0}
 
 
 TOKENS = Tokens(11)
@@ -252,15 +234,6 @@ def test_projections_have_the_biases_of_their_family(bias: str, expected: list[s
     assert (block.feedforward.up.bias is not None) is (bias == "all")
 
 
-@pytest.mark.parametrize("family", ["gpt2", "llama2", "pythia", "babyberta"])
-def test_sink_tokens_are_not_read_out(family: str) -> None:
-    model = build(softmax(), tiny(family).changed(sink_tokens=3), inputs=TOKENS)
-    predictions = model(words())
-    assert predictions.shape == (2, 13, 11)
-    predictions.square().sum().backward()
-    assert (model.sink.weight.grad.abs().amax(-1) > 0).all()
-
-
 @pytest.mark.parametrize("family", ["gpt2", "llama2"])
 def test_a_sink_token_is_one_more_token_in_front(family: str) -> None:
     """With the embedding of token 5 as the sink, the model is the plain one on 5 and the sequence."""
@@ -335,21 +308,6 @@ def test_a_masked_read_out_is_dense_gelu_norm_and_a_tied_projection_with_bias() 
     torch.testing.assert_close(predictions, expected, rtol=1e-5, atol=1e-5)
 
 
-def test_embeddings_are_normalised_where_the_family_does() -> None:
-    model = build(softmax(), tiny("babyberta"), inputs=TOKENS).eval()
-    embedded = model.embed(words())
-    torch.testing.assert_close(embedded.std(-1, correction=0), torch.ones(2, 13), rtol=2e-2, atol=0)
-
-
-def test_a_family_without_positions_has_no_table() -> None:
-    backbone = tiny("gpt2")
-    names = {
-        positions.label: set(build(softmax(), backbone.changed(positions=positions)).state_dict())
-        for positions in (NoPositions(), Learned(count=63))
-    }
-    assert names["learned"] - names["none"] == {"position.weight"}
-
-
 @pytest.mark.parametrize(
     ("operator", "decayed"),
     [(ssa(), set()), (principled("query", gate_width=4), set()), (affine_scaled(), {16 * 2}), (mlp_kernel(), {8 * 8})],
@@ -359,13 +317,6 @@ def test_matrices_among_the_numbers_are_weights(operator: Operator, decayed: set
     model = build(operator)
     spared = {id(p) for p in model.undecayed_parameters()}
     assert {p.numel() for p in model.number_parameters() if id(p) not in spared} == decayed
-
-
-def test_an_operator_s_parameters_are_what_softmax_has_not() -> None:
-    backbone = TINY.changed(head_outputs="added")
-    joined = build(differential(), backbone)
-    assert joined.operator_parameters() == parameters(joined) - parameters(build(softmax(), backbone))
-    assert build(softmax(), backbone).operator_parameters() == 0
 
 
 @pytest.mark.parametrize(

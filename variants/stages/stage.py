@@ -3,7 +3,7 @@
 import inspect
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any, ClassVar, Literal, NamedTuple, Self, get_args, get_origin
+from typing import Any, ClassVar, NamedTuple, Self, get_args
 
 from pydantic import model_validator
 
@@ -85,7 +85,6 @@ def _find_faults(cls: type[Stage]) -> Iterator[str]:
         return
     if missing:
         yield f"{name} does not define {', '.join(missing)}{f'; {cls.advice}' if cls.advice else ''}"
-    yield from _find_unknown_words(cls)
     if not source:
         yield f'{name} does not say where its formula is from; add source: ClassVar[str] = "..."'
     for field, info in cls.model_fields.items():
@@ -93,18 +92,6 @@ def _find_faults(cls: type[Stage]) -> Iterator[str]:
             yield f"{name}.{field} holds a Number inside another type; give each its own field"
     for function in cls.functions:
         yield from _find_other_numbers(cls, function)
-
-
-def _find_unknown_words(cls: type[Stage]) -> Iterator[str]:
-    """Check class variables that are annotated with a Literal."""
-    for parent in cls.__mro__:
-        for name, annotation in inspect.get_annotations(parent).items():
-            inner = get_args(annotation)[:1] if str(annotation).startswith("typing.ClassVar[") else ()
-            if not inner or get_origin(inner[0]) is not Literal:
-                continue
-            words, given = get_args(inner[0]), getattr(cls, name, None)
-            if given not in words and not isinstance(given, property):
-                yield f"{cls.__qualname__}.{name} is one of {', '.join(words)}; got {given!r}"
 
 
 def _find_other_numbers(cls: type[Stage], name: str) -> Iterator[str]:
