@@ -135,17 +135,17 @@ def last_beat_ns(layout: Layout, key: str, attempt: int) -> int | None:
     Raises EnvironmentProblem: the file system does not answer.
     """
     path = layout.heartbeat(key, attempt)
-
-    def modified_ns() -> int:
-        with path.open("rb") as file:  # NFS asks the server at an open, and answers a plain stat from its cache
-            return os.fstat(file.fileno()).st_mtime_ns
-
     try:
-        return retry_io(modified_ns)
+        return retry_io(lambda: _modified_ns(path))
     except FileNotFoundError:
         return None
     except OSError as error:
         raise environment_problem("read", path, error) from error
+
+
+def _modified_ns(path: Path) -> int:
+    with path.open("rb") as file:  # NFS asks the server at an open, and answers a plain stat from its cache
+        return os.fstat(file.fileno()).st_mtime_ns
 
 
 def heartbeat_age(layout: Layout, key: str, attempt: int) -> float | None:
