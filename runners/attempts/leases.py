@@ -39,12 +39,7 @@ class Sighting(NamedTuple):
     """None: there was none."""
     silent_s: float
     looked: float
-    """At the last look, in seconds of the observer's own clock."""
-
-    def silent_until(self, beat_ns: int | None, now: float, most_s: float) -> float:
-        """Return the seconds of silence until `now`; at most `most_s` count since the last look."""
-        same = self.beat_ns == beat_ns and self.looked <= now  # else it was before another boot
-        return self.silent_s + min(now - self.looked, most_s) if same else 0.0
+    """Time of the last look, in seconds of the observer's own clock."""
 
 
 @final
@@ -84,7 +79,10 @@ class Leases:
         place = (layout.root, trial, attempt)
         file = self._file(place, now)
         known = filter(None, (self._seen.get(place), _read(file)))
-        silent_s = max((each.silent_until(beat, now, most_s) for each in known), default=0.0)
+        silent_s = 0.0
+        for each in known:
+            if each.beat_ns == beat and each.looked <= now:  # else there was a sign of life, or another boot
+                silent_s = max(silent_s, each.silent_s + min(now - each.looked, most_s))
         self._seen[place] = Sighting(beat, silent_s, now)
         if file is not None:
             with suppress(OSError):  # it only spares others a wait

@@ -39,13 +39,6 @@ def test_seeds_are_replicates() -> None:
         grid(over("seed", [1, 2]))
 
 
-def test_the_order_within_a_seed_is_fixed_and_not_the_order_of_declaration() -> None:
-    made = headline()
-    cells = [planned.cell for planned in made.trials()]
-    assert cells[:192] == cells[192:384] == sorted(cells[:192])
-    assert cells[:192] != [planned.cell for planned in made.cells()]
-
-
 def test_enumeration_sorted_by_turn_is_execution_order() -> None:
     made = grid(OPERATORS, LAYERS)
     assert sorted(made.enumerate(), key=lambda planned: planned.turn) == list(made.trials())
@@ -177,14 +170,6 @@ def test_a_union_has_the_cells_of_both_once() -> None:
     assert len({planned.key for planned in union.trials()}) == len(list(union.trials())) == 18
     assert cells(shallow | shallow) == cells(shallow)
     assert (union.name, union.named("all").name) == ("shallow-deep", "all")
-
-
-def test_rules_of_a_union_count_in_their_own_part() -> None:
-    shallow, deep = both()
-    rules = [forbid(lambda trial: trial.model.layers == 2, reason="two")]
-    union = Grid("ruled", BASE, shallow.axes, rules, range(2)) | deep
-    assert union.header()["rules"] == [{"reason": "two", "count": 3}]
-    assert union.header()["cells"] == 3 + 6
 
 
 def test_an_axis_of_one_part_is_null_in_the_other() -> None:

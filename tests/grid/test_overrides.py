@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from standin import SOFTMAX, SSA_OPERATOR, Model, Trial
+from standin import SOFTMAX, Model, Trial
 from standin_grid import BASE, HEADS, LAYERS, OPERATORS, grid
 
 from grid import Grid, SpecError, has, over, zipped
@@ -84,9 +84,3 @@ def test_what_cannot_be_overridden_is_refused_in_one_sentence(axes: list[Any], t
         override(grid(*axes), [text])
     assert all(words in str(refused.value) for words in said), refused.value
     assert "\n" not in str(refused.value)
-
-
-def test_an_axis_of_any_part_of_a_union_is_in_the_way() -> None:
-    second = Grid("h", Trial(operator=SSA_OPERATOR), [over("task.batch", [8, 16])], seeds=range(2))
-    with pytest.raises(SpecError, match=r"axis 'task\.batch'"):
-        override(grid(HEADS) | second, ["task.batch=4"])

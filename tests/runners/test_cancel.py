@@ -1,7 +1,6 @@
 """Calling work off: first the file, then the queue; exactly what was meant; a run on this machine by its process."""
 
 import json
-import os
 import signal
 import socket
 import subprocess
@@ -19,7 +18,6 @@ from warm import REAL, Warm
 
 from runners.attempts.submission_record import Array
 from runners.cli.app import execute
-from runners.execution.local_runs import runs_at_work
 from runners.monitoring.cancel import Cancelling
 from runners.monitoring.trial_locations import locate_trials
 from runners.slurm.scheduler import QueueStatus, TaskStatus
@@ -121,17 +119,6 @@ def test_a_queue_that_cannot_be_told_is_said_with_what_does_it(campaign: Campaig
     assert read_cancelled(campaign.layout, FIRST).all
     assert call.done == []
     assert "`scancel 7` does that" in call.problems[0]
-
-
-def test_a_run_of_another_host_is_named_and_not_touched(campaign: Campaign) -> None:
-    (key,) = keys(campaign, 0)
-    submit(campaign, SSA[:2], machine="local", host="elsewhere", pid=os.getpid())
-    assert runs_at_work(campaign.layout) == []
-    write_start(campaign.layout, key, 1, host="elsewhere", pid=os.getpid(), started=time.time(), submission=FIRST)
-    (run,) = runs_at_work(campaign.layout)
-    found = Cancelling(campaign.layout, [], [run], Queue(campaign.layout))
-    found.everything()
-    assert f"is on elsewhere and this is {socket.gethostname()}" in found.problems[0]
 
 
 def test_a_run_that_has_not_begun_a_trial_is_asked_to_stop(campaign: Campaign) -> None:

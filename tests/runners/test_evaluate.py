@@ -27,14 +27,12 @@ DEVIANT = "DeviantInputs(sigma=(1.0, 10.0), functions={n}, sequences=2, points=5
 ROWS = "SELECT name, CAST(point AS VARCHAR) AS point, value, items, se_items FROM v_evaluation"
 
 
-def run(place: Path, *, use: bool = False, keep: bool = True) -> Path:
+def run(place: Path, *, use: bool = False) -> Path:
     """Train, with DEVIANT among the evaluations of the spec where it is in `use`."""
     place.mkdir()
     change = f"grid = replace(grid, base=grid.base.changed(evaluations=({DEVIANT.format(n=3)},)))" if use else ""
     imports = "from dataclasses import replace\nfrom runners import DeviantInputs"
-    text = real_spec(
-        "small", training="steps=3", execution=f"keep_weights={keep}", seeds=2, before=imports, after=change
-    )
+    text = real_spec("small", training="steps=3", execution="keep_weights=True", seeds=2, before=imports, after=change)
     (place / "spec.py").write_text(text)
     campaign = place / "c"
     assert execute(["run", str(place / "spec.py"), "--campaign", str(campaign), "--on", "inline"]) == 0
@@ -298,12 +296,13 @@ def test_a_request_without_meaning_is_refused(trained: Path, tmp_path: Path) -> 
         assert evaluate(trained, *words) == 2
 
 
-def test_without_weights_it_says_what_to_do(tmp_path: Path, asked: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    bare = run(tmp_path / "bare", keep=False)
-    first, second, *_ = Layout(bare).trial_keys()
-    assert evaluate(bare, first, "--with", asked) == NotFoundError.exit_code == 3
+def test_without_weights_it_says_what_to_do(campaign: Path, asked: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    layout = Layout(campaign)
+    first, second, *_ = layout.trial_keys()
+    shutil.rmtree(layout.weights(first, 1))
+    assert evaluate(campaign, first, "--with", asked) == NotFoundError.exit_code == 3
     assert "keep_weights=True" in capsys.readouterr().err
-    Layout(bare).end(second, 1).unlink()
-    assert evaluate(bare, second, "--with", asked) == 3
+    layout.end(second, 1).unlink()
+    assert evaluate(campaign, second, "--with", asked) == 3
     assert "run it first" in capsys.readouterr().err
-    assert evaluate(bare, "grid=small", "--with", asked) == 4
+    assert evaluate(campaign, "grid=small", "--with", asked) == 4

@@ -31,7 +31,7 @@ from store.files import trial_status
 from store.files.atomic import read_json
 from store.files.attempts import Heartbeat
 from store.files.layout import Layout
-from store.files.trial_status import is_alive, pid_space, process_started, progress_of, trial_state
+from store.files.trial_status import pid_space, process_started, progress_of, trial_state
 
 TRIAL = "ab" * 16
 ABOUT = {"submission": "20260101T000000-abcdef", "worker": 0, "path": None, "device": None, "threads": 1, "code": None}
@@ -195,14 +195,6 @@ def test_what_another_user_could_have_written_is_not_believed(tmp_path: Path, mo
     ours.rmdir()
     ours.symlink_to(tmp_path)
     assert plain() is None
-
-
-def test_displays_take_a_sign_of_life_from_the_future_for_a_young_one(layout: Layout) -> None:
-    write_start(layout, TRIAL, 1, **ELSEWHERE)
-    for age_s, shown in ((-10 * HOUR_S, True), (0, True), (LEASE_S - 5, True), (LEASE_S + 5, False)):
-        beat(layout, time.time() - age_s)
-        start = read_json(layout.start(TRIAL, 1))
-        assert is_alive(layout, TRIAL, 1, start) == shown
 
 
 def until(true: Callable[[], bool]) -> None:

@@ -184,18 +184,6 @@ def test_without_a_snapshot_the_code_that_is_here_runs_and_what_changed_is_named
     assert "another key, so it is another trial" in done.stderr
 
 
-def test_a_spec_file_that_nothing_names_is_asked_for(place: Path, repro: Repro) -> None:
-    layout = Layout(place / "c")
-    layout.submission_record(layout.submission_ids()[0]).unlink()
-    done = repro()
-    assert (done.returncode, done.stdout) == (4, "")
-    assert "Score has no kind 'mine'" in done.stderr
-    assert "name the spec file that defines its classes with --spec" in done.stderr
-    done = repro("--spec", place / "user" / "my.py")
-    assert (done.returncode, done.stdout) == (0, equal(place)), done.stderr
-    assert "code is not what" not in done.stderr
-
-
 def test_a_damaged_snapshot_is_refused_and_nothing_is_run(place: Path, repro: Repro) -> None:
     (tar,) = Layout(place / "c").snapshots.iterdir()
     data = tar.read_bytes()

@@ -209,18 +209,6 @@ def test_workers_that_are_held_take_nothing_and_what_to_do_is_told(campaign: Cam
     assert set(states(campaign, Scripted({"7_0": RUNS, "7_1": HELD}))) == {"queued"}
 
 
-@pytest.mark.parametrize(("job", "words"), [(7, "lets them go"), (None, "takes them back")])
-def test_jobs_of_a_shell_that_was_cut_off_are_shown_as_held(campaign: Campaign, job: int | None, words: str) -> None:
-    submit(campaign, SSA, classes=[(6, [Array(0, 1, job)])], released=False)
-    held = {"7_0": TaskStatus("held", "JobHeldUser")}
-    (status,) = look(campaign, Scripted(held, named={f"ablate-{FIRST}": [7]})).submissions
-    assert status.workers[0].standing == "held"
-    assert (
-        f"held (JobHeldUser) since the shell that queued them was cut off; the next `ablate run` {words}"
-        in submission_lines([status])[1]
-    )
-
-
 def test_what_is_called_off_is_queued_no_more(campaign: Campaign) -> None:
     submit(campaign, SSA)
     cancel(campaign, 0, 1)
@@ -257,16 +245,6 @@ def test_who_is_at_work_says_where_and_how_far(campaign: Campaign) -> None:
     assert (found.trial, found.attempt, found.host, found.devices) == (key, 2, "n0", "1")
     assert (found.step, found.steps, found.loss) == (30, 60, 0.5)
     assert found.steps_per_s == pytest.approx(0.2, rel=0.1)  # 20 steps of its own in 100 s
-
-
-def test_the_budget_is_counted_over_all_lives_of_all_workers(campaign: Campaign) -> None:
-    submit(campaign, SSA, budget={"hours": 200.0, "unit": "gpuh"})
-    write_record(campaign.layout, 0, restarts=0, seconds=7200.0, gpus=4, left="time", ok=3)
-    write_record(campaign.layout, 0, restarts=1, seconds=1800.0, gpus=4, ok=2, failed=1)
-    (status,) = look(campaign, Scripted({"7_0": RUNS})).submissions
-    assert status.hours == pytest.approx(10.0)
-    assert (status.workers[0].ok, status.workers[0].failed, status.workers[0].restarts) == (5, 1, 1)
-    assert submission_lines([status]) == [f"{FIRST}: workers: 1 running; 10 of 200 GPU-h used"]
 
 
 def test_a_used_up_budget_is_told(campaign: Campaign, capsys: pytest.CaptureFixture[str]) -> None:

@@ -239,12 +239,6 @@ class TestCounted:
             affine_scaled(), backbone
         )
 
-    def test_differential_has_six_vectors_of_a_head_per_layer(self) -> None:
-        backbone = llama2(layers=12, heads=8, width=768, feedforward_width=64)
-        assert count_added(differential(), backbone) == 12 * 6 * 96
-        assert count_added(differential(heads="kept"), backbone) == 12 * (4 * 48 + 96)
-        assert count_added(differential("head"), backbone) == 12 * (4 * 4 * 96 + 2 * 96)
-
 
 def test_numbers_of_equal_meaning_have_equal_keys() -> None:
     pairs = [

@@ -13,7 +13,7 @@ from variants.operator import causal, distances
 from variants.papers.integral import differential
 from variants.stages.positions.alibi import Alibi
 from variants.stages.positions.bucket import Bucket
-from variants.stages.positions.scheme import Positions, bucket
+from variants.stages.positions.scheme import Positions
 from variants.stages.positions.sinusoidal import Sinusoidal
 from variants.stages.positions.t5 import T5
 
@@ -122,14 +122,6 @@ def test_buckets_are_those_of_t5(count: int, max_distance: int, encoder: bool) -
     found = positions.bias(distance, 3, numbered, causal=not encoder)
     expected = [[t5_bucket(d, count, max_distance, encoder=encoder) for d in row] for row in distance.tolist()]
     assert found.tolist() == [expected] * 3
-
-
-@pytest.mark.parametrize(("count", "max_distance"), [(4, 3), (32, 17), (6, 4)])
-def test_every_distance_has_a_bucket_however_few_there_are(count: int, max_distance: int) -> None:
-    found = bucket(torch.arange(300), count, max_distance).tolist()
-    assert found == sorted(found)
-    assert found[: count // 2] == list(range(count // 2))
-    assert found[max_distance:] == [count - 1] * (300 - max_distance)
 
 
 @pytest.mark.parametrize("positions", BIASES, ids=by_kind)

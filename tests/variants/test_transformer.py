@@ -10,10 +10,7 @@ from torch.nn import functional as F
 from grid.errors import SpecError
 from variants import (
     Backbone,
-    Ground,
-    LogCount,
     NoPositions,
-    Number,
     Operator,
     Placement,
     Rotary,
@@ -82,12 +79,6 @@ def test_a_sequence_longer_than_the_positions_is_refused() -> None:
         build(softmax())(torch.zeros(1, 33, 1))
 
 
-def test_tokens_share_the_read_out_when_tied() -> None:
-    model = build(softmax(), inputs=Tokens(11))
-    assert model(torch.zeros(2, 5, dtype=torch.int64)).shape == (2, 5, 11)
-    assert model.read_out.weight is model.read_in.weight
-
-
 @pytest.mark.parametrize(
     "backbone", [TINY, llama2(layers=1, heads=2, width=16, feedforward_width=16)], ids=["gpt2", "llama2"]
 )
@@ -97,19 +88,6 @@ def test_a_model_first_seen_in_an_evaluation_can_be_trained(backbone: Backbone) 
         model(x)
     model(x).sum().backward()
     assert model.read_in.weight.grad is not None
-
-
-def test_a_constant_may_lie_on_the_border_of_its_range() -> None:
-    model = build(ssa(n=1.0, per="constant"))  # n >= 1; training could only approach 1
-    assert model.number_parameters() == []
-    assert model(torch.ones(1, 3, 1)).isfinite().all()
-
-
-def test_different_operators_share_no_constant() -> None:
-    learned = Ground(threshold=Number(init=0.0, learned=True))
-    rest, top = Operator(normaliser=learned), Operator(margin=LogCount(), normaliser=learned)
-    model = Transformer(TINY, Placement(share=0.5, rest=rest).operators(top, 2), inputs=SCALARS, seed=0)
-    assert len(model.number_parameters()) == 2
 
 
 TOKENS = Tokens(11)
@@ -155,13 +133,6 @@ def test_grouped_queries_are_heads_that_share_keys_and_values(operator: Operator
     full.load_state_dict(state)
     torch.testing.assert_close(model(words()), full(words()), rtol=1e-5, atol=1e-6)
     assert parameters(model) < parameters(full)
-
-
-def test_queries_start_alike_however_keys_are_grouped() -> None:
-    grouped, full = (build(softmax(), tiny("llama3").changed(kv_heads=count)) for count in (1, None))
-    one, other = (model.layers[1].attention.qkv.weight for model in (grouped, full))
-    assert one.shape == (6 * 16, 64)
-    assert torch.equal(one[:64], other[:64])
 
 
 def test_added_heads_are_concatenated_ones_with_one_output_projection() -> None:

@@ -124,8 +124,7 @@ class Inputs(NamedTuple):
 
     def prefix(self, length: int) -> "Inputs":
         """Return the first `length` positions."""
-        whole = self.q.shape[2]
-        return self.map(lambda x: x[:, :, :length] if x.shape[2] == whole else x)
+        return self.map(lambda x: x[:, :, :length] if x.shape[2] == self.q.shape[2] else x)
 
     def to(self, dtype: torch.dtype) -> "Inputs":
         """Convert to another precision."""
@@ -146,13 +145,9 @@ class Inputs(NamedTuple):
 
     def join(self, other: "Inputs", after: int) -> "Inputs":
         """Join these inputs up to position `after` with `other` from there on, numbers of every token too."""
-        length, others = self.q.shape[2], other.tensors()
-        joined = {
-            name: torch.cat((x[:, :, :after], others[name][:, :, after:]), 2)
-            for name, x in self.tensors().items()
-            if x.shape[2] == length
-        }
-        return self.replace(joined)
+        mine = {name: x for name, x in self.tensors().items() if x.shape[2] == self.q.shape[2]}
+        others = other.tensors()
+        return self.replace({n: torch.cat((x[:, :, :after], others[n][:, :, after:]), 2) for n, x in mine.items()})
 
 
 def random_inputs(

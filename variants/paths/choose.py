@@ -32,10 +32,6 @@ class Path(NamedTuple):
         return self.cannot(operator) or self.cannot_call(case)
 
 
-def _run_definition(operator: Operator, heads: Heads, numbers: NumberValues) -> Tensor:
-    return definition(operator, heads, numbers).output
-
-
 def _nothing(_: object) -> None:
     return None
 
@@ -44,7 +40,7 @@ PATHS = (
     Path("sdpa", sdpa.cannot, _nothing, _nothing, sdpa.run),
     Path("linear", linear.cannot, linear.cannot_call, linear.slower, linear.run),
     Path("cpu", cpu.cannot, cpu.cannot_call, cpu.slower, cpu.run),
-    Path("reference", _nothing, _nothing, _nothing, _run_definition),
+    Path("reference", _nothing, _nothing, _nothing, lambda *given: definition(*given).output),
 )
 """Fastest first. The last is the definition in plain tensor operations, which runs every operator."""
 

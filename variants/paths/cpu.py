@@ -15,7 +15,7 @@ from torch.nn import functional
 
 from variants.attend import Heads, Keywords, definition, postprocess, without_autocast
 from variants.operator import NumberValues, Operator, by_stage
-from variants.paths.case import Case
+from variants.paths.case import Case, refuse_kinds
 from variants.paths.linear import count_seen, find_seen
 from variants.paths.tiles import ROWS, Given, Normalised, Rule, attend_by_tiles
 from variants.stages.products.dot import Dot
@@ -39,10 +39,8 @@ _NORMALISED: dict[str, Normalised] = {"total": "total", "absolute": "total", "gr
 
 def cannot(operator: Operator) -> str | None:
     """Return why this path cannot run `operator`, or None if it can."""
-    for stage, kinds in _KINDS.items():
-        given = getattr(operator, stage)
-        if given.kind not in kinds:
-            return f"cpu computes {stage} {' or '.join(map(repr, kinds))} only, not {given.kind!r}"
+    if (reason := refuse_kinds("cpu", _KINDS, operator)) is not None:
+        return reason
     score, normaliser = operator.score.label, operator.normaliser.label
     if normaliser == "ground" and operator.margin.label != "none" and score != "exponential":
         return f"cpu computes a margin over the threshold with score 'exponential' only, not {score!r}"

@@ -15,6 +15,10 @@ class Positions(Choice):
 
     source: ClassVar[str]
     """Source of the formula."""
+    rotates: ClassVar[bool] = False
+    """True if the scheme rotates queries and keys."""
+    adds_bias: ClassVar[bool] = False
+    """True if the scheme adds a bias to the logits."""
 
     @property
     def table(self) -> int:
@@ -25,22 +29,12 @@ class Positions(Choice):
         """Return fixed vectors [T, width] to add to the embeddings; None for none."""
         return None
 
-    @property
-    def rotates(self) -> bool:
-        """True if the scheme rotates queries and keys."""
-        return False
-
     def rotate(self, x: Tensor, *, signals: int) -> Tensor:  # noqa: ARG002  (the family's signature)
         """Rotate queries or keys [B, H, T, D] by positions 0..T-1, each of `signals` slices on its own."""
         return x
 
     def check_width(self, width: int) -> None:
         """Raise ValueError if slices of `width` channels cannot be rotated."""
-
-    @property
-    def adds_bias(self) -> bool:
-        """True if the scheme adds a bias to the logits."""
-        return False
 
     @property
     def buckets(self) -> int:
@@ -59,6 +53,8 @@ class Positions(Choice):
 class Bucketed(Positions):
     """Adds a number for each bucket of distances; at most `count` buckets up to `max_distance`."""
 
+    adds_bias: ClassVar[bool] = True
+
     count: Annotated[int, Field(ge=4, multiple_of=2)] = 32
     max_distance: PositiveInt = 128
 
@@ -70,10 +66,6 @@ class Bucketed(Positions):
                 f"{self.max_distance} with count={self.count}, nearest is {self.count // 2 + 1}"
             )
         return self
-
-    @property
-    def adds_bias(self) -> bool:
-        return True
 
 
 def bucket(distance: Tensor, count: int, max_distance: int) -> Tensor:
