@@ -38,8 +38,7 @@ class PaperItem(NamedTuple):
 class PaperGrids:
     """All tables and figures of a paper. A spec file that assigns one defines all of its grids.
 
-    Raises:
-        SpecError: two items share a name, or an item is not exactly one of a grid, a view of a grid and a reason.
+    Raises SpecError if two items share a name, or an item is not exactly one of a grid, a view of a grid and a reason.
     """
 
     number: str

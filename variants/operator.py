@@ -183,11 +183,7 @@ class Operator(Spec):
         }
 
     def at_init(self, shape: HeadShape, layer: int = 0) -> dict[str, Tensor]:
-        """Return the numbers' values at step 0.
-
-        Raises:
-            ValueError: one of them starts at random.
-        """
+        """Return the numbers' values at step 0; raise ValueError if one of them starts at random."""
         numbers = self.numbers()
         drawn = [name for name, each in numbers.items() if each.trained and (each.random or each.projection_std)]
         if drawn:

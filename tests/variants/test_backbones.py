@@ -26,6 +26,7 @@ from variants.model.named_backbones import (
     sink_60m,
     tiny,
 )
+from variants.model.shapes import shapes_only
 from variants.papers.catalogue import catalogue
 from variants.stages.visible.prefix import Prefix
 
@@ -70,7 +71,7 @@ def is_refused(operator: Operator, backbone: Backbone) -> bool:
 def test_models_of_papers_have_their_size(make: Callable[[], Backbone], vocabulary: int | None, expected: int) -> None:
     backbone = make()
     inputs = Scalars() if vocabulary is None else Tokens(vocabulary)
-    with torch.device("meta"):
+    with shapes_only():
         model = Transformer(backbone, [softmax()] * backbone.layers, inputs=inputs, seed=0)
     assert sum(p.numel() for p in model.parameters()) == expected
 

@@ -30,8 +30,7 @@ def every_choice() -> Iterator[Operator]:
 def around(stage: str, choice: Stage) -> Operator:
     """Build an operator with `choice` at `stage` that changes at most two other stages of softmax.
 
-    Raises:
-        SpecError: no change of two other stages makes a valid operator.
+    Raises SpecError if no change of two other stages makes a valid operator.
     """
     reason = ""
     for more in _surroundings():

@@ -110,8 +110,7 @@ class Transformer(nn.Module):
         `visible` is boolean and broadcasts to [B, T, T]: True = query i may see key j if the model allows it. It hides
         padding and other documents.
 
-        Raises:
-            SpecError: the sequence, sink tokens included, is longer than the learned positions.
+        Raises SpecError if the sequence, sink tokens included, is longer than the learned positions.
         """
         hidden = self.embed(x)
         for layer in self.bind_layers(hidden.shape[1], hidden.device, visible):
@@ -135,8 +134,7 @@ class Transformer(nn.Module):
     def use_positions(self, positions: Positions) -> Iterator[None]:
         """Use another position scheme with the same weights while the context is open.
 
-        Raises:
-            SpecError: the scheme has learned parameters of its own.
+        Raises SpecError if the scheme has learned parameters of its own.
         """
         own = self.backbone.positions
         if positions == own:
@@ -231,8 +229,7 @@ class Transformer(nn.Module):
     def paths(self, length: int, *, compiled: bool = False) -> list[str]:
         """Return the execution path of every layer, bottom first, in training on sequences of `length`.
 
-        Raises:
-            SpecError: a path given by name cannot compute it.
+        Raises SpecError if a path given by name cannot compute it.
         """
         cases = [(each, each.case(length, compiled=compiled)) for each in self._attentions()]
         return [choose(each.operator, case, each.path).path.name for each, case in cases]

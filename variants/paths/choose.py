@@ -55,11 +55,7 @@ class PathChoice(NamedTuple):
 
 @lru_cache(maxsize=4096)
 def choose(operator: Operator, case: Case, name: PathName = "auto") -> PathChoice:
-    """Choose the path for a call of `operator`.
-
-    Raises:
-        SpecError: the named path cannot run it or does not exist.
-    """
+    """Choose the path for a call of `operator`; raise SpecError if the named path cannot run it or does not exist."""
     if name != "auto":
         path = find_path(operator, name)
         if (reason := path.cannot_call(case)) is not None:
@@ -75,11 +71,7 @@ def choose(operator: Operator, case: Case, name: PathName = "auto") -> PathChoic
 
 
 def find_path(operator: Operator, name: PathName) -> Path:
-    """Return the path with this name.
-
-    Raises:
-        SpecError: it cannot run `operator` or does not exist.
-    """
+    """Return the path with this name; raise SpecError if it cannot run `operator` or does not exist."""
     for path in PATHS:
         if path.name == name:
             if (reason := path.cannot(operator)) is not None:
