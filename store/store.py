@@ -107,10 +107,6 @@ class Store:
         check_dates(found)
         return found
 
-    def interrupt(self) -> None:
-        """Cancel the query that another thread runs; it raises SpecError there."""
-        self._connection.interrupt()
-
     def grids(self) -> list[str]:
         """Names of the campaign's grids, sorted."""
         return [str(name) for name in self.sql("SELECT DISTINCT grid FROM grid ORDER BY grid")["grid"]]

@@ -7,7 +7,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from runners.cli.outcome import report_outcome
+from runners.cli.run import report_outcome
 from runners.execution.run import RunResult
 from runners.monitoring.retry import RetrySelection
 from runners.output import format_count, say, write, write_frame, write_json, write_table
@@ -72,15 +72,6 @@ def test_a_sum_of_integers_is_a_number_in_every_format(capsys: pytest.CaptureFix
     assert capsys.readouterr().out.split() == ["total", "10"]
     write_frame("sql", frame.select(pl.col("total").implode()), as_json=False, as_csv=True)
     assert capsys.readouterr().out.split() == ["total", "[10]"]
-
-
-def test_bytes_in_a_table_are_written_as_the_engine_writes_them(capsys: pytest.CaptureFixture[str]) -> None:
-    duckdb = pytest.importorskip("duckdb")
-    every = bytes(range(256))
-    write_table(["x"], [(every[at : at + 16],) for at in range(0, 256, 16)])
-    shown = "".join(line.rstrip("\n").ljust(1) for line in capsys.readouterr().out.splitlines(keepends=True)[1:])
-    ((written,),) = duckdb.connect().execute("SELECT $x::BLOB::VARCHAR", {"x": every}).fetchall()
-    assert shown.replace(" ", "") == written.replace(" ", "")
 
 
 def test_no_text_acts_on_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:

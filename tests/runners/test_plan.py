@@ -213,21 +213,6 @@ def line_of(plan: RunPlan, words: str = " apart") -> str:
     return line
 
 
-def test_without_finished_trials_it_speaks_of_standard_deviations_and_gives_an_example(tmp_path: Path) -> None:
-    plan = plan_campaign(tmp_path, [judged_grid()])
-    (found,) = plan.resolutions
-    assert (found.sd, found.noise.pairs, found.noise.remark) == (None, 0, "")
-    assert found.in_sd == pytest.approx(3.45, abs=0.01)
-    assert [seeds for seeds, _ in found.by_seeds] == [3, 5, 8, 12]
-    sizes = [size for _, size in found.by_seeds]
-    assert sizes == sorted(sizes, reverse=True)
-    line = line_of(plan)
-    assert line.startswith("  4 seeds of mse at sigma=1 tell differences above 3.4 SD apart (power 80 %, 4 comparisons")
-    assert line.endswith("3 seeds 6.5 SD, 5 seeds 2.5 SD, 8 seeds 1.5 SD, 12 seeds 1.1 SD")
-    assert plan_data(plan)["resolutions"][0]["detectable"] is None
-    assert "5 baseline seeds will tell; `--noise-from CAMPAIGN`" in line_of(plan, "  no noise known yet")
-
-
 @pytest.mark.parametrize("scale", ["log", "linear"])
 def test_finished_pairs_give_the_spread_and_a_plan_writes_nothing_for_it(tmp_path: Path, scale: str) -> None:
     grid = judged_grid(seeds=6, scale=scale)

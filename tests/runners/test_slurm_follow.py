@@ -11,7 +11,7 @@ from toy_training import ENTRY
 from grid import Grid
 from runners.cli.app import execute
 from runners.cli.options import SlurmFlags
-from runners.cli.outcome import report_outcome
+from runners.cli.run import report_outcome
 from runners.cli.run_on_slurm import show_or_queue
 from runners.slurm.follow import Following
 from runners.slurm.scheduler import SlurmScheduler as Scheduler

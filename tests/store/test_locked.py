@@ -215,7 +215,7 @@ def test_a_heavy_query_can_be_cancelled_and_the_store_goes_on(reading: Store) ->
     asking = threading.Thread(target=ask)
     asking.start()
     while asking.is_alive():  # an interruption before the query has begun is not heard
-        reading.interrupt()
+        reading._connection.interrupt()
         asking.join(0.05)
     assert said == ["SQL: INTERRUPT Error: Interrupted"]
     assert reading.sql("SELECT 1 AS one")["one"].item() == 1
