@@ -55,7 +55,7 @@ def plant(
     buffer = ShardBuffer(layout, submission=SUBMISSION, worker=0)
     for line in lines:
         _write(layout, buffer, line, planted)
-    buffer.flush()
+    buffer.flush("nothing")
     return root
 
 

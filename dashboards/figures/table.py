@@ -10,9 +10,7 @@ from typing import Any, Final, NamedTuple
 import polars as pl
 
 from dashboards.data.formatting import count
-from store.export.cells import CellTable, ExportColumn, ExportEntry
-from store.export.cells_text import latex_cells
-from store.export.rounding import round_to_spread
+from store.export.cells import CellTable, ExportColumn, ExportEntry, latex_cells, round_to_spread
 from store.published.tables import trust_of
 
 SIGNS: Final = {"failed": "×", "unfinished": "…", "unmeasured": "–"}

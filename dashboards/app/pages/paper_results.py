@@ -39,8 +39,7 @@ from dashboards.papers.paper_tables import (
     printed_table,
 )
 from store.analysis.published_comparison import WORDS, compare_published
-from store.published.claims import claims
-from store.published.tables import Note, PublishedCell, chosen as filter_published, notes, papers
+from store.published.tables import Note, PublishedCell, chosen as filter_published, claims, notes, papers
 
 _MOST_REASONS: Final = 6
 
