@@ -17,8 +17,7 @@ from runners.training.failure import Failure
 from runners.training.memory import peak_memory_bytes
 from runners.training.training_context import TrainingContext, TrainingResult
 from store.files.atomic import Durable, environment_problem, read_json, retry_io, write_atomic, write_json
-from store.files.attempts import end_record, write_end
-from store.files.heartbeat import Heartbeat
+from store.files.attempts import Heartbeat, end_record, write_end
 from store.files.layout import Layout
 from store.files.shards import ShardBuffer, Written, add_written
 from store.files.trial_status import trial_state

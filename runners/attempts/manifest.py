@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, final
 
 from grid.errors import NotFoundError, StoreError
 from store.files.atomic import (
+    add_seal,
     environment_problem,
     make_directory,
     parse_object,
@@ -27,7 +28,6 @@ from store.files.atomic import (
     write_atomic,
     write_json,
 )
-from store.files.checksum import add_seal
 from store.files.layout import Layout
 from store.files.plans import require_version
 

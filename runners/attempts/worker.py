@@ -27,7 +27,7 @@ from runners.provenance.specfile import import_spec_file
 from runners.training.failure import Failure, breaks_process, failure_of
 from runners.training.memory import release_cached_memory, reset_peak_memory
 from runners.training.training_context import NodeLost, TrainingContext, TrainingResult
-from store.files.heartbeat import EVERY_S
+from store.files.attempts import EVERY_S
 from store.files.layout import Layout
 from store.files.shards import ShardBuffer
 from store.files.trial_status import trial_state

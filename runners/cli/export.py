@@ -316,8 +316,7 @@ def _encode(store: "Store", what: str, kind: str, grid: str | None) -> bytes:
 
 def _encode_page(store: "Store", kind: str, grid: str | None, page: ExportPage) -> bytes:
     """Write the table of cells as LaTeX or Markdown."""
-    from store.export.cells import cells
-    from store.export.cells_text import latex_cells, markdown_cells
+    from store.export.cells import cells, latex_cells, markdown_cells
 
     point = {}
     for word in page.at:

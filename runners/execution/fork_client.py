@@ -8,7 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from multiprocessing.connection import Connection, Pipe
-from typing import Any, NamedTuple, Protocol, final
+from typing import Any, NamedTuple, final
 
 from grid.errors import EnvironmentProblem
 from runners.child_lifetime import shield_from_signals
@@ -50,21 +50,11 @@ class ServerDied(EnvironmentProblem):
     """The fork server died, and its workers with it."""
 
 
-class ServerProcess(Protocol):
-    """Process of a fork server, with the interface of `subprocess.Popen`."""
-
-    def kill(self) -> None:
-        """Kill the process."""
-
-    def wait(self) -> int:
-        """Wait and return the exit status, or minus the signal number."""
-
-
-Start = Callable[[socket.socket, Sequence[str]], ServerProcess]
+Start = Callable[[socket.socket, Sequence[str]], "subprocess.Popen[Any]"]
 """Runs `fork_server.serve` on a socket in another process, with modules to import."""
 
 
-def start_interpreter(control: socket.socket, preload: Sequence[str]) -> ServerProcess:
+def start_interpreter(control: socket.socket, preload: Sequence[str]) -> "subprocess.Popen[bytes]":
     """Start a fork server in a fresh interpreter, with the import path of this process."""
     arguments = [json.dumps(sys.path), str(control.fileno()), str(os.getpid()), json.dumps(list(preload))]
     # -P: the working directory does not come first on the import path
@@ -101,12 +91,12 @@ class Forks:
             raise CannotStart(f"workers cannot start: {message['failed']}; `ablate doctor` looks for causes")
 
     @property
-    def news(self) -> socket.socket:
+    def exit_socket(self) -> socket.socket:
         """Socket that is readable if new exits have arrived."""
         return self._control
 
     @property
-    def told(self) -> bool:
+    def has_exits(self) -> bool:
         """True if exits were already read while `fork` waited for its reply."""
         return bool(self._pending)
 

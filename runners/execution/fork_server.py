@@ -2,7 +2,8 @@
 
 It is a fresh interpreter, so workers inherit neither the user's threads nor their main module. It has one thread and
 dies with the process that started it; its workers die with it. The fork server of `multiprocessing` imports the user's
-main module in each worker, ignores modules that cannot be imported, and lets workers outlive it.
+main module in each worker, so a worker starts in 90 to 115 ms instead of 40 ms (measured, torch imported). It also
+ignores modules that cannot be imported, dies of signals to its group, and lets workers outlive it.
 
 Messages over its socket, of type SOCK_SEQPACKET, are JSON objects:
 

@@ -66,7 +66,7 @@ class WorkerPool:
         self._attempt(self._fill)
         while self._members:
             for ready in self._speakers():
-                if ready is self._forks.news:
+                if ready is self._forks.exit_socket:
                     for ended in self._forks.exits():
                         self._bury(ended)
                 else:
@@ -101,10 +101,10 @@ class WorkerPool:
 
     def _speakers(self) -> Sequence[object]:
         """Wait for readable pipes or the server's socket; empty after a timeout."""
-        if self._forks.told:  # exits already read, so the socket does not show them
-            return [self._forks.news]
+        if self._forks.has_exits:  # exits already read, so the socket does not show them
+            return [self._forks.exit_socket]
         pipes = [member.pipe for member in self._members.values() if member.open]
-        return wait([*pipes, self._forks.news], timeout=_LOOK_EVERY_S)
+        return wait([*pipes, self._forks.exit_socket], timeout=_LOOK_EVERY_S)
 
     def _fill(self) -> None:
         """Start workers in free slots while rows are left for them."""

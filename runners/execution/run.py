@@ -105,14 +105,14 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 @final
 class Interrupts:
-    """Sets `requested` and calls `told` on the first signal; raises KeyboardInterrupt on the second.
+    """Sets `requested` and calls `notify` on the first signal; raises KeyboardInterrupt on the second.
 
     Does nothing outside the main thread. A signal that the process ignores stays ignored.
     """
 
-    def __init__(self, told: Callable[[], None]) -> None:
+    def __init__(self, notify: Callable[[], None]) -> None:
         self.requested = False
-        self._told = told
+        self._notify = notify
         self._before: dict[signal.Signals, Any] = {}
 
     def __enter__(self) -> "Interrupts":
@@ -130,7 +130,7 @@ class Interrupts:
         if self.requested:
             raise KeyboardInterrupt
         self.requested = True
-        self._told()
+        self._notify()
 
 
 @final

@@ -13,10 +13,9 @@ from grid.errors import AblateError, NotFoundError, StoreError
 from runners.attempts.submission_record import read_submission_record
 from store.files.annotations import FILE as ANNOTATIONS
 from store.files.atomic import environment_problem, is_temporary, read_json
-from store.files.attempt_records import AttemptRecord, read_attempt
+from store.files.attempt_records import AttemptRecord, evaluation_shards, read_attempt, read_evaluation
 from store.files.layout import Layout
 from store.files.plans import plan_signatures, read_plan
-from store.files.posthoc_evaluations import evaluation_shards, read_evaluation
 from store.files.removals import removed_attempts
 from store.files.saved_texts import QUERIES, VIEWS
 from store.files.shards import BadShard, verify_shard

@@ -254,20 +254,17 @@ class _Estimator:
 
 def training_flops(trial: Spec) -> float | None:
     """Count the FLOPs of all training steps of a `Trial`; None for another spec."""
-    from runners.tasks.distillation.distillation import Distillation
-    from runners.tasks.distillation.finished_trial import FinishedTrial
-    from runners.training.flops import Shape, forward_work, step_work
+    from runners.training.flops import Shape, count_flops
     from runners.trial import Trial
 
     if not isinstance(trial, Trial):
         return None
     task = trial.task
     shape = Shape(math.ceil(task.batch / trial.parts), task.length)
-    step = step_work(trial.model, tuple(trial.operators()), task.inputs, trial.execution.path, shape)
-    if isinstance(task, Distillation) and isinstance(task.teacher, FinishedTrial):
-        teacher = task.teacher.known_architecture()
-        step = step.plus(forward_work(teacher.model, tuple(teacher.operators()), task.inputs, "auto", shape))
-    return step.flops * trial.accumulate * trial.training.steps
+    step = count_flops(trial.model, trial.operators(), task.inputs, trial.execution.path, shape, training=True)
+    for model, operators in task.teachers():
+        step += count_flops(model, operators, task.inputs, "auto", shape, training=False)
+    return step * trial.accumulate * trial.training.steps
 
 
 def _steps(trial: Any) -> float:

@@ -21,9 +21,9 @@ from runners.evaluations import Evaluation
 from runners.posthoc.trained_model import TrainedModel
 from runners.tasks.task import Items, Measurements
 from store.files.atomic import environment_problem, is_temporary, make_directory, write_atomic, write_json
+from store.files.attempt_records import Place, evaluation_shards, read_evaluation
 from store.files.change_tracker import touch_trial
 from store.files.layout import FILE_SCHEMA, Layout
-from store.files.posthoc_evaluations import Place, evaluation_shards, read_evaluation
 from store.files.shards import encode_shard, shard_prefix, verify_shard
 
 _RECORDED_PACKAGES = ("ablate", "torch", "lm-eval", "datasets", "tokenizers", "transformers")

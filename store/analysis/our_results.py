@@ -144,11 +144,8 @@ def _at(spec: Mapping[str, Any], path: str) -> Any:
 
 def _probing_length(spec: Mapping[str, Any]) -> int | None:
     """Probes cut sequences to `probing.length`; texts have `task.context` tokens."""
-    longest = [
-        part.get(name) for part, name in ((spec.get("probing") or {}, "length"), (spec.get("task") or {}, "context"))
-    ]
-    known = [each for each in longest if each is not None]
-    return min(known) if longest[0] is not None else None
+    length, context = (spec.get("probing") or {}).get("length"), (spec.get("task") or {}).get("context")
+    return length if length is None or context is None else min(length, context)
 
 
 def read_arms(store: "Store", grid: str) -> Mapping[str, Arm]:

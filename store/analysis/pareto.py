@@ -62,14 +62,12 @@ def pareto(
 ) -> pl.DataFrame:
     """Which cells are dominated in the grid's measure and in each of `against`, as `store.statistics.pareto` says.
 
-    `against` names costs, measurements (evaluations, training metrics) or probes, each with the direction and the
-    scale of `rule` unless said otherwise; a probe is averaged over layers and heads. A measurement that is called like
+    `against` names costs, measurements (evaluations, training metrics) or probes, each with the direction and the scale
+    of `rule` unless said otherwise; a probe is averaged over layers and heads. A measurement that is called like
     another column has "(value)" behind its name. Only runs that are ok count, and two cells of which `compare` would
-    give no verdict in the measure show nothing about each other. `measure` replaces single fields of the grid's.
-
-    Raises:
-        NotFoundError: no run has one of them; names what there is.
-        SpecError: fewer than two objectives, several points agree, or a value that the measure's scale cannot take.
+    give no verdict in the measure show nothing about each other. `measure` replaces single fields of the grid's. Raises
+    NotFoundError: no run has one of them; names what there is; SpecError: fewer than two objectives, several points
+    agree, or a value that the measure's scale cannot take.
     """
     found = read_objectives(store, grid, against, measure=measure)
     words = pareto_set(found.values, found.objectives, alpha=found.alpha, forbidden=found.forbidden)

@@ -13,8 +13,7 @@ import polars as pl
 
 from store.analysis.our_results import Own, Point, Results, read_arms, results
 from store.analysis.published_matching import another, differs, format_point, named
-from store.published.claims import PublishedClaim, claims
-from store.published.tables import chosen, trust_of
+from store.published.tables import PublishedClaim, chosen, claims, trust_of
 from store.statistics import holm, p_zero, t_interval
 from store.statistics.arms import pair
 from store.statistics.paired_differences import Paired
@@ -52,8 +51,7 @@ def compare_published(
         items, null where none is known), label, base (of the own cells), name, point, pairs, own, low, high (of the
         own difference, at Holm's level over all claims with values), p_holm, word, reason, differs, notes, trust.
 
-    Raises:
-        NotFoundError: there is no such grid, paper, table or metric.
+    Raises NotFoundError: there is no such grid, paper, table or metric.
     """
     wanted = claims(chosen(paper, table, metric))
     found = results(store, grid, {each.cell.measurement for each in wanted if each.cell.measurement})

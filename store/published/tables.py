@@ -6,26 +6,27 @@ its row, its column or, where neither can tell, at itself; the nearer one counts
 
 import json
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cache
 from hashlib import blake2b
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any, Literal, final
-
-import pyarrow as pa
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, final
 
 from grid.errors import NotFoundError
 from grid.suggestions import suggest_name
 
 if TYPE_CHECKING:
     import duckdb
+    import pyarrow as pa
 
 Fact = Mapping[str, Any]
 
 _PROXY = "*"
 _NO_NUMBER = "-"
 _SPREAD = " ± "
+_QUANTILE = 1.959964
+"""Two-sided 95 % of the normal distribution."""
 
 
 @final
@@ -175,13 +176,14 @@ def _numbers(printed: str, known: Fact) -> dict[str, Any]:
     """Parse printed numbers; add a binomial error for a percentage of a known number of items."""
     text, _, error = printed.partition(_SPREAD)
     value = None if text == _NO_NUMBER else float(text.removesuffix(_PROXY))
-    found = {"printed": printed, "value": value, "uncertainty": float(error) if error else None}
-    return found | {"binomial_se": None if value is None else _binomial_se(value, known.get("items"))}
-
-
-def _binomial_se(percent: float, items: int | None) -> float | None:
-    """sqrt(p (1 - p) / (n - 1)) in points, the error of a share of `items` right answers."""
-    return None if items is None else 100 * math.sqrt(percent / 100 * (1 - percent / 100) / (items - 1))
+    share, items = (value or 0) / 100, known.get("items")
+    binomial = None if value is None or items is None else 100 * math.sqrt(share * (1 - share) / (items - 1))
+    return {
+        "printed": printed,
+        "value": value,
+        "uncertainty": float(error) if error else None,
+        "binomial_se": binomial,
+    }
 
 
 def _trust(facts: Fact) -> dict[str, Any]:
@@ -209,10 +211,8 @@ def _concerns(note: Fact, facts: Fact) -> bool:
 def chosen(paper: str | None = None, table: str | None = None, metric: str | None = None) -> tuple[PublishedCell, ...]:
     """The cells of a paper ("003" or "3"), a table ("T1", "1", "T5" for both its halves) and a metric.
 
-    `metric` is the name of a measurement, such as "mse", or part of the paper's own words.
-
-    Raises:
-        NotFoundError: nothing is so called; says what there is.
+    `metric` is the name of a measurement, such as "mse", or part of the paper's own words. Raises NotFoundError:
+    nothing is so called; says what there is.
     """
     found: Sequence[PublishedCell] = cells()
     if paper is not None:
@@ -258,7 +258,9 @@ def fill(connection: "duckdb.DuckDBPyConnection") -> None:
     )
 
 
-def _columns(rows: Sequence[PublishedCell] | Sequence[Note] | Sequence[Made]) -> pa.Table:
+def _columns(rows: Sequence[PublishedCell] | Sequence[Note] | Sequence[Made]) -> "pa.Table":
+    import pyarrow as pa  # slow to import, and needed for a new database alone
+
     found = {}
     for name in (each.name for each in fields(rows[0])):
         values = [getattr(row, name) for row in rows]
@@ -268,3 +270,56 @@ def _columns(rows: Sequence[PublishedCell] | Sequence[Note] | Sequence[Made]) ->
         else:
             found[name] = pa.array(values)
     return pa.table(found)
+
+
+class PublishedClaim(NamedTuple):
+    """Two cells of one table."""
+
+    cell: PublishedCell
+    base: PublishedCell
+
+    @property
+    def words(self) -> str:
+        """The label of the claim: `SSA against Softmax · 5`."""
+        cell, base = self.cell, self.base
+        if base.row_label != cell.row_label:
+            return f"{cell.row_label} against {base.row_label} · {cell.column_label}"
+        return f"{cell.column_label} against {base.column_label} · {cell.row_label}"
+
+    @property
+    def difference(self) -> float | None:
+        """Cell less baseline in the printed unit, on the log scale of logarithms; None where a number is missing."""
+        value, base = self.cell.value, self.base.value
+        if value is None or base is None:
+            return None
+        if self.cell.scale == "linear":
+            return value - base
+        return math.log(value) - math.log(base) if value > 0 and base > 0 else None
+
+    @property
+    def noise(self) -> float | None:
+        """Half of a 95 % interval of the difference over test items, unpaired; None where no error is known."""
+        errors = [_error(self.cell), _error(self.base)]
+        if self.cell.scale == "log" or errors[0] is None or errors[1] is None:
+            return None
+        return _QUANTILE * math.hypot(errors[0], errors[1])
+
+
+def claims(chosen: Iterable[PublishedCell]) -> list[PublishedClaim]:
+    """The claims of the cells that are `chosen`, in their order."""
+    bases = {_compared_by(each): each for each in cells() if each.baseline}
+    return [
+        PublishedClaim(each, bases[_compared_by(each)])
+        for each in chosen
+        if each.operator is not None and not each.baseline and _compared_by(each) in bases
+    ]
+
+
+def _compared_by(cell: PublishedCell) -> Hashable:
+    """Return the key that two compared cells share."""
+    point, setup = tuple(sorted(cell.point.items())), tuple(sorted(cell.setup.items()))
+    return cell.paper, cell.paper_table, cell.metric, point, cell.model, setup
+
+
+def _error(cell: PublishedCell) -> float | None:
+    return cell.uncertainty if cell.uncertainty is not None else cell.binomial_se

@@ -27,6 +27,12 @@ STATUSES = ("ok", "failed", "running", "pending")
 TOO_FEW = "a verdict needs at least"
 """Reasons that more seeds remedy."""
 
+_LOST = "no readable result (quarantined shard); `ablate run SPEC --rerun-stale` trains again"
+_MIXED = (
+    "mixed code: the runs come from {} versions of the code; train those of another version again, as `ablate run SPEC "
+    "--rerun-stale` does"
+)
+
 
 class SeedRun(NamedTuple):
     """One trial as the statistics see it."""
@@ -171,17 +177,19 @@ def pair(arm: Arm, base: Arm, scale: Scale) -> Pairing:
     sides = [ours - theirs] if paired else [ours, theirs]
     spread = min(ours.size, theirs.size) > 1 and any(varies(side, (ours, theirs), scale) for side in sides)
     used = [*(arm.runs[seed] for seed in sorted(seeds[0])), *(base.runs[seed] for seed in sorted(seeds[1]))]
+    codes = {run.code for run in used}
     problem = (
         _every_run(arm, base, lambda run: run.failed, "all {} here failed")
         or _every_run(arm, base, lambda run: run.unmeasured, "the {} here ended without recording the measure")
-        or (_failures_differ(arm, base) if paired else _failure_counts_differ(arm, base))
+        or _failures_differ(arm, base, paired=paired)
         or (None if usable else misfit(scale))
-        or (_budgets_differ(arm, base, sorted(shared)) if paired else _budgets_vary(used))
-        or _code_differs(used)
+        or _budgets_differ(arm, base, sorted(shared) if paired else None, used)
+        or (_MIXED.format(len(codes)) if len(codes) > 1 else None)
         or (_too_few(arm, base, len(shared)) if paired else None)
         or (None if spread else _no_spread(ours, theirs, paired=paired))
     )
-    lost = _unreadable(arm, base)
+    unread = sum(run.lost for side in (arm, base) for run in side.runs.values())
+    lost = f"{unread} finished {'trial has' if unread == 1 else 'trials have'} {_LOST}" if unread else ""
     problem = f"{lost}; {problem}" if problem and lost else problem
     notes = [_count_pairs(arm, base, len(shared)), *_count_left_out(arm, base, len(shared), paired=paired), lost]
     took = [
@@ -224,26 +232,21 @@ def _every_run(arm: Arm, base: Arm, holds: Callable[[SeedRun], bool], words: str
     return None
 
 
-def _failures_differ(arm: Arm, base: Arm) -> str | None:
-    here, there = len(arm.failed & base.measured), len(base.failed & arm.measured)
-    return only_survivors(here, there, count_planned_pairs(arm, base))
-
-
-def _failure_counts_differ(arm: Arm, base: Arm) -> str | None:
+def _failures_differ(arm: Arm, base: Arm, *, paired: bool) -> str | None:
+    if paired:
+        here, there = len(arm.failed & base.measured), len(base.failed & arm.measured)
+        return only_survivors(here, there, count_planned_pairs(arm, base))
     ours, theirs = len(arm.failed), len(base.failed)
-    if ours == theirs:
-        return None
     counts = f"{ours} here, {theirs} in the baseline"
-    return f"failures differ between the groups ({counts}), so the survivors are not a fair sample"
+    unfair = f"failures differ between the groups ({counts}), so the survivors are not a fair sample"
+    return None if ours == theirs else unfair
 
 
-def _budgets_vary(used: Iterable[SeedRun]) -> str | None:
-    amounts = sorted({_amount(run.budget) for run in used})
-    return f"unequal budgets: unpaired runs with {' and '.join(amounts)}" if len(amounts) > 1 else None
-
-
-def _budgets_differ(arm: Arm, base: Arm, seeds: Iterable[int]) -> str | None:
-    for seed in seeds:
+def _budgets_differ(arm: Arm, base: Arm, pairs: list[int] | None, used: Iterable[SeedRun]) -> str | None:
+    if pairs is None:
+        amounts = sorted({_amount(run.budget) for run in used})
+        return f"unequal budgets: unpaired runs with {' and '.join(amounts)}" if len(amounts) > 1 else None
+    for seed in pairs:
         ours, theirs = arm.runs[seed].budget, base.runs[seed].budget
         if ours != theirs:
             return f"unequal budgets: seed {seed} has {_amount(ours)} here and {_amount(theirs)} in the baseline"
@@ -252,14 +255,6 @@ def _budgets_differ(arm: Arm, base: Arm, seeds: Iterable[int]) -> str | None:
 
 def _amount(budget: float | None) -> str:
     return "no recorded budget" if budget is None else f"{budget:.0f}"
-
-
-def _code_differs(used: Iterable[SeedRun]) -> str | None:
-    codes = {run.code for run in used}
-    if len(codes) < 2:
-        return None
-    versions = f"the runs come from {len(codes)} versions of the code"
-    return f"mixed code: {versions}; train those of another version again, as `ablate run SPEC --rerun-stale` does"
 
 
 def _too_few(arm: Arm, base: Arm, pairs: int) -> str | None:
@@ -300,13 +295,6 @@ def _count_left_out(arm: Arm, base: Arm, shared: int, *, paired: bool) -> Iterab
         yield f"unpaired (Welch, {counts}), as the groups share {_count(shared, 'seed')}"
     elif left and shared >= MIN_PAIRS:
         yield f"{_count(len(left), 'run')} on seeds of one group only left out"
-
-
-def _unreadable(arm: Arm, base: Arm) -> str:
-    lost = sum(run.lost for side in (arm, base) for run in side.runs.values())
-    have = "trial has" if lost == 1 else "trials have"
-    remedy = "no readable result (quarantined shard); `ablate run SPEC --rerun-stale` trains again"
-    return f"{lost} finished {have} {remedy}" if lost else ""
 
 
 def _count(n: int, noun: str) -> str:

@@ -23,7 +23,7 @@ from store.statistics.paired_differences import (
 )
 from store.statistics.power import detectable, seeds_needed
 from store.statistics.scales import Scale, back, margin, percent
-from store.statistics.verdict import ROBUST_PAIRS, Better, VerdictFacts, VerdictRule, judge, reason
+from store.statistics.verdict import ROBUST_PAIRS, Better, VerdictRule, judge, reason
 
 _TEXTS, _COUNTS = ("cell", "label", "operator", "baseline"), ("planned", "pairs", "runs", "baseline_runs")
 SCHEMA: Final[dict[str, Any]] = {
@@ -81,7 +81,11 @@ def compare(
         about: dict[str, Any] = dict(zip(_TEXTS, (arm.cell, arm.label, arm.operator, base.cell), strict=True))
         sizes = (count_planned_pairs(arm, base), pairing.shared, pairing.ours.size, pairing.theirs.size)
         about |= {**dict(zip(_COUNTS, sizes, strict=True)), "method": pairing.method, "family": rule.family}
-        about |= _word(pairing, words[i], row, rule)
+        cost = {"wall_s": pairing.wall_s, "on_gpu": pairing.on_gpu}
+        about |= {"verdict": "no verdict", "reason": pairing.problem}
+        if pairing.problem is None:
+            sentence = reason(words[i], {**row, **about, **cost}, rule)
+            about |= {"verdict": words[i], "reason": "; ".join(filter(None, (pairing.note, sentence)))}
         rows.append([about[name] if name in about else or_null(row[name]) for name in SCHEMA])
     return pl.DataFrame(rows, schema=SCHEMA, orient="row")
 
@@ -158,25 +162,6 @@ def _numbers(pairing: Pairing, row: Mapping[str, float], scale: Scale, better: B
         "sign_flip_p": sign_flip_p(pairing.differences),
         "pairing": pairing_correlation(ours, theirs) if paired else math.nan,
     }
-
-
-def _word(pairing: Pairing, word: str, row: Mapping[str, float], rule: VerdictRule) -> dict[str, str]:
-    if pairing.problem is not None:
-        return {"verdict": "no verdict", "reason": pairing.problem}
-    facts = VerdictFacts(
-        word,
-        row["difference"],
-        row["low"],
-        row["high"],
-        runs=(pairing.ours.size, pairing.theirs.size),
-        method=pairing.method,
-        p_holm=row["p_holm"],
-        sign_flip_p=row["sign_flip_p"],
-        seeds=row["seeds_seen"],
-        wall_s=pairing.wall_s,
-        on_gpu=pairing.on_gpu,
-    )
-    return {"verdict": word, "reason": "; ".join(filter(None, (pairing.note, reason(facts, rule))))}
 
 
 def checks(values: pl.DataFrame, *, baseline: Baseline, scale: Scale, alpha: float = 0.05) -> pl.DataFrame:

@@ -131,11 +131,8 @@ def compare_curves(
     ratios); `ahead` and `behind` count seeds on which the cell is known to be better or worse. With a censored run
     among the pairs there is no difference, only these counts. There is no p and no interval where `compare` would give
     no verdict: failures differ, fewer than three pairs, no spread; `note` says which. Holm is over the cells of one
-    question.
-
-    Raises:
-        NotFoundError: the baseline has no curve, or no run has one.
-        SpecError: a column lacks, the budget is not among the costs, or the level is no number.
+    question. Raises NotFoundError: the baseline has no curve, or no run has one; SpecError: a column lacks, the budget
+    is not among the costs, or the level is no number.
     """
     cells = read_curves(points)
     bases = {cell: baseline for cell in cells if cell != baseline} if isinstance(baseline, str) else baseline

@@ -7,7 +7,7 @@ import numpy as np
 import polars as pl
 from scipy import special
 
-from store.statistics.arms import Arm, Baseline, arms, match_arms
+from store.statistics.arms import Baseline, arms, match_arms
 from store.statistics.paired_differences import or_null
 from store.statistics.verdict import holm
 
@@ -27,28 +27,18 @@ def failures(values: pl.DataFrame, *, baseline: Baseline, alpha: float = 0.05) -
     ended), `p_holm` adjusts it over the cells. Raises as `compare` does.
     """
     found = arms(values)
-    counts = {cell: _counts(arm) for cell, arm in found.items()}
+    ends = {cell: [run for run in arm.runs.values() if run.status in ("ok", "failed")] for cell, arm in found.items()}
+    counts = {cell: (len(runs), sum(run.failed for run in runs)) for cell, runs in ends.items()}
     bases = {arm.cell: counts[base.cell] for arm, base in match_arms(found, baseline)}
-    raw = {cell: _fisher_or_nan(counts[cell], base) for cell, base in bases.items()}
+    raw = {cell: fisher_p(*counts[cell][::-1], *base[::-1]) for cell, base in bases.items()}
     adjusted = dict(zip(raw, holm(np.array(list(raw.values()), dtype=np.float64)).tolist(), strict=True))
     rows = []
     for cell, arm in found.items():
-        ended, failed = counts[cell]
-        rate = failed / ended if ended else math.nan
-        numbers = (rate, *wilson_interval(failed, ended, alpha), raw.get(cell, math.nan), adjusted.get(cell, math.nan))
-        rows.append((cell, arm.label, arm.operator, ended, failed, *map(or_null, numbers)))
+        n, failed = counts[cell]
+        rate = failed / n if n else math.nan
+        numbers = (rate, *wilson_interval(failed, n, alpha), raw.get(cell, math.nan), adjusted.get(cell, math.nan))
+        rows.append((cell, arm.label, arm.operator, n, failed, *map(or_null, numbers)))
     return pl.DataFrame(rows, schema=SCHEMA, orient="row")
-
-
-def _counts(arm: Arm) -> tuple[int, int]:
-    """Ended and failed runs."""
-    failed = len(arm.failed)
-    return failed + sum(run.status == "ok" and not run.failed for run in arm.runs.values()), failed
-
-
-def _fisher_or_nan(cell: tuple[int, int], base: tuple[int, int]) -> float:
-    (ended, failed), (base_ended, base_failed) = cell, base
-    return fisher_p(failed, ended, base_failed, base_ended) if ended and base_ended else math.nan
 
 
 def wilson_interval(events: int, n: int, alpha: float = 0.05) -> tuple[float, float]:
@@ -62,7 +52,12 @@ def wilson_interval(events: int, n: int, alpha: float = 0.05) -> tuple[float, fl
 
 
 def fisher_p(events: int, n: int, other_events: int, other_n: int) -> float:
-    """Two-sided exact test that two proportions are equal (Fisher): all tables as unlikely as this one or more."""
+    """Two-sided exact test that two proportions are equal (Fisher): all tables as unlikely as this one or more.
+
+    NaN if one of the groups is empty.
+    """
+    if not n or not other_n:
+        return math.nan
     total, events_in_all = n + other_n, events + other_events
     every = range(max(0, events_in_all - other_n), min(n, events_in_all) + 1)
     ways = {k: math.comb(n, k) * math.comb(other_n, events_in_all - k) for k in every}

@@ -25,6 +25,9 @@ STANDINGS: Final = ("dominated", "on the front", "not told apart")
 """Every word a cell can get."""
 
 _MOST_NAMED: Final = 6
+_BEFORE: Final[dict[str, Any]] = {"cell": pl.String, "label": pl.String, "n": pl.Int64}
+_NAMES: Final = pl.List(pl.String)
+_BEHIND: Final = {"standing": pl.String, "dominated_by": _NAMES, "inconclusive": _NAMES, "note": pl.String}
 
 
 class Objective(NamedTuple):
@@ -58,10 +61,8 @@ def pareto(
     """
     columns = [each.column for each in objectives]
     _check(values, columns)
-    numbers = [pl.col(name).cast(pl.Float64) for name in columns]
-    kept = values.with_columns(numbers).filter(
-        pl.all_horizontal(pl.col(name).is_not_null() & pl.col(name).is_finite() for name in columns)
-    )
+    numbers = values.with_columns(pl.col(name).cast(pl.Float64) for name in columns)
+    kept = numbers.filter(pl.all_horizontal(pl.col(name).is_finite().fill_null(value=False) for name in columns))
     cells = kept.select("cell", "label").unique("cell", maintain_order=True)
     table = _table(kept, cells["cell"].to_list(), objectives)
     keys, names = cells["cell"].to_list(), cells["label"].to_list()
@@ -71,7 +72,8 @@ def pareto(
     claims = _claims(table, alpha, exact, pairs.reshape(len(keys), len(keys)), values["cell"].n_unique())
     known = np.isfinite(table).all(-1).astype(int)
     shared = known @ known.T
-    absent = _absent(values, keys)
+    lost = values.filter(~pl.col("cell").is_in(keys))["label"].unique(maintain_order=True).to_list()
+    absent = f"not compared with {_some(lost)}: no usable run" if lost else ""
     rows = []
     for at, (cell, label) in enumerate(cells.iter_rows()):
         by = [names[j] for j in np.flatnonzero(claims.dominates[:, at])]
@@ -87,9 +89,7 @@ def pareto(
         notes = [caution, absent if standing == STANDINGS[1] else ""]
         note = "; ".join(filter(None, notes)) if told else _reasons(cell, zip(keys, names, strict=True), barred)
         rows.append((cell, label, n, *means, standing, by, [] if told else inconclusive, note))
-    schema: dict[str, Any] = {"cell": pl.String, "label": pl.String, "n": pl.Int64}
-    schema |= {**dict.fromkeys(columns, pl.Float64), "standing": pl.String}
-    schema |= {**dict.fromkeys(("dominated_by", "inconclusive"), pl.List(pl.String)), "note": pl.String}
+    schema = {**_BEFORE, **dict.fromkeys(columns, pl.Float64), **_BEHIND}
     return pl.DataFrame(rows, schema=schema, orient="row")
 
 
@@ -99,11 +99,6 @@ def _check(values: pl.DataFrame, columns: Sequence[str]) -> None:
     for name in ("cell", "label", "seed", *columns):
         if name not in values.columns:
             raise SpecError(f"there is no column {name!r}{suggest_name(name, values.columns)}")
-
-
-def _absent(values: pl.DataFrame, keys: Sequence[str]) -> str:
-    names = values.filter(~pl.col("cell").is_in(keys))["label"].unique(maintain_order=True).to_list()
-    return f"not compared with {_some(names)}: no usable run" if names else ""
 
 
 def _reasons(cell: str, others: Iterable[tuple[str, str]], forbidden: Forbidden) -> str:

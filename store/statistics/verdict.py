@@ -9,7 +9,8 @@ step-down.
 """
 
 import math
-from typing import Final, Literal, NamedTuple
+from collections.abc import Mapping
+from typing import Any, Final, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -102,25 +103,6 @@ def _level(words: NDArray[np.str_], questions: tuple[Floats, Floats, Floats], al
     return np.select([*decided, words == "undecided"], [beyond, both, within, np.minimum(zero, within)], np.nan)
 
 
-class VerdictFacts(NamedTuple):
-    """Facts for the sentence of a verdict; differences in analysis units."""
-
-    word: str
-    difference: float
-    low: float
-    high: float
-    runs: tuple[int, int]
-    """Runs of the cell and of the baseline; paired, both are the number of pairs."""
-    method: Method
-    p_holm: float
-    sign_flip_p: float
-    seeds: float
-    """Pairs that decide with 80 % power if the true difference is the one that was seen."""
-    wall_s: float | None
-    """Seconds of one more seed in both arms; None if unknown."""
-    on_gpu: bool
-
-
 class VerdictRule(NamedTuple):
     """By what the family is judged; `rope` in analysis units."""
 
@@ -130,25 +112,33 @@ class VerdictRule(NamedTuple):
     family: int
 
 
-def reason(facts: VerdictFacts, rule: VerdictRule) -> str:
-    """The sentence of a verdict that is not "no verdict"."""
-    basis = (
-        f"{facts.runs[0]} pairs" if facts.method == "paired t" else f"{facts.runs[0]} and {facts.runs[1]} unpaired runs"
-    )
-    interval = f"{(1 - rule.alpha) * 100:g} % interval {span(facts.low, facts.high, rule.scale)}, {basis}"
-    amount = f"{'odds ' if rule.scale == 'logit' else ''}{size(facts.difference, rule.scale)} ({interval})"
+def reason(word: str, row: Mapping[str, Any], rule: VerdictRule) -> str:
+    """The sentence of a verdict that is not "no verdict", from its row in `compare`.
+
+    The row also has `seeds_seen`: pairs that decide with 80 % power if the true difference is the one seen. `wall_s`
+    and `on_gpu` are of one more seed in both arms.
+    """
+    runs = row["runs"], row["baseline_runs"]
+    paired = row["method"] == "paired t"
+    basis = f"{runs[0]} pairs" if paired else f"{runs[0]} and {runs[1]} unpaired runs"
+    interval = f"{(1 - rule.alpha) * 100:g} % interval {span(row['low'], row['high'], rule.scale)}, {basis}"
     in_odds = " in odds" if rule.scale == "logit" else ""
+    amount = f"{'odds ' if in_odds else ''}{size(row['difference'], rule.scale)} ({interval})"
     rope = f"{rule.rope:g}" if rule.scale == "linear" else f"{math.expm1(rule.rope) * 100:.2g} %{in_odds}"
-    family = "" if rule.family == 1 else f", over all {rule.family} comparisons"
     equal = f"the {rope} that counts as equal"
-    if facts.word in ("better", "worse"):
-        beyond = f"beyond {equal}" if rule.rope else "not zero"
-        return f"{amount}: {beyond}{family}{_caution(facts, rule)}"
-    if facts.word == "real, size unproven":
-        return f"{amount}: not zero{family}, but not shown to exceed {equal}{_caution(facts, rule)}"
-    if facts.word == "equivalent":
+    family = "" if rule.family == 1 else f", over all {rule.family} comparisons"
+    caution = ""
+    if min(runs) < ROBUST_PAIRS:
+        caution = f"; {few('pairs' if paired else 'runs in a group')}"
+    elif row["sign_flip_p"] > rule.alpha:
+        caution = f"; caution: the sign-flip test gives p {row['sign_flip_p']:.2g}, so this holds for normal noise only"
+    if word in ("better", "worse"):
+        return f"{amount}: {f'beyond {equal}' if rule.rope else 'not zero'}{family}{caution}"
+    if word == "real, size unproven":
+        return f"{amount}: not zero{family}, but not shown to exceed {equal}{caution}"
+    if word == "equivalent":
         return f"{amount}: within {equal}{family}"
-    return f"{amount}; Holm p {facts.p_holm:.2g}{family}; {_decide(facts)}"
+    return f"{amount}; Holm p {row['p_holm']:.2g}{family}; {_decide(row, min(runs))}"
 
 
 def size(difference: float, scale: Scale) -> str:
@@ -180,28 +170,18 @@ def span(low: float, high: float, scale: Scale) -> str:
     return f"{size(low, scale)} to {size(high, scale)}"
 
 
-def _caution(facts: VerdictFacts, rule: VerdictRule) -> str:
-    if min(facts.runs) < ROBUST_PAIRS:
-        return f"; {few('pairs' if facts.method == 'paired t' else 'runs in a group')}"
-    if facts.sign_flip_p > rule.alpha:
-        return f"; caution: the sign-flip test gives p {facts.sign_flip_p:.2g}, so this holds for normal noise only"
-    return ""
-
-
 def few(what: str = "pairs") -> str:
     """The caution of a claim from fewer than ROBUST_PAIRS."""
     return f"caution: with fewer than {ROBUST_PAIRS} {what} this holds for normal noise only"
 
 
-def _decide(facts: VerdictFacts) -> str:
+def _decide(row: Mapping[str, Any], runs: int) -> str:
     """Undecided ends when the difference is shown to be not zero, or to lie inside the ROPE: whichever is nearer."""
-    if math.isnan(facts.seeds):
+    seeds = row["seeds_seen"]
+    if math.isnan(seeds):
         return "no affordable number of seeds would decide"
-    more = facts.seeds - min(facts.runs)
-    if more <= 0:
+    if seeds <= runs:
         return "these seeds could have decided if the true difference is the one seen; a few more may"
-    unit = "GPU-h" if facts.on_gpu else "h"
-    cost = "" if facts.wall_s is None else f", {format_hours(more * facts.wall_s / 3600, unit)}"
-    return (
-        f"if the true difference is the one seen, about {facts.seeds:,.0f} seeds ({more:,.0f} more{cost}) would decide"
-    )
+    unit, more = "GPU-h" if row["on_gpu"] else "h", seeds - runs
+    cost = "" if row["wall_s"] is None else f", {format_hours(more * row['wall_s'] / 3600, unit)}"
+    return f"if the true difference is the one seen, about {seeds:,.0f} seeds ({more:,.0f} more{cost}) would decide"

@@ -15,9 +15,10 @@ from runners.slurm.submit.submit import SubmitOptions
 
 @pytest.fixture(scope="session")
 def slurm_installed() -> None:
-    """Skip where SLURM is not installed; in CI (the variable CI is set) that is a failure."""
-    if lacks := missing():
-        words = f"no test cluster: {', '.join(lacks)} not installed (apt-get install {PACKAGES})"
+    """Skip without SLURM or without root; in CI (the variable CI is set) that is a failure."""
+    lacks = [*missing(), *(["root"] if os.geteuid() else [])]
+    if lacks:
+        words = f"no test cluster without {', '.join(lacks)}; as root: apt-get install {PACKAGES}"
         (pytest.fail if os.environ.get("CI") else pytest.skip)(words)
 
 

@@ -122,7 +122,7 @@ def test_a_cancelled_worker_stays_cancelled(cluster: Cluster, user: User) -> Non
     wait_for(user.training, "training", PATIENCE_S)
     cluster.run("scancel", str(job))
     wait_until_over(cluster)
-    assert "not queued again" in user.log(record.submission, f"{job}_0")
+    assert "ablate: queued again" not in user.log(record.submission, f"{job}_0")
     wait_for(lambda: [each.split()[0] for each in ended(job).values()] == ["CANCELLED"], "its account")
     assert user.ok() == 0
 

@@ -19,7 +19,7 @@ from runners.attempts.manifest import trial_lines, write_submission
 from runners.attempts.worker import Job, Outcome
 from runners.child_lifetime import GROUP_SIGNALS
 from runners.execution import Local, Queue
-from runners.execution.fork_client import Forks, ServerProcess, start_interpreter
+from runners.execution.fork_client import Forks, start_interpreter
 from store.files.layout import Layout
 
 MOST_TURNS = 40
@@ -71,14 +71,14 @@ def test_a_death_that_is_told_while_a_worker_is_forked_is_not_overlooked() -> No
 
     forks = Forks([], start)
     with forks.fork(2).pipe:
-        assert forks.told
+        assert forks.has_exits
         assert [ended.how for ended in forks.exits()] == ["SIGKILL"]
-        assert not forks.told
+        assert not forks.has_exits
     forks.close()
 
 
 def test_no_signal_to_the_group_ends_a_fork_server_or_a_worker_at_any_moment() -> None:
-    def start(control: socket.socket, preload: Sequence[str]) -> ServerProcess:
+    def start(control: socket.socket, preload: Sequence[str]) -> Any:
         process = start_interpreter(control, preload)
         for name in GROUP_SIGNALS:
             os.kill(process.pid, name)

@@ -29,7 +29,7 @@ from runners.attempts.claims import Claim, Taken, claim
 from runners.attempts.leases import Leases, host_memory
 from store.files import trial_status
 from store.files.atomic import read_json
-from store.files.heartbeat import Heartbeat
+from store.files.attempts import Heartbeat
 from store.files.layout import Layout
 from store.files.trial_status import pid_space, process_started, progress_of, trial_state
 

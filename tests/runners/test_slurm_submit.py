@@ -18,7 +18,7 @@ from toy_campaign import run_quietly, toy_grid
 from toy_training import ENTRY
 from warm import TOYS, Warm
 
-from grid.errors import AblateError, EnvironmentProblem, SpecError
+from grid.errors import EnvironmentProblem, SpecError
 from runners.attempts.manifest import Manifest
 from runners.attempts.submission_record import read_submission_record, write_submission_record
 from runners.cli.app import execute
@@ -26,7 +26,6 @@ from runners.cli.run_on_slurm import queued_line
 from runners.planning.duration import budget_hours
 from runners.slurm.scheduler import SlurmScheduler as Scheduler, release
 from runners.slurm.spec import Needs, Slurm
-from runners.slurm.submit.job_arrays import in_words
 from runners.slurm.submit.submit import Drafter, SubmitOptions, SubmittedJobs, submit as queue
 from store.files.layout import Layout
 
@@ -445,34 +444,3 @@ def test_submitting_in_a_job_forgets_it(tmp_path: Path, slurm: PretendSlurm, mon
     assert "SLURM_CONF=/there" in environment
     assert "#SBATCH --partition=gpu\n" in slurm.jobs()[1]
     assert os.environ["SLURM_JOB_ID"] == "77"
-
-
-FAILED = "sbatch: error: Batch job submission failed: "
-
-
-@pytest.mark.parametrize(
-    ("said", "kind", "words"),
-    [
-        (f"{FAILED}Invalid account or account/partition combination specified", SpecError, "the account is not one"),
-        (f"{FAILED}Requested time limit is invalid (missing or exceeds some limit)", SpecError, "lower --time"),
-        (
-            f"sbatch: error: AssocMaxSubmitJobLimit\n{FAILED}Job violates accounting/QOS policy (job submit limit)",
-            EnvironmentProblem,
-            "as many jobs in the queue as you may",
-        ),
-        ("sbatch: error: Invalid generic resource (gres) specification", SpecError, "no node has such GPUs"),
-        (f"{FAILED}Requested node configuration is not available", SpecError, "lower --gpus, --cpus or --mem"),
-        (f"{FAILED}Invalid feature specification", SpecError, "--constraint"),
-        (f"{FAILED}Socket timed out on send/recv operation", EnvironmentProblem, "cannot be reached"),
-        ("sbatch: fatal: Could not establish a configuration source", EnvironmentProblem, "cannot be reached"),
-        ("sbatch: unrecognized option '--reservatoin=x'", SpecError, "extra={...} names an option"),
-        ("sbatch: error: the site says hello", EnvironmentProblem, "the site says hello"),
-        ("", EnvironmentProblem, "did not say why"),
-    ],
-)
-def test_messages_of_sbatch_become_one_sentence(said: str, kind: type[AblateError], words: str) -> None:
-    error = in_words(said)
-    assert type(error) is kind
-    assert words in str(error)
-    assert "\n" not in str(error)
-    assert FAILED not in str(error)

@@ -129,7 +129,7 @@ class Arrays:
         """Return why sbatch refused; excluded nodes may be the reason."""
         nodes = self._slurm.exclude
         if nodes is None or not re.search(_TOO_MUCH, str(refused)):
-            return refused.told
+            return refused.explanation
         names = nodes if len(nodes) < _MOST_NAMES else f"{nodes[:_MOST_NAMES]}..."
         own = _own_words(str(refused))
         partition = re.search(r"^#SBATCH --partition=(\S+)", script, re.MULTILINE)
@@ -209,11 +209,11 @@ def require_commands() -> None:
 
 @final
 class Refused(Exception):
-    """sbatch refused a script; `told` explains it, `passing` is True if it may accept later."""
+    """sbatch refused a script; `explanation` says why, `passing` is True if it may accept later."""
 
     def __init__(self, said: str) -> None:
         super().__init__(said)
-        self.told = in_words(said)
+        self.explanation = in_words(said)
         self.passing = re.search(_PASSING, said) is not None
 
 
