@@ -21,7 +21,9 @@ from typing import Any, NamedTuple, final
 from runners.provenance.origin import ROOMS
 
 SCHEMA = 1
-NOT_IN_TRIALS = frozenset({"cyclopts", "duckdb", "lazy-loader", "nvidia-ml-py", "plotly", "polars", "rich", "scipy"})
+NOT_IN_TRIALS = frozenset(
+    {"cyclopts", "duckdb", "lazy-loader", "nvidia-ml-py", "plotly", "polars", "rich", "scipy", "submitit"}
+)
 """Dependencies for submission, storage and display; training imports none of them."""
 
 THREADS = (

@@ -101,12 +101,12 @@ def _queue(drafter: Drafter, draft: Draft) -> Submission:
 
 
 def _update(layout: Layout, record: Submission) -> None:
-    """Write the record, unless another shell removed the submission because it took this one for dead."""
     _require_manifest(layout, record)
     write_submission_record(layout, record)
 
 
 def _require_manifest(layout: Layout, record: Submission) -> None:
+    """Raise EnvironmentProblem if another shell removed the submission, because it took this one for dead."""
     if not layout.manifest(record.submission).exists():
         raise EnvironmentProblem(
             f"submission {record.submission} was taken back while it was being queued, by a shell on another host that "
