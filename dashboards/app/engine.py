@@ -186,7 +186,7 @@ class Engine:
             content, _ = catch_user_error(lambda: self._make(*here, search, theme, again=url is no_update))
         if here is None or content is None:
             page, top, state = self.show(path, search, theme)
-            if place is not None:
+            if place is not None and state:  # after an error, any later moment is a reason to look again
                 now["moment"] = moment or self.campaigns.moment(place[0])  # the first reader makes the snapshot
             return page, top, {**now, **state}, url, ""
         page, state = no_update, content.state()
