@@ -20,13 +20,15 @@ class Case(NamedTuple):
     """True if weights are dropped."""
     compiled: bool = False
     """True if torch.compile traces the call."""
+    channels: int = 64
+    """Of a head's values; its queries have no more, beside those of a gate."""
 
     @classmethod
     def of(cls, heads: Heads) -> Self:
         """Return the case of a call with these heads."""
         (queries, keys), device = (heads.q.shape[-2], heads.k.shape[-2]), heads.q.device.type
         biased, dropout = heads.bias is not None, heads.dropout > 0
-        return cls(queries, keys, device, heads.v.dtype, biased, dropout)
+        return cls(queries, keys, device, heads.v.dtype, biased, dropout, channels=heads.v.shape[-1])
 
     @property
     def words(self) -> str:
