@@ -42,7 +42,7 @@ class Tiles(NamedTuple):
 TILES = {
     ("half", 64, False): Tiles(Tile(128, 64), Tile(128, 64), Tile(64, 128)),
     ("half", 64, True): Tiles(Tile(128, 128), Tile(128, 32), Tile(32, 64)),
-    ("half", 128, False): Tiles(Tile(128, 64), Tile(128, 64), Tile(32, 128)),
+    ("half", 128, False): Tiles(Tile(128, 64), Tile(128, 64), Tile(16, 128)),
     ("half", 128, True): Tiles(Tile(128, 64), Tile(128, 16), Tile(16, 64)),
     ("single", 64, False): Tiles(Tile(64, 32, 4), Tile(64, 32, 4), Tile(32, 64, 4)),
     ("single", 64, True): Tiles(Tile(64, 32, 4), Tile(64, 32, 4), Tile(32, 64, 4)),
