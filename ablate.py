@@ -2,31 +2,24 @@
 
     from ablate import Grid, over, Trial, gpt2, principled, Slurm
 
-A name is imported when it is first used, so that reading results loads no torch. `ablate.pyi` lists the names.
+A name is imported when it is first used, so that reading results loads no torch.
 """
 
-import ast
-from functools import cache
 from importlib import import_module
-from pathlib import Path
 from typing import Any
 
-
-@cache
-def _packages() -> dict[str, str]:
-    """Map each public name to the package that defines it."""
-    stub = ast.parse(Path(__file__).with_suffix(".pyi").read_text(encoding="utf-8"))
-    imports = (node for node in stub.body if isinstance(node, ast.ImportFrom))
-    return {alias.name: str(node.module) for node in imports for alias in node.names}
+_PACKAGES = ("grid", "store", "runners", "variants", "dashboards")
+"""In this order, so that names of results and grids load no torch."""
 
 
 def __getattr__(name: str) -> Any:
     if name == "__all__":
-        return sorted(_packages())
-    if name not in _packages():
-        raise AttributeError(f"module 'ablate' has no attribute {name!r}")
-    return getattr(import_module(_packages()[name]), name)
+        return __dir__()
+    for package in _PACKAGES if not name.startswith("_") else ():  # Python itself asks for `__path__`
+        if name in import_module(package).__all__:
+            return getattr(import_module(package), name)
+    raise AttributeError(f"module 'ablate' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return sorted(_packages())
+    return sorted({name for package in _PACKAGES for name in import_module(package).__all__})

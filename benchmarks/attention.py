@@ -9,18 +9,14 @@ backward. Its ratio is to fused attention. Inputs are random, causal and float32
 
 import argparse
 import json
-import os
-import platform
 import statistics
-import subprocess
-import sys
 import time
-from collections.abc import Callable
-from datetime import UTC, datetime
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
+from measurement import machine, tell
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -59,38 +55,32 @@ def heads_of(operator: Operator, length: int) -> tuple[Heads, dict[str, Tensor]]
     return Heads(q, k, v), numbers
 
 
-def sides(operator: Operator, path: ExecutionPath, length: int) -> dict[str, Step]:
-    """Return the forward pass and the forward and backward pass of `operator` on `path`."""
-    heads, numbers = heads_of(operator, length)
-    slope = torch.ones_like(heads.v)
+def steps_of(run: Callable[[], Tensor], inputs: Sequence[Tensor]) -> dict[str, Step]:
+    """Return the forward pass, and the forward and backward pass."""
 
     def forward() -> None:
         with torch.no_grad():
-            path.run(operator, heads, numbers)
+            run()
 
     def both() -> None:
-        for x in (*heads[:3], *numbers.values()):
-            assert isinstance(x, Tensor)
+        for x in inputs:
             x.grad = None
-        path.run(operator, heads, numbers).backward(slope)  # type: ignore[no-untyped-call]
+        output = run()
+        output.backward(torch.ones_like(output))  # type: ignore[no-untyped-call]
 
     return {"forward": forward, "both": both}
+
+
+def on_path(operator: Operator, path: ExecutionPath, length: int) -> dict[str, Step]:
+    """Return the steps of `operator` on `path`."""
+    heads, numbers = heads_of(operator, length)
+    return steps_of(lambda: path.run(operator, heads, numbers), [*heads[:3], *numbers.values()])
 
 
 def fused(length: int) -> dict[str, Step]:
-    """Return the same for PyTorch's fused attention alone."""
-    q, k, v = (torch.randn(BATCH, HEADS, length, CHANNELS).requires_grad_() for _ in range(3))
-    slope = torch.ones_like(v)
-
-    def forward() -> None:
-        with torch.no_grad():
-            F.scaled_dot_product_attention(q, k, v, is_causal=True)
-
-    def both() -> None:
-        q.grad = k.grad = v.grad = None
-        F.scaled_dot_product_attention(q, k, v, is_causal=True).backward(slope)  # type: ignore[no-untyped-call]
-
-    return {"forward": forward, "both": both}
+    """Return the steps of PyTorch's fused attention alone."""
+    q, k, v = inputs = [torch.randn(BATCH, HEADS, length, CHANNELS).requires_grad_() for _ in range(3)]
+    return steps_of(lambda: F.scaled_dot_product_attention(q, k, v, is_causal=True), inputs)
 
 
 def measure(length: int, names: tuple[str, ...], rounds: int) -> list[dict[str, Any]]:
@@ -100,7 +90,7 @@ def measure(length: int, names: tuple[str, ...], rounds: int) -> list[dict[str, 
     operators = {name: known[name].make() for name in names}
     for name, operator in operators.items():
         able = (path for path in PATHS if path.reason(operator, case) is None)
-        every |= {(name, path.name): sides(operator, path, length) for path in able}
+        every |= {(name, path.name): on_path(operator, path, length) for path in able}
     taken: dict[tuple[str, str, str], list[float]] = {}
     for turn in range(WARM_UP + rounds):
         for (name, path), steps in every.items():
@@ -121,28 +111,6 @@ def measure(length: int, names: tuple[str, ...], rounds: int) -> list[dict[str, 
     return rows
 
 
-def surroundings() -> dict[str, Any]:
-    """Describe the machine, the versions, the code and how busy the machine is."""
-    commit = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=False).stdout.strip()
-    models = (line.partition(": ")[2] for line in _lines(Path("/proc/cpuinfo")) if line.startswith("model name"))
-    return {
-        "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "device": next(models, platform.processor()),
-        "cores": os.cpu_count(),
-        "threads": torch.get_num_threads(),
-        "load": os.getloadavg()[0],
-        "torch": torch.__version__,
-        "python": platform.python_version(),
-        "commit": commit,
-        "shape": {"batch": BATCH, "heads": HEADS, "channels": CHANNELS, "dtype": "float32", "causal": True},
-        "clock": "process time; median of the rounds; all sides in turns",
-    }
-
-
-def _lines(file: Path) -> list[str]:
-    return file.read_text(encoding="utf-8").splitlines() if file.exists() else []
-
-
 def main() -> None:
     """Print one JSON line for the machine and one for each operator, path and length; write them if asked."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -151,16 +119,13 @@ def main() -> None:
     parser.add_argument("--operators", nargs="+", default=list(OPERATORS))
     parser.add_argument("--write", type=Path)
     asked = parser.parse_args()
-    about = surroundings()
-    sys.stdout.write(json.dumps(about) + "\n")
-    rows = []
-    for length in asked.lengths:
-        for row in measure(length, tuple(asked.operators), asked.rounds):
-            rows.append(row)
-            sys.stdout.write(json.dumps(row) + "\n")
-    about["load_after"] = os.getloadavg()[0]
+    shape = {"batch": BATCH, "heads": HEADS, "channels": CHANNELS, "dtype": "float32", "causal": True}
+    about = {**machine(), "threads": torch.get_num_threads(), "torch": torch.__version__, "shape": shape}
+    tell(about)
+    rows = [row for length in asked.lengths for row in measure(length, tuple(asked.operators), asked.rounds)]
+    for row in rows:
+        tell(row)
     if asked.write:
-        asked.write.parent.mkdir(exist_ok=True)
         asked.write.write_text(json.dumps({**about, "rows": rows}, indent=1) + "\n", encoding="utf-8")
 
 

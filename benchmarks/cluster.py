@@ -1,337 +1,239 @@
-"""Cost of submitting to a cluster and of training on warm workers, as JSON lines. Without a cluster, one is started.
+"""Cost of submitting to a cluster and trials per hour of its workers, as JSON lines. Without a cluster, one is started.
 
-python benchmarks/cluster.py [--part submission overhead packing load] [--repeat 3] [--place DIR] [--slurm JSON]
-python benchmarks/cluster.py --part packing --device cuda
+python benchmarks/cluster.py [--part submission packing load] [--repeat 3] [--place DIR] [--slurm JSON] [--device cuda]
 
 On a cluster of your own, `--slurm` are fields of `Slurm`, such as '{"partition": "gpu", "account": "me"}', and
 `--place` is a directory that login node and nodes share. A line has the median, the lowest and the highest value of n
-runs (parts as [median, lowest, highest]) and the unit. It also has the command and the load average when it began.
+runs, the unit, and the load average when the part began.
 """
 
 import argparse
 import contextlib
 import json
 import os
-import platform
+import shutil
+import signal
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-os.environ.setdefault("OMP_NUM_THREADS", "1")
+from measurement import machine, tell
 
-from calls import called, counting, counts, per_minute
-from warm_worker import NOTHING, TINY
-
-from runners.attempts.worker import WorkerEntry
-from runners.provenance.specfile import load_spec_file
-from runners.slurm.scheduler import SlurmScheduler as Scheduler, TaskId, cancel
-from runners.slurm.spec import Slurm
-from runners.slurm.submit.submit import Drafter, SubmitOptions, submit
-from runners.slurm.worker_records import WorkerRecord, read_workers
-from store.files.atomic import read_json
-from store.files.layout import Layout
-from store.files.trial_status import trial_state
+from store.store import Store
 
 HERE = Path(__file__).resolve().parent
-PATIENCE_S = 600.0
-LOOK_S = 0.5
 WATCHED_S = 70.0
 """The queue is asked when a view begins and then once a minute, so this sees two questions."""
-OVERHEAD = (
-    ("nothing", NOTHING, "nothing({trials})", 100),
-    ("tiny", TINY, "tiny({trials}, steps=30)", 40),
+COMMANDS = ("sbatch", "squeue", "sacct", "sacctmgr", "scontrol", "scancel", "sinfo", "srun")
+WRAPPER = """\
+#!/bin/sh
+printf '%s|%s|{name} %s\\n' "$(date +%s.%N)" "${{SLURM_JOB_ID:-}}" "$*" >> "$ABLATE_CALLS"
+exec {program} "$@"
+"""
+SPEC = """
+from ablate import Execution, Grid, LinearFunctions, Measure, ShiftGrid, Slurm, Training, Trial, gpt2, over, principled
+from ablate import softmax, ssa
+
+slurm = Slurm(**{slurm})
+base = Trial(
+    task=LinearFunctions(points=11, batch=32, evaluation=ShiftGrid(sigma_x=(1,), functions=10, sequences=4, points=11)),
+    model=gpt2(layers=2, max_positions=32, **{model}),
+    operator=ssa(),
+    training=Training(steps={steps}),
+    execution=Execution(device="{device}", log_every=10),
 )
-MODELS = {
-    "cpu": "tiny({trials}, steps=120)",
-    "cuda": "tiny({trials}, steps=2000, execution=Execution(device='cuda', log_every=10), heads=4, width=256)",
-}
+axes = [
+    over("operator", [softmax(), ssa(), principled()]),
+    over("training.optimiser.lr", [rate / 10_000 for rate in range(1, 51)]),
+]
+grid = Grid("cluster", base, axes if {axes} else [], seeds=range({seeds}), measure=Measure(name="mse"))
+"""
 
 
 @dataclass
 class Bench:
     """The setup that all parts share."""
 
-    place: Path
+    root: Path
     slurm: dict[str, Any]
     repeat: int
     device: str
-    load: float = 0.0
 
-    def begin(self) -> None:
-        """A measurement begins."""
-        self.load = round(os.getloadavg()[0], 2)
+    def prepare(self, name: str, request: dict[str, Any], **fields: Any) -> Path:
+        """Make a directory with a spec file and commands that write their calls to calls.log."""
+        place = Path(tempfile.mkdtemp(prefix=f"{name}-", dir=self.root))
+        slurm = {"gpus": 0, "time": "30m", **self.slurm, **request}
+        model = {"heads": 4, "width": 256} if self.device == "cuda" else {"heads": 2, "width": 32}
+        fields = {"slurm": slurm, "model": model, "device": self.device, "axes": False, **fields}
+        (place / "trials.py").write_text(SPEC.format(**fields))
+        (place / "bin").mkdir()
+        for command in COMMANDS:
+            if program := shutil.which(command):
+                (place / "bin" / command).write_text(WRAPPER.format(name=command, program=program))
+                (place / "bin" / command).chmod(0o755)
+        return place
 
-    def report(self, name: str, what: str, values: Sequence[float], unit: str, **more: Any) -> None:
-        """One line."""
-        median, low, high = spread(values)
-        found = {"name": name, "value": median, "low": low, "high": high, "n": len(values), "unit": unit}
-        print(json.dumps({**found, **more, "what": what, "load": self.load}), flush=True)
-
-    def fresh(self, name: str) -> Path:
-        """A directory of its own."""
-        return Path(tempfile.mkdtemp(prefix=f"{name}-", dir=self.place))
-
-
-def spread(values: Sequence[float]) -> list[float]:
-    """Median, lowest and highest, to four digits."""
-    return [float(f"{each:.4g}") for each in (statistics.median(values), min(values), max(values))]
-
-
-@dataclass
-class Done:
-    """A submission that was trained to its end by one worker."""
-
-    layout: Layout
-    worker: WorkerRecord
-    rows: list[dict[str, Any]]
-    """Lines that `warm_worker` wrote, in order of time."""
-
-    def ends(self) -> list[float]:
-        """When trials ended, in order; SystemExit if one is not ok."""
-        states = [trial_state(self.layout, key) for key in self.layout.trial_keys()]
-        for state in states:
-            if state.status != "ok":
-                why = (state.attempts[-1].end or {}).get("message")
-                raise SystemExit(f"a trial is {state.status} that was to be ok: {why}")
-        return sorted(float((state.attempts[-1].end or {})["ended"]) for state in states)
+    def report(self, name: str, values: Sequence[float], unit: str, **more: Any) -> None:
+        """Write one line."""
+        median, low, high = (float(f"{f(values):.4g}") for f in (statistics.median, min, max))
+        tell({"name": name, "value": median, "low": low, "high": high, "n": len(values), "unit": unit, **more})
 
 
-def trained(bench: Bench, name: str, grid: str, entry: WorkerEntry, request: dict[str, Any]) -> Done:
-    """Train a grid of `warm_worker` with one worker of the cluster; returns when it has left."""
-    place = bench.fresh(name)
-    spec = place / "trials.py"
-    spec.write_text(f"from runners.trial import Execution\nfrom warm_worker import *\ngrid = {grid}\n")
-    (place / "spans").mkdir()
-    os.environ |= {"ABLATE_SPANS": str(place / "spans"), "ABLATE_TREES": str(bench.place / "trees")}
-    asked = Slurm(**{"gpus": 0, "time": "30m", "workers": 1, **bench.slurm, **request})
-    options = SubmitOptions(files=(spec,), entry=entry)
-    grids = [next(iter(load_spec_file(spec).values()))]
-    found = submit(Drafter(place / "campaign", grids, asked, Scheduler(), options), lambda _: None)
-    assert found.record is not None
-    jobs = found.record.jobs
+@contextlib.contextmanager
+def start(place: Path, *words: str, log: str = "calls.log") -> Iterator["subprocess.Popen[bytes]"]:
+    """Start `ablate` on the campaign in `place`; interrupt it in the end."""
+    path = f"{place / 'bin'}:{os.environ['PATH']}"
+    environ = {**os.environ, "PATH": path, "ABLATE_CALLS": str(place / log), "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-P", "-m", "runners", *words, "--campaign", str(place / "campaign")]
+    with subprocess.Popen(command, env={**environ, "PYTHONPATH": str(HERE.parent)}, cwd=place) as process:
+        try:
+            yield process
+        finally:
+            process.send_signal(signal.SIGINT)
+
+
+def finish(place: Path, *words: str) -> float:
+    """Run `ablate` to its end and return the seconds."""
     began = time.monotonic()
-    while Scheduler().queued(jobs, ()).tasks:
-        if time.monotonic() - began > PATIENCE_S:
-            cancel(TaskId(job) for job in jobs)
-            raise SystemExit(f"the worker did not end in {PATIENCE_S:.0f} s; it was cancelled")
-        time.sleep(LOOK_S)
-    layout = Layout(place / "campaign")
-    rows = [json.loads(line) for file in (place / "spans").iterdir() for line in file.read_text().splitlines()]
-    records = read_workers(layout, found.record.submission)
-    if [each.left for each in records] != ["done"]:
-        raise SystemExit(f"the worker was to leave done, and left: {[(each.left, each.says) for each in records]}")
-    return Done(layout, records[0], sorted(rows, key=lambda row: float(row["began"])))
+    with start(place, *words) as process:
+        if process.wait():
+            raise SystemExit(f"`ablate {' '.join(words)}` ended with {process.returncode}")
+    return time.monotonic() - began
+
+
+def read_calls(log: Path) -> list[tuple[float, str, str]]:
+    """Read the time, the job (empty outside of jobs) and the words of each call."""
+    lines = [line.split("|", 2) for line in log.read_text().splitlines()] if log.exists() else []
+    return sorted((float(at), job, words) for at, job, words in lines)
+
+
+def count_calls(calls: Sequence[tuple[float, str, str]]) -> dict[str, int]:
+    """Count calls by command, and calls of scontrol by its verb."""
+    words = (call.split() for _, _, call in calls)
+    return dict(Counter(" ".join(each[: 1 + (each[0] == "scontrol")]) for each in words))
 
 
 def submission(bench: Bench) -> None:
-    """10,000 trials queued, in fresh processes."""
-    runs = []
-    bench.begin()
+    """Queue 9,000 trials, which begin in an hour; count the files before the first worker, and cancel them."""
+    seconds, files, sizes, calls = [], [], [], {}
+    request = {"workers": 64, "time": "4h", "extra": {"begin": "now+1hour"}}
     for _ in range(bench.repeat):
-        place = bench.fresh("submission")
-        environ = counting(place / "bin", place / "calls")
-        command = [sys.executable, str(HERE / "submitting.py"), str(place), json.dumps(bench.slurm)]
-        answer = subprocess.run(command, env=environ, check=True, capture_output=True, text=True)
-        runs.append({**json.loads(answer.stdout), "calls": counts(called(place / "calls"))})
-    what = f"10,000 trials of benchmarks/ten_thousand.py (200 cells), {runs[0]['arrays']} array of 64 workers"
-    for stage in ("planning", "submission"):
-        found = [_stage(run, stage) for run in runs]
-        parts = {label: spread([each[label] for each in found]) for label in found[0]}
-        target = {"target": 2.0} if stage == "submission" else {}
-        bench.report(f"submission.{stage}", what, [sum(each.values()) for each in found], "s", **target, parts=parts)
-    rates = [run["trials"] / sum(_stage(run, "submission").values()) for run in runs]
-    bench.report("submission.trials_per_s", what, rates, "trials/s")
-    bench.report("submission.import", "modules that it needs", [run["parts"]["import"] for run in runs], "s")
-    bench.report("submission.files", what, [run["files"] for run in runs], "files before the first worker", target=6)
-    bench.report("submission.bytes", what, [run["bytes"] for run in runs], "bytes before the first worker")
-    calls = [sum(run["calls"].values()) for run in runs]
-    bench.report("submission.calls", what, calls, "calls of SLURM's commands", calls=runs[0]["calls"])
-
-
-def _stage(run: dict[str, Any], stage: str) -> dict[str, float]:
-    found = ((label.partition(": "), seconds) for label, seconds in run["parts"].items())
-    return {label: seconds for (first, _, label), seconds in found if first == stage}
-
-
-def overhead(bench: Bench) -> None:
-    """Measure the overhead of a trial on a warm worker, without steps, evaluations and the first trial."""
-    bench.begin()
-    runs: dict[str, list[Done]] = {name: [] for name, *_ in OVERHEAD}
-    for _ in range(bench.repeat):
-        for name, entry, grid, trials in OVERHEAD:
-            runs[name].append(trained(bench, name, grid.format(trials=trials), entry, {"cpus": 1}))
-    for name, _, grid, trials in OVERHEAD:
-        what = f"{grid.format(trials=trials)} on one warm worker, per trial: time that is no step and no evaluation"
-        times = [_overheads(run) for run in runs[name]]
-        middle = [1e3 * statistics.median(each["all"]) for each in times]
-        bench.report(f"overhead.{name}", what, middle, "ms", target=50)
-        means = [{label: 1e3 * statistics.mean(each[label]) for label in each} for each in times]
-        parts = {
-            label: spread([each.get(label, 0.0) for each in means]) for label in sorted(means[0]) if label != "all"
-        }
-        bench.report(f"overhead.{name}.mean", what, [each["all"] for each in means], "ms", parts=parts)
-        fsyncs = [statistics.mean(row["calls"].get("fsync", 0) for row in run.rows[1:]) for run in runs[name]]
-        bench.report(f"overhead.{name}.fsyncs", what, fsyncs, "calls")
-        files = [10_000 / trials * _files(run.layout) for run in runs[name]]
-        bench.report(f"overhead.{name}.files", what, files, "files per 10,000 finished trials, shards included")
-        warm = [run.rows[0]["began"] - run.worker.started for run in runs[name]]
-        bench.report(f"overhead.{name}.start", what, warm, "s from the start of the worker to its first trial")
-
-
-def _overheads(run: Done) -> dict[str, list[float]]:
-    """Seconds of each trial but the first: all that is overhead, and its parts."""
-    found: dict[str, list[float]] = {"all": []}
-    for before, row in zip(run.rows, run.rows[1:], strict=False):
-        parts = {**row["s"], "handed over by the supervisor": row["began"] - before["ended"]}
-        found["all"].append(row["ended"] - before["ended"] - parts.pop("steps and evaluations", 0.0))
-        for label, seconds in parts.items():
-            found.setdefault(label, []).append(seconds)
-    return found
-
-
-def _files(layout: Layout) -> int:
-    return sum(path.is_file() for place in (layout.trials, layout.spool) for path in place.rglob("*"))
+        place = bench.prepare("submission", request, steps=1200, axes=True, seeds=60)
+        seconds.append(finish(place, "run", "trials.py", "--on", "slurm"))
+        found = [path for path in (place / "campaign").rglob("*") if path.is_file()]
+        files.append(len(found))
+        sizes.append(sum(path.stat().st_size for path in found))
+        calls = count_calls(read_calls(place / "calls.log"))
+        finish(place, "cancel")
+    bench.report("submission", seconds, "s, with the start of the command")
+    bench.report("submission.files", files, "files before the first worker")
+    bench.report("submission.bytes", sizes, "bytes before the first worker")
+    bench.report("submission.calls", [sum(calls.values())], "calls of SLURM's commands", calls=calls)
 
 
 def packing(bench: Bench) -> None:
-    """Trials per hour of one worker by how many it trains side by side; sizes take turns, so that load hits all."""
-    bench.begin()
+    """Count trials per hour of one worker by trials side by side; sizes take turns, so that load hits all."""
     on_gpu = bench.device == "cuda"
     sizes: tuple[int | str, ...] = (1, 2, 4, 8, "auto") if on_gpu else (1, 2)
     cpus = min(16, os.cpu_count() or 1) if on_gpu else 2
     rates: dict[int | str, list[float]] = {size: [] for size in sizes}
     for _ in range(bench.repeat):
         for size in sizes:
-            grid = MODELS[bench.device].format(trials=64 if size == "auto" else max(8, 4 * int(size)))
-            request = {"per_gpu": size, "gpus": int(on_gpu), "cpus": cpus}
-            rates[size].append(_trials_per_hour(trained(bench, f"packed-{size}", grid, TINY, request)))
-    what = f"{MODELS[bench.device].format(trials='n')}, one worker with {cpus} processors, of {os.cpu_count()} here"
+            seeds = 64 if size == "auto" else max(8, 4 * int(size))
+            request = {"per_gpu": size, "gpus": int(on_gpu), "cpus": cpus, "workers": 1}
+            place = bench.prepare(f"packed-{size}", request, steps=2000 if on_gpu else 120, seeds=seeds)
+            finish(place, "run", "trials.py", "--on", "slurm", "--wait")
+            rates[size].append(_trials_per_hour(place / "campaign"))
     for size in sizes:
-        bench.report(f"packing.per_gpu={size}", what, rates[size], "trials/hour", device=bench.device)
-        if size != 1:
-            ratios = [packed / alone for packed, alone in zip(rates[size], rates[1], strict=True)]
-            bench.report(f"packing.per_gpu={size} / 1", what, ratios, "ratio", device=bench.device)
+        ratio = statistics.median(rates[size]) / statistics.median(rates[1])
+        bench.report(f"packing.per_gpu={size}", rates[size], "trials/hour", ratio=round(ratio, 3), cpus=cpus)
 
 
-def _trials_per_hour(run: Done) -> float:
-    """From the end of the first trials, one in each slot, to that of the last."""
-    ends, slots = run.ends(), run.worker.slots
-    return 3600 * (len(ends) - slots) / (ends[-1] - ends[slots - 1])
+def _trials_per_hour(campaign: Path) -> float:
+    """Count from the end of the first trials, one in each slot, to that of the last."""
+    with Store.open(campaign) as store:
+        rows = store.sql("SELECT started, ended FROM attempt ORDER BY ended").rows()
+    slots, ends = sum(started < rows[0][1] for started, _ in rows), [ended for _, ended in rows]
+    return float(3600 * (len(ends) - slots) / (ends[-1] - ends[slots - 1]))
 
 
 def load(bench: Bench) -> None:
-    """Calls of SLURM's commands by `ablate watch`, by `ablate run --wait`, and by workers, one of them queued again."""
-    bench.begin()
-    place = bench.fresh("load")
-    spec = place / "trials.py"
-    asked = {"gpus": 0, "time": "30m", "workers": 2, "cpus": 1, **bench.slurm}
-    slurm = f"from runners.slurm.spec import Slurm\nslurm = Slurm(**{asked!r})\n"
-    spec.write_text(f"{slurm}from warm_worker import tiny\ngrid = tiny(2000, steps=300)\n")
-    layout = Layout(place / "campaign")
-    with contextlib.ExitStack() as stack:
-        waiting = stack.enter_context(_command(place, "run", str(spec), "--on", "slurm", "--wait"))
-        (job,) = _once(lambda: _jobs(layout), waiting)
-        stack.callback(cancel, [TaskId(job)])
+    """Count calls by `ablate watch`, by `ablate run --wait`, and by workers, one of which is queued again."""
+    place = bench.prepare("load", {"workers": 2, "cpus": 1}, steps=300, seeds=2000)
+    campaign = place / "campaign"
+    with start(place, "run", "trials.py", "--on", "slurm", "--wait") as waiting:
+        record = _wait(lambda: list(campaign.glob("submissions/*/submission.json")), waiting)[0]
+        jobs = [array.get("job") for kind in json.loads(record.read_text())["classes"] for array in kind["arrays"]]
         began = time.monotonic()
-        watching = stack.enter_context(_command(place, "watch"))
-        _once(lambda: list(layout.trials.glob("*/*/*/end.json")), waiting)
-        subprocess.run(["scancel", "--signal=USR2", f"{job}_0"], check=True)
-        time.sleep(max(0.0, began + WATCHED_S - time.monotonic()))
-        if waiting.poll() is not None or watching.poll() is not None:
-            raise SystemExit(
-                f"a command ended before it was watched for {WATCHED_S:.0f} s; run it by itself to see why"
-            )
-        _report_load(bench, place)
+        with start(place, "watch", log="watch.log") as watching:
+            _wait(lambda: list(campaign.glob("trials/*/*/*/end.json")), waiting)
+            subprocess.run(["scancel", "--signal=USR2", f"{jobs[0]}_0"], check=True)
+            time.sleep(max(0.0, began + WATCHED_S - time.monotonic()))
+            if waiting.poll() is not None or watching.poll() is not None:
+                raise SystemExit(f"a command ended within {WATCHED_S:.0f} s; run it by itself to see why")
+    finish(place, "cancel")
+    calls = read_calls(place / "calls.log")
+    released = max(at for at, _, words in calls if words.startswith("scontrol release"))
+    bench.report("load.watch", [_per_minute(read_calls(place / "watch.log"))], "squeue/min")
+    waits = [call for call in calls if not call[1] and released < call[0] < released + WATCHED_S]
+    bench.report("load.run --wait", [_per_minute(waits)], "squeue/min", calls=count_calls(waits))
+    workers = [call for call in calls if call[1]]
+    bench.report("load.workers", [len(workers)], "calls of 2 workers", calls=count_calls(workers))
 
 
-def _report_load(bench: Bench, place: Path) -> None:
-    ours, watch = called(place / "run.calls"), called(place / "watch.calls")
-    workers = [call for call in ours if call.job]
-    commands = [call for call in ours if not call.job]
-    released = max(at for at, call in enumerate(commands) if call.command.startswith("scontrol release"))
-    wait = commands[released + 1 :]
-    for name, calls in (("watch", watch), ("run --wait", wait)):
-        what = f"`ablate {name}` for {WATCHED_S:.0f} s, 2 workers; from its first question to its last"
-        bench.report(f"load.{name}", what, [per_minute(calls, "squeue")], "squeue/min", calls=counts(calls))
-    what = f"2 workers for {WATCHED_S:.0f} s, one of which saves, leaves and is queued again"
-    bench.report("load.workers", what, [len(workers)], "calls", calls=counts(workers))
+def _per_minute(calls: Sequence[tuple[float, str, str]]) -> float:
+    """Calls of squeue per minute, from the first to the last; 0 if there are not two."""
+    at = [each for each, _, words in calls if words.startswith("squeue")]
+    return 60 * (len(at) - 1) / (at[-1] - at[0]) if len(at) > 1 else 0.0
 
 
-@contextlib.contextmanager
-def _command(place: Path, *words: str) -> Iterator[subprocess.Popen[bytes]]:
-    """`ablate` with these words on the campaign in `place`; interrupted in the end."""
-    environ = counting(place / "bin", place / f"{words[0]}.calls") | {"PYTHONPATH": f"{HERE.parent}:{HERE}"}
-    environ.pop("ABLATE_SPANS", None)
-    command = [sys.executable, "-P", "-m", "runners", *words, "--campaign", str(place / "campaign")]
-    with (place / f"{words[0]}.out").open("wb") as out:
-        process = subprocess.Popen(command, env=environ, stdout=out, stderr=out, stdin=subprocess.DEVNULL)
-        try:
-            yield process
-        finally:
-            process.send_signal(2)
-            process.wait()
-
-
-def _jobs(layout: Layout) -> list[int]:
-    found = [read_json(path) for path in layout.submissions.glob("*/submission.json")]
-    return [array["job"] for each in found for kind in each["classes"] for array in kind["arrays"] if array.get("job")]
-
-
-def _once(look: Any, process: subprocess.Popen[bytes]) -> Any:
-    """Wait until `look` returns something, and return it. Raise SystemExit if the process ends before."""
-    while not (found := look()):
+def _wait(look: Callable[[], list[Path]], process: "subprocess.Popen[bytes]") -> list[Path]:
+    """Wait until `look` returns something. Raise SystemExit if the process ends before."""
+    while not (paths := look()):
         if process.poll() is not None:
-            raise SystemExit(f"{process.args} ended with {process.returncode}")
-        time.sleep(LOOK_S)
-    return found
+            raise SystemExit(f"{process.args!r} ended with {process.returncode}")
+        time.sleep(0.5)
+    return paths
 
 
 @contextlib.contextmanager
-def _cluster(place: Path) -> Iterator[str]:
-    """The cluster at hand, or one of tests/cluster for as long as it is needed; says which."""
-    with contextlib.suppress(FileNotFoundError):
-        if subprocess.run(["scontrol", "ping"], capture_output=True, check=False).returncode == 0:
-            yield "the cluster at hand"
-            return
-    command = [sys.executable, str(HERE.parent / "tests" / "cluster")]
-    size = ["--nodes", "2", "--cpus", str(max(2, os.cpu_count() or 2)), "--gpus", "1"]
-    up = subprocess.run([*command, "up", str(place / "slurm"), *size], stdout=subprocess.PIPE, text=True, check=False)
-    if up.returncode:
-        raise SystemExit(up.returncode)
-    os.environ["SLURM_CONF"] = up.stdout.strip().partition("SLURM_CONF=")[2]
-    try:
+def find_cluster(place: Path) -> Iterator[str]:
+    """Name the cluster at hand, or start that of tests/cluster and stop it in the end."""
+    if shutil.which("sinfo") and subprocess.run(["sinfo"], capture_output=True, check=False).returncode == 0:
+        yield "the cluster at hand"
+        return
+    sys.path.insert(0, str(HERE.parent / "tests"))
+    from cluster.cluster import Cluster, Shape
+
+    with Cluster(Shape(nodes=2, cpus=max(2, os.cpu_count() or 2), gpus=1), place / "slurm") as made:
+        os.environ.update(made.environment)
         yield "the test cluster: 2 nodes that are processes of this machine"
-    finally:
-        subprocess.run([*command, "down", str(place / "slurm")], check=True)
 
 
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parts = {each.__name__: each for each in (submission, overhead, packing, load)}
+    parts = {each.__name__: each for each in (submission, packing, load)}
     parser.add_argument("--part", nargs="+", choices=parts, default=list(parts))
     parser.add_argument("--repeat", type=int, default=3)
     parser.add_argument("--place", type=Path, default=None)
     parser.add_argument("--slurm", type=json.loads, default={})
-    parser.add_argument("--device", choices=MODELS, default="cpu")
-    asked = parser.parse_args()
-    began = time.monotonic()
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    options = parser.parse_args()
     with (
-        tempfile.TemporaryDirectory(prefix="bench-", dir=asked.place, ignore_cleanup_errors=True) as place,
-        _cluster(Path(place)) as cluster,
+        tempfile.TemporaryDirectory(prefix="bench-", dir=options.place, ignore_cleanup_errors=True) as place,
+        find_cluster(Path(place)) as cluster,
     ):
-        bench = Bench(Path(place).resolve(), asked.slurm, asked.repeat, asked.device)
-        about = {"cpu": platform.processor() or platform.machine(), "cores": os.cpu_count()}
-        print(json.dumps({**about, "python": platform.python_version(), "cluster": cluster, "device": bench.device}))
-        for part in asked.part:
-            parts[part](bench)
-    print(json.dumps({"name": "all", "value": round(time.monotonic() - began), "unit": "s"}))
+        tell({**machine(), "cluster": cluster, "device": options.device})
+        for part in options.part:
+            parts[part](Bench(Path(place).resolve(), options.slurm, options.repeat, options.device))
 
 
 if __name__ == "__main__":

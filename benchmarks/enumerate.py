@@ -10,7 +10,6 @@ import multiprocessing
 import resource
 import statistics
 import time
-from collections.abc import Iterable
 from typing import Any
 
 from measurement import machine, read_options, tell
@@ -19,7 +18,6 @@ PATHS = ("operator.gate.strength.per", "operator.normaliser.threshold.per", "ope
 CASES = ("enumerate", "trials", "every_operator_new", "header")
 CELLS = 20_000
 SEEDS = 5
-MEGA = 1e6
 TARGET_S = 4.0
 TARGET_MB = 300.0
 
@@ -31,33 +29,24 @@ def main() -> None:
     for case in CASES:
         with multiprocessing.get_context("spawn").Pool(1, maxtasksperchild=1) as pool:
             runs = pool.map(_measure, [case] * options.repeat, chunksize=1)
-        seconds = statistics.median(run["seconds"] for run in runs)
-        tell({
-            "case": case,
-            "trials": runs[0]["trials"],
-            "seconds": round(seconds, 3),
-            "cpu_s": round(statistics.median(run["cpu"] for run in runs), 3),
-            "trials_per_s": round(runs[0]["trials"] / seconds),
-            "added_mb": round(statistics.median(run["added"] for run in runs) / MEGA, 1),
-            "before_mb": round(runs[0]["before"] / MEGA, 1),
-            "leaves_of_a_trial": runs[0]["leaves"],
-            "target": f"{TARGET_S:g} s, {TARGET_MB:g} MB",
-            "met": seconds <= TARGET_S and statistics.median(run["added"] for run in runs) <= TARGET_MB * MEGA,
-        })  # fmt: skip
+        middle = {name: statistics.median(run[name] for run in runs) for name in runs[0]}
+        rate = round(middle["trials"] / middle["seconds"])
+        is_met = middle["seconds"] <= TARGET_S and middle["added_mb"] <= TARGET_MB
+        tell(
+            {"case": case, **middle, "trials_per_s": rate, "target": f"{TARGET_S:g} s, {TARGET_MB:g} MB", "met": is_met}
+        )
 
 
-def _measure(case: str) -> dict[str, Any]:
+def _measure(case: str) -> dict[str, float]:
     grid = _grid(new_operators=case == "every_operator_new")
-    before = _peak_bytes()
-    start, started = time.perf_counter(), time.process_time()
+    before, start, started = _peak_mb(), time.perf_counter(), time.process_time()
     if case == "header":
         trials = int(grid.header()["trials"])
     else:
-        trials = _count(grid.trials() if case == "trials" else grid.enumerate())
+        trials = len({planned.key for planned in (grid.trials() if case == "trials" else grid.enumerate())})
     seconds, cpu = time.perf_counter() - start, time.process_time() - started
-    leaves = _leaves(grid.base.data())
-    added = _peak_bytes() - before
-    return {"trials": trials, "seconds": seconds, "cpu": cpu, "added": added, "before": before, "leaves": leaves}
+    times = {"seconds": round(seconds, 3), "cpu_s": round(cpu, 3)}
+    return {"trials": trials, **times, "added_mb": round(_peak_mb() - before, 1), "before_mb": round(before, 1)}
 
 
 def _grid(*, new_operators: bool) -> Any:
@@ -84,16 +73,8 @@ def _grid(*, new_operators: bool) -> Any:
     return Grid("enumerated", base, axes, seeds=range(SEEDS))
 
 
-def _count(trials: Iterable[Any]) -> int:
-    return len({planned.key for planned in trials})
-
-
-def _leaves(data: object) -> int:
-    return sum(map(_leaves, data.values())) if isinstance(data, dict) else 1
-
-
-def _peak_bytes() -> int:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+def _peak_mb() -> float:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e6
 
 
 if __name__ == "__main__":

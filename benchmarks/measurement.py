@@ -1,8 +1,7 @@
 """How a benchmark says what it measured: JSON lines with the median and the least of several times, and a target.
 
-Beside each least time stands the least processor time of all threads. On a busy machine, it is an upper bound of
-the time on
-a quiet one with a single core.
+The least processor time of all threads is beside each least time. On a busy machine, it bounds the time that a quiet
+machine with one core takes.
 """
 
 import argparse

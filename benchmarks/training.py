@@ -2,11 +2,9 @@
 
 OMP_NUM_THREADS=1 python benchmarks/training.py [--device cuda] [--steps 200] [--sizes small]
 
-One line for each model, operator and precision. It has the median seconds per step without and with compilation,
-on the same
-batches, and their ratio. It has the seconds of compiling, tokens per second, and utilisation. Utilisation is the
-rate of
-operations of matrix products over that of one large product on the device. Both sides take turns of ten steps.
+Each model, operator and precision has one line. It has the median time of a step without and with compilation on the
+same batches, and their ratio. It has the seconds of compiling, tokens per second and utilisation. Utilisation is the
+rate of operations of matrix products over that of one large product on the device. Both sides take turns of ten steps.
 """
 
 import argparse

@@ -75,8 +75,7 @@ def error_map(campaign: Campaign, label: str | None = None, grid: str | None = N
     if found.is_empty():
         return _empty("No trial of this variant has finished yet.")
     column = "value" if cell == about.baseline or found["change"].is_null().all() else "change"
-    span = shift.ends(found, column, log=measure.scale == "log")
-    figure = shift.draw_shift_map(found, measure, axes, span, column)
+    figure = shift.draw_shift_maps(found, about.look, measure, axes, column)
     what = measure.name if column == "value" else f"{measure.name}: change from {about.baseline_name}"
     return standalone(figure, f"{what} of {about.look.names[cell]}")
 
@@ -94,7 +93,7 @@ def main_effects(campaign: Campaign, grid: str | None = None) -> go.Figure:
 def training_curves(campaign: Campaign, name: str = "loss", grid: str | None = None) -> go.Figure:
     """A training metric by step, the average of a variant's seeds with its 95 % band."""
     about = _about(campaign, grid)
-    campaign.curves(name, about.grid, buckets=1)  # told with the names there are, where it was never recorded
+    campaign.curves(name, about.grid, buckets=1)  # an error names the metrics there are
     scale = about.measure.scale if about.measure is not None else "log"
     found = training.curves(about.store, about.grid, name, about.drawn, scale=scale)
     if found.frame.is_empty():

@@ -80,8 +80,9 @@ def over(
     if isinstance(values, str | bytes):
         raise SpecError(f"axis {path!r} takes a sequence of values; got the text {values!r}, write [{values!r}]")
     if path.endswith(".kind"):
-        choice = path.removesuffix(".kind")
-        raise SpecError(f"a choice is exchanged whole, not its kind; vary {choice!r} over {_example(values)}")
+        example = ", ".join(f'{{"kind": {canonical_json(value)}}}' for value in values)
+        whole = path.removesuffix(".kind")
+        raise SpecError(f"a choice is exchanged whole, not its kind; vary {whole!r} over {example}")
     taken = tuple(values)
     try:
         given = tuple(label_of(value) for value in taken) if labels is None else tuple(labels)
@@ -116,10 +117,6 @@ def one_at_a_time(*dimensions: Dimension, when: Predicate | None = None) -> Bund
     for place, dimension in enumerate(dimensions):
         rows += [[*resting[:place], choice, *resting[place + 1 :]] for choice in dimension.choices[1:]]
     return Bundle(_axes(dimensions), tuple(tuple(chain.from_iterable(row)) for row in rows), when)
-
-
-def _example(values: Iterable[object]) -> str:
-    return ", ".join(f'{{"kind": {canonical_json(value)}}}' for value in values)
 
 
 def is_scalar(value: object) -> TypeGuard[Scalar]:

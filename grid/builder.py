@@ -55,14 +55,9 @@ class Builder:
         self._root = _tree([axis.path for axis in axes])
 
     def trial(self, picks: Sequence[int], seed: int) -> Spec:
-        """Build a validate_changes trial; raise `SpecError` with the dotted path of an invalid field."""
-        fields: dict[str, object] = {}
-        for name, node in self._root.inner.items():
-            value = self._memoised_value(node, self._base, picks)
-            if value is not ABSENT:
-                fields[name] = value
-        fields["seed"] = seed
-        return validate_changes(self._base, fields, "")
+        """Build a valid trial; raise `SpecError` with the dotted path of an invalid field."""
+        fields = self._inside(self._root, self._base, picks, validate_changes)
+        return validate_changes(self._base, {**fields, "seed": seed}, "")
 
     def draft(self, picks: Sequence[int], seed: int) -> Spec:
         """Build a trial for rules to inspect; invalid parts stay unchecked."""
@@ -96,9 +91,8 @@ class Builder:
         return make(require_spec(value, next(iter(node.inner)), node.path), fields, node.path)
 
     def _inside(self, node: Node, spec: object, picks: Sequence[int], make: Make) -> dict[str, object]:
-        found: dict[str, object] = {}
+        known, found = make is validate_changes, dict[str, object]()
         for name, child in node.inner.items():
-            known = make is validate_changes
             value = self._memoised_value(child, spec, picks) if known else self._value(child, spec, picks, make)
             if value is not ABSENT:
                 found[name] = value

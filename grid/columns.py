@@ -1,5 +1,6 @@
 """Columns and labels of a grid's cells: one column per axis, one label per cell."""
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any, final
 
@@ -34,25 +35,24 @@ class Columns:
         self._labels = [
             list(dict.fromkeys(label for _, axis in uses for label in axis.labels)) for uses in found.values()
         ]
-        varying = [
-            len(labels) > 1 or len(uses) < len(parts) for labels, uses in zip(self._labels, found.values(), strict=True)
-        ]
         echoes = {id(axis) for part in parts for axis in _echoes(part)}
         varying = [
-            varies and not all(id(axis) in echoes for _, axis in uses)
-            for varies, uses in zip(varying, found.values(), strict=True)
+            (len(labels) > 1 or len(uses) < len(parts)) and not all(id(axis) in echoes for _, axis in uses)
+            for labels, uses in zip(self._labels, found.values(), strict=True)
         ]
-        every = [label for labels, varies in zip(self._labels, varying, strict=True) if varies for label in labels]
-        shared = {label for label in every if every.count(label) > 1} if len(set(every)) < len(every) else set()
+        every = Counter(
+            label for labels, varies in zip(self._labels, varying, strict=True) if varies for label in labels
+        )
+        shared = {label for label, count in every.items() if count > 1}
         self._axes = [part.axes for part in parts]
         place = {identity: at for at, identity in enumerate(found)}
-        columns = [[place[axis.path, axis.name] for axis in part.axes] for part in parts]
         self._cells = [
             [
                 (self.names[at], axis.scalars, _texts(axis, self.names[at], shared) if varying[at] else None)
-                for at, axis in zip(places, part.axes, strict=True)
+                for axis in part.axes
+                for at in (place[axis.path, axis.name],)
             ]
-            for places, part in zip(columns, parts, strict=True)
+            for part in parts
         ]
 
     def label(self, part: int, picks: Sequence[int]) -> str:

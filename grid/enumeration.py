@@ -76,17 +76,14 @@ class CellEnumerator:
             if rule is None:
                 raise
         else:
-            rule = self._forbidden(number, picks, trial)
+            try:
+                rule = part.forbidden_by(trial)
+            except SpecError as error:
+                raise SpecError(f"{self._describe(number, picks)}: {error}") from error
         if rule is not None:
             pruned[number, rule] += 1
             return None
         return Cell(place, picks, self._columns.label(number, picks), trial, cell_key(trial))
-
-    def _forbidden(self, number: int, picks: Picks, trial: Spec) -> int | None:
-        try:
-            return self._parts[number].forbidden_by(trial)
-        except SpecError as error:
-            raise SpecError(f"{self._describe(number, picks)}: {error}") from error
 
     def _forbidden_unbuilt(self, part: Part, picks: Picks) -> int | None:
         try:

@@ -19,6 +19,14 @@ from grid.spec import Spec
 HEADER_SCHEMA = 1
 
 
+_FIELDS: tuple[tuple[str, Any, str], ...] = (
+    ("base", Spec, "a spec, such as Trial(...)"),
+    ("seeds", Iterable, "a list of whole numbers, such as range(5)"),
+    ("baseline", Mapping | None, "{axis name: label}"),
+    ("measure", Measure | None, "a Measure(...)"),
+)
+
+
 class Planned(NamedTuple):
     """One trial of a grid, as a plan stores it."""
 
@@ -93,17 +101,23 @@ class Grid:
             given = getattr(self, what)
             if not isinstance(given, list | tuple) or not all(isinstance(one, kinds) for one in given):
                 raise SpecError(f"the {what} of a grid are a list of {maker}; {self.name!r} has {given!r}")
-        _require_kinds(self)
-        object.__setattr__(self, "seeds", _distinct(self.name, tuple(self.seeds)))
+        for what, kind, example in _FIELDS:
+            given = getattr(self, what)
+            if not isinstance(given, kind) or isinstance(given, str):
+                raise SpecError(f"{what} of a grid: {example}; {self.name!r} has {given!r}")
+        seeds = tuple(self.seeds)
+        if not seeds or len(set(seeds)) < len(seeds) or any(type(seed) is not int for seed in seeds):
+            rule = "the seeds of a grid are whole numbers, at least one and all different"
+            raise SpecError(f"{rule}; {self.name!r} has {seeds!r}")
+        object.__setattr__(self, "seeds", seeds)
         for part in self.parts:
             part.check()
         names = self.columns.names
         for name in self.baseline or ():
             if name not in names:
                 known = ", ".join(names) or "none"
-                raise SpecError(
-                    f"a baseline names axes of its grid; {self.name!r} has no axis {name!r}, it has {known}"
-                )
+                rule = "a baseline names axes of its grid"
+                raise SpecError(f"{rule}; {self.name!r} has no axis {name!r}, it has {known}")
 
     def cells(self) -> Iterator[Planned]:
         """Yield the first trial of every cell, in order of declaration (the last axis fastest)."""
@@ -148,18 +162,11 @@ class Grid:
                 for at, rule in enumerate(part.rules)
             ],
             "baseline": self.survey.baseline,
-            **self._describe_matching(),
+            **({"baselines": self.survey.baselines, "matched": self._matched} if self.survey.baselines else {}),
             "measure": None if self.measure is None else self.measure.data(),
             "base": self.base.data(),
             **({"overrides": list(self.overrides)} if self.overrides else {}),
         }
-
-    def _describe_matching(self) -> dict[str, Any]:
-        """Return which baseline each cell has and on which axes they agree; nothing if there is one baseline."""
-        if not self.survey.baselines:
-            return {}
-        matched = [name for name in self.columns.names if name not in (self.baseline or {})]
-        return {"baselines": self.survey.baselines, "matched": matched}
 
     def __or__(self, other: "Grid") -> "Grid":
         """Join the cells of both grids, equal ones once, under the name a-b. Seeds and measure must be the same."""
@@ -198,10 +205,15 @@ class Grid:
                 part, picks = cell.place.part, cell.picks
                 count = sum(self.columns.equals(part, picks, *wanted) for wanted in self.baseline.items())
                 row = self.columns.row(part, picks)
-                others = tuple(level for name, level in row.items() if name not in self.baseline)
+                others = tuple(row[name] for name in self._matched)
                 agreed.append(_Agreement(count, cell.label, cell.key, others))
         baseline, baselines = self._find_baselines(agreed) if self.baseline else (None, {})
         return GridCount(sorted(found), pruned, baseline, baselines)
+
+    @property
+    def _matched(self) -> list[str]:
+        """Axes on which a cell agrees with its baseline if there are several."""
+        return [name for name in self.columns.names if name not in (self.baseline or {})]
 
     def _find_baselines(self, agreed: list[_Agreement]) -> tuple[str, dict[str, str]]:
         """Return the first cell that has every wanted level, and the baseline of each cell if there are several."""
@@ -218,9 +230,8 @@ class Grid:
         matched = {}
         for one in agreed:
             if one.agrees < best:
-                fitting = (
-                    [exact[one.others]] if one.others in exact else [each.cell for each in nearest if one.fits(each)]
-                )
+                own = exact.get(one.others)
+                fitting = [own] if own else [each.cell for each in nearest if one.fits(each)]
                 if len(fitting) != 1:
                     raise SpecError(
                         f"the baseline of a cell has its levels on the other axes; in grid {self.name!r}, {told} "
@@ -237,24 +248,3 @@ class Grid:
         operator = getattr(trial, "operator", None)
         named = operator.label if isinstance(operator, Spec) else cell.label or self.name
         return Planned(trial, trial.key, cell.key, turn[1], cell.label or named, named, row, (turn[0], cell.key))
-
-
-def _require_kinds(grid: Grid) -> None:
-    kinds: tuple[tuple[str, type | tuple[type, ...], str], ...] = (
-        ("base", Spec, "a spec, such as Trial(...)"),
-        ("seeds", Iterable, "a list of whole numbers, such as range(5)"),
-        ("baseline", (Mapping, type(None)), "{axis name: label}"),
-        ("measure", (Measure, type(None)), "a Measure(...)"),
-    )
-    for what, kind, example in kinds:
-        given = getattr(grid, what)
-        if not isinstance(given, kind) or isinstance(given, str):
-            raise SpecError(f"{what} of a grid: {example}; {grid.name!r} has {given!r}")
-
-
-def _distinct(name: str, seeds: tuple[int, ...]) -> tuple[int, ...]:
-    if not seeds or len(set(seeds)) < len(seeds) or any(type(seed) is not int for seed in seeds):
-        raise SpecError(
-            f"the seeds of a grid are whole numbers, at least one and all different; {name!r} has {seeds!r}"
-        )
-    return seeds

@@ -43,23 +43,25 @@ def require_slug(name: str) -> str:
 
 def axis_names(wanted: Sequence[tuple[str, str | None]]) -> list[str]:
     """Name each (path, given name): by the given name, or by the shortest unambiguous end of the path."""
-    lengths = [_telling(path) for path, _ in wanted]
+    lengths = [_shortest(path) for path, _ in wanted]
     while True:
         names = [given or _tail(path, length) for (path, given), length in zip(wanted, lengths, strict=True)]
-        clashing = _clashing(names)
-        if not clashing:
+        lowered = [name.lower() for name in names]  # SQL ignores case
+        clashing = next((name for name in lowered if lowered.count(name) > 1), None)
+        if clashing is None:
             return [require_name(name) for name in names]
-        longer = [at for at in clashing if wanted[at][1] is None and lengths[at] < len(wanted[at][0].split("."))]
+        places = [at for at, name in enumerate(lowered) if name == clashing]
+        longer = [at for at in places if wanted[at][1] is None and lengths[at] < len(wanted[at][0].split("."))]
         if not longer:
-            told = " and ".join(repr(wanted[at][0]) for at in clashing[:2])
-            raise SpecError(f"two axes are called {names[clashing[0]]!r}: {told}; give one another name=")
+            told = " and ".join(repr(wanted[at][0]) for at in places[:2])
+            raise SpecError(f"two axes are called {names[places[0]]!r}: {told}; give one another name=")
         for at in longer:
             lengths[at] += 1
 
 
-def _telling(path: str) -> int:
-    parts = path.split(".")
-    length = 1
+def _shortest(path: str) -> int:
+    """Count the last fields of a path that make a name which is neither vague nor reserved."""
+    parts, length = path.split("."), 1
     while length < len(parts) and (parts[-length] in _VAGUE or _RESERVED.fullmatch(_tail(path, length))):
         length += 1
     return length
@@ -67,16 +69,6 @@ def _telling(path: str) -> int:
 
 def _tail(path: str, length: int) -> str:
     return "_".join(path.split(".")[-length:])
-
-
-def _clashing(names: list[str]) -> list[int]:
-    """Return the places of the first name that occurs twice; SQL ignores case."""
-    lowered = [name.lower() for name in names]
-    for name in lowered:
-        places = [at for at, other in enumerate(lowered) if other == name]
-        if len(places) > 1:
-            return places
-    return []
 
 
 @singledispatch

@@ -8,12 +8,10 @@ OperatorName = str | Mapping[str, Any]
 
 
 class ListedOperator(NamedTuple):
-    """A named operator in a list."""
+    """A named operator in a list: its name in addresses, its label in charts, and its paper."""
 
     name: str
-    """Name in addresses."""
     label: str
-    """Name in charts."""
     paper: str
 
 
@@ -29,14 +27,12 @@ class OperatorPart(NamedTuple):
 
 
 class OperatorNumber(NamedTuple):
-    """A number of an operator."""
+    """A number of an operator; its start and axes are in words."""
 
     name: str
     init: float
     start: str
-    """Its start, in words."""
     varies: str
-    """Its axes, in words."""
     range: str
     what: str
     span: tuple[float, float, float] | None
@@ -53,24 +49,22 @@ class OperatorArgument(NamedTuple):
 
 
 class OperatorSetting(NamedTuple):
-    """Values that show an effect."""
+    """Numbers or arguments that show an effect."""
 
     words: str
     numbers: Mapping[str, float]
-    """Empty if arguments show it."""
     arguments: Mapping[str, str]
 
 
 class OperatorView(NamedTuple):
-    """Description of an operator."""
+    """Description of an operator. `paper` and `use` are empty for an operator of a grid."""
 
     label: str
     line: str
     """Description in one sentence."""
     paper: str
-    """Empty for an operator of a grid."""
     use: str
-    """Python that makes it; empty for an operator of a grid."""
+    """Python that makes it."""
     equation: str
     """The equation that every operator fills in, in lines."""
     parts: tuple[OperatorPart, ...]
@@ -102,37 +96,34 @@ class Profile(NamedTuple):
 
 
 class ScoreCurve(NamedTuple):
-    """A score over the logit."""
+    """A score over the logit; a value is None if it is not finite. `heads` is as in `Profile`."""
 
     heads: str
-    """As in `Profile`."""
     values: tuple[float | None, ...]
-    """None if it is not finite."""
+
+
+Arguments = Mapping[str, str]
+Numbers = Mapping[str, float]
 
 
 class OperatorCatalogue(Protocol):
-    """Formulas and weights of operators. The command passes one to the dashboard, which then needs no torch."""
+    """Formulas and weights of operators. The command passes one to the dashboard, which then needs no torch.
+
+    `arguments` belong to a named operator's function; `numbers` replace their start.
+    """
 
     def list_operators(self) -> Sequence[ListedOperator]:
         """List all named operators, in the order of the papers."""
 
-    def describe(self, operator: OperatorName, arguments: Mapping[str, str]) -> OperatorView:
-        """Describe an operator; `arguments` belong to a named operator's function."""
+    def describe(self, operator: OperatorName, arguments: Arguments) -> OperatorView:
+        """Describe an operator."""
 
     def weights(
-        self,
-        operator: OperatorName,
-        arguments: Mapping[str, str],
-        numbers: Mapping[str, float],
-        logits: Sequence[float],
+        self, operator: OperatorName, arguments: Arguments, numbers: Numbers, logits: Sequence[float]
     ) -> Sequence[Profile]:
-        """Compute the weights of the last query over keys with these logits; `numbers` replace their start."""
+        """Compute the weights of the last query over keys with these logits."""
 
     def scores(
-        self,
-        operator: OperatorName,
-        arguments: Mapping[str, str],
-        numbers: Mapping[str, float],
-        logits: Sequence[float],
+        self, operator: OperatorName, arguments: Arguments, numbers: Numbers, logits: Sequence[float]
     ) -> Sequence[ScoreCurve]:
         """Compute the score of a key at each of these logits."""

@@ -74,6 +74,8 @@ def _change_base(grid: str, part: Part, given: dict[str, str]) -> Spec:
 
 
 def _require_field(base: Spec, path: str) -> None:
+    if path == "seed":
+        raise SpecError("override 'seed': the seeds of a grid are replicates of each cell; write seeds=0 or seeds=0..9")
     owner: object = base
     for name in steps(path):
         if not isinstance(owner, Spec):
@@ -83,8 +85,6 @@ def _require_field(base: Spec, path: str) -> None:
             seeds = suggest_name(path, [SEEDS]) if "did you mean" not in told else ""
             raise SpecError(f"override {path!r}: {told}{seeds}")
         owner = getattr(owner, name)
-    if path == "seed":
-        raise SpecError("override 'seed': the seeds of a grid are replicates of each cell; write seeds=0 or seeds=0..9")
 
 
 def _value(text: str) -> Any:

@@ -38,8 +38,7 @@ class PaperItem(NamedTuple):
 class PaperGrids:
     """All tables and figures of a paper. A spec file that assigns one defines all of its grids.
 
-    Raises:
-        SpecError: two items share a name, or an item is not exactly one of a grid, a view of a grid and a reason.
+    Raises SpecError if two items share a name, or an item is not exactly one of a grid, a view of a grid and a reason.
     """
 
     number: str
@@ -51,51 +50,33 @@ class PaperGrids:
         if len(known) < len(self.items):
             raise SpecError(f"items of a paper have different names; paper {self.number} repeats one: rename it")
         for each in self.items:
+            of = f"{each.name!r} of paper {self.number} has"
             if (each.make is not None) + bool(each.of) + bool(each.reason) != 1:
-                raise SpecError(
-                    f"an item has one of make, of and reason; {each.name!r} of paper {self.number} has none or several"
-                )
+                raise SpecError(f"an item has one of make, of and reason; {of} none or several")
             if each.of and (each.of not in known or known[each.of].make is None):
-                raise SpecError(
-                    f"`of` names an item with a grid; {each.name!r} of paper {self.number} has of={each.of!r}"
-                )
+                raise SpecError(f"`of` names an item with a grid; {of} of={each.of!r}")
 
     def item(self, name: str) -> PaperItem:
-        """Return an item.
-
-        Raises:
-            NotFoundError: there is none of this name.
-        """
-        for each in self.items:
-            if each.name == name:
-                return each
-        names = [each.name for each in self.items]
-        raise NotFoundError(
-            f"paper {self.number} has no {name!r}; it has {', '.join(names)}{suggest_name(name, names)}"
-        )
+        """Return an item; raise NotFoundError if there is none of this name."""
+        known = {each.name: each for each in self.items}
+        if name in known:
+            return known[name]
+        near = suggest_name(name, list(known))
+        raise NotFoundError(f"paper {self.number} has no {name!r}; it has {', '.join(known)}{near}")
 
     def grid_item(self, name: str) -> PaperItem:
-        """Return the item that has the grid of `name`: itself, or the one that it is a view of.
-
-        Raises:
-            NotFoundError: there is no such item, or it has no grid.
-        """
+        """Return the item that has the grid of `name`, itself or the one it is a view of, or raise NotFoundError."""
         found = self.item(name)
         if found.reason:
             raise NotFoundError(f"{name} of paper {self.number} is no grid: {found.reason}")
         return self.item(found.of) if found.of else found
 
     def grid_name(self, name: str, scale: PaperScale) -> str:
-        """Return the name of the grid of an item, such as "table1-cpu".
-
-        Raises:
-            NotFoundError: there is no such item, it has no grid, or it has no grid at this scale.
-        """
+        """Return the name of the grid of an item, such as "table1-cpu"; raise NotFoundError if there is none."""
         found = self.grid_item(name)
         if scale not in found.scales:
-            raise NotFoundError(
-                f"{name} of paper {self.number} has no scale {scale!r}; it has {', '.join(found.scales)}"
-            )
+            scales = ", ".join(found.scales)
+            raise NotFoundError(f"{name} of paper {self.number} has no scale {scale!r}; it has {scales}")
         return f"{found.name}-{scale}"
 
     @cached_property

@@ -5,9 +5,7 @@ that conditions see all of them.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from functools import cached_property
-from itertools import chain, product
+from itertools import accumulate, chain, product
 from typing import final
 
 from grid.axis import Axis, Dimension
@@ -25,23 +23,22 @@ Picks = Sequence[int]
 
 
 @final
-@dataclass(frozen=True, eq=False)
 class Part:
     """A product of dimensions over one base trial; a grid is one part, a union of grids several."""
 
-    base: Spec
-    dimensions: tuple[Dimension, ...]
-    rules: tuple[Rule, ...]
-
-    @cached_property
-    def axes(self) -> tuple[Axis, ...]:
+    def __init__(self, base: Spec, dimensions: tuple[Dimension, ...], rules: tuple[Rule, ...]) -> None:
+        self.base, self.dimensions, self.rules = base, dimensions, rules
+        self.axes = tuple(chain.from_iterable(dimension.axes for dimension in dimensions))
         """Every axis, in order of declaration."""
-        return tuple(chain.from_iterable(dimension.axes for dimension in self.dimensions))
-
-    @cached_property
-    def builder(self) -> Builder:
-        """Builder of this part's trials."""
-        return Builder(self.base, self.axes)
+        self.builder = Builder(base, self.axes)
+        self._order = sorted(range(len(dimensions)), key=lambda at: dimensions[at].when is not None)
+        self._free = sum(dimension.when is None for dimension in dimensions)
+        self._starts = list(accumulate((len(dimension.axes) for dimension in dimensions), initial=0))
+        ordered = [dimensions[at] for at in self._order]
+        self.conditional = {at: each.axes[0].path for at, each in enumerate(ordered) if each.when is not None}
+        """Conditional dimensions: place in an address -> path of the first axis."""
+        self._plain = not self.conditional and all(isinstance(dimension, Axis) for dimension in dimensions)
+        """True if an address equals its picks."""
 
     def check(self) -> None:
         """Raise `SpecError` for a base without a seed and for an unconditional path that does not exist."""
@@ -75,30 +72,6 @@ class Part:
         """Return the index of the first rule that forbids `trial`."""
         return next((at for at, rule in enumerate(self.rules) if rule.forbids(trial)), None)
 
-    @cached_property
-    def conditional(self) -> dict[int, str]:
-        """Conditional dimensions: place in an address -> path of the first axis."""
-        dimensions = [self.dimensions[at] for at in self._order]
-        return {at: d.axes[0].path for at, d in enumerate(dimensions) if d.when is not None}
-
-    @cached_property
-    def _plain(self) -> bool:
-        """True if an address equals its picks."""
-        return not self.conditional and all(isinstance(dimension, Axis) for dimension in self.dimensions)
-
-    @cached_property
-    def _order(self) -> tuple[int, ...]:
-        return tuple(sorted(range(len(self.dimensions)), key=lambda at: self.dimensions[at].when is not None))
-
-    @cached_property
-    def _free(self) -> int:
-        return sum(dimension.when is None for dimension in self.dimensions)
-
-    @cached_property
-    def _starts(self) -> tuple[int, ...]:
-        widths = [len(dimension.axes) for dimension in self.dimensions]
-        return tuple(sum(widths[:at]) for at in range(len(widths)))
-
     def _extend_address(self, address: Address) -> Iterator[Address]:
         if len(address) == len(self._order):
             yield address
@@ -115,10 +88,7 @@ class Part:
         try:
             return verdict(dimension.when, self.builder.draft(picks, 0), "it")
         except SpecError as error:
-            cell = ", ".join(
-                f"{axis.path}={axis.labels[pick]}"
-                for axis, pick in zip(self.axes, picks, strict=True)
-                if pick != NOT_APPLICABLE
-            )
+            pairs = zip(self.axes, picks, strict=True)
+            cell = ", ".join(f"{axis.path}={axis.labels[pick]}" for axis, pick in pairs if pick != NOT_APPLICABLE)
             where = f"the condition of axis {dimension.axes[0].path!r} at cell {cell!r}"
             raise SpecError(f"{where}: {error}") from error

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from itertools import pairwise
 from reprlib import Repr
-from typing import Any
 
 from pydantic import AfterValidator, ValidationError
 from pydantic_core import ErrorDetails, PydanticCustomError
@@ -48,12 +47,8 @@ def _sentence(path: str, owner: str, detail: ErrorDetails) -> str:
     if kind == "model_type":
         name = given if isinstance(given, str) else getattr(given, "__name__", "")
         called = f"; write {name}()" if name.isidentifier() else ""
-        return f"{path} takes a spec of class {detail['ctx']['class_name']}, got {_shorten(given)}{called}"
-    return f"{path} {message.removeprefix('Input ')}, got {_shorten(given)}"
-
-
-def _shorten(value: Any) -> str:
-    return _short.repr(value)
+        return f"{path} takes a spec of class {detail['ctx']['class_name']}, got {_short.repr(given)}{called}"
+    return f"{path} {message.removeprefix('Input ')}, got {_short.repr(given)}"
 
 
 def _require_increasing(values: Sequence[float]) -> Sequence[float]:

@@ -16,7 +16,7 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any, NamedTuple, final
 
-from grid.errors import EnvironmentProblem, StoreError
+from grid.errors import StoreError
 from store.files.atomic import environment_problem, is_temporary, read_bytes, retry_io, write_atomic
 from store.files.layout import Layout
 from store.files.trial_status import TrialState
@@ -65,18 +65,18 @@ def save_checkpoint(directory: Path, trial: str, step: int, state: Mapping[str, 
     torch.save({"schema": CHECKPOINT_SCHEMA, "trial": trial, "step": step, "state": dict(state)}, sink)
     data = sink.getvalue()
     path = write_atomic(directory / f"step-{step:09d}.{_hash(data)}.pt", data)
+
+    def forget() -> None:
+        others = [each for each in _files(directory) if each != path]
+        replaced = [each for each in others if _step(each) == step]  # an evaluation saves its step again
+        for old in (*replaced, *[each for each in others if each not in replaced][: 1 - KEEP]):
+            old.unlink(missing_ok=True)
+
     try:
-        retry_io(lambda: _forget(directory, path))
+        retry_io(forget)
     except OSError as error:
         raise environment_problem("clear", directory, error) from error
     return path
-
-
-def _forget(directory: Path, newest: Path) -> None:
-    others = [path for path in _files(directory) if path != newest]
-    replaced = [path for path in others if _step(path) == _step(newest)]  # an evaluation saves its step again
-    for old in (*replaced, *[path for path in others if path not in replaced][: 1 - KEEP]):
-        old.unlink(missing_ok=True)
 
 
 def forget_older(
@@ -126,7 +126,17 @@ def read_checkpoint(path: Path) -> Saved:
     """
     import torch
 
-    data = _verified_bytes(path)
+    named = _NAME.fullmatch(path.name)
+    if named is None:
+        raise CheckpointError(f"{path} is not named step-<step>.<blake2b>.pt; it is not used")
+    try:
+        data = read_bytes(path)
+    except FileNotFoundError as error:
+        raise _Gone(f"{path} has gone; the one before it is used") from error
+    except OSError as error:
+        raise environment_problem("read", path, error) from error
+    if _hash(data) != named["blake2b"]:
+        raise CheckpointError(f"{path} does not have the hash in its name: it was torn or altered; it is not used")
     try:
         found = torch.load(io.BytesIO(data), map_location="cpu", weights_only=True)
     except Exception as error:  # the hash matches, so the file was written like this
@@ -144,29 +154,21 @@ def newest_checkpoint(
     `same_code` tells whether the current code made the checkpoints of an attempt; others are skipped. If a checkpoint
     disappears meanwhile, its owner has written a newer one, so the list is read again.
     """
-    for _ in range(_LOOKS):
-        with contextlib.suppress(_Gone):
-            return _newest(layout, trial, same_code, once_more=True)
-    return _newest(layout, trial, same_code, once_more=False)
-
-
-def _newest(
-    layout: Layout, trial: str, same_code: Callable[[int], bool], *, once_more: bool
-) -> tuple[Checkpoint | None, list[str]]:
-    candidates = _candidates(layout, trial)
-    strange = sorted({attempt for _, attempt, _ in candidates if not same_code(attempt)})
-    remarks = [f"other code made the checkpoints of attempt {attempt}; they are not used" for attempt in strange]
-    for step, attempt, path in sorted(candidates, reverse=True):
-        if attempt in strange:
-            continue
-        try:
-            _, state = load_checkpoint(path, trial)
-        except CheckpointError as error:
-            if once_more and isinstance(error, _Gone):
-                raise
-            remarks.append(str(error))
-            continue
-        return Checkpoint(attempt, step, state), remarks
+    for looks_left in reversed(range(_LOOKS)):
+        candidates = _candidates(layout, trial)
+        strange = sorted({attempt for _, attempt, _ in candidates if not same_code(attempt)})
+        remarks = [f"other code made the checkpoints of attempt {attempt}; they are not used" for attempt in strange]
+        for step, attempt, path in sorted(candidates, reverse=True):
+            if attempt in strange:
+                continue
+            try:
+                return Checkpoint(attempt, step, load_checkpoint(path, trial)[1]), remarks
+            except CheckpointError as error:
+                if isinstance(error, _Gone) and looks_left:
+                    break
+                remarks.append(str(error))
+        else:
+            break
     return None, [*remarks, "training starts from the beginning"] if remarks else []
 
 
@@ -176,11 +178,7 @@ def checkpointed_step(layout: Layout, trial: str, same_code: Callable[[int], boo
 
 
 def has_checkpoints(layout: Layout, trial: str, attempt: int) -> bool:
-    """Return True if the attempt has a checkpoint.
-
-    Raises:
-        EnvironmentProblem: the file system does not respond.
-    """
+    """Return True if the attempt has a checkpoint."""
     return bool(_files(layout.checkpoint(trial, attempt)))
 
 
@@ -221,22 +219,6 @@ def _step(path: Path) -> int:
     named = _NAME.fullmatch(path.name)
     assert named is not None
     return int(named["step"])
-
-
-def _verified_bytes(path: Path) -> bytes:
-    named = _NAME.fullmatch(path.name)
-    if named is None:
-        raise CheckpointError(f"{path} is not named step-<step>.<blake2b>.pt; it is not used")
-    try:
-        data = read_bytes(path)
-    except FileNotFoundError as error:
-        raise _Gone(f"{path} has gone; the one before it is used") from error
-    except OSError as error:
-        problem: EnvironmentProblem = environment_problem("read", path, error)
-        raise problem from error
-    if _hash(data) != named["blake2b"]:
-        raise CheckpointError(f"{path} does not have the hash in its name: it was torn or altered; it is not used")
-    return data
 
 
 def _hash(data: bytes) -> str:

@@ -97,6 +97,11 @@ def write_table(headings: Sequence[str], rows: Sequence[Sequence[object]]) -> No
     console.print(table)
 
 
+def round_value(value: object) -> object:
+    """Round a float to three significant digits; return other values as they are."""
+    return float(f"{value:.3g}") if isinstance(value, float) else value
+
+
 def _is_number(value: object) -> bool:
     return isinstance(value, int | float | Decimal) or (isinstance(value, str) and _NUMBER.match(value) is not None)
 
@@ -111,15 +116,10 @@ def _cell(value: object) -> str:
     if isinstance(value, Decimal):
         return f"{value:f}"
     if isinstance(value, bytes):
-        return "".join(_byte(each) for each in value)
+        return value.decode("ascii", "backslashreplace")
     if isinstance(value, dict | list):
         return json.dumps(plain(value), ensure_ascii=False)
     return str(value)
-
-
-def _byte(value: int) -> str:
-    r"""As the engine writes it: a character, or \xAB for one that is no plain letter, digit or sign."""
-    return chr(value) if 32 <= value < 127 and value not in b"\"'\\" else f"\\x{value:02X}"
 
 
 def _number(value: float) -> str:

@@ -14,12 +14,16 @@ import json
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, final
+from typing import Any
 
 from grid.errors import AblateError, EnvironmentProblem
-from runners.attempts.worker import Job, Worker, WorkerEntry
+from runners.attempts.worker import Job, Listener, Worker, WorkerEntry
 from runners.output import say
 from runners.provenance.origin import PROJECT
+
+
+class _Silent(Listener):
+    """Ignores all events."""
 
 
 def rerun(request: Mapping[str, Any]) -> None:
@@ -35,7 +39,7 @@ def rerun(request: Mapping[str, Any]) -> None:
     entry = WorkerEntry(trial=request["trial"], train=request["train"])
     files = tuple(Path(file) for file in request["files"])
     job = Job(Path(request["root"]), request["submission"], entry, files=files, callbacks=False)
-    Worker(job, 0, _Alone(), own_process=True).run(0)
+    Worker(job, 0, _Silent(), own_process=True).run(0)
 
 
 def main() -> None:
@@ -45,20 +49,6 @@ def main() -> None:
     except AblateError as error:
         say(str(error))
         sys.exit(error.exit_code)
-
-
-@final
-class _Alone:
-    """Ignores all events."""
-
-    def stop_requested(self) -> bool:
-        return False
-
-    def row_started(self, row: int, attempt: int, step: int) -> None:
-        del row, attempt, step
-
-    def row_stepped(self, row: int, step: int, steps: int, loss: float) -> None:
-        del row, step, steps, loss
 
 
 if __name__ == "__main__":

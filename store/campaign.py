@@ -32,15 +32,15 @@ if TYPE_CHECKING:
     from store.store import Store
 
 _VERDICT = ("label", "verdict", "percent", "p_holm", "reason", "pairs", "value", "baseline_value")
-_OVERVIEW = ("cells", "planned", "ok", "failed", "running", "pending")
+_COUNTS = ("planned", "ok", "failed", "running", "pending")
+_HEADS = "".join(f"<th>{name}</th>" for name in ("grid", "cells", *_COUNTS, "baseline", "measure"))
 
 
 def only(what: str, wanted: str | None, known: Sequence[str], where: str) -> str:
     """`wanted` if it is among `known`, or the only one there is if none is wanted; `what` names the kind of thing.
 
-    Raises:
-        NotFoundError: there is none, or none of that name; names those there are.
-        SpecError: there are several and none is wanted.
+    Raises NotFoundError: there is none, or none of that name; names those there are; SpecError: there are several and
+    none is wanted.
     """
     if wanted is not None and wanted not in known:
         raise NotFoundError(
@@ -238,11 +238,8 @@ class Campaign:
     ) -> Self:
         """Say once what the runs logged into the grid `name` are compared by; what is None stays as it was.
 
-        `baseline` is the label of a variant, which may be logged later.
-
-        Raises:
-            SpecError: no grid can have that name, a spec has planned it, or the measure has no meaning.
-            EnvironmentProblem: the campaign cannot be written.
+        `baseline` is the label of a variant, which may be logged later. Raises SpecError: no grid can have that name, a
+        spec has planned it, or the measure has no meaning; EnvironmentProblem: the campaign cannot be written.
         """
         from store.external_runs.logged_plans import judge
 
@@ -269,9 +266,8 @@ class Campaign:
             axes: where the variant lies on the axes of the grid: a number, a text or a truth value each.
             steps: how many steps there will be, for displays.
 
-        Raises:
-            SpecError: one of these has no meaning, the label has another config, or a live process logs the run.
-            EnvironmentProblem: the campaign cannot be written.
+        Raises SpecError: one of these has no meaning, the label has another config, or a live process logs the run;
+        EnvironmentProblem: the campaign cannot be written.
         """
         from store.external_runs.logged_plans import require_logged, trial_line
         from store.external_runs.logged_run import start_run
@@ -313,16 +309,15 @@ class Campaign:
             notes = self.store.warnings()
         except AblateError as error:
             return f"{title}<p>{html.escape(str(error))}</p>"
-        heads = "".join(f"<th>{name}</th>" for name in ("grid", *_OVERVIEW, "baseline", "measure"))
         cells = ("".join(f"<td>{html.escape(str(each))}</td>" for each in row) for row in rows)
-        body = "".join(f"<tr>{row}</tr>" for row in cells)
-        table = f"<table><thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table>" if rows else "<p>no grid yet</p>"
+        body = "".join(f"<tr>{row}</tr>" for row in [_HEADS, *cells])
+        table = f"<table>{body}</table>" if rows else "<p>no grid yet</p>"
         return title + table + "".join(f"<p>{html.escape(note)}</p>" for note in notes)
 
     def _overview(self, grid: str) -> list[object]:
         progress, header = self.store.progress(grid), self.store.grid(grid)
         labels = dict(progress.select("cell", "label").iter_rows())
-        counts = [progress[name].sum() for name in _OVERVIEW[1:]]
+        counts = [progress[name].sum() for name in _COUNTS]
         measure = header["measure"] or {}
         return [grid, progress.height, *counts, labels.get(header["baseline"], "–"), measure.get("name", "–")]
 

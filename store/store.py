@@ -14,7 +14,7 @@ from grid.errors import EnvironmentProblem, NotFoundError, SpecError, StoreError
 from grid.suggestions import suggest_name
 from store.database import queries, quoting
 from store.database.connection import engine_errors, stored_version, translate_error, with_suggestion
-from store.database.frame_limits import check_dates, check_types, without_seconds
+from store.database.frame_limits import check_dates, check_types
 from store.database.query_log import note
 from store.database.readonly import check_reads, locked_connection
 from store.files.layout import STORE_SCHEMA, Layout
@@ -88,8 +88,7 @@ class Store:
         """The result of one reading SQL statement over the tables and views of the store; `most` rows of it.
 
         Raises:
-            SpecError: the statement has an error (the engine's own words), would change something, or has values that
-                no frame can hold.
+            SpecError: the statement has an error, would change something, or has values that no frame can hold.
             StoreError: the snapshot is damaged where the statement reads it.
             EnvironmentProblem: it needs more memory or disk than there is.
         """
@@ -98,7 +97,6 @@ class Store:
             check_reads(self._connection, query)
             relation = self._connection.sql(query, params=parameters)
             check_types(relation)
-            relation = without_seconds(relation)
             found: pl.DataFrame = (relation if most is None else relation.limit(most)).pl()
         except duckdb.OutOfMemoryException as error:
             raise EnvironmentProblem(f"SQL: {with_suggestion(error)}; ask for less at once") from error
@@ -109,10 +107,6 @@ class Store:
         check_dates(found)
         return found
 
-    def interrupt(self) -> None:
-        """Cancel the query that another thread runs; it raises SpecError there."""
-        self._connection.interrupt()
-
     def grids(self) -> list[str]:
         """Names of the campaign's grids, sorted."""
         return [str(name) for name in self.sql("SELECT DISTINCT grid FROM grid ORDER BY grid")["grid"]]
@@ -120,9 +114,8 @@ class Store:
     def grid(self, name: str) -> dict[str, Any]:
         """The header of the grid `name`, as in grids/<name>.json.
 
-        Raises:
-            NotFoundError: there is no such grid; names those that exist.
-            StoreError: its header is damaged or missing.
+        Raises NotFoundError: there is no such grid; names those that exist; StoreError: its header is damaged or
+        missing.
         """
         found = self.sql("SELECT header FROM grid WHERE grid = $grid", {"grid": name})
         if found.is_empty():
@@ -135,8 +128,7 @@ class Store:
     def require_plan(self, grid: str) -> None:
         """Raise if the plan of `grid` is damaged, so that what is not found in it may be lost.
 
-        Raises:
-            StoreError: its header or a trial line is damaged or missing; says which file.
+        Raises StoreError: its header or a trial line is damaged or missing; says which file.
         """
         files = {"header": f"grids/{grid}.json", "lines": f"grids/{grid}.trials.jsonl"}
         damage = self.sql("SELECT file, reason FROM bad_record WHERE file IN ($header, $lines) ORDER BY ALL", files)
@@ -146,16 +138,34 @@ class Store:
     def final(self, grid: str, name: str, point: Mapping[str, float] | None = None) -> pl.DataFrame:
         """Return the last value of `name` at `point` for every planned trial of `grid`; null unless it is ok.
 
-        `name` is an evaluation, or else a training metric. `point` may leave out coordinates that do not vary.
+        `name` is an evaluation, or else a training metric. `point` may leave out coordinates that do not vary. Raises
+        SpecError if several points match; names the coordinates that tell them apart.
 
         Returns:
             grid, cell, label, operator, trial, seed, status, value, se_items; in execution order.
-
-        Raises:
-            SpecError: several points match; names the coordinates that tell them apart.
         """
         self.grid(grid)
-        return queries.final(self.sql, grid, name, point or {})
+        condition, parameters = queries.agrees(point or {})
+        found = self.sql(
+            f"""
+            WITH found AS (
+                SELECT * FROM v_final WHERE grid = $grid AND name = $name AND {condition}
+                QUALIFY source = min(source) OVER ()    -- an evaluation before a metric of the same name
+            )
+            SELECT g.grid, g.cell, g.label, g.operator, g.trial, g.seed, t.status, f.value, f.se_items, f.point
+            FROM grid_trial g JOIN trial t USING (trial) LEFT JOIN found f USING (trial)
+            WHERE g.grid = $grid ORDER BY g.position
+            """,
+            {"grid": grid, "name": name, **parameters},
+        )
+        given = (entry for entry in found["point"] if entry is not None)
+        points = sorted({tuple(sorted(entry.items())): str(entry) for entry in given}.values())
+        if len(points) > 1:
+            raise SpecError(
+                f"{name!r} has {len(points)} points that agree with {dict(point or {})}, such as {points[0]} and "
+                f"{points[1]}; say at which one"
+            )
+        return found.drop("point")
 
     def evaluation(self, grid: str, name: str, where: Mapping[str, float] | None = None) -> pl.DataFrame:
         """The final values of the evaluation `name` at every point that agrees with `where`, one row per ok trial.
@@ -164,7 +174,15 @@ class Store:
             cell, label, operator, trial, seed, step, one column per coordinate of the points, value, items, se_items.
         """
         self.grid(grid)
-        return queries.evaluation(self.sql, grid, name, where or {})
+        condition, parameters = queries.agrees(where or {})
+        of = f"v_final WHERE grid = $grid AND name = $name AND source = 'evaluation' AND {condition}"
+        parameters = {"grid": grid, "name": name, **parameters}
+        keys = self.sql(f"SELECT DISTINCT unnest(map_keys(point)) AS key FROM {of} ORDER BY key", parameters)["key"]
+        points = "".join(f", point[{quoting.text(key)}] AS {quoting.identifier(key)}" for key in keys)
+        query = (
+            f"SELECT cell, label, operator, trial, seed, step{points}, value, items, se_items FROM {of} ORDER BY ALL"
+        )
+        return self.sql(query, parameters)
 
     def curves(self, grid: str, name: str, *, buckets: int = 400) -> pl.DataFrame:
         """The metric `name` of every trial by step, in at most `buckets` buckets of equal width.
@@ -174,7 +192,25 @@ class Store:
             its finite values, n, and n_finite.
         """
         self.grid(grid)
-        return queries.curves(self.sql, grid, name, buckets)
+        if buckets < 1:
+            raise SpecError(f"curves need at least one bucket; got {buckets}")
+        return self.sql(
+            """
+            WITH chosen AS (
+                SELECT g.cell, g.label, g.operator, g.trial, g.seed, g.position, m.step, m.value
+                FROM v_metric m JOIN grid_trial g USING (trial) WHERE g.grid = $grid AND m.name = $name
+            ),
+            width AS (SELECT CAST(ceil((max(step) + 1) / $buckets) AS BIGINT) AS width FROM chosen)
+            SELECT cell, label, operator, trial, seed, step // width * width AS step,
+                   avg(value) FILTER (WHERE isfinite(value)) AS mean, min(value) FILTER (WHERE isfinite(value)) AS low,
+                   max(value) FILTER (WHERE isfinite(value)) AS high, count(*) AS n,
+                   count(*) FILTER (WHERE isfinite(value)) AS n_finite
+            FROM chosen, width
+            GROUP BY cell, label, operator, trial, seed, position, step // width * width
+            ORDER BY position, 6
+            """,
+            {"grid": grid, "name": name, "buckets": buckets},
+        )
 
     def progress(self, grid: str) -> pl.DataFrame:
         """How far each cell of `grid` is: cell, label, operator, planned, ok, failed, running, pending, unreadable.
@@ -183,13 +219,33 @@ class Store:
         result.
         """
         header = self.grid(grid)
-        return queries.in_plan_order(self.sql, header, queries.progress(self.sql, grid))
+        states = "planned, ok, failed, running, pending, unreadable"
+        found = self.sql(f"SELECT cell, label, operator, {states} FROM v_progress WHERE grid = $grid", {"grid": grid})
+        return queries.in_plan_order(self.sql, header, found)
 
     def failures(self, grid: str | None = None) -> pl.DataFrame:
         """The failed trials by kind: fingerprint, reason, n, example, labels, message, traceback; commonest first."""
         if grid is not None:
             self.grid(grid)
-        return queries.failures(self.sql, grid)
+        return self.sql(
+            """
+            WITH counted AS (
+                SELECT a.* FROM attempt a JOIN trial t USING (trial)
+                WHERE t.status = 'failed' AND a.status IS NOT NULL
+                  AND ($grid IS NULL OR trial IN (SELECT trial FROM grid_trial WHERE grid = $grid))
+                QUALIFY a.attempt = max(a.attempt) OVER (PARTITION BY a.trial)
+            ),
+            labelled AS (
+                SELECT trial, list_sort(list(DISTINCT label)) AS labels FROM grid_trial SEMI JOIN counted USING (trial)
+                WHERE $grid IS NULL OR grid = $grid GROUP BY trial
+            )
+            SELECT fingerprint, min(reason) AS reason, count(*) AS n, min(trial) AS example,
+                   list_sort(list_distinct(flatten(list(coalesce(labels, []))))) AS labels,
+                   arg_min(message, trial) AS message, arg_min(traceback, trial) AS traceback
+            FROM counted LEFT JOIN labelled USING (trial) GROUP BY fingerprint ORDER BY n DESC, fingerprint
+            """,
+            {"grid": grid},
+        )
 
     def unreadable(self, grid: str) -> list[str]:
         """Keys of the trials of `grid` that are ok and whose result is in no shard that can be read; sorted."""

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from synthetic import SUBMISSION, publish_grid, write_end, write_start
 
-from dashboards.papers.derived_metrics import tasks_of
+from dashboards.papers.derived_metrics import list_needed_names
 from grid.key import canonical_json, content_key
 from store.files.layout import Layout
 from store.files.shards import ShardBuffer
@@ -24,8 +24,11 @@ from store.published.tables import PublishedCell, cells, operators
 
 LAYERS, HEADS, TOKENS = range(3), range(2), 8
 STEPS = tuple(range(0, 60, 6))
-OVER_STEPS = ("loss", "grad_norm", "validation_loss", "qk_logit_mean", "sink_share")
-"""Measurements that are recorded at every step; all others at the last one."""
+OVER_STEPS = {
+    **dict.fromkeys(("loss", "grad_norm", "validation_loss"), STEPS),
+    **dict.fromkeys(("qk_logit_mean", "sink_share"), STEPS[::3]),
+}
+"""Steps of measurements; all others are recorded at the last step."""
 Row = tuple[str, str, Mapping[str, float], int | None, int | None]
 """Table (metric, evaluation or probe), name, point, layer, head."""
 
@@ -152,9 +155,8 @@ def _run(layout: Layout, buffer: ShardBuffer, line: Mapping[str, Any], cell: Mad
             _maps(layout, key, cell.label, seed)
             continue
         where = tuple(float(at) for at in (layer, head) if at is not None)
-        steps = STEPS if name in OVER_STEPS else STEPS[-1:]
-        for step in steps:
-            at = (*where, float(STEPS[-1] - step)) if len(steps) > 1 else where
+        for step in OVER_STEPS.get(name, STEPS[-1:]):
+            at = (*where, float(STEPS[-1] - step)) if name in OVER_STEPS else where
             value = float("nan") if harm.nan(place, seed) else known(cell.label, name, point, seed, at)
             buffer.add(table, _row(row, key, step, value))
     write_end(layout, key, 1, step=STEPS[-1], operator_parameters=1000 * (place + 1))
@@ -250,19 +252,13 @@ def rows_of(cell: PublishedCell) -> Iterator[Row]:
         yield "probe", name, point, None, None
     elif name is not None:
         yield "evaluation", name, point, None, None
-    elif tasks_of(cell):
+    elif cell.metric.startswith("mean accuracy"):
         at = {"fewshot": 0} if cell.paper == "000" else {}
-        yield from (("evaluation", task, at, None, None) for task in tasks_of(cell))
+        yield from (("evaluation", task, at, None, None) for task in list_needed_names(cell))
     elif "lambada" in cell.metric:
         yield "evaluation", "lm_eval.lambada_openai.acc", {"fewshot": float(cell.setup["shots"])}, None, None
     elif "LongBench" in cell.metric:
-        yield (
-            "evaluation",
-            f"long_context.{cell.metric.removeprefix('LongBench ').lower()}",
-            {"factor": 4.0},
-            None,
-            None,
-        )
+        yield "evaluation", f"long_context.{cell.metric.split()[1].lower()}", {"factor": 4.0}, None, None
     elif "rank" in cell.metric:
         yield from (
             ("probe", "effective_rank_median", {"sequence": float(sequence)}, layer, None)
@@ -346,10 +342,8 @@ _NEVER = ("ground_value_per", "query")
 
 
 def _probe(name: str, *points: Mapping[str, float], heads: bool = True) -> list[Row]:
-    found: list[Row] = []
-    for point, layer, head in product(points or ({},), LAYERS, HEADS if heads else (None,)):
-        found.append(("probe", name, point, layer, head))
-    return found
+    places = product(points or ({},), LAYERS, HEADS if heads else (None,))
+    return [("probe", name, point, layer, head) for point, layer, head in places]
 
 
 def _rows_000() -> list[Row]:
@@ -394,7 +388,8 @@ def _rows_003() -> list[Row]:
 
 def _rows_004() -> list[Row]:
     depths = [{"depth": float(depth)} for depth in (0, 1, 2, 3)]
-    places = [{"eps": eps, "position": float(position)} for eps in (0.2, 0.3, 0.4) for position in (1, 2, 3, 4)]
+    places = [{"eps": eps, "position": 1.0} for eps in (0.2, 0.3, 0.4)]
+    places += [{"eps": 0.3, "position": position} for position in (2.0, 3.0, 4.0)]
     plain = ("first_key_norm", "other_key_norm", "first_value_norm", "other_value_norm")
     found: list[Row] = [("metric", "loss", {}, None, None), ("evaluation", "validation_loss", {}, None, None)]
     found += _probe("sink_share", *places)

@@ -11,8 +11,7 @@ from synthetic import MEASURE, SUBMISSION, plan_header, plan_lines, publish_grid
 from dashboards.app.address import read
 from dashboards.app.campaigns import Campaigns
 from dashboards.app.engine import Engine, shown_of
-from dashboards.app.page import AppPage, PageView, SlotContent
-from dashboards.app.parts import Control
+from dashboards.app.page import AppPage, Control, PageView, SlotContent
 from store.files.layout import Layout
 from store.files.shards import ShardBuffer
 
@@ -56,7 +55,7 @@ def plant(
     buffer = ShardBuffer(layout, submission=SUBMISSION, worker=0)
     for line in lines:
         _write(layout, buffer, line, planted)
-    buffer.flush()
+    buffer.flush("nothing")
     return root
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from runners.attempts.worker import Outcome
+from runners.attempts.worker import Listener, Outcome
 from runners.slurm.worker.row_state import CompletedRows as Known, RowLook
 from runners.slurm.worker.rows import NodeRows, RowShare
 from store.files.layout import Layout
@@ -22,15 +22,8 @@ class Clock:
         return self.now
 
 
-class Silent:
+class Silent(Listener):
     """A listener of a worker that never asks to stop."""
-
-    def stop_requested(self) -> bool:
-        return False
-
-    def row_started(self, row: int, attempt: int, step: int) -> None: ...
-
-    def row_stepped(self, row: int, step: int, steps: int, loss: float) -> None: ...
 
 
 class Seen:

@@ -116,7 +116,7 @@ def send(root: Path, grid: Grid, *, workers: int = 1, entry: WorkerEntry = ENTRY
     name = submission_id()
     write_submission(layout, name, lines)
     job = {"entry": asdict(entry), "files": [], "heartbeat_s": HEARTBEAT_S, **about.pop("job", {})}
-    resources = {**CPU.data(), **about.pop("resources", {})}
+    resources = {**asdict(CPU), **about.pop("resources", {})}
     slurm = {"signal_s": 60, **about.pop("slurm", {})}
     found = ResourceClass("all", (0, len(lines)), resources, workers, (Array(0, workers, 100),))
     record = Submission(name, "slurm", time.time(), job, slurm=slurm, classes=(found,), **about)

@@ -1,4 +1,4 @@
-"""Campaigns on disk that no training made: every file of the wire format, with planted effects.
+"""Campaigns on disk that no training made: every file of the wire format, with planted effects; nothing is synced.
 
     campaign = write_campaign(tmp_path, operators=("softmax", "SSA"), seeds=range(5))
     Store.open(campaign.root)
@@ -105,7 +105,7 @@ def write_campaign(
             writer.write_failed(line, shift, failed[who])
         else:
             writer.write_finished(line, shift, resumed=who in resumed)
-    writer.buffer.flush()
+    writer.buffer.flush("nothing")
     return Campaign(root, layout, header, lines, effects)
 
 
@@ -129,7 +129,7 @@ def write_grid(root: Path, grid: Grid, *, noise: float = 0.05) -> Campaign:
     writer = _Writer(campaign.layout, SUBMISSION, 60, [MEASURE["point"]])
     for line in lines:
         writer.write_finished(line, _seed_effect(line["seed"]) + noise * _normal(line["trial"]), resumed=False)
-    writer.buffer.flush()
+    writer.buffer.flush("nothing")
     return campaign
 
 
@@ -187,14 +187,15 @@ def publish_grid(
 ) -> None:
     """Write the grid's two files and, with a `submission`, its manifest and index."""
     encoded = [canonical_json(line).encode() + b"\n" for line in lines]
-    write_atomic(layout.grid_trials(header["grid"]), b"".join(encoded))
-    write_json(layout.grid_header(header["grid"]), header)
+    write_atomic(layout.grid_trials(header["grid"]), b"".join(encoded), durable="nothing")
+    write_json(layout.grid_header(header["grid"]), header, durable="nothing")
     if submission is not None:
         offsets = [0]
         for text in encoded[:-1]:
             offsets.append(offsets[-1] + len(text))
-        write_atomic(layout.manifest_index(submission), struct.pack(f"<{len(encoded)}Q", *offsets[: len(encoded)]))
-        write_atomic(layout.manifest(submission), b"".join(encoded))
+        index = struct.pack(f"<{len(encoded)}Q", *offsets[: len(encoded)])
+        write_atomic(layout.manifest_index(submission), index, durable="nothing")
+        write_atomic(layout.manifest(submission), b"".join(encoded), durable="nothing")
 
 
 def write_start(layout: Layout, key: str, attempt: int, /, **fields: Any) -> None:
@@ -217,8 +218,8 @@ def write_start(layout: Layout, key: str, attempt: int, /, **fields: Any) -> Non
         "versions": {"python": "3.11.7", "torch": "2.13.0", "ablate": "0.1.0"},
         "data": None,
     }
-    write_json(layout.start(key, attempt), {**start, **fields})
-    write_atomic(layout.heartbeat(key, attempt), b"")
+    write_json(layout.start(key, attempt), {**start, **fields}, durable="nothing")
+    layout.heartbeat(key, attempt).touch()
 
 
 def write_end(layout: Layout, key: str, attempt: int, /, **fields: Any) -> None:
@@ -240,7 +241,7 @@ def write_end(layout: Layout, key: str, attempt: int, /, **fields: Any) -> None:
         "operator_parameters": 24,
         "memory_bytes": 300_000_000,
     }
-    write_json(layout.end(key, attempt), {**end, **fields})
+    write_json(layout.end(key, attempt), {**end, **fields}, durable="nothing")
 
 
 _MESSAGES = {

@@ -29,17 +29,17 @@ class Range(NamedTuple):
         return f"{border[0]}{self.low:g}, {self.high:g}{border[1]}"
 
 
-def _softplus_inverse(value: float) -> float:
-    return value + math.log(-math.expm1(-value))
-
-
 Link = Literal["identity", "positive", "at_least_one", "unit", "clipped"]
 
 LINKS: dict[Link, Range] = {
     "identity": Range(lambda raw: raw, lambda value: value, -math.inf, math.inf, closed=False),
     "positive": Range(torch.exp, math.log, 0, math.inf, closed=False),
     "at_least_one": Range(
-        lambda raw: 1 + F.softplus(raw), lambda value: _softplus_inverse(value - 1), 1, math.inf, closed=True
+        lambda raw: 1 + F.softplus(raw),
+        lambda value: value - 1 + math.log(-math.expm1(-(value - 1))),  # the inverse of softplus
+        1,
+        math.inf,
+        closed=True,
     ),
     "unit": Range(torch.sigmoid, lambda value: math.log(value / (1 - value)), 0, 1, closed=True),
     "clipped": Range(

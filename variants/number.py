@@ -77,24 +77,20 @@ class Number(Spec):
     @model_validator(mode="after")
     def _meaning_is_unique(self) -> Self:
         if self.per not in self.allowed:
-            names = {axes: repr(name) for name, axes in NAMED.items()}
-            known = ", ".join(names.get(per, repr(per)) for per in self.allowed)
-            given = names.get(self.per, repr(self.per))
-            raise ValueError(f"the granularity of a {self.noun} is one of {known}; got {given}")
+            known = ", ".join(repr(_label(per)) for per in self.allowed)
+            raise ValueError(f"the granularity of a {self.noun} is one of {known}; got {self.label!r}")
         if self.per and self.learned is False:
-            raise ValueError(
-                f"what varies along {', '.join(self.per)} is learned; use per='constant' for a fixed value"
-            )
+            axes = ", ".join(self.per)
+            raise ValueError(f"what varies along {axes} is learned; use per='constant' for a fixed value")
         if not self.bias and not self.predicted:
             raise ValueError(f"bias=False trains a projection alone, of per='query' or 'token'; got {self.label!r}")
         if self.learned is bool(self.per):
             self.set_normal_form(learned=None)
         if self.projection_std and not self.predicted:
             self.set_normal_form(projection_std=0.0)
-        link = LINKS[self.link]
+        link, what = LINKS[self.link], "trained" if self.trained else "fixed"
         for init in self._inits():
             if not link.holds(init, trained=self.trained):
-                what = "trained" if self.trained else "fixed"
                 words = link.words(trained=self.trained)
                 raise ValueError(f"a {what} number with link {self.link!r} has init in {words}; got {init}")
         return self
@@ -120,8 +116,7 @@ class Number(Spec):
     @property
     def label(self) -> str:
         """Usual name of the granularity."""
-        names = {axes: name for name, axes in NAMED.items()}
-        return names.get(self.per, "+".join(self.per))
+        return _label(self.per)
 
     def at(self, per: str | tuple[Axis, ...]) -> Self:
         """Return the number at another granularity."""
@@ -158,6 +153,10 @@ class Number(Spec):
         return shape.heads if "head" in self.per else 1
 
 
+def _label(per: tuple[Axis, ...]) -> str:
+    return next((name for name, axes in NAMED.items() if axes == per), "+".join(per))
+
+
 def require_link(*links: Link) -> AfterValidator:
     """Mark a field of type `Number` whose range needs one of `links`."""
 
@@ -188,9 +187,7 @@ class Vector(Number):
     @model_validator(mode="after")
     def _every_field_counts(self) -> Self:
         if self.spread and not self.trained:
-            raise ValueError(
-                f"spread is noise on a trained vector's start; this one is fixed, got spread={self.spread}"
-            )
+            raise ValueError(f"spread is noise on a trained vector's start; a fixed one has none, got {self.spread}")
         if self.spread and not self.bias:
             raise ValueError(f"spread is noise on a trained constant and bias=False has none; got spread={self.spread}")
         if self.along == "first" and self.link != "identity":
@@ -278,9 +275,7 @@ class ByDepth(Number):
     @model_validator(mode="after")
     def _differs_by_layer(self) -> Self:
         if self.trained and not self.per:
-            raise ValueError(
-                "a number that starts differently by depth is not one scalar for all layers; use per='layer'"
-            )
+            raise ValueError("a number that starts by depth is not one scalar for all layers; use per='layer'")
         if self.init == self.deep:
             self.set_normal_form(rate=0.3)  # the same in every layer, at any rate
         return self
@@ -314,9 +309,7 @@ class Contrast(ByDepth):
         if self.form == "scalar":
             self.set_normal_form(spread=0.1)  # there are no vectors to draw
         elif self.predicted:
-            raise ValueError(
-                f"four vectors make one number per layer or head; for per={self.label!r} use form='scalar'"
-            )
+            raise ValueError(f"four vectors make a number per layer or head; for per={self.label!r} use form='scalar'")
         elif self.link != "identity":
             raise ValueError(f"four vectors make any real number; got link={self.link!r}, which needs form='scalar'")
         return self

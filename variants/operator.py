@@ -4,7 +4,7 @@ Every operator is a point in this space; a combination that has no meaning is re
 """
 
 from collections.abc import Mapping
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Self
 
 import torch
@@ -13,35 +13,8 @@ from torch import Tensor
 
 from grid.spec import Label, Spec
 from variants.number import HeadShape, Number
-from variants.stages.families import (
-    Extra,
-    Forgetting,
-    Gate,
-    HeadNorm,
-    Margin,
-    Merge,
-    Normaliser,
-    OutputGate,
-    Preparation,
-    Product,
-    Readout,
-    Rescale,
-    Score,
-    Transform,
-    Visible,
-)
+from variants.stages import families, neutral
 from variants.stages.merges.logits import MeanLogits
-from variants.stages.neutral import (
-    NoExtra,
-    NoForgetting,
-    NoGate,
-    NoHeadNorm,
-    NoMargin,
-    NoOutputGate,
-    NoPreparation,
-    NoRescale,
-    NoTransform,
-)
 from variants.stages.normalisers.total import Total
 from variants.stages.positions.scheme import Positions
 from variants.stages.products.dot import Dot
@@ -60,22 +33,22 @@ class Operator(Spec):
     """One attention operator: a choice per stage, in the order of the equation. All defaults together are softmax."""
 
     name: Label = ""
-    visible: Visible = Everything()
-    preparation: Preparation = NoPreparation()
-    extra: Extra = NoExtra()
-    product: Product = Dot()
+    visible: families.Visible = Everything()
+    preparation: families.Preparation = neutral.NoPreparation()
+    extra: families.Extra = neutral.NoExtra()
+    product: families.Product = Dot()
     signals: Signals = Signals()
-    transform: Transform = NoTransform()
-    forgetting: Forgetting = NoForgetting()
-    margin: Margin = NoMargin()
-    gate: Gate = NoGate()
-    score: Score = Exponential()
-    normaliser: Normaliser = Total()
-    merge: Merge = MeanLogits()
-    rescale: Rescale = NoRescale()
-    readout: Readout = Values()
-    head_norm: HeadNorm = NoHeadNorm()
-    output_gate: OutputGate = NoOutputGate()
+    transform: families.Transform = neutral.NoTransform()
+    forgetting: families.Forgetting = neutral.NoForgetting()
+    margin: families.Margin = neutral.NoMargin()
+    gate: families.Gate = neutral.NoGate()
+    score: families.Score = Exponential()
+    normaliser: families.Normaliser = Total()
+    merge: families.Merge = MeanLogits()
+    rescale: families.Rescale = neutral.NoRescale()
+    readout: families.Readout = Values()
+    head_norm: families.HeadNorm = neutral.NoHeadNorm()
+    output_gate: families.OutputGate = neutral.NoOutputGate()
 
     @model_validator(mode="after")
     def _has_meaning(self) -> Self:
@@ -92,13 +65,11 @@ class Operator(Spec):
                 f"extra {self.extra.label!r} has no value and acts through a sum of scores, and normaliser "
                 f"{self.normaliser.label!r} has none; use extra 'key_value_bias', or normaliser 'total'"
             )
-        wanted = self.merge.signals
-        if wanted is not None and self.signals.count != wanted:
-            raise ValueError(
-                f"merge {self.merge.label!r} takes {wanted} signals, got {self.signals.count}; "
-                f"use signals=Signals(count={wanted})"
-            )
-        if wanted is None and self.signals.count == 1 and not self.merge.of_logits:
+        wanted, count = self.merge.signals, self.signals.count
+        if wanted is not None and count != wanted:
+            use = f"use signals=Signals(count={wanted})"
+            raise ValueError(f"merge {self.merge.label!r} takes {wanted} signals, got {count}; {use}")
+        if wanted is None and count == 1 and not self.merge.of_logits:
             raise ValueError(
                 f"merge {self.merge.label!r} says nothing about one signal; leave it out or raise signals.count"
             )
@@ -106,37 +77,30 @@ class Operator(Spec):
 
     def _check_mass(self) -> None:
         """A normaliser that divides mass needs a score that is mass."""
-        score, normaliser = self.score, self.normaliser
-        if normaliser.needs == "exponential" and score.label != "exponential":
-            raise ValueError(
-                f"normaliser {normaliser.label!r} takes the logarithm of a score for its logit and needs score "
-                f"'exponential'; got {score.label!r}"
-            )
-        if normaliser.needs == "logarithm" and score.range != "positive":
-            raise ValueError(
-                f"normaliser {normaliser.label!r} needs a positive score known by its logarithm, such as 'exponential' "
-                f"or 'ssa'; got {score.label!r}"
-            )
+        score, needs = self.score, self.normaliser.needs
         never = score.range in ("positive", "nonnegative", "constant")
-        if normaliser.needs == "signs" and never:
+        nonnegative = never or (score.range == "as its logit" and self.nonnegative_logits)
+        rule = ""
+        if needs == "exponential" and score.label != "exponential":
+            rule = f"takes the logarithm of a score for its logit and needs score 'exponential'; got {score.label!r}"
+        elif needs == "logarithm" and score.range != "positive":
+            known = "a positive score known by its logarithm, such as 'exponential' or 'ssa'"
+            rule = f"needs {known}; got {score.label!r}"
+        elif needs == "signs" and never:
             raise ValueError(self._no_signs())
-        if normaliser.needs == "nonnegative" and not (
-            never or (score.range == "as its logit" and self.nonnegative_logits)
-        ):
-            raise ValueError(
-                f"normaliser {normaliser.label!r} needs a score that is not negative, and {score.label!r} can be; "
-                "use normaliser 'clamped', 'absolute', 'count' or 'none'"
-            )
+        elif needs == "nonnegative" and not nonnegative:
+            others = "'clamped', 'absolute', 'count' or 'none'"
+            rule = f"needs a score that is not negative, and {score.label!r} can be; use normaliser {others}"
+        if rule:
+            raise ValueError(f"normaliser {self.normaliser.label!r} {rule}")
 
     def _check_logits_count(self) -> None:
         """Refuse stages that act on logits if the score is constant."""
         if self.score.range != "constant":
             return
         of_logits = ("preparation", "extra", "product", "signals", "transform", "forgetting", "margin", "gate")
-        fields = type(self).model_fields
-        silent = [stage for stage in of_logits if getattr(self, stage) != fields[stage].default]
-        if self.normaliser.has_ground:
-            silent.append("normaliser")
+        silent = [stage for stage in of_logits if getattr(self, stage) != type(self).model_fields[stage].default]
+        silent += ["normaliser"] if self.normaliser.has_ground else []
         if silent:
             raise ValueError(
                 f"score {self.score.label!r} is the same whatever the logit, so {' and '.join(silent)} would say "
@@ -208,25 +172,29 @@ class Operator(Spec):
 
     def numbers(self) -> dict[str, Number]:
         """Return every number of every stage by "stage.field", in the order of the equation."""
-        return dict(_numbers(self))
+        return dict(self._numbers)
+
+    @cached_property
+    def _numbers(self) -> dict[str, Number]:
+        return {
+            f"{stage}.{field}": number
+            for stage, choice in self.stages().items()
+            for field, number in choice.numbers().items()
+        }
 
     def at_init(self, shape: HeadShape, layer: int = 0) -> dict[str, Tensor]:
-        """Return the numbers' values at step 0.
-
-        Raises:
-            ValueError: one of them starts at random.
-        """
+        """Return the numbers' values at step 0; raise ValueError if one of them starts at random."""
         numbers = self.numbers()
         drawn = [name for name, each in numbers.items() if each.trained and (each.random or each.projection_std)]
         if drawn:
             raise ValueError(f"{', '.join(drawn)} of {self.label!r} starts at random; pass numbers=")
-        shapes = {name: self.own_shape(name, shape) for name in numbers}
-        return {
-            name: number.value(number.table(shapes[name], layer), layer)
-            if number.trained
-            else number.fixed_value(shapes[name], layer)
-            for name, number in numbers.items()
-        }
+        found = {}
+        for name, number in numbers.items():
+            own = self.own_shape(name, shape)
+            found[name] = (
+                number.value(number.table(own, layer), layer) if number.trained else number.fixed_value(own, layer)
+            )
+        return found
 
     def own_shape(self, name: str, shape: HeadShape) -> HeadShape:
         """Return the shape of the heads that have the number "stage.field"."""
@@ -305,43 +273,21 @@ class Operator(Spec):
             raise ValueError(self._divided_out(what).replace("leave it out", "use signals.count=1"))
 
     def _check_channels(self, channels: int, positions: Positions) -> None:
-        semantic = channels - self.split_channels
+        semantic, signals = channels - self.split_channels, self.signals
         if semantic < 1:
             raise ValueError(
                 f"the gate takes {self.split_channels} of a head's {channels} channels and leaves none to the "
                 f"logit; use gate.width below {channels}, or dims='add'"
             )
-        count = self.signals.count
-        if semantic % count:
-            nearest = self._nearest_count(semantic, positions)
-            advice = f"nearest is {nearest}" if nearest else _OTHER_HEADS
-            raise ValueError(f"signals.count divides a head's {semantic} channels; got {count}, {advice}")
-        if not positions.rotates:
-            if self.signals.rotary == "before_split":
-                raise ValueError("signals.rotary='before_split' says nothing without rotary positions; leave it out")
-            return
-        per_signal = self.signals.rotary == "per_signal"
+        if semantic % signals.count:
+            raise ValueError(f"signals.count divides a head's {semantic} channels; got {signals.count}, {_OTHER_HEADS}")
+        if not positions.rotates and signals.rotary == "before_split":
+            raise ValueError("signals.rotary='before_split' says nothing without rotary positions; leave it out")
         try:
-            positions.check_width(semantic // count if per_signal else semantic)
+            positions.check_width(semantic // signals.count if signals.rotary == "per_signal" else semantic)
         except ValueError as error:
-            raise ValueError(f"{error}; {self._rotary_advice(semantic, positions)}") from error
-
-    def _nearest_count(self, channels: int, positions: Positions) -> int | None:
-        """Find the nearest valid number of signals for heads of `channels`; None if there is none."""
-        if self.merge.signals is not None:
-            return None
-        whole = self.signals.rotary == "before_split"
-        counts = range(1 if self.merge.of_logits else 2, channels + 1)
-        valid = [s for s in counts if channels % s == 0 and positions.fits(channels if whole else channels // s)]
-        return min(valid, key=lambda s: abs(s - self.signals.count), default=None)
-
-    def _rotary_advice(self, channels: int, positions: Positions) -> str:
-        """Advise on slices of channels that cannot be rotated."""
-        nearest = self._nearest_count(channels, positions)
-        whole = self.signals.count > 1 and self.signals.rotary == "per_signal" and positions.fits(channels)
-        advice = [f"nearest is signals.count={nearest}"] if nearest else []
-        advice += ["use signals.rotary='before_split'"] if whole else []
-        return ", or ".join(advice) or _OTHER_HEADS
+            advice = "use fewer signals, signals.rotary='before_split', or other heads"
+            raise ValueError(f"{error}; {advice if signals.count > 1 else _OTHER_HEADS}") from error
 
 
 _OTHER_HEADS = "use other heads or another width of the model"
@@ -354,15 +300,6 @@ _SUMS_OF_CHANNELS = ("dot", "linear_elu", "relu", "cosformer")
 
 KINDS = tuple(name for name in Operator.model_fields if name not in ("name", "signals"))
 """The stages, in the order of the equation."""
-
-
-@lru_cache(maxsize=4096)
-def _numbers(operator: Operator) -> tuple[tuple[str, Number], ...]:
-    return tuple(
-        (f"{stage}.{field}", number)
-        for stage, choice in operator.stages().items()
-        for field, number in choice.numbers().items()
-    )
 
 
 def head_shape(operator: Operator, *, heads: int, query: int, value: int, width: int) -> HeadShape:

@@ -7,10 +7,6 @@ import torch
 from torch import Tensor
 
 
-def _as_it_is(a: Tensor) -> Tensor:
-    return a
-
-
 class Scores(NamedTuple):
     """Scores f_ij [..., H, T, T] and the mask of visible keys.
 
@@ -26,7 +22,7 @@ class Scores(NamedTuple):
     """-1, 0 or 1 for a `log` score that can be negative."""
     plain: Tensor | None = None
     """f of any other score."""
-    score: Callable[[Tensor], Tensor] = _as_it_is
+    score: Callable[[Tensor], Tensor] = lambda a: a
     """The score as a function of logits, for the normaliser's own logits: ln f if `log` is set, else f."""
     parts: tuple["Scores", ...] = ()
     """Parts of a `plain` score with logarithms, one per equal block of heads, in order."""

@@ -11,7 +11,7 @@ from dashboards.data.user_errors import Unknown, require
 from store import Layout
 from store.files.saved_texts import VIEWS
 
-_LONGEST: Final = 4000
+LONGEST: Final = 4000
 """Characters of a query string; browsers and proxies cut longer ones."""
 
 
@@ -35,8 +35,8 @@ def read(kind: type[A], search: str) -> A:
     Raises:
         Unknown: it is too long, or has a name or a value that the page does not know.
     """
-    if len(search) > _LONGEST:
-        raise Unknown(f"an address has at most {_LONGEST} characters after its `?`; this one has {len(search)}")
+    if len(search) > LONGEST:
+        raise Unknown(f"an address has at most {LONGEST} characters after its `?`; this one has {len(search)}")
     values: dict[str, Any] = {}
     for name, texts in parse_qs(search.removeprefix("?"), keep_blank_values=True).items():
         several = _is_several(kind, require("the address of this page", "field", name, kind.model_fields))
@@ -68,8 +68,8 @@ def replace_fields(address: A, values: Mapping[str, Any]) -> A:
     given = {name: _coerce(type(address), name, value) for name, value in whole.items() if value not in (None, "")}
     kept = {name: value for name, value in address.model_dump(exclude_defaults=True).items() if name not in whole}
     state = _validate(type(address), kept | given)
-    if len(write_query(state)) > _LONGEST:
-        raise Unknown(f"the choice does not fit into an address of at most {_LONGEST} characters; choose less")
+    if len(write_query(state)) > LONGEST:
+        raise Unknown(f"the choice does not fit into an address of at most {LONGEST} characters; choose less")
     return state
 
 

@@ -9,8 +9,7 @@ from typing import Literal
 import polars as pl
 
 from dashboards.app.address import Address
-from dashboards.app.page import PageView, grid_of, memoise
-from dashboards.app.parts import Control
+from dashboards.app.page import Control, PageView, grid_of, memoise
 from dashboards.data.captions import describe_measure
 from dashboards.data.formatting import BETWEEN, point
 from dashboards.data.user_errors import catch_user_error, require

@@ -12,15 +12,14 @@ TICK_MS: Final = 3000
 
 
 def shell(pages: Sequence[AppPage]) -> Component:
-    """The whole document; `page` is filled by navigation."""
+    """Make the whole document; `page` is filled later."""
     return html.Div(
         [
             html.A("Skip to the content", href="#page", className="skip"),
             dcc.Location(id="url", refresh=False),
             dcc.Store(id="seen", data={}),
             dcc.Store(id="theme"),
-            dcc.Store(id="again"),
-            dcc.Store(id="reloaded"),
+            dcc.Store(id="moment"),
             dcc.Interval(id="tick", interval=TICK_MS),
             html.Header(id="top"),
             html.P(id="said", className="unseen", role="status"),
@@ -39,7 +38,7 @@ def top(
     page: str | None,
     saved: tuple[Sequence[tuple[str, str]], str],
 ) -> list[Component]:
-    """The bar above every page; `saved` is the views of the campaign, and why one of them cannot be read."""
+    """Make the bar above every page; `saved` is the views of the campaign, and why one of them cannot be read."""
     here = campaign or (campaigns[0] if campaigns else "")
     links = [
         html.A(
@@ -88,15 +87,15 @@ def views(campaign: str, saved: Sequence[tuple[str, str]], words: str) -> list[C
     return [listed, *([html.P(words, className="note", role="status")] if words else [])]
 
 
-def live(told: IngestReport, campaign: str) -> Component:
-    """How new what is shown is, and whether something of it is lost."""
-    if told.problem is not None:
-        return html.Span(["Stale: ", told.problem], className="stale")
-    if not told.warnings:
-        return html.Span(told.words, className="note")
-    link = html.A(count(len(told.warnings), "warning"), href=f"/{quote(campaign)}/overview")
-    first = [html.Span(["Incomplete results, ", link, ": ", told.warnings[0]], className="stale")]
-    return html.Span([*first, html.Span(f" {told.words}", className="note")])
+def live(report: IngestReport, campaign: str) -> Component:
+    """Show the age of the results, or why some are missing."""
+    if report.problem is not None:
+        return html.Span(["Stale: ", report.problem], className="stale")
+    if not report.warnings:
+        return html.Span(report.words, className="note")
+    link = html.A(count(len(report.warnings), "warning"), href=f"/{quote(campaign)}/overview")
+    first = html.Span(["Incomplete results, ", link, ": ", report.warnings[0]], className="stale")
+    return html.Span([first, html.Span(f" {report.words}", className="note")])
 
 
 def _keys(pages: Sequence[AppPage]) -> Component:

@@ -1,6 +1,6 @@
 """Definition of a page: its address, its controls, and slots that turn a view of a campaign into content."""
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from functools import wraps
 from types import MappingProxyType
 from typing import Any, Final, Literal, NamedTuple, TypeVar
@@ -12,12 +12,17 @@ import polars as pl
 from dash import dcc as _dcc, html as _html
 
 from dashboards.app.address import Address
-from dashboards.app.parts import Control, Pick
 from dashboards.data.grid_context import CellLook, GridContext
+from dashboards.data.result_table import align_numbers
 from dashboards.data.user_errors import Unknown
 from dashboards.theme.styles import Style
 from grid.operator_view import OperatorCatalogue
 from store import Store
+
+Component = Any
+html: Final[Any] = _html
+dcc: Final[Any] = _dcc
+AgGrid: Final[Any] = dash_ag_grid.AgGrid
 
 
 class PageView(NamedTuple):
@@ -29,17 +34,17 @@ class PageView(NamedTuple):
     """Has the page's own class of `Address`."""
     operators: dict[str, Style]
     about: GridContext | None
-    """The grid that is shown; None while the campaign has none."""
+    """The shown grid; None while the campaign has none."""
     maths: OperatorCatalogue | None = None
     """Describes operators; None if nothing does."""
     again: bool = False
-    """Whether the page is there already, and a control or new results refresh it."""
+    """True if new results refresh the open page."""
     whole: bool = False
     """True for a file, which has all rows; a page has room for fewer."""
 
 
 def grid_of(view: PageView) -> GridContext:
-    """The grid that is shown. Raises Unknown where the campaign has none."""
+    """Return the shown grid. Raises Unknown if the campaign has none."""
     if view.about is None:
         raise Unknown("this campaign has no grid yet; `ablate run` makes one")
     return view.about
@@ -51,13 +56,13 @@ class Key(NamedTuple):
     style: Style
     name: str
     key: str
-    """The `legendgroup` of the traces that it shows and hides; empty where it does neither."""
+    """The `legendgroup` of the traces that it shows and hides; empty if it does neither."""
     note: str = ""
-    """Beside the name, such as how many runs there are; it may change while the name stays."""
+    """Text beside the name, such as the number of runs."""
 
 
 def cell_key(look: CellLook, cell: str) -> Key:
-    """The entry of a cell."""
+    """Make the entry of a cell."""
     return Key(look.styles[cell], look.names[cell], cell)
 
 
@@ -75,17 +80,29 @@ class SlotContent(NamedTuple):
     hint: str = ""
     """Tells how to use it on the page; files and reports leave it out."""
     columns: Sequence[dict[str, Any]] = ()
-    """Column definitions of AG Grid, for a table; see `tables.columns`."""
+    """Column definitions of AG Grid, for a table; see `columns`."""
     parts: Sequence[Any] = ()
     """Dash components below the words, for content that is neither figure nor table."""
     files: Mapping[str, Callable[[], str]] = MappingProxyType({})
-    """By its ending a file that is made in another way than from `data`, such as a table for LaTeX."""
+    """By its ending a file that is not made from `data`, such as a table for LaTeX."""
     selected: Sequence[str] = ()
-    """Rows that are selected when the page is opened, for a table, by what identifies them."""
+    """Identifiers of the rows that are selected at first, for a table."""
     answer: str = ""
-    """The finding of the page in a sentence; of the first slot of a page. A second line is smaller."""
+    """The finding of the page in a sentence, for the first slot. A second line is smaller."""
     above: str = ""
-    """One line above the answer, such as how far a grid is."""
+    """One line above the answer, such as the progress of a grid."""
+
+
+class Pick(NamedTuple):
+    """A page that shows the rows selected in a table."""
+
+    label: str
+    page: str
+    names: str
+    """The field of that page's address that gets `column` of every selected row."""
+    column: str = "trial"
+    least: int = 1
+    """The fewest rows that it takes."""
 
 
 class Slot(NamedTuple):
@@ -101,11 +118,30 @@ class Slot(NamedTuple):
     picks: Sequence[Pick] = ()
     """Destinations for selected rows, for a table."""
     selects: str = ""
-    """The field that gets what identifies the selected rows, for a table."""
+    """The field that gets the identifiers of selected rows, for a table."""
     half: bool = False
-    """Whether two such slots stand side by side in a wide window."""
+    """True if two such slots stand side by side in a wide window."""
     row: str = ""
     """The column that identifies a row, for a table, so that new results keep the selection."""
+
+
+class Control(NamedTuple):
+    """An input for one field of the address."""
+
+    field: str
+    """A field of the page's `Address`; "numbers:beta" is the entry "beta=..." of a field with entries name=value."""
+    label: str
+    kind: Literal["choice", "choices", "switch", "text", "number", "slider", "code", "hidden"]
+    """`code` is text of several lines that a button runs; `hidden` is set by clicks on a figure."""
+    options: Mapping[str, str] = MappingProxyType({})
+    """Labels by value."""
+    hint: str = ""
+    usual: Any = None
+    """The value if the address gives none."""
+    span: tuple[float, float, float] | None = None
+    """Least, greatest and step of a slider."""
+    resets: Sequence[str] = ()
+    """Fields that go back to their defaults if this one changes."""
 
 
 class AppPage(NamedTuple):
@@ -117,7 +153,7 @@ class AppPage(NamedTuple):
     letter: str
     """The key that opens it after `g`."""
     about: str
-    """One sentence: the question that it answers."""
+    """The question that it answers."""
     address: type[Address]
     controls: Callable[[PageView], Sequence[Control]]
     """Controls beside the one for the grid."""
@@ -125,14 +161,38 @@ class AppPage(NamedTuple):
     of: Literal["grid", "campaign"] = "grid"
     """A campaign's page has no control for the grid, and `PageView.about` may be None."""
     main: Sequence[str] | None = None
-    """Fields of the controls that are always in sight; others are behind "More". None: all are."""
+    """Fields of the controls that are always visible; others are behind "More". None: all are."""
     listed: bool = True
-    """Whether the navigation shows it; others are reached by links."""
+    """True if the navigation shows it; others are reached by links."""
+
+
+def options(names: Iterable[str]) -> dict[str, str]:
+    """Make options whose labels are their values."""
+    return {name: name for name in names}
+
+
+WRAP: Final[dict[str, Any]] = {"flex": 1, "minWidth": 240, "wrapText": True, "autoHeight": True}
+"""A column of long texts."""
+WIDE: Final = {**WRAP, "flex": 2}
+FOLD: Final = {"cellRenderer": "AblateFold", "wrapText": True, "autoHeight": True, "minWidth": 110, "flex": 3}
+"""A column of long texts, each of which opens on a click."""
+BY_SIZE: Final = {"type": "rightAligned", "comparator": {"function": "ablateOrder"}}
+"""A column of numbers that are written as texts, such as '−23 %' or '× 4.2'."""
+
+
+def link(page: str, names: str, **more: Any) -> dict[str, Any]:
+    """Define a column whose cells lead to `page` with the field `names` set to the cell's text."""
+    return {"cellRenderer": "AblateLink", "cellRendererParams": {"page": page, "names": names}, **more}
+
+
+def columns(data: pl.DataFrame, own: Mapping[str, Mapping[str, Any]] | None = None) -> list[dict[str, Any]]:
+    """Define columns for AG Grid: numbers to the right, with few digits; `own` are further parts by name."""
+    return [{"field": name, **align_numbers(data[name].dtype), **(own or {}).get(name, {})} for name in data.columns]
 
 
 T = TypeVar("T")
 
-_KEPT: Final[WeakKeyDictionary[Store, dict[Hashable, Any]]] = WeakKeyDictionary()
+_RESULTS: Final[WeakKeyDictionary[Store, dict[Hashable, Any]]] = WeakKeyDictionary()
 
 
 def memoise(find: Callable[[PageView], T]) -> Callable[[PageView], T]:
@@ -140,18 +200,11 @@ def memoise(find: Callable[[PageView], T]) -> Callable[[PageView], T]:
 
     @wraps(find)
     def once(view: PageView) -> T:
-        kept = _KEPT.setdefault(view.store, {})
+        results = _RESULTS.setdefault(view.store, {})
         key = (find, view.about and view.about.grid, view.address)
-        if key not in kept:
-            kept[key] = find(view)
-        found: T = kept[key]
-        return found
+        if key not in results:
+            results[key] = find(view)
+        result: T = results[key]
+        return result
 
     return once
-
-
-Component = Any
-
-html: Final[Any] = _html
-dcc: Final[Any] = _dcc
-AgGrid: Final[Any] = dash_ag_grid.AgGrid

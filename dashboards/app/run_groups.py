@@ -7,8 +7,7 @@ from typing import Final, NamedTuple
 import polars as pl
 
 from dashboards.app.address import Address
-from dashboards.app.page import PageView, grid_of
-from dashboards.app.parts import Control, options
+from dashboards.app.page import Control, PageView, grid_of, options
 from dashboards.data.captions import describe_selection
 from dashboards.data.formatting import BETWEEN, count, join_words
 from dashboards.data.grid_context import MOST_CURVES, CellLook, GridContext, averages, worth_drawing

@@ -68,7 +68,7 @@ def make_app(campaigns: Campaigns, pages: Sequence[AppPage], maths: OperatorCata
 
     @server.after_request
     def headers(response: Response) -> Response:
-        if _is_page(response) and catch_user_error(lambda: engine.check(request.path, _search()))[1]:
+        if _is_page(response) and catch_user_error(lambda: engine.address(*engine.place(request.path), _search()))[1]:
             response.status_code = 404
         _compress(response)
         response.headers["Content-Security-Policy"] = policy

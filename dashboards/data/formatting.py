@@ -138,39 +138,25 @@ def short_names(labels: Sequence[str]) -> Names:
     that is as clear.
     """
     split = [label.split(BETWEEN) for label in labels]
-    seen: dict[tuple[str | None, ...], str] = {}
-    for axis in dict.fromkeys(axis for parts in split for axis in _axes(parts)):
-        column = tuple(next((part.split("=", 1)[1] for part in parts if _axis(part) == axis), None) for parts in split)
-        seen.setdefault(column, axis)
+    seen: dict[tuple[str | None, ...], str | None] = {}
+    for axis in dict.fromkeys(axis for parts in split for axis in map(_axis, parts) if axis is not None):
+        values = tuple(next((part.split("=", 1)[1] for part in parts if _axis(part) == axis), None) for parts in split)
+        seen.setdefault(values, axis)
     kept = {None, *seen.values()}
     split = [[part for part in parts if _axis(part) in kept] for parts in split]
-    shapes = {_axes(parts) for parts in split} - {()}
+    shapes = {tuple(name for part in parts if (name := _axis(part)) is not None) for parts in split} - {()}
     bare = [[part.split("=", 1)[1] if _axis(part) else part for part in parts] for parts in split]
-    clear = len(shapes) == 1 and _distinct(bare)
+    clear = len(shapes) == 1 and len(set(map(tuple, bare))) == len(bare)
     chosen = bare if clear else split
-    common = _common(chosen)
+    firsts = zip(*(parts[:-1] for parts in chosen), strict=False) if len(chosen) > 1 else ()
+    common = len(list(takewhile(lambda parts: len(set(parts)) == 1, firsts)))
     names = [BETWEEN.join(parts[common:]) for parts in chosen]
     return Names(names, shapes.pop() if clear else (), BETWEEN.join(chosen[0][:common]) if chosen else "")
-
-
-def _common(split: Sequence[Sequence[str]]) -> int:
-    """How many first parts all names share; one part at least stays, and a name alone keeps all."""
-    shortest = min(map(len, split), default=1) - 1
-    same = (len({parts[i] for parts in split}) == 1 for i in range(shortest if len(split) > 1 else 0))
-    return len(list(takewhile(bool, same)))
 
 
 def _axis(part: str) -> str | None:
     name, equals, _ = part.partition("=")
     return name if equals and name.isidentifier() else None
-
-
-def _axes(parts: Sequence[str]) -> tuple[str, ...]:
-    return tuple(name for name in map(_axis, parts) if name is not None)
-
-
-def _distinct(split: Sequence[Sequence[str]]) -> bool:
-    return len({tuple(parts) for parts in split}) == len(split)
 
 
 def plain(label: str) -> str:

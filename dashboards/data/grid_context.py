@@ -83,29 +83,21 @@ def grid_context(store: Store, grid: str, operators: Mapping[str, Style]) -> Gri
     )
     cells = in_grid_order(header, [(CellStyle(*row[:3]), json.loads(row[3])) for row in listed.iter_rows()])
     names, parts, common = short_names([cell.label or cell.operator for cell in cells])
-    named = "name" in (header["measure"] or {})
-    judged, problem = catch_user_error(lambda: _read_measure(store, grid)) if named else (None, None)
-    measure, found = judged or (None, None)
-    drawn = worth_drawing(cells, header["baseline"], found, measure)
-    styles = cell_styles([cell for cell in cells if cell.cell in set(drawn)], operators, header["baseline"])
-    look = CellLook(
-        {cell.cell: name for cell, name in zip(cells, _with_baseline(cells, names, header["baseline"]), strict=True)},
-        {cell.cell: styles.get(cell.cell, REST) for cell in cells},
-    )
+    baseline, measure, found, problem = header["baseline"], None, None, None
+    if "name" in (header["measure"] or {}):
+        measure, problem = catch_user_error(lambda: measure_of(store, grid, None))
+    if measure is not None:
+        judged = measure
+        found, problem = catch_user_error(lambda: averages(store, grid, judged))
+        measure = None if found is None else measure
+    drawn = worth_drawing(cells, baseline, found, measure)
+    styles = cell_styles([cell for cell in cells if cell.cell in set(drawn)], operators, baseline)
+    if BASELINE not in names:  # nobody reads a long list of levels in a sentence
+        is_long = [cell.cell == baseline and name.count(BETWEEN) > 1 for cell, name in zip(cells, names, strict=True)]
+        names = [BASELINE if long else name for name, long in zip(names, is_long, strict=True)]
+    keys = [cell.cell for cell in cells]
+    look = CellLook(dict(zip(keys, names, strict=True)), {key: styles.get(key, REST) for key in keys})
     return GridContext(store, grid, header, measure, problem, cells, look, drawn, parts, common)
-
-
-def _read_measure(store: Store, grid: str) -> tuple[GridMeasure, pl.DataFrame]:
-    measure = measure_of(store, grid, None)
-    return measure, averages(store, grid, measure)
-
-
-def _with_baseline(cells: Sequence[CellStyle], names: Sequence[str], baseline: str | None) -> list[str]:
-    """The names, with a short one for a baseline whose own is a list of levels that nobody reads in a sentence."""
-    long = {cell.cell for cell, name in zip(cells, names, strict=True) if name.count(BETWEEN) > 1}
-    if baseline not in long or BASELINE in names:
-        return list(names)
-    return [BASELINE if cell.cell == baseline else name for cell, name in zip(cells, names, strict=True)]
 
 
 def in_grid_order(header: Mapping[str, Any], cells: Sequence[tuple[CellStyle, Mapping[str, Any]]]) -> list[CellStyle]:
@@ -114,17 +106,16 @@ def in_grid_order(header: Mapping[str, Any], cells: Sequence[tuple[CellStyle, Ma
     (They run in another order, which is shuffled on purpose.) A cell to which an axis does not apply comes first.
     """
 
+    def rank(value: object, labels: Sequence[str]) -> int:
+        label = value if isinstance(value, str) else json.dumps(value)
+        return labels.index(label) if label in labels else -1
+
     def place(pair: tuple[CellStyle, Mapping[str, Any]]) -> tuple[object, ...]:
         cell, axes = pair
-        ranks = [_rank(axes.get(axis["name"]), axis["labels"]) for axis in header["axes"]]
+        ranks = [rank(axes.get(axis["name"]), axis["labels"]) for axis in header["axes"]]
         return cell.cell != header["baseline"], ranks
 
     return [cell for cell, _ in sorted(cells, key=place)]
-
-
-def _rank(value: object, labels: Sequence[str]) -> int:
-    label = value if isinstance(value, str) else json.dumps(value)
-    return labels.index(label) if label in labels else -1
 
 
 def in_order(found: pl.DataFrame, cells: Sequence[str], *then: str) -> pl.DataFrame:

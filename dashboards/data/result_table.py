@@ -47,27 +47,19 @@ def plain(value: object) -> str | int | float | None:
 def _column(column: pl.Series) -> pl.Series:
     kind = column.dtype
     if isinstance(kind, pl.Decimal):  # sums of integers are such
-        column = _without_loss(column, kind)
-    if (column.dtype.is_integer() and _fits(column)) or (column.dtype.is_float() and _is_finite(column)):
+        if kind.scale == 0 and _fits(column.cast(pl.Int128)):
+            column = column.cast(pl.Int64)
+        elif kind.scale and (kind.precision or 38) <= _DIGITS:
+            column = column.cast(pl.Float64)
+    finite = column.dtype.is_float() and column.drop_nulls().is_finite().all()
+    if finite or (column.dtype.is_integer() and _fits(column)):
         return column
     texts = [None if value is None else str(plain(value)) for value in column.to_list()]
     return pl.Series(column.name, texts, dtype=pl.String)
 
 
-def _without_loss(column: pl.Series, kind: pl.Decimal) -> pl.Series:
-    """Decimals as numbers, where no digit is lost."""
-    if kind.scale == 0:
-        whole = column.cast(pl.Int128)
-        return whole.cast(pl.Int64) if _fits(whole) else column
-    return column.cast(pl.Float64) if (kind.precision or 38) <= _DIGITS else column
-
-
 def _fits(column: pl.Series) -> bool:
     return all(-_EXACT <= end <= _EXACT for end in (column.min(), column.max()) if isinstance(end, int))
-
-
-def _is_finite(column: pl.Series) -> bool:
-    return bool(column.drop_nulls().is_finite().all())
 
 
 def _number(value: float | None) -> str | float | None:

@@ -1,8 +1,10 @@
 """Filter expressions over the rows of a table: `operator=SSA seed<3 diverged`."""
 
+import operator
 import re
 import shlex
-from typing import Final
+from collections.abc import Callable, Mapping
+from typing import Any, Final
 
 import polars as pl
 
@@ -40,35 +42,25 @@ def _condition(found: pl.DataFrame, part: str) -> pl.Expr:
     if sign == "~":
         return _contains(column, value)
     if found[column].dtype.is_numeric():
-        return _compare(pl.col(column).cast(pl.Float64), sign, _number(part, value))
-    if sign in ("<", "<=", ">", ">="):
+        try:
+            return _COMPARE[sign](pl.col(column).cast(pl.Float64), float(value))
+        except ValueError as error:
+            raise Unknown(f"{part!r} compares numbers; got {value!r}") from error
+    if sign not in ("=", "!="):
         raise Unknown(f"{part!r} compares sizes, and {column!r} holds texts; use = != or ~")
-    return _compare(pl.col(column).cast(pl.String).fill_null(""), sign, value)
+    return _COMPARE[sign](pl.col(column).cast(pl.String).fill_null(""), value)
 
 
 def _contains(column: str, text: str) -> pl.Expr:
-    return (
-        pl.col(column)
-        .cast(pl.String)
-        .str.to_lowercase()
-        .str.contains(text.lower(), literal=True)
-        .fill_null(value=False)
-    )
+    lower = pl.col(column).cast(pl.String).str.to_lowercase()
+    return lower.str.contains(text.lower(), literal=True).fill_null(value=False)
 
 
-def _number(part: str, text: str) -> float:
-    try:
-        return float(text)
-    except ValueError as error:
-        raise Unknown(f"{part!r} compares numbers; got {text!r}") from error
-
-
-def _compare(column: pl.Expr, sign: str, value: float | str) -> pl.Expr:
-    return {
-        "=": column == value,
-        "!=": column != value,
-        "<": column < value,
-        "<=": column <= value,
-        ">": column > value,
-        ">=": column >= value,
-    }[sign]
+_COMPARE: Final[Mapping[str, Callable[[pl.Expr, Any], pl.Expr]]] = {
+    "=": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}

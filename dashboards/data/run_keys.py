@@ -25,8 +25,8 @@ def _distinct(keys: Sequence[str], ordered: Sequence[str]) -> list[str]:
     """As much of every key as tells it from its neighbours in a sorted list of all."""
     found = {}
     for place, key in enumerate(ordered):
-        beside = [other for other in ordered[max(place - 1, 0) : place + 2] if other != key]
-        found[key] = key[: max([SHORTEST, *(_count_shared(key, other) + 1 for other in beside)])]
+        neighbours = [other for other in ordered[max(place - 1, 0) : place + 2] if other != key]
+        found[key] = key[: max([SHORTEST, *(_count_shared(key, other) + 1 for other in neighbours)])]
     return [found[key] for key in keys]
 
 

@@ -78,11 +78,8 @@ def interval_words(scale: Scale, alpha: float = 0.05) -> str:
 
 def band_words(band: Band, scale: Scale) -> str:
     """Explain bands of a kind."""
-    return {
-        "interval": interval_words(scale),
-        "spread": f"one standard deviation over seeds{_OF[scale]} to each side",
-        "range": "least and greatest over seeds",
-    }[band]
+    spread = f"one standard deviation over seeds{_OF[scale]} to each side"
+    return {"interval": interval_words(scale), "spread": spread, "range": "least and greatest over seeds"}[band]
 
 
 def rope_words(rope: float, scale: Scale, unit: str) -> str:

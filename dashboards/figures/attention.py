@@ -20,16 +20,17 @@ from store import Store
 from store.analysis.artefacts import StoredArray, arrays
 
 INPUTS: Final = "attention-inputs"
+MOST_TOKENS: Final = 160
+"""Most tokens of a map of one head; a longer one is shown in blocks."""
 _LAYER: Final = "attention-"
 _BESIDE: Final = {"extra": "learned key", "ground": "ground"}
 """Weights that no token has, by the name of their array."""
 _WIDE: Final = 1500
 """Pixels of a mosaic, at most."""
-MOST_TOKENS: Final = 160
-"""Most tokens of a map of one head; a longer one is shown in blocks."""
 _TOLERANCE: Final = 0.005
 """Sums of weights in half precision are no nearer to 1."""
 _LEVELS: Final = 127
+_Array = npt.NDArray[Any]
 
 
 class Maps(NamedTuple):
@@ -43,11 +44,11 @@ class Maps(NamedTuple):
     keys: Sequence[str]
     """Names from `_BESIDE`, if there are any, then the tokens."""
     sequences: int
-    """How many the files hold."""
+    """Number of sequences in the files."""
 
     @property
     def beside(self) -> int:
-        """How many keys no token is."""
+        """Number of keys that no token is."""
         return len(self.keys) - len(self.queries)
 
 
@@ -91,17 +92,10 @@ def summary(maps: Maps) -> pl.DataFrame:
     shares = np.divide(sizes, whole, out=np.zeros_like(sizes), where=whole > 0)
     entropy = -(shares * np.log(np.where(shares > 0, shares, 1.0))).sum(-1).mean(-1)
     sums = weights.sum(-1)
-    heads = weights.shape[1]
-    return pl.DataFrame(
-        {
-            "layer": np.repeat(np.array(maps.layers, dtype=np.int64), heads),
-            "head": np.tile(np.arange(heads), len(maps.layers)),
-            "first": weights[..., maps.beside].mean(-1).ravel(),
-            "entropy": entropy.ravel(),
-            "sum_low": sums.min(-1).ravel(),
-            "sum_high": sums.max(-1).ravel(),
-        }
-    )
+    layer, head = np.meshgrid(np.array(maps.layers, dtype=np.int64), np.arange(weights.shape[1]), indexing="ij")
+    columns = {"layer": layer, "head": head, "first": weights[..., maps.beside].mean(-1), "entropy": entropy}
+    columns |= {"sum_low": sums.min(-1), "sum_high": sums.max(-1)}
+    return pl.DataFrame({name: each.ravel() for name, each in columns.items()})
 
 
 def sum_words(low: float, high: float) -> str:
@@ -152,7 +146,7 @@ def _palette(*, signed: bool) -> bytes:
     return b"".join((above if level >= 0 else below) + bytes([round(abs(level) / _LEVELS * 255)]) for level in levels)
 
 
-def shrunk(values: npt.NDArray[Any], size: int) -> npt.NDArray[Any]:
+def shrunk(values: _Array, size: int) -> _Array:
     """[..., n, n] as means of blocks, [..., m, m] with m <= size; blocks at the end may be smaller."""
     n = values.shape[-1]
     if n <= size:
@@ -160,27 +154,24 @@ def shrunk(values: npt.NDArray[Any], size: int) -> npt.NDArray[Any]:
     edges = np.arange(0, n, -(-n // size))
     counts = np.diff(np.append(edges, n))
     summed = np.add.reduceat(np.add.reduceat(values, edges, axis=-2), edges, axis=-1)
-    means: npt.NDArray[Any] = summed / (counts[:, None] * counts[None, :])
+    means: _Array = summed / (counts[:, None] * counts[None, :])
     return means
 
 
 def _targets(maps: Maps) -> go.Heatmap:
     """Make an invisible cell per map, for the pointer and for clicks."""
-    shape = maps.weights.shape[:2]
-    rows = summary(maps).to_dicts()
-    words = [
-        f"layer {row['layer']}, head {row['head']}<br>first token {number(row['first'])}<br>"
-        f"entropy {number(row['entropy'])} nats<br>{sum_words(row['sum_low'], row['sum_high'])}"
-        for row in rows
+    layers, heads = maps.weights.shape[:2]
+    rows = [
+        (
+            f"{row['layer']}.{row['head']}",
+            f"layer {row['layer']}, head {row['head']}<br>first token {number(row['first'])}<br>"
+            f"entropy {number(row['entropy'])} nats<br>{sum_words(row['sum_low'], row['sum_high'])}",
+        )
+        for row in summary(maps).iter_rows(named=True)
     ]
-    return go.Heatmap(
-        z=np.zeros(shape).tolist(),
-        text=np.array(words, dtype=object).reshape(shape).tolist(),
-        customdata=np.array([f"{row['layer']}.{row['head']}" for row in rows], dtype=object).reshape(shape).tolist(),
-        colorscale=["#00000000", "#00000000"],
-        showscale=False,
-        hovertemplate="%{text}<extra></extra>",
-    )
+    keys, words = ([[row[i] for row in rows[at * heads : (at + 1) * heads]] for at in range(layers)] for i in (0, 1))
+    look = {"colorscale": ["#00000000", "#00000000"], "showscale": False, "hovertemplate": "%{text}<extra></extra>"}
+    return go.Heatmap(z=np.zeros((layers, heads)).tolist(), text=words, customdata=keys, **look)
 
 
 def one_map(maps: Maps, layer: int, head: int) -> pl.DataFrame:
@@ -199,14 +190,13 @@ def one_map(maps: Maps, layer: int, head: int) -> pl.DataFrame:
     )
 
 
-def _blocks(maps: Maps, layer: int, head: int) -> tuple[npt.NDArray[Any], list[int], list[int]]:
+def _blocks(maps: Maps, layer: int, head: int) -> tuple[_Array, list[int], list[int]]:
     """The weights that are drawn, with the first query and key of each block."""
     weights = maps.weights[list(maps.layers).index(layer), head]
     own, n = maps.beside, len(maps.queries)
     if n <= MOST_TOKENS:
         return weights, list(range(n)), list(range(own + n))
-    width = -(-n // MOST_TOKENS)
-    edges = list(range(0, n, width))
+    edges = list(range(0, n, -(-n // MOST_TOKENS)))
     rows = np.add.reduceat(weights[:, :own], edges, axis=0) / np.diff([*edges, n])[:, None]
     whole = np.concatenate([rows, shrunk(weights[:, own:], MOST_TOKENS)], axis=1)
     return whole, edges, [*range(own), *(own + edge for edge in edges)]
@@ -248,24 +238,16 @@ def _root_scale(ramp: Ramp) -> list[list[Any]]:
 
 def _axis(names: Mapping[str, str]) -> dict[str, Any]:
     """An axis of categories, with the names of some."""
-    categories = [plain(each) for each in names]
-    every = -(-len(names) // 64)
-    return {
-        "type": "category",
-        "categoryorder": "array",
-        "categoryarray": categories,
-        "tickvals": categories[::every],
-        "ticktext": [plain(cut(name, 12)) for name in list(names.values())[::every]],
-        "tickfont": {"size": 11},
-        "showgrid": False,
-        "ticks": "",
-    }
+    categories, every = [plain(each) for each in names], -(-len(names) // 64)
+    texts = [plain(cut(name, 12)) for name in list(names.values())[::every]]
+    ticks = {"tickvals": categories[::every], "ticktext": texts, "tickfont": {"size": 11}, "ticks": ""}
+    return {"type": "category", "categoryorder": "array", "categoryarray": categories, "showgrid": False, **ticks}
 
 
 _VISIBLE: Final = {" ": "␣", "\n": "↵", "\t": "⇥", "\r": "␍", "\0": "␀", "\x1a": "␚"}
 
 
-def token_names(inputs: npt.NDArray[Any], task: Mapping[str, Any], length: int) -> list[str]:
+def token_names(inputs: _Array, task: Mapping[str, Any], length: int) -> list[str]:
     """The names of the `length` tokens of a map, of which the last are `inputs`; those before are the model's own.
 
     Args:
@@ -275,23 +257,20 @@ def token_names(inputs: npt.NDArray[Any], task: Mapping[str, Any], length: int) 
     """
     own = length - len(inputs)
     names = [f"sink {i + 1}" if own > 1 else "sink" for i in range(own)]
-    kind = (task.get("tokenizer") or {}).get("kind")
-    if inputs.ndim > 1:
-        return names + [", ".join(number(float(value), 2) for value in row[:3]) for row in inputs]
     if not np.issubdtype(inputs.dtype, np.integer):
-        return names + [number(float(value), 2) for value in inputs]
-    return names + (byte_names(inputs.tolist()) if kind == "bytes" else [str(each) for each in inputs.tolist()])
+        return names + [", ".join(number(float(value), 2) for value in np.ravel(row)[:3]) for row in inputs]
+    is_bytes = (task.get("tokenizer") or {}).get("kind") == "bytes"
+    return names + (byte_names(inputs.tolist()) if is_bytes else [str(each) for each in inputs.tolist()])
 
 
 def byte_names(ids: Sequence[int]) -> list[str]:
     """Bytes as letters; a letter of several bytes stands at its first, and dots at the others."""
     names: list[str] = []
-    at = 0
-    while at < len(ids):
-        size, letter = next(((n, found) for n in (1, 2, 3, 4) if (found := _letter(ids[at : at + n]))), (1, ""))
+    while len(names) < len(ids):
+        rest = ids[len(names) : len(names) + 4]
+        size, letter = next(((n, found) for n in range(1, 5) if (found := _letter(rest[:n]))), (1, ""))
         shown = _VISIBLE.get(letter) or (letter if letter.isprintable() else f"\\u{ord(letter):04x}")
-        names += [shown, *["…"] * (size - 1)] if letter else [f"\\x{ids[at]:02x}"]
-        at += size
+        names += [shown, *["…"] * (size - 1)] if letter else [f"\\x{rest[0]:02x}"]
     return names
 
 

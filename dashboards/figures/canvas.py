@@ -13,14 +13,10 @@ from dashboards.data.seed_averages import Scale
 from dashboards.theme.styles import AXIS, FONT, INK, LINE, MUTED, PAPER, Style
 from store.analysis.verdicts import GridMeasure
 
-_HOVER: Final = "%{customdata}<extra></extra>"
 TEXT_SIZE: Final = 13
 """Pixels; the smallest text in any figure is one less."""
-
 TOP: Final = 12
 """Pixels above the panels of a figure."""
-_FINE: Final = (1, 1.2, 1.4, 1.6, 1.8, 2, 2.5, 3, 3.5, 4, 4.5, 5, 6, 7, 8, 9)
-_LONGEST_LINE: Final = 56
 
 
 def canvas(height: int, *, x: str | None = None, y: str | None = None, figure: go.Figure | None = None) -> go.Figure:
@@ -41,16 +37,10 @@ def canvas(height: int, *, x: str | None = None, y: str | None = None, figure: g
         modebar={"bgcolor": "#00000000", "color": AXIS, "activecolor": INK, "orientation": "h"},
     )
     quiet = {"gridcolor": LINE, "linecolor": AXIS, "zeroline": False, "automargin": True, "tickcolor": AXIS}
-    figure.update_xaxes(
-        title={"text": x and plain(x), "standoff": 10, "font": {"size": TEXT_SIZE}},
-        showline=True,
-        ticks="outside",
-        ticklen=4,
-        **quiet,
-    )
+    title = {"text": x and plain(x), "standoff": 10, "font": {"size": TEXT_SIZE}}
+    figure.update_xaxes(title=title, showline=True, ticks="outside", ticklen=4, **quiet)
     title = {"text": y and upright(y, height), "standoff": 12, "font": {"size": TEXT_SIZE}}
-    figure.update_yaxes(title=title, **quiet)
-    return figure
+    return figure.update_yaxes(title=title, **quiet)
 
 
 def upright(title: str, height: int) -> str:
@@ -84,23 +74,22 @@ def error_bars(
 
 
 def points(
-    x: Iterable[Any], y: Iterable[Any], style: Style, told: Iterable[str] | None = None, **more: Any
+    x: Iterable[Any], y: Iterable[Any], style: Style, tooltips: Iterable[str] | None = None, **more: Any
 ) -> go.Scatter:
-    """Points in a style; `told` is what the pointer shows of each, and `more` has arguments of plotly.
-
-    A size of points other than 9 pixels is `marker_size`.
-    """
-    hover = {} if told is None else {"customdata": list(told), "hovertemplate": _HOVER}
+    """Points of 9 pixels (`marker_size`) in a style, with a tooltip each; `more` has arguments of plotly."""
+    hover = {}
+    if tooltips is not None:
+        hover = {"customdata": list(tooltips), "hovertemplate": "%{customdata}<extra></extra>"}
     marker = {"symbol": style.marker, "size": 9, "color": style.color}
     return go.Scatter(x=list(x), y=list(y), mode="markers", marker=marker, **hover).update(more)
 
 
 def interval_point(
-    place: float, row: Mapping[str, Any], style: Style, told: str, value: str, **more: Any
+    place: float, row: Mapping[str, Any], style: Style, tooltip: str, value: str, **more: Any
 ) -> go.Scatter:
     """A row of a figure: the entry `value` of the frame's row with its interval `low` to `high`."""
     bars = error_bars([row[value]], [row["low"]], [row["high"]], style.color)
-    return points([row[value]], [place], style, error_x=bars, hovertemplate=f"{told}<extra></extra>", **more)
+    return points([row[value]], [place], style, error_x=bars, hovertemplate=f"{tooltip}<extra></extra>", **more)
 
 
 def describe_change(value: float, ends: Mapping[str, Any], scale: str) -> str:
@@ -108,11 +97,6 @@ def describe_change(value: float, ends: Mapping[str, Any], scale: str) -> str:
     known = ends["low"] is not None and ends["high"] is not None
     span = f"<br>{change(ends['low'], scale)} to {change(ends['high'], scale)}" if known else ""
     return f"{change(value, scale)}{in_odds(scale)}{span}"
-
-
-def rope_of(measure: GridMeasure) -> float:
-    """The margin that counts as equal, in units of the scale."""
-    return measure.rope if measure.scale == "linear" else math.log1p(measure.rope)
 
 
 def describe_estimate(
@@ -129,11 +113,21 @@ def describe_estimate(
     return "<br>".join([words(value), *([", ".join(more)] if more else [])])
 
 
+def rope_of(measure: GridMeasure) -> float:
+    """The margin that counts as equal, in units of the scale."""
+    return measure.rope if measure.scale == "linear" else math.log1p(measure.rope)
+
+
 def name_rows(figure: go.Figure, names: Sequence[str], places: Sequence[float] | None = None) -> None:
     """Write a name beside each row, the first row at the top."""
     places = list(range(len(names))) if places is None else list(places)
     ends = [max(places, default=0) + 0.6, -0.6]
     figure.update_yaxes(range=ends, tickvals=places, ticktext=names, tickfont={"color": INK}, showgrid=False)
+
+
+def rows_height(rows: int, each: int = 34) -> int:
+    """The height of a figure with one row per cell."""
+    return 74 + each * max(rows, 1)
 
 
 def finite(values: Sequence[float | None]) -> list[float]:
@@ -162,7 +156,7 @@ def value_axis(found: pl.DataFrame, scale: Scale) -> dict[str, Any]:
 
 
 def is_cut(found: pl.DataFrame, scale: Scale) -> bool:
-    """Whether an interval reaches beyond `value_axis`."""
+    """True if an interval reaches beyond `value_axis`."""
     ends = _ends(found, scale)
     edges = finite(found["low"].to_list() + found["high"].to_list())
     return ends is not None and any(edge < ends[0] or edge > ends[1] for edge in edges)
@@ -176,36 +170,24 @@ def _ends(found: pl.DataFrame, scale: Scale) -> tuple[float, float] | None:
         return None
     low, high = min(values), max(values)
     room = math.log(10) if scale == "log" else (high - low) or math.inf
-    low, high = (
-        min([low, *(max(edge, low - room) for edge in edges)]),
-        max([high, *(min(edge, high + room) for edge in edges)]),
-    )
+    kept = [min(max(edge, low - room), high + room) for edge in edges]
+    low, high = min([low, *kept]), max([high, *kept])
     if scale == "log":
         return math.exp(low), math.exp(high)
     return (low, high) if high > low else None
 
 
 def log_ticks(low: float, high: float) -> list[float]:
-    """Round numbers between two positive ones, dense enough to read a curve by."""
-    decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
-    found: list[float] = []
-    for steps in ((1,), (1, 3), (1, 2, 5), (1, 1.5, 2, 3, 5, 7), _FINE):
-        found = [step * 10.0**decade for decade in decades for step in steps if low <= step * 10.0**decade <= high]
-        if len(found) >= 4:
-            break
-    if len(found) < 3:
-        return _even_ticks(low, high)
-    every = math.ceil(len(found) / 9)
-    return found[::every]
-
-
-def _even_ticks(low: float, high: float) -> list[float]:
-    """Numbers of few digits between two that are near each other, at equal distances."""
+    """At most nine round numbers between two positive ones, dense enough to read a curve by."""
     if high - low < 1e-9 * high:
         return [float(f"{end:.4g}") for end in (low, high)]
+    decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    for steps in ((1,), (1, 3), (1, 2, 5)):
+        found = [step * 10.0**decade for decade in decades for step in steps if low <= step * 10.0**decade <= high]
+        if len(found) >= 4:
+            return found[:: math.ceil(len(found) / 9)]
     power = math.floor(math.log10(high - low))
-    found: list[float] = []
-    for step in (10.0**power, 5 * 10.0 ** (power - 1), 2 * 10.0 ** (power - 1), 10.0 ** (power - 1)):
+    for step in (each * 10.0**power for each in (5, 2, 1, 0.5, 0.2, 0.1)):
         found = [float(f"{at * step:.12g}") for at in range(math.ceil(low / step), math.floor(high / step) + 1)]
         if len(found) >= 3:
             break
@@ -222,49 +204,21 @@ def tick_text(value: float) -> str:
     return power if abs(lead - 1) < 1e-6 else f"{lead:.3g}·{power}"
 
 
-def rows_height(rows: int, each: int = 34) -> int:
-    """The height of a figure with one row per cell."""
-    return 74 + each * max(rows, 1)
-
-
 def break_name(name: str, longest: int = 26) -> str:
     """A long name as plotly shows it literally: in lines broken between its parts, parts cut that are too long.
 
     The name is cut before it is escaped: a cut through an entity would show half of it.
     """
-    most = max(longest, 40)
     lines: list[str] = []
     for part in name.split(" · "):
         if lines and len(lines[-1]) + len(part) + 3 <= longest:
             lines[-1] += f" · {part}"
         else:
             lines.append(part)
-    return "<br>".join(plain(cut(line, most)) for line in lines)
+    return "<br>".join(plain(cut(line, max(longest, 40))) for line in lines)
 
 
-def panel_title(figure: go.Figure, title: str, longest: int, **at: Any) -> None:
-    """Write a title above a panel, in one line; `at` is the panel's corner: x, y, xref, yref, yshift."""
-    font = {"size": TEXT_SIZE, "color": INK}
-    figure.add_annotation(
-        text=one_line(title, longest), showarrow=False, xanchor="left", yanchor="bottom", font=font, **at
-    )
-
-
-def least_width(figure: go.Figure) -> int:
-    """Pixels below which it cannot be read, so that a narrow window scrolls; 0 for a panel alone with few names.
-
-    That is so for panels side by side, and for many names side by side, each of which is written.
-    """
-    panel, second_axis, name, at_the_sides = 310, 70, 12, 160  # pixels
-    domains = {axis.domain[0] for axis in figure.select_xaxes() if axis.domain is not None}
-    second = any(axis.side == "right" for axis in figure.select_yaxes())
-    panels = (panel + second * second_axis) * len(domains) if len(domains) > 1 else 0
-    named = [len(axis.tickvals) for axis in figure.select_xaxes() if axis.type == "category" and axis.tickvals]
-    names = name * max(named, default=0)
-    return max(panels, names + at_the_sides if names > panel else 0)
-
-
-def one_line(name: str, longest: int = _LONGEST_LINE) -> str:
+def one_line(name: str, longest: int = 56) -> str:
     """A long name as plotly shows it literally, in one line; what is cut is its middle, as levels stand at its end."""
     first = longest // 4
     return plain(name if len(name) <= longest else f"{name[:first]}…{name[first + 1 - longest :]}")
@@ -275,19 +229,32 @@ def cut(name: str, most: int) -> str:
     return name if len(name) <= most else name[: most - 1] + "…"
 
 
-def standalone(figure: go.Figure, title: str, *, legend: bool = False) -> go.Figure:
-    """The figure with its title, and a legend where one is wanted; it is changed in place.
+def panel_title(figure: go.Figure, title: str, longest: int, **at: Any) -> None:
+    """Write a title above a panel, in one line; `at` is the panel's corner: x, y, xref, yref, yshift."""
+    look = {"showarrow": False, "xanchor": "left", "yanchor": "bottom", "font": {"size": TEXT_SIZE, "color": INK}}
+    figure.add_annotation(text=one_line(title, longest), **look, **at)
 
-    One entry per `legendgroup` of traces that have a name and do not decline a legend.
-    """
+
+def least_width(figure: go.Figure) -> int:
+    """Pixels below which panels or names side by side cannot be read, so that a narrow window scrolls; else 0."""
+    panel, second_axis, name, at_the_sides = 310, 70, 12, 160  # pixels
+    domains = {axis.domain[0] for axis in figure.select_xaxes() if axis.domain is not None}
+    second = any(axis.side == "right" for axis in figure.select_yaxes())
+    panels = (panel + second * second_axis) * len(domains) if len(domains) > 1 else 0
+    named = [len(axis.tickvals) for axis in figure.select_xaxes() if axis.type == "category" and axis.tickvals]
+    names = name * max(named, default=0)
+    return max(panels, names + at_the_sides if names > panel else 0)
+
+
+def standalone(figure: go.Figure, title: str, *, legend: bool = False) -> go.Figure:
+    """The figure with its title, and with `legend` an entry per `legendgroup` of named traces; changed in place."""
     groups: set[str] = set()
     for trace in figure.data:
         group = getattr(trace, "legendgroup", None)
-        listed = legend and bool(group and trace.name) and trace.showlegend is not False and group not in groups
         if group is not None:
+            listed = legend and bool(group and trace.name) and trace.showlegend is not False and group not in groups
             trace.showlegend = listed
-        if listed:
-            groups.add(str(group))
+            groups |= {str(group)} if listed else set()
     above, below = 46, 26 * -(-len(groups) // 4)  # pixels for the title, and for rows of four entries of the legend
     return figure.update_layout(
         title={"text": plain(title), "x": 0, "xref": "paper", "font": {"size": 15, "color": INK}},
@@ -308,9 +275,8 @@ def ratio_ticks(limit: float, each_side: int = 3) -> dict[str, Any]:
     """Ticks of an axis from -limit to limit, at most `each_side` on either side of zero, and not crowded."""
     chosen: list[float] = []
     apart = limit / each_side
-    for ratio in reversed(_RATIOS):  # the outermost first
-        value = math.log(ratio)
-        if value <= 0.97 * limit and value >= apart and (not chosen or value <= chosen[-1] - apart):
+    for value in map(math.log, reversed(_RATIOS)):  # the outermost first
+        if apart <= value <= 0.97 * limit and (not chosen or value <= chosen[-1] - apart):
             chosen.append(value)
     values = [*(-value for value in chosen), 0.0, *reversed(chosen)]
     return {"tickvals": values, "ticktext": ["equal" if value == 0 else change(value, "log") for value in values]}

@@ -58,18 +58,11 @@ def draw_effects(found: pl.DataFrame, measure: GridMeasure) -> go.Figure:
     figure = canvas(round(60 + 28 * (len(places) + 1.4 * len(block))), x=title)
     figure.add_vline(x=0, line={"color": ROPE, "width": 1})
     for place, row in zip(places, found.iter_rows(named=True), strict=True):
-        told = f"{describe_change(row['effect'], row, measure.scale)}<br>n {row['n']}"
-        figure.add_trace(interval_point(place, row, _BLUE, told, "effect"))
+        tooltip = f"{describe_change(row['effect'], row, measure.scale)}<br>n {row['n']}"
+        figure.add_trace(interval_point(place, row, _BLUE, tooltip, "effect"))
+    heading = {"x": 0, "xref": "paper", "showarrow": False, "xanchor": "left", "font": {"color": MUTED, "size": 12}}
     for factor in block:
-        figure.add_annotation(
-            x=0,
-            xref="paper",
-            y=places[factors.index(factor)] - 1,
-            text=f"<b>{plain(factor)}</b>",
-            showarrow=False,
-            xanchor="left",
-            font={"color": MUTED, "size": 12},
-        )
+        figure.add_annotation(y=places[factors.index(factor)] - 1, text=f"<b>{plain(factor)}</b>", **heading)
     name_rows(figure, [break_name(level) for level in found["level"]], places)
     if log:
         ends = finite(found["effect"].to_list() + found["low"].to_list() + found["high"].to_list())

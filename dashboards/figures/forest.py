@@ -46,36 +46,38 @@ def differences(verdicts: pl.DataFrame, measure: GridMeasure, most: int = MOST_R
     found = verdicts.select("cell", *numbers, "verdict", "p")
     if found.height > most:
         found = found.sort("p", nulls_last=True, maintain_order=True).head(most)
-    found = found.sort("difference", descending=measure.better == "higher", nulls_last=True, maintain_order=True)
-    return found.drop("p")
+    best_first = {"descending": measure.better == "higher", "nulls_last": True, "maintain_order": True}
+    return found.sort("difference", **best_first).drop("p")
 
 
 def draw_differences(found: pl.DataFrame, look: CellLook, measure: GridMeasure, words: Mapping[str, str]) -> go.Figure:
     """One row per cell with both of its intervals; `words` maps a verdict to what stands at its right."""
-    rows = list(found.iter_rows(named=True))
-    ticks = [_name(row, look, found.height) for row in rows]
-    lines = max((tick.count("<br>") for tick in ticks), default=0)
-    figure = canvas(rows_height(found.height, (30 if found.height <= _ROOMY else 24) + 18 * lines), x=_title(measure))
-    limit = _limit(found, measure)
-    rope = rope_of(measure)
+    rows, scale = list(found.iter_rows(named=True)), measure.scale
+    names = [
+        break_name(look.names[cell]) if len(rows) <= _ROOMY else one_line(look.names[cell]) for cell in found["cell"]
+    ]
+    names = [name + (", unpaired" if row["method"] == "Welch" else "") for name, row in zip(names, rows, strict=True)]
+    lines = max((name.count("<br>") for name in names), default=0)
+    title = f"difference{in_odds(scale)}{'' if scale == 'linear' else ' (log axis)'}"
+    figure = canvas(rows_height(len(rows), (30 if len(rows) <= _ROOMY else 24) + 18 * lines), x=title)
+    limit, rope = _limit(found, measure), rope_of(measure)
     figure.add_vrect(x0=-rope, x1=rope, fillcolor=ROPE + "26", line={"width": 0}, layer="below")
     figure.add_vline(x=0, line={"color": ROPE, "width": 1})
     for place, row in enumerate(rows):
         if row["difference"] is not None:
-            figure.add_traces(_row(place, row, look, measure.scale))
-    name_rows(figure, ticks)
-    told = [_outcome(row, words, measure.scale) for row in rows]
-    right = {"overlaying": "y", "side": "right", "ticks": "", "showline": False, "matches": "y", "ticktext": told}
+            figure.add_traces(_row(place, row, look, scale))
+    name_rows(figure, names)
+    outcomes = [f"<b>{change(row['difference'], scale)}</b>  {words[row['verdict']]}" for row in rows]
+    right = {"overlaying": "y", "side": "right", "ticks": "", "showline": False, "matches": "y", "ticktext": outcomes}
     figure.update_layout(yaxis2={**figure.layout.yaxis.to_plotly_json(), **right})
     figure.add_trace(go.Scatter(x=[0] * len(rows), y=[*range(len(rows))], yaxis="y2", mode="none", hoverinfo="skip"))
-    rope, ends = 2 * rope_of(measure), _all_ends(found)
-    low, high = max(-limit, 1.08 * min([-rope, *ends])), min(limit, 1.08 * max([rope, *ends]))
-    figure.update_xaxes(range=[low, high], **({} if measure.scale == "linear" else ratio_ticks(limit)))
-    return figure
+    ends = [-2 * rope, 2 * rope, *_all_ends(found)]
+    low, high = max(-limit, 1.08 * min(ends)), min(limit, 1.08 * max(ends))
+    return figure.update_xaxes(range=[low, high], **({} if scale == "linear" else ratio_ticks(limit)))
 
 
 def is_cut(found: pl.DataFrame, measure: GridMeasure) -> bool:
-    """Whether an interval reaches beyond the axis."""
+    """True if an interval reaches beyond the axis."""
     return any(abs(end) > _limit(found, measure) for end in _all_ends(found))
 
 
@@ -83,29 +85,15 @@ def _all_ends(found: pl.DataFrame) -> list[float]:
     return finite([end for name in ("low", "high", *CORRECTED) for end in found[name].to_list()])
 
 
-def _title(measure: GridMeasure) -> str:
-    return f"difference{in_odds(measure.scale)}{'' if measure.scale == 'linear' else ' (log axis)'}"
-
-
-def _name(row: Mapping[str, Any], look: CellLook, rows: int) -> str:
-    name = look.names[row["cell"]]
-    unpaired = ", unpaired" if row["method"] == "Welch" else ""
-    return f"{one_line(name) if rows > _ROOMY else break_name(name)}{unpaired}"
-
-
-def _outcome(row: Mapping[str, Any], words: Mapping[str, str], scale: str) -> str:
-    return f"<b>{change(row['difference'], scale)}</b>  {words[row['verdict']]}"
-
-
 def _row(place: int, row: Mapping[str, Any], look: CellLook, scale: str) -> list[go.Scatter]:
     """The point with the corrected interval, which decides, and a thick bar for that of this comparison alone."""
     cell, style = row["cell"], VERDICT_STYLES[row["verdict"]]
-    told = [plain(look.names[cell]), describe_change(row["difference"], row, scale), runs_words(row)]
+    tooltip = [plain(look.names[cell]), describe_change(row["difference"], row, scale), runs_words(row)]
     low, high = (row[end] for end in CORRECTED)
     if low is not None and high is not None:
-        told.insert(2, f"corrected: {change(low, scale)} to {change(high, scale)}")
+        tooltip.insert(2, f"corrected: {change(low, scale)} to {change(high, scale)}")
     thin = error_bars([row["difference"]], [low], [high], style.color, thickness=1.2, width=4)
-    hover: dict[str, Any] = {"hovertemplate": f"{'<br>'.join(told)}<extra></extra>", "customdata": [[cell]]}
+    hover: dict[str, Any] = {"hovertemplate": f"{'<br>'.join(tooltip)}<extra></extra>", "customdata": [[cell]]}
     line = {"color": style.color, "width": 1.5}
     point = points([row["difference"]], [place], style, error_x=thin, marker_size=10, marker_line=line, **hover)
     thick = {"x": [row["low"], row["high"]], "y": [place, place], "mode": "lines", "hoverinfo": "skip"}
@@ -114,11 +102,9 @@ def _row(place: int, row: Mapping[str, Any], look: CellLook, scale: str) -> list
 
 def _limit(found: pl.DataFrame, measure: GridMeasure) -> float:
     """Half the width of the axis: every difference, and of the intervals as much as leaves the differences legible."""
-    rope = rope_of(measure)
     centres = [abs(value) for value in finite(found["difference"].to_list())]
-    ends = [abs(value) for value in _all_ends(found)]
-    widest = max([*centres, 2 * rope])
-    return 1.08 * max(widest, min(max([*ends, 0.0]), 3 * widest))
+    widest = max([*centres, 2 * rope_of(measure)])
+    return 1.08 * max(widest, min(max(map(abs, _all_ends(found)), default=0.0), 3 * widest))
 
 
 def rates(store: Store, grid: str, cells: Sequence[str]) -> pl.DataFrame:
@@ -137,10 +123,7 @@ def draw_rates(found: pl.DataFrame, look: CellLook) -> go.Figure:
     """A point with its interval per cell."""
     figure = canvas(rows_height(found.height, 30), x="share that failed")
     for place, row in enumerate(found.iter_rows(named=True)):
-        told = f"{row['failed']} of {row['ended']}"
-        style = look.styles[row["cell"]]
-        figure.add_trace(interval_point(place, row, style, told, "rate", legendgroup=row["cell"]))
-    names = [break_name(look.names[cell]) for cell in found["cell"]]
-    figure.update_xaxes(range=[-0.03, 1.03], tickformat=".0%")
-    name_rows(figure, names)
-    return figure
+        style, tooltip = look.styles[row["cell"]], f"{row['failed']} of {row['ended']}"
+        figure.add_trace(interval_point(place, row, style, tooltip, "rate", legendgroup=row["cell"]))
+    name_rows(figure, [break_name(look.names[cell]) for cell in found["cell"]])
+    return figure.update_xaxes(range=[-0.03, 1.03], tickformat=".0%")

@@ -41,6 +41,8 @@ class Ramp(NamedTuple):
     """Title of the bar of colours, with the unit; without one there is no bar."""
     words: Callable[[float | None], str] = number
     """A value in words."""
+    ticks: Mapping[str, Any] = {}
+    """Ticks of the bar, as plotly takes them; empty: round numbers."""
 
     @property
     def colors(self) -> Sequence[str]:
@@ -59,14 +61,12 @@ class Ramp(NamedTuple):
         return math.log10(value) if self.log else value
 
 
-def heat_ramp(
-    values: pl.Series, title: str = "", *, diverging: bool = False, log: bool = False, middle: float = 0.0
-) -> Ramp:
-    """A ramp that takes all `values`; a diverging one is symmetric about `middle`."""
+def heat_ramp(values: pl.Series, title: str = "", *, diverging: bool = False, log: bool = False) -> Ramp:
+    """A ramp that takes all `values`; a diverging one is symmetric about 0."""
     kept = [value for value in finite(values.to_list()) if value > 0 or not log]
     if diverging:
-        widest = max((abs(value - middle) for value in kept), default=0.0) or 1.0
-        return Ramp(middle - widest, middle + widest, diverging=True, title=title)
+        widest = max(map(abs, kept), default=0.0) or 1.0
+        return Ramp(-widest, widest, diverging=True, title=title)
     low, high = (min(kept), max(kept)) if kept else (1.0, 1.0)
     if low == high:  # one value makes no scale: it stands in the middle of one
         low, high = (low / 2, high * 2) if log else (low - 0.5 * (abs(low) or 1), high + 0.5 * (abs(high) or 1))
@@ -79,12 +79,12 @@ class _Axis(NamedTuple):
     ticks: Sequence[str]
     """The same, cut."""
     falls: bool
-    """Whether the first is at the top."""
+    """True if the first is at the top."""
 
     @property
     def widest(self) -> int:
         """Pixels of the longest name."""
-        return round(min(max(map(len, self.ticks), default=0), _LONGEST_TICK) * _LETTER)
+        return round(max(map(len, self.ticks), default=0) * _LETTER)
 
     def layout(self, pixels: float, *, turns: bool) -> dict[str, Any]:
         """plotly's axis, with as many names as there is room for; names that turn may be longer than a level."""
@@ -104,12 +104,12 @@ def _axis(levels: pl.Series, *, falls: bool = False) -> _Axis:
     """The axis of a column: numbers rise; others stand as they appear, or as their `pl.Enum` lists them."""
     if levels.dtype.is_numeric():
         names = {value: f"{value:.12g}" for value in levels.drop_nulls().unique().sort()}
-        falls = False
     else:
         known = levels.dtype.categories if isinstance(levels.dtype, pl.Enum) else levels.drop_nulls()
         names = {value: str(value) for value in known}
     ticks = [cut(name, _LONGEST_TICK) for name in names.values()]
-    return _Axis({value: plain(name) for value, name in names.items()}, ticks, falls)
+    literal = {value: plain(name) for value, name in names.items()}
+    return _Axis(literal, ticks, falls and not levels.dtype.is_numeric())
 
 
 class _Cell(NamedTuple):
@@ -118,18 +118,11 @@ class _Cell(NamedTuple):
     shade: float | None
     words: str
     """Its value, or why it has none, for plotly."""
-    told: str
-    """Words of the tooltip, for plotly."""
+    tooltip: str
     sign: str
     """plotly's marker for it if it has no value; empty: none."""
     key: Any
     partial: bool
-
-
-def _cells(found: pl.DataFrame, across: _Axis, up: _Axis, ramp: Ramp) -> list[list[_Cell]]:
-    """The cells of a panel, row by row along the axes."""
-    rows = {(row["x"], row["y"]): row for row in found.iter_rows(named=True)}
-    return [[_cell(rows.get((x, y), {}), ramp, across.names[x], up.names[y]) for x in across.names] for y in up.names]
 
 
 def _cell(row: Mapping[str, Any], ramp: Ramp, x: str, y: str) -> _Cell:
@@ -139,9 +132,9 @@ def _cell(row: Mapping[str, Any], ramp: Ramp, x: str, y: str) -> _Cell:
     if shade is None and value is not None and math.isfinite(value):
         reason = f"{ramp.words(value)} has no colour on a logarithmic scale"
     words = plain(reason) if shade is None else row.get("text") or plain(ramp.words(value))
-    told = f"{words}<br>{plain(row['note'])}" if row.get("note") else words
+    tooltip = f"{words}<br>{plain(row['note'])}" if row.get("note") else words
     sign = next((sign for start, sign in SIGNS.items() if reason.startswith(start)), "circle-open")
-    return _Cell(x, y, shade, words, told, sign, row.get("key"), row.get("partial") or False)
+    return _Cell(x, y, shade, words, tooltip, sign, row.get("key"), row.get("partial") or False)
 
 
 def draw_heat(
@@ -165,16 +158,11 @@ def draw_heat(
         width: of the whole figure in pixels, about; it decides which texts fit.
     """
     across, up = _axis(found["x"]), _axis(found["y"], falls=True)
-    named = "panel" in found.columns and not found.is_empty()
-    parts = (
-        {str(name): part for (name,), part in found.group_by("panel", maintain_order=True)} if named else {"": found}
-    )
+    parts = {"": found}
+    if "panel" in found.columns and not found.is_empty():
+        parts = {str(name): part for (name,), part in found.group_by("panel", maintain_order=True)}
     columns = min(len(parts), 1 if len(across.names) > 24 else 2 if len(across.names) > 10 else 3)
-    texts = found["text"].drop_nulls().to_list() if "text" in found.columns else []
-    most = 26.0 + _LINE * max((text.count("<br>") for text in texts), default=0)
-    row = min(max(900 / max(len(up.names), 1) * columns / len(parts), 4.0), most)  # figures have up to 900 pixels
-    least = _BAR[0] + _LINE * _bar_title(ramp).count("<br>") if ramp.title and len(parts) <= columns else 48
-    each = height or max(round(row * len(up.names)), least)
+    each = height or _panel_height(found, ramp, len(up.names), len(parts) / columns)
     beside = up.widest + 50 + (80 if ramp.title else 0)  # names and title at the left, the bar at the right
     size = (max(width - beside, 1) / columns / max(len(across.names), 1), each / max(len(up.names), 1))
     figure, places = panels(len(parts), each, columns=columns, x=x, y=y)
@@ -185,15 +173,27 @@ def draw_heat(
     figure.update_xaxes(**across.layout(size[0], turns=True), showgrid=False, ticks="", showline=False)
     figure.update_yaxes(**up.layout(size[1], turns=False), showgrid=False)
     hover = f"{plain(x)} %{{x}}<br>{plain(y)} %{{y}}<br>%{{text}}<extra></extra>"
-    drawn = [_cells(part, across, up, ramp) for part in parts.values()]
+    rows = [{(row["x"], row["y"]): row for row in part.iter_rows(named=True)} for part in parts.values()]
+    drawn = [
+        [[_cell(at.get((i, j), {}), ramp, across.names[i], up.names[j]) for i in across.names] for j in up.names]
+        for at in rows
+    ]
     narrow = _are_narrow([cell for cells in drawn for row in cells for cell in row], size)
     for place, cells in zip(places, drawn, strict=True):
         bar = _bar(ramp, each * -(-len(parts) // columns)) if ramp.title and place == places[0] else None
-        figure.add_trace(_map(cells, across, up, ramp).update(place, hovertemplate=hover))
-        figure.data[-1].update(showscale=bar is not None, colorbar=bar)
+        trace = _map(cells, across, up, ramp).update(place, hovertemplate=hover, showscale=bar is not None)
+        figure.add_trace(trace.update(colorbar=bar))
         flat = [cell for row in cells for cell in row]
         figure.add_traces([trace.update(place) for trace in _marks(flat, ramp, size, narrow=narrow)])
     return figure
+
+
+def _panel_height(found: pl.DataFrame, ramp: Ramp, levels: int, rows: float) -> int:
+    """Pixels of a panel of so many levels, of figures with up to 900 pixels."""
+    texts = found["text"].drop_nulls().to_list() if "text" in found.columns else []
+    most = 26.0 + _LINE * max((text.count("<br>") for text in texts), default=0)
+    least = _BAR[0] + _LINE * _bar_title(ramp).count("<br>") if ramp.title and rows <= 1 else 48
+    return max(round(min(max(900 / max(levels, 1) / rows, 4.0), most) * levels), least)
 
 
 def _map(cells: Sequence[Sequence[_Cell]], across: _Axis, up: _Axis, ramp: Ramp) -> go.Heatmap:
@@ -203,7 +203,7 @@ def _map(cells: Sequence[Sequence[_Cell]], across: _Axis, up: _Axis, ramp: Ramp)
         x=list(across.names.values()),
         y=list(up.names.values()),
         z=[[cell.shade for cell in row] for row in cells],
-        text=[[cell.told for cell in row] for row in cells],
+        text=[[cell.tooltip for cell in row] for row in cells],
         customdata=[[cell.key for cell in row] for row in cells],
         zmin=low,
         zmax=high,
@@ -231,6 +231,7 @@ def _bar(ramp: Ramp, height: int) -> dict[str, Any]:
         "y": 1,
         "yanchor": "top",
     }
+    found |= ramp.ticks
     if ramp.log:
         values = log_ticks(ramp.low, ramp.high)
         values = values[:: math.ceil(len(values) * 18 / length)]

@@ -6,14 +6,13 @@ from itertools import pairwise
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 import plotly.graph_objects as go
 import polars as pl
 
 from dashboards.data.formatting import number, plain
 from dashboards.figures.canvas import break_name, canvas, describe_estimate, error_bars, finite
 from dashboards.figures.lines import Series
-from dashboards.figures.panels import Place, panels, title_panels
+from dashboards.figures.panels import panels, title_panels
 from dashboards.theme.styles import INK, MUTED, PAPER
 
 MOST_BINS: Final = 40
@@ -22,8 +21,8 @@ _STRIP: Final = 190
 """Pixels of a panel."""
 
 
-def bin_edges(values: Sequence[float | None], bins: int | None = None) -> list[float]:
-    """Edges of bins of equal width that take all finite values; by default as many as Freedman and Diaconis have."""
+def bin_edges(values: Sequence[float | None]) -> list[float]:
+    """Edges of bins of equal width that take all finite values, as many as Freedman and Diaconis have."""
     kept = np.array(finite(values), dtype=float)
     if not kept.size:
         return [0.0, 1.0]
@@ -31,10 +30,9 @@ def bin_edges(values: Sequence[float | None], bins: int | None = None) -> list[f
     if low == high:
         half = 0.5 * (abs(low) or 1.0)
         return [low - half, low + half]
-    if bins is None:
-        quarters = np.quantile(kept, [0.25, 0.75])
-        width = 2 * float(quarters[1] - quarters[0]) / kept.size ** (1 / 3)
-        bins = min(max(math.ceil((high - low) / width) if width > 0 else _FEWEST, _FEWEST), MOST_BINS)
+    quarters = np.quantile(kept, [0.25, 0.75])
+    width = 2 * float(quarters[1] - quarters[0]) / kept.size ** (1 / 3)
+    bins = min(max(math.ceil((high - low) / width) if width > 0 else _FEWEST, _FEWEST), MOST_BINS)
     return [float(edge) for edge in np.linspace(low, high, bins + 1)]
 
 
@@ -92,7 +90,7 @@ def draw_histogram(
         series: by the entries of the column `series`.
         x: title of the axis of values.
         y: what is counted.
-        log: whether counts have a log axis (paper 003, figure 8), which leaves empty bins out.
+        log: true for a log axis of counts (paper 003, figure 8), which leaves empty bins out.
     """
     order = list(dict.fromkeys(counts["series"]))
     figure, places = panels(max(len(order), 1), _STRIP, columns=2, x=x, y=y)
@@ -100,7 +98,7 @@ def draw_histogram(
         title_panels(figure, places, [series[key].name for key in order])
     for key, place in zip(order, places, strict=False):
         rows = counts.filter(pl.col("series") == key)
-        style = series[key].style
+        shared = {"legendgroup": series[key].group or key, **place}
         low, high, count = (rows[name].to_numpy() for name in ("low", "high", "count"))
         figure.add_trace(
             go.Bar(
@@ -108,47 +106,22 @@ def draw_histogram(
                 y=np.where(count > 0, count, np.nan) if log else count,
                 width=0.94 * (high - low),
                 name=break_name(series[key].name),
-                legendgroup=series[key].group or key,
-                marker={"color": style.color + "a6", "line": {"width": 0}},
+                marker={"color": series[key].style.color + "a6", "line": {"width": 0}},
                 text=[f"{number(a)} to {number(b)}: {n:,}" for a, b, n in zip(low, high, count, strict=True)],
                 textposition="none",
                 hovertemplate="%{text}",
-                **place,
+                **shared,
             )
         )
+        lowest = float(count[count > 0].min(initial=1.0)) / 2 if log else 0.0
+        ends = [lowest, 1.06 * (float(count.max()) or 1.0)]
         for middle in rules.filter(pl.col("series") == key).iter_rows(named=True):
-            ends = [_lowest(count) if log else 0.0, 1.06 * (float(count.max()) or 1.0)]
-            _rules(figure, place, middle, ends, series[key].group or key)
-    figure.update_yaxes(type="log" if log else "linear")
-    if not log:
-        figure.update_yaxes(rangemode="tozero")
-    return figure
-
-
-def _lowest(count: npt.NDArray[np.float64]) -> float:
-    """Where rules begin on a log axis: at half of the least count, and no higher than at half of one."""
-    return float(count[count > 0].min(initial=1.0)) / 2
-
-
-def _rules(
-    figure: go.Figure, place: Place, middle: Mapping[str, float | None], ends: Sequence[float], group: str
-) -> None:
-    for name, dash, color in (("mean", "solid", INK), ("median", "dash", MUTED)):
-        at = middle[name]
-        if at is None or not math.isfinite(at):
-            continue
-        figure.add_trace(
-            go.Scatter(
-                x=[at, at],
-                y=list(ends),
-                mode="lines",
-                line={"color": color, "dash": dash, "width": 1.6},
-                legendgroup=group,
-                text=[f"{name} {number(at)}"] * 2,
-                hovertemplate="%{text}<extra></extra>",
-                **place,
-            )
-        )
+            for name, dash, color in (("mean", "solid", INK), ("median", "dash", MUTED)):
+                if finite([middle[name]]):
+                    rule = go.Scatter(x=[middle[name]] * 2, y=ends, mode="lines", **shared)
+                    words = {"text": [f"{name} {number(middle[name])}"] * 2, "hovertemplate": "%{text}<extra></extra>"}
+                    figure.add_trace(rule.update(line={"color": color, "dash": dash, "width": 1.6}, **words))
+    return figure.update_yaxes(**({"type": "log"} if log else {"type": "linear", "rangemode": "tozero"}))
 
 
 _PATTERNS: Final = ("", "/", "x", ".", "\\", "-", "|", "+")

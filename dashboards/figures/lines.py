@@ -18,18 +18,17 @@ from dashboards.theme.styles import Style
 
 FAR: Final[Mapping[Scale, float]] = {"linear": 1e4, "log": 1e9, "logit": math.inf}
 """A value so many times the usual size is drawn at the edge of the figure, since it would flatten all others."""
-
-_VALUES: Final = ("greatest", "least", "value")
 FEW: Final = 2
 """Up to so many curves each has its least and greatest values as lines; more would hide each other."""
 SPIKE: Final = 5.0
 """Extremes of many curves are drawn only if they lie so many times as far from the line as usual."""
+_VALUES: Final = ("greatest", "least", "value")
 _ROOM: Final = 100.0
 """How far beyond the values an interval is drawn; an axis never goes so far."""
-_MOST_TOLD: Final = 4000
-"""Points of more than that in a figure tell less under the pointer, so that the figure stays small."""
+_MOST_POINTS: Final = 4000
+"""Figures of more points have shorter tooltips, so that they stay small."""
 _MOST_UNIFIED: Final = 12
-"""Series that one box can tell of."""
+"""Series that one tooltip can describe."""
 _BAND_RUNS: Final = 3
 """An interval of fewer values says nothing, so it is not drawn."""
 _MOST_TICKS: Final = 12
@@ -37,10 +36,11 @@ _MOST_TICKS: Final = 12
 _LARGEST: Final = 1e300
 """Sums of larger values leave the doubles."""
 _SINGLE: Final = np.finfo(np.float32)
+_Array = npt.NDArray[Any]
 
 
 class Series(NamedTuple):
-    """How one series is called and drawn."""
+    """Name and look of one series."""
 
     name: str
     style: Style
@@ -73,13 +73,13 @@ class Drawing(NamedTuple):
     width: float = 1.8
     """Pixels of a line."""
     words: Callable[[float | None], str] = number
-    """How values are told under the pointer."""
+    """Formats the values of tooltips."""
     own_x: bool = False
     """Every panel has a range of x of its own."""
     bands: bool = True
-    """Whether intervals are drawn; the pointer tells them in any case."""
+    """Draws intervals; tooltips have them in any case."""
     unified: bool = True
-    """Whether the pointer tells all series of a place at once, if they are few and x has numbers."""
+    """One tooltip for all series of a place, if they are few and x has numbers."""
 
 
 PLAIN: Final = Drawing()
@@ -102,9 +102,9 @@ def draw_lines(
     """One line with a band per series; a gap where a value is missing or not finite.
 
     Args:
-        found: series, x (numbers or names), n, value, low, high, rows of a series together in the order of x. Where
-            they are there, `least` and `greatest` (of a bucket) are faint lines, or for more than `FEW` series upright
-            strokes where they are spikes, and `raw` is what `value` was before smoothing, behind it. n may be missing.
+        found: series, x (numbers or names), n, value, low, high, rows of a series together in the order of x. It may
+            have `least` and `greatest` (of a bucket), which are faint lines, or for more than `FEW` series upright
+            strokes where they are spikes, and `raw`, which is `value` before smoothing, behind it. n may be missing.
         series: by the entries of the column `series`.
         x, y: titles of the axes.
         scale: of the values.
@@ -119,9 +119,8 @@ def draw_panels(
     """`draw_lines` several times with one axis x: zooming into one panel zooms all, unless each has its own."""
     shared = "" if drawing.own_x else "x"
     figure, places = panel_grid(len(panels), drawing.height, columns=drawing.columns, x=x, shared=shared)
-    few = all(panel.found["series"].n_unique() <= FEW for panel in panels)
-    much = sum(panel.found.height for panel in panels) > _MOST_TOLD
     most = max((panel.found["series"].n_unique() for panel in panels), default=0)
+    much = sum(panel.found.height for panel in panels) > _MOST_POINTS
     counted = all(panel.found["x"].dtype.is_numeric() for panel in panels)
     drawing = drawing._replace(unified=drawing.unified and counted and most <= _MOST_UNIFIED)
     if drawing.unified:
@@ -130,30 +129,36 @@ def draw_panels(
     for place, panel in zip(places, panels, strict=True):
         found = panel.found.filter(pl.col("x") > 0) if drawing.log_x else panel.found
         shown = _clip(found, panel.scale)
-        if "least" in shown.columns and not few:
+        if "least" in shown.columns and most > FEW:
             shown = _spikes(shown, panel.scale)
-        axis = {
-            "title": {"text": upright(panel.y, drawing.height)},
-            **_value_axis(shown, panel.scale, bands=drawing.bands),
-        }
+        title = {"title": {"text": upright(panel.y, drawing.height)}}
+        axis = title | _value_axis(shown, panel.scale, bands=drawing.bands)
         figure.update_layout({f"yaxis{place['yaxis'][1:]}": axis})
         for (key,), lines in shown.group_by("series", maintain_order=True):
             given = series[str(key)]
             given = given._replace(group=given.group or str(key))
-            figure.add_traces([trace.update(place) for trace in _traces(lines, given, drawing, much=much, few=few)])
+            figure.add_traces(
+                [trace.update(place) for trace in _traces(lines, given, drawing, much=much, few=most <= FEW)]
+            )
+    _tick_places(figure, pl.concat([panel.found["x"].drop_nulls().unique() for panel in panels]).unique(), drawing)
+    return figure
+
+
+def _tick_places(figure: go.Figure, places: pl.Series, drawing: Drawing) -> None:
+    """Ticks at single places, at few places of a log axis, and at whole numbers such as layers."""
     if drawing.log_x:
         figure.update_xaxes(type="log")
-    x_values = pl.concat([panel.found["x"].drop_nulls().unique() for panel in panels]).unique()
-    if len(x_values) == 1 and x_values.dtype.is_numeric():  # else plotly's ticks name numbers about it
-        figure.update_xaxes(tickvals=x_values.to_list())
+    if not places.dtype.is_numeric() or not len(places):
+        return
+    if len(places) == 1:  # else plotly's ticks name numbers about it
+        figure.update_xaxes(tickvals=places.to_list())
         # intervals stand beside each other in the order of the series, not on top of each other
         figure.update_layout(scattermode="group", scattergap=0.6)
         figure.for_each_trace(lambda trace: trace.update(offsetgroup=trace.legendgroup))
-    elif drawing.log_x and len(x_values) <= _MOST_TICKS:  # plotly's ticks of a log axis are lone digits
-        figure.update_xaxes(tickvals=x_values.sort().to_list())
-    elif _counts(x_values):
+    elif drawing.log_x and len(places) <= _MOST_TICKS:  # plotly's ticks of a log axis are lone digits
+        figure.update_xaxes(tickvals=places.sort().to_list())
+    elif (places == places.round()).all() and np.ptp(places.to_numpy()) <= _MOST_TICKS:
         figure.update_xaxes(dtick=1)
-    return figure
 
 
 _LEFT: Final = (("solid", "circle"), ("dot", "circle-open"))
@@ -186,13 +191,6 @@ def draw_two_axes(
     second = {"overlaying": "y", "side": "right", "showgrid": False, "title_text": next(iter(right))}
     figure.update_layout(yaxis2=figure.layout.yaxis.update(tickmode="auto").to_plotly_json())
     return figure.update_layout(yaxis2=second)
-
-
-def _counts(places: pl.Series) -> bool:
-    """Whether an axis has a few whole numbers, such as layers, between which there is nothing."""
-    if not places.dtype.is_numeric() or not len(places):
-        return False
-    return bool((places == places.round()).all()) and float(places.max() - places.min()) <= _MOST_TICKS  # type: ignore[operator, arg-type]
 
 
 def beyond(found: pl.DataFrame, scale: Scale) -> pl.DataFrame:
@@ -242,9 +240,8 @@ def _spikes(shown: pl.DataFrame, scale: Scale) -> pl.DataFrame:
 
 def _limits(found: pl.DataFrame, scale: Scale) -> tuple[float, float] | None:
     """The least and greatest value that is drawn where it is; None where nothing can be drawn."""
-    held = [found[name].drop_nulls().to_numpy() for name in _VALUES if name in found.columns]
-    values = np.concatenate(held).astype(float)
-    values = values[np.isfinite(values) & ((values > 0) | (scale != "log"))]
+    values = np.concatenate([found[name].drop_nulls().to_numpy() for name in _VALUES if name in found.columns])
+    values = values[np.isfinite(values) & ((values > 0) | (scale != "log"))].astype(float)
     sizes = np.abs(values[values != 0])
     if not sizes.size:
         return None
@@ -269,26 +266,22 @@ def _value_axis(shown: pl.DataFrame, scale: Scale, *, bands: bool) -> dict[str, 
 
 
 def _traces(rows: pl.DataFrame, series: Series, drawing: Drawing, *, much: bool, few: bool) -> list[go.Scatter]:
-    shared = {"legendgroup": series.group}
-    style, name = series.style, break_name(series.name)
+    style, name, group = series.style, break_name(series.name), {"legendgroup": series.group}
     x, y = _numbers(rows["x"]), _numbers(rows["value"])
     enough = pl.lit(drawing.bands) & (pl.col("n").fill_null(_BAND_RUNS) >= _BAND_RUNS)
     ends = rows.select(pl.when(enough).then(pl.col("low", "high")))
     low, high = _numbers(ends["low"]), _numbers(ends["high"])
-    traces = []
-    if ends["low"].null_count() < rows.height:
-        traces.append(band(x, low, high, style.band(), series.group))
+    traces = [band(x, low, high, style.band(), series.group)] if ends["low"].null_count() < rows.height else []
+    faint = {"mode": "lines", "hoverinfo": "skip", **group}
     if "least" in rows.columns:
-        traces.append(_extremes(rows, style, few=few).update(shared))
+        traces.append(_extremes(rows, few=few).update(**faint, line_color=style.color + ("59" if few else "99")))
     if "raw" in rows.columns:
-        behind = {"color": style.color + "66", "width": 1}
-        raw = go.Scatter(x=x, y=_numbers(rows["raw"]), mode="lines", line=behind, hoverinfo="skip", **shared)
-        traces.append(raw)
+        line = {"color": style.color + "66", "width": 1}
+        traces.append(go.Scatter(x=x, y=_numbers(rows["raw"]), line=line, **faint))
     color = style.color + ("80" if series.thin else "")
     line = {"color": color, "dash": style.dash, "width": 1.0 if series.thin else drawing.width}
-    main = go.Scatter(
-        x=x, y=y, name=name, line=line, **_marks(y, style, drawing), **_tooltips(rows, drawing, much=much), **shared
-    )
+    look = _marks(y, style, drawing) | _tooltips(rows, drawing, much=much) | group
+    main = go.Scatter(x=x, y=y, name=name, line=line, **look)
     alone = _lone(np.isfinite(y) & np.isfinite(low) & np.isfinite(high))
     if alone.any():  # no area reaches these intervals
         least, most = (np.where(alone, end, np.nan).tolist() for end in (low, high))
@@ -296,7 +289,11 @@ def _traces(rows: pl.DataFrame, series: Series, drawing: Drawing, *, much: bool,
     traces.append(main)
     far = rows.filter(pl.col("beyond").is_not_null())
     if not far.is_empty():
-        traces.append(_far(far, style, name, drawing).update(shared))
+        symbols = ["triangle-up" if up else "triangle-down" for up in far["beyond"] > far["edge"]]
+        trace = go.Scatter(x=_numbers(far["x"]), y=_numbers(far["edge"]), name=name, mode="markers", **group)
+        trace.update(marker={"symbol": symbols, "size": 9, "color": style.color}, cliponaxis=False)
+        texts = [drawing.words(value) for value in far["beyond"]]
+        traces.append(trace.update(text=texts, hovertemplate="%{x:,}: %{text}, beyond the axis"))
     return traces
 
 
@@ -307,24 +304,21 @@ def _lone(known: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
     return alone
 
 
-def _extremes(rows: pl.DataFrame, style: Style, *, few: bool) -> go.Scatter:
-    """Faint lines along the least and the greatest values, or upright strokes from the line to those there are."""
+def _extremes(rows: pl.DataFrame, *, few: bool) -> go.Scatter:
+    """Lines along the least and the greatest values, or upright strokes from the line to those there are."""
     gap = pl.lit(None, pl.Float64)
     parts = []
     for name in ("least", "greatest"):
         if few:
             parts += [rows.select("x", pl.col(name).alias("y")), rows.tail(1).select("x", gap.alias("y"))]
-            continue
-        ends = [pl.col("value"), pl.col(name), gap]
-        stroked = rows.filter(pl.col(name).is_not_null())
-        parts.append(stroked.select("x", pl.concat_list(ends).alias("y")).explode("y"))
+        else:
+            ends = pl.concat_list(pl.col("value"), pl.col(name), gap).alias("y")
+            parts.append(rows.filter(pl.col(name).is_not_null()).select("x", ends).explode("y"))
     drawn = pl.concat(parts)
-    color = style.color + ("59" if few else "99")
-    return go.Scatter(x=_numbers(drawn["x"]), y=_numbers(drawn["y"]), mode="lines", hoverinfo="skip",
-                      line={"color": color, "width": 0.7 if few else 1.2})  # fmt: skip
+    return go.Scatter(x=_numbers(drawn["x"]), y=_numbers(drawn["y"]), line={"width": 0.7 if few else 1.2})
 
 
-def _marks(y: npt.NDArray[Any], style: Style, drawing: Drawing) -> dict[str, Any]:
+def _marks(y: _Array, style: Style, drawing: Drawing) -> dict[str, Any]:
     """Markers at all points, or at those that no line reaches, since both their neighbours are missing."""
     alone = _lone(np.isfinite(y))
     if not drawing.markers and not alone.any():
@@ -343,45 +337,21 @@ def _tooltips(rows: pl.DataFrame, drawing: Drawing, *, much: bool) -> dict[str, 
     return {"text": texts, "hovertemplate": f"{place}%{{text}}"}
 
 
-def _far(rows: pl.DataFrame, style: Style, name: str, drawing: Drawing) -> go.Scatter:
-    """Marks at the edge for values that lie far beyond it."""
-    up = rows["beyond"] > rows["edge"]
-    return go.Scatter(
-        x=_numbers(rows["x"]),
-        y=_numbers(rows["edge"]),
-        name=name,
-        mode="markers",
-        marker={"symbol": ["triangle-up" if each else "triangle-down" for each in up], "size": 9, "color": style.color},
-        text=[drawing.words(value) for value in rows["beyond"]],
-        hovertemplate="%{x:,}: %{text}, beyond the axis",
-        cliponaxis=False,
-    )
-
-
-def band(x: npt.NDArray[Any], low: npt.NDArray[Any], high: npt.NDArray[Any], fill: str, key: str) -> go.Scatter:
+def band(x: _Array, low: _Array, high: _Array, fill: str, key: str) -> go.Scatter:
     """The area between two lines; where an end is missing (NaN) the area has a gap."""
     known = np.isfinite(low) & np.isfinite(high)
     edges = np.flatnonzero(np.diff(np.concatenate([[False], known, [False]]).astype(np.int8)))
-    xs, ys = [], []
+    xs, ys = [x[:0]], [high[:0]]
     for first, last in zip(edges[::2], edges[1::2], strict=True):
         if last - first > 1:
             at = slice(first, last)
             xs += [x[at], x[at][::-1], x[first : first + 1]]
             ys += [high[at], low[at][::-1], np.full(1, np.nan, low.dtype)]
-    return go.Scatter(
-        x=np.concatenate(xs) if xs else [],
-        y=np.concatenate(ys) if ys else [],
-        fill="toself",
-        fillcolor=fill,
-        line={"width": 0},
-        mode="lines",
-        hoverinfo="skip",
-        legendgroup=key,
-        showlegend=False,
-    )
+    look = {"fill": "toself", "fillcolor": fill, "line": {"width": 0}, "mode": "lines", "hoverinfo": "skip"}
+    return go.Scatter(x=np.concatenate(xs), y=np.concatenate(ys), legendgroup=key, showlegend=False, **look)
 
 
-def _numbers(values: pl.Series) -> npt.NDArray[Any]:
+def _numbers(values: pl.Series) -> _Array:
     """Values as plotly takes them in the fewest bytes; NaN, which plotly draws as a gap, where one is missing."""
     if values.dtype.is_integer() and not values.null_count():
         small = bool((values.cast(pl.Int64).abs() < 2**31).all())

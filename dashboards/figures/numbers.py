@@ -11,7 +11,7 @@ from dashboards.data.seed_averages import over_seeds
 from dashboards.figures.canvas import break_name, canvas, error_bars, points
 from store import Store
 
-PREFIX: Final = "number."
+_PREFIX: Final = "number."
 _SPREAD: Final = 0.6  # share of the distance between two layers
 
 
@@ -23,10 +23,10 @@ def numbers(store: Store, grid: str, cells: Sequence[str]) -> pl.DataFrame:
         high; by cell in the given order, then name, layer, head.
     """
     source = f"""
-        SELECT g.cell, substr(p.name, {len(PREFIX) + 1}) AS name, coalesce(p.layer, -1) AS layer,
+        SELECT g.cell, substr(p.name, {len(_PREFIX) + 1}) AS name, coalesce(p.layer, -1) AS layer,
                coalesce(p.head, -1) AS head, p.value
         FROM v_probe p JOIN grid_trial g USING (trial) JOIN trial t USING (trial)
-        WHERE g.grid = $grid AND t.status = 'ok' AND starts_with(p.name, '{PREFIX}')
+        WHERE g.grid = $grid AND t.status = 'ok' AND starts_with(p.name, '{_PREFIX}')
         QUALIFY p.step = max(p.step) OVER (PARTITION BY p.trial, p.name)
     """
     found = store.sql(over_seeds(source, ["cell", "name", "layer", "head"], "linear"), {"grid": grid})
@@ -41,17 +41,14 @@ def draw_numbers(found: pl.DataFrame, look: CellLook) -> go.Figure:
     for turn, cell in enumerate(cells):
         rows, style = found.filter(pl.col("cell") == cell), look.styles[cell]
         place = (pl.col("head").clip(0) * len(cells) + turn + 0.5) / slots - 0.5
-        told = [
+        tooltips = [
             f"{value:.3g}<br>{'all heads' if head < 0 else f'head {head}'}, n {n}"
             for value, head, n in rows.select("value", "head", "n").iter_rows()
         ]
         bars = error_bars(rows["value"], rows["low"], rows["high"], style.color, thickness=1.4, width=3)
         x = rows.select(pl.col("layer") + _SPREAD * place)["layer"]
-        name = break_name(look.names[cell])
-        figure.add_trace(
-            points(x, rows["value"], style, told, name=name, legendgroup=cell, error_y=bars, marker_size=8)
-        )
+        names = {"name": break_name(look.names[cell]), "legendgroup": cell}
+        figure.add_trace(points(x, rows["value"], style, tooltips, error_y=bars, marker_size=8, **names))
     layers = found["layer"].unique().sort().to_list()
-    return figure.update_xaxes(
-        tickvals=layers, ticktext=["all" if layer < 0 else str(layer) for layer in layers], ticks=""
-    )
+    texts = ["all" if layer < 0 else str(layer) for layer in layers]
+    return figure.update_xaxes(tickvals=layers, ticktext=texts, ticks="")

@@ -96,11 +96,8 @@ def _add(figure: go.Figure, panel: go.Figure, box: tuple[float, float, float, fl
 
     def rename(axis: str) -> str:
         """The new name of an axis that is called "x2", "x2 domain" or "xaxis2"."""
-        return (
-            re.sub(r"^([xy](?:axis)?)(\d*)", lambda match: f"{match[1]}{int(match[2] or 1) + used}", axis)
-            if used
-            else axis
-        )
+        number = r"^([xy](?:axis)?)(\d*)"
+        return re.sub(number, lambda match: f"{match[1]}{int(match[2] or 1) + used}", axis) if used else axis
 
     layout = panel.layout.to_plotly_json()
     names = [name for name in layout if re.fullmatch(r"[xy]axis\d*", name)]

@@ -44,7 +44,7 @@ class ParallelAxis(NamedTuple):
 def scales(
     found: pl.DataFrame, levels: Mapping[str, Sequence[str]], numbers: Sequence[tuple[str, bool]]
 ) -> list[ParallelAxis]:
-    """Make an axis per list of levels, then an axis per number, with whether it is logarithmic."""
+    """Make an axis per list of levels, then an axis per number, which may be logarithmic (true)."""
     made = [_level_axis(name, of) for name, of in levels.items()]
     return made + [_number_axis(name, found[name].to_list(), log=log) for name, log in numbers]
 
@@ -81,21 +81,16 @@ def draw_parallel(found: pl.DataFrame, axes: Sequence[ParallelAxis], look: CellL
         figure.data = (figure.data[-1], *figure.data[:-1])
     for place, axis in enumerate(axes):
         figure.add_shape(type="line", x0=place, x1=place, y0=0, y1=1, line={"color": AXIS, "width": 1})
+        note: dict[str, Any] = {"x": place, "showarrow": False, "bgcolor": PAPER + "b3"}
         title = in_lines(cut(axis.name, 2 * _LONGEST), _LONGEST)
-        _mark(figure, place, 1.08, title, {"color": INK, "size": 13}, "center")
+        figure.add_annotation(y=1.08, text=title, font={"color": INK, "size": 13}, **note)
+        note |= {"xanchor": "right", "xshift": -6, "font": {"color": MUTED, "size": 12}}
         for height, text in axis.ticks:
-            _mark(figure, place, height, text, {"color": MUTED, "size": 12}, "right")
+            figure.add_annotation(y=height, text=text, **note)
     texts = [text for axis in axes[:1] for text in (*(text for _, text in axis.ticks), cut(axis.name, _LONGEST))]
     figure.update_layout(margin_l=16 + _LETTER * max(map(len, texts), default=0), margin_r=36)
     figure.update_xaxes(range=[-0.02, len(axes) - 0.98], visible=False)
     return figure.update_yaxes(range=[-0.05, 1.14], visible=False)
-
-
-def _mark(figure: go.Figure, x: float, y: float, text: str, font: dict[str, Any], anchor: str) -> None:
-    shift = -6 if anchor == "right" else 0
-    figure.add_annotation(
-        x=x, y=y, text=text, font=font, showarrow=False, xanchor=anchor, xshift=shift, bgcolor=PAPER + "b3"
-    )
 
 
 def _level_axis(name: str, levels: Sequence[str]) -> ParallelAxis:

@@ -98,19 +98,17 @@ def _ranks(values: Floats, of: Objective) -> list[int]:
 
 
 def is_cut(found: TradeOffs, log: tuple[bool, bool]) -> bool:
-    """Whether a bar reaches beyond the frame, on axes that are logarithmic or not."""
-    return any(goes_on(frame, _scale(log=of)) for frame, of in zip(_sides(found.frame), log, strict=True))
+    """True if a bar reaches beyond the frame, on axes that are logarithmic or not."""
+    return any(goes_on(frame, _SCALES[of]) for frame, of in zip(_sides(found.frame), log, strict=True))
+
+
+_SCALES: Final[Mapping[bool, Scale]] = {True: "log", False: "linear"}
 
 
 def _sides(frame: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
     """The values on both axes with the intervals that are drawn: of cells on the line."""
     drawn = frame.with_columns(pl.when("step").then(pl.col("x_low", "x_high", "low", "high")))
-    across = drawn.select(pl.col("x").alias("value"), pl.col("x_low").alias("low"), pl.col("x_high").alias("high"))
-    return across, drawn.select("value", "low", "high")
-
-
-def _scale(*, log: bool) -> Scale:
-    return "log" if log else "linear"
+    return drawn.select(value="x", low="x_low", high="x_high"), drawn.select("value", "low", "high")
 
 
 def draw_trade_offs(found: TradeOffs, look: CellLook, titles: tuple[str, str], log: tuple[bool, bool]) -> go.Figure:
@@ -118,7 +116,7 @@ def draw_trade_offs(found: TradeOffs, look: CellLook, titles: tuple[str, str], l
     the line steps from best to best.
 
     Args:
-        found: what is drawn.
+        found: the cells.
         look: of the cells.
         titles: of the axes, x and y, without the arrows.
         log: which of the two axes are logarithmic.
@@ -143,8 +141,8 @@ def draw_trade_offs(found: TradeOffs, look: CellLook, titles: tuple[str, str], l
             rings = points(xs, ys, REST, marker=ring, name="lacks seeds of others", hoverinfo="skip")
             figure.add_trace(rings.update(legendgroup=group.partition(":")[0]))
     across, up = _sides(found.frame)
-    figure.update_xaxes(**value_axis(across, _scale(log=log[0])), zeroline=False)
-    return figure.update_yaxes(**value_axis(up, _scale(log=log[1])))
+    figure.update_xaxes(**value_axis(across, _SCALES[log[0]]), zeroline=False)
+    return figure.update_yaxes(**value_axis(up, _SCALES[log[1]]))
 
 
 def _arrow(title: str, of: Objective, down: str, up: str) -> str:

@@ -36,15 +36,12 @@ def reason(runs: pl.DataFrame, scale: Scale) -> str:
     """Why planned runs have no value: 'failed: diverged', 'failed: diverged 2, error 1; running 1', 'not run'."""
     if runs.is_empty():
         return "not planned"
-    failed = Counter(str(why or "unknown") for why in runs.filter(pl.col("status") == "failed")["why"])
-    others = runs.filter(pl.col("status") != "failed").iter_rows(named=True)
-    states = Counter(_state(run, scale) for run in others)
-    said = []
-    if failed:
-        counts = ", ".join(f"{why} {n}" if len(failed) > 1 else why for why, n in failed.most_common())
-        said.append(f"failed: {counts}")
-    said += [f"{word} {n}" if failed or len(states) > 1 else word for word, n in states.most_common()]
-    return "; ".join(said)
+    is_failed = pl.col("status") == "failed"
+    failed = Counter(str(why or "unknown") for why in runs.filter(is_failed)["why"])
+    states = Counter(_state(run, scale) for run in runs.filter(~is_failed).iter_rows(named=True))
+    counts = ", ".join(f"{why} {n}" if len(failed) > 1 else why for why, n in failed.most_common())
+    words = [f"{word} {n}" if failed or len(states) > 1 else word for word, n in states.most_common()]
+    return "; ".join([*([f"failed: {counts}"] if failed else []), *words])
 
 
 def _state(run: Mapping[str, Any], scale: Scale) -> str:
@@ -245,7 +242,7 @@ def pivot(
 
 
 def _in_unit(mean: pl.DataFrame | None, scale: Scale) -> dict[str, Any] | None:
-    """An average in the measure's unit; None if there is none, or it is no finite number."""
+    """An average in the measure's unit; None if it is no finite number."""
     if mean is None:
         return None
     row = mean.row(0, named=True)

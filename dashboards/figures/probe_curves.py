@@ -12,7 +12,7 @@ import polars as pl
 
 from dashboards.data.formatting import join_words, number, plain
 from dashboards.data.grid_context import CellLook, in_order
-from dashboards.data.seed_averages import Scale, over_seeds
+from dashboards.data.seed_averages import Band, Scale, over_seeds
 from dashboards.data.user_errors import Unknown
 from dashboards.figures.canvas import break_name, canvas, points, value_axis
 from dashboards.theme.styles import REST
@@ -35,8 +35,8 @@ class ProbeReading(NamedTuple):
     """By coordinate the value; None is where rows have no such coordinate."""
     step: int | None = None
     """None is the last step of trials that are done."""
-    layer: int | None = None
-    """None is all layers."""
+    layer: int | Literal["last"] | None = None
+    """None is all layers; "last" is the last one of each run."""
 
     def where(self, *, without: str = "", last: bool = True, finite: bool = True) -> tuple[str, dict[str, Any]]:
         """The condition of its rows and its parameters; not of the coordinate `without`, nor of a step but the last.
@@ -49,7 +49,9 @@ class ProbeReading(NamedTuple):
             if axis != without:
                 given |= {f"axis{i}": axis} | ({} if value is None else {f"at{i}": value})
                 parts.append(f"p.point[$axis{i}] " + ("IS NULL" if value is None else f"= $at{i}"))
-        if self.layer is not None:
+        if self.layer == "last":
+            parts.append("p.layer = (SELECT max(layer) FROM v_probe WHERE trial = p.trial AND name = p.name)")
+        elif self.layer is not None:
             parts.append("p.layer = $layer")
             given["layer"] = self.layer
         if last and self.step is not None:
@@ -169,6 +171,12 @@ def not_finite(
     return int(found["n"][0])
 
 
+_BANDS: Final[Mapping[str, tuple[str, Band]]] = {
+    "seeds": ("p.trial", "interval"),
+    "heads": ("p.layer, p.head", "spread"),
+}
+
+
 def along(
     store: Store, reading: ProbeReading, cells: Sequence[str], axis: str, band: Literal["seeds", "heads"] = "seeds"
 ) -> pl.DataFrame:
@@ -180,21 +188,12 @@ def along(
     x = {"step": "p.step", "layer": "p.layer::BIGINT"}.get(axis, "p.point[$along]")
     where, given = reading.where(without=axis, last=axis != "step")
     given |= {"along": axis} if "$along" in x else {}
-    known = f"FROM {_FROM} WHERE {where} AND {x} IS NOT NULL"
-    if band == "seeds":
-        source = f"SELECT g.cell, p.trial, {x} AS x, avg(p.value) AS value {known} GROUP BY ALL"
-        found = store.sql(over_seeds(source, ["cell", "x"], "linear"), given)
-    else:
-        found = store.sql(
-            f"""
-            WITH head AS (SELECT g.cell, {x} AS x, p.layer, p.head, avg(p.value) AS value {known} GROUP BY ALL)
-            SELECT cell, x, count(*) AS n, avg(value) AS value, avg(value) - stddev_samp(value) AS low,
-                   avg(value) + stddev_samp(value) AS high
-            FROM head GROUP BY cell, x ORDER BY cell, x
-            """,
-            given,
-        )
-    return in_order(found, cells, "x")
+    each, kind = _BANDS[band]
+    source = (
+        f"SELECT g.cell, {each}, {x} AS x, avg(p.value) AS value FROM {_FROM} WHERE {where} AND {x} IS NOT NULL "
+        "GROUP BY ALL"
+    )
+    return in_order(store.sql(over_seeds(source, ["cell", "x"], "linear", kind), given), cells, "x")
 
 
 def by_head(store: Store, reading: ProbeReading, cells: Sequence[str]) -> pl.DataFrame:

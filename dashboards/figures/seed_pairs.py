@@ -44,8 +44,11 @@ def draw_paired(
     `cells` are the keys of the cell and of the baseline.
     """
     figure = canvas(380, y=title)
-    for row in found.drop_nulls(["value", "baseline_value"]).iter_rows(named=True):
-        figure.add_trace(_line(row["value"], row["baseline_value"], measure))
+    for value, base in found.drop_nulls(["value", "baseline_value"]).select("value", "baseline_value").iter_rows():
+        better = value < base if measure.better == "lower" else value > base
+        color, dash = GAIN if better else LOSS
+        line = {"line": {"color": color, "dash": dash, "width": 1.6}, "legendgroup": "gain" if better else "loss"}
+        figure.add_scatter(x=[0, 1], y=[base, value], mode="lines", hoverinfo="skip", **line)
     for place, cell, column in ((0, cells[1], "baseline_value"), (1, cells[0], "value")):
         rows = found.drop_nulls(column)
         style = look.styles[cell]
@@ -59,24 +62,11 @@ def draw_paired(
     return figure
 
 
-def _line(value: float, base: float, measure: GridMeasure) -> go.Scatter:
-    better = value < base if measure.better == "lower" else value > base
-    color, dash = GAIN if better else LOSS
-    return go.Scatter(
-        x=[0, 1],
-        y=[base, value],
-        mode="lines",
-        line={"color": color, "dash": dash, "width": 1.6},
-        hoverinfo="skip",
-        legendgroup="gain" if better else "loss",
-    )
-
-
 def _describe(row: dict[str, float | None], column: str, measure: GridMeasure) -> str:
-    more = (
-        "" if row["difference"] is None else f"<br>{change(row['difference'], measure.scale)}{in_odds(measure.scale)}"
-    )
-    return f"seed {row['seed']}: {number(row[column])}{more if column == 'value' else ''}"
+    words = f"seed {row['seed']}: {number(row[column])}"
+    if column != "value" or row["difference"] is None:
+        return words
+    return f"{words}<br>{change(row['difference'], measure.scale)}{in_odds(measure.scale)}"
 
 
 MOST_POINTS: Final = 600

@@ -1,17 +1,15 @@
 """The measure over the evaluation grid: curves along one coordinate and maps over two (paper 003, figure 3)."""
 
-import math
-from collections.abc import Mapping, Sequence
-from typing import Final
+from collections.abc import Sequence
 
 import plotly.graph_objects as go
 import polars as pl
 
-from dashboards.data.formatting import change, number
+from dashboards.data.formatting import change
 from dashboards.data.grid_context import CellLook, in_order
 from dashboards.data.seed_averages import over_seeds, paired_change
 from dashboards.figures.canvas import finite, ratio_ticks, rope_of, value_axis
-from dashboards.figures.heat import Ramp, draw_heat
+from dashboards.figures.heat import draw_heat, heat_ramp
 from dashboards.figures.lines import Drawing, draw_lines, of_cells
 from dashboards.theme.styles import MUTED, ROPE
 from store import Store
@@ -94,22 +92,14 @@ def draw_change_by_shift(found: pl.DataFrame, look: CellLook, measure: GridMeasu
 def _mark_judged_point(figure: go.Figure, found: pl.DataFrame, measure: GridMeasure, along: str) -> go.Figure:
     judged = measure.point.get(along)
     if judged is not None:
-        figure.add_vline(x=judged, line={"color": MUTED, "width": 1, "dash": "dot"})
-        figure.add_annotation(
+        figure.add_vline(
             x=judged,
-            y=1,
-            yref="paper",
-            text="compared here",
-            showarrow=False,
-            xanchor="left",
-            yanchor="top",
-            xshift=5,
-            font={"color": MUTED, "size": 12},
+            line={"color": MUTED, "width": 1, "dash": "dot"},
+            annotation={"text": "compared here", "yanchor": "top", "xshift": 5, "font": {"color": MUTED, "size": 12}},
         )
     levels = found["x"].unique().sort().to_list()
-    if len(levels) <= 12:
-        figure.update_xaxes(tickvals=levels, ticktext=[f"{level:g}" for level in levels])
-    return figure
+    ticks = {"tickvals": levels, "ticktext": [f"{level:g}" for level in levels]} if len(levels) <= 12 else {}
+    return figure.update_xaxes(**ticks)
 
 
 def shift_map(
@@ -126,40 +116,18 @@ def shift_map(
     return values.select(*_KEYS, "n", "value").join(changes, on=_KEYS, how="left", maintain_order="left")
 
 
-PANEL: Final = 280
-"""Pixels of a panel where several stand side by side, at least."""
 _KEYS = ["cell", "x", "y"]
 
 
-def ends(found: pl.DataFrame, column: str, *, log: bool) -> tuple[float, float]:
-    """The range of colours that all maps of a grid share; symmetric about zero for changes."""
-    values = finite(found[column].to_list())
-    if column == "change":
-        widest = max(map(abs, values), default=0.0) or 1.0
-        return -widest, widest
-    kept = [math.log10(value) for value in values if value > 0] if log else values
-    return (min(kept), max(kept)) if kept else (0.0, 1.0)
-
-
-def draw_shift_map(
-    found: pl.DataFrame, measure: GridMeasure, axes: tuple[str, str], span: tuple[float, float], column: str
+def draw_shift_maps(
+    found: pl.DataFrame, look: CellLook, measure: GridMeasure, axes: tuple[str, str], column: str
 ) -> go.Figure:
-    """The map of one cell, legible in a panel; `column` is "value" or "change", and `span` the colours' from `ends`."""
-    log = column == "value" and measure.scale == "log"
-    low, high = (10**end for end in span) if log else span
-    ramp = Ramp(low, high, diverging=column == "change", log=log, words=lambda v: _words(v, column, measure.scale))
-    tall = min(26 * found["y"].n_unique(), 234)
-    cells = found.select("x", "y", pl.col(column).alias("value"))
-    return draw_heat(cells, ramp, x=axes[0], y=axes[1], height=tall, width=PANEL)
-
-
-def _words(value: float | None, column: str, scale: str) -> str:
-    return change(value, scale) if column == "change" else number(value)
-
-
-def scale_ends(span: tuple[float, float], column: str, measure: GridMeasure) -> Mapping[str, str]:
-    """Write both ends of the colour scale."""
+    """The map of each cell on one scale of colours; `column` is "value" or "change"."""
     if column == "change":
-        return {"low": change(span[0], measure.scale), "high": change(span[1], measure.scale)}
-    back = [10**end if measure.scale == "log" else end for end in span]
-    return {"low": number(back[0], 2), "high": number(back[1], 2)}
+        ramp = heat_ramp(found[column], "change", diverging=True)
+        ticks = {} if measure.scale == "linear" else ratio_ticks(ramp.high)
+        ramp = ramp._replace(words=lambda value: change(value, measure.scale), ticks=ticks)
+    else:
+        ramp = heat_ramp(found[column], measure.name, log=measure.scale == "log")
+    cells = found.select("x", "y", panel=pl.col("cell").replace_strict(look.names), value=column)
+    return draw_heat(cells if cells["panel"].n_unique() > 1 else cells.drop("panel"), ramp, x=axes[0], y=axes[1])

@@ -26,7 +26,7 @@ _WIDTH: Final = 900
 
 
 class State(NamedTuple):
-    """How a state is shown."""
+    """Word, sign and colour of a state."""
 
     word: str
     sign: str
@@ -64,10 +64,10 @@ def states(store: Store, grid: str, cells: Sequence[str], measure: GridMeasure |
     if measure is not None:
         values = store.final(grid, measure.name, measure.point).select("trial", "value")
         lost = (pl.col("state") == "ok") & ~pl.col("value").is_finite()
-        told = pl.format("{} {}", pl.lit(measure.name), pl.col("value"))
+        words = pl.format("{} {}", pl.lit(measure.name), pl.col("value"))
         found = found.join(values, on="trial", how="left").with_columns(
             state=pl.when(lost).then(pl.lit("not finite")).otherwise("state"),
-            why=pl.when(lost).then(told).otherwise("why"),
+            why=pl.when(lost).then(words).otherwise("why"),
         )
         found = found.drop("value")
     return in_order(found, cells, "seed")

@@ -10,9 +10,7 @@ from typing import Any, Final, NamedTuple
 import polars as pl
 
 from dashboards.data.formatting import count
-from store.export.cells import CellTable, ExportColumn, ExportEntry
-from store.export.cells_text import latex_cells
-from store.export.rounding import round_to_spread
+from store.export.cells import CellTable, ExportColumn, ExportEntry, latex_cells, round_to_spread
 from store.published.tables import trust_of
 
 SIGNS: Final = {"failed": "×", "unfinished": "…", "unmeasured": "–"}
@@ -58,16 +56,6 @@ class Sheet(NamedTuple):
     """Footnotes: a sign and its words; notes on all values come first."""
 
 
-class _Marks(NamedTuple):
-    """Footnotes of a table: notes on all values, and the sign of each note on some."""
-
-    everywhere: Sequence[tuple[str, str]]
-    signs: Mapping[str, str]
-
-    def at(self, remarks: Sequence[str]) -> str:
-        return ", ".join(self.signs[each] for each in remarks if each in self.signs)
-
-
 def table_sheet(found: pl.DataFrame, corner: str = "") -> Sheet:
     """The frame as a table; rows and columns stand in the order of their first appearance.
 
@@ -81,25 +69,31 @@ def table_sheet(found: pl.DataFrame, corner: str = "") -> Sheet:
     """
     names = [list(dict.fromkeys(found[name])) for name in ("row", "column")]
     at = {(row["row"], row["column"]): row for row in found.iter_rows(named=True)}
-    marks = _marks(list(at.values()))
+    everywhere, marks = _marks(list(at.values()))
     entries = [[_text(at.get((row, column)), marks) for column in names[1]] for row in names[0]]
     shown = {each.words for row in entries for each in row}
     signs = [(sign, _MISSING[why]) for why, sign in SIGNS.items() if sign in shown]
-    legend = [*marks.everywhere, *((sign, words) for words, sign in marks.signs.items()), *signs]
+    legend = [*everywhere, *((sign, words) for words, sign in marks.items()), *signs]
     return Sheet(names[1], names[0], entries, corner, legend)
 
 
-def _marks(rows: Sequence[Mapping[str, Any]]) -> _Marks:
-    """Signs are letters, in the order of first appearance, for what is not of all printed or of all own values."""
+def _marks(rows: Sequence[Mapping[str, Any]]) -> tuple[list[tuple[str, str]], dict[str, str]]:
+    """Notes on all printed or all own values, and the sign of each note on some.
+
+    Signs are letters, in the order of first appearance.
+    """
     everywhere: list[tuple[str, str]] = []
     some: dict[str, None] = {}
-    for name, remarks in (("All printed", _of_printed), ("All own", _of_own)):
-        known = "printed" if remarks is _of_printed else "mean"
-        told = [remarks(row) for row in rows if row.get(known) not in (None, "")]
-        of_all = set.intersection(*map(set, told)) if len(told) > 1 else set()
-        everywhere += [(name, "; ".join(each for each in told[0] if each in of_all))] if of_all else []
-        some |= dict.fromkeys(each for words in told for each in words if each not in of_all)
-    return _Marks(everywhere, {words: _letter(place) for place, words in enumerate(some)})
+    for name, remarks, known in (("All printed", _of_printed, "printed"), ("All own", _of_own, "mean")):
+        notes = [remarks(row) for row in rows if row.get(known) not in (None, "")]
+        of_all = set.intersection(*map(set, notes)) if len(notes) > 1 else set()
+        everywhere += [(name, "; ".join(each for each in notes[0] if each in of_all))] if of_all else []
+        some |= dict.fromkeys(each for words in notes for each in words if each not in of_all)
+    return everywhere, {words: _letter(place) for place, words in enumerate(some)}
+
+
+def _signs(remarks: Sequence[str], marks: Mapping[str, str]) -> str:
+    return ", ".join(marks[each] for each in remarks if each in marks)
 
 
 def _of_printed(row: Mapping[str, Any]) -> list[str]:
@@ -128,10 +122,10 @@ def table_latex(found: pl.DataFrame, caption: str) -> str:
     return latex_cells(CellTable("", rows, columns, "interval", 0.05), caption)
 
 
-def _text(row: Mapping[str, Any] | None, marks: _Marks) -> TableText:
+def _text(row: Mapping[str, Any] | None, marks: Mapping[str, str]) -> TableText:
     if row is None:
         return TableText("", hint="the paper has no such cell")
-    printed, of_printed = row.get("printed") or "", marks.at(_of_printed(row))
+    printed, of_printed = row.get("printed") or "", _signs(_of_printed(row), marks)
     if row["mean"] is None:
         sign = SIGNS[row["missing"] or "unmeasured"]
         return TableText(sign, hint=row["why"] or "", printed=printed, printed_marks=of_printed)
@@ -139,7 +133,7 @@ def _text(row: Mapping[str, Any] | None, marks: _Marks) -> TableText:
     hint = f"{few}; not shown to be worse than the best" if row["best"] else few
     note = "; ".join(filter(None, (few if row["n"] < row["planned"] else "", row.get("note"))))
     words = _number(row["mean"], row["spread"])
-    return TableText(words, bool(row["best"]), hint, printed, note, of_printed, marks.at(_of_own(row)))
+    return TableText(words, bool(row["best"]), hint, printed, note, of_printed, _signs(_of_own(row), marks))
 
 
 def _number(mean: float, spread: float | None) -> str:

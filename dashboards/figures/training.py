@@ -20,7 +20,7 @@ _MOST_POINTS: Final = 10_000
 
 
 class Grouped(NamedTuple):
-    """Which runs there are, and how they are put together."""
+    """The runs, and their groups."""
 
     grid: str
     by: str
@@ -28,7 +28,7 @@ class Grouped(NamedTuple):
     runs: Sequence[str] = ()
     """Keys of the only trials that are meant; empty: all."""
     failed: bool = False
-    """Whether failed trials are in."""
+    """True if failed trials are in."""
 
 
 class Reduction(NamedTuple):
@@ -40,7 +40,7 @@ class Reduction(NamedTuple):
     scale: Scale = "linear"
     band: Band = "interval"
     each: bool = False
-    """Whether every run of a group is wanted beside their average."""
+    """True if every run of a group is wanted beside their average."""
     buckets: int = MOST_BUCKETS
 
 
@@ -163,55 +163,48 @@ _EMPTY_RUNS: Final = pl.DataFrame(schema={"trial": pl.String, "series": pl.Strin
 def _rows(given: Grouped, along: Along) -> str:
     """SQL that begins with the points (series, trial, x, value) of the groups in $keep."""
     failed = "" if given.failed else "AND t.status <> 'failed'"
-    chosen = f"""
+    return f"""
     WITH chosen AS (
         SELECT g.trial, {given.by} AS series FROM grid_trial g JOIN trial t USING (trial)
         WHERE g.grid = $grid AND (len($runs) = 0 OR list_contains($runs, g.trial)) {failed}
           AND list_contains($keep, {given.by})
-    ),"""
-    if along == "step":
-        return f"""{chosen}
-    points AS (
-        SELECT c.series, m.trial, m.step AS x, m.value FROM v_metric m JOIN chosen c USING (trial) WHERE m.name = $name
-    )"""
-    if along == "tokens":
-        return f"""{chosen}
-    points AS (
-        SELECT c.series, m.trial, m.step * (k.tokens / k.steps) AS x, m.value
-        FROM v_metric m JOIN chosen c USING (trial)
+    ),
+    logged AS (SELECT * FROM v_metric JOIN chosen USING (trial) WHERE name = $name),
+    points AS ({_POINTS[along]})"""
+
+
+_POINTS: Final[dict[Along, str]] = {
+    "step": "SELECT series, trial, step AS x, value FROM logged",
+    "tokens": """
+        SELECT series, trial, step * (k.tokens / k.steps) AS x, value FROM logged
         JOIN (SELECT trial, any_value(tokens) AS tokens, any_value(steps) AS steps FROM v_cost
               WHERE grid = $grid AND steps > 0 GROUP BY trial) k USING (trial)
-        WHERE m.name = $name AND k.tokens IS NOT NULL
-    )"""
-    return f"""{chosen}
-    timed AS (
-        SELECT c.series, m.trial, m.attempt, m.wall_s, m.value
-        FROM v_metric m JOIN chosen c USING (trial) WHERE m.name = $name
-    ),
-    before AS (     -- seconds count from the start of an attempt: those of the ones that it went on from come first
-        SELECT trial, attempt, coalesce(sum(max(wall_s)) OVER (
-            PARTITION BY trial ORDER BY attempt ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), 0) AS took
-        FROM timed GROUP BY trial, attempt
-    ),
-    points AS (
-        SELECT series, trial, wall_s + took AS x, value FROM timed JOIN before USING (trial, attempt)
-    )"""
+        WHERE k.tokens IS NOT NULL
+    """,
+    # seconds count from the start of an attempt: those of the attempts before come first
+    "seconds": """
+        SELECT series, trial, wall_s + took AS x, value FROM logged JOIN (
+            SELECT trial, attempt, coalesce(sum(max(wall_s)) OVER (
+                PARTITION BY trial ORDER BY attempt ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), 0) AS took
+            FROM logged GROUP BY trial, attempt
+        ) USING (trial, attempt)
+    """,
+}
 
 
 def _buckets(first: float, last: float, how: Reduction) -> tuple[str, float]:
     """SQL for the number of the bucket of x, and the width of one; none is shorter than the others."""
-    span = last - first
-    if how.log_x:
-        ratio = last / first
-        if ratio <= 1:
-            return "0", 1
-        return f"least(floor(ln(x / {first!r}) / ln({ratio!r}) * {how.buckets}), {how.buckets - 1})::BIGINT", 1
-    if how.along == "step":
-        width = -(-int(span + 1) // how.buckets)
-        full = max(int(span + 1) // width, 1)
+    if how.log_x and last <= first:
+        return "0", 1
+    if how.along == "step" and not how.log_x:
+        width = -(-int(last - first + 1) // how.buckets)
+        full = max(int(last - first + 1) // width, 1)
         return f"least((x - {int(first)}) // {width}, {full - 1})", width
-    width_s = span / how.buckets or 1.0
-    return f"least(floor((x - {first!r}) / {width_s!r}), {how.buckets - 1})::BIGINT", width_s
+    width_s = (last - first) / how.buckets or 1.0
+    place = (
+        f"ln(x / {first!r}) / ln({last / first!r}) * {how.buckets}" if how.log_x else f"(x - {first!r}) / {width_s!r}"
+    )
+    return f"least(floor({place}), {how.buckets - 1})::BIGINT", 1 if how.log_x else width_s
 
 
 def smooth(found: pl.DataFrame, kind: Literal["exponential", "window"], amount: float, scale: Scale) -> pl.DataFrame:

@@ -39,15 +39,10 @@ def weight_rows(
         found += [(row.heads, key, f"key {key}", z, weight, other) for key, (weight, z, other) in keys]
         beside = ((apart, row.ground), (LEARNED_KEY, row.extra))
         found += [(row.heads, None, name, None, weight, None) for name, weight in beside if weight is not None]
-    schema = {
-        "heads": pl.String,
-        "key": pl.Int64,
-        "name": pl.String,
-        "logit": pl.Float64,
-        "weight": pl.Float64,
-        "softmax": pl.Float64,
-    }
-    return pl.DataFrame(found, schema, orient="row")
+    texts, numbers = dict.fromkeys(("heads", "name"), pl.String), ("logit", "weight", "softmax")
+    names = ["heads", "key", "name", *numbers]
+    kinds = {**texts, "key": pl.Int64, **dict.fromkeys(numbers, pl.Float64)}
+    return pl.DataFrame(found, {name: kinds[name] for name in names}, orient="row")
 
 
 def head_styles(heads: Sequence[str], label: str, known: Mapping[str, Style]) -> dict[str, Style]:

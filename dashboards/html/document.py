@@ -9,13 +9,11 @@ from plotly.offline import get_plotlyjs
 from dashboards.html.markup import script_json, tag, text
 from dashboards.theme.styles import (
     AXIS,
-    DIVERGING,
     FONT,
     INK,
     LINE,
     MUTED,
     PAPER,
-    SEQUENTIAL,
     STATUS,
     Style,
     dark_partners,
@@ -63,8 +61,6 @@ def variables(partners: Mapping[str, str]) -> str:
     `data-theme` of the document says otherwise on a screen.
     """
     shared = {"ink": INK, "muted": MUTED, "line": LINE, "axis": AXIS, "paper": PAPER, **STATUS}
-    shared |= {f"d{i}": color for i, color in enumerate(DIVERGING)}
-    shared |= {f"s{i}": color for i, color in enumerate(SEQUENTIAL)}
     light = {**shared, **{name: pair[0] for name, pair in VARIABLES.items()}}
     dark = {name: partners[color] for name, color in shared.items()}
     dark |= {name: pair[1] for name, pair in VARIABLES.items()}

@@ -30,9 +30,9 @@ def tag(name: str, inner: str, /, **attributes: str | None) -> str:
     return f"<{name}{''.join(given)}>{inner}</{name}>"
 
 
-def details(summary: str, inner: str, class_: str | None = None) -> str:
+def details(summary: str, inner: str) -> str:
     """A closed disclosure; `summary` is plain text and `inner` HTML."""
-    return tag("details", tag("summary", text(summary)) + inner, class_=class_)
+    return tag("details", tag("summary", text(summary)) + inner)
 
 
 class HtmlColumn(NamedTuple):
@@ -92,6 +92,6 @@ def plain_table(titles: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     return tag("div", tag("table", head + tag("tbody", body), class_="plain"), class_="scroll", tabindex="0")
 
 
-def copy_button(csv: str, words: str = "Copy CSV") -> str:
+def copy_button(csv: str) -> str:
     """A button that copies `csv`."""
-    return tag("button", text(words), type="button", class_="copy", data_csv=csv)
+    return tag("button", "Copy CSV", type="button", class_="copy", data_csv=csv)

@@ -1,7 +1,6 @@
 """The design table of 001, Principled Attention, which has no results of its own."""
 
 import json
-from itertools import product
 from typing import Any, Final
 
 import polars as pl
@@ -42,13 +41,12 @@ def draw_design(about: GridContext) -> Drawn:
     )
     runs = about.store.final(about.grid, about.measure.name, about.measure.point).join(given, on="trial")
     levels = [json.loads(text) for text in runs["axes"]]
-    columns = dict.fromkeys(label for _, axis in axes for label in axis["labels"])
     rows = []
-    for (name, axis), label in product(axes, columns):
-        if label in axis["labels"]:
+    for name, axis in axes:
+        for label in axis["labels"]:
             at = runs.filter([str(each.get(axis["name"])) == label for each in levels])
-            place = {"row": name, "column": HEADINGS.get(label, label)}
-            rows.append({**place, **_average_level(at, about.measure.scale), "best": False})
+            place = {"row": name, "column": HEADINGS.get(label, label), "best": False}
+            rows.append(place | _average_level(at, about.measure.scale))
     found = pl.DataFrame(rows, schema_overrides={"spread": pl.Float64, "note": pl.String}, infer_schema_length=None)
     mean = "Geometric mean" if about.measure.scale == "log" else "Mean"
     caption = (
@@ -63,28 +61,20 @@ def draw_design(about: GridContext) -> Drawn:
 
 def _average_level(at: pl.DataFrame, scale: Scale) -> dict[str, Any]:
     """The columns of `table_sheet`; n counts seeds, and the note counts runs if some have no value."""
-    usable = pl.col("value").is_finite() & ((pl.col("value") > 0) if scale == "log" else pl.lit(value=True))
-    kept = at.filter((pl.col("status") == "ok") & usable)
-    value = pl.col("value").log().mean().exp() if scale == "log" else pl.col("value").mean()
-    values = kept.group_by("seed").agg(value)["value"].to_list()
+    value, log = pl.col("value"), scale == "log"
+    kept = at.filter((pl.col("status") == "ok") & value.is_finite() & ((value > 0) if log else pl.lit(value=True)))
+    values = kept.group_by("seed").agg(value.log().mean().exp() if log else value.mean())["value"].to_list()
     mean, _, high = average(values, scale, least=2)
-    missing, why = (None, None) if values else _explain_missing(at)
+    failed, ended = (int((at["status"] == each).sum()) for each in ("failed", "ok"))
+    missing, why = "failed", f"{failed} of {count(at.height, 'run')} failed; no other has a usable value"
+    if failed + ended < at.height:
+        missing, why = "unfinished", f"{at.height - failed - ended} of {count(at.height, 'run')} not finished"
     return {
         "mean": mean,
         "spread": None if mean is None or high is None or high == mean else high - mean,
         "n": len(values),
         "planned": at["seed"].n_unique(),
-        "missing": missing,
-        "why": why,
+        "missing": None if values else missing,
+        "why": None if values else why,
         "note": f"{kept.height} of {count(at.height, 'run')}" if 0 < kept.height < at.height else None,
     }
-
-
-def _explain_missing(at: pl.DataFrame) -> tuple[str, str]:
-    """Why a level has no value: missing, why."""
-    if at.is_empty():
-        return "unmeasured", "the grid has no such cell"
-    failed, ended = (int((at["status"] == each).sum()) for each in ("failed", "ok"))
-    if failed + ended < at.height:
-        return "unfinished", f"{at.height - failed - ended} of {count(at.height, 'run')} not finished"
-    return "failed", f"{failed} of {count(at.height, 'run')} failed; no other has a usable value"

@@ -7,10 +7,10 @@ from typing import Final
 import polars as pl
 
 from dashboards.data.grid_context import GridContext
+from dashboards.figures import lines
 from dashboards.figures.heat import draw_heat, heat_ramp
 from dashboards.figures.histogram import draw_bars
-from dashboards.figures.lines import Drawing, draw_lines
-from dashboards.papers.drawing import drawn_figure
+from dashboards.papers.drawing import draw_with_legend
 from dashboards.papers.item import Drawn
 from dashboards.papers.reading import named_series
 
@@ -33,9 +33,11 @@ LAMBDA: Final = 0.5
 DOCUMENTS: Final = (5, 9, 3, 11, 4)
 """Tokens of five toy documents of 004."""
 WINDOW: Final = 8
-PREFIX, SHIFTED = 4, 3
+PREFIX: Final = 4
+SHIFTED: Final = 3
 """The toy masks of 004: tokens of a prefix, keys of a window."""
 _POWERS: Final = (1.1, 1.5, 2.0)
+_BY_FORMULA: Final = "nothing here is measured."
 
 
 def _softmax(logits: Sequence[float], sink: float = -math.inf) -> list[float]:
@@ -75,31 +77,6 @@ def heads() -> pl.DataFrame:
     )
 
 
-def _bars(found: pl.DataFrame, caption: str) -> Drawn:
-    series = named_series(found["series"].to_list())
-    return drawn_figure(caption, found, draw_bars(found, series, x="key", y="weight"), series)
-
-
-def profile_bars(about: GridContext) -> Drawn:
-    """000, figure 1."""
-    del about
-    caption = (
-        f"A row of logits {', '.join(f'{each:g}' for each in LOGITS)} by formula: nothing here is measured. Sink logit "
-        f"{SINK:g}; scale {SCALE:g} with running mean {MEAN:g}."
-    )
-    return _bars(profile(), caption)
-
-
-def heads_bars(about: GridContext) -> Drawn:
-    """002, figure 2."""
-    del about
-    caption = (
-        "The three heads that the paper draws as a scheme, on a row of logits by formula: nothing here is measured. "
-        f"Four signals; the difference is of the first two, with lambda {LAMBDA:g}."
-    )
-    return _bars(heads(), caption)
-
-
 def activations() -> pl.DataFrame:
     """Equations 10 and 11 of 000: series, x, value."""
     x = pl.Series([i / 10 for i in range(-100, 101)])
@@ -113,24 +90,6 @@ def base_functions() -> pl.DataFrame:
     rows = [("exp", x, math.exp(x)) for x in places]
     rows += [(f"SSA, n = {n:g}", x, (1 + abs(x)) ** math.copysign(n, x)) for n in _POWERS for x in places]
     return pl.DataFrame(rows, schema=["series", "x", "value"], orient="row")
-
-
-def activation_lines(about: GridContext) -> Drawn:
-    """000, figure 11."""
-    del about
-    found = activations()
-    series = named_series(found["series"].to_list())
-    figure = draw_lines(found, series, x="x", y="scale", drawing=Drawing(340))
-    return drawn_figure("By formula: nothing here is measured.", found, figure, series)
-
-
-def base_function_lines(about: GridContext) -> Drawn:
-    """003, figure 10."""
-    del about
-    found = base_functions()
-    series = named_series(found["series"].to_list())
-    figure = draw_lines(found, series, x="logit", y="f (log axis)", scale="log", drawing=Drawing(340))
-    return drawn_figure("By formula with b = 1: nothing here is measured.", found, figure, series)
 
 
 def masks() -> pl.DataFrame:
@@ -148,13 +107,49 @@ def packing() -> pl.DataFrame:
     return pl.DataFrame(rows, schema=["x", "y", "value"], orient="row")
 
 
-def packing_map(about: GridContext) -> Drawn:
+def profile_bars(_: GridContext) -> Drawn:
+    """000, figure 1."""
+    logits = ", ".join(f"{each:g}" for each in LOGITS)
+    words = f"Sink logit {SINK:g}; scale {SCALE:g} with running mean {MEAN:g}."
+    return _bars(profile(), f"A row of logits {logits} by formula: {_BY_FORMULA} {words}")
+
+
+def heads_bars(_: GridContext) -> Drawn:
+    """002, figure 2."""
+    caption = (
+        f"The three heads that the paper draws as a scheme, on a row of logits by formula: {_BY_FORMULA} "
+        f"Four signals; the difference is of the first two, with lambda {LAMBDA:g}."
+    )
+    return _bars(heads(), caption)
+
+
+def _bars(found: pl.DataFrame, caption: str) -> Drawn:
+    series = named_series(found["series"].to_list())
+    return draw_with_legend(caption, found, draw_bars(found, series, x="key", y="weight"), series)
+
+
+def activation_lines(_: GridContext) -> Drawn:
+    """000, figure 11."""
+    return _lines(activations(), "x", "scale", log=False)
+
+
+def base_function_lines(_: GridContext) -> Drawn:
+    """003, figure 10; b is 1."""
+    return _lines(base_functions(), "logit", "f (log axis)", log=True)
+
+
+def _lines(found: pl.DataFrame, x: str, y: str, *, log: bool) -> Drawn:
+    series = named_series(found["series"].to_list())
+    drawing = lines.Drawing(340)
+    figure = lines.draw_lines(found, series, x=x, y=y, scale="log" if log else "linear", drawing=drawing)
+    return draw_with_legend(f"By formula{' with b = 1' if log else ''}: {_BY_FORMULA}", found, figure, series)
+
+
+def packing_map(_: GridContext) -> Drawn:
     """004, figure 5."""
-    del about
     found = packing()
     caption = (
         f"How documents of {', '.join(map(str, DOCUMENTS))} tokens fill windows of {WINDOW}: the right half of the "
         "figure, by construction. Its left half names the parts of a block, which are nothing to measure."
     )
-    figure = draw_heat(found, heat_ramp(found["value"], "document"), x="position", y="window")
-    return Drawn(caption, found, figure)
+    return Drawn(caption, found, draw_heat(found, heat_ramp(found["value"], "document"), x="position", y="window"))

@@ -54,7 +54,7 @@ class Item(NamedTuple):
     shows: str
     """One sentence: axes and series."""
     needs: Sequence[str]
-    """Names of the measurements that it is drawn from; empty where it is drawn from formulas alone."""
+    """Names of the measurements that it is drawn from; empty for a formula."""
     make: Callable[[GridContext], Drawn]
     spec: str = ""
     """A spec of this repository whose campaign has something of it."""

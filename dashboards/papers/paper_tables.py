@@ -1,4 +1,4 @@
-"""A table of a paper with one's own results in its places, and how the two compare."""
+"""A table of a paper with your own results in its places, and how the two compare."""
 
 import math
 from collections import Counter
@@ -11,8 +11,8 @@ import polars as pl
 from dashboards.data.formatting import count
 from dashboards.data.grid_context import GridContext, campaign_styles, grid_context
 from dashboards.figures.table import table_latex, table_sheet
-from dashboards.papers.cell_matching import Apart, apart, levels, place, speaks
-from dashboards.papers.derived_metrics import Measured, Measuring, find_values, list_needed_names, measuring, tasks_of
+from dashboards.papers.cell_matching import Variation, is_about, levels, match, variation
+from dashboards.papers.derived_metrics import Measured, find_values, list_needed_names, read_recorded
 from dashboards.papers.item import Drawn, Item
 from store import Store
 from store.analysis.our_results import Own
@@ -27,7 +27,7 @@ ALPHA: Final = 0.05
 NOT_COMPARED: Final = "not compared: the paper contradicts itself here"
 _ROUNDING: Final = 1e-12
 _MOST_CELLS: Final = 200
-"""Cells that compete for the best of a column; pairs of more take too long, and nothing of them is bold."""
+"""Most cells of a group that competes for bold: more pairs take too long."""
 
 
 class Beside(NamedTuple):
@@ -36,10 +36,10 @@ class Beside(NamedTuple):
     cell: PublishedCell
     own: Own | None
     alike: int
-    """Cells of the grid that could stand there; that does which could in most places of the table, then the first."""
+    """Number of matching cells; the one that matches most places of the table is shown, then the first."""
     got: Measured
     size: str = ""
-    """Where the table tells sizes of models apart and the grid does not: that one's own is another, in words."""
+    """In words, that the own model has another size, if the table tells sizes apart and the grid does not."""
 
     @property
     def key(self) -> str:
@@ -48,7 +48,7 @@ class Beside(NamedTuple):
 
     @property
     def runs(self) -> dict[int, float]:
-        """Its values that are finite and that the scale of the printed cell can take, by seed."""
+        """Its values by seed that are finite and on the scale of the printed cell."""
         log = self.cell.scale == "log"
         return {seed: value for seed, value in self.got.runs.items() if math.isfinite(value) and (value > 0 or not log)}
 
@@ -60,9 +60,9 @@ def printed_table(paper: str, number: int) -> list[PublishedCell]:
 
 
 def columns_of(table: Sequence[PublishedCell]) -> str:
-    """The quantity of columns whose headings are bare numbers, such as "sigma_f" or "weight decay"; else nothing.
+    """The quantity whose values are the headings of columns, such as "sigma_f"; empty if there is none.
 
-    It is the heading of every cell that has it. Some may lack it: softmax, among others that sum to alpha, has none.
+    More than half of the cells have it, and it is the heading of each of these.
     """
     facts = [{**cell.point, **cell.setup, **cell.arguments} for cell in table]
     for name in dict.fromkeys(name for each in facts for name in each):
@@ -81,47 +81,37 @@ def _equal(level: object, heading: str) -> bool:
 
 def pair_with_own(about: GridContext, table: Sequence[PublishedCell]) -> list[Beside]:
     """Every cell of a table with what the grid has for it."""
-    given, by_cell = measuring(about, table), levels(about)
+    given, by_cell = read_recorded(about, table), levels(about)
     found: list[Beside] = []
     for half in dict.fromkeys(cell.paper_table for cell in table):
         part = [cell for cell in table if cell.paper_table == half]
-        facts = apart(part)
-        placed = [place(cell, facts, about, given.found, by_cell) for cell in part]
-        often = Counter(own.cell for candidates, _ in placed for own in candidates)
-        for cell, (candidates, why) in zip(part, placed, strict=True):
+        facts = variation(part)
+        matches = [match(cell, facts, about, given.found, by_cell) for cell in part]
+        often = Counter(own.cell for candidates, _ in matches for own in candidates)
+        for cell, (candidates, why) in zip(part, matches, strict=True):
             if candidates:
                 own = max(candidates, key=lambda each: often[each.cell])
-                got = find_values(cell, own, _find_softmax(cell, own, given), given)
-                found.append(Beside(cell, own, len(candidates), got, _other_size(cell, own, facts, about)))
+                size = _other_size(cell, own, facts, about)
+                found.append(Beside(cell, own, len(candidates), find_values(cell, own, given), size))
             else:
                 found.append(Beside(cell, None, 0, Measured({}, why=why)))
     return found
 
 
-def _other_size(cell: PublishedCell, own: Own, facts: Apart, about: GridContext) -> str:
-    told = "model" in facts.facts and facts.operators
-    if not told or any(speaks(axis, "model") for axis in about.header["axes"]):
-        return ""
-    if cell.parameters is not None and alike(cell.parameters, own.parameters):
+def _other_size(cell: PublishedCell, own: Own, facts: Variation, about: GridContext) -> str:
+    sizes = "model" in facts.facts and facts.operators
+    same = cell.parameters is not None and alike(cell.parameters, own.parameters)
+    if not sizes or same or any(is_about(axis, "model") for axis in about.header["axes"]):
         return ""
     here = f"{format_size(own.parameters)} parameters" if own.parameters else "of unknown size"
     return f"not {cell.model}: the same cell beside every size, {here}"
-
-
-def _find_softmax(cell: PublishedCell, own: Own, given: Measuring) -> Own | None:
-    """The softmax that a derived value is against: the grid's whose spec is the same else."""
-    if cell.measurement is not None or tasks_of(cell):
-        return None
-    cells, operators = given.found.cells.values(), given.found.operators
-    plain = (each for each in cells if ("softmax", ()) in operators.get(each.cell, ()))
-    return next((each for each in plain if each.rest == own.rest), None)
 
 
 def frame(about: GridContext, found: Sequence[Beside]) -> pl.DataFrame:
     """One row per printed cell.
 
     Returns:
-        row, column, printed, unit, measurement, point, cell (the label of one's own), n, planned, mean (on the log
+        row, column, printed, unit, measurement, point, cell (the label of your own), n, planned, mean (on the log
         scale the geometric one), spread (the longer half of a 95 % t interval over seeds, from three on), low, high:
         in the printed unit; scale; missing, why, best, differs, notes, trust, mark, size, note (size and what was
         chosen among several cells or points).
@@ -129,14 +119,12 @@ def frame(about: GridContext, found: Sequence[Beside]) -> pl.DataFrame:
     progress = {row["cell"]: row for row in about.store.progress(about.grid).iter_rows(named=True)}
     best = _best(found, progress)
     rows = [_row(each, progress.get(each.key)) | {"best": i in best} for i, each in enumerate(found)]
-    return pl.DataFrame(rows, schema_overrides=_KINDS, infer_schema_length=None)
-
-
-_KINDS: Final[Any] = {
-    **dict.fromkeys(("mean", "spread", "low", "high"), pl.Float64),
-    **dict.fromkeys(("cell", "missing", "why", "differs", "trust", "mark", "size", "note"), pl.String),
-    "notes": pl.List(pl.Int64),
-}
+    kinds: Any = {
+        **dict.fromkeys(("mean", "spread", "low", "high"), pl.Float64),
+        **dict.fromkeys(("cell", "missing", "why", "differs", "trust", "mark", "size", "note"), pl.String),
+        "notes": pl.List(pl.Int64),
+    }
+    return pl.DataFrame(rows, schema_overrides=kinds, infer_schema_length=None)
 
 
 def _row(each: Beside, state: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -150,8 +138,7 @@ def _row(each: Beside, state: Mapping[str, Any] | None) -> dict[str, Any]:
     return {
         "row": f"{cell.row_label} ({half})" if half else cell.row_label,
         "column": cell.column_label,
-        "printed": cell.printed,
-        "unit": cell.unit,
+        **{name: getattr(cell, name) for name in ("printed", "unit", "scale", "trust", "mark")},
         "measurement": cell.measurement or cell.metric,
         "point": got.point,
         "cell": own.label if own else None,
@@ -161,13 +148,10 @@ def _row(each: Beside, state: Mapping[str, Any] | None) -> dict[str, Any]:
         "spread": None if mean is None or low is None or high is None else max(high - mean, mean - low),
         "low": low,
         "high": high,
-        "scale": cell.scale,
         "missing": missing,
         "why": why,
         "differs": differs(cell, own) if own else None,
         "notes": list(cell.notes),
-        "trust": cell.trust,
-        "mark": cell.mark,
         "size": size or None,
         "note": ("; ".join(filter(None, (size, several, points))) or None) if runs else None,
     }
@@ -176,7 +160,7 @@ def _row(each: Beside, state: Mapping[str, Any] | None) -> dict[str, Any]:
 def average(
     values: Sequence[float], scale: Scale, least: int = MIN_PAIRS
 ) -> tuple[float | None, float | None, float | None]:
-    """The mean and its interval, computed on the scale; of fewer than `least` values there is no interval."""
+    """The mean and its interval, computed on the scale; fewer than `least` values have no interval."""
     if not values:
         return None, None, None
     summary = summarise(forward(np.array(values, dtype=np.float64), scale))
@@ -199,12 +183,17 @@ def _missing(got: Measured, state: Mapping[str, Any] | None) -> tuple[Missing, s
 
 
 def _best(found: Sequence[Beside], progress: Mapping[str, Mapping[str, Any]]) -> set[int]:
-    """Places of what is not shown to be worse than the best among cells that the paper compares."""
+    """Places of cells that are not shown to be worse than the best among cells that the paper compares.
+
+    Compared are cells of one quantity, and of one model if the table has several operators.
+    """
     groups: dict[Hashable, list[int]] = {}
-    several = apart([each.cell for each in found]).operators
-    for i, each in enumerate(found):
-        if each.own is not None and each.cell.better is not None:
-            groups.setdefault(_compared_group(each.cell, several=several), []).append(i)
+    several = variation([each.cell for each in found]).operators
+    for i, (cell, own, *_) in enumerate(found):
+        if own is not None and cell.better is not None:
+            where = (tuple(sorted(cell.point.items())), cell.setup.get("shots"), cell.setup.get("layer from the end"))
+            key = (cell.paper_table, cell.metric, where, cell.model if several else None)
+            groups.setdefault(key, []).append(i)
     best: set[int] = set()
     for places in groups.values():
         first = {found[i].key: found[i] for i in reversed(places)}
@@ -220,23 +209,17 @@ def _best(found: Sequence[Beside], progress: Mapping[str, Mapping[str, Any]]) ->
     return best
 
 
-def _compared_group(cell: PublishedCell, *, several: bool) -> Hashable:
-    """The key of the cells among which a table marks the best: quantity, and model if it has several operators."""
-    shots = cell.setup.get("shots"), cell.setup.get("layer from the end")
-    return cell.paper_table, cell.metric, tuple(sorted(cell.point.items())), cell.model if several else None, shots
-
-
 def compare_with_printed(data: pl.DataFrame, found: Sequence[Beside], claims: pl.DataFrame) -> pl.DataFrame:
     """Add to the `frame` of `found` how its values compare with the printed ones.
 
     Args:
         data: of `frame`.
-        found: what it was made of.
+        found: its cells.
         claims: of `store.analysis.published_comparison.compare_published`, of the same table.
 
     Returns:
         difference (own less printed; their log ratio on the log scale), band ("inside", "above" or "below": where the
-        printed value lies against the interval of one's own mean) and word (of the claim that the cell makes, if this
+        printed value lies against the interval of your own mean) and word (of the claim that the cell makes, if this
         own cell was judged beside it). All null if the paper contradicts itself, and then `note` says so.
     """
     mean, printed, low, high = (pl.col(name) for name in ("mean", "value_", "low", "high"))
@@ -254,7 +237,7 @@ def compare_with_printed(data: pl.DataFrame, found: Sequence[Beside], claims: pl
         schema={"paper_table": pl.String, "row_label": pl.String, "value_": pl.Float64, "unusable_": pl.Boolean},
         orient="row",
     )
-    told = data.hstack(places).join(
+    joined = data.hstack(places).join(
         words,
         left_on=["paper_table", "row_label", "column", "cell", "point"],
         right_on=["paper_table", "row_label", "column_label", "label", "point"],
@@ -264,7 +247,7 @@ def compare_with_printed(data: pl.DataFrame, found: Sequence[Beside], claims: pl
     note = pl.concat_str(pl.lit(NOT_COMPARED), "note", separator="; ", ignore_nulls=True)
     difference = pl.when(pl.col("scale") == "log").then(ratio).otherwise(mean - printed)
     known = usable & printed.is_not_null() & low.is_not_null()
-    return told.with_columns(
+    return joined.with_columns(
         pl.when(usable).then(difference).alias("difference"),
         pl.when(known).then(band.otherwise(pl.lit("inside"))).alias("band"),
         pl.when(usable).then("word").alias("word"),
@@ -286,9 +269,6 @@ def overlaid(about: GridContext, item: Item) -> pl.DataFrame:
     `value` is in the unit of the measurement here. Values that the paper itself contradicts are left out, and so is
     what is printed where the grid has a cell that is not drawn.
     """
-    kinds = {name: pl.Float64 if name in ("x", "value") else pl.String for name in _MARKS}
-    if item.printed is None:
-        return pl.DataFrame(schema=kinds)
     rows = [
         (
             each.key,
@@ -298,18 +278,17 @@ def overlaid(about: GridContext, item: Item) -> pl.DataFrame:
             each.cell.printed,
             about.look.styles[each.key].color,
         )
-        for each in pair_with_own(about, printed_table(item.paper, item.printed.number))
+        for each in (pair_with_own(about, printed_table(item.paper, item.printed.number)) if item.printed else ())
+        if item.printed is not None and item.printed.x in each.cell.point
         if each.key in about.drawn and each.cell.value is not None and not each.cell.unusable
-        if item.printed.x in each.cell.point
     ]
+    names = ("key", "series", "x", "value", "printed", "color")
+    kinds = {name: pl.Float64 if name in ("x", "value") else pl.String for name in names}
     return pl.DataFrame(rows, schema=kinds, orient="row")
 
 
-_MARKS: Final = ("key", "series", "x", "value", "printed", "color")
-
-
 def draw_printed(about: GridContext, paper: str, number: int) -> Drawn:
-    """The table of a paper with one's own results in its places; signs with a reason where there is none."""
+    """The table of a paper with your own results in its places; signs with a reason where there is none."""
     table = printed_table(paper, number)
     found = frame(about, pair_with_own(about, table))
     if found["mean"].is_null().all():
@@ -321,14 +300,14 @@ def draw_printed(about: GridContext, paper: str, number: int) -> Drawn:
     one = found["size"].is_not_null().any()
     size = " The grid has one size of model, which stands beside every printed size." if one else ""
     latex = (
-        f"The layout of {paper}, table {number}, with results of one's own: every number is of the grid {about.grid}, "
+        f"The layout of {paper}, table {number}, with your own results: every number is of the grid {about.grid}, "
         f"none is printed in the paper. {caption}{few}{size}"
     )
     return Drawn(caption, found, sheet=table_sheet(found, columns_of(table)), latex=table_latex(found, latex))
 
 
 def own_words(about: GridContext, table: Sequence[PublishedCell]) -> str:
-    """Explain one's own numbers in a table."""
+    """Explain your own numbers in a table."""
     logs = {cell.scale == "log" for cell in table if cell.value is not None}
     mean = "Geometric means" if logs == {True} else "Means"
     some = " (geometric where the table spans decades)" if logs == {True, False} else ""

@@ -1,6 +1,6 @@
 """The figures of a grid: which apply, their captions, their panels."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 import plotly.graph_objects as go
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 SHOWN: Final[dict[str, tuple[str, ...]]] = {
     "compare": ("differences", "paired", "wins"),
-    "factors": ("effects", "matrix", "pair", "pivot", "half-normal"),
+    "factors": ("effects", "matrix", "pair", "pivot"),
     "curves": ("curves",),
     "trade-offs": ("scatter", "parallel"),
     "mechanism": ("training", "layers", "heads"),
@@ -40,7 +40,7 @@ OF_BASELINE: Final = ("differences", "paired")
 def charts(about: GridContext, operators: dict[str, Style], key: str) -> str:
     """Every figure for which the grid has data, as HTML, and why it has no others.
 
-    Without a measure, or a baseline, what needs one is left out: the report says above that there is none.
+    Without a measure or a baseline, figures that need one are left out.
     """
     shown, missing = "", list[tuple[str, str]]()
     for title, place, slot, view in _slots(about, operators):
@@ -87,95 +87,79 @@ def _block(slot: "Slot", view: "PageView", key: str) -> FigureBlock | str:
 
 
 def _parts(about: GridContext, key: str) -> Iterator[tuple[str, Iterator[FigureBlock]]]:
-    cells, measure = about.drawn, about.measure
+    measure = about.measure
     if measure is not None:
         at = shift.coordinates(about.store, about.grid, measure.name)
-        yield measure.name, _shifts(about, measure, at, cells, key)
-        yield f"Map of {measure.name}", _maps(about, measure, at, cells, key)
-    yield "Learned numbers", _numbers(about, cells, key)
+        yield measure.name, _shifts(about, measure, at, key)
+        yield f"Map of {measure.name}", _maps(about, measure, at, key)
+    yield "Learned numbers", _numbers(about, key)
 
 
-def _shifts(
-    about: GridContext, measure: GridMeasure, at: dict[str, list[float]], cells: Sequence[str], key: str
-) -> Iterator[FigureBlock]:
+def _lines(about: GridContext, found: pl.DataFrame, figure: go.Figure, words: tuple[str, str, str]) -> FigureBlock:
+    """A figure of cells with its legend; `words` are key, title and caption."""
+    legend = cell_legend(list(dict.fromkeys(found["cell"])), about.look)
+    return FigureBlock(*words, [(None, figure)], name_cells(found, about), legend)
+
+
+def _shifts(about: GridContext, measure: GridMeasure, at: dict[str, list[float]], key: str) -> Iterator[FigureBlock]:
+    cells, scale = about.drawn, measure.scale
     for along in sorted(name for name, values in at.items() if len(values) > 2):
         found = shift.error_by_shift(about.store, about.grid, measure, along, cells)
         if found.is_empty() or found["x"].n_unique() < 2:
             continue
         fixed = {name: value for name, value in measure.point.items() if name != along}
-        figure = shift.draw_error_by_shift(found, about.look, measure, along, _axis(about, measure))
+        lost, word = int(found["lost"].sum()), "value"
         caption = (
-            f"Line: {average_words(measure.scale)} over seeds"
-            + (f", at {point(fixed)}" if fixed else "")
-            + f". Band: {interval_words(measure.scale)}, {n_words(found)}.{_cut(found, measure.scale)}"
-            f"{describe_selection(about, cells)}{_count_lost(found)}"
+            f"Line: {average_words(scale)} over seeds{f', at {point(fixed)}' if fixed else ''}. Band: "
+            f"{interval_words(scale)}, {n_words(found)}.{_cut(found, scale)}{describe_selection(about, cells)}"
+            f"{f' {count(lost, word)} could not be shown on this scale.' if lost else ''}"
         )
-        title = f"{measure.name} by {along}"
-        legend = cell_legend(_in(found), about.look)
-        yield FigureBlock(f"{key}-by-{along}", title, caption, [(None, figure)], name_cells(found, about), legend)
-        yield from _changes(about, measure, along, cells, key)
+        title = f"{measure.name}, {about.unit}" if about.unit else measure.name
+        figure = shift.draw_error_by_shift(found, about.look, measure, along, title)
+        yield _lines(about, found, figure, (f"{key}-by-{along}", f"{measure.name} by {along}", caption))
+        found = shift.change_by_shift(about.store, about.grid, measure, along, cells)
+        if found["value"].is_null().all():
+            continue
+        change = {"log": " of log ratios", "logit": " of log ratios of odds", "linear": " difference"}[scale]
+        caption = (
+            f"The same curves as changes from {about.baseline_name}, paired by seed, which the wide range above hides. "
+            f"Line: mean{change}. Band: {interval_words('linear')}, {n_words(found)}.{_cut(found, 'linear')} "
+            f"{'Grey: what counts as equal.' if measure.rope else NO_MARGIN} Away from the point of the measure of the "
+            "grid this is exploratory."
+        )
+        figure = shift.draw_change_by_shift(found, about.look, measure, along)
+        title = f"Change from {about.baseline_name} by {along}"
+        yield _lines(about, found, figure, (f"{key}-change-by-{along}", title, caption))
 
 
-def _changes(
-    about: GridContext, measure: GridMeasure, along: str, cells: Sequence[str], key: str
-) -> Iterator[FigureBlock]:
-    found = shift.change_by_shift(about.store, about.grid, measure, along, cells)
-    if found["value"].is_null().all():
-        return
-    equal = "Grey: what counts as equal." if measure.rope else NO_MARGIN
-    caption = (
-        f"The same curves as changes from {about.baseline_name}, paired by seed, which the wide range above hides. "
-        f"Line: mean{_change_of(measure.scale)}. Band: {interval_words('linear')}, {n_words(found)}."
-        f"{_cut(found, 'linear')} {equal} Away from the point of the measure of the grid this "
-        "is exploratory."
-    )
-    figure = shift.draw_change_by_shift(found, about.look, measure, along)
-    legend = cell_legend(_in(found), about.look)
-    title = f"Change from {about.baseline_name} by {along}"
-    yield FigureBlock(f"{key}-change-by-{along}", title, caption, [(None, figure)], name_cells(found, about), legend)
+def _cut(found: pl.DataFrame, scale: Scale) -> str:
+    return " Bands that end at the edge of the figure go on beyond it." if is_cut(found, scale) else ""
 
 
-def _change_of(scale: Scale) -> str:
-    return {"log": " of log ratios", "logit": " of log ratios of odds", "linear": " difference"}[scale]
-
-
-def _maps(
-    about: GridContext, measure: GridMeasure, at: dict[str, list[float]], cells: Sequence[str], key: str
-) -> Iterator[FigureBlock]:
+def _maps(about: GridContext, measure: GridMeasure, at: dict[str, list[float]], key: str) -> Iterator[FigureBlock]:
     wide = sorted((name for name, values in at.items() if len(values) > 1), key=lambda name: -len(at[name]))
     if len(wide) < 2:
         return
     axes = (wide[0], wide[1])
-    found = shift.shift_map(about.store, about.grid, measure, axes, cells)
+    found = shift.shift_map(about.store, about.grid, measure, axes, about.drawn)
     if found.is_empty():
         return
-    log = measure.scale == "log"
-    base = found.filter(pl.col("cell") == about.baseline) if about.baseline in cells else found
-    spans = {"value": shift.ends(base, "value", log=log), "change": shift.ends(found, "change", log=log)}
-    panels: list[tuple[str | None, go.Figure]] = []
-    for (cell,), rows in found.group_by("cell", maintain_order=True):
-        column = "value" if cell == about.baseline or rows["change"].is_null().all() else "change"
-        figure = shift.draw_shift_map(rows, measure, axes, spans[column], column)
-        panels.append((about.look.names[str(cell)], figure))
-    of = about.baseline_name or "a cell without a baseline"
-    caption = (
-        f"Map of {of}: {average_words(measure.scale)} of {measure.name} over seeds. The others: their change from it, "
-        f"paired by seed and averaged, {n_words(found)}. One colour scale for all "
-        f"maps of a kind.{describe_selection(about, cells)}"
-    )
-    ramps = "".join(_ramp(about, measure, column, spans[column]) for column in ("value", "change"))
-    title, legend = f"Over {axes[0]} and {axes[1]}", tag("div", ramps, class_="ramp")
-    yield FigureBlock(f"{key}-map", title, caption, panels, name_cells(found, about), legend)
+    changed = found.filter(pl.col("change").is_not_null())
+    own = found.filter(~pl.col("cell").is_in(changed["cell"].unique().to_list()))
+    over, selection = f"over {axes[0]} and {axes[1]}", describe_selection(about, about.drawn)
+    caption = f"{average_words(measure.scale).capitalize()} of {measure.name} over seeds, {n_words(found)}.{selection}"
+    figure = shift.draw_shift_maps(own, about.look, measure, axes, "value")
+    title = f"{measure.name} of {about.baseline_name or 'each cell'} {over}"
+    yield FigureBlock(f"{key}-map", title, caption, [(None, figure)], name_cells(own, about))
+    if changed.height:
+        caption = f"Change from {about.baseline_name}, paired by seed and averaged, {n_words(changed)}.{selection}"
+        figure = shift.draw_shift_maps(changed, about.look, measure, axes, "change")
+        title = f"Change from {about.baseline_name} {over}"
+        yield FigureBlock(f"{key}-map-change", title, caption, [(None, figure)], name_cells(changed, about))
 
 
-def _ramp(about: GridContext, measure: GridMeasure, column: str, span: tuple[float, float]) -> str:
-    ends = shift.scale_ends(span, column, measure)
-    words = measure.name if column == "value" else f"against {about.baseline_name}"
-    return tag("span", text(f"{words}: {ends['low']}") + f'<i class="{column}"></i>' + text(ends["high"]))
-
-
-def _numbers(about: GridContext, cells: Sequence[str], key: str) -> Iterator[FigureBlock]:
-    found = numbers.numbers(about.store, about.grid, cells)
+def _numbers(about: GridContext, key: str) -> Iterator[FigureBlock]:
+    found = numbers.numbers(about.store, about.grid, about.drawn)
     if found.is_empty():
         return
     panels: list[tuple[str | None, go.Figure]] = [
@@ -184,24 +168,7 @@ def _numbers(about: GridContext, cells: Sequence[str], key: str) -> Iterator[Fig
     ]
     caption = (
         "Learned numbers of the operators after training, by layer; heads stand side by side. Point: mean over seeds. "
-        f"Bar: {interval_words('linear')}, {n_words(found)}.{describe_selection(about, cells)}"
+        f"Bar: {interval_words('linear')}, {n_words(found)}.{describe_selection(about, about.drawn)}"
     )
-    legend = cell_legend(_in(found), about.look)
-    yield FigureBlock(f"{key}-numbers", "Learned numbers", caption, panels, name_cells(found, about), legend)
-
-
-def _in(found: pl.DataFrame) -> list[str]:
-    return list(dict.fromkeys(found["cell"]))
-
-
-def _axis(about: GridContext, measure: GridMeasure) -> str:
-    return f"{measure.name}, {about.unit}" if about.unit else measure.name
-
-
-def _cut(found: pl.DataFrame, scale: Scale) -> str:
-    return " Bands that end at the edge of the figure go on beyond it." if is_cut(found, scale) else ""
-
-
-def _count_lost(found: pl.DataFrame) -> str:
-    lost = int(found["lost"].sum())
-    return f" {count(lost, 'value')} could not be shown on this scale." if lost else ""
+    block = _lines(about, found, go.Figure(), (f"{key}-numbers", "Learned numbers", caption))
+    yield block._replace(panels=panels)

@@ -20,32 +20,28 @@ from store.analysis.verdicts import GridMeasure
 
 def overview(about: GridContext, progress: pl.DataFrame) -> str:
     """The sentence, the bar, and what the grid is."""
-    done = totals(progress)
+    done, header = totals(progress), about.header
     shares = "".join(
         f'<span class="{state}" style="width:{100 * done[state] / max(done["planned"], 1):.3f}%"></span>'
         for state in STATUSES
         if done[state]
     )
-    pruned = sum(rule["count"] for rule in about.header.get("rules") or [])
-    more = _without_number(about) + (f" Rules left out {count(pruned, 'combination')}." if pruned else "")
-    more += f" All are {about.common}." if about.common else ""
-    more += f" Names end with {BETWEEN.join(about.parts)}." if about.parts else ""
-    labels = [cell.label for cell in about.cells if cell.cell == about.baseline]
-    more += f" The baseline is {labels[0]}." if labels and about.baseline_name != labels[0] else ""
-    lost = max(0, about.header["trials"] - done["planned"])  # their lines of the plan cannot be read
-    done = {**done, "planned": done["planned"] + lost, "pending": done["pending"] + lost}
-    sizes = f"{count(len(about.cells), 'cell')}, {count(len(about.header['seeds']), 'seed')}"
-    sentence = f"{progress_words(done)} {sizes}.{more}"
-    return tag("div", shares, class_="bar", aria_hidden="true") + tag("p", text(sentence), class_="meta")
-
-
-def _without_number(about: GridContext) -> str:
-    """A sentence about trials that are done, and count as failed all the same."""
     found = states(about.store, about.grid, [cell.cell for cell in about.cells], about.measure)
-    lost = found.filter(pl.col("state") == "not finite").height
-    if not lost or about.measure is None:
-        return ""
-    return f" Of those done {lost:,} ended with {about.measure.name} that is no finite number: counted as failed."
+    not_finite = found.filter(pl.col("state") == "not finite").height
+    pruned = sum(rule["count"] for rule in header.get("rules") or [])
+    unread = max(0, header["trials"] - done["planned"])  # their lines of the plan cannot be read
+    done = {**done, "planned": done["planned"] + unread, "pending": done["pending"] + unread}
+    words = [f"{progress_words(done)} {count(len(about.cells), 'cell')}, {count(len(header['seeds']), 'seed')}."]
+    if not_finite and about.measure is not None:
+        words.append(
+            f"Of those done {not_finite:,} ended with {about.measure.name} that is no finite number: counted as failed."
+        )
+    words += [f"Rules left out {count(pruned, 'combination')}."] if pruned else []
+    words += [f"All are {about.common}."] if about.common else []
+    words += [f"Names end with {BETWEEN.join(about.parts)}."] if about.parts else []
+    labels = [cell.label for cell in about.cells if cell.cell == about.baseline]
+    words += [f"The baseline is {labels[0]}."] if labels and about.baseline_name != labels[0] else []
+    return tag("div", shares, class_="bar", aria_hidden="true") + tag("p", text(" ".join(words)), class_="meta")
 
 
 def progress_picture(about: GridContext, progress: pl.DataFrame, key: str) -> FigureBlock | None:
@@ -59,7 +55,6 @@ def progress_picture(about: GridContext, progress: pl.DataFrame, key: str) -> Fi
     return FigureBlock(f"{key}-progress", "Progress", caption, [(None, figure)], progress.drop("cell"), legend)
 
 
-_WORDS: Final = {"diverged": "diverged", "out_of_memory": "ran out of memory", "killed": "killed", "error": "error"}
 _MOST_LABELS: Final = 6
 
 
@@ -76,26 +71,25 @@ def show_failures(about: GridContext, key: str) -> str:
 
 
 def _kind(row: Mapping[str, Any], about: GridContext) -> str:
-    reason = _WORDS.get(row["reason"], str(row["reason"] or "unknown"))
+    reason = str(row["reason"] or "unknown").replace("out_of_memory", "ran out of memory")
     labels = [about.look.names[cell.cell] for cell in about.cells if cell.label in row["labels"]]
     more = f" and {len(labels) - _MOST_LABELS} more" if len(labels) > _MOST_LABELS else ""
-    where = ", ".join(labels[:_MOST_LABELS]) + more
-    first = tag("p", tag("strong", text(f"{count(row['n'], 'trial')}: {reason}")) + text(f" · {where}"))
-    message = tag("p", text(row["message"]), class_="note") if row["message"] else ""
-    trace = details("Traceback", tag("pre", text(row["traceback"]))) if row["traceback"] else ""
-    example = tag("p", text(f"Example: trial {row['example']}"), class_="note")
-    return tag("div", first + message + example + trace, class_="state alarm")
+    where = text(f" · {', '.join(labels[:_MOST_LABELS])}{more}")
+    html = tag("p", tag("strong", text(f"{count(row['n'], 'trial')}: {reason}")) + where)
+    html += tag("p", text(row["message"]), class_="note") if row["message"] else ""
+    html += tag("p", text(f"Example: trial {row['example']}"), class_="note")
+    html += details("Traceback", tag("pre", text(row["traceback"]))) if row["traceback"] else ""
+    return tag("div", html, class_="state alarm")
 
 
 def _rates(about: GridContext, key: str) -> Iterator[FigureBlock]:
     if about.measure is None or about.baseline is None:
         return
     found = rates(about.store, about.grid, [cell.cell for cell in about.cells])
-    if found.filter(pl.col("failed") > 0).is_empty():
-        return
-    caption = "Share of the ended trials of each variant that failed. Bar: 95 % Wilson interval."
-    figure = draw_rates(found, about.look)
-    yield FigureBlock(f"{key}-rates", "Failure rates", caption, [(None, figure)], name_cells(found, about))
+    if found["failed"].sum():
+        caption = "Share of the ended trials of each variant that failed. Bar: 95 % Wilson interval."
+        figure = draw_rates(found, about.look)
+        yield FigureBlock(f"{key}-rates", "Failure rates", caption, [(None, figure)], name_cells(found, about))
 
 
 _RANK: Final = {"better": 0, "real, size unproven": 1, "equivalent": 2, "undecided": 3, "worse": 4, "no verdict": 5}
@@ -115,27 +109,28 @@ def verdict_table(about: GridContext, measure: GridMeasure, verdicts: pl.DataFra
         HtmlColumn("Reason", "why"),
     ]
     words = verdict_words(about, measure, verdicts).iter_rows(named=True)
-    rows = [_row(about, measure, row, told) for row, told in zip(verdicts.iter_rows(named=True), words, strict=True)]
-    pinned = _baseline(about, measure, len(columns))
-    table = sortable_table(columns, rows, caption=f"Verdicts of {about.grid}", pinned=pinned)
-    actions = tag("div", copy_button(csv(verdicts)), class_="actions")
-    heading = tag("h3", "Verdicts") + tag("p", text(_caption(about, measure, verdicts)), class_="caption")
-    return tag("div", heading + table + actions, class_="block verdicts")
-
-
-def _caption(about: GridContext, measure: GridMeasure, verdicts: pl.DataFrame) -> str:
+    rows = [_row(about, measure, row, each) for row, each in zip(verdicts.iter_rows(named=True), words, strict=True)]
+    table = sortable_table(columns, rows, caption=f"Verdicts of {about.grid}", pinned=_baseline(about, measure))
     rope = rope_words(measure.rope, measure.scale, about.unit)
     equal = f"Differences within {rope} count as equal." if measure.rope else NO_MARGIN
-    return (
-        f"{describe_measure(measure, about.unit)}, {average_words(measure.scale)} over seeds, compared with "
-        f"{about.baseline_name}, {paired_words(verdicts)}. {equal} The interval "
-        "is that of one comparison; the verdict is corrected for all of them."
+    caption = (
+        f"{describe_measure(measure, about.unit)}, {average} over seeds, compared with {about.baseline_name}, "
+        f"{paired_words(verdicts)}. {equal} The interval is that of one comparison; the verdict is corrected for all "
+        "of them."
     )
+    heading = tag("h3", "Verdicts") + tag("p", text(caption), class_="caption")
+    actions = tag("div", copy_button(csv(verdicts)), class_="actions")
+    return tag("div", heading + table + actions, class_="block verdicts")
 
 
 def _row(about: GridContext, measure: GridMeasure, row: Mapping[str, Any], words: Mapping[str, Any]) -> list[HtmlEntry]:
     icon, kind = ICONS[row["verdict"]]
     verdict = f'<span class="verdict {kind}"><i aria-hidden="true">{icon}</i>{text(row["verdict"])}</span>'
+    reason = str(row["reason"]).rstrip(".")
+    g = "" if row["hedges_g"] is None else f" Hedges g {number(row['hedges_g'], 2)}."
+    where = "in {:.0f} % of all pairs of runs" if row["method"] == "Welch" else "on {:.0f} % of the seeds"
+    beats = "" if row["superiority"] is None else f" Better {where.format(row['superiority'] * 100)}."
+    sentence = f"{reason[:1].upper()}{reason[1:]}.{g}{beats}"
     return [
         HtmlEntry(cell_name(row["cell"], row["label"], about.look), about.look.names[row["cell"]]),
         HtmlEntry(verdict, _RANK[row["verdict"]]),
@@ -144,7 +139,7 @@ def _row(about: GridContext, measure: GridMeasure, row: Mapping[str, Any], words
         HtmlEntry(text(words["interval"]), row["low"]),
         HtmlEntry(text(words["p (Holm)"]), row["p_holm"]),
         HtmlEntry(words["pairs"], row["pairs"]),
-        HtmlEntry(details("Why", tag("p", text(_sentence(row)))), row["reason"]),
+        HtmlEntry(details("Why", tag("p", text(sentence))), row["reason"]),
     ]
 
 
@@ -153,25 +148,15 @@ def _value(value: float | None, measure: GridMeasure) -> str:
     return number(value, 3 if measure.scale == "log" else 4, padded=True)
 
 
-def _sentence(row: Mapping[str, Any]) -> str:
-    """The store's reason, and the effect size that the table has no room for."""
-    reason = str(row["reason"]).rstrip(".")
-    g = "" if row["hedges_g"] is None else f" Hedges g {number(row['hedges_g'], 2)}."
-    where = "in {:.0f} % of all pairs of runs" if row["method"] == "Welch" else "on {:.0f} % of the seeds"
-    beats = "" if row["superiority"] is None else f" Better {where.format(row['superiority'] * 100)}."
-    return f"{reason[:1].upper()}{reason[1:]}.{g}{beats}"
-
-
-def _baseline(about: GridContext, measure: GridMeasure, width: int) -> list[list[HtmlEntry]]:
+def _baseline(about: GridContext, measure: GridMeasure) -> list[list[HtmlEntry]]:
     label = next((cell.label for cell in about.cells if cell.cell == about.baseline), None)
     if about.baseline is None or label is None:
         return []
     found = averages(about.store, about.grid, measure).filter(pl.col("cell") == about.baseline)
     value, runs = found.select("value", "n").row(0) if found.height else (None, 0)
-    row = [HtmlEntry(cell_name(about.baseline, label, about.look)), HtmlEntry("baseline")]
-    row += [HtmlEntry(text(_value(value, measure))), *[HtmlEntry("")] * (width - 3)]
-    row[6] = HtmlEntry(f"{runs} of {len(about.header['seeds'])}")
-    return [row]
+    pairs = f"{runs} of {len(about.header['seeds'])}"
+    texts = ["baseline", text(_value(value, measure)), "", "", "", pairs, ""]
+    return [[HtmlEntry(cell_name(about.baseline, label, about.look)), *map(HtmlEntry, texts)]]
 
 
 _READING = (

@@ -57,33 +57,28 @@ def report(store: Store, title: str, grids: Sequence[str]) -> str:
     Raises NotFoundError for an unknown grid.
     """
     operators = campaign_styles(store)
-    subjects = [grid_context(store, grid, operators) for grid in grids]
-    styles = [REST, *operators.values(), *(style for about in subjects for style in about.look.styles.values())]
-    body = _header(store, title, subjects) + quarantine(store)
+    contexts = [grid_context(store, grid, operators) for grid in grids]
+    styles = [REST, *operators.values(), *(style for about in contexts for style in about.look.styles.values())]
+    body = _header(store, title, contexts) + quarantine(store)
     body += "".join(
         _section_or_error(about, operators, f"grid-{i}", alone=len(grids) == 1 and about.grid == title)
-        for i, about in enumerate(subjects, 1)
+        for i, about in enumerate(contexts, 1)
     )
     body += tag("section", tag("h2", "Appendix") + reading() + environment(store), id="appendix", class_="appendix")
     return document(f"{title} · ablate", body, styles)
 
 
-def _header(store: Store, title: str, subjects: Sequence[GridContext]) -> str:
+def _header(store: Store, title: str, contexts: Sequence[GridContext]) -> str:
     written = datetime.now(UTC).strftime("%-d %B %Y, %H:%M UTC")
-    names = [count(len(subjects), "grid"), f"written {written}"]
-    top = (
-        tag("p", "Ablation report", class_="kicker")
-        + tag("h1", text(title))
-        + tag("p", text(" · ".join(names)), class_="meta")
-    )
-    for warning in store.warnings():
-        top += tag("div", tag("p", text(f"{warning[0].upper()}{warning[1:]}.")), class_="state")
-    if not subjects:
+    top = tag("p", "Ablation report", class_="kicker") + tag("h1", text(title))
+    top += tag("p", text(f"{count(len(contexts), 'grid')} · written {written}"), class_="meta")
+    top += "".join(state(f"{warning[0].upper()}{warning[1:]}.") for warning in store.warnings())
+    if not contexts:
         top += tag("div", tag("p", "This campaign has no grid yet; <code>ablate run</code> makes one."), class_="state")
-    if len(subjects) > 1:
-        links = "".join(tag("li", tag("a", text(about.grid), href=f"#grid-{i}")) for i, about in enumerate(subjects, 1))
-        links += tag("li", '<a href="#appendix">Appendix</a>')
-        top += tag("nav", tag("ul", links), aria_label="Grids")
+    if len(contexts) > 1:
+        links = [(about.grid, f"#grid-{i}") for i, about in enumerate(contexts, 1)] + [("Appendix", "#appendix")]
+        items = "".join(tag("li", tag("a", text(name), href=target)) for name, target in links)
+        top += tag("nav", tag("ul", items), aria_label="Grids")
     return tag("header", top, class_="page")
 
 
@@ -94,19 +89,15 @@ def _section_or_error(about: GridContext, operators: dict[str, Style], key: str,
 
 
 def _section(about: GridContext, operators: dict[str, Style], key: str, *, alone: bool) -> str:
-    cells = [cell.cell for cell in about.cells]
-    found = in_order(about.store.progress(about.grid), cells)
+    found = in_order(about.store.progress(about.grid), [cell.cell for cell in about.cells])
     judged, problem = _read_verdicts(about, found)
-    lead = "" if judged is None else tag("p", text(summarise_verdicts(judged, str(about.baseline_name))), class_="lead")
     unjudged = _explain_no_verdicts(about, found) if problem is None else f"Nothing is compared. {problem}"
-    inner = (
-        tag("h2", text(about.grid), class_="unseen" if alone else None)
-        + lead
-        + (state(unjudged) if unjudged else "")
-        + overview(about, found)
-    )
-    moving = progress_picture(about, found, key)
-    inner += "" if moving is None else picture(moving)
+    inner = tag("h2", text(about.grid), class_="unseen" if alone else None)
+    if judged is not None:
+        inner += tag("p", text(summarise_verdicts(judged, str(about.baseline_name))), class_="lead")
+    inner += (state(unjudged) if unjudged else "") + overview(about, found)
+    progress = progress_picture(about, found, key)
+    inner += "" if progress is None else picture(progress)
     if judged is not None and about.measure is not None:
         inner += verdict_table(about, about.measure, judged)
     usable = about if problem is None else about._replace(measure=None)

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 
 import example_heads
-from evaluation_pictures import PICTURES as EVALUATIONS, draw_evaluation
 from markdown import bullets, code_table, escape, fill_template, table
 from probe_pictures import draw_heads, draw_probe
 from task_pictures import PICTURES as TASKS, draw_task
@@ -44,11 +43,6 @@ def make_tasks_page() -> dict[str, str]:
     tasks, evaluations = _explain_all("task"), _explain_all("evaluation")
     with make_fixture_files() as folder:
         files = {f"tasks/{each.name}.svg": draw_task(each.name, folder) for each in tasks}
-        files |= {
-            f"tasks/{each.name}.svg": draw_evaluation(each.name, folder)
-            for each in evaluations
-            if each.name in EVALUATIONS
-        }
         drawn = {name: spec_line(picture.make_task(folder), folder) for name, picture in TASKS.items()}
     text = fill_template(
         "tasks",
@@ -78,7 +72,7 @@ def _section(choice: ChoiceExplanation, folder: str, drawn: str = "") -> str:
         f"{escape(choice.line)}\n",
         f"`{choice.use}`\n",
     ]
-    if choice.of != "evaluation" or choice.name in EVALUATIONS:
+    if choice.of != "evaluation":
         parts.append(f"![{caption}]({folder}/{choice.name}.svg)\n")
     if drawn and not choice.use.endswith(f"; {drawn}"):
         parts.append(f"Drawn: `{drawn}`.\n")

@@ -27,7 +27,7 @@ from runners.tasks import (
 from runners.tasks.distillation.distillation import divergence
 from runners.tasks.synthetic.grammar_sentences import STOP
 from runners.tasks.task import UNSCORED
-from runners.tasks.text.encoder import Encoder, Encodes
+from runners.tasks.text.encoder import Encodes
 from runners.tasks.text.interventions import FixedToken
 from runners.tasks.text.masked_text import MaskedText
 
@@ -150,22 +150,6 @@ def _grammar_word(task: Grammar, token: int) -> str:
     return f"{kind}{lemma % lemmas + 1}{'s' if lemma >= lemmas else ''}"
 
 
-def token_symbol(encoder: Encoder, token: int) -> str:
-    """Write a token in a cell."""
-    piece = encoder.piece(token)
-    return _SYMBOLS.get(piece, piece)
-
-
-def make_small_text(folder: Path) -> Text:
-    """Make the text task that is drawn."""
-    return Text(source=str(folder / "text.jsonl"), context=WINDOW, validation_windows=1)
-
-
-def make_small_sentences(folder: Path) -> MaskedText:
-    """Make the masked text task that is drawn."""
-    return MaskedText(source=str(folder / "text.jsonl"), context=WINDOW, validation_share=0.8, validation_sentences=3)
-
-
 def _text_panels(task: Task) -> list[Panel]:
     assert isinstance(task, Text)
     variants: Mapping[str, Text] = {
@@ -183,11 +167,16 @@ def _window_panels(heading: str, task: Task, sequence: int = 0) -> list[Panel]:
     """Draw one of the task's sequences, with a map of the visible keys if some are hidden."""
     assert isinstance(task, Encodes)
     batch, encoder = task.open().examples(sequence + 1), task.encoder()
+
+    def symbol(token: int) -> str:
+        piece = encoder.piece(token)
+        return _SYMBOLS.get(piece, piece)
+
     real, targets = _real_tokens(batch, sequence), batch.targets[sequence].tolist()
     tokens = zip(batch.inputs[sequence].tolist(), real, strict=True)
     rows = {
-        "input": [Cell(token_symbol(encoder, token), "" if is_real else "dim") for token, is_real in tokens],
-        "target": [None if each == UNSCORED else Cell(token_symbol(encoder, each), "mark") for each in targets],
+        "input": [Cell(symbol(token), "" if is_real else "dim") for token, is_real in tokens],
+        "target": [None if each == UNSCORED else Cell(symbol(each), "mark") for each in targets],
     }
     panels: list[Panel] = [Strip(heading, rows)]
     if batch.visible is not None and batch.visible.shape[-2] > 1:
@@ -252,7 +241,9 @@ PICTURES: Final[Mapping[str, Picture]] = {
     ),
     "linear_functions": Picture(lambda _: LinearFunctions(points=6, evaluation=_SHIFTS), _linear_panels, _IN_LOSS),
     "masked_text": Picture(
-        make_small_sentences,
+        lambda folder: MaskedText(
+            source=str(folder / "text.jsonl"), context=WINDOW, validation_share=0.8, validation_sentences=3
+        ),
         lambda task: [panel for at in range(3) for panel in _window_panels(f"sentence {at + 1}", task, at)],
         {"mark": "scored: the tokens that are hidden or replaced"},
     ),
@@ -267,7 +258,11 @@ PICTURES: Final[Mapping[str, Picture]] = {
         _query_panels(": letters are contents, · noise, ? the mark"),
         _QUERIES,
     ),
-    "text": Picture(make_small_text, _text_panels, {"mark": "scored: every next token that is shown here"}),
+    "text": Picture(
+        lambda folder: Text(source=str(folder / "text.jsonl"), context=WINDOW, validation_windows=1),
+        _text_panels,
+        {"mark": "scored: every next token that is shown here"},
+    ),
 }
 
 

@@ -3,7 +3,8 @@
 import io
 import json
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, final
@@ -16,8 +17,7 @@ from runners.training.failure import Failure
 from runners.training.memory import peak_memory_bytes
 from runners.training.training_context import TrainingContext, TrainingResult
 from store.files.atomic import Durable, environment_problem, read_json, retry_io, write_atomic, write_json
-from store.files.attempts import end_record, write_end
-from store.files.heartbeat import Heartbeat
+from store.files.attempts import Heartbeat, end_record, write_end
 from store.files.layout import Layout
 from store.files.shards import ShardBuffer, Written, add_written
 from store.files.trial_status import trial_state
@@ -64,6 +64,15 @@ def require_there(place: Path) -> None:
         )
 
 
+@contextmanager
+def _unwritable() -> Iterator[None]:
+    """Raise every fault of the file system in the body as `CampaignUnwritable`."""
+    try:
+        yield
+    except (OSError, EnvironmentProblem, NotFoundError) as error:
+        raise CampaignUnwritable(str(error)) from error
+
+
 class Watch(NamedTuple):
     """Callbacks of the process that runs the worker."""
 
@@ -83,18 +92,15 @@ class LeaseLost(Exception):
 class Attempt(TrainingContext):
     """One attempt of one trial: the `TrainingContext` of a worker.
 
-    Use it as a context manager around training, which keeps the heartbeat running.
+    Use it as a context manager around training, which keeps the heartbeat running. Methods that write raise
+    `CampaignUnwritable`; those that save or end the trial raise `LeaseLost` if another process has it now.
     """
 
     def __init__(self, layout: Layout, mine: Claim, buffer: ShardBuffer, checkpoint_s: float, watch: Watch) -> None:
-        self._layout = layout
+        self._layout, self._buffer = layout, buffer
         self._trial: str = mine.start["trial"]
-        self.number = mine.number
-        self._start = mine.start
-        self._found = mine.checkpoint
-        self._buffer = buffer
-        self._checkpoint_s = checkpoint_s
-        self._watch = watch
+        self.number, self._start, self._checkpoint = mine.number, mine.start, mine.checkpoint
+        self._checkpoint_s, self._watch = checkpoint_s, watch
         self._began = self._saved = self._flushed = time.monotonic()
         self.step = mine.checkpoint.step if mine.checkpoint else 0
         self._saves = 0
@@ -105,8 +111,7 @@ class Attempt(TrainingContext):
         """Rows in shards of the attempts that this one resumes; None if an earlier release did not say."""
         if mine.checkpoint is not None:
             self._take_over_rows(mine.checkpoint.state)
-        path = layout.heartbeat(self._trial, self.number)
-        self._heartbeat = Heartbeat(path, float(mine.start["heartbeat_s"]))
+        self._heartbeat = Heartbeat(layout.heartbeat(self._trial, self.number), float(mine.start["heartbeat_s"]))
 
     def __enter__(self) -> "Attempt":
         self._heartbeat.start()
@@ -121,13 +126,10 @@ class Attempt(TrainingContext):
         return self._layout.log(self._trial, self.number)
 
     def begins(self, device: str, path: str, data: Mapping[str, Any] | None) -> None:
-        """Add the chosen device, path and data to `start.json`.
-
-        Raises:
-            CampaignUnwritable: the disk is full or not writable.
-        """
+        """Add the chosen device, path and data to `start.json`."""
         record = {**self._start, "device": device, "path": path, "data": None if data is None else dict(data)}
-        self._writes(lambda: write_json(self._layout.start(self._trial, self.number), record, "nothing"))
+        with _unwritable():
+            write_json(self._layout.start(self._trial, self.number), record, "nothing")
 
     def metrics(self, step: int, values: Mapping[str, float]) -> None:
         """Buffer the metrics of one step until the next checkpoint or shard."""
@@ -160,29 +162,22 @@ class Attempt(TrainingContext):
         self._buffer.add("probe", (self._trial, self.number, step, name, layer, head, dict(point), float(value)))
 
     def artefact(self, step: int, name: str, arrays: Mapping[str, "np.ndarray"]) -> None:
-        """Write arrays for a viewer.
-
-        Raises:
-            CampaignUnwritable: the disk is full or not writable.
-        """
+        """Write arrays for a viewer."""
         import numpy as np  # here: most attempts leave none
 
         sink = io.BytesIO()
         np.savez_compressed(sink, allow_pickle=False, **dict(arrays))
         path = self._layout.artefact(self._trial, self.number, step, name)
-        self._writes(lambda: write_atomic(path, sink.getvalue()))
+        with _unwritable():
+            write_atomic(path, sink.getvalue())
         self._files.append(f"artefacts/{path.name}")
 
     def keep(self, step: int, state: Mapping[str, Any]) -> None:
-        """Write the trained weights, which are kept after checkpoints are deleted.
-
-        Raises:
-            LeaseLost: another process has the trial now.
-            CampaignUnwritable: the disk is full or not writable.
-        """
+        """Write the trained weights, which are kept after checkpoints are deleted."""
         self._require_ownership()
         directory = self._layout.weights(self._trial, self.number)
-        self._writes(lambda: self._files.append(f"weights/{save_checkpoint(directory, self._trial, step, state).name}"))
+        with _unwritable():
+            self._files.append(f"weights/{save_checkpoint(directory, self._trial, step, state).name}")
 
     def took(self, cost: Mapping[str, float]) -> None:
         """Keep the cost for the end record of a failed or stopped attempt."""
@@ -207,35 +202,26 @@ class Attempt(TrainingContext):
 
         Rows logged so far go into the checkpoint, or into a shard before it. A shard per checkpoint would make millions
         of files.
-
-        Raises:
-            LeaseLost: another process has the trial now.
-            CampaignUnwritable: the disk is full or not writable.
         """
         self._require_ownership()
-        if self._flush_due():
+        now = time.monotonic()
+        if now - self._flushed >= max(FLUSH_S, FLUSH_SHARE * (now - self._began)) or len(self._buffer) > MOST_CARRIED:
             self.flush()
         rows = self._buffer.pending(self._trial, self.number)
-        state = {**state, WROTE: json.dumps(self._add_inherited()), **({ROWS: json.dumps(rows)} if rows else {})}
+        state = {**state, WROTE: json.dumps(self._list_written()), **({ROWS: json.dumps(rows)} if rows else {})}
         directory = self._layout.checkpoint(self._trial, self.number)
-        self._writes(lambda: save_checkpoint(directory, self._trial, step, state))
+        with _unwritable():
+            save_checkpoint(directory, self._trial, step, state)
         self._saves += 1
         if self._saves <= KEEP:  # later nothing older is left
             self._forget_older()
         self.step = step
         self._saved = time.monotonic()
 
-    def _flush_due(self) -> bool:
-        now = time.monotonic()
-        wait_s = max(FLUSH_S, FLUSH_SHARE * (now - self._began))
-        return now - self._flushed >= wait_s or len(self._buffer) > MOST_CARRIED
-
     def _forget_older(self) -> None:
         resumed = self._start["resumed_from"]
-        try:
+        with _unwritable():
             forget_older(self._layout, self._trial, self.number, resumed, lambda attempt: self._same_code(attempt))
-        except (OSError, EnvironmentProblem) as error:
-            raise CampaignUnwritable(str(error)) from error
 
     @cached_property
     def _same_code(self) -> Callable[[int], bool]:
@@ -243,8 +229,8 @@ class Attempt(TrainingContext):
 
     def restore(self) -> tuple[int, dict[str, Any]] | None:
         """Return the checkpoint that was loaded with the claim."""
-        found, self._found = self._found, None  # drop the reference: it may be as large as the model
-        return (found.step, found.state) if found else None
+        checkpoint, self._checkpoint = self._checkpoint, None  # drop the reference: it may be as large as the model
+        return (checkpoint.step, checkpoint.state) if checkpoint else None
 
     def _take_over_rows(self, state: dict[str, Any]) -> None:
         """Adopt the rows in the checkpoint for this attempt.
@@ -255,28 +241,19 @@ class Attempt(TrainingContext):
         for table, rows in json.loads(state.pop(ROWS, "{}")).items():
             self._buffer.extend(table, [(self._trial, self.number, *row[2:]) for row in rows])
 
-    def _add_inherited(self) -> Written | None:
+    def _list_written(self) -> Written | None:
         """Return what shards hold of this attempt and of those that it resumes."""
-        if self._inherited is None:
-            return None
-        return add_written(self._inherited, self._buffer.list_written(self._trial, self.number))
+        own = self._buffer.list_written(self._trial, self.number)
+        return None if self._inherited is None else add_written(self._inherited, own)
 
     def flush(self, durable: Durable = "file and name") -> None:
-        """Write every row logged so far to shards.
-
-        Raises:
-            CampaignUnwritable: the disk is full or not writable; the rows are kept.
-        """
-        self._writes(lambda: self._buffer.flush(durable))
+        """Write every row logged so far to shards."""
+        with _unwritable():
+            self._buffer.flush(durable)
         self._flushed = time.monotonic()
 
     def finish(self, finished: TrainingResult) -> None:
-        """Record the end of training: `ok`, or `stopped` if a stop was requested.
-
-        Raises:
-            LeaseLost: another process has the trial now.
-            CampaignUnwritable: the disk is full or not writable.
-        """
+        """Record the end of training: `ok`, or `stopped` if a stop was requested."""
         self._require_ownership()
         self.flush("file")  # a name that a crash loses is missing from what `end.json` promises
         self.step = finished.step
@@ -292,12 +269,7 @@ class Attempt(TrainingContext):
         )
 
     def fail(self, failure: Failure) -> None:
-        """Write the buffered rows, then record the failure.
-
-        Raises:
-            LeaseLost: another process has the trial now.
-            CampaignUnwritable: the disk is full or not writable.
-        """
+        """Write the buffered rows, then record the failure."""
         self._require_ownership()
         self.flush("file")
         self._end(status="failed", **failure._asdict(), **self._cost_entries())
@@ -315,10 +287,8 @@ class Attempt(TrainingContext):
 
         A later attempt begins when the lease has expired without a heartbeat. It continues from the last checkpoint.
         """
-        try:
+        with _unwritable():
             latest = max(self._layout.attempts(self._trial), default=0)
-        except EnvironmentProblem as error:
-            raise CampaignUnwritable(str(error)) from error
         if latest > self.number:
             raise LeaseLost
         self._require_own_record()
@@ -328,28 +298,21 @@ class Attempt(TrainingContext):
         path = self._layout.start(self._trial, self.number)
         require_there(path)
         try:
-            found = read_json(path)
+            with _unwritable():
+                start = read_json(path)
         except StoreError:  # damaged: the owner is unknown
             return
-        except (EnvironmentProblem, NotFoundError) as error:
-            raise CampaignUnwritable(str(error)) from error
-        if any(found.get(name) != self._start[name] for name in ("host", "pid", "started")):
+        if any(start.get(name) != self._start[name] for name in ("host", "pid", "started")):
             raise LeaseLost
 
     def _end(self, **outcome: Any) -> None:
         record = end_record(self._trial, self.number, self.step, time.monotonic() - self._began)
         record["memory_bytes"] = peak_memory_bytes()
-        record |= {"wrote": self._add_inherited(), "files": self._files}
+        record |= {"wrote": self._list_written(), "files": self._files}
         self._require_own_record()
-        self._writes(lambda: write_end(self._layout, {**record, **outcome}))
+        with _unwritable():
+            write_end(self._layout, {**record, **outcome})
         self._buffer.forget(self._trial, self.number)
-
-    @staticmethod
-    def _writes(write: Callable[[], object]) -> None:
-        try:
-            write()
-        except EnvironmentProblem as error:
-            raise CampaignUnwritable(str(error)) from error
 
 
 def _memory(cost: Mapping[str, float]) -> dict[str, int]:

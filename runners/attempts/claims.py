@@ -13,9 +13,8 @@ from runners.attempts.leases import Leases, earlier_life
 from runners.checkpoint import Checkpoint, checkpointed_step, has_checkpoints, newest_checkpoint
 from runners.provenance.code import made_by, ran_other_code
 from runners.training.failure import Failure, fruitless_failure, lost_failure
-from store.files.attempts import begin, end_record, start_record, write_end
+from store.files.attempts import EVERY_S, begin, end_record, start_record, write_end
 from store.files.code_aliases import current_sources
-from store.files.heartbeat import EVERY_S
 from store.files.layout import Layout
 from store.files.removals import next_attempt
 from store.files.trial_status import AttemptState, TrialState, last_beat_ns, trial_state

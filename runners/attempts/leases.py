@@ -39,19 +39,14 @@ class Sighting(NamedTuple):
     """None: there was none."""
     silent_s: float
     looked: float
-    """At the last look, in seconds of the observer's own clock."""
-
-    def silent_until(self, beat_ns: int | None, now: float, most_s: float) -> float:
-        """Seconds of silence at a look that finds `beat_ns`; `most_s` is what counts of those since the last look."""
-        same = self.beat_ns == beat_ns and self.looked <= now  # else it was before another boot
-        return self.silent_s + min(now - self.looked, most_s) if same else 0.0
+    """Time of the last look, in seconds of the observer's own clock."""
 
 
 @final
 class Leases:
-    """An observer; `place` is that of `start.json` for where it runs, `clock` counts seconds and is never set.
+    """An observer at `place`, as in `start.json`; `clock` is monotonic, in seconds.
 
-    `shared` is where the observers of this host keep what they saw; None: they do not.
+    `shared` returns the directory where the observers of this host share what they saw, or None.
     """
 
     def __init__(
@@ -61,14 +56,12 @@ class Leases:
         clock: Callable[[], float] = time.monotonic,
         shared: Callable[[], Path | None] | None = None,
     ) -> None:
-        self._place = place
-        self._clock = clock
-        self._shared = shared or host_memory
+        self._place, self._clock, self._shared = place, clock, shared or host_memory
         self._seen: dict[tuple[Path, str, int], Sighting] = {}
         self._tidied = -math.inf
 
     def alive(self, layout: Layout, trial: str, attempt: int, start: Mapping[str, Any]) -> bool:
-        """Whether the attempt that wrote `start` and no end is at work.
+        """Return True if the attempt that wrote `start` and no end is at work.
 
         Raises:
             EnvironmentProblem: the file system does not answer.
@@ -85,10 +78,15 @@ class Leases:
         now = self._clock()
         place = (layout.root, trial, attempt)
         file = self._file(place, now)
-        known = [found for found in (self._seen.get(place), _read(file)) if found is not None]
-        silent_s = max((found.silent_until(beat, now, most_s) for found in known), default=0.0)
+        known = filter(None, (self._seen.get(place), _read(file)))
+        silent_s = 0.0
+        for each in known:
+            if each.beat_ns == beat and each.looked <= now:  # else there was a sign of life, or another boot
+                silent_s = max(silent_s, each.silent_s + min(now - each.looked, most_s))
         self._seen[place] = Sighting(beat, silent_s, now)
-        _write(file, self._seen[place])
+        if file is not None:
+            with suppress(OSError):  # it only spares others a wait
+                file.write_text(f"{'-' if beat is None else beat} {silent_s!r} {now!r}\n")
         return silent_s
 
     def _file(self, place: tuple[Path, str, int], now: float) -> Path | None:
@@ -104,7 +102,7 @@ class Leases:
 
 
 def earlier_life(theirs: Any, ours: Mapping[str, Any] | None) -> bool:
-    """Whether `theirs` is the place of an earlier life of the task at `ours`: SLURM starts it again once it is over."""
+    """Return True if SLURM has requeued the task at `theirs`, and it runs now at `ours`."""
     if ours is None or not isinstance(theirs, Mapping):
         return False
     then, now = theirs.get("restarts"), ours.get("restarts")
@@ -114,7 +112,7 @@ def earlier_life(theirs: Any, ours: Mapping[str, Any] | None) -> bool:
 
 @cache
 def host_memory() -> Path | None:
-    """A directory of this user on this host that is void after the next boot; None where there can be none."""
+    """Return a directory of this user on this host that the next boot makes void; None if there can be none."""
     try:
         boot = _BOOT.read_text().strip()
         directory = Path(tempfile.gettempdir()) / f"ablate-{os.getuid()}-{boot}"
@@ -136,13 +134,6 @@ def _read(file: Path | None) -> Sighting | None:
     except (OSError, ValueError):  # not there, being written, or cut off: not known
         return None
     return found if not rest and math.isfinite(found.silent_s) else None
-
-
-def _write(file: Path | None, found: Sighting) -> None:
-    if file is not None:
-        with suppress(OSError):  # it only spares others a wait
-            beat = "-" if found.beat_ns is None else found.beat_ns
-            file.write_text(f"{beat} {found.silent_s!r} {found.looked!r}\n")
 
 
 def _tidy(directory: Path) -> None:

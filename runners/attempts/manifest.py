@@ -12,11 +12,13 @@ import secrets
 import struct
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
 from grid.errors import NotFoundError, StoreError
 from store.files.atomic import (
+    add_seal,
     environment_problem,
     make_directory,
     parse_object,
@@ -26,7 +28,6 @@ from store.files.atomic import (
     write_atomic,
     write_json,
 )
-from store.files.checksum import add_seal
 from store.files.layout import Layout
 from store.files.plans import require_version
 
@@ -37,12 +38,12 @@ _KEY = re.compile(rb'\{"trial":"([0-9a-f]{32})"')
 
 
 def submission_id() -> str:
-    """A new name for a submission: the time (UTC) and six random hexadecimal digits."""
+    """Return a new name of a submission: the time (UTC) and six random hexadecimal digits."""
     return f"{time.strftime('%Y%m%dT%H%M%S', time.gmtime())}-{secrets.token_hex(3)}"
 
 
 def trial_lines(grid: "Grid") -> Iterator[dict[str, Any]]:
-    """The trials of `grid` in execution order, as they are written to files."""
+    """Yield the trials of `grid` in execution order, as they are written to files."""
     for planned in grid.trials():
         yield {
             "trial": planned.key,
@@ -57,7 +58,7 @@ def trial_lines(grid: "Grid") -> Iterator[dict[str, Any]]:
 
 
 def write_grid(layout: Layout, grid: "Grid", lines: Iterable[Mapping[str, Any] | bytes]) -> None:
-    """Publish the grid's trials, then its header; files that already say the same are left alone.
+    """Write the grid's trials, then its header; files with equal content stay.
 
     Raises:
         EnvironmentProblem: the campaign cannot be written.
@@ -65,22 +66,15 @@ def write_grid(layout: Layout, grid: "Grid", lines: Iterable[Mapping[str, Any] |
     """
     require_version(layout, grid.name)
     _write_lines(layout.grid_trials(grid.name), lines)
-    header = grid.header()
-    path = layout.grid_header(grid.name)
-    if not _says(path, header):
-        write_json(path, header)
-
-
-def _says(path: Path, record: Mapping[str, Any]) -> bool:
-    """Whether the file holds `record`; a torn one does not."""
-    try:
-        return read_json(path) == json.loads(json.dumps(record))  # type: ignore[no-any-return]
-    except (NotFoundError, StoreError):
-        return False
+    header, path = grid.header(), layout.grid_header(grid.name)
+    with suppress(NotFoundError, StoreError):  # no header, or a torn one
+        if read_json(path) == json.loads(json.dumps(header)):
+            return
+    write_json(path, header)
 
 
 def read_lines(path: Path, numbers: Sequence[int]) -> Iterator[bytes]:
-    """Lines `numbers` (ascending, counted from 0) of the file `path`, as they are.
+    """Yield lines `numbers` (ascending, counted from 0) of the file `path`.
 
     Raises:
         StoreError: it has fewer lines.
@@ -97,7 +91,7 @@ def read_lines(path: Path, numbers: Sequence[int]) -> Iterator[bytes]:
 
 
 def trial_of(line: bytes, where: str) -> str:
-    """The key of the trial that a line is about. Lines begin with it, so only one that is not like that is parsed.
+    """Return the key of the trial of a line. Lines begin with it, so that only a damaged one is parsed.
 
     Raises:
         StoreError: the line is not whole; `where` names its place.
@@ -107,7 +101,7 @@ def trial_of(line: bytes, where: str) -> str:
 
 
 def write_submission(layout: Layout, submission: str, lines: Iterable[Mapping[str, Any] | bytes]) -> None:
-    """Publish the manifest of a submission and its index, complete, under its name; lines that are bytes are copied.
+    """Write the manifest of a submission and its index; they appear complete. Lines that are bytes are copied.
 
     Raises:
         EnvironmentProblem: the campaign cannot be written.
@@ -125,7 +119,7 @@ def write_submission(layout: Layout, submission: str, lines: Iterable[Mapping[st
 
 
 def _write_lines(path: Path, lines: Iterable[Mapping[str, Any] | bytes]) -> list[int]:
-    """Stream `lines` to `path` atomically; a file with the same bytes keeps its age. Returns each line's offset."""
+    """Stream `lines` to `path` atomically, unless it has the same bytes; return each line's offset."""
     make_directory(path.parent)
     draft = path.with_name(temporary_name(path.name))
     offsets: list[int] = []
@@ -177,7 +171,7 @@ class Manifest:
         return len(self._offsets) - 1
 
     def line(self, row: int) -> dict[str, Any]:
-        """Row `row`, counted from 0.
+        """Return row `row`, counted from 0.
 
         Raises:
             StoreError: it is not whole.
@@ -185,7 +179,7 @@ class Manifest:
         return parse_object(self._bytes(row), f"{self._path}, row {row}")
 
     def trial(self, row: int) -> str:
-        """The key of the trial in row `row`; much cheaper than the whole line.
+        """Return the key of the trial in row `row`; much cheaper than the whole line.
 
         Raises:
             StoreError: the row is not whole.

@@ -9,7 +9,6 @@ import socket
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, final
 
 from pydantic import TypeAdapter, ValidationError
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
     from runners.attempts.worker import Job
 
 SILENT_S = 180.0
-"""A worker or a run that gave no sign for so many seconds is not taken to be at work; workers write each minute."""
+"""Seconds without a sign after which a worker or a run counts as gone; workers write each minute."""
 
 
 @final
@@ -125,7 +124,7 @@ def write_submission_record(layout: Layout, found: Submission) -> None:
 
 
 def read_submission_record(layout: Layout, submission: str) -> Submission:
-    """The record of a submission.
+    """Read the record of a submission.
 
     Raises:
         NotFoundError: it has none.
@@ -138,39 +137,37 @@ def read_submission_record(layout: Layout, submission: str) -> Submission:
             f"{path} has schema {data.get('schema')!r} and this version reads {FILE_SCHEMA}; update ablate, or look at "
             "it with the version that wrote it"
         )
+    problem = None
     try:
-        found = TypeAdapter(Submission).validate_python(data)
+        record = TypeAdapter(Submission).validate_python(data)
     except ValidationError as error:
         first = error.errors()[0]
-        raise _no_record(path, f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from error
-    more = sorted(set(data) - {known.name for known in fields(Submission)})
-    if more or "classes" not in data:
-        raise _no_record(path, f"it says {', '.join(more)}" if more else "it says nothing of classes")
-    if found.submission != submission:
-        raise _no_record(path, f"it is that of {found.submission}")
-    return found
-
-
-def _no_record(path: Path, why: str) -> StoreError:
-    return StoreError(f"{path} is no record of a submission ({why}); restore it, or remove it")
+        problem = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+    else:
+        if more := sorted(set(data) - {each.name for each in fields(Submission)}):
+            problem = f"it says {', '.join(more)}"
+        elif "classes" not in data:
+            problem = "it says nothing of classes"
+        elif record.submission != submission:
+            problem = f"it is that of {record.submission}"
+    if problem is not None:
+        raise StoreError(f"{path} is no record of a submission ({problem}); restore it, or remove it")
+    return record
 
 
 class Unreadable(NamedTuple):
-    """A submission whose record is there and cannot be read: damaged, or of a newer version."""
+    """A submission whose record is damaged, or of a newer version."""
 
     submission: str
     why: str
 
     def in_words(self) -> str:
-        """A sentence."""
+        """Describe it in a sentence."""
         return f"what became of submission {self.submission} is not known: {self.why}"
 
 
 def submission_records(layout: Layout) -> Iterator[Submission | Unreadable]:
-    """The records of a campaign's submissions, oldest first, each as it is or what is wrong with it.
-
-    Submissions from before there were records are passed over.
-    """
+    """Yield the records of a campaign's submissions, oldest first; those of old releases have none."""
     for submission in layout.submission_ids():
         try:
             yield read_submission_record(layout, submission)
@@ -181,7 +178,7 @@ def submission_records(layout: Layout) -> Iterator[Submission | Unreadable]:
 
 
 def job_data(job: "Job", snapshot: Mapping[str, Any] | None) -> dict[str, Any]:
-    """`job` as the record has it; with a snapshot, `files` are those inside of it and `specs` those it was taken of."""
+    """Convert `job` for the record; with a snapshot, `files` are paths inside it and `specs` the original files."""
     return {
         "entry": asdict(job.entry),
         "files": list(snapshot["spec"]) if snapshot else [str(file) for file in job.files],
@@ -195,9 +192,7 @@ def job_data(job: "Job", snapshot: Mapping[str, Any] | None) -> dict[str, Any]:
 
 
 def record_run(layout: Layout, job: "Job", machine: Literal["local", "inline"]) -> Submission:
-    """Write the record of a run on this machine: its code as a snapshot, and its environment.
-
-    To be called when the manifest is there and before the first trial.
+    """Write the record of a run on this machine, with its snapshot and environment, before the first trial.
 
     Raises:
         EnvironmentProblem: the campaign cannot be written, or a spec file cannot be read.
@@ -225,7 +220,7 @@ def record_run(layout: Layout, job: "Job", machine: Literal["local", "inline"]) 
 
 
 def record_end(layout: Layout, found: Submission) -> None:
-    """Write down that a run on this machine is over, so that nobody waits for it or asks its process to stop.
+    """Record that a run on this machine is over.
 
     Raises:
         EnvironmentProblem: the campaign cannot be written.

@@ -27,7 +27,7 @@ from runners.provenance.specfile import import_spec_file
 from runners.training.failure import Failure, breaks_process, failure_of
 from runners.training.memory import release_cached_memory, reset_peak_memory
 from runners.training.training_context import NodeLost, TrainingContext, TrainingResult
-from store.files.heartbeat import EVERY_S
+from store.files.attempts import EVERY_S
 from store.files.layout import Layout
 from store.files.shards import ShardBuffer
 from store.files.trial_status import trial_state
@@ -75,7 +75,7 @@ class Job:
 
 Came = Literal["ok", "failed", "stopped", "was_ok", "was_failed", "held"]
 
-_FOUND: dict[str, Came] = {"ok": "was_ok", "failed": "was_failed", "running": "held"}
+_TAKEN: dict[str, Came] = {"ok": "was_ok", "failed": "was_failed", "running": "held"}
 
 
 class CodeChanged(SpecError):
@@ -102,16 +102,19 @@ class Outcome(NamedTuple):
 
 
 class Listener(Protocol):
-    """Callbacks of the process that runs a worker."""
+    """Callbacks of the process that runs a worker; a subclass ignores those that it does not define."""
 
     def stop_requested(self) -> bool:
         """Return True to stop at the next step boundary."""
+        return False
 
     def row_started(self, row: int, attempt: int, step: int) -> None:
         """Report that the row was claimed and starts at `step`."""
+        del row, attempt, step
 
     def row_stepped(self, row: int, step: int, steps: int, loss: float) -> None:
         """Report progress; called every step."""
+        del row, step, steps, loss
 
 
 def resolve(reference: str) -> Any:
@@ -136,10 +139,8 @@ class Worker:
     """
 
     def __init__(self, job: Job, number: int, listener: Listener, *, own_process: bool) -> None:
-        self._job = job
-        self._number = number
-        self._listener = listener
-        self._own_process = own_process
+        self._job, self._number = job, number
+        self._listener, self._own_process = listener, own_process
         self._layout = Layout(job.root)
         self._manifest = Manifest(self._layout, job.submission)
         self._buffer = ShardBuffer(self._layout, submission=job.submission, worker=number)
@@ -165,7 +166,7 @@ class Worker:
         outcome = self._try(row)
         while self._job.oom == "halve" and outcome.failure is not None and outcome.failure.reason == "out_of_memory":
             if outcome.spent:
-                return self._left_to_another(outcome)
+                return self._leave_to_another(outcome)
             release_cached_memory()
             following = self._try(row)
             if following.status == "was_failed":  # its batch cannot be split further
@@ -173,10 +174,10 @@ class Worker:
             outcome = following
         return outcome
 
-    def _left_to_another(self, outcome: Outcome) -> Outcome:
+    def _leave_to_another(self, outcome: Outcome) -> Outcome:
         line = self._manifest.line(outcome.row)
-        state = trial_state(self._layout, line["trial"], self._leases.alive)
-        tried = state.ended.start.get("accumulate") if state.ended is not None else None
+        ended = trial_state(self._layout, line["trial"], self._leases.alive).ended
+        tried = None if ended is None else ended.start.get("accumulate")
         if written_micro_batches(self._cut(line)) in (None, tried):  # its batch cannot be split further
             return outcome
         return outcome._replace(status="stopped", failure=None)
@@ -187,8 +188,7 @@ class Worker:
             line = self._manifest.line(row)
             spec = self._cut(line)
             trial = self._trial(line["trial"], spec)
-            about = self._about(spec, trial)
-            retry, again = self._job.retry, self._job.again
+            retry, again, about = self._job.retry, self._job.again, self._about(spec, trial)
             mine = claim(self._layout, line["trial"], about, retry=retry, again=again, leases=self._leases)
         except EnvironmentProblem as error:
             raise CampaignUnwritable(str(error)) from error
@@ -196,7 +196,7 @@ class Worker:
             moved = mine.status == "failed" and self._cut(line) != spec  # another process tried this split
             if mine.status == "ok":
                 discard_forgotten(self._layout, line["trial"], trial_state(self._layout, line["trial"]))
-            return self._try(row) if moved else Outcome(row, _FOUND[mine.status])
+            return self._try(row) if moved else Outcome(row, _TAKEN[mine.status])
         return self._attempt(row, line, mine, trial)
 
     def _cut(self, line: dict[str, Any]) -> dict[str, Any]:
@@ -229,8 +229,9 @@ class Worker:
         }
 
     def _attempt(self, row: int, line: dict[str, Any], mine: Claim, trial: Spec | Exception) -> Outcome:
-        listener = self._listener
-        run = None if isinstance(trial, Exception) or not self._job.callbacks else _logged_run(line, mine.number, trial)
+        listener, run = self._listener, None
+        if self._job.callbacks and not isinstance(trial, Exception):
+            run = LoggedRun(line["trial"], line["grid"], line["label"], line["seed"], mine.number, trial)
         watch = Watch(
             listener.stop_requested,
             lambda step, steps, loss: listener.row_stepped(row, step, steps, loss),
@@ -256,13 +257,11 @@ class Worker:
             with contextlib.suppress(CampaignUnwritable, LeaseLost):
                 attempt.abandon("the campaign directory could not be written")
             raise
-        except LeaseLost:
+        except (LeaseLost, NodeLost):
             raise
         except CodeChanged as error:
             attempt.abandon(str(error))
             return Outcome(row, "stopped", attempt.number)
-        except NodeLost:
-            raise
         except EnvironmentProblem as error:
             attempt.abandon(str(error))
             raise NodeUnsuitable(str(error)) from error
@@ -312,28 +311,25 @@ class Worker:
         if not self._own_process:
             yield
             return
-        sys.stdout.flush()
-        sys.stderr.flush()
         kept = os.dup(1), os.dup(2)
         log = os.open(attempt.log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
-        os.dup2(log, 1)
-        os.dup2(log, 2)
-        os.close(log)
         try:
+            _redirect(log, log)
             yield
         finally:
-            sys.stdout.flush()
-            sys.stderr.flush()
-            for stream, descriptor in zip((1, 2), kept, strict=True):
-                os.dup2(descriptor, stream)
+            _redirect(*kept)
+            for descriptor in (log, *kept):
                 os.close(descriptor)
-            with contextlib.suppress(OSError):  # it only costs room
+            with contextlib.suppress(OSError):  # an empty log only costs space
                 if not attempt.log.stat().st_size:
                     attempt.log.unlink()
 
 
-def _logged_run(line: Mapping[str, Any], attempt: int, trial: Spec) -> LoggedRun:
-    return LoggedRun(line["trial"], line["grid"], line["label"], line["seed"], attempt, trial)
+def _redirect(stdout: int, stderr: int) -> None:
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os.dup2(stdout, 1)
+    os.dup2(stderr, 2)
 
 
 def _checkpoint_s(spec: Mapping[str, Any]) -> float:

@@ -8,34 +8,29 @@ import json
 import os
 import sys
 import threading
-from dataclasses import asdict
 from pathlib import Path
 from typing import NoReturn
 
 from cyclopts import App, Parameter
 from cyclopts.exceptions import CycloptsError
 
-from grid.errors import EnvironmentProblem, SpecError
-from grid.paper import PaperScale
-from runners.cli.annotate import note, tag
+from grid.errors import AblateError, EnvironmentProblem, SpecError
+from runners.cli.analysis import curves, effects, pareto
 from runners.cli.catalogue import operators, probes, prove, tasks
-from runners.cli.compare import compare
 from runners.cli.doctor import check, doctor, rebuild
-from runners.cli.effects import effects
+from runners.cli.edit import note, rename, rm, tag
 from runners.cli.evaluate import evaluate
-from runners.cli.export import export
+from runners.cli.export import export, sql
 from runners.cli.monitor import cancel, failures, logs, watch
-from runners.cli.options import AnyGrid, Campaign, Json, say_warnings
+from runners.cli.options import AnyGrid, Campaign
+from runners.cli.papers import papers
 from runners.cli.published import published
-from runners.cli.remove import rename, rm
 from runners.cli.repro import repro
-from runners.cli.resolve import CAMPAIGNS
-from runners.cli.results import status, table
+from runners.cli.resolve import find_campaign, find_campaigns, read_warnings
+from runners.cli.results import compare, status, table
 from runners.cli.retry import retry
 from runners.cli.run import plan, run
-from runners.cli.sql import sql
-from runners.cli.trade_offs import curves, pareto
-from runners.output import say, write, write_json
+from runners.output import say, write
 
 HELP = """Ablation grids for Transformer attention: from a Python spec to a verdict.
 
@@ -65,7 +60,7 @@ app = App(
 
 for _command in (
     plan, run, status, table, effects, curves, pareto, sql, export, compare, published, check, rebuild, doctor,
-    operators, tasks, probes, prove, evaluate, repro, logs, cancel, retry, failures, watch, rm, rename, tag,
+    operators, tasks, probes, prove, papers, evaluate, repro, logs, cancel, retry, failures, watch, rm, rename, tag,
     note,
 ):  # fmt: skip
     app.command(_command)
@@ -85,7 +80,6 @@ def report(
         The file to write; default report.html in the campaign.
     """
     from dashboards import write_report
-    from runners.cli.resolve import find_campaign
     from store.store import Store
 
     if path is not None and campaign is not None:
@@ -93,78 +87,9 @@ def report(
     root = find_campaign(path or campaign)
     written = write_report(root, out, grid)
     with Store.open(root) as store:
-        say_warnings(store, grid)
+        read_warnings(store, grid)
     say("ablate: the report is")
     write(str(written.resolve()))
-    return 0
-
-
-@app.command
-def papers(
-    item: str | None = None,
-    /,
-    *,
-    scale: PaperScale = "cpu",
-    campaign: Path | None = None,
-    as_json: Json = False,
-) -> int:
-    """List tables and figures of the papers and their grids, those of one paper, or one table with your results.
-
-    Parameters
-    ----------
-    item
-        A paper, such as ssa, or one of its items, such as ssa:table1.
-    scale
-        paper: the paper's own setting; gpu: an hour of one accelerator per table; cpu: ten minutes of two cores.
-    campaign
-        Where its results are; default campaigns/PAPER.
-    """
-    from runners.cli.papers import item_states, paper_files, write_states
-
-    if item is not None and ":" in item:
-        return _papers_item(item, scale, campaign, as_json=as_json)
-    names = list(paper_files()) if item is None else [item]
-    root = {name: campaign or CAMPAIGNS / name for name in names}
-    states = [each for name in names for each in item_states(name, scale, root[name], count=item is not None)]
-    if as_json:
-        write_json("papers", [asdict(each) for each in states])
-    else:
-        write_states(states, scale)
-    return 0
-
-
-def _papers_item(item: str, scale: PaperScale, campaign: Path | None, *, as_json: bool) -> int:
-    """Show a table with your results beside the printed values, or the printed values alone."""
-    from dashboards.papers.paper_tables import read_beside
-    from runners.cli.papers import load_paper, write_beside
-    from runners.cli.published_text import flat, write_cells
-    from runners.output import write_frame
-    from store.files.layout import Layout
-    from store.published.filter import chosen
-    from store.store import Store
-
-    paper, _, name = item.partition(":")
-    grids = load_paper(paper).grids
-    grid, root = grids.grid_name(name, scale), campaign or CAMPAIGNS / paper
-    if not name.startswith("table"):
-        say(f"ablate: {item} is drawn from grid {grid} on the page Published of `ablate dash {root}`")
-        return 0
-    number = int(name.removeprefix("table"))
-    if Layout(root).exists():
-        with Store.open(root) as store:
-            if grid in store.grids():
-                found = read_beside(store, grid, grids.number, number)
-                if as_json:
-                    write_frame("papers", found, as_json=True)
-                else:
-                    write_beside(found)
-                return 0
-    cells = chosen(grids.number, str(number))
-    if as_json:
-        write_frame("papers", flat(cells), as_json=True)
-    else:
-        write_cells(cells)
-    say(f"ablate: {root} has no results of {grid}; `ablate run {item} --scale {scale}` trains it")
     return 0
 
 
@@ -185,22 +110,19 @@ def dash(*campaigns: Path, port: int = 8050, host: str = "127.0.0.1", spec: Path
     """
     from dashboards.app.serve import serve
     from runners.catalogue.operator_maths import OperatorMaths
-    from runners.cli.resolve import find_campaigns
 
     if not 0 <= port < 2**16:
         raise SpecError(f"a port is a number from 0 to {2**16 - 1}; got --port {port}")
     if spec is not None and not spec.is_file():
         raise SpecError(f"there is no spec file {spec}; --spec takes a Python file that defines operators or choices")
-    roots = find_campaigns(campaigns)
-    maths = OperatorMaths(spec)
-    serve(roots, host=host, port=port, ready=_at_once, say=lambda text: say(f"ablate: {text}"), maths=maths)
+
+    def write_now(line: str) -> None:
+        write(line)
+        sys.stdout.flush()
+
+    roots, maths = find_campaigns(campaigns), OperatorMaths(spec)
+    serve(roots, host=host, port=port, ready=write_now, say=lambda text: say(f"ablate: {text}"), maths=maths)
     return 0
-
-
-def _at_once(line: str) -> None:
-    """A result that somebody waits for while the command goes on."""
-    write(line)
-    sys.stdout.flush()
 
 
 def main() -> None:
@@ -222,8 +144,8 @@ def execute(arguments: list[str]) -> int:
         sys.stderr.close()  # the reader went away, as `head` does; Python would complain at exit
         return 0
     except Exception as error:
-        from grid.errors import AblateError
-
+        if isinstance(error, RuntimeError) and str(error) == "Query interrupted":  # DuckDB's answer to Ctrl-C
+            return _refuse(arguments, 130, "interrupted; the same command goes on")
         if debug:
             raise
         if isinstance(error, AblateError):

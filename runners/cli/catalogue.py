@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal, final
+from typing import TYPE_CHECKING, Literal, final
 
 from cyclopts import Parameter
 
@@ -11,10 +11,14 @@ from grid.errors import SpecError
 from runners.cli.options import Flag, Json
 from runners.output import write_json, write_table
 
+if TYPE_CHECKING:
+    from variants.paths.case import Case
+
 STAGES = "stages"
 """Argument of `ablate operators` that lists the kinds of every stage."""
 
 
+@Parameter(name="*")
 @final
 @dataclass(frozen=True)
 class OperatorPage:
@@ -37,17 +41,19 @@ class OperatorPage:
     length: int | None = None
     device: Literal["cpu", "cuda"] | None = None
 
-    def check(self, *, one: bool) -> None:
-        """Raise SpecError for options that say nothing; `one` is True if the page is about one named operator."""
-        if self.model and not one:
-            raise SpecError("--model counts the parameters of one named operator; give its name")
-        if self.paths and not one:
-            raise SpecError("--paths is about one named operator; give its name")
+    def case(self) -> "Case":
+        """Return the case in which --paths chooses a path."""
+        from variants.paths.case import Case
+
+        return Case(self.length or 1024, self.length or 1024, self.device or "cpu")
+
+    def check(self, *, is_named: bool) -> None:
+        """Raise SpecError for options that say nothing about the page."""
+        for flag, is_given in (("--model counts the parameters of", self.model), ("--paths is about", self.paths)):
+            if is_given and not is_named:
+                raise SpecError(f"{flag} one named operator; give its name")
         if not self.paths and (self.length is not None or self.device is not None):
             raise SpecError("--length and --device choose the case of --paths; add it, or leave them out")
-
-
-_WHOLE_PAGE = OperatorPage()
 
 
 def operators(
@@ -57,7 +63,7 @@ def operators(
     *,
     spec: Path | None = None,
     paper: str | None = None,
-    page: Annotated[OperatorPage, Parameter(name="*")] = _WHOLE_PAGE,
+    page: OperatorPage = OperatorPage(),
     as_json: Json = False,
 ) -> int:
     """List the named operators, or explain one: formula, numbers, limits, pitfalls. `operators score ssa`: a kind.
@@ -73,7 +79,7 @@ def operators(
     paper
         List those of one paper: baseline, 000, 001, 002, 003, 004 or beyond.
     """
-    from runners.catalogue.explain import MODEL, data, explain, explain_kind
+    from runners.catalogue.explain import MODEL, data, explain, explain_kind, path_rows
     from runners.catalogue.explain_text import write_explanation, write_kind
     from runners.catalogue.lookup import defined_in, families, find_named, of_paper, stage_kinds
     from runners.provenance.specfile import import_spec_file
@@ -81,11 +87,12 @@ def operators(
     listing = kind is None and name in (STAGES, *families())
     if name and paper:
         raise SpecError(f"--paper filters the list and takes no name; leave --paper or {name!r} out")
-    page.check(one=name is not None and kind is None and not listing)
-    module = None if spec is None else import_spec_file(spec)
+    page.check(is_named=name is not None and kind is None and not listing)
+    module = spec and import_spec_file(spec)
     if page.paths and name is not None:
-        _write_paths(name, page.length or 1024, page.device or "cpu", as_json=as_json)
-    elif name is None and paper is None and module is not None:
+        paths = path_rows(find_named(name).make(), page.case())
+        _write_list(("path", "chosen", "reason"), paths, as_json=as_json)
+    elif module and name is None and paper is None:
         _write_list(("kind", "name", "line", "source"), defined_in(module), as_json=as_json)
     elif name is None:
         rows = [(each.name, each.paper, each.line) for each in of_paper(paper)]
@@ -99,16 +106,6 @@ def operators(
         found = explain(find_named(name), page.model or MODEL)
         write_json("operators", data(found)) if as_json else write_explanation(found)
     return 0
-
-
-def _write_paths(name: str, length: int, device: str, *, as_json: bool) -> None:
-    """Write every execution path of a named operator for one case."""
-    from runners.catalogue.explain import path_rows
-    from runners.catalogue.lookup import find_named
-    from variants.paths.case import Case
-
-    rows = path_rows(find_named(name).make(), Case(length, length, device))
-    _write_list(("path", "chosen", "reason"), [(row.path, row.chosen, row.reason) for row in rows], as_json=as_json)
 
 
 def _write_list(columns: Sequence[str], rows: Sequence[tuple[str, ...]], *, as_json: bool) -> None:
@@ -177,20 +174,15 @@ def prove(spec: Path | None = None, /, *, operator: str | None = None, full: Fla
         List the laws instead, a sentence each.
     """
     if laws:
-        return _list_laws(spec, operator, full=full)
+        if spec or operator or full:
+            raise SpecError("--laws lists the laws and takes neither a file nor --operator nor --full; leave them out")
+        from variants.laws.battery import LAWS
+
+        write_table(("law", "description"), [(law.name, law.sentence) for law in LAWS])
+        return 0
     import torch
 
     from runners.catalogue.prove import prove as prove_operators
 
     torch.set_num_threads(1)  # on inputs this small, several threads are slower
     return prove_operators(spec, operator, full=full)
-
-
-def _list_laws(spec: Path | None, operator: str | None, *, full: bool) -> int:
-    from grid.errors import SpecError
-    from variants.laws.battery import LAWS
-
-    if spec or operator or full:
-        raise SpecError("--laws lists the laws and takes neither a file nor --operator nor --full; leave them out")
-    write_table(("law", "description"), [(law.name, law.sentence) for law in LAWS])
-    return 0

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from runners.cli.options import Campaign, Json
-from runners.cli.resolve import CAMPAIGNS
+from runners.cli.resolve import CAMPAIGNS, find_campaign
 from runners.output import format_count, say, write, write_json, write_table
 
 NEEDED_BYTES = 1 << 30
@@ -47,26 +47,24 @@ def _packages() -> list[Check]:
 
 
 def _package(requirement: str) -> Check | None:
-    """One requirement; None if it is not one of this machine. Without `packaging`, presence is all that is checked."""
+    """Check one requirement; None if it is not one of this machine. Without `packaging`, only the presence counts."""
     try:
         from packaging.requirements import Requirement
     except ImportError:
-        return _present(re.split(r"[^\w.-]", requirement)[0], requirement)
-    wanted = Requirement(requirement)
-    if wanted.marker is not None and not wanted.marker.evaluate({"extra": ""}):
-        return None
-    found = _present(wanted.name, requirement)
-    if found.ok and not wanted.specifier.contains(found.found, prereleases=True):
-        told = f"{found.found}, but ablate needs {wanted.specifier}; pip install '{requirement}'"
-        return Check(wanted.name, told, ok=False)
-    return found
-
-
-def _present(name: str, requirement: str) -> Check:
+        wanted, name = None, re.split(r"[^\w.-]", requirement)[0]
+    else:
+        wanted = Requirement(requirement)
+        name = wanted.name
+        if wanted.marker is not None and not wanted.marker.evaluate({"extra": ""}):
+            return None
     try:
-        return Check(name, version(name))
+        installed = version(name)
     except PackageNotFoundError:
         return Check(name, f"missing; pip install '{requirement}'", ok=False)
+    if wanted is not None and not wanted.specifier.contains(installed, prereleases=True):
+        text = f"{installed}, but ablate needs {wanted.specifier}; pip install '{requirement}'"
+        return Check(name, text, ok=False)
+    return Check(name, installed)
 
 
 def _devices() -> Check:
@@ -100,7 +98,6 @@ def _program(what: str, *names: str) -> Check:
 
 def rebuild(*, campaign: Campaign = None) -> int:
     """Make the store anew from the campaign's files."""
-    from runners.cli.resolve import find_campaign
     from store.ingest.rebuild import rebuild as rebuild_store
     from store.store import Store
 
@@ -134,7 +131,6 @@ def check(*, campaign: Campaign = None, as_json: Json = False) -> int:
 
     The exit code is 0 if all is sound, and 6 if something is wrong.
     """
-    from runners.cli.resolve import find_campaign
     from runners.monitoring.integrity import check_campaign
 
     found = check_campaign(find_campaign(campaign))

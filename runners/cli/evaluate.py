@@ -8,15 +8,16 @@ from typing import TYPE_CHECKING, Annotated, Literal, final
 
 from cyclopts import Parameter
 
-from runners.cli.options import Campaign, Flag, Json
-from runners.cli.trust import ONLY_OWN, TRUST_FLAG
+from grid.errors import AblateError, NotFoundError, SpecError
+from runners.cli.options import Campaign, Flag, Json, Trials, Trust
+from runners.cli.resolve import find_several, open_campaign, require_trust
 from runners.output import format_count, say, write_json, write_table
 from runners.slow_notice import slow_notice
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from runners.evaluations import Evaluation, LmEval
+    from runners.evaluations import Evaluation
     from runners.posthoc.evaluate import Result, Status
     from runners.posthoc.trained_model import Kept
     from store.store import Store
@@ -24,10 +25,11 @@ if TYPE_CHECKING:
 _MOST_SHOWN = 40
 
 
+@Parameter(name="*")
 @final
 @dataclass(frozen=True)
-class By:
-    """Evaluations to run.
+class EvaluationFlags:
+    """Which evaluations are made, and how.
 
     Parameters
     ----------
@@ -38,56 +40,6 @@ class By:
     include
         The folder with the YAML files of these tasks and their data; default lm-evaluation-harness's own tasks, as far
         as their data are on this machine.
-    """
-
-    by: Annotated[Path | None, Parameter(name="--with")] = None
-    lm_eval: Annotated[tuple[str, ...], Parameter(consume_multiple=True, negative="")] = ()
-    include: Path | None = None
-
-    def evaluations(self) -> "tuple[Evaluation, ...]":
-        """All of them.
-
-        Raises:
-            SpecError: nothing is named, or what is named has no meaning.
-        """
-        from grid.errors import SpecError
-        from runners.posthoc.evaluate import evaluations_of
-
-        if self.include is not None and not self.lm_eval:
-            raise SpecError("--include is the folder of the tasks that --lm-eval names; name them, or leave it out")
-        if self.by is None and not self.lm_eval:
-            raise SpecError("evaluate by what? name a file of evaluations with --with FILE.py, or --lm-eval TASK...")
-        found = () if self.by is None else evaluations_of(self.by)
-        if self.lm_eval:
-            found = (*found, self._harness())
-        return tuple({each.key: each for each in found}.values())
-
-    def _harness(self) -> "LmEval":
-        from pydantic import ValidationError
-
-        from grid import spec_error
-        from runners.evaluations import LmEval
-        from runners.evaluations.lm_eval_files import require_tasks
-
-        try:
-            harness = LmEval(tasks=self.lm_eval, include=None if self.include is None else str(self.include))
-        except ValidationError as error:
-            raise spec_error(error, "LmEval") from error
-        if self.include is not None:  # reading the harness's own takes seconds, and waits for the first trial
-            require_tasks(self.lm_eval, self.include)
-        return harness
-
-
-NOTHING = By()
-
-
-@final
-@dataclass(frozen=True)
-class How:
-    """How trials are evaluated.
-
-    Parameters
-    ----------
     again
         Make evaluations once more that were made before; what they find replaces what was found.
     other_code
@@ -96,21 +48,20 @@ class How:
         Default where the trial asks to be trained.
     """
 
+    by: Annotated[Path | None, Parameter(name="--with")] = None
+    lm_eval: Annotated[tuple[str, ...], Parameter(consume_multiple=True, negative="")] = ()
+    include: Path | None = None
     again: Flag = False
     other_code: Annotated[bool, Parameter(name=("--allow-code-change", "--other-code"), negative="")] = False
     device: Literal["auto", "cpu", "cuda"] | None = None
 
 
-AS_TRAINED = How()
-
-
 def evaluate(
-    *query: str,
-    by: Annotated[By, Parameter(name="*")] = NOTHING,
-    how: Annotated[How, Parameter(name="*")] = AS_TRAINED,
+    *query: Trials,
+    by: EvaluationFlags = EvaluationFlags(),
     spec: Annotated[tuple[Path, ...], Parameter(negative="")] = (),
     campaign: Campaign = None,
-    trust: TRUST_FLAG = ONLY_OWN,
+    trust: Trust = False,
     as_json: Json = False,
 ) -> int:
     """Evaluate finished trials that kept their weights further; the rows are kept beside those of the training.
@@ -119,15 +70,10 @@ def evaluate(
 
     Parameters
     ----------
-    query
-        Which trials: the beginning of a key, a label, or conditions such as operator=SSA seed=3; an axis is a field
-        too. Conditions on different fields must all hold; of several on one field, either.
     spec
         A spec file that defines classes of the trials; default those that were submitted.
     """
-    from grid.errors import SpecError
-    from runners.cli.resolve import find_several, open_campaign
-    from runners.posthoc.evaluate import Wanted, evaluate as judge, load_classes, submitted_files
+    from runners.posthoc.evaluate import Wanted, evaluate as evaluate_trials, load_classes, submitted_files
     from runners.provenance.specfile import import_spec_file
 
     if not query:
@@ -138,26 +84,51 @@ def evaluate(
             trials = find_several(store, query)
         for file in spec:
             import_spec_file(file)
-        wanted = Wanted(by.evaluations(), how.again, how.device, how.other_code)
-        kept, results = _with_weights(store, trials)
+        wanted = Wanted(_load_evaluations(by), by.again, by.device, by.other_code)
+        models, results = _find_weights(store, trials)
         files = [*spec, *([by.by] if by.by else [])]
-        trust.require(store.layout, [file for file in submitted_files(store.layout, kept) if file not in files])
-        load_classes(store.layout, kept, files, _tell)
+        code = [file for file in submitted_files(store.layout, models) if file not in files]
+        require_trust(store.layout, code, trust=trust)
+        load_classes(store.layout, models, files, _tell)
         try:
-            results += judge(store, kept, wanted, _tell)
+            results += evaluate_trials(store, models, wanted, _tell)
         finally:
-            _land(store)
-        labels = _labels(store)
+            _ingest(store)
+        labels = _read_labels(store)
     return _report(results, labels, len(trials), as_json=as_json)
+
+
+def _load_evaluations(flags: EvaluationFlags) -> "tuple[Evaluation, ...]":
+    """Load the evaluations that the options name. Raise SpecError if they name none, or an invalid one."""
+    from pydantic import ValidationError
+
+    from grid import spec_error
+    from runners.evaluations import LmEval
+    from runners.evaluations.lm_eval_files import require_tasks
+    from runners.posthoc.evaluate import evaluations_of
+
+    if flags.include is not None and not flags.lm_eval:
+        raise SpecError("--include is the folder of the tasks that --lm-eval names; name them, or leave it out")
+    if flags.by is None and not flags.lm_eval:
+        raise SpecError("evaluate by what? name a file of evaluations with --with FILE.py, or --lm-eval TASK...")
+    evaluations = () if flags.by is None else evaluations_of(flags.by)
+    if flags.lm_eval:
+        try:
+            harness = LmEval(tasks=flags.lm_eval, include=None if flags.include is None else str(flags.include))
+        except ValidationError as error:
+            raise spec_error(error, "LmEval") from error
+        if flags.include is not None:  # reading the harness's own takes seconds, and waits for the first trial
+            require_tasks(flags.lm_eval, flags.include)
+        evaluations = (*evaluations, harness)
+    return tuple({each.key: each for each in evaluations}.values())
 
 
 def _tell(text: str) -> None:
     say(f"ablate: {text}")
 
 
-def _with_weights(store: "Store", trials: "Sequence[str]") -> "tuple[list[Kept], list[Result]]":
-    """The trials whose weights are there; why the others cannot be evaluated."""
-    from grid.errors import NotFoundError
+def _find_weights(store: "Store", trials: "Sequence[str]") -> "tuple[list[Kept], list[Result]]":
+    """Return the trials whose weights were kept, and why the others cannot be evaluated."""
     from runners.posthoc.evaluate import Result
     from runners.posthoc.trained_model import find_kept
 
@@ -170,9 +141,8 @@ def _with_weights(store: "Store", trials: "Sequence[str]") -> "tuple[list[Kept],
     return found, without
 
 
-def _land(store: "Store") -> None:
+def _ingest(store: "Store") -> None:
     """Ingest the new records. If that fails, the next reader ingests them."""
-    from grid.errors import AblateError
     from store.ingest.ingest import ingest
 
     try:
@@ -181,7 +151,7 @@ def _land(store: "Store") -> None:
         _tell(f"results are on disk but not in the store yet: {error}")
 
 
-def _labels(store: "Store") -> dict[str, tuple[str, int]]:
+def _read_labels(store: "Store") -> dict[str, tuple[str, int]]:
     rows = store.sql("SELECT trial, any_value(label), any_value(seed) FROM grid_trial GROUP BY trial").rows()
     return {str(trial): (str(label), int(seed)) for trial, label, seed in rows}
 
@@ -192,7 +162,18 @@ def _report(results: "Sequence[Result]", labels: dict[str, tuple[str, int]], tri
     if trials == 1 and len(results) == 1 and failed and failed[0].problem is not None:
         raise failed[0].problem
     if as_json:
-        write_json("evaluate", [_data(each) for each in results])
+        data = [
+            {
+                "trial": each.trial,
+                "kind": None if each.kind == "-" else each.kind,
+                "evaluation": None if each.evaluation == "-" else each.evaluation,
+                "status": each.status,
+                "message": each.message,
+                "measured": [row._asdict() for row in each.measured],
+            }
+            for each in results
+        ]
+        write_json("evaluate", data)
     else:
         _show(results, labels)
     for each in results:
@@ -203,17 +184,6 @@ def _report(results: "Sequence[Result]", labels: dict[str, tuple[str, int]], tri
     told = ", ".join(f"{counts[status]} {word}" for status, word in words.items() if counts[status])
     _tell(f"{format_count(len(results), 'evaluation')} of {format_count(trials, 'trial')}: {told}")
     return 4 if failed else 0
-
-
-def _data(found: "Result") -> dict[str, object]:
-    return {
-        "trial": found.trial,
-        "kind": None if found.kind == "-" else found.kind,
-        "evaluation": None if found.evaluation == "-" else found.evaluation,
-        "status": found.status,
-        "message": found.message,
-        "measured": [each._asdict() for each in found.measured],
-    }
 
 
 def _show(results: "Sequence[Result]", labels: dict[str, tuple[str, int]]) -> None:

@@ -1,17 +1,25 @@
-"""The command `export`: tables for papers and for other programs."""
+"""Commands that query the store and write its tables: sql, export."""
 
+import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, final
 
 from cyclopts import Parameter
 
-from grid.errors import NotFoundError, SpecError
-from runners.cli.options import Campaign, OneGrid, say_warnings
-from runners.output import format_count, say, write
+from grid.errors import EnvironmentProblem, NotFoundError, SpecError
+from grid.suggestions import suggest_name
+from runners.cli.options import Campaign, Csv, Flag, Json, OneGrid
+from runners.cli.resolve import choose_grid, find_campaign, open_campaign, read_warnings
+from runners.output import format_count, say, write, write_frame, write_json, write_table
 
 if TYPE_CHECKING:
+    import polars as pl
+
+    from store.files.layout import Layout
     from store.store import Store
 
 _ON_A_PAGE = {
@@ -25,6 +33,186 @@ _ON_A_PAGE = {
 """Columns of the verdicts that a page has room for; files for programs have all."""
 
 
+@Parameter(name="*")
+@final
+@dataclass(frozen=True)
+class Format:
+    """How a result is shown.
+
+    Parameters
+    ----------
+    md
+        Print a Markdown table.
+    parquet
+        Write this Parquet file.
+    """
+
+    as_json: Json = False
+    as_csv: Csv = False
+    md: Flag = False
+    parquet: Path | None = None
+
+    def format_flags(self) -> list[str]:
+        """Return the flag that was given, if any. Raise SpecError for several."""
+        flags = {"--json": self.as_json, "--csv": self.as_csv, "--md": self.md, "--parquet": self.parquet is not None}
+        names = [name for name, is_given in flags.items() if is_given]
+        if len(names) > 1:
+            raise SpecError(f"a result has one format; got {' and '.join(names)}: leave one out")
+        if self.parquet is not None and not self.parquet.name:
+            raise SpecError(f"--parquet takes the name of a file; got {str(self.parquet)!r}")
+        return names
+
+
+def sql(
+    query: Annotated[str | None, Parameter(allow_leading_hyphen=True)] = None,
+    /,
+    *,
+    campaign: Campaign = None,
+    file: Annotated[Path | None, Parameter(name=["--file", "-f"])] = None,
+    save: str | None = None,
+    saved: Flag = False,
+    shown: Format = Format(),
+) -> int:
+    """Answer one SQL query, or open harlequin without one; docs/sql.md lists tables and views.
+
+    Parameters
+    ----------
+    query
+        For example "select label, mean, n from v_cell_stats where name = 'mse'"; the name of a saved query; or - to
+        read one from stdin. Without a query, the SQL client harlequin opens.
+    file
+        Read the query from this file.
+    save
+        Keep the query under this name, and do not run it.
+    saved
+        List the saved queries.
+    """
+    from store.files.layout import Layout
+    from store.files.saved_texts import QUERIES
+    from store.store import Store
+
+    formats = shown.format_flags()
+    _refuse_ignored(formats, query, file, save, saved=saved)
+    root = find_campaign(campaign)
+    layout = Layout(root)
+    if saved:
+        return _list_saved(layout, as_json=shown.as_json)
+    text = _read_query(layout, query, file, naming=save is not None)
+    with Store.open(root) as store:
+        if save is not None:
+            store.sql(text or "", most=0)  # refuse an invalid query
+            replaced = QUERIES.save(layout, save, text or "")
+            say(f"ablate: {'replaced' if replaced else 'saved'}; `ablate sql {save}` runs it")
+            return 0
+        warnings = read_warnings(store, quiet=shown.as_json)
+        if text is None:
+            return _open_harlequin(layout, formats)
+        _show(store.sql(text), shown, warnings)
+    return 0
+
+
+def _show(frame: "pl.DataFrame", shown: Format, warnings: Sequence[str]) -> None:
+    from store.export.formats import encode
+    from store.files.atomic import write_atomic
+
+    if shown.parquet is not None:
+        write_atomic(shown.parquet, encode(frame, "parquet"))
+        say(f"ablate: {format_count(frame.height, 'row')} in")
+        write(str(shown.parquet.resolve()))
+    elif shown.md:
+        sys.stdout.write(encode(frame, "md").decode())
+    else:
+        write_frame("sql", frame, as_json=shown.as_json, as_csv=shown.as_csv, warnings=warnings)
+
+
+def _refuse_ignored(
+    formats: Sequence[str], query: str | None, file: Path | None, save: str | None, *, saved: bool
+) -> None:
+    """Refuse what --saved or --save would ignore."""
+    if not saved and save is None:
+        return
+    flag, ignored = ("--saved", [each for each in formats if each != "--json"]) if saved else ("--save", list(formats))
+    if saved:
+        others = {f"the query {query!r}": query, f"-f {file}": file, f"--save {save}": save}
+        ignored += [name for name, value in others.items() if value is not None]
+    if ignored:
+        raise SpecError(f"{flag} shows no result; leave out {' and '.join(ignored)}")
+
+
+def _open_harlequin(layout: "Layout", formats: Sequence[str]) -> int:
+    """Open harlequin, a SQL client for terminals, on the snapshot; return its exit code."""
+    if formats:
+        raise SpecError(f"{formats[0]} needs a query; write one, the name of a saved one, -f FILE, or - for stdin")
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise SpecError("without a query, a terminal is needed; write a query, a saved name, -f FILE, or - for stdin")
+    if find_spec("harlequin") is None:
+        raise EnvironmentProblem(
+            "`ablate sql` without a query opens harlequin, which is not installed; "
+            "`pip install 'ablate[sql]'`, or write a query"
+        )
+    command = [sys.executable, "-m", "harlequin", "--read-only", str(layout.snapshot)]
+    return subprocess.run(command, check=False).returncode
+
+
+def _read_query(layout: "Layout", query: str | None, file: Path | None, *, naming: bool) -> str | None:
+    """Return the text of the query; None without one. With --save, `query` is never the name of a saved one."""
+    from store.files.saved_texts import QUERIES, is_name
+
+    if query is not None and file is not None:
+        raise SpecError(f"one query at a time; got one on the command line and the file {file}")
+    if file is not None:
+        return _read_file(file)
+    if query == "-":
+        try:
+            return _require_utf8(sys.stdin.read(), "what came on stdin")
+        except UnicodeDecodeError as error:
+            raise SpecError("what came on stdin is not UTF-8 text") from error
+    if query is None:
+        if naming:
+            raise SpecError("--save NAME needs the query to keep; write it after the name, or use -f FILE")
+        return None
+    _require_utf8(query, "the query")
+    if query.startswith("-") and len(query.split()) == 1:
+        raise SpecError(f"`ablate sql` has no option {query}; `ablate sql --help` lists them")
+    return QUERIES.text(layout, query) if not naming and is_name(query) else query
+
+
+def _require_utf8(text: str, what: str) -> str:
+    """Return `text`, unless some of its bytes were not UTF-8: Python keeps such bytes as surrogates."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise SpecError(f"{what} is not UTF-8 text: see the character {error.start + 1}") from error
+    return text
+
+
+def _read_file(file: Path) -> str:
+    from store.files.atomic import environment_problem
+
+    try:
+        return file.read_text(encoding="utf-8")
+    except FileNotFoundError as error:
+        raise NotFoundError(f"there is no file {file}; -f takes a file that holds one SQL statement") from error
+    except UnicodeDecodeError as error:
+        raise SpecError(f"{file} is not UTF-8 text; -f takes a file that holds one SQL statement") from error
+    except OSError as error:
+        raise environment_problem("read", file, error) from error
+
+
+def _list_saved(layout: "Layout", *, as_json: bool) -> int:
+    from store.files.saved_texts import QUERIES
+
+    queries = QUERIES.every(layout)
+    if as_json:
+        write_json("sql-saved", [{"name": name, "query": text.strip()} for name, text in queries.items()])
+    elif queries:
+        write_table(["name", "query"], [(name, " ".join(text.split())) for name, text in queries.items()])
+    else:
+        say("ablate: no query is saved yet; `ablate sql --save NAME QUERY` keeps one")
+    return 0
+
+
+@Parameter(name="*")
 @final
 @dataclass(frozen=True)
 class ExportPage:
@@ -45,23 +233,6 @@ class ExportPage:
     at: Annotated[tuple[str, ...], Parameter(negative="")] = ()
     spread: Literal["interval", "sd"] = "interval"
 
-    def point(self) -> dict[str, float]:
-        """The coordinates that were asked for. Raises SpecError for what is none."""
-        found = {}
-        for word in self.at:
-            name, _, value = word.partition("=")
-            try:
-                found[name] = float(value)
-            except ValueError as error:
-                raise SpecError(f"--at takes a coordinate and its value, such as sigma_x=1; got {word!r}") from error
-        return found
-
-
-Pages = Annotated[ExportPage, Parameter(name="*")]
-"""Flattened."""
-
-PLAIN = ExportPage()
-
 
 def export(
     what: str,
@@ -71,7 +242,7 @@ def export(
     kind: Annotated[Literal["csv", "parquet", "tex", "md"] | None, Parameter(name="--format")] = None,
     campaign: Campaign = None,
     grid: OneGrid = None,
-    page: Pages = PLAIN,
+    page: ExportPage = ExportPage(),
 ) -> int:
     """Write a table as CSV, Parquet, LaTeX or Markdown, or runs for TensorBoard; docs/export.md says what is in each.
 
@@ -84,12 +255,9 @@ def export(
         The file; its name says the format: .csv, .parquet, .tex, .md. Or - for stdout, with --format.
     kind
         The format, where the name does not say it.
-    page
-        What a page shows.
     """
-    from runners.cli.cancellable import cancellable
-    from runners.cli.resolve import open_campaign
     from store.export.formats import format_of
+    from store.files.atomic import write_atomic
 
     if what == "tensorboard":
         return _export_runs(Path(to), campaign, grid)
@@ -97,70 +265,65 @@ def export(
         raise SpecError("stdout has no name that says the format; add --format csv, parquet, tex or md")
     if not Path(to).name:
         raise SpecError(f"--to takes the name of a file, or - for stdout; got {to!r}")
-    asked = kind or format_of(Path(to))
-    if page != PLAIN and not (what == "cells" and asked in ("tex", "md")):
+    suffix = kind or format_of(Path(to))
+    is_page = what == "cells" and suffix in ("tex", "md")
+    if page != ExportPage() and not is_page:
         raise SpecError(
             "--measure, --at and --spread are for cells on a page; write `ablate export cells --to FILE.tex`"
         )
     with open_campaign(campaign) as store:
-        say_warnings(store)
-        data = cancellable(store, lambda: _encode(store, what, asked, grid, page))
-    _write_output(to, data)
+        read_warnings(store)
+        data = _encode_page(store, suffix, grid, page) if is_page else _encode(store, what, suffix, grid)
+    if to == "-":
+        sys.stdout.buffer.write(data)
+        sys.stdout.flush()
+        return 0
+    write_atomic(Path(to), data)
+    say("ablate: the table is")
+    write(str(Path(to).resolve()))
     return 0
 
 
-def _export_runs(folder: Path, campaign: Campaign, grid: OneGrid) -> int:
-    from runners.cli.resolve import choose_grid, open_campaign
+def _export_runs(folder: Path, campaign: Path | None, grid: str | None) -> int:
     from runners.tasks.optional_packages import require_package
     from store.export.tensorboard import write_tensorboard
 
     require_package("tensorboard", by="`ablate export tensorboard`", extra="tensorboard")
     with open_campaign(campaign) as store:
-        say_warnings(store)
-        found = write_tensorboard(store, choose_grid(store, grid), folder)
-    say(f"ablate: {format_count(found, 'run')} for `tensorboard --logdir {folder}`")
+        read_warnings(store)
+        runs = write_tensorboard(store, choose_grid(store, grid), folder)
+    say(f"ablate: {format_count(runs, 'run')} for `tensorboard --logdir {folder}`")
     write(str(folder.resolve()))
     return 0
 
 
-def _write_output(to: str, data: bytes) -> None:
-    from store.files.atomic import write_atomic
-
-    if to == "-":
-        sys.stdout.buffer.write(data)
-        sys.stdout.flush()
-        return
-    write_atomic(Path(to), data)
-    say("ablate: the table is")
-    write(str(Path(to).resolve()))
-
-
-def _encode(store: "Store", what: str, kind: str, grid: str | None, page: ExportPage) -> bytes:
-    from runners.cli.resolve import choose_grid
-    from store.export.cells import cells
-    from store.export.cells_text import latex_cells, markdown_cells
+def _encode(store: "Store", what: str, kind: str, grid: str | None) -> bytes:
     from store.export.formats import encode
     from store.export.tables import TABLES, rows
+    from store.files.saved_texts import QUERIES
 
-    if what not in TABLES:
-        return encode(store.sql(_query(store, what)), kind)
-    name = choose_grid(store, grid)
-    if what == "cells" and kind in ("tex", "md"):
-        table = cells(store, name, page.measure, page.point(), page.spread)
-        return (latex_cells if kind == "tex" else markdown_cells)(table).encode()
-    found = rows(store, name, what)
-    if what == "verdicts" and kind in ("tex", "md"):
-        found = found.select(list(_ON_A_PAGE)).rename(_ON_A_PAGE)
-    return encode(found, kind)
-
-
-def _query(store: "Store", what: str) -> str:
-    from grid.suggestions import suggest_name
-    from store.export.tables import TABLES
-    from store.files.saved_texts import QUERIES, is_name
-
+    if what in TABLES:
+        frame = rows(store, choose_grid(store, grid), what)
+        if what == "verdicts" and kind in ("tex", "md"):
+            frame = frame.select(list(_ON_A_PAGE)).rename(_ON_A_PAGE)
+        return encode(frame, kind)
     saved = QUERIES.every(store.layout)
-    if not is_name(what) or what not in saved:
+    if what not in saved:
         known = [*TABLES, *saved]
         raise NotFoundError(f"there is no table {what!r}; there are {known}{suggest_name(what, known)}")
-    return saved[what]
+    return encode(store.sql(saved[what]), kind)
+
+
+def _encode_page(store: "Store", kind: str, grid: str | None, page: ExportPage) -> bytes:
+    """Write the table of cells as LaTeX or Markdown."""
+    from store.export.cells import cells, latex_cells, markdown_cells
+
+    point = {}
+    for word in page.at:
+        name, _, value = word.partition("=")
+        try:
+            point[name] = float(value)
+        except ValueError as error:
+            raise SpecError(f"--at takes a coordinate and its value, such as sigma_x=1; got {word!r}") from error
+    table = cells(store, choose_grid(store, grid), page.measure, point, page.spread)
+    return (latex_cells if kind == "tex" else markdown_cells)(table).encode()

@@ -1,22 +1,22 @@
-"""Commands that monitor the trials of a campaign: logs, cancel, retry, failures, watch."""
+"""Commands that monitor the trials of a campaign: logs, cancel, failures, watch."""
 
+import sys
 from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from runners.cli.options import AnyGrid, Campaign, Flag, Json, say_warnings
+from grid.errors import SpecError
+from runners.cli.options import AnyGrid, Campaign, Flag, Json, OneTrial, Trials
+from runners.cli.resolve import choose_grid, find_campaign, find_one, open_campaign, read_warnings
 from runners.output import say, write, write_json
 
 if TYPE_CHECKING:
     from store.files.layout import Layout
-    from store.files.trial_status import AttemptState
-
-Follow = Annotated[bool, Parameter(name=("--follow", "-f"), negative="")]
 
 
 def logs(
-    *query: str,
-    follow: Follow = False,
+    *query: OneTrial,
+    follow: Annotated[bool, Parameter(name=("--follow", "-f"), negative="")] = False,
     attempt: int | None = None,
     worker: Flag = False,
     campaign: Campaign = None,
@@ -25,8 +25,6 @@ def logs(
 
     Parameters
     ----------
-    query
-        Which trial: KEY, its key or the beginning of it, or conditions that fit it alone, such as operator=SSA seed=1.
     follow
         Go on as it grows, from attempt to attempt, until the trial has ended.
     attempt
@@ -34,11 +32,7 @@ def logs(
     worker
         The output of the cluster's task that ran the attempt instead.
     """
-    import sys
-
-    from grid.errors import SpecError
-    from runners.cli.resolve import find_one, open_campaign
-    from runners.monitoring.logs import LogFollower, find_attempt, in_words, outputs_of_class, worker_output
+    from runners.monitoring.logs import LogFollower, find_attempt, in_words, worker_output
 
     if follow and worker:
         raise SpecError("--follow follows a trial's own log; leave --worker or --follow out")
@@ -46,13 +40,6 @@ def logs(
         layout, trial = store.layout, find_one(store, query)
     if follow:
         _follow(layout, trial, attempt)
-        return 0
-    if worker and attempt is None and not layout.attempts(trial):
-        say(f"ablate: trial {trial[:8]} has not started; this is the output of workers that may take it")
-        for path in outputs_of_class(layout, trial):
-            say(f"ablate: {path}")
-            sys.stdout.writelines(LogFollower(layout, path).more())
-            sys.stdout.flush()
         return 0
     found = find_attempt(layout, trial, attempt)
     path = worker_output(layout, found) if worker else layout.log(trial, found.attempt)
@@ -63,42 +50,34 @@ def logs(
 
 
 def _follow(layout: "Layout", trial: str, attempt: int | None) -> None:
-    import sys
-
     from runners.monitoring.logs import LogFollower, follow, in_words
 
-    for announced, text in follow(layout, trial, attempt):
-        if announced is not None:
-            say(f"ablate: {in_words(announced)}")
-            if announced.end is None and not any(LogFollower(layout, layout.log(trial, announced.attempt)).more()):
-                say(f"ablate: {_quiet(trial, announced)}")
+    for state, text in follow(layout, trial, attempt):
+        if state is not None:
+            say(f"ablate: {in_words(state)}")
+            if state.end is None and not any(LogFollower(layout, layout.log(trial, state.attempt)).more()):
+                worker = f"`ablate logs {trial[:8]} --worker` shows what its worker did, "
+                say(
+                    "ablate: a trial prints nothing while all goes well; "
+                    f"{worker if state.start.get('place') else ''}`ablate watch` shows how far it is"
+                )
         sys.stdout.write(text)
         sys.stdout.flush()
-
-
-def _quiet(trial: str, found: "AttemptState") -> str:
-    """Describe an empty log, and the command that shows more."""
-    worker = f"`ablate logs {trial[:8]} --worker` shows what its worker did, " if found.start.get("place") else ""
-    return f"a trial prints nothing while all goes well; {worker}`ablate watch` shows how far it is"
 
 
 _SUBMISSION = "submission="
 
 
-def cancel(*query: str, outdated: bool = False, campaign: Campaign = None, as_json: Json = False) -> int:
+def cancel(*query: Trials, outdated: bool = False, campaign: Campaign = None, as_json: Json = False) -> int:
     """Cancel what is queued or running: everything, or the trials of a query. `ablate run` goes on with it later.
+
+    As a query, submission=ID is a whole submission.
 
     Parameters
     ----------
-    query
-        Which trials: the beginning of a key, a label, or conditions such as operator=SSA seed=3; an axis is a field
-        too. Conditions on different fields must all hold; of several on one field, either. submission=ID is a whole
-        submission.
     outdated
         Only trials that are in no grid any more, because the spec was edited.
     """
-    from grid.errors import SpecError
-    from runners.cli.resolve import find_campaign, open_campaign
     from runners.execution.local_runs import runs_at_work
     from runners.monitoring.cancel import Cancelling, mark_cancelled
     from runners.monitoring.trial_locations import locate_trials
@@ -139,19 +118,17 @@ def cancel(*query: str, outdated: bool = False, campaign: Campaign = None, as_js
 
 def failures(*, campaign: Campaign = None, grid: AnyGrid = None, as_json: Json = False) -> int:
     """Show failures by kind: number of trials, hosts, time and advice."""
-    from runners.cli.resolve import choose_grid, open_campaign
-    from runners.monitoring.failure_groups import failures as triaged, worker_rejections, write_clusters, write_refusals
+    from runners.monitoring.failure_groups import failures as read_failures, worker_rejections, write_groups
 
     with open_campaign(campaign) as store:
-        found = triaged(store, None if grid is None else choose_grid(store, grid))
-        warnings = store.warnings(grid) if as_json else say_warnings(store, grid)
+        found = read_failures(store, None if grid is None else choose_grid(store, grid))
+        warnings = read_warnings(store, grid, quiet=as_json)
         refused = worker_rejections(store.layout)
     if as_json:
         data = {"failures": [each._asdict() for each in found], "refusals": [each._asdict() for each in refused]}
         write_json("failures", data, warnings)
         return 0
-    write_clusters(found)
-    write_refusals(refused)
+    write_groups([*found, *refused])
     if not found and not refused:
         write("nothing failed")
     return 0
@@ -168,12 +145,8 @@ def watch(*, every: float = 2.0, campaign: Campaign = None, as_json: Json = Fals
     every
         Seconds between looks at the files; the scheduler is asked once a minute.
     """
-    import sys
-
     from rich.console import Console
 
-    from grid.errors import SpecError
-    from runners.cli.resolve import find_campaign
     from runners.monitoring.watch import show, views
     from runners.slurm.scheduler import SlurmScheduler
 

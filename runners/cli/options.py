@@ -1,37 +1,55 @@
-"""Flags that several commands have."""
+"""Parameters that several commands have."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, final
+from typing import TYPE_CHECKING, Annotated, Any, Literal, final
 
 from cyclopts import Group, Parameter
 
 from grid.errors import SpecError
 from grid.paper import PaperScale
-from runners.output import say
 
 if TYPE_CHECKING:
     from runners.slurm.spec import Slurm
-    from store.store import Store
 
+Flag = Annotated[bool, Parameter(negative="")]
 Json = Annotated[bool, Parameter(name="--json", negative="", help="Print JSON.")]
 Csv = Annotated[bool, Parameter(name="--csv", negative="", help="Print CSV.")]
 Campaign = Annotated[Path | None, Parameter(help="The campaign directory; default the only one below campaigns/.")]
+Campaigns = Annotated[
+    tuple[Path, ...],
+    Parameter(help="The campaign directory; repeat it for more. Default the only one below campaigns/.", negative=""),
+]
 OneGrid = Annotated[str | None, Parameter(help="One of its grids, when it has several.")]
 AnyGrid = Annotated[str | None, Parameter(help="One of its grids; default all.")]
-Flag = Annotated[bool, Parameter(negative="")]
+WholeGrid = Annotated[str | None, Parameter(help="A grid as a whole, instead of a query.")]
+Cells = Annotated[str, Parameter(help="Only these cells: operator=SSA, training.lr=0.001, or a label.")]
+OneTrial = Annotated[
+    str,
+    Parameter(
+        help="Which trial: KEY, its key or the beginning of it, or conditions that fit it alone, such as operator=SSA "
+        "seed=1."
+    ),
+]
+Trials = Annotated[
+    str,
+    Parameter(
+        help="Which trials: the beginning of a key, a label, or conditions such as operator=SSA seed=3; an axis is a "
+        "field too. Conditions on different fields must all hold; of several on one field, either."
+    ),
+]
+SpecFile = Annotated[
+    Path, Parameter(help="A Python file that defines grids, or an item of a paper, such as ssa:table1.")
+]
+Overrides = Annotated[
+    str, Parameter(help="Changes of every grid: training.steps=100 of its base trial, seeds=0..9 or seeds=0,2,5.")
+]
+Trust = Annotated[
+    bool, Parameter(negative="", help="Run the code that a campaign from somebody else names, now and later.")
+]
 
 
-def say_warnings(store: "Store", grid: str | None = None) -> list[str]:
-    """Write on stderr what readers of these results must know, and return it."""
-    warnings = store.warnings(grid)
-    for warning in warnings:
-        say(f"ablate: {warning}")
-    return warnings
-
-
+@Parameter(name="*")
 @final
 @dataclass(frozen=True)
 class GridFlags:
@@ -47,66 +65,36 @@ class GridFlags:
         """True if a person reads the answer."""
         return not (self.as_json or self.as_csv)
 
-    @contextmanager
-    def open(self) -> "Iterator[OpenGrid]":
-        """Open the store, and collect what a reader of the grid's results must know.
-
-        Raises:
-            NotFoundError: there is no such campaign or grid.
-        """
-        from runners.cli.resolve import choose_grid, find_campaign
-        from store.store import Store
-
-        with Store.open(find_campaign(self.campaign)) as store:
-            name = choose_grid(store, self.grid)
-            warnings = store.warnings(name) if self.as_json else say_warnings(store, name)
-            yield OpenGrid(store, name, warnings)
-
-
-class OpenGrid(NamedTuple):
-    """A grid of an open store, with the warnings about its results."""
-
-    store: "Store"
-    name: str
-    warnings: list[str]
-
-
-Campaigns = Annotated[
-    tuple[Path, ...],
-    Parameter(help="The campaign directory; repeat it for more. Default the only one below campaigns/.", negative=""),
-]
-
-
-@final
-@dataclass(frozen=True)
-class ManyFlags:
-    """A grid of each of some campaigns, and the format of the answer."""
-
-    campaign: Campaigns = ()
-    grid: OneGrid = None
-    as_json: Json = False
-    as_csv: Csv = False
-
-    def each(self) -> list[GridFlags]:
-        """The flags of each campaign."""
-        return [GridFlags(path, self.grid, self.as_json, self.as_csv) for path in self.campaign or (None,)]
-
-
-MANY_FLAGS = Annotated[ManyFlags, Parameter(name="*")]
-"""Flattened: `--campaign`, also several times, `--grid`, `--json`, `--csv`."""
-
-ONE_OR_MORE = ManyFlags()
-
-GRID_FLAGS = Annotated[GridFlags, Parameter(name="*")]
-"""Flattened: `--campaign`, `--grid`, `--json`, `--csv`."""
 
 ONE_GRID = GridFlags()
 
 
+@Parameter(name="*")
+@final
+@dataclass(frozen=True)
+class Listing:
+    """Order and columns of a table.
+
+    Parameters
+    ----------
+    sort
+        By effect, the best first; by p; or in the order of the plan.
+    columns
+        Columns of the JSON answer to show instead, separated by commas: label,pairs,hedges_g.
+    """
+
+    sort: Literal["effect", "p", "plan"] = "effect"
+    columns: str | None = None
+
+
+BY_EFFECT = Listing()
+
+
+@Parameter(name="*")
 @final
 @dataclass(frozen=True)
 class SpecFlags:
-    """Which grid of a spec file, and its campaign.
+    """A grid of a spec file, and its campaign.
 
     Parameters
     ----------
@@ -122,43 +110,11 @@ class SpecFlags:
     scale: PaperScale | None = None
     campaign: Path | None = None
 
-    def locate(self, spec: Path) -> tuple[Path, str | None]:
-        """Return the file and the grid that are meant, as `locate_spec` does."""
-        from runners.cli.papers import locate_spec
-
-        return locate_spec(spec, self.grid, self.scale)
-
-
-SPEC_FLAGS = Annotated[SpecFlags, Parameter(name="*")]
-"""Flattened: `--grid`, `--scale` and `--campaign`."""
 
 ANY_SPEC = SpecFlags()
 
 
-@final
-@dataclass(frozen=True)
-class MachineFlags:
-    """Where trials are trained.
-
-    Parameters
-    ----------
-    on
-        local: warm worker processes of one thread each; inline: in this process; slurm: queued on the cluster.
-    workers
-        Worker processes; default one per core. On slurm, array tasks in all; default as many as have work for half of
-        their time limit.
-    """
-
-    on: Literal["local", "inline", "slurm"] = "local"
-    workers: int | None = None
-
-
-MACHINE_FLAGS = Annotated[MachineFlags, Parameter(name="*")]
-"""Flattened: `--on` and `--workers`."""
-
-LOCAL = MachineFlags()
-
-
+@Parameter(name="*")
 @final
 @dataclass(frozen=True)
 class Repeat:
@@ -177,10 +133,8 @@ class Repeat:
     again: Annotated[bool, Parameter(name=("--rerun-stale", "--again"), negative="")] = False
 
 
-Repeats = Annotated[Repeat, Parameter(name="*")]
-"""Flattened: `--retry` and `--rerun-stale`."""
-
 ONCE = Repeat()
+
 
 ON_SLURM = Group(
     "With --on slurm",
@@ -255,18 +209,14 @@ class SlurmFlags:
     wait: Flag = False
 
     def to_dict(self) -> dict[str, Any]:
-        """The flags that were given."""
-        every = {each.name: getattr(self, each.name) for each in fields(self)}
+        """Return the flags that were given."""
+        values = {each.name: getattr(self, each.name) for each in fields(self)}
         return {
-            name: value for name, value in every.items() if value is not None and value is not False and value != ()
+            name: value for name, value in values.items() if value is not None and value is not False and value != ()
         }
 
     def refuse(self, on: str) -> None:
-        """Refuse flags of a cluster where there is none.
-
-        Raises:
-            SpecError: one was given.
-        """
+        """Raise SpecError if a flag of a cluster was given, and trials run `on` this machine."""
         for name in self.to_dict():
             if name != "oom":
                 raise SpecError(f"--{name.replace('_', '-')} is for --on slurm, and this is --on {on}")
@@ -275,25 +225,16 @@ class SlurmFlags:
                 f"--oom bigger asks --on slurm for more memory, and this is --on {on}; --oom halve needs less"
             )
 
-    def request(self, kept: "Slurm | None", workers: int | None) -> "Slurm":
-        """Combine the flags with the request of the spec file.
-
-        Raises:
-            SpecError: together they have no meaning.
-        """
+    def request(self, defaults: "Slurm | None", workers: int | None) -> "Slurm":
+        """Combine the flags with the request of the spec file. Raise SpecError if together they have no meaning."""
         from runners.slurm.spec import Slurm
 
-        own = {name: value for name, value in self.to_dict().items() if name in Slurm.model_fields}
-        asked = {**own, **({} if workers is None else {"workers": workers})}
-        return (kept or Slurm()).override(**asked)
+        given = {name: value for name, value in self.to_dict().items() if name in Slurm.model_fields}
+        return (defaults or Slurm()).override(**given, **({} if workers is None else {"workers": workers}))
 
 
 def check_machine(on: str, workers: int | None, cluster: SlurmFlags) -> None:
-    """Refuse flags that say nothing to the machine.
-
-    Raises:
-        SpecError: one was given.
-    """
+    """Raise SpecError for flags that say nothing to the machine."""
     if on != "slurm":
         cluster.refuse(on)
     if on == "inline" and workers is not None:

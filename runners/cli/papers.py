@@ -3,13 +3,16 @@
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from grid.errors import NotFoundError, SpecError
 from grid.paper import PaperGrids, PaperItem, PaperScale
 from grid.suggestions import suggest_name
+from runners.cli.options import Json
+from runners.cli.published import doubts, flat, write_cells
+from runners.cli.resolve import CAMPAIGNS
+from runners.output import format_count, round_value, say, write, write_frame, write_json, write_table
 
 if TYPE_CHECKING:
     import polars as pl
@@ -21,6 +24,69 @@ HELPERS: Final = ("corpora",)
 _ADDRESS: Final = re.compile(r"(?P<paper>\w+):(?P<item>\w*)")
 
 
+def papers(
+    item: str | None = None,
+    /,
+    *,
+    scale: PaperScale = "cpu",
+    campaign: Path | None = None,
+    as_json: Json = False,
+) -> int:
+    """List tables and figures of the papers and their grids, those of one paper, or one table with your results.
+
+    Parameters
+    ----------
+    item
+        A paper, such as ssa, or one of its items, such as ssa:table1.
+    scale
+        paper: the paper's own setting; gpu: an hour of one accelerator per table; cpu: ten minutes of two cores.
+    campaign
+        Where its results are; default campaigns/PAPER.
+    """
+    if item is not None and ":" in item:
+        return _papers_item(item, scale, campaign, as_json=as_json)
+    names = list(paper_files()) if item is None else [item]
+    root = {name: campaign or CAMPAIGNS / name for name in names}
+    states = [each for name in names for each in item_states(name, scale, root[name], count=item is not None)]
+    if as_json:
+        write_json("papers", [each._asdict() for each in states])
+    else:
+        write_states(states, scale)
+    return 0
+
+
+def _papers_item(item: str, scale: PaperScale, campaign: Path | None, *, as_json: bool) -> int:
+    """Show a table with your results beside the printed values, or the printed values alone."""
+    from dashboards.papers.paper_tables import read_beside
+    from store.files.layout import Layout
+    from store.published.tables import chosen
+    from store.store import Store
+
+    paper, _, name = item.partition(":")
+    grids = load_paper(paper).grids
+    grid, root = grids.grid_name(name, scale), campaign or CAMPAIGNS / paper
+    if not name.startswith("table"):
+        say(f"ablate: {item} is drawn from grid {grid} on the page Published of `ablate dash {root}`")
+        return 0
+    number = int(name.removeprefix("table"))
+    if Layout(root).exists():
+        with Store.open(root) as store:
+            if grid in store.grids():
+                found = read_beside(store, grid, grids.number, number)
+                if as_json:
+                    write_frame("papers", found, as_json=True)
+                else:
+                    write_beside(found)
+                return 0
+    cells = chosen(grids.number, str(number))
+    if as_json:
+        write_frame("papers", flat(cells), as_json=True)
+    else:
+        write_cells(cells)
+    say(f"ablate: {root} has no results of {grid}; `ablate run {item} --scale {scale}` trains it")
+    return 0
+
+
 class PaperFile(NamedTuple):
     """A spec file of `specs/papers` and its registry."""
 
@@ -28,9 +94,7 @@ class PaperFile(NamedTuple):
     grids: PaperGrids
 
 
-@final
-@dataclass(frozen=True)
-class ItemState:
+class ItemState(NamedTuple):
     """A line of `ablate papers`."""
 
     paper: str
@@ -161,48 +225,41 @@ def _flops(grid: "Grid") -> float | None:
     return total * len(tuple(grid.seeds))
 
 
-def state_rows(states: list[ItemState]) -> list[tuple[Any, ...]]:
-    """Return the lines of the table."""
-    return [
-        (
+def write_states(states: list[ItemState], scale: PaperScale) -> None:
+    """Write a line per item, then how to go on."""
+    headings = ["item", "state", "cells", "trials", "FLOP", "about"]
+    rows = [
+        [
             f"{each.paper}:{each.item}",
             each.state if not each.finished or each.state == "done" else f"{each.state}, {each.finished} done",
             each.cells,
             each.trials,
             None if each.flops is None else f"{each.flops:.1e}",
             each.about,
-        )
+        ]
         for each in states
     ]
-
-
-def write_states(states: list[ItemState], scale: PaperScale) -> None:
-    """Write a line per item, then how to go on."""
-    from runners.output import format_count, say, write_table
-
-    counted = any(each.flops is not None for each in states)
-    kept = [0, 1, 2, 3, *([4] if counted else []), 5]
-    headings = ("item", "state", "cells", "trials", "FLOP", "about")
-    write_table([headings[i] for i in kept], [[row[i] for i in kept] for row in state_rows(states)])
+    if all(each.flops is None for each in states):
+        del headings[4]
+        for row in rows:
+            del row[4]
+    write_table(headings, rows)
     grids = sum(each.cells is not None for each in states)
     other = sum(each.state == "no grid" for each in states)
-    views = len(states) - grids - other
+    views = format_count(len(states) - grids - other, "view")
     say(
-        f"ablate: at scale {scale}: {format_count(grids, 'grid')}, {format_count(views, 'view')}, "
+        f"ablate: at scale {scale}: {format_count(grids, 'grid')}, {views}, "
         f"{format_count(other, 'item')} without a grid; `ablate plan PAPER:ITEM --calibrate` measures the time of one"
     )
 
 
 def write_beside(frame: "pl.DataFrame") -> None:
     """Write a line per printed cell with your own result, then the doubts about printed values."""
-    from runners.cli.published_text import doubts
-    from runners.output import write, write_table
-
     headings = ("row", "column", "printed", "ours", "±", "seeds", "band", "claim", "cell", "note")
     rows = [
         (
-            *(row["row"], row["column"], row["printed"], _round(row["mean"]), _round(row["spread"]), row["n"] or None),
-            *(row["band"], row["word"], row["cell"], row["note"] or row["why"]),
+            *(row["row"], row["column"], row["printed"], round_value(row["mean"]), round_value(row["spread"])),
+            *(row["n"] or None, row["band"], row["word"], row["cell"], row["note"] or row["why"]),
         )
         for row in frame.iter_rows(named=True)
     ]
@@ -210,7 +267,3 @@ def write_beside(frame: "pl.DataFrame") -> None:
     differences = dict.fromkeys(row for row in frame["differs"].drop_nulls() if row)
     for line in (*doubts(number for numbers in frame["notes"] for number in numbers), *differences):
         write(f"  {line}")
-
-
-def _round(value: float | None) -> float | None:
-    return None if value is None else float(f"{value:.3g}")

@@ -187,9 +187,9 @@ def _grid_plan(grid: Grid) -> GridPlan:
 def _find_refusals(times: Estimate, opening: Preflight) -> Iterator[str]:
     """Yield refusals found by measuring, then those found by opening the inputs."""
     yield from times.refused
-    for each in opening.refusals():
-        if not any(each.why in told for told in times.refused):
-            yield f"{each.label}: {each.why}"
+    for _, label, why in opening.refusals():
+        if not any(why in told for told in times.refused):
+            yield f"{label}: {why}"
 
 
 def _operators(found: Survey, sizes: Mapping[tuple[str, str], _Sizes]) -> Iterator[OperatorPlan]:

@@ -1,19 +1,33 @@
 """The command `published`: what the papers' tables say, alone or beside a grid's own results."""
 
-from dataclasses import asdict, dataclass
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, final
+from typing import TYPE_CHECKING, Annotated, Final, final
 
 from cyclopts import Parameter
 
 from grid.errors import SpecError
-from runners.cli.options import Csv, Flag, Json, say_warnings
-from runners.output import write_frame, write_json
+from runners.cli.options import Csv, Flag, GridFlags, Json
+from runners.cli.resolve import open_grid
+from runners.output import format_count, round_value, say, write, write_frame, write_json, write_table
 
 if TYPE_CHECKING:
-    pass
+    import polars as pl
+
+    from store.published.tables import PublishedCell
+
+_CELL_HEADINGS: Final = (
+    *("table", "row", "column", "printed", "unit", "better", "± items", "operator", "measured here as", "doubts"),
+)
+_CLAIM_HEADINGS: Final = (
+    *("table", "claim", "published", "here", "low", "high", "unit", "cell", "pairs", "p (Holm)", "word", "reason"),
+)
+_MOST_REASONS: Final = 4
 
 
+@Parameter(name="*")
 @final
 @dataclass(frozen=True)
 class PublishedQuery:
@@ -34,6 +48,7 @@ class PublishedQuery:
     metric: str | None = None
 
 
+@Parameter(name="*")
 @final
 @dataclass(frozen=True)
 class ComparisonFlags:
@@ -58,45 +73,136 @@ class ComparisonFlags:
 
 
 def published(
-    asked: Annotated[PublishedQuery, Parameter(name="*")] = PublishedQuery(),
+    query: PublishedQuery = PublishedQuery(),
     *,
-    beside: Annotated[ComparisonFlags, Parameter(name="*")] = ComparisonFlags(),
+    results: ComparisonFlags = ComparisonFlags(),
     as_json: Json = False,
     as_csv: Csv = False,
 ) -> int:
     """Show published tables, the cells of one, or your results for the papers' claims."""
+    from store.analysis.published_comparison import compare_published
+    from store.published.tables import chosen
+
     if as_json and as_csv:
         raise SpecError("a result has one format; got --json and --csv: leave one out")
-    if beside.compare:
-        _compare(asked, beside, as_json=as_json, as_csv=as_csv)
+    if results.compare:
+        with open_grid(GridFlags(results.campaign, results.grid, as_json, as_csv)) as (store, name, warnings):
+            claims = compare_published(store, name, **asdict(query))
+        if as_json or as_csv:
+            write_frame("published-compare", claims, as_json=as_json, as_csv=as_csv, warnings=warnings)
+        else:
+            _write_claims(claims, everything=results.everything)
         return 0
-    if beside != ComparisonFlags():
+    if results != ComparisonFlags():
         raise SpecError("--grid, --campaign and --all belong to a comparison; add --compare")
-    from runners.cli.published_text import flat, write_cells, write_tables
-    from store.published.filter import chosen
-
-    cells = chosen(asked.paper, asked.table, asked.metric)
+    cells = chosen(query.paper, query.table, query.metric)
     if as_json:
         write_json("published", [asdict(each) for each in cells])
     elif as_csv:
         write_frame("published", flat(cells), as_json=False, as_csv=True)
-    elif asked == PublishedQuery():
-        write_tables(cells)
+    elif query == PublishedQuery():
+        _write_tables(cells)
     else:
         write_cells(cells)
     return 0
 
 
-def _compare(asked: PublishedQuery, beside: ComparisonFlags, *, as_json: bool, as_csv: bool) -> None:
-    from runners.cli.published_text import write_claims
-    from runners.cli.resolve import choose_grid, open_campaign
-    from store.analysis.published_comparison import compare_published
+def _write_tables(cells: "Sequence[PublishedCell]") -> None:
+    """Write a line per table: its subject and its operators."""
+    groups: dict[tuple[str, str], list[PublishedCell]] = {}
+    for cell in cells:
+        groups.setdefault((cell.paper, cell.paper_table), []).append(cell)
+    rows = [
+        (
+            *table,
+            len(members),
+            ", ".join(dict.fromkeys(cell.operator for cell in members if cell.operator)) or None,
+            members[0].caption,
+        )
+        for table, members in groups.items()
+    ]
+    write_table(("paper", "table", "cells", "operators", "about"), rows)
+    say(
+        f"ablate: {format_count(len(cells), 'cell')}; --paper 003 --table T1 shows those of a table, "
+        "--compare puts your own results beside them"
+    )
 
-    with open_campaign(beside.campaign) as store:
-        grid = choose_grid(store, beside.grid)
-        warnings = store.warnings(grid) if as_json else say_warnings(store, grid)
-        found = compare_published(store, grid, paper=asked.paper, table=asked.table, metric=asked.metric)
-    if as_json or as_csv:
-        write_frame("published-compare", found, as_json=as_json, as_csv=as_csv, warnings=warnings)
-    else:
-        write_claims(found, everything=beside.everything)
+
+def write_cells(cells: "Sequence[PublishedCell]") -> None:
+    """Write a line per cell, then the marks and the doubts."""
+    write_table(_CELL_HEADINGS, [_cell_line(cell) for cell in cells])
+    dashes = dict.fromkeys(f"{cell.printed}: {cell.mark}" for cell in cells if cell.mark and cell.printed == "-")
+    marks = dict.fromkeys(cell.mark for cell in cells if cell.mark and cell.printed != "-")
+    for line in (*dashes, *marks, *doubts(number for cell in cells for number in cell.notes)):
+        write(f"  {line}")
+    if any(cell.binomial_se is not None for cell in cells):
+        say(
+            "ablate: ± items is the binomial standard error of the usual test set; only 003 T4 prints an error, "
+            "and no paper says how many seeds it trained"
+        )
+
+
+def _write_claims(claims: "pl.DataFrame", *, everything: bool) -> None:
+    """Write a line per judged claim, or per claim, then differences and counts."""
+    import polars as pl
+
+    judged, others = (claims.filter((pl.col("word") == "not comparable") == unequal) for unequal in (False, True))
+    shown = claims if everything else judged
+    if not shown.is_empty():
+        write_table(_CLAIM_HEADINGS, [_claim_line(row) for row in shown.iter_rows(named=True)])
+    for line in dict.fromkeys(_difference(row) for row in judged.iter_rows(named=True)):
+        write(f"  {line}")
+    for line in doubts(number for numbers in judged["notes"] for number in numbers):
+        write(f"  {line}")
+    words = [f"{count} {word}" for word, count in judged["word"].value_counts(sort=True).rows()]
+    counts = ", ".join([*words, f"{others.height} not comparable"])
+    say(f"ablate: of {format_count(claims.height, 'claim')}: {counts}")
+    if not everything and not others.is_empty():
+        for reason, count in others["reason"].value_counts(sort=True).rows()[:_MOST_REASONS]:
+            say(f"ablate:   {count}: {reason}")
+        say("ablate: --all shows every claim and why it is not comparable; docs/published.md explains the words")
+
+
+def doubts(numbers: Iterable[int]) -> list[str]:
+    """List each inconsistency with one of these numbers as a sentence."""
+    from store.published.tables import notes
+
+    known = {note.note: note for note in notes()}
+    return [f"doubt {n}: {known[n].paper}, {known[n].place}: {known[n].text}" for n in sorted(set(numbers))]
+
+
+def flat(cells: "Sequence[PublishedCell]") -> "pl.DataFrame":
+    """Return the fields of cells as columns; nested values become JSON text."""
+    import polars as pl
+
+    def plain(value: object) -> object:
+        return json.dumps(value, ensure_ascii=False) if isinstance(value, Mapping | tuple) else value
+
+    names = [field.name for field in fields(cells[0])]
+    return pl.DataFrame({name: [plain(getattr(cell, name)) for cell in cells] for name in names})
+
+
+def _cell_line(cell: "PublishedCell") -> tuple[object, ...]:
+    from store.analysis.published_matching import format_point, named
+
+    point = f" at {format_point(cell.point)}" if cell.point else ""
+    return (
+        f"{cell.paper} {cell.paper_table}",
+        *(cell.row_label, cell.column_label, cell.printed, cell.unit, cell.better),
+        None if cell.binomial_se is None else f"{cell.binomial_se:.2g}",
+        named(cell) if cell.operator else None,
+        f"{cell.measurement}{point}" if cell.measurement else None,
+        ", ".join(map(str, cell.notes)) or None,
+    )
+
+
+def _claim_line(row: Mapping[str, object]) -> tuple[object, ...]:
+    return (
+        *(f"{row['paper']} {row['paper_table']}", row["claim"]),
+        *(round_value(row[name]) for name in ("published", "own", "low", "high")),
+        *(row["unit"], row["label"], row["pairs"], round_value(row["p_holm"]), row["word"], row["reason"]),
+    )
+
+
+def _difference(row: Mapping[str, object]) -> str:
+    return f"{row['paper']} {row['paper_table']}: {row['differs'] or 'nothing is known to be different'}"

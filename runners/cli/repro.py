@@ -6,8 +6,9 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
-from runners.cli.options import Campaign
-from runners.cli.trust import ONLY_OWN, TRUST_FLAG
+from grid.errors import SpecError
+from runners.cli.options import Campaign, OneTrial, Trust
+from runners.cli.resolve import find_one, open_campaign, require_trust
 from runners.output import say, write, write_table
 from runners.slow_notice import slow_notice
 
@@ -20,11 +21,11 @@ _MOST_SHOWN = 10
 
 
 def repro(
-    *query: str,
+    *query: OneTrial,
     campaign: Campaign = None,
     spec: Path | None = None,
     keep: Path | None = None,
-    trust: TRUST_FLAG = ONLY_OWN,
+    trust: Trust = False,
 ) -> int:
     """Run a finished trial again with the code it was submitted with, and compare every value of its result.
 
@@ -32,8 +33,6 @@ def repro(
 
     Parameters
     ----------
-    query
-        Which trial: KEY, its key or the beginning of it, or conditions that fit it alone, such as operator=SSA seed=1.
     spec
         The spec file that defines its classes, where its submission kept no snapshot.
     keep
@@ -41,8 +40,6 @@ def repro(
     """
     from tempfile import TemporaryDirectory
 
-    from grid.errors import SpecError
-    from runners.cli.resolve import find_one, open_campaign
     from runners.execution.repro import read_recorded, reproduce, submitted_code
     from store.files.atomic import make_directory
 
@@ -52,7 +49,7 @@ def repro(
         with slow_notice("reading the campaign"):
             store = stack.enter_context(open_campaign(campaign))
             trial = find_one(store, query)
-        trust.require(store.layout, submitted_code(read_recorded(store.layout, trial)))
+        require_trust(store.layout, submitted_code(read_recorded(store.layout, trial)), trust=trust)
         temporary = stack.enter_context(TemporaryDirectory(prefix="ablate-repro-"))
         place = Path(temporary) if keep is None else make_directory(keep.resolve())
         found = reproduce(store, trial, place, spec, _Audience())

@@ -1,13 +1,15 @@
-"""Which campaign, grid and trial a command means, when the user did not write it all out."""
+"""Find the campaign, grids and trials that a command means, and ask before code of others runs."""
 
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from grid.errors import NotFoundError, SpecError, StoreError
 from grid.suggestions import suggest_name
+from runners.cli.options import GridFlags
 from runners.output import say
 from store.files.layout import Layout
 
@@ -18,17 +20,12 @@ if TYPE_CHECKING:
 CAMPAIGNS = Path("campaigns")
 """Where `run` puts a campaign when no other directory is named."""
 
-_NAMED = 8
-"""Most trials that are named where one was meant."""
-
-
-def campaign_for(spec: Path, campaign: Path | None) -> Path:
-    """The campaign directory a spec file runs into: the one named, or campaigns/<name of the file>."""
-    return campaign if campaign is not None else CAMPAIGNS / spec.stem
+MOST_NAMED = 8
+"""Most matches that are named if there are several."""
 
 
 def find_campaign(campaign: Path | None) -> Path:
-    """The campaign to read: the one named, the working directory, or the only one below campaigns/."""
+    """Find the campaign to read: the one named, the working directory, or the only one below campaigns/."""
     if campaign is not None:
         if not Layout(campaign).exists():
             raise NotFoundError(
@@ -52,8 +49,55 @@ def open_campaign(campaign: Path | None, *, thorough: bool = True, most_s: float
     return Store.open(find_campaign(campaign), thorough=thorough, most_s=most_s)
 
 
+class OpenGrid(NamedTuple):
+    """A grid of an open store, with the warnings about its results."""
+
+    store: "Store"
+    name: str
+    warnings: list[str]
+
+
+@contextmanager
+def open_grid(flags: GridFlags) -> Iterator[OpenGrid]:
+    """Open a grid of a campaign. Write its warnings to stderr, unless JSON has them.
+
+    Raises:
+        NotFoundError: there is no such campaign or grid.
+    """
+    with open_campaign(flags.campaign) as store:
+        name = choose_grid(store, flags.grid)
+        yield OpenGrid(store, name, read_warnings(store, name, quiet=flags.as_json))
+
+
+def read_warnings(store: "Store", grid: str | None = None, *, quiet: bool = False) -> list[str]:
+    """Return what readers of these results must know. Unless `quiet`, write it to stderr."""
+    warnings = store.warnings(grid)
+    for warning in () if quiet else warnings:
+        say(f"ablate: {warning}")
+    return warnings
+
+
+def require_trust(layout: Layout, code: Iterable[Path], *, trust: bool) -> None:
+    """Check that this user trusts the campaign before its files `code` run; `trust` says so now and later.
+
+    Raises:
+        SpecError: the user neither made nor trusts it; names the files.
+    """
+    from store.files.trust import trust as remember, trusts
+
+    files = ", ".join(map(str, code))
+    if not files or trusts(layout, "code"):
+        return
+    if not trust:
+        raise SpecError(
+            f"you did not make the campaign {layout.root} here, and this command would run code that it names: "
+            f"{files}; read it first, then add --trust"
+        )
+    remember(layout, "code")
+
+
 def find_campaigns(named: Sequence[Path]) -> list[Path]:
-    """The campaigns to show: those named, the working directory, or all below campaigns/."""
+    """Find the campaigns to show: those named, the working directory, or all below campaigns/."""
     if named:
         return [find_campaign(campaign) for campaign in named]
     return [Path()] if Layout(Path()).exists() else _campaigns_below() or [find_campaign(None)]
@@ -63,48 +107,51 @@ def _campaigns_below() -> list[Path]:
     return sorted(path for path in CAMPAIGNS.glob("*") if Layout(path).exists())
 
 
-def choose_grids(grids: dict[str, "Grid"], wanted: str | None, *, one: bool) -> "list[Grid]":
-    """The grid called `wanted`; without a name the only one, or all of them unless `one` is asked for."""
-    if wanted is not None:
-        if wanted not in grids:
-            raise SpecError(f"the file has no grid {wanted!r}; it has {list(grids)}{suggest_name(wanted, list(grids))}")
-        return [grids[wanted]]
-    if one and len(grids) > 1:
-        raise SpecError(f"the file has several grids: {', '.join(grids)}; choose one with --grid")
-    return list(grids.values())
+def load_grids(
+    spec: Path, overrides: Sequence[str], wanted: str | None, campaign: Path | None, *, one: bool
+) -> "tuple[Path, list[Grid]]":
+    """Load the grid `wanted` of a spec file with the overrides; without a name the only one, or all unless `one`.
 
+    It says so if a grid of the campaign was run with other overrides before.
 
-def load_grids(spec: Path, overrides: Sequence[str], wanted: str | None, *, one: bool) -> "list[Grid]":
-    """The chosen grids of a spec file, with the overrides of the command line."""
+    Returns:
+        The campaign's directory, by default campaigns/FILE, and the grids.
+    """
     from grid.overrides import override
     from runners.provenance.specfile import load_spec_file
 
-    return [override(each, overrides) for each in choose_grids(load_spec_file(spec), wanted, one=one)]
+    grids, root = load_spec_file(spec), campaign or CAMPAIGNS / spec.stem
+    if wanted is not None and wanted not in grids:
+        raise SpecError(f"the file has no grid {wanted!r}; it has {list(grids)}{suggest_name(wanted, list(grids))}")
+    if wanted is None and one and len(grids) > 1:
+        raise SpecError(f"the file has several grids: {', '.join(grids)}; choose one with --grid")
+    chosen = grids.values() if wanted is None else [grids[wanted]]
+    loaded = [override(each, overrides) for each in chosen]
+    for grid in loaded:
+        _note_other_overrides(root, grid)
+    return root, loaded
 
 
-def note_other_overrides(root: Path, grids: "Sequence[Grid]") -> None:
-    """Say if a grid of the campaign was run with other overrides before."""
+def _note_other_overrides(root: Path, grid: "Grid") -> None:
     from store.files.atomic import read_json
 
-    for grid in grids:
-        try:
-            header = read_json(Layout(root).grid_header(grid.name))
-        except (NotFoundError, StoreError):  # it is not there, or damaged, and is written anew
-            continue
-        before, now = tuple(header.get("overrides", ())), grid.overrides
-        if before != now:
-            say(
-                f"ablate: grid {grid.name!r} had {_overrides(before)} before, and now has {_overrides(now)}; "
-                "trials of the earlier plan that the new one lacks leave the grid"
-            )
-
-
-def _overrides(texts: Sequence[str]) -> str:
-    return f"the overrides {' '.join(texts)}" if texts else "no overrides"
+    try:
+        header = read_json(Layout(root).grid_header(grid.name))
+    except (NotFoundError, StoreError):  # it is absent or damaged, and is written anew
+        return
+    before, now = (
+        f"the overrides {' '.join(each)}" if each else "no overrides"
+        for each in (header.get("overrides", ()), grid.overrides)
+    )
+    if before != now:
+        say(
+            f"ablate: grid {grid.name!r} had {before} before, and now has {now}; "
+            "trials of the earlier plan that the new one lacks leave the grid"
+        )
 
 
 def choose_grid(store: "Store", wanted: str | None) -> str:
-    """The grid called `wanted` in the store, or its only one."""
+    """Find the grid called `wanted` in the store, or its only one."""
     names = store.grids()
     if wanted is not None:
         store.grid(wanted)
@@ -120,7 +167,7 @@ def choose_grid(store: "Store", wanted: str | None) -> str:
 
 
 def find_one(store: "Store", words: Sequence[str]) -> str:
-    """The full key of the one trial that `words` mean: the beginning of its key, or a query.
+    """Find the key of the one trial that `words` mean: the beginning of its key, or a query.
 
     Raises:
         SpecError: there are no words, or one has no meaning.
@@ -134,15 +181,15 @@ def find_one(store: "Store", words: Sequence[str]) -> str:
     rows = store.sql(
         "SELECT trial, any_value(label), any_value(seed) FROM grid_trial WHERE list_contains($keys, trial) "
         "GROUP BY trial ORDER BY any_value(position)",
-        {"keys": found[:_NAMED]},
+        {"keys": found[:MOST_NAMED]},
     ).rows()
     named = "; ".join(f"{key[:8]} {label} seed {seed}" for key, label, seed in rows)
-    more = f"; and {len(found) - _NAMED} more" if len(found) > _NAMED else ""
+    more = f"; and {len(found) - MOST_NAMED} more" if len(found) > MOST_NAMED else ""
     raise NotFoundError(f"{len(found)} trials fit {' '.join(words)!r}: {named}{more}; add words until it is one")
 
 
 def find_several(store: "Store", words: Sequence[str]) -> list[str]:
-    """The full keys of the trials that `words` mean, in the order of the plan.
+    """Find the keys of the trials that `words` mean, in the order of the plan.
 
     Raises:
         SpecError: a word has no meaning.
@@ -159,7 +206,7 @@ def find_several(store: "Store", words: Sequence[str]) -> list[str]:
 
 
 def find_trial(store: "Store", key: str) -> str:
-    """The full key of the one trial whose key begins with `key`."""
+    """Find the one trial whose key begins with `key`."""
     found = _keys(store, key)
     if len(found) == 1:
         return found[0]
@@ -171,7 +218,7 @@ def find_trial(store: "Store", key: str) -> str:
 
 
 def _keys(store: "Store", beginning: str) -> list[str]:
-    """Some of the keys that begin so; all if there is one."""
+    """Return up to six keys that begin so."""
     found = store.sql(
         "SELECT trial FROM trial WHERE starts_with(trial, $key) ORDER BY trial LIMIT 6", {"key": beginning.lower()}
     )
@@ -179,7 +226,7 @@ def _keys(store: "Store", beginning: str) -> list[str]:
 
 
 def worker_count(workers: int | None) -> int:
-    """How many workers were asked for; by default one per core this process may use."""
+    """Return the number of workers; by default one per core that this process may use."""
     if workers is None:
         return len(os.sched_getaffinity(0))
     if workers < 1:

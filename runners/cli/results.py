@@ -1,31 +1,44 @@
-"""Commands that answer from the store of a campaign."""
+"""Commands that show the state and the results of a campaign: status, table, compare."""
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, final
+
+from cyclopts import Parameter
 
 from grid.errors import NotFoundError, SpecError
-from runners.cli.listing import BY_EFFECT, LISTING, Listing, Query, find_cells, keep_cells
-from runners.cli.options import MANY_FLAGS, ONE_OR_MORE, AnyGrid, Campaign, Json
-from runners.output import write, write_frame, write_json
+from runners.cli.options import (
+    BY_EFFECT,
+    AnyGrid,
+    Campaign,
+    Campaigns,
+    Cells,
+    Csv,
+    GridFlags,
+    Json,
+    Listing,
+    OneGrid,
+)
+from runners.cli.resolve import MOST_NAMED, choose_grid, find_trial, open_campaign, open_grid, read_warnings
+from runners.cli.verdict_text import find_cells, keep_cells, select_columns, sort_cells, write_verdicts
+from runners.output import say, write, write_frame, write_json, write_table
+from store.export.plain import plain
 
 if TYPE_CHECKING:
-    import polars as pl
-
     from store.store import Store
-
-_MOST_NAMED = 8
-"""Most cells that are named where one was meant."""
 
 _MOST_INGEST_S = 1.0
 """Seconds for which `ablate status` reads what is new; it says what is left."""
+_ABSENT = "(not there)"
 
 
-def status(*query: Query, campaign: Campaign = None, grid: AnyGrid = None, as_json: Json = False) -> int:
+def status(*query: Cells, campaign: Campaign = None, grid: AnyGrid = None, as_json: Json = False) -> int:
     """Show the progress of each cell, the running trials and the failures, from the files and the scheduler.
 
     A query keeps cells and running trials.
     """
-    from runners.cli.resolve import choose_grid, open_campaign
     from runners.monitoring.status_text import read_status, write_status
     from runners.monitoring.trial_locations import locate_trials
     from runners.monitoring.trial_query import select_planned
@@ -33,19 +46,33 @@ def status(*query: Query, campaign: Campaign = None, grid: AnyGrid = None, as_js
 
     with open_campaign(campaign, thorough=False, most_s=_MOST_INGEST_S) as store:
         names = store.grids() if grid is None else [choose_grid(store, grid)]
-        found = read_status(store, locate_trials(store, SlurmScheduler(), ended=as_json), names, grid)
-        found = found.keep(store, select_planned(store, query)) if query else found
+        state = read_status(store, locate_trials(store, SlurmScheduler()), names, grid)
+        state = state.keep(store, select_planned(store, query)) if query else state
     if as_json:
-        write_json("status", found.data(), found.warnings)
+        write_json("status", state.data(), state.warnings)
     else:
-        write_status(found)
+        write_status(state)
+        for warning in state.warnings:
+            say(f"ablate: {warning}")
     return 0
 
 
+@Parameter(name="*")
+@final
+@dataclass(frozen=True)
+class GridsFlags:
+    """A grid of each of some campaigns, and the format of the answer."""
+
+    campaign: Campaigns = ()
+    grid: OneGrid = None
+    as_json: Json = False
+    as_csv: Csv = False
+
+
 def table(
-    *query: Query,
-    of: MANY_FLAGS = ONE_OR_MORE,
-    rows: LISTING = BY_EFFECT,
+    *query: Cells,
+    of: GridsFlags = GridsFlags(),
+    rows: Listing = BY_EFFECT,
     why: str | None = None,
     best_over: Sequence[str] = (),
 ) -> int:
@@ -62,50 +89,39 @@ def table(
     """
     import polars as pl
 
+    from store.analysis.tuned_verdicts import selected_verdicts
+    from store.analysis.verdicts import verdicts
+
     if why is not None and (best_over or of.as_csv):
         raise SpecError(
             "--why is about one cell of the whole table, as text or --json; leave --best-over and --csv out"
         )
     if why is not None and len(of.campaign) > 1:
         raise SpecError("--why is about one cell of one campaign; give one --campaign")
-    frames, said = [], []
-    for each in of.each():
-        with each.open() as (store, name, warnings):
+    several, frames, warnings = len(of.campaign) > 1, [], []
+    for path in of.campaign or (None,):
+        flags = GridFlags(path, of.grid, of.as_json, of.as_csv)
+        with open_grid(flags) as (store, name, notes):
             if why is not None:
-                return _write_why(store, name, _find_cell(store, name, why), warnings, as_json=of.as_json)
-            if len(of.campaign) > 1 and each.as_text:
-                write(f"campaign {each.campaign}")
-            shown = _table_of(store, name, query, rows, best_over, as_text=each.as_text)
-            if shown is not None and len(of.campaign) > 1:
-                shown = shown.insert_column(0, pl.repeat(str(each.campaign), len(shown), eager=True).alias("campaign"))
-            frames += [] if shown is None else [shown]
-            said += warnings
+                return _write_why(store, name, _find_cell(store, name, why), notes, as_json=of.as_json)
+            if several and flags.as_text:
+                write(f"campaign {path}")
+            found = selected_verdicts(store, name, best_over) if best_over else verdicts(store, name)
+            shown = keep_cells(store, name, sort_cells(found, rows.sort, store.grid(name)["measure"]["better"]), query)
+            if rows.columns is None and flags.as_text:
+                write_verdicts(store, name, found, shown)
+                continue
+            shown = select_columns(shown, rows.columns)
+            frames.append(shown.select(pl.lit(str(path)).alias("campaign"), pl.all()) if several else shown)
+            warnings += notes
     if frames:
-        shown = pl.concat(frames, how="diagonal_relaxed")
-        write_frame("table", shown, as_json=of.as_json, as_csv=of.as_csv, warnings=said)
+        together = pl.concat(frames, how="diagonal_relaxed")
+        write_frame("table", together, as_json=of.as_json, as_csv=of.as_csv, warnings=warnings)
     return 0
 
 
-def _table_of(
-    store: "Store", grid: str, query: Sequence[str], rows: Listing, best_over: Sequence[str], *, as_text: bool
-) -> "pl.DataFrame | None":
-    """Return the table of a grid, or write it as text and return None."""
-    from runners.cli.verdict_text import write_verdicts
-    from store.analysis.tuned_verdicts import selected_verdicts
-    from store.analysis.verdicts import verdicts
-
-    found = selected_verdicts(store, grid, best_over) if best_over else verdicts(store, grid)
-    ordered = rows.order(found, store.grid(grid)["measure"]["better"])
-    shown = keep_cells(store, grid, ordered, query)
-    columns = rows.names(found)
-    if as_text and columns is None:
-        write_verdicts(store, grid, found, shown)
-        return None
-    return shown if columns is None else shown.select(columns)
-
-
 def _find_cell(store: "Store", grid: str, words: str) -> str:
-    """The key of the one cell that `words` mean.
+    """Return the key of the one cell that `words` mean.
 
     Raises:
         NotFoundError: they mean no cell, or several.
@@ -120,8 +136,8 @@ def _find_cell(store: "Store", grid: str, words: str) -> str:
     begun = [cell for cell, label in names.items() if cell.startswith(words) or label.startswith(words)]
     found = exact or begun or find_cells(store, grid, words.split())
     if len(found) > 1:
-        several = "; ".join(names[cell] for cell in found[:_MOST_NAMED])
-        more = f"; and {len(found) - _MOST_NAMED} more" if len(found) > _MOST_NAMED else ""
+        several = "; ".join(names[cell] for cell in found[:MOST_NAMED])
+        more = f"; and {len(found) - MOST_NAMED} more" if len(found) > MOST_NAMED else ""
         raise NotFoundError(f"--why is about one cell, and {len(found)} fit {words!r}: {several}{more}")
     return found[0]
 
@@ -135,3 +151,94 @@ def _write_why(store: "Store", grid: str, cell: str, warnings: Sequence[str], *,
     else:
         write("\n".join([f"{found['label']}, grid {grid}", *(f"  {line}" for line in why_text(found))]))
     return 0
+
+
+def compare(*trials: str, campaign: Campaigns = (), as_json: Json = False) -> int:
+    """Compare two trials or more: first their specs, then their results.
+
+    Parameters
+    ----------
+    trials
+        Keys of trials, or their beginnings. A trial that is in several of the campaigns is compared with itself.
+    """
+    runs: list[_ComparedTrial] = []
+    problems: dict[str, NotFoundError] = {}
+    warnings: list[str] = []
+    for path in campaign or (None,):
+        with open_campaign(path) as store:
+            warnings += read_warnings(store, quiet=as_json)
+            for word in dict.fromkeys(trials):
+                try:
+                    runs.append(_read_trial(store, find_trial(store, word), path if len(campaign) > 1 else None))
+                except NotFoundError as error:
+                    problems[word] = error
+    for word, problem in problems.items():
+        if not any(run.key.startswith(word.lower()) for run in runs):
+            raise problem
+    if len(runs) < 2:
+        raise SpecError(f"a comparison is between two trials or more; got {' '.join(trials) or 'none'}")
+    is_pair, spec, (columns, rows) = len(runs) == 2, _differences([run.spec for run in runs]), _results(runs)
+    lines = [f"{path}: {' -> '.join(values)}" for path, values in spec]
+    if as_json:
+        results = [dict(zip(columns, row, strict=True)) for row in rows]
+        write_json("compare", {"spec": lines if is_pair else spec, "results": results}, warnings)
+        return 0
+    if is_pair:
+        write("\n".join(lines) or "the specs are equal")
+    else:
+        write_table(["field", *(run.name for run in runs)], [(path, *values) for path, values in spec])
+    write_table(columns, rows)
+    return 0
+
+
+class _ComparedTrial(NamedTuple):
+    key: str
+    name: str
+    """Heading of its column."""
+    spec: Mapping[str, Any]
+    final: Mapping[tuple[str, str], tuple[Any, float]]
+    """By name and point as text, the point and the value."""
+
+
+def _read_trial(store: "Store", key: str, campaign: Path | None) -> _ComparedTrial:
+    """Read the spec and the final evaluations of a trial."""
+    (text,) = store.sql("SELECT spec FROM trial WHERE trial = $key", {"key": key}).row(0)
+    final = store.sql(
+        """
+        SELECT DISTINCT name, point, value FROM v_final
+        WHERE trial = $key AND source = 'evaluation' AND NOT coalesce(map_contains(point, 'position'), false)
+        ORDER BY name, CAST(point AS VARCHAR)
+        """,
+        {"key": key},
+    )
+    values = {(name, json.dumps(plain(point))): (point, value) for name, point, value in final.rows()}
+    return _ComparedTrial(key, f"{key[:8]}{f' in {campaign}' if campaign else ''}", json.loads(text), values)
+
+
+def _results(runs: Sequence[_ComparedTrial]) -> tuple[list[str], list[tuple[Any, ...]]]:
+    """Return columns and rows: of two runs what both have and the difference, else what any has."""
+    if len(runs) == 2:
+        first, second = (run.final for run in runs)
+        pairs = {key: (point, value, second[key][1]) for key, (point, value) in first.items() if key in second}
+        columns = ["name", "point", "first", "second", "difference"]
+        return columns, [(name, point, one, two, two - one) for (name, _), (point, one, two) in pairs.items()]
+    keys = {key: run.final[key][0] for run in runs for key in run.final}
+    return ["name", "point", *(run.name for run in runs)], [
+        (key[0], point, *(run.final.get(key, (None, None))[1] for run in runs)) for key, point in keys.items()
+    ]
+
+
+def _differences(specs: Sequence[Mapping[str, Any]]) -> list[tuple[str, list[str]]]:
+    """List the fields in which the specs differ, with the value in each."""
+    leaves = [dict(_leaves(spec)) for spec in specs]
+    paths = dict.fromkeys(path for each in leaves for path in each)
+    found = [(path, [each.get(path, _ABSENT) for each in leaves]) for path in paths]
+    return [(path, values) for path, values in found if len(set(values)) > 1]
+
+
+def _leaves(data: object, path: str = "") -> Iterator[tuple[str, str]]:
+    if isinstance(data, Mapping):
+        for name, value in data.items():
+            yield from _leaves(value, f"{path}.{name}" if path else str(name))
+    else:
+        yield path, json.dumps(data, ensure_ascii=False)

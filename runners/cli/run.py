@@ -1,37 +1,43 @@
 """Commands that plan and run trials."""
 
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, final
+from typing import TYPE_CHECKING, Literal, final
 
 from cyclopts import Parameter
 
+from grid.errors import SpecError
 from runners.cli.options import (
     ANY_SPEC,
-    LOCAL,
-    MACHINE_FLAGS,
     NO_CLUSTER,
     ONCE,
     SLURM_FLAGS,
-    SPEC_FLAGS,
     Flag,
     Json,
+    Overrides,
     Repeat,
-    Repeats,
+    SpecFile,
+    SpecFlags,
     check_machine,
 )
-from runners.cli.outcome import give_back, report_outcome
-from runners.output import say, write, write_json
+from runners.cli.papers import locate_spec
+from runners.cli.resolve import find_campaign, load_grids, worker_count
+from runners.output import format_count, say, write, write_json
 from runners.slow_notice import slow_notice
 
 if TYPE_CHECKING:
-    from runners.cli.plan import PlanOptions
+    from grid import Grid
+    from runners.execution.run import RunOptions, RunResult
     from runners.monitoring.trial_locations import State
 
+CODE_CHANGED = "the code or the spec file changed while the run went on; run the same command again"
 
+
+@Parameter(name="*")
 @final
 @dataclass(frozen=True)
-class PlannedFor:
+class PlanFlags:
     """Where time is estimated for, and by which noise seeds are counted.
 
     Parameters
@@ -53,13 +59,7 @@ class PlannedFor:
     calibrate: Flag = False
 
     def check(self) -> None:
-        """Refuse flags that say nothing to a plan.
-
-        Raises:
-            SpecError: one was given.
-        """
-        from grid.errors import SpecError
-
+        """Raise SpecError for flags that say nothing to a plan."""
         if self.on != "slurm":
             self.cluster.refuse(self.on)
         for flag in ("budget", "dry_run", "wait", *(["oom"] if self.on != "slurm" else [])):
@@ -67,51 +67,51 @@ class PlannedFor:
                 raise SpecError(f"--{flag.replace('_', '-')} is for `ablate run`; a plan queues nothing, leave it out")
 
 
-HERE = PlannedFor()
-
-
 def plan(
-    spec: Path,
+    spec: SpecFile,
     /,
-    *overrides: str,
-    of: SPEC_FLAGS = ANY_SPEC,
-    where: Annotated[PlannedFor, Parameter(name="*")] = HERE,
-    repeat: Repeats = ONCE,
+    *overrides: Overrides,
+    of: SpecFlags = ANY_SPEC,
+    where: PlanFlags = PlanFlags(),
+    repeat: Repeat = ONCE,
     as_json: Json = False,
 ) -> int:
     """Show what a spec file would run: cells, keys, pruned cells, parameters, time. Trains and queues nothing.
 
     Ends with 2 where trials would fail before their first step, and says why.
-
-    Parameters
-    ----------
-    spec
-        A Python file that defines grids, or an item of a paper, such as ssa:table1.
-    overrides
-        Changes of every grid: training.steps=100 of its base trial, seeds=0..9 or seeds=0,2,5.
     """
-    from grid.errors import SpecError
-    from runners.cli.plan import plan_campaign, plan_data, plan_lines
-    from runners.cli.resolve import campaign_for, find_campaign, load_grids, note_other_overrides
+    from runners.cli.plan import PlanOptions, plan_campaign, plan_data, plan_lines
+    from runners.planning.step_timing import measure_seconds
+    from runners.slurm.spec import cluster_of
+    from runners.training.loop import train
+    from runners.trial import parameters
     from store.files.layout import Layout
 
     where.check()
-    spec, grid = of.locate(spec)
-    grids = load_grids(spec, overrides, grid, one=False)
-    root = campaign_for(spec, of.campaign)
-    note_other_overrides(root, grids)
-    other = None if where.noise_from is None else Layout(find_campaign(where.noise_from))
-    options = replace(_plan_options(spec, where, repeat), states=_states(root), noise_from=other)
-    found = plan_campaign(root, grids, options)
+    spec, grid = locate_spec(spec, of.grid, of.scale)
+    root, grids = load_grids(spec, overrides, grid, of.campaign, one=False)
+    is_local = where.on == "local"
+    options = PlanOptions(
+        workers=worker_count(where.workers) if is_local else 1,
+        slurm=None if is_local else where.cluster.request(cluster_of(spec), where.workers),
+        retry=repeat.retry,
+        again=repeat.again,
+        states=_locate_trials(root),
+        parameters=parameters,
+        noise_from=None if where.noise_from is None else Layout(find_campaign(where.noise_from)),
+        files=(spec,),
+        seconds=(lambda trial: measure_seconds(trial, train)) if where.calibrate else None,
+    )
+    planned = plan_campaign(root, grids, options)
     if as_json:
-        write_json("plan", plan_data(found))
+        write_json("plan", plan_data(planned))
     else:
-        write("\n".join(plan_lines(found)))
-    return SpecError.exit_code if found.refused else 0
+        write("\n".join(plan_lines(planned)))
+    return SpecError.exit_code if planned.refused else 0
 
 
-def _states(root: Path) -> "dict[str, State]":
-    """Where the trials of a campaign are, as `ablate status` says; empty where there is no campaign yet."""
+def _locate_trials(root: Path) -> "dict[str, State]":
+    """Return where the trials of a campaign are, as `ablate status` says; empty if there is no campaign yet."""
     from runners.monitoring.trial_locations import locate_trials
     from runners.slurm.scheduler import SlurmScheduler
     from store.files.layout import Layout
@@ -120,65 +120,106 @@ def _states(root: Path) -> "dict[str, State]":
     if not Layout(root).exists():
         return {}
     with slow_notice("looking where trials are"), Store.open(root) as store:
-        found = locate_trials(store, SlurmScheduler())
-    for note in found.notes:
+        locations = locate_trials(store, SlurmScheduler())
+    for note in locations.notes:
         say(f"ablate: {note}")
-    return {key: each.state for key, each in found.trials.items()}
+    return {key: each.state for key, each in locations.trials.items()}
 
 
-def _plan_options(spec: Path, where: PlannedFor, repeat: Repeat) -> "PlanOptions":
-    from runners.cli.plan import PlanOptions
-    from runners.cli.resolve import worker_count
-    from runners.planning.step_timing import measure_seconds
-    from runners.slurm.spec import cluster_of
-    from runners.training.loop import train
-    from runners.trial import parameters
-
-    seconds = (lambda trial: measure_seconds(trial, train)) if where.calibrate else None
-    options = PlanOptions(retry=repeat.retry, again=repeat.again, parameters=parameters, seconds=seconds, files=(spec,))
-    if where.on == "slurm":
-        return replace(options, slurm=where.cluster.request(cluster_of(spec), where.workers))
-    return replace(options, workers=worker_count(where.workers))
-
-
-def run(
-    spec: Path,
-    /,
-    *overrides: str,
-    of: SPEC_FLAGS = ANY_SPEC,
-    where: MACHINE_FLAGS = LOCAL,
-    repeat: Repeats = ONCE,
-    cluster: SLURM_FLAGS = NO_CLUSTER,
-) -> int:
-    """Train every trial of a grid that the campaign does not have yet. Safe to repeat.
+@Parameter(name="*")
+@final
+@dataclass(frozen=True)
+class MachineFlags:
+    """Where trials are trained.
 
     Parameters
     ----------
-    spec
-        A Python file that defines grids, or an item of a paper, such as ssa:table1.
-    overrides
-        Changes of every grid: training.steps=100 of its base trial, seeds=0..9 or seeds=0,2,5.
+    on
+        local: warm worker processes of one thread each; inline: in this process; slurm: queued on the cluster.
+    workers
+        Worker processes; default one per core. On slurm, array tasks in all; default as many as have work for half of
+        their time limit.
     """
-    from runners.cli.resolve import campaign_for, load_grids, note_other_overrides, worker_count
 
+    on: Literal["local", "inline", "slurm"] = "local"
+    workers: int | None = None
+
+
+def run(
+    spec: SpecFile,
+    /,
+    *overrides: Overrides,
+    of: SpecFlags = ANY_SPEC,
+    where: MachineFlags = MachineFlags(),
+    repeat: Repeat = ONCE,
+    cluster: SLURM_FLAGS = NO_CLUSTER,
+) -> int:
+    """Train every trial of a grid that the campaign does not have yet. Safe to repeat."""
     check_machine(where.on, where.workers, cluster)
-    spec, grid = of.locate(spec)
-    root = campaign_for(spec, of.campaign)
-    grids = load_grids(spec, overrides, grid, one=True)
-    note_other_overrides(root, grids)
+    spec, grid = locate_spec(spec, of.grid, of.scale)
+    root, grids = load_grids(spec, overrides, grid, of.campaign, one=True)
+    if repeat.again and not cluster.dry_run:
+        _retrain_unreadable(root, grids)  # before trials are surveyed, because their results are missing from then on
     if where.on == "slurm":
-        from runners.cli.run_on_slurm import run_on_slurm
+        from runners.cli.run_on_slurm import draft_or_queue, submit_options
+        from runners.slurm.spec import cluster_of
 
-        return run_on_slurm(spec, root, grids, where.workers, repeat, cluster)
-    from runners.execution import Inline, Local, Machine
-    from runners.execution.run import RunOptions, run_campaign
+        request = cluster.request(cluster_of(spec), where.workers)
+        return draft_or_queue(root, grids, request, submit_options(spec, repeat, cluster), cluster)
+    from runners.execution.run import RunOptions
 
-    machine: Machine = Inline() if where.on == "inline" else Local(worker_count(where.workers))
-    give_back(root, grids, repeat)
-    options = RunOptions(
-        retry=repeat.retry,
-        again=repeat.again,
-        files=(spec.resolve(),),
-        oom="halve" if cluster.oom == "halve" else "fail",
-    )
+    oom: Literal["halve", "fail"] = "halve" if cluster.oom == "halve" else "fail"
+    options = RunOptions(retry=repeat.retry, again=repeat.again, files=(spec.resolve(),), oom=oom)
+    return run_here(root, grids, where.on, where.workers, options)
+
+
+def run_here(root: Path, grids: "Sequence[Grid]", on: str, workers: int | None, options: "RunOptions") -> int:
+    """Train on this machine, report, and return the exit code."""
+    from runners.execution import Inline, Local
+    from runners.execution.run import run_campaign
+
+    machine = Inline() if on == "inline" else Local(worker_count(workers))
     return report_outcome(run_campaign(root, grids, machine, options), root)
+
+
+def _retrain_unreadable(root: Path, grids: "Sequence[Grid]") -> None:
+    """With --rerun-stale, trials whose results cannot be read are trained anew."""
+    from runners.attempts.unreadable_results import give_back_unreadable
+
+    count = give_back_unreadable(root, [each.name for each in grids])
+    if count:
+        verbs = ("has", "is") if count == 1 else ("have", "are")
+        trials = format_count(count, "finished trial")
+        say(f"ablate: {trials} {verbs[0]} no readable result and {verbs[1]} trained again")
+
+
+def report_outcome(result: "RunResult", root: Path, reason: str = CODE_CHANGED, *, called_off: int = 0) -> int:
+    """Write the counts of a run, and the reason why trials stopped that nobody called off; return the exit code."""
+    for problem in result.problems:
+        say(f"ablate: {problem}")
+    say(f"{_outcome_words(result)}; results in {root}")
+    if result.interrupted:
+        return 130
+    left = result.stopped - called_off
+    if left:
+        say(f"ablate: {reason}")
+    return 4 if result.failed or result.skipped_failed or left else 0
+
+
+def _outcome_words(result: "RunResult") -> str:
+    counts = (
+        (result.ok, "trained", "trained"),
+        (result.failed, "failed", "failed"),
+        (result.stopped, *(f"not finished, the same command goes on with {each}" for each in ("it", "them"))),
+        (result.skipped, "was done before", "were done before"),
+        (
+            result.skipped_other_code,
+            *(f"of these ran other code (--rerun-stale trains {each} again)" for each in ("it", "them")),
+        ),
+        (
+            result.skipped_failed,
+            *(f"failed before and {each} not tried again (--retry does)" for each in ("was", "were")),
+        ),
+    )
+    words = [f"{count} {one if count == 1 else more}" for count, one, more in counts if count]
+    return "; ".join(words) or "nothing was trained"

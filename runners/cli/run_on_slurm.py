@@ -1,4 +1,4 @@
-"""`ablate run --on slurm`: trials are queued, and if asked followed to their end."""
+"""Queue trials on a cluster and follow them, for `ablate run` and `ablate retry`."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -19,20 +19,6 @@ if TYPE_CHECKING:
 LEFT_ALONE = "no worker is left for these trials; `ablate status` says why, and the same command queues them again"
 
 
-def run_on_slurm(
-    spec: Path, root: Path, grids: "Sequence[Grid]", workers: int | None, repeat: Repeat, cluster: SlurmFlags
-) -> int:
-    """Queue the missing trials of `grids`; the exit code."""
-    from runners.cli.outcome import give_back
-    from runners.slurm.spec import cluster_of
-
-    options = submit_options(spec, repeat, cluster)
-    if not cluster.dry_run:
-        give_back(root, grids, repeat)  # before the trials are surveyed, which are missing from then on
-    drafter = looked_at(root, grids, cluster.request(cluster_of(spec), workers), options)
-    return show_or_queue(drafter, root, cluster)
-
-
 def submit_options(
     spec: Path, repeat: Repeat, cluster: SlurmFlags, only: frozenset[str] | None = None
 ) -> "SubmitOptions":
@@ -46,8 +32,10 @@ def submit_options(
     return SubmitOptions(repeat.retry, repeat.again, only, files, budget=budget, flags=flags, dry_run=dry_run)
 
 
-def looked_at(root: Path, grids: "Sequence[Grid]", slurm: "Slurm", options: "SubmitOptions") -> "Drafter":
-    """The grids and the request, with what the cluster says of itself.
+def draft_or_queue(
+    root: Path, grids: "Sequence[Grid]", slurm: "Slurm", options: "SubmitOptions", cluster: SlurmFlags
+) -> int:
+    """Read the limits of the cluster, then show or queue the missing trials; return the exit code.
 
     Raises:
         SpecError, EnvironmentProblem: it was refused; the sentence says that nothing was queued.
@@ -56,7 +44,8 @@ def looked_at(root: Path, grids: "Sequence[Grid]", slurm: "Slurm", options: "Sub
     from runners.slurm.submit.submit import Drafter
 
     with _nothing_queued(), slow_notice("asking the cluster what it allows"):
-        return Drafter(root, grids, slurm, Scheduler(), options)
+        drafter = Drafter(root, grids, slurm, Scheduler(), options)
+    return show_or_queue(drafter, root, cluster)
 
 
 @contextmanager
@@ -75,14 +64,9 @@ def show_or_queue(drafter: "Drafter", root: Path, cluster: SlurmFlags) -> int:
     from runners.slurm.submit.submit import submit
 
     if cluster.dry_run:
-        from runners.slurm.submit.workload import forecast_lines
-
         with _nothing_queued(), slow_notice("asking the cluster whether it takes the workers"):
             draft = drafter.draft()
-        forecast = forecast_lines(
-            drafter.survey, drafter.grids, draft.groups, [each.workers for each in draft.classes], drafter.asked
-        )
-        write("\n".join([*dry_run_lines(draft), *forecast]))
+        write("\n".join(dry_run_lines(draft)))
         return 0
     with _nothing_queued(), slow_notice("asking the cluster whether it takes the workers, and queueing them"):
         queued = submit(drafter, lambda text: say(f"ablate: {text}"))
@@ -153,33 +137,30 @@ def queued_line(queued: "SubmittedJobs", root: Path) -> str:
         nothing = f"nothing is left to train ({queued.done} {were} done before)"
         return f"{_all_queued(draft) or nothing}; results in {root}"
     already = describe_already_queued(draft.elsewhere, draft.wanted)
-    jobs = ", ".join(map(str, queued.record.jobs))
-    plural = "s" if len(queued.record.jobs) > 1 else ""
-    before = f"; {already}" if already else ""
+    jobs = f"job{'s' if len(queued.record.jobs) > 1 else ''} {', '.join(map(str, queued.record.jobs))}"
     return (
-        f"queued {format_count(draft.trials, 'trial')} on {format_count(draft.workers, 'worker')} "
-        f"(job{plural} {jobs}) as "
-        f"submission {draft.submission}{before}; `ablate status` says how they are, `ablate watch` follows; "
-        f"results in {root}"
+        f"queued {format_count(draft.trials, 'trial')} on {format_count(draft.workers, 'worker')} ({jobs}) as "
+        f"submission {draft.submission}{f'; {already}' if already else ''}; "
+        f"`ablate status` says how they are, `ablate watch` follows; results in {root}"
     )
 
 
 def _all_queued(draft: "Draft") -> str | None:
-    """That all missing trials are queued, and how to have other workers for them; None where none is missing."""
+    """Say that all missing trials are queued, and how to change their workers; None if no trial is missing."""
     if not draft.wanted:
         return None
     submissions = sorted(draft.elsewhere.submissions)
     name = f"submission{'s' if len(submissions) > 1 else ''} {', '.join(submissions)}"
     count = len(draft.wanted)
-    if count > 1:
-        said = f"nothing to do: all {count} missing trials are queued in {name}"
-    else:
-        said = f"nothing to do: the one missing trial is queued in {name}"
-    return f"{said}; to change what workers ask for, run `ablate cancel` (running trials save), then this command again"
+    trials = f"all {count} missing trials are" if count > 1 else "the one missing trial is"
+    return (
+        f"nothing to do: {trials} queued in {name}; to change what workers ask for, run `ablate cancel` "
+        "(running trials save), then this command again"
+    )
 
 
 def _follow(drafter: "Drafter", queued: "SubmittedJobs", root: Path) -> int:
-    from runners.cli.outcome import report_outcome
+    from runners.cli.run import report_outcome
     from runners.execution.background_ingest import BackgroundIngest
     from runners.monitoring.trial_locations import called_off
     from runners.slurm.follow import Following

@@ -1,4 +1,4 @@
-"""The verdict table of a grid as text: a row per cell, the baseline first, and each remark once below."""
+"""Tables of cells: which cells and columns are shown, in which order, and the verdict table as text."""
 
 import json
 import math
@@ -6,7 +6,9 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from grid.errors import NotFoundError, SpecError
 from grid.names import label_of
+from grid.suggestions import suggest_name
 from runners.output import average_of, describe_measure, format_count, write, write_table
 
 if TYPE_CHECKING:
@@ -18,6 +20,57 @@ LONG_LABEL = 36
 """If a label has more characters, each axis has a column of its own."""
 _MOST_REMARKS = 4
 _CAUTION = "caution: "
+_UNITS = {"log": "difference %", "logit": "difference % of odds"}
+"""Headings by scale."""
+
+
+def select_columns(frame: "pl.DataFrame", names: str | None) -> "pl.DataFrame":
+    """Select the columns that --columns names; all without it. Raise SpecError for an unknown one."""
+    if names is None:
+        return frame
+    columns = [name.strip() for name in names.split(",")]
+    for name in columns:
+        if name not in frame.columns:
+            raise SpecError(
+                f"--columns takes {', '.join(frame.columns)}; got {name!r}{suggest_name(name, frame.columns)}"
+            )
+    return frame.select(columns)
+
+
+def sort_cells(frame: "pl.DataFrame", sort: str, better: str) -> "pl.DataFrame":
+    """Sort rows by effect, by p, or not at all (plan); rows without a number come last."""
+    if sort == "plan":
+        return frame
+    by, descending = ("difference", better == "higher") if sort == "effect" else ("p_holm", False)
+    return frame.sort(by, descending=descending, nulls_last=True, maintain_order=True)
+
+
+def keep_cells(store: "Store", grid: str, frame: "pl.DataFrame", query: Sequence[str]) -> "pl.DataFrame":
+    """Keep the rows whose cell the query means; all without a query.
+
+    Raises:
+        SpecError: a word names an unknown field.
+        NotFoundError: the query means no cell of the grid, or the baseline alone.
+    """
+    if not query:
+        return frame
+    kept = frame.filter(frame["cell"].is_in(find_cells(store, grid, query)))
+    if kept.is_empty():
+        raise NotFoundError(f"{' '.join(query)!r} fits no cell that is compared with the baseline")
+    return kept
+
+
+def find_cells(store: "Store", grid: str, query: Sequence[str]) -> list[str]:
+    """List the cells of `grid` that a query means, in the order of the plan. Raises as `keep_cells`."""
+    from runners.monitoring.trial_query import select
+
+    keys = select(store, [*query, f"grid={grid}"])
+    cells = store.sql(
+        "SELECT cell FROM grid_trial WHERE grid = $grid AND list_contains($keys, trial) GROUP BY cell "
+        "ORDER BY min(position)",
+        {"grid": grid, "keys": keys},
+    )
+    return [str(cell) for cell in cells["cell"]]
 
 
 def write_verdicts(store: "Store", grid: str, found: "pl.DataFrame", shown: "pl.DataFrame") -> None:
@@ -29,11 +82,11 @@ def write_verdicts(store: "Store", grid: str, found: "pl.DataFrame", shown: "pl.
     for line in _heading(header, found, bases):
         write(line)
     rows = [*bases, *rows]
-    names = name_cells(store, grid, rows)
+    columns, names = name_cells(store, grid, rows)
     level = f"{100 * (1 - measure['alpha']):g} % interval"
-    headings = [*names.headings, "n", average_of(measure), _unit(measure["scale"]), level, "p (Holm)", "verdict"]
+    headings = [*columns, "n", average_of(measure), _UNITS.get(measure["scale"], "difference"), level]
     cells = [_cells(row, measure["scale"]) for row in rows]
-    write_table(headings, [(*name, *cell) for name, cell in zip(names.rows, cells, strict=True)])
+    write_table([*headings, "p (Holm)", "verdict"], [(*name, *cell) for name, cell in zip(names, cells, strict=True)])
     write_remarks(_remarks(rows[len(bases) :]))
     if shown.height:
         write("ablate table --why CELL shows what a verdict is based on")
@@ -77,23 +130,19 @@ def _baseline_rows(store: "Store", grid: str, found: "pl.DataFrame", shown: "pl.
     ]
 
 
-class CellNames:
-    """Columns that name cells: the label, or an axis each if labels are long."""
+def name_cells(store: "Store", grid: str, rows: Sequence[Mapping[str, Any]]) -> tuple[list[str], list[list[str]]]:
+    """Name the cells of `rows`, which have `cell` and `label`: the label, or a column per axis if labels are long.
 
-    def __init__(self, headings: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-        self.headings = headings
-        self.rows = rows
-
-
-def name_cells(store: "Store", grid: str, rows: Sequence[Mapping[str, Any]]) -> CellNames:
-    """Name the cells of `rows`, which have `cell` and `label`."""
+    Returns:
+        Headings, and the values of each row.
+    """
     labels = [str(row["label"]) for row in rows]
     if max(map(len, labels), default=0) <= LONG_LABEL:
-        return CellNames(["cell"], [[label] for label in labels])
+        return ["cell"], [[label] for label in labels]
     found = store.sql("SELECT DISTINCT cell, CAST(axes AS VARCHAR) FROM grid_trial WHERE grid = $grid", {"grid": grid})
     axes = {cell: json.loads(text) for cell, text in found.rows()}
     names = [axis["name"] for axis in store.grid(grid)["axes"] if len(axis["labels"]) > 1]
-    return CellNames(names, [[label_of(axes[row["cell"]].get(name)) for name in names] for row in rows])
+    return names, [[label_of(axes[row["cell"]].get(name)) for name in names] for row in rows]
 
 
 def _cells(row: Mapping[str, Any], scale: str) -> tuple[object, ...]:
@@ -114,10 +163,6 @@ def _count(row: Mapping[str, Any]) -> object:
     if row["method"] == "Welch":
         return f"{row['runs']} against {row['baseline_runs']}"
     return row["pairs"] if row["pairs"] == row["planned"] else f"{row['pairs']} of {row['planned']}"
-
-
-def _unit(scale: str) -> str:
-    return {"log": "difference %", "logit": "difference % of odds"}.get(scale, "difference")
 
 
 def _change(value: float | None, scale: str) -> str | None:

@@ -92,17 +92,18 @@ class BoundaryValuesJudge(Judge):
         least |x| with a wrong or NaN mean prediction, infinite if there is none.
         """
         x = torch.tensor(self._spec.x, dtype=torch.float64)
+        far = (x[1:] + x[:-1]).abs()  # the outermost interval counts, or both if equally far
         for a in self._spec.slopes:
             outputs, point = self._sweep(predict, a), {"a": a}
             for place, value in zip(self._spec.x, outputs.unbind(1), strict=True):
                 yield over_items("boundary_prediction", value, {"a": a, "x": place})
             yield over_items("boundary_upper", outputs.amax(1), point)
             yield over_items("boundary_lower", outputs.amin(1), point)
-            yield over_items("boundary_slope", _outermost_slope(outputs, x) / a, point)
+            slopes = (outputs.diff(dim=1) / x.diff())[:, far == far.max()].mean(1)
+            yield over_items("boundary_slope", slopes / a, point)
             yield Measurements("boundary_extent", self._extent(outputs.mean(0), a, x), point, len(outputs), None)
 
     def _sweep(self, predict: Predict, a: float) -> Tensor:
-        """Predict, float64 [contexts, len(x)]."""
         spec = self._spec
         context = self._sigma_x * evaluation_draws(spec.sample, 1, spec.contexts, spec.points)[2][0]
         x = context[:, None].repeat(1, len(spec.x), 1)
@@ -111,13 +112,6 @@ class BoundaryValuesJudge(Judge):
         return predictions(predict, prompt(x, a * x))[:, -1].view(spec.contexts, len(spec.x))
 
     def _extent(self, outputs: Tensor, a: float, x: Tensor) -> float:
-        off = ~(
-            (outputs - a * x).abs() <= self._spec.tolerance * abs(a) * x.abs().clamp(min=self._sigma_x)
-        )  # NaN is off
+        bound = self._spec.tolerance * abs(a) * x.abs().clamp(min=self._sigma_x)
+        off = ~((outputs - a * x).abs() <= bound)  # NaN is off
         return float(x[off].abs().min()) if off.any() else math.inf
-
-
-def _outermost_slope(outputs: Tensor, x: Tensor) -> Tensor:
-    """Return the slope [contexts] over the interval farthest from 0, or the mean of two equally far ones."""
-    far = (x[1:] + x[:-1]).abs()
-    return (outputs.diff(dim=1) / x.diff())[:, far == far.max()].mean(1)

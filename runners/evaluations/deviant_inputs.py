@@ -8,7 +8,7 @@ position on, whatever the first number is.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Annotated, ClassVar, Literal, NamedTuple, final
+from typing import Annotated, ClassVar, Literal, final
 
 import torch
 from pydantic import Field, FiniteFloat, NonNegativeInt, PositiveInt
@@ -77,12 +77,7 @@ class DeviantInputs(Evaluation):
 
     def open(self, task: Task) -> "DeviantInputsJudge":
         assert isinstance(task, LinearFunctions)
-        return DeviantInputsJudge(self, _Spread(task.sigma_x, task.sigma_f))
-
-
-class _Spread(NamedTuple):
-    x: float
-    f: float
+        return DeviantInputsJudge(self, task)
 
 
 def _place(number: int, position: int) -> dict[str, float]:
@@ -93,8 +88,8 @@ def _place(number: int, position: int) -> dict[str, float]:
 class DeviantInputsJudge(Judge):
     """Draws all but the first input with the spreads of the training."""
 
-    def __init__(self, spec: DeviantInputs, usual: _Spread) -> None:
-        self._spec, self._usual = spec, usual
+    def __init__(self, spec: DeviantInputs, task: LinearFunctions) -> None:
+        self._spec, self._task = spec, task
 
     def evaluate(self, predict: Predict) -> Iterator[Measurements]:
         """Yield `deviant_mse` at every {sigma_first}, over positions from the fourth on; items are functions.
@@ -120,8 +115,8 @@ class DeviantInputsJudge(Judge):
         """Draw points x and values y, [functions, sequences, points] each. The first x has the spread `sigma`."""
         spec = self._spec
         a, b, x = evaluation_draws(spec.sample, spec.functions, spec.sequences, spec.points)
-        x = torch.cat((sigma * x[..., :1], self._usual.x * x[..., 1:]), -1)
-        return x, self._usual.f * (a * x + b)
+        x = torch.cat((sigma * x[..., :1], self._task.sigma_x * x[..., 1:]), -1)
+        return x, self._task.sigma_f * (a * x + b)
 
 
 def _scored_mean(name: str, errors: Tensor, point: Mapping[str, float]) -> Measurements:

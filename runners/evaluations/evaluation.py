@@ -1,7 +1,6 @@
 """The family of evaluations: measurements of a trained model beside those of its task.
 
-An evaluation reads files or draws its own items. So many evaluations can judge one model, and one evaluation can judge
-models of several tasks. `se_items` is the standard error over items of one model; seeds are separate.
+`se_items` is the standard error over items of one model; seeds are separate.
 """
 
 from abc import ABC, abstractmethod
@@ -75,8 +74,7 @@ class Evaluation(Choice):
     def open(self, task: Task) -> Judge:
         """Read or draw its items; cheap after the first time in a process.
 
-        Raises:
-            SpecError: files are missing or differ from the spec.
+        SpecError if files are missing or differ from the spec.
         """
 
 
@@ -91,8 +89,7 @@ def over_sets(name: str, rows: Sequence[Measurements]) -> Measurements:
 def open_evaluations(task: Task, evaluations: Sequence[Evaluation]) -> list[tuple[Evaluation, Judge]]:
     """Open evaluations and return each with its judge.
 
-    Raises:
-        SpecError: two of them have a row of one name and point; else as `Evaluation.open`.
+    SpecError if two of them have a row of one name and point; else as `Evaluation.open`.
     """
     pairs = [(each, each.open(task)) for each in evaluations]
     taken: dict[tuple[object, ...], Evaluation] = {}

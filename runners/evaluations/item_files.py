@@ -1,7 +1,6 @@
 """Items of evaluations in JSON lines: a .jsonl file, or a folder of these.
 
-An item belongs to a set, which has its own rows: a benchmark, or a part of one. The evaluation defines the fields of
-the lines. The hash of the files is part of a spec, and their place is not.
+An item belongs to a set, which has its own rows. The hash of the files is part of a spec, and their place is not.
 """
 
 import re
@@ -37,22 +36,14 @@ class Line(NamedTuple):
     fields: Mapping[str, Any]
 
     def text(self, name: str, default: str | None = None) -> str:
-        """Return the text field `name`, or `default` if it is missing.
-
-        Raises:
-            SpecError: it is missing or no text.
-        """
+        """Return the text field `name`, or `default` if it is missing; SpecError if it is missing or no text."""
         value = self.fields.get(name, default)
         if not isinstance(value, str):
             raise SpecError(f"the field {name!r} of an item is a text; {self.where} has {value!r:.60}")
         return value
 
     def texts(self, name: str) -> tuple[str, ...]:
-        """Return the field `name`, a list of texts that is not empty.
-
-        Raises:
-            SpecError: it is missing or something else.
-        """
+        """Return the field `name`, a list of texts that is not empty; SpecError if it is missing or something else."""
         value = self.fields.get(name)
         if not isinstance(value, list) or not value or not all(isinstance(each, str) for each in value):
             raise SpecError(f"the field {name!r} of an item is a list of texts; {self.where} has {value!r:.60}")
@@ -137,8 +128,7 @@ Parse = Callable[[Line], tuple[str, str, Item]]
 def read_sets(spec: FromFiles, parse: Parse[Item]) -> dict[str, dict[str, Item]]:
     """Read the items of the sets of `spec`, or of all sets, by set and name.
 
-    Raises:
-        SpecError: the files are missing or invalid, their hash differs from the spec, or a set is missing.
+    SpecError if the files are missing or invalid, their hash differs from the spec, or a set is missing.
     """
     source, actual = Path(spec.source), hash_of(Path(spec.source))
     require_hash(spec.content_hash, actual, source)
@@ -191,8 +181,7 @@ class SetsJudge(Judge, Generic[Asked, Item]):
 def slug(name: str, where: str) -> str:
     """Return `name` in lower case, with `_` for all that is no letter and no digit. Rows of a set have this name.
 
-    Raises:
-        SpecError: nothing is left of it.
+    SpecError if nothing is left of it.
     """
     text = re.sub(r"[\W_]+", "_", name.lower()).strip("_")
     if not text:
@@ -203,9 +192,7 @@ def slug(name: str, where: str) -> str:
 def hash_of(source: Path) -> str:
     """Compute blake2b-128 over the files' hashes; cheap after the first time in a process.
 
-    Raises:
-        SpecError: there is no such file.
-        EnvironmentProblem: it cannot be read.
+    SpecError if there is no such file. EnvironmentProblem if it cannot be read.
     """
     return content_hash(*(_read(path)[0] for path in list_files(source, ".jsonl", "items")))
 
@@ -236,8 +223,7 @@ def _parse_files(source: Path, content: str, parse: Parse[Item]) -> dict[str, di
 def list_files(source: Path, suffix: str, what: str) -> list[Path]:
     """List a file, or the files of a folder without its subfolders; `what` names their content in errors.
 
-    Raises:
-        SpecError: there is no such file, or none has this suffix.
+    SpecError if there is no such file, or none has this suffix.
     """
     if source.is_dir():
         paths = sorted(path for path in source.iterdir() if path.suffix.lower() == suffix and path.is_file())
@@ -253,16 +239,12 @@ def list_files(source: Path, suffix: str, what: str) -> list[Path]:
 
 @cache_by_file(entries=256)
 def _read(path: Path) -> tuple[str, bytes]:
-    """Return the hash and the content of a file."""
     data = path.read_bytes()
     return content_hash(path.name, data), data
 
 
-def _lines(path: Path, data: bytes) -> list[Line]:
-    lines = []
+def _lines(path: Path, data: bytes) -> Iterator[Line]:
     for number, line in enumerate(decode(data, path).split("\n"), start=1):
-        if not line.strip():
-            continue
-        where = f"{path}, line {number}"
-        lines.append(Line(where, f"{path.stem}/{number}", parse_object(line, where)))
-    return lines
+        if line.strip():
+            where = f"{path}, line {number}"
+            yield Line(where, f"{path.stem}/{number}", parse_object(line, where))

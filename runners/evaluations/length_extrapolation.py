@@ -36,8 +36,7 @@ class Lengthens(Protocol):
     def windows(self, length: int, count: int) -> Batch:
         """Return at most `count` windows of `length` predictions that are not trained on, on the CPU.
 
-        Raises:
-            SpecError: there is not enough text.
+        SpecError if there is not enough text.
         """
 
 
@@ -140,12 +139,10 @@ class LengthExtrapolationJudge(Judge):
 
 
 def _means(nats: Tensor, counted: Tensor) -> Tensor:
-    """Return the mean of the counted positions of each window, [windows]."""
     return (nats * counted).sum(1) / counted.sum(1)
 
 
 def _ends(windows: Batch, length: int) -> Batch:
-    """Return the last `length` positions of each window."""
     visible = windows.visible
     if visible is not None:
         visible = visible[..., -length:] if visible.shape[-2] == 1 else visible[..., -length:, -length:]

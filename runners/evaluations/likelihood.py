@@ -1,13 +1,11 @@
-"""Token losses of a model, shared by evaluations of text.
+"""Token losses of a model, shared by evaluations of text: -log p(token | all before it) in nats.
 
-    cost of a token = -log p(token | all before it)        nats
-
-computed in float64, with about `_NUMBERS` logits per forward pass. Sequences of one length go through the model
-together, without padding. An operator may count the visible positions; then a neighbour's length would change a
-sequence's loss.
+Computed in float64. Sequences of one length go through the model together, without padding: an operator may count the
+visible positions.
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -59,7 +57,9 @@ def generate(
         lengths = [len(prompts[at]) + len(tokens[at]) for at in waiting]
         for members in groups_by_length(lengths, encoder.vocabulary):
             rows = [waiting[each] for each in members]
-            for at, token in zip(rows, _next_tokens(predict, [prompts[at] + tokens[at] for at in rows]), strict=True):
+            inputs = torch.tensor([prompts[at] + tokens[at] for at in rows])
+            likeliest = once(predict, partial(_likeliest, predict, inputs))
+            for at, token in zip(rows, likeliest, strict=True):
                 tokens[at].append(token)
                 if token != encoder.end and not is_over(encoder.decode(tokens[at])):
                     going.append(at)
@@ -69,10 +69,8 @@ def generate(
     return [encoder.decode(each) for each in tokens]
 
 
-def _next_tokens(predict: Predict, sequences: list[list[int]]) -> list[int]:
-    """Return the likeliest next token of each of `sequences`, which have one length."""
-    found: list[int] = once(predict, lambda: predict(torch.tensor(sequences))[:, -1].argmax(-1).tolist())
-    return found
+def _likeliest(predict: Predict, inputs: Tensor) -> list[int]:
+    return predict(inputs)[:, -1].argmax(-1).tolist()
 
 
 def pair(encoder: Encoder, context: str, continuation: str) -> tuple[list[int], list[int]]:

@@ -76,14 +76,12 @@ class LmEval(Evaluation):
                 raise ValueError("content_hash needs include; the harness's own tasks have none")
             return self
         object.__setattr__(self, "include", absolute_path("include", self.include))
-        if self.content_hash is not None and not Path(self.include).exists():
-            return self
-        try:
-            if self.content_hash is None:
-                self.set_normal_form(content_hash=_hash_of(Path(self.include)))
-            require_hash(self.content_hash, _hash_of(Path(self.include)), self.include)
-        except SpecError as error:
-            raise ValueError(str(error)) from error
+        if self.content_hash is None or Path(self.include).exists():
+            try:
+                self.set_normal_form(content_hash=self.content_hash or _hash_of(Path(self.include)))
+                require_hash(self.content_hash, _hash_of(Path(self.include)), self.include)
+            except SpecError as error:
+                raise ValueError(str(error)) from error
         return self
 
     @property
@@ -156,7 +154,6 @@ class LmEvalJudge(Judge):
         return {f"lm_eval.{_slug(name)}": self._point(name) for name in names}
 
     def _point(self, name: str) -> dict[str, float]:
-        """Return the point of a task or group."""
         shots = {int(self._loaded["tasks"][each].get_config("num_fewshot")) for each in self._members(name)}
         context = {"context": float(self._converter.longest)}
         return {"fewshot": float(*shots), **context} if len(shots) == 1 else context
@@ -210,7 +207,6 @@ class LmEvalJudge(Judge):
             yield from self._extra_rows(name, task, samples)
 
     def _extra_rows(self, name: str, task: Any, samples: Sequence[Mapping[str, Any]]) -> Iterator[Measurements | Items]:
-        """Yield the rows that the harness does not compute."""
         point, lost = self._point(name), self._converter.truncated.get(name, set())
         documents = sorted({int(each["doc_id"]) for each in samples})
         cut = {str(each): float(each in lost) for each in documents}
@@ -253,5 +249,4 @@ def _is_number(value: object) -> bool:
 
 
 def _slug(name: str) -> str:
-    """Return the name in lower case, with `_` for all that is no letter and no digit."""
     return re.sub(r"[\W_]+", "_", name.lower()).strip("_") or "_"

@@ -1,12 +1,8 @@
-"""A trained model behind the interface of lm-evaluation-harness.
+"""A trained model behind the interface of lm-evaluation-harness, as its model class for Hugging Face (0.4.13).
 
-The model answers like the harness's own model class for Hugging Face (0.4.13). Tokens at the border of context and
-continuation are cut as in `likelihood.pair`. Texts that are too long lose tokens at their beginning. Generation is
-greedy. A context begins with the token that ends documents. Rolling likelihoods score that token only with `score_bos`,
-as the harness's class does with tokenizers that add a BOS: it then reads the token twice and scores it once.
-
-Sequences of one length go through the model together, without padding, so an answer is independent of other requests.
-The harness counts an answer that is none of the choices as wrong and only logs a warning; here it is refused first.
+Tokens at the border of context and continuation are cut as in `likelihood.pair`. Texts that are too long lose tokens at
+their beginning. Generation is greedy. A context begins with the token that ends documents. Rolling likelihoods score
+that token only with `score_bos`, as the harness's class does with tokenizers that add a BOS.
 """
 
 import io
@@ -15,7 +11,7 @@ import random
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, redirect_stderr
-from functools import partial
+from functools import partial, reduce
 from typing import Any, NamedTuple, SupportsIndex, final
 
 import numpy as np
@@ -23,7 +19,6 @@ import torch
 from torch.nn import functional as F
 
 from grid.errors import SpecError
-from grid.suggestions import suggest_name
 from runners.evaluations.likelihood import generate, groups_by_length, pair
 from runners.tasks.optional_packages import require_package
 from runners.tasks.task import Predict, once
@@ -45,13 +40,6 @@ class HarnessQuestion(NamedTuple):
     scored: int
 
 
-class HarnessAnswer(NamedTuple):
-    """log p in nats, and True if each token is the likeliest at its place."""
-
-    log_likelihood: float
-    greedy: bool
-
-
 @final
 class RequestConverter:
     """Converts requests of the harness to tokens, and remembers which documents were too long."""
@@ -63,8 +51,7 @@ class RequestConverter:
     def continuation(self, request: Any) -> HarnessQuestion:
         """Return the tokens of (context, continuation), cut at the beginning.
 
-        Raises:
-            SpecError: the continuation has no tokens, or more than the model can see.
+        SpecError if the continuation has no tokens, or more than the model can see.
         """
         context, continuation = request.args
         with _naming(request):
@@ -73,7 +60,10 @@ class RequestConverter:
             raise SpecError(f"{_name(request)} has a continuation without tokens, {continuation!r}")
         if len(after) > self.longest:
             raise SpecError(f"{_name(request)} has {len(after)} tokens; the model sees {self.longest}; raise context")
-        return self._cut(request, [self.encoder.end, *before, *after], len(after))
+        tokens = [self.encoder.end, *before, *after]
+        if len(tokens) > self.longest + 1:
+            self.truncated[request.task_name].add(request.doc_id)
+        return HarnessQuestion(tokens[-(self.longest + 1) :], len(after))
 
     def windows(self, request: Any) -> list[HarnessQuestion]:
         """Cut a document into windows that score each token once, with as much context as fits."""
@@ -96,15 +86,9 @@ class RequestConverter:
             self.truncated[request.task_name].add(request.doc_id)
         return tokens[-(self.longest - room) :]
 
-    def _cut(self, request: Any, tokens: list[int], scored: int) -> HarnessQuestion:
-        if len(tokens) > self.longest + 1:
-            self.truncated[request.task_name].add(request.doc_id)
-        return HarnessQuestion(tokens[-(self.longest + 1) :], scored)
-
 
 @contextmanager
 def _naming(request: Any) -> Iterator[None]:
-    """Turn an error of the tokenizer into one that names the document."""
     try:
         yield
     except ValueError as error:
@@ -120,18 +104,19 @@ def _name(request: Any) -> str:
     return f"document {request.doc_id} of the lm-eval task {request.task_name!r}"
 
 
-def score_questions(predict: Predict, sequences: Sequence[HarnessQuestion], vocabulary: int) -> list[HarnessAnswer]:
-    """Score each of `sequences`, in their order."""
-    answers: list[HarnessAnswer | None] = [None] * len(sequences)
+def score_questions(
+    predict: Predict, sequences: Sequence[HarnessQuestion], vocabulary: int
+) -> list[tuple[float, bool]]:
+    """Return log p of each sequence in nats, and True if each of its tokens is the likeliest at its place."""
+    answers = [(0.0, False)] * len(sequences)
     for members in groups_by_length([len(each.tokens) - 1 for each in sequences], vocabulary):
-        found = once(predict, partial(_score_group, predict, [sequences[at] for at in members]))
-        for at, answer in zip(members, found, strict=True):
-            answers[at] = HarnessAnswer(*answer)
-    return [each for each in answers if each is not None]
+        scores = once(predict, partial(_score_group, predict, [sequences[at] for at in members]))
+        for at, (log_likelihood, greedy) in zip(members, scores, strict=True):
+            answers[at] = log_likelihood, greedy
+    return answers
 
 
 def _score_group(predict: Predict, group: Sequence[HarnessQuestion]) -> list[tuple[float, bool]]:
-    """Return (log likelihood, is likeliest) of each sequence; all have one length."""
     tokens = torch.tensor([list(each.tokens) for each in group])
     outputs = predict(tokens[:, :-1])
     logits = outputs.to(torch.promote_types(outputs.dtype, torch.float32))
@@ -146,17 +131,10 @@ def _contains(stops: Sequence[str], text: str) -> bool:
     return any(stop in text for stop in stops)
 
 
-def _text_before(text: str, until: Sequence[str]) -> str:
-    for stop in until:
-        text = text.split(stop)[0] if stop else text
-    return text
-
-
 def language_model(predict: Predict, converter: RequestConverter) -> Any:
     """Make an `lm_eval.api.model.LM` that answers with `predict`.
 
-    Raises:
-        EnvironmentProblem: the harness is not installed.
+    EnvironmentProblem if the harness is not installed.
     """
     api = harness("lm_eval.api.model")
     vocabulary = converter.encoder.vocabulary
@@ -165,13 +143,12 @@ def language_model(predict: Predict, converter: RequestConverter) -> Any:
         """Answers requests in their order."""
 
         def loglikelihood(self, requests: list[Any]) -> list[tuple[float, bool]]:
-            answers = score_questions(predict, [converter.continuation(each) for each in requests], vocabulary)
-            return [tuple(each) for each in answers]  # type: ignore[misc]
+            return score_questions(predict, [converter.continuation(each) for each in requests], vocabulary)
 
         def loglikelihood_rolling(self, requests: list[Any]) -> list[float]:
             windows = [converter.windows(each) for each in requests]
             answers = iter(score_questions(predict, [window for each in windows for window in each], vocabulary))
-            return [sum(next(answers).log_likelihood for _ in each) for each in windows]
+            return [sum(next(answers)[0] for _ in each) for each in windows]
 
         def generate_until(self, requests: list[Any]) -> list[str]:
             groups: dict[tuple[int, tuple[str, ...]], list[int]] = defaultdict(list)
@@ -182,7 +159,7 @@ def language_model(predict: Predict, converter: RequestConverter) -> Any:
                 prompts = [converter.prompt(requests[at], room) for at in members]
                 written = generate(predict, prompts, room, converter.encoder, partial(_contains, until))
                 for at, text in zip(members, written, strict=True):
-                    texts[at] = _text_before(text, until)
+                    texts[at] = reduce(lambda left, stop: left.split(stop)[0] if stop else left, until, text)
             return texts
 
     return Trained()
@@ -191,8 +168,7 @@ def language_model(predict: Predict, converter: RequestConverter) -> Any:
 def generation_limits(request: Any) -> tuple[int, tuple[str, ...]]:
     """Return the most tokens of an answer, and the texts that end it.
 
-    Raises:
-        SpecError: the request needs sampling, or no tokens.
+    SpecError if the request needs sampling, or no tokens.
     """
     wanted = dict(request.args[1])
     greedy = wanted.get("do_sample") is False  # the harness then ignores a temperature
@@ -226,41 +202,18 @@ def right_answers(task: Any, document: Any) -> list[int] | None:
 
 
 def require_answers(task: Any) -> None:
-    """Refuse a multiple choice whose right answer is none of the choices.
-
-    Raises:
-        SpecError: names the document and its answer.
-    """
+    """Raise SpecError if the right answer of a multiple choice is none of the choices."""
     if task.OUTPUT_TYPE != "multiple_choice" or not task.config.doc_to_choice or task.config.process_results:
         return
+    field = "doc_to_text" if task.multiple_input else "doc_to_target"
     for number, document in enumerate(task.eval_docs):
         if right_answers(task, document) is None:
-            raise _answer_problem(task, number, document)
-
-
-def _answer_problem(task: Any, number: int, document: Any) -> SpecError:
-    field = "doc_to_text" if task.multiple_input else "doc_to_target"
-    answer = getattr(task, field)(document)
-    choices = task.doc_to_choice(document)
-    has = f"number {answer}" if type(answer) is int else repr(answer)[:80]
-    return SpecError(
-        "the right answer is the number from 0 or the text of a choice, or in every document a list of numbers; "
-        f"document {number} of the lm-eval task {task.config.task!r} has {has} and the {len(choices)} choices "
-        f"{repr(choices)[:120]}; repair it, or {field}"
-    )
-
-
-def require_metrics(config: Mapping[str, Any], registry: Any) -> None:
-    """Refuse a metric that is missing in the harness's `registry`, which the harness silently leaves out.
-
-    Raises:
-        SpecError: names the metric and the task.
-    """
-    listed = config.get("metric_list")
-    for each in listed if isinstance(listed, list) and not config.get("process_results") else ():
-        name = each.get("metric") if isinstance(each, Mapping) else None
-        if isinstance(name, str) and registry.get_metric(name, each.get("hf_evaluate") is True) is None:
-            raise SpecError(f"lm-eval has no metric {name!r}{suggest_name(name, list(registry.metric_registry))}")
+            raise SpecError(
+                "the right answer is the number from 0 or the text of a choice, or in every document a list of "
+                f"numbers; document {number} of the lm-eval task {task.config.task!r} has "
+                f"{repr(getattr(task, field)(document))[:80]} and the choices "
+                f"{repr(task.doc_to_choice(document))[:120]}; repair it, or {field}"
+            )
 
 
 def error_words(error: BaseException) -> str:
@@ -273,8 +226,7 @@ def error_words(error: BaseException) -> str:
 def check_requests(tasks: Mapping[str, Any], converter: RequestConverter) -> None:
     """Refuse requests that a model cannot answer, before any training.
 
-    Raises:
-        SpecError: the tokenizer refuses a text, a continuation is too long, or a request needs sampling.
+    SpecError if the tokenizer refuses a text, a continuation is too long, or a request needs sampling.
     """
     with quiet():
         for task in tasks.values():
@@ -318,17 +270,11 @@ def offline() -> Iterator[None]:
     with ExitStack() as stack:
         for name in ("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE"):
             before = os.environ.get(name)
-            stack.callback(partial(_restore_variable, name, before))
+            stack.callback(os.environ.update, {} if before is None else {name: before})
+            stack.callback(os.environ.pop, name)
             os.environ[name] = "1"
         for module, name in ((hub, "HF_HUB_OFFLINE"), (data, "HF_HUB_OFFLINE"), (data, "HF_DATASETS_OFFLINE")):
             if hasattr(module, name):
                 stack.callback(setattr, module, name, getattr(module, name))
                 setattr(module, name, True)
         yield
-
-
-def _restore_variable(name: str, value: str | None) -> None:
-    if value is None:
-        os.environ.pop(name, None)
-    else:
-        os.environ[name] = value

@@ -1,7 +1,7 @@
 """Load tasks of lm-evaluation-harness from files of this machine.
 
-If tasks lie in a user's folder, everything they read is part of the evaluation's key. So it must lie in that folder,
-and no part of its path may begin with a dot.
+Everything that tasks of a user's folder read is part of the key. So it must lie in that folder, and no part of its path
+may begin with a dot.
 """
 
 from collections.abc import Mapping, Sequence
@@ -10,7 +10,7 @@ from typing import Any
 
 from grid.errors import EnvironmentProblem, SpecError
 from grid.suggestions import suggest_name
-from runners.evaluations.lm_eval_adapter import error_words, harness, offline, quiet, require_metrics
+from runners.evaluations.lm_eval_adapter import error_words, harness, offline, quiet
 
 _LEFT_OUT = ("__pycache__", ".ipynb_checkpoints")
 
@@ -25,9 +25,8 @@ def load_tasks(names: Sequence[str], include: Path | None, scratch: Path) -> dic
 
     Paths of data in a YAML file are relative to its folder. `scratch` keeps tables made from them.
 
-    Raises:
-        SpecError: a task is missing, or one of its files cannot be read.
-        EnvironmentProblem: the harness is not installed, or data of one of its own tasks are not on this machine.
+    SpecError if a task is missing, or one of its files cannot be read. EnvironmentProblem if the harness is not
+    installed, or data of one of its own tasks are not on this machine.
     """
     with offline(), quiet():
         manager = require_tasks(names, include)
@@ -50,9 +49,7 @@ def load_tasks(names: Sequence[str], include: Path | None, scratch: Path) -> dic
 def require_tasks(names: Sequence[str], include: Path | None) -> Any:
     """Return the harness's task manager, and require that it has tasks of these names. Loads no task.
 
-    Raises:
-        SpecError: a task is missing.
-        EnvironmentProblem: the harness is not installed.
+    SpecError if a task is missing. EnvironmentProblem if the harness is not installed.
     """
     harness("lm_eval")
     tasks = harness("lm_eval.tasks")
@@ -60,45 +57,27 @@ def require_tasks(names: Sequence[str], include: Path | None) -> Any:
         manager = tasks.TaskManager(
             include_path=None if include is None else str(include), include_defaults=not include
         )
-        for name in names:
-            _require_task(name, manager.all_tasks, include)
+        known = list(manager.all_tasks)
+    for name in names:
+        if name not in known and include is None:
+            raise SpecError(f"lm-eval has no task {name!r}{suggest_name(name, known)}; for your own give include")
+        if name not in known:
+            raise SpecError(
+                f"{include} has no lm-eval task {name!r} in readable YAML; it has {', '.join(known) or 'none'}"
+                f"{suggest_name(name, known)}"
+            )
     return manager
 
 
-def _require_task(name: str, known: Sequence[str], include: Path | None) -> None:
-    if name in known:
-        return
-    if include is None:
-        raise SpecError(f"lm-eval has no task {name!r}{suggest_name(name, list(known))}; for your own give include")
-    for path in sorted(include.glob("**/*.yaml")):
-        _require_yaml(path)
-    raise SpecError(
-        f"{include} has no lm-eval task {name!r}; it has {', '.join(known) or 'none'}{suggest_name(name, list(known))}"
-    )
-
-
-def _require_yaml(path: Path) -> None:
-    yaml = harness("yaml")
-    try:
-        yaml.compose(path.read_text(encoding="utf-8"))
-    except (yaml.YAMLError, UnicodeDecodeError, OSError) as error:
-        raise SpecError(f"{path} is no readable YAML: {' '.join(str(error).split())}") from error
-
-
 def _factory(include: Path, scratch: Path) -> Any:
-    """Make a factory of tasks whose data lie in the folder `include`."""
     factory = harness("lm_eval.tasks._factory")
     harness("lm_eval.api.metrics")  # fills the registry
-    registry = harness("lm_eval.api.registry")
 
     class LocalTasks(factory.TaskFactory):  # type: ignore[misc, name-defined]
-        """Tasks with absolute paths."""
-
         def _load_full_config(self, entry: Any, overrides: Any = None) -> dict[str, Any]:
             if entry.yaml_path is not None:
                 _require_hashed(Path(entry.yaml_path), include, entry.name)
             config: dict[str, Any] = super()._load_full_config(entry, overrides)
-            require_metrics(config, registry)
             home = include if entry.yaml_path is None else Path(entry.yaml_path).parent
             options = dict(config.get("dataset_kwargs") or {})
             for name in ("data_files", "data_dir"):
@@ -108,39 +87,19 @@ def _factory(include: Path, scratch: Path) -> Any:
                 options["cache_dir"] = str(scratch)
             return {**config, "dataset_kwargs": options} if options else config
 
-        def _build_group_members(self, members: Any, group: str, overrides: Any, registry: Any) -> Any:
-            for each in members:
-                name = each.get("task") if isinstance(each, Mapping) and "group" not in each else each
-                if isinstance(name, str) and name not in registry:
-                    raise SpecError(
-                        f"the group {group!r} names the task {name!r}, which has no YAML file in the folder"
-                        f"{suggest_name(name, list(registry))}"
-                    )
-            return super()._build_group_members(members, group, overrides, registry)
-
     return LocalTasks(meta=None)
 
 
 def _absolute_paths(value: Any, home: Path, include: Path, task: str) -> Any:
-    """Make paths of data absolute."""
     if isinstance(value, Mapping):
         return {name: _absolute_paths(each, home, include, task) for name, each in value.items()}
     if isinstance(value, list | tuple):
         return [_absolute_paths(each, home, include, task) for each in value]
     path = (home / str(value)).resolve()
-    _require_within(path, include, task)
+    _require_part_of_key(path, include, task)
     if not any(character in str(value) for character in "*?[") and not path.exists():
         raise SpecError(f"{task!r} names {path}, which does not exist; repair the YAML file")
     return str(path)
-
-
-def _require_within(path: Path, include: Path, task: str) -> None:
-    root = include.resolve()
-    if not path.is_relative_to(root) or not is_hashed(path.relative_to(root)):
-        raise SpecError(
-            f"{task!r} reads {path}, which is no part of the key: it is outside of {include}, or a part of its path "
-            "begins with a dot or is __pycache__; move it"
-        )
 
 
 def _require_hashed(path: Path, include: Path, task: str) -> None:
@@ -149,11 +108,19 @@ def _require_hashed(path: Path, include: Path, task: str) -> None:
     waiting, seen = [path.resolve()], set()
     while waiting:
         here = waiting.pop()
-        _require_within(here, include, task)
+        _require_part_of_key(here, include, task)
         if here not in seen and here.is_file():
             seen.add(here)
-            _require_yaml(here)
             top = yaml.compose(here.read_text(encoding="utf-8"))
             named = [value for name, value in getattr(top, "value", ()) if name.value == "include"]
             files = [each for value in named for each in (value.value if isinstance(value.value, list) else [value])]
             waiting += [(here.parent / each.value).resolve() for each in files]
+
+
+def _require_part_of_key(path: Path, include: Path, task: str) -> None:
+    root = include.resolve()
+    if not path.is_relative_to(root) or not is_hashed(path.relative_to(root)):
+        raise SpecError(
+            f"{task!r} reads {path}, which is no part of the key: it is outside of {include}, or a part of its path "
+            "begins with a dot or is __pycache__; move it"
+        )

@@ -107,13 +107,6 @@ class LongContext(FromFiles):
         return LongContextJudge(self, task.encoder(), self.read_parts(), task.unscored)
 
 
-class LongPrompt(NamedTuple):
-    """The tokens that a model reads."""
-
-    tokens: list[int]
-    truncated: bool
-
-
 @final
 class LongContextJudge(SetsJudge["LongContext", LongQuestion]):
     """Generates answers. The first `unscored` positions may see later tokens."""
@@ -127,9 +120,9 @@ class LongContextJudge(SetsJudge["LongContext", LongQuestion]):
             for name, items in sets.items()
         }
         for name, prompts in self._prompts.items():
-            for item, prompt in zip(sets[name], prompts, strict=True):
-                if len(prompt.tokens) <= unscored:
-                    raise SpecError(f"item {item!r} of {spec.source} has {len(prompt.tokens)} tokens, all unscored")
+            for item, (tokens, _) in zip(sets[name], prompts, strict=True):
+                if len(tokens) <= unscored:
+                    raise SpecError(f"item {item!r} of {spec.source} has {len(tokens)} tokens, all unscored")
 
     def evaluate(self, predict: Predict) -> Iterator[Measurements | Items]:
         """Yield `long_context.<set>`, the score, and `long_context_truncated.<set>`, the share of cut items, at
@@ -146,22 +139,23 @@ class LongContextJudge(SetsJudge["LongContext", LongQuestion]):
         def is_over(text: str) -> bool:
             return one_line and "\n" in text.lstrip("\n")
 
-        shown = [prompt.tokens for prompt in prompts]
+        shown = [tokens for tokens, _ in prompts]
         written = generate(predict, shown, self.spec.answer_tokens(name), self.encoder, is_over)
         answered = zip(questions, written, strict=True)
         return {
             "long_context": [score(item.dataset, text, item.answers, item.classes) for item, text in answered],
-            "long_context_truncated": [float(each.truncated) for each in prompts],
+            "long_context_truncated": [float(truncated) for _, truncated in prompts],
         }
 
-    def _prompt(self, item: str, question: LongQuestion, answer_tokens: int) -> LongPrompt:
+    def _prompt(self, item: str, question: LongQuestion, answer_tokens: int) -> tuple[list[int], bool]:
+        """Return the tokens that a model reads, and True if some are left out."""
         with self.naming(item):
             ids = list(self.encoder.encode(self.spec.prompt(question)).ids)
         room = self.spec.context - answer_tokens - 1
         if len(ids) <= room:
-            return LongPrompt([self.encoder.end, *ids], truncated=False)
+            return [self.encoder.end, *ids], False
         half = room // 2
-        return LongPrompt([self.encoder.end, *ids[:half], *ids[len(ids) - half :]], truncated=True)
+        return [self.encoder.end, *ids[:half], *ids[len(ids) - half :]], True
 
 
 _ANSWER_TOKENS = {slug(name, name): count for name, count in ANSWER_TOKENS.items()}

@@ -51,8 +51,7 @@ def find_paradigms(source: Path) -> dict[str, Path]:
 
     A name is the file's in lower case, with `_` for all that is no letter and no digit.
 
-    Raises:
-        SpecError: a file is missing, its name has no letters, or two files have one name.
+    SpecError if a file is missing, its name has no letters, or two files have one name.
     """
     files: dict[str, Path] = {}
     for path in list_files(source, ".txt", "minimal pairs"):
@@ -67,9 +66,7 @@ def find_paradigms(source: Path) -> dict[str, Path]:
 def read_pairs(path: Path) -> Pairs:
     """Read the pairs of a file; cheap after the first time in a process.
 
-    Raises:
-        SpecError: it is not UTF-8, or its lines are no pairs.
-        EnvironmentProblem: it cannot be read.
+    SpecError if it is not UTF-8, or its lines are no pairs. EnvironmentProblem if it cannot be read.
     """
     data = path.read_bytes()
     text = decode(data, path)
@@ -153,13 +150,6 @@ class MinimalPairs(HashedFiles):
         return MinimalPairsJudge(self, task.encoder(), self.read_parts())
 
 
-class Paradigm(NamedTuple):
-    """The grammatical and the other sentence of every pair, as token ids."""
-
-    grammatical: Sequence[Sequence[int]]
-    other: Sequence[Sequence[int]]
-
-
 @final
 class MinimalPairsJudge(Judge):
     """Scores sentences and compares those of a pair."""
@@ -168,7 +158,12 @@ class MinimalPairsJudge(Judge):
         if spec.scoring == "masked" and encoder.mask is None:
             raise SpecError("scoring='masked' needs a mask token, and the task's tokenizer has none; use 'holistic'")
         self._spec, self._encoder, self._files = spec, encoder, files
-        self._paradigms = {name: self._encode_pairs(name, each.pairs) for name, each in files.items()}
+        order = (1, 0) if spec.first == "ungrammatical" else (0, 1)
+        self._paradigms = {
+            name: [[self._ids(name, pair[place], at) for at, pair in enumerate(each.pairs, 1)] for place in order]
+            for name, each in files.items()
+        }
+        """The grammatical sentences of each paradigm, and the others, as token ids."""
 
     @property
     def record(self) -> Mapping[str, Any]:
@@ -205,14 +200,10 @@ class MinimalPairsJudge(Judge):
         padded = Sentences([np.array(each) for each in sentences])
         scores = torch.zeros(len(sentences), dtype=torch.float64)
         for group in self._groups([len(each) for each in sentences]):
-            question = self._make_question(padded, group)
-            losses = costs(predict, question.batch, self._encoder.vocabulary).sum(1)
-            scores.index_add_(0, group[question.owner], -losses)
+            batch, owner = self._make_question(padded, group)
+            losses = costs(predict, batch, self._encoder.vocabulary).sum(1)
+            scores.index_add_(0, group[owner], -losses)
         return scores / (padded.sizes + 2) if self._spec.scoring == "holistic" else scores
-
-    def _encode_pairs(self, name: str, pairs: Sequence[tuple[str, str]]) -> Paradigm:
-        odd, even = ([self._ids(name, pair[place], at) for at, pair in enumerate(pairs, 1)] for place in (0, 1))
-        return Paradigm(even, odd) if self._spec.first == "ungrammatical" else Paradigm(odd, even)
 
     def _ids(self, name: str, sentence: str, pair: int) -> Sequence[int]:
         where = f"{name} in {self._spec.source}, pair {pair}"
@@ -248,25 +239,19 @@ class MinimalPairsJudge(Judge):
         if group:
             yield torch.tensor(group)
 
-    def _make_question(self, sentences: Sentences, group: Tensor) -> "PairQuestion":
+    def _make_question(self, sentences: Sentences, group: Tensor) -> tuple[Batch, Tensor]:
+        """Make the input of a model; return also the place in `group` of the sentence of each sequence."""
         causal = self._spec.scoring == "causal"
         ids, sizes = sentences.frame(group, self._encoder.end, int(sentences.sizes[group[0]]) + 2)
         column, each = torch.arange(ids.shape[1]), torch.arange(len(group))
         if causal:
             follows = torch.where(column < sizes, ids.roll(-1, 1), UNSCORED)
-            return PairQuestion(Batch(ids[:, :-2], follows[:, :-2]), each)
+            return Batch(ids[:, :-2], follows[:, :-2]), each
         visible = column < sizes + 2
         if self._spec.scoring == "holistic":
-            return PairQuestion(Batch(ids, torch.where(visible, ids, UNSCORED), visible[:, None]), each)
+            return Batch(ids, torch.where(visible, ids, UNSCORED), visible[:, None]), each
         assert self._encoder.mask is not None
         owner, place = inside(column, sizes).nonzero(as_tuple=True)
         hidden = column == place[:, None]
         inputs, targets = ids[owner].masked_fill(hidden, self._encoder.mask), torch.where(hidden, ids[owner], UNSCORED)
-        return PairQuestion(Batch(inputs, targets, visible[owner][:, None]), owner)
-
-
-class PairQuestion(NamedTuple):
-    """The input of a model, and for each sequence the sentence of its group."""
-
-    batch: Batch
-    owner: Tensor
+        return Batch(inputs, targets, visible[owner][:, None]), owner

@@ -115,7 +115,9 @@ class MultipleChoiceJudge(SetsJudge["MultipleChoice", Question]):
         for each, question in zip(options, self.sets[name].values(), strict=True):
             scores = [self._scores(option, next(losses)) for option in each]
             for rule, of_options in zip(RULES, zip(*scores, strict=True), strict=True):
-                values[f"multiple_choice_{rule}"].append(float(_wins(of_options, question.answer)))
+                others = [score for at, score in enumerate(of_options) if at != question.answer]
+                wins = all(of_options[question.answer] > score for score in others)  # NaN never wins
+                values[f"multiple_choice_{rule}"].append(float(wins))
             values["multiple_choice_loss"].append(-scores[question.answer][0])
             values["multiple_choice_truncated"].append(float(any(option.truncated for option in each)))
         return values
@@ -130,14 +132,9 @@ class MultipleChoiceJudge(SetsJudge["MultipleChoice", Question]):
         most, what = self.spec.context, f"item {item!r} of {self.spec.source}"
         with self.naming(item):
             before, answer = pair(self.encoder, question.context, self.spec.delimiter + text)
-        if not answer:
+        if not 0 < len(answer) <= most:
             raise SpecError(
-                f"the answer {text[:60]!r} of {what} has {len(answer)} tokens, more than context={most}; raise context "
-                "or remove the item"
-            )
-        if len(answer) > most:
-            raise SpecError(
-                f"the answer {text[:60]!r} of {what} has {len(answer)} tokens, more than context={most}; raise context "
+                f"an answer has 1 to context={most} tokens; {text[:60]!r} of {what} has {len(answer)}; raise context "
                 "or remove the item"
             )
         whole = [self.encoder.end, *before, *answer]
@@ -147,10 +144,6 @@ class MultipleChoiceJudge(SetsJudge["MultipleChoice", Question]):
                 f"{what} has {len(kept) - 1 - len(answer)} unscored positions before its answer; give more context"
             )
         return AnswerOption(kept, len(answer), (len(text), len(text.encode())), len(kept) < len(whole))
-
-
-def _wins(scores: Sequence[float], answer: int) -> bool:
-    return all(scores[answer] > score for at, score in enumerate(scores) if at != answer)  # NaN never wins
 
 
 def _question(line: Line) -> tuple[str, str, Question]:

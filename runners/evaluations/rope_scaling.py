@@ -28,11 +28,7 @@ class Stretch(Spec):
 
 
 def stretch_positions(model: Backbone, scaling: Stretch | None) -> Positions:
-    """Return the positions of `model` under `scaling`.
-
-    Raises:
-        ValueError: its positions are not rotary.
-    """
+    """Return the positions of `model` under `scaling`; ValueError if its positions are not rotary."""
     own = model.positions
     if scaling is None:
         return own

@@ -15,12 +15,12 @@ _SHARE = 10
 
 @final
 class BackgroundIngest:
-    """Ingests every `every_s` seconds in a thread; passes each new problem to `told`."""
+    """Ingests every `every_s` seconds in a thread; passes each new problem to `notify`."""
 
-    def __init__(self, root: Path, every_s: float, told: Callable[[str], None]) -> None:
+    def __init__(self, root: Path, every_s: float, notify: Callable[[str], None]) -> None:
         self._root = root
         self._every_s = every_s
-        self._told = told
+        self._notify = notify
         self._problems: list[str] = []
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._loop, name="landing", daemon=True)
@@ -51,7 +51,7 @@ class BackgroundIngest:
             text = f"results are on disk but not in the store yet: {error}"
             if text not in self._problems:
                 self._problems.append(text)
-                self._told(text)
+                self._notify(text)
 
     def _loop(self) -> None:
         pause = self._every_s

@@ -1,18 +1,18 @@
 """Client of the fork server: starts it, requests workers and receives their exits."""
 
-import array
 import json
 import os
 import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from multiprocessing.connection import Connection, Pipe
-from typing import Any, NamedTuple, Protocol, final
+from typing import Any, NamedTuple, final
 
 from grid.errors import EnvironmentProblem
 from runners.child_lifetime import shield_from_signals
+from runners.execution.fork_server import MOST_BYTES
 
 _ONE_THREAD = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS")
 _START = (
@@ -50,21 +50,11 @@ class ServerDied(EnvironmentProblem):
     """The fork server died, and its workers with it."""
 
 
-class ServerProcess(Protocol):
-    """Process of a fork server, with the interface of `subprocess.Popen`."""
-
-    def kill(self) -> None:
-        """Kill the process."""
-
-    def wait(self) -> int:
-        """Wait and return the exit status, or minus the signal number."""
-
-
-Start = Callable[[socket.socket, Sequence[str]], ServerProcess]
+Start = Callable[[socket.socket, Sequence[str]], "subprocess.Popen[Any]"]
 """Runs `fork_server.serve` on a socket in another process, with modules to import."""
 
 
-def start_interpreter(control: socket.socket, preload: Sequence[str]) -> ServerProcess:
+def start_interpreter(control: socket.socket, preload: Sequence[str]) -> "subprocess.Popen[bytes]":
     """Start a fork server in a fresh interpreter, with the import path of this process."""
     arguments = [json.dumps(sys.path), str(control.fileno()), str(os.getpid()), json.dumps(list(preload))]
     # -P: the working directory does not come first on the import path
@@ -87,29 +77,26 @@ class Forks:
     """
 
     def __init__(self, preload: Sequence[str], start: Start | None = None) -> None:
-        self._control, theirs = socket.socketpair()
+        self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             self._process = (start or start_interpreter)(theirs, preload)
-        self._partial = b""
-        self._pending: list[dict[str, Any]] = []
+        self._pending: list[Exit] = []
         try:
-            self._await_ready()
+            message = self._read()
         except BaseException:
             self.close()
             raise
-
-    def _await_ready(self) -> None:
-        message = self._next("ready", "failed")
         if "failed" in message:
+            self.close()
             raise CannotStart(f"workers cannot start: {message['failed']}; `ablate doctor` looks for causes")
 
     @property
-    def news(self) -> socket.socket:
+    def exit_socket(self) -> socket.socket:
         """Socket that is readable if new exits have arrived."""
         return self._control
 
     @property
-    def told(self) -> bool:
+    def has_exits(self) -> bool:
         """True if exits were already read while `fork` waited for its reply."""
         return bool(self._pending)
 
@@ -117,20 +104,21 @@ class Forks:
         """Start a worker process."""
         ours, theirs = Pipe()
         with theirs:
-            request = json.dumps({"fork": number}).encode()
-            rights = (socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [theirs.fileno()]))
             try:
-                self._control.sendmsg([request], [rights])
+                socket.send_fds(self._control, [json.dumps({"fork": number}).encode()], [theirs.fileno()])
             except OSError as error:
                 raise self._died() from error
-            return Forked(number, int(self._next("forked")["pid"]), ours)
+            while "pid" not in (message := self._read()):
+                self._pending.append(Exit(message["exited"], message["status"]))
+            return Forked(number, message["pid"], ours)
 
-    def exits(self) -> Iterator[Exit]:
+    def exits(self) -> list[Exit]:
         """Wait for workers that ended since the last call; the server has reaped them."""
         if not self._pending:
-            self._read()
+            message = self._read()
+            return [Exit(message["exited"], message["status"])]
         pending, self._pending = self._pending, []
-        return (Exit(message["exited"], message["status"]) for message in pending)
+        return pending
 
     def close(self) -> None:
         """Kill the server and its workers."""
@@ -138,23 +126,15 @@ class Forks:
         self._process.kill()
         self._process.wait()
 
-    def _next(self, *kinds: str) -> dict[str, Any]:
-        """Wait for a message of one of `kinds`; keep exits for `exits`."""
-        while True:
-            for position, message in enumerate(self._pending):
-                if any(kind in message for kind in kinds):
-                    return self._pending.pop(position)
-            self._read()
-
-    def _read(self) -> None:
+    def _read(self) -> dict[str, Any]:
         try:
-            data = self._control.recv(65536)
+            data = self._control.recv(MOST_BYTES)
         except ConnectionResetError:
             data = b""
         if not data:
             raise self._died()
-        *lines, self._partial = (self._partial + data).split(b"\n")
-        self._pending.extend(json.loads(line) for line in lines)
+        message: dict[str, Any] = json.loads(data)
+        return message
 
     def _died(self) -> ServerDied:
         status = self._process.wait()

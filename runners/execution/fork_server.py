@@ -2,9 +2,10 @@
 
 It is a fresh interpreter, so workers inherit neither the user's threads nor their main module. It has one thread and
 dies with the process that started it; its workers die with it. The fork server of `multiprocessing` imports the user's
-main module in each worker, ignores modules that cannot be imported, and lets workers outlive it.
+main module in each worker, so a worker starts in 90 to 115 ms instead of 40 ms (measured, torch imported). It also
+ignores modules that cannot be imported, dies of signals to its group, and lets workers outlive it.
 
-Messages over its socket are JSON objects, one per line:
+Messages over its socket, of type SOCK_SEQPACKET, are JSON objects:
 
     to it      {"fork": number}             with the worker's end of a pipe attached
     from it    {"ready": true}              after all imports; or {"failed": text}
@@ -12,7 +13,6 @@ Messages over its socket are JSON objects, one per line:
                {"exited": pid, "status": wait status}
 """
 
-import array
 import contextlib
 import gc
 import json
@@ -29,7 +29,7 @@ from typing import Any, NoReturn, final
 
 from runners.child_lifetime import GROUP_SIGNALS, die_with
 
-_MOST_BYTES = 4096
+MOST_BYTES = 4096
 
 
 def main() -> None:
@@ -50,7 +50,7 @@ def serve(control: socket.socket, starter: int, preload: Sequence[str]) -> None:
         if "pyarrow" in sys.modules:
             sys.modules["pyarrow"].array([])  # the first array imports pandas, if it is installed
     except Exception as error:  # noqa: BLE001  # the parent raises it
-        _say(control, {"failed": f"{type(error).__name__}: {error}"})
+        _say(control, {"failed": f"{type(error).__name__}: {error}"[:1000]})
         return
     gc.collect()
     gc.freeze()  # keeps imported objects out of garbage collection, so workers do not copy their pages
@@ -90,7 +90,7 @@ class _Server:
             _say(self._control, {"exited": pid, "status": status})
 
     def _answer(self) -> bool:
-        data, descriptors = _receive(self._control)
+        data, descriptors, _, _ = socket.recv_fds(self._control, MOST_BYTES, 1)
         if not data:
             return False
         number = json.loads(data)["fork"]
@@ -121,16 +121,6 @@ class _Server:
             os._exit(code)  # the worker must not return into the server's stack
 
 
-def _receive(control: socket.socket) -> tuple[bytes, list[int]]:
-    """Receive one request and its descriptor; the next request comes only after the reply."""
-    descriptors = array.array("i")
-    data, ancillary, _, _ = control.recvmsg(_MOST_BYTES, socket.CMSG_LEN(descriptors.itemsize))
-    for level, kind, content in ancillary:
-        if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
-            descriptors.frombytes(content[: len(content) - len(content) % descriptors.itemsize])
-    return data, list(descriptors)
-
-
 def _say(control: socket.socket, message: dict[str, Any]) -> None:
     with contextlib.suppress(BrokenPipeError):  # the parent is gone; this process ends soon
-        control.sendall(json.dumps(message).encode() + b"\n")
+        control.sendall(json.dumps(message).encode())

@@ -1,15 +1,20 @@
-"""Pool of worker processes on this computer: starts them, hands out rows and handles exits."""
+"""Machine that trains in warm worker processes on this computer, one thread each.
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+Free workers take the next row. If a worker dies, a new one continues its row from the last checkpoint. The trial fails
+after several deaths without progress.
+"""
+
+from collections.abc import Callable, Collection, Sequence
 from multiprocessing.connection import wait
 from typing import Any, final
 
-from grid.errors import AblateError
+from grid.errors import AblateError, SpecError
 from runners.attempts.attempt import CampaignUnwritable
 from runners.attempts.crash_counter import CrashCounter
 from runners.attempts.worker import Job, Outcome
-from runners.execution.fork_client import Exit, Forked, Forks, ServerDied
-from runners.execution.machine import Overseer, RowSource
+from runners.execution.fork_client import Exit, Forked, Forks, ServerDied, Start, start_interpreter
+from runners.execution.machine import Machine, Overseer, RowSource
+from runners.output import format_count
 
 _LOOK_EVERY_S = 0.2
 """Longest delay until a stop request, a free row or a new slot is noticed."""
@@ -61,7 +66,7 @@ class WorkerPool:
         self._attempt(self._fill)
         while self._members:
             for ready in self._speakers():
-                if ready is self._forks.news:
+                if ready is self._forks.exit_socket:
                     for ended in self._forks.exits():
                         self._bury(ended)
                 else:
@@ -96,24 +101,21 @@ class WorkerPool:
 
     def _speakers(self) -> Sequence[object]:
         """Wait for readable pipes or the server's socket; empty after a timeout."""
-        if self._forks.told:  # exits already read, so the socket does not show them
-            return [self._forks.news]
+        if self._forks.has_exits:  # exits already read, so the socket does not show them
+            return [self._forks.exit_socket]
         pipes = [member.pipe for member in self._members.values() if member.open]
-        return wait([*pipes, self._forks.news], timeout=_LOOK_EVERY_S)
+        return wait([*pipes, self._forks.exit_socket], timeout=_LOOK_EVERY_S)
 
     def _fill(self) -> None:
         """Start workers in free slots while rows are left for them."""
-        for slot in list(self._free_slots()):
+        taken = {member.slot for member in self._members.values()}
+        for slot in [slot for slot in range(len(self._slots)) if slot not in taken]:
             loading = sum(not found.ready or found.idle for found in self._members.values())
             if self._rows.rows_left() <= loading:
                 return
             member = _PoolMember(self._forks.fork(self._overseer.worker_number()), slot)
             self._members[member.pid] = member
             self._send(member, ("load", self._job, member.number, self._slots[slot]))
-
-    def _free_slots(self) -> Iterator[int]:
-        taken = {member.slot for member in self._members.values()}
-        return (slot for slot in range(len(self._slots)) if slot not in taken)
 
     def _employ(self) -> None:
         """Give a row to each idle worker, or dismiss it if none is left."""
@@ -122,14 +124,12 @@ class WorkerPool:
             if row is None:
                 break
             member.row, member.began = row, False
-            self._send(member, ("row", row, self._share(member.slot)))
+            device = self._slots[member.slot]
+            share = 1.0 if device is None else 1.0 / list(self._slots).count(device)  # share of memory
+            self._send(member, ("row", row, share))
         if self._rows.rows_left() == 0:
             for member in [found for found in self._members.values() if found.idle]:
                 self._dismiss(member)
-
-    def _share(self, slot: int) -> float:
-        """Return the worker's share of the memory of its device."""
-        return 1.0 if self._slots[slot] is None else 1.0 / list(self._slots).count(self._slots[slot])
 
     def _send(self, member: _PoolMember, message: tuple[Any, ...]) -> None:
         try:
@@ -194,21 +194,16 @@ class WorkerPool:
     def _bury(self, ended: Exit) -> None:
         """Remove a worker that ended, and give back or fail its row."""
         member = self._members[ended.pid]
+        while member.open and member.pipe.poll(0):  # messages that are still in the pipe
+            self._hear(member)
         if member.open:
-            self._last_words(member)
+            self._close(member)
         del self._members[ended.pid]
         if member.row is not None and not self._stopping:
             row = member.row
             self._attempt(lambda: self._died(member, row, ended))
         elif not member.ready and not self._stopping:
             self._attempt(lambda: self._deaths.at_start(ended.how))
-
-    def _last_words(self, member: _PoolMember) -> None:
-        """Read the messages that are still in the pipe."""
-        while member.open and member.pipe.poll(0):
-            self._hear(member)
-        if member.open:
-            self._close(member)
 
     def _died(self, member: _PoolMember, row: int, ended: Exit) -> None:
         failed = self._deaths.at_work(row, member.pid, ended.how)
@@ -217,3 +212,50 @@ class WorkerPool:
             return
         self._overseer.note(f"worker {member.number} died ({ended.how}); its trial goes on from its last checkpoint")
         self._rows.give_back(row)
+
+
+@final
+class Local(Machine):
+    """`workers` processes on this computer; `start` starts the process that forks them.
+
+    `devices`, one for each worker, is the CUDA_VISIBLE_DEVICES of that worker and its replacements; None leaves it
+    unchanged. Workers on one device share its memory evenly.
+    """
+
+    def __init__(
+        self, workers: int, *, devices: Sequence[str | None] | None = None, start: Start = start_interpreter
+    ) -> None:
+        if workers < 1:
+            raise SpecError(f"a run needs at least one worker; got {workers}")
+        self._slots: list[str | None] = [None] * workers if devices is None else list(devices)
+        if len(self._slots) != workers:
+            raise SpecError(
+                f"every worker has a device: {format_count(workers, 'worker')}, "
+                f"{format_count(len(self._slots), 'device')}"
+            )
+        self._start = start
+        self._pool: WorkerPool | None = None
+
+    @property
+    def workers(self) -> int:
+        """Number of processes."""
+        return len(self._slots)
+
+    def grow(self, devices: Sequence[str | None]) -> None:
+        """Add a worker for each of `devices`; during a run, call it from the thread of the overseer."""
+        self._slots.extend(devices)
+
+    def recall(self, rows: Collection[int]) -> None:
+        """Ask the workers that train any of `rows` to save and exit; new workers replace them."""
+        if self._pool is not None:
+            self._pool.recall(rows)
+
+    def run(self, job: Job, rows: RowSource, overseer: Overseer) -> None:
+        """Train `rows` in worker processes."""
+        forks = Forks(job.entry.preload, self._start)
+        try:
+            self._pool = WorkerPool(job, rows, overseer, forks, self._slots)
+            self._pool.run()
+        finally:
+            self._pool = None
+            forks.close()

@@ -161,13 +161,11 @@ def progress_line(tally: Tally, waits_for: str = "") -> str:
         *([waits_for] if waits_for else []),
         f"{format_duration(tally.seconds_left())} left",
     ]
-    at_work = "; ".join(_words(found) for found in list(tally.running.values()))
+    at_work = "; ".join(
+        f"{each.label} seed {each.seed} {each.fraction:.0%}" + ("" if each.loss is None else f" loss {each.loss:.4g}")
+        for each in list(tally.running.values())
+    )
     return " · ".join([*parts, at_work] if at_work else parts)
-
-
-def _words(found: Running) -> str:
-    loss = "" if found.loss is None else f" loss {found.loss:.4g}"
-    return f"{found.label} seed {found.seed} {found.fraction:.0%}{loss}"
 
 
 def render(tally: Tally) -> RenderableType:

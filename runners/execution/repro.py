@@ -249,16 +249,16 @@ def reproduce(store: "Store", key: str, place: Path, spec: Path | None, audience
         StoreError: a snapshot or the manifest was altered.
         EnvironmentProblem: the trial cannot be started.
     """
-    told = audience.tell
+    notify = audience.tell
     found = read_recorded(store.layout, key)
     with slow_notice("restoring the code, and comparing the environment"):
-        request = _prepare(found, place, spec, told)
+        request = _prepare(found, place, spec, notify)
         differ = list(_environment(found))
     for sentence in differ:
-        told(sentence)
+        notify(sentence)
     if found.mixed:
-        told("the trial went on on another device, or in other micro-batches, than it began: bits may differ")
-    told(f"training it again; {found.took}")
+        notify("the trial went on on another device, or in other micro-batches, than it began: bits may differ")
+    notify(f"training it again; {found.took}")
     layout = Layout(Path(request["root"]))
     with audience.training(found.line()) as watcher:
 
@@ -270,13 +270,13 @@ def reproduce(store: "Store", key: str, place: Path, spec: Path | None, audience
         last = trial_state(layout, key).ended
         watcher.show_end(last.end["status"] if last is not None and last.end is not None else None)
     with slow_notice("comparing the values"):
-        result = _compare(store, found, layout, told)
+        result = _compare(store, found, layout, notify)
     if result.failure is not None and not request["files"]:
-        told("if it needs a spec file, name the spec file that defines its classes with --spec")
+        notify("if it needs a spec file, name the spec file that defines its classes with --spec")
     return result
 
 
-def _prepare(found: Recorded, place: Path, spec: Path | None, told: Callable[[str], None]) -> dict[str, Any]:
+def _prepare(found: Recorded, place: Path, spec: Path | None, notify: Callable[[str], None]) -> dict[str, Any]:
     """Restore code and manifest below `place`; what `runners.rerun` is asked for."""
     layout = Layout(place / "campaign")
     submission = submission_id()
@@ -291,10 +291,10 @@ def _prepare(found: Recorded, place: Path, spec: Path | None, told: Callable[[st
         files = snapshot.files(tree)
         changes = f", {format_count(len(snapshot.changed), 'file')} changed, {len(snapshot.untracked)} untracked"
         commit = f" (commit {snapshot.head[:12]}{changes if snapshot.dirty else ''})" if snapshot.head else ""
-        told(f"the code is the snapshot that {found.submission} was submitted with{commit}")
+        notify(f"the code is the snapshot that {found.submission} was submitted with{commit}")
     else:
         files = (spec.resolve(),) if spec else tuple(Path(file) for file in job.get("files") or ())
-        told(f"{found.submission} kept no snapshot, so the code is what is installed now")
+        notify(f"{found.submission} kept no snapshot, so the code is what is installed now")
     return {
         "root": str(layout.root),
         "submission": submission,
@@ -362,7 +362,7 @@ def _run(request: Mapping[str, Any], variables: Mapping[str, str], look: Callabl
         raise EnvironmentProblem(f"the trial cannot be run again: {said}")
 
 
-def _compare(store: "Store", found: Recorded, layout: Layout, told: Callable[[str], None]) -> Reproduction:
+def _compare(store: "Store", found: Recorded, layout: Layout, notify: Callable[[str], None]) -> Reproduction:
     from store.store import Store
 
     state = trial_state(layout, found.key)
@@ -370,7 +370,7 @@ def _compare(store: "Store", found: Recorded, layout: Layout, told: Callable[[st
         raise StoreError(f"{layout.trial(found.key)} has no record of how the trial ended; run the command again")
     start, end = state.ended.start, state.ended.end
     for sentence in _changed_code(found, start):
-        told(sentence)
+        notify(sentence)
     if end["status"] == "stopped":
         raise SpecError(
             f"the code that is here gives the trial {found.key} another key, so it is another trial: the fields of its "

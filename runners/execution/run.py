@@ -1,4 +1,4 @@
-"""Running a campaign: what is missing is trained, once, and lands in the store while it does."""
+"""Run of a campaign on this machine: trains missing trials once and ingests results meanwhile."""
 
 import signal
 import threading
@@ -30,7 +30,7 @@ from store.files.trial_status import trial_state
 from store.files.trust import trust_new
 
 _LOOK_EVERY_S = 0.5
-"""How often the state of a trial that another run works on is looked up."""
+"""Seconds between looks at a trial that another run trains."""
 
 
 @final
@@ -105,14 +105,14 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 @final
 class Interrupts:
-    """Sets `requested` and calls `told` on the first signal; raises KeyboardInterrupt on the second.
+    """Sets `requested` and calls `notify` on the first signal; raises KeyboardInterrupt on the second.
 
     Does nothing outside the main thread. A signal that the process ignores stays ignored.
     """
 
-    def __init__(self, told: Callable[[], None]) -> None:
+    def __init__(self, notify: Callable[[], None]) -> None:
         self.requested = False
-        self._told = told
+        self._notify = notify
         self._before: dict[signal.Signals, Any] = {}
 
     def __enter__(self) -> "Interrupts":
@@ -130,7 +130,7 @@ class Interrupts:
         if self.requested:
             raise KeyboardInterrupt
         self.requested = True
-        self._told()
+        self._notify()
 
 
 @final
@@ -154,12 +154,18 @@ class _ActiveRun:
 
     def result(self) -> RunResult:
         """Run, and say what became of each trial."""
-        submission = self._submit() if self._to_do else None
+        submission = None
+        if self._to_do:
+            submission = submission_id()
+            write_submission(self._layout, submission, self._survey.lines(self._to_do))
         problems: tuple[str, ...] = ()
         killed = False
         with ExitStack() as stack:
             stack.enter_context(self._interrupts)
-            landing = self._landing(stack)
+            landing = None
+            if self._options.land_every_s is not None:
+                background = BackgroundIngest(self._layout.root, self._options.land_every_s, self.note)
+                landing = stack.enter_context(background)
             try:
                 if submission is not None:
                     with self._progress:
@@ -170,16 +176,6 @@ class _ActiveRun:
                 landing.once(wait=True)
                 problems = landing.problems
         return self._count(submission, problems)
-
-    def _landing(self, stack: ExitStack) -> BackgroundIngest | None:
-        if self._options.land_every_s is None:
-            return None
-        return stack.enter_context(BackgroundIngest(self._layout.root, self._options.land_every_s, self.note))
-
-    def _submit(self) -> str:
-        submission = submission_id()
-        write_submission(self._layout, submission, self._survey.lines(self._to_do))
-        return submission
 
     def _work(self, submission: str) -> None:
         options = self._options
@@ -219,23 +215,19 @@ class _ActiveRun:
         for row in held:
             state = trial_state(self._layout, self._to_do[row].key, self._leases.alive)
             if self._to_do[row].other_code and ran_other_code(state, self._sources(row)):
-                yield from self._not_again(row, running=state.live is not None)
+                if state.live is not None:
+                    self._held.append(row)
+                elif row in self._returned:  # its worker may die every time, so it is tried only once
+                    self.row_ended(Outcome(row, "was_failed"))
+                else:
+                    self._returned.add(row)
+                    yield row
             elif state.status == "pending":
                 yield row
             elif state.status == "running":
                 self._held.append(row)
             else:
                 self.row_ended(Outcome(row, "was_ok" if state.status == "ok" else "was_failed"))
-
-    def _not_again(self, row: int, *, running: bool) -> Iterator[int]:
-        """Retry a row that still has the result of other code, but only once: its worker may die every time."""
-        if running:
-            self._held.append(row)
-        elif row in self._returned:
-            self.row_ended(Outcome(row, "was_failed"))
-        else:
-            self._returned.add(row)
-            yield row
 
     def _sources(self, row: int) -> Mapping[str, str]:
         found = self._to_do[row]
@@ -285,15 +277,13 @@ class _ActiveRun:
             return
         self._outcomes[outcome.row] = outcome
         if outcome.failure is not None:
-            self.note(f"{self._name(outcome.row)} failed: {outcome.failure.reason}: {outcome.failure.message}")
+            trial, failure = self._to_do[outcome.row], outcome.failure
+            name = f"{trial.label}, seed {trial.seed} ({trial.key[:8]})"
+            self.note(f"{name} failed: {failure.reason}: {failure.message}")
 
     def note(self, text: str) -> None:
         """Show a message."""
         self._progress.note(text)
-
-    def _name(self, row: int) -> str:
-        found = self._to_do[row]
-        return f"{found.label}, seed {found.seed} ({found.key[:8]})"
 
     def _say_stopping(self) -> None:
         self.note("stopping at the next step; running trials save their state. Press Ctrl-C again to end at once")

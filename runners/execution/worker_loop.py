@@ -50,7 +50,7 @@ def work(pipe: "Connection[Any, Any]") -> int:
             _, row, share = message
             _limit_memory(share)
             outcome = worker.run(row)
-            if outcome.status == "stopped" and not outcome.spent and not control.asked:
+            if outcome.status == "stopped" and not outcome.spent and not control.must_stop:
                 raise SpecError(_EDITED)
             if outcome.spent:
                 control.say("leaves")
@@ -102,12 +102,12 @@ class _Control:
     def __init__(self, pipe: "Connection[Any, Any]") -> None:
         self._pipe = pipe
         self._stop = False
-        self._told = 0.0
+        self._said_at = 0.0
         self._poll = select.poll()  # registered once, since every step polls
         self._poll.register(pipe.fileno(), select.POLLIN)
 
     @property
-    def asked(self) -> bool:
+    def must_stop(self) -> bool:
         """True if the worker was told to stop."""
         return self._stop
 
@@ -149,8 +149,8 @@ class _Control:
 
     def row_stepped(self, row: int, step: int, steps: int, loss: float) -> None:
         now = time.monotonic()
-        if now - self._told >= TELL_EVERY_S:
-            self._told = now
+        if now - self._said_at >= TELL_EVERY_S:
+            self._said_at = now
             self.say("stepped", row, step, steps, loss)
 
 

@@ -4,11 +4,12 @@ import re
 import time
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, final
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from grid.errors import NotFoundError, StoreError
 from runners.output import age, write
-from runners.slurm.worker_records import WorkerRecord, given_up, read_workers, worker_logs
+from runners.slurm.worker_records import given_up, read_workers, worker_logs
 from store.files.atomic import read_json
 from store.files.layout import Layout
 
@@ -49,34 +50,33 @@ class FailureGroup(NamedTuple):
     reason: str
     """diverged, out_of_memory, error or killed."""
     n: int
-    """Trials whose failure that counts is of this kind."""
+    """Trials whose latest failure is of this kind."""
     hosts: dict[str, int]
-    """How many of them failed on each host, most first; of a cluster, nodes as its scheduler calls them."""
+    """Failures per host, most first; on a cluster, nodes as its scheduler calls them."""
     labels: list[str]
     operators: list[str]
     first: float
-    """When the first failed, in seconds since the epoch."""
+    """Time of the first failure, in seconds since the epoch."""
     last: float
     example: str
     """Key of the trial that failed first."""
     message: str
     trace: list[str]
-    """The last lines of its traceback; none where it has none."""
+    """The last lines of its traceback."""
     action: str
     """Advice in one sentence."""
     scheduled: bool = False
-    """Whether a scheduler ran any of them."""
+    """True if a scheduler ran any of them."""
     logged: bool = False
-    """Whether programs that are not this one ran any of them, and logged it."""
+    """True if a program of the user's ran and logged any of them."""
 
 
-def kinds(store: "Store", grid: str | None, again: Collection[str]) -> "pl.DataFrame":
-    """`Store.failures` where `n` are failed now and a column `again` counts those queued again, by the keys `again`."""
+def count_failures(store: "Store", grid: str | None, again: Collection[str]) -> "pl.DataFrame":
+    """Return `Store.failures` with `n` failed now, and a column `again` of those of the keys `again`, queued again."""
     import polars as pl
 
-    found = store.failures(grid)
     queued = store.sql(_AGAIN, {"grid": grid, "again": sorted(again)})
-    joined = found.join(queued, on="fingerprint", how="left", nulls_equal=True, maintain_order="left")
+    joined = store.failures(grid).join(queued, on="fingerprint", how="left", nulls_equal=True, maintain_order="left")
     joined = joined.with_columns(pl.col("again").fill_null(0))
     return joined.with_columns(n=pl.col("n") - pl.col("again")).sort("n", "again", descending=True, maintain_order=True)
 
@@ -94,13 +94,13 @@ _AGAIN = """
 
 
 def failures(store: "Store", grid: str | None = None) -> list[FailureGroup]:
-    """The failed trials by kind, commonest first; of one grid or of all."""
+    """Return the failed trials by kind, commonest first; of one grid or of all."""
     rows = store.sql(_QUERY, {"grid": grid}).rows(named=True)
     if not rows:
         return []
-    places = _FailurePlaces(store.layout)
-    good = {places.of(each).name for each in store.sql(_FINISHED).rows(named=True)}
-    return [_cluster(row, places, good) for row in rows]
+    place_of = partial(_place_of, store.layout, {})
+    good = {place_of(each).name for each in store.sql(_FINISHED).rows(named=True)}
+    return [_group(row, [place_of(attempt) for attempt in row["attempts"]], good) for row in rows]
 
 
 _FINISHED = """
@@ -109,84 +109,70 @@ _FINISHED = """
 """
 
 
-class _FailurePlace(NamedTuple):
+class _Place(NamedTuple):
     """Where an attempt ran."""
 
     name: str
     scheduled: bool
 
 
-@final
-class _FailurePlaces:
-    """Where attempts ran; of those of one life of a worker task, which has one node, one file is read."""
-
-    def __init__(self, layout: Layout) -> None:
-        self._layout = layout
-        self._known: dict[tuple[object, ...], _FailurePlace] = {}
-
-    def of(self, attempt: Mapping[str, Any]) -> _FailurePlace:
-        """`attempt` has trial, attempt, host, submission and the life of the worker task, by numbers of workers."""
-        task = attempt["host"], attempt["submission"], attempt["life"]
-        if task not in self._known:
-            self._known[task] = self._read(attempt)
-        return self._known[task]
-
-    def _read(self, attempt: Mapping[str, Any]) -> _FailurePlace:
+def _place_of(layout: Layout, known: dict[tuple[object, ...], _Place], attempt: Mapping[str, Any]) -> _Place:
+    """Read where `attempt` ran; of each life of a worker, which has one node, one file is read."""
+    worker = attempt["host"], attempt["submission"], attempt["life"]
+    if worker not in known:
         try:
-            place = read_json(self._layout.start(attempt["trial"], attempt["attempt"])).get("place") or {}
-        except (NotFoundError, StoreError):  # the store has what it once said
-            place = {}
-        return _FailurePlace(str(place.get("node") or attempt["host"] or "?"), bool(place.get("node")))
+            node = (read_json(layout.start(attempt["trial"], attempt["attempt"])).get("place") or {}).get("node")
+        except (NotFoundError, StoreError):  # the database still has its host
+            node = None
+        known[worker] = _Place(str(node or attempt["host"] or "?"), bool(node))
+    return known[worker]
 
 
-def _cluster(row: Mapping[str, Any], places: _FailurePlaces, good_hosts: set[str]) -> FailureGroup:
-    ran = [places.of(attempt) for attempt in row["attempts"]]
-    counted = Counter(place.name for place in ran)
-    hosts = dict(sorted(counted.items(), key=lambda pair: (-pair[1], pair[0])))
-    message = str(row["message"] or "")
-    found = FailureGroup(
+def _group(row: Mapping[str, Any], places: Sequence[_Place], good_hosts: set[str]) -> FailureGroup:
+    hosts = Counter(place.name for place in places)
+    group = FailureGroup(
         fingerprint=str(row["fingerprint"] or ""),
         reason=str(row["reason"] or "error"),
         n=row["n"],
-        hosts=hosts,
+        hosts=dict(sorted(hosts.items(), key=lambda pair: (-pair[1], pair[0]))),
         labels=row["labels"],
         operators=row["operators"],
         first=row["first"] or 0.0,
         last=row["last"] or 0.0,
         example=str(row["example"]),
-        message=message,
+        message=str(row["message"] or ""),
         trace=str(row["traceback"] or "").rstrip().splitlines()[-TRACE_LINES:],
         action="",
-        scheduled=any(place.scheduled for place in ran),
+        scheduled=any(place.scheduled for place in places),
         logged=bool(row["logged"]),
     )
-    return found._replace(action=action(found, good_hosts))
+    return group._replace(action=action(group, good_hosts))
 
 
 _DATA = re.compile(r"FileNotFoundError|No such file|NotFoundError|cannot be downloaded", re.IGNORECASE)
 _DISK = re.compile(r"No space left|disk quota|Read-only file system|Input/output error", re.IGNORECASE)
 
 
-def action(found: FailureGroup, good_hosts: set[str]) -> str:
-    """Return advice on a kind of failure. `good_hosts` are hosts where trials finished."""
-    retry = f"ablate retry fingerprint={found.fingerprint}"
-    logs = f"`ablate logs {found.example[:8]}` shows it"
-    hosts = ", ".join(found.hosts)
-    last_words = "\n".join((found.message, *found.trace[-1:]))
-    if found.reason == "diverged":
+def action(group: FailureGroup, good_hosts: set[str]) -> str:
+    """Return advice on failures of one kind. `good_hosts` are hosts where trials finished."""
+    retry = f"ablate retry fingerprint={group.fingerprint}"
+    logs = f"`ablate logs {group.example[:8]}` shows it"
+    hosts = ", ".join(group.hosts)
+    last_words = "\n".join((group.message, *group.trace[-1:]))
+    if group.reason == "diverged":
         return "it counts as an outcome of these cells and would diverge again; lower the learning rate to avoid it"
-    if found.logged:
+    if group.logged:
         return f"{logs}; correct it, then start your program that logged it again"
-    one_host = found.scheduled and found.n > 1 and len(found.hosts) == 1 and hosts != "?"
+    one_host = group.scheduled and group.n > 1 and len(group.hosts) == 1 and hosts != "?"
     if one_host and good_hosts - {hosts}:
         without = f"`{retry} --exclude {hosts}`"
-        return f"all {found.n} failed on {hosts}, and trials finish elsewhere: {without} leaves it out"
-    if found.reason == "out_of_memory":
-        bigger = "; --oom bigger asks the cluster for twice the memory" if found.scheduled else ""
+        return f"all {group.n} failed on {hosts}, and trials finish elsewhere: {without} leaves it out"
+    if group.reason == "out_of_memory":
+        bigger = "; --oom bigger asks the cluster for twice the memory" if group.scheduled else ""
         return f"`{retry} --oom halve` halves the micro-batch{bigger}"
-    if found.reason == "killed":
+    if group.reason == "killed":
         most_often = "something ended its processes, most often too little memory"
-        if not found.scheduled:
+        if not group.scheduled:
             return f"{most_often}: `{retry} --workers 1` trains one at a time, --oom halve in smaller pieces"
         return f"{most_often}: `{retry} --oom bigger` asks for twice as much, --mem and --time for what you say"
     if _DATA.search(last_words):
@@ -213,64 +199,43 @@ class WorkerRejection(NamedTuple):
     action: str
 
 
-class _Left(NamedTuple):
-    """One worker that left so."""
-
-    left: str
-    says: str
-    node: str
-    at: float
-    output: str = ""
-
-
 def worker_rejections(layout: Layout) -> list[WorkerRejection]:
-    """Workers of all submissions that left so, by what they said; commonest first."""
-    kinds: dict[tuple[str, str], list[_Left]] = {}
-    fit: set[str] = set()
+    """Return the workers of all submissions that left without training, by reason; commonest first."""
+    kinds: dict[tuple[str, str], list[tuple[str, float, str]]] = {}
+    suitable: set[str] = set()
     for submission in layout.submission_ids():
         records = read_workers(layout, submission)
-        fit.update(record.node for record in records if record.left not in ("refused", "error"))
-        for found in (*_find_rejections(records), *_unsaid(layout, submission, records)):
-            kinds.setdefault((found.left, found.says), []).append(found)
-    every = [_refusal(found, fit) for found in kinds.values()]
-    return sorted(every, key=lambda each: (-each.n, each.left, each.says))
+        suitable.update(record.node for record in records if record.left not in ("refused", "error"))
+        for record in records:
+            if record.left in ("refused", "late", "error"):
+                says = record.says or "it did not say why"
+                kinds.setdefault((record.left, says), []).append((record.node, record.touched, ""))
+        last = {record.job: record.left for record in records}
+        for job, path in worker_logs(layout, submission).items():
+            printed = given_up(layout, submission, job, last.get(job))
+            if printed is not None:
+                workers = kinds.setdefault(("unsaid", printed.text), [])
+                workers.append((printed.node, path.stat().st_mtime, str(path)))
+    rejections = []
+    for (left, says), workers in kinds.items():
+        hosts = dict(Counter(node for node, _, _ in workers))
+        advice = _advise(left, says, hosts, suitable, workers[0][2])
+        rejections.append(WorkerRejection(left, says, len(workers), hosts, max(at for _, at, _ in workers), advice))
+    return sorted(rejections, key=lambda each: (-each.n, each.left, each.says))
 
 
-def _find_rejections(records: list[WorkerRecord]) -> Iterator[_Left]:
-    for record in records:
-        if record.left in ("refused", "late", "error"):
-            yield _Left(record.left, record.says or "it did not say why", record.node, record.touched)
-
-
-def _unsaid(layout: Layout, submission: str, records: list[WorkerRecord]) -> Iterator[_Left]:
-    """Yield workers that by their output are not queued again, unless a record says so already."""
-    last = {record.job: record.left for record in records}
-    for job, path in worker_logs(layout, submission).items():
-        printed = given_up(layout, submission, job, last.get(job))
-        if printed is not None:
-            yield _Left("unsaid", printed.text, printed.node, path.stat().st_mtime, str(path))
-
-
-def _refusal(found: list[_Left], fit: set[str]) -> WorkerRejection:
-    hosts = dict(Counter(each.node for each in found))
-    return WorkerRejection(
-        found[0].left, found[0].says, len(found), hosts, max(each.at for each in found), _action(found[0], hosts, fit)
-    )
-
-
-def _action(first: _Left, hosts: dict[str, int], fit: set[str]) -> str:
+def _advise(left: str, says: str, hosts: Mapping[str, int], suitable: set[str], output: str) -> str:
     """Return advice. Exclude nodes only if others are known to accept these trials."""
     where = ",".join(sorted(hosts))
-    others = fit - set(hosts)
-    if first.left == "late":
+    if left == "late":
         return "ask for more --time, or a lower --signal-s, then `ablate run`"
-    if first.left == "unsaid":
-        return f"{first.output} says more; correct it (--setup, setup= of the spec file), then `ablate run`"
-    if first.left == "error":
+    if left == "unsaid":
+        return f"{output} says more; correct it (--setup, setup= of the spec file), then `ablate run`"
+    if left == "error":
         return "the output of the task says more: `ablate logs KEY --worker` for a trial that it began"
-    if others:
+    if suitable - set(hosts):
         return f"install what was submitted on {where}, or leave it out with --exclude {where}"
-    if _NO_GPU.search(first.says):
+    if _NO_GPU.search(says):
         return (
             "no node that was tried has what they need: ask for GPUs (--gpus), install a CUDA build of torch, or say "
             "execution.device='auto', then `ablate run`"
@@ -287,44 +252,38 @@ _LEFT = {
 }
 
 
-def write_clusters(found: Sequence[FailureGroup]) -> None:
-    """A paragraph per kind: what, how often, where, since when, the first trace, and what to do."""
-    for each in found:
-        span = _when(each.first) if each.n == 1 else f"{_when(each.first)} to {_when(each.last)} ({age(each.last)} ago)"
-        write(f"{each.n} x {each.reason}  {each.fingerprint}  {each.message}")
-        write(f"    of     {_some(each.labels)}")
-        write(f"    on     {_hosts(each.hosts, each.n)}, {span}")
-        write(f"    first  trial {each.example[:12]}")
-        for line in each.trace:
-            write(f"           {line}")
-        write(f"    do     {each.action}")
+def write_groups(groups: Sequence[FailureGroup | WorkerRejection]) -> None:
+    """Write a paragraph per kind: what, how often, where, when, the first traceback, and advice."""
+    for each in groups:
+        for line in _paragraph(each):
+            write(line)
 
 
-def kind_line(n: int, again: int, reason: str, message: str) -> str:
-    """A kind of failure in one line: how many trials are failed now, and how many more are queued again."""
-    if not n:
-        return f"failed and queued again: {again} x {reason}: {message}"
-    return f"failed: {n} x {reason}{f' and {again} queued again' if again else ''}: {message}"
-
-
-def write_refusals(found: Sequence[WorkerRejection]) -> None:
-    """A paragraph per reason for which workers left."""
-    for each in found:
-        write(f"{each.n} x {_LEFT[each.left]}: {each.says}")
-        write(f"    on     {_hosts(each.hosts, each.n)}, last {_when(each.last)} ({age(each.last)} ago)")
-        write(f"    do     {each.action}")
+def _paragraph(group: FailureGroup | WorkerRejection) -> Iterator[str]:
+    ago = f"{_format_time(group.last)} ({age(group.last)} ago)"
+    if isinstance(group, WorkerRejection):
+        yield f"{group.n} x {_LEFT[group.left]}: {group.says}"
+        yield f"    on     {_hosts(group.hosts, group.n)}, last {ago}"
+    else:
+        span = _format_time(group.first) if group.n == 1 else f"{_format_time(group.first)} to {ago}"
+        yield f"{group.n} x {group.reason}  {group.fingerprint}  {group.message}"
+        yield f"    of     {_shorten(group.labels)}"
+        yield f"    on     {_hosts(group.hosts, group.n)}, {span}"
+        yield f"    first  trial {group.example[:12]}"
+        yield from (f"           {line}" for line in group.trace)
+    yield f"    do     {group.action}"
 
 
 def _hosts(hosts: Mapping[str, int], n: int) -> str:
     if len(hosts) == 1:
         return next(iter(hosts)) if n == 1 else f"all {n} on {next(iter(hosts))}"
-    return _some([f"{count} on {host}" for host, count in hosts.items()])
+    return _shorten([f"{count} on {host}" for host, count in hosts.items()])
 
 
-def _some(names: Sequence[str]) -> str:
+def _shorten(names: Sequence[str]) -> str:
     more = len(names) - _MOST_NAMES
     return ", ".join(names[:_MOST_NAMES]) + (f" and {more} more" if more > 0 else "")
 
 
-def _when(seconds: float) -> str:
+def _format_time(seconds: float) -> str:
     return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(seconds))

@@ -1,10 +1,10 @@
-"""Check a campaign: all files that its records promise against all files that are there, and every hash."""
+"""Integrity of a campaign: every promised file, every hash."""
 
 import json
 import re
 from collections.abc import Iterator
 from contextlib import suppress
-from hashlib import blake2b
+from hashlib import blake2b, file_digest
 from pathlib import Path
 from typing import Any, NamedTuple, final
 from zipfile import BadZipFile, ZipFile
@@ -13,10 +13,9 @@ from grid.errors import AblateError, NotFoundError, StoreError
 from runners.attempts.submission_record import read_submission_record
 from store.files.annotations import FILE as ANNOTATIONS
 from store.files.atomic import environment_problem, is_temporary, read_json
-from store.files.attempt_records import AttemptRecord, read_attempt
+from store.files.attempt_records import AttemptRecord, evaluation_shards, read_attempt, read_evaluation
 from store.files.layout import Layout
 from store.files.plans import plan_signatures, read_plan
-from store.files.posthoc_evaluations import evaluation_shards, read_evaluation
 from store.files.removals import removed_attempts
 from store.files.saved_texts import QUERIES, VIEWS
 from store.files.shards import BadShard, verify_shard
@@ -39,7 +38,7 @@ _HASHED = re.compile(r"(?:.*\.)?(?P<blake2b>[0-9a-f]{32})\.(?:pt|tar)")
 
 @final
 class Damage(NamedTuple):
-    """Something that is wrong with a campaign."""
+    """A fault of a campaign."""
 
     file: str
     """Relative to the campaign; "" if it is not about one file."""
@@ -48,7 +47,7 @@ class Damage(NamedTuple):
 
 
 def check_campaign(root: Path) -> list[Damage]:
-    """Read every file of the campaign `root` and list what is wrong; what is new is ingested first.
+    """Ingest what is new, read every file of the campaign `root`, and list damages.
 
     Raises:
         NotFoundError: there is no campaign.
@@ -75,11 +74,9 @@ def _check_database(layout: Layout) -> Iterator[Damage]:
         with Store.open(layout.root) as store:
             store.content_hash()
             files = {path.name for path in layout.shards()}
-            gone = store.sql("SELECT DISTINCT coalesce(inside, file) AS file FROM shard WHERE NOT later ORDER BY file")[
-                "file"
-            ]
+            ingested = "SELECT DISTINCT coalesce(inside, file) AS file FROM shard WHERE NOT later ORDER BY file"
             bad = {*store.bad_shards()["file"], *store.bad_records()["file"]}
-            for name in gone:
+            for name in store.sql(ingested)["file"]:
                 if name not in files:
                     yield _damage(layout, layout.shard(name), "it is missing; its rows are in the database", KEEP)
             for name, reason in store.bad_shards().rows():
@@ -88,18 +85,15 @@ def _check_database(layout: Layout) -> Iterator[Damage]:
                 yield _damage(layout, path, reason, EVALUATE if later else AGAIN)
             for name, reason in store.bad_records().rows():
                 yield Damage(name, reason, _remedy(name))
-            yield from _check_rows(layout, store)
+            orphans = "SELECT trial, attempt FROM recorded ANTI JOIN attempt USING (trial, attempt) ORDER BY ALL"
+            for trial, attempt in store.sql(orphans).rows():
+                path = layout.start(trial, attempt)
+                yield _damage(layout, path, "it is missing, and shards have rows of the attempt", AGAIN)
             for warning in store.damage():
                 if not any(name in warning for name in bad):
                     yield Damage("", warning, "see the other lines")
     except StoreError as error:
         yield _damage(layout, layout.live, str(error), REBUILD)
-
-
-def _check_rows(layout: Layout, store: Store) -> Iterator[Damage]:
-    orphans = store.sql("SELECT trial, attempt FROM recorded ANTI JOIN attempt USING (trial, attempt) ORDER BY ALL")
-    for trial, attempt in orphans.rows():
-        yield _damage(layout, layout.start(trial, attempt), "it is missing, and shards have rows of the attempt", AGAIN)
 
 
 def _remedy(file: str) -> str:
@@ -122,28 +116,23 @@ def _check_plans(layout: Layout) -> Iterator[Damage]:
 
 def _check_submissions(layout: Layout) -> Iterator[Damage]:
     for directory in sorted(path for path in layout.submissions.glob("*") if path.is_dir()):
-        yield from _check_submission(layout, directory)
+        manifest = directory / "manifest.jsonl"
+        if not manifest.is_file() and any(directory.glob("*.json")):
+            yield _damage(layout, manifest, "it is missing", SUBMITTED)
+        try:
+            snapshot = (read_submission_record(layout, directory.name).snapshot or {}).get("tar")
+            if snapshot is not None and not layout.snapshot_tar(snapshot).is_file():
+                path = layout.snapshot_tar(snapshot)
+                yield _damage(layout, path, f"submission {directory.name} names it", SNAPSHOT)
+        except NotFoundError:
+            pass
+        except StoreError as error:
+            yield _damage(layout, directory / "submission.json", str(error), SUBMITTED)
         for path in sorted(directory.rglob("*.json")):
             if not is_temporary(path) and path.name != "submission.json":
                 yield from _check_json(layout, path, SUBMITTED)
     for path in sorted(layout.snapshots.glob("*.tar")):
         yield from _check_hash(layout, path, SNAPSHOT)
-
-
-def _check_submission(layout: Layout, directory: Path) -> Iterator[Damage]:
-    manifest = directory / "manifest.jsonl"
-    if not manifest.is_file() and any(directory.glob("*.json")):
-        yield _damage(layout, manifest, "it is missing", SUBMITTED)
-    path = directory / "submission.json"
-    try:
-        snapshot = (read_submission_record(layout, directory.name).snapshot or {}).get("tar")
-    except NotFoundError:
-        return
-    except StoreError as error:
-        yield _damage(layout, path, str(error), SUBMITTED)
-        return
-    if snapshot is not None and not layout.snapshot_tar(snapshot).is_file():
-        yield _damage(layout, layout.snapshot_tar(snapshot), f"submission {directory.name} names it", SNAPSHOT)
 
 
 def _check_attempts(layout: Layout) -> Iterator[Damage]:
@@ -160,8 +149,9 @@ def _check_attempts(layout: Layout) -> Iterator[Damage]:
             yield Damage(file, reason, AGAIN)
         if row is not None and row.submission not in known and (name := _record_of(row)):
             known.add(str(row.submission))
-            yield from _check_promised(layout, layout.submission(str(row.submission)) / name)
-            yield from _check_promised(layout, layout.manifest(str(row.submission)))
+            for path in (layout.submission(str(row.submission)) / name, layout.manifest(str(row.submission))):
+                if not path.is_file():
+                    yield _damage(layout, path, "it is missing, and attempts name it", SUBMITTED)
         yield from _check_attempt_files(layout, key, attempt, Path(directory))
 
 
@@ -172,11 +162,6 @@ def _record_of(row: AttemptRecord) -> str | None:
     return "logged.json" if "script" in json.loads(row.versions or "{}") else None
 
 
-def _check_promised(layout: Layout, path: Path) -> Iterator[Damage]:
-    if not path.is_file():
-        yield _damage(layout, path, "it is missing, and attempts name it", SUBMITTED)
-
-
 def _check_attempt_files(layout: Layout, key: str, attempt: int, directory: Path) -> Iterator[Damage]:
     end: dict[str, Any] = {}
     with suppress(NotFoundError, StoreError):
@@ -184,12 +169,16 @@ def _check_attempt_files(layout: Layout, key: str, attempt: int, directory: Path
     for name in end.get("files") or ():
         if not (directory / name).is_file():
             yield _damage(layout, directory / name, "it is missing, and end.json names it", AGAIN)
-    for path in sorted(directory.glob("checkpoint/*.pt")):
-        yield from _check_hash(layout, path, CHECKPOINT)
-    for path in sorted(directory.glob("weights/*.pt")):
-        yield from _check_hash(layout, path, AGAIN)
+    for folder, remedy in (("checkpoint", CHECKPOINT), ("weights", AGAIN)):
+        for path in sorted(directory.glob(f"{folder}/*.pt")):
+            yield from _check_hash(layout, path, remedy)
     for path in sorted(directory.glob("artefacts/*.npz")):
-        yield from _check_arrays(layout, path)
+        if not _is_sound_archive(path):
+            yield _damage(layout, path, "its arrays cannot be read: it was torn or altered", AGAIN)
+    yield from _check_evaluations(layout, key, attempt)
+
+
+def _check_evaluations(layout: Layout, key: str, attempt: int) -> Iterator[Damage]:
     for evaluation in layout.evaluation_keys(key, attempt):
         place = (key, attempt, evaluation)
         try:
@@ -232,9 +221,7 @@ def _check_hash(layout: Layout, path: Path, remedy: str) -> Iterator[Damage]:
         return
     try:
         with path.open("rb") as file:
-            digest = blake2b(digest_size=16)
-            while block := file.read(1 << 20):
-                digest.update(block)
+            digest = file_digest(file, lambda: blake2b(digest_size=16))
     except FileNotFoundError:  # its owner has replaced it
         return
     except OSError as error:
@@ -244,14 +231,12 @@ def _check_hash(layout: Layout, path: Path, remedy: str) -> Iterator[Damage]:
         yield _damage(layout, path, "it does not have the hash in its name: it was torn or altered", remedy)
 
 
-def _check_arrays(layout: Layout, path: Path) -> Iterator[Damage]:
+def _is_sound_archive(path: Path) -> bool:
     try:
         with ZipFile(path) as archive:
-            sound = archive.testzip() is None
+            return archive.testzip() is None
     except (BadZipFile, OSError, EOFError, ValueError, NotImplementedError):
-        sound = False
-    if not sound:
-        yield _damage(layout, path, "its arrays cannot be read: it was torn or altered", AGAIN)
+        return False
 
 
 def _damage(layout: Layout, path: Path, problem: str, remedy: str) -> Damage:

@@ -57,11 +57,6 @@ def remove_trials(
     return len(gone), len(wanted) - len(gone), trash.place
 
 
-def remove_grid(store: "Store", grid: str, where: TrialLocations) -> tuple[int, int, Path]:
-    """Remove a grid and the results of the trials that no other grid plans. As `remove_trials`."""
-    return remove_trials(store, trials_of(store, grid), (), where)
-
-
 def rename_grid(store: "Store", old: str, new: str, where: TrialLocations) -> None:
     """Give a grid another name; results stay as they are.
 

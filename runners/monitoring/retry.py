@@ -1,9 +1,9 @@
-"""Which trials are trained once more, and with what: never blindly, and on the machine that had them."""
+"""Selection of trials to retry, and how they were trained the last time."""
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, final
+from typing import TYPE_CHECKING, NamedTuple, final
 
 from grid import Grid
 from grid.errors import NotFoundError, SpecError, StoreError
@@ -17,56 +17,56 @@ if TYPE_CHECKING:
     from runners.slurm.spec import Slurm
     from store.store import Store
 
-_AGAIN: tuple[State, ...] = ("failed", "lost", "pending")
-"""States in which nobody has a trial or will take it, and it has no result."""
+_UNCLAIMED: tuple[State, ...] = ("failed", "lost", "pending")
+_WHY_LEFT: Mapping[str, str] = {
+    "done": "done (`ablate run SPEC --rerun-stale` is for those of other code)",
+    "running": "being trained",
+    "unknown": "unknown: the cluster does not answer",
+}
 
 
 class RetrySelection(NamedTuple):
-    """Trials to train once more, and those of the query that are not."""
+    """Trials to retry, and the number of trials of the query that are not retried."""
 
     keys: frozenset[str]
     left: Mapping[State, int]
     logged: int = 0
-    """Trials that a program of the user's would have to be started for."""
+    """Trials that only a program of the user's can start."""
 
     def in_words(self) -> str:
-        """Why those that are left are left."""
-        why = {
-            "done": "done (`ablate run SPEC --rerun-stale` is for those of other code)",
-            "running": "being trained",
-            "unknown": "unknown: the cluster does not answer",
-        }
-        counts = ((state, n) for state, n in self.left.items() if n)
-        told = [f"{n} {'is' if n == 1 else 'are'} {why.get(state, state)}" for state, n in counts]
+        """Describe why trials are not retried."""
+        reasons = [
+            f"{n} {'is' if n == 1 else 'are'} {_WHY_LEFT.get(state, state)}" for state, n in self.left.items() if n
+        ]
         if self.logged:
-            told.append(f"{format_count(self.logged, 'run')} logged by a program of your own, to be started by you")
-        return "; ".join(told)
+            reasons.append(f"{format_count(self.logged, 'run')} logged by a program of your own, to be started by you")
+        return "; ".join(reasons)
 
 
 def choose(where: TrialLocations, selected: Collection[str] | None, wanted: Sequence[State]) -> RetrySelection:
     """Choose the trials of `selected` (None: all) in a state of `wanted`. Without states: unclaimed trials.
 
     Raises:
-        NotFoundError: some were selected and none of them is to be trained again.
-        SpecError: programs of the user's logged all that are.
+        NotFoundError: none of `selected` is to be retried.
+        SpecError: programs of the user's logged all of them.
     """
     states = {key: where.trials[key].state for key in (where.trials if selected is None else selected)}
-    meant = frozenset(key for key, state in states.items() if state in (wanted or _AGAIN))
-    left = Counter(state for key, state in states.items() if key not in meant)
-    keys = frozenset(key for key in meant if not where.trials[key].logged)
-    if meant and not keys:
+    matching = frozenset(key for key, state in states.items() if state in (wanted or _UNCLAIMED))
+    keys = frozenset(key for key in matching if not where.trials[key].logged)
+    if matching and not keys:
         raise SpecError(
             "these runs were logged by a program of your own, which nothing here can start: start it again, "
             "and what it logs becomes their next attempts"
         )
-    found = RetrySelection(keys, left if selected is not None else {}, len(meant) - len(keys))
+    left = Counter(state for key, state in states.items() if key not in matching)
+    selection = RetrySelection(keys, left if selected is not None else {}, len(matching) - len(keys))
     if selected is not None and not keys:
-        raise NotFoundError(f"none of these trials is to be trained again: {found.in_words()}")
-    return found
+        raise NotFoundError(f"none of these trials is to be trained again: {selection.in_words()}")
+    return selection
 
 
 class Again(NamedTuple):
-    """Trials to train once more, the grids that plan them, and the file that defines those."""
+    """Trials to retry, the grids that plan them, and the spec file."""
 
     spec: Path
     grids: list[Grid]
@@ -78,7 +78,7 @@ class Before(NamedTuple):
     """How trials were trained the last time."""
 
     record: Submission | None
-    """The record of the latest submission that had any of them; None where it is from before there were records."""
+    """The latest submission that had any of them, if it has a record."""
 
     @property
     def machine(self) -> str:
@@ -86,37 +86,33 @@ class Before(NamedTuple):
         return self.record.machine if self.record else "local"
 
     def spec(self, given: Path | None) -> Path:
-        """The spec file: the one given, or the one that was submitted.
+        """Return the given spec file, or the one that was submitted.
 
         Raises:
-            SpecError: nothing says which it was.
+            SpecError: neither is known.
         """
-        named: list[Any] = list(self.record.job.get("specs") or ()) if self.record else []
-        if given is not None:
-            return given
-        if not named:
+        recorded = list(self.record.job.get("specs") or ()) if self.record else []
+        if given is None and not recorded:
             raise SpecError("nothing recorded says which spec file these trials are from; name it with --spec FILE")
-        return Path(named[0])
+        return given or Path(recorded[0])
 
     @property
     def halves(self) -> bool:
-        """Whether trials out of memory went on in smaller pieces."""
+        """True if trials out of memory continued with more micro-batches."""
         return self.record is not None and self.record.job.get("oom") == "halve"
 
     def slurm(self) -> "Slurm | None":
-        """The request to the cluster; None if the trials ran on this machine."""
+        """Return the request to the cluster; None if the trials ran on this machine."""
         from runners.slurm.spec import Slurm
 
-        asked = self.record.slurm if self.record else None
-        return None if asked is None else Slurm.model_validate(asked)
+        request = self.record.slurm if self.record else None
+        return None if request is None else Slurm.model_validate(request)
 
 
 def before(layout: Layout, keys: Iterable[str]) -> Before:
-    """The latest submission that had any of `keys`: by their attempts, else by the latest manifest."""
-    names = {str(found.start["submission"]) for key in keys for found in trial_state(layout, key).attempts[-1:]} or set(
-        layout.submission_ids()[-1:]
-    )
-    for name in sorted(names, reverse=True):
+    """Find the latest submission that had any of `keys`: by their attempts, else by the latest manifest."""
+    names = {str(last.start["submission"]) for key in keys for last in trial_state(layout, key).attempts[-1:]}
+    for name in sorted(names or layout.submission_ids()[-1:], reverse=True):
         try:
             return Before(read_submission_record(layout, name))
         except (NotFoundError, StoreError):
@@ -125,14 +121,14 @@ def before(layout: Layout, keys: Iterable[str]) -> Before:
 
 
 def grids_of(store: "Store", keys: Collection[str], known: Mapping[str, Grid], spec: Path) -> list[Grid]:
-    """The grids of `known` that plan any of `keys`.
+    """Return the grids of `known` that plan any of `keys`.
 
     Raises:
         SpecError: the spec file defines none of their grids any more.
     """
     rows = store.sql("SELECT DISTINCT grid, trial FROM grid_trial ORDER BY grid").rows()
     names = dict.fromkeys(str(grid) for grid, trial in rows if trial in keys)
-    found = [known[name] for name in names if name in known]
-    if not found:
+    grids = [known[name] for name in names if name in known]
+    if not grids:
         raise SpecError(f"{spec} defines {', '.join(known)}, and these trials are of {', '.join(names)}")
-    return found
+    return grids

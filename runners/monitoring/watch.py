@@ -1,8 +1,10 @@
-"""A live view of a campaign from its files: what is done, who is at work, what failed, how long it will take."""
+"""A live view of a campaign: `ablate status`, repeated, with the time left."""
 
+import io
 import time
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any, NamedTuple, final
 
@@ -14,220 +16,156 @@ from rich.text import Text
 
 from grid.durations import format_duration
 from grid.errors import EnvironmentProblem
-from runners.monitoring.failure_groups import kind_line, kinds
-from runners.monitoring.status_text import submission_lines
+from runners.monitoring.status_text import OF_STATE, Status, failure_lines, read_status, submission_data, write_status
 from runners.monitoring.trial_locations import STATES, AtWork, State, TrialLocations, locate_trials
-from runners.output import format_count
 from runners.planning.duration import schedule_s
 from runners.slurm.scheduler import QueueStatus, Scheduler
-from runners.slurm.submissions import AT_WORK, SubmissionStatus
+from runners.slurm.submissions import AT_WORK
 from store.store import Store
 
 ASK_EVERY_S = 60.0
-"""Seconds between questions to the scheduler: so many views of so many people stay a small load for it."""
+"""Seconds between questions to the scheduler, so that many views are a small load for it."""
 
 _REST = 4.0
-"""Rests at least so many times as long as it looks."""
+"""Least pause between two looks, in durations of a look."""
+
+_MOST_CELLS = 12
 
 
 @final
 class RateLimitedScheduler(Scheduler):
-    """Another scheduler, asked at most once a minute; in between, and where it does not answer, its last answer.
+    """Another scheduler, asked at most once a minute; in between, and if it does not answer, its last answer.
 
-    New jobs are queried at once: a submission was queued in between.
+    A question about new jobs is asked at once: they were queued in between.
     """
 
     def __init__(self, scheduler: Scheduler, every_s: float = ASK_EVERY_S) -> None:
-        self._scheduler = scheduler
-        self._every_s = every_s
-        self._next: dict[str, float] = {}
-        self._last: dict[str, QueueStatus] = {}
-        self._known: dict[str, frozenset[int | str]] = {}
+        self._scheduler, self._every_s = scheduler, every_s
+        self._answers: dict[str, tuple[float, frozenset[int | str], QueueStatus]] = {}
 
     def read_queue(self, jobs: Collection[int], names: Collection[str]) -> QueueStatus:
-        """The queue as it was at most a minute ago."""
-        return self._query_seldom("queue", (*jobs, *names), lambda: self._scheduler.read_queue(jobs, names))
+        """Return the queue as it was at most a minute ago."""
+        return self._query("queue", {*jobs, *names}, lambda: self._scheduler.read_queue(jobs, names))
 
     def read_accounts(self, jobs: Collection[int]) -> QueueStatus:
-        """The accounts as they were at most a minute ago."""
-        return self._query_seldom("accounts", jobs, lambda: self._scheduler.read_accounts(jobs))
+        """Return the accounts as they were at most a minute ago."""
+        return self._query("accounts", {*jobs}, lambda: self._scheduler.read_accounts(jobs))
 
-    def _query_seldom(self, what: str, of: Collection[int | str], ask: Any) -> QueueStatus:
-        now = time.monotonic()
-        if now >= self._next.get(what, now) or not self._known[what].issuperset(of):
-            answer: QueueStatus = ask()
-            self._next[what] = time.monotonic() + self._every_s
-            before = self._last.get(what)
-            if answer.asked is None and before is not None and before.asked and self._known[what].issuperset(of):
-                answer = before._replace(problem=answer.problem)
-            self._known[what] = frozenset(of)
-            self._last[what] = answer
-        return self._last[what]
-
-
-class FailureKind(NamedTuple):
-    """A kind of failure, as the view shows it."""
-
-    n: int
-    """Trials that are failed now."""
-    again: int
-    """Trials that failed so and are queued again."""
-    reason: str
-    message: str
-
-    def line(self) -> str:
-        """It in one line."""
-        return kind_line(self.n, self.again, self.reason, self.message)
+    def _query(self, what: str, of: Collection[int | str], ask: Callable[[], QueueStatus]) -> QueueStatus:
+        following, known, before = self._answers.get(what, (0.0, frozenset(), None))
+        covered = before is not None and known.issuperset(of)
+        if covered and before is not None and time.monotonic() < following:
+            return before
+        answer = ask()
+        if answer.asked is None and covered and before is not None and before.asked:
+            answer = before._replace(problem=answer.problem)
+        self._answers[what] = time.monotonic() + self._every_s, frozenset(of), answer
+        return answer
 
 
 class WatchView(NamedTuple):
     """The campaign at one moment."""
 
-    when: float
+    status: Status
     states: Mapping[State, int]
-    cells: tuple[tuple[str, str, Mapping[State, int]], ...]
-    """Grid, label, and how many of its trials are in each state."""
-    at_work: tuple[AtWork, ...]
-    submissions: tuple[SubmissionStatus, ...]
-    failures: tuple[FailureKind, ...]
     left_s: float | None
-    """Estimated from finished trials and the pace of those at work; None while there is nothing to go by."""
+    """Estimated from finished trials and the pace of running ones; None if there are none."""
     notes: tuple[str, ...]
-    endings: tuple[str, ...] = ()
-    """As of `TrialLocations`."""
 
     @property
     def over(self) -> bool:
-        """Whether every trial has ended and no worker waits or runs that might train one again."""
+        """True if every trial has ended and no worker waits or runs that might train one again."""
         ended = sum(self.states.values()) == self.states["done"] + self.states["failed"]
         return ended and not any(
-            worker.standing in ("pending", "running") for status in self.submissions for worker in status.workers
+            worker.standing in ("pending", "running")
+            for each in self.status.where.submissions
+            for worker in each.workers
         )
 
     def data(self) -> dict[str, Any]:
-        """As plain data."""
-        from runners.monitoring.status_text import submission_data
-
+        """Convert to plain data."""
+        where, status = self.status.where, self.status
+        cells = [(name, row) for name, frame in status.grids.items() for row in frame.rows(named=True)]
         return {
-            "when": self.when,
+            "when": where.when,
             "states": dict(self.states),
-            "cells": [{"grid": grid, "label": label, **counts} for grid, label, counts in self.cells],
-            "running": [each._asdict() for each in self.at_work],
-            "workers": [worker._asdict() for status in self.submissions for worker in status.workers],
-            "submissions": [submission_data(status) for status in self.submissions],
-            "failures": [each._asdict() for each in self.failures],
+            "cells": [
+                {"grid": name, "label": row["label"], **{state: row[column] for column, state in OF_STATE.items()}}
+                for name, row in cells
+            ],
+            "running": [each._asdict() for each in where.at_work],
+            "workers": [worker._asdict() for each in where.submissions for worker in each.workers],
+            "submissions": [submission_data(each) for each in where.submissions],
+            "failures": status.failures.select("n", "again", "reason", "message").rows(named=True),
             "left_s": self.left_s,
             "notes": list(self.notes),
-            "endings": list(self.endings),
+            "endings": list(where.endings),
         }
 
 
 def views(root: Path, scheduler: Scheduler, every_s: float) -> Iterator[WatchView]:
-    """One view after another, `every_s` apart, until every trial has ended and every worker left.
+    """Yield views, `every_s` apart or more, until every trial has ended and every worker left.
 
-    Nothing but the store is written.
-
-    Where looking itself takes long, as in a campaign of many thousand trials, looks are further apart.
-
-    A moment at which the store cannot be read (the disk is full, its file is being replaced) is passed over with a
-    note on the next view.
+    If the store cannot be read at a later moment (the disk is full), the next view has a note about it.
 
     Raises:
-        EnvironmentProblem: it cannot be read at the first look.
+        EnvironmentProblem: the store cannot be read at first.
     """
-    seldom = RateLimitedScheduler(scheduler)
+    scheduler = RateLimitedScheduler(scheduler)
     missed: str | None = None
-    seen = False
-    while True:
+    view: WatchView | None = None
+    while view is None or not view.over:
         began = time.monotonic()
         try:
-            found = look(root, seldom)
+            view = look(root, scheduler)
         except EnvironmentProblem as problem:
-            if not seen:
+            if view is None:
                 raise
             missed = str(problem)
         else:
-            seen = True
-            yield found._replace(notes=(*found.notes, *([missed] if missed else [])))
+            yield view._replace(notes=(*view.notes, *([missed] if missed else [])))
             missed = None
-            if found.over:
+            if view.over:
                 return
         time.sleep(max(every_s, _REST * (time.monotonic() - began)))
 
 
 def look(root: Path, scheduler: Scheduler) -> WatchView:
-    """The campaign now."""
+    """Read the campaign now."""
     with Store.open(root, thorough=False) as store:
         where = locate_trials(store, scheduler)
-        rows = store.sql("SELECT grid, label, trial FROM grid_trial ORDER BY grid, position").rows()
-        failed = kinds(store, None, where.again).select("n", "again", "reason", "message").rows()
+        status = read_status(store, where, store.grids(), None)
+        rows = store.sql("SELECT grid, cell, trial FROM grid_trial").rows()
         seconds = store.sql("SELECT trial, wall_s FROM trial WHERE status = 'ok' AND wall_s IS NOT NULL").rows()
-    counts: dict[tuple[str, str], Counter[State]] = {}
-    for grid, label, key in rows:
-        counts.setdefault((grid, label), Counter())[where.trials[key].state] += 1
-    total: Counter[State] = Counter(found.state for found in where.trials.values())
+    total = Counter(each.state for each in where.trials.values())
+    cells = {key: (grid, cell) for grid, cell, key in rows}
     return WatchView(
-        when=where.when,
-        states={state: total[state] for state in STATES},
-        cells=tuple((*place, {state: found[state] for state in STATES}) for place, found in counts.items()),
-        at_work=where.at_work,
-        submissions=where.submissions,
-        failures=tuple(FailureKind(*row) for row in failed),
-        left_s=seconds_left(where, {str(key): float(wall_s) for key, wall_s in seconds}, _cells_of(rows)),
-        notes=where.notes,
-        endings=where.endings,
+        status, {state: total[state] for state in STATES}, _left_s(where, dict(seconds), cells), where.notes
     )
 
 
-def _cells_of(rows: list[tuple[Any, ...]]) -> dict[str, tuple[str, str]]:
-    return {str(key): (str(grid), str(label)) for grid, label, key in rows}
+def _left_s(where: TrialLocations, wall_s: Mapping[str, float], cells: Mapping[str, object]) -> float | None:
+    """Estimate when the running and queued trials end, on as many slots as are at work now; None if unknown.
 
-
-def seconds_left(
-    where: TrialLocations, wall_s: Mapping[str, float], cells: Mapping[str, tuple[str, str]]
-) -> float | None:
-    """How long the trials that run or are queued will take on as many slots as are at work now.
-
-    A trial takes as long as the mean of its cell's finished ones, else of all. None where nothing runs or has finished.
+    A queued trial takes as long as the mean of its cell's finished trials, else of all.
     """
-    per_cell: dict[tuple[str, str], list[float]] = {}
+    finished: dict[object, list[float]] = {}
     for key, seconds in wall_s.items():
-        per_cell.setdefault(cells[key], []).append(seconds)
-    if not where.at_work:
+        finished.setdefault(cells.get(key), []).append(seconds)
+    ahead = [(each.trial, _rest_s(each)) for each in where.at_work] + [(key, None) for key in where.of("queued")]
+    if not where.at_work or (not wall_s and any(rest is None for _, rest in ahead)):
         return None
-    usual = _mean(list(wall_s.values()))
-    ahead = [_rest(found) for found in where.at_work] + [None for _ in where.of("queued")]
-    keys = [*(found.trial for found in where.at_work), *where.of("queued")]
-    ahead = [
-        _mean(per_cell.get(cells[key])) or usual if rest is None else rest
-        for key, rest in zip(keys, ahead, strict=True)
-    ]
-    known = [seconds for seconds in ahead if seconds is not None]
-    return schedule_s(known, len(where.at_work)) if len(known) == len(ahead) else None
+    rests = []
+    for key, rest in ahead:
+        usual = finished.get(cells.get(key), [*wall_s.values()])
+        rests.append(sum(usual) / len(usual) if rest is None else rest)
+    return schedule_s(rests, len(where.at_work))
 
 
-def _mean(values: list[float] | None) -> float | None:
-    return sum(values) / len(values) if values else None
-
-
-def _rest(found: AtWork) -> float | None:
-    """Seconds a running trial still needs at its pace."""
-    if found.step is None or found.steps is None or not found.steps_per_s:
+def _rest_s(running: AtWork) -> float | None:
+    if running.step is None or running.steps is None or not running.steps_per_s:
         return None
-    return max(0.0, found.steps - found.step) / found.steps_per_s
-
-
-_COLOURS = {
-    "done": "green",
-    "failed": "red",
-    "running": "cyan",
-    "queued": "blue",
-    "lost": "yellow",
-    "unknown": "magenta",
-}
-_MOST_CELLS = 12
-_MOST_RUNNING = 12
-_MOST_KINDS = 4
+    return max(0.0, running.steps - running.step) / running.steps_per_s
 
 
 def show(views: Iterable[WatchView], console: Console) -> None:
@@ -242,85 +180,30 @@ def show(views: Iterable[WatchView], console: Console) -> None:
 
 
 def changes(views: Iterable[WatchView]) -> Iterator[str]:
-    """A line for every view that differs from the one before in more than how far trials are."""
+    """Yield a line for every view that differs from the one before in more than progress."""
     before: str | None = None
     for view in views:
-        line = _format_counts(view)
+        where = view.status.where
+        counts = ", ".join(f"{n} {state}" for state, n in view.states.items() if n)
+        workers = Counter(worker.standing for each in where.submissions for worker in each.workers)
+        standing = ", ".join(f"{workers[name]} {name}" for name in AT_WORK if workers[name])
+        failures = "; ".join(failure_lines(view.status.failures))
+        parts = [counts or "no trials", standing and f"workers: {standing}", failures, *where.endings, *view.notes]
+        line = " · ".join(part for part in parts if part)
         if line != before:
-            yield f"{line} · {format_duration(view.left_s)} left" if view.at_work else line
+            yield f"{line} · {format_duration(view.left_s)} left" if where.at_work else line
         before = line
 
 
-def _format_counts(view: WatchView) -> str:
-    counts = ", ".join(f"{n} {state}" for state, n in view.states.items() if n)
-    workers = Counter(worker.standing for status in view.submissions for worker in status.workers)
-    standing = ", ".join(f"{workers[name]} {name}" for name in AT_WORK if workers[name])
-    failures = "; ".join(kind.line() for kind in view.failures)
-    parts = [counts or "no trials", standing and f"workers: {standing}", failures, *view.endings, *view.notes]
-    return " · ".join(part for part in parts if part)
-
-
 def render(view: WatchView) -> RenderableType:
-    """The display: a bar for the campaign, its cells, who is at work, the workers, what failed."""
-    total = sum(view.states.values())
-    ended = view.states["done"] + view.states["failed"]
+    """Draw a bar for the campaign above the text of `ablate status`."""
+    total, ended = sum(view.states.values()), view.states["done"] + view.states["failed"]
     head = Table.grid(padding=(0, 1))
-    head.add_row(
-        Text("trials", style="bold"),
-        ProgressBar(total=max(1, total), completed=ended, width=32),
-        Text(f"{ended}/{total}"),
-        Text(f"{format_duration(view.left_s)} left", style="cyan"),
-    )
-    counts = Text("  ").join(
-        Text(f"{view.states[state]} {state}", style=_COLOURS.get(state, "dim"))
-        for state in STATES
-        if view.states[state]
-    )
-    parts: list[RenderableType] = [head, counts, _cells(view), _running(view.at_work), *_workers(view.submissions)]
-    parts += [Text(kind.line(), style="red" if kind.n else "dim") for kind in view.failures[:_MOST_KINDS]]
-    return Group(*parts, *(Text(note, style="yellow") for note in (*view.endings, *view.notes)))
-
-
-def _cells(view: WatchView) -> RenderableType:
-    """The cells that are not done, those with something going on first."""
-    open_ones = [cell for cell in view.cells if cell[2]["done"] < sum(cell[2].values())]
-    open_ones.sort(key=lambda cell: (not cell[2]["running"], not cell[2]["failed"]))
-    rows = Table.grid(padding=(0, 1))
-    for _, label, counts in open_ones[:_MOST_CELLS]:
-        total = sum(counts.values())
-        others = ", ".join(f"{counts[state]} {state}" for state in STATES[1:] if counts[state])
-        bar = ProgressBar(total=total, completed=counts["done"], width=20)
-        rows.add_row(
-            Text(label, overflow="ellipsis", no_wrap=True), bar, Text(f"{counts['done']}/{total}"), Text(others)
-        )
-    hidden = len(open_ones) - _MOST_CELLS
-    return Group(rows, Text(f"and {format_count(hidden, 'more cell')}", style="dim")) if hidden > 0 else rows
-
-
-def _running(found: tuple[AtWork, ...]) -> RenderableType:
-    rows = Table.grid(padding=(0, 1))
-    for each in found[:_MOST_RUNNING]:
-        rows.add_row(
-            Text(each.trial[:8], style="dim"),
-            Text(each.label, overflow="ellipsis", no_wrap=True),
-            Text(f"seed {each.seed}", style="dim"),
-            Text(f"on {each.host}{f':{each.devices}' if each.devices else ''}"),
-            ProgressBar(total=each.steps or 1, completed=each.step or 0, width=20),
-            Text("starting" if each.step is None else f"step {each.step}/{each.steps}"),
-            Text(f"{each.steps_per_s:.3g} steps/s" if each.steps_per_s else ""),
-            Text(f"quiet for {format_duration(each.quiet_s)}" if each.quiet_s >= 60 else "", style="yellow"),
-        )
-    hidden = len(found) - _MOST_RUNNING
-    return Group(rows, Text(f"and {hidden} more running", style="dim")) if hidden > 0 else rows
-
-
-def _workers(submissions: tuple[SubmissionStatus, ...]) -> Iterator[RenderableType]:
-    reasons = Counter(
-        worker.words
-        for status in submissions
-        for worker in status.workers
-        if worker.standing == "pending" and worker.words
-    )
-    yield from (Text(line) for line in submission_lines(submissions))
-    if reasons:
-        yield Text("waiting: " + ", ".join(f"{n} {reason}" for reason, n in reasons.most_common()), style="dim")
+    bar = ProgressBar(total=max(1, total), completed=ended, width=32)
+    counts = ", ".join(f"{n} {state}" for state, n in view.states.items() if n)
+    head.add_row("trials", bar, f"{ended}/{total}", f"{format_duration(view.left_s)} left", counts)
+    text = io.StringIO()
+    with redirect_stdout(text):
+        write_status(view.status, most_cells=_MOST_CELLS)
+    notes = Text("\n".join(view.notes), style="yellow")
+    return Group(head, Text(text.getvalue(), no_wrap=True, overflow="ellipsis"), notes)

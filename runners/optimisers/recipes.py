@@ -22,8 +22,7 @@ def scaled(training: Training, steps: int) -> Training:
     Warm-up and `evaluate_every` keep their share of the run, rounded to at least one step if there were any. The
     warm-up ends before the decay. Rates and shares of a schedule (decay, floor) do not change.
 
-    Raises:
-        SpecError: `steps` is no positive whole number, or leaves no step of warm-up before the decay.
+    SpecError if `steps` is no positive whole number, or leaves no step of warm-up before the decay.
     """
     longer = training.changed(steps=steps, schedule=Constant())  # refuses a bad number before it is used
 

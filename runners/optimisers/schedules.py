@@ -105,5 +105,4 @@ class WSD(Schedule):
         return steps - self._falling(steps)
 
     def _falling(self, steps: int) -> int:
-        """How many steps the decay takes."""
         return round(self.decay * steps)

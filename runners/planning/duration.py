@@ -93,13 +93,6 @@ class Finished(NamedTuple):
     seconds: float
 
 
-class _FinishedGrid(NamedTuple):
-    """Finished trials of a grid on one kind of device, and how many each cell has."""
-
-    trials: list[Finished]
-    cells: Counter[_Cell]
-
-
 def schedule_s(seconds: Iterable[float], slots: int) -> float:
     """Return when the last trial ends, if the longest start first, each on the slot that is free first."""
     free = [0.0] * max(1, slots)
@@ -138,22 +131,17 @@ def estimate(found: Survey, grids: Sequence[Grid], options: EstimateOptions) -> 
 class _Estimator:
     def __init__(self, found: Survey, grids: Sequence[Grid], options: EstimateOptions) -> None:
         self._to_do, self._options = found.to_do, options
-        self._by_grid: dict[tuple[str, Device], _FinishedGrid] = {}
+        self._finished: dict[tuple[str, Device], list[Finished]] = {}
+        """By grid and device."""
         for each in finished_trials(found):
-            grid_trials = self._by_grid.setdefault((each.trial.grid, each.device), _FinishedGrid([], Counter()))
-            grid_trials.trials.append(each)
-            grid_trials.cells[each.trial.grid, each.trial.cell] += 1
+            self._finished.setdefault((each.trial.grid, each.device), []).append(each)
         self._problems: list[str] = []
         self._refused: list[str] = []
         self._measured: dict[tuple[str, Device], tuple[_Cell, float] | None] = {}
         self._used: set[str] = set()
         wanted = {(each.grid, each.cell) for each in found.trials}
-        self._examples = {
-            (grid.name, planned.cell): planned
-            for grid in grids
-            for planned in grid.cells()
-            if (grid.name, planned.cell) in wanted
-        }
+        cells = ((grid.name, planned) for grid in grids for planned in grid.cells())
+        self._examples = {(name, each.cell): each for name, each in cells if (name, each.cell) in wanted}
         models = {_model_key(planned.trial) for planned in self._examples.values()}
         self._count_flops = len(models) <= MOST_COUNTED
         self._costs: dict[_Cell, tuple[float | None, float]] = {}
@@ -179,10 +167,9 @@ class _Estimator:
             total_s += seconds
             gpu_s += seconds * _gpus_of(example, device, pool)
         known = unknown < len(self._to_do)
-        hours = (gpu_s if uses_gpu else total_s) / HOUR_S
         return Estimate(
             total_s if known else None,
-            hours if known else None,
+            (gpu_s if uses_gpu else total_s) / HOUR_S if known else None,
             "GPU-h" if uses_gpu else "CPU-h",
             max(schedule_s(scheduled, pool.at_once) for pool, scheduled in pools.values()) if known else None,
             workers=sum(pool.workers for pool, _ in pools.values()),
@@ -196,14 +183,15 @@ class _Estimator:
 
     def _duration(self, cell: _Cell, device: Device) -> float | None:
         """Return the expected seconds of a trial of `cell`."""
-        grid = self._by_grid.get((cell[0], device))
-        if grid is None:
+        finished = self._finished.get((cell[0], device))
+        if finished is None:
             return self._measure(cell, device)
-        same = [each for each in grid.trials if each.trial.cell == cell[1]] if cell in grid.cells else []
-        self._used.update(each.trial.key for each in same or grid.trials)
+        same = [each for each in finished if each.trial.cell == cell[1]]
+        self._used.update(each.trial.key for each in same or finished)
         if same:
             return sum(each.seconds for each in same) / len(same)
-        return sum(each.seconds for each in grid.trials) * self._relative_cost(cell, grid.cells)
+        cells = Counter((each.trial.grid, each.trial.cell) for each in finished)
+        return sum(each.seconds for each in finished) * self._relative_cost(cell, cells)
 
     def _relative_cost(self, cell: _Cell, others: Mapping[_Cell, int]) -> float:
         """Return the FLOPs of a trial of `cell` per FLOP of the trials of `others`; steps if some FLOPs are unknown."""
@@ -229,12 +217,11 @@ class _Estimator:
         planned = self._examples[cell]
         key = _model_key(planned.trial), device
         if key not in self._measured:
-            seconds = self._run_steps(planned.operator, planned.trial) if _is_here(device) else None
-            self._measured[key] = None if seconds is None else (cell, seconds)
-        measured = self._measured[key]
-        if measured is None:
+            measured_s = self._run_steps(planned.operator, planned.trial) if _is_here(device) else None
+            self._measured[key] = None if measured_s is None else (cell, measured_s)
+        source, seconds = self._measured[key] or (cell, None)
+        if seconds is None:
             return None
-        source, seconds = measured
         return seconds if source == cell else seconds * self._relative_cost(cell, {source: 1})
 
     def _run_steps(self, label: str, trial: Spec) -> float | None:
@@ -267,20 +254,17 @@ class _Estimator:
 
 def training_flops(trial: Spec) -> float | None:
     """Count the FLOPs of all training steps of a `Trial`; None for another spec."""
-    from runners.tasks.distillation.distillation import Distillation
-    from runners.tasks.distillation.finished_trial import FinishedTrial
-    from runners.training.flops import Shape, forward_work, step_work
+    from runners.training.flops import Shape, count_flops
     from runners.trial import Trial
 
     if not isinstance(trial, Trial):
         return None
     task = trial.task
     shape = Shape(math.ceil(task.batch / trial.parts), task.length)
-    step = step_work(trial.model, tuple(trial.operators()), task.inputs, trial.execution.path, shape)
-    if isinstance(task, Distillation) and isinstance(task.teacher, FinishedTrial):
-        teacher = task.teacher.known_architecture()
-        step = step.plus(forward_work(teacher.model, tuple(teacher.operators()), task.inputs, "auto", shape))
-    return step.flops * trial.accumulate * trial.training.steps
+    step = count_flops(trial.model, trial.operators(), task.inputs, trial.execution.path, shape, training=True)
+    for model, operators in task.teachers():
+        step += count_flops(model, operators, task.inputs, "auto", shape, training=False)
+    return step * trial.accumulate * trial.training.steps
 
 
 def _steps(trial: Any) -> float:
@@ -330,10 +314,10 @@ class Budget(NamedTuple):
 
 
 def budget_hours(text: str) -> Budget:
-    """The budget that `text` says, such as `200gpuh` or `40 cpuh`.
+    """Parse a budget, such as `200gpuh` or `40 cpuh`.
 
     Raises:
-        SpecError: it says none.
+        SpecError: `text` is no budget.
     """
     found = _BUDGET.fullmatch(text)
     if found is None or float(found[1]) == 0:

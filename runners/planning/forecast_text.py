@@ -1,4 +1,4 @@
-"""How long it takes and what seeds can tell apart, in a line each."""
+"""Text of a plan: expected time, and the differences that its seeds resolve."""
 
 import math
 from collections.abc import Iterator
@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from grid.durations import format_duration, format_hours
 from runners.output import format_count
 from runners.planning.duration import Estimate
-from runners.planning.power import Noise, Resolution
+from runners.planning.power import Resolution
 
 
 def time_line(estimate: Estimate) -> str:
@@ -28,19 +28,16 @@ BASELINE_SEEDS = 5
 
 def resolution_lines(found: Resolution) -> Iterator[str]:
     """Describe the smallest difference that the seeds of a grid resolve, and the noise behind it."""
-    yield _resolution_line(found)
-    yield _noise_line(found)
-    if found.sd:
-        yield _rope_line(found)
-
-
-def _resolution_line(found: Resolution) -> str:
     said = f"{found.seeds} seed{'s' * (found.seeds > 1)} of {found.measure}"
     more = ", ".join(f"{seeds} seeds {_size(found, size)}" for seeds, size in found.by_seeds if seeds != found.seeds)
     if found.in_sd is None:
-        return f"{said} tell nothing apart, a verdict needs 3; {more}"
-    basis = f"power 80 %, {found.comparisons} comparison{'s' * (found.comparisons > 1)}, {_spread(found)}"
-    return f"{said} tell differences above {_size(found, found.in_sd)} apart ({basis}); {more}"
+        yield f"{said} tell nothing apart, a verdict needs 3; {more}"
+    else:
+        basis = f"power 80 %, {found.comparisons} comparison{'s' * (found.comparisons > 1)}, {_spread(found)}"
+        yield f"{said} tell differences above {_size(found, found.in_sd)} apart ({basis}); {more}"
+    yield _noise_line(found)
+    if found.sd:
+        yield _rope_line(found)
 
 
 def _noise_line(found: Resolution) -> str:
@@ -50,22 +47,18 @@ def _noise_line(found: Resolution) -> str:
         return f"no noise known: {noise.remark}"
     if noise.sd is None:
         have = f"{format_count(noise.seeds, 'seed')} of the baseline finished{place}; " if noise.seeds else ""
-        asked = "`--noise-from CAMPAIGN` takes that of another campaign"
-        return f"no noise known yet: {have}{BASELINE_SEEDS} baseline seeds will tell; {asked}"
+        other = "`--noise-from CAMPAIGN` takes that of another campaign"
+        return f"no noise known yet: {have}{BASELINE_SEEDS} baseline seeds will tell; {other}"
     if noise.seed_sd is None:
         return f"noise floor from {format_count(noise.pairs, 'pair')}{place}; too few seeds of the baseline alone"
     seeds = f"{format_count(noise.seeds, 'seed')} of the baseline{place}"
-    return f"noise floor: {found.measure} varies by {_amount(found, noise.seed_sd)} (SD) over {seeds}{_pairing(noise)}"
-
-
-def _pairing(noise: Noise) -> str:
-    """Describe the gain of pairing. A pair of unrelated seeds has sqrt(2) times the noise of one seed."""
+    line = f"noise floor: {found.measure} varies by {_amount(found, noise.seed_sd)} (SD) over {seeds}"
     if noise.basis != "pairs":
-        return "; no pairs yet, so seeds count as having nothing in common"
+        return f"{line}; no pairs yet, so seeds count as having nothing in common"
     if not noise.seed_sd or not noise.sd:
-        return ""
-    share = noise.sd / (math.sqrt(2) * noise.seed_sd)
-    return f"; pairing leaves {share:.0%} of the noise of unpaired runs".replace("%", " %")
+        return line
+    share = 100 * noise.sd / (math.sqrt(2) * noise.seed_sd)  # a pair of unrelated seeds has sqrt(2) times the noise
+    return f"{line}; pairing leaves {share:.0f} % of the noise of unpaired runs"
 
 
 def _rope_line(found: Resolution) -> str:
@@ -84,29 +77,20 @@ def _rope_line(found: Resolution) -> str:
 def _amount(found: Resolution, size: float) -> str:
     if found.scale == "linear":
         return f"{size:.2g}"
-    return _percent(size) + (" in odds" if found.scale == "logit" else "")
+    percent = 100 * math.expm1(min(size, 700.0))
+    text = f"{percent:,.0f} %" if percent >= 10 else f"{percent:.2g} %"
+    return text + (" in odds" if found.scale == "logit" else "")
 
 
 def _size(found: Resolution, size: float) -> str:
     return _amount(found, size * found.sd) if found.sd else f"{size:.2g} SD"
 
 
-def _percent(log_ratio: float) -> str:
-    percent = 100 * math.expm1(min(log_ratio, 700.0))
-    return f"{percent:,.0f} %" if percent >= 10 else f"{percent:.2g} %"
-
-
 def _spread(found: Resolution) -> str:
     noise = found.noise
-    if noise.sd == 0 and noise.basis == "pairs":
-        return f"SD of a pair 0: the {noise.pairs} pairs differ alike in every seed, as if seeds changed nothing"
+    if noise.sd is None:
+        return f"SD of a pair unknown{f': {noise.remark}' if noise.remark else ''}"
+    source = f"{noise.pairs} pairs" if noise.basis == "pairs" else f"{noise.seeds} seeds of the baseline"
     if noise.sd == 0:
-        return f"SD of a pair 0: the {noise.seeds} seeds of the baseline agree, as if seeds changed nothing"
-    if noise.sd is not None:
-        whence = f"{noise.pairs} pairs" if noise.basis == "pairs" else f"{noise.seeds} seeds of the baseline"
-        return f"SD of a pair {noise.sd:.2g} from {whence}"
-    if noise.remark:
-        return f"SD of a pair unknown: {noise.remark}"
-    if found.scale != "linear" and found.in_sd is not None:
-        return f"SD of a pair unknown: were it 10 %, above {_percent(0.1 * found.in_sd)}"
-    return "SD of a pair unknown"
+        return f"SD of a pair 0: the {source} are all equal, as if seeds changed nothing"
+    return f"SD of a pair {noise.sd:.2g} from {source}"

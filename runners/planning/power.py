@@ -7,7 +7,7 @@ With too few of them differences are told in standard deviations of a pair.
 
 import math
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 from grid import Grid
@@ -51,35 +51,30 @@ class Noise(NamedTuple):
 
 def noise_of(layout: Layout, header: Mapping[str, Any], other: Layout | None = None) -> Noise:
     """Return the noise of a grid by its header. `other` is a campaign to use if its own has no noise."""
-    found = _query_noise(layout, header, own=True)
-    if found.sd is not None or other is None:
-        return found
+    noise = _query_noise(layout, header, own=True)
+    if noise.sd is not None or other is None:
+        return noise
     there = _query_noise(other, header, own=False)
-    return there if there.sd is not None or there.remark else found
+    return there if there.sd is not None or there.remark else noise
 
 
 def _query_noise(layout: Layout, header: Mapping[str, Any], *, own: bool) -> Noise:
+    """Return the best noise of a campaign's grids that have the baseline; without `own`, of all its grids."""
     from store.store import Store
 
     if not layout.snapshot.exists():
-        remark = "" if own else f"{layout.root} has no results; `ablate status` there reads them"
-        return Noise(remark=remark)
+        return Noise(remark="" if own else f"{layout.root} has no results; `ablate status` there reads them")
+    query = "SELECT DISTINCT grid FROM grid_trial WHERE NOT $own OR cell = $cell OR grid = $name ORDER BY grid = $name"
+    given = {"own": own, "cell": header["baseline"], "name": header["grid"]}
     try:
         with Store.open(layout.root, refresh=False) as store:
-            known = [_in_grid(store, name, header, own=own) for name in _grids(store, header, own=own)]
+            names = [str(name) for name in store.sql(f"{query} DESC, grid", given)["grid"]]
+            known = [_in_grid(store, name, header, own=own) for name in names]
     except StoreError as error:
         return Noise(remark=str(error))
-    rank = {"pairs": 2, "baseline": 1, "nothing": 0}
-    best = max(known, key=lambda each: (rank[each.basis], not each.source), default=Noise())
+    rank = ("nothing", "baseline", "pairs")
+    best = max(known, key=lambda each: (rank.index(each.basis), not each.source), default=Noise())
     return best if own or not best.source else best._replace(source=f"{best.source} of {layout.root}")
-
-
-def _grids(store: "Store", header: Mapping[str, Any], *, own: bool) -> list[str]:
-    """Names of the grids to ask, the one of the same name first."""
-    query = "SELECT DISTINCT grid FROM grid_trial WHERE NOT $own OR cell = $cell OR grid = $name ORDER BY ALL"
-    given = {"own": own, "cell": header["baseline"], "name": header["grid"]}
-    found = [str(name) for name in store.sql(query, given)["grid"]]
-    return sorted(found, key=lambda name: name != header["grid"])
 
 
 def _in_grid(store: "Store", name: str, header: Mapping[str, Any], *, own: bool) -> Noise:
@@ -88,12 +83,11 @@ def _in_grid(store: "Store", name: str, header: Mapping[str, Any], *, own: bool)
         rows = store.final(name, measure["name"], measure["point"]).select("cell", "seed", "value").rows()
     except (NotFoundError, SpecError):
         return Noise()
-    cells = {cell for cell, _, _ in rows}
-    planned = header if header["baseline"] in cells else store.grid(name)
-    found = noise_among(rows, planned.get("baselines") or planned["baseline"], measure["scale"])
+    planned = header if header["baseline"] in {cell for cell, _, _ in rows} else store.grid(name)
+    noise = noise_among(rows, planned.get("baselines") or planned["baseline"], measure["scale"])
     seed_s, on_gpu = _seconds(store, name, header["cells"])
     source = "" if own and name == header["grid"] else f"grid {name}"
-    return found._replace(source=source, seed_s=seed_s, on_gpu=on_gpu)
+    return noise._replace(source=source, seed_s=seed_s, on_gpu=on_gpu)
 
 
 def noise_among(rows: Sequence[Row], baseline: Mapping[str, str] | str | None, scale: str) -> Noise:
@@ -101,58 +95,50 @@ def noise_among(rows: Sequence[Row], baseline: Mapping[str, str] | str | None, s
 
     `baseline` is a cell, or the baseline of each cell. Seeds are those of the first one.
     """
-    size = max((abs(value) for _, value in _usable(rows, scale)), default=0.0)
-    pairs, sd = pool_differences(differences(rows, baseline, scale), size if scale == "linear" else max(size, 1.0))
-    first = next(iter(baseline.values())) if isinstance(baseline, Mapping) else baseline
-    seeds = [value for _, value in _usable([row for row in rows if row[0] == first], scale)]
-    seed_sd = _sd([seeds], len(seeds) - 1) if len(seeds) >= FEWEST_SEEDS else None
-    if sd is not None:
-        return Noise(sd, pairs, seed_sd, len(seeds), "pairs")
-    if seed_sd is not None:
-        return Noise(math.sqrt(2) * seed_sd, pairs, seed_sd, len(seeds), "baseline")
-    return Noise(None, pairs, None, len(seeds))
-
-
-def differences(rows: Sequence[Row], baseline: Mapping[str, str] | str | None, scale: str) -> list[list[float]]:
-    """Return the paired differences of every other cell from its baseline, in units of the scale."""
-    values: dict[str, dict[int, float]] = defaultdict(dict)
-    for (cell, seed, _), value in _usable(rows, scale):
-        values[cell][seed] = value
-    bases = baseline if isinstance(baseline, Mapping) else {cell: baseline for cell in values if cell != baseline}
-    pairs = [(runs, values.get(bases[cell] or "", {})) for cell, runs in list(values.items()) if cell in bases]
-    return [[value - base[seed] for seed, value in runs.items() if seed in base] for runs, base in pairs]
-
-
-def _usable(rows: Sequence[Row], scale: str) -> Iterator[tuple[Row, float]]:
-    for row in rows:
-        value = row[2]
-        if value is None or not math.isfinite(value) or (scale != "linear" and value <= 0):
-            continue
-        if scale == "logit" and value >= 1:
-            continue
-        yield row, value if scale == "linear" else math.log(value / (1 - value) if scale == "logit" else value)
-
-
-def pool_differences(cells: Sequence[Sequence[float]], size: float = 0.0) -> tuple[int, float | None]:
-    """Pairs of cells that have two or more, and their standard deviation about their own cell's mean.
-
-    `size` is the largest of the values that these are differences of: what varies by its rounding only does not vary.
-    """
-    several = [found for found in cells if len(found) > 1]
-    pairs, freedom = sum(map(len, several)), sum(len(found) - 1 for found in several)
-    return pairs, _sd(several, freedom, size) if freedom >= ENOUGH else None
-
-
-def _sd(several: Sequence[Sequence[float]], freedom: int, size: float = 0.0) -> float:
     from store.statistics.scales import ROUNDING
 
-    squares = sum((value - sum(found) / len(found)) ** 2 for found in several for value in found)
-    sd, largest = math.sqrt(squares / freedom), max(abs(value) for found in several for value in found)
-    return sd if sd > ROUNDING * max(largest, size) else 0.0
+    values: dict[str, dict[int, float]] = defaultdict(dict)
+    for cell, seed, value in rows:
+        scaled = _scaled(value, scale)
+        if scaled is not None:
+            values[cell][seed] = scaled
+    first = next(iter(baseline.values()), "") if isinstance(baseline, Mapping) else baseline or ""
+    bases = baseline if isinstance(baseline, Mapping) else dict.fromkeys(values.keys() - {first}, first)
+    seeds = [*values.get(first, {}).values()]
+    size = max((abs(each) for runs in values.values() for each in runs.values()), default=0.0)
+    smallest = ROUNDING * (size if scale == "linear" else max(size, 1.0))
+    differences = [
+        [value - values[base][seed] for seed, value in values[cell].items() if seed in values[base]]
+        for cell, base in bases.items()
+        if cell in values and base in values
+    ]
+    several = [each for each in differences if len(each) > 1]
+    pairs, freedom = sum(map(len, several)), sum(len(each) - 1 for each in several)
+    seed_sd = _sd([seeds], smallest) if len(seeds) >= FEWEST_SEEDS else None
+    if freedom >= ENOUGH:
+        return Noise(_sd(several, smallest), pairs, seed_sd, len(seeds), "pairs")
+    sd = None if seed_sd is None else math.sqrt(2) * seed_sd
+    return Noise(sd, pairs, seed_sd, len(seeds), "nothing" if sd is None else "baseline")
+
+
+def _scaled(value: float | None, scale: str) -> float | None:
+    """Return a value on the scale; None if it has none."""
+    if value is None or not math.isfinite(value) or (scale != "linear" and value <= 0):
+        return None
+    if scale == "logit":
+        return math.log(value / (1 - value)) if value < 1 else None
+    return value if scale == "linear" else math.log(value)
+
+
+def _sd(groups: Sequence[Sequence[float]], smallest: float) -> float:
+    """Return the standard deviation about the mean of each group; 0 for values that vary by rounding only."""
+    squares = sum((value - sum(group) / len(group)) ** 2 for group in groups for value in group)
+    sd = math.sqrt(squares / sum(len(group) - 1 for group in groups))
+    return sd if sd > smallest else 0.0
 
 
 def _seconds(store: "Store", name: str, cells: int) -> tuple[float | None, bool]:
-    """Return the hours of one seed in every cell, by finished trials, and the unit."""
+    """Return the seconds of one seed in every cell, by finished trials, and whether they ran on a GPU."""
     found = store.sql(
         """
         SELECT median(t.wall_s) AS seconds, bool_or(starts_with(coalesce(a.device, ''), 'cuda')) AS gpu
@@ -223,17 +209,14 @@ def resolutions(layout: Layout, grids: Sequence[Grid], other: Layout | None = No
     )
 
 
-def _count_comparisons(header: Mapping[str, Any]) -> int:
-    return len(header.get("baselines") or ()) or int(header["cells"]) - 1
-
-
 def _resolution(header: dict[str, Any], noise: Noise) -> Resolution:
     import numpy as np
 
     from store.statistics.power import power, seeds_needed
     from store.statistics.scales import margin
 
-    measure, seeds, comparisons = header["measure"], len(header["seeds"]), _count_comparisons(header)
+    measure, seeds = header["measure"], len(header["seeds"])
+    comparisons = len(header.get("baselines") or ()) or int(header["cells"]) - 1
     level = measure["alpha"] / comparisons
     rope = margin(measure["rope"], measure["scale"])
     sd, size = np.full(1, noise.sd or math.nan), np.full(1, rope)

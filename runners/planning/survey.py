@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple, final
 
@@ -50,7 +51,11 @@ def walk(
     Raises:
         SpecError: a grid is invalid, two have the same name, or the measure of one is nothing its trials record.
     """
-    _require_names(grids)
+    if not grids:
+        raise SpecError("a run needs at least one grid; got none")
+    twice = [name for name, count in Counter(grid.name for grid in grids).items() if count > 1]
+    if twice:
+        raise SpecError(f"grids of one run have different names; {twice[0]!r} is given twice: rename one")
     codes = Codes(files=files)
     about: dict[tuple[str, str], About] = {}
     examples: dict[tuple[str, str], Spec] = {}
@@ -63,25 +68,11 @@ def walk(
             examples.setdefault((grid.name, key), planned.trial)
             if look is not None:
                 look(grid.name, planned)
-            judges = _judges(planned.trial)
+            task = getattr(planned.trial, "task", None)
+            judges = [task, *getattr(planned.trial, "evaluations", ())] if isinstance(task, Spec) else []
             judged.setdefault(tuple(each.key for each in judges), judges)
         check_measure(grid, [judges for judges in judged.values() if judges])
     return GridCells(codes, about, examples)
-
-
-def _judges(trial: Spec) -> list[Spec]:
-    """Return the task and the evaluations of a trial."""
-    task = getattr(trial, "task", None)
-    return [task, *getattr(trial, "evaluations", ())] if isinstance(task, Spec) else []
-
-
-def _require_names(grids: Sequence[Grid]) -> None:
-    if not grids:
-        raise SpecError("a run needs at least one grid; got none")
-    names = [grid.name for grid in grids]
-    twice = [name for name in names if names.count(name) > 1]
-    if twice:
-        raise SpecError(f"grids of one run have different names; {twice[0]!r} is given twice: rename one")
 
 
 class Surveyed(NamedTuple):
@@ -122,42 +113,36 @@ class Survey:
         return tuple(found for found in self.trials if self.wants(found))
 
     def wants(self, found: Surveyed) -> bool:
-        """Whether a trial is to be trained."""
+        """Return True if a trial is to be trained."""
         if found.status == "ok":
             return self.again and found.other_code
         return self.retry or found.status != "failed"
 
     def narrow_to(self, only: Collection[str] | None) -> "Survey":
-        """With the trials of these keys alone; None: as it is."""
-        return (
-            self if only is None else replace(self, trials=tuple(found for found in self.trials if found.key in only))
-        )
+        """Keep only the trials of these keys; None: all."""
+        return self if only is None else replace(self, trials=tuple(each for each in self.trials if each.key in only))
 
     @property
     def other_code(self) -> int:
-        """How many finished trials ran other code."""
+        """Number of finished trials that ran other code."""
         return sum(found.other_code for found in self.trials)
 
     def count(self, status: Status) -> int:
-        """How many trials have this status."""
-        return self._counts[status]
-
-    @cached_property
-    def _counts(self) -> Counter[Status]:
-        return Counter(found.status for found in self.trials)
+        """Count trials with this status."""
+        return sum(each.status == status for each in self.trials)
 
     def lines(self, wanted: Sequence[Surveyed]) -> Iterator[bytes]:
-        """The trial lines of `wanted`, read back from the published grids; their order is that of `wanted`."""
-        lines = (line for name, numbers in _runs(wanted) for line in read_lines(self.layout.grid_trials(name), numbers))
-        files = {grid: str(self.layout.grid_trials(grid)) for grid in {found.grid for found in wanted}}
-        for found, line in zip(wanted, lines, strict=True):
-            key = trial_of(line, f"{files[found.grid]}, line {found.line + 1}")
-            if key != found.key:
-                raise StoreError(
-                    f"grid {found.grid!r} was planned anew by another run while this one began: line "
-                    f"{found.line + 1} is trial {key} and not {found.key}; run the same command again"
-                )
-            yield line
+        """Yield the trial lines of `wanted`, in this order, from the published grids."""
+        for grid, stretch in groupby(wanted, key=lambda each: each.grid):
+            trials, path = list(stretch), self.layout.grid_trials(grid)
+            for each, line in zip(trials, read_lines(path, [each.line for each in trials]), strict=True):
+                key = trial_of(line, f"{path}, line {each.line + 1}")
+                if key != each.key:
+                    raise StoreError(
+                        f"grid {grid!r} was planned anew by another run while this one began: line {each.line + 1} is "
+                        f"trial {key} and not {each.key}; run the same command again"
+                    )
+                yield line
 
 
 def survey(
@@ -173,13 +158,14 @@ def survey(
 
     `kept` receives the lines of each grid, as `write_grid` takes them.
     """
+    trials: dict[str, Surveyed] = {}
+    started = set(layout.trial_keys())
     with slow_notice(_planning(grids, cells)):
-        found = _Collector(layout, cells)
         for grid in grids:
-            for line in found.through(trial_lines(grid)):
+            for line in _collect(layout, cells, trial_lines(grid), trials, started):
                 if kept is not None:
                     kept.setdefault(grid.name, []).append(encode_line(line))
-    return Survey(layout, tuple(found.trials), cells, retry, again)
+    return Survey(layout, tuple(trials.values()), cells, retry, again)
 
 
 def publish(layout: Layout, grids: Sequence[Grid], cells: GridCells, *, retry: bool, again: bool) -> Survey:
@@ -188,11 +174,12 @@ def publish(layout: Layout, grids: Sequence[Grid], cells: GridCells, *, retry: b
     Raises:
         EnvironmentProblem: the campaign cannot be written.
     """
+    trials: dict[str, Surveyed] = {}
+    started = set(layout.trial_keys())
     with slow_notice(_planning(grids, cells)):
-        found = _Collector(layout, cells)
         for grid in grids:
-            write_grid(layout, grid, found.through(trial_lines(grid)))
-    return Survey(layout, tuple(found.trials), cells, retry, again)
+            write_grid(layout, grid, _collect(layout, cells, trial_lines(grid), trials, started))
+    return Survey(layout, tuple(trials.values()), cells, retry, again)
 
 
 def _planning(grids: Sequence[Grid], cells: GridCells) -> str:
@@ -200,42 +187,23 @@ def _planning(grids: Sequence[Grid], cells: GridCells) -> str:
     return f"planning {format_count(sum(walked[grid.name] * len(list(grid.seeds)) for grid in grids), 'trial')}"
 
 
-@final
-class _Collector:
-    """Notes the trials in a stream of lines that it passes on unchanged."""
-
-    def __init__(self, layout: Layout, cells: GridCells) -> None:
-        self.trials: list[Surveyed] = []
-        self._layout = layout
-        self._cells = cells
-        self._known = set(layout.trial_keys())
-        self._seen: set[str] = set()
-
-    def through(self, lines: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
-        for number, line in enumerate(lines):
-            key = line["trial"]
-            if key not in self._seen:
-                self._seen.add(key)
-                self.trials.append(self._read_trial(number, line))
-            yield line
-
-    def _read_trial(self, number: int, line: Mapping[str, Any]) -> Surveyed:
+def _collect(
+    layout: Layout,
+    cells: GridCells,
+    lines: Iterable[Mapping[str, Any]],
+    trials: dict[str, Surveyed],
+    started: Collection[str],
+) -> Iterator[Mapping[str, Any]]:
+    """Pass on the lines of a grid, and add each trial that is new to `trials`."""
+    for number, line in enumerate(lines):
         key, grid, cell = line["trial"], line["grid"], line["cell"]
-        about = self._cells.about[grid, cell]
-        status: Status = "pending"
-        other = False
-        if key in self._known:
-            state = trial_state(self._layout, key)
-            status, other = state.status, ran_other_code(state, about.sources)
-        label, operator, seed = line["label"], line["operator"], line["seed"]
-        return Surveyed(key, grid, cell, label, operator, about.operator, seed, number, status, other)
-
-
-def _runs(wanted: Sequence[Surveyed]) -> Iterator[tuple[str, list[int]]]:
-    """`wanted` cut into stretches from one grid."""
-    stretch: list[int] = []
-    for position, found in enumerate(wanted):
-        stretch.append(found.line)
-        if position + 1 == len(wanted) or wanted[position + 1].grid != found.grid:
-            yield found.grid, stretch
-            stretch = []
+        if key not in trials:
+            about = cells.about[grid, cell]
+            status: Status = "pending"
+            other = False
+            if key in started:
+                state = trial_state(layout, key)
+                status, other = state.status, ran_other_code(state, about.sources)
+            label, operator, seed = line["label"], line["operator"], line["seed"]
+            trials[key] = Surveyed(key, grid, cell, label, operator, about.operator, seed, number, status, other)
+        yield line

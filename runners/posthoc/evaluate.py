@@ -4,7 +4,7 @@ import json
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple, final
 
@@ -74,15 +74,11 @@ def evaluations_of(path: Path) -> tuple[Evaluation, ...]:
         problem = "is no Python file" if path.exists() else "does not exist"
         raise SpecError(f"{path} {problem}; give a Python file, NAME.py, with evaluations = (...) at its top")
     value = vars(import_spec_file(path)).get("evaluations")
-    evaluations = (value,) if isinstance(value, Evaluation) else value
-    if (
-        not isinstance(evaluations, tuple | list)
-        or not evaluations
-        or not all(isinstance(each, Evaluation) for each in evaluations)
-    ):
+    evaluations = tuple(value) if isinstance(value, tuple | list) else (value,)
+    if not evaluations or not all(isinstance(each, Evaluation) for each in evaluations):
         actual = "none" if value is None else repr(value)[:60]
         raise SpecError(f"{path} needs evaluations = (...) at its top, one or more; it has {actual}")
-    return tuple(evaluations)
+    return evaluations
 
 
 def load_classes(layout: Layout, kept: Iterable[Kept], known: Sequence[Path], tell: Callable[[str], None]) -> None:
@@ -93,12 +89,9 @@ def load_classes(layout: Layout, kept: Iterable[Kept], known: Sequence[Path], te
     """
     loaded = {spec_module_name(file) for file in known}
     for file in submitted_files(layout, kept):
-        if spec_module_name(file) in loaded:
-            continue
-        loaded.add(spec_module_name(file))
-        if file.is_file():
+        if spec_module_name(file) not in loaded and file.is_file():
             import_spec_file(file)
-        else:
+        elif spec_module_name(file) not in loaded:
             tell(f"the submitted file {file} is missing; if a trial has classes from it, name it with --spec")
 
 
@@ -141,19 +134,20 @@ def evaluate(store: "Store", trials: Sequence[Kept], wanted: Wanted, tell: Calla
         except EnvironmentProblem:
             raise
         except Exception as error:  # noqa: BLE001  # a result: no trial stops the others
-            yield Result(kept.key, "-", "-", "failed", message=_error_words(error), problem=error)
+            yield _describe_failure(kept.key, "-", "-", error)
 
 
-def _error_words(error: Exception) -> str:
-    return str(error) if isinstance(error, AblateError) else f"{type(error).__name__}: {error}"
+def _describe_failure(key: str, label: str, evaluation: str, error: Exception) -> Result:
+    message = str(error) if isinstance(error, AblateError) else f"{type(error).__name__}: {error}"
+    return Result(key, label, evaluation, "failed", message=message, problem=error)
 
 
 def _evaluate_trial(
     store: "Store", kept: Kept, wanted: Wanted, codes: Codes, tell: Callable[[str], None]
 ) -> Iterator[Result]:
-    layout, missing = store.layout, []
+    missing = []
     for spec in wanted.evaluations:
-        record = records.read_record(layout, (kept.key, kept.number, spec.key))
+        record = records.read_record(store.layout, (kept.key, kept.number, spec.key))
         if record is not None and not wanted.again:
             day = time.strftime("%Y-%m-%d %H:%M", time.localtime(record["ended"]))
             words = f"made on {day}, on {record['device']}; --again repeats it"
@@ -176,7 +170,7 @@ def _evaluate_trial(
         except EnvironmentProblem:
             raise
         except Exception as error:  # noqa: BLE001  # a result: the other evaluations go on
-            yield Result(kept.key, spec.label, spec.key, "failed", message=_error_words(error), problem=error)
+            yield _describe_failure(kept.key, spec.label, spec.key, error)
 
 
 def _judge(
@@ -188,9 +182,9 @@ def _judge(
         try:
             stack.enter_context(records.lock_attempt(store.layout, key, number))
         except EnvironmentProblem as error:  # concerns this attempt's folder only
-            return Result(key, spec.label, spec.key, "failed", message=str(error), problem=error)
+            return _describe_failure(key, spec.label, spec.key, error)
         trial = trained.trial.changed(evaluations=(spec,))  # refuses unsuitable evaluations
-        trained = trained.with_trial(trial, codes.sources(trial))
+        trained = replace(trained, trial=trial, sources=codes.sources(trial))
         declared = frozenset((n, coordinates(at)) for n, points in (spec.measures() or {}).items() for at in points)
         _require_new(store, place, declared, again=wanted.again)
         began = time.perf_counter()
@@ -220,8 +214,11 @@ def _find_changes(trained: TrainedModel, store: "Store", wanted: Wanted, tell: C
     changed = find_changed_code(trained)
     if not changed:
         return changed
-    names = ", ".join(changed[:_SHOWN]) + (" and others" if len(changed) > _SHOWN else "")
-    tell(f"the code is not what the trial ran: {names} changed since" if changed != ["everything"] else _UNKNOWN)
+    if changed == ["everything"]:
+        tell("the attempt did not record its code, so it may have changed")
+    else:
+        names = ", ".join(changed[:_SHOWN]) + (" and others" if len(changed) > _SHOWN else "")
+        tell(f"the code is not what the trial ran: {names} changed since")
     differ = compare_with_training(trained, store)
     if not differ:
         tell("its task measures the same bits as at the end of its training, so the model is the same")
@@ -234,9 +231,6 @@ def _find_changes(trained: TrainedModel, store: "Store", wanted: Wanted, tell: C
     else:
         tell(f"{len(differ)} values of its task differ, most of all {differ[0].where}, by {differ[0].size:g}")
     return changed
-
-
-_UNKNOWN = "the attempt did not record its code, so it may have changed"
 
 
 def _require_new(store: "Store", place: tuple[str, int, str], new: Coverage, *, again: bool) -> list[str]:

@@ -5,11 +5,10 @@ them. A new record replaces the old one by a rename, so a kill at any moment lea
 """
 
 import fcntl
-import os
 import socket
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from importlib.metadata import PackageNotFoundError, version
 from platform import python_version
 from typing import Any, NamedTuple, final
@@ -22,9 +21,9 @@ from runners.evaluations import Evaluation
 from runners.posthoc.trained_model import TrainedModel
 from runners.tasks.task import Items, Measurements
 from store.files.atomic import environment_problem, is_temporary, make_directory, write_atomic, write_json
+from store.files.attempt_records import Place, evaluation_shards, read_evaluation
 from store.files.change_tracker import touch_trial
 from store.files.layout import FILE_SCHEMA, Layout
-from store.files.posthoc_evaluations import Place, evaluation_shards, read_evaluation
 from store.files.shards import encode_shard, shard_prefix, verify_shard
 
 _RECORDED_PACKAGES = ("ablate", "torch", "lm-eval", "datasets", "tokenizers", "transformers")
@@ -63,22 +62,17 @@ def lock_attempt(layout: Layout, trial: str, attempt: int) -> Iterator[None]:
         EnvironmentProblem: another process has the lock, or the campaign cannot be written.
     """
     path = make_directory(layout.evaluations(trial, attempt)) / "lock"
-    try:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-    except OSError as error:
-        raise environment_problem("open", path, error) from error
-    try:
+    with ExitStack() as stack:
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            file = stack.enter_context(path.open("ab"))
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             raise EnvironmentProblem(
                 f"another process is evaluating trial {trial[:8]}; run the same command again when it is done"
             ) from error
-        except OSError as error:  # a file system without locks
+        except OSError as error:
             raise environment_problem("lock", path, error) from error
         yield
-    finally:
-        os.close(descriptor)
 
 
 def read_record(layout: Layout, place: Place) -> dict[str, Any] | None:
@@ -131,7 +125,7 @@ def write_evaluation(
         "device": trained.device.type,
         "threads": trained.trial.execution.threads,
         "weights": trained.kept.weights.name,
-        "versions": {"python": python_version(), **_versions()},
+        "versions": _versions(),
         "sources": dict(trained.sources),
         "changed": changed,
         "data": None if result.data is None else dict(result.data),
@@ -183,7 +177,7 @@ def _remove_unused_shards(layout: Layout, place: Place) -> None:
 
 
 def _versions() -> dict[str, str]:
-    versions = {}
+    versions = {"python": python_version()}
     for name in _RECORDED_PACKAGES:
         with suppress(PackageNotFoundError):
             versions[name] = version(name)

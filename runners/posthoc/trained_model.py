@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, final
 
@@ -80,10 +80,6 @@ class TrainedModel:
             finally:
                 torch.set_num_threads(before)
 
-    def with_trial(self, trial: Trial, sources: Mapping[str, str]) -> "TrainedModel":
-        """Return this model as that of `trial`, which has other evaluations and their code."""
-        return replace(self, trial=trial, sources=sources)
-
     def evaluate(self, judge: Judge) -> tuple[list[Measurements | Items], Mapping[str, Any] | None]:
         """Evaluate the model with the judge of the trial's only evaluation. Return its values and its record."""
         (spec,) = self.trial.evaluations
@@ -121,7 +117,15 @@ def rebuild_model(kept: Kept, device: Device | None, codes: Codes) -> TrainedMod
         EnvironmentProblem: the device is missing.
     """
     step, state = load_checkpoint(kept.weights, kept.key)
-    trial = _trial(kept.key, state["spec"])
+    try:
+        trial = Trial.model_validate(state["spec"])
+    except ValidationError as error:
+        reason = spec_error(error, "Trial")
+        raise SpecError(
+            f"the spec of trial {kept.key[:8]} cannot be read: {reason}; name missing files with --spec"
+        ) from error
+    if trial.key != kept.key:
+        raise SpecError(f"the present code gives trial {kept.key[:8]} another key; use the code of its training")
     where = device_of(device or trial.execution.device)
     model = build_model(trial)
     try:
@@ -133,19 +137,6 @@ def rebuild_model(kept: Kept, device: Device | None, codes: Codes) -> TrainedMod
         ) from error
     model.to(where).eval()
     return TrainedModel(kept, trial, step, model, where, codes.sources(trial))
-
-
-def _trial(key: str, spec: Mapping[str, Any]) -> Trial:
-    try:
-        trial = Trial.model_validate(spec)
-    except ValidationError as error:
-        reason = spec_error(error, "Trial")
-        raise SpecError(
-            f"the spec of trial {key[:8]} cannot be read: {reason}; name missing files with --spec"
-        ) from error
-    if trial.key != key:
-        raise SpecError(f"the present code gives trial {key[:8]} another key; use the code of its training")
-    return trial
 
 
 def find_changed_code(trained: TrainedModel) -> list[str]:
@@ -164,16 +155,15 @@ def compare_with_training(trained: TrainedModel, store: "Store") -> Sequence[Val
     The result is empty if all bits are equal: then the rebuilt model computes the same function.
     """
     with trained.evaluation_context():
-        measured = [
-            each for each in trained.trial.task.open().evaluate(trained.predict) if isinstance(each, Measurements)
-        ]
+        rows = list(trained.trial.task.open().evaluate(trained.predict))
+    measured = [each for each in rows if isinstance(each, Measurements)]
     now = {_value_address(trained.step, each.name, each.point): each.value for each in measured}
-    rows = store.sql(
+    recorded = store.sql(
         "SELECT name, CAST(to_json(point) AS VARCHAR), value FROM v_evaluation "
         "WHERE trial = $trial AND step = $step AND later IS NULL AND list_contains($names, name)",
         {"trial": trained.kept.key, "step": trained.step, "names": sorted({each.name for each in measured})},
     ).rows()
-    before = {_value_address(trained.step, name, json.loads(point)): value for name, point, value in rows}
+    before = {_value_address(trained.step, name, json.loads(point)): value for name, point, value in recorded}
     return differences(before, now)
 
 

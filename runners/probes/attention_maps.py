@@ -4,7 +4,6 @@ from typing import ClassVar, Literal
 
 import torch
 from pydantic import PositiveInt
-from torch import Tensor
 
 from runners.probes.probe import Found, Probe, ProbeArray, ProbeInput, RowInfo
 from variants.model.transformer import LayerTrace
@@ -34,13 +33,10 @@ class AttentionMaps(Probe):
             arrays["extra"] = attended.extra[..., 0]
         if attended.ground is not None:
             arrays["ground"] = attended.ground[..., 0]
-        halves = {name: _half(each[: self.sequences]).numpy() for name, each in arrays.items()}
-        yield ProbeArray(f"attention-{layer.layer:02d}", halves)
+        most = torch.finfo(torch.float16).max
+        for name, each in arrays.items():
+            arrays[name] = each[: self.sequences].clamp(-most, most).to("cpu", torch.float16)
+        yield ProbeArray(f"attention-{layer.layer:02d}", {name: each.numpy() for name, each in arrays.items()})
 
     def of_model(self, seen: ProbeInput) -> Found:
         yield ProbeArray("attention-inputs", {"inputs": seen.batch.inputs[: self.sequences].cpu().numpy()})
-
-
-def _half(x: Tensor) -> Tensor:
-    largest = torch.finfo(torch.float16).max
-    return x.clamp(-largest, largest).to("cpu", torch.float16)

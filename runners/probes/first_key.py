@@ -51,7 +51,6 @@ class FirstKey(Probe):
 
 
 def _cosines(layer: LayerTrace, q: Tensor, k: Tensor) -> Tensor:
-    """Compute cosines [B, H, T_q, T_k] in float64."""
     operator, distance = layer.operator, layer.worked.heads.distance
     numbers = by_stage(layer.worked.numbers)["product"]
     signals = [split_signals(x, operator.signals.count) for x in (q, k)]

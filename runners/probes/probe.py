@@ -1,7 +1,6 @@
 """The family of probes: measurements inside a model during evaluation.
 
-A probe sees a few fixed sequences of the task, the same for all models and seeds. Its rows go into a long table: probe,
-layer, head, point, value. It changes no number of the training.
+A probe sees a few fixed sequences of the task, the same for all models and seeds. It changes no number of the training.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -155,16 +154,15 @@ def probe_model(data: Data, probing: Probing) -> Batch:
 
 def require_long_enough(data: Data, probing: Probing, model: Backbone) -> None:
     """Raise SpecError if a probe needs positions that the task's examples do not have."""
-    needed = {probe.label: probe.tokens(model) for probe in probing.probes}
-    if max(needed.values(), default=1) == 1:
+    most, label = max(((probe.tokens(model), probe.label) for probe in probing.probes), default=(1, ""))
+    if most == 1:
         return  # draw no examples
     tokens = min(data.examples(1).inputs.shape[1], probing.length)
-    for label, most in needed.items():
-        if most > tokens:
-            raise SpecError(
-                f"{label} needs sequences of {most} tokens or more; the probed sequences of the task have {tokens}; "
-                "choose earlier positions, or make the task's sequences longer"
-            )
+    if most > tokens:
+        raise SpecError(
+            f"{label} needs sequences of {most} tokens or more; the probed sequences of the task have {tokens}; "
+            "choose earlier positions, or make the task's sequences longer"
+        )
 
 
 def look(probing: Probing, seen: ProbeInput, *, diverged: bool = False) -> Found:
@@ -172,15 +170,14 @@ def look(probing: Probing, seen: ProbeInput, *, diverged: bool = False) -> Found
 
     Layers are computed once for all probes, if any probe needs them.
 
-    Raises:
-        SpecError: two records have the same place, or two files the same name.
+    SpecError if two records have the same place, or two files the same name.
     """
     taken: dict[tuple[object, ...], Probe] = {}
-    for probe, record in _all_records(probing, seen, diverged=diverged):
-        place: tuple[object, ...]
-        if isinstance(record, ProbeArray):
-            place, words, field = (record.name,), f"a file {record.name!r}", "name"
-        else:
+
+    def require_new(record: Probed | ProbeArray, probe: Probe) -> Probed | ProbeArray:
+        place: tuple[object, ...] = (record.name,)
+        words, field = f"a file {record.name!r}", "name"
+        if isinstance(record, Probed):
             place = (record.name, record.layer, record.head, *sorted(record.point.items()))
             words = f"{row_words(record.name, record.point)} of layer {record.layer}, head {record.head}"
             field = "name, layer, head or point"
@@ -189,15 +186,13 @@ def look(probing: Probing, seen: ProbeInput, *, diverged: bool = False) -> Found
             who = f"{taken[place].label} and {probe.label} both recorded" if both else f"{probe.label} recorded twice"
             raise SpecError(f"{who} {words}; give each record another {field}")
         taken[place] = probe
-        yield record
+        return record
 
-
-def _all_records(probing: Probing, seen: ProbeInput, *, diverged: bool) -> Iterator[tuple[Probe, Probed | ProbeArray]]:
     at_layers = [probe for probe in probing.probes if type(probe).of_layer is not Probe.of_layer]
     if at_layers and not diverged:
         for layer in seen.model.trace_layers(seen.batch.inputs, seen.batch.visible):
             for probe in at_layers:
-                yield from ((probe, record) for record in probe.of_layer(layer, seen))
+                yield from (require_new(record, probe) for record in probe.of_layer(layer, seen))
     for probe in probing.probes:
         if probe.at_divergence or not diverged:
-            yield from ((probe, record) for record in probe.of_model(seen))
+            yield from (require_new(record, probe) for record in probe.of_model(seen))

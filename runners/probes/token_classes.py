@@ -111,14 +111,12 @@ class TokenClasses(Probe):
 
 @lru_cache(maxsize=4)  # every layer has the same sequences
 def _word_classes(task: Task, by: Backend, sequences: tuple[tuple[int, ...], ...]) -> list[list[int]]:
-    """Find the class of each token [B, T]."""
     assert isinstance(task, Encodes)
     encoder = task.encoder()
     return [classes(encoder, ids, by) for ids in sequences]
 
 
 def _byte_classes(device: torch.device) -> Tensor:
-    """Return the class of each of the 256 bytes."""
     numbers = [_byte_class(chr(byte)) for byte in range(128)] + [BYTES.index("beyond_ascii")] * 128
     return torch.tensor(numbers, device=device)
 

@@ -115,7 +115,7 @@ class Codes:
         found: dict[str, str] = {}
         for cls in sorted(_with_parents(classes), key=lambda cls: (cls.__module__, cls.__qualname__)):
             module = sys.modules.get(cls.__module__)
-            if module is None or not _has_source(module):
+            if module is None or not has_source(module):
                 found[f"class {cls.__qualname__}"] = hash_text("\n".join(_list_methods(cls)))
             elif _is_users(module):
                 self._add_users(cls, module, found)
@@ -138,21 +138,21 @@ class Codes:
         """List the imports of `module` from `_FAMILIES`."""
         name = module.__name__
         if name not in self._imports:
-            found = imported_modules(statements(_text(module)), module) if name.startswith(_FAMILIES) else ()
+            found = imported_modules(statements(source_text(module)), module) if name.startswith(_FAMILIES) else ()
             self._imports[name] = [other for other in found if other.__name__.startswith(_FAMILIES)]
         return self._imports[name]
 
     def _add_users(self, cls: type, module: ModuleType, found: dict[str, str]) -> None:
         """Add the part of a user's `module` that `cls` reaches, and its imports except installed packages."""
-        part = relevant(statements(_text(module)), cls.__qualname__.partition(".")[0], _grids_in(module))
+        part = relevant(statements(source_text(module)), cls.__qualname__.partition(".")[0], _grids_in(module))
         found[f"class {cls.__qualname__}"] = digest(part)
         waiting = list(imported_modules(part, module))
         while waiting:
             other = waiting.pop()
             if room_of(other):
                 self._add_module(other, found)
-            elif other.__name__ not in found and _is_users(other) and _has_source(other):
-                whole = statements(_text(other))
+            elif other.__name__ not in found and _is_users(other) and has_source(other):
+                whole = statements(source_text(other))
                 found[other.__name__] = digest(whole)
                 waiting.extend(imported_modules(whole, other))
 
@@ -165,11 +165,11 @@ def sources_of_loading(files: Iterable[Path]) -> dict[str, str]:
         whole, partly, waiting = set[str](), set[str](), [(module, False)]
         while waiting:
             each, all_of_it = waiting.pop()
-            if each.__name__ in (whole if all_of_it else partly | whole) or not (_is_users(each) and _has_source(each)):
+            if each.__name__ in (whole if all_of_it else partly | whole) or not (_is_users(each) and has_source(each)):
                 continue
             (whole if all_of_it else partly).add(each.__name__)
             readers.add(_file(each))
-            text = statements(_text(each))
+            text = statements(source_text(each))
             part = text if all_of_it else effects(text, _grids_in(each))
             if part:
                 found[_display_name(each)] = digest(part)
@@ -239,11 +239,12 @@ def _is_users(module: ModuleType) -> bool:
     return SOURCE in vars(module) or (room_of(module) is None and not is_installed(_file(module)))
 
 
-def _has_source(module: ModuleType) -> bool:
+def has_source(module: ModuleType) -> bool:
+    """Return True if the Python text of `module` is known."""
     return SOURCE in vars(module) or (_file(module).endswith(".py") and Path(_file(module)).is_file())
 
 
-def _text(module: ModuleType) -> str:
+def source_text(module: ModuleType) -> str:
     """Return the source text of `module`."""
     kept = vars(module).get(SOURCE)
     return decode_source(Path(_file(module)).read_bytes()) if kept is None else str(kept)

@@ -12,6 +12,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from functools import cache
 from importlib.metadata import PackageNotFoundError, packages_distributions, requires, version
 from pathlib import Path
@@ -20,9 +21,7 @@ from typing import Any, NamedTuple, final
 from runners.provenance.origin import ROOMS
 
 SCHEMA = 1
-NOT_IN_TRIALS = frozenset(
-    {"cyclopts", "duckdb", "lazy-loader", "nvidia-ml-py", "plotly", "polars", "rich", "scipy", "submitit"}
-)
+NOT_IN_TRIALS = frozenset({"cyclopts", "duckdb", "lazy-loader", "nvidia-ml-py", "plotly", "polars", "rich", "scipy"})
 """Dependencies for submission, storage and display; training imports none of them."""
 
 THREADS = (
@@ -37,6 +36,7 @@ THREADS = (
 
 _NAME = re.compile(r"(?P<name>[\w.+]+?)-(?P<version>[^-]+)(-py[\d.]+)?\.(dist|egg)-info")
 _WORDS = {
+    "python": "Python",
     "implementation": "the Python implementation",
     "platform": "the system",
     "machine": "the architecture",
@@ -72,7 +72,7 @@ def record(imports: Iterable[str] = ()) -> dict[str, Any]:
         "glibc": _glibc(),
         "cpu": _processor(),
         "threads": {name: os.environ[name] for name in THREADS if name in os.environ},
-        "gpus": _gpus(),
+        "gpus": [", ".join(row) for row in ask_gpus("name", "driver_version") or []],
     }
 
 
@@ -100,58 +100,43 @@ def torch_without_cuda() -> bool:
 
 def differences(recorded: Mapping[str, Any], here: Mapping[str, Any]) -> Differences:
     """Compare the fields that both records have."""
-    return Differences(tuple(_forbidding(recorded, here)), tuple(_remarks(recorded, here)))
+    needed = recorded.get("needed", ())
+    versions = recorded["distributions"], here["distributions"]
+    forbidding = [*_compare("implementation", recorded, here), *_compare_packages(needed, *versions)]
+    remarks = [*_compare_packages(sorted((versions[0].keys() | versions[1].keys()) - {*needed}), *versions)]
+    for name in ("platform", "machine", "glibc", "cpu", "threads", "gpus"):
+        remarks += _compare(name, recorded, here)
+    minor = [version.split(".")[:2] for version in (recorded["python"], here["python"])]
+    (remarks if minor[0] == minor[1] else forbidding)[:0] = _compare("python", recorded, here)
+    return Differences(tuple(forbidding), tuple(remarks))
 
 
-def _forbidding(recorded: Mapping[str, Any], here: Mapping[str, Any]) -> Iterator[str]:
-    if _minor(recorded["python"]) != _minor(here["python"]):
-        yield _describe("Python", recorded["python"], here["python"])
-    if recorded.get("implementation") != here.get("implementation"):
-        yield _describe(_WORDS["implementation"], recorded.get("implementation"), here.get("implementation"))
-    for name in recorded.get("needed", ()):
-        yield from _package(name, recorded, here)
+def _compare(name: str, recorded: Mapping[str, Any], here: Mapping[str, Any]) -> list[str]:
+    before, now = recorded.get(name), here.get(name)
+    return [] if before == now else [_describe(_WORDS[name], before, now)]
 
 
-def _remarks(recorded: Mapping[str, Any], here: Mapping[str, Any]) -> Iterator[str]:
-    if recorded["python"] != here["python"] and _minor(recorded["python"]) == _minor(here["python"]):
-        yield _describe("Python", recorded["python"], here["python"])
-    needed = frozenset(recorded.get("needed", ()))
-    for name in sorted(frozenset(recorded["distributions"]) | frozenset(here["distributions"])):
-        if name not in needed:
-            yield from _package(name, recorded, here)
-    for name in ("platform", "machine", "glibc", "cpu"):
-        if recorded.get(name) != here.get(name):
-            yield _describe(_WORDS[name], recorded.get(name), here.get(name))
-    for name in ("threads", "gpus"):
-        if recorded.get(name) != here.get(name):
-            yield _describe(_WORDS[name], _join_values(recorded.get(name)), _join_values(here.get(name)))
-
-
-def _package(name: str, recorded: Mapping[str, Any], here: Mapping[str, Any]) -> Iterator[str]:
-    before, now = recorded["distributions"].get(name), here["distributions"].get(name)
-    if before == now:
-        return
-    if now is None:
-        yield f"{name} is not installed here and is {before} where it was submitted"
-    elif before is None:
-        yield f"{name} is {now} here and not installed where it was submitted"
-    else:
-        yield _describe(name, before, now)
+def _compare_packages(names: Iterable[str], before: Mapping[str, str], now: Mapping[str, str]) -> Iterator[str]:
+    for name in names:
+        if before.get(name) == now.get(name):
+            continue
+        if name not in now:
+            yield f"{name} is not installed here and is {before[name]} where it was submitted"
+        elif name not in before:
+            yield f"{name} is {now[name]} here and not installed where it was submitted"
+        else:
+            yield _describe(name, before[name], now[name])
 
 
 def _describe(what: str, before: object, now: object) -> str:
     verb = "are" if what.endswith("s") else "is"
-    return f"{what} {verb} {now or 'unknown'} here and {before or 'unknown'} where it was submitted"
+    return f"{what} {verb} {_join_values(now)} here and {_join_values(before)} where it was submitted"
 
 
 def _join_values(value: object) -> str:
     if isinstance(value, Mapping):
         return ", ".join(f"{name}={each}" for name, each in value.items()) or "none"
-    return ", ".join(map(str, value)) or "none" if isinstance(value, list) else str(value)
-
-
-def _minor(version: str) -> list[str]:
-    return version.split(".")[:2]
+    return ", ".join(map(str, value)) or "none" if isinstance(value, list) else str(value or "unknown")
 
 
 def _normal(name: str) -> str:
@@ -197,17 +182,11 @@ def _glibc() -> str | None:
 
 
 def _processor() -> str | None:
-    try:
+    with suppress(OSError):
         text = Path("/proc/cpuinfo").read_text(errors="replace")
-    except OSError:
-        return platform.processor() or None
-    found = re.search(r"^(model name|Model|cpu)\s*:\s*(?P<name>.+)$", text, re.MULTILINE)
-    return found["name"].strip() if found else platform.processor() or None
-
-
-def _gpus() -> list[str]:
-    """List name and driver of each GPU; empty without nvidia-smi."""
-    return [", ".join(row) for row in ask_gpus("name", "driver_version") or []]
+        if name := re.search(r"^(model name|Model|cpu)\s*:\s*(?P<name>.+)$", text, re.MULTILINE):
+            return name["name"].strip()
+    return platform.processor() or None
 
 
 _PATIENCE_S = 20.0

@@ -8,7 +8,7 @@ import os
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from hashlib import blake2b
+from hashlib import blake2b, file_digest
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -51,14 +51,11 @@ def read_by(files: Iterable[str]) -> dict[str, str]:
 
 
 def _of_content(path: Path) -> str:
-    digest = blake2b(digest_size=16)
     try:
         with path.open("rb") as file:
-            while block := file.read(1 << 20):
-                digest.update(block)
+            return file_digest(file, lambda: blake2b(digest_size=16)).hexdigest()
     except OSError:
         return "absent"
-    return digest.hexdigest()
 
 
 class _Recording(type(os.environ)):  # type: ignore[misc]

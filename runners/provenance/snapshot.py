@@ -75,11 +75,11 @@ class Packed(NamedTuple):
     snapshot: Snapshot
     tar: bytes
     mode: int
-    """Permissions of its file: who may not read one of the files in it may not read it either."""
+    """Permissions of the tar: those that all its files grant."""
 
 
 def take(layout: Layout, files: Sequence[Path]) -> Snapshot:
-    """Pack what the spec files `files`, loaded before, need, and write it where the campaign does not have it yet.
+    """Pack what the spec files `files`, loaded before, need, and write it unless the campaign has it.
 
     Raises:
         EnvironmentProblem: a file cannot be read, git refuses, or the campaign cannot be written.
@@ -91,99 +91,71 @@ def take(layout: Layout, files: Sequence[Path]) -> Snapshot:
 
 @slow_notice("packing the snapshot: the tree that is submitted")
 def pack(files: Sequence[Path]) -> Packed:
-    """The tree as it is now; writes nothing.
+    """Pack the present tree; write nothing.
 
     Raises:
         EnvironmentProblem: a file cannot be read, or git refuses.
     """
     contents = gather(files)
-    tar = _tar(contents.members)
-    tree = contents.tree
+    members, tree = contents.members, contents.tree
+    checksums = [
+        f"{blake2b(member.data, digest_size=16).hexdigest()}  {name}\n"
+        for name, member in sorted(members.items())
+        if member.link is None
+    ]
+    tar = _tar({**members, CHECKSUMS: SnapshotFile("".join(checksums).encode("utf-8", "surrogateescape"), 0o444)})
+    user_site = f"{site.getusersitepackages()}/"
+    modules = [getattr(module, "__file__", None) or "" for module in list(sys.modules.values())]
     snapshot = Snapshot(
         tar=blake2b(tar, digest_size=16).hexdigest(),
         spec=contents.spec,
         paths=contents.paths,
         head=tree.head if tree else None,
-        changed=_first(tree.changed if tree else ()),
-        untracked=_first(tree.untracked if tree else ()),
-        left_out=_first(contents.left_out),
-        user_site=_uses_user_site(),
+        changed=_shorten(tree.changed if tree else ()),
+        untracked=_shorten(tree.untracked if tree else ()),
+        left_out=_shorten(contents.left_out),
+        user_site=any(file.startswith(user_site) for file in modules),
     )
     mode = 0o444
-    for member in contents.members.values():
+    for member in members.values():
         mode &= member.mode | 0o400
     return Packed(snapshot, tar, mode)
 
 
 def write(layout: Layout, packed: Packed) -> Path:
-    """Publish the tar under its name; one that is there and whole stays.
+    """Write the tar under its name, unless it is there and whole.
 
     Raises:
         EnvironmentProblem: the campaign cannot be written.
     """
     path = layout.snapshot_tar(packed.snapshot.tar)
-    if not _holds(path, packed.tar):
-        write_atomic(path, packed.tar, packed.mode)
-    _narrow(path, packed.mode)
+    try:
+        if not path.exists() or path.read_bytes() != packed.tar:
+            write_atomic(path, packed.tar, packed.mode)
+        about = path.stat()
+        if about.st_mode & 0o777 & ~packed.mode and about.st_uid == os.getuid():
+            path.chmod(about.st_mode & packed.mode)  # an equal tree was submitted when its files were not private yet
+    except OSError as error:
+        raise environment_problem("write", path, error) from error
     return path
 
 
-def _narrow(path: Path, mode: int) -> None:
-    """An equal tree may have been submitted when its files were not private yet."""
-    try:
-        found = path.stat()
-        if found.st_mode & 0o777 & ~mode and found.st_uid == os.getuid():
-            path.chmod(found.st_mode & mode)
-    except OSError as error:
-        raise environment_problem("write", path, error) from error
-
-
-def _holds(path: Path, data: bytes) -> bool:
-    try:
-        return path.read_bytes() == data
-    except FileNotFoundError:
-        return False
-    except OSError as error:
-        raise environment_problem("read", path, error) from error
-
-
-def _first(names: Sequence[str]) -> tuple[str, ...]:
+def _shorten(names: Sequence[str]) -> tuple[str, ...]:
     more = len(names) - _MOST_NAMES
     return (*names[:_MOST_NAMES], f"... and {more} more") if more > 0 else tuple(names)
 
 
 def _tar(members: Mapping[str, SnapshotFile]) -> bytes:
-    """The same bytes for the same names and contents."""
-    found = {**members, CHECKSUMS: SnapshotFile(_checksums(members), 0o444)}
+    """Return the same bytes for the same names and contents."""
     sink = io.BytesIO()
     with tarfile.open(fileobj=sink, mode="w", format=tarfile.GNU_FORMAT, encoding="utf-8") as tar:
-        for name in sorted(found):
-            tar.addfile(_header(name, found[name]), io.BytesIO(found[name].data))
+        for name, member in sorted(members.items()):
+            header = tarfile.TarInfo(name)
+            header.size, header.mode = len(member.data), 0o555 if member.mode & 0o100 else 0o444
+            if member.link is not None:
+                header.type, header.linkname, header.mode = tarfile.SYMTYPE, member.link, 0o777
+            tar.addfile(header, io.BytesIO(member.data))
     return sink.getvalue()
-
-
-def _header(name: str, member: SnapshotFile) -> tarfile.TarInfo:
-    header = tarfile.TarInfo(name)
-    header.size = len(member.data)
-    header.mode = 0o555 if member.mode & 0o100 else 0o444
-    if member.link is not None:
-        header.type, header.linkname, header.mode = tarfile.SYMTYPE, member.link, 0o777
-    return header
-
-
-def _checksums(members: Mapping[str, SnapshotFile]) -> bytes:
-    lines = [
-        f"{blake2b(members[name].data, digest_size=16).hexdigest()}  {name}\n"
-        for name in sorted(members)
-        if members[name].link is None
-    ]
-    return "".join(lines).encode("utf-8", "surrogateescape")
-
-
-def _uses_user_site() -> bool:
-    place = site.getusersitepackages()
-    files = [getattr(module, "__file__", None) for module in list(sys.modules.values())]
-    return any(file.startswith(f"{place}/") for file in files if file)
 
 
 UNUSABLE = 87
@@ -228,12 +200,11 @@ export PYTHONSAFEPATH=1 PYTHONDONTWRITEBYTECODE=1"""
 
 
 def shell_lines(tar: Path, snapshot: Snapshot) -> list[str]:
-    """Lines for `sh` that make the tree on a node's own disk and put it first on Python's path.
+    """Return lines for `sh` that extract the tree on a node's own disk and put it first on Python's path.
 
-    They go after the user's own set-up, which may set PYTHONPATH, and before Python. The tree is shared by jobs of one
-    node, at once or later; `$ABLATE_TREE` is where it lies: `${ABLATE_TREES:-${TMPDIR:-/tmp}/ablate-$(id -u)}/<hash>`.
-    A damaged copy is passed over for a new one beside it, for a job may be running from it. Where no sound tree can be
-    made, the job ends with a sentence on stderr and the exit status `UNUSABLE`.
+    They go after the user's set-up, which may set PYTHONPATH. Jobs of a node share the tree `$ABLATE_TREE`, which is
+    `${ABLATE_TREES:-${TMPDIR:-/tmp}/ablate-$(id -u)}/<hash>`. A damaged copy stays, since a job may run from it, and
+    a new one is made beside it. Without a sound tree, the job ends with a sentence and the exit status `UNUSABLE`.
     """
     paths = ":".join(f'"$ablate_tree"/{shlex.quote(path)}' for path in snapshot.paths)
     values = {"TAR": shlex.quote(str(tar)), "HASH": snapshot.tar, "PATHS": paths}
@@ -244,7 +215,7 @@ def shell_lines(tar: Path, snapshot: Snapshot) -> list[str]:
 
 
 def extract(tar: Path, place: Path) -> Path:
-    """Make the tree of `tar` in the directory `place`; its bytes must have the hash in its name.
+    """Extract `tar` into the directory `place`; its bytes must have the hash in its name.
 
     Raises:
         NotFoundError: there is no such tar.

@@ -11,15 +11,17 @@ are only in `code/`, even if the user's work tree is that of the project.
 import os
 import posixpath
 import re
+import shutil
 import stat
+import subprocess
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple, final
 
 from grid.errors import EnvironmentProblem
 from runners.provenance.origin import FACADE, PROJECT, ROOMS
-from runners.provenance.snapshot_git import WorkTree, work_tree
 from runners.provenance.snapshot_modules import UserModule, user_modules
 from runners.provenance.specfile import SPEC_FOLDERS
 from store.files.atomic import environment_problem
@@ -28,6 +30,7 @@ MOST_BYTES_OF_A_FILE = 5 << 20
 MOST_BYTES = 64 << 20
 """Limit for all user files together."""
 
+_GIT_TIMEOUT_S = 60.0
 _LINE_BREAKS = re.compile(r"[\n\r\\]")
 """A list of checksums would have to escape these in names."""
 
@@ -37,67 +40,21 @@ class SnapshotFile(NamedTuple):
 
     data: bytes
     mode: int
-    """Permissions of the file it was read from."""
+    """Permissions of the original file."""
     link: str | None = None
 
 
-def files_below(directory: Path) -> Iterator[Path]:
-    """Files at any depth, apart from what Python compiled, sorted."""
-    return (path for path in sorted(directory.rglob("*")) if path.is_file() and "__pycache__" not in path.parts)
+class WorkTree(NamedTuple):
+    """Files of a git work tree, relative to `top`, without ignored files."""
 
-
-def read_member(path: Path) -> SnapshotFile | None:
-    """The file `path`, links followed; None where it has gone since it was listed.
-
-    Raises:
-        EnvironmentProblem: it cannot be read.
-    """
-    try:
-        with path.open("rb") as file:
-            return SnapshotFile(file.read(), stat.S_IMODE(os.fstat(file.fileno()).st_mode))
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        raise environment_problem("read", path, error) from error
-
-
-def optional_member(path: Path, top: Path) -> SnapshotFile | str | None:
-    """The file `path` below `top` as a member; or why it cannot be one; None where it has gone."""
-    if path.is_dir():
-        return _link(path, top) or "a link to a directory elsewhere"
-    try:
-        return read_member(path)
-    except EnvironmentProblem:
-        return "it cannot be read"
-
-
-def _link(path: Path, top: Path) -> SnapshotFile | None:
-    """A symbolic link to a directory stays a link, unless it leads out of `top`."""
-    target = path.readlink().as_posix()
-    reached = posixpath.normpath(f"{path.parent.relative_to(top).as_posix()}/{target}")
-    return None if target.startswith("/") or reached.startswith("..") else SnapshotFile(b"", 0o777, target)
-
-
-def size_of(path: Path) -> int | None:
-    """Bytes of a file; 0 for a link to a directory; None for what is gone, dangling, or no file, such as a pipe."""
-    try:
-        about = path.stat()
-    except OSError:
-        return None
-    if stat.S_ISDIR(about.st_mode) and path.is_symlink():
-        return 0
-    return about.st_size if stat.S_ISREG(about.st_mode) else None
-
-
-def objection(name: str, size: int, total: int) -> str | None:
-    """Why a file that is not needed for sure is left out of a snapshot that has `total` bytes so far."""
-    if _LINE_BREAKS.search(name):
-        return "a line break or backslash in its name"
-    if size > MOST_BYTES_OF_A_FILE:
-        return f"{size / (1 << 20):.1f} MB, and the most is {MOST_BYTES_OF_A_FILE >> 20}"
-    if total + size > MOST_BYTES:
-        return f"{size / (1 << 20):.1f} MB, and all files together would be more than {MOST_BYTES >> 20}"
-    return None
+    top: Path
+    head: str | None
+    """Commit; None before the first one."""
+    files: tuple[str, ...]
+    """Files in the index, also deleted ones, and untracked files."""
+    untracked: tuple[str, ...]
+    changed: tuple[str, ...]
+    """Tracked files that differ from `head`."""
 
 
 class Contents(NamedTuple):
@@ -126,13 +83,58 @@ def gather(files: Sequence[Path]) -> Contents:
         users.require_module(module)
     users.add_work_trees()
     tree = users.roots[0].tree if users.roots else None
-    return Contents({**_rooms(), **users.members}, spec, ("code", *users.paths()), tree, tuple(users.left_out))
+    project = [PROJECT / name for name in FACADE] + [path for room in ROOMS for path in _files_below(PROJECT / room)]
+    code = {f"code/{path.relative_to(PROJECT).as_posix()}": _read(path) for path in project}
+    members = {**{name: member for name, member in code.items() if member is not None}, **users.members}
+    return Contents(members, spec, ("code", *users.paths()), tree, tuple(users.left_out))
 
 
-def _rooms() -> dict[str, SnapshotFile]:
-    paths = [PROJECT / name for name in FACADE] + [path for room in ROOMS for path in files_below(PROJECT / room)]
-    found = {path: read_member(path) for path in paths}
-    return {f"code/{path.relative_to(PROJECT).as_posix()}": each for path, each in found.items() if each is not None}
+def _files_below(directory: Path) -> Iterator[Path]:
+    """Yield files at any depth, sorted, without compiled ones."""
+    return (path for path in sorted(directory.rglob("*")) if path.is_file() and "__pycache__" not in path.parts)
+
+
+def _read(path: Path) -> SnapshotFile | None:
+    """Read the file that `path` leads to; None if it is gone."""
+    try:
+        with path.open("rb") as file:
+            return SnapshotFile(file.read(), stat.S_IMODE(os.fstat(file.fileno()).st_mode))
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise environment_problem("read", path, error) from error
+
+
+def _read_optional(path: Path, top: Path, total: int) -> SnapshotFile | str | None:
+    """Read a file of a work tree, or say why it is left out of a snapshot of `total` bytes; None if it is gone."""
+    try:
+        about = path.stat()
+    except OSError:  # gone, or a dangling link
+        return None
+    if _LINE_BREAKS.search(path.relative_to(top).as_posix()):
+        return "a line break or backslash in its name"
+    if stat.S_ISDIR(about.st_mode):  # a link, which stays a link unless it leads out of the work tree
+        target = path.readlink().as_posix() if path.is_symlink() else "/"
+        reached = posixpath.normpath(f"{path.parent.relative_to(top).as_posix()}/{target}")
+        outside = target.startswith("/") or reached.startswith("..")
+        return "a link to a directory elsewhere" if outside else SnapshotFile(b"", 0o777, target)
+    if not stat.S_ISREG(about.st_mode):  # such as a pipe
+        return None
+    if reason := size_problem(about.st_size, total):
+        return reason
+    try:
+        return _read(path)
+    except EnvironmentProblem:
+        return "it cannot be read"
+
+
+def size_problem(size: int, total: int) -> str | None:
+    """Say why a file of `size` bytes does not fit a snapshot of `total` bytes; None if it does."""
+    if size > MOST_BYTES_OF_A_FILE:
+        return f"{size / (1 << 20):.1f} MB, and the most is {MOST_BYTES_OF_A_FILE >> 20}"
+    if total + size > MOST_BYTES:
+        return f"{size / (1 << 20):.1f} MB, and all files together would be more than {MOST_BYTES >> 20}"
+    return None
 
 
 class _Root(NamedTuple):
@@ -156,14 +158,14 @@ class _Users:
         self.members: dict[str, SnapshotFile] = {}
         self.left_out: list[str] = []
         self._homes: list[Path] = []
-        self._packages: set[Path] = set()
-        self._left_where_they_are: set[Path] = set()
+        self._packages: dict[Path, bool] = {}
+        """By directory of a package: True if the snapshot has it."""
         self._bytes = 0
 
     def require(self, file: Path, home: Path) -> str:
-        """Add a spec file, or a module that is looked up in `home`; returns its path inside."""
-        root = self._around(file) or self._begin(home)
-        member = read_member(file)
+        """Add a spec file, or a module that is looked up in `home`; return its path inside."""
+        root = self._root_of(file, home)
+        member = _read(file)
         if member is None:
             raise EnvironmentProblem(
                 f"{file} was loaded and has gone since; put it back and run the same command again"
@@ -176,29 +178,29 @@ class _Users:
 
         A package that is too large is left out as a whole: a partial copy would hide the original.
         """
-        if module.package in self._left_where_they_are:
-            return
-        root = self._around(module.file) or self._begin(module.home)
-        if root.tree is None and module.package is not None and module.package not in self._packages:
-            self._packages.add(module.package)
-            files = list(files_below(module.package))
-            if self._bytes + sum(size_of(file) or 0 for file in files) > MOST_BYTES:
-                self._left_where_they_are.add(module.package)
-                self.left_out.append(f"{module.package}: a package of more than {MOST_BYTES >> 20} MB, used as it is")
-                return
-            for file in files:
-                self.require(file, module.home)
-        self.require(module.file, module.home)
-        self._homes.append(module.home)
+        package, root = module.package, self._root_of(module.file, module.home)
+        if package is not None and root.tree is None and package not in self._packages:
+            files = list(_files_below(package))
+            self._packages[package] = self._bytes + sum(file.stat().st_size for file in files) <= MOST_BYTES
+            if self._packages[package]:
+                for file in files:
+                    self.require(file, module.home)
+            else:
+                self.left_out.append(f"{package}: a package of more than {MOST_BYTES >> 20} MB, used as it is")
+        if package is None or self._packages.get(package, True):
+            self.require(module.file, module.home)
+            self._homes.append(module.home)
 
-    def _around(self, path: Path) -> _Root | None:
+    def _root_around(self, path: Path) -> _Root | None:
         return next((root for root in self.roots if path.is_relative_to(root.directory)), None)
 
-    def _begin(self, home: Path) -> _Root:
-        tree = work_tree(home)
-        number = len(self.roots) + 1
-        self.roots.append(_Root(tree.top if tree else home, f"user{number if number > 1 else ''}", tree))
-        return self.roots[-1]
+    def _root_of(self, path: Path, home: Path) -> _Root:
+        root = self._root_around(path)
+        if root is None:
+            tree, number = work_tree(home), len(self.roots) + 1
+            root = _Root(tree.top if tree else home, f"user{number if number > 1 else ''}", tree)
+            self.roots.append(root)
+        return root
 
     def _add_member(self, name: str, member: SnapshotFile) -> None:
         if name not in self.members:
@@ -206,36 +208,30 @@ class _Users:
             self._bytes += len(member.data)
 
     def add_work_trees(self) -> None:
-        """Add the files that git lists."""
+        """Add the files that git lists up to the size limits, Python files and small files first."""
         for root in self.roots:
-            if root.tree is not None:
-                self._add(root, self._list_files(root.tree))
+            sizes: dict[Path, int] = {}
+            for path in self._list_files(root.tree) if root.tree else ():
+                with suppress(OSError):  # it is gone, or a dangling link
+                    sizes[path] = path.stat().st_size
+            for path in sorted(sizes, key=lambda path: (path.suffix != ".py", sizes[path], path)):
+                name = root.name(path)
+                member = None if name in self.members else _read_optional(path, root.directory, self._bytes)
+                if isinstance(member, str):
+                    self.left_out.append(f"{path.relative_to(root.directory)}: {member}")
+                elif member is not None:
+                    self._add_member(name, member)
 
     def _list_files(self, tree: WorkTree) -> Iterator[Path]:
-        rooms = [PROJECT / name for name in (*ROOMS, *FACADE)]
-        campaigns: dict[Path, bool] = {}
-        for name in (*tree.tracked, *tree.untracked):
+        project = [PROJECT / name for name in (*ROOMS, *FACADE)]
+        parents = {parent for name in tree.files for parent in Path(name).parents} - {Path()}
+        campaigns = sorted(each for each in parents if any((tree.top / each).glob("grids/*.trials.jsonl")))
+        self.left_out += [f"{each}: a campaign" for each in campaigns]
+        for name in tree.files:
             path = tree.top / name
-            if "__pycache__" in path.parts or any(map(path.is_relative_to, rooms)):
-                continue
-            above = path.parents[: len(Path(name).parts) - 1]
-            if not any(_is_campaign(each, campaigns) for each in above):
+            inside = any(map(Path(name).is_relative_to, campaigns)) or any(map(path.is_relative_to, project))
+            if not inside and "__pycache__" not in path.parts:
                 yield path
-        found = sorted(each.relative_to(tree.top) for each, is_one in campaigns.items() if is_one)
-        self.left_out += [f"{each}: a campaign" for each in found]
-
-    def _add(self, root: _Root, paths: Iterable[Path]) -> None:
-        """Add files up to the size limits, Python files and small files first."""
-        sizes = {path: size for path in paths if (size := size_of(path)) is not None}
-        for path, size in sorted(sizes.items(), key=lambda each: (each[0].suffix != ".py", each[1], each[0])):
-            name = root.name(path)
-            if name in self.members:
-                continue
-            found = objection(name, size, self._bytes) or optional_member(path, root.directory)
-            if isinstance(found, str):
-                self.left_out.append(f"{path.relative_to(root.directory)}: {found}")
-            elif found is not None:
-                self._add_member(name, found)
 
     def paths(self) -> list[str]:
         """List import path entries in the snapshot, in order, then directories of other modules.
@@ -243,15 +239,68 @@ class _Users:
         Directories of spec files are left out: loading a spec file puts its directory last on the path.
         """
         holding = {str(parent) for name in self.members for parent in Path(name).parents}
-        found: dict[str, None] = {}
+        inside: dict[str, None] = {}
         for place in (*(Path(entry).resolve() for entry in sys.path), *self._homes):
-            root = None if place in SPEC_FOLDERS else self._around(place)
+            root = None if place in SPEC_FOLDERS else self._root_around(place)
             if root is not None and root.name(place) in holding:
-                found[root.name(place)] = None
-        return list(found)
+                inside[root.name(place)] = None
+        return list(inside)
 
 
-def _is_campaign(directory: Path, known: dict[Path, bool]) -> bool:
-    if directory not in known:
-        known[directory] = any(directory.glob("grids/*.trials.jsonl"))
-    return known[directory]
+def work_tree(place: Path) -> WorkTree | None:
+    """Read the git work tree around `place`; None without a work tree or without git.
+
+    Raises:
+        EnvironmentProblem: git refuses, or takes longer than a minute.
+    """
+    if not any((each / ".git").exists() for each in (place, *place.parents)) or shutil.which("git") is None:
+        return None
+    top = Path(_git(place, "rev-parse", "--show-toplevel")[0].removesuffix("\n")).resolve()
+    head: str | None = None
+    changed: list[str] = []
+    for line in _git(top, "status", "--porcelain=v2", "--branch", "-z", "--untracked-files=no", "--no-renames"):
+        if line.startswith("# branch.oid ") and not line.endswith(" (initial)"):
+            head = line.removeprefix("# branch.oid ")
+        elif line.startswith(("1 ", "u ")):
+            changed.append(line.split(" ", 8 if line[0] == "1" else 10)[-1])
+    tracked, untracked = _list_files(top, "--cached"), _list_files(top, "--others", "--exclude-standard")
+    return WorkTree(top, head, tuple(sorted({*tracked, *untracked})), tuple(untracked), tuple(sorted(changed)))
+
+
+def _list_files(top: Path, *options: str) -> list[str]:
+    """List files below `top`, including submodules and nested work trees."""
+    files: set[str] = set()
+    for name in _git(top, "ls-files", "-z", *options):
+        path = top / name
+        if path.is_symlink() or not path.is_dir():
+            files.add(name)
+        elif (path / ".git").exists():
+            inner = {*_list_files(path, "--cached"), *_list_files(path, "--others", "--exclude-standard")}
+            files.update(f"{name.rstrip('/')}/{each}" for each in inner)
+    return sorted(files)
+
+
+def _git(place: Path, *arguments: str) -> list[str]:
+    """Run git in `place` without the caller's GIT_* variables and without locks; split its output at NUL."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    try:
+        done = subprocess.run(
+            ["git", "-C", str(place), *arguments],
+            env={**kept, "GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C"},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=_GIT_TIMEOUT_S,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise EnvironmentProblem(
+            f"git takes longer than {_GIT_TIMEOUT_S:.0f} s to list {place}; put the spec file into a work tree of its "
+            "own"
+        ) from error
+    if done.returncode:
+        said = done.stderr.decode(errors="replace").strip().partition("\n")[0]
+        raise EnvironmentProblem(
+            f"git cannot say which files {place} has ({said}); make `git -C {place} status` work, or move the spec "
+            "file out of the work tree"
+        )
+    return [os.fsdecode(each) for each in done.stdout.split(b"\0") if each]

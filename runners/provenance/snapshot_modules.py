@@ -3,12 +3,11 @@
 import ast
 import sys
 from functools import cache
-from importlib.util import decode_source
 from pathlib import Path
 from types import ModuleType
 from typing import NamedTuple
 
-from runners.provenance.code import SOURCE
+from runners.provenance.code import SOURCE, has_source, source_text
 from runners.provenance.origin import is_installed, is_project
 from runners.provenance.source import statements
 
@@ -34,22 +33,18 @@ def user_modules() -> list[UserModule]:
 
 def user_imports() -> frozenset[str]:
     """Collect the top-level names that the user's spec files and modules import anywhere."""
-    texts = [vars(each).get(SOURCE) or _text(each) for each in _users()]
+    texts = [source_text(each) for each in _users() if has_source(each)]
     return frozenset().union(*map(_find_imports, texts))
 
 
 def _users() -> list[ModuleType]:
-    found = [each for each in list(sys.modules.values()) if getattr(each, "__name__", "__main__") != "__main__"]
-    return [each for each in found if SOURCE in vars(each) or _is_users(getattr(each, "__file__", None) or "")]
-
-
-def _is_users(file: str) -> bool:
-    return not is_project(file) and not is_installed(file)
-
-
-def _text(module: ModuleType) -> str:
-    file = Path(str(module.__file__))
-    return decode_source(file.read_bytes()) if file.suffix == ".py" else ""
+    named = [each for each in list(sys.modules.values()) if getattr(each, "__name__", "__main__") != "__main__"]
+    files = [getattr(each, "__file__", None) or "" for each in named]
+    return [
+        each
+        for each, file in zip(named, files, strict=True)
+        if SOURCE in vars(each) or not (is_project(file) or is_installed(file))
+    ]
 
 
 def _place(module: ModuleType) -> UserModule | None:

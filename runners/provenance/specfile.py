@@ -5,10 +5,9 @@ import modules of its directory, after those that are installed; the working dir
 """
 
 import importlib.util
-import re
 import sys
 from pathlib import Path
-from traceback import FrameSummary, extract_tb
+from traceback import extract_tb
 from types import ModuleType
 
 from pydantic import PydanticUserError, ValidationError
@@ -70,13 +69,14 @@ def import_spec_file(path: Path | str, source: str | None = None) -> ModuleType:
         # Compiled here and not by the import system, whose cache would miss an edit within the same second.
         with record_reads(Path(module.__file__)):
             exec(compile(source, module.__file__, "exec", dont_inherit=True), module.__dict__)
-    except (Exception, SystemExit) as error:
-        _put_back(name, before)
+    except BaseException as error:
+        del sys.modules[name]
+        if before is not None:
+            sys.modules[name] = before
+        if not isinstance(error, Exception | SystemExit):
+            raise
         kind = EnvironmentProblem if isinstance(error, EnvironmentProblem) else SpecError
         raise kind(_explain(path, module.__file__, error)) from error
-    except BaseException:
-        _put_back(name, before)
-        raise
     return module
 
 
@@ -94,13 +94,6 @@ def _find_imports_in(folder: Path) -> None:
     theirs = [each for each in sys.path if Path(each) not in SPEC_FOLDERS]
     SPEC_FOLDERS[:] = [*(each for each in SPEC_FOLDERS if each != folder), *([] if str(folder) in theirs else [folder])]
     sys.path[:] = [*theirs, *map(str, reversed(SPEC_FOLDERS))]
-
-
-def _put_back(name: str, before: ModuleType | None) -> None:
-    if before is None:
-        del sys.modules[name]
-    else:
-        sys.modules[name] = before
 
 
 def _source(path: Path) -> str:
@@ -121,47 +114,36 @@ def _explain(path: Path, file: str, error: BaseException) -> str:
 
     For errors meant for users, the calling line is shown.
     """
+
+    def name(loaded: str) -> str:
+        return str(path) if loaded == file else loaded  # as the user named it
+
     frames = [frame for frame in extract_tb(error.__traceback__) if not is_installed(frame.filename)]
+    lines = [frame.lineno for frame in frames if frame.filename == file]
     if isinstance(error, SyntaxError) and error.filename is not None:
-        where, message = f"{_display_name(error.filename, path, file)}:{error.lineno}", error.msg
-        return f"{where}: syntax error: {message}{_imported_by(error.filename, frames, path, file)}"
-    loading = next((frame.filename for frame in reversed(frames) if frame.name == "<module>"), file)
-    places = [frame for frame in frames if frame.filename == loading]
-    where = f"{_display_name(loading, path, file)}:{places[-1].lineno}" if places else str(path)
-    after = _imported_by(loading, frames, path, file)
-    if isinstance(error, ValidationError):
-        return f"{where}: {describe_error(error)}{after}"
-    if isinstance(error, PydanticUserError):
-        return f"{where}: {_class_refused(error)}{after}"
-    text = str(error) or "no message"
-    if isinstance(error, AblateError):
-        return f"{where}: {text}{after}"
+        loading, where = error.filename, f"{name(error.filename)}:{error.lineno}"
+    else:
+        loading = next((frame.filename for frame in reversed(frames) if frame.name == "<module>"), file)
+        places = [frame for frame in frames if frame.filename == loading]
+        where = f"{name(loading)}:{places[-1].lineno}" if places else str(path)
     raised = frames[-1] if frames and frames[-1].filename != loading else None
     inside = f" (raised at {raised.filename}:{raised.lineno})" if raised else ""
-    return f"{where}: {type(error).__name__}: {text}{inside}{after}"
+    message = _message(error, inside)
+    return f"{where}: {message}" + (f" (imported by {path}:{lines[-1]})" if loading != file and lines else "")
+
+
+def _message(error: BaseException, inside: str) -> str:
+    if isinstance(error, SyntaxError):
+        return f"syntax error: {error.msg}"
+    if isinstance(error, ValidationError):
+        return describe_error(error)
+    if isinstance(error, PydanticUserError):
+        return error.message.partition("\n")[0]
+    text = str(error) or "no message"
+    return text if isinstance(error, AblateError) else f"{type(error).__name__}: {text}{inside}"
 
 
 def describe_error(error: ValidationError) -> str:
     """Format a validation error, beginning with its class."""
     text = str(spec_error(error, ""))
     return text if text.startswith((f"{error.title}:", f"{error.title} ")) else f"{error.title}: {text}"
-
-
-def _class_refused(error: PydanticUserError) -> str:
-    """Format a class definition error of pydantic, without its URL."""
-    bare = re.search(r"attribute was detected: `(?P<name>\w+) = (?P<type>\w*)", str(error))
-    if error.code != "model-field-missing-annotation" or bare is None:
-        return error.message.partition("\n")[0]
-    name, made = bare["name"], bare["type"]
-    written = f"write {name}: {made} = {made}(...)" if made[:1].isupper() else "write it after a colon"
-    return f"a field of a spec says its type, and {name!r} does not; {written}"
-
-
-def _display_name(found: str, path: Path, file: str) -> str:
-    """Show the user's file as the user named it."""
-    return str(path) if found == file else found
-
-
-def _imported_by(loading: str, frames: list[FrameSummary], path: Path, file: str) -> str:
-    lines = [frame.lineno for frame in frames if frame.filename == file]
-    return f" (imported by {path}:{lines[-1]})" if loading != file and lines else ""

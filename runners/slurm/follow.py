@@ -113,20 +113,15 @@ class Following:
                 continue
             state = trial_state(self._layout, trial.key)
             if state.status in _CAME and _count_ends(state) > self._ends_before.get(trial.key, 0):
-                self._end(row, trial, state, display)
+                self._ended[row] = state.status
+                self._tally.came_back(Outcome(row, _CAME[state.status]))
+                if state.status == "failed":
+                    end, name = state.attempts[-1].end or {}, f"{trial.label}, seed {trial.seed} ({trial.key[:8]})"
+                    display.note(f"{name} failed: {end.get('reason')}: {end.get('message')}")
             elif state.live is None:
                 self._tally.running.pop(row, None)
             else:
                 self._step(row, trial, state.live)
-
-    def _end(self, row: int, trial: Surveyed, state: TrialState, display: ProgressDisplay) -> None:
-        self._ended[row] = state.status
-        self._tally.came_back(Outcome(row, _CAME[state.status]))
-        if state.status == "failed":
-            end = state.attempts[-1].end or {}
-            display.note(
-                f"{trial.label}, seed {trial.seed} ({trial.key[:8]}) failed: {end.get('reason')}: {end.get('message')}"
-            )
 
     def _step(self, row: int, trial: Surveyed, live: AttemptState) -> None:
         if row not in self._tally.running:

@@ -191,6 +191,7 @@ _QUEUE = {
     "TimeLimit": 16,
     "Name": 100,
 }
+_NOTHING = ("", "None", "N/A", "(null)", "None assigned")
 _ACCOUNT = "JobID,State,ExitCode,NodeList"
 
 
@@ -209,10 +210,10 @@ class SlurmScheduler(Scheduler):
             said = ask("squeue", "-r", "-h", *which, "-O", shown, patience_s=PATIENCE_S)
             if said.problem is not None and not said.unknown:
                 return QueueStatus({}, None, said.problem)
-            for task in queue_rows(said.text, time.time()):
-                tasks[str(task.id)] = task.status
-                if task.id.job not in named.setdefault(task.name, []):
-                    named[task.name].append(task.id.job)
+            for task, name, status in queue_rows(said.text, time.time()):
+                tasks[str(task)] = status
+                if task.job not in named.setdefault(name, []):
+                    named[name].append(task.job)
         return QueueStatus(tasks, time.time(), named=named)
 
     def read_accounts(self, jobs: Collection[int]) -> QueueStatus:
@@ -233,22 +234,24 @@ class SlurmScheduler(Scheduler):
         return None
 
 
-class QueueRow(NamedTuple):
-    """A task in the queue and the name of its job."""
-
-    id: TaskId
-    name: str
-    status: TaskStatus
-
-
-def queue_rows(text: str, now: float) -> Iterator[QueueRow]:
-    """Parse squeue's output; skip other lines, such as the name of a cluster."""
+def queue_rows(text: str, now: float) -> Iterator[tuple[TaskId, str, TaskStatus]]:
+    """Parse squeue's output into tasks and names of jobs; skip other lines, such as the name of a cluster."""
     for line in text.splitlines():
         row = [field.strip() for field in line.split("|", len(_QUEUE))]
-        if len(row) >= len(_QUEUE) and row[0].isdigit():
-            job, task, state, reason, node, started, limit, name, *_ = row
-            status = _task_status(state, _text(reason), _text(node), _left_s(started, limit, now))
-            yield QueueRow(TaskId(int(job), int(task) if task.isdigit() else None), name, status)
+        if len(row) < len(_QUEUE) or not row[0].isdigit():
+            continue
+        job, task, state, reason, node, started, limit, name, *_ = ("" if text in _NOTHING else text for text in row)
+        if state in _HOLDS or (state in _WAITING and _HELD.search(reason)):
+            status = TaskStatus("held", reason or state)
+        elif state in _WAITING:
+            status = TaskStatus("pending", reason)
+        elif state in ENDED:
+            status = TaskStatus("ended", state, node or None)
+        else:
+            limit_s = seconds(limit) if started.isdigit() else None
+            left_s = None if limit_s is None else max(0.0, limit_s - (now - int(started)))
+            status = TaskStatus("running", "", node or None, left_s)
+        yield TaskId(int(job), int(task) if task.isdigit() else None), name, status
 
 
 def account_rows(text: str) -> dict[str, TaskStatus]:
@@ -259,30 +262,11 @@ def account_rows(text: str) -> dict[str, TaskStatus]:
         name, *fields = line.split("|")
         if len(fields) == _ACCOUNT.count(","):
             state, code, node = (field.strip() for field in fields)
-            status = TaskStatus("ended", f"{state.partition(' ')[0]}, exit {code}", _text(node) or None)
+            status = TaskStatus("ended", f"{state.partition(' ')[0]}, exit {code}", None if node in _NOTHING else node)
             target = single if "[" not in name else ranged
             target.update((str(task), status) for task in task_ids(name))
     return {**ranged, **single}
 
 
-def _task_status(state: str, reason: str, node: str, left_s: float | None) -> TaskStatus:
-    if state in _HOLDS or (state in _WAITING and _HELD.search(reason)):
-        return TaskStatus("held", reason or state)
-    if state in _WAITING:
-        return TaskStatus("pending", reason)
-    if state in ENDED:
-        return TaskStatus("ended", state, node or None)
-    return TaskStatus("running", "", node or None, left_s)
-
-
-def _left_s(started: str, limit: str, now: float) -> float | None:
-    limit_s = seconds(limit)
-    return max(0.0, limit_s - (now - int(started))) if limit_s is not None and started.isdigit() else None
-
-
 def _join(jobs: Collection[int]) -> str:
     return ",".join(map(str, sorted(set(jobs))))
-
-
-def _text(text: str) -> str:
-    return "" if text in {"None", "N/A", "(null)", "None assigned"} else text

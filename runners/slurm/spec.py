@@ -7,7 +7,7 @@ import re
 import shlex
 import sys
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, Self, final
 
@@ -84,7 +84,6 @@ Memory = Annotated[str, AfterValidator(lambda text: mebibytes(text) and text)]
 Word = Annotated[str, AfterValidator(_check_word)]
 Line = Annotated[str, Field(pattern=r"\A[^\n\r]*\z")]
 Words = Annotated[tuple[str, ...], BeforeValidator(_split_words)]
-PerGpu = int | Literal["auto"]
 
 
 class WorkerFields(Spec):
@@ -168,27 +167,36 @@ class Slurm(WorkerFields):
 
     @model_validator(mode="after")
     def _require_consistent(self) -> Self:
-        if minutes(self.time) * 60 <= self.signal_s:
-            raise ValueError(
+        rules = (
+            (
+                minutes(self.time) * 60 <= self.signal_s,
                 f"workers save {self.signal_s} s before the time limit, and that is {minutes(self.time)} min; raise "
-                "time or lower signal_s"
-            )
-        if self.gpu_type is not None and self.gpus == 0:
-            raise ValueError(f"gpu_type={self.gpu_type!r} asks for GPUs and gpus=0 for none; leave one of them out")
-        if self.nodes > 1 and self.per_gpu != 1:
-            raise ValueError(
+                "time or lower signal_s",
+            ),
+            (
+                self.gpu_type is not None and self.gpus == 0,
+                f"gpu_type={self.gpu_type!r} asks for GPUs and gpus=0 for none; leave one of them out",
+            ),
+            (
+                self.nodes > 1 and self.per_gpu != 1,
                 f"nodes={self.nodes} gives one trial all nodes of a worker, and per_gpu={self.per_gpu!r} packs several "
-                "into it; leave one of them out"
-            )
-        if self.nodes > 1 and self.gpu_option == "gpus":
-            raise ValueError(
+                "into it; leave one of them out",
+            ),
+            (
+                self.nodes > 1 and self.gpu_option == "gpus",
                 f"gpus counts the GPUs of each of nodes={self.nodes}, and sbatch's --gpus those of all; say "
-                "gpu_option='gpus-per-node'"
-            )
+                "gpu_option='gpus-per-node'",
+            ),
+            (
+                self.mem is not None and self.option("mem-per-cpu") is not None,
+                f"mem={self.mem!r} and extra's mem-per-cpu both ask for memory; leave one of them out",
+            ),
+        )
+        for is_broken, sentence in rules:
+            if is_broken:
+                raise ValueError(sentence)
         for name in self.extra:
             _require_extra(name)
-        if self.mem is not None and self.option("mem-per-cpu") is not None:
-            raise ValueError(f"mem={self.mem!r} and extra's mem-per-cpu both ask for memory; leave one of them out")
         for needs in self.needs:
             try:
                 self.with_needs(needs)
@@ -258,7 +266,7 @@ class Resources:
     cpus: int
     mem: int | None
     """MiB; None: the cluster's default."""
-    per_gpu: PerGpu
+    per_gpu: int | Literal["auto"]
     per_trial: int = 1
     """GPUs of one trial; without GPUs, its processes."""
     nodes: int = 1
@@ -275,10 +283,6 @@ class Resources:
         side_by_side = 1 if self.per_gpu == "auto" else self.per_gpu
         return max(1, self.gpus // self.per_node) * side_by_side if self.gpus else side_by_side
 
-    def data(self) -> dict[str, Any]:
-        """Return the fields as JSON data."""
-        return asdict(self)
-
     def with_more_memory(self, factors: "MemoryFactors") -> "Resources":
         """Multiply `mem`, and give each trial a larger share of a GPU.
 
@@ -289,18 +293,13 @@ class Resources:
         """
         gpu = factors.gpu if self.gpus else 1
         fewer = max(gpu, factors.host if self.mem is None else 1)
-        per_gpu = _divide(self.per_gpu, fewer)
-        if per_gpu is None and gpu > 1:
+        side_by_side = 2 if self.per_gpu == "auto" else self.per_gpu
+        if side_by_side < fewer:
             raise SpecError(
-                f"oom='bigger' gives a trial that ran out of a GPU's memory {gpu} x its share of it, and with "
-                f"per_gpu={self.per_gpu} there is no larger one; say oom='halve', or another gpu_type without "
-                "oom='bigger'"
+                f"oom='bigger' gives a trial that ran out of memory {fewer} x as much, and its class has neither mem= "
+                f"to multiply nor enough trials side by side (per_gpu={self.per_gpu}); say mem= or oom='halve'"
             )
-        if per_gpu is None:
-            raise SpecError(
-                f"oom='bigger' gives a trial that ran out of memory {fewer} x the memory of its class, and that has "
-                "neither mem= to multiply nor enough trials side by side; say mem=, or oom='halve'"
-            )
+        per_gpu = self.per_gpu if fewer == 1 else side_by_side // fewer
         return replace(self, mem=self.mem and self.mem * factors.host, per_gpu=per_gpu)
 
 
@@ -315,12 +314,3 @@ def memory_factors(messages: Iterable[str]) -> MemoryFactors:
     """Double the memory for each out-of-memory message, one per submission: the GPU's or the host's."""
     on_gpu = [_ON_A_GPU.search(message) is not None for message in messages]
     return MemoryFactors(host=2 ** on_gpu.count(False), gpu=2 ** on_gpu.count(True))
-
-
-def _divide(per_gpu: PerGpu, times: int) -> PerGpu | None:
-    """Return the trials side by side if each has `times` its share; None if less than one fits."""
-    if times == 1:
-        return per_gpu
-    if per_gpu == "auto":
-        return 1 if times == 2 else None
-    return per_gpu // times or None

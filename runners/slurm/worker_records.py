@@ -7,11 +7,12 @@ import math
 import re
 import time
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, final
 
-from grid.errors import NotFoundError, StoreError
+from grid.errors import EnvironmentProblem, NotFoundError, StoreError
 from runners.output import format_count
 from store.files.atomic import is_temporary, read_json, write_json
 from store.files.layout import FILE_SCHEMA, Layout
@@ -72,17 +73,13 @@ class WorkerRecord:
         """Node, class and number of the worker."""
         return self.node, self.resource_class, self.worker
 
-    def hours(self, unit: str) -> float:
-        """Return the hours it has used of its GPUs (`gpuh`) or cores (`cpuh`)."""
-        return self.seconds / 3600 * (self.gpus if unit == "gpuh" else self.cpus)
+
+def worker_path(layout: Layout, record: WorkerRecord) -> Path:
+    """Return the path of the worker's file."""
+    return layout.submission(record.submission) / "workers" / f"{record.resource_class}-{record.worker}.json"
 
 
-def worker_path(layout: Layout, found: WorkerRecord) -> Path:
-    """Return the path of its file."""
-    return layout.submission(found.submission) / "workers" / f"{found.resource_class}-{found.worker}.json"
-
-
-def write_worker(layout: Layout, found: WorkerRecord) -> None:
+def write_worker(layout: Layout, record: WorkerRecord) -> None:
     """Write the record of a life after those of earlier lives.
 
     A life writes nothing once the next life has begun: SLURM may have taken its node for dead. A file that cannot be
@@ -91,15 +88,15 @@ def write_worker(layout: Layout, found: WorkerRecord) -> None:
     Raises:
         EnvironmentProblem: the campaign cannot be written.
     """
-    path = worker_path(layout, found)
+    path = worker_path(layout, record)
     lives = _read(path)
     if lives is None and path.exists():
-        path = path.with_name(f"{path.stem}-{found.restarts}.json")
+        path = path.with_name(f"{path.stem}-{record.restarts}.json")
         lives = _read(path)
     lives = lives or []
-    if any(life.restarts > found.restarts for life in lives):
+    if any(life.restarts > record.restarts for life in lives):
         return
-    lives = [*merge_lives(life for life in lives if life.restarts < found.restarts), found]
+    lives = [*merge_lives(life for life in lives if life.restarts < record.restarts), record]
     data = [asdict(life) for life in lives]
     for life in data:
         life["class"] = life.pop("resource_class")
@@ -126,7 +123,8 @@ def read_workers(layout: Layout, submission: str) -> list[WorkerRecord]:
 
 def read_records(layout: Layout, submission: str) -> tuple[list[WorkerRecord], str | None]:
     """Return the records of a submission, and a sentence about files that cannot be read."""
-    files = [(path, _read(path)) for path in _paths(layout, submission)]
+    listed = (layout.submission(submission) / "workers").glob("*.json")
+    files = [(path, _read(path)) for path in listed if not is_temporary(path)]
     records = [record for _, lives in files for record in lives or ()]
     records.sort(key=lambda each: (each.resource_class, each.worker, each.restarts))
     bad = sorted(path.name for path, lives in files if lives is None and path.exists())
@@ -136,14 +134,6 @@ def read_records(layout: Layout, submission: str) -> tuple[list[WorkerRecord], s
         f"{len(bad)} of {format_count(len(files), 'record')} of workers of submission {submission} cannot be read "
         f"(damaged, or of a newer version), such as {bad[0]}; hours and trials in there are not counted"
     )
-
-
-def _paths(layout: Layout, submission: str) -> list[Path]:
-    try:
-        listed = list((layout.submission(submission) / "workers").iterdir())
-    except FileNotFoundError:
-        return []
-    return [path for path in listed if path.suffix == ".json" and not is_temporary(path)]
 
 
 def _read(path: Path) -> list[WorkerRecord] | None:
@@ -160,17 +150,14 @@ def _read(path: Path) -> list[WorkerRecord] | None:
         return None
 
 
-def used_hours(found: Iterable[WorkerRecord], unit: str) -> float:
-    """Return the hours that the workers have used in total."""
-    return math.fsum(each.hours(unit) for each in found)
+def used_hours(records: Iterable[WorkerRecord], unit: str) -> float:
+    """Return the hours that the workers have used in total of their GPUs (`gpuh`) or cores (`cpuh`)."""
+    return math.fsum(each.seconds / 3600 * (each.gpus if unit == "gpuh" else each.cpus) for each in records)
 
 
 @final
 class BudgetTracker:
-    """Tracks the budget of a submission; reads the records less often the more workers there are.
-
-    Between reads it assumes that the workers continue.
-    """
+    """Tracks the budget of a submission; reads the records less often the more workers there are."""
 
     def __init__(
         self, layout: Layout, submission: str, hours: float, unit: str, clock: Callable[[], float] = time.monotonic
@@ -180,38 +167,16 @@ class BudgetTracker:
         self._hours = hours
         self._unit = unit
         self._clock = clock
-        self._final: dict[Path, float] = {}
-        self._read_at = -math.inf
-        self._next = -math.inf
-        self._used = self._per_s = 0.0
+        self._next_read = -math.inf
         self._empty = False
 
     def empty(self) -> bool:
         """Return True once the budget is used up."""
-        now = self._clock()
-        if self._empty or now < self._read_at + _READ_EVERY_S:
-            return self._empty
-        if now >= self._next or self._used + (now - self._read_at) * self._per_s >= self._hours:
-            self._read_files()
+        if not self._empty and self._clock() >= self._next_read:
+            records = read_workers(self._layout, self._submission)
+            self._next_read = self._clock() + max(_READ_EVERY_S, _READ_S_PER_WORKER * len(records))
+            self._empty = used_hours(records, self._unit) >= self._hours
         return self._empty
-
-    def _read_files(self) -> None:
-        at_work: list[WorkerRecord] = []
-        used = []
-        for path in _paths(self._layout, self._submission):
-            if path in self._final:
-                continue
-            lives = _read(path) or []
-            if lives and lives[-1].left in FOR_GOOD:
-                self._final[path] = used_hours(lives, self._unit)
-            else:
-                used.append(used_hours(lives, self._unit))
-                at_work += [life for life in lives[-1:] if life.left is None]
-        self._read_at = self._clock()
-        self._next = self._read_at + max(_READ_EVERY_S, _READ_S_PER_WORKER * len(at_work))
-        self._used = math.fsum((*self._final.values(), *used))
-        self._per_s = used_hours((replace(each, seconds=1.0) for each in at_work), self._unit)
-        self._empty = self._used >= self._hours
 
 
 _SUFFIX = "_0_log.out"
@@ -304,22 +269,20 @@ def _summary(lines: Sequence[str]) -> str:
 _LOOK_EVERY_S = 3.0
 
 
-@final
-@dataclass(frozen=True)
-class CalledOff:
-    """The whole submission, or some trials by their keys."""
+class CalledOff(NamedTuple):
+    """Cancellation of a whole submission, or of trials by their keys."""
 
     all: bool = False
     trials: frozenset[str] = frozenset()
 
 
 def cancelled_path(layout: Layout, submission: str) -> Path:
-    """Return the path of the file."""
+    """Return the path of the cancellations."""
     return layout.submission(submission) / "cancelled.json"
 
 
 def read_cancelled(layout: Layout, submission: str) -> CalledOff:
-    """Read the file.
+    """Read the cancellations.
 
     Raises:
         StoreError: the file is damaged.
@@ -333,14 +296,13 @@ def read_cancelled(layout: Layout, submission: str) -> CalledOff:
 
 @final
 class Cancellations:
-    """The file, as a worker watches it."""
+    """Watches the cancellations of a submission."""
 
     def __init__(self, layout: Layout, submission: str, clock: Callable[[], float] = time.monotonic) -> None:
         self._layout = layout
         self._submission = submission
         self._clock = clock
         self._next = clock()
-        self._stamp: tuple[int, int] | None = None
         self.current = CalledOff()
 
     def read_again(self) -> bool:
@@ -348,13 +310,7 @@ class Cancellations:
         if self._clock() < self._next:
             return False
         self._next = self._clock() + _LOOK_EVERY_S
-        try:
-            stat = cancelled_path(self._layout, self._submission).stat()
-            stamp = (stat.st_mtime_ns, stat.st_ino)
-            if stamp == self._stamp:
-                return False
-            before, self.current = self.current, read_cancelled(self._layout, self._submission)
-        except (OSError, StoreError):  # missing or unreadable; try again later
-            return False
-        self._stamp = stamp
+        before = self.current
+        with suppress(OSError, EnvironmentProblem, StoreError):  # unreadable: try again later
+            self.current = read_cancelled(self._layout, self._submission)
         return self.current != before

@@ -1,7 +1,6 @@
 """Counter-based random numbers: they depend on seed and place alone and are the same on every device.
 
-PyTorch's generators give other numbers on a GPU than on a CPU. These are the numbers of SplitMix64 (Steele, Lea and
-Flood, Fast splittable pseudorandom number generators, 2014) at consecutive counters, in integer arithmetic. Normal
+These are the numbers of SplitMix64 (Steele, Lea and Flood 2014) at consecutive counters, in integer arithmetic. Normal
 numbers agree to the rounding of float32.
 """
 
@@ -17,7 +16,6 @@ CPU = torch.device("cpu")
 
 
 def _as_int64(constant: int) -> int:
-    """Return a 64-bit word as PyTorch's int64."""
     return constant - (1 << 64) if constant >> 63 else constant
 
 
@@ -72,7 +70,6 @@ class Draws:
 
 
 def _normal(radius: Tensor, angle: Tensor) -> Tensor:
-    """Turn two uniform numbers into a normal one."""
     return ((-2 * torch.log1p(-radius)).sqrt() * (2 * math.pi * angle).cos()).to(torch.get_default_dtype())
 
 

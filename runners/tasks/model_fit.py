@@ -10,8 +10,7 @@ from variants.paths.choose import PathName, choose, device_of
 def require_model_fits(task: Task, model: Backbone, length: int) -> None:
     """Check that positions, direction and inputs of `model` fit `task`, whose longest sequence has `length` tokens.
 
-    Raises:
-        ValueError: the model cannot learn the task.
+    ValueError if the model cannot learn the task.
     """
     table = model.positions.table
     if table and length + model.sink_tokens > table:
@@ -33,8 +32,7 @@ def require_model_fits(task: Task, model: Backbone, length: int) -> None:
 def require_operator_fits(task: Task, model: Backbone, operator: Operator, length: int, path: PathName) -> None:
     """Check that `operator` works in `model`, at `length` tokens, on `path`, and hides what `task` predicts.
 
-    Raises:
-        ValueError: it does not.
+    ValueError if it does not.
     """
     where = f"operator {operator.label!r} in {model.label}"
     try:

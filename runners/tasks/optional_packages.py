@@ -7,11 +7,7 @@ from grid.errors import EnvironmentProblem
 
 
 def require_package(package: str, *, by: str, extra: str) -> Any:
-    """Import the module `package` of the optional dependencies `extra`.
-
-    Raises:
-        EnvironmentProblem: it is not installed.
-    """
+    """Import the module `package` of the optional dependencies `extra`; EnvironmentProblem if it is not installed."""
     try:
         return import_module(package)
     except ModuleNotFoundError as error:

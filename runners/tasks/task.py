@@ -1,8 +1,7 @@
 """The family of tasks: training data, loss and evaluation.
 
-A task is a spec; `open()` gives its data. Training data depend on the trial's seed and the step alone: all operators of
-one seed see the same batches on every device, and a resumed run needs no cursor. Evaluation data depend on the task
-alone, so all models and seeds are evaluated on the same sample.
+Training data depend on the trial's seed and the step alone: all operators of one seed see the same batches on every
+device. Evaluation data depend on the task alone, so all models and seeds are evaluated on the same sample.
 """
 
 import math
@@ -19,7 +18,7 @@ from torch.nn import functional as F
 
 from grid.spec import Choice
 from runners.tasks.counter_rng import CPU
-from variants import Scalars, Tokens
+from variants import Backbone, Operator, Scalars, Tokens
 
 T = TypeVar("T")
 
@@ -145,6 +144,16 @@ class Data(ABC):
         """Yield every measurement of a model."""
 
 
+class TokenData(Data):
+    """Data whose loss is the mean of -log p(target), in nats, over targets [B, T] that are not `UNSCORED`."""
+
+    def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        return F.cross_entropy(outputs.flatten(0, 1), targets.flatten(), ignore_index=UNSCORED)
+
+    def terms(self, targets: Tensor) -> int:
+        return int((targets != UNSCORED).sum())
+
+
 class Task(Choice):
     """A task that a model learns."""
 
@@ -181,6 +190,10 @@ class Task(Choice):
         """
         return None
 
+    def teachers(self) -> Sequence[tuple[Backbone, tuple[Operator, ...]]]:
+        """Return models that predict every batch before it is trained on, with the operator of each layer."""
+        return ()
+
     def check_steps(self, steps: int) -> None:
         """Raise ValueError if `steps` training steps are too few for the task."""
 
@@ -188,8 +201,7 @@ class Task(Choice):
     def open(self) -> Data:
         """Read or draw the task's data; cheap after the first time in a process.
 
-        Raises:
-            SpecError: files that it names are missing or differ from the spec.
+        SpecError if files that it names are missing or differ from the spec.
         """
 
 
@@ -279,10 +291,8 @@ class Ratio(NamedTuple):
 def ratio(x: Tensor, n: Tensor) -> Ratio:
     """Compute the ratio of `x` and `n`, float64 [items]; NaN if all n are 0."""
     items, total = len(x), float(n.sum())
-    if total == 0:
-        return Ratio(math.nan, None, items)
-    value = float(x.sum()) / total
-    if items == 1:
+    value = float(x.sum()) / total if total else math.nan
+    if items == 1 or not total:
         return Ratio(value, None, items)
     spread = float((x - value * n).square().sum()) * items / (items - 1)
     return Ratio(value, math.sqrt(spread) / total, items)

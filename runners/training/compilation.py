@@ -1,21 +1,13 @@
 """Compiles the forward pass of training, with its backward, into one graph; evaluations and probes are not compiled.
 
-A small model on a GPU spends its time on kernel launches; one graph is launched at once. `execution.compile` is one of:
-
-    "auto"   compile on CUDA if the model is small, training is long, and a compiler is installed; if the compiler
-             refuses the model, log the reason and train without compilation
-    "on"     compile on any device, or fail with the reason
-    "off"    do not compile
-
-Shapes are static. If the sequence length changes, as in a curriculum, one more graph with a dynamic length is compiled.
-Random numbers are the same as without compilation; results differ by rounding. `cost.graphs` of an attempt counts the
-compiled graphs.
+"auto" compiles small models with long training on CUDA, and trains without compilation if the compiler refuses; "on"
+compiles or fails. Shapes are static; if the length changes, one more graph with a dynamic length is compiled. Random
+numbers are the same as without compilation; results differ by rounding.
 """
 
 import os
 import shutil
 import warnings
-from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
@@ -33,7 +25,7 @@ SMALL: Final = 50_000_000
 LONG: Final = 5_000
 """Fewest steps for which "auto" compiles. Not measured on a GPU: compilation takes as long as thousands of steps."""
 BACKEND: Final = "inductor"
-_tries = Counter[str]()
+_tries = 0
 """Compilations that this process tried. The compiler also remembers functions that it failed to compile."""
 
 
@@ -45,8 +37,7 @@ Pass = Callable[[Tensor, Tensor | None], Tensor]
 class Forward:
     """The forward pass of training, compiled or eager.
 
-    Raises:
-        EnvironmentProblem: `execution.compile` is "on" and no compiler for the generated code is installed.
+    EnvironmentProblem if `execution.compile` is "on" and no compiler for the generated code is installed.
     """
 
     def __init__(self, trial: Trial, device: torch.device, parameters: int, plain: Pass) -> None:
@@ -67,8 +58,7 @@ class Forward:
     def __call__(self, inputs: Tensor, visible: Tensor | None) -> Tensor:
         """Compute the outputs of the model in training.
 
-        Raises:
-            SpecError: `execution.compile` is "on" and the compiler refuses the model.
+        SpecError if `execution.compile` is "on" and the compiler refuses the model.
         """
         if not self.compiled:
             return self._plain(inputs, visible)
@@ -95,8 +85,7 @@ class Forward:
 def compiles(trial: Trial, device: torch.device, parameters: int) -> bool:
     """Return True if `trial` is compiled on `device`.
 
-    Raises:
-        EnvironmentProblem: `execution.compile` is "on" and no compiler is installed.
+    EnvironmentProblem if `execution.compile` is "on" and no compiler is installed.
     """
     wanted = trial.execution.compile
     if wanted == "off":
@@ -120,17 +109,20 @@ def _missing(device: torch.device) -> str | None:
 
 
 def _compile_forward(plain: Pass, device: torch.device) -> Pass:
-    _tries["forward"] += 1
-    cuda = device.type == "cuda"
-    options: dict[str, Any] = {"triton.cudagraphs": cuda, "fallback_random": True, "compile_threads": 1}
-    own: Callable[..., Any] = torch.compile(
+    global _tries
+    _tries += 1
+    options: dict[str, Any] = {
+        "triton.cudagraphs": device.type == "cuda",
+        "fallback_random": True,
+        "compile_threads": 1,
+    }
+    compiled: Callable[..., Any] = torch.compile(
         plain, fullgraph=True, backend=BACKEND, options=options if BACKEND == "inductor" else None
     )
-    return own
+    return compiled
 
 
 def _graphs() -> int:
-    """Count the graphs that this process has compiled."""
     from torch._dynamo.utils import counters
 
     return int(counters["stats"]["unique_graphs"])
@@ -148,12 +140,12 @@ def graphs_forgotten() -> Iterator[None]:
 
     config: Any = torch._dynamo.config
     backward: Any = torch._functorch.config
-    before, said = _tries.total(), config.fail_on_recompile_limit_hit
+    before, said = _tries, config.fail_on_recompile_limit_hit
     at_once = backward.force_non_lazy_backward_lowering
     config.fail_on_recompile_limit_hit = backward.force_non_lazy_backward_lowering = True
     try:
         yield
     finally:
         config.fail_on_recompile_limit_hit, backward.force_non_lazy_backward_lowering = said, at_once
-        if _tries.total() != before:
+        if _tries != before:
             torch._dynamo.reset()

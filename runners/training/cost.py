@@ -1,8 +1,7 @@
 """Measures the cost of the steps of one attempt, as entries of `TrainingResult.cost`.
 
     steps, tokens        trained on; a token is an input position, with padding but without sink tokens
-    flops                matrix products of forward and backward (`runners.training.flops`), counted for
-                         `execution.path="reference"` on every path
+    flops                matrix products of forward and backward, counted for `execution.path="reference"`
     train_s, evaluate_s, probe_s
     graphs, compile_s    compiled graphs, and the seconds of the steps that compiled them: part of train_s
     compile_tokens, compile_flops    tokens and operations of those steps: parts of tokens and flops
@@ -10,15 +9,10 @@
     peak_memory_bytes    of the device on CUDA, else of the process
     peak_flops_per_s     of one large matrix product on the trial's devices, in the precision of training
 
-A failed or stopped attempt records its cost so far; a killed one records nothing. Repeated steps count again. All but
-the two peaks are sums, which add up over attempts. An entry that cannot be measured is missing.
-
-FLOPs of attention count all pairs of positions, also hidden ones. FLOPs of the optimiser, a teacher and evaluations are
-not counted. Neither are operations that a path computes twice, nor the extra forward pass of running means. With
-several ranks, FLOPs are those of the whole batch; seconds and memory are rank 0's.
-
-The peak of a device is measured at the end of the first attempt of a process that trained for more than `LONG_S`;
-earlier attempts have no such entry.
+Repeated steps count again. All but the two peaks are sums, which add up over attempts. An entry that cannot be measured
+is missing. FLOPs of attention count all pairs of positions, also hidden ones. FLOPs of the optimiser, a teacher,
+evaluations and running means are not counted. With several ranks, FLOPs are those of the whole batch; seconds and
+memory are rank 0's. The peak of a device is measured once in a process, after training of more than `LONG_S`.
 """
 
 import math
@@ -32,7 +26,7 @@ import torch
 from torch import Tensor
 
 from runners.training.energy import Energy, meters
-from runners.training.flops import Shape, step_work
+from runners.training.flops import Shape, count_flops
 from runners.training.memory import peak_memory_bytes
 from runners.training.process_group import World, node_count
 from runners.trial import Trial
@@ -101,26 +95,21 @@ def _tokens(shapes: Mapping[Shape, int]) -> int:
 def flops(trial: Trial, shapes: Mapping[Shape, int]) -> float | None:
     """Sum the FLOPs of the steps, counted by batch shape; None if an operator cannot be counted."""
     total = Fraction(0)
-    try:
-        for batch in {shape.batch for shape in shapes}:
-            lengths = {shape.length: steps for shape, steps in shapes.items() if shape.batch == batch}
-            total += _of_lengths(trial, batch, lengths)
-    except (RuntimeError, TypeError, ValueError):  # an operator that reads tensor values; meta tensors have none
-        return None
+    model = (trial.model, trial.operators(), trial.task.inputs, "reference")
+    for batch in {shape.batch for shape in shapes}:
+        lengths = {shape.length: steps for shape, steps in shapes.items() if shape.batch == batch}
+        known = sorted(lengths)
+        if len(known) > MOST_COUNTED:
+            known = [known[0], known[len(known) // 2], known[-1]]
+        try:
+            counted = {at: Fraction(count_flops(*model, Shape(batch, at), training=True)) for at in known}
+        except (RuntimeError, TypeError, ValueError):  # an operator that reads tensor values; meta tensors have none
+            return None
+        total += sum(steps * _interpolate(length, counted) for length, steps in lengths.items())
     return float(total)
 
 
-def _of_lengths(trial: Trial, batch: int, lengths: Mapping[int, int]) -> Fraction:
-    known = sorted(lengths)
-    if len(known) > MOST_COUNTED:
-        known = [known[0], known[len(known) // 2], known[-1]]
-    model = (trial.model, trial.operators(), trial.task.inputs, "reference")
-    counted = {length: Fraction(step_work(*model, Shape(batch, length)).flops) for length in known}
-    return sum((steps * _at(length, counted) for length, steps in lengths.items()), Fraction(0))
-
-
-def _at(length: int, counted: Mapping[int, Fraction]) -> Fraction:
-    """The polynomial through `counted`, at `length`."""
+def _interpolate(length: int, counted: Mapping[int, Fraction]) -> Fraction:
     if length in counted:
         return counted[length]
     total = Fraction(0)

@@ -15,12 +15,11 @@ _FIXED = (":4096:8", ":16:8")
 
 
 def fix_workspace(device: torch.device, *, wanted: bool) -> None:
-    """Give cuBLAS, on CUDA, a workspace with which it adds up in one order: for every trial, before the first product.
+    """Set the workspace of cuBLAS on CUDA, so that it adds up in one order; call before the first product.
 
-    PyTorch looks once in a process, so that a trial that need not be deterministic decides for those after it.
+    PyTorch reads the variable once in a process, so every trial sets it.
 
-    Raises:
-        EnvironmentProblem: the trial is `wanted` deterministic and the user has set another workspace.
+    EnvironmentProblem if the trial is `wanted` deterministic and the user has set another workspace.
     """
     if device.type != "cuda":
         return
@@ -39,17 +38,16 @@ def deterministic(*, wanted: bool) -> Iterator[None]:
         yield
         return
     mode, warns = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
-    fixed, tries, cublas = cudnn.deterministic, cudnn.benchmark, os.environ.get(_CUBLAS)
+    given = os.environ.get(_CUBLAS)
     try:
         torch.use_deterministic_algorithms(mode=True)
-        cudnn.deterministic, cudnn.benchmark = True, False
-        if cublas not in _FIXED:
+        if given not in _FIXED:
             os.environ[_CUBLAS] = _FIXED[0]
-        yield
+        with cudnn.flags(enabled=cudnn.enabled, benchmark=False, deterministic=True, allow_tf32=cudnn.allow_tf32):
+            yield
     finally:
         torch.use_deterministic_algorithms(mode=mode, warn_only=warns)
-        cudnn.deterministic, cudnn.benchmark = fixed, tries
-        if cublas is None:
+        if given is None:
             os.environ.pop(_CUBLAS, None)
         else:
-            os.environ[_CUBLAS] = cublas
+            os.environ[_CUBLAS] = given

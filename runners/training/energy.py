@@ -1,14 +1,13 @@
-"""Energy that devices used, if they have a counter that can be read.
+"""Energy that devices used, for all their users: processors by RAPL in microjoules, GPUs by NVML in millijoules.
 
-Processors: the counters of the Linux powercap framework (RAPL) in microjoules, which wrap around after minutes to
-hours. On most systems only root may read them. GPUs: NVIDIA's management library counts millijoules since the driver
-was loaded (Volta and later). Both count the whole device, for all its users.
+On most systems only root may read RAPL. NVML counts on Volta and later.
 """
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Final, final
+from typing import Any, Final, final
 
 import pynvml
 import torch
@@ -19,47 +18,19 @@ LOOK_S: Final = 10.0
 
 
 @final
-class Rapl:
-    """The counter of one processor package, a folder of the powercap framework."""
+class Meter:
+    """A counter of energy: `read` returns it, in units of 1 / `per_joule`. At `limit` it begins anew."""
 
-    def __init__(self, zone: Path) -> None:
-        self._file = zone / "energy_uj"
-        self._limit = int((zone / "max_energy_range_uj").read_text())
-        self._last, self._used = self._read(), 0
+    def __init__(self, read: Callable[[], int], per_joule: float, limit: int = 0) -> None:
+        self._read, self._per_joule, self._limit = read, per_joule, limit
+        self._last, self._used = read(), 0
 
     def joules(self) -> float:
         """Return the joules used since it was made; correct if it wraps around at most once between two readings."""
         now = self._read()
         self._used += now - self._last + (self._limit if now < self._last else 0)
         self._last = now
-        return self._used / 1e6
-
-    def _read(self) -> int:
-        return int(self._file.read_text())
-
-
-@final
-class Nvidia:
-    """The counter of one GPU, by the GPU's UUID such as "GPU-...".
-
-    Raises:
-        pynvml.NVMLError: NVIDIA's library is missing, or the GPU has no counter.
-    """
-
-    def __init__(self, uuid: str) -> None:
-        pynvml.nvmlInit()
-        self._handle = pynvml.nvmlDeviceGetHandleByUUID(uuid)
-        self._first = self._read()
-
-    def joules(self) -> float:
-        """Return the joules used since it was made."""
-        return (self._read() - self._first) / 1e3
-
-    def _read(self) -> int:
-        return int(pynvml.nvmlDeviceGetTotalEnergyConsumption(self._handle))  # in millijoules
-
-
-Meter = Rapl | Nvidia
+        return self._used / self._per_joule
 
 
 def processors(root: Path = POWERCAP) -> list[Meter] | None:
@@ -67,18 +38,28 @@ def processors(root: Path = POWERCAP) -> list[Meter] | None:
     zones = [zone for zone in sorted(root.glob("intel-rapl:*")) if ":" not in zone.name.removeprefix("intel-rapl:")]
     try:
         packages = [zone for zone in zones if (zone / "name").read_text().startswith("package")]
-        found: list[Meter] = [Rapl(zone) for zone in packages]
+        return [rapl(zone) for zone in packages] or None
     except (OSError, ValueError):
         return None
-    return found or None
+
+
+def rapl(zone: Path) -> Meter:
+    """Return the meter of a processor package, a folder of the powercap framework."""
+    return Meter(lambda: int((zone / "energy_uj").read_text()), 1e6, int((zone / "max_energy_range_uj").read_text()))
 
 
 def gpus(uuids: Sequence[str]) -> list[Meter] | None:
-    """Return a meter for each GPU; None if one of them cannot be read."""
+    """Return a meter for each GPU, by UUIDs such as "GPU-..."; None if one of them cannot be read."""
     try:
-        return [Nvidia(uuid) for uuid in uuids]
+        pynvml.nvmlInit()
+        handles = [pynvml.nvmlDeviceGetHandleByUUID(uuid) for uuid in uuids]
+        return [Meter(partial(_read_gpu, handle), 1e3) for handle in handles]
     except pynvml.NVMLError:
         return None
+
+
+def _read_gpu(handle: Any) -> int:
+    return int(pynvml.nvmlDeviceGetTotalEnergyConsumption(handle))
 
 
 def meters(device: torch.device, count: int) -> list[Meter] | None:

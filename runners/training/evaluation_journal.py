@@ -1,8 +1,4 @@
-"""Evaluations that can be interrupted: results of forward passes are kept, and recalled by the next attempt.
-
-The model of a step and the order of an evaluation's forward passes are fixed. So the results of the first n passes
-stand for them when the evaluation begins again.
-"""
+"""Evaluations that can be interrupted: a resumed one recalls the results of its first forward passes."""
 
 from collections.abc import Callable
 from typing import Any, TypeVar, final

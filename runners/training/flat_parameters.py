@@ -1,7 +1,6 @@
-"""All parameters of a model as a few vectors, so that an optimiser step is a few kernels however many there are.
+"""All parameters of a model as a few vectors, so that an optimiser step is a few kernels.
 
-A small model spends a tenth of its step on one kernel call per tensor; the values are the same either way. Their
-gradients and the loss lie in one buffer, so that processes that share a batch add them up in one operation.
+Gradients and loss lie in one buffer, which ranks sum in one operation.
 """
 
 from collections.abc import Sequence
@@ -14,14 +13,14 @@ from runners.optimisers.optimiser import ParameterVectors
 from variants import Transformer
 
 _ALIGNED = 64
-"""Elements: a gradient begins at a multiple of these, where a GPU's wide loads can be used."""
+"""A gradient begins at a multiple of so many elements, for wide loads of a GPU."""
 
 
 @final
 class Flat:
     """Moves the parameters of `model` into vectors; they and their gradients become views of these.
 
-    Weight decay spares biases, norms and what the model spares. `by_matrix` puts the layers' weight matrices apart.
+    Biases, norms and `undecayed_parameters` have no weight decay. `by_matrix` separates the layers' weight matrices.
     """
 
     def __init__(self, model: Transformer, *, by_matrix: bool = False) -> None:
@@ -33,7 +32,7 @@ class Flat:
         kept = [p for p in others if p.ndim <= 1 or id(p) in spared]
         starts, end = [], 0
         for parameters in (decayed, kept, hidden):
-            starts.append(_align(end))
+            starts.append(-(-end // _ALIGNED) * _ALIGNED)
             end = starts[-1] + sum(p.numel() for p in parameters) if parameters else end
         self._gradient_and_loss = next(model.parameters()).new_zeros(end + 1)
         joined = [
@@ -48,16 +47,16 @@ class Flat:
         )
 
     def zero_gradients(self) -> None:
-        """Forget the gradients of the last step."""
+        """Set gradients to 0."""
         self._gradient_and_loss.zero_()
 
     def with_loss(self, loss: Tensor) -> Tensor:
-        """The whole gradient and, as the last entry, `loss`: one vector, whose changes are the gradient's."""
+        """Return the gradient with `loss` as its last entry; a view, so changes reach the gradient."""
         self._gradient_and_loss[-1] = loss
         return self._gradient_and_loss
 
     def clip_gradients(self, limit: float | None) -> float:
-        """The Euclidean norm of the whole gradient, which is then scaled down to `limit` where it is longer."""
+        """Return the Euclidean norm of the gradient, and scale the gradient down to `limit` if it is longer."""
         norm = float(torch.linalg.vector_norm(torch.stack([g.norm() for g in self._gradients()])))
         if limit is not None and norm > limit:
             for gradient in self._gradients():
@@ -65,7 +64,7 @@ class Flat:
         return norm
 
     def finite(self) -> bool:
-        """Whether every parameter is a finite number."""
+        """Return True if every parameter is finite."""
         return all(bool(vector.isfinite().all()) for vector in self.weights.vectors())
 
     def _gradients(self) -> list[Tensor]:
@@ -73,7 +72,7 @@ class Flat:
 
 
 def _hidden_rows(model: Transformer) -> dict[int, list[int]]:
-    """The weight matrices of the layers by id, with the rows of each matrix that the parameter holds."""
+    """Map the id of each weight matrix of the layers to the rows of the matrices that it holds."""
     found: dict[int, list[int]] = {}
     for block in model.blocks():
         found |= {id(each.weight): [len(each.weight)] for each in block.modules() if isinstance(each, nn.Linear)}
@@ -85,13 +84,9 @@ def _hidden_rows(model: Transformer) -> dict[int, list[int]]:
     return found
 
 
-def _align(count: int) -> int:
-    return -(-count // _ALIGNED) * _ALIGNED
-
-
 @torch.no_grad()
 def _join(parameters: Sequence[nn.Parameter], gradients: Tensor) -> nn.Parameter:
-    """One vector of `parameters`, whose gradient is the beginning of `gradients`."""
+    """Join `parameters` in one vector, whose gradient is the beginning of `gradients`."""
     vector = nn.Parameter(torch.cat([parameter.detach().flatten() for parameter in parameters]))
     vector.grad = gradients[: vector.numel()]
     start = 0

@@ -1,9 +1,8 @@
 """The training loop: batches, steps, evaluations, probes and checkpoints.
 
-A run is a function of its trial. Data, evaluation sample, initial weights and the model's random numbers follow from
-the seed and the step. So the state of a run is its step, parameters and optimiser state. On the CPU, a resumed run
-equals an uninterrupted one bit for bit, with the same number of threads, micro-batches and ranks. Splitting a batch
-into parts changes loss and gradient by rounding only; dropout draws per part.
+Data, evaluation sample, initial weights and random numbers follow from the seed and the step. So the state of a run is
+its step, parameters and optimiser state. On the CPU, a resumed run equals an uninterrupted one bit for bit, with the
+same number of threads, micro-batches and ranks.
 """
 
 import math
@@ -39,10 +38,9 @@ def train(trial: Trial, surroundings: TrainingContext) -> TrainingResult:
 
     Metrics of a step are `loss`, `grad_norm` (before clipping), `learning_rate` and those that `Data.logged` names.
 
-    Raises:
-        Diverged: the loss is not finite, or a thousand times that of the best constant prediction.
-        SpecError: the task's files do not match the spec, or model inputs are not finite.
-        EnvironmentProblem: the device is not available.
+    Diverged if the loss is not finite, or a thousand times that of the best constant prediction. SpecError if the
+    task's files do not match the spec, or model inputs are not finite. EnvironmentProblem if the device is not
+    available.
     """
     with ranks(trial) as world:
         return train_as(world, trial, surroundings)
@@ -158,12 +156,10 @@ class _TrainingRun:
         return self._finish(step, stopped=stopped)
 
     def _paths(self) -> list[str]:
-        """Return the execution path of every layer on the longest sequences of training."""
         length = self._trial.task.length + self._trial.model.sink_tokens
         return self._model.paths(length, compiled=self._forward.compiled)
 
     def _record(self) -> Mapping[str, Any] | None:
-        """Describe the data that the task and the evaluations have read."""
         judged = [{"kind": each.label, **judge.record} for each, judge in self._judges if judge.record is not None]
         return {**(self._data.record or {}), "evaluations": judged} if judged else self._data.record
 
@@ -213,7 +209,6 @@ class _TrainingRun:
         return [each.detach() for each in losses]
 
     def _sum_losses(self, losses: list[Sequence[Tensor]]) -> Sequence[Tensor]:
-        """Sum losses and gradients over all parts and ranks."""
         if self._means is None:
             return losses[0]
         nothing = [torch.zeros((), device=self._device)] * (1 + len(self._data.logged))
@@ -323,7 +318,6 @@ class _TrainingRun:
         }
 
     def _weights_to_keep(self) -> dict[str, Any]:
-        """Collect the weights with the spec and data record needed to use them outside the campaign."""
         read = None if self._data.record is None else dict(self._data.record)
         return {"model": _copy_to_cpu(self._model.state_dict()), "spec": self._trial.data(), "data": read}
 

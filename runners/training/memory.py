@@ -1,4 +1,4 @@
-"""How much memory an attempt needed at most: of the accelerator where one is in use, else of this process."""
+"""Peak memory of an attempt: of the accelerator if one is in use, else of this process."""
 
 import resource
 import sys
@@ -10,7 +10,7 @@ _STATUS = Path("/proc/self/status")
 
 
 def reset_peak_memory() -> None:
-    """Forget the peak so far, so that a warm process can tell its trials apart (Linux; elsewhere the peak is kept)."""
+    """Reset the peak, so that a process measures each of its trials; on Linux only."""
     if _CLEAR.exists():
         _CLEAR.write_text("5")  # 5: the peak of the resident set, and nothing else
     cuda = _cuda()
@@ -19,7 +19,7 @@ def reset_peak_memory() -> None:
 
 
 def peak_memory_bytes() -> int:
-    """Bytes at the peak since the last reset."""
+    """Return the bytes at the peak since the last reset."""
     cuda = _cuda()
     if cuda is not None:
         return int(cuda.max_memory_allocated())
@@ -31,17 +31,16 @@ def peak_memory_bytes() -> int:
 
 
 def release_cached_memory() -> None:
-    """Give back to the accelerator what this process keeps of it for later."""
+    """Release cached memory of the accelerator."""
     cuda = _cuda()
     if cuda is not None:
         cuda.empty_cache()
 
 
 def oom_kills(proc: Path = Path("/proc/self/cgroup"), mounts: Path = Path("/sys/fs/cgroup")) -> int | None:
-    """Processes of this process's control group that the system killed for want of memory; None where it cannot tell.
+    """Count processes of the control group that the system killed for lack of memory; None if unknown.
 
-    A control group is what SLURM, a container or systemd gives a job; `memory.events` is of version 2, and
-    `memory.oom_control` of version 1.
+    Version 2 of control groups has `memory.events`, and version 1 has `memory.oom_control`.
     """
     try:
         groups = dict(line.split(":", 2)[1:] for line in proc.read_text().splitlines())
@@ -50,18 +49,14 @@ def oom_kills(proc: Path = Path("/proc/self/cgroup"), mounts: Path = Path("/sys/
     v1 = next((path for names, path in groups.items() if "memory" in names.split(",")), None)
     mount, file = (mounts, "memory.events") if v1 is None else (mounts / "memory", "memory.oom_control")
     group = mount / (groups.get("", "") if v1 is None else v1).lstrip("/")
-    return _kills(group / file if group.is_dir() else mount / file)  # a container may see its own group as the root
-
-
-def _kills(file: Path) -> int | None:
+    group = group if group.is_dir() else mount  # a container may see its own group as the root
     try:
-        lines = file.read_text().splitlines()
+        lines = (group / file).read_text().splitlines()
     except OSError:
         return None
     return next((int(line.split()[1]) for line in lines if line.startswith("oom_kill ")), None)
 
 
 def _cuda() -> ModuleType | None:
-    """`torch.cuda` where this process has loaded and uses it."""
     torch = sys.modules.get("torch")
     return torch.cuda if torch is not None and torch.cuda.is_initialized() else None

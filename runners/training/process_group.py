@@ -1,10 +1,8 @@
 """Process group of one trial: ranks share every batch, sum their gradients and make the same steps.
 
 Every rank holds the whole model, draws the whole batch and computes its parts of it. One all-reduce per step sums the
-flat gradient, with the loss as its last entry. DistributedDataParallel is not used: it averages over ranks, but parts
-weighted by their terms need a sum. Models here are small and the gradients already lie in one buffer.
-
-Rank 0 alone reads and writes checkpoints, evaluates and records. Backends: NCCL on CUDA, gloo on the CPU.
+flat gradient and the loss. DistributedDataParallel would average, but parts weighted by their terms need a sum.
+Rank 0 alone reads and writes checkpoints, evaluates and records.
 """
 
 import contextlib
@@ -123,9 +121,7 @@ def place_given() -> RankPlace | None:
 def join_group(place: RankPlace, device: torch.device, store: Store | None = None) -> Iterator[None]:
     """Join the process group at `store`, or at MASTER_ADDR and MASTER_PORT; leave it on exit.
 
-    Raises:
-        EnvironmentProblem: this process is already in a process group.
-        PeerLost: another rank did not join.
+    EnvironmentProblem if this process is already in a process group. PeerLost if another rank did not join.
     """
     if dist.is_initialized():
         raise EnvironmentProblem("this process has a process group; call torch.distributed.destroy_process_group()")

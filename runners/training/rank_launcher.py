@@ -1,10 +1,8 @@
 """Starts the ranks of a trial on several GPUs; this process is rank 0.
 
 Every other rank is a fresh interpreter, since neither CUDA nor autograd threads survive a fork. It reads the trial from
-standard input, with the text of the spec files as loaded here. Over a pipe it reports that it is ready, or why it
-failed. It dies with this process and ignores signals. If torchrun or srun started the ranks, no process is started.
-If several nodes share the trial, srun starts the ranks of the other nodes, and they report on standard output.
-`torch.distributed.run` would start rank 0 anew, too: claims, checkpoints and stops of the trial belong to this process.
+standard input, reports over a pipe, ignores signals and dies with this process. srun starts the ranks of other nodes.
+`torch.distributed.run` would start rank 0 anew, too, but claims, checkpoints and stops belong to this process.
 """
 
 import contextlib
@@ -69,10 +67,8 @@ class RankOutOfMemory(RankFailed, MemoryError):
 def ranks(trial: Trial) -> Iterator[World]:
     """Start the ranks that `trial` asks for and end them on exit; no process is started for one rank.
 
-    Raises:
-        EnvironmentProblem: there are fewer devices than ranks, or WORLD_SIZE differs.
-        SpecError: another process cannot load a class of the trial.
-        RankFailed: a rank that was started here failed.
+    EnvironmentProblem if there are fewer devices than ranks, or WORLD_SIZE differs. SpecError if another process cannot
+    load a class of the trial. RankFailed if a rank that was started here failed.
     """
     execution = trial.execution
     given = place_given() if execution.gpus > 1 else None
@@ -96,8 +92,7 @@ def ranks(trial: Trial) -> Iterator[World]:
 def device_of(name: str, place: RankPlace = RankPlace(), *, joined: bool = False) -> torch.device:  # noqa: B008
     """Choose the device of a rank for `execution.device`; with several ranks, make it the current one.
 
-    Raises:
-        EnvironmentProblem: it is not available, or this node has fewer devices than ranks.
+    EnvironmentProblem if it is not available, or this node has fewer devices than ranks.
     """
     count = torch.cuda.device_count() if torch.cuda.is_available() and name != "cpu" else 0
     if name == "cuda" and not count:
@@ -182,6 +177,8 @@ class _Others:
     def _start(self, job: dict[str, Any]) -> None:
         said, says = os.pipe()
         self._said.append(said)
+        variables = {"RANK": job["rank"], "LOCAL_RANK": job["local"], "WORLD_SIZE": job["size"]}
+        variables["LOCAL_WORLD_SIZE"] = self._per_node
         try:
             node = job["rank"] // self._per_node
             process = subprocess.Popen(
@@ -189,7 +186,7 @@ class _Others:
                 stdin=subprocess.PIPE,
                 stdout=says if node else None,
                 pass_fds=[] if node else [says],
-                env=_environment(job),
+                env={**os.environ, **{name: str(value) for name, value in variables.items()}},
             )
         finally:
             os.close(says)
@@ -199,11 +196,7 @@ class _Others:
             told.write(json.dumps({**job, "says": says}).encode())
 
     def await_ready(self) -> None:
-        """Wait until every rank has loaded the trial.
-
-        Raises:
-            RankFailed: one cannot.
-        """
+        """Wait until every rank has loaded the trial; RankFailed if one cannot."""
         for rank in range(1, len(self._processes) + 1):
             if "ready" not in self._hear(rank):
                 raise self._failure(rank)
@@ -227,7 +220,6 @@ class _Others:
         return NodeLost(str(error)) if node_count() > 1 else RankFailed(str(error))
 
     def _to_blame(self) -> list[int]:
-        """Find ranks that failed or ended for a reason of their own."""
         ended = self._find_ended()  # first: a rank reports before it ends
         for rank, said in enumerate(self._said, start=1):
             while select.select([said], [], [], 0)[0] and self._hear(rank):
@@ -288,15 +280,11 @@ class _Others:
         status = self._processes[rank - 1].wait()
         if rank >= self._per_node:
             return NodeLost(f"{who} on another node: its process ended (exit status {status})")
-        if status == -signal.SIGKILL and self._killed_for_memory():
+        now = oom_kills()
+        if status == -signal.SIGKILL and now is not None and self._oom_kills is not None and now > self._oom_kills:
             return RankOutOfMemory(f"{who}: the system killed its process, because the memory of the job was used up")
         how = signal.Signals(-status).name if status < 0 else f"exit status {status}"
         return (RankKilled if status < 0 else RankFailed)(f"{who}: its process ended ({how})")
-
-    def _killed_for_memory(self) -> bool:
-        """Return True if the system killed a process for lack of memory since the start."""
-        now = oom_kills()
-        return now is not None and self._oom_kills is not None and now > self._oom_kills
 
 
 def out_of_memory(error: PeerLost) -> bool:
@@ -316,15 +304,7 @@ def _srun_arguments(node: int) -> list[str]:
     return [json.dumps(sys.path), str(os.getpid()), *step, *python, "-P", "-c", _START]
 
 
-def _environment(job: dict[str, Any]) -> dict[str, str]:
-    """Build torchrun's environment variables."""
-    values = {"RANK": job["rank"], "LOCAL_RANK": job["local"], "WORLD_SIZE": job["size"]}
-    values["LOCAL_WORLD_SIZE"] = job["size"] // node_count()
-    return {**os.environ, **{name: str(value) for name, value in values.items()}}
-
-
 def _job(trial: Trial, meeting: Mapping[str, str]) -> dict[str, Any]:
-    """Describe the trial for another rank, as JSON."""
     modules = {cls.__module__ for spec in specs(trial) for cls in type(spec).__mro__ if issubclass(cls, Spec)}
     files, names = {}, []
     for name in sorted(modules):

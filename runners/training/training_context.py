@@ -1,8 +1,4 @@
-"""Callbacks for logging, saving and stopping, and the ways in which training ends.
-
-The training loop does not know campaigns, files or processes. Tests pass a `TrainingContext` that keeps everything in
-memory; a worker passes one that writes shards, checkpoints and heartbeats.
-"""
+"""Callbacks for logging, saving and stopping, and the ways in which training ends."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field

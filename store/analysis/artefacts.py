@@ -31,8 +31,7 @@ class StoredArray(NamedTuple):
 def artefacts(store: "Store", trial: str) -> list[StoredArray]:
     """The files of a trial that count, by step and name: of those of the attempts that its result came from, the last.
 
-    Raises:
-        SpecError: the key is none; EnvironmentProblem where the file system does not answer.
+    Raises SpecError: the key is none; EnvironmentProblem where the file system does not answer.
     """
     counted = store.sql("SELECT attempt, until FROM counted WHERE trial = $trial ORDER BY attempt", {"trial": trial})
     found: dict[tuple[int, str], StoredArray] = {}
@@ -58,10 +57,8 @@ def with_artefacts(store: "Store", grid: str, kind: str) -> pl.DataFrame:
 def arrays(store: "Store", artefact: StoredArray) -> dict[str, "np.ndarray"]:
     """Read the arrays of a file by name; nothing in it is executed.
 
-    Raises:
-        NotFoundError: it is gone.
-        StoreError: it is torn or altered, or larger than `LARGEST`.
-        EnvironmentProblem: the file system does not answer.
+    Raises NotFoundError: it is gone; StoreError: it is torn or altered, or larger than `LARGEST`; EnvironmentProblem:
+    the file system does not answer.
     """
     import numpy as np  # here: reading tables does not need it
 

@@ -8,7 +8,7 @@ import polars as pl
 
 from grid.names import label_of
 from store.analysis.verdicts import GridMeasure, measure_of, runs
-from store.statistics import Factorial, HalfNormal, factorial, half_normal
+from store.statistics import Factorial, factorial
 
 if TYPE_CHECKING:
     from store.store import Store
@@ -53,21 +53,6 @@ def analysis(
     )
 
 
-def half_normal_data(store: "Store", grid: str, *, measure: Mapping[str, Any] | None = None) -> HalfNormal:
-    """Half-normal plot data of a grid with one seed; factors as in `effects`.
-
-    Raises as `effects` does, and SpecError when runs of several seeds have values.
-    """
-    rules = measure_of(store, grid, measure)
-    values, factors = _factors(store, grid, rules)
-    planned = {_AXIS + factor: levels for factor, levels in factors.items()}
-    found = half_normal(values, planned, scale=rules.scale, alpha=rules.alpha)
-    names = found.contrasts.with_columns(
-        _strip_marks(pl.col("contrast")), pl.col("aliased_with").list.eval(_strip_marks(pl.element()))
-    )
-    return found._replace(contrasts=names)
-
-
 def _strip_marks(names: pl.Expr) -> pl.Expr:
     return names.str.replace_all(_AXIS, "", literal=True)
 
@@ -92,7 +77,11 @@ def levels_of(header: Mapping[str, Any], axes: Sequence[str]) -> dict[str, list[
     None where an axis does not apply. The axes, as their labels in the header, are in the grid's order.
     """
     rows = [json.loads(text) for text in axes]
-    return {axis["name"]: [_level(row.get(axis["name"]), axis["labels"]) for row in rows] for axis in header["axes"]}
+    levels: dict[str, list[str | None]] = {}
+    for axis in header["axes"]:
+        name, nothing = axis["name"], None if label_of(None) not in axis["labels"] else label_of(None)
+        levels[name] = [nothing if row.get(name) is None else label_of(row[name]) for row in rows]
+    return levels
 
 
 def moving_together(columns: Mapping[str, Sequence[str | None]]) -> list[list[str]]:
@@ -127,10 +116,3 @@ def _joint(group: Mapping[str, Sequence[str | None]], labels: Mapping[str, Seque
 
     ordered = [names[row] for row in sorted(names, key=place)]
     return _Joint([names[row] for row in rows], [name for name in ordered if name is not None])
-
-
-def _level(value: object, labels: Sequence[str]) -> str | None:
-    """The label of an axis's value; null is the value None if the axis has it, else an axis that does not apply."""
-    if value is None and label_of(None) not in labels:
-        return None
-    return label_of(value)

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import polars as pl
 
-from store.analysis.verdicts import GridMeasure, baseline_of, baselines_of, measure_of, runs
+from grid.errors import SpecError
+from store.analysis.verdicts import GridMeasure, baseline_of, baselines_of, judge_runs, measure_of, runs
 from store.database import queries
-from store.statistics import compare
-from store.statistics.checks import checks, why_lines
-from store.statistics.items import ItemBars, item_bars
+from store.statistics import ItemBars, checks, item_bars
+from store.statistics.verdict import ROBUST_PAIRS
 
 if TYPE_CHECKING:
     from store.store import Store
@@ -24,17 +24,14 @@ def why(
     The columns of `compare` and `checks`, and `items`: None, or the fields of `ItemBars` where both arms recorded the
     values of the same items. Raises as `verdicts` does, and SpecError for a baseline.
     """
-    from grid.errors import SpecError
-
     rules = measure_of(store, grid, measure)
     base, key = baselines_of(store, grid, baseline), baseline_of(store, grid, cell)
     theirs = base if isinstance(base, str) else base.get(key, key)
     if key == theirs:
         raise SpecError(f"the cell {cell!r} is a baseline, which has no verdict; ask for another cell")
     values = runs(store, grid, rules)
-    found = compare(
-        values, baseline=base, scale=rules.scale, better=rules.better, rope=rules.rope, alpha=rules.alpha
-    ).join(checks(values, baseline=base, scale=rules.scale, alpha=rules.alpha), on="cell", maintain_order="left")
+    basis = checks(values, baseline=base, scale=rules.scale, alpha=rules.alpha)
+    found = judge_runs(values, base, rules).join(basis, on="cell", maintain_order="left")
     row = next(row for row in found.iter_rows(named=True) if row["cell"] == key)
     bars = paired_items(store, grid, rules, (key, theirs))
     return {**row, "items": None if bars is None else bars._asdict()}
@@ -78,6 +75,52 @@ def item_differences(store: "Store", grid: str, measure: GridMeasure, cells: tup
 def why_text(row: Mapping[str, Any]) -> list[str]:
     """`why` as sentences, a topic each."""
     return [*why_lines(row), f"error bars: {_bars(row['items'])}"]
+
+
+def why_lines(row: Mapping[str, Any]) -> list[str]:
+    """The row of a verdict (columns of `compare` and `checks`) as sentences, a topic each."""
+    paired = row["method"] == "paired t"
+    runs = f"{row['pairs']} pairs of {row['planned']} planned"
+    runs = runs if paired else f"{row['runs']} and {row['baseline_runs']} runs"
+    share = "-" if row["superiority"] is None else f"{100 * row['superiority']:.0f} %"
+    return [
+        f"verdict: {row['verdict']}; {row['reason']}",
+        f"method: {row['method']}, {runs}",
+        f"seeds: {_list(row['seeds'])} here, {_list(row['baseline_seeds'])} in the baseline",
+        f"difference: {_number(row['difference'])} in units of the scale, "
+        f"interval {_number(row['low'])} to {_number(row['high'])} of this comparison alone",
+        f"family: {row['family']} comparison{'s' * (row['family'] != 1)}; "
+        f"p {_number(row['p'])}, after Holm {_number(row['p_holm'])}",
+        f"size: Hedges g {_number(row['hedges_g'])}; the cell is better in {share} of "
+        f"{'pairs' if paired else 'all pairs of runs'}",
+        f"assumptions: {_assumptions(row)}",
+        f"failures: {row['failed_here']} only here, {row['failed_baseline']} only in the baseline, "
+        f"{row['failed_both']} in both",
+        f"budgets: {_list(row['budgets'])} steps",
+        f"code: {_list(row['codes'])}",
+    ]
+
+
+def _assumptions(row: Mapping[str, Any]) -> str:
+    known = {
+        "spread over seeds {} here": row["spread"],
+        "{} in the baseline": row["baseline_spread"],
+        "correlation of the pairs {}": row["pairing"],
+        "without pairing p {}": row["unpaired_p"] if row["method"] == "paired t" else None,
+        "sign flip p {}": row["sign_flip_p"],
+        "normality (Shapiro and Wilk) p {}": row["normal_p"],
+    }
+    few = f"fewer than {ROBUST_PAIRS} pairs or the sign-flip test disagrees: holds for normal noise only"
+    leans = few if row["leans_on_normal"] else "assumes both groups have noise of one shape and spread, or normal noise"
+    return ", ".join([*(text.format(_number(value)) for text, value in known.items() if value is not None), leans])
+
+
+def _list(values: list[Any]) -> str:
+    return " ".join(f"{value:.0f}" if isinstance(value, float) else str(value) for value in values) or "none"
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:.3g}" if abs(value) < 1e4 else f"{value:.0f}"
 
 
 def _bars(items: Mapping[str, Any] | None) -> str:

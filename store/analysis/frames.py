@@ -30,7 +30,7 @@ def trials(store: "Store", grid: str) -> pl.DataFrame:
     for name, kind in axes.iter_rows():
         values = [row.get(name) for row in rows]
         if kind == "VARCHAR":
-            values = [_text(value) for value in values]
+            values = [each if each is None or isinstance(each, str) else json.dumps(each) for each in values]
         columns.append(pl.Series(name, values, _TYPES[kind], strict=False))
     if (store.grid(grid)["measure"] or {}).get("name"):
         measure = measure_of(store, grid, None)
@@ -43,10 +43,6 @@ def led_by(frame: pl.DataFrame, first: Sequence[str]) -> pl.DataFrame:
     """The frame with the columns `first` in front and the keys, which nobody reads, at the end."""
     keys = [name for name in _KEYS if name in frame.columns]
     return frame.select(*first, pl.exclude(*first, *keys), *keys)
-
-
-def _text(value: object) -> str | None:
-    return value if value is None or isinstance(value, str) else json.dumps(value)
 
 
 def probes(store: "Store", grid: str, name: str) -> pl.DataFrame:
@@ -63,7 +59,8 @@ def probes(store: "Store", grid: str, name: str) -> pl.DataFrame:
 
 
 _TRIALS: Final = """
-SELECT g.label, g.seed, t.status, t.reason, t.attempts, t.step, t.wall_s, g.operator, g.cell, g.trial,
+SELECT g.label, g.seed, t.status, t.reason, t.attempts, t.step, t.wall_s, t.parameters, t.operator_parameters,
+       g.operator, g.cell, g.trial,
        g.axes::VARCHAR AS axes, g.position
 FROM grid_trial g JOIN trial t USING (trial) WHERE g.grid = $grid ORDER BY g.position
 """

@@ -28,9 +28,7 @@ def curve_points(store: "Store", grid: str, name: str, by: By) -> pl.DataFrame:
         cell, label, seed, status (ok, failed, running, pending), cost, value; cells in the order of the
         axes, the baseline first.
 
-    Raises:
-        SpecError: `by` is no cost.
-        NotFoundError: no ended run has recorded `name`; names those there are.
+    Raises SpecError: `by` is no cost; NotFoundError: no ended run has recorded `name`; names those there are.
     """
     costs = list(get_args(By))
     if by not in costs:

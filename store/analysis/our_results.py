@@ -5,7 +5,6 @@ from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from store.analysis.verdicts import GridMeasure, runs
-from store.published.facts import facts
 from store.statistics.arms import Arm, arms
 
 if TYPE_CHECKING:
@@ -99,13 +98,54 @@ def _own(row: Mapping[str, Any]) -> Own:
     return own._replace(said=facts(spec), probed=_probing_length(spec))
 
 
+_PATHS: Final[Mapping[str, str]] = {
+    "heads": "model.heads",
+    "weight decay": "training.optimiser.weight_decay",
+    "learning rate": "training.optimiser.lr",
+    "positions": "model.positions.kind",
+    "feedforward": "model.feedforward",
+    "backbone": "model.name",
+}
+_POSITIONS: Final[Mapping[str, str]] = {
+    "none": "nope",
+    "sinusoidal": "absolute",
+    "learned": "learnable",
+    "t5": "relative_t5",
+}
+"""Kinds of positions that paper 004 calls otherwise."""
+
+
+def facts(spec: Mapping[str, Any]) -> dict[str, str]:
+    """The facts of a trial's spec that papers use to tell setups apart, in the words of their tables, by name."""
+    found = {}
+    for fact, path in _PATHS.items():
+        value = _at(spec, path)
+        if value is not None:
+            found[fact] = _POSITIONS.get(str(value), str(value)) if fact == "positions" else str(value)
+    if _at(spec, "model.head_outputs") == "added":
+        found["heads"] = "addition"
+    intervention = _at(spec, "task.intervention")
+    if isinstance(intervention, Mapping) and intervention.get("kind") == "fixed_token":
+        found["fixed token"] = str(intervention["position"])
+    layers, heads = _at(spec, "model.layers"), _at(spec, "model.heads")
+    if layers is not None and heads is not None:
+        found["model"] = f"{layers} layer{'s' * (layers != 1)}, {heads} head{'s' * (heads != 1)}"
+    return found
+
+
+def _at(spec: Mapping[str, Any], path: str) -> Any:
+    found: Any = spec
+    for part in path.split("."):
+        if not isinstance(found, Mapping):
+            return None
+        found = found.get(part)
+    return found
+
+
 def _probing_length(spec: Mapping[str, Any]) -> int | None:
     """Probes cut sequences to `probing.length`; texts have `task.context` tokens."""
-    longest = [
-        part.get(name) for part, name in ((spec.get("probing") or {}, "length"), (spec.get("task") or {}, "context"))
-    ]
-    known = [each for each in longest if each is not None]
-    return min(known) if longest[0] is not None else None
+    length, context = (spec.get("probing") or {}).get("length"), (spec.get("task") or {}).get("context")
+    return length if length is None or context is None else min(length, context)
 
 
 def read_arms(store: "Store", grid: str) -> Mapping[str, Arm]:

@@ -26,7 +26,6 @@ TAKEN: Final = ("cell", "label", "seed", "status", "n", "standing", "dominated_b
 COSTS: Final = ("train_s", "memory_bytes", "parameters", "flops", "joules", "flops_per_s", "tokens_per_s")
 """Columns that every grid has; those per second are better when higher."""
 
-
 _SURELY: Final = 1e-9
 """Differences that vary by so much of the size of the values do not do so by rounding."""
 
@@ -63,14 +62,12 @@ def pareto(
 ) -> pl.DataFrame:
     """Which cells are dominated in the grid's measure and in each of `against`, as `store.statistics.pareto` says.
 
-    `against` names costs, measurements (evaluations, training metrics) or probes, each with the direction and the
-    scale of `rule` unless said otherwise; a probe is averaged over layers and heads. A measurement that is called like
+    `against` names costs, measurements (evaluations, training metrics) or probes, each with the direction and the scale
+    of `rule` unless said otherwise; a probe is averaged over layers and heads. A measurement that is called like
     another column has "(value)" behind its name. Only runs that are ok count, and two cells of which `compare` would
-    give no verdict in the measure show nothing about each other. `measure` replaces single fields of the grid's.
-
-    Raises:
-        NotFoundError: no run has one of them; names what there is.
-        SpecError: fewer than two objectives, several points agree, or a value that the measure's scale cannot take.
+    give no verdict in the measure show nothing about each other. `measure` replaces single fields of the grid's. Raises
+    NotFoundError: no run has one of them; names what there is; SpecError: fewer than two objectives, several points
+    agree, or a value that the measure's scale cannot take.
     """
     found = read_objectives(store, grid, against, measure=measure)
     words = pareto_set(found.values, found.objectives, alpha=found.alpha, forbidden=found.forbidden)
@@ -87,7 +84,8 @@ def read_objectives(
     values = found.select("cell", "label", "seed", "status", pl.col("value").alias(own))
     objectives = [Objective(own, rules.better, rules.scale)]
     costs = store.sql(_COSTS, {"grid": grid})
-    wanted = {_free(each.column or each.name): each for each in map(_quantity, against)}
+    named = [Quantity(each) if isinstance(each, str) else each for each in against]
+    wanted = {_free(each.column or each.name): each for each in named}
     for column, each in wanted.items():
         if column == own:
             continue
@@ -102,10 +100,6 @@ def read_objectives(
             raise NotFoundError(f"no finished run of grid {grid!r} has {each.column or each.name!r}; they have {have}")
         values = values.join(taken, on=["cell", "seed"], how="left", maintain_order="left")
     return Compared(values, objectives, _forbidden(found, rules.scale), rules.alpha)
-
-
-def _quantity(named: str | Quantity) -> Quantity:
-    return Quantity(named) if isinstance(named, str) else named
 
 
 def _free(name: str) -> str:
@@ -188,7 +182,7 @@ def _of_clean(cells: Mapping[str, Arm], scale: Scale) -> dict[tuple[str, str], s
 
 def _read_values(store: "Store", grid: str, wanted: Quantity) -> pl.DataFrame:
     """cell, seed and value of a measurement or a probe."""
-    known = _list_quantities(store, grid)
+    known = [*COSTS, *_read_recorded(store, grid)]
     if wanted.name in known:
         return store.final(grid, wanted.name, wanted.point).select("cell", "seed", "value")
     condition, parameters = queries.agrees(wanted.point)
@@ -202,10 +196,6 @@ def _read_values(store: "Store", grid: str, wanted: Quantity) -> pl.DataFrame:
     if (found["points"] > 1).any():
         raise SpecError(f"the probe {wanted.name!r} has several points that agree with {dict(wanted.point)}; say which")
     return found.drop("points")
-
-
-def _list_quantities(store: "Store", grid: str) -> list[str]:
-    return [*COSTS, *_read_recorded(store, grid)]
 
 
 def _read_recorded(store: "Store", grid: str) -> list[str]:

@@ -13,9 +13,7 @@ import polars as pl
 
 from store.analysis.our_results import Own, Point, Results, read_arms, results
 from store.analysis.published_matching import another, differs, format_point, named
-from store.published.claims import PublishedClaim, claims
-from store.published.filter import chosen
-from store.published.tables import trust_of
+from store.published.tables import PublishedClaim, chosen, claims, trust_of
 from store.statistics import holm, p_zero, t_interval
 from store.statistics.arms import pair
 from store.statistics.paired_differences import Paired
@@ -53,8 +51,7 @@ def compare_published(
         items, null where none is known), label, base (of the own cells), name, point, pairs, own, low, high (of the
         own difference, at Holm's level over all claims with values), p_holm, word, reason, differs, notes, trust.
 
-    Raises:
-        NotFoundError: there is no such grid, paper, table or metric.
+    Raises NotFoundError: there is no such grid, paper, table or metric.
     """
     wanted = claims(chosen(paper, table, metric))
     found = results(store, grid, {each.cell.measurement for each in wanted if each.cell.measurement})
@@ -159,7 +156,7 @@ def _row(tried: _Tried, judged: _Judged | None) -> tuple[Any, ...]:
     return (
         *(cell.paper, cell.paper_table, cell.row_label, cell.column_label, tried.claim.words, cell.metric),
         *(cell.operator, format_point(cell.arguments), named(base), "%" if cell.scale == "log" else cell.unit),
-        *(_percent(tried.claim.difference, cell.scale), tried.claim.noise),
+        *(_printed_value(tried.claim.difference, cell.scale, 1.0), tried.claim.noise),
         *(tried.own.label if tried.own else None, arm, cell.measurement, format_point(dict(tried.point))),
         *(judged.pairs if judged else None, *(_printed_value(each, cell.scale, cell.factor) for each in shown)),
         *(judged.p_holm if judged else None, word, reason),
@@ -181,10 +178,6 @@ def _word(claim: PublishedClaim, judged: _Judged) -> tuple[Word, str]:
     if math.copysign(1, published) == math.copysign(1, judged.mean):
         return "same direction", "both differences have the same sign"
     return "differs", "the difference here has the other sign"
-
-
-def _percent(difference: float | None, scale: str) -> float | None:
-    return _printed_value(difference, scale, 1.0)
 
 
 def _printed_value(difference: float | None, scale: str, factor: float) -> float | None:

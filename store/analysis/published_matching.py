@@ -37,7 +37,8 @@ def format_size(number: float) -> str:
 def differs(cell: PublishedCell, own: Own) -> str:
     """List the differences: size, training, data, layers, other settings of the paper; each with your own value."""
     known = [
-        _amounts("parameters", cell.parameters, own.parameters) or _unknown_size(cell),
+        _amounts("parameters", cell.parameters, own.parameters)
+        or (f"{cell.model} there" if cell.parameters is None else ""),
         _amounts("steps", cell.steps, own.steps),
         _amounts("tokens", cell.tokens, own.tokens),
         _data(cell, own),
@@ -96,10 +97,6 @@ def _amounts(what: str, theirs: float | None, ours: float | None) -> str:
     if theirs is None or alike(theirs, ours):
         return ""
     return f"{format_size(theirs)} {what}, here {format_size(ours) if ours is not None else 'unknown'}"
-
-
-def _unknown_size(cell: PublishedCell) -> str:
-    return f"{cell.model} there" if cell.parameters is None else ""
 
 
 def _data(cell: PublishedCell, own: Own) -> str:

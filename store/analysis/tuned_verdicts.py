@@ -9,8 +9,8 @@ import polars as pl
 from grid.errors import SpecError
 from grid.names import label_of
 from grid.suggestions import suggest_name
-from store.analysis.verdicts import baselines_of, measure_of, runs
-from store.statistics import Baseline, compare
+from store.analysis.verdicts import baselines_of, judge_runs, measure_of, runs
+from store.statistics import Baseline
 from store.statistics.selection import Selected, Split, TunedChoice, expected_optimism, select_then_report
 
 if TYPE_CHECKING:
@@ -51,38 +51,21 @@ def selected_verdicts(
     columns = [pl.Series(_AXIS + name, [label_of(row.get(name)) for row in axes], pl.String) for name in names]
     wide = values.with_columns(columns)
     within = [_AXIS + name for name in names if name not in over]
-    _require_choice(wide.select("cell", *within), over, names)
-    chosen = select_then_report(
-        wide, over=[_AXIS + name for name in over], within=within, scale=rules.scale, better=rules.better, split=split
-    )
-    _require_several(chosen, over, names)
-    base = _represent(wide, chosen, within, baselines_of(store, grid, baseline))
-    found = compare(
-        _of_the_selected(chosen),
-        baseline=base,
-        scale=rules.scale,
-        better=rules.better,
-        rope=rules.rope,
-        alpha=rules.alpha,
-    )
-    return _with_choices(found, chosen)
-
-
-def _require_choice(cells: pl.DataFrame, over: Sequence[str], names: Sequence[str]) -> None:
-    within = [name for name in cells.columns if name != "cell"]
-    if cells.unique().group_by(within).len()["len"].max() == 1:
+    if wide.select("cell", *within).unique().group_by(within).len()["len"].max() == 1:
         raise SpecError(
             f"a selection over {', '.join(over)} has nothing to choose: each setting of the other axes is one cell, as "
             f"where axes are zipped; name the zipped axes too, of {names}"
         )
-
-
-def _require_several(chosen: Selected, over: Sequence[str], names: Sequence[str]) -> None:
+    chosen = select_then_report(
+        wide, over=[_AXIS + name for name in over], within=within, scale=rules.scale, better=rules.better, split=split
+    )
     if len(chosen.choices) < 2:
         raise SpecError(
             f"a selection over {', '.join(over)} leaves one cell, and nothing to compare it with; "
             f"the grid has the axes {names}"
         )
+    base = _represent(wide, chosen, within, baselines_of(store, grid, baseline))
+    return _with_choices(judge_runs(_of_the_selected(chosen), base, rules), chosen)
 
 
 def _represent(values: pl.DataFrame, chosen: Selected, within: Sequence[str], baseline: Baseline) -> Baseline:
@@ -116,20 +99,15 @@ def _of_selecting(choice: TunedChoice, where: str) -> str:
 
 def _with_choices(found: pl.DataFrame, chosen: Selected) -> pl.DataFrame:
     picks = [chosen.choices[cell] for cell in found["cell"]]
-    told = "; ".join(
-        [
-            f"selected on {_seeds(chosen.selected_on)}, reported on {_seeds(chosen.reported_on)}",
-            *filter(None, [chosen.warning.replace(_AXIS, "")]),
-        ]
-    )
+    split = f"selected on {_seeds(chosen.selected_on)}, reported on {_seeds(chosen.reported_on)}"
+    warning = chosen.warning.replace(_AXIS, "")
     words, reasons = [], []
     for pick, cell, word, reason in zip(picks, found["baseline"], found["verdict"], found["reason"], strict=True):
         base = chosen.choices[cell]
         selected = pick.among and base.among
         words.append(word if selected else "no verdict")
-        theirs = _of_selecting(base, " in the baseline")
-        against = [_of_selecting(pick, ""), theirs, *([reason] if selected else []), told]
-        reasons.append("; ".join(filter(None, against)))
+        doubts = [_of_selecting(pick, ""), _of_selecting(base, " in the baseline"), reason if selected else ""]
+        reasons.append("; ".join(filter(None, [*doubts, split, warning])))
     optimism = [expected_optimism(pick.among, pick.values) if chosen.warning else 0.0 for pick in picks]
     levels = [
         ", ".join(f"{name.removeprefix(_AXIS)}={level}" for name, level in pick.levels.items()) if pick.among else None

@@ -40,18 +40,18 @@ def verdicts(
     """
     rules = measure_of(store, grid, measure)
     values = runs(store, grid, rules)
-    found = compare(
-        values,
-        baseline=baselines_of(store, grid, baseline),
-        scale=rules.scale,
-        better=rules.better,
-        rope=rules.rope,
-        alpha=rules.alpha,
-    )
+    found = judge_runs(values, baselines_of(store, grid, baseline), rules)
     counts = [(values["status"] == status).cast(pl.Int64).alias(status) for status in _STATUSES]
     progress = values.select("cell", *counts).group_by("cell").sum()
     found = found.join(progress, on="cell", how="left", maintain_order="left")
     return queries.in_plan_order(store.sql, store.grid(grid), found)
+
+
+def judge_runs(values: pl.DataFrame, baseline: Baseline, rules: GridMeasure) -> pl.DataFrame:
+    """`compare` by the rules of a grid's measure."""
+    return compare(
+        values, baseline=baseline, scale=rules.scale, better=rules.better, rope=rules.rope, alpha=rules.alpha
+    )
 
 
 def failure_rates(store: "Store", grid: str, *, baseline: str | None = None) -> pl.DataFrame:
@@ -70,12 +70,9 @@ def measure_of(store: "Store", grid: str, changes: Mapping[str, Any] | None) -> 
     both = {**(header["measure"] or {}), **(changes or {})}
     fields = {name: value for name, value in both.items() if name in known and value is not None}
     if "name" not in fields:
-        said = (
-            f"say Campaign(...).grid({grid!r}, measure=Measure(name=...)) once"
-            if header.get("logged")
-            else "write measure=Measure(name=...) into its Grid and run it again, which trains nothing anew"
-        )
-        raise SpecError(f"grid {grid!r} has no measure; {said}{_of_those_measured(store, grid)}")
+        listed = store.sql("SELECT DISTINCT name FROM v_final WHERE grid = $grid ORDER BY ALL", {"grid": grid})
+        have = f"; its runs have {_some(listed['name'].to_list())}" if len(listed) else ""
+        raise SpecError(f"grid {grid!r} has no measure; {_advise(header, 'measure=Measure(name=...)')}{have}")
     for axis, value in fields.get("point", {}).items():
         if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
             raise SpecError(f"a point of a measure has finite numbers; got {value!r} for {axis!r}")
@@ -95,18 +92,20 @@ def baseline_of(store: "Store", grid: str, wanted: str | None) -> str:
     listed = store.sql("SELECT DISTINCT label, cell FROM grid_trial WHERE grid = $grid ORDER BY label", {"grid": grid})
     cells = dict(listed.iter_rows())
     if name is None:
-        said = (
-            f"say Campaign(...).grid({grid!r}, baseline=LABEL) once"
-            if header.get("logged")
-            else 'write baseline={"operator": "softmax"} or the like into its Grid and run it again, '
-            "which trains nothing anew"
-        )
-        raise SpecError(f"grid {grid!r} has no baseline; {said}; it has {_some(list(cells))}")
+        argument = "baseline=LABEL" if header.get("logged") else 'baseline={"operator": "softmax"} or the like'
+        raise SpecError(f"grid {grid!r} has no baseline; {_advise(header, argument)}; it has {_some(list(cells))}")
     if name not in cells and name not in cells.values():
         store.require_plan(grid)
         hint = suggest_name(name, list(cells))
         raise NotFoundError(f"grid {grid!r} has no cell {name!r}; it has {_some(list(cells))}{hint}")
     return str(cells.get(name, name))
+
+
+def _advise(header: Mapping[str, Any], argument: str) -> str:
+    """How to give a grid a measure or a baseline."""
+    if header.get("logged"):
+        return f"say Campaign(...).grid({header['grid']!r}, {argument}) once"
+    return f"write {argument} into its Grid and run it again, which trains nothing anew"
 
 
 def _some(names: Sequence[str]) -> str:
@@ -122,13 +121,12 @@ def runs(store: "Store", grid: str, measure: GridMeasure) -> pl.DataFrame:
     pending.
     Raises NotFoundError if no run that ended well has the measure, SpecError if its point is ambiguous.
     """
-    values = store.final(grid, measure.name, measure.point)
-    lost = store.unreadable(grid) if values["value"].null_count() == values.height else []
-    if values["value"].null_count() == values.height and (values["status"] == "ok").sum() > len(lost):
+    values, unreadable = store.final(grid, measure.name, measure.point), store.unreadable(grid)
+    if values["value"].null_count() == values.height and (values["status"] == "ok").sum() > len(unreadable):
         raise NotFoundError(_no_such_measure(store, grid, measure))
     about = store.sql(_ABOUT, {"grid": grid})
     found = values.join(_told_apart(about), on="trial", how="left", maintain_order="left")
-    found = found.with_columns(unreadable=pl.col("trial").is_in(store.unreadable(grid)))
+    found = found.with_columns(unreadable=pl.col("trial").is_in(unreadable))
     columns = ("cell", "label", "operator", "seed", "axes", "status", "value")
     return _add_lost_runs(store.grid(grid), found.select(*columns, "budget", "code", "wall_s", "gpu", "unreadable"))
 
@@ -159,11 +157,6 @@ def _told_apart(about: pl.DataFrame) -> pl.DataFrame:
         for code, sources in zip(about["code"], made, strict=True)
     ]
     return about.drop("sources").with_columns(pl.Series("code", codes, pl.String))
-
-
-def _of_those_measured(store: "Store", grid: str) -> str:
-    listed = store.sql("SELECT DISTINCT name FROM v_final WHERE grid = $grid ORDER BY ALL", {"grid": grid})
-    return f"; its runs have {_some(listed['name'].to_list())}" if len(listed) else ""
 
 
 def _no_such_measure(store: "Store", grid: str, measure: GridMeasure) -> str:

@@ -1,9 +1,7 @@
 """The live database: opened by one ingester, made if it is missing, made anew if an older version wrote it."""
 
-import filecmp
 import logging
 import os
-import shutil
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from functools import cache
@@ -19,7 +17,7 @@ from store.database import quoting
 from store.database.schema_docs import describe
 from store.files.atomic import environment_problem, make_directory, sync_directory, write_atomic
 from store.files.layout import STORE_SCHEMA
-from store.published.load import fill
+from store.published.tables import fill
 
 _LOG = logging.getLogger(__name__)
 
@@ -38,18 +36,19 @@ def open_live(path: Path, *, threads: int | None = None, empty: bool = False) ->
     """A read-write connection to the database at `path`; the caller holds the ingest lock.
 
     One that an older version wrote is replaced by an empty one, and the log says so: the campaign's files have it all.
-    With `empty`, any is replaced that this version could read.
-
-    Raises:
-        StoreError: a newer version wrote it, or it cannot be read.
-        EnvironmentProblem: the disk is full or not writable, or another program has the database open.
+    With `empty`, any is replaced that this version could read. Raises StoreError: a newer version wrote it, or it
+    cannot be read; EnvironmentProblem: the disk is full or not writable, or another program has the database open.
     """
+    if "?" in str(path):  # the engine would write its log to another directory
+        raise EnvironmentProblem(
+            f"the path of a campaign has no question mark; got {path}: give its directory another name"
+        )
     make_directory(path.parent)
-    with engine_errors(path), _engine_place(path) as place, ExitStack() as stack:
-        if not place.exists():
-            _create(place)
+    with engine_errors(path), ExitStack() as stack:
+        if not path.exists():
+            _create(path)
             empty = False
-        connection = stack.enter_context(_connect(place, threads, path.parent.parent))
+        connection = stack.enter_context(_connect(path, threads, path.parent.parent))
         older = stored_version(connection, path) < STORE_SCHEMA
         if older:
             _LOG.warning("ablate: %s was written by an older ablate; it is made again from the campaign's files", path)
@@ -57,28 +56,9 @@ def open_live(path: Path, *, threads: int | None = None, empty: bool = False) ->
             check_version(connection, path)
         if older or empty:
             stack.close()
-            _create(place)
-            connection = stack.enter_context(_connect(place, threads, path.parent.parent))
+            _create(path)
+            connection = stack.enter_context(_connect(path, threads, path.parent.parent))
         yield connection
-
-
-@contextmanager
-def _engine_place(path: Path) -> Iterator[Path]:
-    """Where the engine opens the database `path`.
-
-    If the path has a question mark, the engine would write its log to another directory. It then works on a temporary
-    copy, which replaces the database at the end.
-    """
-    if "?" not in str(path):
-        yield path
-        return
-    with TemporaryDirectory() as folder:
-        copy = Path(folder) / "live.duckdb"
-        if path.exists():
-            shutil.copyfile(path, copy)
-        yield copy
-        if not path.exists() or not filecmp.cmp(copy, path, shallow=False):
-            write_atomic(path, copy.read_bytes())
 
 
 def _create(path: Path) -> None:
@@ -90,8 +70,7 @@ def _create(path: Path) -> None:
 def remove_log(path: Path) -> None:
     """Remove the log of the database at `path` for good, before another takes its place: replayed, it would damage it.
 
-    Raises:
-        EnvironmentProblem: it cannot be removed.
+    Raises EnvironmentProblem: it cannot be removed.
     """
     log = Path(f"{path}.wal")
     try:
@@ -107,10 +86,9 @@ def _empty() -> bytes:
     with TemporaryDirectory() as folder:
         path = Path(folder) / "empty.duckdb"
         with _connect(path, 1, path.parent) as connection, transaction(connection):
-            connection.execute(files("store.database").joinpath("schema.sql").read_text())
+            for name in ("schema", "views", "macros"):
+                connection.execute(files("store.database").joinpath(f"{name}.sql").read_text())
             connection.execute("INSERT INTO meta VALUES ('store_schema', $version)", {"version": str(STORE_SCHEMA)})
-            connection.execute(files("store.database").joinpath("views.sql").read_text())
-            connection.execute(files("store.database").joinpath("macros.sql").read_text())
             describe(connection)
             fill(connection)
         return path.read_bytes()
@@ -126,10 +104,8 @@ def _connect(path: Path, threads: int | None, root: Path) -> Iterator[duckdb.Duc
     }
     connection = duckdb.connect(str(path), config=config)
     try:
-        places = sorted(
-            {str(root), str(root.resolve()), quoting.pattern(str(root)), quoting.pattern(str(root.resolve()))}
-        )
-        connection.execute(f"SET allowed_directories = {quoting.literal(places)}")
+        places = {name for place in (root, root.resolve()) for name in (str(place), quoting.pattern(str(place)))}
+        connection.execute(f"SET allowed_directories = {quoting.literal(sorted(places))}")
         connection.execute("SET enable_external_access = false")
         connection.execute("SET lock_configuration = true")
         yield connection
@@ -143,11 +119,7 @@ def _connect(path: Path, threads: int | None, root: Path) -> Iterator[duckdb.Duc
 
 
 def stored_version(connection: duckdb.DuckDBPyConnection, path: Path) -> int:
-    """The version of the schema of the store behind `connection`.
-
-    Raises:
-        StoreError: it is not a store at all.
-    """
+    """The version of the schema of the store behind `connection`. Raises StoreError: it is not a store at all."""
     try:
         found = connection.execute("SELECT value::INTEGER FROM meta WHERE name = 'store_schema'").fetchall()
     except (duckdb.CatalogException, duckdb.BinderException, duckdb.ConversionException) as error:
@@ -160,20 +132,14 @@ def stored_version(connection: duckdb.DuckDBPyConnection, path: Path) -> int:
 def check_version(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
     """Refuse a database that another version of the schema wrote.
 
-    Raises:
-        StoreError: it is newer, older, or not a store at all.
+    Raises StoreError: it is newer, older, or not a store at all.
     """
     version = stored_version(connection, path)
-    if version > STORE_SCHEMA:
+    if version != STORE_SCHEMA:
+        writer, remedy = ("a newer", "upgrade ablate, or ") if version > STORE_SCHEMA else ("an older", "")
         raise StoreError(
-            f"{path} was written by a newer ablate (store version {version}; this one reads {STORE_SCHEMA}); "
-            ""
-            f"upgrade ablate, or {_advise_rebuild(path)}"
-        )
-    if version < STORE_SCHEMA:
-        raise StoreError(
-            f"{path} was written by an older ablate (store version {version}; this one reads {STORE_SCHEMA}); "
-            f"{_advise_rebuild(path)}"
+            f"{path} was written by {writer} ablate (store version {version}; this one reads {STORE_SCHEMA}); "
+            f"{remedy}{_advise_rebuild(path)}"
         )
 
 

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from hashlib import blake2b
 from typing import Any, NamedTuple, final
 
@@ -64,7 +64,9 @@ def refresh_grid_views(connection: duckdb.DuckDBPyConnection) -> None:
     made = blake2b("\n".join(statements).encode(), digest_size=16).hexdigest()
     with transaction(connection):
         if known.get("grid_views_made") != made:
-            _drop(connection)
+            old = "SELECT view_name FROM duckdb_views() WHERE regexp_matches(view_name, '^(grid|trials)_')"
+            for (name,) in connection.execute(old).fetchall():
+                connection.execute(f"DROP VIEW {quoting.identifier(name)}")
             connection.execute(";\n".join(statements))
         connection.execute("DELETE FROM meta WHERE starts_with(name, 'grid_views')")
         connection.execute(
@@ -72,17 +74,11 @@ def refresh_grid_views(connection: duckdb.DuckDBPyConnection) -> None:
         )
 
 
-def _drop(connection: duckdb.DuckDBPyConnection) -> None:
-    old = "SELECT view_name FROM duckdb_views() WHERE regexp_matches(view_name, '^(grid|trials)_')"
-    for (name,) in connection.execute(old).fetchall():
-        connection.execute(f"DROP VIEW {quoting.identifier(name)}")
-
-
 def _statements(connection: duckdb.DuckDBPyConnection) -> Iterable[str]:
     execute = connection.execute
     axes: dict[str, list[tuple[str, str, str]]] = {}
-    for grid, *axis in execute("SELECT grid, name, type, path FROM axis ORDER BY grid, position").fetchall():
-        axes.setdefault(grid, []).append((axis[0], axis[1], axis[2]))
+    for grid, name, kind, path in execute("SELECT grid, name, type, path FROM axis ORDER BY grid, position").fetchall():
+        axes.setdefault(grid, []).append((name, kind, path))
     measured = _read_measured(connection)
     tables = execute("SELECT table_name FROM duckdb_tables() WHERE NOT internal").fetchall()
     taken = {name.lower() for (name,) in tables}
@@ -91,12 +87,10 @@ def _statements(connection: duckdb.DuckDBPyConnection) -> Iterable[str]:
         name = _free(view_name(grid), taken)
         trials = "trials_" + name.removeprefix("grid_")
         columns = _own_columns(axes.get(grid, []))
-        about = f"grid {grid}"
-        yield from _make(trials, f"trial of the {about}", _of_trials(grid, columns), columns)
+        yield from _make(trials, f"trial of the grid {grid}", _of_trials(grid, columns), columns)
         wide, joins = _values(grid, measured.get(grid, []), {column.name.lower() for column in columns})
-        yield from _make(
-            name, f"trial and point of the {about}", _of_trials(grid, columns + wide) + joins, columns + wide
-        )
+        columns += wide
+        yield from _make(name, f"trial and point of the grid {grid}", _of_trials(grid, columns) + joins, columns)
 
 
 def _make(view: str, about: str, select: str, columns: Iterable[_Column]) -> Iterable[str]:
@@ -107,14 +101,13 @@ def _make(view: str, about: str, select: str, columns: Iterable[_Column]) -> Ite
         yield f"COMMENT ON COLUMN {name}.{quoting.identifier(column)} IS {quoting.text(meaning)}"
 
 
-def _own_columns(axes: Iterable[tuple[str, str, str]]) -> list[_Column]:
+def _own_columns(axes: Sequence[tuple[str, str, str]]) -> list[_Column]:
     """The fixed ones and the axes."""
-    listed = list(axes)
-    named = {column_name(name).lower() for name, _, _ in listed}
+    named = {column_name(name).lower() for name, _, _ in axes}
     fixed = [name for name in FIXED if name in _KEPT or name not in named]
     taken = set(fixed)
     columns = [_Column(name, f"{'t' if name == 'status' else 'g'}.{name}", FIXED[name]) for name in fixed]
-    for name, kind, path in listed:
+    for name, kind, path in axes:
         at = quoting.text(quoting.member(name))
         meaning = f"axis {name}: {path}; null where it does not apply"
         columns.append(_Column(_free(column_name(name), taken), f"CAST(g.axes->>{at} AS {kind})", meaning))

@@ -1,13 +1,12 @@
-"""The questions that every page asks, as SQL over the views; each takes the function that runs SQL."""
+"""Warnings about results, and the order of a plan, by SQL over the views; each takes the function that runs SQL."""
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
-from typing import Any, Protocol
+from typing import Any
 
 import polars as pl
 
-from grid.errors import SpecError
 from grid.names import label_of
 from store.database import quoting
 from store.files.code_aliases import current_sources
@@ -23,84 +22,8 @@ AGAIN = "`ablate repro KEY` trains one again beside the campaign, `ablate run SP
 """Advice about trials whose attempts disagree."""
 
 
-class Sql(Protocol):
-    """Runs one query with named parameters."""
-
-    def __call__(self, query: str, parameters: Mapping[str, Any], /) -> pl.DataFrame: ...
-
-
-def final(sql: Sql, grid: str, name: str, point: Mapping[str, float]) -> pl.DataFrame:
-    """One row per planned trial of `grid`; see `Store.final`."""
-    condition, parameters = agrees(point)
-    found = sql(
-        f"""
-        WITH found AS (
-            SELECT * FROM v_final WHERE grid = $grid AND name = $name AND {condition}
-            QUALIFY source = min(source) OVER ()    -- an evaluation before a metric of the same name
-        )
-        SELECT g.grid, g.cell, g.label, g.operator, g.trial, g.seed, t.status, f.value, f.se_items, f.point, g.position
-        FROM grid_trial g JOIN trial t USING (trial) LEFT JOIN found f USING (trial)
-        WHERE g.grid = $grid ORDER BY g.position
-        """,
-        {"grid": grid, "name": name, **parameters},
-    )
-    points = sorted(
-        {tuple(sorted(entry.items())): str(entry) for entry in found["point"] if entry is not None}.values()
-    )
-    if len(points) > 1:
-        raise SpecError(
-            f"{name!r} has {len(points)} points that agree with {dict(point)}, such as {points[0]} and {points[1]}; "
-            "say at which one"
-        )
-    return found.drop("point", "position")
-
-
-def evaluation(sql: Sql, grid: str, name: str, where: Mapping[str, float]) -> pl.DataFrame:
-    """One row per ok trial and point; see `Store.evaluation`."""
-    condition, parameters = agrees(where)
-    of = f"v_final WHERE grid = $grid AND name = $name AND source = 'evaluation' AND {condition}"
-    parameters = {"grid": grid, "name": name, **parameters}
-    keys = sql(f"SELECT DISTINCT unnest(map_keys(point)) AS key FROM {of} ORDER BY key", parameters)["key"]
-    coordinates = "".join(f", point[{quoting.text(key)}] AS {quoting.identifier(key)}" for key in keys)
-    return sql(
-        f"SELECT cell, label, operator, trial, seed, step{coordinates}, value, items, se_items FROM {of} ORDER BY ALL",
-        parameters,
-    )
-
-
-def curves(sql: Sql, grid: str, name: str, buckets: int) -> pl.DataFrame:
-    """One row per trial and bucket of steps; see `Store.curves`."""
-    if buckets < 1:
-        raise SpecError(f"curves need at least one bucket; got {buckets}")
-    return sql(
-        """
-        WITH chosen AS (
-            SELECT g.cell, g.label, g.operator, g.trial, g.seed, g.position, m.step, m.value
-            FROM v_metric m JOIN grid_trial g USING (trial) WHERE g.grid = $grid AND m.name = $name
-        ),
-        width AS (SELECT CAST(ceil((max(step) + 1) / $buckets) AS BIGINT) AS width FROM chosen)
-        SELECT cell, label, operator, trial, seed, step // width * width AS step,
-               avg(value) FILTER (WHERE isfinite(value)) AS mean, min(value) FILTER (WHERE isfinite(value)) AS low,
-               max(value) FILTER (WHERE isfinite(value)) AS high, count(*) AS n,
-               count(*) FILTER (WHERE isfinite(value)) AS n_finite
-        FROM chosen, width
-        GROUP BY cell, label, operator, trial, seed, position, step // width * width
-        ORDER BY position, 6
-        """,
-        {"grid": grid, "name": name, "buckets": buckets},
-    )
-
-
-def progress(sql: Sql, grid: str) -> pl.DataFrame:
-    """One row per cell of `grid`, in the order of the plan."""
-    return sql(
-        """
-        SELECT p.cell, p.label, p.operator, p.planned, p.ok, p.failed, p.running, p.pending, p.unreadable
-        FROM v_progress p JOIN (SELECT cell, min(position) AS position FROM grid_trial WHERE grid = $grid GROUP BY cell)
-        USING (cell) WHERE p.grid = $grid ORDER BY position
-        """,
-        {"grid": grid},
-    )
+Sql = Callable[[str, Mapping[str, Any]], pl.DataFrame]
+"""Runs one query with named parameters."""
 
 
 def in_plan_order(sql: Sql, header: Mapping[str, Any], found: pl.DataFrame) -> pl.DataFrame:
@@ -133,29 +56,6 @@ def _order(labels: Sequence[str]) -> Callable[[str | None], int]:
     return order
 
 
-def failures(sql: Sql, grid: str | None) -> pl.DataFrame:
-    """One row per kind of failure, of `grid` or of all."""
-    return sql(
-        """
-        WITH counted AS (
-            SELECT a.* FROM attempt a JOIN trial t USING (trial)
-            WHERE t.status = 'failed' AND a.status IS NOT NULL
-              AND ($grid IS NULL OR trial IN (SELECT trial FROM grid_trial WHERE grid = $grid))
-            QUALIFY a.attempt = max(a.attempt) OVER (PARTITION BY a.trial)
-        ),
-        labelled AS (
-            SELECT trial, list_sort(list(DISTINCT label)) AS labels FROM grid_trial SEMI JOIN counted USING (trial)
-            WHERE $grid IS NULL OR grid = $grid GROUP BY trial
-        )
-        SELECT fingerprint, min(reason) AS reason, count(*) AS n, min(trial) AS example,
-               list_sort(list_distinct(flatten(list(coalesce(labels, []))))) AS labels,
-               arg_min(message, trial) AS message, arg_min(traceback, trial) AS traceback
-        FROM counted LEFT JOIN labelled USING (trial) GROUP BY fingerprint ORDER BY n DESC, fingerprint
-        """,
-        {"grid": grid},
-    )
-
-
 def damage(sql: Sql, grid: str | None) -> list[str]:
     """A sentence per damaged file, per grid with lost lines of its plan or lost results; see `Store.damage`."""
     shards = sql("SELECT file, reason FROM bad_shard ORDER BY file", {}).rows()
@@ -177,20 +77,16 @@ def damage(sql: Sql, grid: str | None) -> list[str]:
         "GROUP BY ALL ORDER BY ALL",
         {"grid": grid},
     ).rows()
-    return [
-        *(f"the shard {file} is not served: {reason}" for file, reason in shards),
-        *(f"the record {file} cannot be read: {reason}" for file, reason in records),
-        *(
+    told = [f"the shard {file} is not served: {reason}" for file, reason in shards]
+    told += [f"the record {file} cannot be read: {reason}" for file, reason in records]
+    for name, trials, n in planned:
+        told.append(
             f"the plan of {name} has {trials} trials, and {n} can be read: every number of it is of a part; {PLAN}"
-            for name, trials, n in planned
-        ),
-        *(
-            f"{n} finished {'trial' if n == 1 else 'trials'} of {grid} {'has' if n == 1 else 'have'} no readable "
-            f"result; {RETRAIN}"
-            for grid, n in lost
-        ),
-        *(_disagreement(*row) for row in doubts),
-    ]
+        )
+    for name, n in lost:
+        have = "trial of {} has" if n == 1 else "trials of {} have"
+        told.append(f"{n} finished {have.format(name)} no readable result; {RETRAIN}")
+    return [*told, *(_disagreement(*row) for row in doubts)]
 
 
 def mixtures(sql: Sql, grid: str | None) -> Iterator[str]:

@@ -49,44 +49,34 @@ def locked_connection(
 def check_reads(connection: duckdb.DuckDBPyConnection, query: str) -> None:
     """Refuse all but one statement that reads.
 
-    Raises:
-        SpecError: there is none, there are several, or it would change something.
+    Raises SpecError: there is none, there are several, or it would change something.
     """
     statements = connection.extract_statements(query)
     if not statements:
         raise SpecError("there is no SQL statement in the query; write SELECT ...")
     if len(statements) != 1:
         raise SpecError(f"one SQL statement at a time; got {len(statements)}")
-    kind = _kind(statements[0])
+    kind, name = _kind(statements[0])
     if kind == duckdb.StatementType.MULTI:
         raise SpecError(
             "one SQL statement at a time; this one is several inside (a PIVOT first asks which values there are): "
             "list them, as in PIVOT ... ON column IN ('a', 'b')"
         )
     if kind not in _READING:
-        raise SpecError(f"the store is read-only: write SELECT ...; got {_named(kind)}")
-    if kind == duckdb.StatementType.EXPLAIN:
-        _check_explained(connection, statements[0].query)
+        raise SpecError(f"the store is read-only: write SELECT ...; got {name}")
+    if kind == duckdb.StatementType.EXPLAIN:  # EXPLAIN ANALYZE runs the statement
+        inner = [_kind(each) for each in connection.extract_statements(strip_explain(statements[0].query))]
+        if [each for each, _ in inner] != [duckdb.StatementType.SELECT]:
+            found = f"; got one of {inner[0][1]}" if inner else ", without brackets around it"
+            raise SpecError(f"the store is read-only: write EXPLAIN SELECT ...{found}")
 
 
-def _kind(statement: duckdb.Statement) -> duckdb.StatementType | None:
-    """None for one of the engine's kinds that its Python module has no name for, such as UPDATE EXTENSIONS."""
+def _kind(statement: duckdb.Statement) -> tuple[duckdb.StatementType | None, str]:
+    """The kind of a statement and its name; the Python module does not know some, such as UPDATE EXTENSIONS."""
     try:
-        return statement.type
+        return statement.type, f"a {statement.type.name} statement"
     except ValueError:
-        return None
-
-
-def _named(kind: duckdb.StatementType | None) -> str:
-    return f"a {kind.name} statement" if kind else "another statement"
-
-
-def _check_explained(connection: duckdb.DuckDBPyConnection, query: str) -> None:
-    """EXPLAIN ANALYZE runs what it explains."""
-    inner = connection.extract_statements(strip_explain(query))
-    if [_kind(each) for each in inner] != [duckdb.StatementType.SELECT]:
-        found = f"; got one of {_named(_kind(inner[0]))}" if inner else ", without brackets around it"
-        raise SpecError(f"the store is read-only: write EXPLAIN SELECT ...{found}")
+        return None, "another statement"
 
 
 def strip_explain(query: str) -> str:

@@ -1,6 +1,8 @@
-"""A grid as a table of its cells: a column per measurement and point, what is as good as the best, what is missing."""
+"""A grid as a table of its cells, in LaTeX or Markdown: what is best, what is missing."""
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
+from decimal import Decimal, localcontext
 from itertools import combinations
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
@@ -10,8 +12,8 @@ import polars as pl
 from grid.errors import NotFoundError, SpecError
 from grid.suggestions import suggest_name
 from store.analysis.verdicts import GridMeasure, measure_of
+from store.export import latex, markdown
 from store.statistics import MIN_PAIRS, Better, Scale, holm, p_zero, summarise, t_interval
-from store.statistics.paired_differences import Floats
 from store.statistics.scales import fits, forward
 
 if TYPE_CHECKING:
@@ -60,8 +62,9 @@ def cells(store: "Store", grid: str, wanted: Sequence[str], at: Mapping[str, flo
     any, the grid's own measure at its own point. Raises NotFoundError for a name that nothing has, and SpecError for
     more columns than a page holds, or where no measurement is meant.
     """
-    rules = _rules(store, grid, wanted)
-    own = (store.grid(grid)["measure"] or {}).get("name")
+    measure = store.grid(grid)["measure"]
+    own = (measure or {}).get("name")
+    rules = measure_of(store, grid, None) if measure or not wanted else GridMeasure("", scale="linear")
     twice = sorted({word for word in wanted if list(wanted).count(word) > 1})
     if twice:
         raise SpecError(f"a measurement is shown once; {', '.join(twice)} came several times: leave the others out")
@@ -82,13 +85,6 @@ def cells(store: "Store", grid: str, wanted: Sequence[str], at: Mapping[str, flo
     ]
     labels = frames[0].unique("cell", maintain_order=True)["label"].to_list()
     return CellTable(grid, labels, filled, spread, rules.alpha)
-
-
-def _rules(store: "Store", grid: str, wanted: Sequence[str]) -> GridMeasure:
-    """The grid's measure; of a grid without one, the usual rules for what is wanted."""
-    if store.grid(grid)["measure"] is None and wanted:
-        return GridMeasure(_parse_request(wanted[0])[0], scale="linear")
-    return measure_of(store, grid, None)
 
 
 def _parse_request(word: str) -> tuple[str, Better | None]:
@@ -118,31 +114,19 @@ def _points(store: "Store", grid: str, name: str, at: Mapping[str, float]) -> li
 
 def _entries(values: pl.DataFrame, column: ExportColumn, spread: Spread, alpha: float) -> list[ExportEntry]:
     """Return an entry per cell. A cell with a failed run is not judged."""
-    rows = [part for _, part in values.group_by("cell", maintain_order=True)]
-    finite = [_finite(part) for part in rows]
-    judged = [{} if _count_failed(part) else runs for part, runs in zip(rows, finite, strict=True)]
+    failed = (pl.col("status") == "failed") | ~pl.col("value").fill_null(0.0).is_finite()
+    rows = [part for _, part in values.with_columns(failed=failed).group_by("cell", maintain_order=True)]
+    finite = [dict(part.filter(pl.col("value").is_finite()).select("seed", "value").iter_rows()) for part in rows]
+    judged = [{} if part["failed"].any() else runs for part, runs in zip(rows, finite, strict=True)]
     best = within_noise(judged, column.scale, column.better, alpha) if column.better else set()
     both = enumerate(zip(rows, finite, strict=True))
     return [_entry(part, runs, spread, alpha, best=i in best) for i, (part, runs) in both]
 
 
-def _finite(part: pl.DataFrame) -> dict[int, float]:
-    pairs = part.select("seed", "value").iter_rows()
-    return {seed: value for seed, value in pairs if value is not None and value - value == 0}
-
-
-def _count_failed(part: pl.DataFrame) -> int:
-    """Runs that failed or ended with what is no finite number."""
-    return sum(
-        status == "failed" or (value is not None and value - value != 0)
-        for status, value in part.select("status", "value").iter_rows()
-    )
-
-
 def _entry(part: pl.DataFrame, runs: Mapping[int, float], spread: Spread, alpha: float, *, best: bool) -> ExportEntry:
     if not runs:
         unfinished = part["status"].is_in(["pending", "running"]).any()
-        missing: Missing = "unfinished" if unfinished else "failed" if _count_failed(part) else "unmeasured"
+        missing: Missing = "unfinished" if unfinished else "failed" if part["failed"].any() else "unmeasured"
         return ExportEntry(None, None, 0, part.height, missing, best=False)
     summary = summarise(np.array(list(runs.values()), dtype=np.float64))
     mean, sd = float(summary.mean), float(summary.sd)
@@ -168,7 +152,11 @@ def within_noise(runs: Sequence[Mapping[int, float]], scale: Scale, better: Bett
     if len(units) < 2:
         return set()
     pairs = list(combinations(units, 2))
-    parts = [_difference(units[one], units[other]) for one, other in pairs]
+    shared = [sorted(units[one].keys() & units[other].keys()) for one, other in pairs]
+    parts = [
+        np.array([units[one][seed] - units[other][seed] for seed in seeds], dtype=np.float64)
+        for (one, other), seeds in zip(pairs, shared, strict=True)
+    ]
     p = holm(np.array([p_zero(summarise(part)) if part.size >= MIN_PAIRS else np.nan for part in parts]))
     sign = 1 if better == "lower" else -1
     best = min(units, key=lambda i: sign * sum(units[i].values()) / len(units[i]))
@@ -181,5 +169,146 @@ def within_noise(runs: Sequence[Mapping[int, float]], scale: Scale, better: Bett
     return kept if len(kept) < len(units) else set()
 
 
-def _difference(one: Mapping[int, float], other: Mapping[int, float]) -> Floats:
-    return np.array([one[seed] - other[seed] for seed in sorted(one.keys() & other.keys())], dtype=np.float64)
+_MARKS: Final = {"failed": "×", "unfinished": "…", "unmeasured": "–"}
+_MEANT: Final = {
+    "failed": "every run of the cell that ended failed, or ended with what is no number",
+    "unfinished": "not finished",
+    "unmeasured": "not planned: finished runs do not measure it",
+}
+_ARROWS: Final = {"lower": "↓", "higher": "↑"}
+
+
+class _Style(NamedTuple):
+    """How a kind of page writes the parts of an entry."""
+
+    escape: Callable[[str], str]
+    bold: str
+    plus_minus: str
+    power: str
+    few: str
+
+
+_LATEX: Final = _Style(latex.escape, r"\textbf{{{}}}", r" $\pm$ ", r"$\,\cdot\,10^{{{}}}$", "$^{{{}/{}}}$")
+_MARKDOWN: Final = _Style(markdown.escape, "**{}**", " ± ", r" · 10\^{}", " ({}/{})")
+
+
+def latex_cells(table: CellTable, said: str = "") -> str:
+    """One row per cell, one column per measurement; needs booktabs only. `said` is in place of the usual caption."""
+    return latex.table(*_texts(table, _LATEX), latex.escape(said or caption(table)))
+
+
+def markdown_cells(table: CellTable) -> str:
+    """One row per cell, one column per measurement, and the caption below."""
+    return f"{markdown.table(*_texts(table, _MARKDOWN))}\n{markdown.escape(caption(table))}\n"
+
+
+def _texts(table: CellTable, style: _Style) -> tuple[list[str], list[list[str]], list[bool]]:
+    """Headings, rows, and whether a column is to the right."""
+    columns = [[_format_entry(entry, style) for entry in column.entries] for column in table.columns]
+    rows = [[style.escape(label), *row] for label, *row in zip(table.labels, *columns, strict=True)]
+    return ["cell", *map(style.escape, headings(table))], rows, [False, *[True] * len(columns)]
+
+
+def _format_entry(entry: ExportEntry, style: _Style) -> str:
+    if entry.mean is None:
+        return style.escape(_MARKS[entry.missing or "unmeasured"])
+    number = round_to_spread(entry.mean, entry.spread)
+    value = style.escape(number.value.replace("-", "−"))
+    text = style.bold.format(value) if entry.best else value
+    if number.spread is not None:
+        text += f"{style.plus_minus}{number.spread}"
+    if number.exponent:  # the power is of both
+        power = style.power.format(number.exponent)
+        text = f"{text}{power}" if number.spread is None else f"({text}){power}"
+    return text + (style.few.format(entry.seeds, entry.planned) if entry.seeds < entry.planned else "")
+
+
+def headings(table: CellTable) -> list[str]:
+    """Name, the coordinates that tell the columns apart, and which way is good."""
+    shared = _shared_part(table.columns)
+    found = []
+    for column in table.columns:
+        apart = [f"{axis}={value:g}" for axis, value in column.point.items() if (axis, value) not in shared]
+        found.append(" ".join([column.name, *apart, *([_ARROWS[column.better]] if column.better else [])]))
+    return found
+
+
+def caption(table: CellTable) -> str:
+    """Describe the table in sentences."""
+    level = f"{100 * (1 - table.alpha):g} %"
+    what = "the standard deviation" if table.spread == "sd" else f"half the {level} t interval of the mean"
+    entries = [entry for column in table.columns for entry in column.entries]
+    counts = sorted({entry.planned for entry in entries})
+    seeds = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
+    seeds += " planned seed" if counts == [1] else " planned seeds"
+    where = ", ".join(f"{axis}={value:g}" for axis, value in sorted(_shared_part(table.columns)))
+    said = [
+        f"{table.grid}{f' at {where}' if where else ''}: arithmetic mean over {seeds}; ± is {what}, and "
+        "values without it are of one seed."
+    ]
+    if any(column.better for column in table.columns):
+        said.append(_bold_words(table, level))
+    if any(0 < entry.seeds < entry.planned for entry in entries):
+        said.append("a/b: a of b planned seeds have a value; with a failed one the cell is not judged.")
+    marks = [mark for mark in _MARKS if any(entry.missing == mark for entry in entries)]
+    said += [f"{_MARKS[mark]}: {_MEANT[mark]}." for mark in marks]
+    return " ".join(said)
+
+
+def _bold_words(table: CellTable, level: str) -> str:
+    if not any(entry.best for column in table.columns for entry in column.entries):
+        return "Arrows say which way is better. Nothing is bold: no cell is shown to be worse than the best."
+    return (
+        "Arrows say which way is better. Bold: not shown to be worse than the best of the column, which itself may be "
+        f"luck (paired t tests by seed, Holm over all pairs of its cells, {level} together); none is where nothing is "
+        "told apart."
+    )
+
+
+def _shared_part(columns: Sequence[ExportColumn]) -> set[tuple[str, float]]:
+    """Coordinates that all columns have."""
+    return set.intersection(*(set(column.point.items()) for column in columns)) if columns else set()
+
+
+_SINGLE_DIGITS = 4
+"""Digits of a number without a spread."""
+
+_PLACES = 700
+"""Digits between the largest double and the smallest: as many as a value and its spread can need together."""
+
+
+class Rounded(NamedTuple):
+    """`value` and `spread` as digits, times ten to the `exponent` where that is not 0."""
+
+    value: str
+    spread: str | None
+    exponent: int
+
+
+def round_to_spread(value: float, spread: float | None) -> Rounded:
+    """`value` with `spread`, both finite, to the second significant digit of the spread; four digits without one."""
+    known = spread if spread else None
+    size = max(abs(value), known or 0.0)
+    exponent = math.floor(math.log10(size)) if size else 0
+    exponent = exponent if size and not -4 < exponent < 6 else 0
+    scaled = Decimal(repr(value)).scaleb(-exponent)
+    if known is None:
+        return Rounded(_digits(scaled, _last(scaled, _SINGLE_DIGITS)), None if spread is None else "0", exponent)
+    width = Decimal(repr(known)).scaleb(-exponent)
+    last = _last(width, 2)
+    return Rounded(_digits(scaled, last), _digits(width, last), exponent)
+
+
+def _last(number: Decimal, significant: int) -> int:
+    """The power of ten of the last significant digit, after rounding to it: 0.0996 to two digits is 0.10."""
+    if not number:
+        return 0
+    last = number.adjusted() - significant + 1
+    return last + (len(str(abs(round(number.scaleb(-last))))) > significant)
+
+
+def _digits(number: Decimal, last: int) -> str:
+    with localcontext(prec=_PLACES):
+        at = number.quantize(Decimal(1).scaleb(last)) if last <= 0 else Decimal(round(number.scaleb(-last)) * 10**last)
+    found = f"{at:f}"
+    return found.removeprefix("-") if not float(found) else found

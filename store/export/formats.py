@@ -5,7 +5,7 @@ import json
 import re
 from decimal import Decimal
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import polars as pl
 
@@ -42,10 +42,9 @@ def encode(frame: pl.DataFrame, kind: str) -> bytes:
         raise SpecError(
             f"a page holds at most {_TEXT_ROWS} rows; the table has {frame.height}: write it as .csv or .parquet"
         )
-    texts = [[_text(value) for value in row] for row in frame.rows()]
-    numeric = [kind.is_numeric() for kind in frame.dtypes]
-    table = latex.table if kind == "tex" else markdown.table
-    return table(frame.columns, texts, numeric).encode()
+    escape, table = (latex.escape, latex.table) if kind == "tex" else (markdown.escape, markdown.table)
+    rows = [[escape(_text(value)) for value in row] for row in frame.rows()]
+    return table([*map(escape, frame.columns)], rows, [kind.is_numeric() for kind in frame.dtypes]).encode()
 
 
 def csv_text(frame: pl.DataFrame) -> str:
@@ -59,15 +58,16 @@ def csv_text(frame: pl.DataFrame) -> str:
 
 def flat(frame: pl.DataFrame) -> pl.DataFrame:
     """Nested columns as JSON text and bytes as hexadecimal digits, which CSV can hold."""
-    nested = [name for name, kind in frame.schema.items() if kind.is_nested()]
-    texts: list[Any] = [
-        pl.Series(name, [_flatten_nested(value) for value in frame[name].to_list()], dtype=pl.String) for name in nested
+    nested = (frame[name] for name, kind in frame.schema.items() if kind.is_nested())
+    texts = [
+        pl.Series(each.name, [None if value is None else _json(value) for value in each.to_list()], dtype=pl.String)
+        for each in nested
     ]
     return frame.with_columns(*texts, pl.col(pl.Binary).bin.encode("hex"))
 
 
-def _flatten_nested(value: object) -> str | None:
-    return None if value is None else json.dumps(plain(value), ensure_ascii=False)
+def _json(value: object) -> str:
+    return json.dumps(plain(value), ensure_ascii=False)
 
 
 def _text(value: object) -> str:
@@ -82,4 +82,4 @@ def _text(value: object) -> str:
         return f"{value:f}"
     if isinstance(value, bytes):
         return value.hex()
-    return json.dumps(plain(value), ensure_ascii=False) if isinstance(value, dict | list) else str(value)
+    return _json(value) if isinstance(value, dict | list) else str(value)

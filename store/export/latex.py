@@ -4,7 +4,7 @@ The output needs `\usepackage{booktabs}` and nothing else; it compiles with pdfL
 """
 
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 _SPECIAL: Final = {
@@ -26,6 +26,11 @@ _SPECIAL: Final = {
     "[": "{[}",  # after \\ it would begin an argument
     "]": "{]}",
     "*": "{*}",
+    "'": "'{}",  # two would become one mark
+    "‘": "`{}",
+    "’": "'{}",
+    "“": "``{}",
+    "”": "''{}",
     "\u00a0": "~",
     "·": r"$\cdot$",
     "×": r"$\times$",
@@ -52,43 +57,14 @@ _GREEK: Final = "αβγδεζηθικλμνξπρστυφχψωΓΔΘΛΞΠΣΥ�
 _LETTERS: Final = "ßæøåœłÆØÅŒŁ"
 _ACCENTS: Final = "\u0300\u0301\u0302\u0303\u0304\u0306\u0307\u0308\u030a\u030b\u030c\u0327"
 """Characters of the oldest font encoding."""
-_QUOTES: Final = {"‘": "`", "’": "'", "“": "``", "”": "''"}
-_STRAIGHT: Final = {"'": "‘’", '"': "“”"}
-"""Opening and closing quotation marks."""
-_OPENS_AFTER: Final = frozenset("([{<-–—/|=:;,")
-"""Besides blanks and another quotation mark that opens."""
 
 
 def escape(text: str) -> str:
     """`text` as LaTeX that typesets these characters, whatever they are, in one line.
 
-    Straight quotation marks become those that open and close. A character that pdfLaTeX does not know without further
-    packages is written as its number, such as U+4E2D.
+    A character that pdfLaTeX does not know without further packages is written as its number, such as U+4E2D.
     """
-    turned = "".join(_set_quotation_marks(text))
-    return "".join(
-        _escape(character) if character not in _QUOTES else _quotation_mark(before, character, after)
-        for before, character, after in zip(f" {turned}", turned, f"{turned[1:]} ", strict=False)
-    )
-
-
-def _set_quotation_marks(text: str) -> Iterator[str]:
-    """The characters, those of straight quotation marks as what they are in print."""
-    before, opened = " ", False
-    for character in text:
-        if character in _STRAIGHT:
-            inside = opened and before in _STRAIGHT and before != character
-            opened = before.isspace() or before in _OPENS_AFTER or inside
-            yield _STRAIGHT[character][not opened]
-        else:
-            yield character
-        before = character
-
-
-def _quotation_mark(before: str, mark: str, after: str) -> str:
-    """Kept from what stands beside it: TeX would make one character of both."""
-    apart = "{}" if before in "?!" and mark in "‘“" else ""
-    return f"{apart}{_QUOTES[mark]}{'{}' if after in _QUOTES else ''}"
+    return "".join(map(_escape, text))
 
 
 def _escape(character: str) -> str:
@@ -105,27 +81,17 @@ def _escape(character: str) -> str:
 
 
 def table(headings: Sequence[str], rows: Sequence[Sequence[str]], numeric: Sequence[bool], caption: str = "") -> str:
-    """Texts as a table; columns that are `numeric` are to the right."""
-    return typeset(
-        "".join("r" if right else "l" for right in numeric),
-        [" & ".join(map(escape, headings))],
-        [" & ".join(map(escape, row)) for row in rows],
-        escape(caption),
-    )
-
-
-def typeset(columns: str, heads: Sequence[str], body: Sequence[str], caption: str) -> str:
-    r"""Lines of cells, already LaTeX, as a table: rules, and a `\caption` if there is one."""
+    r"""Cells, already LaTeX, as a table with rules, and a `\caption` if there is one; `numeric` are to the right."""
     lines = [
         "% needs \\usepackage{booktabs}",
         r"\begin{table}",
         r"\centering",
         *([rf"\caption{{{caption}}}"] if caption else []),
-        rf"\begin{{tabular}}{{{columns}}}",
+        rf"\begin{{tabular}}{{{''.join('r' if right else 'l' for right in numeric)}}}",
         r"\toprule",
-        *(rf"{line} \\" for line in heads),
+        rf"{' & '.join(headings)} \\",
         r"\midrule",
-        *(rf"{line} \\" for line in body),
+        *(rf"{' & '.join(row)} \\" for row in rows),
         r"\bottomrule",
         r"\end{tabular}",
         r"\end{table}",

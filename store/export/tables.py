@@ -25,7 +25,9 @@ def rows(store: "Store", grid: str, table: str) -> pl.DataFrame:
 
         return verdicts(store, grid)
     if table == "trials":
-        return _trials(store, grid)
+        from store.analysis.frames import trials
+
+        return trials(store, grid).select(pl.lit(grid).alias("grid"), pl.all())
     if table == "cells":
         first = "SELECT grid, cell, min(position) AS position FROM grid_trial GROUP BY ALL"
         source = f"SELECT s.*, p.position FROM v_cell_stats s JOIN ({first}) p USING (grid, cell) WHERE grid = $grid"
@@ -41,27 +43,3 @@ def rows(store: "Store", grid: str, table: str) -> pl.DataFrame:
     named = {key: key if key.lower() not in taken else f"point.{key}" for key in keys}
     points = "".join(f", point[{quoting.text(key)}] AS {quoting.identifier(name)}" for key, name in named.items())
     return store.sql(f"SELECT * EXCLUDE (point, position){points} FROM ({source}) ORDER BY {order}", asked)
-
-
-def _trials(store: "Store", grid: str) -> pl.DataFrame:
-    from store.analysis.verdicts import measure_of, runs
-
-    axes = store.sql("SELECT name, type FROM axis WHERE grid = $grid ORDER BY position", {"grid": grid})
-    fixed = ("grid", "label", "operator", "seed", "cell", "trial", "status", "reason", "attempts", "step", "wall_s")
-    columns = []
-    for name, kind in axes.iter_rows():
-        path = quoting.text(quoting.member(name))
-        shown = name if name.lower() not in (*fixed, "parameters", "operator_parameters") else f"axis.{name}"
-        if shown != "axis.operator":
-            columns.append(f", CAST(g.axes->>{path} AS {kind}) AS {quoting.identifier(shown)}")
-    found = store.sql(
-        f"SELECT {_WHO}, g.cell, g.trial, t.status, t.reason, t.attempts, t.step, t.wall_s, t.parameters, "
-        f"t.operator_parameters{''.join(columns)} "
-        "FROM grid_trial g JOIN trial t USING (trial) WHERE g.grid = $grid ORDER BY g.position",
-        {"grid": grid},
-    )
-    if not store.grid(grid)["measure"]:
-        return found
-    values = runs(store, grid, measure_of(store, grid, None)).select("cell", "seed", "value")
-    shown = "value" if "value" not in found.columns else "measure.value"
-    return found.join(values.rename({"value": shown}), on=["cell", "seed"], how="left", maintain_order="left")

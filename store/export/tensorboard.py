@@ -33,11 +33,8 @@ def write_tensorboard(store: "Store", grid: str, folder: Path) -> int:
     """Write a run for every trial of `grid` that has begun; the number of runs.
 
     A run is called by cell and seed. A measurement at a point is called `mse/sigma_f=5,sigma_x=1`. The page HParams of
-    TensorBoard has the axes. The package tensorboard must be installed.
-
-    Raises:
-        SpecError: `folder` holds something.
-        EnvironmentProblem: it cannot be made.
+    TensorBoard has the axes. The package tensorboard must be installed. Raises SpecError: `folder` holds something;
+    EnvironmentProblem: it cannot be made.
     """
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise SpecError(f"runs for TensorBoard go to a directory that is new or empty; {folder} holds something")
@@ -61,7 +58,9 @@ def _write_run(store: "Store", run: Mapping[str, Any], place: Path) -> None:
         writer.write(Event(wall_time=run["started"], file_version="brain.Event:2").SerializeToString())
         writer.write(Event(wall_time=run["started"], summary=Summary(value=[_settings(run)])).SerializeToString())
         for step, name, point, value, at in store.sql(_SCALARS, {"trial": run["trial"]}).iter_rows():
-            summary = Summary(value=[Summary.Value(tag=_tag(name, _point(point)), simple_value=value)])
+            at_point = point.items() if isinstance(point, Mapping) else ((each["key"], each["value"]) for each in point)
+            tag = "/".join(filter(None, [name, ",".join(f"{key}={number:g}" for key, number in at_point)]))
+            summary = Summary(value=[Summary.Value(tag=tag, simple_value=value)])
             writer.write(Event(wall_time=at, step=step, summary=summary).SerializeToString())
 
 
@@ -82,11 +81,3 @@ def _settings(run: Mapping[str, Any]) -> Any:
     content = HParamsPluginData(version=metadata.PLUGIN_DATA_VERSION, session_start_info=started)
     plugin = SummaryMetadata.PluginData(plugin_name=metadata.PLUGIN_NAME, content=content.SerializeToString())
     return Summary.Value(tag=metadata.SESSION_START_INFO_TAG, metadata=SummaryMetadata(plugin_data=plugin))
-
-
-def _point(point: Any) -> dict[str, float]:
-    return dict(point) if isinstance(point, Mapping) else {each["key"]: each["value"] for each in point}
-
-
-def _tag(name: str, point: Mapping[str, float]) -> str:
-    return f"{name}/{','.join(f'{key}={value:g}' for key, value in point.items())}" if point else name

@@ -22,37 +22,28 @@ REASONS: Final = ("diverged", "out_of_memory", "error", "killed")
 def claim(layout: Layout, trial: str, submission: str, code: str | None, named: str) -> dict[str, Any]:
     """Begin the next attempt of `trial`, made by this version of the `code`: its `start.json`.
 
-    Raises:
-        SpecError: a live process is at it; `named` is how the run is called there.
-        EnvironmentProblem: the campaign cannot be written.
+    Raises SpecError: a live process is at it; `named` is how the run is called there; EnvironmentProblem: the campaign
+    cannot be written.
     """
     while True:
         number = next_attempt(layout, trial)
         require_free(trial_state(layout, trial), named)
-        start = _start_record(trial, number, submission, code)
+        start = start_record(trial, number)
+        torch = start["versions"]["torch"] if "torch" in sys.modules else None
+        versions = {**start["versions"], "torch": torch, "script": _script()}
+        start |= {"submission": submission, "worker": 0, "code": code, "versions": versions}
         if begin(layout, start):
             return start
 
 
 def require_free(state: TrialState, named: str) -> None:
-    """Refuse a trial that a live process logs.
-
-    Raises:
-        SpecError: it is one; says which process.
-    """
+    """Refuse a trial that a live process logs. Raises SpecError: it is one; says which process."""
     if state.live is not None:
         start = state.live.start
         raise SpecError(
             f"one process logs a run; {named} is being logged by process {start.get('pid')} on {start.get('host')}, "
             "wait for its end, or choose another seed or label"
         )
-
-
-def _start_record(trial: str, number: int, submission: str, code: str | None) -> dict[str, Any]:
-    record = start_record(trial, number)
-    torch = record["versions"]["torch"] if "torch" in sys.modules else None
-    versions = {**record["versions"], "torch": torch, "script": _script()}
-    return {**record, "submission": submission, "worker": 0, "code": code, "versions": versions}
 
 
 def _script() -> str | None:
@@ -69,8 +60,7 @@ def _script() -> str | None:
 def end(layout: Layout, start: Mapping[str, Any], step: int, outcome: Mapping[str, Any]) -> None:
     """Write the attempt's `end.json`; `outcome` is its status, and why where it is not ok.
 
-    Raises:
-        EnvironmentProblem: the campaign is gone, or cannot be written.
+    Raises EnvironmentProblem: the campaign is gone, or cannot be written.
     """
     trial, attempt = start["trial"], start["attempt"]
     if not layout.start(trial, attempt).exists():
@@ -83,11 +73,7 @@ def end(layout: Layout, start: Mapping[str, Any], step: int, outcome: Mapping[st
 
 
 def failure(error: BaseException | str, reason: str | None) -> dict[str, Any]:
-    """Return the `end.json` of a run that failed with `error`.
-
-    Raises:
-        SpecError: the reason is none of `REASONS`.
-    """
+    """Return the `end.json` of a run that failed with `error`. Raises SpecError: the reason is none of `REASONS`."""
     if reason is not None and reason not in REASONS:
         raise SpecError(f"a run fails for one of the reasons {', '.join(REASONS)}; got {reason!r}")
     if isinstance(error, str):

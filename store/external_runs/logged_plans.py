@@ -13,13 +13,15 @@ import json
 import secrets
 import struct
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Final
 
-from grid.errors import EnvironmentProblem, NotFoundError, SpecError, StoreError
+from grid.errors import NotFoundError, SpecError, StoreError
 from grid.key import canonical_json, content_key
 from grid.names import label_of, require_name, require_slug
 from store.files.atomic import (
+    add_seal,
     environment_problem,
     make_directory,
     parse_object,
@@ -30,7 +32,6 @@ from store.files.atomic import (
     write_atomic,
     write_json,
 )
-from store.files.checksum import add_seal
 from store.files.layout import FILE_SCHEMA, Layout
 from store.files.plans import require_version
 from store.files.trust import trust_new
@@ -44,9 +45,7 @@ _MOST_DIFFERENCES: Final = 3
 def require_logged(layout: Layout, grid: str) -> None:
     """Refuse a grid's name that is none, or that a grid of a spec file has.
 
-    Raises:
-        SpecError: it is one of these.
-        StoreError: the grid's header is damaged, or of another version.
+    Raises SpecError: it is one of these; StoreError: the grid's header is damaged, or of another version.
     """
     require_slug(grid)
     require_version(layout, grid)
@@ -65,9 +64,7 @@ def trial_line(grid: str, label: str, seed: int, config: Mapping[str, Any], axes
     """The line of one run: its key is that of config, label and seed, its cell's that of config and label.
 
     A `seed` among `config` must be the run's and is left out there, so that runs that differ by it are replicates.
-
-    Raises:
-        SpecError: the label is empty, the seed no whole number, the config no plain data, an axis no scalar.
+    Raises SpecError: the label is empty, the seed no whole number, the config no plain data, an axis no scalar.
     """
     if not isinstance(label, str) or not label.strip():
         raise SpecError(f"a run has a label, the name of its variant; got {label!r}")
@@ -98,9 +95,8 @@ def trial_line(grid: str, label: str, seed: int, config: Mapping[str, Any], axes
 def publish(layout: Layout, line: Line) -> str:
     """Make the run of `line` part of its grid; the name of its submission.
 
-    Raises:
-        SpecError: the grid has another cell of that label, or the same with other axes.
-        EnvironmentProblem: the campaign cannot be written.
+    Raises SpecError: the grid has another cell of that label, or the same with other axes; EnvironmentProblem: the
+    campaign cannot be written.
     """
     _require_fits(line, logged_lines(layout, line["grid"]))  # so that what is refused leaves nothing behind
     trust_new(layout)
@@ -132,12 +128,8 @@ def _require_fits(line: Line, others: Sequence[Line]) -> None:
 
 def _differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
     missing = "nothing"
-    names = sorted({*before, *now})
-    told = [
-        f"{name} was {before.get(name, missing)!r} and is {now.get(name, missing)!r}"
-        for name in names
-        if before.get(name, missing) != now.get(name, missing)
-    ]
+    pairs = {name: (before.get(name, missing), now.get(name, missing)) for name in sorted({*before, *now})}
+    told = [f"{name} was {old!r} and is {new!r}" for name, (old, new) in pairs.items() if old != new]
     more = f" and {len(told) - _MOST_DIFFERENCES} more" if len(told) > _MOST_DIFFERENCES else ""
     return ", ".join(told[:_MOST_DIFFERENCES]) + more
 
@@ -163,17 +155,22 @@ def _withdraw(layout: Layout, submission: str) -> None:
     place.rmdir()
 
 
+def _read_logged(layout: Layout, grid: str) -> Iterator[tuple[float, str, dict[str, Any]]]:
+    """When each run of `grid` was logged, its submission and its line; those of `ablate run` are passed over.
+
+    So are damaged ones, as ingest reports them, and those that go meanwhile.
+    """
+    for submission in layout.submission_ids():
+        manifest = layout.manifest(submission)
+        with suppress(NotFoundError, StoreError, FileNotFoundError):
+            about = read_json(layout.submission(submission) / "logged.json")
+            if about.get("grid") == grid:
+                yield float(about["began"]), submission, parse_object(read_bytes(manifest), str(manifest))
+
+
 def submissions_of(layout: Layout, grid: str) -> dict[str, str]:
     """The trial of each run that was logged into `grid`, by submission."""
-    found = {}
-    for submission in layout.submission_ids():
-        try:
-            if read_json(layout.submission(submission) / "logged.json").get("grid") == grid:
-                manifest = layout.manifest(submission)
-                found[submission] = str(parse_object(read_bytes(manifest), str(manifest))["trial"])
-        except (NotFoundError, StoreError):
-            continue
-    return found
+    return {submission: str(line["trial"]) for _, submission, line in _read_logged(layout, grid)}
 
 
 def move_run(layout: Layout, submission: str, grid: str | None) -> None:
@@ -184,45 +181,24 @@ def move_run(layout: Layout, submission: str, grid: str | None) -> None:
 
 def logged_lines(layout: Layout, grid: str) -> list[dict[str, Any]]:
     """The lines of all runs logged into `grid`, oldest first; of a trial that was logged again the first."""
-    found: list[tuple[float, str, dict[str, Any]]] = []
-    for submission in layout.submission_ids():
-        try:
-            about = read_json(layout.submission(submission) / "logged.json")
-            if about.get("grid") != grid:
-                continue
-            line = parse_object(read_bytes(layout.manifest(submission)), str(layout.manifest(submission))) | {
-                "grid": grid
-            }
-        except (
-            NotFoundError,
-            StoreError,
-            FileNotFoundError,
-        ):  # belongs to `ablate run`; damaged, as ingest reports; or gone
-            continue
-        found.append((float(about["began"]), submission, line))
     lines: dict[str, dict[str, Any]] = {}
-    for _, _, line in sorted(found, key=lambda each: each[:2]):
-        lines.setdefault(line["trial"], line)
+    for _, _, line in sorted(_read_logged(layout, grid), key=lambda each: each[:2]):
+        lines.setdefault(line["trial"], line | {"grid": grid})
     return list(lines.values())
 
 
 def judge(layout: Layout, grid: str, baseline: str | None, measure: Mapping[str, Any] | None) -> None:
     """Write down what `grid` is compared by; None leaves what was said before.
 
-    Raises:
-        SpecError: the name is none for a grid of logged runs, or the baseline is no label.
-        EnvironmentProblem: the campaign cannot be written.
+    Raises SpecError: the name is none for a grid of logged runs, or the baseline is no label; EnvironmentProblem: the
+    campaign cannot be written.
     """
     require_logged(layout, grid)
     if baseline is not None and (not isinstance(baseline, str) or not baseline.strip()):
         raise SpecError(f"the baseline of a grid is the label of a variant; got {baseline!r}")
     before = _read_judged(layout, grid)
-    after = {
-        "schema": FILE_SCHEMA,
-        "grid": grid,
-        "baseline": before.get("baseline") if baseline is None else baseline,
-        "measure": before.get("measure") if measure is None else dict(measure),
-    }
+    after = {"schema": FILE_SCHEMA, "grid": grid, "baseline": baseline, "measure": measure and dict(measure)}
+    after |= {name: before.get(name) for name in ("baseline", "measure") if after[name] is None}
     if after != before:
         write_json(layout.grid_header(grid).with_suffix(".judged"), after)
     derive(layout, grid)
@@ -238,8 +214,7 @@ def _read_judged(layout: Layout, grid: str) -> dict[str, Any]:
 def derive(layout: Layout, grid: str) -> None:
     """Write the files of `grid` from all of its runs, until they say what the runs do.
 
-    Raises:
-        EnvironmentProblem: the campaign cannot be written.
+    Raises EnvironmentProblem: the campaign cannot be written.
     """
     while True:
         lines = logged_lines(layout, grid)
@@ -256,7 +231,7 @@ def _lies_there(layout: Layout, grid: str, trials: bytes, header: Mapping[str, A
     except (FileNotFoundError, NotFoundError, StoreError):
         return False
     except OSError as error:
-        raise EnvironmentProblem(str(environment_problem("read", layout.grid_trials(grid), error))) from error
+        raise environment_problem("read", layout.grid_trials(grid), error) from error
 
 
 def _header(grid: str, lines: Sequence[Line], judged: Mapping[str, Any]) -> dict[str, Any]:

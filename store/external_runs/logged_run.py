@@ -6,7 +6,7 @@ import os
 import sys
 import time
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, Final, Self, SupportsFloat, final
 
@@ -15,7 +15,7 @@ import pyarrow as pa
 from grid.errors import EnvironmentProblem, SpecError
 from store.external_runs.logged_attempts import claim, end, failure, require_free
 from store.external_runs.logged_plans import publish
-from store.files.heartbeat import Heartbeat
+from store.files.attempts import Heartbeat
 from store.files.layout import Layout
 from store.files.shards import ShardBuffer
 from store.files.trial_status import trial_state
@@ -88,8 +88,7 @@ class Run:
     def log(self, step: int, metrics: Mapping[str, SupportsFloat] | None = None, /, **named: SupportsFloat) -> None:
         """Keep the metrics of one step, by keyword or, where a name is no Python name, in a mapping.
 
-        Raises:
-            SpecError: the run has ended, the step of a metric does not rise, or a value is no number.
+        Raises SpecError: the run has ended, the step of a metric does not rise, or a value is no number.
         """
         self._require_open()
         _require_step(step)
@@ -119,20 +118,15 @@ class Run:
         """Keep one value of an evaluation, at a point of its grid such as `{"length": 512}`.
 
         `items` is the number of items that `value` is the mean of, or a mapping of their values by name. With the
-        mapping, the value and its standard error over items may be left out.
-
-        Raises:
-            SpecError: the run has ended, the place was recorded before, a value is no number, or not the items' mean.
+        mapping, the value and its standard error over items may be left out. Raises SpecError: the run has ended, the
+        place was recorded before, a value is no number, or not the items' mean.
         """
-        self._require_open()
-        _require_step(step)
-        where = _point(point)
-        self._require_new(("evaluation", step, _name(name), *sorted(where.items())), f"{name!r} at step {step}")
+        where = self._require_new("evaluation", step, name, point)
         number, values, error = _check_evaluation(name, value, items, se_items)
         count = len(values) or int(items if isinstance(items, int) else 1)
-        row = (self.trial, self.attempt, step, name, where, number, count, error)
-        self._buffer.add("evaluation", row)
-        self._buffer.extend("item", [(*row[:5], item, each) for item, each in values.items()])
+        place = (self.trial, self.attempt, step, name, where)
+        self._buffer.add("evaluation", (*place, number, count, error))
+        self._buffer.extend("item", [(*place, item, each) for item, each in values.items()])
         self._note_step(step, None)
 
     def probe(
@@ -147,14 +141,9 @@ class Run:
     ) -> None:
         """Keep one value that was seen inside the model, of a layer and head where it belongs to one.
 
-        Raises:
-            SpecError: the run has ended, the place was recorded before, or the value is no number.
+        Raises SpecError: the run has ended, the place was recorded before, or the value is no number.
         """
-        self._require_open()
-        _require_step(step)
-        where = _point(point)
-        place = ("probe", step, _name(name), layer, head, *sorted(where.items()))
-        self._require_new(place, f"{name!r} at step {step}")
+        where = self._require_new("probe", step, name, point, layer, head)
         row = (self.trial, self.attempt, step, name, layer, head, where, _number(name, value))
         self._buffer.add("probe", row)
         self._note_step(step, None)
@@ -162,8 +151,7 @@ class Run:
     def flush(self) -> None:
         """Make everything logged so far durable.
 
-        Raises:
-            EnvironmentProblem: the disk is full or not writable; the values are kept for the next time.
+        Raises EnvironmentProblem: the disk is full or not writable; the values are kept for the next time.
         """
         self._buffer.flush()
         self._flushed = time.monotonic()
@@ -171,20 +159,16 @@ class Run:
     def finish(self) -> None:
         """The run is done, and its result counts.
 
-        Raises:
-            SpecError: the run has ended before.
-            EnvironmentProblem: the campaign cannot be written, so that the run does not count.
+        Raises SpecError: the run has ended before; EnvironmentProblem: the campaign cannot be written, so that the run
+        does not count.
         """
         self._end({"status": "ok"})
 
     def fail(self, error: BaseException | str, reason: str | None = None) -> None:
         """The run failed; `reason` is "error", "diverged", "out_of_memory" or "killed", by default told by `error`.
 
-        The text of the error is what `ablate logs` shows.
-
-        Raises:
-            SpecError: the run has ended before, or there is no such reason.
-            EnvironmentProblem: the campaign cannot be written.
+        The text of the error is what `ablate logs` shows. Raises SpecError: the run has ended before, or there is no
+        such reason; EnvironmentProblem: the campaign cannot be written.
         """
         self._end(failure(error, reason))
 
@@ -229,10 +213,19 @@ class Run:
         if os.getpid() != self._pid:
             raise SpecError(f"one process logs a run; {self!r} was started by process {self._pid}, start another here")
 
-    def _require_new(self, place: tuple[Any, ...], told: str) -> None:
+    def _require_new(
+        self, table: str, step: int, name: str, point: Mapping[str, SupportsFloat] | None, *within: int | None
+    ) -> dict[str, float]:
+        """The point of a value that can be recorded at this place."""
+        self._require_open()
+        _require_step(step)
+        where = _point(point)
+        place = (table, step, _name(name), *within, *sorted(where.items()))
         if place in self._places:
-            raise SpecError(f"one value has one place; {told} was recorded there before, give it another point")
+            told = f"{name!r} at step {step} was recorded there before"
+            raise SpecError(f"one value has one place; {told}, give it another point")
         self._places.add(place)
+        return where
 
     def _note_step(self, step: int, loss: float | None) -> None:
         self._step = max(self._step, step)
@@ -293,14 +286,10 @@ def _check_evaluation(
     values = {_name(item): _number(item, each) for item, each in items.items()}
     if not values:
         raise SpecError(f"the items of an evaluation are at least one; {name!r} has none")
-    mean = _mean(list(values.values()))
+    mean = math.fsum(values.values()) / len(values) if all(map(math.isfinite, values.values())) else math.nan
     number = mean if value is None else _number(name, value)
     if math.isfinite(mean) and not math.isclose(number, mean, rel_tol=1e-3, abs_tol=1e-6):
         raise SpecError(f"an evaluation is the mean of its items; {name!r} is {number:.6g} and their mean {mean:.6g}")
     if error is None and len(values) > 1 and math.isfinite(mean):
         error = math.sqrt(math.fsum((each - mean) ** 2 for each in values.values()) / (len(values) - 1) / len(values))
     return number, values, error
-
-
-def _mean(values: Sequence[float]) -> float:
-    return math.fsum(values) / len(values) if all(map(math.isfinite, values)) else math.nan

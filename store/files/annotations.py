@@ -7,21 +7,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from grid.errors import SpecError, StoreError
-from store.files.atomic import environment_problem, parse_object, read_bytes, write_atomic
-from store.files.checksum import add_seal
+from store.files.atomic import add_seal, environment_problem, parse_object, read_bytes, write_atomic
 from store.files.layout import Layout
-from store.files.record_fields import Field, check_record, clean_text
+from store.files.record_fields import Problem, check_record, clean_text, fields
 
 FILE = "notes.jsonl"
 
-_LINE = {
-    "trial": Field("key", optional=True),
-    "grid": Field("text", optional=True),
-    "written": Field("float"),
-    "add": Field("list"),
-    "remove": Field("list"),
-    "note": Field("text", optional=True),
-}
+_LINE = fields({"float": "written", "list": "add remove"}, {"key": "trial", "text": "grid note"})
 _TAG = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 
 Subject = tuple[str | None, str | None]
@@ -34,8 +26,7 @@ class Annotations(NamedTuple):
     tags: dict[Subject, list[str]]
     notes: list[tuple[Subject, float, str]]
     """Subject, time in seconds since the epoch, and text; oldest first."""
-    problems: list[tuple[str, str]]
-    """(file, reason) of every line that cannot be read."""
+    problems: list[Problem]
 
 
 def check_tag(tag: str) -> str:
@@ -46,11 +37,7 @@ def check_tag(tag: str) -> str:
 
 
 def read_annotations(layout: Layout) -> Annotations:
-    """Read the tags and notes of a campaign.
-
-    Raises:
-        EnvironmentProblem: the file cannot be read.
-    """
+    """Read the tags and notes of a campaign. Raises EnvironmentProblem: the file cannot be read."""
     found = Annotations({}, [], [])
     for number, text in enumerate(_bytes(layout).splitlines(), start=1):
         try:
@@ -77,8 +64,7 @@ def annotate(
 ) -> None:
     """Write tags or a note on each of `subjects`; the caller holds the ingest lock.
 
-    Raises:
-        EnvironmentProblem: the campaign cannot be written.
+    Raises EnvironmentProblem: the campaign cannot be written.
     """
     said = {"written": time.time(), "add": list(add), "remove": list(remove), "note": note}
     lines = [{"trial": trial, "grid": grid, **said} for trial, grid in subjects]
@@ -89,9 +75,8 @@ def rename_annotated(layout: Layout, old: str, new: str) -> None:
     """Give what is written on grid `old` to grid `new`; the caller holds the ingest lock."""
     data = _bytes(layout)
     if data:
-        write_atomic(
-            layout.root / FILE, b"".join(_rename_in(text, old, new) for text in data.splitlines(keepends=True))
-        )
+        lines = [_rename_in(text, old, new) for text in data.splitlines(keepends=True)]
+        write_atomic(layout.root / FILE, b"".join(lines))
 
 
 def _rename_in(text: bytes, old: str, new: str) -> bytes:

@@ -1,23 +1,32 @@
-"""Files that are either there and whole, or not there: temporary file, fsync, rename, fsync of the directory."""
+"""Files that are either there and whole, or not there: temporary file, fsync, rename, fsync of the directory.
+
+The last member of a sealed JSON record is `"seal"`: blake2b-64, in hexadecimal digits, of all bytes before the comma in
+front of it. A flipped bit may turn one number into another and leave the JSON whole; it does not leave the seal right.
+"""
 
 import errno
 import json
 import os
+import re
 import socket
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from hashlib import blake2b
 from itertools import takewhile
 from pathlib import Path
-from typing import Any, Literal, TypeVar, final
+from typing import Any, Final, Literal, TypeVar, final
 from uuid import uuid4
 
 from grid.errors import EnvironmentProblem, NotFoundError, StoreError
-from store.files import checksum
 
 T = TypeVar("T")
 
 PAUSES_S = (0.05, 0.2, 0.8, 2.0)
-"""Waits before what a network file system refused for the moment is tried again; the patient go on with the last."""
+"""Waits before what a network file system refused for the moment is tried again; after `set_retry_timeout` more."""
+
+_SEAL: Final = re.compile(rb'(?:, ?)?"seal": ?"([0-9a-f]{16})"\}\s*\Z')
+_SEAL_LENGTH: Final = len(b', "seal": "0123456789abcdef"}\r\n')
 
 _LOST_TOUCH = (
     "the network file system lost touch: see whether the campaign is mounted here and run the same command again"
@@ -46,33 +55,31 @@ def environment_problem(action: str, path: Path, error: OSError) -> EnvironmentP
 
 
 @final
-class _Patience:
-    """How long this process waits for a file system that is away, and whom it tells."""
+@dataclass
+class _Timeout:
+    """How long this process retries while a file system is away, and what it calls then."""
 
-    def __init__(self) -> None:
-        self.seconds = 0.0
-        self.tell: Callable[[str], None] = lambda _: None
-        self.over: Callable[[], bool] = lambda: False
+    seconds: float = 0.0
+    tell: Callable[[str], None] = lambda _: None
+    over: Callable[[], bool] = lambda: False
 
 
-_PATIENCE = _Patience()
+_TIMEOUT = _Timeout()
 
 
 def set_retry_timeout(seconds: float, tell: Callable[[str], None], over: Callable[[], bool] = lambda: False) -> None:
     """Have this process wait up to `seconds`, and not until it is `over`, for a file system that is away.
 
-    That is for processes that hold work which would be lost. A wait is told when it gets long, and when it is over.
+    That is for processes that hold work which would be lost. A long wait is told at its begin and end.
     """
-    _PATIENCE.seconds, _PATIENCE.tell, _PATIENCE.over = seconds, tell, over
+    _TIMEOUT.seconds, _TIMEOUT.tell, _TIMEOUT.over = seconds, tell, over
 
 
 def retry_io(action: Callable[[], T]) -> T:
     """Return the result of `action`; repeat it after transient errors of network file systems.
 
     The action must open its files itself, since a stale handle stays stale. NFS raises ESTALE, Lustre also the others.
-
-    Raises:
-        OSError: a permanent error at once; a transient one after five tries, or later after `set_retry_timeout`.
+    Raises OSError: a permanent error at once; a transient one after five tries, or later after `set_retry_timeout`.
     """
     for pause_s in PAUSES_S:
         try:
@@ -81,25 +88,21 @@ def retry_io(action: Callable[[], T]) -> T:
             if error.errno not in _MOMENTARY:
                 raise
         time.sleep(pause_s)
-    return _retry_until_patience_ends(action) if _PATIENCE.seconds else action()
-
-
-def _retry_until_patience_ends(action: Callable[[], T]) -> T:
     began, told = time.monotonic(), False
     while True:
         try:
-            found = action()
+            result = action()
         except OSError as error:
-            late = time.monotonic() - began >= _PATIENCE.seconds or _PATIENCE.over()
+            late = time.monotonic() - began >= _TIMEOUT.seconds or _TIMEOUT.over()
             if error.errno not in _MOMENTARY or late:
                 raise
             if not told:
-                _PATIENCE.tell(f"the file system is away ({error}); waiting for up to {_PATIENCE.seconds:.0f} s")
+                _TIMEOUT.tell(f"the file system is away ({error}); waiting for up to {_TIMEOUT.seconds:.0f} s")
             told = True
         else:
             if told:
-                _PATIENCE.tell(f"the file system is back after {time.monotonic() - began:.0f} s")
-            return found
+                _TIMEOUT.tell(f"the file system is back after {time.monotonic() - began:.0f} s")
+            return result
         time.sleep(PAUSES_S[-1])
 
 
@@ -120,36 +123,28 @@ Durable = Literal["file and name", "file", "nothing"]
 def make_directory(path: Path, *, durable: bool = True) -> Path:
     """Create `path` and its parents if they are missing; if `durable`, those that it made survive a crash.
 
-    Raises:
-        EnvironmentProblem: it cannot be created.
+    Raises EnvironmentProblem: it cannot be created.
     """
+
+    def make(missing: list[Path]) -> None:
+        path.mkdir(parents=True, exist_ok=True)
+        for made in reversed(missing if durable else []):
+            sync_directory(made.parent)
+
     try:
-        missing = retry_io(lambda: _missing(path))
-        retry_io(lambda: _make(path, missing if durable else ()))
+        missing = retry_io(lambda: list(takewhile(lambda each: not each.exists(), (path, *path.parents))))
+        retry_io(lambda: make(missing))
     except OSError as error:
         raise environment_problem("create", path, error) from error
     return path
-
-
-def _missing(path: Path) -> list[Path]:
-    """`path` and its parents up to the first that is there, which stands before those below it."""
-    return list(takewhile(lambda each: not each.exists(), (path, *path.parents)))[::-1]
-
-
-def _make(path: Path, missing: Iterable[Path]) -> None:
-    path.mkdir(parents=True, exist_ok=True)
-    for made in missing:
-        sync_directory(made.parent)
 
 
 def write_atomic(path: Path, data: bytes, mode: int | None = None, durable: Durable = "file and name") -> Path:
     """Write `data` as the file `path`, which is whole as soon as it is visible; missing directories are created.
 
     It never has other permissions than `mode`; None: those of any new file. A file that is not durable may be empty
-    after a crash of the machine.
-
-    Raises:
-        EnvironmentProblem: the disk is full, or the place is not writable; no file is left behind.
+    after a crash of the machine. Raises EnvironmentProblem: the disk is full, or the place is not writable; no file is
+    left behind.
     """
     make_directory(path.parent, durable=durable == "file and name")
     try:
@@ -162,7 +157,13 @@ def write_atomic(path: Path, data: bytes, mode: int | None = None, durable: Dura
 def _publish(path: Path, data: bytes, mode: int | None, durable: Durable) -> None:
     temporary = path.with_name(temporary_name(path.name))
     try:
-        _write_new(temporary, data, mode, sync=durable != "nothing")
+        with temporary.open("xb") as file:
+            if mode is not None:
+                os.fchmod(file.fileno(), mode)
+            file.write(data)
+            if durable != "nothing":
+                file.flush()
+                os.fsync(file.fileno())
         try:
             temporary.rename(path)
         except FileNotFoundError:
@@ -173,16 +174,6 @@ def _publish(path: Path, data: bytes, mode: int | None, durable: Durable) -> Non
         temporary.unlink(missing_ok=True)
     if durable == "file and name":
         sync_directory(path.parent)
-
-
-def _write_new(path: Path, data: bytes, mode: int | None, *, sync: bool) -> None:
-    with path.open("xb") as file:
-        if mode is not None:
-            os.fchmod(file.fileno(), mode)
-        file.write(data)
-        if sync:
-            file.flush()
-            os.fsync(file.fileno())
 
 
 def sync_directory(path: Path) -> None:
@@ -197,24 +188,19 @@ def sync_directory(path: Path) -> None:
 def write_json(path: Path, data: Mapping[str, Any], durable: Durable = "file and name") -> Path:
     """Write `data` atomically as one sealed JSON object; a NaN or an infinity in it is a `ValueError`."""
     text = json.dumps(data, allow_nan=False, separators=(", ", ": "))
-    return write_atomic(path, checksum.add_seal(text.encode("ascii")) + b"\n", durable=durable)
+    return write_atomic(path, add_seal(text.encode("ascii")) + b"\n", durable=durable)
 
 
 def read_bytes(path: Path) -> bytes:
-    """Return the bytes of the file `path`.
-
-    Raises:
-        OSError: it cannot be read, also after some tries.
-    """
+    """Return the bytes of the file `path`. Raises OSError: it cannot be read, also after some tries."""
     return retry_io(path.read_bytes)
 
 
 def read_json(path: Path) -> dict[str, Any]:
     """The JSON object in the file `path`.
 
-    Raises:
-        NotFoundError: there is no such file.
-        StoreError: it is torn or altered: not one JSON object, or not even a file.
+    Raises NotFoundError: there is no such file; StoreError: it is torn or altered: not one JSON object, or not even a
+    file.
     """
     try:
         data = read_bytes(path)
@@ -232,8 +218,7 @@ def read_json(path: Path) -> dict[str, Any]:
 def parse_object(data: bytes, where: str) -> dict[str, Any]:
     """The JSON object that `data` holds, without its seal; `where` names its place in errors.
 
-    Raises:
-        StoreError: it is not exactly one JSON object of finite numbers and valid text, or its seal is broken.
+    Raises StoreError: it is not exactly one JSON object of finite numbers and valid text, or its seal is broken.
     """
     try:
         found = _DECODER.decode(data.decode("utf-8"))
@@ -241,10 +226,26 @@ def parse_object(data: bytes, where: str) -> dict[str, Any]:
         raise StoreError(f"{where} is not whole JSON ({error}); it was torn or altered") from error
     if not isinstance(found, dict):
         raise StoreError(f"{where} must hold one JSON object, not {type(found).__name__}; it was torn or altered")
-    if checksum.is_broken(data):
+    if is_broken(data):
         raise StoreError(f'{where} does not have the hash that its last member "seal" says; it was torn or altered')
     found.pop("seal", None)
     return found
+
+
+def add_seal(record: bytes) -> bytes:
+    """Append the seal to the JSON object `record`, as its last member."""
+    body = record.rstrip()[:-1]
+    return body + (b"" if body == b"{" else b", ") + b'"seal": "' + _hash(body) + b'"}'
+
+
+def is_broken(record: bytes) -> bool:
+    """Return True if `record` has a seal that is not the hash of its bytes."""
+    found = _SEAL.search(record, max(0, len(record) - _SEAL_LENGTH))
+    return found is not None and _hash(record[: found.start()]) != found[1]
+
+
+def _hash(body: bytes) -> bytes:
+    return blake2b(body, digest_size=8).hexdigest().encode()
 
 
 def _refuse_constant(name: str) -> None:

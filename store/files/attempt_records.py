@@ -1,7 +1,15 @@
-"""Records of attempts, read from `trials/`: one row of the table `attempt` for each attempt that has begun."""
+"""Records of attempts and of their later evaluations, read and checked, as rows of `attempt` and `evaluated`.
+
+    trials/<k>/<key>/<attempt>/start.json, end.json                              when it began and ended, and how
+    trials/<k>/<key>/<attempt>/evaluations/<evaluation>.json                     a later evaluation: what, when, by whom
+    trials/<k>/<key>/<attempt>/evaluations/<id>-0000-000000-<table>.<blake2b>.parquet     its rows, as shards
+
+The record of a later evaluation names its shards, and only these are served. So one rename publishes an evaluation or
+replaces it, and the leftovers of a killed process do not count.
+"""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, NamedTuple, final
@@ -9,54 +17,53 @@ from typing import Any, NamedTuple, final
 from grid.errors import NotFoundError, StoreError
 from store.files.atomic import read_json
 from store.files.layout import Layout
-from store.files.plans import file_signature, json_text
-from store.files.record_fields import Field, check_record, check_schema, clean_text
+from store.files.record_fields import (
+    Field,
+    Problem,
+    check_record,
+    check_schema,
+    clean_text,
+    fields,
+    file_signature,
+    json_text,
+    relative,
+)
 from store.files.shards import is_shard_name
 from store.files.trial_status import is_alive
 
-_TEXT, _TEXT_OR_NULL = Field("text"), Field("text", optional=True)
-_INT, _FLOAT = Field("int64", optional=True), Field("float", optional=True)
-_START = {
-    "trial": Field("key"),
-    "attempt": Field("int32"),
-    "submission": _TEXT,
-    "worker": Field("int64"),
-    "host": _TEXT,
-    "pid": Field("int64"),
-    "pid_started": _FLOAT,
-    "started": Field("float"),
-    "resumed_from": Field("object", optional=True),
-    "path": _TEXT_OR_NULL,
-    "device": _TEXT_OR_NULL,
-    "threads": Field("int32", optional=True),
-    "code": _TEXT_OR_NULL,
-    "versions": Field("object", optional=True),
-    "data": Field("object", optional=True),
-    "sources": Field("object", optional=True),
-}
-_RESUMED = {"attempt": Field("int32"), "step": Field("int64")}
-_END = {
-    "trial": Field("key"),
-    "attempt": Field("int32"),
-    "status": _TEXT,
-    "reason": _TEXT_OR_NULL,
-    "message": _TEXT_OR_NULL,
-    "traceback": _TEXT_OR_NULL,
-    "fingerprint": _TEXT_OR_NULL,
-    "step": _INT,
-    "wall_s": _FLOAT,
-    "train_s": _FLOAT,
-    "evaluate_s": _FLOAT,
-    "probe_s": _FLOAT,
-    "ended": Field("float"),
-    "parameters": _INT,
-    "operator_parameters": _INT,
-    "memory_bytes": _INT,
-    "cost": Field("object", optional=True),
-    "wrote": Field("object", optional=True),
-    "files": Field("list", optional=True),
-}
-_WROTE = {"rows": Field("int64"), "step": Field("int64"), "shards": Field("list")}
+_START = fields(
+    {"key": "trial", "int32": "attempt", "text": "submission host", "int64": "worker pid", "float": "started"},
+    {
+        "float": "pid_started",
+        "object": "resumed_from versions data sources",
+        "text": "path device code",
+        "int32": "threads",
+    },
+)
+_END = fields(
+    {"key": "trial", "int32": "attempt", "text": "status", "float": "ended"},
+    {
+        "text": "reason message traceback fingerprint",
+        "int64": "step parameters operator_parameters memory_bytes",
+        "float": "wall_s train_s evaluate_s probe_s",
+        "object": "cost wrote",
+        "list": "files",
+    },
+)
+_EVALUATION = fields(
+    {
+        "key": "trial evaluation",
+        "int32": "attempt threads",
+        "text": "kind host device",
+        "object": "spec versions",
+        "int64": "step",
+        "list": "shards changed",
+        "float": "ended wall_s",
+    },
+    {"object": "sources data"},
+)
+_RESUMED = fields({"int32": "attempt", "int64": "step"})
+_WROTE = fields({"int64": "rows step", "list": "shards"})
 _STATUSES = ("ok", "failed", "stopped")
 
 
@@ -100,10 +107,6 @@ class AttemptRecord(NamedTuple):
     signature: str = ""
 
 
-Problem = tuple[str, str]
-"""A file, relative to the campaign, and what is wrong with it."""
-
-
 def attempt_signature(directory: Path | str) -> str:
     """Changes when `start.json` or `end.json` of the attempt in `directory` does."""
     return f"{file_signature(f'{directory}/start.json')} {file_signature(f'{directory}/end.json')}"
@@ -112,41 +115,37 @@ def attempt_signature(directory: Path | str) -> str:
 def read_attempt(layout: Layout, key: str, attempt: int) -> tuple[AttemptRecord | None, list[Problem]]:
     """The row of one attempt; None while it has no readable `start.json`. A damaged `end.json` counts as none."""
     problems: list[Problem] = []
-    paths = layout.start(key, attempt), layout.end(key, attempt)
-    signature = attempt_signature(
-        layout.attempt(key, attempt)
-    )  # before the files, which may change while they are read
-    start = _read(layout, paths[0], _START, (key, attempt), problems)
+    begun, ended = layout.start(key, attempt), layout.end(key, attempt)
+    signature = attempt_signature(begun.parent)  # before the files, which may change while they are read
+    start = _read(layout, begun, _START, (key, attempt), problems)
     if start is None:
-        if not paths[0].exists() and paths[1].exists():
-            problems.append((_relative(layout, paths[0]), "it is missing, and end.json is there; restore it"))
-        empty = paths[0].is_file() and not paths[0].stat().st_size and not paths[1].exists()  # its machine crashed
+        if not begun.exists() and ended.exists():
+            problems.append((relative(layout, begun), "it is missing, and end.json is there; restore it"))
+        empty = begun.is_file() and not begun.stat().st_size and not ended.exists()  # its machine crashed
         return None, [] if empty else problems
-    end = _read(layout, paths[1], _END, (key, attempt), problems)
+    end = _read(layout, ended, _END, (key, attempt), problems)
     alive = end is None and is_alive(layout, key, attempt, start)
     if end is None and not alive and not problems and _has_lost_end(layout, key, attempt):
-        problems.append((_relative(layout, paths[1]), "it is missing, and the attempt has ended; restore it"))
+        problems.append((relative(layout, ended), "it is missing, and the attempt has ended; restore it"))
     resumed = start.get("resumed_from") or {}
+    copied: dict[str, Any] = {name: _plain(start.get(name)) for name in _COPIED_FROM_START}
+    copied |= {name: json_text(start.get(name)) for name in ("versions", "data", "sources")}
     row = AttemptRecord(
         trial=key,
         attempt=attempt,
         resumed_attempt=resumed.get("attempt"),
         resumed_step=resumed.get("step"),
-        versions=json_text(start.get("versions")),
-        data=json_text(start.get("data")),
-        sources=json_text(start.get("sources")),
         alive=alive,
         signature=signature,
-        **{name: _plain(start.get(name)) for name in _COPIED_FROM_START},
+        **copied,
     )
     if end is not None:
+        wrote = end.get("wrote")
+        shards = None if wrote is None else [name for table in wrote.values() for name in table["shards"]]
         row = row._replace(
-            **{name: _plain(end.get(name)) for name in _COPIED_FROM_END},
-            cost=json_text(end.get("cost")),
-            shards=_promised_shards(end),
+            **{name: _plain(end.get(name)) for name in _COPIED_FROM_END}, cost=json_text(end.get("cost")), shards=shards
         )
-        if not row.fingerprint:
-            row = row._replace(fingerprint=fingerprint(row))
+        row = row._replace(fingerprint=row.fingerprint or fingerprint(row))
     return row, problems
 
 
@@ -157,18 +156,8 @@ def _has_lost_end(layout: Layout, key: str, attempt: int) -> bool:
     return not layout.end(key, attempt).exists()  # it may have been written meanwhile
 
 
-def _relative(layout: Layout, path: Path) -> str:
-    return path.relative_to(layout.root).as_posix()
-
-
 _COPIED_FROM_START = ("submission", "worker", "host", "pid", "started", "path", "device", "threads", "code")
 _COPIED_FROM_END = tuple(name for name in _END if name not in ("trial", "attempt", "cost", "wrote", "files"))
-
-
-def _promised_shards(end: Mapping[str, Any]) -> list[str] | None:
-    """The shards that `end.json` names; None if an earlier release wrote it."""
-    wrote = end.get("wrote")
-    return None if wrote is None else [name for table in wrote.values() for name in table["shards"]]
 
 
 def _plain(value: Any) -> Any:
@@ -187,7 +176,7 @@ def _read(
     except NotFoundError:
         return None
     except StoreError as error:
-        problems.append((_relative(layout, path), str(error)))
+        problems.append((relative(layout, path), str(error)))
         return None
     return record
 
@@ -198,12 +187,16 @@ def _check_place(record: Mapping[str, Any], key: str, attempt: int) -> None:
     if "status" in record and record["status"] not in _STATUSES:
         raise StoreError(f"field 'status' must be one of {_STATUSES}, got {record['status']!r}")
     for table in (record.get("wrote") or {}).values():
-        check_record({"wrote": table}, {"wrote": Field("object")})
+        check_record({"wrote": table}, fields({"object": "wrote"}))
         check_record(table, _WROTE)
-        if not all(isinstance(name, str) and is_shard_name(name) for name in table["shards"]):
-            raise StoreError(f"field 'wrote' must have names of shards, got {table['shards']!r}")
+        _check_shards("wrote", table["shards"])
     if record.get("resumed_from"):
         check_record(record["resumed_from"], _RESUMED)
+
+
+def _check_shards(field: str, names: list[Any]) -> None:
+    if not all(isinstance(name, str) and is_shard_name(name) for name in names):
+        raise StoreError(f"field {field!r} must have names of shards, got {names!r}")
 
 
 _CHANGING = re.compile(r"0x[0-9a-f]+|[0-9]+(\.[0-9]+)?([eE][-+]?[0-9]+)?|\bnan\b|\binf\b|'[^']*'|\"[^\"]*\"")
@@ -216,3 +209,46 @@ def fingerprint(row: AttemptRecord) -> str | None:
     last = (row.traceback or row.message or "").strip().rsplit("\n", 1)[-1]
     text = f"{row.reason}\n{_CHANGING.sub('#', last)}"
     return blake2b(text.encode("utf-8", "replace"), digest_size=8).hexdigest()
+
+
+Place = tuple[str, int, str]
+"""A trial, its attempt, and the key of an evaluation."""
+
+
+def read_evaluation(layout: Layout, place: Place) -> dict[str, Any]:
+    """The record of a later evaluation.
+
+    Raises NotFoundError: there is none; StoreError: it is torn or altered, of another version, or of another place.
+    """
+    record = read_json(layout.evaluation(*place))
+    check_schema(record)
+    check_record(record, _EVALUATION)
+    if (record["trial"], record["attempt"], record["evaluation"]) != place:
+        raise StoreError(f"it speaks of {record['evaluation']} of {record['trial']}, and lies elsewhere")
+    _check_shards("shards", record["shards"])
+    return record
+
+
+def evaluated_on_disk(layout: Layout, attempts: Iterable[tuple[str, int]]) -> dict[Place, str]:
+    """Every later evaluation of the `attempts`, with a signature that changes when its record does."""
+    places = ((*attempt, key) for attempt in attempts for key in layout.evaluation_keys(*attempt))
+    return {place: file_signature(layout.evaluation(*place)) for place in places}
+
+
+def evaluated_row(layout: Layout, place: Place, signature: str) -> dict[str, Any] | Problem | None:
+    """Its row of the table `evaluated`; or the file and what is wrong with it; or None where it has gone meanwhile."""
+    try:
+        record = read_evaluation(layout, place)
+    except NotFoundError:
+        return None
+    except StoreError as error:
+        return relative(layout, layout.evaluation(*place)), str(error)
+    row = {name: _plain(record.get(name)) for name in _EVALUATION}
+    row |= {name: json_text(record.get(name)) for name in ("spec", "versions", "sources", "data")}
+    return {**row, "changed": [clean_text(str(name)) for name in record["changed"]], "signature": signature}
+
+
+def evaluation_shards(layout: Layout, record: Mapping[str, Any]) -> list[Path]:
+    """The files that a record names."""
+    directory = layout.evaluations(record["trial"], record["attempt"])
+    return [directory / name for name in record["shards"]]

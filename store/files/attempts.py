@@ -1,19 +1,22 @@
-"""Attempts on disk: begun by one rename together with their `start.json`, ended by their `end.json`.
+"""Attempts on disk: begun by one rename together with their `start.json`, alive by a heartbeat, ended by `end.json`.
 
 docs/wire-format.md has the files. Workers and logged runs both use these functions; each has its own checks before.
 """
 
+import json
+import math
 import os
 import shutil
 import socket
 import sys
+import threading
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
+from typing import Any, final
 
 from grid.errors import NotFoundError, StoreError
 from store.files.atomic import (
@@ -25,68 +28,58 @@ from store.files.atomic import (
     write_json,
 )
 from store.files.change_tracker import touch_trial
-from store.files.heartbeat import EVERY_S
 from store.files.layout import FILE_SCHEMA, Layout
 from store.files.trial_status import pid_space, process_started
+
+EVERY_S = 5.0
+"""Seconds between signs of life where nothing else is asked for."""
+
+_HEARTBEAT_WIDTH = 96
+_START_FIELDS = (
+    *("schema", "trial", "attempt", "submission", "worker", "host", "pid", "pid_started", "pid_space", "started"),
+    *("resumed_from", "path", "device", "threads", "code", "sources", "versions", "data", "heartbeat_s", "place"),
+)
+_END_FIELDS = (
+    *("schema", "trial", "attempt", "status", "reason", "message", "traceback", "fingerprint", "step", "wall_s"),
+    *("train_s", "evaluate_s", "probe_s", "ended", "parameters", "operator_parameters", "memory_bytes", "wrote"),
+    "files",
+)
 
 
 def start_record(trial: str, number: int) -> dict[str, Any]:
     """The `start.json` of an attempt that this process begins now; of its code, path and device nothing is known."""
     pid = os.getpid()
-    return {
-        "schema": FILE_SCHEMA,
-        "trial": trial,
-        "attempt": number,
-        "submission": None,
-        "worker": None,
-        "host": socket.gethostname(),
-        "pid": pid,
-        "pid_started": process_started(pid),
-        "pid_space": pid_space(),
-        "started": time.time(),
-        "resumed_from": None,
-        "path": None,
-        "device": None,
-        "threads": None,
-        "code": None,
-        "sources": None,
-        "versions": _versions(),
-        "data": None,
-        "heartbeat_s": EVERY_S,
-        "place": None,
-    }
+    record: dict[str, Any] = dict.fromkeys(_START_FIELDS)
+    record |= {"schema": FILE_SCHEMA, "trial": trial, "attempt": number, "host": socket.gethostname(), "pid": pid}
+    record |= {"pid_started": process_started(pid), "pid_space": pid_space(), "started": time.time()}
+    return record | {"versions": _versions(), "heartbeat_s": EVERY_S}
 
 
 @cache
 def _versions() -> dict[str, str | None]:
-    return {"python": sys.version.split()[0], "torch": _version("torch"), "ablate": _version("ablate")}
-
-
-def _version(package: str) -> str | None:
-    try:
-        return version(package)
-    except PackageNotFoundError:  # a source tree on the path that was never installed
-        return None
+    found: dict[str, str | None] = {"python": sys.version.split()[0], "torch": None, "ablate": None}
+    for package in ("torch", "ablate"):
+        with suppress(PackageNotFoundError):  # a source tree on the path that was never installed
+            found[package] = version(package)
+    return found
 
 
 def begin(layout: Layout, start: Mapping[str, Any], remarks: Sequence[str] = ()) -> bool:
     """Make the attempt's directory appear under its number, with `start.json` and `remarks` in its log.
 
-    False if another process was first.
-
-    Raises:
-        EnvironmentProblem: the campaign cannot be written, or its file system does not answer.
+    False if another process was first. Raises EnvironmentProblem: the campaign cannot be written, or its file system
+    does not answer.
     """
     final_place = layout.attempt(start["trial"], start["attempt"])
     touch_trial(layout, start["trial"])
     try:
-        return retry_io(lambda: _published(layout, start, remarks, final_place))
+        return retry_io(lambda: _publish(layout, start, remarks, final_place))
     except OSError as error:
         raise environment_problem("claim", final_place, error) from error
 
 
-def _published(layout: Layout, start: Mapping[str, Any], remarks: Sequence[str], final_place: Path) -> bool:
-    """One try; another after one that was done, and was not told so, finds that it was."""
+def _publish(layout: Layout, start: Mapping[str, Any], remarks: Sequence[str], final_place: Path) -> bool:
+    """Try once. NFS may lose the answer to a rename and ask twice, so an attempt that is ours was published."""
     place = final_place.with_name(temporary_name(final_place.name))
     make_directory(place, durable=False)
     try:
@@ -99,26 +92,18 @@ def _published(layout: Layout, start: Mapping[str, Any], remarks: Sequence[str],
         except OSError:
             if not final_place.exists():
                 raise
-            if not _is_ours(layout, start):
-                return False
+            with suppress(NotFoundError, StoreError):
+                return read_json(layout.start(start["trial"], start["attempt"])) == start
+            return False
     finally:
         shutil.rmtree(place, ignore_errors=True)  # it is gone after the rename; a leftover is ignored by readers
     return True
 
 
-def _is_ours(layout: Layout, start: Mapping[str, Any]) -> bool:
-    """Whether a rename that reported an error was done all the same: NFS may lose the answer and ask twice."""
-    try:
-        return read_json(layout.start(start["trial"], start["attempt"])) == start
-    except (NotFoundError, StoreError):
-        return False
-
-
 def write_end(layout: Layout, record: Mapping[str, Any]) -> None:
     """Write `record` as the `end.json` of the attempt that it names, and delete its heartbeat.
 
-    Raises:
-        EnvironmentProblem: the campaign cannot be written.
+    Raises EnvironmentProblem: the campaign cannot be written.
     """
     touch_trial(layout, record["trial"])
     write_json(layout.end(record["trial"], record["attempt"]), record, durable="file")
@@ -128,24 +113,56 @@ def write_end(layout: Layout, record: Mapping[str, Any]) -> None:
 
 def end_record(trial: str, number: int, step: int, wall_s: float) -> dict[str, Any]:
     """An `end.json` of an attempt that failed, and of which nothing else is known."""
-    return {
-        "schema": FILE_SCHEMA,
-        "trial": trial,
-        "attempt": number,
-        "status": "failed",
-        "reason": None,
-        "message": None,
-        "traceback": None,
-        "fingerprint": None,
-        "step": step,
-        "wall_s": wall_s,
-        "train_s": None,
-        "evaluate_s": None,
-        "probe_s": None,
-        "ended": time.time(),
-        "parameters": None,
-        "operator_parameters": None,
-        "memory_bytes": None,
-        "wrote": None,
-        "files": None,
-    }
+    record: dict[str, Any] = dict.fromkeys(_END_FIELDS)
+    record |= {"schema": FILE_SCHEMA, "trial": trial, "attempt": number, "status": "failed"}
+    return record | {"step": step, "wall_s": wall_s, "ended": time.time()}
+
+
+@final
+class Heartbeat:
+    """Writes one line of fixed width to `path`, which exists, every `every_s` seconds from `start` to `stop`.
+
+    Its own thread writes, so a slow training step does not delay it. A write replaces the whole line at once.
+    """
+
+    def __init__(self, path: Path, every_s: float = EVERY_S) -> None:
+        self._path = path
+        self._every_s = every_s
+        self._progress: tuple[int, int, float] | None = None
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._live, name="heartbeat", daemon=True)
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End, and wait for the thread to be gone."""
+        self._stop.set()
+        self._thread.join()
+
+    def tell(self, step: int, steps: int, loss: float) -> None:
+        """Content of the next heartbeat."""
+        self._progress = step, steps, loss
+
+    def _live(self) -> None:
+        while not self._stop.wait(self._every_s):
+            # A stale handle or a server that is away may pass. If it lasts, others take the trial over, which the
+            # attempt finds out when it saves.
+            with suppress(OSError):
+                self._beat()
+
+    def _beat(self) -> None:
+        """Opened afresh each time: a stale handle stays stale, and NFS sends what was written when it is closed."""
+        descriptor = os.open(self._path, os.O_WRONLY | os.O_CLOEXEC)
+        try:
+            os.pwrite(descriptor, self._line(), 0)
+        finally:
+            os.close(descriptor)
+
+    def _line(self) -> bytes:
+        text = ""
+        if self._progress is not None:
+            step, steps, loss = self._progress
+            text = json.dumps({"step": step, "steps": steps, "loss": loss if math.isfinite(loss) else None})
+        return f"{text:<{_HEARTBEAT_WIDTH}}\n".encode("ascii")

@@ -27,11 +27,7 @@ LOOK_AGAIN_S = 600
 
 
 def touch_trial(layout: Layout, trial: str) -> None:
-    """Say that files of `trial` are about to change.
-
-    Raises:
-        EnvironmentProblem: the directory cannot be written.
-    """
+    """Say that files of `trial` are about to change. Raises EnvironmentProblem: the directory cannot be written."""
     directory = layout.trial(trial).parent
     try:
         retry_io(lambda: os.utime(directory))
@@ -49,10 +45,8 @@ Stamp = tuple[int, int, int]
 class DirectoryCache:
     """The directories of trials as they are now, and which of them are in the database as they are.
 
-    The caller holds the ingest lock and has opened the database. With `thorough` none is taken to be.
-
-    Raises:
-        EnvironmentProblem: the file system does not answer, or the store's directory cannot be written.
+    The caller holds the ingest lock and has opened the database. With `thorough` none is taken to be. Raises
+    EnvironmentProblem: the file system does not answer, or the store's directory cannot be written.
     """
 
     def __init__(self, layout: Layout, *, thorough: bool) -> None:
@@ -62,11 +56,9 @@ class DirectoryCache:
         self._database = _stamp(layout.live)
         self._before = _read_stamps(layout, self._database)
         known = {} if thorough else self._before
-        self.same = frozenset(fan for fan, (stamp, looked_ns) in known.items() if self._is_same(fan, stamp, looked_ns))
+        recent = {fan for fan, (_, read_ns) in known.items() if 0 <= self._now_ns - read_ns < LOOK_AGAIN_S * 10**9}
+        self.same = frozenset(fan for fan in recent if self._stamps.get(fan) == known[fan][0])
         """Unchanged directories."""
-
-    def _is_same(self, fan: str, stamp: Stamp, looked_ns: int) -> bool:
-        return self._stamps.get(fan) == stamp and 0 <= self._now_ns - looked_ns < LOOK_AGAIN_S * 10**9
 
     def remember(self, troubled: Iterable[str], unread: Iterable[str] = ()) -> None:
         """Keep for the next ingest what this one has seen; the database is closed.
@@ -75,8 +67,7 @@ class DirectoryCache:
             troubled: records that could not be read, as paths in the campaign: they are tried again every time.
             unread: directories that were not read wholly.
 
-        Raises:
-            EnvironmentProblem: the store's directory cannot be written.
+        Raises EnvironmentProblem: the store's directory cannot be written.
         """
         again = {*unread, *(Path(file).parts[1] for file in troubled if file.startswith("trials/"))}
         seen = {fan: self._before[fan] for fan in self.same - again}
@@ -92,14 +83,14 @@ class DirectoryCache:
 
 
 def _read_stamps(layout: Layout, database: Stamp | None) -> dict[str, tuple[Stamp, int]]:
-    """By directory its stamp, and when it was looked at; nothing where that was for another state of the database."""
+    """Stamp and time of the last reading of each directory; nothing if that was for another state of the database."""
     try:
         found = read_json(layout.looked)
         if found["schema"] != FILE_SCHEMA or found["database"] != list(database or ()):
             return {}
         return {fan: ((stamp[0], stamp[1], stamp[2]), looked) for fan, (stamp, looked) in found["directories"].items()}
     except (AblateError, LookupError, TypeError, ValueError, AttributeError):
-        return {}  # a memory that is damaged, or cannot be read, is none: everything is looked at instead
+        return {}  # damaged or unreadable: everything is read again
 
 
 def _now_ns(layout: Layout) -> int:

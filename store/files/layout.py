@@ -4,7 +4,6 @@ import os
 import re
 import stat
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, final
 
@@ -27,88 +26,47 @@ _SUBMISSION = re.compile(r"[0-9]{8}T[0-9]{6}-[0-9a-f]{6}")
 
 
 @final
-@dataclass(frozen=True)
 class Layout:
     """The campaign directory `root`; nothing is created or read until asked for.
 
-    Raises:
-        EnvironmentProblem: by all that list, where the file system does not answer.
+    Raises EnvironmentProblem: by all that list, where the file system does not answer.
     """
 
-    root: Path
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "root", Path(self.root))
-
-    @property
-    def grids(self) -> Path:
-        """Directory of grid headers and their trial lists."""
-        return self.root / "grids"
-
-    @property
-    def submissions(self) -> Path:
-        """Directory of submissions, one per `run`."""
-        return self.root / "submissions"
-
-    @property
-    def trials(self) -> Path:
-        """Directory of trials, fanned out by the first two digits of the key."""
-        return self.root / "trials"
-
-    @property
-    def spool(self) -> Path:
-        """Directory of shards, fanned out by the first two digits of their hash."""
-        return self.root / "spool"
+    def __init__(self, root: Path) -> None:
+        self.root = root = Path(root)
+        self.grids = root / "grids"
+        """Grid headers and their trial lists."""
+        self.submissions = root / "submissions"
+        """Submissions, one directory per `run`."""
+        self.trials = root / "trials"
+        """Trials, in directories named by the first two digits of the key."""
+        self.spool = root / "spool"
+        """Shards, in directories named by the first two digits of their hash."""
+        self.snapshots = root / "snapshots"
+        """The trees that were submitted."""
+        self.removals = root / "removals"
+        """Records that say which trials were removed."""
+        self.owner = root / "owner"
+        """A random token, by which a user recognises a campaign of their own."""
+        self.store = root / "store"
+        """Directory of the database."""
+        self.live = self.store / "live.duckdb"
+        """The database that the one ingester writes."""
+        self.snapshot = self.store / "snapshot.duckdb"
+        """The published copy of the database that readers open."""
+        self.ingest_lock = self.store / "ingest.lock"
+        """The file whose flock makes a process the ingester."""
+        self.looked = self.store / "looked.json"
+        """The stamps of trial directories at the last ingest."""
 
     def shard(self, name: str) -> Path:
         """The shard file of this name."""
         return self.spool / name.split(".")[-2][:2] / name
 
-    @property
-    def snapshots(self) -> Path:
-        """Directory of the trees that were submitted."""
-        return self.root / "snapshots"
-
-    @property
-    def removals(self) -> Path:
-        """Directory of records that say which trials were removed."""
-        return self.root / "removals"
-
-    @property
-    def owner(self) -> Path:
-        """A random token, by which a user recognises a campaign of their own."""
-        return self.root / "owner"
-
-    @property
-    def store(self) -> Path:
-        """Directory of the database."""
-        return self.root / "store"
-
-    @property
-    def live(self) -> Path:
-        """The database that the one ingester writes."""
-        return self.store / "live.duckdb"
-
-    @property
-    def snapshot(self) -> Path:
-        """The published copy of the database that readers open."""
-        return self.store / "snapshot.duckdb"
-
-    @property
-    def ingest_lock(self) -> Path:
-        """The file whose flock makes a process the ingester."""
-        return self.store / "ingest.lock"
-
-    @property
-    def looked(self) -> Path:
-        """The stamps of trial directories at the last ingest."""
-        return self.store / "looked.json"
-
     def check_store(self) -> None:
         """Refuse a store that is a symbolic link: it would be written, or read, outside the campaign.
 
-        Raises:
-            StoreError: it is one.
+        Raises StoreError: it is one.
         """
         for path in (self.store, self.live, self.live.with_name("live.duckdb.wal"), self.snapshot, self.ingest_lock):
             if path.is_symlink():
@@ -152,12 +110,11 @@ class Layout:
     def trial(self, key: str) -> Path:
         """Directory of one trial's attempts."""
         _check(_KEY, key, "a trial's key is 32 hexadecimal digits")
-        return self.root.joinpath("trials", key[:2], key)
+        return self.trials.joinpath(key[:2], key)
 
     def attempt(self, key: str, attempt: int) -> Path:
-        """Directory of one attempt, numbered from 1; whoever creates it owns it."""
-        _check(_KEY, key, "a trial's key is 32 hexadecimal digits")
-        return self.root.joinpath("trials", key[:2], key, f"{attempt:03d}")
+        """Directory of one attempt, numbered from 1; the process that creates it owns it."""
+        return self.trial(key) / f"{attempt:03d}"
 
     def start(self, key: str, attempt: int) -> Path:
         """`start.json` of an attempt."""
@@ -174,9 +131,8 @@ class Layout:
     def open_inside(self, path: Path) -> BinaryIO:
         """Open a plain file of the campaign; follow no link that leads out of it, and wait for no pipe.
 
-        Raises:
-            StoreError: the file lies outside the campaign or is no plain file.
-            OSError: it is not there or cannot be read.
+        Raises StoreError: the file lies outside the campaign or is no plain file; OSError: it is not there or cannot be
+        read.
         """
         place = path.resolve()
         if not place.is_relative_to(self.root.resolve()):

@@ -1,7 +1,5 @@
 """Plans, read from `grids/` and `submissions/`: headers and trial lines, with their problems."""
 
-import json
-import os
 import struct
 import sys
 from collections.abc import Iterable, Mapping
@@ -11,33 +9,23 @@ from typing import Any, final
 
 from grid.errors import NotFoundError, StoreError
 from store.files.atomic import parse_object, read_json
-from store.files.layout import FILE_SCHEMA, Layout
-from store.files.record_fields import Field, another_version, check_record, check_schema, clean_text
+from store.files.layout import Layout
+from store.files.record_fields import (
+    Problem,
+    another_version,
+    check_record,
+    check_schema,
+    fields,
+    file_signature,
+    relative,
+)
 
-_LINE = {
-    "trial": Field("key"),
-    "cell": Field("key"),
-    "seed": Field("int64"),
-    "grid": Field("text"),
-    "label": Field("text"),
-    "operator": Field("text"),
-    "axes": Field("object"),
-    "spec": Field("object"),
-}
-_HEADER = {
-    "grid": Field("text"),
-    "cells": Field("int64"),
-    "trials": Field("int64"),
-    "seeds": Field("list"),
-    "axes": Field("list"),
-    "rules": Field("list"),
-    "baseline": Field("key", optional=True),
-    "baselines": Field("object", optional=True),
-    "matched": Field("list", optional=True),
-    "measure": Field("object", optional=True),
-    "base": Field("object", optional=True),
-}
-_AXIS = {"path": Field("text"), "name": Field("text"), "labels": Field("list")}
+_LINE = fields({"key": "trial cell", "int64": "seed", "text": "grid label operator", "object": "axes spec"})
+_HEADER = fields(
+    {"text": "grid", "int64": "cells trials", "list": "seeds axes rules"},
+    {"key": "baseline", "object": "baselines measure base", "list": "matched"},
+)
+_AXIS = fields({"text": "path name", "list": "labels"})
 
 
 @final
@@ -48,36 +36,14 @@ class PlanFile:
     source: str
     header: dict[str, Any] | None = None
     lines: list[dict[str, Any]] = field(default_factory=list)
-    problems: list[tuple[str, str]] = field(default_factory=list)
-    """(file, reason) of everything that could not be read."""
+    problems: list[Problem] = field(default_factory=list)
 
 
 def plan_signatures(layout: Layout) -> dict[str, str]:
     """Every plan on disk ("grids/<name>", "submissions/<id>") with a signature that changes when its files do."""
-    found = {
-        f"grids/{name}": _signature(layout.grid_header(name), layout.grid_trials(name))
-        for name in layout.planned_grids()
-    }
-    for submission in layout.submission_ids():
-        paths = (layout.manifest(submission), layout.manifest_index(submission))
-        found[f"submissions/{submission}"] = _signature(*paths)
-    return found
-
-
-def _signature(*paths: Path) -> str:
-    return " ".join(file_signature(path) for path in paths)
-
-
-def file_signature(path: Path | str) -> str:
-    """The version that reads it, the file's inode, its size, and the times of change of its bytes and of the file.
-
-    A rename over the file changes its inode. A file that came back with its old times, from a backup, has a new last.
-    """
-    try:
-        found = os.stat(path)  # noqa: PTH116 (a Path for each of very many is slow)
-    except (FileNotFoundError, NotADirectoryError):
-        return "absent"
-    return f"{FILE_SCHEMA}:{found.st_ino}:{found.st_size}:{found.st_mtime_ns}:{found.st_ctime_ns}"
+    files = {f"grids/{name}": (layout.grid_header(name), layout.grid_trials(name)) for name in layout.planned_grids()}
+    files |= {f"submissions/{of}": (layout.manifest(of), layout.manifest_index(of)) for of in layout.submission_ids()}
+    return {source: " ".join(map(file_signature, paths)) for source, paths in files.items()}
 
 
 def read_plan(layout: Layout, source: str) -> PlanFile:
@@ -85,9 +51,11 @@ def read_plan(layout: Layout, source: str) -> PlanFile:
     folder, name = source.split("/", 1)
     plan = PlanFile(source)
     if folder == "grids":
-        plan.header = _read_header(layout, name, plan)
+        header = plan.header = _read_header(layout, name, plan)
         _read_lines(layout, layout.grid_trials(name), plan)
-        _check_header(layout, plan)
+        if header is not None and header["trials"] != len(plan.lines):
+            told = f"its header promises {header['trials']} trials; {len(plan.lines)} can be read"
+            plan.problems.append((relative(layout, layout.grid_trials(name)), told))
     else:
         offsets = _read_lines(layout, layout.manifest(name), plan)
         _check_index(layout, layout.manifest_index(name), offsets, plan)
@@ -102,7 +70,7 @@ def _read_header(layout: Layout, name: str, plan: PlanFile) -> dict[str, Any] | 
         check_record(header, _HEADER)
         _check_inner(header, name)
     except (NotFoundError, StoreError) as error:
-        plan.problems.append((_relative(layout, path), str(error)))
+        plan.problems.append((relative(layout, path), str(error)))
         return None
     return header
 
@@ -110,8 +78,7 @@ def _read_header(layout: Layout, name: str, plan: PlanFile) -> dict[str, Any] | 
 def require_version(layout: Layout, name: str) -> None:
     """Refuse the header of a grid that another version of this program wrote: it is neither read nor replaced.
 
-    Raises:
-        StoreError: it is one; says which.
+    Raises StoreError: it is one; says which.
     """
     path = layout.grid_header(name)
     try:
@@ -129,11 +96,11 @@ def _check_inner(header: Mapping[str, Any], name: str) -> None:
     if header["grid"] != name:
         raise StoreError(f"it is the header of the grid {header['grid']!r}, not of {name!r}")
     for cell in (header.get("baselines") or {}).values():
-        check_record({"baselines": cell}, {"baselines": Field("key")})
+        check_record({"baselines": cell}, fields({"key": "baselines"}))
     for seed in header["seeds"]:
-        check_record({"seeds": seed}, {"seeds": Field("int64")})
+        check_record({"seeds": seed}, fields({"int64": "seeds"}))
     for axis in header["axes"]:
-        check_record({"axes": axis}, {"axes": Field("object")})
+        check_record({"axes": axis}, fields({"object": "axes"}))
         check_record(axis, _AXIS)
 
 
@@ -147,7 +114,7 @@ def baseline_of_cell(header: Mapping[str, Any], cell: str) -> str | None:
 
 def _read_lines(layout: Layout, path: Path, plan: PlanFile) -> list[int]:
     """Add the sound lines of `path` to `plan`; the byte offsets of all of them."""
-    file = _relative(layout, path)
+    file = relative(layout, path)
     try:
         data = path.read_bytes()
     except OSError as error:
@@ -179,28 +146,17 @@ def _line(text: bytes, where: str, seen: set[str], source: str) -> dict[str, Any
     return line
 
 
-def _check_header(layout: Layout, plan: PlanFile) -> None:
-    header = plan.header
-    if header is not None and header["trials"] != len(plan.lines):
-        path = _relative(layout, layout.grid_trials(header["grid"]))
-        plan.problems.append((path, f"its header promises {header['trials']} trials; {len(plan.lines)} can be read"))
-
-
 def _check_index(layout: Layout, path: Path, offsets: list[int], plan: PlanFile) -> None:
     try:
         data = path.read_bytes()
     except OSError as error:
-        plan.problems.append((_relative(layout, path), f"it cannot be read ({error.strerror})"))
+        plan.problems.append((relative(layout, path), f"it cannot be read ({error.strerror})"))
         return
     if len(data) > 8 * len(offsets):
-        manifest = _relative(layout, path.with_suffix(".jsonl"))
+        manifest = relative(layout, path.with_suffix(".jsonl"))
         plan.problems.append((manifest, f"it has {len(offsets)} lines, and its index {len(data) // 8}"))
     elif data != struct.pack(f"<{len(offsets)}Q", *offsets):
-        plan.problems.append((_relative(layout, path), "it does not hold the offsets of its manifest's lines"))
-
-
-def _relative(layout: Layout, path: Path) -> str:
-    return path.relative_to(layout.root).as_posix()
+        plan.problems.append((relative(layout, path), "it does not hold the offsets of its manifest's lines"))
 
 
 def column_type(values: Iterable[Any]) -> str:
@@ -212,13 +168,5 @@ def column_type(values: Iterable[Any]) -> str:
     if kinds == {int} and all(-(2**63) <= value < 2**63 for value in present):
         return "BIGINT"
     numbers = kinds in ({float}, {int, float})
-    return "DOUBLE" if numbers and all(_is_double(value) for value in present) else "VARCHAR"
-
-
-def _is_double(value: float) -> bool:
-    return abs(value) <= sys.float_info.max and float(value) == value
-
-
-def json_text(value: Any) -> str | None:
-    """`value` as JSON text for the database; null stays null."""
-    return None if value is None else clean_text(json.dumps(value, ensure_ascii=False, separators=(",", ":")))
+    exact = numbers and all(abs(value) <= sys.float_info.max and float(value) == value for value in present)
+    return "DOUBLE" if exact else "VARCHAR"

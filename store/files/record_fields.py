@@ -1,20 +1,24 @@
 """Required fields of the JSON records of a campaign, checked before anything reaches the database."""
 
+import json
+import os
 import re
 from collections.abc import Mapping
-from typing import Any, NamedTuple, final
+from pathlib import Path
+from typing import Any, Final, NamedTuple, final
 
 from grid.errors import StoreError
-from store.files.layout import FILE_SCHEMA
+from store.files.layout import FILE_SCHEMA, Layout
 
-_KEY = re.compile(r"[0-9a-f]{32}")
-_INT_BITS = {"int32": 31, "int64": 63}
-_TYPES: Mapping[str, type | tuple[type, ...]] = {
-    "key": str,
-    "text": str,
+Problem = tuple[str, str]
+"""A file, relative to the campaign, and what is wrong with it."""
+
+_KEY: Final = re.compile(r"[0-9a-f]{32}")
+_INT_BITS: Final = {"int32": 31, "int64": 63}
+_TYPES: Final[Mapping[str, type | tuple[type, ...]]] = {
+    **dict.fromkeys(("key", "text"), str),
+    **dict.fromkeys(_INT_BITS, int),
     "float": (int, float),
-    "int32": int,
-    "int64": int,
     "object": dict,
     "list": list,
 }
@@ -28,25 +32,31 @@ class Field(NamedTuple):
     optional: bool = False
 
 
-def check_record(record: Mapping[str, Any], fields: Mapping[str, Field]) -> None:
-    """Check `record` against `fields`; further fields are allowed, for the writers of tomorrow.
+def fields(required: Mapping[str, str], optional: Mapping[str, str] | None = None) -> dict[str, Field]:
+    """Fields by kind: `{"key": "trial cell"}` has two keys."""
+    return {
+        name: Field(kind, given is optional)
+        for given in (required, optional or {})
+        for kind, names in given.items()
+        for name in names.split()
+    }
 
-    Raises:
-        StoreError: the first field that is missing or wrong.
+
+def check_record(record: Mapping[str, Any], fields: Mapping[str, Field]) -> None:
+    """Check `record` against `fields`; further fields are allowed, for later versions.
+
+    Raises StoreError: the first field that is missing or wrong.
     """
     for name, field in fields.items():
         value = record.get(name)
-        if value is None and field.optional:
-            continue
-        if not _fits(value, field.kind):
+        if not (value is None and field.optional) and not _fits(value, field.kind):
             raise StoreError(f"field {name!r} must be {field.kind}, got {_short(value)}")
 
 
 def check_schema(record: Mapping[str, Any]) -> None:
     """Check the version of a record that carries one.
 
-    Raises:
-        StoreError: it has none, or one this program does not read.
+    Raises StoreError: it has none, or one this program does not read.
     """
     version = record.get("schema")
     if version != FILE_SCHEMA or isinstance(version, bool):
@@ -64,10 +74,8 @@ def another_version(record: Mapping[str, Any]) -> bool:
 def _fits(value: object, kind: str) -> bool:
     if isinstance(value, bool) or not isinstance(value, _TYPES[kind]):
         return False
-    if kind in _INT_BITS:
-        return isinstance(value, int) and abs(value) < 2 ** _INT_BITS[kind]
-    if kind == "float":
-        return isinstance(value, float) or (isinstance(value, int) and abs(value) < 2**63)
+    if isinstance(value, int):
+        return bool(abs(value) < 2 ** _INT_BITS.get(kind, 63))
     return kind != "key" or (isinstance(value, str) and _KEY.fullmatch(value) is not None)
 
 
@@ -79,3 +87,25 @@ def _short(value: object) -> str:
 def clean_text(text: str | None) -> str | None:
     """`text` as valid Unicode: a lone surrogate, as in an undecodable file name, becomes a question mark."""
     return None if text is None else text.encode("utf-8", "replace").decode("utf-8")
+
+
+def json_text(value: Any) -> str | None:
+    """`value` as JSON text for the database; null stays null."""
+    return None if value is None else clean_text(json.dumps(value, ensure_ascii=False, separators=(",", ":")))
+
+
+def relative(layout: Layout, path: Path) -> str:
+    """The name of a file below the campaign."""
+    return path.relative_to(layout.root).as_posix()
+
+
+def file_signature(path: Path | str) -> str:
+    """The version that reads it, the file's inode, its size, and the times of change of its bytes and of the file.
+
+    A rename over the file changes its inode. A file that came back with its old times, from a backup, has a new last.
+    """
+    try:
+        found = os.stat(path)  # noqa: PTH116 (a Path for each of very many is slow)
+    except (FileNotFoundError, NotADirectoryError):
+        return "absent"
+    return f"{FILE_SCHEMA}:{found.st_ino}:{found.st_size}:{found.st_mtime_ns}:{found.st_ctime_ns}"

@@ -14,15 +14,13 @@ from typing import final
 from store.files.atomic import environment_problem, make_directory, read_json, sync_directory, write_json
 from store.files.change_tracker import touch_trial
 from store.files.layout import FILE_SCHEMA, Layout
-from store.files.plans import file_signature
+from store.files.record_fields import file_signature
 
 
 def removed_attempts(layout: Layout) -> dict[str, int]:
     """Return the number of the last attempt that was removed, by trial; 0 if the trial had none.
 
-    Raises:
-        StoreError: a record of a removal is damaged.
-        EnvironmentProblem: the file system does not answer.
+    Raises StoreError: a record of a removal is damaged; EnvironmentProblem: the file system does not answer.
     """
     found: dict[str, int] = {}
     for path in sorted(layout.removals.glob("*.json")):
@@ -45,8 +43,7 @@ def next_attempt(layout: Layout, trial: str) -> int:
 class Trash:
     """One removal; what it takes away keeps its path below `trash/<name>`.
 
-    Raises:
-        EnvironmentProblem: the campaign cannot be written.
+    Raises EnvironmentProblem: the campaign cannot be written.
     """
 
     def __init__(self, layout: Layout, name: str, trials: Iterable[str]) -> None:

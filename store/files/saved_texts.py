@@ -27,11 +27,7 @@ class SavedTexts(NamedTuple):
     """How to save one, with `{name}` where its name goes."""
 
     def every(self, layout: Layout) -> dict[str, str]:
-        """The saved texts by name, in the order of names.
-
-        Raises:
-            EnvironmentProblem: one cannot be read.
-        """
+        """The saved texts by name, in the order of names. Raises EnvironmentProblem: one cannot be read."""
         found = sorted(self._directory(layout).glob(f"*.{self.ending}"))
         kept = [path for path in found if is_name(path.stem) and not is_temporary(path) and path.is_file()]
         return {path.stem: self._read(path) for path in kept}
@@ -39,10 +35,8 @@ class SavedTexts(NamedTuple):
     def text(self, layout: Layout, name: str) -> str:
         """The saved text `name`.
 
-        Raises:
-            SpecError: `name` cannot be one.
-            NotFoundError: there is none of that name; says which there are.
-            EnvironmentProblem: it cannot be read.
+        Raises SpecError: `name` cannot be one; NotFoundError: there is none of that name; says which there are;
+        EnvironmentProblem: it cannot be read.
         """
         path = self._path(layout, name)
         if not path.is_file():
@@ -55,9 +49,7 @@ class SavedTexts(NamedTuple):
     def save(self, layout: Layout, name: str, text: str) -> bool:
         """Keep `text` as `name`; whether that replaced another.
 
-        Raises:
-            SpecError: `name` cannot be one.
-            EnvironmentProblem: it cannot be written.
+        Raises SpecError: `name` cannot be one; EnvironmentProblem: it cannot be written.
         """
         path = self._path(layout, name)
         replaced = path.is_file() and self._read(path).strip() != text.strip()

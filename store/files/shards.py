@@ -8,7 +8,7 @@ found before the file is parsed:
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, Final, NamedTuple, final
@@ -23,52 +23,21 @@ from store.files.layout import FILE_SCHEMA, Layout
 POINT = pa.map_(pa.string(), pa.float64())
 """Where on its grid a value was taken: coordinate name -> value."""
 
+_KEYS: Final = (("trial", pa.string()), ("attempt", pa.int32()), ("step", pa.int64()), ("name", pa.string()))
+_VALUE: Final = ("value", pa.float64())
+
+
+def _schema(*columns: tuple[str, pa.DataType], optional: Collection[str] = ()) -> pa.Schema:
+    return pa.schema([pa.field(name, kind, nullable=name in optional) for name, kind in (*_KEYS, *columns)])
+
+
 TABLES: Final[Mapping[str, pa.Schema]] = {
-    "metric": pa.schema(
-        [
-            pa.field("trial", pa.string(), nullable=False),
-            pa.field("attempt", pa.int32(), nullable=False),
-            pa.field("step", pa.int64(), nullable=False),
-            pa.field("name", pa.string(), nullable=False),
-            pa.field("value", pa.float64(), nullable=False),
-            pa.field("wall_s", pa.float64(), nullable=False),
-        ]
+    "metric": _schema(_VALUE, ("wall_s", pa.float64())),
+    "evaluation": _schema(
+        ("point", POINT), _VALUE, ("items", pa.int64()), ("se_items", pa.float64()), optional=("se_items",)
     ),
-    "evaluation": pa.schema(
-        [
-            pa.field("trial", pa.string(), nullable=False),
-            pa.field("attempt", pa.int32(), nullable=False),
-            pa.field("step", pa.int64(), nullable=False),
-            pa.field("name", pa.string(), nullable=False),
-            pa.field("point", POINT, nullable=False),
-            pa.field("value", pa.float64(), nullable=False),
-            pa.field("items", pa.int64(), nullable=False),
-            pa.field("se_items", pa.float64()),
-        ]
-    ),
-    "item": pa.schema(
-        [
-            pa.field("trial", pa.string(), nullable=False),
-            pa.field("attempt", pa.int32(), nullable=False),
-            pa.field("step", pa.int64(), nullable=False),
-            pa.field("name", pa.string(), nullable=False),
-            pa.field("point", POINT, nullable=False),
-            pa.field("item", pa.string(), nullable=False),
-            pa.field("value", pa.float64(), nullable=False),
-        ]
-    ),
-    "probe": pa.schema(
-        [
-            pa.field("trial", pa.string(), nullable=False),
-            pa.field("attempt", pa.int32(), nullable=False),
-            pa.field("step", pa.int64(), nullable=False),
-            pa.field("name", pa.string(), nullable=False),
-            pa.field("layer", pa.int16()),
-            pa.field("head", pa.int16()),
-            pa.field("point", POINT, nullable=False),
-            pa.field("value", pa.float64(), nullable=False),
-        ]
-    ),
+    "item": _schema(("point", POINT), ("item", pa.string()), _VALUE),
+    "probe": _schema(("layer", pa.int16()), ("head", pa.int16()), ("point", POINT), _VALUE, optional=("layer", "head")),
 }
 """The columns of each long table, in order."""
 
@@ -126,11 +95,14 @@ def encode_shard(table: str, columns: Mapping[str, Sequence[Any]], prefix: str) 
     if set(columns) != set(schema.names):
         raise SpecError(f"a {table} shard has the columns {schema.names}; got {sorted(columns)}")
     arrays = [_array(columns[field.name], field) for field in schema]
-    described = schema.with_metadata(
-        {"ablate.schema": str(FILE_SCHEMA), "ablate.table": table, "ablate.rows": str(len(arrays[0]))}
-    )
+    return _encode(table, pa.Table.from_arrays(arrays, schema=schema), prefix)
+
+
+def _encode(table: str, rows: pa.Table, prefix: str, more: Mapping[str, str] | None = None) -> EncodedShard:
+    about = {"ablate.schema": str(FILE_SCHEMA), "ablate.table": table, "ablate.rows": str(rows.num_rows)}
     sink = pa.BufferOutputStream()
-    pq.write_table(pa.Table.from_arrays(arrays, schema=described), sink, compression="zstd", write_page_checksum=True)
+    described = rows.replace_schema_metadata({**about, **(more or {})})
+    pq.write_table(described, sink, compression="zstd", write_page_checksum=True)
     data = sink.getvalue().to_pybytes()
     return EncodedShard(f"{prefix}-{table}.{content_hash(data)}.parquet", data)
 
@@ -138,32 +110,19 @@ def encode_shard(table: str, columns: Mapping[str, Sequence[Any]], prefix: str) 
 def encode_members(shards: Sequence[ShardInfo]) -> EncodedShard:
     """Join small shards of one table to a large one, whose footer lists them.
 
-    Raises:
-        BadShard: one of them cannot be read any more.
+    Raises BadShard: one of them cannot be read any more.
     """
     first = shards[0]
-    schema = TABLES[first.table].with_metadata(
-        {
-            "ablate.schema": str(FILE_SCHEMA),
-            "ablate.table": first.table,
-            "ablate.rows": str(sum(each.rows for each in shards)),
-            "ablate.members": json.dumps([(each.path.name, each.rows) for each in shards]),
-        }
-    )
     parts = [pq.read_table(pa.BufferReader(_bytes(each.path))).cast(TABLES[first.table]) for each in shards]
-    sink = pa.BufferOutputStream()
-    table = pa.concat_tables(parts).replace_schema_metadata(schema.metadata)
-    pq.write_table(table, sink, compression="zstd", write_page_checksum=True)
-    data = sink.getvalue().to_pybytes()
+    members = json.dumps([(each.path.name, each.rows) for each in shards])
     prefix = shard_prefix(first.submission, first.worker, first.sequence)
-    return EncodedShard(f"{prefix}-{first.table}.{content_hash(data)}.parquet", data)
+    return _encode(first.table, pa.concat_tables(parts), prefix, {"ablate.members": members})
 
 
 def describe_member(name: str) -> re.Match[str]:
     """Return the parts of a shard's name: submission, worker, sequence, table, blake2b.
 
-    Raises:
-        StoreError: it is no name of a shard.
+    Raises StoreError: it is no name of a shard.
     """
     named = _NAME.fullmatch(name)
     if named is None:
@@ -218,9 +177,8 @@ def write_shard(
 ) -> Path:
     """Publish one shard of `table`; `columns` maps every column to its values, a point to a mapping.
 
-    Raises:
-        SpecError: the table or its columns are not those of the wire format.
-        EnvironmentProblem: the disk is full or not writable; nothing of the shard is visible.
+    Raises SpecError: the table or its columns are not those of the wire format; EnvironmentProblem: the disk is full or
+    not writable; nothing of the shard is visible.
     """
     encoded = encode_shard(table, columns, shard_prefix(submission, worker, sequence))
     return write_atomic(layout.shard(encoded.name), encoded.data)
@@ -275,8 +233,7 @@ class ShardBuffer:
     def flush(self, durable: Durable = "file and name") -> list[Path]:
         """Publish all rows; afterwards they survive a crash of the machine as far as `durable` says.
 
-        Raises:
-            EnvironmentProblem: the disk is full or not writable; the rows are still here, so flush again later.
+        Raises EnvironmentProblem: the disk is full or not writable; the rows are still here, so flush again later.
         """
         self._encode()
         written: list[Path] = []
@@ -310,8 +267,7 @@ class ShardBuffer:
 def verify_shard(path: Path) -> ShardInfo:
     """Check that `path` is a whole, unaltered shard of a known table and version.
 
-    Raises:
-        BadShard: it is not; `reason` says why.
+    Raises BadShard: it is not; `reason` says why.
     """
     named = _NAME.fullmatch(path.name)
     if named is None:
@@ -323,26 +279,8 @@ def verify_shard(path: Path) -> ShardInfo:
     if content_hash(data) != named["blake2b"]:
         raise BadShard(path, f"its {len(data)} bytes do not have the hash in its name: it was torn or altered")
     rows, members = _described_rows(path, data, table)
-    return ShardInfo(
-        path=path,
-        table=table,
-        blake2b=named["blake2b"],
-        rows=rows,
-        bytes=len(data),
-        schema=FILE_SCHEMA,
-        submission=named["submission"],
-        worker=int(named["worker"]),
-        sequence=int(named["sequence"]),
-        members=members,
-    )
-
-
-def _of_another_version(path: Path, version: str) -> BadShard:
-    reason = f"it has schema version {version or 'none'}, and this ablate reads {FILE_SCHEMA}"
-    if not version.isdecimal():
-        return BadShard(path, reason)
-    remedy = "upgrade ablate" if int(version) > FILE_SCHEMA else "read it with the ablate that wrote it"
-    return BadShard(path, f"{reason}; {remedy}", lost=False)
+    writer = named["submission"], int(named["worker"]), int(named["sequence"])
+    return ShardInfo(path, table, named["blake2b"], rows, len(data), FILE_SCHEMA, *writer, members)
 
 
 def _bytes(path: Path) -> bytes:
@@ -360,8 +298,12 @@ def _described_rows(path: Path, data: bytes, table: str) -> tuple[int, tuple[tup
         raise BadShard(path, f"it is not a Parquet file ({error})") from error
     about = metadata.metadata or {}
     version = about.get(b"ablate.schema", b"").decode(errors="replace")
-    if not version.isdecimal() or int(version) != FILE_SCHEMA:
-        raise _of_another_version(path, version)
+    reason = f"it has schema version {version or 'none'}, and this ablate reads {FILE_SCHEMA}"
+    if not version.isdecimal():
+        raise BadShard(path, reason)
+    if int(version) != FILE_SCHEMA:
+        remedy = "upgrade ablate" if int(version) > FILE_SCHEMA else "read it with the ablate that wrote it"
+        raise BadShard(path, f"{reason}; {remedy}", lost=False)
     if about.get(b"ablate.table") != table.encode():
         raise BadShard(path, f"its name says {table!r} and its footer {about.get(b'ablate.table')!r}")
     if about.get(b"ablate.rows") != str(metadata.num_rows).encode():

@@ -5,6 +5,7 @@ import os
 import socket
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -105,13 +106,9 @@ def process_started(pid: int) -> int | None:
 
 def process_alive(pid: int, pid_started: float | None) -> bool:
     """Whether the very process that recorded (`pid`, `pid_started`) still exists on this host."""
-    if not Path("/proc/self/stat").exists():
-        return _exists(pid)
-    started = process_started(pid)
-    return started is not None and (pid_started is None or started == pid_started)
-
-
-def _exists(pid: int) -> bool:
+    if Path("/proc/self/stat").exists():
+        started = process_started(pid)
+        return started is not None and (pid_started is None or started == pid_started)
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
@@ -124,7 +121,7 @@ def _exists(pid: int) -> bool:
 def beat_s(start: Mapping[str, Any]) -> float:
     """Seconds between signs of life of the attempt with this start record."""
     every = start.get("heartbeat_s")
-    return float(every) if isinstance(every, int | float) and math.isfinite(every) and every > 0 else HEARTBEAT_S
+    return float(every) if isinstance(every, int | float) and 0 < every < math.inf else HEARTBEAT_S
 
 
 def lease_s(start: Mapping[str, Any]) -> float:
@@ -135,8 +132,7 @@ def lease_s(start: Mapping[str, Any]) -> float:
 def last_beat_ns(layout: Layout, key: str, attempt: int) -> int | None:
     """When the attempt gave its last sign of life, in nanoseconds by whichever clock stamps files; None if never.
 
-    Raises:
-        EnvironmentProblem: the file system does not answer.
+    Raises EnvironmentProblem: the file system does not answer.
     """
     path = layout.heartbeat(key, attempt)
     try:
@@ -148,12 +144,8 @@ def last_beat_ns(layout: Layout, key: str, attempt: int) -> int | None:
 
 
 def _modified_ns(path: Path) -> int:
-    """Opened for it: NFS asks the server at an open, and answers a plain stat from what it knew a minute ago."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        return os.fstat(descriptor).st_mtime_ns
-    finally:
-        os.close(descriptor)
+    with path.open("rb") as file:  # NFS asks the server at an open, and answers a plain stat from its cache
+        return os.fstat(file.fileno()).st_mtime_ns
 
 
 def heartbeat_age(layout: Layout, key: str, attempt: int) -> float | None:
@@ -211,18 +203,14 @@ def attempt_state(layout: Layout, key: str, attempt: int, alive: Alive = is_aliv
 
     A damaged `end.json` counts as none: what it said is lost, so the trial is done again.
     """
-    start = _sound(layout.start(key, attempt))
+    records: list[dict[str, Any] | None] = [None, None]
+    for at, path in enumerate((layout.start(key, attempt), layout.end(key, attempt))):
+        with suppress(NotFoundError, StoreError):
+            records[at] = read_json(path)
+    start, end = records
     if start is None:
         return None
-    end = _sound(layout.end(key, attempt))
     return AttemptState(attempt, start, end, alive=end is None and alive(layout, key, attempt, start))
-
-
-def _sound(path: Path) -> dict[str, Any] | None:
-    try:
-        return read_json(path)
-    except (NotFoundError, StoreError):
-        return None
 
 
 def trial_state(layout: Layout, key: str, alive: Alive = is_alive) -> TrialState:
@@ -233,11 +221,11 @@ def trial_state(layout: Layout, key: str, alive: Alive = is_alive) -> TrialState
 
 
 def _status(attempts: tuple[AttemptState, ...]) -> Status:
-    if any(found.end is not None and found.end.get("status") == "ok" for found in attempts):
+    ends = [(each.attempt, each.end["status"]) for each in attempts if each.end is not None and "status" in each.end]
+    if any(status == "ok" for _, status in ends):
         return "ok"
-    ended = [found for found in attempts if found.end is not None]
-    live = [found for found in attempts if found.alive]
+    live = max((each.attempt for each in attempts if each.alive), default=0)
     # a failed trial that is being tried again is running, until that attempt has ended too
-    if ended and ended[-1].end is not None and ended[-1].end.get("status") == "failed":
-        return "running" if live and live[-1].attempt > ended[-1].attempt else "failed"
+    if ends and ends[-1][1] == "failed" and live < ends[-1][0]:
+        return "failed"
     return "running" if live else "pending"

@@ -21,10 +21,8 @@ LEAST, MOST = 1000, 5000
 def compact(layout: Layout, connection: duckdb.DuckDBPyConnection) -> int:
     """Join the small shards of each table that has many; return the number of joined files.
 
-    The caller has ingested them and holds the ingest lock.
-
-    Raises:
-        EnvironmentProblem: the disk is full or not writable; every shard stays.
+    The caller has ingested them and holds the ingest lock. Raises EnvironmentProblem: the disk is full or not writable;
+    every shard stays.
     """
     small = connection.execute(
         'SELECT "table", list(file ORDER BY number) FROM shard WHERE NOT later AND inside IS NULL AND bytes < $small '

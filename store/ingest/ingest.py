@@ -15,11 +15,10 @@ from store.files.change_tracker import DirectoryCache
 from store.files.layout import Layout
 from store.files.trust import trust, trusts
 from store.ingest.compaction import compact
-from store.ingest.doubts import find_doubts
+from store.ingest.derived_rows import find_doubts, leave_out_rows, restore_rows
 from store.ingest.ingest_lock import ingest_lock
 from store.ingest.ingest_records import RecordIngest
 from store.ingest.ingest_shards import ShardIngest
-from store.ingest.removed_rows import leave_out_rows, restore_rows
 from store.ingest.snapshot import publish, snapshot_is_current, sweep
 
 
@@ -72,9 +71,8 @@ def ingest(
         `store.files.change_tracker` remembers.
         most_s: seconds after which it reads no more new attempts; `unread` and `unread_fans` say what is left.
 
-    Raises:
-        StoreError: another version wrote the database, or it cannot be read; says what to do.
-        EnvironmentProblem: the disk is full or not writable; what was there stays.
+    Raises StoreError: another version wrote the database, or it cannot be read; says what to do; EnvironmentProblem:
+    the disk is full or not writable; what was there stays.
     """
     layout = root if isinstance(root, Layout) else Layout(root)
     with ingest_lock(layout, wait=wait) as held:
@@ -106,22 +104,22 @@ def ingest_into(
 
     The directories `same` of trials hold nothing new.
     """
-    landing, intake = RecordIngest(layout, connection, same, most_s), ShardIngest(layout, connection)
-    landing.run()
+    records, shards = RecordIngest(layout, connection, same, most_s), ShardIngest(layout, connection)
+    records.run()
     restore_rows(connection)
-    intake.run()
+    shards.run()
     leave_out_rows(connection)
     find_doubts(connection)
     refresh_grid_views(connection)
     return Ingested(
-        rows=intake.rows,
-        shards=intake.shards,
-        bad_shards=intake.bad_shards,
-        forgotten=intake.forgotten,
-        plans=landing.plans,
-        attempts=landing.attempts,
-        evaluated=landing.evaluated,
-        bad_records=landing.problems,
-        unread=landing.unread,
-        unread_fans=frozenset(landing.unread_fans),
+        rows=shards.rows,
+        shards=shards.shards,
+        bad_shards=shards.bad_shards,
+        forgotten=shards.forgotten,
+        plans=records.plans,
+        attempts=records.attempts,
+        evaluated=records.evaluated,
+        bad_records=records.problems,
+        unread=records.unread,
+        unread_fans=frozenset(records.unread_fans),
     )

@@ -16,9 +16,7 @@ def ingest_lock(layout: Layout, *, wait: bool) -> Iterator[bool]:
     Yields:
         False if another process holds it and `wait` is off; otherwise True, after waiting if need be.
 
-    Raises:
-        StoreError: the store is a symbolic link.
-        EnvironmentProblem: the store's directory cannot be written.
+    Raises StoreError: the store is a symbolic link; EnvironmentProblem: the store's directory cannot be written.
     """
     layout.check_store()
     make_directory(layout.store)
@@ -26,17 +24,14 @@ def ingest_lock(layout: Layout, *, wait: bool) -> Iterator[bool]:
         descriptor = os.open(layout.ingest_lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     except OSError as error:
         raise environment_problem("open", layout.ingest_lock, error) from error
+    held = True
     try:
-        yield _lock(layout, descriptor, wait=wait)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            held = False
+        except OSError as error:  # a file system without locks
+            raise environment_problem("lock", layout.ingest_lock, error) from error
+        yield held
     finally:
         os.close(descriptor)
-
-
-def _lock(layout: Layout, descriptor: int, *, wait: bool) -> bool:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    except OSError as error:  # a file system without locks
-        raise environment_problem("lock", layout.ingest_lock, error) from error
-    return True

@@ -11,12 +11,18 @@ import pyarrow as pa
 
 from store.database.connection import transaction
 from store.files.annotations import FILE, read_annotations
-from store.files.attempt_records import AttemptRecord, Problem, attempt_signature, read_attempt
+from store.files.attempt_records import (
+    AttemptRecord,
+    attempt_signature,
+    evaluated_on_disk,
+    evaluated_row,
+    read_attempt,
+)
 from store.files.layout import Layout
-from store.files.plans import PlanFile, baseline_of_cell, column_type, json_text, plan_signatures, read_plan
-from store.files.posthoc_evaluations import Evaluated, evaluated_on_disk, evaluated_row
-from store.files.record_fields import clean_text
+from store.files.plans import PlanFile, baseline_of_cell, column_type, plan_signatures, read_plan
+from store.files.record_fields import Problem, clean_text, json_text
 from store.files.removals import removed_attempts
+from store.ingest.derived_rows import derive_trials
 
 _ELSEWHERE = "left(trial, 2) NOT IN (SELECT unnest(CAST($same AS VARCHAR[])))"
 
@@ -49,11 +55,6 @@ class RecordIngest:
         self.evaluated = 0
         self.problems = 0
 
-    @property
-    def changed(self) -> bool:
-        """Whether anything in the database is different now."""
-        return self.plans + self.attempts + self.problems > 0
-
     def run(self) -> None:
         """Read new, changed and vanished plans and attempts, and derive the state of every trial, all or nothing.
 
@@ -64,7 +65,7 @@ class RecordIngest:
             self._removals()
             problems = [*self._attempts(), *self._read_evaluations()]
             self._replace_problems(problems)
-            if self.changed:
+            if self.plans + self.attempts + self.problems:
                 derive_trials(self._connection)
             self._annotations()
 
@@ -94,14 +95,19 @@ class RecordIngest:
 
     def _insert_plan(self, plan: PlanFile, signature: str) -> None:
         self._insert("plan_file", [{"source": plan.source, "signature": signature}])
-        self._insert("planned", [{"source": plan.source, **_planned_row(line)} for line in plan.lines])
+        same = ("trial", "cell", "seed", "operator")
+        rows = [{name: _plain(line[name]) for name in same} | {"source": plan.source} for line in plan.lines]
+        specs = (json_text(line["spec"]) for line in plan.lines)
+        self._insert("planned", [{**row, "spec": spec} for row, spec in zip(rows, specs, strict=True)])
+        header = plan.header or {}
         if plan.source.startswith("grids/"):
             name = plan.source.removeprefix("grids/")
-            header = plan.header or {}
             self._insert("grid_trial", [_grid_trial(name, header, at, line) for at, line in enumerate(plan.lines)])
-        if plan.header is not None:
-            self._insert("grid", [_grid(plan.header)])
-            self._insert("axis", _axes(plan.header, plan.lines))
+        if header:
+            plain = {name: header.get(name) for name in ("grid", "cells", "trials", "seeds", "baseline")}
+            texts = {name: json_text(header.get(name)) for name in ("measure", "rules", "base")}
+            self._insert("grid", [{**plain, **texts, "header": json_text(header)}])
+            self._insert("axis", _axes(header, plan.lines))
         self._problems(plan.problems)
 
     def _removals(self) -> None:
@@ -207,15 +213,12 @@ class RecordIngest:
         changed = [place for place, signature in on_disk.items() if known.get(place) != signature]
         leaving = [place for place in known if place not in on_disk or place in changed]
         found = [evaluated_row(self._layout, place, on_disk[place]) for place in changed]
-        rows = [each for each in found if isinstance(each, Evaluated)]
-        for trial, attempt, evaluation in leaving:
-            gone = {"trial": trial, "attempt": attempt, "evaluation": evaluation}
-            execute(
-                "DELETE FROM evaluated WHERE trial = $trial AND attempt = $attempt AND evaluation = $evaluation", gone
-            )
-        self._insert("evaluated", [row._asdict() for row in rows])
-        self.evaluated += len(set(leaving) | {row[:3] for row in rows})
-        return [each for each in found if each is not None and not isinstance(each, Evaluated)]
+        rows = [each for each in found if isinstance(each, dict)]
+        for place in leaving:
+            execute("DELETE FROM evaluated WHERE trial = ? AND attempt = ? AND evaluation = ?", place)
+        self._insert("evaluated", rows)
+        self.evaluated += len(set(leaving) | {(row["trial"], row["attempt"], row["evaluation"]) for row in rows})
+        return [each for each in found if isinstance(each, tuple)]
 
     def _replace_attempts(self, rows: Sequence[AttemptRecord], gone: Sequence[tuple[str, int]]) -> None:
         places = [*gone, *((row.trial, row.attempt) for row in rows)]
@@ -246,34 +249,14 @@ class RecordIngest:
         self._connection.unregister("incoming")
 
 
-def _planned_row(line: dict[str, Any]) -> dict[str, Any]:
-    return {
-        "trial": line["trial"],
-        "cell": line["cell"],
-        "operator": clean_text(line["operator"]),
-        "seed": line["seed"],
-        "spec": json_text(line["spec"]),
-    }
+def _plain(value: Any) -> Any:
+    return clean_text(value) if isinstance(value, str) else value
 
 
 def _grid_trial(grid: str, header: dict[str, Any], position: int, line: dict[str, Any]) -> dict[str, Any]:
-    return {
-        "grid": grid,
-        "trial": line["trial"],
-        "cell": line["cell"],
-        "label": clean_text(line["label"]),
-        "operator": clean_text(line["operator"]),
-        "seed": line["seed"],
-        "axes": json_text(line["axes"]),
-        "position": position,
-        "baseline": baseline_of_cell(header, line["cell"]),
-    }
-
-
-def _grid(header: dict[str, Any]) -> dict[str, Any]:
-    plain = {name: header[name] for name in ("grid", "cells", "trials", "seeds")}
-    texts = {name: json_text(header.get(name)) for name in ("measure", "rules", "base")}
-    return {**plain, **texts, "baseline": header.get("baseline"), "header": json_text(header)}
+    same = {name: _plain(line[name]) for name in ("trial", "cell", "seed", "label", "operator")}
+    baseline = baseline_of_cell(header, line["cell"])
+    return {**same, "grid": grid, "axes": json_text(line["axes"]), "position": position, "baseline": baseline}
 
 
 def _axes(header: dict[str, Any], lines: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -288,85 +271,3 @@ def _axes(header: dict[str, Any], lines: Sequence[dict[str, Any]]) -> list[dict[
         }
         for position, axis in enumerate(header["axes"])
     ]
-
-
-def derive_trials(connection: duckdb.DuckDBPyConnection) -> None:
-    """Bring the tables `trial` and `counted` in line with plans and attempts."""
-    for statement in (_DROP_UNKNOWN, _UPDATE_SPECS, _ADD_PLANNED, _ADD_UNPLANNED, _UPDATE_STATES, *_COUNT):
-        connection.execute(statement)
-
-
-# the plan that counts for a trial: its latest submission, or, before any, the last grid by name
-_PLANNED = """
-    planned WHERE starts_with(source, 'grids/') OR trial NOT IN (SELECT trial FROM removal)
-    OR trial IN (SELECT trial FROM attempt)
-"""
-_LATEST = f"""
-    SELECT trial, arg_max(cell, source) AS cell, arg_max(operator, source) AS operator, arg_max(seed, source) AS seed,
-           arg_max(spec, source) AS spec
-    FROM {_PLANNED} GROUP BY trial
-"""
-_DROP_UNKNOWN = f"""
-    DELETE FROM trial WHERE trial NOT IN (SELECT trial FROM {_PLANNED} UNION SELECT trial FROM attempt)
-"""
-_UPDATE_SPECS = f"""
-    UPDATE trial SET cell = p.cell, operator = p.operator, seed = p.seed, spec = p.spec, task = p.spec->>'$.task.kind'
-    FROM ({_LATEST}) p WHERE p.trial = trial.trial
-    AND (trial.cell, trial.operator, trial.seed, trial.spec) IS DISTINCT FROM (p.cell, p.operator, p.seed, p.spec)
-"""
-_ADD_PLANNED = f"""
-    INSERT INTO trial BY NAME
-    SELECT p.*, p.spec->>'$.task.kind' AS task, 'pending' AS status, 0 AS attempts
-    FROM ({_LATEST}) p ANTI JOIN trial USING (trial)
-"""
-_ADD_UNPLANNED = """
-    INSERT INTO trial BY NAME
-    SELECT DISTINCT trial, 'pending' AS status, 0 AS attempts FROM attempt ANTI JOIN trial USING (trial)
-"""
-_UPDATE_STATES = """
-    WITH per_trial AS (
-        SELECT trial, count(*) AS attempts,
-               max(attempt) FILTER (WHERE status = 'ok') AS ok,
-               max(attempt) FILTER (WHERE status IS NOT NULL) AS ended,
-               max(attempt) FILTER (WHERE alive) AS live,
-               sum(wall_s) AS wall_s
-        FROM attempt GROUP BY trial
-    ),
-    state AS (
-        SELECT p.trial, p.attempts, p.wall_s, a.step, a.parameters, a.operator_parameters,
-               CASE WHEN p.ok IS NOT NULL THEN 'ok'
-                    WHEN a.status = 'failed' AND coalesce(p.live, 0) < p.ended THEN 'failed'
-                    WHEN p.live IS NOT NULL THEN 'running' ELSE 'pending' END AS status,
-               CASE WHEN a.status = 'failed' THEN a.reason END AS reason
-        FROM per_trial p LEFT JOIN attempt a ON a.trial = p.trial AND a.attempt = coalesce(p.ok, p.ended)
-    ),
-    every AS (
-        SELECT t.trial, coalesce(s.status, 'pending') AS status, s.reason, coalesce(s.attempts, 0) AS attempts,
-               s.step, s.wall_s, s.parameters, s.operator_parameters
-        FROM trial t LEFT JOIN state s USING (trial)
-    )
-    UPDATE trial SET status = e.status, reason = e.reason, attempts = e.attempts, step = e.step, wall_s = e.wall_s,
-                     parameters = e.parameters, operator_parameters = e.operator_parameters
-    FROM every e WHERE e.trial = trial.trial
-    AND (trial.status, trial.reason, trial.attempts, trial.step, trial.wall_s, trial.parameters,
-         trial.operator_parameters)
-        IS DISTINCT FROM (e.status, e.reason, e.attempts, e.step, e.wall_s, e.parameters, e.operator_parameters)
-"""
-_CHAINS = """
-    WITH RECURSIVE chain(trial, attempt, until) AS (
-        SELECT trial, coalesce(max(attempt) FILTER (WHERE status = 'ok'), max(attempt)), NULL::BIGINT
-        FROM attempt GROUP BY trial
-        UNION ALL
-        SELECT a.trial, a.resumed_attempt, least(a.resumed_step, c.until)
-        FROM attempt a JOIN chain c USING (trial, attempt) WHERE a.resumed_attempt < a.attempt
-    )
-    SELECT trial, attempt, until FROM chain
-"""
-_COUNT = (
-    f"CREATE OR REPLACE TEMP TABLE chained AS {_CHAINS}",
-    "DELETE FROM counted WHERE NOT EXISTS (FROM chained c WHERE c.trial = counted.trial "
-    "AND c.attempt = counted.attempt AND c.until IS NOT DISTINCT FROM counted.until)",
-    "INSERT INTO counted SELECT * FROM chained ANTI JOIN counted USING (trial, attempt)",
-    "DROP TABLE chained",
-)
-"""Only rows that change are written: a campaign has one for each of very many trials."""

@@ -1,10 +1,10 @@
 """Shards into tables: verified, inserted together with their ledger rows, or quarantined with a reason."""
 
 import time
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from itertools import accumulate
 from pathlib import Path
-from typing import final
+from typing import Any, final
 
 import duckdb
 import pyarrow as pa
@@ -12,8 +12,8 @@ import pyarrow as pa
 from grid.errors import EnvironmentProblem
 from store.database import quoting
 from store.database.connection import first_line, transaction, translate_error
-from store.files.layout import Layout
-from store.files.plans import file_signature
+from store.files.layout import FILE_SCHEMA, Layout
+from store.files.record_fields import file_signature
 from store.files.shards import TABLES, BadShard, ShardInfo, describe_member, is_shard_name, verify_shard
 
 _REMEDY = "; run `ablate run SPEC --rerun-stale` to train its trials again, or restore the file"
@@ -43,17 +43,17 @@ class ShardIngest:
     def run(self) -> None:
         """Insert every new sound shard; quarantine the others.
 
-        Raises:
-            EnvironmentProblem: the disk is full; what was inserted before stays.
+        Raises EnvironmentProblem: the disk is full; what was inserted before stays.
         """
-        named = self._named()
-        self._withdraw_unnamed(named)
+        named = self._list_evaluated()
         files = {**{path.name: path for path in self._layout.shards()}, **named}
         self._recheck(files)
         files |= {name: self._layout.shard(name) for name in self._list_promised() if name not in files}
         found = self._connection.execute("SELECT file, signature, reason FROM bad_shard").fetchall()
         self._quarantined = {name: (signature, reason) for name, signature, reason in found}
-        self._forget(name for name in self._quarantined if name not in files)
+        for name in self._quarantined.keys() - files.keys():
+            self._connection.execute("DELETE FROM bad_shard WHERE file = $file", {"file": name})
+            self.forgotten += 1
         ledger = dict(self._connection.execute("SELECT file, blake2b FROM shard").fetchall())
         joined = self._connection.execute("SELECT file, inside FROM shard WHERE inside IS NOT NULL").fetchall()
         members, joined_files = dict(joined), {inside for _, inside in joined}
@@ -83,10 +83,16 @@ class ShardIngest:
             waiting += info.rows
         self._insert(batch)
 
-    def _named(self) -> dict[str, Path]:
-        """By name the shards of later evaluations: those that a record names."""
-        found = self._connection.execute("SELECT trial, attempt, unnest(shards) AS name FROM evaluated ORDER BY ALL")
-        return {name: self._layout.evaluations(trial, attempt) / name for trial, attempt, name in found.fetchall()}
+    def _list_evaluated(self) -> dict[str, Path]:
+        """The shards that records of later evaluations name; removes the rows of those that none names any more."""
+        execute = self._connection.execute
+        evaluated = execute("SELECT trial, attempt, unnest(shards) FROM evaluated ORDER BY ALL").fetchall()
+        named = {name: self._layout.evaluations(trial, attempt) / name for trial, attempt, name in evaluated}
+        for name, number, table in execute('SELECT file, number, "table" FROM shard WHERE later').fetchall():
+            if name not in named:
+                with transaction(self._connection):
+                    self._withdraw([number], table)
+        return named
 
     def _list_promised(self) -> list[str]:
         """Shards that the record of a result names and the database does not have."""
@@ -95,14 +101,6 @@ class ShardIngest:
             "USING (trial, attempt) WHERE a.status = 'ok' AND c.until IS NULL) ANTI JOIN shard USING (file)"
         )
         return [name for (name,) in found.fetchall()]
-
-    def _withdraw_unnamed(self, named: Mapping[str, Path]) -> None:
-        """Remove the rows of later evaluations whose record names them no more: it was replaced, or is gone."""
-        later = self._connection.execute('SELECT file, number, "table" FROM shard WHERE later').fetchall()
-        for name, number, table in later:
-            if name not in named:
-                with transaction(self._connection):
-                    self._withdraw([number], table)
 
     def _recheck(self, files: Mapping[str, Path]) -> None:
         """Verify again every ingested shard whose file has changed; take back the rows of those that are damaged."""
@@ -143,11 +141,6 @@ class ShardIngest:
         execute("DELETE FROM recorded")
         execute("INSERT INTO recorded SELECT DISTINCT trial, attempt FROM last_value")
 
-    def _forget(self, names: Iterable[str]) -> None:
-        for name in list(names):
-            self._connection.execute("DELETE FROM bad_shard WHERE file = $file", {"file": name})
-            self.forgotten += 1
-
     def _verify(self, path: Path, known: set[str]) -> ShardInfo | None:
         signature = self._signatures[path.name] = file_signature(path)
         try:
@@ -163,12 +156,9 @@ class ShardIngest:
     def _remedy(self, path: Path, error: BadShard) -> str:
         if not error.lost:
             return ""
-        if self._is_later(path):
+        if _is_later(path):
             return _REMEDY_LATER
         return _REMEDY if is_shard_name(path.name) else ""
-
-    def _is_later(self, path: Path) -> bool:
-        return path.parent.name == "evaluations"
 
     def _quarantine(self, name: str, reason: str, signature: str) -> None:
         """Set a shard aside; a `signature` of nothing has it tried again the next time, and said once."""
@@ -191,8 +181,9 @@ class ShardIngest:
             self._insert_together(batch)
         except duckdb.Error as error:
             problem = translate_error(error, self._layout.live)
-            if isinstance(problem, EnvironmentProblem) or _of_the_database(error):
-                raise problem from error
+            broken = isinstance(error, duckdb.FatalException | duckdb.InternalException)
+            if isinstance(problem, EnvironmentProblem) or broken or "Corrupt database" in str(error):
+                raise problem from error  # the database is at fault, and not the shard
             if len(batch) > 1:
                 for info in batch:
                     self._insert([info])
@@ -204,7 +195,9 @@ class ShardIngest:
     def _insert_together(self, batch: Sequence[ShardInfo]) -> None:
         connection = self._connection
         with transaction(connection):
-            first = self._number(batch)
+            first = self._next_number()
+            names, numbers = [info.path.name for info in batch], range(first, first + len(batch))
+            connection.register("numbered", pa.table({"file": names, "number": list(numbers)}))
             for table, schema in TABLES.items():
                 paths = [quoting.pattern(str(info.path)) for info in batch if info.table == table]
                 if paths:
@@ -246,12 +239,12 @@ class ShardIngest:
         names = [name for name, _ in info.members]
         query = "SELECT file FROM shard WHERE list_contains($names, file)"
         known = {name for (name,) in connection.execute(query, {"names": names}).fetchall()}
-        last = int(connection.execute("SELECT coalesce(max(number), 0) FROM shard").fetchall()[0][0])
-        members = _members(info, known, last + 1, signature)
+        first = self._next_number()
+        members = _members(info, known, first, signature)
         with transaction(connection):
-            if members.num_rows:
+            if members:
                 columns = ", ".join(TABLES[info.table].names)
-                connection.register("member", members)
+                connection.register("member", pa.Table.from_pylist(members))
                 connection.execute(
                     f"INSERT INTO {info.table} ({columns}, shard) SELECT {columns}, number FROM read_parquet($path, "
                     'file_row_number = true) JOIN member ON file_row_number >= "first" AND file_row_number < until',
@@ -259,83 +252,68 @@ class ShardIngest:
                 )
                 connection.execute('INSERT INTO shard BY NAME SELECT * EXCLUDE ("first", until) FROM member')
                 connection.unregister("member")
-                self._summarise(info.table, last + 1)
-                self._note_recorded(last + 1)
+                self._summarise(info.table, first)
+                self._note_recorded(first)
             connection.execute(
                 "UPDATE shard SET inside = $inside, signature = $signature WHERE list_contains($names, file)",
                 {"inside": info.path.name, "signature": signature, "names": names},
             )
             gone = {"names": [*names, info.path.name]}
             connection.execute("DELETE FROM bad_shard WHERE list_contains($names, file)", gone)
-        self.rows += sum(members["rows"].to_pylist())
-        self.shards += members.num_rows
+        self.rows += sum(member["rows"] for member in members)
+        self.shards += len(members)
         for name in names:
             for path in (self._layout.shard(name), self._layout.spool / name):
                 path.unlink(missing_ok=True)
 
-    def _number(self, batch: Sequence[ShardInfo]) -> int:
-        """Register `numbered`: the file of every shard of `batch` with a number above all others; the first of them."""
-        last = self._connection.execute("SELECT coalesce(max(number), 0) FROM shard").fetchall()[0][0]
-        names = [info.path.name for info in batch]
-        numbers = pa.array(range(last + 1, last + 1 + len(batch)), pa.int32())
-        self._connection.register("numbered", pa.table({"file": names, "number": numbers}))
-        return int(last) + 1
+    def _next_number(self) -> int:
+        return int(self._connection.execute("SELECT coalesce(max(number), 0) + 1 FROM shard").fetchall()[0][0])
 
     def _enter(self, batch: Sequence[ShardInfo]) -> None:
-        now = time.time()
-        ledger = pa.table(
-            {
-                "blake2b": [info.blake2b for info in batch],
-                "file": [info.path.name for info in batch],
-                "table": [info.table for info in batch],
-                "rows": [info.rows for info in batch],
-                "bytes": [info.bytes for info in batch],
-                "schema": [info.schema for info in batch],
-                "submission": [info.submission for info in batch],
-                "worker": [info.worker for info in batch],
-                "sequence": [info.sequence for info in batch],
-                "later": [self._is_later(info.path) for info in batch],
-                "signature": [self._signatures[info.path.name] for info in batch],
-                "ingested": [now] * len(batch),
-            }
-        )
-        self._connection.register("incoming", ledger)
+        """Enter the shards of `batch`, which `numbered` has with their numbers, into the ledger."""
+        rows = []
+        for info in batch:
+            name, later = info.path.name, _is_later(info.path)
+            rows.append(_ledger_row(name, info.table, info.rows, info.bytes, self._signatures[name], later=later))
+        self._connection.register("incoming", pa.Table.from_pylist(rows))
         self._connection.execute("INSERT INTO shard BY NAME SELECT * FROM incoming JOIN numbered USING (file)")
         self._connection.execute("DELETE FROM bad_shard WHERE file IN (SELECT file FROM incoming)")
         self._connection.unregister("incoming")
 
 
-def _of_the_database(error: duckdb.Error) -> bool:
-    """Whether the database that is written is at fault, and not the shard that is read."""
-    broken = isinstance(error, duckdb.FatalException | duckdb.InternalException)
-    return broken or "Corrupt database" in str(error)
+def _is_later(path: Path) -> bool:
+    """Whether a shard belongs to a later evaluation."""
+    return path.parent.name == "evaluations"
 
 
-def _members(info: ShardInfo, known: Collection[str], first: int, signature: str) -> pa.Table:
+def _ledger_row(name: str, table: str, rows: int, size: int, signature: str, *, later: bool) -> dict[str, Any]:
+    """The row of the table `shard` of a file, without its number."""
+    named = describe_member(name)
+    return {
+        "file": name,
+        "blake2b": named["blake2b"],
+        "table": table,
+        "rows": rows,
+        "bytes": size,
+        "schema": FILE_SCHEMA,
+        "submission": named["submission"],
+        "worker": int(named["worker"]),
+        "sequence": int(named["sequence"]),
+        "later": later,
+        "signature": signature,
+        "ingested": time.time(),
+    }
+
+
+def _members(info: ShardInfo, known: Collection[str], first: int, signature: str) -> list[dict[str, Any]]:
     """The ledger rows of the members of a large shard that are not `known`, numbered from `first` on.
 
     `first` and `until` of a member are its rows in the file.
     """
     ends = accumulate(rows for _, rows in info.members)
     fresh = [(name, rows, end) for (name, rows), end in zip(info.members, ends, strict=True) if name not in known]
-    named = [describe_member(name) for name, *_ in fresh]
-    count = len(fresh)
-    return pa.table(
-        {
-            "file": [name for name, *_ in fresh],
-            "number": pa.array(range(first, first + count), pa.int32()),
-            "first": [end - rows for _, rows, end in fresh],
-            "until": [end for *_, end in fresh],
-            "blake2b": [each["blake2b"] for each in named],
-            "table": [info.table] * count,
-            "rows": [rows for _, rows, _ in fresh],
-            "bytes": [0] * count,
-            "schema": [info.schema] * count,
-            "submission": [each["submission"] for each in named],
-            "worker": [int(each["worker"]) for each in named],
-            "sequence": [int(each["sequence"]) for each in named],
-            "later": [False] * count,
-            "signature": [signature] * count,
-            "ingested": [time.time()] * count,
-        }
-    )
+    return [
+        _ledger_row(name, info.table, rows, 0, signature, later=False)
+        | {"number": number, "first": end - rows, "until": end}
+        for number, (name, rows, end) in enumerate(fresh, start=first)
+    ]

@@ -14,11 +14,8 @@ from store.ingest.snapshot import publish, sweep
 def rebuild(root: Path | Layout, *, threads: int | None = None) -> Ingested:
     """Make the database of the campaign `root` from its files alone, put it in place of the old one and publish it.
 
-    Readers are served from the old snapshot until the new one is complete.
-
-    Raises:
-        NotFoundError: there is no campaign.
-        EnvironmentProblem: the disk is full or not writable; the old database stays.
+    Readers are served from the old snapshot until the new one is complete. Raises NotFoundError: there is no campaign;
+    EnvironmentProblem: the disk is full or not writable; the old database stays.
     """
     layout = root if isinstance(root, Layout) else Layout(root)
     if not layout.exists():

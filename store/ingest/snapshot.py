@@ -11,8 +11,7 @@ from store.files.layout import Layout
 def publish(layout: Layout) -> Path:
     """Copy the live database to the snapshot; the caller holds the ingest lock and has closed the database.
 
-    Raises:
-        EnvironmentProblem: the disk is full or not writable; the last snapshot stays.
+    Raises EnvironmentProblem: the disk is full or not writable; the last snapshot stays.
     """
     temporary = layout.snapshot.with_name(temporary_name(layout.snapshot.name))
     try:
@@ -20,7 +19,8 @@ def publish(layout: Layout) -> Path:
             shutil.copyfile(layout.live, temporary)
             about = layout.live.stat()
             os.utime(temporary, ns=(about.st_atime_ns, about.st_mtime_ns))
-            _sync(temporary)
+            with temporary.open("rb") as file:
+                os.fsync(file.fileno())
             temporary.rename(layout.snapshot)
         finally:
             temporary.unlink(missing_ok=True)
@@ -28,14 +28,6 @@ def publish(layout: Layout) -> Path:
     except OSError as error:
         raise environment_problem("write", layout.snapshot, error) from error
     return layout.snapshot
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def snapshot_is_current(layout: Layout) -> bool:

@@ -6,18 +6,27 @@ its row, its column or, where neither can tell, at itself; the nearer one counts
 
 import json
 import math
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from functools import cache
 from hashlib import blake2b
 from importlib.resources import files
-from typing import Any, Literal, final
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, final
+
+from grid.errors import NotFoundError
+from grid.suggestions import suggest_name
+
+if TYPE_CHECKING:
+    import duckdb
+    import pyarrow as pa
 
 Fact = Mapping[str, Any]
 
 _PROXY = "*"
 _NO_NUMBER = "-"
 _SPREAD = " ± "
+_QUANTILE = 1.959964
+"""Two-sided 95 % of the normal distribution."""
 
 
 @final
@@ -167,13 +176,14 @@ def _numbers(printed: str, known: Fact) -> dict[str, Any]:
     """Parse printed numbers; add a binomial error for a percentage of a known number of items."""
     text, _, error = printed.partition(_SPREAD)
     value = None if text == _NO_NUMBER else float(text.removesuffix(_PROXY))
-    found = {"printed": printed, "value": value, "uncertainty": float(error) if error else None}
-    return found | {"binomial_se": None if value is None else _binomial_se(value, known.get("items"))}
-
-
-def _binomial_se(percent: float, items: int | None) -> float | None:
-    """sqrt(p (1 - p) / (n - 1)) in points, the error of a share of `items` right answers."""
-    return None if items is None else 100 * math.sqrt(percent / 100 * (1 - percent / 100) / (items - 1))
+    share, items = (value or 0) / 100, known.get("items")
+    binomial = None if value is None or items is None else 100 * math.sqrt(share * (1 - share) / (items - 1))
+    return {
+        "printed": printed,
+        "value": value,
+        "uncertainty": float(error) if error else None,
+        "binomial_se": binomial,
+    }
 
 
 def _trust(facts: Fact) -> dict[str, Any]:
@@ -196,3 +206,120 @@ def _concerns(note: Fact, facts: Fact) -> bool:
         and facts["column_label"] in part.get("columns", [facts["column_label"]])
         for part in note["cells"]
     )
+
+
+def chosen(paper: str | None = None, table: str | None = None, metric: str | None = None) -> tuple[PublishedCell, ...]:
+    """The cells of a paper ("003" or "3"), a table ("T1", "1", "T5" for both its halves) and a metric.
+
+    `metric` is the name of a measurement, such as "mse", or part of the paper's own words. Raises NotFoundError:
+    nothing is so called; says what there is.
+    """
+    found: Sequence[PublishedCell] = cells()
+    if paper is not None:
+        number = _number(paper)
+        found = [each for each in found if each.paper == number]
+        if not found:
+            raise NotFoundError(f"paper {number} has no table of values: {papers()[number]} publishes no results")
+    if table is not None:
+        wanted = table.upper() if table[:1].upper() == "T" else f"T{table.upper()}"
+        known = list(dict.fromkeys(each.paper_table for each in found))
+        found = [each for each in found if wanted in (each.paper_table.upper(), each.paper_table.partition("-")[0])]
+        if not found:
+            of = "the papers have" if paper is None else f"paper {_number(paper)} has"
+            raise NotFoundError(f"{of} no table {table!r} of values; there are {', '.join(known) or 'none'}")
+    if metric is not None:
+        named = [each for each in found if each.measurement == metric]
+        of_metric = named or [each for each in found if metric.casefold() in each.metric.casefold()]
+        if not of_metric:
+            known = list(dict.fromkeys(each.measurement or each.metric for each in found))
+            listed = f"{', '.join(known[:8])} and {len(known) - 8} more" if len(known) > 8 else ", ".join(known)
+            raise NotFoundError(f"no table asked for has {metric!r}; they have {listed}{suggest_name(metric, known)}")
+        found = of_metric
+    return tuple(found)
+
+
+def _number(paper: str) -> str:
+    number = paper.zfill(3)
+    if number not in papers():
+        known = "; ".join(f"{each} {title}" for each, title in papers().items())
+        raise NotFoundError(f"there is no paper {paper!r}; there are {known}")
+    return number
+
+
+def fill(connection: "duckdb.DuckDBPyConnection") -> None:
+    """Insert every published cell, note and operator, and which version of them this is, into empty tables."""
+    for table, rows in (("published", cells()), ("published_note", notes()), ("published_operator", operators())):
+        connection.register("rows_to_insert", _columns(rows))
+        connection.execute(f"INSERT INTO {table} BY NAME SELECT * FROM rows_to_insert")
+        connection.unregister("rows_to_insert")
+    connection.execute(
+        "INSERT INTO meta VALUES ('published_version', $version), ('published_hash', $hash)",
+        {"version": str(version()), "hash": file_hash()},
+    )
+
+
+def _columns(rows: Sequence[PublishedCell] | Sequence[Note] | Sequence[Made]) -> "pa.Table":
+    import pyarrow as pa  # slow to import, and needed for a new database alone
+
+    found = {}
+    for name in (each.name for each in fields(rows[0])):
+        values = [getattr(row, name) for row in rows]
+        if isinstance(values[0], Mapping):
+            kind = pa.map_(pa.string(), pa.float64() if name == "point" else pa.string())
+            found[name] = pa.array([sorted(each.items()) for each in values], kind)
+        else:
+            found[name] = pa.array(values)
+    return pa.table(found)
+
+
+class PublishedClaim(NamedTuple):
+    """Two cells of one table."""
+
+    cell: PublishedCell
+    base: PublishedCell
+
+    @property
+    def words(self) -> str:
+        """The label of the claim: `SSA against Softmax · 5`."""
+        cell, base = self.cell, self.base
+        if base.row_label != cell.row_label:
+            return f"{cell.row_label} against {base.row_label} · {cell.column_label}"
+        return f"{cell.column_label} against {base.column_label} · {cell.row_label}"
+
+    @property
+    def difference(self) -> float | None:
+        """Cell less baseline in the printed unit, on the log scale of logarithms; None where a number is missing."""
+        value, base = self.cell.value, self.base.value
+        if value is None or base is None:
+            return None
+        if self.cell.scale == "linear":
+            return value - base
+        return math.log(value) - math.log(base) if value > 0 and base > 0 else None
+
+    @property
+    def noise(self) -> float | None:
+        """Half of a 95 % interval of the difference over test items, unpaired; None where no error is known."""
+        errors = [_error(self.cell), _error(self.base)]
+        if self.cell.scale == "log" or errors[0] is None or errors[1] is None:
+            return None
+        return _QUANTILE * math.hypot(errors[0], errors[1])
+
+
+def claims(chosen: Iterable[PublishedCell]) -> list[PublishedClaim]:
+    """The claims of the cells that are `chosen`, in their order."""
+    bases = {_compared_by(each): each for each in cells() if each.baseline}
+    return [
+        PublishedClaim(each, bases[_compared_by(each)])
+        for each in chosen
+        if each.operator is not None and not each.baseline and _compared_by(each) in bases
+    ]
+
+
+def _compared_by(cell: PublishedCell) -> Hashable:
+    """Return the key that two compared cells share."""
+    point, setup = tuple(sorted(cell.point.items())), tuple(sorted(cell.setup.items()))
+    return cell.paper, cell.paper_table, cell.metric, point, cell.model, setup
+
+
+def _error(cell: PublishedCell) -> float | None:
+    return cell.uncertainty if cell.uncertainty is not None else cell.binomial_se

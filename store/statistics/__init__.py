@@ -5,15 +5,11 @@ numpy, scipy and polars; imported on demand. `docs/statistics.md` says what each
 """
 
 from store.statistics.arms import Baseline
-from store.statistics.balanced_means import balanced_means
-from store.statistics.checks import checks
-from store.statistics.compare import compare
+from store.statistics.compare import checks, compare
 from store.statistics.curves import CurveRule, compare_curves
+from store.statistics.error_bars import ItemBars, balanced_means, item_bars
 from store.statistics.factorial import Factorial, factorial
 from store.statistics.failures import failures, fisher_p, wilson_interval
-from store.statistics.half_normal import HalfNormal, half_normal, lenth
-from store.statistics.items import ItemBars, item_bars
-from store.statistics.multiple_testing import holm
 from store.statistics.paired_differences import (
     Paired,
     hedges_g,
@@ -25,55 +21,16 @@ from store.statistics.paired_differences import (
     summarise,
     superiority,
     t_interval,
+    welch,
 )
 from store.statistics.pareto import STANDINGS, Objective, pareto
 from store.statistics.power import detectable, power, seeds_needed
 from store.statistics.scales import Scale
 from store.statistics.selection import expected_optimism, select_then_report
-from store.statistics.verdict import MIN_PAIRS, VERDICTS, Better, Judgement, judge
-from store.statistics.welch import welch
+from store.statistics.verdict import MIN_PAIRS, VERDICTS, Better, Judgement, holm, judge
 
-__all__ = [
-    "MIN_PAIRS",
-    "STANDINGS",
-    "VERDICTS",
-    "Baseline",
-    "Better",
-    "CurveRule",
-    "Factorial",
-    "HalfNormal",
-    "ItemBars",
-    "Judgement",
-    "Objective",
-    "Paired",
-    "Scale",
-    "balanced_means",
-    "checks",
-    "compare",
-    "compare_curves",
-    "detectable",
-    "expected_optimism",
-    "factorial",
-    "failures",
-    "fisher_p",
-    "half_normal",
-    "hedges_g",
-    "holm",
-    "item_bars",
-    "judge",
-    "lenth",
-    "p_beyond",
-    "p_within",
-    "p_zero",
-    "pairing_correlation",
-    "pareto",
-    "power",
-    "seeds_needed",
-    "select_then_report",
-    "sign_flip_p",
-    "summarise",
-    "superiority",
-    "t_interval",
-    "welch",
-    "wilson_interval",
-]
+__all__ = ["MIN_PAIRS", "STANDINGS", "VERDICTS", "Baseline", "Better", "CurveRule", "Factorial", "ItemBars"]
+__all__ += ["Judgement", "Objective", "Paired", "Scale", "balanced_means", "checks", "compare", "compare_curves"]
+__all__ += ["detectable", "expected_optimism", "factorial", "failures", "fisher_p", "hedges_g", "holm", "item_bars"]
+__all__ += ["judge", "p_beyond", "p_within", "p_zero", "pairing_correlation", "pareto", "power", "seeds_needed"]
+__all__ += ["select_then_report", "sign_flip_p", "summarise", "superiority", "t_interval", "welch", "wilson_interval"]

@@ -1,12 +1,12 @@
-"""The runs of a grid as pairs of arms: who can be compared with the baseline, on which seeds, and what forbids it.
+"""The runs of a grid as pairs of arms: which seeds can be compared with the baseline, and what forbids it.
 
 With three shared seeds or more the comparison is paired, and runs whose partner is missing are left out. With fewer it
 is Welch's, of all runs, if both arms have three. `docs/statistics.md` has the simulation that decided this.
 """
 
 import math
-from collections.abc import Iterable, Mapping
-from typing import Literal, NamedTuple
+from collections.abc import Callable, Iterable, Mapping
+from typing import NamedTuple
 
 import numpy as np
 import polars as pl
@@ -14,12 +14,10 @@ import polars as pl
 from grid.errors import NotFoundError, SpecError, StoreError
 from grid.suggestions import suggest_name
 from store.files.code_aliases import current_core
-from store.statistics.paired_differences import Floats, Paired, summarise
+from store.statistics.paired_differences import Floats, Paired, summarise, welch
 from store.statistics.scales import Scale, fits, forward, misfit, varies
-from store.statistics.verdict import MIN_PAIRS
-from store.statistics.welch import welch
+from store.statistics.verdict import MIN_PAIRS, Method
 
-Method = Literal["paired t", "Welch"]
 Baseline = str | Mapping[str, str]
 """The cell that all others are compared with, or the baseline of each cell that has one."""
 
@@ -28,6 +26,12 @@ STATUSES = ("ok", "failed", "running", "pending")
 
 TOO_FEW = "a verdict needs at least"
 """Reasons that more seeds remedy."""
+
+_LOST = "no readable result (quarantined shard); `ablate run SPEC --rerun-stale` trains again"
+_MIXED = (
+    "mixed code: the runs come from {} versions of the code; train those of another version again, as `ablate run SPEC "
+    "--rerun-stale` does"
+)
 
 
 class SeedRun(NamedTuple):
@@ -47,6 +51,11 @@ class SeedRun(NamedTuple):
     def unmeasured(self) -> bool:
         """Finished without ever recording the measure."""
         return self.status == "ok" and self.value is None and self.unreadable is False
+
+    @property
+    def lost(self) -> bool:
+        """Finished, and its value cannot be read."""
+        return self.status == "ok" and self.value is None and not self.unmeasured
 
     @property
     def failed(self) -> bool:
@@ -73,6 +82,20 @@ class Arm(NamedTuple):
     def unmeasured(self) -> bool:
         """Whether every run has finished without recording the measure, so that no more seeds can be compared."""
         return bool(self.runs) and all(run.unmeasured for run in self.runs.values())
+
+    @property
+    def measured(self) -> set[int]:
+        """Seeds with a value."""
+        return {seed for seed, run in self.runs.items() if run.measured}
+
+    @property
+    def failed(self) -> set[int]:
+        """Seeds whose run failed."""
+        return {seed for seed, run in self.runs.items() if run.failed}
+
+    def values(self, seeds: Iterable[int]) -> Floats:
+        """The values of `seeds` in ascending order."""
+        return np.array([self.runs[seed].value for seed in sorted(seeds)], dtype=np.float64)
 
 
 class Pairing(NamedTuple):
@@ -126,8 +149,15 @@ def arms(values: pl.DataFrame) -> dict[str, Arm]:
     return found
 
 
-def baseline_arm(found: Mapping[str, Arm], baseline: str) -> Arm:
-    """The arm whose cell key is `baseline`; raises NotFoundError naming the nearest."""
+def match_arms(found: Mapping[str, Arm], baseline: Baseline) -> list[tuple[Arm, Arm]]:
+    """Each arm that is no baseline, with its baseline. Raises NotFoundError for a baseline that is no cell."""
+    if isinstance(baseline, str):
+        base = _baseline_arm(found, baseline)
+        return [(arm, base) for arm in found.values() if arm is not base]
+    return [(arm, _baseline_arm(found, baseline[cell])) for cell, arm in found.items() if cell in baseline]
+
+
+def _baseline_arm(found: Mapping[str, Arm], baseline: str) -> Arm:
     if baseline not in found:
         raise NotFoundError(
             f"the baseline {baseline!r} is not among the {len(found)} cells"
@@ -136,110 +166,87 @@ def baseline_arm(found: Mapping[str, Arm], baseline: str) -> Arm:
     return found[baseline]
 
 
-def match_arms(found: Mapping[str, Arm], baseline: Baseline) -> list[tuple[Arm, Arm]]:
-    """Each arm that is no baseline, with its baseline. Raises as `baseline_arm` does."""
-    if isinstance(baseline, str):
-        base = baseline_arm(found, baseline)
-        return [(arm, base) for arm in found.values() if arm is not base]
-    return [(arm, baseline_arm(found, baseline[cell])) for cell, arm in found.items() if cell in baseline]
-
-
 def pair(arm: Arm, base: Arm, scale: Scale) -> Pairing:
     """The values of the two arms that are compared, in seed order, with the first reason against a verdict."""
-    shared = _seeds_with_values(arm) & _seeds_with_values(base)
-    method: Method = "paired t"
-    if len(shared) < MIN_PAIRS <= min(len(_seeds_with_values(arm)), len(_seeds_with_values(base))):
-        method = "Welch"
-    seeds = (shared, shared) if method == "paired t" else (_seeds_with_values(arm), _seeds_with_values(base))
-    ours, theirs = _values(arm, seeds[0]), _values(base, seeds[1])
+    shared = arm.measured & base.measured
+    paired = len(shared) >= MIN_PAIRS or min(len(arm.measured), len(base.measured)) < MIN_PAIRS
+    seeds = (shared, shared) if paired else (arm.measured, base.measured)
+    ours, theirs = arm.values(seeds[0]), base.values(seeds[1])
     usable = fits(ours, scale) and fits(theirs, scale)
     ours, theirs = (forward(side, scale) if usable else np.full(side.size, np.nan) for side in (ours, theirs))
-    spread = _has_spread(ours, theirs, scale, method)
+    sides = [ours - theirs] if paired else [ours, theirs]
+    spread = min(ours.size, theirs.size) > 1 and any(varies(side, (ours, theirs), scale) for side in sides)
     used = [*(arm.runs[seed] for seed in sorted(seeds[0])), *(base.runs[seed] for seed in sorted(seeds[1]))]
+    codes = {run.code for run in used}
     problem = (
-        _all_failed(arm, base)
-        or _all_unmeasured(arm, base)
-        or (_failures_differ(arm, base) if method == "paired t" else _failure_counts_differ(arm, base))
+        _every_run(arm, base, lambda run: run.failed, "all {} here failed")
+        or _every_run(arm, base, lambda run: run.unmeasured, "the {} here ended without recording the measure")
+        or _failures_differ(arm, base, paired=paired)
         or (None if usable else misfit(scale))
-        or (_budgets_differ(arm, base, sorted(shared)) if method == "paired t" else _budgets_vary(used))
-        or _code_differs(used)
-        or (_too_few(arm, base, len(shared)) if method == "paired t" else None)
-        or (None if spread else _no_spread(ours, theirs, method))
+        or _budgets_differ(arm, base, sorted(shared) if paired else None, used)
+        or (_MIXED.format(len(codes)) if len(codes) > 1 else None)
+        or (_too_few(arm, base, len(shared)) if paired else None)
+        or (None if spread else _no_spread(ours, theirs, paired=paired))
     )
-    lost = _unreadable(arm, base)
+    unread = sum(run.lost for side in (arm, base) for run in side.runs.values())
+    lost = f"{unread} finished {'trial has' if unread == 1 else 'trials have'} {_LOST}" if unread else ""
     problem = f"{lost}; {problem}" if problem and lost else problem
-    note = "; ".join(
-        filter(
-            None,
-            (
-                _note(arm, base, len(shared)),
-                _count_unmeasured(arm, base),
-                _explain_unpaired(method, arm, base, len(shared)),
-                lost,
-            ),
-        )
+    notes = [_count_pairs(arm, base, len(shared)), *_count_left_out(arm, base, len(shared), paired=paired), lost]
+    took = [
+        [run.wall_s for run in side.runs.values() if run.measured and run.wall_s is not None] for side in (arm, base)
+    ]
+    return Pairing(
+        arm,
+        "paired t" if paired else "Welch",
+        ours,
+        theirs,
+        len(shared),
+        spread,
+        problem,
+        "; ".join(filter(None, notes)),
+        sum(float(np.median(of)) for of in took) if all(took) else None,
+        {run.gpu for run in used} == {True},
     )
-    on_gpu = {run.gpu for run in used} == {True}
-    return Pairing(arm, method, ours, theirs, len(shared), spread, problem, note, _wall_s(arm, base), on_gpu)
 
 
-def _seeds_with_values(arm: Arm) -> set[int]:
-    return {seed for seed, run in arm.runs.items() if run.measured}
-
-
-def _values(arm: Arm, seeds: Iterable[int]) -> Floats:
-    return np.array([arm.runs[seed].value for seed in sorted(seeds)], dtype=np.float64)
-
-
-def _all_failed(arm: Arm, base: Arm) -> str | None:
-    for side, where in ((arm, "here"), (base, "in the baseline")):
-        if side.runs and all(run.failed for run in side.runs.values()):
-            return f"all {len(side.runs)} runs {where} failed, so there is nothing to compare"
-    return None
-
-
-def _all_unmeasured(arm: Arm, base: Arm) -> str | None:
-    for side, where in ((arm, "here"), (base, "in the baseline")):
-        if side.unmeasured:
-            count = _count(len(side.runs), "run")
-            return f"the {count} {where} ended without recording the measure, so there is nothing to compare"
-    return None
-
-
-def _failures_differ(arm: Arm, base: Arm) -> str | None:
-    ours = sorted(s for s, run in arm.runs.items() if run.failed and s in _seeds_with_values(base))
-    theirs = sorted(s for s, run in base.runs.items() if run.failed and s in _seeds_with_values(arm))
-    return only_survivors(len(ours), len(theirs), count_planned_pairs(arm, base))
+def count_planned_pairs(arm: Arm, base: Arm) -> int:
+    """Count the pairs of planned runs that share a seed."""
+    return len(arm.runs.keys() & base.runs.keys())
 
 
 def only_survivors(here: int, there: int, runs: int) -> str | None:
     """Why failures of so many of `runs` in one group each forbid a comparison; None where there are none."""
-    where = [where for n, where in ((here, "here"), (there, "in the baseline")) if n and n == runs]
+    counts = [(n, where) for n, where in ((here, "here"), (there, "in the baseline")) if n]
+    where = [where for n, where in counts if n == runs]
     if where:
         return f"all {runs} runs {' and '.join(where)} failed, so there is nothing to compare"
-    parts = [f"{n} failed only {where}" for n, where in ((here, "here"), (there, "in the baseline")) if n]
-    return (
-        f"failures differ between the groups ({', '.join(parts)}), so the survivors are not a fair sample"
-        if parts
-        else None
-    )
+    told = ", ".join(f"{n} failed only {where}" for n, where in counts)
+    return f"failures differ between the groups ({told}), so the survivors are not a fair sample" if told else None
 
 
-def _failure_counts_differ(arm: Arm, base: Arm) -> str | None:
-    ours, theirs = (sum(run.failed for run in side.runs.values()) for side in (arm, base))
-    if ours == theirs:
-        return None
+def _every_run(arm: Arm, base: Arm, holds: Callable[[SeedRun], bool], words: str) -> str | None:
+    for side, where in ((arm, "here"), (base, "in the baseline")):
+        if side.runs and all(map(holds, side.runs.values())):
+            told = words.format(_count(len(side.runs), "run")).replace("here", where)
+            return f"{told}, so there is nothing to compare"
+    return None
+
+
+def _failures_differ(arm: Arm, base: Arm, *, paired: bool) -> str | None:
+    if paired:
+        here, there = len(arm.failed & base.measured), len(base.failed & arm.measured)
+        return only_survivors(here, there, count_planned_pairs(arm, base))
+    ours, theirs = len(arm.failed), len(base.failed)
     counts = f"{ours} here, {theirs} in the baseline"
-    return f"failures differ between the groups ({counts}), so the survivors are not a fair sample"
+    unfair = f"failures differ between the groups ({counts}), so the survivors are not a fair sample"
+    return None if ours == theirs else unfair
 
 
-def _budgets_vary(used: Iterable[SeedRun]) -> str | None:
-    found = sorted({_amount(run.budget) for run in used})
-    return f"unequal budgets: unpaired runs with {' and '.join(found)}" if len(found) > 1 else None
-
-
-def _budgets_differ(arm: Arm, base: Arm, seeds: Iterable[int]) -> str | None:
-    for seed in seeds:
+def _budgets_differ(arm: Arm, base: Arm, pairs: list[int] | None, used: Iterable[SeedRun]) -> str | None:
+    if pairs is None:
+        amounts = sorted({_amount(run.budget) for run in used})
+        return f"unequal budgets: unpaired runs with {' and '.join(amounts)}" if len(amounts) > 1 else None
+    for seed in pairs:
         ours, theirs = arm.runs[seed].budget, base.runs[seed].budget
         if ours != theirs:
             return f"unequal budgets: seed {seed} has {_amount(ours)} here and {_amount(theirs)} in the baseline"
@@ -250,90 +257,44 @@ def _amount(budget: float | None) -> str:
     return "no recorded budget" if budget is None else f"{budget:.0f}"
 
 
-def _code_differs(used: Iterable[SeedRun]) -> str | None:
-    codes = {run.code for run in used}
-    if len(codes) < 2:
-        return None
-    versions = f"the runs come from {len(codes)} versions of the code"
-    return f"mixed code: {versions}; train those of another version again, as `ablate run SPEC --rerun-stale` does"
-
-
 def _too_few(arm: Arm, base: Arm, pairs: int) -> str | None:
     if pairs >= MIN_PAIRS:
         return None
-    if not count_planned_pairs(arm, base):
-        runs = f"{_count(len(_seeds_with_values(arm)), 'run')} here and {len(_seeds_with_values(base))} in the baseline"
+    planned = count_planned_pairs(arm, base)
+    if not planned:
+        runs = f"{_count(len(arm.measured), 'run')} here and {len(base.measured)} in the baseline"
         return f"the groups share no seed, and have {runs}; {TOO_FEW} {MIN_PAIRS} of each"
-    return f"{_count(pairs, 'pair')} of {count_planned_pairs(arm, base)} planned; {TOO_FEW} {MIN_PAIRS}"
+    return f"{_count(pairs, 'pair')} of {planned} planned; {TOO_FEW} {MIN_PAIRS}"
 
 
-def _has_spread(ours: Floats, theirs: Floats, scale: Scale, method: Method) -> bool:
-    if min(ours.size, theirs.size) < 2:
-        return False
-    sides = [ours - theirs] if method == "paired t" else [ours, theirs]
-    return any(varies(side, (ours, theirs), scale) for side in sides)
-
-
-def _no_spread(ours: Floats, theirs: Floats, method: Method) -> str:
-    if method == "Welch":
-        return (
-            "each group has one value on all of its seeds, so nothing is known about noise; does the seed reach the "
-            "runs?"
-        )
+def _no_spread(ours: Floats, theirs: Floats, *, paired: bool) -> str:
+    if not paired:
+        return "each group has one value on all of its seeds, so its noise is unknown; does the seed reach the runs?"
     if not (ours - theirs).any():
         return "the values equal the baseline's on every seed, so this change did not reach the measure"
-    return (
-        "the difference is the same on every seed, so nothing is known about its noise; does the seed reach the runs?"
-    )
+    return "the difference is the same on every seed, so its noise is unknown; does the seed reach the runs?"
 
 
-def count_planned_pairs(arm: Arm, base: Arm) -> int:
-    """Count the pairs of planned runs that share a seed."""
-    return len(arm.runs.keys() & base.runs.keys())
-
-
-def _note(arm: Arm, base: Arm, pairs: int) -> str:
-    lost = sum(arm.runs[seed].failed and base.runs[seed].failed for seed in arm.runs.keys() & base.runs.keys())
+def _count_pairs(arm: Arm, base: Arm, pairs: int) -> str:
     both = arm.runs.keys() & base.runs.keys()
+    lost = len(arm.failed & base.failed)
     total = sum(not (arm.runs[seed].unmeasured or base.runs[seed].unmeasured) for seed in both)
     if pairs + lost < total:
         return f"preliminary: {pairs} of {_count(total, 'seed')}"
     return f"{_count(lost, 'seed')} of {total} failed in both groups" if lost else ""
 
 
-def _explain_unpaired(method: Method, arm: Arm, base: Arm, shared: int) -> str:
-    """Explain why runs are unpaired, or left out because their partner is not planned."""
-    ours, theirs = len(_seeds_with_values(arm)), len(_seeds_with_values(base))
-    if method == "Welch":
-        return f"unpaired (Welch, {ours} and {theirs} runs), as the groups share {_count(shared, 'seed')}"
-    left = sorted((_seeds_with_values(arm) - base.runs.keys()) | (_seeds_with_values(base) - arm.runs.keys()))
-    return f"{_count(len(left), 'run')} on seeds of one group only left out" if left and shared >= MIN_PAIRS else ""
-
-
-def _count_unmeasured(arm: Arm, base: Arm) -> str:
-    found = sum(run.unmeasured for side in (arm, base) for run in side.runs.values())
-    return f"{_count(found, 'run')} ended without recording the measure" if found else ""
-
-
-def _unreadable(arm: Arm, base: Arm) -> str:
-    lost = sum(
-        run.status == "ok" and run.value is None and not run.unmeasured
-        for side in (arm, base)
-        for run in side.runs.values()
-    )
-    if not lost:
-        return ""
-    have = "trial has" if lost == 1 else "trials have"
-    return (
-        f"{lost} finished {have} no readable result (quarantined shard); `ablate run SPEC --rerun-stale` trains again"
-    )
-
-
-def _wall_s(arm: Arm, base: Arm) -> float | None:
-    took = [
-        [run.wall_s for run in side.runs.values() if run.measured and run.wall_s is not None] for side in (arm, base)
-    ]
-    return sum(float(np.median(of)) for of in took) if all(took) else None
+def _count_left_out(arm: Arm, base: Arm, shared: int, *, paired: bool) -> Iterable[str]:
+    """Count runs that never recorded the measure, are unpaired, or whose partner is not planned."""
+    unmeasured = sum(run.unmeasured for side in (arm, base) for run in side.runs.values())
+    if unmeasured:
+        yield f"{_count(unmeasured, 'run')} ended without recording the measure"
+    left = (arm.measured - base.runs.keys()) | (base.measured - arm.runs.keys())
+    if not paired:
+        counts = f"{len(arm.measured)} and {len(base.measured)} runs"
+        yield f"unpaired (Welch, {counts}), as the groups share {_count(shared, 'seed')}"
+    elif left and shared >= MIN_PAIRS:
+        yield f"{_count(len(left), 'run')} on seeds of one group only left out"
 
 
 def _count(n: int, noun: str) -> str:

@@ -1,75 +1,55 @@
 """Every cell against the baseline: differences by seed, intervals, Holm over the family, a verdict in words."""
 
 import math
-from collections.abc import Sequence
-from typing import Any, Final, NamedTuple, get_args
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, get_args
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
 from grid.errors import SpecError
-from store.statistics.arms import Baseline, Pairing, arms, count_planned_pairs, match_arms, pair
+from store.statistics.arms import Arm, Baseline, Pairing, arms, count_planned_pairs, match_arms, pair
 from store.statistics.paired_differences import (
     Floats,
     Paired,
     hedges_g,
     or_null,
+    p_zero,
     pairing_correlation,
     sign_flip_p,
     superiority,
     t_interval,
+    welch,
 )
 from store.statistics.power import detectable, seeds_needed
 from store.statistics.scales import Scale, back, margin, percent
-from store.statistics.verdict import Better, Judgement, judge
-from store.statistics.verdict_reasons import VerdictFacts, VerdictRule, reason
-from store.statistics.welch import chance_of_gain, spread
+from store.statistics.verdict import ROBUST_PAIRS, Better, VerdictRule, judge, reason
 
-SCHEMA: Final = {
-    "cell": pl.String,
-    "label": pl.String,
-    "operator": pl.String,
-    "baseline": pl.String,
-    "planned": pl.Int64,
-    "pairs": pl.Int64,
-    "runs": pl.Int64,
-    "baseline_runs": pl.Int64,
+_TEXTS, _COUNTS = ("cell", "label", "operator", "baseline"), ("planned", "pairs", "runs", "baseline_runs")
+SCHEMA: Final[dict[str, Any]] = {
+    **dict.fromkeys(_TEXTS, pl.String),
+    **dict.fromkeys(_COUNTS, pl.Int64),
     "method": pl.String,
-    "value": pl.Float64,
-    "baseline_value": pl.Float64,
-    "difference": pl.Float64,
-    "low": pl.Float64,
-    "high": pl.Float64,
-    "corrected_low": pl.Float64,
-    "corrected_high": pl.Float64,
-    "percent": pl.Float64,
-    "p": pl.Float64,
-    "p_holm": pl.Float64,
+    **dict.fromkeys(("value", "baseline_value", "difference", "low", "high", "corrected_low"), pl.Float64),
+    **dict.fromkeys(("corrected_high", "percent", "p", "p_holm"), pl.Float64),
     "family": pl.Int64,
-    "hedges_g": pl.Float64,
-    "superiority": pl.Float64,
-    "sign_flip_p": pl.Float64,
-    "pairing": pl.Float64,
-    "verdict": pl.String,
-    "reason": pl.String,
+    **dict.fromkeys(("hedges_g", "superiority", "sign_flip_p", "pairing"), pl.Float64),
+    **dict.fromkeys(("verdict", "reason"), pl.String),
     "seeds_needed": pl.Int64,
     "detectable": pl.Float64,
 }
 """Columns of `compare`, in order."""
 
-
-class _Family(NamedTuple):
-    rule: VerdictRule
-    better: Better
-    summary: Paired
-    low: Floats
-    high: Floats
-    corrected: tuple[Floats, Floats]
-    judged: Judgement
-    seeds: Floats
-    seeds_seen: Floats
-    detectable: Floats
+CHECKS: Final[dict[str, Any]] = {
+    "cell": pl.String,
+    **dict.fromkeys(("seeds", "baseline_seeds"), pl.List(pl.Int64)),
+    **dict.fromkeys(("failed_here", "failed_baseline", "failed_both"), pl.Int64),
+    "budgets": pl.List(pl.Float64),
+    "codes": pl.List(pl.String),
+    **dict.fromkeys(("spread", "baseline_spread", "normal_p", "unpaired_p"), pl.Float64),
+    "leans_on_normal": pl.Boolean,
+}
+"""Columns of `checks`, in order."""
 
 
 def compare(
@@ -92,19 +72,22 @@ def compare(
     _check(scale, better, rope, alpha)
     matched = match_arms(arms(values), baseline)
     pairings = [pair(arm, base, scale) for arm, base in matched]
-    counted = sum(not each.arm.unmeasured for each in pairings)
-    family = _judge(pairings, VerdictRule(scale, margin(rope, scale), alpha, counted), better)
-    rows = [
-        {
-            **_identity(pairing),
-            "baseline": base.cell,
-            "planned": count_planned_pairs(arm, base),
-            **_numbers(pairing, family, i),
-            **_word(pairing, family, i),
-        }
-        for i, (pairing, (arm, base)) in enumerate(zip(pairings, matched, strict=True))
-    ]
-    return pl.DataFrame([[row[name] for name in SCHEMA] for row in rows], schema=SCHEMA, orient="row")
+    rule = VerdictRule(scale, margin(rope, scale), alpha, sum(not each.arm.unmeasured for each in pairings))
+    numbers, words = _judge(pairings, rule, better)
+    rows = []
+    for i, (pairing, (arm, base)) in enumerate(zip(pairings, matched, strict=True)):
+        row = {name: float(column[i]) for name, column in numbers.items()}
+        row |= _numbers(pairing, row, scale, better)
+        about: dict[str, Any] = dict(zip(_TEXTS, (arm.cell, arm.label, arm.operator, base.cell), strict=True))
+        sizes = (count_planned_pairs(arm, base), pairing.shared, pairing.ours.size, pairing.theirs.size)
+        about |= {**dict(zip(_COUNTS, sizes, strict=True)), "method": pairing.method, "family": rule.family}
+        cost = {"wall_s": pairing.wall_s, "on_gpu": pairing.on_gpu}
+        about |= {"verdict": "no verdict", "reason": pairing.problem}
+        if pairing.problem is None:
+            sentence = reason(words[i], {**row, **about, **cost}, rule)
+            about |= {"verdict": words[i], "reason": "; ".join(filter(None, (pairing.note, sentence)))}
+        rows.append([about[name] if name in about else or_null(row[name]) for name in SCHEMA])
+    return pl.DataFrame(rows, schema=SCHEMA, orient="row")
 
 
 def _check(scale: str, better: str, rope: float, alpha: float) -> None:
@@ -118,107 +101,106 @@ def _check(scale: str, better: str, rope: float, alpha: float) -> None:
         raise SpecError(f"a measure's alpha lies between 0 and 1; got {alpha!r}")
 
 
-def _judge(pairings: Sequence[Pairing], rule: VerdictRule, better: Better) -> _Family:
+def _judge(pairings: Sequence[Pairing], rule: VerdictRule, better: Better) -> tuple[dict[str, Floats], list[str]]:
+    """Numbers [comparisons] that need the whole family, and the verdict words.
+
+    A comparison with a problem is not tested. One whose cell never recorded the measure is not in the family.
+    """
     parts = [pairing.summary for pairing in pairings]
     n, mean, sd = (np.array([part[i] for part in parts], dtype=np.float64) for i in range(3))
     summary = Paired(n, mean, np.where([pairing.spread for pairing in pairings], sd, np.nan))
     blocked = np.array([pairing.problem is not None for pairing in pairings], dtype=bool)
     known = Paired(*(np.where(blocked, np.nan, part) for part in summary))
-    hardest = rule.alpha / max(rule.family, 1)
-    low, high = t_interval(summary, rule.alpha)
     counted = ~np.array([each.arm.unmeasured for each in pairings], dtype=bool)
-    judged = _judge_counted(known, counted, rule, better)
+    judged = judge(Paired(*(part[counted] for part in known)), rope=rule.rope, alpha=rule.alpha, better=better)
+    words = np.full(counted.shape, "no verdict", dtype="<U32")
+    p, p_holm, level = np.full((3, *counted.shape), np.nan)
+    words[counted], p[counted], p_holm[counted], level[counted] = judged
     of_a_pair = np.array([_sd_of_a_pair(pairing) for pairing in pairings], dtype=np.float64)
     of_a_pair = np.where(np.isfinite(known.sd), of_a_pair, np.nan)
-    return _Family(
-        rule,
-        better,
-        summary,
-        low,
-        high,
-        t_interval(known, judged.level),
-        judged,
-        seeds_needed(rule.rope, of_a_pair, alpha=hardest),
-        seeds_needed(np.maximum(np.abs(known.mean), rule.rope - np.abs(known.mean)), of_a_pair, alpha=hardest),
-        detectable(known.sd, known.n, alpha=hardest),
-    )
-
-
-def _judge_counted(pairs: Paired, counted: NDArray[np.bool_], rule: VerdictRule, better: Better) -> Judgement:
-    """Judge the comparisons that count in the family; the others get no verdict."""
-    found = judge(Paired(*(part[counted] for part in pairs)), rope=rule.rope, alpha=rule.alpha, better=better)
-    words = np.full(counted.shape, "no verdict", dtype="<U32")
-    numbers = np.full((3, *counted.shape), np.nan)
-    words[counted], numbers[:, counted] = found.words, (found.p, found.p_holm, found.level)
-    return Judgement(words, *numbers)
+    low, high = t_interval(summary, rule.alpha)
+    corrected = t_interval(known, level)
+    hardest = rule.alpha / max(rule.family, 1)
+    nearest = np.maximum(np.abs(known.mean), rule.rope - np.abs(known.mean))
+    numbers = {
+        "n": n,
+        "difference": mean,
+        "low": low,
+        "high": high,
+        "p": p,
+        "p_holm": p_holm,
+        "corrected_low": corrected[0],
+        "corrected_high": corrected[1],
+        "seeds_needed": seeds_needed(rule.rope, of_a_pair, alpha=hardest),
+        "seeds_seen": seeds_needed(nearest, of_a_pair, alpha=hardest),
+        "detectable": detectable(known.sd, known.n, alpha=hardest),
+    }
+    return numbers, words.tolist()
 
 
 def _sd_of_a_pair(pairing: Pairing) -> float:
-    if pairing.method == "Welch":
-        return spread(pairing.ours, pairing.theirs)
-    return float(pairing.summary.sd)
+    """Standard deviation of what one more pair adds; unpaired, of the difference of one run of each arm."""
+    if pairing.method == "paired t":
+        return float(pairing.summary.sd)
+    if min(pairing.ours.size, pairing.theirs.size) < 2:
+        return math.nan
+    return float(np.sqrt(pairing.ours.var(ddof=1) + pairing.theirs.var(ddof=1)))
 
 
-def _identity(pairing: Pairing) -> dict[str, Any]:
-    return {"cell": pairing.arm.cell, "label": pairing.arm.label, "operator": pairing.arm.operator}
-
-
-def _numbers(pairing: Pairing, family: _Family, i: int) -> dict[str, Any]:
-    scale, paired = family.rule.scale, pairing.method == "paired t"
-    value, base = (_average(side, scale) for side in (pairing.ours, pairing.theirs))
-    one = Paired(*(part[i] for part in family.summary))
-    effect = Paired(one.n, one.mean, np.asarray(_sd_of_a_pair(pairing) if pairing.spread else np.nan))
+def _numbers(pairing: Pairing, row: Mapping[str, float], scale: Scale, better: Better) -> dict[str, float]:
+    ours, theirs, paired = pairing.ours, pairing.theirs, pairing.method == "paired t"
+    value, base = (back(float(side.mean()), scale) if side.size else math.nan for side in (ours, theirs))
+    sd = _sd_of_a_pair(pairing) if pairing.spread else math.nan
+    effect = Paired(*map(np.asarray, (row["n"], row["difference"], sd)))
+    rivals = pairing.differences if paired else (ours[:, None] - theirs).ravel()
     return {
-        "pairs": pairing.shared,
-        "runs": pairing.ours.size,
-        "baseline_runs": pairing.theirs.size,
-        "method": pairing.method,
-        "value": or_null(value),
-        "baseline_value": or_null(base),
-        "difference": or_null(one.mean),
-        "low": or_null(family.low[i]),
-        "high": or_null(family.high[i]),
-        "corrected_low": or_null(family.corrected[0][i]),
-        "corrected_high": or_null(family.corrected[1][i]),
-        "percent": or_null(percent(float(one.mean), base, scale)),
-        "p": or_null(family.judged.p[i]),
-        "p_holm": or_null(family.judged.p_holm[i]),
-        "family": family.rule.family,
-        "hedges_g": or_null(hedges_g(effect)),
-        "superiority": or_null(_superiority(pairing, family.better)),
-        "sign_flip_p": or_null(sign_flip_p(pairing.differences)),
-        "pairing": or_null(pairing_correlation(pairing.ours, pairing.theirs) if paired else math.nan),
-        "seeds_needed": or_null(family.seeds[i]),
-        "detectable": or_null(family.detectable[i]),
+        "value": value,
+        "baseline_value": base,
+        "percent": percent(row["difference"], base, scale),
+        "hedges_g": float(hedges_g(effect)),
+        "superiority": superiority(rivals, better=better),
+        "sign_flip_p": sign_flip_p(pairing.differences),
+        "pairing": pairing_correlation(ours, theirs) if paired else math.nan,
     }
 
 
-def _superiority(pairing: Pairing, better: Better) -> float:
-    if pairing.method == "Welch":
-        return chance_of_gain(pairing.ours, pairing.theirs, better=better)
-    return superiority(pairing.differences, better=better)
+def checks(values: pl.DataFrame, *, baseline: Baseline, scale: Scale, alpha: float = 0.05) -> pl.DataFrame:
+    """Explain each verdict: one row per cell that is no baseline, in the order of `values`, as for `compare`.
+
+    `seeds` are those with a finite value in each arm; `budgets` and `codes` those of their runs. `spread` is the
+    standard deviation over seeds in units of the scale. `normal_p` is Shapiro and Wilk's p of the differences (from 5
+    pairs, and able to object only from 8 or so), `unpaired_p` Welch's p of the same values without their pairs.
+    `leans_on_normal` is true with fewer than 5 pairs (runs, unpaired), and where the sign-flip test does not share a p
+    below alpha. Numbers that do not exist are null. Raises as `compare` does.
+    """
+    rows = [_check_basis(pair(arm, base, scale), base, alpha) for arm, base in match_arms(arms(values), baseline)]
+    return pl.DataFrame([[row[name] for name in CHECKS] for row in rows], schema=CHECKS, orient="row")
 
 
-def _word(pairing: Pairing, family: _Family, i: int) -> dict[str, str]:
-    if pairing.problem is not None:
-        return {"verdict": "no verdict", "reason": pairing.problem}
-    word = str(family.judged.words[i])
-    found = VerdictFacts(
-        word,
-        float(family.summary.mean[i]),
-        float(family.low[i]),
-        float(family.high[i]),
-        (pairing.ours.size, pairing.theirs.size),
-        pairing.method,
-        float(family.judged.p_holm[i]),
-        sign_flip_p(pairing.differences),
-        float(family.seeds_seen[i]),
-        pairing.wall_s,
-        pairing.on_gpu,
-    )
-    sentence = reason(found, family.rule)
-    return {"verdict": word, "reason": f"{pairing.note}; {sentence}" if pairing.note else sentence}
+def _check_basis(pairing: Pairing, base: Arm, alpha: float) -> dict[str, Any]:
+    arm, ours, theirs = pairing.arm, pairing.ours, pairing.theirs
+    ended = [run for side in (arm, base) for run in side.runs.values() if run.measured]
+    few = min(ours.size, theirs.size) < ROBUST_PAIRS
+    return {
+        "cell": arm.cell,
+        "seeds": sorted(arm.measured),
+        "baseline_seeds": sorted(base.measured),
+        "failed_here": len(arm.failed - base.failed),
+        "failed_baseline": len(base.failed - arm.failed),
+        "failed_both": len(arm.failed & base.failed),
+        "budgets": sorted({run.budget for run in ended if run.budget is not None}),
+        "codes": sorted({"unknown" if run.code is None else run.code for run in ended}),
+        "spread": or_null(ours.std(ddof=1) if ours.size > 1 else np.nan),
+        "baseline_spread": or_null(theirs.std(ddof=1) if theirs.size > 1 else np.nan),
+        "normal_p": or_null(_shapiro(pairing.differences) if pairing.spread else np.nan),
+        "unpaired_p": or_null(p_zero(welch(ours, theirs))),
+        "leans_on_normal": few or bool(p_zero(pairing.summary) <= alpha < sign_flip_p(pairing.differences)),
+    }
 
 
-def _average(side: Floats, scale: Scale) -> float:
-    return back(float(side.mean()), scale) if side.size else math.nan
+def _shapiro(differences: Floats) -> float:
+    if differences.size < ROBUST_PAIRS or not np.isfinite(differences).all():
+        return float("nan")
+    from scipy import stats  # slow to import, and needed here alone
+
+    return float(stats.shapiro(differences).pvalue)

@@ -1,9 +1,10 @@
-"""The design matrix of a grid: seeds as blocks, axes and their two-way interactions in effect coding.
+"""The design matrix of a grid, and least squares with columns that may depend on each other.
 
     y(seed, cell) = mean + block(seed) + sum of effect(axis) + sum of interaction(axis, axis) + noise
 
-The effects of a term sum to zero over each of its axes. An axis that does not apply to a cell (its level is null) adds
-nothing. The null space of the matrix shows which effects the runs cannot separate.
+Effects are coded so that those of a term sum to zero over each of its axes; seeds are blocks. An axis that does not
+apply to a cell (its level is null) adds nothing. The null space of the matrix shows which effects the runs cannot
+separate.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,7 +22,9 @@ from store.statistics.paired_differences import Floats
 CROSS: Final = " × "
 """Joins the names of the axes of an interaction, and their levels."""
 SEED: Final = "seed"
-_MEAN: Final = "mean"
+_DEPENDENT: Final = 1e-9
+"""Singular values below this share of the largest are zero."""
+_IN_ROW_SPACE: Final = 1e-7
 
 Codes = NDArray[np.int64]
 
@@ -47,6 +50,16 @@ class Term(NamedTuple):
     def axes(self) -> frozenset[str]:
         """Names of its factors."""
         return frozenset(factor.name for factor in self.factors)
+
+    @property
+    def without_runs(self) -> list[str]:
+        """Combinations of levels of an interaction that no run with a value has, as `gate head with sink on`."""
+        if len(self.factors) < 2:
+            return []
+        a, b = self.factors
+        present = set(zip(a.codes.tolist(), b.codes.tolist(), strict=True))
+        places = [(i, j) for i in range(len(a.levels)) for j in range(len(b.levels)) if (i, j) not in present]
+        return [f"{a.name} {a.levels[i]} with {b.name} {b.levels[j]}" for i, j in places]
 
 
 class Design(NamedTuple):
@@ -81,7 +94,7 @@ def contrasts(levels: int) -> Floats:
     return np.vstack([np.eye(levels - 1), -np.ones((1, levels - 1))]) if levels else np.zeros((0, 0))
 
 
-def encode_levels(codes: Codes, levels: int) -> Floats:
+def _encode(codes: Codes, levels: int) -> Floats:
     """Effect coding [runs, levels - 1] of level numbers; null codes as zeros."""
     return np.vstack([contrasts(levels), np.zeros((1, max(levels - 1, 0)))])[codes]
 
@@ -107,9 +120,9 @@ def build(values: pl.DataFrame, factors: Sequence[Factor], *, order: int) -> Des
     kept = usable(values)
     seeds = kept[SEED].unique(maintain_order=True).to_list()
     at = {seed: place for place, seed in enumerate(seeds)}
-    blocks = encode_levels(np.array([at[seed] for seed in kept[SEED].to_list()], dtype=np.int64), len(seeds))
-    parts: list[tuple[str, tuple[Factor, ...], Floats]] = [(_MEAN, (), np.ones((kept.height, 1))), (SEED, (), blocks)]
-    mains = {factor.name: encode_levels(factor.codes, len(factor.levels)) for factor in factors}
+    blocks = _encode(np.array([at[seed] for seed in kept[SEED].to_list()], dtype=np.int64), len(seeds))
+    parts: list[tuple[str, tuple[Factor, ...], Floats]] = [("mean", (), np.ones((kept.height, 1))), (SEED, (), blocks)]
+    mains = {factor.name: _encode(factor.codes, len(factor.levels)) for factor in factors}
     parts += [(factor.name, (factor,), mains[factor.name]) for factor in factors]
     notes = []
     for a, b in combinations(factors, 2) if order > 1 else ():
@@ -138,30 +151,66 @@ def _find_uncrossed(values: pl.DataFrame, a: str, b: str) -> str | None:
     for one, other in ((a, b), (b, a)):
         if both[one].n_unique() == 1:
             return f"{other} applies only where {one} is {both[one][0]}, so they have no interaction"
-    edges = both.rows()
-    if len(edges) - both[a].n_unique() - both[b].n_unique() + _components(edges) == 0:
+    groups: list[set[tuple[int, str]]] = []
+    for one, other in both.rows():
+        touched = [group for group in groups if (0, one) in group or (1, other) in group]
+        groups = [group for group in groups if group not in touched]
+        groups.append({(0, one), (1, other)}.union(*touched))
+    if both.height - both[a].n_unique() - both[b].n_unique() + len(groups) == 0:
         return f"the plan varies {a} and {b} one at a time, so their interaction is not in it"
     return None
 
 
-def _components(edges: Sequence[tuple[str, str]]) -> int:
-    groups: list[set[tuple[int, str]]] = []
-    for a, b in edges:
-        touched = [group for group in groups if (0, a) in group or (1, b) in group]
-        groups = [group for group in groups if group not in touched]
-        groups.append({(0, a), (1, b)}.union(*touched))
-    return len(groups)
+class Fit(NamedTuple):
+    """The solution of least norm, [columns], with what the data cannot tell apart."""
+
+    coefficients: Floats
+    covariance: Floats
+    """Without the noise variance, [columns, columns]."""
+    null_space: Floats
+    """Orthonormal, [columns, dependent]."""
+    residual: float
+    """Sum of squares that is left."""
+    freedom: int
+
+    @property
+    def variance(self) -> float:
+        """Variance of the noise; NaN without residual degrees of freedom."""
+        return self.residual / self.freedom if self.freedom > 0 else float("nan")
+
+    def estimable(self, rows: Floats) -> bool:
+        """Whether every linear function in `rows` [m, columns] is the same for all least squares solutions."""
+        return not self.null_space.size or bool(np.abs(rows @ self.null_space).max(initial=0) < _IN_ROW_SPACE)
 
 
-def without_runs(term: Term) -> list[str]:
-    """Combinations of levels of an interaction's axes that no run with a value has, as `gate head with sink on`."""
-    if len(term.factors) < 2:
-        return []
-    a, b = term.factors
-    present = set(zip(a.codes.tolist(), b.codes.tolist(), strict=True))
-    return [
-        f"{a.name} {one} with {b.name} {other}"
-        for i, one in enumerate(a.levels)
-        for j, other in enumerate(b.levels)
-        if (i, j) not in present
-    ]
+def fit(design: Floats, y: Floats) -> Fit:
+    """Fit `y` [runs] by the columns of `design` [runs, columns]."""
+    columns = design.shape[1]
+    values, vectors = np.linalg.eigh(design.T @ design)
+    kept = values > _DEPENDENT * values.max(initial=0)
+    covariance = (vectors[:, kept] / values[kept]) @ vectors[:, kept].T
+    coefficients = covariance @ (design.T @ y)
+    left = y - design @ coefficients
+    coefficients = coefficients + covariance @ (design.T @ left)  # the normal equations cost half of the digits
+    left = y - design @ coefficients
+    null_space = vectors[:, ~kept].reshape(columns, -1)
+    return Fit(coefficients, covariance, null_space, float(left @ left), len(y) - int(kept.sum()))
+
+
+class Gain(NamedTuple):
+    """The sum of squares and the degrees of freedom that a set of columns explains."""
+
+    squares: float
+    freedom: int
+
+
+def wald(fitted: Fit, columns: slice) -> Gain:
+    """Test estimable columns, with all others in the model: the quadratic form of "they are all zero"."""
+    part = fitted.coefficients[columns]
+    return Gain(float(part @ np.linalg.solve(fitted.covariance[columns, columns], part)), part.size)
+
+
+def compare_fits(base: Floats, more: Floats, y: Floats) -> Gain:
+    """Compare the fits with and without `more` [runs, added] beside `base` [runs, columns]."""
+    small, large = fit(base, y), fit(np.hstack([base, more]), y)
+    return Gain(max(small.residual - large.residual, 0.0), small.freedom - large.freedom)

@@ -4,10 +4,16 @@ Each term is tested given all others (type III with effect coding). So a main ef
 of the other axes has equal weight, also if runs are missing. If a pair of levels has no run, such means do not exist.
 An interaction is then tested as far as it is estimable, and a main effect without its interactions (type II); the row
 says so. This is not statsmodels' `anova_lm`: that has neither partly estimable terms nor their reasons.
+
+    partial omega squared = df (F - 1) / (df (F - 1) + N)
+
+The point value is nearly unbiased, so it is below zero about half of the time when the term does nothing; it is not cut
+off there. Its interval inverts the noncentral F distribution at 1 - 2 alpha (90 % at alpha = 0.05), so that it excludes
+zero exactly where the F test rejects at alpha (Steiger 2004).
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -15,26 +21,16 @@ import polars as pl
 from scipy import special
 
 from grid.errors import SpecError
-from store.statistics.design import Design, Term, build, check, read_factors, usable, without_runs
-from store.statistics.least_squares import Fit, Gain, compare_fits, fit, wald
+from store.statistics.design import Design, Fit, Gain, Term, build, check, compare_fits, fit, read_factors, usable, wald
 from store.statistics.marginal import Fits, level_effects, marginal_means
-from store.statistics.missing_runs import failed_unequally, left_out
-from store.statistics.multiple_testing import holm
-from store.statistics.omega import omega_interval, partial_omega_squared
-from store.statistics.paired_differences import Floats
+from store.statistics.paired_differences import Floats, or_null
 from store.statistics.scales import Scale, response
+from store.statistics.verdict import holm
 
 TERMS: Final[dict[str, Any]] = {
     "term": pl.String,
-    "order": pl.Int64,
-    "df": pl.Int64,
-    "df_error": pl.Int64,
-    "f": pl.Float64,
-    "p": pl.Float64,
-    "p_holm": pl.Float64,
-    "omega_squared": pl.Float64,
-    "omega_low": pl.Float64,
-    "omega_high": pl.Float64,
+    **dict.fromkeys(("order", "df", "df_error"), pl.Int64),
+    **dict.fromkeys(("f", "p", "p_holm", "omega_squared", "omega_low", "omega_high"), pl.Float64),
     "aliased_with": pl.List(pl.String),
     "note": pl.String,
 }
@@ -42,6 +38,8 @@ TERMS: Final[dict[str, Any]] = {
 
 _NAMED: Final = 3
 _NO_NOISE: Final = 1e-20
+_LARGEST_F: Final = 1e6
+"""F beyond this is treated as this: the share is 1 then, and the noncentral distribution loses its digits."""
 
 
 class Factorial(NamedTuple):
@@ -81,110 +79,158 @@ def factorial(
         raise SpecError(f"effects are main effects (order 1) or with interactions of two axes (order 2); got {order!r}")
     kept = usable(values)
     y = response(kept["value"].cast(pl.Float64).to_numpy(), scale)
-    axes = read_factors(values, factors)
-    design = build(values, axes, order=order)
-    found = fit(design.matrix, y)
-    noise = _noise(found, y)
-    tested = [_add_note(_test(design, term, found, y), failed_unequally(values, term)) for term in design.tested]
-    fits, seeds = _fits(design, found, noise, y), kept["seed"].n_unique()
+    design = build(values, read_factors(values, factors), order=order)
+    fitted = fit(design.matrix, y)
+    rounding = _NO_NOISE * max(float(y.var()) if y.size else 0.0, 1e-300)
+    noise = fitted.variance if fitted.variance > rounding else math.nan
+    tested = [_test(design, term, fitted, y, _failed_unequally(values, term)) for term in design.tested]
+    fits, seeds = _fits(design, fitted, noise, y), kept["seed"].n_unique()
     return Factorial(
-        _frame(design.tested, tested, found, noise, len(y), alpha),
+        _frame(design.tested, tested, fits, len(y), alpha),
         marginal_means(design, fits, scale=scale, alpha=alpha),
         level_effects(design, fits, scale=scale, alpha=alpha),
-        None if math.isnan(noise) else math.sqrt(noise),
+        or_null(math.sqrt(noise)),
         len(y),
         seeds,
-        [*left_out(values), *design.notes, *_unseen(seeds), *_silence(found, noise, y)],
+        [*_left_out(values), *design.notes, *_doubts(fits, seeds, len(y))],
     )
 
 
-def _add_note(tested: _Tested, more: str) -> _Tested:
-    return tested._replace(note="; ".join(filter(None, (tested.note, more))))
-
-
-def _fits(design: Design, found: Fit, noise: float, y: Floats) -> Fits:
-    incomplete = [term for term in design.tested if without_runs(term)]
+def _fits(design: Design, fitted: Fit, noise: float, y: Floats) -> Fits:
+    incomplete = [term for term in design.tested if term.without_runs]
     matrix = design.matrix.copy()
     for term in incomplete:
         matrix[:, term.columns] = 0
-    return Fits(found, noise, fit(matrix, y) if incomplete else found, incomplete)
+    return Fits(fitted, noise, fit(matrix, y) if incomplete else fitted, incomplete)
 
 
-def _noise(found: Fit, y: Floats) -> float:
-    """The residual variance; NaN where rounding is all that is left."""
-    spread = float(y.var()) if y.size else 0.0
-    return found.variance if found.variance > _NO_NOISE * max(spread, 1e-300) else math.nan
-
-
-def _test(design: Design, term: Term, found: Fit, y: Floats) -> _Tested:
+def _test(design: Design, term: Term, fitted: Fit, y: Floats, failures: str) -> _Tested:
     rows = np.eye(design.matrix.shape[1])[term.columns]
-    lost = [f"no run with {each.name} {level} has a value" for each in term.factors for level in each.lost]
-    if rows.size and found.estimable(rows):
-        return _Tested(wald(found, term.columns), [], "; ".join(lost))
-    aliased = _find_aliased(design, term, found)
-    main = len(term.factors) == 1
-    others = [each for each in design.terms if each is not term and not (main and term.axes <= each.axes)]
-    base = np.hstack([design.matrix[:, each.columns] for each in others])
-    gain = compare_fits(base, design.matrix[:, term.columns], y)
-    return _Tested(gain, aliased, "; ".join([*lost, *_because(design, term, gain, aliased)]))
+    notes = [f"no run with {each.name} {level} has a value" for each in term.factors for level in each.lost]
+    aliased: list[str] = []
+    if rows.size and fitted.estimable(rows):
+        gain = wald(fitted, term.columns)
+    else:
+        aliased = _find_aliased(design, term, fitted)
+        main = len(term.factors) == 1
+        others = [each for each in design.terms if each is not term and not (main and term.axes <= each.axes)]
+        base = np.hstack([design.matrix[:, each.columns] for each in others])
+        gain = compare_fits(base, design.matrix[:, term.columns], y)
+        notes += _because(design, term, gain, aliased)
+    return _Tested(gain, aliased, "; ".join([*notes, *([failures] if failures else [])]))
 
 
-def _find_aliased(design: Design, term: Term, found: Fit) -> list[str]:
+def _find_aliased(design: Design, term: Term, fitted: Fit) -> list[str]:
     """The terms, seeds among them, that take part in what is not estimable of this one."""
-    own = found.null_space[term.columns]
-    linked = np.abs(own @ found.null_space.T).max(0, initial=0) > 1e-7
+    own = fitted.null_space[term.columns]
+    linked = np.abs(own @ fitted.null_space.T).max(0, initial=0) > 1e-7
     return [each.name for each in design.terms[1:] if each.name != term.name and linked[each.columns].any()]
 
 
 def _because(design: Design, term: Term, gain: Gain, aliased: Sequence[str]) -> list[str]:
     pairs = [each for each in design.tested if len(each.factors) == 2 and term.axes <= each.axes]
-    empty = {each.name: without_runs(each) for each in pairs}
-    missing = [combination for of in empty.values() for combination in of]
+    missing = [combination for each in pairs for combination in each.without_runs]
     told = [f"no run has {_some(missing)}"] if missing else []
     if gain.freedom == 0:
         return [*told, f"it cannot be told from {_some(aliased)}" if aliased else "it has fewer than two levels"]
     if len(term.factors) == 2:
         return [*told, f"{gain.freedom} of {term.columns.stop - term.columns.start} degrees of freedom are tested"]
-    without = [name for each in pairs if empty[each.name] for name in sorted(each.axes - term.axes)]
+    without = [name for each in pairs if each.without_runs for name in sorted(each.axes - term.axes)]
     return [*told, f"tested as if it had no interaction with {_some(without)}" if without else "tested in part"]
 
 
-def _frame(
-    terms: Sequence[Term], tested: Sequence[_Tested], found: Fit, noise: float, runs: int, alpha: float
-) -> pl.DataFrame:
-    df = np.array([each.gain.freedom for each in tested], dtype=float)
+def _frame(terms: Sequence[Term], tested: Sequence[_Tested], fits: Fits, runs: int, alpha: float) -> pl.DataFrame:
+    df, left = np.array([each.gain.freedom for each in tested], dtype=float), fits.whole.freedom
     with np.errstate(invalid="ignore", divide="ignore"):
-        f = np.array([each.gain.squares for each in tested]) / df / noise
+        f = np.array([each.gain.squares for each in tested]) / df / fits.noise
     f = np.where((df > 0) & np.isfinite(f), f, np.nan)
-    p = special.fdtrc(df, found.freedom, f)
+    p = special.fdtrc(df, left, f)
     orders = np.array([len(term.factors) for term in terms], dtype=int)
     adjusted = np.full(len(terms), np.nan)
     for order in (1, 2):
         adjusted[orders == order] = holm(p[orders == order])
-    low, high = omega_interval(f, df, found.freedom, runs, alpha)
-    numbers = (f, p, adjusted, partial_omega_squared(f, df, runs), low, high)
-    columns = [[float(x) if math.isfinite(x) else None for x in each] for each in numbers]
+    numbers = (f, p, adjusted, partial_omega_squared(f, df, runs), *omega_interval(f, df, left, runs, alpha))
+    columns = [list(map(or_null, each)) for each in numbers]
     rows = [
-        (term.name, int(order), each.gain.freedom, found.freedom, *row, each.aliased, each.note)
+        (term.name, int(order), each.gain.freedom, left, *row, each.aliased, each.note)
         for term, order, each, row in zip(terms, orders, tested, zip(*columns, strict=True), strict=True)
     ]
     return pl.DataFrame(rows, schema=TERMS, orient="row")
 
 
-def _unseen(seeds: int) -> list[str]:
-    if seeds != 1:
-        return []
-    return [
-        "there is one seed, so the noise is compared by the interactions that are not in the model, if any are left"
-    ]
+def partial_omega_squared(f: Floats, freedom: Floats, runs: int) -> Floats:
+    """Bias-corrected share of variance, the shape of `f`; may be negative."""
+    surplus = freedom * (f - 1)
+    return np.asarray(surplus / (surplus + runs))
 
 
-def _silence(found: Fit, noise: float, y: Floats) -> list[str]:
-    if not y.size or not math.isnan(noise):
-        return []
-    if found.freedom <= 0:
-        return ["there are as many effects as runs, so nothing is left to judge the noise by: no tests, no intervals"]
-    return ["the runs do not differ beyond what the effects explain, so there is no noise to test against"]
+def omega_interval(
+    f: Floats, freedom: Floats, error_freedom: int, runs: int, alpha: float = 0.05
+) -> tuple[Floats, Floats]:
+    """Interval of level 1 - 2 alpha for the share of variance; arrays of the shape of `f`."""
+    low, high = (_noncentrality(f, freedom, error_freedom, level) for level in (1 - alpha, alpha))
+    return low / (low + runs), high / (high + runs)
+
+
+def _noncentrality(f: Floats, freedom: Floats, error_freedom: int, level: float) -> Floats:
+    """The noncentrality at which F is below `f` with probability `level`; 0 where even none exceeds it."""
+    f = np.minimum(f, _LARGEST_F)
+    low, high = np.zeros_like(f), 20 * freedom * (f + 1) + 50
+    for _ in range(80):
+        middle = (low + high) / 2
+        above = special.ncfdtr(freedom, error_freedom, middle, f) >= level
+        low, high = np.where(above, middle, low), np.where(above, high, middle)
+    exceeds = special.fdtr(freedom, error_freedom, f) > level
+    return np.where(np.isnan(f), np.nan, np.where(exceeds, low, 0.0))
+
+
+def _doubts(fits: Fits, seeds: int, runs: int) -> Iterator[str]:
+    if seeds == 1:
+        yield "there is one seed, so the noise is that of the interactions outside the model, if any are left"
+    if runs and math.isnan(fits.noise):
+        yield (
+            "there are as many effects as runs, so nothing is left to judge the noise by: no tests, no intervals"
+            if fits.whole.freedom <= 0
+            else "the runs do not differ beyond what the effects explain, so there is no noise to test against"
+        )
+
+
+def _left_out(values: pl.DataFrame) -> Iterator[str]:
+    """How many runs have no value and why, and what follows."""
+    planned, missing = values.height, values.height - usable(values).height
+    if missing and "status" not in values.columns:
+        yield f"{missing} of {planned} planned runs are left out"
+    elif missing:
+        lost = values.filter(~_finite())["status"].replace("ok", "without a finite value")
+        counts = sorted(lost.value_counts().rows(), key=lambda row: (-row[1], row[0]))
+        yield f"{missing} of {planned} planned runs are left out: {', '.join(f'{n} {status}' for status, n in counts)}"
+        outstanding = lost.is_in(["pending", "running"]).sum()
+        if outstanding:
+            yield f"preliminary: {outstanding} of {planned} planned runs outstanding"
+
+
+def _failed_unequally(values: pl.DataFrame, term: Term) -> str:
+    """Where runs failed, if not alike at all levels of the axis; empty otherwise, and for an interaction."""
+    if len(term.factors) > 1 or "status" not in values.columns:
+        return ""
+    (axis,) = term.factors
+    failed = (pl.col("status") == "failed") | ((pl.col("status") == "ok") & ~_finite() & pl.col("value").is_not_null())
+    counts = (
+        values.filter(pl.col(axis.name).is_not_null())
+        .group_by(pl.col(axis.name).cast(pl.String).alias("level"), maintain_order=True)
+        .agg(failed.sum().alias("failed"), pl.len().alias("runs"))
+    )
+    if (counts["failed"] / counts["runs"]).n_unique() < 2:
+        return ""
+    lost = [level for level, n, runs in counts.rows() if n == runs]
+    told = [f"{n} of {runs} with {level}" for level, n, runs in counts.rows() if 0 < n < runs]
+    parts = [f"every run with {' and with '.join(lost)} failed, so it has no mean"] if lost else []
+    parts += [f"runs failed unequally ({', '.join(told)}), so means are of survivors"] if told else []
+    return "; ".join(parts)
+
+
+def _finite() -> pl.Expr:
+    return (pl.col("value").is_not_null() & pl.col("value").is_finite()).fill_null(value=False)
 
 
 def _some(names: Sequence[str]) -> str:

@@ -1,27 +1,20 @@
 """Failures are outcomes: the failure rate of every cell with its interval, and whether it differs from the baseline."""
 
 import math
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import polars as pl
 from scipy import special
 
-from store.statistics.arms import Arm, Baseline, arms, match_arms
-from store.statistics.multiple_testing import holm
+from store.statistics.arms import Baseline, arms, match_arms
 from store.statistics.paired_differences import or_null
+from store.statistics.verdict import holm
 
-SCHEMA: Final = {
-    "cell": pl.String,
-    "label": pl.String,
-    "operator": pl.String,
-    "ended": pl.Int64,
-    "failed": pl.Int64,
-    "rate": pl.Float64,
-    "low": pl.Float64,
-    "high": pl.Float64,
-    "p": pl.Float64,
-    "p_holm": pl.Float64,
+SCHEMA: Final[dict[str, Any]] = {
+    **dict.fromkeys(("cell", "label", "operator"), pl.String),
+    **dict.fromkeys(("ended", "failed"), pl.Int64),
+    **dict.fromkeys(("rate", "low", "high", "p", "p_holm"), pl.Float64),
 }
 """Columns of `failures`, in order."""
 
@@ -34,31 +27,18 @@ def failures(values: pl.DataFrame, *, baseline: Baseline, alpha: float = 0.05) -
     ended), `p_holm` adjusts it over the cells. Raises as `compare` does.
     """
     found = arms(values)
-    counts = [_counts(arm) for arm in found.values()]
-    bases = {arm.cell: _counts(base) for arm, base in match_arms(found, baseline)}
-    raw = [_fisher_or_nan(count, bases.get(cell, (0, 0))) for cell, count in zip(found, counts, strict=True)]
-    others = [i for i, cell in enumerate(found) if cell in bases]
-    adjusted = np.full(len(raw), np.nan)
-    adjusted[others] = holm(np.array([raw[i] for i in others], dtype=np.float64))
+    ends = {cell: [run for run in arm.runs.values() if run.status in ("ok", "failed")] for cell, arm in found.items()}
+    counts = {cell: (len(runs), sum(run.failed for run in runs)) for cell, runs in ends.items()}
+    bases = {arm.cell: counts[base.cell] for arm, base in match_arms(found, baseline)}
+    raw = {cell: fisher_p(*counts[cell][::-1], *base[::-1]) for cell, base in bases.items()}
+    adjusted = dict(zip(raw, holm(np.array(list(raw.values()), dtype=np.float64)).tolist(), strict=True))
     rows = []
-    for i, (arm, (ended, failed)) in enumerate(zip(found.values(), counts, strict=True)):
-        low, high = wilson_interval(failed, ended, alpha)
-        rate = failed / ended if ended else math.nan
-        numbers = (rate, low, high, raw[i] if i in others else math.nan, adjusted[i])
-        rows.append((arm.cell, arm.label, arm.operator, ended, failed, *map(or_null, numbers)))
+    for cell, arm in found.items():
+        n, failed = counts[cell]
+        rate = failed / n if n else math.nan
+        numbers = (rate, *wilson_interval(failed, n, alpha), raw.get(cell, math.nan), adjusted.get(cell, math.nan))
+        rows.append((cell, arm.label, arm.operator, n, failed, *map(or_null, numbers)))
     return pl.DataFrame(rows, schema=SCHEMA, orient="row")
-
-
-def _counts(arm: Arm) -> tuple[int, int]:
-    failed = sum(run.failed for run in arm.runs.values())
-    return failed + sum(run.status == "ok" and not run.failed for run in arm.runs.values()), failed
-
-
-def _fisher_or_nan(cell: tuple[int, int], base: tuple[int, int]) -> float:
-    (ended, failed), (base_ended, base_failed) = cell, base
-    if not ended or not base_ended:
-        return math.nan
-    return fisher_p(failed, ended, base_failed, base_ended)
 
 
 def wilson_interval(events: int, n: int, alpha: float = 0.05) -> tuple[float, float]:
@@ -72,7 +52,12 @@ def wilson_interval(events: int, n: int, alpha: float = 0.05) -> tuple[float, fl
 
 
 def fisher_p(events: int, n: int, other_events: int, other_n: int) -> float:
-    """Two-sided exact test that two proportions are equal (Fisher): all tables as unlikely as this one or more."""
+    """Two-sided exact test that two proportions are equal (Fisher): all tables as unlikely as this one or more.
+
+    NaN if one of the groups is empty.
+    """
+    if not n or not other_n:
+        return math.nan
     total, events_in_all = n + other_n, events + other_events
     every = range(max(0, events_in_all - other_n), min(n, events_in_all) + 1)
     ways = {k: math.comb(n, k) * math.comb(other_n, events_in_all - k) for k in every}

@@ -5,36 +5,28 @@ And main effects, their differences from the mean of the grid.
 
 import math
 from collections.abc import Iterator
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import polars as pl
 from scipy import special
 
-from store.statistics.design import CROSS, Design, Term, contrasts
-from store.statistics.least_squares import Fit
+from store.statistics.design import CROSS, Design, Fit, Term, contrasts
 from store.statistics.paired_differences import Floats, or_null
 from store.statistics.scales import Scale, back, percent
 
-MEANS: Final = {
-    "term": pl.String,
-    "level": pl.String,
+MEANS: Final[dict[str, Any]] = {
+    **dict.fromkeys(("term", "level"), pl.String),
     "n": pl.Int64,
-    "mean": pl.Float64,
-    "low": pl.Float64,
-    "high": pl.Float64,
+    **dict.fromkeys(("mean", "low", "high"), pl.Float64),
     "note": pl.String,
 }
 """Columns of `marginal_means`, in order."""
 
-EFFECTS: Final = {
-    "factor": pl.String,
-    "level": pl.String,
+EFFECTS: Final[dict[str, Any]] = {
+    **dict.fromkeys(("factor", "level"), pl.String),
     "n": pl.Int64,
-    "effect": pl.Float64,
-    "low": pl.Float64,
-    "high": pl.Float64,
-    "percent": pl.Float64,
+    **dict.fromkeys(("effect", "low", "high", "percent"), pl.Float64),
 }
 """Columns of `level_effects`, in order."""
 
@@ -62,7 +54,8 @@ def marginal_means(design: Design, found: Fits, *, scale: Scale, alpha: float) -
             if fit is None or (runs == 0 and len(term.factors) > 1):
                 rows.append((term.name, level, runs, None, None, None, "not estimable" if runs else "no run"))
                 continue
-            numbers = [_back(x, scale) for x in _interval(found, fit, weights, alpha)]
+            with np.errstate(over="ignore"):
+                numbers = [or_null(back(x, scale)) for x in _interval(found, fit, weights, alpha)]
             rows.append((term.name, level, runs, *numbers, note))
     return pl.DataFrame(rows, schema=MEANS, orient="row")
 
@@ -127,9 +120,3 @@ def _levels(design: Design, term: Term) -> Iterator[tuple[str, int, Floats]]:
             row[part.columns] = product
         here = np.logical_and.reduce([factor.codes == at[factor.name] for factor in term.factors])
         yield CROSS.join(factor.levels[at[factor.name]] for factor in term.factors), int(here.sum()), row
-
-
-def _back(units: float, scale: Scale) -> float | None:
-    with np.errstate(over="ignore"):
-        value = back(units, scale) if math.isfinite(units) else math.nan
-    return float(value) if math.isfinite(value) else None

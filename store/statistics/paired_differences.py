@@ -1,4 +1,4 @@
-"""Paired differences between two cells over shared seeds: estimate, t interval, p values, effect size.
+"""Differences between two cells over seeds: estimate, t interval, p values, effect size; paired, or Welch's.
 
 A seed fixes the data order, the evaluation sample and the initial weights, so the difference of two cells at one
 seed is one observation. Everything here works on summaries (`Paired`) of any shape, so that a simulation of thousands
@@ -34,6 +34,11 @@ class Paired(NamedTuple):
         usable = (self.n >= 2) & (self.sd > 0)
         return np.where(usable, self.sd / np.sqrt(np.maximum(self.n, 1)), np.nan)
 
+    @property
+    def freedom(self) -> Floats:
+        """Degrees of freedom; NaN below two pairs."""
+        return np.where(self.n >= 2, self.n - 1, np.nan)
+
 
 def summarise(differences: Floats) -> Paired:
     """Summary over the last axis: `differences` [..., n] gives arrays [...]; the sd of one value is NaN."""
@@ -44,21 +49,38 @@ def summarise(differences: Floats) -> Paired:
     return Paired(np.full(mean.shape, float(n)), mean, sd)
 
 
+def welch(cell: Floats, baseline: Floats) -> Paired:
+    """The summary that judges `cell` [..., n] against `baseline` [..., m] without pairs (Welch 1947); arrays [...].
+
+    It has Welch's mean, standard error and degrees of freedom, so the functions below give Welch's interval and p.
+    `sd` is the standard error times sqrt(n), not the spread of anything. NaN below two runs in an arm.
+    """
+    n, m = cell.shape[-1], baseline.shape[-1]
+    mean = cell.mean(-1) - baseline.mean(-1) if n and m else np.full(cell.shape[:-1], np.nan)
+    if n < 2 or m < 2:
+        return Paired(np.full(mean.shape, np.nan), mean, np.full(mean.shape, np.nan))
+    ours, theirs = cell.var(-1, ddof=1) / n, baseline.var(-1, ddof=1) / m
+    squared = ours + theirs
+    with np.errstate(invalid="ignore"):
+        freedom = squared**2 / (ours**2 / (n - 1) + theirs**2 / (m - 1))
+    freedom = np.where(squared > 0, freedom, n + m - 2.0)
+    return Paired(freedom + 1, mean, np.sqrt(squared * (freedom + 1)))
+
+
 def t_interval(pairs: Paired, alpha: float | Floats = 0.05) -> tuple[Floats, Floats]:
     """Two-sided Student interval of level 1 - alpha for the mean difference; NaN where the error or alpha is."""
-    half = special.stdtrit(_freedom(pairs), 1 - alpha / 2) * pairs.error
+    half = special.stdtrit(pairs.freedom, 1 - alpha / 2) * pairs.error
     return pairs.mean - half, pairs.mean + half
 
 
 def p_zero(pairs: Paired) -> Floats:
     """Two-sided p of "the difference is zero" (paired t test)."""
-    return np.asarray(2 * special.stdtr(_freedom(pairs), -np.abs(pairs.mean / pairs.error)))
+    return np.asarray(2 * special.stdtr(pairs.freedom, -np.abs(pairs.mean / pairs.error)))
 
 
 def p_beyond(pairs: Paired, rope: float) -> Floats:
     """Two-sided p of "the difference is at most the ROPE": below a, the 1 - a interval lies outside +-rope."""
-    excess = np.abs(pairs.mean) - rope
-    p = 2 * special.stdtr(_freedom(pairs), -excess / pairs.error)
+    p = 2 * special.stdtr(pairs.freedom, (rope - np.abs(pairs.mean)) / pairs.error)
     return np.asarray(np.minimum(p, 1.0))
 
 
@@ -68,26 +90,21 @@ def p_within(pairs: Paired, rope: float) -> Floats:
     This is twice the p of the usual two one-sided tests (Schuirmann 1987), so that one interval answers both questions.
     An effect exactly at the edge of the ROPE is misjudged, to either side, with probability a in all.
     """
-    slack = rope - np.abs(pairs.mean)
-    p = 2 * special.stdtr(_freedom(pairs), -slack / pairs.error)
+    p = 2 * special.stdtr(pairs.freedom, (np.abs(pairs.mean) - rope) / pairs.error)
     return np.asarray(np.minimum(p, 1.0))
 
 
 def hedges_g(pairs: Paired) -> Floats:
     """Mean difference in standard deviations of the differences, with the exact small-sample factor (Hedges 1981)."""
-    freedom = _freedom(pairs)
+    freedom = pairs.freedom
     with np.errstate(invalid="ignore"):
         small = np.exp(special.gammaln(freedom / 2) - special.gammaln((freedom - 1) / 2)) / np.sqrt(freedom / 2)
     usable = (freedom >= 2) & (pairs.sd > 0)
     return np.where(usable, small * pairs.mean / np.where(usable, pairs.sd, 1.0), np.nan)
 
 
-def _freedom(pairs: Paired) -> Floats:
-    return np.where(pairs.n >= 2, pairs.n - 1, np.nan)
-
-
 def superiority(differences: Floats, *, better: str) -> float:
-    """Share of seeds, ties half, on which the cell beats its baseline; NaN without pairs. `differences` [n]."""
+    """Share of `differences` in which the cell beats its baseline, ties half; NaN without any."""
     if differences.size == 0:
         return float("nan")
     gains = -differences if better == "lower" else differences
@@ -113,16 +130,12 @@ def sign_flip_p(differences: Floats) -> float:
     size = np.abs(differences)
     threshold = abs(float(differences.sum())) - 1e-12 * float(size.sum())  # sums of one pattern differ by rounding
     if n <= EXACT_SIGN_FLIP_PAIRS:
-        return float((np.abs(_all_sums(size)) >= threshold).mean())
+        sums = np.zeros(1)
+        for each in size:
+            sums = np.concatenate([sums - each, sums + each])
+        return float((np.abs(sums) >= threshold).mean())
     signs = np.random.default_rng(0).choice([-1.0, 1.0], size=(100_000, n))
     return float((1 + (np.abs(signs @ size) >= threshold).sum()) / 100_001)
-
-
-def _all_sums(sizes: Floats) -> Floats:
-    sums = np.zeros(1)
-    for size in sizes:
-        sums = np.concatenate([sums - size, sums + size])
-    return sums
 
 
 def or_null(value: float | Floats) -> float | None:

@@ -17,25 +17,17 @@ from scipy import special
 
 from grid.errors import SpecError
 from grid.suggestions import suggest_name
-from store.statistics.multiple_testing import holm
 from store.statistics.paired_differences import Floats
 from store.statistics.scales import ROUNDING, Scale, back, response
-from store.statistics.verdict import MIN_PAIRS, Better
-from store.statistics.verdict_reasons import ROBUST_PAIRS, few
+from store.statistics.verdict import MIN_PAIRS, ROBUST_PAIRS, Better, few, holm
 
 STANDINGS: Final = ("dominated", "on the front", "not told apart")
 """Every word a cell can get."""
 
-
 _MOST_NAMED: Final = 6
-
-_BEFORE: Final = {"cell": pl.String, "label": pl.String, "n": pl.Int64}
-_BEHIND: Final = {
-    "standing": pl.String,
-    "dominated_by": pl.List(pl.String),
-    "inconclusive": pl.List(pl.String),
-    "note": pl.String,
-}
+_BEFORE: Final[dict[str, Any]] = {"cell": pl.String, "label": pl.String, "n": pl.Int64}
+_NAMES: Final = pl.List(pl.String)
+_BEHIND: Final = {"standing": pl.String, "dominated_by": _NAMES, "inconclusive": _NAMES, "note": pl.String}
 
 
 class Objective(NamedTuple):
@@ -69,33 +61,35 @@ def pareto(
     """
     columns = [each.column for each in objectives]
     _check(values, columns)
-    numbers = [pl.col(name).cast(pl.Float64) for name in columns]
-    kept = values.with_columns(numbers).filter(
-        pl.all_horizontal(pl.col(name).is_not_null() & pl.col(name).is_finite() for name in columns)
-    )
+    numbers = values.with_columns(pl.col(name).cast(pl.Float64) for name in columns)
+    kept = numbers.filter(pl.all_horizontal(pl.col(name).is_finite().fill_null(value=False) for name in columns))
     cells = kept.select("cell", "label").unique("cell", maintain_order=True)
     table = _table(kept, cells["cell"].to_list(), objectives)
     keys, names = cells["cell"].to_list(), cells["label"].to_list()
     barred = forbidden or {}
     exact = [each.exact for each in objectives]
-    worse, front = _claims(table, alpha, exact, _matrix(keys, barred), values["cell"].n_unique())
+    pairs = np.array([(one, other) in barred for one in keys for other in keys], dtype=bool)
+    claims = _claims(table, alpha, exact, pairs.reshape(len(keys), len(keys)), values["cell"].n_unique())
     known = np.isfinite(table).all(-1).astype(int)
     shared = known @ known.T
-    absent = _absent(values, keys)
+    lost = values.filter(~pl.col("cell").is_in(keys))["label"].unique(maintain_order=True).to_list()
+    absent = f"not compared with {_some(lost)}: no usable run" if lost else ""
     rows = []
     for at, (cell, label) in enumerate(cells.iter_rows()):
-        by = [names[j] for j in np.flatnonzero(worse.claimed[:, at])]
-        standing = "dominated" if by else "on the front" if front.claimed[at] else "not told apart"
+        by = [names[j] for j in np.flatnonzero(claims.dominates[:, at])]
+        standing = "dominated" if by else "on the front" if claims.front[at] else "not told apart"
         means = [_mean(table[at, :, k], each) for k, each in enumerate(objectives)]
-        inconclusive = [names[j] for j in np.flatnonzero(~front.pairs[at]) if j != at]
+        inconclusive = [names[j] for j in np.flatnonzero(~claims.better[at]) if j != at]
         n = int(np.isfinite(table[at, :, 0]).sum())
         told = standing != STANDINGS[-1]
-        rests_on = shared[worse.claimed[:, at], at].max() if by else np.delete(shared[at], at).min(initial=ROBUST_PAIRS)
+        rests_on = (
+            shared[claims.dominates[:, at], at].max() if by else np.delete(shared[at], at).min(initial=ROBUST_PAIRS)
+        )
         caution = few() if rests_on < ROBUST_PAIRS else ""
         notes = [caution, absent if standing == STANDINGS[1] else ""]
         note = "; ".join(filter(None, notes)) if told else _reasons(cell, zip(keys, names, strict=True), barred)
         rows.append((cell, label, n, *means, standing, by, [] if told else inconclusive, note))
-    schema: dict[str, Any] = {**_BEFORE, **dict.fromkeys(columns, pl.Float64), **_BEHIND}
+    schema = {**_BEFORE, **dict.fromkeys(columns, pl.Float64), **_BEHIND}
     return pl.DataFrame(rows, schema=schema, orient="row")
 
 
@@ -105,16 +99,6 @@ def _check(values: pl.DataFrame, columns: Sequence[str]) -> None:
     for name in ("cell", "label", "seed", *columns):
         if name not in values.columns:
             raise SpecError(f"there is no column {name!r}{suggest_name(name, values.columns)}")
-
-
-def _absent(values: pl.DataFrame, keys: Sequence[str]) -> str:
-    names = values.filter(~pl.col("cell").is_in(keys))["label"].unique(maintain_order=True).to_list()
-    return f"not compared with {_some(names)}: no usable run" if names else ""
-
-
-def _matrix(keys: Sequence[str], forbidden: Forbidden) -> np.ndarray:
-    barred = [(one, other) in forbidden for one in keys for other in keys]
-    return np.array(barred, dtype=bool).reshape(len(keys), len(keys))
 
 
 def _reasons(cell: str, others: Iterable[tuple[str, str]], forbidden: Forbidden) -> str:
@@ -132,14 +116,12 @@ def _some(names: Sequence[str]) -> str:
     return ", ".join(names[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
-class _Worse(NamedTuple):
-    claimed: np.ndarray
+class _Claims(NamedTuple):
+    dominates: np.ndarray
     """[i, j]: i is shown to dominate j."""
-
-
-class _Front(NamedTuple):
-    claimed: np.ndarray
-    pairs: np.ndarray
+    front: np.ndarray
+    """[i]: i is shown to be better than each other cell in some objective."""
+    better: np.ndarray
     """[i, j]: i is shown to be better than j in some objective."""
 
 
@@ -157,9 +139,7 @@ def _table(kept: pl.DataFrame, cells: Sequence[str], objectives: Sequence[Object
     return table
 
 
-def _claims(
-    table: Floats, alpha: float, exact: Sequence[bool], barred: np.ndarray, planned: int
-) -> tuple[_Worse, _Front]:
+def _claims(table: Floats, alpha: float, exact: Sequence[bool], barred: np.ndarray, planned: int) -> _Claims:
     """Both kinds of claim; of the `planned` cells those that are not in the table count in the families."""
     p, equal = _one_sided(table, np.array(exact, dtype=bool))
     p, equal = np.where(barred[:, :, None], 1.0, p), equal & ~barred[:, :, None]
@@ -171,7 +151,7 @@ def _claims(
     dominates[other] = _holm_of(every[other], planned * (planned - 1)) <= alpha
     some = np.minimum(np.where(equal, 1.0, p).min(-1) * p.shape[-1], 1.0)
     worst = np.where(other, some, 0.0).max(-1) if cells > 1 else np.ones(cells)  # against nobody nothing is shown
-    return _Worse(dominates), _Front(_holm_of(worst, planned) <= alpha, some * planned <= alpha)
+    return _Claims(dominates, _holm_of(worst, planned) <= alpha, some * planned <= alpha)
 
 
 def _holm_of(p: Floats, family: int) -> Floats:

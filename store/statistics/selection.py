@@ -9,6 +9,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import polars as pl
+from scipy import special
 
 from grid.errors import SpecError
 from grid.suggestions import suggest_name
@@ -143,8 +144,6 @@ def expected_optimism(variants: int, seeds: int | Floats) -> float:
     """
     if variants < 2:
         return 0.0
-    from scipy import special
-
     x = np.linspace(-12.0, 12.0, 4801)
     below = special.ndtr(x) ** variants
     positive, negative = np.trapezoid((1 - below)[x >= 0], x[x >= 0]), np.trapezoid(below[x <= 0], x[x <= 0])

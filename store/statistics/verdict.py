@@ -1,4 +1,4 @@
-"""Verdicts of a whole family of comparisons, from their p values.
+"""Verdicts of a whole family of comparisons, from their p values, and one sentence for each.
 
 Each comparison has three questions: is the difference *not zero*, *beyond the ROPE*, *within the ROPE*? Each question
 is one family with Holm's step-down adjustment over all comparisons. So for each question the chance of any false yes is
@@ -8,21 +8,59 @@ and so on until one fails. `docs/statistics.md` says why the three questions can
 step-down.
 """
 
-from typing import Final, Literal, NamedTuple
+import math
+from collections.abc import Mapping
+from typing import Any, Final, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from store.statistics.multiple_testing import holm, holm_levels
+from grid.durations import format_hours
 from store.statistics.paired_differences import Floats, Paired, p_beyond, p_within, p_zero
+from store.statistics.scales import Scale
 
 MIN_PAIRS: Final = 3
 """Fewer pairs never get a verdict: at two, the interval is 13 times as wide as at many, and no check is possible."""
+
+ROBUST_PAIRS: Final = 5
+"""From here on, noise far from normal keeps the promised error rate if both arms have it alike: docs/statistics.md."""
 
 VERDICTS: Final = ("better", "worse", "equivalent", "real, size unproven", "undecided", "no verdict")
 """Every word a verdict can be."""
 
 Better = Literal["lower", "higher"]
+Method = Literal["paired t", "Welch"]
+
+_LARGEST: Final = 700.0
+"""Logarithm of the largest factor in a sentence; exp(710) is no number."""
+
+
+def holm(p: Floats) -> Floats:
+    """Holm-adjusted p (Holm 1979); the last axis is the family.
+
+    NaN marks a planned comparison that cannot be tested. It stays NaN and counts in the size of the family, so the data
+    cannot shrink the family.
+    """
+    m = p.shape[-1]
+    filled = np.where(np.isnan(p), 1.0, p)
+    order = np.argsort(filled, axis=-1, kind="stable")
+    stepped = np.take_along_axis(filled, order, -1) * np.arange(m, 0, -1)
+    adjusted = np.empty_like(filled)
+    np.put_along_axis(adjusted, order, np.minimum(np.maximum.accumulate(stepped, axis=-1), 1.0), -1)
+    return np.where(np.isnan(p), np.nan, adjusted)
+
+
+def holm_levels(p: Floats, alpha: float) -> Floats:
+    """Level at which Holm's step-down tests each p; the last axis is the family, and NaN is as in `holm`.
+
+    All that are not rejected have the level of the first of them. So p is at most its level exactly if its adjusted p
+    is at most alpha.
+    """
+    m = p.shape[-1]
+    filled = np.where(np.isnan(p), 1.0, p)
+    rank = np.argsort(np.argsort(filled, axis=-1, kind="stable"), axis=-1, kind="stable")
+    rejected = (holm(p) <= alpha).sum(-1, keepdims=True)
+    return np.asarray(alpha / (m - np.minimum(rank, np.minimum(rejected, m - 1))), dtype=np.float64)
 
 
 class Judgement(NamedTuple):
@@ -63,3 +101,87 @@ def _level(words: NDArray[np.str_], questions: tuple[Floats, Floats, Floats], al
     decided = [(words == "better") | (words == "worse"), words == "real, size unproven", words == "equivalent"]
     both = np.minimum(zero, np.maximum(beyond, np.sqrt(questions[0] * questions[1])))
     return np.select([*decided, words == "undecided"], [beyond, both, within, np.minimum(zero, within)], np.nan)
+
+
+class VerdictRule(NamedTuple):
+    """By what the family is judged; `rope` in analysis units."""
+
+    scale: Scale
+    rope: float
+    alpha: float
+    family: int
+
+
+def reason(word: str, row: Mapping[str, Any], rule: VerdictRule) -> str:
+    """The sentence of a verdict that is not "no verdict", from its row in `compare`.
+
+    The row also has `seeds_seen`: pairs that decide with 80 % power if the true difference is the one seen. `wall_s`
+    and `on_gpu` are of one more seed in both arms.
+    """
+    runs = row["runs"], row["baseline_runs"]
+    paired = row["method"] == "paired t"
+    basis = f"{runs[0]} pairs" if paired else f"{runs[0]} and {runs[1]} unpaired runs"
+    interval = f"{(1 - rule.alpha) * 100:g} % interval {span(row['low'], row['high'], rule.scale)}, {basis}"
+    in_odds = " in odds" if rule.scale == "logit" else ""
+    amount = f"{'odds ' if in_odds else ''}{size(row['difference'], rule.scale)} ({interval})"
+    rope = f"{rule.rope:g}" if rule.scale == "linear" else f"{math.expm1(rule.rope) * 100:.2g} %{in_odds}"
+    equal = f"the {rope} that counts as equal"
+    family = "" if rule.family == 1 else f", over all {rule.family} comparisons"
+    caution = ""
+    if min(runs) < ROBUST_PAIRS:
+        caution = f"; {few('pairs' if paired else 'runs in a group')}"
+    elif row["sign_flip_p"] > rule.alpha:
+        caution = f"; caution: the sign-flip test gives p {row['sign_flip_p']:.2g}, so this holds for normal noise only"
+    if word in ("better", "worse"):
+        return f"{amount}: {f'beyond {equal}' if rule.rope else 'not zero'}{family}{caution}"
+    if word == "real, size unproven":
+        return f"{amount}: not zero{family}, but not shown to exceed {equal}{caution}"
+    if word == "equivalent":
+        return f"{amount}: within {equal}{family}"
+    return f"{amount}; Holm p {row['p_holm']:.2g}{family}; {_decide(row, min(runs))}"
+
+
+def size(difference: float, scale: Scale) -> str:
+    """A difference in words: '12 % lower', 'higher by a factor of 5.2', '0.013 higher'; of odds on the logit scale."""
+    if difference == 0:
+        return "no different"
+    direction = "lower" if difference < 0 else "higher"
+    if scale == "linear":
+        return f"{abs(difference):.3g} {direction}"
+    if abs(difference) >= math.log(2):
+        beyond = "more than " if abs(difference) > _LARGEST else ""
+        factor = math.exp(min(abs(difference), _LARGEST))
+        text = f"{factor:.2g}" if factor < 100 else f"{factor:,.0f}" if factor < 1e6 else f"{factor:.1e}"
+        return f"{direction} by a factor of {beyond}{text}"
+    percent = abs(math.expm1(difference)) * 100
+    return f"{percent:.2g} % {direction}" if percent < 10 else f"{percent:.0f} % {direction}"
+
+
+def span(low: float, high: float, scale: Scale) -> str:
+    """An interval in words, the common part said once: '23 to 28 % lower', '0.01 lower to 0.02 higher'."""
+    if size(low, scale) == size(high, scale):
+        return size(low, scale)
+    near, far = sorted((low, high), key=abs)
+    (short, *rest), (long, *other) = size(near, scale).split(" "), size(far, scale).split(" ")
+    if rest == other:
+        return " ".join((short, "to", long, *rest))
+    if rest[:-1] == other[:-1] and short == long and long in ("lower", "higher"):
+        return " ".join((long, *other[:-1], rest[-1], "to", other[-1]))
+    return f"{size(low, scale)} to {size(high, scale)}"
+
+
+def few(what: str = "pairs") -> str:
+    """The caution of a claim from fewer than ROBUST_PAIRS."""
+    return f"caution: with fewer than {ROBUST_PAIRS} {what} this holds for normal noise only"
+
+
+def _decide(row: Mapping[str, Any], runs: int) -> str:
+    """Undecided ends when the difference is shown to be not zero, or to lie inside the ROPE: whichever is nearer."""
+    seeds = row["seeds_seen"]
+    if math.isnan(seeds):
+        return "no affordable number of seeds would decide"
+    if seeds <= runs:
+        return "these seeds could have decided if the true difference is the one seen; a few more may"
+    unit, more = "GPU-h" if row["on_gpu"] else "h", seeds - runs
+    cost = "" if row["wall_s"] is None else f", {format_hours(more * row['wall_s'] / 3600, unit)}"
+    return f"if the true difference is the one seen, about {seeds:,.0f} seeds ({more:,.0f} more{cost}) would decide"

@@ -26,14 +26,14 @@ ROLES = ("worker", "server", "supervisor")
 SIGNALS = {name: int(getattr(signal, f"SIG{name}")) for name in ("TERM", "USR2", "KILL")}
 
 SIGNALLED = (
-    ["KILL worker"] * 8
-    + ["TERM worker"] * 3
-    + ["USR2 worker"] * 2
+    ["KILL worker"] * 4
+    + ["TERM worker"] * 2
+    + ["USR2 worker"]
     + ["KILL server"] * 2
     + ["TERM server", "USR2 server"]
-    + ["KILL supervisor"] * 3
-    + ["TERM supervisor"] * 2
-    + ["USR2 supervisor"] * 2
+    + ["KILL supervisor"] * 2
+    + ["TERM supervisor"]
+    + ["USR2 supervisor"]
 )
 REQUEUED = ["requeue"] * 2 + ["urgent", "hide"]
 MOST_LOST = 2

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from cluster.chaos_training import CHECKPOINT_S, diary
-from cluster.cluster import Cluster
 
 from runners.attempts.manifest import Manifest
 from runners.slurm.worker_records import logs, read_workers
@@ -124,35 +123,11 @@ def processes_that_know(place: Path) -> list[str]:
     return found
 
 
-def history(cluster: Cluster, layout: Layout, said: list[str]) -> str:
-    """All that a person needs who looks for the reason."""
-    parts = {"happened": "\n".join(said), "trials": "\n".join(_troubled(layout))}
-    parts["workers"] = "\n".join(
-        f"{each.resource_class}-{each.worker}-{each.restarts} {each.job} {each.node} {each.seconds:.0f} s "
-        f"ok {each.ok} failed {each.failed} stopped {each.stopped} left {each.left} {each.says or ''}"
-        for submission in layout.submission_ids()
-        for each in read_workers(layout, submission)
-    )
-    parts["squeue"] = cluster.run("squeue", "-r", "-o", "%i %j %T %r %N", check=False)
-    form = "JobID,State,ExitCode,NodeList,Start,End"
-    parts["sacct"] = cluster.run("sacct", "-X", "-D", "-n", "-o", form, check=False)
+def history(layout: Layout, said: list[str]) -> str:
+    """Describe faults, records of workers and ends of their logs, to find the reason of a failure."""
+    parts = {"happened": "\n".join(said)}
     for submission in layout.submission_ids():
+        parts[submission] = "\n".join(map(str, read_workers(layout, submission)))
         for path in sorted(logs(layout, submission).glob("*")):
             parts[path.name] = "\n".join(path.read_text(errors="replace").splitlines()[-40:])
     return "\n\n".join(f"== {name}\n{text}" for name, text in parts.items())
-
-
-def _troubled(layout: Layout) -> Iterator[str]:
-    """The attempts of trials that had more than one, or are not complete."""
-    for key in planned(layout):
-        state = trial_state(layout, key, lambda *_: False)
-        if len(state.attempts) != 1 or state.status != "ok":
-            yield f"{key[:8]} {state.status}"
-            yield from (f"    {_line(found.attempt, found.start, found.end)}" for found in state.attempts)
-
-
-def _line(attempt: int, start: dict[str, Any], end: dict[str, Any] | None) -> str:
-    place = start.get("place") or {}
-    where = f"{place.get('job')} life {place.get('restarts')} on {place.get('node')}, process {start['pid']}"
-    ended = f"{end['status']} at step {end['step']} {end['message'] or ''}" if end else "no end"
-    return f"{attempt} {where}, from {start['resumed_from']}: {ended}"

@@ -14,7 +14,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import cycle
 from pathlib import Path
@@ -22,8 +23,10 @@ from types import TracebackType
 from typing import Self, final
 
 HERE = Path(__file__).parent
-PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "srun", "squeue")
-ACCOUNTING_PROGRAMS = ("slurmdbd", "sacctmgr", "sacct", "mariadbd", "mariadb", "mariadb-install-db")
+PROGRAMS = (
+    *("munged", "slurmctld", "slurmd", "sbatch", "srun", "squeue"),
+    *("slurmdbd", "sacctmgr", "sacct", "mariadbd", "mariadb", "mariadb-install-db"),
+)
 PACKAGES = "slurm-wlm slurmdbd munge mariadb-server"
 GPU_TYPE = "toy"
 PATIENCE_S = 150.0
@@ -43,10 +46,9 @@ class ClusterBroken(Exception):
     """A daemon ended, or what was waited for did not come."""
 
 
-def missing(*, accounting: bool = True) -> list[str]:
+def missing() -> list[str]:
     """The programs that a cluster needs and this machine does not have."""
-    wanted = PROGRAMS + (ACCOUNTING_PROGRAMS if accounting else ())
-    return [program for program in wanted if shutil.which(program, path=_path()) is None]
+    return [program for program in PROGRAMS if shutil.which(program, path=_path()) is None]
 
 
 def _path() -> str:
@@ -81,7 +83,7 @@ class Shape:
 
 @final
 class Machine:
-    """A daemon with all that it starts, under a host name of its own where that is permitted (see host.py)."""
+    """A daemon with all that it starts, under a host name of its own (see host.py)."""
 
     def __init__(self, name: str, root: Path, command: list[str], environment: Mapping[str, str]) -> None:
         self.name = name
@@ -139,8 +141,6 @@ class Cluster:
             raise ClusterBroken(f"a socket's path has at most 107 characters; {self.root} is too long for a cluster")
         self._machines: dict[str, Machine] = {}
         self._ports: list[int] = []
-        self.own_host_names = False
-        """Whether each node has its own host name; where this machine does not permit it all share its name."""
 
     def __enter__(self) -> Self:
         try:
@@ -181,7 +181,6 @@ class Cluster:
         self.root.chmod(0o711)  # munge wants to be reached, and nobody else to write
         names = ("controller", *self.nodes)
         (self.root / "hosts").write_text("127.0.0.1 localhost " + " ".join(names) + "\n", encoding="utf-8")
-        self.own_host_names = self._may_name_hosts()
         self._ports = free_ports(2 + self.shape.nodes)
         self._configure()
         self._start_munge()
@@ -210,11 +209,20 @@ class Cluster:
             self._start_node(node)
         self._until(lambda: self.state(node) in {"idle", "mix", "alloc"}, f"{node} to return")
 
-    def restart_controller(self) -> None:
-        """Stop slurmctld as its administrator would and start it again; returns when it answers."""
+    @contextmanager
+    def without_controller(self) -> Iterator[None]:
+        """Stop slurmctld as its administrator would, and start it again at the end; returns when it answers."""
         self._machines.pop("slurmctld").end()
-        self._start_controller()
-        self._until(lambda: all(self.state(node) in {"idle", "mix", "alloc"} for node in self.nodes), "the nodes")
+        try:
+            yield
+        finally:
+            self._start_controller()
+            self._until(lambda: all(self.state(node) in {"idle", "mix", "alloc"} for node in self.nodes), "the nodes")
+
+    def restart_controller(self) -> None:
+        """Stop slurmctld and start it again."""
+        with self.without_controller():
+            pass
 
     def clear(self) -> None:
         """Cancel every job and switch every node on; returns when all are idle."""
@@ -239,25 +247,17 @@ class Cluster:
         clean = {name: value for name, value in os.environ.items() if not name.startswith(("SLURM_", "SBATCH_"))}
         return {**clean, **self.environment, "PATH": _path()}
 
-    def _may_name_hosts(self) -> bool:
-        probe = Machine("n0", self.root, ["hostname"], self._environ())
-        wait_for(lambda: not probe.runs, "a process under another host name")
-        return probe.said() == "n0"
-
     def _configure(self) -> None:
         shape, root, user = self.shape, self.root, getpass.getuser()
         controller_port, dbd_port, *node_ports = self._ports
-        host = "controller" if self.own_host_names else socket.gethostname().split(".")[0]
         types = dict(zip(self.nodes, cycle(shape.gpu_types), strict=False))
         nodes = [
-            f"NodeName={node} NodeHostname={node if self.own_host_names else host} NodeAddr=127.0.0.1 Port={port} "
+            f"NodeName={node} NodeHostname={node} NodeAddr=127.0.0.1 Port={port} "
             f"CPUs={shape.cpus} RealMemory=8000 State=UNKNOWN"
-            + f" Gres=gpu:{types[node]}:{shape.gpus}"
-            * (shape.gpus > 0)
+            + (f" Gres=gpu:{types[node]}:{shape.gpus}" if shape.gpus else "")
             for node, port in zip(self.nodes, node_ports, strict=True)
         ]
-        listens = "CommunicationParameters=NoInAddrAny,NoCtldInAddrAny" if self.own_host_names else ""
-        filled = {"root": root, "user": user, "host": host, "dbd_port": dbd_port, "listens": listens}
+        filled = {"root": root, "user": user, "dbd_port": dbd_port}
         accounting = "AccountingStorageType=accounting_storage/none\nJobAcctGatherType=jobacct_gather/none"
         if shape.accounting:
             accounting = template("accounting.conf.in", **filled)

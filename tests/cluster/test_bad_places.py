@@ -4,15 +4,14 @@ import re
 import subprocess
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 from cluster.cluster import Cluster, Shape, wait_for
 from cluster.tasks import in_queue
-from cluster.user import PATIENCE_S, User, nothing_happened, over
+from cluster.user import PATIENCE_S, User, nothing_happened, over, wait_until_over
 
-from runners.attempts.submission_record import Submission
 from runners.slurm.worker_records import worker_logs
 
 # A disk that is full or cannot be written:
@@ -59,21 +58,16 @@ def disk(user: User, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterato
         subprocess.run(["umount", "--lazy", str(place)], check=True)
 
 
-def test_a_disk_without_room_is_refused(disk: Disk, user: User) -> None:
+def test_a_full_disk_is_refused_and_costs_no_result_while_workers_run(disk: Disk, user: User) -> None:
     disk.fill()
     said = user.does(*user.run)
-    assert said.code == 5
-    assert "a campaign needs 64 MB of free disk" in said.sentence
-    assert nothing_happened(disk.cluster, user)
+    assert (said.code, "a campaign needs 64 MB of free disk" in said.sentence) == (5, True)
     disk.free()
     disk.read_only(on=True)
     said = user.does(*user.run)
-    assert said.code == 5
-    assert "cannot be written to; choose another campaign directory" in said.sentence
+    assert (said.code, "cannot be written to; choose another campaign directory" in said.sentence) == (5, True)
+    disk.read_only(on=False)
     assert nothing_happened(disk.cluster, user)
-
-
-def test_a_disk_that_is_full_while_workers_run_costs_no_result(disk: Disk, user: User) -> None:
     record = user.writes("step_s=0.05, steps=500, seeds=(0,), checkpoint_s=0.3").queues()
 
     def begun() -> bool:
@@ -85,7 +79,7 @@ def test_a_disk_that_is_full_while_workers_run_costs_no_result(disk: Disk, user:
     disk.fill()
     wait_for(lambda: all(each.restarts for each in in_queue(record.jobs) or []), "the workers to leave", PATIENCE_S)
     disk.free()
-    wait_for(over(disk.cluster), "the workers to leave", PATIENCE_S)
+    wait_until_over(disk.cluster)
     for task in (0, 1):
         said = user.log(record.submission, f"{record.jobs[0]}_{task}")
         assert re.search("leaves: full; .*free some space, and workers go on from what was saved", said)
@@ -94,16 +88,6 @@ def test_a_disk_that_is_full_while_workers_run_costs_no_result(disk: Disk, user:
 
 
 # Nodes that are not like the others:
-
-
-@contextmanager
-def closed(cluster: Cluster) -> Iterator[None]:
-    """Nothing that is queued starts meanwhile."""
-    cluster.run("scontrol", "update", "PartitionName=debug", "State=DOWN")
-    try:
-        yield
-    finally:
-        cluster.run("scontrol", "update", "PartitionName=debug", "State=UP")
 
 
 def on(node: str, line: str) -> str:
@@ -123,7 +107,7 @@ def odd(tmp_path: Path) -> Path:
 
 def test_a_node_with_another_torch_is_told_and_left(cluster: Cluster, user: User, odd: Path) -> None:
     record = user.writes("seeds=(0,)", "workers=1, " + on("n1", f"export PYTHONPATH={odd}")).queues()
-    wait_for(over(cluster), "the workers to leave", PATIENCE_S)
+    wait_until_over(cluster)
     assert [(each.node, each.left) for each in user.workers()] == [("n1", "refused"), ("n2", "done")]
     assert re.search(ODD, user.log(record.submission, f"{record.jobs[0]}_0"))
     assert user.same_as_local()
@@ -131,60 +115,49 @@ def test_a_node_with_another_torch_is_told_and_left(cluster: Cluster, user: User
     assert re.search(f"worker refused to train: {ODD}(.|\\n)*leave it out with --exclude n1", told.out), told.out
 
 
-def test_where_every_node_refuses_the_worker_gives_up(cluster: Cluster, user: User, odd: Path) -> None:
-    record = user.writes("seeds=(0,)", f"workers=1, setup=('export PYTHONPATH={odd}',)").queues()
-    refused(cluster, user, record, ODD)
-    assert user.does("failures", "--campaign", str(user.root)).out.count("worker refused to train") == 1
-    assert {(each.node, each.left) for each in user.workers()[:2]} == {("n1", "refused"), ("n2", "refused")}
+def damage_snapshot(user: User) -> None:
+    (tar,) = user.root.rglob("*.tar")
+    tar.chmod(0o644)
+    data = bytearray(tar.read_bytes())
+    data[len(data) // 2] ^= 1
+    tar.write_bytes(data)
 
 
-def refused(cluster: Cluster, user: User, record: Submission, words: str) -> None:
-    """The worker left without a trial and said why, nothing waits for ever, and without the fault it goes on."""
-    wait_for(over(cluster), "the worker to leave", PATIENCE_S)
-    said = user.log(record.submission, f"{record.jobs[0]}_0")
-    assert re.search(words, said)
-    assert "not queued again: no node of partition debug is left that has not refused it" in said
-    shown = f"gave up: 1 worker|{words}"  # the worker's message, or the end of its output
-    wait_for(lambda: re.search(shown, user.does("status", "--campaign", str(user.root)).out), "its reason")
-    assert user.ok() == 0
-    user.queues("--setup", "true")
-    wait_for(over(cluster), "the workers to leave", PATIENCE_S)
-    assert user.same_as_local()
+BROKEN = "import os\nif 'NO_PLACE_FOR_IT' in os.environ:\n    import no_such_module\n"
+FAULTS = {
+    "torch": ("export PYTHONPATH={odd}", f"worker refused to train: {ODD}"),
+    "snapshot": ("true", "do not have the hash in its name: it is not there or damaged; submit again"),
+    "module": ("set -e; module load nix", "module: command not found; the lines before the worker ended with 127 on n"),
+    "import": ("export NO_PLACE_FOR_IT=1", "No module named 'no_such_module'"),
+}
 
 
-def test_a_damaged_snapshot_is_refused_and_made_anew(cluster: Cluster, user: User) -> None:
-    with closed(cluster):
-        record = user.writes("seeds=(0,)", "workers=1").queues()
-        (tar,) = user.root.rglob("*.tar")
-        tar.chmod(0o644)
-        data = bytearray(tar.read_bytes())
-        data[len(data) // 2] ^= 1
-        tar.write_bytes(data)
-    refused(cluster, user, record, "do not have the hash in its name: it is not there or damaged; submit again")
-
-
-def test_a_line_of_set_up_that_fails_is_told(cluster: Cluster, user: User) -> None:
-    record = user.writes("seeds=(0,)", "workers=1, setup=('set -e', 'module load nix')").queues()
-    refused(cluster, user, record, "module: command not found(.|\n)*the lines before the worker ended with 127 on n1")
-    failures = user.does("failures", "--campaign", str(user.root)).out
-    assert "worker was given up: module: command not found; the lines before the worker ended with 127 on n" in failures
-
-
-def test_a_spec_that_cannot_be_imported_on_nodes_is_told(cluster: Cluster, user: User) -> None:
-    user.writes("seeds=(0,)", "workers=1, setup=('export NO_PLACE_FOR_IT=1',)")
-    broken = "import os\nif 'NO_PLACE_FOR_IT' in os.environ:\n    import no_such_module\n"
-    user.spec.write_text(broken + user.spec.read_text())
-    refused(cluster, user, user.queues(), "No module named 'no_such_module'")
-
-
-def test_a_spec_file_that_is_gone_does_not_matter(cluster: Cluster, user: User) -> None:
-    with closed(cluster):
-        user.writes("seeds=(0,)").queues()
-        text = user.spec.read_text()
-        user.spec.unlink()
-    wait_for(over(cluster), "the workers to leave", PATIENCE_S)
-    user.spec.write_text(text)
-    assert user.same_as_local()
+def test_workers_that_no_node_can_run_say_why_give_up_and_go_on_without_the_fault(
+    cluster: Cluster, user: User, odd: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Four campaigns at once, each with another fault."""
+    users = {name: User(user.place / name, capsys) for name in FAULTS}
+    records = {}
+    for name, each in users.items():
+        each.place.mkdir()
+        setup = FAULTS[name][0].format(odd=odd)
+        each.writes("seeds=(0,)", f"workers=1, setup=({setup!r},)")
+        each.spec.write_text(BROKEN + each.spec.read_text())
+        cluster.run("scontrol", "update", "PartitionName=debug", "State=DOWN")  # nothing starts meanwhile
+        records[name] = each.queues()
+    damage_snapshot(users["snapshot"])
+    cluster.run("scontrol", "update", "PartitionName=debug", "State=UP")
+    wait_until_over(cluster)
+    for name, each in users.items():
+        said = each.log(records[name].submission, f"{records[name].jobs[0]}_0")
+        assert "not queued again: no node of partition debug is left that has not refused it" in said
+        place = ("--campaign", str(each.root))
+        assert re.search(FAULTS[name][1], said + each.does("failures", *place).out)
+        assert "gave up: 1 worker" in each.does("status", *place).out
+        assert each.ok() == 0
+        each.queues("--setup", "true")
+    wait_until_over(cluster)
+    assert all(each.same_as_local() for each in users.values())
 
 
 # Clocks and file servers:
@@ -236,7 +209,7 @@ def test_a_stale_handle_is_tried_again(cluster: Cluster, user: User) -> None:
     (place / "sitecustomize.py").write_text(STALE)
     lines = f"export PYTHONPATH={place} STALE_ROOT={user.root} STALE_LOG={place}/log"
     user.writes("step_s=0.02, seeds=range(8), checkpoint_s=0.1", f"workers=2, setup=({lines!r},)").queues()
-    wait_for(over(cluster), "the workers to leave", PATIENCE_S)
+    wait_until_over(cluster)
     met = Counter((place / "log").read_text().split())
     assert met.total() > 50, met
     assert not any(

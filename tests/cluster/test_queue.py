@@ -3,11 +3,11 @@
 from pathlib import Path
 
 import pytest
-from cluster.cluster import Cluster, wait_for
-from cluster.tasks import in_queue, requeue
+from cluster.cluster import Cluster, ClusterBroken, wait_for
 
 from grid.errors import EnvironmentProblem
 from runners.slurm.scheduler import SlurmScheduler, TaskId, TaskStatus, cancel, release
+from runners.slurm.submit.cluster_limits import arrays, read_limits
 
 GONE = 999_999
 FOREVER = "while true; do sleep 0.1; done"
@@ -68,15 +68,6 @@ def test_a_held_job_starts_when_it_is_released(cluster: Cluster) -> None:
     wait_for(lambda: len(running(job)) == 2, "both tasks to run")
 
 
-def test_a_requeued_task_waits_and_runs_again(cluster: Cluster) -> None:
-    job = cluster.submit(FOREVER, "--array=0-0", "--requeue", "-o", "/dev/null")
-    wait_for(lambda: running(job), "the task to run")
-    assert requeue(TaskId(job, 0))
-    wait_for(lambda: found(job)[f"{job}_0"].state == "pending", "it to wait")
-    wait_for(lambda: running(job), "a second run")
-    assert [task.restarts for task in in_queue([job]) or []] == [1]
-
-
 def test_accounting_tells_how_each_task_ended(cluster: Cluster) -> None:
     script = "case $SLURM_ARRAY_TASK_ID in 0) ;; 1) exit 86;; 2) kill -KILL $$;; *) " + FOREVER + ";; esac"
     job = cluster.submit(script, "--array=0-7", "-o", "/dev/null")
@@ -111,3 +102,16 @@ def test_a_controller_that_is_away_is_a_problem_and_not_an_empty_queue(
     assert str(answer.problem).startswith("squeue failed: slurm_load_jobs error: Unable to contact slurm controller")
     with pytest.raises(EnvironmentProblem, match="scontrol release 1 was not carried out"):
         release(TaskId(1))
+
+
+def test_partitions_and_sizes_of_arrays_are_read(cluster: Cluster) -> None:
+    limits = read_limits()
+    assert set(limits.partitions) == {"debug", "short", "preempt", "urgent"}
+    debug, short = limits.partitions["debug"], limits.partitions["short"]
+    assert limits.default_partition == debug
+    assert (debug.state, debug.nodes, debug.cpus, debug.memory_mb, debug.gpus) == ("UP", 2, 2, 8000, {"toy": 2})
+    assert (debug.max_time_s, short.max_time_s) == (None, 300)
+    (size,) = arrays(1001, limits)
+    cluster.submit("true", "--hold", f"--array=0-{size - 1}", "-o", "/dev/null")
+    with pytest.raises(ClusterBroken, match="Invalid job array"):
+        cluster.submit("true", "--hold", f"--array=0-{size}", "-o", "/dev/null")

@@ -1,327 +1,159 @@
-"""Submitted to a real cluster: trained once, whatever becomes of the workers; refusals as SLURM really words them."""
+"""Submissions to a real cluster: trained once, whatever becomes of the workers; refusals as SLURM words them."""
 
-import contextlib
-import os
-import signal
 import sys
-import threading
-from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 from cluster.cluster import Cluster, wait_for
-from cluster.tasks import Task, ended, in_queue
-from toy_campaign import run_quietly, tables
-from toy_training import ENTRY
+from cluster.tasks import ended
+from cluster.user import PATIENCE_S, User, nothing_happened, wait_until_over
+from toy_campaign import tables
 
-from grid import Grid
-from grid.errors import EnvironmentProblem, SpecError
 from runners.cli.app import execute
-from runners.execution.run import RunResult
-from runners.provenance.specfile import load_spec_file
-from runners.slurm.follow import Following
-from runners.slurm.scheduler import SlurmScheduler as Scheduler
-from runners.slurm.spec import Slurm
-from runners.slurm.submissions import read_submission_status
-from runners.slurm.submit.submit import Drafter, SubmitOptions, SubmittedJobs, submit
-from runners.slurm.worker_records import WorkerRecord, read_workers, worker_log
 from store.files.layout import Layout
 from store.files.trial_status import trial_state
 
-TESTS = Path(__file__).parent.parent
-CPU = Slurm(gpus=0, cpus=1, time="30m", workers=2, mem="500M", signal_s=20, heartbeat_s=1.0)
 LISTEN = "(while [ ! -e {place}/order ]; do sleep 0.1; done; kill $(cat {place}/order); rm {place}/order) &"
-SPEC = "from toy_campaign import toy_grid\ngrid = toy_grid({arguments})\n"
 
 
-@pytest.fixture(autouse=True)
-def _toys_are_found_on_nodes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    monkeypatch.setenv("ABLATE_TREES", str(tmp_path / "trees"))
+def test_a_grid_is_trained_as_on_one_machine(cluster: Cluster, user: User) -> None:
+    record = user.writes("", 'max_parallel=1, partition="short,debug", time="5m"').queues()
+    shown = cluster.run("scontrol", "show", "job", str(record.jobs[0]))
+    assert "ArrayTaskThrottle=1" in shown
+    assert "Partition=short,debug" in shown
+    wait_until_over(cluster)
+    assert {each.left for each in user.workers()} == {"done"}
+    assert user.same_as_local()
 
 
-class Run:
-    """A campaign of toys and what was submitted of it."""
+def test_trials_of_jobs_that_are_held_are_queued_anew(cluster: Cluster, user: User) -> None:
+    def standings() -> set[str]:
+        return {worker["standing"] for worker in user.status()["workers"]}
 
-    def __init__(
-        self, place: Path, arguments: str = "", request: Slurm = CPU, header: str = "", **options: Any
-    ) -> None:
-        place.mkdir(exist_ok=True)
-        self.place = place
-        self.root = place / "campaign"
-        spec = place / "toys.py"
-        spec.write_text(header + SPEC.format(arguments=arguments))
-        self.grid: Grid = load_spec_file(spec)["toy"]
-        chosen = SubmitOptions(entry=ENTRY, files=(spec,), **options)
-        self.drafter = Drafter(self.root, [self.grid], request, Scheduler(), chosen)
-        self.layout = Layout(self.root.resolve())
-        self.queued: SubmittedJobs | None = None
-
-    def submit(self) -> "Run":
-        self.queued = submit(self.drafter, lambda _: None)
-        return self
-
-    @property
-    def record(self) -> Any:
-        assert self.queued is not None
-        assert self.queued.record is not None
-        return self.queued.record
-
-    @property
-    def job(self) -> int:
-        return int(self.record.jobs[0])
-
-    def tasks(self) -> list[Task]:
-        found = in_queue(self.record.jobs)
-        assert found is not None
-        return found
-
-    def workers(self) -> list[WorkerRecord]:
-        return read_workers(self.layout, self.record.submission)
-
-    def training(self) -> bool:
-        """Whether a worker is in the middle of a trial."""
-        return any(path.stat().st_size > 0 for path in self.layout.trials.glob("*/*/*/heartbeat"))
-
-    def send(self, sent: str) -> None:
-        """Send a signal to the one worker alone, from its node; its set-up is `LISTEN`."""
-        wait_for(self.workers, "the record of a worker")
-        (self.place / "order.tmp").write_text(f"-{sent} {self.workers()[-1].pid}")
-        (self.place / "order.tmp").rename(self.place / "order")
-
-    def wait(self) -> RunResult:
-        assert self.queued is not None
-        following = Following(self.drafter.survey, self.queued.draft.wanted, [self.record.submission], Scheduler())
-        following.until_over(look_every_s=0.3, ask_every_s=1.0)
-        return following.result(self.drafter.survey, self.record.submission)
-
-    def over(self) -> bool:
-        return not self.tasks()
-
-    def said(self, task: int = 0) -> str:
-        return worker_log(self.layout, self.record.submission, f"{self.job}_{task}").read_text()
-
-    def same_as_local(self) -> bool:
-        """Whether the campaign says what a run on this machine says; that one takes no time for a step."""
-        base = self.grid.base
-        grid = replace(self.grid, base=base.changed(execution=base.execution.changed(step_s=0.0)))
-        run_quietly(self.place / "local", grid)
-        mine, local = tables(self.root), tables(self.place / "local")
-        mine.pop("trial"), local.pop("trial")  # specs say where they ran
-        return mine == local
+    (job,) = user.writes("", "extra={'begin': 'now+1hour'}").queues().jobs
+    assert standings() == {"pending"}
+    cluster.run("scontrol", "hold", str(job))
+    assert standings() == {"held"}
+    said = user.writes().does(*user.run)
+    assert f"held (JobHeldAdmin); `scontrol release {job}` lets them go" in said.err
+    wait_for(lambda: user.ok() == 6, "all trials", PATIENCE_S)
 
 
-def test_a_grid_is_trained_as_on_one_machine(cluster: Cluster, tmp_path: Path) -> None:
-    run = Run(tmp_path)
-    run.submit()
-    assert run.record.jobs == [run.job]
-    result = run.wait()
-    assert (result.ok, result.failed, result.stopped) == (6, 0, 0), run.said()
-    wait_for(run.over, "the workers to leave")
-    assert {each.left for each in run.workers()} == {"done"}
-    assert run.same_as_local()
-
-
-def cut_off(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Submit in a shell that is killed before it releases what it has queued."""
-    shell = os.fork()
-    if shell == 0:
-        monkeypatch.setattr("runners.slurm.submit.submit.release", lambda _: os.kill(os.getpid(), signal.SIGKILL))
-        with contextlib.suppress(BaseException):
-            run.submit()
-        os._exit(1)
-    assert os.waitstatus_to_exitcode(os.waitpid(shell, 0)[1]) == -signal.SIGKILL
-
-
-def standings(run: Run) -> set[str]:
-    submissions, notes = read_submission_status(run.layout, Scheduler())
-    assert notes == []
-    return {worker.standing for status in submissions for worker in status.workers}
-
-
-def test_jobs_of_a_shell_that_was_killed_before_it_released_them_are_released_by_the_next(
-    cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    run = Run(tmp_path)
-    cut_off(run, monkeypatch)
-    assert standings(run) == {"held"}
-    said: list[str] = []
-    assert submit(run.drafter, said.append).record is None
-    assert "was cut off before its jobs were released" in said[0]
-    assert standings(run) & {"pending", "running"}  # at once
-    wait_for(lambda: standings(run) == {"ended"}, "the workers to leave")
-    assert run.same_as_local()
-
-
-def test_trials_of_jobs_that_are_held_are_queued_anew_and_nobody_waits_for_those(
-    cluster: Cluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    run = Run(tmp_path, request=CPU.changed(extra={"begin": "now+1hour"})).submit()
-    assert standings(run) == {"pending"}
-    cluster.run("scontrol", "hold", str(run.job))
-    assert standings(run) == {"held"}
-    assert run.wait().stopped == 6
-    assert f"held (JobHeldAdmin); `scontrol release {run.job}` lets them go" in capsys.readouterr().err
-    again = Run(tmp_path).submit()
-    assert again.wait().ok == 6
-    cluster.run("scancel", str(run.job))
-    wait_for(run.over, "the held jobs to go")
-
-
-def test_what_was_submitted_is_trained_whatever_is_edited_afterwards(cluster: Cluster, tmp_path: Path) -> None:
+def test_what_was_submitted_is_trained_whatever_is_edited_afterwards(cluster: Cluster, user: User) -> None:
     cluster.run("scontrol", "update", "PartitionName=debug", "State=DOWN")
     try:
-        run = Run(tmp_path).submit()
-        (tmp_path / "toys.py").write_text("raise RuntimeError('edited')\n")
+        user.queues()
+        user.spec.write_text("raise RuntimeError('edited')\n")
     finally:
         cluster.run("scontrol", "update", "PartitionName=debug", "State=UP")
-    assert run.wait().ok == 6
+    wait_until_over(cluster)
+    assert user.ok() == 6
 
 
-def test_failed_trials_make_the_workers_fail_and_are_not_tried_again(cluster: Cluster, tmp_path: Path) -> None:
-    run = Run(tmp_path, "fates=['ok', 'raises']", CPU.changed(workers=1)).submit()
-    result = run.wait()
-    assert (result.ok, result.failed) == (6, 6)
-    wait_for(run.over, "the workers to leave")
-    wait_for(lambda: list(ended(run.job).values()) == ["FAILED 86:0"], "its account")
+def test_failed_trials_make_the_workers_fail_and_are_not_tried_again(cluster: Cluster, user: User) -> None:
+    (job,) = user.writes("fates=['ok', 'raises']", "workers=1").queues().jobs
+    wait_until_over(cluster)
+    assert sorted(state.status for state in user.states().values()) == ["failed"] * 6 + ["ok"] * 6
+    wait_for(lambda: list(ended(job).values()) == ["FAILED 86:0"], "its account")
 
 
-def test_however_workers_end_their_trials_are_trained_to_the_end(cluster: Cluster, tmp_path: Path) -> None:
+def send(user: User, name: str) -> None:
+    """Send a signal to the one worker alone, from its node; its set-up is `LISTEN`."""
+    wait_for(user.workers, "the record of a worker")
+    (user.place / "order.tmp").write_text(f"-{name} {user.workers()[-1].pid}")
+    (user.place / "order.tmp").rename(user.place / "order")
+
+
+WORKERS = {
+    "limit": ("step_s=0.5, steps=110, seeds=(0,)", "time='1m', per_gpu=2"),
+    "told": ("step_s=0.4, seeds=(0,)", ""),
+    "killed": ("step_s=0.4, seeds=(0,), checkpoint_s=1.0", "setup=({listen!r},)"),
+    "cut_off": ("step_s=0.4, steps=40, seeds=(0,)", "setup=({listen!r},)"),
+}
+
+
+@pytest.mark.timeout(600)
+def test_however_workers_end_their_trials_are_trained_to_the_end(
+    cluster: Cluster, user: User, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Run four workers. One is told to leave and one is killed. One must leave while the controller is away. The
     trials of one are longer than its time limit.
     """
-    one = CPU.changed(workers=1)
-    limited = one.changed(time="1m", per_gpu=2)
-    listening = {name: one.changed(setup=(LISTEN.format(place=tmp_path / name),)) for name in ("killed", "cut_off")}
-    limit = Run(tmp_path / "limit", "step_s=0.5, steps=110, seeds=(0,)", limited).submit()
-    told = Run(tmp_path / "told", "step_s=0.4, seeds=(0,)", one).submit()
-    wait_for(told.training, "training")
-    cluster.run("scancel", "--signal=TERM", f"{told.job}_0")
-    killed = Run(tmp_path / "killed", "step_s=0.4, seeds=(0,), checkpoint_s=1.0", listening["killed"]).submit()
-    wait_for(killed.training, "training")
-    killed.send("KILL")
+    users = {name: User(user.place / name, capsys) for name in WORKERS}
+    jobs = {}
+
+    def queue(name: str) -> User:
+        grid, slurm = WORKERS[name]
+        each = users[name]
+        each.place.mkdir()
+        each.writes(grid, f"workers=1, {slurm.format(listen=LISTEN.format(place=each.place))}")
+        (jobs[name],) = each.queues().jobs
+        return each
+
+    def said(name: str) -> str:
+        return "".join(users[name].log(each, f"{jobs[name]}_0") for each in users[name].layout.submission_ids())
+
+    queue("limit")
+    wait_for(queue("told").training, "training")
+    cluster.run("scancel", "--signal=TERM", f"{jobs['told']}_0")
+    wait_for(queue("killed").training, "training")
+    send(users["killed"], "KILL")
     # SLURM enforces no time limit while its controller is away, so `limit` must reach its own before.
-    wait_for(lambda: all("queued again" in each.said() for each in (told, killed, limit)), "three to be queued again")
-    cut_off = Run(tmp_path / "cut_off", "step_s=0.4, steps=40, seeds=(0,)", listening["cut_off"]).submit()
-    wait_for(cut_off.training, "training")
-    with away(cluster):
-        cut_off.send("USR2")
-        with pytest.raises(EnvironmentProblem, match="wait for its controller"):
-            Run(tmp_path / "new")
-        wait_for(lambda: "the controller does not answer" in cut_off.said(), "the question to fail")
-    assert not (tmp_path / "new" / "campaign").exists()
-    for run in (told, killed, cut_off, limit):
-        result = run.wait()
-        assert (result.ok, result.failed, result.stopped) == (2, 0, 0), run.said()
-        assert run.same_as_local()
-    assert "queued again: its time is over" in told.said()
-    assert [each.restarts for each in told.workers()] == [0, 1]
-    assert "the worker died with status 137" in killed.said()
-    assert any(each.left in ("time", "signal") for each in limit.workers())
-    assert max(each.restarts for each in limit.workers()) >= 1
+    wait_for(lambda: all("queued again" in said(name) for name in jobs), "three to be queued again")
+    wait_for(queue("cut_off").training, "training")
+    with cluster.without_controller():
+        send(users["cut_off"], "USR2")
+        assert "wait for its controller" in user.does(*user.run).sentence
+        wait_for(lambda: "the controller does not answer" in said("cut_off"), "the question to fail")
+    assert not user.root.exists()
+    wait_until_over(cluster)
+    for name, each in users.items():
+        assert (each.ok(), each.same_as_local()) == (2, True), said(name)
+    assert "queued again: its time is over" in said("told")
+    assert [each.restarts for each in users["told"].workers()] == [0, 1]
+    assert "the worker died with status 137" in said("killed")
+    assert any(each.left in ("time", "signal") for each in users["limit"].workers())
+    assert max(each.restarts for each in users["limit"].workers()) >= 1
 
 
-def test_a_cancelled_worker_stays_cancelled(cluster: Cluster, tmp_path: Path) -> None:
-    run = Run(tmp_path, "step_s=0.2, steps=1000, seeds=(0,)", CPU.changed(workers=1)).submit()
-    wait_for(run.training, "training")
-    cluster.run("scancel", str(run.job))
-    wait_for(run.over, "the job to end")
-    assert "not queued again" in run.said()
-    wait_for(lambda: [each.split()[0] for each in ended(run.job).values()] == ["CANCELLED"], "its account")
-    result = run.wait()
-    assert (result.ok, result.stopped) == (0, 2)
+def test_a_cancelled_worker_stays_cancelled(cluster: Cluster, user: User) -> None:
+    record = user.writes("step_s=0.2, steps=1000, seeds=(0,)", "workers=1").queues()
+    (job,) = record.jobs
+    wait_for(user.training, "training", PATIENCE_S)
+    cluster.run("scancel", str(job))
+    wait_until_over(cluster)
+    assert "ablate: queued again" not in user.log(record.submission, f"{job}_0")
+    wait_for(lambda: [each.split()[0] for each in ended(job).values()] == ["CANCELLED"], "its account")
+    assert user.ok() == 0
 
 
-class away:  # noqa: N801
-    """The controller is stopped."""
-
-    def __init__(self, cluster: Cluster) -> None:
-        self._cluster = cluster
-
-    def __enter__(self) -> None:
-        self._cluster._machines.pop("slurmctld").end()
-
-    def __exit__(self, *_: object) -> None:
-        self._cluster._start_controller()
-        wait_for(lambda: self._cluster.state("n1") in {"idle", "mix", "alloc"}, "the controller")
-
-
-def test_a_node_that_refuses_is_left_for_another(cluster: Cluster, tmp_path: Path) -> None:
-    setup = ("[ $SLURMD_NODENAME != n1 ] || { echo 'no module here' >&2; exit 3; }",)
-    run = Run(tmp_path, "seeds=(0,)", CPU.changed(workers=1, setup=setup)).submit()
-    assert run.wait().ok == 2
-    assert {each.node for each in run.workers()} == {"n2"}
-    assert "no module here" in run.said()
-    assert "kept away from it" in run.said()
+REFUSED = {
+    "account='moon'": "the account is not one you may use there",
+    "qos='moon'": "the qos is not one you may use",
+    "constraint='moon'": "no node has what --constraint asks for",
+    "exclude='moon'": "--exclude names a node that does not exist",
+    "exclude='n[1-2]'": "--exclude n[1-2] leaves no node to train on; exclude fewer (sbatch: ",
+    "extra={'reservation': 'moon'}": "the reservation does not exist",
+    "extra={'moon': 'full'}": "names an option that sbatch does not have",
+    "setup=('if then',)": "no shell that bash can read (syntax error near unexpected token `then'",
+    "gpus=3": "has 2 GPUs, and a worker is to have 3",
+    "gpus=1, gpu_type='h100'": "partition debug has no GPU of type 'h100'; it has toy",
+    "partition='moon'": "partitions here: debug, preempt, short, urgent",
+    "partition='short'": "partition short allows 5 min",
+}
 
 
-def test_submitting_twice_trains_once(cluster: Cluster, tmp_path: Path) -> None:
-    request = CPU.changed(workers=1)
-    first, second = Run(tmp_path, "step_s=0.05", request), Run(tmp_path, "step_s=0.05", request)
-    done: list[SubmittedJobs] = []
-    threads = [
-        threading.Thread(target=lambda each=each: done.append(submit(each.drafter, lambda _: None)))
-        for each in (first, second)
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    records = [each.record for each in done if each.record is not None]
-    assert len(records) == 1
-    first.queued = next(each for each in done if each.record is not None)
-    assert first.wait().ok == 6
-    attempts = [first.layout.attempts(key) for key in first.layout.trial_keys()]
-    assert attempts == [[1]] * 6
-
-
-@pytest.mark.parametrize(
-    ("request_", "kind", "words"),
-    [
-        ({"partition": "moon"}, SpecError, "partitions here: debug, preempt, short, urgent"),
-        ({"account": "moon"}, SpecError, "your accounts: research, .*small"),
-        ({"qos": "moon"}, SpecError, "QOS here: few, normal"),
-        ({"partition": "short"}, SpecError, "partition short allows 5 min"),
-        ({"gpus": 1, "gpu_type": "h100"}, SpecError, "no GPU of type 'h100'; it has toy"),
-        ({"gpus": 3}, SpecError, "has 2 GPUs, and a worker is to have 3"),
-        ({"cpus": 9}, SpecError, "has 2 cores, and a worker is to have 9"),
-        ({"mem": "1T"}, SpecError, "MiB of memory"),
-        ({"constraint": "moon"}, SpecError, "no node has what --constraint asks for"),
-        ({"exclude": "moon"}, SpecError, "--exclude names a node that does not exist"),
-        ({"extra": {"reservation": "moon"}}, SpecError, "the reservation does not exist"),
-        ({"extra": {"moon": "full"}}, SpecError, "names an option that sbatch does not have"),
-    ],
-)
-def test_what_is_not_there_is_said_and_nothing_is_left(
-    cluster: Cluster, tmp_path: Path, request_: dict[str, Any], kind: type[Exception], words: str
-) -> None:
-    run = Run(tmp_path, "", CPU.changed(**request_))
-    with pytest.raises(kind, match=words):
-        run.submit()
-    assert not run.root.exists()
+def test_what_the_cluster_does_not_have_is_said_and_nothing_is_left(cluster: Cluster, user: User) -> None:
+    for fields, words in REFUSED.items():
+        said = user.writes("", fields).does(*user.run)
+        assert (said.code, said.out) == (2, "")
+        assert words in said.sentence
+    assert nothing_happened(cluster, user)
+    said = user.writes("seeds=range(5)", "workers=10, account='small'").does(*user.run)
+    assert said.code == 5
+    assert "you have as many jobs in the queue as you may; wait, cancel some, or lower --workers" in said.sentence
     assert cluster.run("squeue", "-h") == ""
-
-
-def test_an_account_that_takes_few_jobs_gets_as_many_workers_of_which_as_many_run_as_are_to(
-    cluster: Cluster, tmp_path: Path
-) -> None:
-    request = CPU.changed(workers=10, account="small", max_parallel=3, partition="short,debug", time="10m")
-    run = Run(tmp_path, "seeds=range(5)", request).submit()
-    assert run.record.classes[0].workers == 4
-    shown = cluster.run("scontrol", "show", "job", str(run.job))
-    assert "ArrayTaskThrottle=3" in shown
-    assert "Partition=short,debug" in shown
-    assert run.wait().ok == 10
-
-
-@pytest.fixture(autouse=True)
-def _logs_of_a_failure(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[None]:
-    """Add the logs of the workers to the report of a test."""
-    yield
-    for path in sorted(tmp_path.glob("**/submissions/*/logs/*")):
-        print(f"{path.name}:\n{path.read_text()[-3000:]}")  # noqa: T201
+    assert user.layout.submission_ids() == []
 
 
 REAL = """
@@ -360,29 +192,28 @@ def test_the_command_queues_follows_and_ends_like_a_run(
     assert tables(tmp_path / "campaigns" / "real") == tables(tmp_path / "local")
 
 
-def test_workers_run_in_another_python_by_the_command_of_the_request(cluster: Cluster, tmp_path: Path) -> None:
+def test_workers_run_in_another_python_by_the_command_of_the_request(cluster: Cluster, user: User) -> None:
     """The wrapper runs Python as its child, as `conda run` does; signals of SLURM reach both."""
-    wrapper = tmp_path / "container"
+    wrapper = user.place / "container"
     wrapper.write_text(f'#!/bin/bash\n[ "$1 $2" = "exec image" ] || exit 1\nINSIDE=1 {sys.executable} "${{@:4}}"\n')
     wrapper.chmod(0o755)
     extra = {"job-name": "study", "comment": "a word", "export": "ALL,GIVEN=1", "mem_per_cpu": "600M"}
-    request = CPU.changed(
-        python=f"{wrapper} exec image python", gpus=1, gpu_option="gpus", mem=None, workers=1, extra=extra
+    python = f"{wrapper} exec image python"
+    user.writes(
+        "step_s=0.4, seeds=(0,)", f"python={python!r}, gpus=1, gpu_option='gpus', mem=None, workers=1, extra={extra}"
     )
     inside = '("SLURM_JOB_ID" in os.environ) <= {"INSIDE", "GIVEN"}.issubset(os.environ)'
-    run = Run(tmp_path, "step_s=0.4, seeds=(0,)", request, header=f"import os\nassert {inside}\n").submit()
-    wait_for(run.training, "training")
-    shown = cluster.run("scontrol", "show", "job", f"{run.job}_0")
-    assert f"JobName=study-{run.record.submission}" in shown
-    assert "Comment=a word" in shown
-    assert "MinMemoryCPU=600M" in shown
-    assert "gres/gpu=1" in shown
-    cluster.run("scancel", "--signal=USR2", f"{run.job}_0")
-    assert run.wait().ok == 2
-    wait_for(run.over, "the worker to leave")
-    assert run.record.environment is None
-    assert {each.left for each in run.workers()} == {"time", "done"}
-    assert run.same_as_local()
+    user.spec.write_text(f"import os\nassert {inside}\n{user.spec.read_text()}")
+    record = user.queues()
+    wait_for(user.training, "training", PATIENCE_S)
+    shown = cluster.run("scontrol", "show", "job", f"{record.jobs[0]}_0")
+    for words in (f"JobName=study-{record.submission}", "Comment=a word", "MinMemoryCPU=600M", "gres/gpu=1"):
+        assert words in shown
+    cluster.run("scancel", "--signal=USR2", f"{record.jobs[0]}_0")
+    wait_until_over(cluster)
+    assert record.environment is None
+    assert {each.left for each in user.workers()} == {"time", "done"}
+    assert user.same_as_local()
 
 
 NODES = """

@@ -69,7 +69,7 @@ def test_what_a_reader_opened_stays_open_while_it_says_the_same(page: Page, live
     page.goto(f"{live.url}/sql?query=SELECT%20count(*)%20AS%20n%20FROM%20trial")
     shown = page.locator("#slot-result .ag-cell").first
     shown.get_by_text("4").wait_for()
-    page.locator("#slot-schema details").first.evaluate("(one) => { one.open = true; }")
+    page.locator("#slot-schema summary").first.click()
     live.write(seeds=3)
     shown.get_by_text("6").wait_for()
     assert page.locator("#slot-schema details").first.evaluate("(one) => one.open")
@@ -103,22 +103,6 @@ def test_what_a_reader_closed_stays_so_while_the_words_around_it_change(page: Pa
     live.write(3, pending=[("SSA", 0), ("softmax", 0)])
     page.locator("#slot-what").get_by_text("Curves of all seeds of this cell").first.wait_for()
     assert not trace.evaluate("(one) => one.open")
-
-
-def test_a_run_has_its_own_folds(page: Page, live: Live) -> None:
-    campaign = live.write(failed={("SSA", 0): "error", ("SSA", 1): "error"})
-    first, second = (campaign.line("SSA", seed)["trial"] for seed in range(2))
-    trace = page.locator("#slot-what details")
-    page.goto(f"{live.url}/run?run={first}")
-    trace.get_by_text("Traceback").first.click()
-    assert not trace.evaluate("(one) => one.open")
-    leave = "(run) => { const a = document.createElement('a'); a.href = `/runs/run?run=${run}`; a.className = 'on';"
-    page.evaluate(f"{leave} document.querySelector('#page').append(a); a.click(); }}", second)
-    page.locator("#slot-what td", has_text=second).wait_for()
-    assert trace.evaluate("(one) => one.open")
-    page.go_back()
-    page.locator("#slot-what td", has_text=first).wait_for()
-    assert trace.evaluate("(one) => one.open")
 
 
 def test_a_table_that_had_nothing_to_show_is_shown_once_it_has(page: Page, live: Live) -> None:

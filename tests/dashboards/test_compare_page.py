@@ -12,9 +12,6 @@ from known_campaign import Line, Planted, Seen, plant, seen
 from playwright.sync_api import Page
 
 from dashboards import write_report
-from dashboards.app.campaigns import Campaigns
-from dashboards.app.downloads import download
-from dashboards.app.engine import Engine
 from dashboards.app.pages.compare import COMPARE
 from dashboards.app.pages.factors import FACTORS
 from store import Store
@@ -80,20 +77,6 @@ def test_another_measure_has_its_own_direction_and_no_margin(root: Path) -> None
     assert row["difference"] == pytest.approx(fmean(own) - fmean(base))  # plain, not a ratio
 
 
-def test_the_direction_that_the_page_shows_is_the_one_that_it_judges_by(tmp_path: Path) -> None:
-    planted = Planted(value, more=accuracy)
-    root = plant(tmp_path / "runs", OPERATORS, SEEDS, planted, measure={"better": "higher"})
-    own, other = seen(root, COMPARE), seen(root, COMPARE, "?measure=accuracy")
-    for found in (own, other):
-        assert found.controls["better"].usual == "higher"
-        assert "higher is better" in found.slots["differences"].caption
-    chosen = other.controls["measure"]
-    assert chosen.resets == ("better",)  # another measure has a direction of its own
-    opposite = seen(root, COMPARE, "?measure=accuracy&better=lower")
-    assert opposite.controls["better"].usual == "higher"
-    assert "lower is better" in opposite.slots["differences"].caption
-
-
 def test_any_cell_can_be_the_baseline_by_its_label(root: Path) -> None:
     found = seen(root, COMPARE, "?baseline=zeta")
     frame = found.frame("differences")
@@ -105,7 +88,7 @@ def test_any_cell_can_be_the_baseline_by_its_label(root: Path) -> None:
 
 
 def test_why_says_what_the_store_says(root: Path) -> None:
-    shown = seen(root, COMPARE, "?cell=alpha").slots["why"]
+    shown = seen(root, COMPARE, "?cell=alpha", ["why"]).slots["why"]
     topics = dict(shown.data.iter_rows())
     with Store.open(root) as store:
         row = why(store, "grid", "alpha")
@@ -116,7 +99,7 @@ def test_why_says_what_the_store_says(root: Path) -> None:
 
 
 def test_seeds_are_joined_where_both_have_a_value(root: Path) -> None:
-    shown = seen(root, COMPARE, "?cell=alpha").slots["paired"]
+    shown = seen(root, COMPARE, "?cell=alpha", ["paired"]).slots["paired"]
     rows = {row["seed"]: row for row in shown.data.iter_rows(named=True)}
     assert rows[1]["value"] is None
     assert rows[1]["difference"] is None
@@ -131,13 +114,13 @@ def test_seeds_are_joined_where_both_have_a_value(root: Path) -> None:
 
 
 def test_items_that_both_recorded_are_compared(root: Path) -> None:
-    shown = seen(root, COMPARE, "?cell=zeta").slots["items"]
+    shown = seen(root, COMPARE, "?cell=zeta", ["items"]).slots["items"]
     assert shown.data["item"].to_list() == ["<b>0", "<b>1", "<b>2"]
     assert shown.data["difference"].to_list() == pytest.approx([i - 1 + 0.2 for i in range(3)])
     assert "5 seeds" in shown.caption
     assert shown.figure is not None
     assert "<b>0" not in shown.figure.to_json()
-    none = seen(root, COMPARE, "?cell=zeta&measure=accuracy").slots["items"]
+    none = seen(root, COMPARE, "?cell=zeta&measure=accuracy", ["items"]).slots["items"]
     assert "No values of single items" in none.message
 
 
@@ -155,20 +138,6 @@ def test_wins_are_shares_of_shared_seeds(usual: Seen) -> None:
                 assert (row["won"], row["n"]) == (pytest.approx(share), len(shared))
 
 
-def test_the_table_for_papers_is_bold_within_noise_of_the_best(root: Path) -> None:
-    engine = Engine(Campaigns([root]), [COMPARE])
-    text = download(engine, "runs", "compare", "cells", "tex", "").get_data(as_text=True)
-    assert r"\toprule" in text
-    assert text.count(r"\textbf") == 1  # zeta
-    assert "zeta & \\textbf" in text
-    assert "**" in download(engine, "runs", "compare", "cells", "md", "").get_data(as_text=True)
-    shown = seen(root, COMPARE).slots["cells"]
-    frame = shown.data
-    assert shown.columns[0]["field"] == "cell"
-    assert shown.columns[0]["minWidth"] > 100  # names are seen in a narrow window, too
-    assert frame.filter(pl.col("best") != "")["cell"].to_list() == ["zeta"]
-
-
 N = 60
 """Cells of a large grid."""
 
@@ -184,49 +153,25 @@ def difference(line: Line) -> Mapping[str, float]:
 
 @pytest.fixture(scope="module")
 def many(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    planted = Planted(
-        large, more=difference, items=lambda line: many_items(line) if line["axes"]["variant"] < 2 else {}
-    )
+    planted = Planted(large, more=difference)
     factors = {"variant": list(range(N))}  # as a column is called
     return plant(tmp_path_factory.mktemp("many") / "runs", ["softmax"], range(3), planted, factors=factors)
 
 
-def many_items(line: Line) -> dict[str, float]:
-    return {f"i{i:04}": float(i if line["axes"]["variant"] else 0) for i in range(1501)}
-
-
-def test_more_rows_than_usual_are_shown_when_asked_for(many: Path) -> None:
+def test_a_forest_plot_has_the_rows_with_the_smallest_p(many: Path) -> None:
     usual = seen(many, COMPARE)
     assert usual.frame("differences").height == 32
     assert "Shown: the 32 of 59 with the smallest p, best first." in usual.slots["differences"].caption
     assert usual.frame("verdicts").height == 59
-    assert seen(many, COMPARE, "?rows=100").frame("differences").height == 59
 
 
 def test_a_matrix_of_the_best_is_of_those_that_the_page_judges_best(many: Path) -> None:
     name = "softmax · {}".format
-    shown = seen(many, COMPARE, "?measure=difference&baseline=softmax%20%C2%B7%207").slots["wins"]
+    shown = seen(many, COMPARE, "?measure=difference&baseline=softmax%20%C2%B7%207", ["wins"]).slots["wins"]
     assert "Shown: 7 and the 31 cells of 60 with the best difference so far" in shown.caption
     assert {name(cell) for cell in shown.data["cell"]} == {name(n) for n in (7, *range(N - 31, N))}
     best = shown.data.filter(pl.col("cell") == str(N - 1), pl.col("against") == "7").row(0, named=True)
     assert (best["won"], best["n"], best["planned"]) == (1.0, 3, 3)
-
-
-def test_of_many_items_the_ends_are_drawn_and_how_many_is_said(many: Path) -> None:
-    shown = seen(many, COMPARE, "?cell=softmax%20%C2%B7%201").slots["items"]
-    assert "Drawn: 600 of 1,501 items, evenly by rank." in shown.caption
-    assert "mse at sigma_f 5, sigma_x 1 (" in shown.caption
-    assert shown.data["difference"].to_list() == [float(i) for i in range(1501)]
-    assert shown.figure is not None
-    [points] = shown.figure.data
-    assert (len(points.y), points.y[0], points.y[-1]) == (600, 0.0, 1500.0)
-
-
-def test_a_measurement_that_is_called_as_a_column_is_shown(many: Path) -> None:
-    found = seen(many, COMPARE, "?measure=difference")
-    table = found.slots["verdicts"]
-    assert table.data["value"].to_list() == pytest.approx([100.1 - n for n in range(N - 1, 0, -1)])
-    assert [each["headerName"] for each in table.columns if "headerName" in each] == ["difference"]
 
 
 UNEVEN = ("softmax", "apart", "broken")
@@ -267,7 +212,7 @@ def test_runs_that_cannot_be_paired_are_said_to_be_unpaired(tmp_path: Path, scal
     html = write_report(root).read_text(encoding="utf-8")
     assert said in html
     assert "unpaired: 4 runs against 4" in html
-    effects = seen(root, FACTORS).slots["effects"]
+    effects = seen(root, FACTORS, "", ["effects"]).slots["effects"]
     assert effects.figure is not None
     for words in (effects.caption, effects.figure.layout.xaxis.title.text, effects.figure.data[0].hovertemplate):
         assert ("in odds" in words) == (scale == "logit")

@@ -7,10 +7,8 @@ from statistics import fmean, geometric_mean, stdev
 
 import polars as pl
 import pytest
-from dashboard_site import ServeSite
 from known_campaign import open_view, show_slot
-from playwright.sync_api import Page as Tab
-from synthetic import plan_header, plan_lines, publish_grid, write_campaign, write_end, write_start
+from synthetic import plan_header, plan_lines, publish_grid, write_end, write_start
 
 from dashboards.app.page import PageView, SlotContent
 from dashboards.app.pages.curves import CURVES
@@ -110,12 +108,6 @@ def test_groups_are_levels_of_an_axis_and_runs_that_lack_it_are_undefined(view: 
     assert first["value"].to_list() == pytest.approx([fmean(means)])
 
 
-def test_groups_are_fields_of_the_spec(view: PageView) -> None:
-    found = show(view, "?by=operator.kind")
-    assert {key.name for key in found.legend} == {name.lower() for name in OPERATORS}
-    assert "has no" not in found.message
-
-
 def test_runs_can_stand_alone(view: PageView) -> None:
     trial = view.store.sql("SELECT trial FROM grid_trial WHERE label = 'SSA · 1' AND seed = 2")["trial"][0]
     found = show(view, f"?run={trial[:8]}")
@@ -195,21 +187,6 @@ def test_smoothing_is_labelled_and_what_was_before_stays(view: PageView) -> None
     assert kept["value"][1] == pytest.approx((0.5 * first + second) / 1.5)
 
 
-def test_single_seeds_are_thin_lines_of_their_group(view: PageView) -> None:
-    found = show(view, "?band=seeds&show=softmax · 1")
-    assert found.figure is not None
-    assert {trace.legendgroup for trace in found.figure.data} == {found.legend[0].key}
-    assert len(found.figure.data) == 4
-    assert sorted({trace.line.width for trace in found.figure.data}) == [1.0, 1.6]
-
-
-def test_several_metrics_have_a_panel_each(view: PageView) -> None:
-    found = show(view, "?metric=loss&metric=spiky")
-    assert found.figure is not None
-    assert found.figure.layout.yaxis2.title.text == "spiky"
-    assert found.data["metric"].unique().sort().to_list() == ["loss", "spiky"]
-
-
 def plot_logged(root: Path, *metrics: tuple[int, int, str, float, float]) -> SlotContent:
     """Curves along seconds, on a linear axis, of one run with `metrics` (attempt, step, name, value, wall_s).
 
@@ -247,45 +224,3 @@ def test_parts_of_a_second_are_averages_too_and_their_extremes_are_of_finite_val
     assert data["least"].min() == 1.0
     assert data["greatest"].max() == 4.0
     assert data["lost"].sum() == sum(step % 10 in wild for step in range(6, 4000))
-
-
-AXIS = "() => document.querySelector('.js-plotly-plot').layout.yaxis.range"
-
-
-@pytest.mark.browser
-def test_axes_follow_new_results_until_the_reader_zooms(page: Tab, serve_site: ServeSite, tmp_path: Path) -> None:
-    root = tmp_path / "live"
-
-    def write(seeds: int, height: float, stored: str) -> None:
-        write_campaign(root, operators=("softmax",), seeds=range(seeds), steps=4, sigma_f=(5,), submission=stored)
-        layout = Layout(root)
-        buffer = ShardBuffer(layout, submission=stored, worker=7)
-        key = layout.trial_keys().__next__()
-        buffer.add("metric", (key, 1, seeds, "height", height, 0.0))
-        buffer.add("metric", (key, 1, seeds + 10, "height", 2 * height, 0.0))
-        buffer.flush()
-
-    write(1, 1.0, "20260921T141320-0a1b2c")
-    with serve_site([root]) as site:
-        page.goto(f"{site.url}/live/curves?metric=height&linear=1")
-        page.wait_for_selector(".js-plotly-plot .scatterlayer")
-        low, high = page.evaluate(AXIS)
-        assert high == pytest.approx(2.05)
-        write(2, 50.0, "20260921T141320-0a1b2d")
-        site.campaigns.look()
-        page.wait_for_function(f"() => ({AXIS})()[1] > 90", timeout=20000)
-        box = page.locator(".js-plotly-plot .nsewdrag").bounding_box()
-        assert box is not None
-        page.mouse.move(box["x"] + 50, box["y"] + 50)
-        page.mouse.down()
-        page.mouse.move(box["x"] + 300, box["y"] + 200, steps=5)
-        page.mouse.up()
-        zoomed = page.evaluate(AXIS)
-        assert zoomed != pytest.approx([low, high])
-        write(3, 500.0, "20260921T141320-0a1b2e")
-        site.campaigns.look()
-        page.wait_for_function(
-            "() => Math.max(...document.querySelector('.js-plotly-plot').calcdata.flat().map((at) => at.y || 0)) > 900",
-            timeout=20000,
-        )
-        assert page.evaluate(AXIS) == zoomed

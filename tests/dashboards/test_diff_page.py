@@ -1,7 +1,6 @@
 """Diff: what differs between runs, and nothing else."""
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from known_campaign import open_view, show_slot
@@ -59,13 +58,6 @@ def test_all_is_shown_on_demand(view: PageView) -> None:
     assert found.caption.startswith("2 fields")
 
 
-def test_fields_can_be_ignored_with_all_below_them(view: PageView) -> None:
-    found = show(view, "spec", KEYS["softmax", 0], KEYS["<i>SSA", 1], more="&ignore=operator")
-    assert list(rows(found)) == ["seed"]
-    none = show(view, "spec", KEYS["softmax", 0], KEYS["<i>SSA", 1], more="&ignore=operator&ignore=seed")
-    assert none.message == "The specs of these 2 runs do not differ. 2 fields and all below ignored."
-
-
 def test_environment_code_and_results_stand_beside_each_other(view: PageView) -> None:
     keys = KEYS["softmax", 0], KEYS["softmax", 1]
     assert rows(show(view, "environment", *keys)) == {
@@ -83,8 +75,8 @@ def test_lists_and_empty_parts_are_compared_by_place() -> None:
     assert flat({"a": [1, {"b": []}], "c": {}}) == {"a.0": 1, "a.1.b": [], "c": {}}
     alike = {"a": "true", "b": "null", "c": MISSING, "d": '"x"', "e": "x"}
     other = {"a": True, "b": None, "d": "x", "e": "x"}
-    assert table({"x": alike, "y": other}, (), whole=False)["field"].to_list() == ["a", "b", "c", "d"]
-    found = table({"x": {"a": [1, 2], "s": "1"}, "y": {"a": [1], "s": 1}, "z": {}}, (), whole=False)
+    assert table({"x": alike, "y": other}, whole=False)["field"].to_list() == ["a", "b", "c", "d"]
+    found = table({"x": {"a": [1, 2], "s": "1"}, "y": {"a": [1], "s": 1}, "z": {}}, whole=False)
     assert found.rows() == [("a.0", "1", "1", MISSING), ("a.1", "2", MISSING, MISSING), ("s", '"1"', "1", MISSING)]
 
 
@@ -102,20 +94,3 @@ def test_runs_that_cannot_be_compared_are_told(view: PageView, keys: tuple[str, 
     assert words in show(view, "spec", *keys).message.replace("Two", "two").replace("At", "at").replace("No", "no")
     given = {each.field: each for each in DIFF.controls(view._replace(address=DiffAddress(run=keys)))}
     assert list(given["run"].options) == list(keys)  # a wrong run can be removed
-
-
-def test_a_field_that_only_begins_like_an_ignored_one_counts() -> None:
-    fields = {"a": {"task": {"points": 1}, "task_points": 1}, "b": {"task": {"points": 2}, "task_points": 2}}
-    assert table(fields, ["task"], whole=False)["field"].to_list() == ["task_points"]
-
-
-def test_the_environment_is_that_of_the_last_attempt(tmp_path: Path) -> None:
-    layout = Layout(tmp_path / "runs")
-    publish_grid(layout, plan_header(LINES, "known", {"depth": [2]}, ("softmax", "<i>SSA")), LINES)
-    for line, hosts in zip(LINES[:2], (("one", "two"), ("three",)), strict=True):
-        for attempt, host in enumerate(hosts, start=1):
-            write_start(layout, line["trial"], attempt, host=host)
-            write_end(layout, line["trial"], attempt, status="ok" if host == hosts[-1] else "stopped")
-    with open_view(layout.root, DIFF) as view:
-        found = rows(show(view, "environment", *(line["trial"] for line in LINES[:2])))
-    assert found["host"] == ["two", "three"]

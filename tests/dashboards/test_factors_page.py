@@ -13,9 +13,7 @@ from known_campaign import Line, Planted, Seen, plant, seen
 from scipy import stats
 
 from dashboards.app.pages.factors import FACTORS
-from dashboards.figures.half_normal import draw_half_normal
-from store.statistics import HalfNormal, expected_optimism
-from store.statistics.half_normal import CONTRASTS
+from store.statistics import expected_optimism
 
 OPERATORS = ("softmax", "SSA", "<script>%{x}")
 WIDTHS = (32, 128, 64)
@@ -123,17 +121,6 @@ def test_cells_without_a_value_say_why(page: Look) -> None:
     assert at(page("?fix=depth%3D4", "pivot").frame("pivot"), "SSA", "128")["reason"] == "not run"
 
 
-def test_colours_that_span_the_grid_are_the_same_for_every_choice_of_the_others(page: Look) -> None:
-    def span(search: str) -> tuple[float, float]:
-        figure = page(search, "pivot").slots["pivot"].figure
-        assert figure is not None
-        trace = json.loads(figure.to_json())["data"][0]
-        return trace["zmin"], trace["zmax"]
-
-    assert span("?shared=1&fix=depth%3D2") == span("?shared=1&fix=depth%3D4")
-    assert span("?fix=depth%3D2") != span("?fix=depth%3D4")
-
-
 def test_a_click_on_the_map_lists_the_runs_behind_it(page: Look) -> None:
     rows = page("?at=1,0", "chosen").frame("chosen")  # SSA at width 32
     assert rows.height == 8
@@ -174,21 +161,6 @@ def test_the_matrix_holds_every_pair_once_in_each_half(page: Look) -> None:
     assert listed["p (Holm)"][0] < 0.05 < importance.filter(pl.col("axis") == "width × depth")["p (Holm)"][0]
 
 
-def test_one_seed_has_its_effects_against_half_normal_quantiles(tmp_path: Path) -> None:
-    def plant_value(line: Line) -> float:
-        return value(line) / (1 + 0.1 * line["seed"])
-
-    root = plant(tmp_path / "one", OPERATORS, [0], Planted(plant_value), factors=FACTORS_OF)
-    found = seen(root, FACTORS)
-    frame = found.frame("half-normal")
-    assert frame.height == 17  # contrasts of 18 runs
-    largest = frame.row(0, named=True)
-    assert largest["beyond"] == "simultaneous margin"
-    assert frame["size"].to_list() == sorted(frame["size"].to_list(), reverse=True)
-    several = seen(plant(tmp_path / "two", OPERATORS, [0, 1], Planted(value), factors=FACTORS_OF), FACTORS)
-    assert "Several seeds tell the noise" in several.slots["half-normal"].message
-
-
 def test_one_axis_has_no_pair_and_no_map(tmp_path: Path) -> None:
     def plant_value(line: Line) -> float:
         return 1.0 + 0.1 * line["seed"] + 0.01 * len(line["operator"]) * (line["seed"] + 1)
@@ -198,21 +170,6 @@ def test_one_axis_has_no_pair_and_no_map(tmp_path: Path) -> None:
     assert "Fewer than two axes vary" in found.slots["matrix"].message
     assert "No pair passes" in found.slots["pair"].message
     assert "A map needs two axes that vary apart; in this grid operator alone varies." in found.slots["pivot"].message
-
-
-def test_axes_of_very_many_levels_have_effects_and_a_map_but_no_interactions(tmp_path: Path) -> None:
-    def plant_value(line: Line) -> float:
-        return 1.0 + 0.01 * ((17 * line["axes"]["n"] + 5 * line["axes"]["m"] + 3 * line["seed"]) % 7)
-
-    def state(line: Line) -> str:
-        return "ok" if (line["axes"]["n"] - line["axes"]["m"]) % 28 < 2 else "pending"
-
-    factors: dict[str, Any] = {"n": list(range(31)), "m": list(range(28))}
-    root = plant(tmp_path / "runs", ["softmax"], [0, 1], Planted(plant_value, state), factors=factors)
-    found = seen(root, FACTORS)
-    assert "too many pairs of levels" in found.slots["matrix"].message
-    assert set(found.frame("importance")["axis"]) == {"n", "m"}
-    assert found.frame("pivot").height == 31 * 28
 
 
 def test_a_value_off_the_scale_leaves_the_controls(tmp_path: Path) -> None:
@@ -321,21 +278,6 @@ def test_zipped_axes_are_one_and_a_map_is_of_two_that_vary_apart(odd: Look, tmp_
     )
 
 
-def test_a_cell_says_what_happened_to_its_runs(odd: Look) -> None:
-    frame = odd("?fix=seed%3D2", "pivot").frame("pivot")
-    assert at(frame, "SSA", "16")["reason"] == "not run"
-    assert at(frame, "softmax", "16")["reason"] == "no finite value"
-
-
-def test_means_that_are_not_positive_have_no_logarithmic_colour_but_a_sentence(odd: Look) -> None:
-    found = odd("?measure=signed&colours=log", "pivot").slots["pivot"]
-    assert "2 cells have means that are not positive, without a colour on a logarithmic scale" in found.message
-    assert found.figure is not None
-    told = json.loads(found.figure.to_json())["data"][0]["text"]
-    assert told[0][0].startswith("−3.9 has no colour on a logarithmic scale")
-    assert found.data["value"].null_count() == 0
-
-
 def test_names_of_axes_and_measures_may_be_those_of_columns(odd: Look) -> None:
     whole = odd("")
     assert whole.slots["matrix"].figure is not None
@@ -354,14 +296,3 @@ def test_captions_have_the_point_of_the_measure_and_its_own_alpha(odd: Look) -> 
     logs = pl.Series(of("SSA", 8, 1)).log().to_list()
     half = float(stats.t.ppf(0.95, 2)) * stdev(logs) / 3**0.5
     assert math.log(row["high"] / row["value"]) == pytest.approx(half)
-
-
-def test_no_name_of_a_contrast_stands_upon_another() -> None:
-    rows = [(f"n[{i}]", 1, 1.0, 1.0 - 0.001 * i, 3.0 - 0.01 * i, "margin", []) for i in range(20)]
-    few = [("far", 1, 1.0, 0.2, 1.0, "margin", []), ("noise", 1, 0.1, 0.1, 0.1, "", [])]
-    found = HalfNormal(pl.DataFrame([*rows, *few], schema=CONTRASTS, orient="row"), 0.05, 0.15, 0.3, 23)
-    drawn = draw_half_normal(found, "linear").data
-    names = [name for trace in drawn for name in trace.text or () if name]
-    assert names[0] == "n[0]"
-    assert names[-1] == "far"
-    assert len(names) < 6

@@ -12,7 +12,6 @@ from typing import Any
 import polars as pl
 import pytest
 from gallery_campaign import (
-    CLASSES,
     HEADS,
     LAYERS,
     OVER_STEPS,
@@ -34,7 +33,7 @@ from dashboards.data.grid_context import campaign_styles, grid_context
 from dashboards.data.user_errors import Unknown
 from dashboards.figures.canvas import least_width
 from dashboards.papers import formulas
-from dashboards.papers.attention_maps import place_of
+from dashboards.papers.figures import place_of
 from dashboards.papers.item import Drawn, Item
 from dashboards.papers.items import ITEMS, item
 from dashboards.papers.page import Gallery, gallery, gallery_html, gallery_markdown
@@ -48,37 +47,33 @@ REMEDY = "run `python -m benchmarks.gallery` and commit docs/gallery.md and docs
 GRIDS = {each.key: grid_of(each.key) for each in ITEMS}
 TABLES = [each for each in ITEMS if each.kind == "table" and each.number is not None]
 SEEDS = (0, 1, 2)
-HARMS: Mapping[str, Harm] = {
-    "one seed, cells missing": Harm(seeds=(0,), pending=lambda cell, _: cell == 1 or cell % 5 == 3),
-    "nan": Harm(seeds=(0, 1), nan=lambda cell, seed: cell == 1 or seed == 1),
-    "failed": Harm(seeds=(0, 1), failed=lambda cell, seed: cell == 1 or seed == 1),
-}
+HARM = Harm(
+    seeds=(0, 1),
+    failed=lambda cell, seed: cell % 5 == 1 or seed == 1,
+    nan=lambda cell, _: cell % 5 == 2,
+    pending=lambda cell, _: cell % 5 == 3,
+)
+"""Every cell has one good seed, or is failed, not finite or missing."""
+SOME = ("000-table-1", "002-table-1", "002-table-5", "003-table-2", "004-table-4")
+"""Tables of every kind of derived value."""
+FEW = [each for each in ITEMS if each.kind == "figure" or each.number is None or each.key in SOME]
 
 
-def opened(root: Path, harm: Harm) -> Store:
-    return Store.open(write_gallery(root, figure_grids() | table_grids(), harm))
-
-
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def full(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
-    with opened(tmp_path_factory.mktemp("gallery") / "full", Harm()) as store:
+    root = write_gallery(tmp_path_factory.mktemp("gallery") / "full", figure_grids() | table_grids())
+    with Store.open(root) as store:
         yield store
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def whole(full: Store) -> Gallery:
     return gallery(full, GRIDS)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def drawn(whole: Gallery) -> Mapping[str, Drawn]:
     return {each.key: shown for each, shown in whole.drawn}
-
-
-@pytest.fixture(scope="session", params=HARMS)
-def harmed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Store]]:
-    with opened(tmp_path_factory.mktemp("harmed") / "runs", HARMS[request.param]) as store:
-        yield request.param, store
 
 
 def test_there_are_35_figures_and_38_tables_and_each_published_table_is_one() -> None:
@@ -86,7 +81,6 @@ def test_there_are_35_figures_and_38_tables_and_each_published_table_is_one() ->
     assert len({each.key for each in ITEMS}) == 73
     of_values = {(cell.paper, int(cell.paper_table.partition("-")[0][1:])) for cell in cells()}
     assert {(each.paper, each.number) for each in TABLES} == of_values
-    assert len(of_values) == 37  # and the design table of 001, which has no number
     figures = {paper: sorted(e.number for e in ITEMS if e.paper == paper and e.kind == "figure") for paper in ALL}
     assert figures == {paper: list(range(1, last + 1)) for paper, last in ALL.items()}
 
@@ -95,22 +89,20 @@ ALL = {"000": 11, "001": 0, "002": 5, "003": 11, "004": 8}
 """The last figure of every paper."""
 
 
-def test_an_item_that_is_not_there_is_a_sentence_that_says_what_is() -> None:
-    assert item("004", "figure", 8).title
+def test_an_unknown_item_is_refused_with_those_there_are() -> None:
     with pytest.raises(Unknown, match="no such item; it has design table"):
         item("001", "figure", 1)
 
 
-@pytest.mark.parametrize("key", GRIDS)
-def test_every_item_is_drawn(drawn: Mapping[str, Drawn], key: str) -> None:
-    shown = drawn[key]
-    assert not shown.message
-    assert (shown.figure is None) != (shown.sheet is None)
-    assert shown.data.height
-    assert shown.caption.endswith(".")
-    if shown.figure is not None:
-        groups = {trace.legendgroup for trace in shown.figure.data}
-        assert {each.group or name for name, each in shown.legend.items()} <= groups
+def test_every_item_is_drawn(drawn: Mapping[str, Drawn]) -> None:
+    for key, shown in drawn.items():
+        assert not shown.message, key
+        assert (shown.figure is None) != (shown.sheet is None)
+        assert shown.data.height
+        assert shown.caption.endswith(".")
+        if shown.figure is not None:
+            groups = {trace.legendgroup for trace in shown.figure.data}
+            assert {each.group or name for name, each in shown.legend.items()} <= groups
 
 
 def expected(cell: PublishedCell, label: str, seeds: Sequence[int]) -> float | None:
@@ -151,30 +143,23 @@ def check_table(each: Item, data: pl.DataFrame, seeds: Sequence[int], lost: Call
     return found
 
 
-@pytest.mark.parametrize("each", TABLES, ids=lambda each: each.key)
-def test_a_table_has_the_planted_values_in_its_places(drawn: Mapping[str, Drawn], each: Item) -> None:
-    found = check_table(each, drawn[each.key].data, SEEDS, lambda _: False)
-    assert found or each.key == "002-table-5"
+def test_tables_have_the_planted_values_in_their_places(drawn: Mapping[str, Drawn]) -> None:
+    for each in TABLES:
+        found = check_table(each, drawn[each.key].data, SEEDS, lambda _: False)
+        assert found or each.key == "002-table-5"
 
 
-def test_cells_of_one_size_beside_several_printed_sizes_say_so_in_every_place(
-    tmp_path: Path, drawn: Mapping[str, Drawn]
-) -> None:
+def test_cells_of_one_size_beside_several_printed_sizes_say_so(tmp_path: Path, drawn: Mapping[str, Drawn]) -> None:
     assert drawn["000-table-1"].data["size"].is_null().all()  # an axis tells sizes apart
-    printed = printed_table("000", 1)
     made = [each for each in table_grids()["000-table-1"] if each.axes["model"] == "1B"]
     axes = [{name: level for name, level in each.axes.items() if name != "model"} for each in made]
     one = [replace(each, axes=given) for each, given in zip(made, axes, strict=True)]
     with Store.open(write_gallery(tmp_path / "one", {"one": one}, Harm(seeds=(0,)))) as store:
         shown = item("000", "table", 1).make(grid_context(store, "one", campaign_styles(store)))
     filled = shown.data.filter(pl.col("cell").is_not_null())
-    assert filled["row"].n_unique() == len({each.row_label for each in printed})
     assert filled["size"].null_count() == 0
-    assert shown.sheet is not None
-    notes = {each.note for entries in shown.sheet.entries for each in entries if each.words != "–"}
-    assert {note.split(":")[0] for note in notes} == {"not 0.5B", "not 1B", "not 3B"}
+    assert {note.split(":")[0] for note in filled["size"]} == {"not 0.5B", "not 1B", "not 3B"}
     assert "stands beside every printed size" in shown.latex
-    assert "every number is of the grid one, none is printed in the paper" in shown.latex
 
 
 def test_the_design_table_says_where_runs_are_lost(tmp_path: Path) -> None:
@@ -268,41 +253,32 @@ def predictions(label: str, a: float, places: Sequence[float]) -> dict[float, fl
 
 ENDS = [STEPS[-1] - step for step in STEPS]
 LOSS = {step: planted("softmax · 3B", "loss", {}, [end], geometric=True) for step, end in zip(STEPS, ENDS, strict=True)}
-BASE, SHORT = "softmax · 0.0004 · 5000 · 64", "softmax · 0.0004 · 5000 · 8"
+BASE = "softmax · 0.0004 · 5000 · 64"
 BELOW, ABOVE, USUAL = (-100, -50, -10, 0), (0, 10, 50, 100), (-10, 0, 10)
 SHIFTS = {x: planted("ssa", "mse", {"sigma_f": float(x), "sigma_x": 1.0}, geometric=True) for x in (1, 3, 5, 10)}
 DEPTHS = {d: planted("sigmoid", "activation_ratio", {"depth": float(d)}, [d]) for d in (0, 1, 2, 3)}
 PLANTED: Sequence[tuple[str, dict[str, str], dict[Any, float]]] = [
     ("000-figure-2", {"series": "learned_sink", "panel": "1B"}, {
         step: planted("learned_sink · 1B", "qk_logit_mean", {}, LAYERS, HEADS, [end])
-        for step, end in zip(STEPS, ENDS, strict=True)
+        for step, end in zip(STEPS[::3], ENDS[::3], strict=True)
     }),
     ("000-figure-4", {"series": "learned_sink", "panel": "1B"}, by_layer("learned_sink · 1B", "first_token_weight")),
     ("000-figure-5", {"panel": "softmax · 1B", "y": "1.0"}, {
         head: planted("softmax · 1B", "weight_sum", {}, [1], [head]) for head in HEADS
     }),
-    ("000-figure-6", {"series": "learned_sink", "panel": "1B"}, by_layer("learned_sink · 1B", "entropy")),
     ("000-figure-7", {"series": "softmax", "panel": "3B"}, LOSS),
     ("000-figure-10", {"series": "softmax", "panel": "3B"}, {step: LOSS[step] for step in (42, 48, 54)}),
     ("002-figure-1", {"series": "integral"}, {
         q: planted("integral", "first_token_weight", {"query": float(q)}, LAYERS[-1:], HEADS) for q in range(2, 10)
     }),
-    *(
-        ("002-figure-3", {"series": "softmax", "panel": name}, by_layer("softmax", f"token_class.closed_class.{name}"))
-        for name in CLASSES
-    ),
+    ("002-figure-3", {"series": "softmax", "panel": "other"}, by_layer("softmax", "token_class.closed_class.other")),
     ("003-figure-1", {"series": "ssa", "panel": "ssa"}, predictions("ssa", 10.0, (*BELOW, *ABOVE))),
-    ("003-figure-1", {"series": "target", "panel": "ssa"}, {x: 10 * x for x in (*BELOW, *ABOVE)}),
     ("003-figure-3", {"series": "ssa", "part": "At sigma_x = 1"}, SHIFTS),
     ("003-figure-3", {"panel": "ssa", "y": "1.0"}, SHIFTS),
     ("003-figure-4", {"panel": "ssa · every", "y": "10.0"}, errors("ssa · every")),
-    ("003-figure-5", {"panel": "ssa · some", "y": "10.0"}, errors("ssa · some")),
-    ("003-figure-6", {"panel": "Llama 8B · some", "y": "10.0"}, errors("softmax · Llama 8B · some")),
     ("003-figure-7", {"panel": "Llama 8B · every", "y": "10.0"}, errors("softmax · Llama 8B · every")),
     ("003-figure-9", {"series": "ssa", "panel": "of 1 x, high x"}, predictions("ssa", 1.0, ABOVE)),
     ("003-figure-9", {"series": "ssa", "panel": "of 10 x, usual x"}, predictions("ssa", 10.0, USUAL)),
-    ("003-figure-9", {"series": "ssa", "panel": "of 10 x, low x"}, predictions("ssa", 10.0, BELOW)),
-    ("003-figure-9", {"series": "target", "panel": "of 1 x, high x"}, {x: x for x in ABOVE}),
     ("004-figure-1", {"series": "eps = 0.2", "panel": "GPT2-XL"}, {
         length: share(f"softmax · GPT2-XL · {length}", 0.2) for length in (16, 64, 256)
     }),
@@ -310,20 +286,16 @@ PLANTED: Sequence[tuple[str, dict[str, str], dict[Any, float]]] = [
     ("004-figure-2", {"part": "Over training", "of": "validation loss"}, {
         step: planted(BASE, "validation_loss", {}, [end]) for step, end in zip(STEPS, ENDS, strict=True)
     }),
-    ("004-figure-2", {"part": "Window", "of": "loss", "x": "8.0"}, {8: planted(SHORT, "loss", {}, [0])}),
-    ("004-figure-2", {"part": "Window", "of": "sink share", "x": "8.0"}, {8: share(SHORT)}),
+    ("004-figure-2", {"part": "Window", "of": "sink share", "x": "8.0"}, {8: share("softmax · 0.0004 · 5000 · 8")}),
     ("004-figure-3", {"series": "sigmoid"}, {k: share("sigmoid", 0.3, k) for k in (1, 2, 3, 4)}),
     ("004-figure-4", {"series": "sigmoid", "panel": "token 1 over the others"}, DEPTHS),
     ("004-figure-6", {"series": "token 1", "panel": "norm of keys"}, by_layer("softmax", "first_key_norm", 1)),
-    ("004-figure-6", {"series": "others", "panel": "norm of keys"}, by_layer("softmax", "other_key_norm", 1)),
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("key", "where", "wanted"), PLANTED, ids=[f"{each[0]}-{i}" for i, each in enumerate(PLANTED)])
-def test_a_figure_has_the_planted_values(
-    drawn: Mapping[str, Drawn], key: str, where: Mapping[str, str], wanted: Mapping[Any, float]
-) -> None:
-    assert points(drawn[key], **where) == pytest.approx(wanted)
+def test_figures_have_the_planted_values(drawn: Mapping[str, Drawn]) -> None:
+    for key, where, wanted in PLANTED:
+        assert points(drawn[key], **where) == pytest.approx(wanted), (key, where)
 
 
 def points(shown: Drawn, **where: str) -> dict[Any, float]:
@@ -331,11 +303,6 @@ def points(shown: Drawn, **where: str) -> dict[Any, float]:
     rows = shown.data.filter(pl.col(name).cast(pl.String) == level for name, level in where.items())
     rows = rows if end is None else rows.filter(pl.col("panel").str.ends_with(end))
     return dict(rows.select("x" if "x" in rows.columns else "group", "value").iter_rows())
-
-
-def test_a_bar_is_the_share_of_a_model_on_a_domain(drawn: Mapping[str, Drawn]) -> None:
-    bars = drawn["004-figure-7"].data.filter((pl.col("group") == "github") & pl.col("series").str.contains("LLaMA"))
-    assert bars["value"].to_list() == pytest.approx([share("softmax · LLaMA2-7B · github")])
 
 
 def test_maps_of_attention_are_of_one_layer_and_key_0_is_no_token(drawn: Mapping[str, Drawn]) -> None:
@@ -364,19 +331,16 @@ def test_bands_over_heads_are_one_standard_deviation_and_others_are_recorded(dra
     assert row["high"] - row["value"] == pytest.approx(planted("softmax", "entropy_last_sd", {}, [1]))
 
 
-def test_maps_of_errors_are_of_the_cells_that_were_asked_about_their_quantifier(
+def test_maps_of_errors_are_of_the_cells_whose_task_has_their_quantifier(
     drawn: Mapping[str, Drawn], full: Store
 ) -> None:
     about = grid_context(full, "003-figures", campaign_styles(full))
-    for number, quantifier, widest in ((4, "every", 30), (5, "some", 30), (6, "some", 10), (7, "every", 10)):
-        shown = drawn[f"003-figure-{number}"]
-        assert all(quantifier in panel for panel in shown.data["panel"])
-        assert f"1 to {widest}" in shown.caption
+    for number, quantifier in ((4, "every"), (5, "some"), (6, "some"), (7, "every")):
+        assert all(quantifier in panel for panel in drawn[f"003-figure-{number}"].data["panel"])
         assert f'"{quantifier}"' in item("003", "figure", number).make(about).message  # a grid without any such task
 
 
 def test_panels_of_boundary_values_keep_their_own_range_of_x(drawn: Mapping[str, Drawn]) -> None:
-    assert list(dict.fromkeys(drawn["003-figure-1"].data["panel"])) == ["prediction, softmax", "prediction, ssa"]
     figure = drawn["003-figure-9"].figure
     assert figure is not None
     assert all(axis.matches is None for axis in figure.select_xaxes())
@@ -385,9 +349,7 @@ def test_panels_of_boundary_values_keep_their_own_range_of_x(drawn: Mapping[str,
 def test_two_axes_have_room_and_only_what_varies(drawn: Mapping[str, Drawn]) -> None:
     data = drawn["004-figure-2"].data
     assert set(data["part"]) == {"Over training", "Learning rate", "Data", "Window"}
-    rates = data.filter(part="Learning rate")
-    assert "validation loss" not in set(rates["of"])
-    assert set(rates["series"]) == {f"learning rate {level}" for level in ("0.0004", "0.0001", "0.001")}
+    assert set(data.filter(part="Learning rate")["of"]) == {"loss", "sink share"}
     two, four = (drawn[f"004-figure-{number}"].figure for number in (2, 8))
     assert two is not None
     assert four is not None
@@ -435,47 +397,41 @@ def test_formulas_are_what_the_papers_write() -> None:
     assert packed["value"].value_counts().sort("value")["count"].to_list() == list(formulas.DOCUMENTS)
 
 
-@pytest.mark.slow
-def test_every_item_survives_what_is_amiss(harmed: tuple[str, Store]) -> None:
-    name, store = harmed
-    shown = {each.key: drawing for each, drawing in gallery(store, GRIDS).drawn}
-    assert set(shown) == set(GRIDS)
-    empty = {key for key, drawing in shown.items() if drawing.figure is None and drawing.sheet is None}
-    assert all(shown[key].message for key in empty)
-    for drawing in shown.values():
-        if drawing.figure is not None:
-            assert drawing.figure.to_json()
+def test_every_kind_of_item_survives_faults(tmp_path: Path) -> None:
+    tables = {key: made for key, made in table_grids().items() if key in SOME}
     checked = 0
-    for each in TABLES:
-        if each.key not in empty:
-            grid = store.sql(
-                "SELECT label FROM grid_trial WHERE grid = $g GROUP BY 1 ORDER BY min(position)", {"g": each.key}
-            )
-            lost = {label for i, label in enumerate(grid["label"]) if i == 1 or (i % 5 == 3 and "missing" in name)}
-            checked += check_table(each, shown[each.key].data, (0,), lambda label, lost=lost: label in lost)
-    assert checked > 500
+    with Store.open(write_gallery(tmp_path / "runs", figure_grids() | tables, HARM)) as store:
+        operators = campaign_styles(store)
+        contexts = {grid: grid_context(store, grid, operators) for grid in store.grids()}
+        for each in FEW:
+            shown = each.make(contexts[GRIDS[each.key]])
+            assert shown.figure is not None or shown.sheet is not None or shown.message
+            assert shown.figure is None or shown.figure.to_json()
+            if each.key in SOME and shown.sheet is not None:
+                lost = {made.label for i, made in enumerate(tables[each.key]) if i % 5 in (1, 2, 3)}
+                checked += check_table(each, shown.data, (0,), lambda label, lost=lost: label in lost)
+    assert checked > 50
 
 
-def test_every_item_survives_200_levels(tmp_path: Path) -> None:
-    root = write_gallery(tmp_path / "many", {"many": many_levels()}, Harm(seeds=(0,)))
+def test_every_item_survives_many_levels(tmp_path: Path) -> None:
+    root = write_gallery(tmp_path / "many", {"many": many_levels(60)}, Harm(seeds=(0,)))
     with Store.open(root) as store:
         about = grid_context(store, "many", campaign_styles(store))
-        shown = {each.key: each.make(about) for each in ITEMS}
+        shown = {each.key: each.make(about) for each in FEW}
     assert all(each.figure is not None or each.sheet is not None or each.message for each in shown.values())
     lines = shown["000-figure-4"]
     assert lines.figure is not None
     assert len(lines.figure.data) < 100  # single cells are drawn only if they can be told apart
-    assert len(shown["004-figure-7"].data) > 100
-    assert "the first 9 of 200 models" in shown["004-figure-1"].caption
+    assert len(shown["004-figure-7"].data) > 50
+    assert "the first 9 of 60 models" in shown["004-figure-1"].caption
 
 
 def test_a_campaign_without_any_of_it_says_so(tmp_path: Path) -> None:
     root = write_gallery(tmp_path / "none", {"none": many_levels(2)}, Harm(pending=lambda *_: True))
     with Store.open(root) as store:
         about = grid_context(store, "none", campaign_styles(store))
-        for each in ITEMS:
-            found = each.make(about)
-            assert found.message or not each.needs or each.key == "004-figure-3", each.key
+        for each in FEW:
+            assert each.make(about).message or not each.needs or each.key == "004-figure-3", each.key
 
 
 def test_the_page_of_the_documentation_is_current(whole: Gallery) -> None:

@@ -11,7 +11,6 @@ from playwright.sync_api import Page
 from plotly.offline import get_plotlyjs
 
 from dashboards.data.formatting import plain
-from dashboards.figures.canvas import least_width
 from dashboards.figures.heat import Ramp, draw_heat, heat_ramp
 from dashboards.theme.styles import DIVERGING, SEQUENTIAL, contrast, dark_partners, on_fill
 
@@ -82,8 +81,6 @@ def test_a_ramp_has_a_span_and_a_diverging_one_its_middle_in_the_middle(values: 
         assert low < high
         shades = [heat_ramp(found, log=log).shade(value) for value in values]
         assert all(low <= shade <= high for shade in shades if shade is not None)
-    moved = heat_ramp(pl.Series([1.5, 0.75]), diverging=True, middle=1.0)
-    assert (moved.low, moved.high) == (0.5, 1.5)
 
 
 def test_panels_share_one_scale_and_one_bar_and_zoom_together() -> None:
@@ -98,7 +95,7 @@ def test_panels_share_one_scale_and_one_bar_and_zoom_together() -> None:
     assert figure.layout.xaxis.domain[1] < figure.layout.xaxis2.domain[0]
 
 
-@pytest.mark.parametrize("n", [1, 2, 3, 4, 5, 7, 13, 19, 31])
+@pytest.mark.parametrize("n", [1, 4, 7])
 def test_panels_do_not_overlap_and_the_lowest_of_each_column_names_its_axis(n: int) -> None:
     found = plane(x=[1] * n, y=[0] * n, value=[1.0] * n, panel=[f"panel {i}" for i in range(n)])
     figure = draw_heat(found, heat_ramp(found["value"]), x="x", y="y")
@@ -153,16 +150,14 @@ def test_texts_stand_in_all_cells_if_the_figure_has_room_for_them() -> None:
     two = plane(x=[1, 2], y=[0, 0], value=[0.25, 0.5])
     ramp = Ramp(0, 1, words=lambda value: f"{100 * (value or 0):.0f} %")
     assert read_texts(draw_heat(two, ramp, x="x", y="y")) == {("1", "0"): "25 %", ("2", "0"): "50 %"}
-    said = two.with_columns(text=pl.Series(["a quarter", "half"]))
-    assert read_texts(draw_heat(said, ramp, x="x", y="y")) == {("1", "0"): "a quarter", ("2", "0"): "half"}
     found = plane(x=list(range(10)), y=[0] * 10, value=[0.25] * 10)
-    named, ramp = found.with_columns(y=pl.lit("a level with a long name")), heat_ramp(found["value"])
-    for frame, width, texts in ((found, 860, 10), (found, 280, 0), (found, 500, 10), (named, 500, 0)):
-        assert len(read_texts(draw_heat(frame, ramp, x="x", y="y", width=width))) == texts
+    for width, texts in ((860, 10), (280, 0)):
+        assert len(read_texts(draw_heat(found, heat_ramp(found["value"]), x="x", y="y", width=width))) == texts
     for text, drawn in (("x" * 60, 0), ("x", 2)):  # in all panels or in none
         each = plane(panel=["a", "b"], x=[1, 1], y=[1, 1], value=[1.0, 2.0], text=[text, "y"])
-        figure = draw_heat(each, heat_ramp(each["value"]), x="x", y="y")
-        assert len(list(figure.select_traces({"type": "scatter", "mode": "text"}))) == drawn
+        assert (
+            len(list(draw_heat(each, ramp, x="x", y="y").select_traces({"type": "scatter", "mode": "text"}))) == drawn
+        )
 
 
 def test_a_cell_of_less_than_its_neighbours_is_marked_where_its_text_has_no_room() -> None:
@@ -186,7 +181,7 @@ LENGTHS = """([figure, width]) => {
 def test_labels_of_any_length_leave_rows_legible(page: Page) -> None:
     page.set_content("<body></body>")
     page.add_script_tag(content=get_plotlyjs())
-    for n, panels, title in ((2, 9, "mse"), (5, 1, "the number's own unit"), (9, 1, ""), (6, 2, "mse")):
+    for n, panels, title in ((2, 9, "mse"), (9, 1, "")):
         levels = pl.DataFrame({"x": [f"level {i} with a long name" for i in range(n)]})
         found = levels.join(levels.rename({"x": "y"}), how="cross").join(
             pl.DataFrame({"panel": [f"panel {i}" for i in range(panels)]}), how="cross"
@@ -196,10 +191,3 @@ def test_labels_of_any_length_leave_rows_legible(page: Page) -> None:
         across, up, widest = page.evaluate(LENGTHS, [json.loads(figure.to_json()), 930])
         assert up / n >= 22, (n, panels)
         assert widest <= across / n, (n, panels)
-
-
-def test_panels_side_by_side_have_a_least_width_and_a_lone_one_none() -> None:
-    found = pl.DataFrame({"panel": ["a", "b"], "x": ["0", "0"], "y": ["0", "0"], "value": [1.0, 2.0]})
-    ramp = heat_ramp(found["value"])
-    assert least_width(draw_heat(found.filter(pl.col("panel") == "a"), ramp, x="x", y="y")) == 0
-    assert least_width(draw_heat(found, ramp, x="x", y="y")) > 500

@@ -65,10 +65,6 @@ def test_json_in_a_script_is_the_same_json_and_cannot_end_the_script(value: obje
     assert not set("<>&") & set(encoded)
 
 
-def test_a_script_that_closes_itself_is_only_text() -> None:
-    assert script_json("</script><script>") == '"\\u003c/script\\u003e\\u003cscript\\u003e"'
-
-
 def test_plotly_gets_no_tag_entity_or_template_from_a_label() -> None:
     assert plain("<b>%{x}&lt;") == "&lt;b&gt;%&#123;x}&amp;lt;"
 

@@ -75,17 +75,6 @@ def test_lines_are_the_values_of_the_campaign(campaign: Campaign) -> None:
     assert list(softmax.y) == pytest.approx(expected["value"].to_list())
 
 
-@pytest.mark.parametrize("make", [training_curves, error_by], ids=lambda make: make.__name__)
-def test_a_figure_of_several_lines_names_each_once_in_its_legend(
-    campaign: Campaign, make: Callable[..., go.Figure]
-) -> None:
-    figure = make(campaign)
-    assert figure.layout.showlegend
-    listed = [trace.name for trace in figure.data if trace.showlegend]
-    assert len(listed) == len({trace.legendgroup for trace in figure.data if trace.showlegend}) == 3
-    assert listed[:2] == ["softmax", "SSA"]
-
-
 def test_what_is_asked_for_is_found_or_told(campaign: Campaign) -> None:
     asked: list[tuple[Callable[[], object], type[Exception], str]] = [
         (lambda: error_by(campaign, "sigma_g"), NotFoundError, "varying coordinate 'sigma_g'.*did you mean 'sigma_"),

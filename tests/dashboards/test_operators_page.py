@@ -1,6 +1,5 @@
 """The page of operators: every one opens, sliders move weights, and what makes no sense is a sentence."""
 
-import math
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
@@ -8,13 +7,10 @@ import pytest
 from synthetic import write_campaign, write_grid
 
 from dashboards.app.address import read, replace_fields, write_query
-from dashboards.app.campaigns import Campaigns
-from dashboards.app.downloads import download
-from dashboards.app.engine import Engine, shown_of
+from dashboards.app.engine import shown_of
 from dashboards.app.page import PageView, SlotContent
-from dashboards.app.pages.operators import LOGITS, OPERATORS, OperatorsAddress, logits_of
+from dashboards.app.pages.operators import LOGITS, OPERATORS, OperatorsAddress
 from dashboards.data.grid_context import campaign_styles
-from dashboards.data.user_errors import catch_user_error
 from grid import Grid, over
 from runners import LinearFunctions, Training, Trial
 from runners.catalogue.operator_maths import OperatorMaths
@@ -168,28 +164,3 @@ def test_another_operator_leaves_the_numbers_of_the_last_behind() -> None:
     )
     assert replace_fields(address, {"numbers:score.n": 2.5}).numbers == ("score.n=2.5",)
     assert read(OperatorsAddress, write_query(address)) == address
-
-
-def test_a_slider_reaches_the_value_that_the_address_says(store: Store) -> None:
-    view = _view(store, operator="ssa", numbers=("score.n=50",))
-    slider = next(each for each in OPERATORS.controls(view) if each.field == "numbers:score.n")
-    assert slider.span is not None
-    assert slider.span[1] == 50.0
-    assert slider.usual == 1.5
-
-
-def test_the_data_of_a_figure_can_be_had(root: Path) -> None:
-    engine = Engine(Campaigns([root]), [OPERATORS], OperatorMaths())
-    found = download(engine, "runs", "operators", "weights", "csv", "?operator=identity&logits=1,3").get_data(
-        as_text=True
-    )
-    header, *lines = (line.split(",") for line in found.splitlines())
-    assert header == ["heads", "key", "name", "logit", "weight", "softmax"]
-    assert [float(line[4]) for line in lines] == pytest.approx([1.0, 3.0])
-    assert float(lines[1][5]) == pytest.approx(1 / (1 + math.exp(-2)))
-
-
-def test_the_default_row_has_a_winner_and_a_near_tie(store: Store) -> None:
-    first, second, third, *_ = sorted(logits_of(_view(store)), reverse=True)
-    assert first - second > 1 > second - third > 0
-    assert catch_user_error(lambda: logits_of(_view(store, logits=""))) == (ROW, None)

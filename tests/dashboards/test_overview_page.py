@@ -43,7 +43,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_every_trial_has_its_square_with_a_sign_and_its_reason(root: Path) -> None:
-    shown = seen(root, OVERVIEW).slots["progress"]
+    shown = seen(root, OVERVIEW, "", ["progress"]).slots["progress"]
     assert shown.data.height == 20
     assert shown.data["state"].value_counts().sort("state").rows() == [("failed", 3), ("ok", 16), ("pending", 1)]
     assert shown.figure is not None
@@ -60,7 +60,7 @@ def test_every_trial_has_its_square_with_a_sign_and_its_reason(root: Path) -> No
 
 
 def test_verdicts_are_the_store_s_by_effect(root: Path) -> None:
-    frame = seen(root, OVERVIEW).frame("verdicts")
+    frame = seen(root, OVERVIEW, "", ["verdicts"]).frame("verdicts")
     with Store.open(root) as store:
         found = verdicts(store, "grid")
     assert sorted(frame["reason"]) == sorted(found["reason"])
@@ -91,14 +91,14 @@ def test_the_noise_floor_is_found_in_four_of_five_repetitions(root: Path) -> Non
         reached = power(np.array(smallest), np.array(sd), np.array(5.0), alpha=0.05 / 3)
         assert float(reached) == pytest.approx(0.8, abs=1e-6)
     assert found.frame["smallest"].to_list() == sorted(found.frame["smallest"].to_list(), reverse=True)
-    shown = seen(root, OVERVIEW).slots["noise"]
+    shown = seen(root, OVERVIEW, "", ["noise"]).slots["noise"]
     assert change(row["smallest"], "log").removeprefix("+") in shown.caption
     assert "unless the seeds show that it lies within the 5 % that count as equal" in shown.caption
     assert "5, planned" in shown.data["paired seeds"].to_list()
 
 
 def test_what_to_do_next_names_commands_for_failures_and_what_trials_are_awaited_for(root: Path) -> None:
-    frame = seen(root, OVERVIEW).frame("next")
+    frame = seen(root, OVERVIEW, "", ["next"]).frame("next")
     commands = [how for how in frame["how"] if how.startswith("ablate retry")]
     assert commands == [
         f"ablate retry --failed grid=grid reason=diverged --campaign {root}",
@@ -109,7 +109,7 @@ def test_what_to_do_next_names_commands_for_failures_and_what_trials_are_awaited
         found = verdicts(store, "grid").filter(pl.col("verdict") == "undecided")
     assert found["label"].to_list() == [HOSTILE]  # one of its trials is outstanding
     assert "wait for 1 verdict" in frame["what"].to_list()
-    failures = seen(root, OVERVIEW).slots["failures"]
+    failures = seen(root, OVERVIEW, "", ["failures"]).slots["failures"]
     assert "3 failed trials of 2 kinds (diverged 2, killed 1)" in failures.caption
     assert failures.data.filter(reason="diverged")["cells"].to_list() == ["alpha"]
     without = frame.filter(pl.col("what").str.contains("without a verdict"))
@@ -127,7 +127,7 @@ def test_many_cells_stand_in_groups_that_count_every_trial_once(tmp_path: Path) 
 
     factors = {"width": widths}
     root = plant(tmp_path / "runs", ["softmax", "zeta"], [0, 1], Planted(value, planted_state), factors=factors)
-    shown = seen(root, OVERVIEW).slots["progress"]
+    shown = seen(root, OVERVIEW, "", ["progress"]).slots["progress"]
     assert shown.data.height == 2 * len(widths) * 2
     assert "Trials by operator and seed" in shown.caption
     with Store.open(root) as store:
@@ -140,27 +140,16 @@ def test_many_cells_stand_in_groups_that_count_every_trial_once(tmp_path: Path) 
     assert rows["zeta", 1]["value"] == pytest.approx(1 - 4 / len(widths))
 
 
-def test_cells_of_one_operator_stand_by_the_first_axis_that_fits(tmp_path: Path) -> None:
-    factors = {"rate": list(range(40)), "depth": [4, 2]}
-    root = plant(tmp_path / "runs", ["softmax"], [0], Planted(value), factors=factors)
-    with Store.open(root) as store:
-        cells = store.sql("SELECT DISTINCT cell FROM grid_trial")["cell"].to_list()
-        grouped = shares(store, "grid", states(store, "grid", cells))
-    assert grouped.by == "depth"
-    assert grouped.frame["y"].cast(pl.String).to_list() == ["4", "2"]
-    assert grouped.frame["text"].to_list() == ["✓ 40", "✓ 40"]
-
-
 def test_files_in_quarantine_are_listed(tmp_path: Path) -> None:
     root = tmp_path / "runs"
     write_campaign(root, operators=("softmax", "SSA"), seeds=range(2), steps=4, sigma_f=(5,), sigma_x=(1,))
-    assert seen(root, OVERVIEW).slots["left-out"].message == "Nothing is left out."
+    assert seen(root, OVERVIEW, "", ["left-out"]).slots["left-out"].message == "Nothing is left out."
     broken = next((root / "spool").rglob("*-item.*.parquet"))
     broken.write_bytes(b"torn" + broken.read_bytes()[4:])
     (root / "store" / "live.duckdb").unlink(missing_ok=True)
     for snapshot in (root / "store").glob("*.duckdb*"):
         snapshot.unlink()
-    shown = seen(root, OVERVIEW).slots["left-out"]
+    shown = seen(root, OVERVIEW, "", ["left-out"]).slots["left-out"]
     assert shown.message.startswith("1 file could not be read and is not served")
     assert shown.data["file"].to_list() == [broken.name]
 
@@ -181,15 +170,6 @@ def test_lost_lines_of_a_plan_are_said_on_every_page_and_in_the_report(tmp_path:
     assert said in page
     assert "7 of 10 trials done" in slots["progress"].caption
     assert "7 of 10 trials done" in page
-
-
-def test_a_grid_that_is_done_and_decided_has_nothing_left_to_do(tmp_path: Path) -> None:
-    def plant_value(line: Line) -> float:
-        return 0.5 * value(line) if line["operator"] == "zeta" else value(line)
-
-    found = seen(plant(tmp_path / "runs", ["softmax", "zeta"], SEEDS, Planted(plant_value)), OVERVIEW)
-    assert "Nothing is left to do" in found.slots["next"].message
-    assert found.slots["failures"].message == "No trial has failed."
 
 
 UNSETTLED = {("zeta", 2): "running", ("alpha", 1): "pending"}
@@ -225,7 +205,7 @@ def test_a_value_that_is_no_number_is_a_failure_everywhere(unsettled: Path) -> N
 
 
 def test_running_and_waiting_trials_are_steps(unsettled: Path) -> None:
-    steps = dict(seen(unsettled, OVERVIEW).frame("next").select("what", "how").iter_rows())
+    steps = dict(seen(unsettled, OVERVIEW, "", ["next"]).frame("next").select("what", "how").iter_rows())
     assert steps["wait for 1 running trial"] == "ablate watch"
     assert steps["train 1 outstanding trial"] == "the run that is on takes them up; once it has ended, ablate run SPEC"
     assert "see to 2 trials without a finite value" in steps

@@ -115,20 +115,6 @@ def test_a_printed_value_inside_the_interval_is_in_the_band(tmp_path: Path) -> N
         assert row["own_low"] < value < row["own_high"]
 
 
-def test_two_seeds_have_no_interval_and_nothing_to_lie_in(tmp_path: Path) -> None:
-    values = {name: [mse(seed, EFFECTS) for seed in range(2)] for name in ("softmax", "ssa")}
-    planted(tmp_path / "runs", {"softmax": softmax(), "ssa": ssa()}, values).close()
-    for at in views(tmp_path / "runs"):
-        found = show_slot(at("?paper=003&item=table 1"), "item")
-        own = found.data.filter(pl.col("own_mean").is_not_null())
-        assert set(own["own_n"]) == {2}
-        assert (
-            own.select("own_spread", "own_low", "own_high", "printed_in_own_interval", "claim_word").null_count().row(0)
-            == (own.height,) * 5
-        )
-        assert "from three seeds on" in found.caption
-
-
 def test_claims_are_those_of_the_comparison_with_published_numbers(at: At) -> None:
     view = at("?claims=all")
     found = show_slot(view, "claims").data
@@ -209,12 +195,3 @@ def test_a_campaign_with_nothing_of_it_has_a_sentence_for_every_item(foreign: At
             assert found.figure is not None or found.message or found.parts or found.data.height
             assert "reproduced" not in words(found).lower()
             assert found.figure is None or "<script>%{x}" not in json.dumps(json.loads(found.figure.to_json()))
-
-
-def test_latex_of_a_table_has_the_own_values(at: At) -> None:
-    text = show_slot(at(""), "item").files["tex"]()
-    assert text.count(r"\\") >= 14
-    assert "Sparsemax" in text
-    assert "every number is of the grid planted, none is printed in the paper" in text
-    assert "arithmetic" not in text
-    assert "planned seeds have a value" not in text

@@ -2,12 +2,10 @@
 
 import math
 
-import polars as pl
 import pytest
 
 from dashboards.data.seed_averages import over_seeds, paired_change
 from store import Store
-from store.database.queries import agrees
 
 T_2 = 4.302653  # two-sided 95 % quantile of t with two degrees of freedom
 
@@ -69,16 +67,3 @@ def test_few_values_have_no_interval_and_ends_that_leave_the_doubles_do_not_fail
     found = one(known, "log", "1e-300", "1e300")
     assert found["low"] < 1e-300
     assert math.isfinite(found["high"])
-
-
-def test_groups_are_kept_apart_and_in_order(known: Store) -> None:
-    found = known.sql(over_seeds(rows(("b", "1"), ("a", "2"), ("b", "3")), ["y"], "linear"))
-    assert found.select("y", "value").rows() == [("a", 2.0), ("b", 2.0)]
-    assert isinstance(found, pl.DataFrame)
-
-
-def test_a_point_becomes_a_condition_without_its_names_in_the_sql() -> None:
-    condition, parameters = agrees({"x'; DROP": 1})
-    assert condition == "point[$coordinate_0] = $at_0"
-    assert parameters == {"coordinate_0": "x'; DROP", "at_0": 1.0}
-    assert agrees({}) == ("true", {})

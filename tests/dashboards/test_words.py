@@ -47,25 +47,6 @@ def test_a_log_ratio_is_a_percentage_until_it_is_a_factor_of_two(difference: flo
     assert change(difference, "log") == words
 
 
-@pytest.mark.parametrize(
-    ("value", "digits", "words"),
-    [
-        (2.9, 3, "2.90"),
-        (0.5, 3, "0.500"),
-        (0.0, 3, "0.00"),
-        (1234.5, 3, "1,234"),
-        (123.4, 3, "123"),
-        (999.96, 4, "1,000"),
-    ],
-)
-def test_a_padded_number_keeps_its_zeros_and_ends_with_no_point(value: float, digits: int, words: str) -> None:
-    assert number(value, digits, padded=True) == words
-
-
-def test_a_linear_difference_carries_its_sign() -> None:
-    assert [change(value, "linear") for value in (0.0131, -0.0131)] == ["+0.013", "−0.013"]
-
-
 def test_counts_and_lists_read_as_english() -> None:
     assert [count(n, "seed") for n in (0, 1, 1200)] == ["0 seeds", "1 seed", "1,200 seeds"]
     assert [join_words(list("abc")[:n]) for n in range(4)] == ["", "a", "a and b", "a, b and c"]
@@ -97,11 +78,6 @@ def test_names_keep_the_axis_where_values_alone_would_collide_or_axes_differ() -
     assert short_names(["lr=1 · decay=3", "lr=2 · decay=4"]).names == ["1 · 3", "2 · 4"]
     assert short_names(["x", "a=x"]).names == ["x", "a=x"]
     assert short_names(["softmax", "Integral S=4"]).names == ["softmax", "Integral S=4"]  # no axis
-
-
-@pytest.mark.parametrize("labels", [[""], ["=", "a="], ["·", " · "], ["a=1"]])
-def test_names_of_odd_labels_stay_distinct(labels: list[str]) -> None:
-    assert len(set(short_names(labels).names)) == len(labels)
 
 
 @pytest.mark.parametrize(

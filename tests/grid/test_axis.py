@@ -52,11 +52,6 @@ def test_labels_come_from_specs_and_values() -> None:
     )  # fmt: skip
 
 
-def test_in_a_table_scalars_are_themselves_and_named_values_are_their_names() -> None:
-    assert over("a", [1, 0.5, True, None, SSA()]).scalars == (1, 0.5, True, None, "ssa")
-    assert over("a", [1, 2], labels=["low", "high"]).scalars == ("low", "high")
-
-
 @pytest.mark.parametrize(
     ("axis", "told"),
     [
@@ -83,12 +78,6 @@ def test_one_at_a_time_is_the_base_and_every_change_alone(sizes: list[int]) -> N
     bundle = one_at_a_time(*(over(f"a{at}", range(size)) for at, size in enumerate(sizes)))
     assert len(bundle.choices) == len(set(bundle.choices)) == 1 + sum(size - 1 for size in sizes)
     assert all(sum(index > 0 for index in choice) <= 1 for choice in bundle.choices)
-
-
-def test_bundles_nest() -> None:
-    together = zipped(over("a", [1, 2, 3]), over("b", ["x", "y", "z"]))
-    alone = one_at_a_time(together, over("c", [0, 1]))
-    assert alone.choices == ((0, 0, 0), (1, 1, 0), (2, 2, 0), (0, 0, 1))
 
 
 REFUSED_GRIDS: list[tuple[Callable[[], object], str]] = [

@@ -8,7 +8,7 @@ from pydantic import model_validator
 from standin import Suppress
 from standin_grid import BASE, LAYERS, OPERATORS, grid, labels
 
-from grid import Grid, Spec, SpecError, has, over, zipped
+from grid import Grid, Spec, SpecError, has, over
 
 
 def test_only_specs_on_the_way_of_an_axis_are_rebuilt() -> None:
@@ -30,11 +30,6 @@ def test_plain_data_is_a_value_too() -> None:
     gates = over("operator.gate", [{"kind": "suppress", "width": 2}, {"kind": "none"}], labels=["narrow", "none"])
     strength = over("operator.gate.strength.per", ["layer", "head"], when=has("operator.gate.strength"))
     assert labels(grid(gates, strength)) == ["narrow · layer", "narrow · head", "none"]
-
-
-def test_a_check_across_fields_sees_the_final_combination_only() -> None:
-    made = grid(zipped(over("model.heads", [3, 5]), over("model.width", [9, 10])))
-    assert made.header()["cells"] == 2
 
 
 class Pace(Spec):
@@ -63,11 +58,6 @@ def test_an_axis_begins_with_what_was_written_and_not_with_what_it_came_to() -> 
     assert [trial.pace.every for trial in found] == [None, 300]  # type: ignore[attr-defined]
     assert [trial.pace.whole for trial in found] == ["file of 100", "file of 1000"]  # type: ignore[attr-defined]
     assert found[1] == Paced(pace=Pace(every=300, steps=1000))
-
-
-def test_a_combination_that_cannot_be_built_names_its_cell() -> None:
-    with pytest.raises(SpecError, match="cell 'heads=3' of grid 'g' cannot be built: model: heads divide the width"):
-        list(grid(over("model.heads", [2, 3])).cells())
 
 
 @pytest.mark.parametrize(

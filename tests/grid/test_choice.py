@@ -92,14 +92,6 @@ def test_a_narrower_family_belongs_to_the_wider_one() -> None:
         Holder.model_validate({"power": SSA()})
 
 
-def test_a_kind_is_one_fixed_name() -> None:
-    for text in ('Literal["a", "b"] = "a"', 'Literal["a"]', 'str = "a"'):
-        annotation, _, default = text.partition(" = ")
-        fields = {"__annotations__": {"kind": eval(annotation)}, "__module__": __name__}
-        with pytest.raises(SpecError, match="one fixed name"):
-            type("Loose", (Score,), fields | ({"kind": default.strip('"')} if default else {}))
-
-
 @pytest.mark.parametrize(
     ("given", "told"),
     [
@@ -115,11 +107,3 @@ def test_what_is_no_member_is_told_what_there_is(given: object, told: str) -> No
     with pytest.raises(ValidationError) as caught:
         Operator.model_validate({"score": given})
     assert told in str(caught.value)
-
-
-def test_choices_of_two_files_are_not_equal_also_inside_another_spec(load: Callable[[str, str], ModuleType]) -> None:
-    first = Operator(score=load("users_file", MINE).Mine())
-    Score._members.pop("mine")
-    second = Operator(score=load("other_file", MINE).Mine())
-    assert first.key == second.key  # the same data
-    assert first != second  # which two classes compute

@@ -2,7 +2,7 @@
 
 from standin import PRINCIPLED, SSA, SSA_OPERATOR, AdamW, Execution, Number, Operator, Placement, Training, Trial
 
-from grid import Measure, diff
+from grid import diff
 
 
 def describe(a: Trial, b: Trial) -> list[str]:
@@ -41,17 +41,3 @@ def test_differences_outside_the_key_say_so() -> None:
     ]
     assert a.key == b.key
     assert not any(difference.identity for difference in diff(a, b))
-
-
-def test_mappings_differ_entry_by_entry() -> None:
-    a, b = (Measure(name="mse", point={"sigma_x": 1, "sigma_f": f}) for f in (1, 5))
-    assert [str(difference) for difference in diff(a, b)] == ["point.sigma_f: 1.0 -> 5.0"]
-    c = Measure(name="mse", point={"sigma_x": 1})
-    assert [str(difference) for difference in diff(a, c)] == ["point: {sigma_x: 1.0, sigma_f: 1.0} -> {sigma_x: 1.0}"]
-
-
-def test_two_keys_differ_exactly_when_an_identity_field_does() -> None:
-    trials = [Trial(), Trial(seed=1), Trial(operator=PRINCIPLED), Trial(execution=Execution(path="sdpa"))]
-    for a in trials:
-        for b in trials:
-            assert (a.key != b.key) == any(difference.identity for difference in diff(a, b))

@@ -18,30 +18,11 @@ def test_axes_multiply() -> None:
     assert (made.header()["cells"], made.header()["trials"]) == (6, 12)
 
 
-def test_a_grid_without_axes_is_the_base() -> None:
-    only = list(grid(seeds=[7]).trials())
-    assert [planned.trial for planned in only] == [BASE.changed(seed=7)]
-    assert only[0].label == "Principled"
-
-
-def test_one_at_a_time_and_products_have_so_many_cells() -> None:
-    assert grid(one_at_a_time(LAYERS, HEADS, over("training.steps", [10, 20]))).header()["cells"] == 1 + 2 + 1 + 1
-    assert (headline().header()["cells"], headline().header()["trials"]) == (192, 960)
-
-
 def test_zipped_axes_vary_together() -> None:
     cells = grid(zipped(over("model.layers", [1, 2]), over("model.heads", [2, 4])), over("training.steps", [10, 20]))
     assert [(p.axes["layers"], p.axes["heads"], p.axes["steps"]) for p in cells.cells()] == [
         (1, 2, 10), (1, 2, 20), (2, 4, 10), (2, 4, 20)
     ]  # fmt: skip
-
-
-def test_keys_are_those_of_the_trials_and_cells() -> None:
-    for planned in grid(OPERATORS, LAYERS).trials():
-        assert planned.key == planned.trial.key
-        assert planned.cell == cell_key(planned.trial)
-        assert planned.seed == planned.trial.seed  # type: ignore[attr-defined]
-        assert planned.operator == planned.trial.operator.label  # type: ignore[attr-defined]
 
 
 def test_two_equal_cells_are_named() -> None:
@@ -56,27 +37,6 @@ def test_seeds_are_replicates() -> None:
             grid(LAYERS, seeds=seeds)
     with pytest.raises(SpecError, match="not an axis"):
         grid(over("seed", [1, 2]))
-
-
-def test_any_prefix_of_the_order_has_run_a_seed_for_every_cell_before_the_next() -> None:
-    made = grid(OPERATORS, LAYERS, seeds=[5, 3, 9])
-    order = list(made.trials())
-    assert [planned.seed for planned in order] == [5] * 9 + [3] * 9 + [9] * 9
-    for seed in (5, 3, 9):
-        assert len({planned.cell for planned in order if planned.seed == seed}) == 9
-
-
-def test_the_order_within_a_seed_is_fixed_and_not_the_order_of_declaration() -> None:
-    made = headline()
-    cells = [planned.cell for planned in made.trials()]
-    assert cells[:192] == cells[192:384] == sorted(cells[:192])
-    assert cells[:192] != [planned.cell for planned in made.cells()]
-
-
-def test_half_a_grid_has_seen_every_level_of_every_axis() -> None:
-    half = list(islice(headline().trials(), 96))
-    for axis in headline().header()["axes"]:
-        assert {planned.axes[axis["name"]] for planned in half} == set(axis["labels"])
 
 
 def test_enumeration_sorted_by_turn_is_execution_order() -> None:
@@ -184,15 +144,6 @@ def test_baselines_have_the_levels_of_their_cells_on_the_other_axes() -> None:
     assert header["baseline"] in header["baselines"].values()
 
 
-def test_an_axis_that_does_not_apply_matches_every_level() -> None:
-    strength = over("operator.gate.strength.per", ["layer", "head"], when=has("operator.gate.strength"))
-    made = grid(over("operator", [SOFTMAX, PRINCIPLED]), strength, LAYERS, baseline={"operator": "softmax"})
-    found = {planned.cell: planned.axes for planned in made.cells()}
-    assert len(found) == 3 + 3 * 2
-    for cell, base in made.header()["baselines"].items():
-        assert found[base]["layers"] == found[cell]["layers"]
-
-
 def test_a_cell_without_a_baseline_of_its_levels_is_named() -> None:
     lacks = forbid(lambda trial: trial.model.layers == 2 and trial.operator == SSA_OPERATOR, reason="none")  # type: ignore[attr-defined]
     with pytest.raises(SpecError, match=r"selects 'SSA · layers=1', .*0 of them fit the cell 'softmax · layers=2'"):
@@ -219,14 +170,6 @@ def test_a_union_has_the_cells_of_both_once() -> None:
     assert len({planned.key for planned in union.trials()}) == len(list(union.trials())) == 18
     assert cells(shallow | shallow) == cells(shallow)
     assert (union.name, union.named("all").name) == ("shallow-deep", "all")
-
-
-def test_rules_of_a_union_count_in_their_own_part() -> None:
-    shallow, deep = both()
-    rules = [forbid(lambda trial: trial.model.layers == 2, reason="two")]
-    union = Grid("ruled", BASE, shallow.axes, rules, range(2)) | deep
-    assert union.header()["rules"] == [{"reason": "two", "count": 3}]
-    assert union.header()["cells"] == 3 + 6
 
 
 def test_an_axis_of_one_part_is_null_in_the_other() -> None:

@@ -1,14 +1,13 @@
 """An overridden grid has the trials of the grid that somebody would have written so."""
 
-import re
 from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from standin import SOFTMAX, SSA_OPERATOR, Model, Trial
+from standin import SOFTMAX, Model, Trial
 from standin_grid import BASE, HEADS, LAYERS, OPERATORS, grid
 
-from grid import Grid, SpecError, has, over, value_at, zipped
+from grid import Grid, SpecError, has, over, zipped
 from grid.overrides import override
 
 
@@ -34,14 +33,6 @@ def test_changes_of_one_spec_are_made_at_once() -> None:
     """Neither 6 heads of 128 channels nor 4 heads of 66 are a model."""
     changed = override(grid(LAYERS), ["model.heads=6", "model.width=66"])
     assert trials(changed) == trials(written([LAYERS], BASE.changed(model=Model(heads=6, width=66))))
-
-
-def test_a_change_inside_of_a_changed_field_counts() -> None:
-    changed = override(
-        grid(LAYERS), ["operator.gate.strength.init=2", 'operator.gate={"kind": "suppress", "width": 4}']
-    )
-    assert value_at(changed.base, "operator.gate.strength.init") == 2.0
-    assert value_at(changed.base, "operator.gate.width") == 4
 
 
 @pytest.mark.parametrize(
@@ -93,14 +84,3 @@ def test_what_cannot_be_overridden_is_refused_in_one_sentence(axes: list[Any], t
         override(grid(*axes), [text])
     assert all(words in str(refused.value) for words in said), refused.value
     assert "\n" not in str(refused.value)
-
-
-def test_a_field_is_overridden_once() -> None:
-    with pytest.raises(SpecError, match=re.escape("'7' and as '8'")):
-        override(grid(), ["model.layers=7", "model.layers=8"])
-
-
-def test_an_axis_of_any_part_of_a_union_is_in_the_way() -> None:
-    second = Grid("h", Trial(operator=SSA_OPERATOR), [over("task.batch", [8, 16])], seeds=range(2))
-    with pytest.raises(SpecError, match=r"axis 'task\.batch'"):
-        override(grid(HEADS) | second, ["task.batch=4"])

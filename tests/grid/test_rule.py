@@ -3,7 +3,7 @@
 import pytest
 from standin_grid import HEADS, LAYERS, OPERATORS, grid, labels
 
-from grid import SpecError, forbid, has, over, zipped
+from grid import SpecError, forbid, has, over
 
 
 def test_an_axis_with_a_condition_is_null_where_it_does_not_hold() -> None:
@@ -20,12 +20,6 @@ def test_conditions_see_the_axes_before_them() -> None:
     when_ssa = over("operator.score.n.init", [2.0, 3.0], when=ssa)
     when_large = over("operator.score.b.init", [4.0, 5.0], when=lambda t: ssa(t) and t.operator.score.n.init > 2)
     assert grid(OPERATORS, when_ssa, when_large).header()["cells"] == 2 + 1 + 2
-
-
-def test_bundles_may_have_a_condition() -> None:
-    numbers = [over(f"operator.score.{name}.init", [2.0, 3.0]) for name in "nb"]
-    both = zipped(*numbers, when=has("operator.score.n"))
-    assert grid(OPERATORS, both).header()["cells"] == 4
 
 
 def test_a_condition_that_never_holds_is_an_error() -> None:

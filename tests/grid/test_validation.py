@@ -1,12 +1,10 @@
 """A pydantic error becomes one sentence: where, what is expected, what came."""
 
-from typing import Self
-
 import pytest
-from pydantic import ValidationError, model_validator
+from pydantic import ValidationError
 from standin import Trial
 
-from grid import Spec, SpecError, over, spec_error
+from grid import SpecError, over, spec_error
 
 NUMBER = "unable to parse string as a number"
 INTEGER = "unable to parse string as an integer"
@@ -68,21 +66,6 @@ def test_a_path_can_begin_further_out() -> None:
     with pytest.raises(ValidationError) as caught:
         Trial.model_validate({"model": {"layers": None}})
     assert str(spec_error(caught.value, "", under="base")) == "base.model.layers should be a valid integer, got None"
-
-
-def test_the_owner_is_named_once() -> None:
-    class Pair(Spec):
-        low: int = 0
-        high: int = 1
-
-        @model_validator(mode="after")
-        def _ordered(self) -> Self:
-            if self.high < self.low:
-                raise ValueError("high is not below low")
-            return self
-
-    with pytest.raises(SpecError, match=r"^Pair: high is not below low$"):
-        Pair().changed(low=2)
 
 
 def test_an_axis_with_what_is_no_number_is_named() -> None:

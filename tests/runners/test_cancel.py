@@ -1,7 +1,6 @@
 """Calling work off: first the file, then the queue; exactly what was meant; a run on this machine by its process."""
 
 import json
-import os
 import signal
 import socket
 import subprocess
@@ -19,7 +18,6 @@ from warm import REAL, Warm
 
 from runners.attempts.submission_record import Array
 from runners.cli.app import execute
-from runners.execution.local_runs import runs_at_work
 from runners.monitoring.cancel import Cancelling
 from runners.monitoring.trial_locations import locate_trials
 from runners.slurm.scheduler import QueueStatus, TaskStatus
@@ -77,21 +75,13 @@ def test_everything_is_the_file_first_and_then_the_jobs(campaign: Campaign) -> N
     first.everything()
     assert queue.told == [([7, 9], True)]
     assert (len(first.done), first.problems) == (1, [])
-    again = Cancelled(campaign, {"7_0": RUNS}, queue)
-    again.everything()
-    assert (again.done, len(queue.told)) == ([], 1)
+    for tasks in ({"7_0": RUNS}, {}):
+        again = Cancelled(campaign, tasks, queue)
+        again.everything()
+        again.trials(keys(campaign, 0))
+        assert (again.done, again.problems, len(queue.told)) == ([], [], 1)
     late.trials(keys(campaign, 2))  # it has read what was there before
     assert read_cancelled(campaign.layout, FIRST).all
-
-
-def test_what_has_ended_is_left_alone(campaign: Campaign) -> None:
-    submit(campaign, SSA)
-    queue = Queue(campaign.layout)
-    call = Cancelled(campaign, {}, queue)
-    call.everything()
-    call.trials(keys(campaign, 0))
-    assert (queue.told, call.done, call.problems) == ([], [], [])
-    assert not read_cancelled(campaign.layout, FIRST).all
 
 
 def test_some_trials_are_called_off_in_every_submission_that_has_them(campaign: Campaign) -> None:
@@ -131,17 +121,6 @@ def test_a_queue_that_cannot_be_told_is_said_with_what_does_it(campaign: Campaig
     assert "`scancel 7` does that" in call.problems[0]
 
 
-def test_a_run_of_another_host_is_named_and_not_touched(campaign: Campaign) -> None:
-    (key,) = keys(campaign, 0)
-    submit(campaign, SSA[:2], machine="local", host="elsewhere", pid=os.getpid())
-    assert runs_at_work(campaign.layout) == []
-    write_start(campaign.layout, key, 1, host="elsewhere", pid=os.getpid(), started=time.time(), submission=FIRST)
-    (run,) = runs_at_work(campaign.layout)
-    found = Cancelling(campaign.layout, [], [run], Queue(campaign.layout))
-    found.everything()
-    assert f"is on elsewhere and this is {socket.gethostname()}" in found.problems[0]
-
-
 def test_a_run_that_has_not_begun_a_trial_is_asked_to_stop(campaign: Campaign) -> None:
     with subprocess.Popen(["sleep", "600"]) as run:
         try:
@@ -173,12 +152,11 @@ def is_trained(layout: Layout, key: str) -> bool:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("machine", [["--workers", "2"], ["--on", "inline"]])
-def test_a_run_on_this_machine_is_asked_to_stop_and_saves_its_state(tmp_path: Path, machine: list[str]) -> None:
+def test_a_run_on_this_machine_is_asked_to_stop_and_saves_its_state(tmp_path: Path) -> None:
     path, root = tmp_path / "long.py", tmp_path / "campaign"
     path.write_text(real_spec("long", training="steps=1_000_000", operators="softmax()"))
     command = [sys.executable, "-P", "-m", "runners"]
-    words = [*command, "run", str(path), "--campaign", str(root), *machine]
+    words = [*command, "run", str(path), "--campaign", str(root), "--workers", "2"]
     layout = Layout(root)
     with Warm(words, preload=REAL, stderr=subprocess.DEVNULL) as run:
         try:
@@ -270,7 +248,7 @@ def test_trials_of_an_edited_grid_are_told_and_can_be_called_off(campaign: Campa
     write_json(header, {**read_json(header), "trials": len(lines)})
     call = Cancelled(campaign, {"7_0": RUNS})
     assert call.where.outdated == tuple(keys(campaign, 1))
-    assert any("1 queued or running trial is in no grid any more" in note for note in call.where.notes)
+    assert any("1 queued or running trial in no grid any more" in note for note in call.where.notes)
     call.trials(call.where.outdated)
     assert read_cancelled(campaign.layout, FIRST).trials == set(keys(campaign, 1))
     assert not Cancelled(campaign, {"7_0": RUNS}).where.outdated

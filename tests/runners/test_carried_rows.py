@@ -55,7 +55,7 @@ def done(step: int) -> TrainingResult:
     return TrainingResult(step, stopped=False, parameters=1, operator_parameters=0, train_s=0, evaluate_s=0)
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(4))
 def test_every_row_of_dead_workers_counts_once(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     draw, layout, steps = random.Random(seed), Layout(tmp_path), 40
     attempt = begin(layout)

@@ -107,16 +107,6 @@ def test_a_look_while_an_owner_saves_finds_what_is_there(layout: Layout, monkeyp
     assert (found.step, remarks) == (60, [])
 
 
-def test_an_old_list_keeps_nobody_waiting(layout: Layout, monkeypatch: pytest.MonkeyPatch) -> None:
-    _, newest = saved(layout, 10, 20)
-    listed = checkpoint._files(newest.parent)
-    newest.unlink()
-    monkeypatch.setattr(checkpoint, "_files", lambda _: listed)
-    found, (remark,) = newest_checkpoint(layout, TRIAL)
-    assert found.step == 10
-    assert "has gone; the one before it is used" in remark
-
-
 def test_a_flipped_byte_or_a_cut_is_noticed_and_the_checkpoint_before_it_is_used(layout: Layout) -> None:
     _, newest = saved(layout, 10, 20)
     whole = newest.read_bytes()

@@ -29,9 +29,8 @@ from runners.execution.fork_client import Exit, Forked
 from runners.execution.machine import Queue
 from runners.execution.pool import WorkerPool, _PoolMember
 from runners.training.failure import failure_of
-from runners.training.memory import oom_kills
 from store.files.layout import Layout
-from store.files.trial_status import pid_space, trial_state
+from store.files.trial_status import trial_state
 
 TRIAL = "ab" * 16
 TRIALS = [f"{number:032x}" for number in range(100)]
@@ -187,23 +186,6 @@ def test_a_trial_that_got_on_has_not_failed_however_often_its_workers_vanish(lay
     assert mine.number == MOST_LOST + 1
 
 
-@pytest.mark.parametrize(
-    ("reason", "before", "now", "again"),
-    [
-        ("out_of_memory", 1, 2, True),
-        ("out_of_memory", None, 2, True),
-        ("out_of_memory", 2, 2, False),
-        ("out_of_memory", 1, None, False),
-        ("error", 1, 2, False),
-    ],
-)
-def test_only_pieces_get_smaller(layout: Layout, reason: str, before: int | None, now: int | None, again: bool) -> None:
-    write_start(layout, TRIAL, 1, submission=ABOUT["submission"], accumulate=before)
-    write_end(layout, TRIAL, 1, status="failed", reason=reason)
-    found = claimed(layout, accumulate=now)
-    assert isinstance(found, Claim) if again else found == Taken("failed")
-
-
 def deaths_over(layout: Layout, **fields: Any) -> tuple[CrashCounter, str]:
     lines = list(trial_lines(toy_grid(seeds=[0])))
     submission = submission_id()
@@ -272,31 +254,6 @@ def test_a_trial_that_was_killed_for_memory_is_cut_if_asked(
     assert micro_batches(state, 1) == (4 if ends else 2 if claimed else 1)
 
 
-V2 = "0::/job_7/step_0\n"
-V1 = "5:devices:/job_7\n4:cpu,memory:/job_7/step_0\n0::/\n"
-EVENTS = "low 0\nhigh 0\nmax 9\noom 2\noom_kill 2\noom_group_kill 0\n"
-CONTROL = "oom_kill_disable 0\nunder_oom 0\noom_kill 3\n"
-
-
-@pytest.mark.parametrize(
-    ("groups", "file", "text", "kills"),
-    [
-        (V2, "job_7/step_0/memory.events", EVENTS, 2),
-        (V2, "memory.events", EVENTS, 2),  # a container that sees its own group as the root
-        (V1, "memory/job_7/step_0/memory.oom_control", CONTROL, 3),
-        (V1, "memory/job_7/step_0/memory.oom_control", "oom_kill_disable 0\nunder_oom 0\n", None),  # an old kernel
-        ("", "memory.events", EVENTS, 2),
-        ("nonsense\n", "memory.events", EVENTS, None),
-    ],
-)
-def test_kills_for_memory_are_counted(tmp_path: Path, groups: str, file: str, text: str, kills: int | None) -> None:
-    (tmp_path / "cgroup").write_text(groups)
-    (tmp_path / "mounts" / file).parent.mkdir(parents=True)
-    (tmp_path / "mounts" / file).write_text(text)
-    assert oom_kills(tmp_path / "cgroup", tmp_path / "mounts") == kills
-    assert oom_kills(tmp_path / "nothing", tmp_path / "mounts") is None
-
-
 @pytest.mark.parametrize("jobs", [["12_4"] * 5, ["12_0", "12_1", "12_2", "12_5", "12_4"], [None] * 5], ids=str)
 def test_lives_that_a_task_came_back_from_do_not_fail_a_trial(layout: Layout, jobs: list[str | None]) -> None:
     """A task that was started again is no lost worker; a process that died within a life is one."""
@@ -323,14 +280,6 @@ def test_a_claim_of_a_file_system_that_does_not_answer_says_so(layout: Layout, m
     monkeypatch.setattr(os, "listdir", stale)
     with pytest.raises(EnvironmentProblem, match="Stale file handle"):
         claimed(layout, sources=OLD)
-
-
-def test_the_dead_of_another_container_are_not_this_ones(layout: Layout) -> None:
-    deaths, trial = deaths_over(layout)
-    write_start(layout, trial, 1, **GONE, pid_space="another container", heartbeat_s=1e-9)
-    assert deaths._left_behind(trial, GONE["pid"]) is None
-    write_start(layout, trial, 2, **GONE, pid_space=pid_space())
-    assert deaths._left_behind(trial, GONE["pid"]) == 2
 
 
 @pytest.mark.parametrize("told", ["cut", "ended", None])

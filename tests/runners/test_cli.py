@@ -11,8 +11,6 @@ import pytest
 from synthetic import write_campaign
 
 from runners.cli.app import HELP, app, execute
-from store.files.layout import Layout
-from variants.laws.battery import LAWS
 
 ROOT = Path(__file__).parent.parent.parent
 COMMANDS = (
@@ -81,12 +79,6 @@ def test_an_error_is_json_when_json_was_asked_for(ablate: Callable) -> None:
     assert "nowhere" in error["message"]
 
 
-def test_the_laws_are_listed_with_a_sentence_each(ablate: Callable) -> None:
-    said = " ".join(ablate("prove", "--laws").out.split())
-    assert [law.name for law in LAWS if f"{law.name} {law.sentence}" not in said] == []
-    assert "takes neither a file nor --operator" in ablate("prove", "my.py", "--laws", code=2).err
-
-
 def test_reading_commands_speak_json(campaign: Path, ablate: Callable) -> None:
     for command in ("status", "table", "doctor"):
         answer = json.loads(ablate(command, "--json", "--campaign", campaign).out)
@@ -95,14 +87,6 @@ def test_reading_commands_speak_json(campaign: Path, ablate: Callable) -> None:
         if command == "table":
             assert {row["label"] for row in answer["data"]} == {"SSA", "Integral"}
             assert all(row["verdict"] and row["reason"] for row in answer["data"])
-
-
-def test_two_trials_differ_in_specs_and_results(campaign: Path, ablate: Callable) -> None:
-    first, second, *_ = Layout(campaign).trial_keys()
-    printed = ablate("compare", first[:12], second[:12], "--campaign", campaign).out
-    assert " -> " in printed
-    assert "mse" in printed
-    assert "no trial's key begins" in ablate("compare", "ffffffffffff", second, "--campaign", campaign, code=3).err
 
 
 def test_a_rebuilt_store_has_the_content_it_had(campaign: Path, ablate: Callable) -> None:

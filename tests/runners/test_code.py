@@ -14,7 +14,7 @@ from toy_training import Toy, ToyTrial
 
 from grid import Spec
 from runners.evaluations import BoundaryValues
-from runners.provenance.code import CORE, Codes
+from runners.provenance.code import Codes
 from runners.provenance.source import digest, relevant, statements
 from runners.provenance.specfile import load_spec_file
 from runners.tasks import AskedLengths, Induction, LengthGrid, Quantifiers
@@ -220,18 +220,6 @@ def test_what_a_task_shares_with_another_is_its_code_too(project: Path, tiny: Tr
             after = [_code_in(project, trial) for trial in trials]
         differ = [trial for trial, old, new in zip(trials, before, after, strict=True) if old != new]
         assert differ == [trial for trial in trials if trial in changed]
-
-
-def test_every_pattern_of_the_core_finds_a_file() -> None:
-    assert [pattern for pattern in CORE if not list(ROOT.glob(pattern))] == []
-
-
-def test_modules_known_from_another_process_are_not_read_again(tiny: Trial) -> None:
-    first = Codes()
-    sources = first.sources(tiny)
-    known = {name: version[::-1] for name, version in first.modules.items()}
-    assert Codes(first.modules).sources(tiny) == sources
-    assert Codes(known).sources(tiny) == {name: version[::-1] for name, version in sources.items()}
 
 
 def test_a_class_of_a_notebook_has_the_code_of_its_methods() -> None:

@@ -183,7 +183,11 @@ def sound(rich: Path) -> Sound:
     return Sound(rich, table, files)
 
 
-CASES = [(kinds, harm, False) for kinds in (*ALONE, *BESIDE) for harm in HARMS]
+CASES = [
+    (kinds, harm, False)
+    for at, kinds in enumerate((*ALONE, *BESIDE))
+    for harm in (("flipped", "cut")[at % 2], "deleted")
+]
 CASES += [(kinds, "deleted", True) for kinds in (*ALONE, *BESIDE) if not REBUILT & {*kinds}]
 
 

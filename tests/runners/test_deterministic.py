@@ -14,7 +14,6 @@ from torch.backends import cudnn
 from grid.errors import EnvironmentProblem
 from runners.tasks import Data, LinearFunctions
 from runners.tasks.synthetic.linear_functions import LinearFunctionsData
-from runners.training import loop
 from runners.training.deterministic import deterministic, fix_workspace
 from runners.training.loop import train
 from runners.trial import Execution, Trial
@@ -102,19 +101,6 @@ def test_on_cuda_any_trial_leaves_the_process_fit_for_a_deterministic_one(
         fix_workspace(CUDA, wanted=True)
     monkeypatch.setenv(WORKSPACE, ":16:8")
     fix_workspace(CUDA, wanted=True)
-
-
-def test_training_fixes_it_before_the_model(tiny: Trial, memory: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[object] = []
-    world = memory()
-
-    def noted(device: torch.device, *, wanted: bool) -> None:
-        assert world.began is None
-        asked.append((device.type, wanted))
-
-    monkeypatch.setattr(loop, "fix_workspace", noted)
-    train(tiny.changed(execution=STRICT), world)
-    assert asked == [("cpu", True)]
 
 
 def test_on_the_cpu_it_changes_no_number_and_no_key(tiny: Trial, memory: Callable) -> None:

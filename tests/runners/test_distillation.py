@@ -14,19 +14,16 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from grid.errors import SpecError
-from runners.evaluations.length_extrapolation import Lengthens
 from runners.optimisers import AdamW, Training
 from runners.planning.duration import training_flops
 from runners.planning.preflight import METRICS
-from runners.probes import Classified, TokenClasses
-from runners.tasks import AskedLengths, AssociativeRecall, Batch, Data, Distillation, Grammar, LinearFunctions
+from runners.tasks import AskedLengths, AssociativeRecall, Batch, Data, Distillation, LinearFunctions
 from runners.tasks.distillation.distillation import divergence
 from runners.tasks.distillation.teacher import Teaching
-from runners.tasks.text.encoder import Encodes
-from runners.training.flops import Shape, forward_work
+from runners.training.flops import Shape, count_flops
 from runners.training.loop import train
 from runners.trial import build_model
-from variants import Tokens, gpt2, softmax
+from variants import Tokens, gpt2
 
 
 def draw(*shape: int, spread: float = 3.0, seed: int = 0) -> Tensor:
@@ -47,9 +44,9 @@ def taught(tmp_path_factory: pytest.TempPathFactory) -> Distillation:
 def test_the_divergence_and_the_entropy_are_those_of_the_definition(temperature: float) -> None:
     student, target = draw(2, 3, 7), draw(2, 3, 7, seed=1)
     q, p = (exact_softmax(each.double().numpy() / temperature, -1) for each in (student, target))
-    found = divergence(student, target, temperature)
-    assert found.kl.numpy() == pytest.approx(rel_entr(p, q).sum(-1), rel=1e-5)
-    assert found.entropy.numpy() == pytest.approx(-rel_entr(p, 1.0).sum(-1), rel=1e-5)
+    kl, entropy = divergence(student, target, temperature)
+    assert kl.numpy() == pytest.approx(rel_entr(p, q).sum(-1), rel=1e-5)
+    assert entropy.numpy() == pytest.approx(-rel_entr(p, 1.0).sum(-1), rel=1e-5)
 
 
 def losses(task: Distillation, outputs: Tensor) -> tuple[Data, Batch, list[float]]:
@@ -100,16 +97,6 @@ def test_targets_are_the_teachers_logits_and_the_tokens_and_no_teacher_drops(tmp
         blind = {row.name: row.value for row in data.evaluate(lambda inputs, _=None: model(inputs))}
     assert abs(found["validation_kl"]) < 1e-6
     assert blind["validation_kl"] > 1e-4
-
-
-def test_a_student_with_its_teachers_weights_starts_at_nothing(taught: Distillation, memory: Callable) -> None:
-    """The same model and seed start with the same weights."""
-    trial, itself, other = teaching_trial(taught.task).changed(task=taught), memory(), memory()
-    train(trial, itself)
-    train(trial.changed(seed=1), other)
-    assert itself.logged[1]["kl"] == 0
-    assert itself.logged[1]["soft_cross_entropy"] > 1
-    assert other.logged[1]["kl"] > 1e-4
 
 
 def test_a_student_comes_to_predict_what_a_trained_teacher_does(tmp_path: Path, memory: Callable) -> None:
@@ -166,21 +153,16 @@ def test_what_is_recorded_is_what_is_declared_and_the_teacher_is_judged_once(
         assert len(asked) == number
 
 
-def test_micro_batches_and_ranks_learn_as_the_whole_batch_does(taught: Distillation, memory: Callable) -> None:
+def test_micro_batches_learn_as_the_whole_batch_does(taught: Distillation, memory: Callable) -> None:
     """The loss leaves a prefix out; student and teacher see one another's documents or both do not."""
     both = taught.changed(temperature=2.0, cross_entropy_weight=0.5)
     prefixed = taught.changed(task=taught.task.changed(prefix=4))
     apart_from = taught.changed(task=taught.task.changed(packing="documents"))
-    for task, parts in ((both, 2), (both, 4), (prefixed, 2), (apart_from, 2)):
-        trial, whole, world = learning_trial(task, training=GENTLE), memory(), memory()
+    for task, parts in ((both, 4), (prefixed, 2), (apart_from, 2)):
+        trial, whole, world = learning_trial(task, training=GENTLE.changed(steps=8)), memory(), memory()
         train(trial, whole)
         train(split(trial, parts), world)
         assert apart(numbers(whole), numbers(world)) < ROUNDINGS * torch.finfo(torch.float32).eps
-    ranks, two = memory(), memory()
-    trial = learning_trial(both, training=GENTLE.changed(steps=4))
-    train(split(trial, 1, gpus=2), ranks)
-    train(split(trial, 2), two)
-    assert numbers(ranks) == numbers(two)
 
 
 def test_only_what_the_task_asks_for_is_learned(tmp_path: Path, memory: Callable) -> None:
@@ -195,20 +177,8 @@ def test_only_what_the_task_asks_for_is_learned(tmp_path: Path, memory: Callable
     outputs = draw(*part.targets.shape[:2], task.vocabulary)
     asked = data.batch(1, 1).targets != -100
     assert 0 < int(asked.sum()) == data.terms(data.batch(1, 1).targets) < asked.numel()
-    wanted = divergence(outputs, part.targets[..., :-1], 1.0).kl[asked].mean()
+    wanted = divergence(outputs, part.targets[..., :-1], 1.0)[0][asked].mean()
     assert float(data.loss(outputs, part.targets)) == pytest.approx(float(wanted), rel=1e-6)
-
-
-@pytest.mark.parametrize("accumulate", [1, 3])
-def test_an_interrupted_student_has_the_same_bits(taught: Distillation, memory: Callable, accumulate: int) -> None:
-    trial = split(learning_trial(taught.changed(cross_entropy_weight=0.5)), accumulate)
-    whole, parts = memory(), memory(stop_at=[2, 4])
-    train(trial, whole)
-    for stop in (2, 4):
-        assert train(trial, parts).step == stop
-        parts.stop_at.remove(stop)
-    train(trial, parts)
-    assert numbers(parts) == numbers(whole)
 
 
 def test_a_teacher_sees_what_the_task_makes_visible(taught: Distillation) -> None:
@@ -224,18 +194,6 @@ def test_a_teacher_sees_what_the_task_makes_visible(taught: Distillation) -> Non
     assert (plain - one).abs().max() > 1e-4
 
 
-def test_prefixes_and_documents_are_those_of_the_text(taught: Distillation) -> None:
-    prefixed = taught.changed(task=taught.task.changed(prefix=4))
-    data = prefixed.open()
-    part = data.complete_batch(data.batch(1, 1))
-    outputs = draw(6, 8, 256)
-    wanted = divergence(outputs, part.targets[..., :-1], 1.0).kl[:, 3:].mean()
-    assert float(data.loss(outputs, part.targets)) == pytest.approx(float(wanted), rel=1e-6)
-    assert prefixed.unscored == 3
-    apart_from = taught.changed(task=taught.task.changed(packing="documents"))
-    assert not bool(apart_from.open().examples(9).visible.all())
-
-
 def test_the_key_knows_teacher_temperature_and_weight_but_no_path(tmp_path: Path, taught: Distillation) -> None:
     changes = [{"temperature": 2.0}, {"cross_entropy_weight": 0.1}, {"validation_sequences": 8}]
     changes.append({"teacher": taught.teacher.changed(precision="bfloat16")})
@@ -244,22 +202,6 @@ def test_the_key_knows_teacher_temperature_and_weight_but_no_path(tmp_path: Path
     elsewhere = taught.changed(teacher=taught.teacher.changed(campaign=str(copied)))
     assert elsewhere.key == taught.key
     assert elsewhere != taught
-
-
-def test_distillation_says_of_its_tokens_what_its_task_says(taught: Distillation, tmp_path: Path) -> None:
-    assert isinstance(taught, Encodes)
-    assert taught.encoder().encode("a").ids == taught.task.encoder().encode("a").ids
-    assert (taught.length, taught.inputs, taught.batch) == (taught.task.length, taught.task.inputs, 6)
-    assert Distillation.model_validate(taught.data()) == taught
-    grammar = Grammar(batch=2, context=8)
-    trial = teaching_trial(grammar, model=gpt2(layers=1, heads=2, width=8, max_positions=64), operator=softmax())
-    write_finished(tmp_path / "other", trial)
-    other = Distillation(task=grammar, teacher=teacher(tmp_path / "other", trial))
-    assert not isinstance(other, Encodes)
-    assert isinstance(other, Lengthens)
-    assert isinstance(other, Classified)
-    assert learning_trial(other).changed(probing={"probes": (TokenClasses(),)})
-    assert torch.equal(other.windows(8, 2).inputs, grammar.windows(8, 2).inputs)
 
 
 def test_what_cannot_be_distilled_is_refused(taught: Distillation) -> None:
@@ -281,6 +223,6 @@ def test_what_cannot_be_distilled_is_refused(taught: Distillation) -> None:
 
 def test_a_plan_counts_the_teacher_s_forward_pass(taught: Distillation) -> None:
     student, trial = learning_trial(taught, training=Training(steps=10)), teaching_trial(taught.task)
-    forward = forward_work(trial.model, trial.operators(), Tokens(256), "auto", Shape(6, 8))
+    forward = count_flops(trial.model, trial.operators(), Tokens(256), "auto", Shape(6, 8), training=False)
     alone, together = (training_flops(each) for each in (student.changed(task=taught.task), student))
-    assert together == alone + 10 * forward.flops > alone
+    assert together == alone + 10 * forward > alone

@@ -14,10 +14,6 @@ from runners.cli.app import execute
 from runners.cli.doctor import Check, examine
 
 
-def named(what: str, found: list[Check]) -> Check:
-    return next(check for check in found if check.what == what)
-
-
 @pytest.mark.parametrize("error", ["OSError('libcudart: no such file\\nmore')", "ImportError('no torch._C')"])
 def test_a_torch_that_cannot_be_imported_is_a_failed_check_and_exit_code_5(tmp_path: Path, error: str) -> None:
     (tmp_path / "torch.py").write_text(f"raise {error}\n")
@@ -59,24 +55,6 @@ def wanted(monkeypatch: pytest.MonkeyPatch) -> Callable[[list[str]], list[Check]
 def test_ranges_of_packages_hold(wanted: Callable[[list[str]], list[Check]], requirement: str, check: Check) -> None:
     others = ["duckdb; python_version < '3'", "duckdb; extra == 'more'"]  # other machines, extras
     assert wanted([requirement, *others]) == [check]
-
-
-def test_presence_is_checked(wanted: Callable[[list[str]], list[Check]], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "packaging.requirements", None)
-    assert wanted(["torch>=99", "duckdb>=2"]) == [
-        Check("torch", "2.11.0+cu128"),
-        Check("duckdb", "missing; pip install 'duckdb>=2'", ok=False),
-    ]
-
-
-def test_a_tree_that_is_not_installed_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    def unknown(name: str) -> list[str]:
-        raise PackageNotFoundError(name)
-
-    monkeypatch.setattr(doctor, "requires", unknown)
-    check = named("ablate", examine())
-    assert "not installed" in check.found
-    assert not check.ok
 
 
 @pytest.mark.parametrize("below", ["", "deeper/still"])

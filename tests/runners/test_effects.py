@@ -29,25 +29,21 @@ def test_programs_get_json_with_all_digits_and_csv(campaign: Path, ablate: Calla
     found = json.loads(ablate("effects", "--json", "--interactions", "--campaign", campaign).out)
     assert found["schema"] == "ablate/effects/1"
     assert [row["term"] for row in found["data"]["terms"]] == ["operator", "gate", "operator × gate"]
-    assert found["data"]["half_normal"] is None
     assert found["warnings"] == ["1 of 30 planned runs are left out: 1 failed"]
     lines = ablate("effects", "--csv", "--campaign", campaign).out.splitlines()
     assert lines[0].startswith("term,order,df,df_error,f,p,p_holm,omega_squared")
     assert len(lines) == 3
 
 
-def test_the_first_seed_alone_has_no_verdict(tmp_path: Path, ablate: Callable) -> None:
-    """Seeds run in order, so this is the state of every campaign at first: a ranking."""
+def test_the_first_seed_alone_is_tested_against_the_interactions(tmp_path: Path, ablate: Callable) -> None:
+    """Seeds run in order, so this is the state of every campaign at first."""
     labels = [f"{operator} · {gate}" for operator in ("softmax", "SSA") for gate in FACTORS["gate"]]
     later = [(label, seed) for label in labels for seed in range(1, 5)]
     write_campaign(tmp_path, operators=("softmax", "SSA"), factors=FACTORS, pending=later, noise=0.001)
     said = ablate("effects", "--campaign", tmp_path)
-    assert "no verdict is drawn" in said.out
-    assert "p (Holm)" not in said.out
+    assert "p (Holm)" in said.out
+    assert "there is one seed" in said.err
     assert "preliminary: 24 of 30 planned runs outstanding" in said.err
-    assert "Lenth's pseudo standard error" in said.out
-    data = json.loads(ablate("effects", "--json", "--campaign", tmp_path).out)["data"]
-    assert (len(data["half_normal"]["contrasts"]), data["terms"]) == (5, [])
 
 
 def test_a_grid_without_results_or_axes_says_so(tmp_path: Path, ablate: Callable) -> None:

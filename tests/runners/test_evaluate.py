@@ -2,7 +2,7 @@
 
 import json
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal
 
@@ -27,14 +27,12 @@ DEVIANT = "DeviantInputs(sigma=(1.0, 10.0), functions={n}, sequences=2, points=5
 ROWS = "SELECT name, CAST(point AS VARCHAR) AS point, value, items, se_items FROM v_evaluation"
 
 
-def run(place: Path, *, use: bool = False, keep: bool = True) -> Path:
+def run(place: Path, *, use: bool = False) -> Path:
     """Train, with DEVIANT among the evaluations of the spec where it is in `use`."""
     place.mkdir()
     change = f"grid = replace(grid, base=grid.base.changed(evaluations=({DEVIANT.format(n=3)},)))" if use else ""
     imports = "from dataclasses import replace\nfrom runners import DeviantInputs"
-    text = real_spec(
-        "small", training="steps=3", execution=f"keep_weights={keep}", seeds=2, before=imports, after=change
-    )
+    text = real_spec("small", training="steps=3", execution="keep_weights=True", seeds=2, before=imports, after=change)
     (place / "spec.py").write_text(text)
     campaign = place / "c"
     assert execute(["run", str(place / "spec.py"), "--campaign", str(campaign), "--on", "inline"]) == 0
@@ -286,40 +284,25 @@ def test_a_failure_of_one_trial_does_not_lose_the_others(
     assert len(rows(campaign, "FROM v_evaluation WHERE name = 'picked'")) == 4
 
 
-def test_without_weights_it_says_what_to_do(tmp_path: Path, asked: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    bare = run(tmp_path / "bare", keep=False)
-    first, second, *_ = Layout(bare).trial_keys()
-    assert evaluate(bare, first, "--with", asked) == NotFoundError.exit_code == 3
+def test_a_request_without_meaning_is_refused(trained: Path, tmp_path: Path) -> None:
+    unsuitable = "__import__('runners').LargeValue(numbers=3, sequences=2)"
+    for words in (
+        [],
+        ["grid=small"],
+        ["grid=small", "--with", tmp_path / "missing.py"],
+        ["grid=small", "--with", with_evaluations(tmp_path / "none.py", "7")],
+        ["seed=0", "softmax", "--with", with_evaluations(tmp_path / "unsuitable.py", unsuitable)],
+    ):
+        assert evaluate(trained, *words) == 2
+
+
+def test_without_weights_it_says_what_to_do(campaign: Path, asked: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    layout = Layout(campaign)
+    first, second, *_ = layout.trial_keys()
+    shutil.rmtree(layout.weights(first, 1))
+    assert evaluate(campaign, first, "--with", asked) == NotFoundError.exit_code == 3
     assert "keep_weights=True" in capsys.readouterr().err
-    Layout(bare).end(second, 1).unlink()
-    assert evaluate(bare, second, "--with", asked) == 3
+    layout.end(second, 1).unlink()
+    assert evaluate(campaign, second, "--with", asked) == 3
     assert "run it first" in capsys.readouterr().err
-    assert evaluate(bare, "grid=small", "--with", asked) == 4
-
-
-WRONG: dict[str, tuple[Callable[[Path], list[Any]], int, str]] = {
-    "nobody": (lambda _: [], 2, "which trials?"),
-    "nothing": (lambda _: ["grid=small"], 2, "evaluate by what?"),
-    "no file": (lambda at: ["grid=small", "--with", at], 2, "does not exist"),
-    "no evaluations": (lambda at: ["grid=small", "--with", with_evaluations(at, "7")], 2, "needs evaluations = (...)"),
-    "what does not suit the task": (
-        lambda at: [
-            "seed=0",
-            "softmax",
-            "--with",
-            with_evaluations(at, "__import__('runners').LargeValue(numbers=3, sequences=2)"),
-        ],
-        2,
-        "large_value needs the task quantifiers",
-    ),
-    "a folder without tasks": (lambda at: ["grid=small", "--include", at.parent], 2, "--include is the folder"),
-}
-
-
-@pytest.mark.parametrize("case", WRONG)
-def test_a_request_without_meaning_is_refused(
-    case: str, trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    words, code, said = WRONG[case]
-    assert evaluate(trained, *words(tmp_path / "judge.py")) == code
-    assert said in capsys.readouterr().err
+    assert evaluate(campaign, "grid=small", "--with", asked) == 4

@@ -14,7 +14,7 @@ import torch
 import variants
 from grid import SpecError
 from grid.errors import NotFoundError
-from runners.catalogue.explain import explain, explain_kind, path_rows
+from runners.catalogue.explain import explain, explain_kind
 from runners.catalogue.explain_text import write_explanation
 from runners.catalogue.lookup import families, find_named, presets, stage_kinds
 from runners.cli.app import execute
@@ -22,7 +22,6 @@ from runners.cli.catalogue import STAGES
 from variants import LogScore, Operator, Score, Transformer, attend
 from variants.model.transformer import Tokens
 from variants.papers.catalogue import _CATALOGUE, PAPERS, catalogue, named_operator
-from variants.paths.case import Case
 
 SCORE = '''"""A file with two choices."""
 
@@ -172,7 +171,7 @@ def test_a_model_that_cannot_carry_it_says_why(capsys: pytest.CaptureFixture[str
     assert explain(find_named("integral"), "llama2_125m").added == 0
     found = explain(find_named("integral"), "pythia_125m")  # a quarter of 12 channels is an odd number
     assert found.added is None
-    assert "signals.count=" in found.reason
+    assert "signals" in found.reason
     write_explanation(found)
     assert f"parameters added to pythia_125m: does not fit: {found.reason}" in capsys.readouterr().out
 
@@ -211,14 +210,13 @@ def test_a_function_that_cannot_be_listed_is_refused() -> None:
         (["scor", "ssa"], 3, "did you mean 'score'"),
         (["ssa", "--model", "gpt2_smal"], 3, "did you mean 'gpt2_small'"),
         (["--paper", "7"], 2, "a paper is one of baseline, 000, 001"),
-        (["stages", "--paper", "003"], 2, "leave --paper or 'stages' out"),
-        (["stages", "--model", "icl"], 2, "--model counts the parameters of one named operator"),
         (["ssa", "--paper", "003"], 2, "leave --paper or 'ssa' out"),
-        (["--model", "icl"], 2, "give its name"),
         (["score", "--model", "icl"], 2, "--model counts the parameters of one named operator"),
         (["none"], 3, "gate, normaliser, rescale, head_norm, output_gate and positions; name the stage too"),
         (["Gated"], 3, "did you mean 'gated_heads'"),
         (["--spec", "nowhere.py"], 2, "there is no spec file nowhere.py"),
+        (["--paths"], 2, "--paths is about one named operator; give its name"),
+        (["ssa", "--length", "5"], 2, "--length and --device choose the case of --paths"),
     ],
 )
 def test_the_nearest_is_told(arguments: list[str], code: int, words: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -279,15 +277,6 @@ def test_examples_of_the_guide_keep_all_laws(tmp_path: Path, capsys: pytest.Capt
         assert (came.output - expected.output).abs().max() <= limit.within
 
 
-@pytest.mark.usefixtures("own_definitions")
-def test_a_choice_typed_at_a_prompt_is_explained_without_its_file() -> None:
-    exec(SCORE, {"__name__": "prompt"})
-    kind = explain_kind("score", "gentle")
-    assert kind.part.formula == "exp(a / g): a gentler exponential."
-    assert [(row.number, row.start, row.what) for row in kind.numbers] == [("g", "2", "")]
-    assert execute(["operators", "gentle"]) == 3
-
-
 def test_paths_say_which_is_chosen_and_why_others_are_not(capsys: pytest.CaptureFixture[str]) -> None:
     assert execute(["operators", "ssa", "--paths", "--json"]) == 0
     rows = json.loads(capsys.readouterr().out)["data"]
@@ -296,36 +285,3 @@ def test_paths_say_which_is_chosen_and_why_others_are_not(capsys: pytest.Capture
     ]  # fmt: skip
     assert rows[0]["reason"] == "sdpa computes score 'exponential' only, not 'ssa'"
     assert rows[3]["reason"] == "cpu is faster"
-
-
-@pytest.mark.parametrize(
-    ("name", "case", "chosen", "words"),
-    [
-        ("ssa", Case(63, 63), "reference", "below 64 tokens the definition is as fast"),
-        ("ssa", Case(64, 64), "cpu", ""),
-        ("ssa", Case(64, 64, device="cuda"), "reference", "cpu computes on the CPU only, not on cuda"),
-        ("principled", Case(100, 100, biased=True), "reference", "cpu computes logits without a position bias only"),
-        ("linear_elu", Case(128, 128), "reference", "up to 128 tokens the definition is as fast"),
-        ("linear_elu", Case(129, 129, device="cuda"), "linear", ""),
-        ("linear_elu", Case(129, 129, dropout=True), "reference", "linear has no weights to drop"),
-        ("softmax", Case(7, 7, biased=True), "sdpa", ""),
-    ],
-)
-def test_the_path_depends_on_the_call(name: str, case: Case, chosen: str, words: str) -> None:
-    rows = path_rows(find_named(name).make(), case)
-    assert [row.path for row in rows if row.chosen == "yes"] == [chosen]
-    assert words in "; ".join(row.reason for row in rows)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (["--paths"], "--paths is about one named operator; give its name"),
-        (["ssa", "--length", "5"], "--length and --device choose the case of --paths; add it, or leave them out"),
-    ],
-)
-def test_paths_need_a_name_and_a_case_needs_paths(
-    arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert execute(["operators", *arguments]) == 2
-    assert words in capsys.readouterr().err

@@ -224,16 +224,6 @@ def test_a_tokenizer_is_known_by_its_record(root: Path, tmp_path: Path, then: st
             Distillation(task=task, teacher=teacher(root, trial)).open()
 
 
-def test_a_teacher_of_a_task_that_no_loaded_file_defines_is_refused(root: Path) -> None:
-    task = Grammar(batch=2, context=8)
-    trial = teaching_trial(task)
-    known = {**trial.data(), "task": {**task.data(), "kind": "unheard_of"}}
-    state = {"model": weights(trial), "spec": known, "data": None}
-    path = save_checkpoint(root, trial.key, 8, state)
-    with pytest.raises(SpecError, match=r"one vocabulary; that of the teacher .* Task has no kind 'unheard_of'.*"):
-        Distillation(task=task, teacher=FinishedTrial(weights=str(path))).open()
-
-
 @pytest.mark.parametrize(
     ("teachers", "students", "said"),
     [
@@ -241,7 +231,7 @@ def test_a_teacher_of_a_task_that_no_loaded_file_defines_is_refused(root: Path) 
         (
             AssociativeRecall(keys=32, values=64, context=24, pairs=3),
             AssociativeRecall(keys=64, values=32, context=24, pairs=3),
-            r"learned keys=32 and the student's task has keys=64",
+            r"learned keys=32, the student's task has 64",
         ),
         (AssociativeRecall(context=24, pairs=3), Needle(context=24), r"learned the task 'associative_recall' and"),
     ],
@@ -253,17 +243,6 @@ def test_tokens_with_two_meanings_are_refused(root: Path, teachers: Task, studen
     write_finished(root, trial)
     with pytest.raises(SpecError, match=said):
         Distillation(task=students, teacher=teacher(root, trial)).open()
-
-
-def test_what_tokens_do_not_depend_on_may_differ(root: Path) -> None:
-    """A student may learn other lengths, chances and batches, and may teach itself."""
-    task = Grammar(batch=2, context=8)
-    first = teaching_trial(task)
-    write_finished(root, first)
-    other = task.changed(batch=3, context=6, topics=2, exponent=0.5)
-    second = learning_trial(Distillation(task=other, teacher=teacher(root, first)))
-    write_finished(root, second)
-    assert Distillation(task=task.changed(context=6), teacher=teacher(root, second)).open() is not None
 
 
 def test_students_of_several_teachers_are_told_apart_in_a_grid(root: Path, task: Text) -> None:

@@ -1,4 +1,4 @@
-"""A plan shows the hours and the states that a dry run, a submission and `ablate status` show."""
+"""A plan shows the states that `ablate status` shows."""
 
 import json
 from collections import Counter
@@ -25,18 +25,6 @@ def spec(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     path = tmp_path / "small.py"
     path.write_text(SPEC)
     return path
-
-
-def test_a_dry_run_says_hours_and_resolution(tmp_path: Path, spec: Path, ablate: Callable) -> None:
-    root = str(tmp_path / "campaign")
-    lines = ablate("run", str(spec), "--on", "slurm", "--dry-run", "--campaign", root).out.splitlines()
-    (estimate,) = [line for line in lines if line.startswith("estimate: ")]
-    assert "time unknown" in estimate
-    (resolves,) = [line for line in lines if "4 seeds of mse" in line]
-    assert resolves.startswith("  small: ")
-    planned = ablate("plan", str(spec), "--on", "slurm", "--campaign", root).out
-    assert f"to do: 8 trials, {estimate.removeprefix('estimate: ')}" in planned
-    assert not Path(root).exists()
 
 
 def test_a_plan_for_a_cluster_needs_none_and_goes_by_the_flags(

@@ -1,14 +1,13 @@
 """The fork server as its starter hears it: no end of a worker is overlooked, whenever it is told."""
 
-import json
 import os
 import signal
 import socket
 import threading
 from collections.abc import Sequence
 from itertools import repeat
-from multiprocessing.connection import Connection
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -20,7 +19,7 @@ from runners.attempts.manifest import trial_lines, write_submission
 from runners.attempts.worker import Job, Outcome
 from runners.child_lifetime import GROUP_SIGNALS
 from runners.execution import Local, Queue
-from runners.execution.fork_client import Forks, ServerProcess, start_interpreter
+from runners.execution.fork_client import Forks, start_interpreter
 from store.files.layout import Layout
 
 MOST_TURNS = 40
@@ -54,71 +53,32 @@ class Turns:
         self.notes.append(text)
 
 
-def _death(pid: int) -> dict[str, Any]:
-    return {"exited": pid, "status": int(signal.SIGKILL)}
+def test_a_death_that_is_told_while_a_worker_is_forked_is_not_overlooked() -> None:
+    def start(control: socket.socket, _: Sequence[str]) -> Any:
+        theirs = control.dup()
 
+        def serve() -> None:
+            theirs.sendall(b'{"ready": true}')
+            _, descriptors, _, _ = socket.recv_fds(theirs, 4096, 1)
+            os.close(descriptors[0])
+            theirs.sendall(b'{"exited": 1, "status": 9}')
+            theirs.sendall(b'{"forked": 2, "pid": 2}')
+            theirs.close()
 
-def _handed_a_row(pipe: "Connection[Any, Any]") -> int:
-    assert pipe.recv()[0] == "load"
-    pipe.send(("ready",))
-    kind, row, _ = pipe.recv()
-    assert kind == "row"
-    return int(row)
+        thread = threading.Thread(target=serve)
+        thread.start()
+        return SimpleNamespace(kill=lambda: None, wait=thread.join)
 
-
-class TwoDieAtOnce(threading.Thread):
-    """A fork server whose second worker dies while a successor of the first is being forked."""
-
-    def __init__(self, control: socket.socket, _: Sequence[str]) -> None:
-        super().__init__()
-        self._control = control.dup()
-        self.start()
-
-    def kill(self) -> None: ...
-
-    def wait(self) -> int:
-        self.join()
-        self._control.close()
-        return 0
-
-    def run(self) -> None:
-        self._say({"ready": True})
-        lost = [self._forked(pid) for pid in (1, 2)]
-        for pipe in lost:
-            _handed_a_row(pipe)
-        self._say(_death(1))
-        successors = [self._forked(3, _death(2)), self._forked(4)]
-        rows = [_handed_a_row(pipe) for pipe in successors]
-        for pid, pipe, row in zip((3, 4), successors, rows, strict=True):
-            pipe.send(("ended", Outcome(row, "ok", 1)))
-            assert pipe.recv() == ("stop",)
-            self._say({"exited": pid, "status": 0})
-        for pipe in (*lost, *successors):
-            pipe.close()
-
-    def _say(self, *messages: dict[str, Any]) -> None:
-        self._control.sendall(b"".join(json.dumps(message).encode() + b"\n" for message in messages))
-
-    def _forked(self, pid: int, *first: dict[str, Any]) -> "Connection[Any, Any]":
-        """Answer one request; the messages `first` come before the answer."""
-        request, descriptors, _, _ = socket.recv_fds(self._control, 4096, 1)
-        if not request:
-            raise SystemExit  # the starter has hung up
-        self._say(*first, {"forked": pid, "pid": pid})
-        return Connection(descriptors[0])
-
-
-def test_a_worker_that_dies_while_another_is_forked_is_replaced_at_once(tmp_path: Path) -> None:
-    lines = list(trial_lines(toy_grid(seeds=[0])))
-    write_submission(Layout(tmp_path), "20260101T000000-000000", lines)
-    overseer = Turns()
-    Local(2, start=TwoDieAtOnce).run(Job(tmp_path, "20260101T000000-000000"), Queue(range(2)), overseer)
-    assert sorted(outcome.row for outcome in overseer.outcomes) == [0, 1]
-    assert [note.split(";")[0] for note in overseer.notes] == [f"worker {number} died (SIGKILL)" for number in (1, 2)]
+    forks = Forks([], start)
+    with forks.fork(2).pipe:
+        assert forks.has_exits
+        assert [ended.how for ended in forks.exits()] == ["SIGKILL"]
+        assert not forks.has_exits
+    forks.close()
 
 
 def test_no_signal_to_the_group_ends_a_fork_server_or_a_worker_at_any_moment() -> None:
-    def start(control: socket.socket, preload: Sequence[str]) -> ServerProcess:
+    def start(control: socket.socket, preload: Sequence[str]) -> Any:
         process = start_interpreter(control, preload)
         for name in GROUP_SIGNALS:
             os.kill(process.pid, name)

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from submission_files import FIRST, SECOND, WAITS, Scripted, submit, write_record
+from submission_files import FIRST, WAITS, Scripted, submit, write_record
 from synthetic import Campaign, write_campaign, write_end, write_start
 
 from runners.attempts.submission_record import Array
@@ -100,20 +100,6 @@ def test_the_telling_line_is_that_of_the_program_that_failed(tmp_path: Path, tex
     assert found.text.startswith(says)
 
 
-def test_output_is_shown_for_a_trial_not_begun(campaign: Campaign, capsys: pytest.CaptureFixture[str]) -> None:
-    submit(campaign, SSA, classes=[(1, [Array(0, 1, 5)]), (2, [Array(0, 1, 6)])])
-    prints(campaign, "5_0", "that of another class\n")
-    key = str(campaign.line("SSA", 2)["trial"])
-    words = ["logs", key, "--worker", "--campaign", str(campaign.root)]
-    assert execute(words) == 3
-    assert "no worker that would take it has printed anything" in capsys.readouterr().err
-    path = prints(campaign, "6_0", GIVEN_UP)
-    assert execute(words) == 0
-    said = capsys.readouterr()
-    assert said.out == GIVEN_UP
-    assert str(path) in said.err
-
-
 def test_workers_without_time_or_disk_say_so(campaign: Campaign, capsys: pytest.CaptureFixture[str]) -> None:
     submit(campaign, SSA, classes=[(3, [Array(0, 2, 7)])])
     write_record(campaign.layout, 0, left="late", says="nothing was begun")
@@ -155,14 +141,3 @@ def test_a_reason_of_all_nodes_excludes_none(campaign: Campaign, capsys: pytest.
     )
     write_record(campaign.layout, 1, node="n7", ok=1, left="done")
     assert worker_rejections(campaign.layout)[0].action.endswith("or leave it out with --exclude n0,n1,n2")
-
-
-def test_another_environment_on_every_node_is_not_left_out_either(campaign: Campaign) -> None:
-    submit(campaign, SSA)
-    write_record(campaign.layout, 0, left="refused", says="torch is 2 here and 3 where it was submitted", node="n1")
-    (rejection,) = worker_rejections(campaign.layout)
-    assert "--exclude" not in rejection.action
-    assert "install what was submitted on n1" in rejection.action
-    submit(campaign, SSA, submission=SECOND)
-    write_record(campaign.layout, 0, submission=SECOND, node="n5")
-    assert "leave it out with --exclude n1" in worker_rejections(campaign.layout)[0].action

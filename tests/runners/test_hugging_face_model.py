@@ -14,7 +14,7 @@ from safetensors.torch import load_file, save_file
 from teachers import learning_trial, prose
 
 from grid.errors import SpecError
-from runners.tasks import BytePairs, Distillation, HuggingFaceModel, Text, TokenizerFile
+from runners.tasks import BytePairs, Distillation, HuggingFaceModel, Text
 from runners.training.loop import train
 
 SIZES: dict[str, Any] = {"vocab_size": 256, "bos_token_id": 0, "eos_token_id": 0}
@@ -96,36 +96,6 @@ def test_hidden_documents_are_as_if_they_were_not_there(tmp_path: Path, task: Te
     torch.testing.assert_close(teaching.logits(inputs, causal), whole, rtol=0, atol=1e-5)
 
 
-def test_positions_count_hidden_tokens_too(folder: Path, task: Text, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rows that see only themselves: GPT-2 reads each token at its own place and nothing else."""
-    teaching = teacher_in(folder).open(task)
-    inputs = task.open().batch(1, 1).inputs
-    model = transformers.AutoModelForCausalLM.from_pretrained(folder).eval()
-    alone = torch.eye(8, dtype=torch.bool).expand(6, 8, 8)
-    with torch.no_grad():
-        wanted = [model(input_ids=inputs[:, at : at + 1], position_ids=torch.tensor([[at]])).logits for at in range(8)]
-    torch.testing.assert_close(teaching.logits(inputs, alone), torch.cat(wanted, 1), rtol=0, atol=1e-5)
-    given: list[dict[str, Any]] = []
-    forward = teaching._model.forward
-    monkeypatch.setattr(teaching._model, "forward", lambda **more: given.append(more) or forward(**more))
-    teaching._takes_positions = True
-    teaching.logits(inputs, alone)
-    assert given[0]["position_ids"].tolist() == [list(range(8))]
-
-
-def test_a_teacher_whose_table_is_padded_teaches_a_tokenizer_of_as_many_ids(tmp_path: Path, task: Text) -> None:
-    folder = tmp_path / "padded"
-    save_model(folder, gpt2_config(vocab_size=320))
-    pairs = task.changed(tokenizer=BytePairs(vocabulary=280))
-    tokenizers.Tokenizer.from_str(pairs.encoder()._tokenizer.to_str()).save(str(folder / "tokenizer.json"))
-    teacher = teacher_in(folder)
-    own = TokenizerFile(path=str(folder / "tokenizer.json"), end="<end>")
-    with pytest.raises(ValueError, match=r"has 320 tokens .* has 280; .*table is padded, set tokenizer vocabulary=320"):
-        Distillation(task=task.changed(tokenizer=own), teacher=teacher)
-    padded = task.changed(tokenizer=own.changed(vocabulary=320))
-    assert Distillation(task=padded, teacher=teacher).open() is not None
-
-
 def test_the_key_knows_the_files_and_not_where_they_lie(tmp_path: Path, folder: Path, task: Text) -> None:
     planned = teacher_in(folder)
     moved = shutil.copytree(folder, tmp_path / "moved")
@@ -205,14 +175,6 @@ def test_a_model_that_reads_ahead_is_no_teacher(tmp_path: Path, task: Text, pref
     given = task.changed(context=16, prefix=prefix)
     with pytest.raises(SpecError, match=r"predicts what comes next without having seen it; the teacher .* reads ahead"):
         Distillation(task=given, teacher=teacher_in(tmp_path / "model")).open()
-
-
-def test_a_sliding_window_is_not_lost_to_hidden_documents(tmp_path: Path, task: Text) -> None:
-    save_model(tmp_path / "model", llama_config(transformers.MistralConfig, sliding_window=3))
-    teacher = teacher_in(tmp_path / "model")
-    assert Distillation(task=task, teacher=teacher).open() is not None
-    with pytest.raises(SpecError, match=r"the model sees windows of 3 keys"):
-        Distillation(task=task.changed(packing="documents"), teacher=teacher).open()
 
 
 def test_its_tokenizer_is_that_of_the_task(folder: Path, task: Text) -> None:

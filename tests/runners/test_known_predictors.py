@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 import torch
-from pydantic import ValidationError
 from torch import Tensor
 
 from grid.errors import SpecError
@@ -18,12 +17,11 @@ from runners import (
     LinearFunctions,
     Prompt,
     Quantifiers,
-    ShiftGrid,
     Text,
     Trial,
 )
 from runners.tasks import Measurements
-from runners.tasks.synthetic.linear_functions import least_squares, squared_errors
+from runners.tasks.synthetic.linear_functions import least_squares
 from runners.tasks.synthetic.quantifiers import Quantifier, running
 
 BOUNDARY = BoundaryValues(slopes=(-2, 1, 10), points=5, contexts=4)
@@ -83,44 +81,6 @@ def test_nan_follows_no_function(share: float) -> None:
         assert math.isnan(rows["boundary_upper", a].value)
 
 
-def test_near_zero_the_tolerance_is_that_of_the_spread_of_training() -> None:
-    """An error of 0.45 everywhere is too much for 0.1 |a| sigma_x = 0.1 and not for 0.5."""
-    spec = BOUNDARY.changed(slopes=(1, 5))
-    near = evaluate(spec, lambda inputs: exact(inputs) + 0.45)
-    assert [near["boundary_extent", a].value for a in (1, 5)] == [0, math.inf]
-    wide = evaluate(spec, lambda inputs: exact(inputs) + 0.45, LinearFunctions(points=5, sigma_x=5))
-    assert wide["boundary_extent", 1].value == math.inf
-    rows = evaluate(BOUNDARY.changed(slopes=(2,), x=(0, 1, 9, 25)), lambda inputs: inputs.clamp(min=0).sqrt())
-    assert rows["boundary_slope", 2.0].value == pytest.approx((5 - 3) / 16 / 2), "of a sweep to one side: its far end"
-    assert rows["boundary_upper", 2.0].se_items == 0
-
-
-def test_only_the_last_point_is_swept_and_contexts_are_those_of_training() -> None:
-    seen: list[Tensor] = []
-    spec = BOUNDARY.changed(contexts=300, x=(-3, 0, 50), slopes=(9,))
-    evaluate(spec, remember(seen), LinearFunctions(points=5, sigma_x=2))
-    prompts = torch.cat(seen)[..., 0].view(300, 3, 9)
-    assert torch.equal(prompts[:, 0, :-1], prompts[:, 2, :-1])
-    assert prompts[:, :, -1].unique(dim=0).tolist() == [[-3, 0, 50]]
-    assert torch.equal(prompts[..., 1::2], 9 * prompts[..., :-1:2])
-    assert prompts[:, 0, :-1:2].std() == pytest.approx(2, rel=0.1)
-
-
-@pytest.mark.parametrize(
-    ("build", "said"),
-    [
-        (lambda: BoundaryValues(x=(1, 1)), "rises from value to value"),
-        (lambda: BoundaryValues(slopes=(0, 1)), "slopes are not 0"),
-        (lambda: BoundaryValues(x=(0, math.inf)), "finite number"),
-        (lambda: DeviantInputs(sigma=(2, 1)), "rises from value to value"),
-        (lambda: LargeValue(values=(2, 1)), "rises from value"),
-    ],
-)
-def test_fields_without_meaning_are_refused(build: Callable[[], object], said: str) -> None:
-    with pytest.raises(ValidationError, match=said):
-        build()
-
-
 def test_an_evaluation_that_does_not_fit_the_trial_is_refused(tiny: Trial) -> None:
     text = Text(content_hash="0" * 32, source="/nowhere/text.txt", context=8)
     for long, short in ((BoundaryValues(), BOUNDARY), (DeviantInputs(), DeviantInputs(points=5))):
@@ -130,34 +90,6 @@ def test_an_evaluation_that_does_not_fit_the_trial_is_refused(tiny: Trial) -> No
             tiny.changed(task=text, evaluations=(short,))
     with pytest.raises(SpecError, match="needs the task quantifiers; got LinearFunctions"):
         tiny.changed(evaluations=(LargeValue(numbers=5),))
-
-
-@pytest.mark.parametrize(("sigma_x", "sigma_f"), [(1.0, 1.0), (2.0, 3.0)])
-def test_only_the_first_input_is_spread_differently(sigma_x: float, sigma_f: float) -> None:
-    seen: list[Tensor] = []
-    spec = DEVIANT.changed(sigma=(50,), functions=2000, sequences=2, prompts=())
-    evaluate(spec, remember(seen), LinearFunctions(sigma_x=sigma_x, sigma_f=sigma_f))
-    x, y = torch.cat(seen)[:, ::2, 0], torch.cat(seen)[:, 1::2, 0]
-    assert x[:, 0].std() == pytest.approx(50, rel=0.05)
-    assert x[:, 1:].std(0).tolist() == pytest.approx([sigma_x] * 6, rel=0.05)
-    slope, usual = (y[:, 1] - y[:, 0]) / (x[:, 1] - x[:, 0]), torch.isfinite(x[:, 0])
-    assert slope[usual].quantile(0.75) - slope[usual].quantile(0.25) == pytest.approx(1.349 * sigma_f, rel=0.1)
-
-
-def test_at_the_spread_of_training_it_is_the_error_of_the_task() -> None:
-    """The references do not see the first input, or are exact."""
-    grid = ShiftGrid(sigma_x=(1,), sigma_f=(1,), functions=40, sequences=5, points=7)
-    error = evaluate(DEVIANT, remember([]))["deviant_mse", 1.0]
-    expected = squared_errors(remember([]), grid, 1, 1)[:, 3:].mean(1)
-    assert error.value == pytest.approx(expected.mean().item())
-    assert error.se_items == pytest.approx(expected.std().item() / 40**0.5)
-    assert error.items == 40
-    rows = evaluate(DEVIANT, torch.zeros_like)
-    for sigma in DEVIANT.sigma:
-        zero = rows["zero.deviant_mse", sigma]
-        assert zero.value == pytest.approx(rows["zero.deviant_mse", 1.0].value)
-        assert rows["deviant_mse", sigma].value == pytest.approx(zero.value)
-        assert rows["least_squares.deviant_mse", sigma].value < 1e-7 * zero.value
 
 
 def test_a_named_prompt_is_shown_as_it_is_written() -> None:
@@ -181,14 +113,6 @@ def hidden(quantifier: Quantifier) -> Quantifiers:
     return Quantifiers(quantifier=quantifier, labels="hidden", sigma=2)
 
 
-def test_who_looks_at_the_large_number_alone_errs_where_it_does_not_decide() -> None:
-    """As paper 003 says of softmax: 70 makes it say "every"; random numbers decide with 1 - 2^-11 before."""
-    for quantifier, large in (("every", 70), ("some", -70)):
-        rows = evaluate(LARGE, lambda inputs: inputs, hidden(quantifier))
-        assert rows[NAME, large, 0].value == pytest.approx(1, abs=0.002)
-        assert [rows[NAME, value, 1].value for value in (-70, 70)] == [0, 0]
-
-
 @pytest.mark.parametrize("quantifier", ["every", "some"])
 def test_who_counts_every_number_makes_no_error_and_nan_is_never_right(quantifier: Quantifier) -> None:
     rows = evaluate(LARGE, lambda inputs: 2.0 * running(quantifier, inputs[..., 0])[..., None] - 1, hidden(quantifier))
@@ -201,15 +125,6 @@ def test_who_counts_every_number_makes_no_error_and_nan_is_never_right(quantifie
             true, false = rows[f"always_true.{NAME}", value, decides], rows[f"always_false.{NAME}", value, decides]
             assert rows[NAME, value, decides] == true._replace(name=NAME)
             assert true.value + false.value == 1
-
-
-def test_the_other_numbers_are_those_of_training() -> None:
-    judge = LARGE.open(hidden("every"))
-    free, decided = judge.sequences(70, decides=False), judge.sequences(70, decides=True)
-    assert free[:, -1].tolist() == [70] * 4000
-    assert free[:, :-1].std() == pytest.approx(2, rel=0.02)
-    assert torch.equal(decided[:, :-1], free[:, :-1].abs())
-    assert torch.equal(LARGE.open(hidden("some")).sequences(-70, decides=True)[:, :-1], -free[:, :-1].abs())
 
 
 def test_a_model_needs_positions_for_what_it_is_shown_and_hidden_labels_take_none(tiny: Trial) -> None:

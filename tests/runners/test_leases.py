@@ -29,9 +29,9 @@ from runners.attempts.claims import Claim, Taken, claim
 from runners.attempts.leases import Leases, host_memory
 from store.files import trial_status
 from store.files.atomic import read_json
-from store.files.heartbeat import Heartbeat
+from store.files.attempts import Heartbeat
 from store.files.layout import Layout
-from store.files.trial_status import is_alive, lease_s, pid_space, process_started, progress_of, trial_state
+from store.files.trial_status import pid_space, process_started, progress_of, trial_state
 
 TRIAL = "ab" * 16
 ABOUT = {"submission": "20260101T000000-abcdef", "worker": 0, "path": None, "device": None, "threads": 1, "code": None}
@@ -184,24 +184,6 @@ def test_observers_of_one_host_share_what_they_saw_since_its_boot(layout: Layout
     assert not alive(observer(clock, tmp_path), layout)
 
 
-def test_what_nobody_has_looked_at_for_an_hour_is_removed(layout: Layout, clock: Clock, tmp_path: Path) -> None:
-    memory = tmp_path / "memory"
-    memory.mkdir()
-    for attempt in (1, 2, 3):
-        write_start(layout, TRIAL, attempt, **ELSEWHERE)
-        observer(clock, memory).alive(layout, TRIAL, attempt, ELSEWHERE)
-    assert len(list(memory.iterdir())) == 3
-    for file in memory.iterdir():
-        os.utime(file, (time.time() - HOUR_S - 60,) * 2)
-    looks = observer(clock, memory)
-    alive(looks, layout)
-    (file,) = memory.iterdir()
-    os.utime(file, (0, 0))
-    clock.now += HOUR_S
-    looks.alive(layout, TRIAL, 2, ELSEWHERE)  # one that is long at work tidies as well
-    assert file not in memory.iterdir()
-
-
 def test_what_another_user_could_have_written_is_not_believed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     plain = host_memory.__wrapped__
@@ -213,22 +195,6 @@ def test_what_another_user_could_have_written_is_not_believed(tmp_path: Path, mo
     ours.rmdir()
     ours.symlink_to(tmp_path)
     assert plain() is None
-
-
-@pytest.mark.parametrize(
-    ("every", "lease"),
-    [(0.5, 3), (None, 90), ("5", 90), (0, 90), (-1, 90), (float("inf"), 90), (float("nan"), 90), ([], 90)],
-)
-def test_a_lease_is_six_beats_of_what_the_attempt_said(every: Any, lease: float) -> None:
-    assert lease_s({"heartbeat_s": every}) == lease
-
-
-def test_displays_take_a_sign_of_life_from_the_future_for_a_young_one(layout: Layout) -> None:
-    write_start(layout, TRIAL, 1, **ELSEWHERE)
-    for age_s, shown in ((-10 * HOUR_S, True), (0, True), (LEASE_S - 5, True), (LEASE_S + 5, False)):
-        beat(layout, time.time() - age_s)
-        start = read_json(layout.start(TRIAL, 1))
-        assert is_alive(layout, TRIAL, 1, start) == shown
 
 
 def until(true: Callable[[], bool]) -> None:
@@ -258,25 +224,6 @@ def test_a_heartbeat_outlives_a_stale_handle(layout: Layout, monkeypatch: pytest
     until(lambda: progress_of(layout, TRIAL, 1) is not None)
     heart.stop()
     assert progress_of(layout, TRIAL, 1) == (7, 9, None)
-
-
-def test_a_sign_of_life_has_one_width_whatever_it_says(layout: Layout) -> None:
-    write_start(layout, TRIAL, 1)
-    path = layout.heartbeat(TRIAL, 1)
-    heart = Heartbeat(path, 0.001)
-    heart.start()
-    until(lambda: path.stat().st_size > 0)
-    assert progress_of(layout, TRIAL, 1) is None
-    for progress in ((2**62, 2**62, -1.2345678901234567e-300), (1, 2, 0.5)):
-        heart.tell(*progress)
-        until(lambda said=progress: progress_of(layout, TRIAL, 1) == said)
-        assert path.stat().st_size == 97
-    heart.stop()
-    for damaged in (b"", b"\xff", b"{", b"[1]", b'{"step": 1}', b'{"step": true, "steps": 2}'):
-        path.write_bytes(damaged)
-        assert progress_of(layout, TRIAL, 1) is None
-    path.unlink()
-    assert progress_of(layout, TRIAL, 1) is None
 
 
 class Hosts(RuleBasedStateMachine):

@@ -12,8 +12,6 @@ from torch.nn import functional as F
 
 from grid.errors import SpecError
 from runners import Grammar, LengthExtrapolation, Needle, Stretch, Text, Trial
-from runners.evaluations.likelihood import costs
-from runners.evaluations.rope_scaling import stretch_positions
 from runners.tasks import Batch, Data, Measurements, Predict, Task
 from runners.tasks.task import Items
 from runners.training.loop import train
@@ -133,20 +131,6 @@ def test_the_last_positions_tell_whether_context_helps() -> None:
         torch.testing.assert_close(short, each, rtol=1e-12, atol=0)
 
 
-def test_costs_do_not_depend_on_how_many_are_computed_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    windows = WORDS.windows(20, 7)
-    whole = costs(counting, windows, WORDS.inputs.vocabulary)
-    monkeypatch.setattr("runners.evaluations.likelihood._NUMBERS", 50 * WORDS.inputs.vocabulary)
-    sizes: list[int] = []
-
-    def count_tokens(inputs: Tensor, visible: Tensor | None = None) -> Tensor:
-        sizes.append(len(inputs))
-        return counting(inputs)
-
-    assert torch.equal(costs(count_tokens, windows, WORDS.inputs.vocabulary), whole)
-    assert sizes == [2, 2, 2, 1]
-
-
 def backbone(**changes: object) -> Any:
     return llama2(layers=2, heads=2, width=16, feedforward_width=16).changed(**changes)
 
@@ -179,31 +163,11 @@ def test_scaling_holds_for_its_own_rows_and_nothing_else(tiny: Trial, memory: An
         assert list(single) == [f"window/{number}" for number in range(1, 6)]
 
 
-def test_all_of_a_stretch_and_of_the_model_s_own_positions_is_in_the_frequencies() -> None:
-    plain = {"factor": 4, "original": 64, "beta_fast": 8, "beta_slow": 2}
-    model = gpt2(layers=1, heads=1, width=8).changed(positions=Rotary(base=500, share=0.5))
-    for change in ({}, {"factor": 2}, {"original": 32}, {"beta_fast": 3}, {"beta_slow": 0.5}):
-        positions = stretch_positions(model, Stretch.model_validate(plain | change))
-        assert positions == Yarn.model_validate({"base": 500, "share": 0.5, **plain, **change})
-
-
 @pytest.fixture
 def text(tmp_path: Path) -> Text:
     words = " ".join(f"{number} is {number * 7 % 13}." for number in range(400))
     (tmp_path / "a.txt").write_text(words)
     return Text(source=str(tmp_path / "a.txt"), context=8, batch=2, validation_windows=3)
-
-
-def test_windows_of_text_are_pieces_of_what_is_validated_on(text: Text) -> None:
-    whole = text.windows(10_000 // 100, 1000)
-    inputs, targets, _ = whole
-    assert inputs.shape[1] == 100
-    assert torch.equal(inputs[:, 1:], targets[:, :-1])
-    ids = text.open().windows(3, 10_000)
-    assert len(ids.inputs) > len(inputs) > 2
-    stream = text.encoder().decode(torch.cat((inputs[0], targets[0, -1:])).tolist())
-    assert stream in (Path(str(text.source)).read_text() + "\0")
-    assert torch.equal(text.windows(100, 2).inputs, text.windows(100, 2).inputs)
 
 
 def test_bad_input_is_refused_before_any_training(tiny: Trial, text: Text) -> None:

@@ -83,12 +83,12 @@ def test_contexts_that_compete_have_their_answer_in_the_text(tmp_path: Path) -> 
 
 
 NO_ANSWERS = [
-    ("answer", 5, "has number 5 and the 2 choices"),
-    ("answer", -1, "has number -1 and the 2 choices"),
-    ("answer", None, "has None and the 2 choices"),
-    ("said", "B", r"has 'B' and the 2 choices \['b', 'cc'\]"),
-    ("several", [0, 2], r"has \[0, 2\] and the 2 choices"),
-    ("several", [], r"has \[\] and the 2 choices"),
+    ("answer", 5, "has 5 and the choices"),
+    ("answer", -1, "has -1 and the choices"),
+    ("answer", None, "has None and the choices"),
+    ("said", "B", r"has 'B' and the choices \['b', 'cc'\]"),
+    ("several", [0, 2], r"has \[0, 2\] and the choices"),
+    ("several", [], r"has \[\] and the choices"),
 ]
 
 
@@ -100,22 +100,9 @@ def test_an_answer_that_is_no_choice_is_refused(field: str, value: object, words
         write_task(tmp_path / "t", documents, aimed_at(field)).open(TASK)
 
 
-@pytest.mark.parametrize(
-    ("target", "words"),
-    [
-        ("anwser", "document 0 .* has 'anwser' .*or doc_to_target"),
-        ('"{% if answer == 1 %}[1]{% else %}{{answer}}{% endif %}"', r"a list.* document 1 .* has \[1\]"),
-    ],
-)
-def test_a_misspelt_field_and_a_list_in_some_documents_are_refused(target: str, words: str, tmp_path: Path) -> None:
-    """The harness takes the name of the field for the answer, and the first document for all of them."""
-    with pytest.raises(SpecError, match=words):
-        write_task(tmp_path / "t", yaml=aimed_at(target)).open(TASK)
-
-
 LINES = "".join(json.dumps(each) + "\n" for each in DOCUMENTS)
 REFUSED = {
-    "an unknown metric": (LINES, ("metric: acc", "metric: accc"), r"'accc'; did you mean"),
+    "an unknown metric": (LINES, ("metric: acc", "metric: accc"), "mine in .* cannot be loaded"),
     "an unknown split": (LINES, ("test_split: test", "test_split: tset"), r"mine in .* cannot be loaded .*'tset'"),
     "no split": (LINES, ("test_split: test\n", ""), r"mine in .* cannot be loaded"),
     "no data": ("", ("", ""), r"mine in .* cannot be loaded"),

@@ -1,21 +1,20 @@
 """Evaluations of lm-eval beside one another, and what may be read for them."""
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
+import datasets
 import pytest
 import torch
+from huggingface_hub import constants as hub
 from torch import Tensor
 
 from grid.errors import SpecError
 from runners.evaluations import LmEval
-from runners.evaluations.lm_eval_adapter import RequestConverter, generation_limits
+from runners.evaluations.lm_eval_adapter import generation_limits, offline
 from runners.tasks import Text
 from runners.tasks.task import Items, Measurements
-from runners.tasks.text.encoder import ByteEncoder
 from runners.training.loop import train
 from runners.trial import Trial
 
@@ -76,28 +75,17 @@ def test_a_group_is_where_its_tasks_are(tmp_path: Path) -> None:
         assert {each.name for each in rows if isinstance(each, Items)} < set(points)
 
 
-@pytest.mark.parametrize("again", [{"fewshot": 0}, {"context": 16}, {"tasks": ("both",), "at_end": False}])
-def test_one_task_twice_is_refused(again: dict[str, Any], tiny: Trial, memory: Any, tmp_path: Path) -> None:
-    place = folder(tmp_path / "t", other="task: other" + MINE, group=GROUP)
-    spec = LmEval(tasks=("mine",), include=str(place))
-    world = memory()
-    with pytest.raises(SpecError, match=r"both measure lm_eval.mine at fewshot=0, context=16"):
-        train(tiny.changed(task=TASK.changed(context=16), evaluations=(spec, spec.changed(**again))), world)
-    assert not world.evaluations
-
-
-def test_the_network_is_left_out_only_while_the_harness_works() -> None:
-    """In a process of its own, where nothing has imported what reads the words of the environment once."""
-    script = """
-from runners.evaluations.lm_eval_adapter import offline
-with offline():
-    import datasets, huggingface_hub
-    within = datasets.config.HF_HUB_OFFLINE, huggingface_hub.constants.HF_HUB_OFFLINE
-print(within, datasets.config.HF_HUB_OFFLINE, huggingface_hub.constants.HF_HUB_OFFLINE)
-"""
-    own = {name: value for name, value in os.environ.items() if not name.endswith("_OFFLINE")}
-    found = subprocess.run([sys.executable, "-c", script], env=own, capture_output=True, check=True, text=True)
-    assert found.stdout.strip() == "(True, True) False False"
+def test_the_network_is_left_out_only_while_the_harness_works(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_HUB_OFFLINE", "0")
+    monkeypatch.delenv("HF_DATASETS_OFFLINE", raising=False)
+    settings = (datasets.config, "HF_HUB_OFFLINE"), (datasets.config, "HF_DATASETS_OFFLINE"), (hub, "HF_HUB_OFFLINE")
+    for module, name in settings:
+        monkeypatch.setattr(module, name, False)
+    with offline():
+        assert all(getattr(*each) for each in settings)
+        assert (os.environ["HF_HUB_OFFLINE"], os.environ["HF_DATASETS_OFFLINE"]) == ("1", "1")
+    assert not any(getattr(*each) for each in settings)
+    assert (os.environ["HF_HUB_OFFLINE"], os.environ.get("HF_DATASETS_OFFLINE")) == ("0", None)
 
 
 INCLUDING = "include: {file}\ntask: mine\n"
@@ -114,7 +102,6 @@ INCLUDING = "include: {file}\ntask: mine\n"
             {"mine": INCLUDING.format(file="[near.yaml]"), "near": "include: ../shared/base.yaml\n"},
             r"shared/base\.yaml, .*outside of",
         ),
-        ({"mine": "group: mine\ntask: [{task: inline, dataset_path: json}]\n"}, r"names the task 'inline', which"),
     ],
 )
 def test_what_is_no_part_of_the_key_is_not_read(files: dict[str, str], words: str, tmp_path: Path) -> None:
@@ -125,14 +112,6 @@ def test_what_is_no_part_of_the_key_is_not_read(files: dict[str, str], words: st
         (place / hidden).write_text(ITEMS.lstrip())
     with pytest.raises(SpecError, match=words):
         LmEval(tasks=("mine",), include=str(place)).open(TASK)
-
-
-def test_a_file_that_is_part_of_the_key_may_be_included(tmp_path: Path) -> None:
-    place = folder(tmp_path / "t", mine=INCLUDING.format(file="base.yaml"), base=MINE)
-    spec = LmEval(tasks=("mine",), include=str(place))
-    assert spec.open(TASK).record["tasks"]["mine"]["documents"] == 2
-    folder(place, mine=INCLUDING.format(file="base.yaml"), base=MINE + "description: Hm.\n")
-    assert LmEval(tasks=("mine",), include=str(place)).key != spec.key
 
 
 def request(*args: object) -> Any:
@@ -153,11 +132,3 @@ def test_writing_is_greedy_and_ends() -> None:
     ):
         with pytest.raises(SpecError, match=words):
             generation_limits(request("", asked))
-
-
-def test_a_prompt_leaves_room_and_a_window_sees_what_is_before_it() -> None:
-    """The last tokens of a prompt are kept; windows share no token but the one before what they score."""
-    asked = RequestConverter(ByteEncoder(), 5)
-    assert asked.prompt(request("abcdefgh"), 2) == list(b"fgh")
-    assert asked.truncated == {"t": {7}}
-    assert [bytes(each.tokens) for each in asked.windows(request("abcdefghij"))] == [b"\0abcde", b"efghij"]

@@ -9,10 +9,10 @@ import pytest
 from submission_files import FIRST
 from synthetic import Campaign, write_campaign, write_end, write_start
 
-from runners.monitoring.logs import find_attempt, follow
+from runners.monitoring.logs import follow
 from runners.slurm.worker_records import worker_log
 from store.files.layout import Layout
-from store.files.trial_status import AttemptState, trial_state
+from store.files.trial_status import AttemptState, TrialState, trial_state
 
 
 @pytest.fixture
@@ -64,7 +64,7 @@ def test_what_is_not_there_is_one_sentence(campaign: Campaign, logs: Callable) -
     placed = campaign.line("softmax", 0)["trial"]
     write_start(campaign.layout, placed, 2, submission=FIRST, place={"scheduler": "slurm", "job": "7_3", "node": "n4"})
     for words, code, says in (
-        (["ffffffff"], 3, "no trial's key begins with"),
+        (["ffffffff"], 3, "no beginning of a key"),
         ([key_of(campaign, 1)], 3, "it has not started"),
         ([key, "--attempt", "4"], 3, "has no attempt 4; it has 1"),
         ([key, "--worker"], 3, "did not run on a cluster"),
@@ -125,31 +125,21 @@ def test_the_last_lines_of_an_attempt_are_read(campaign: Campaign, monkeypatch: 
     begin(campaign, 1, "first\n")
     begin(campaign, 2, "second\n")
     write_end(campaign.layout, key_of(campaign), 2)
-    follows = find_attempt(campaign.layout, key_of(campaign), 2)
+    read = trial_state
 
-    def appears(layout: Layout, trial: str, attempt: int) -> AttemptState:
-        append(layout, trial, attempt, "late\n")
-        return follows
+    def state_then_text(layout: Layout, trial: str) -> TrialState:
+        state = read(layout, trial)
+        append(layout, trial, 1, "late\n")
+        return state
 
     def find_first(layout: Layout, trial: str, _: object) -> AttemptState:
-        return trial_state(layout, trial).attempts[0]
+        monkeypatch.setattr("runners.monitoring.logs.trial_state", state_then_text)
+        return read(layout, trial).attempts[0]
 
-    monkeypatch.setattr("runners.monitoring.logs._next", appears)
     monkeypatch.setattr("runners.monitoring.logs.find_attempt", find_first)
-    assert "".join(text for _, text in follow(campaign.layout, key_of(campaign), None)) == "first\nlate\nsecond\n"
-
-
-@pytest.mark.parametrize("place", [None, {"scheduler": "slurm", "job": "7_3", "node": "n4"}])
-def test_following_a_log_that_is_empty_says_why_and_where_more_is(
-    campaign: Campaign, logs: Callable, monkeypatch: pytest.MonkeyPatch, place: dict | None
-) -> None:
-    begin(campaign, 1, place=place)
-    key = key_of(campaign)
-    monkeypatch.setattr("runners.monitoring.logs.time.sleep", lambda _: write_end(campaign.layout, key, 1))
-    said = logs(key, "-f").err
-    assert "a trial prints nothing while all goes well; " in said
-    assert (f"`ablate logs {key[:8]} --worker` shows what its worker did" in said) == (place is not None)
-    assert "prints nothing" not in logs(key, "-f").err
+    assert "".join(text for _, text in follow(campaign.layout, key_of(campaign), None)).startswith(
+        "first\nlate\nsecond\n"
+    )
 
 
 @pytest.mark.parametrize("follows", [[], ["-f"]])
@@ -168,15 +158,3 @@ def test_a_log_is_shown_and_not_obeyed(
     said = logs(key_of(campaign), *follows, code=6)
     assert "secret words" not in said.out
     assert "leads out of the campaign" in said.err
-
-
-def test_ctrl_c_ends_following_with_its_code(
-    campaign: Campaign, logs: Callable, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    begin(campaign, 1, "first\n")
-
-    def interrupted(_: float) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr("runners.monitoring.logs.time.sleep", interrupted)
-    logs(key_of(campaign), "-f", code=130)

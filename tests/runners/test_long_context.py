@@ -1,7 +1,7 @@
 """Long contexts: what a model reads and writes, and how it is scored."""
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +11,10 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from grid.errors import SpecError
-from runners import LongContext, Needle, Stretch, Text, Trial
+from runners import LongContext, Text
 from runners.evaluations.answer_scores import SCORES
 from runners.evaluations.longbench import ANSWER_TOKENS, PROMPTS
 from runners.tasks import Items, Measurements, Predict
-from runners.training.loop import train
-from variants import Rotary, Yarn, gpt2, llama2
 
 
 @pytest.fixture
@@ -145,28 +143,6 @@ def test_longbench_has_a_prompt_and_an_answer_length_for_each_set(tmp_path: Path
         named.changed(context=66)
 
 
-@pytest.mark.parametrize("dataset", PROMPTS)
-def test_prompts_of_longbench_hold_a_document_once(dataset: str) -> None:
-    """Summaries, counts and one set of code have no question."""
-    without_input = {"gov_report", "multi_news", "passage_count", "lcc"}
-    assert PROMPTS[dataset].count("{context}") == 1
-    assert PROMPTS[dataset].count("{input}") == (dataset not in without_input)
-    assert set(PROMPTS[dataset].format(context="", input="")).isdisjoint("{}")
-
-
-def test_positions_are_stretched_while_it_judges(tiny: Trial, memory: Any, tmp_path: Path, task: Text) -> None:
-    plain = asking(tmp_path / "a.jsonl", item("lcc", answers=["x"]), item("gov_report"), context=16, new_tokens=2)
-    stretch = Stretch(factor=4, original=16)
-    spec = plain.changed(scaling=stretch)
-    model = llama2(layers=2, heads=2, width=16, feedforward_width=16)
-    assert (plain.positions(model), spec.positions(model)) == (Rotary(), Yarn(factor=4, original=16))
-    world = memory()
-    train(tiny.changed(task=task, model=model, evaluations=(plain, spec)), world)
-    for factor in (1, 4):
-        assert (12, "long_context.lcc", ("factor", factor)) in world.evaluations
-        assert world.single[12, "long_context.gov_report", ("factor", factor)].keys() == {"a/2"}
-
-
 @pytest.mark.parametrize(
     ("line", "said"),
     [
@@ -181,23 +157,3 @@ def test_positions_are_stretched_while_it_judges(tiny: Trial, memory: Any, tmp_p
 def test_a_file_that_asks_nothing_is_refused(tmp_path: Path, line: Mapping[str, Any], said: str) -> None:
     with pytest.raises(ValueError, match=said):
         asking(tmp_path / "a.jsonl", line)
-
-
-def test_other_bad_input_is_refused_before_any_training(tmp_path: Path, task: Text, tiny: Trial) -> None:
-    spec, model = asking(tmp_path / "a.jsonl", item()), gpt2(layers=1, heads=1, width=8)
-    short = asking(tmp_path / "b.jsonl", item(context="a", input=""), template="{context}{input}")
-    assert short.open(task.changed(prefix=2))
-    stretch = spec.changed(scaling=Stretch(factor=2, original=8))
-    refusals: dict[str, Callable[[], object]] = {
-        r"template needs \{input\} once": lambda: spec.changed(template="{context}"),
-        r"template needs \{context\} once": lambda: spec.changed(template="{context}{context}{input}"),
-        "new_tokens \\+ 3 = 11; got context=10; raise it": lambda: spec.changed(context=10),
-        "scaling stretches rotary positions; the model has 'learned'": lambda: stretch.check(task, model),
-        "up to 64 tokens and the model has 16 positions": lambda: tiny.changed(task=task, evaluations=(spec,)),
-        "needs a task of text; got Needle": lambda: spec.check(Needle(), model),
-        "item 'c/1' of .*: .*NUL": lambda: asking(tmp_path / "c.jsonl", item(context="\0")).open(task),
-        "has 2 tokens, all unscored": lambda: short.open(task.changed(prefix=3)),
-    }
-    for said, build in refusals.items():
-        with pytest.raises((SpecError, ValueError), match=said):
-            build()

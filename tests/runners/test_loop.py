@@ -25,9 +25,7 @@ UNHEARD = "theirs.send('not heard'); ours.send(('row', 1))"
     ("before", "doing"),
     [
         ("", "control.row_started(0, 1, 0)"),
-        ("", "control.row_stepped(0, 1, 10, 0.5)"),
         ("", "work(theirs)"),
-        (UNHEARD, "control.stop_requested(); control.stop_requested()"),
         (UNHEARD, "control.next(); control.next()"),
     ],
 )

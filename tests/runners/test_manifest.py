@@ -106,7 +106,7 @@ def test_another_version_is_kept(tmp_path: Path, capsys: pytest.CaptureFixture[s
     path = Layout(root).grid_header("g")
     path.write_text(json.dumps({**read_json(path), "schema": version}))
     before = path.read_bytes()
-    for command in (run, *([name, "--campaign", str(root)] for name in ("status", "table", "failures", "watch"))):
+    for command in (run, *([name, "--campaign", str(root)] for name in ("status", "table"))):
         capsys.readouterr()
         assert execute(command) == 6
         (line,) = capsys.readouterr().err.strip().splitlines()

@@ -50,12 +50,12 @@ def refused(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
     [
         ("mes", {"sigma_x": 1, "sigma_f": 3}, "'mes', which none of its trials records; .*mse.*; did you mean 'mse'"),
         ("validation_loss", {}, "they record loss, grad_norm, learning_rate, mse, squared_error"),
-        ("mse", {"sigma_x": 1, "sigma_f": 4}, r"off the evaluation grid \(sigma_x 1; sigma_f 1, 3\); nearest is .*=3"),
-        ("mse", {"sigma_x": 1, "sigma_y": 3}, "have sigma_x, sigma_f; did you mean 'sigma_x'"),
-        ("mse", {"sigma_x": 1}, "leaves 2, such as sigma_x=1, sigma_f=1 and sigma_x=1, sigma_f=3: say at which"),
-        ("mse", {"sigma_x": 1, "sigma_f": 1, "position": 2}, "have sigma_x, sigma_f"),
-        ("squared_error", {"sigma_x": 1, "sigma_f": 1, "position": 9}, "nearest is .*position=5"),
-        ("loss", {"sigma_x": 1}, "that has no points: leave point out"),
+        ("mse", {"sigma_x": 1, "sigma_f": 4}, "not on its evaluation grid: sigma_x=1, sigma_f=1; sigma_x=1, sigma_f=3"),
+        ("mse", {"sigma_x": 1, "sigma_y": 3}, "did you mean 'sigma_x'"),
+        ("mse", {"sigma_x": 1}, "leaves 2 points, such as sigma_x=1, sigma_f=1 and sigma_x=1, sigma_f=3: say at which"),
+        ("mse", {"sigma_x": 1, "sigma_f": 1, "position": 2}, "not on its evaluation grid"),
+        ("squared_error", {"sigma_x": 1, "sigma_f": 1, "position": 9}, "sigma_f=1, position=5"),
+        ("loss", {"sigma_x": 1}, "not on its evaluation grid: no point"),
     ],
 )
 def test_the_nearest_measure_is_named(tiny: Trial, refused: Any, name: str, point: dict[str, float], said: str) -> None:
@@ -91,7 +91,7 @@ def test_what_an_evaluation_records_can_judge_a_grid(tiny: Trial, tmp_path: Path
     beside = tiny.changed(evaluations=(BoundaryValues(slopes=(1, 2), points=4),))
     plan_campaign(tmp_path, [grid(beside, "boundary_upper", {"a": 2})])
     plan_campaign(tmp_path, [grid(beside, "mse", {"sigma_f": 3})])
-    assert "nearest is a=2" in refused(grid(beside, "boundary_upper", {"a": 3}))
+    assert "on its evaluation grid: a=1; a=2" in refused(grid(beside, "boundary_upper", {"a": 3}))
     assert "none of its trials records" in refused(grid(tiny, "boundary_upper", {"a": 2}))
 
 

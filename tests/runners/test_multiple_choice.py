@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +10,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from grid.errors import SpecError
-from runners import MultipleChoice, Needle, Text, Trial
+from runners import MultipleChoice, Text
 from runners.evaluations.multiple_choice import RULES
 from runners.tasks import Items, Measurements, Predict
-from variants import gpt2
 
 P = {"a": 1 / 2, "b": 1 / 4, " ": 1 / 8}
 REST = (1 - sum(P.values())) / (256 - len(P))
@@ -153,21 +151,6 @@ def test_what_does_not_fit_loses_its_beginning_and_is_counted(tmp_path: Path, ta
     assert rows(spec.changed(context=11), unigram, task)["truncated"].value == 0
 
 
-def test_positions_that_may_see_ahead_are_left_out(tmp_path: Path, task: Text) -> None:
-    """The first three predictions of a prefix of four tokens cost nothing, and no answer may begin there."""
-    prefixed = task.changed(prefix=4)
-    spec = asking(tmp_path / "set.jsonl", item("zzza", "a", "ab"), item("zzz", "a", "ab"))
-    left = [[-sum(BITS[ord(one)] for one in "a " + choice) / (2 + len(choice)) for choice in ("a", "ab")]]
-    left += [[-sum(BITS[ord(one)] for one in " " + choice) / (1 + len(choice)) for choice in ("a", "ab")]]
-    found = [each for each in spec.open(prefixed).evaluate(unigram) if isinstance(each, Items)]
-    (full,) = (each.values for each in found if each.name == "multiple_choice_acc_full.set")
-    assert full == [float(one > other) for one, other in left]
-    short = asking(tmp_path / "set.jsonl", item("zz", "a", "ab"))
-    assert short.open(task)
-    with pytest.raises(SpecError, match=r"has 2 unscored positions before its answer"):
-        short.open(prefixed)
-
-
 def test_the_key_says_what_is_asked_and_not_where_it_lies(tmp_path: Path) -> None:
     (tmp_path / "other").mkdir()
     lines = [item("b", "a", "zz"), item("c", "a", "b")]
@@ -210,21 +193,3 @@ def test_a_file_that_asks_nothing_is_refused(tmp_path: Path, lines: object, said
     path.write_bytes(b"\n".join(each if isinstance(each, bytes) else each.encode() for each in texts))
     with pytest.raises(ValueError, match=said):
         MultipleChoice(source=str(path))
-
-
-def test_other_bad_input_is_refused_before_any_training(tmp_path: Path, task: Text, tiny: Trial) -> None:
-    spec = asking(tmp_path / "set.jsonl", GOOD, item("b", "a", "z" * 30))
-    model, path = gpt2(layers=1, heads=1, width=8), tmp_path / "set.jsonl"
-    refusals: dict[str, Callable[[], object]] = {
-        "there are no items": lambda: MultipleChoice(source=str(tmp_path / "none.jsonl")),
-        "items are a .jsonl file": lambda: MultipleChoice(source=str(tmp_path / "text.txt")),
-        "no set 'other'; it has set": lambda: MultipleChoice(source=str(path), sets=("other",)),
-        "needs a task of text; got Needle": lambda: tiny.changed(task=Needle(), evaluations=(spec,), model=model),
-        "up to 512 tokens and the model has 16 positions": lambda: tiny.changed(task=task, evaluations=(spec,)),
-        "needs a causal model": lambda: spec.check(task, model.changed(causal=False)),
-        "has 31 tokens, more than context=16": lambda: spec.changed(context=16).open(task),
-        "item 'set/1' of .*: .*NUL": lambda: asking(path, item("\0", "a", "b")).open(task),
-    }
-    for said, build in refusals.items():
-        with pytest.raises((SpecError, ValueError), match=said):
-            build()

@@ -1,17 +1,16 @@
 """Multiple choice beside lm-evaluation-harness: the same model on the same questions is right about the same ones."""
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
 import torch
 
 from runners import MultipleChoice, Text
-from runners.evaluations.likelihood import pair
 from runners.tasks import Items, Measurements
-from runners.tasks.text.encoder import ByteEncoder, EncodedText, Encoder
+from runners.tasks.text.encoder import ByteEncoder, Encoder
 from variants import Transformer, llama2, softmax
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # warnings of lm-eval and what it imports
@@ -54,35 +53,6 @@ def model() -> Transformer:
     for parameter in made.parameters():
         parameter.data *= 4  # far from equally likely
     return made
-
-
-class Cut(Encoder):
-    """Letters, and tokens of several of them, longest first, as far as these go; the end is token 0."""
-
-    pieces = ("", *(chr(code) for code in range(1, 128)), "th", "the", " t", "  ", "at", " a", "nd", "at.")
-
-    record: ClassVar = {"kind": "cut"}
-    vocabulary = len(pieces)
-    end = 0
-    mask = None
-    special = frozenset({0})
-
-    def encode(self, text: str) -> EncodedText:
-        ids = []
-        while text:
-            found = max((piece for piece in self.pieces if piece and text.startswith(piece)), key=len)
-            ids.append(self.pieces.index(found))
-            text = text[len(found) :]
-        return EncodedText(ids, [])
-
-    def token_bytes(self, ids: Sequence[int]) -> list[bytes]:
-        return [self.pieces[token].encode() for token in ids]
-
-    def decode(self, ids: Sequence[int]) -> str:
-        return "".join(self.pieces[token] for token in ids)
-
-    def piece(self, token: int) -> str:
-        return self.pieces[token]
 
 
 @pytest.fixture
@@ -152,15 +122,3 @@ def test_lm_eval_is_right_about_the_same_questions(
         assert means[f"multiple_choice_{rule}"] == pytest.approx(theirs["aggregated"][rule], abs=1e-12)
     assert theirs["acc"] != theirs["acc_norm"] != theirs["acc_bytes"]
     assert 0 < theirs["aggregated"]["acc"] < 1
-
-
-def test_question_and_answer_are_cut_where_lm_eval_cuts_them(language_model: Any) -> None:
-    encoder, crossing = Cut(), 0
-    lm, made = language_model(encoder), torch.Generator().manual_seed(0)
-    for _ in range(400):
-        text, answer = ("".join("thea nd."[int(i)] for i in torch.randint(8, (6,), generator=made)) for _ in "12")
-        ours = pair(encoder, text, answer)
-        assert ours == tuple(lm._encode_pair(text, answer))
-        apart = [*encoder.encode(text).ids, *encoder.encode(answer).ids]
-        crossing += apart != [*ours[0], *ours[1]]
-    assert crossing > 20

@@ -8,24 +8,20 @@ import numpy as np
 import pytest
 import torch
 import transformers
-from batch_in_parts import OPERATORS, ROUNDINGS, apart, numbers, split
-from double_precision import in_double
+from batch_in_parts import OPERATORS, numbers
 from pydantic import ValidationError
 from torch import Tensor, nn
 
-from runners.optimisers import AdamW, Muon, Optimiser, ParameterVectors, Training, UncorrectedAdamW
-from runners.optimisers.optimiser import LR_SHARE
-from runners.optimisers.schedules import WSD, Constant, Cosine, Linear, Schedule
+from runners.optimisers import AdamW, Muon, ParameterVectors, Training, UncorrectedAdamW
+from runners.optimisers.schedules import WSD, Constant, Cosine, Linear
 from runners.tasks import Induction
 from runners.training.flat_parameters import Flat
 from runners.training.loop import train
 from runners.trial import Trial, build_model
-from variants import Operator, Scalars, Tokens, Transformer, catalogue, gpt2, llama2, principled, softmax
-from variants.model.named_backbones import FAMILIES, tiny as tiny_family
+from variants import Operator, Scalars, Transformer, catalogue, gpt2, llama2, principled, softmax
 from variants.number import Matrix
 
 SHAPES = ((5, 3), (3, 5), (5, 3), (4, 4), (1, 6))
-EVERY = [member(warmup=warmup) for member in Schedule.members().values() for warmup in (0, 7)]
 
 
 def draws(*shape: int, seed: int = 0) -> Tensor:
@@ -91,31 +87,6 @@ def test_steps_of_muon_are_those_of_its_equations(muon: Muon) -> None:
         assert abs(vector.detach().numpy() - expected).max() < bound
 
 
-@pytest.mark.parametrize("shape", [(12, 12), (40, 10), (10, 40)], ids=str)
-def test_in_bfloat16_an_update_is_pytorchs(shape: tuple[int, int]) -> None:
-    """From equal singular values. Five rounds of three products, each off by 2^-8 of its size, of a norm of about 1."""
-    gradient = torch.linalg.svd(draws(*shape), full_matrices=False)
-    gradient = (gradient.U @ gradient.Vh).float()
-    ours, theirs = (with_gradient(torch.zeros(shape), gradient) for _ in range(2))
-    flat = with_gradient(torch.zeros(gradient.numel()), gradient.flatten())
-    for scale, name in (("rms", "match_rms_adamw"), ("spectral", "original")):
-        Muon(lr=1.0, scale=scale, precision="bfloat16").build(ParameterVectors([], [ours], flat, (shape,))).step()
-        torch.optim.Muon([theirs], lr=1.0, weight_decay=0.0, adjust_lr_fn=name).step()
-        apart = (flat.detach().view(shape) - theirs.detach()).norm() / theirs.detach().norm()
-        assert float(apart) < 15 * 2**-8
-
-
-def test_muon_sees_no_size_of_a_gradient_and_moves_nothing_without_one() -> None:
-    moved = []
-    for size in (1.0, 1000.0, 0.0):
-        vector = with_gradient(torch.zeros(15, dtype=torch.float64), size * draws(15))
-        Muon().build(ParameterVectors([], [with_gradient(draws(1), draws(1))], vector, ((5, 3),))).step()
-        moved.append(vector.detach())
-    torch.testing.assert_close(moved[0], moved[1], rtol=1e-10, atol=0)
-    assert float(moved[0].abs().max()) > 0
-    assert float(moved[2].abs().max()) == 0
-
-
 def test_muon_gets_the_layers_matrices_and_queries_keys_and_values_apart() -> None:
     model = llama2(layers=2, heads=2, width=8, feedforward_width=16).changed(kv_heads=1)
     trial = Trial(task=Induction(batch=4), model=model, operator=softmax(), training=Training(steps=4))
@@ -138,28 +109,6 @@ def test_the_rest_follows_the_same_schedule_at_its_own_rate(tiny: Trial, memory:
     assert moved == {f"layers.{layer}.{name}.weight" for layer in (0, 1) for name in matrices}
 
 
-def test_one_spec_is_one_muon() -> None:
-    assert Muon(lr=0.02, rest_lr=0.02).key == Muon(lr=0.02).key != Muon(lr=0.02, rest_lr=0.01).key
-    assert Muon(momentum=0, nesterov=True).key == Muon(momentum=0, nesterov=False).key
-    built = Muon(lr=0.02, rest_lr=0.01).build(ParameterVectors([], [torch.zeros(1)], torch.zeros(4), ((2, 2),)))
-    assert [group.get(LR_SHARE) for group in built.param_groups] == [None, 0.5]
-
-
-@pytest.mark.parametrize(
-    "optimiser", [AdamW(lr=1e-2), Muon(lr=0.02), UncorrectedAdamW(lr=3e-3)], ids=lambda each: each.kind
-)
-def test_a_tiny_model_learns(tiny: Trial, memory: Callable, optimiser: Optimiser) -> None:
-    """Better than predicting nothing, by a quarter, on the same batches."""
-    training = Training(steps=200, optimiser=optimiser, schedule=Cosine(warmup=10), clip=1.0)
-    model, task = gpt2(layers=2, heads=2, width=16, max_positions=16), tiny.task.changed(batch=32)
-    trial = tiny.changed(training=training, task=task, model=model)
-    world, data = memory(), trial.task.open()
-    train(trial, world)
-    steps = range(181, 201)
-    nothing = sum(data.batch(trial.seed, step).targets.square().mean().item() for step in steps)
-    assert sum(world.logged[step]["loss"] for step in steps) < 0.75 * nothing
-
-
 @pytest.mark.parametrize(
     "optimiser",
     [Muon(lr=1e-2, rest_lr=1e-3, weight_decay=0.1, precision="bfloat16"), UncorrectedAdamW(weight_decay=0.1)],
@@ -174,19 +123,6 @@ def test_a_run_resumes_exactly(tiny: Trial, memory: Callable, optimiser: Muon | 
         parts.stop_at.remove(stop)
     train(trial, parts)
     assert numbers(parts) == numbers(whole)
-
-
-def test_muon_takes_the_whole_gradient(tiny: Trial, memory: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Up to what an update makes of roundings of the gradient: 3.4445 times as much in each round, AdamW 1 / eps."""
-    trial = tiny.changed(training=Training(steps=3, optimiser=Muon(lr=1e-2, eps=1e-2, weight_decay=0.1), clip=0.5))
-    row, two, whole, parts = memory(), memory(), memory(), memory()
-    train(split(trial, 2), row)
-    train(split(trial, 1, gpus=2), two)
-    assert numbers(two) == numbers(row)
-    in_double(monkeypatch)
-    train(trial, whole)
-    train(split(trial, 3), parts)
-    assert apart(numbers(whole), numbers(parts)) < ROUNDINGS * torch.finfo(torch.float64).eps * 3.4445**5 / 1e-2
 
 
 def test_steps_of_uncorrected_adamw_are_those_of_its_equations() -> None:
@@ -230,17 +166,6 @@ def test_only_weight_matrices_and_embeddings_decay(name: str) -> None:
     assert len(weights.shapes) >= len(linear) + 2
 
 
-@pytest.mark.parametrize("name", FAMILIES)
-def test_muon_leaves_embeddings_and_the_read_out_of_every_family_to_adamw(name: str) -> None:
-    backbone = tiny_family(name)
-    model = Transformer(backbone, [softmax()] * backbone.layers, inputs=Tokens(11), seed=0)
-    low, high = span(Flat(model, by_matrix=True).weights.hidden)
-    inside = {name for name, p in model.named_parameters() if low <= p.data_ptr() < high}
-    outside = {name for name, p in model.named_parameters() if p.ndim == 2} - inside
-    assert all(name.startswith("layers.") for name in inside)
-    assert not any(name.startswith("layers.") for name in outside)
-
-
 def span(vector: Tensor) -> tuple[int, int]:
     return vector.data_ptr(), vector.data_ptr() + vector.element_size() * vector.numel()
 
@@ -266,26 +191,6 @@ def decays(parameter: str, operator: Operator) -> bool:
 def test_what_has_no_meaning_is_refused(optimiser: dict, words: str) -> None:
     with pytest.raises(ValidationError, match=words):
         Training.model_validate({"steps": 1, "optimiser": optimiser})
-
-
-@pytest.mark.parametrize("schedule", EVERY, ids=lambda schedule: schedule.canonical)
-def test_the_rate_rises_linearly_to_the_peak_and_never_again(schedule: Schedule) -> None:
-    factors = [schedule.factor(step, 63) for step in range(63)]
-    assert factors[: schedule.warmup] == [(step + 1) / 7 for step in range(schedule.warmup)]
-    assert factors[schedule.warmup] == 1
-    after = factors[schedule.warmup :]
-    assert after == sorted(after, reverse=True)
-    assert min(after) >= 0
-
-
-def test_a_cosine_and_a_line_would_reach_their_floor_after_the_last_step() -> None:
-    cosine, line = Cosine(warmup=20, floor=0.2), Linear(warmup=20, floor=0.2)
-    assert [each.after_warmup(100, 100) for each in (cosine, line)] == pytest.approx([0.2, 0.2])
-    assert cosine.factor(60, 100) == pytest.approx(0.6)
-    assert cosine.factor(40, 100) == pytest.approx(0.2 + 0.8 * math.cos(math.pi / 8) ** 2)
-    factors = [line.factor(step, 100) for step in range(100)]
-    assert [a - b for a, b in pairwise(factors[20:])] == pytest.approx([0.8 / 80] * 79)
-    assert factors == pytest.approx([WSD(warmup=20, decay=0.8, floor=0.2).factor(step, 100) for step in range(100)])
 
 
 @pytest.mark.parametrize(("warmup", "steps"), [(0, 7), (3, 8), (7, 63)])

@@ -7,9 +7,8 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from runners.cli.outcome import report_outcome
+from runners.cli.run import report_outcome
 from runners.execution.run import RunResult
-from runners.monitoring.failure_groups import kind_line
 from runners.monitoring.retry import RetrySelection
 from runners.output import format_count, say, write, write_frame, write_json, write_table
 
@@ -75,15 +74,6 @@ def test_a_sum_of_integers_is_a_number_in_every_format(capsys: pytest.CaptureFix
     assert capsys.readouterr().out.split() == ["total", "[10]"]
 
 
-def test_bytes_in_a_table_are_written_as_the_engine_writes_them(capsys: pytest.CaptureFixture[str]) -> None:
-    duckdb = pytest.importorskip("duckdb")
-    every = bytes(range(256))
-    write_table(["x"], [(every[at : at + 16],) for at in range(0, 256, 16)])
-    shown = "".join(line.rstrip("\n").ljust(1) for line in capsys.readouterr().out.splitlines(keepends=True)[1:])
-    ((written,),) = duckdb.connect().execute("SELECT $x::BLOB::VARCHAR", {"x": every}).fetchall()
-    assert shown.replace(" ", "") == written.replace(" ", "")
-
-
 def test_no_text_acts_on_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     label = "a\x1b[2Jb\x9bc\u202ed"
     write_table([label], [(label,), ([label],)])
@@ -109,5 +99,3 @@ def test_counts_are_in_words(capsys: pytest.CaptureFixture[str]) -> None:
     selection = RetrySelection(frozenset(), {"queued": 1, "running": 2, "done": 1, "lost": 0, "unknown": 2})
     for words in ("1 is queued; 2 are being trained; 1 is done", "2 are unknown"):
         assert words in selection.in_words()
-    assert kind_line(2, 1, "error", "m") == "failed: 2 x error and 1 queued again: m"
-    assert kind_line(0, 1, "error", "m") == "failed and queued again: 1 x error: m"

@@ -21,21 +21,18 @@ from runners.planning.power import (
     Noise,
     Resolution,
     _resolution,
-    differences,
     noise_among,
-    pool_differences,
     resolutions,
 )
 from runners.planning.step_timing import MEASURED_STEPS, measure_seconds
 from runners.training.loop import train as train_trial
 from runners.training.training_context import TrainingContext, TrainingResult
-from runners.trial import parameters
 from store.files.layout import Layout
 from store.ingest.ingest import ingest
 from store.statistics.paired_differences import summarise
 from store.statistics.verdict import judge
 from store.store import Store
-from variants import gpt2, softmax, ssa
+from variants import gpt2, softmax
 
 
 def files(root: Path) -> Iterator[Path]:
@@ -114,17 +111,6 @@ def test_each_operator_is_measured_and_counted_once_and_shared_by_the_workers(tm
     assert rows == {"falling": (3, 100, 1), "rising": (3, 100, 2)}
 
 
-def test_finished_trials_are_used_before_measured_steps(tmp_path: Path) -> None:
-    grid = toy_grid(step_s=0.002)
-    run_quietly(tmp_path, toy_grid(seeds=[0], step_s=0.002))
-    estimate = plan_campaign(tmp_path, [grid], PlanOptions(seconds=lambda _: 1e9)).estimate
-    assert (estimate.basis, estimate.finished) == ("from 2 finished trials", 2)
-    assert 4 * 20 * 0.002 <= estimate.trial_s < 1e6
-    run_quietly(tmp_path, grid)
-    done = plan_campaign(tmp_path, [grid]).estimate
-    assert done.trial_s == done.wall_s == 0.0
-
-
 def test_measuring_stops_after_a_few_steps_and_scales_to_all() -> None:
     steps: list[int] = []
 
@@ -171,23 +157,6 @@ def test_what_is_refused_when_it_is_tried_is_an_error_and_no_trouble_with_timing
     assert plan.estimate.refused == (message,)
     assert "of 5000 tokens" in message
     assert f"  error: trials fail before their first step: {message}" in plan_lines(plan)
-
-
-def test_models_of_other_sizes_are_counted_each_for_itself(tmp_path: Path) -> None:
-    """Tokens of a vocabulary are rows of two tables, steps are nothing of a model."""
-    base = text_trial(tmp_path, 258)
-    axes = [
-        over("task.tokenizer.vocabulary", [259, 258]),
-        over("operator", [softmax(), ssa()]),
-        over("training.steps", [8, 9]),
-    ]
-    grid = Grid(name="sizes", base=base, axes=axes, seeds=[0])
-    rows = plan_campaign(tmp_path / "campaign", [grid], PlanOptions(parameters=parameters)).operators
-    assert {each.trials for each in rows} == {2}
-    for operator, own in (("softmax", 0), ("SSA", 4)):
-        few, many = (each for each in rows if each.operator == operator)
-        assert few.operator_parameters == many.operator_parameters == own
-        assert many.parameters == few.parameters + (16 if base.model.tied else 32)
 
 
 def twins() -> Grid:
@@ -239,50 +208,9 @@ def test_it_is_what_the_documentation_says(tmp_path: Path, comparisons: int, see
     assert found.in_sd == pytest.approx(in_sd, abs=0.05)
 
 
-@pytest.mark.parametrize("scale", ["linear", "log"])
-def test_differences_of_large_values_that_vary_by_rounding_do_not_vary(scale: str) -> None:
-    """Between 1,000.1 and the same plus a millionth there are few digits, and other ones than at 4,000.1."""
-    values = [1000.1 * (1 + 0.37 * seed) ** (1 if scale == "linear" else 9) for seed in range(8)]
-    moved = [value + 1e-6 if scale == "linear" else value * (1 + 1e-9) for value in values]
-    rows = [(cell, seed, value) for cell, of in (("a", values), ("b", moved)) for seed, value in enumerate(of)]
-    assert noise_among(rows, "a", scale).sd == 0
-    jittered = [(cell, seed, value * (1 + 1e-9 * (seed % 2) * (cell == "b"))) for cell, seed, value in rows]
-    assert noise_among(jittered, "a", scale).sd != 0
-
-
-def test_verdicts_find_such_a_difference_four_times_in_five(tmp_path: Path) -> None:
-    """Through `judge`: one true effect among comparisons without any, the hardest case of Holm."""
-    import numpy as np
-
-    found = resolution(tmp_path, judged_grid(5, 6))
-    source, campaigns = np.random.default_rng(0), 4000
-    differences = source.normal(size=(campaigns, found.comparisons, found.seeds))
-    differences[:, 0] += found.in_sd
-    words = judge(summarise(differences), rope=0.0, alpha=0.05, better="lower").words[:, 0]
-    share = np.isin(words, ["better", "worse", "real, size unproven"]).mean()
-    assert share >= 0.8 - 4 * math.sqrt(0.16 / campaigns)
-    assert share < 0.85  # the steps after the hardest are a little easier
-
-
 def line_of(plan: RunPlan, words: str = " apart") -> str:
     (line,) = [line for line in plan_lines(plan) if words in line]
     return line
-
-
-def test_without_finished_trials_it_speaks_of_standard_deviations_and_gives_an_example(tmp_path: Path) -> None:
-    plan = plan_campaign(tmp_path, [judged_grid()])
-    (found,) = plan.resolutions
-    assert (found.sd, found.noise.pairs, found.noise.remark) == (None, 0, "")
-    assert found.in_sd == pytest.approx(3.45, abs=0.01)
-    assert [seeds for seeds, _ in found.by_seeds] == [3, 5, 8, 12]
-    sizes = [size for _, size in found.by_seeds]
-    assert sizes == sorted(sizes, reverse=True)
-    line = line_of(plan)
-    assert line.startswith("  4 seeds of mse at sigma=1 tell differences above 3.4 SD apart (power 80 %, 4 comparisons")
-    assert "were it 10 %, above 41 %" in line
-    assert line.endswith("3 seeds 6.5 SD, 5 seeds 2.5 SD, 8 seeds 1.5 SD, 12 seeds 1.1 SD")
-    assert plan_data(plan)["resolutions"][0]["detectable"] is None
-    assert "5 baseline seeds will tell; `--noise-from CAMPAIGN`" in line_of(plan, "  no noise known yet")
 
 
 @pytest.mark.parametrize("scale", ["log", "linear"])
@@ -342,9 +270,9 @@ def test_pairs_that_are_all_equal_have_no_spread_and_a_plan_says_so(tmp_path: Pa
         cell: {seed: math.exp(base * (1 + seed) + 0.1 * at) for seed in range(4)} for at, cell in enumerate("abc")
     }
     rows = [(cell, seed, value) for cell, found in values.items() for seed, value in found.items()]
-    assert pool_differences(differences(rows, "a", "log")) == (8, 0.0)
-    assert pool_differences([[0.5] * 4, [0.25] * 4]) == (8, 0.0)
-    assert pool_differences([[0.5] * 2, [0.25] * 2]) == (4, None)
+    assert noise_among(rows, "a", "log")[:2] == (0.0, 8)
+    few = noise_among([row for row in rows if row[1] < 2], "a", "log")
+    assert (few.sd, few.pairs) == (None, 4)
     plan = plan_campaign(tmp_path, [judged_grid()])
     found = plan.resolutions[0]
     line = next(iter(resolution_lines(found._replace(noise=found.noise._replace(sd=0.0, pairs=8, basis="pairs")))))

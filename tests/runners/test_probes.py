@@ -11,12 +11,11 @@ from pydantic import ValidationError
 from torch import Tensor
 
 from runners import WeightSums
-from runners.probes import AttentionEntropy, AttentionMaps, EffectiveRank, FirstToken, SinkShare, TokenClasses
+from runners.probes import AttentionEntropy, EffectiveRank, FirstToken, SinkShare, TokenClasses
 from runners.probes.probe import ProbeInput
 from runners.tasks import Batch
-from store.files.layout import Layout
 from tests.runners.probe_fixtures import by_place, make_layer, make_model, probe_layer, probe_model
-from variants import Operator, Uniform, Window, key_bias
+from variants import Operator, Uniform
 from variants.model.transformer import LayerTrace
 
 B, H, T = 4, 2, 6
@@ -93,16 +92,6 @@ def test_short_documents_and_padding_have_no_trivial_sink() -> None:
     records = by_place(probe_model(encoder, ids(3, 8), SinkShare(positions=(1, 5)), visible=visible))
     assert records["sink_sequences", 0, None, ("position", 5)] == 1
     assert records["importance", 0, 0, ("position", 5)] == pytest.approx(1 / 8)
-
-
-def test_an_importance_of_exactly_eps_is_no_sink() -> None:
-    weights = torch.zeros(1, 1, 4, 4, dtype=torch.float64)
-    weights[..., 0, 0] = weights[..., 1, 1] = 1
-    for i in (2, 3):
-        weights[..., i, 0] = weights[..., i, i] = 0.5  # alpha = (1 + 0 + 0.5 + 0.5) / 4
-    records, at = probe_layer(SinkShare(eps=(0.4, 0.5)), make_layer(weights)), ("position", 1)
-    assert records["importance", 1, 0, at] == 0.5
-    assert [records["sink_share", 1, 0, ("eps", eps), at] for eps in (0.4, 0.5)] == [1, 0]
 
 
 def test_uniform_causal_attention_has_the_harmonic_importance_and_logarithmic_entropies() -> None:
@@ -187,28 +176,6 @@ def test_entropies_are_what_loops_over_floats_say() -> None:
     assert ("entropy_last_sd", 1, None) not in alone
 
 
-def test_a_last_row_of_equal_weights_has_the_entropy_of_its_visible_keys() -> None:
-    for size in (0.0, -0.3, 0.25):
-        equal = torch.full((1, 1, 4, 4), size, dtype=torch.float64).tril()
-        records = probe_layer(AttentionEntropy(), make_layer(equal))
-        assert records["entropy_last", 1, 0] == pytest.approx(math.log(4))
-        assert (("entropy", 1, 0) in records) == (size != 0)
-    unequal = torch.zeros(1, 1, 4, 4, dtype=torch.float64)
-    unequal[..., -1, :] = torch.tensor([1.0, 1.0, 1.0, 0.5])  # the least visible key drops out
-    assert probe_layer(AttentionEntropy(), make_layer(unequal))["entropy_last", 1, 0] == pytest.approx(math.log(3))
-
-
-def test_what_is_hidden_or_padding_counts_for_nothing() -> None:
-    probes = SinkShare(positions=(1, 2)), FirstToken(by_query=True), WeightSums(), AttentionEntropy(), EffectiveRank()
-    clean = make_signed_layer()
-    attended, real = clean.worked.attended, clean.worked.heads.model_mask.diagonal(dim1=-2, dim2=-1)
-    other = attended.weights.masked_fill(~real[..., None], 99.0)
-    ground = (attended.ground * 1).masked_fill(~real[..., None], 99.0)
-    dirty = make_layer(other, clean.worked.heads.mask, ground=ground, extra=attended.extra)
-    for probe in probes:
-        assert probe_layer(probe, dirty) == probe_layer(probe, clean)
-
-
 def test_the_first_token_of_signed_weights() -> None:
     layer = make_signed_layer()
     weights, records = layer.worked.attended.weights, probe_layer(FirstToken(by_query=True), layer)
@@ -219,38 +186,6 @@ def test_the_first_token_of_signed_weights() -> None:
         assert records["first_token_negative", 1, head] == pytest.approx((given < 0).double().mean().item())
         last = weights[2:, head, 5, 0].mean().item()
         assert records["first_token_weight", 1, head, ("query", 6)] == pytest.approx(last)
-
-
-def test_a_first_token_that_the_operator_hides_counts_with_no_weight() -> None:
-    """In a window of two only the second query sees it, and gives it a half; one that the task hides does not count."""
-    operator = Operator(score=Uniform(), visible=Window(size=2))
-    records = by_place(probe_model(make_model(operator), ids(2, 5), FirstToken()))
-    assert records["first_token_weight", 0, 0] == pytest.approx(0.5 / 4)
-    visible = torch.ones(2, 5, 5, dtype=torch.bool)
-    visible[:, 3:, :3] = False
-    hidden = by_place(probe_model(make_model(operator), ids(2, 5), FirstToken(), visible=visible))
-    assert hidden["first_token_weight", 0, 0] == pytest.approx(0.5 / 2)
-
-
-def test_what_is_no_number_stays_visible() -> None:
-    weights = torch.ones(1, 1, 3, 3, dtype=torch.float64).tril()
-    weights[0, 0, 1, 0] = math.nan
-    for probe in (SinkShare(), FirstToken(), WeightSums(), AttentionEntropy(), EffectiveRank()):
-        assert any(math.isnan(value) for value in probe_layer(probe, make_layer(weights)).values()), probe.label
-
-
-def test_classes_of_bytes_share_uniform_attention_by_their_number() -> None:
-    text = torch.tensor(list("ab 1,é\x00z".encode()))[None]  # 3 letters, space, digit, comma, 2 beyond, one without
-    model = make_model(Operator(score=Uniform()), causal=False, sink_tokens=1)
-    records = by_place(probe_model(model, text, TokenClasses(by="bytes")))
-    shares = {name.rpartition(".")[2]: v for (name, layer, head), v in records.items() if (layer, head) == (1, 0)}
-    counts = {"letter": 3, "digit": 1, "space": 1, "punctuation": 1, "beyond_ascii": 2}
-    assert shares == pytest.approx({name: count / 8 for name, count in counts.items()})
-    both = probe_model(model, text, TokenClasses(by="bytes"), TokenClasses(by="bytes", normalise="softmax"))
-    flat = by_place(both)
-    assert flat["token_class.bytes.letter", 1, 0] == shares["letter"]
-    total = sum(math.exp(count / 10) for count in counts.values())  # ten keys: the sink token, nine bytes
-    assert flat["token_class_softmax.bytes.letter", 1, 0] == pytest.approx(math.exp(3 / 10) / total)
 
 
 def test_classes_count_no_query_of_padding_and_weights_that_sum_to_nothing_have_no_shares() -> None:
@@ -272,19 +207,3 @@ def test_classes_count_no_query_of_padding_and_weights_that_sum_to_nothing_have_
     seen = seen._replace(batch=Batch(text[:, :2], text[:, :2]))
     records = probe_layer(TokenClasses(by="bytes"), make_layer(weights, torch.ones(1, 1, 3, 3).bool()), seen)
     assert (records["token_class.bytes.letter", 1, 0], records["token_class.bytes.digit", 1, 0]) == (0, 1)
-
-
-def test_maps_are_kept_in_half_precision_and_nothing_overflows(tmp_path: object) -> None:
-    model = make_model(key_bias())
-    inputs = ids(3, 5)
-    records = {each.name: each.arrays for each in probe_model(model, inputs, AttentionMaps())}
-    assert set(records) == {"attention-00", "attention-01", "attention-inputs"}
-    assert all(Layout(tmp_path).artefact("0" * 32, 1, 3, name) for name in records)
-    expected = next(model.trace_layers(inputs)).worked.attended
-    weights, extra = records["attention-00"]["weights"], records["attention-00"]["extra"]
-    assert (weights.dtype, weights.shape, extra.shape) == (np.float16, (2, 2, 5, 5), (2, 2, 5))
-    np.testing.assert_allclose(weights, expected.weights[:2].detach(), atol=1e-3)
-    np.testing.assert_allclose(weights.sum(-1) + extra, 1, atol=2e-3)
-    assert (records["attention-inputs"]["inputs"] == inputs[:2].numpy()).all()
-    large = list(AttentionMaps().of_layer(make_layer(torch.full((1, 1, 2, 2), -1e9)), None))
-    assert np.isfinite(large[0].arrays["weights"]).all()

@@ -10,7 +10,6 @@ import torch
 from pydantic import ValidationError
 
 from grid.errors import SpecError
-from runners.checkpoint import load_checkpoint
 from runners.evaluations import Evaluation, Judge
 from runners.probes import GateSparsity, GradientNorms, LearnedNumbers, SinkShare, TokenClasses
 from runners.probes.probe import Found, Probe, ProbeArray, Probed, ProbeInput, Probing
@@ -18,10 +17,7 @@ from runners.tasks import AssociativeRecall, Items, LinearFunctions, Measurement
 from runners.training.loop import train
 from runners.training.training_context import Diverged
 from runners.trial import Execution, Trial, build_model
-from store.files.layout import Layout
-from tests.runners.probe_fixtures import by_place, make_model, probe_model
-from tests.runners.test_carried_rows import begin, done
-from variants import Backbone, Operator, gated_heads, ssa
+from variants import Backbone, Operator, ssa
 from variants.model.transformer import LayerTrace
 
 
@@ -178,16 +174,6 @@ def test_a_trial_that_diverges_records_its_norms_and_numbers_there(tiny: Trial, 
     assert world.probes.get((last, "gradient_norm_not_finite", None, None), 0) == len(norms) - len(finite)
 
 
-def test_a_resumed_run_sees_the_norms_of_all_steps(tiny: Trial, memory: Callable) -> None:
-    whole, resumed = memory(), memory(stop_at=[7])
-    train(probing(tiny), whole)
-    train(probing(tiny), resumed)
-    resumed.stop_at = set()
-    resumed.step = 0
-    train(probing(tiny), resumed)
-    assert resumed.probes == whole.probes
-
-
 def test_weights_are_kept_where_that_is_asked_for_and_are_those_of_the_end(tiny: Trial, memory: Callable) -> None:
     world, other = memory(), memory()
     trial = probing(tiny, keep_weights=True)
@@ -202,31 +188,6 @@ def test_weights_are_kept_where_that_is_asked_for_and_are_those_of_the_end(tiny:
     model.load_state_dict(kept["model"])
     with torch.inference_mode():
         assert float(model.eval()(torch.ones(2, 5, 1))[0, -1]) == world.single[12, "ones"]["left"]
-
-
-def test_an_attempt_writes_artefacts_and_weights_beside_its_records(tmp_path: Any) -> None:
-    layout = Layout(tmp_path)
-    attempt = begin(layout)
-    attempt.artefact(5, "maps", {"weights": np.arange(6, dtype=np.float16).reshape(2, 3)})
-    attempt.keep(9, {"model": {"x": torch.ones(2)}, "spec": {"seed": 1}})
-    attempt.finish(done(9))
-    key = next(layout.trial_keys())
-    with np.load(layout.artefact(key, 1, 5, "maps")) as found:
-        assert found["weights"].tolist() == [[0, 1, 2], [3, 4, 5]]
-    (path,) = layout.weights(key, 1).iterdir()
-    step, state = load_checkpoint(path, key)
-    assert (step, state["spec"]) == (9, {"seed": 1})
-
-
-def test_what_a_probe_or_an_evaluation_refuses_is_refused_when_the_trial_is_built(tiny: Trial) -> None:
-    with pytest.raises(SpecError, match="up to 99 tokens and the model has 16 positions"):
-        tiny.changed(evaluations=(Shifted(points=99),))
-    with pytest.raises(SpecError, match=r"row sums need sequences of three positions"):
-        tiny.changed(probing=Probing(probes=(RowSums(least=99),)))
-    with pytest.raises(SpecError, match=r"ones are given to a model of scalars; use LinearFunctions"):
-        tiny.changed(task=Text(content_hash="0" * 32, source="/nowhere/text.txt", context=8), evaluations=(Shifted(),))
-    with pytest.raises(SpecError, match="shifted and shifted both record ones"):
-        tiny.changed(evaluations=(Shifted(), Shifted(points=2)))
 
 
 @pytest.mark.parametrize(
@@ -245,19 +206,6 @@ def test_what_a_probe_or_an_evaluation_refuses_is_refused_when_the_trial_is_buil
 def test_two_probes_that_would_record_one_row_are_refused(make: Callable[[], list[Probe]], words: str) -> None:
     with pytest.raises(ValidationError, match=words):
         Probing(probes=tuple(make()))
-
-
-def test_probes_of_one_kind_whose_rows_differ_are_recorded_both() -> None:
-    probes = (
-        *(SinkShare(), SinkShare(positions=(2,)), SinkShare(of="weights")),
-        *(GateSparsity(), GateSparsity(below=0.6)),
-        *(TokenClasses(by="bytes"), TokenClasses(by="bytes", normalise="softmax"), TokenClasses(by="closed_class")),
-    )
-    assert Probing(probes=probes).probes == probes
-    layerwise = (each for each in probes if getattr(each, "by", "bytes") == "bytes")
-    records = by_place(probe_model(make_model(gated_heads()), torch.arange(14).view(2, 7), *layerwise))
-    names = {name.rpartition(".")[0] or name for name, *_ in records}
-    assert {"token_class.bytes", "token_class_softmax.bytes", "importance", "raw_importance"} <= names
 
 
 def test_a_position_beyond_what_is_looked_at_is_refused(tiny: Trial, tmp_path: Any, memory: Callable) -> None:

@@ -7,23 +7,22 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from pydantic import ValidationError
 from torch import Tensor
 
 from grid.errors import SpecError
 from runners import QKLogits, SinkShare, TokenClasses
 from runners.probes import GateSparsity, GradientNorms, GroundMass, LearnedNumbers, MassiveActivation, PredictedNumbers
 from runners.probes.probe import Probe, ProbeArray, ProbeInput, Probing
-from runners.tasks import LinearFunctions, Text
+from runners.tasks import LinearFunctions
 from runners.tasks.task import Task
 from runners.training.loop import train
-from runners.trial import DEFAULT_PROBES, Trial, build_model
+from runners.trial import Trial
 from tests.runners.probe_fixtures import by_place, make_layer, make_model, probe_layer, probe_model
-from variants import Operator, Scalars, Transformer, Window, differential, integral, key_bias, llama2, softmax, ssa
+from variants import Operator, Transformer, differential, integral, softmax, ssa
 from variants.laws.examples import named_operators
-from variants.laws.tiny import LENGTH, model_of as smallest, sequences
-from variants.papers.affine_scaled import affine_scaled, gated_elements, gated_heads, learned_sink
-from variants.papers.principled import principled, principled_ground
+from variants.laws.inputs import LENGTH, model_of as smallest, sequences
+from variants.papers.affine_scaled import affine_scaled, gated_heads, learned_sink
+from variants.papers.principled import principled
 
 ALL = [member for member in Probe.members().values() if member.__module__.startswith("runners.probes.")]
 
@@ -58,38 +57,6 @@ def test_a_massive_first_token_is_as_massive_as_it_was_made() -> None:
     assert by_place(probe_model(model, INPUTS[:, :1], MassiveActivation())) == {}
 
 
-def test_a_post_norm_model_is_also_looked_at_before_its_norms() -> None:
-    """Where layers add nothing, the last norm is given what the first one made: norms of 4 in 16 channels."""
-    drawn = torch.randn(256, 16, generator=torch.Generator().manual_seed(0))
-    model = make_model_that_adds_nothing(drawn, norm_position="post")
-    block = model.blocks()[1]
-    with torch.no_grad():
-        block.feedforward.down.bias.copy_(torch.tensor([30.0] + [0.0] * 15))
-    records = by_place(probe_model(model, INPUTS, MassiveActivation()))
-    assert records["activation_ratio", 0, None, ("depth", 0)] > 5
-    for name in ("activation_first", "activation_others", "unnormed_activation_others"):
-        assert records[name, 0, None, ("depth", 1)] == pytest.approx(4, rel=1e-4)
-    assert records["activation_first", 1, None, ("depth", 2)] == pytest.approx(4, rel=1e-4)
-    plain = block.attention_norm(model.layers[0](model.embed(INPUTS))) + block.feedforward.down.bias
-    expected = plain[:, 0].norm(dim=-1).mean().item()
-    assert records["unnormed_activation_first", 1, None, ("depth", 2)] == pytest.approx(expected, rel=1e-6)
-    assert expected > 25
-    assert ("unnormed_activation_ratio", 0, None, ("depth", 0)) not in records
-    assert len(records) == 15
-
-
-def test_logits_and_cosines_are_of_pairs_that_the_operator_lets_see() -> None:
-    hidden = torch.ones(2, 1, 5, 5, dtype=torch.bool).tril()
-    hidden[1, :, 3:] = False
-    layer = make_layer(torch.ones(2, 2, 5, 5), hidden, Operator(visible=Window(size=2)))
-    records, heads = probe_layer(QKLogits(), layer), layer.worked.heads
-    pairs = [(b, i, j) for b, last in ((0, 5), (1, 3)) for i in range(last) for j in (i - 1, i) if j >= 0]
-    for head in range(2):
-        z = [float(heads.q[b, head, i] @ heads.k[b, head, j]) / math.sqrt(3) for b, i, j in pairs]
-        assert records["qk_logit_mean", 1, head] == pytest.approx(np.mean(z))
-        assert records["qk_logit_sd", 1, head] == pytest.approx(np.std(z))
-
-
 @pytest.mark.parametrize("operator", [softmax(), principled("head", gate_width=2), integral(2)], ids=lambda o: o.label)
 def test_logits_are_the_scaled_products_before_margin_gate_and_positions(operator: Operator) -> None:
     model = make_model(operator, positions={"kind": "alibi"}, kv_heads=1)
@@ -103,24 +70,6 @@ def test_logits_are_the_scaled_products_before_margin_gate_and_positions(operato
     for head in range(2):
         assert records["qk_logit_mean", 0, head] == pytest.approx(z[:, head].mean().item(), rel=1e-4)
         assert records["qk_logit_sd", 0, head] == pytest.approx(z[:, head].std(correction=0).item(), rel=1e-4)
-
-
-def test_signals_that_are_merged_later_count_each() -> None:
-    model = make_model(differential())
-    records = by_place(probe_model(model, ids(2, 7), QKLogits()))
-    assert {head for _, _, head in records} == {0}  # two heads are one
-    heads = next(model.trace_layers(ids(2, 7))).worked.heads
-    pairs = zip(heads.q.split(8, -1), heads.k.split(8, -1), strict=True)
-    z = torch.stack([(q @ k.mT) / math.sqrt(8) for q, k in pairs])[..., torch.ones(7, 7, dtype=torch.bool).tril()]
-    assert records["qk_logit_mean", 0, 0] == pytest.approx(z.mean().item())
-    assert records["qk_logit_sd", 0, 0] == pytest.approx(z.std(correction=0).item())
-
-
-def test_logits_are_of_full_precision_where_products_are_not() -> None:
-    layer = next(make_model(softmax()).float().trace_layers(ids(2, 7)))
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        mixed = probe_layer(QKLogits(), layer)
-    assert mixed == probe_layer(QKLogits(), layer)
 
 
 def test_the_ground_state_has_the_mass_of_the_keys_under_the_threshold() -> None:
@@ -146,19 +95,6 @@ def test_the_ground_state_has_the_mass_of_the_keys_under_the_threshold() -> None
     assert 0 < sink["ground_mass", 0, 0] < 1
 
 
-def test_a_tie_is_relevant_and_padding_has_neither_mass_nor_logits() -> None:
-    mask = torch.ones(2, 1, 3, 3, dtype=torch.bool).tril()
-    mask[1, :, 1:] = False
-    logits = torch.full((2, 1, 3, 3), 0.5, dtype=torch.float64)  # at the threshold
-    logits[0, 0, 2, 1], logits[1, 0, 1:] = 0.25, -9.0
-    ground = torch.tensor([0.1, 0.2, 0.3, 0.4, 9.0, 9.0], dtype=torch.float64).view(2, 1, 3, 1)
-    layer = make_layer(torch.ones(2, 1, 3, 3), mask, principled_ground(), logits=logits, ground=ground)
-    numbers = {"normaliser.threshold": torch.full((1, 1, 1, 1), 0.5, dtype=torch.float64)}
-    records = probe_layer(GroundMass(), layer._replace(worked=layer.worked._replace(numbers=numbers)))
-    assert records["ground_mass", 1, 0] == pytest.approx((0.1 + 0.2 + 0.3 + 0.4) / 4)
-    assert records["below_threshold", 1, 0] == pytest.approx(1 / 7)
-
-
 def test_gates_and_predicted_numbers_leave_padding_out_and_know_their_bound() -> None:
     mask = torch.ones(1, 1, 4, 4, dtype=torch.bool).tril()
     mask[:, :, 3] = False
@@ -171,26 +107,6 @@ def test_gates_and_predicted_numbers_leave_padding_out_and_know_their_bound() ->
     predicted = probe_layer(PredictedNumbers(), layer)
     assert predicted["predicted.output_gate.opening", 1, 0] == pytest.approx(np.mean([0.05, 0.1, 0.7]))
     assert predicted["predicted_sd.output_gate.opening", 1, 0] == pytest.approx(np.std([0.05, 0.1, 0.7]))
-
-
-@pytest.mark.parametrize(
-    "operator",
-    [gated_heads(projection_std=0.0), gated_elements(projection_std=0.0)],
-    ids=lambda operator: operator.label,
-)
-def test_gates_are_as_closed_as_they_were_made(operator: Operator) -> None:
-    model = make_model(operator)
-    table = model.blocks()[0].attention.numbers.table["output_gate_opening"]
-    with torch.no_grad():
-        table[:, 0] = -5.0  # sigmoid(-5) = 0.0067
-        if table.shape[-1] > 1:
-            table[:, 1, :, :2] = -5.0
-    records = by_place(probe_model(model, ids(2, 7), GateSparsity(), PredictedNumbers()))
-    shares = [records["gate_sparsity", layer, head, ("below", 0.1)] for layer, head in ((0, 0), (0, 1), (1, 0))]
-    assert shares == [1, 0.25 if table.shape[-1] > 1 else 0, 0]
-    assert records["predicted.output_gate.opening", 0, 0] == pytest.approx(1 / (1 + math.exp(5)))
-    assert records["predicted.output_gate.opening", 1, 1] == 0.5
-    assert records["predicted_sd.output_gate.opening", 1, 1] == 0
 
 
 def test_numbers_are_known_where_they_start_where_they_average_and_where_they_are_used() -> None:
@@ -258,17 +174,6 @@ def test_a_probe_without_a_meaning_is_refused(tiny: Trial, probe: Probe, fields:
         tiny.changed(probing=Probing(probes=(probe,)), **fields)
 
 
-def test_a_probe_that_means_something_in_one_layer_is_accepted(tiny: Trial) -> None:
-    half = tiny.changed(
-        operator=key_bias(), placement={"share": 0.5}, probing=Probing(probes=(SinkShare(positions=(0,)),))
-    )
-    model = build_model(half)
-    records = by_place(probe_model(model, torch.ones(2, 5, 1), *half.probing.probes))
-    assert {layer for _, layer, *_ in records} == {1}
-    with pytest.raises(ValidationError, match="less than 1"):
-        SinkShare(eps=(1.0,))
-
-
 def every_probe(operator: Operator, task: Task) -> list[Probe]:
     """One of each kind, at its most talkative, where it has a meaning."""
     settings: dict[str, dict[str, Any]] = {
@@ -318,28 +223,3 @@ def test_a_trial_with_every_probe_trains_in_any_precision(tiny: Trial, memory: C
     assert all(math.isfinite(value) for value in world.probes.values())
     whole = world.probes[12, "weight_sum", 0, 0] + world.probes[12, "ground_mass", 0, 0]
     assert whole == pytest.approx(1, abs=1e-5)
-
-
-@pytest.mark.parametrize("sinks", [0, 1])
-def test_what_is_looked_at_by_default_has_a_meaning_for_every_task(tiny: Trial, sinks: int, tmp_path: Any) -> None:
-    path = tmp_path / "text.txt"
-    path.write_text("to be or not to be, that is the question. " * 50)
-    text = Text(source=str(path), context=8, batch=2)
-    one = LinearFunctions(points=1, batch=2, evaluation=tiny.task.evaluation)
-    model = tiny.model.changed(sink_tokens=sinks)
-    for task in (one, tiny.task, text):
-        trial = tiny.changed(task=task, model=model)
-        assert trial.probing.probes == DEFAULT_PROBES
-        built, examples = build_model(trial).eval(), task.open().examples(4)
-        records = by_place(probe_model(built, examples.inputs, *DEFAULT_PROBES, task=task))
-        assert all(math.isfinite(value) for value in records.values())
-        assert ("importance", 1, 0, ("position", 1)) in records
-
-
-def test_looking_first_leaves_nothing_behind_that_training_cannot_use() -> None:
-    operator, backbone = principled_ground("query"), llama2(layers=1, heads=2, width=8, feedforward_width=8)
-    model = Transformer(backbone, [operator], inputs=Scalars(), seed=0)
-    inputs = torch.ones(2, 53, 1)  # a length that nothing else has
-    with torch.inference_mode():
-        list(model.trace_layers(inputs))
-    model(inputs).sum().backward()

@@ -9,7 +9,7 @@ import pytest
 from grid.errors import SpecError
 from grid.path import value_at
 from runners.optimisers import Training, recipes
-from runners.optimisers.schedules import WSD, Cosine, Linear, Schedule
+from runners.optimisers.schedules import WSD
 
 RECIPES = {
     name: make
@@ -86,26 +86,6 @@ def steepest(training: Training) -> float:
     falling = {"constant": 0.0, "linear": 1 / after, "cosine": math.pi / 2 / after}
     wsd = 1 / (schedule.decay * training.steps) if isinstance(schedule, WSD) else 0.0
     return max(rising, falling.get(schedule.kind, wsd))
-
-
-@pytest.mark.parametrize("schedule", [Cosine(warmup=100), Linear(warmup=100), WSD(warmup=100), Cosine()], ids=str)
-def test_a_scaled_warmup_is_never_lost_and_never_invented(schedule: Schedule) -> None:
-    training = Training(steps=1000, schedule=schedule, evaluate_every=100)
-    for steps, warmup, every in ((1000, 100, 100), (10, 1, 1), (3, 1, 1), (5000, 500, 500), (15, 2, 2)):
-        found = recipes.scaled(training, steps)
-        assert found.schedule.warmup == (warmup if schedule.warmup else 0)
-        assert found.evaluate_every == every
-        assert type(found.schedule) is type(schedule)
-    assert recipes.scaled(training, 1000) == training
-
-
-def test_a_scaled_warmup_ends_before_the_decay_that_rounding_would_have_it_meet() -> None:
-    training = Training(steps=1000, schedule=WSD(warmup=100, decay=0.9))
-    assert [recipes.scaled(training, steps).schedule.warmup for steps in (10, 15, 55)] == [1, 1, 5]
-    for steps in range(2, 200):
-        assert recipes.scaled(recipes.affine_scaled(), steps).schedule.warmup == max(1, round(steps / 90))
-    with pytest.raises(SpecError, match=r"schedule.warmup 1 must end before the decay of 4 steps"):
-        recipes.scaled(training, 4)
 
 
 def test_a_recipe_of_no_steps_and_what_changed_alone_would_make_of_a_warmup_are_refused() -> None:

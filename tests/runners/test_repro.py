@@ -17,7 +17,7 @@ from real_spec import real_spec
 from toy_campaign import run_quietly, toy_grid
 from user_work_tree import copied_rooms, git
 
-from grid.errors import NotFoundError, StoreError
+from grid.errors import StoreError
 from runners.cli.app import execute
 from runners.execution.repro import ValueAddress, differences, read_recorded, reproduce
 from runners.rerun import rerun
@@ -184,18 +184,6 @@ def test_without_a_snapshot_the_code_that_is_here_runs_and_what_changed_is_named
     assert "another key, so it is another trial" in done.stderr
 
 
-def test_a_spec_file_that_nothing_names_is_asked_for(place: Path, repro: Repro) -> None:
-    layout = Layout(place / "c")
-    layout.submission_record(layout.submission_ids()[0]).unlink()
-    done = repro()
-    assert (done.returncode, done.stdout) == (4, "")
-    assert "Score has no kind 'mine'" in done.stderr
-    assert "name the spec file that defines its classes with --spec" in done.stderr
-    done = repro("--spec", place / "user" / "my.py")
-    assert (done.returncode, done.stdout) == (0, equal(place)), done.stderr
-    assert "code is not what" not in done.stderr
-
-
 def test_a_damaged_snapshot_is_refused_and_nothing_is_run(place: Path, repro: Repro) -> None:
     (tar,) = Layout(place / "c").snapshots.iterdir()
     data = tar.read_bytes()
@@ -207,15 +195,6 @@ def test_a_damaged_snapshot_is_refused_and_nothing_is_run(place: Path, repro: Re
     assert "training" not in done.stderr
     assert repro(key="f" * 32).returncode == 3
     assert "there are 0" in repro(key="seed=8").stderr
-
-
-def test_a_trial_without_a_result_cannot_be_compared(tmp_path: Path) -> None:
-    run_quietly(tmp_path, toy_grid(seeds=[0], fates=["raises"]))
-    layout = Layout(tmp_path)
-    with pytest.raises(NotFoundError, match="is failed; run it first"):
-        read_recorded(layout, next(layout.trial_keys()))
-    with pytest.raises(NotFoundError, match="is pending; run it first"):
-        read_recorded(layout, "0" * 32)
 
 
 def test_a_trial_runs_again_as_it_ran_at_last(place: Path) -> None:

@@ -102,7 +102,7 @@ def test_what_was_asked_of_this_machine_is_asked_again(
     assert "--oom bigger asks --on slurm for more memory, and this is --on inline" in capsys.readouterr().err
     (path.parent / "stumble").touch()
     layout = Layout(root)
-    for words, oom in ((["--oom", "halve"], "halve"), ([], "halve"), (["--oom", "fail"], "fail")):
+    for words, oom in ((["--oom", "halve"], "halve"), ([], "halve")):
         before_it = set(layout.submission_ids())
         assert execute([*here, *words]) == 4
         (submission,) = set(layout.submission_ids()) - before_it
@@ -184,18 +184,3 @@ def test_the_machine_and_the_spec_are_those_of_the_last_submission(campaign: Cam
     assert (without.machine, without.slurm()) == ("local", None)
     with pytest.raises(SpecError, match="name it with --spec FILE"):
         without.spec(None)
-
-
-def test_bad_words_are_one_sentence(campaign: Campaign, capsys: pytest.CaptureFixture[str]) -> None:
-    here = ["--campaign", str(campaign.root)]
-    for words, code, says in [
-        (["seed=9", *here], 3, "no trial has seed=9"),
-        (["sede=1", *here], 2, "did you mean 'seed'"),
-        (["--failed", *here], 2, "name it with --spec FILE"),
-        (["--failed", "--spec", "nowhere.py", *here], 2, "there is no spec file nowhere.py"),
-        (["--failed", "--campaign", "nowhere"], 3, "no campaign in nowhere"),
-    ]:
-        assert execute(["retry", *words]) == code
-        said = capsys.readouterr()
-        assert says in said.err
-        assert said.out == ""

@@ -195,31 +195,6 @@ def test_a_file_system_that_is_away_for_a_while_is_waited_for(tmp_path: Path) ->
     assert [state.status for state in states(sent.layout)] == ["ok", "ok"]
 
 
-STARTS = """
-import os
-from pathlib import Path
-loads = Path(os.environ["LOADS"])
-found = loads.read_text()
-loads.write_text(found[1:])
-if found[:1] == "x":
-    os._exit(7)
-"""
-
-
-def test_deaths_at_the_start_count_only_in_a_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    spec, loads, deaths = tmp_path / "spec.py", tmp_path / "loads", tmp_path / "deaths"
-    spec.write_text(STARTS)
-    loads.write_text("xx.xx.")
-    deaths.write_text("x")
-    monkeypatch.setenv("LOADS", str(loads))
-    grid = toy_grid(seeds=[0], fates=["dies"], deaths=str(deaths))
-    assert run_quietly(tmp_path / "campaign", grid, Local(1, start=warm_server), files=(spec,)).ok == 2
-    assert (loads.read_text(), deaths.read_text()) == ("", "")
-    loads.write_text("xxx")
-    with pytest.raises(EnvironmentProblem, match="workers die as they start"):
-        run_quietly(tmp_path / "other", toy_grid(seeds=[0]), Local(1, start=warm_server), files=(spec,))
-
-
 MINE = WorkerRecord("20260101T000000-000000", 0, 0, 1, "7_0", "n0", "n0", 5, 1.0, 2.0, 3.0, gpus=1, slots=1)
 OTHER = replace(MINE, worker=1, node="n1")
 

@@ -11,9 +11,8 @@ from toy_training import ENTRY
 from grid import Grid
 from runners.cli.app import execute
 from runners.cli.options import SlurmFlags
-from runners.cli.outcome import report_outcome
+from runners.cli.run import report_outcome
 from runners.cli.run_on_slurm import show_or_queue
-from runners.execution.progress import ProgressDisplay
 from runners.slurm.follow import Following
 from runners.slurm.scheduler import SlurmScheduler as Scheduler
 from runners.slurm.spec import Slurm
@@ -77,17 +76,6 @@ def test_held_workers_do_not_wait(tmp_path: Path, slurm: PretendSlurm, capsys: p
     assert submitted.following.result(submitted.drafter.survey, None).stopped == 6
 
 
-def test_a_silent_queue_is_waited_for(tmp_path: Path, slurm: PretendSlurm, capsys: pytest.CaptureFixture[str]) -> None:
-    root, grid = tmp_path / "campaign", toy_grid()
-    submitted = Submitted(root, grid)
-    slurm.says("squeue", "slurm_load_jobs error: Unable to contact slurm controller")
-    thread = threading.Timer(1.0, run_quietly, args=(root, grid))
-    thread.start()
-    assert submitted.follow(ask_every_s=0.1) == 0
-    thread.join()
-    assert "Unable to contact slurm controller" in capsys.readouterr().err
-
-
 def test_what_was_called_off_is_said_and_no_failure(
     tmp_path: Path, slurm: PretendSlurm, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -115,17 +103,3 @@ def test_what_was_called_off_is_said_and_no_failure(
     said = capsys.readouterr().out
     assert "cancelled: 6 trials of submission 2" in said
     assert "its node cannot write" not in said
-
-
-def test_it_says_what_workers_wait_for(tmp_path: Path, slurm: PretendSlurm, capsys: pytest.CaptureFixture[str]) -> None:
-    submitted = Submitted(tmp_path / "campaign", toy_grid())
-    asked = iter([True, False])
-
-    class Once(Following):  # final for others
-        def _has_workers(self, shown: ProgressDisplay) -> bool:
-            assert super()._has_workers(shown)
-            return next(asked)
-
-    submitted.following.__class__ = Once
-    submitted.follow(ask_every_s=0.1)
-    assert "0 running · workers: 1 pending (Priority) · ? left" in capsys.readouterr().err

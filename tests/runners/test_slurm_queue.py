@@ -5,19 +5,7 @@ from pretend_slurm import Fake
 
 from grid.errors import EnvironmentProblem
 from runners.slurm.scheduler import TaskId, release, seconds, shorthand, task_ids
-from runners.slurm.submit.cluster_limits import (
-    Association,
-    Limits,
-    Partition,
-    QueuedTasks,
-    arrays,
-    associations,
-    count_queued,
-    gpus,
-    partitions,
-    qos_levels,
-    read_limits,
-)
+from runners.slurm.submit.cluster_limits import Limits, Partition, arrays, gpus, partitions, read_limits
 
 
 def test_a_job_s_name_means_its_tasks() -> None:
@@ -70,102 +58,33 @@ def test_partitions_and_their_gpus_by_type() -> None:
     nodes = "gpu|64|500000+|gpu:a100:4(S:0-1)\ngpu|32|250000|gpu:h100:8\nold|8|1000|(null)\n"
     devices = {"a100": 4, "h100": 8}
     assert partitions(output, nodes) == {
-        "gpu": Partition("gpu", True, "UP", 172800, 8, 64, 500000, devices, limiting_qos="part_gpu"),
+        "gpu": Partition("gpu", True, "UP", 172800, 8, 64, 500000, devices),
         "old": Partition("old", False, "DRAIN", None, 1, 8, 1000),
     }
 
 
-def limits(**changes: object) -> Limits:
-    found = {
-        "max_array_size": 1001,
-        "max_array_tasks": None,
-        "max_jobs": 10_000,
-        "partitions": {name: Partition(name, name == "gpu", "UP", None, 1) for name in ("gpu", "cpu")},
-        "queued": QueuedTasks(30, {"small": 3, "big": 17}, {"normal": 18, "few": 2}, {"gpu": 20}),
-    }
-    return Limits(**{**found, **changes})
-
-
 def test_workers_are_split_into_arrays() -> None:
-    for tasks, changes, sizes in (
-        (1001, {}, [1001]),
-        (1002, {}, [501, 501]),
-        (0, {}, []),
-        (3, {"max_array_size": 0}, [1, 1, 1]),
-        (25, {"max_array_tasks": 10}, [9, 8, 8]),
-        (25, {"max_array_size": 5, "max_array_tasks": 10}, [5, 5, 5, 5, 5]),
-    ):
-        assert arrays(tasks, limits(**changes)) == sizes
-
-
-RIGHTS = (Association("small", "", 4, ""), Association("big", "", None, "few"), Association("big", "cpu", 21, "normal"))
-LEVELS = {"normal": None, "few": 3, "part": 25}
-
-
-def test_the_room_in_the_queue_is_that_of_the_limit_that_counts() -> None:
-    """The QOS of a partition comes first, and a full queue has no room."""
-    given = {"associations": RIGHTS, "qualities": LEVELS}
-    for tasks, words, asked in (
-        (1, "QOS few", {}),
-        (1, "account small", {"account": "small"}),
-        (1, "QOS few", {"account": "small", "qos": "few"}),
-        (9970, "MaxJobCount", {"qos": "normal"}),
-        (4, "account big", {"qos": "normal", "partition": "cpu"}),
-        (9970, "MaxJobCount", {"account": "unknown"}),
-    ):
-        room = limits(**given, default_account="big").room(**asked)
-        assert (room.tasks, words in room.because) == (tasks, True)
-    given["partitions"] = {"gpu": Partition("gpu", True, "UP", None, 1, limiting_qos="part")}
-    assert limits(**given).room("small", "few").tasks == 5
-    assert limits(**given, max_jobs=7).room("small", "few").tasks == 0
-    assert limits().accounts is None
-    assert limits(**given).accounts == ("small", "big")
+    for tasks, size, sizes in ((1001, 1001, [1001]), (1002, 1001, [501, 501]), (3, 1, [1, 1, 1]), (0, 9, [])):
+        assert arrays(tasks, Limits(size, {})) == sizes
 
 
 def test_a_partition_that_starts_nothing_is_told() -> None:
     def asleep(asked: str | None, **states: str) -> str:
-        places = {name: Partition(name, name == "gpu", states.get(name, "UP"), None, 1) for name in ("gpu", "cpu")}
-        return str(limits(partitions=places).asleep(asked))
+        known = {name: Partition(name, name == "gpu", states.get(name, "UP"), None, 1) for name in ("gpu", "cpu")}
+        return str(Limits(1001, known).asleep(asked))
 
     assert asleep(None, gpu="DOWN").startswith("partition gpu is DOWN: workers wait there")
     assert asleep("gpu,cpu", gpu="DOWN", cpu="DRAIN").startswith("partition gpu is DOWN, cpu is DRAIN: workers wait")
     assert {asleep("cpu", gpu="DOWN"), asleep("gpu,cpu", gpu="DOWN"), asleep(None)} == {"None"}
 
 
-def test_what_accounting_prints() -> None:
-    text = "big|toy|small||4|\nbig|toy|big|cpu||few\nbig|elsewhere|big||9|\n"
-    rights, default = associations(text, "toy")
-    assert default == "big"
-    assert rights == (Association("small", "", 4, ""), Association("big", "cpu", None, "few"))
-    assert qos_levels("normal|\nfew|3\n") == {"normal": None, "few": 3}
-    rows = "me|small|normal|gpu|PENDING\nme|big|few|gpu|RUNNING\nyou|big|few|cpu|PENDING\nme|big|few|gpu|COMPLETED\n"
-    found = count_queued(rows, "me")
-    assert found == QueuedTasks(4, {"small": 1, "big": 1}, {"normal": 1, "few": 1}, {"gpu": 2})
-
-
-CONFIG = "ClusterName = toy\\nMaxArraySize = 11\\nMaxJobCount = 50\\nSchedulerParameters = max_array_tasks=5,x\\n"
-
-
-def test_limits_are_read_where_numbers_are_not_enforced_or_accounting_is_away(fake: Fake) -> None:
+def test_limits_are_read(fake: Fake) -> None:
     with pytest.raises(EnvironmentProblem, match="scontrol is not installed on this machine; log in to"):
         read_limits()
+    config = "MaxArraySize = 11\\nSchedulerParameters = {}\\n"
     shown = "PartitionName=gpu Default=YES State=UP MaxTime=1:00 TotalNodes=2 QoS=N/A"
-    case = (
-        f'case "$*" in *config*) printf "{CONFIG}AccountingStorageEnforce = associations\\n";; *) echo "{shown}";; esac'
-    )
-    fake("scontrol", case)
     fake("sinfo", "echo 'gpu|4|1000|gpu:x:2'")
-    fake("squeue", "echo 'slurm_load_jobs error' >&2; exit 1")
-    found = read_limits()
-    assert (found.array_size, found.max_jobs, found.partitions["gpu"].gpus) == (5, 50, {"x": 2})
-    assert found.problems == (
-        "what is queued is not known: squeue failed: slurm_load_jobs error",
-        "accounts and QOS are not known: sacctmgr is not installed on this machine",
-    )
-    assert found.accounts is None
-    fake("sacctmgr", 'case "$*" in *qos*) echo "normal|1";; *) echo "big|toy|big||2|";; esac')
-    found = read_limits()
-    assert found.accounts == ("big",)
-    assert found.room().because == "the cluster keeps 50 jobs (MaxJobCount), and ended ones count for some minutes"
-    fake("scontrol", case.replace("= associations", "= limits"))
-    assert read_limits().room().tasks == 1
+    for options, size in (("max_array_tasks=5,x", 5), ("(null)", 11)):
+        fake("scontrol", f'case "$*" in *config*) printf "{config.format(options)}";; *) echo "{shown}";; esac')
+        limits = read_limits()
+        assert (limits.array_size, limits.partitions["gpu"].gpus) == (size, {"x": 2})

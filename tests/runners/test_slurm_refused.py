@@ -57,17 +57,6 @@ def test_a_time_limit_holds_a_start_and_a_checkpoint(tmp_path: Path, slurm: Pret
     assert draft(tmp_path, time="2m", signal_s=most).trials == 6
 
 
-def test_unreadable_set_up_is_refused(tmp_path: Path, slurm: PretendSlurm, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "spec.py").write_text(real_spec("g", training="steps=4"))
-    assert run(tmp_path, "--gpus", "0", "--setup", "if then") == 2
-    *progress, said = capsys.readouterr().err.strip().splitlines()
-    assert said.startswith("ablate: the lines of setup are no shell that bash can read (syntax error near unexpected")
-    assert all(line.endswith(" ...") for line in progress)  # said where packing takes long
-    assert not (tmp_path / "campaign").exists()
-    assert slurm.calls("sbatch") == []
-    assert draft(tmp_path, setup=("if true; then export A=1; fi",)).trials == 6
-
-
 @pytest.mark.parametrize(("cpu_build", "gpus", "code"), [(True, "1", 2), (True, "0", 2), (False, "0", 0)])
 def test_trials_for_cuda_alone_are_not_sent_where_there_is_none(
     tmp_path: Path, slurm: PretendSlurm, monkeypatch: pytest.MonkeyPatch, cpu_build: bool, gpus: str, code: int

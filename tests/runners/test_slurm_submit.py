@@ -3,7 +3,6 @@
 import contextlib
 import json
 import os
-import shutil
 import socket
 import subprocess
 import sys
@@ -14,12 +13,12 @@ from typing import Any
 
 import pytest
 from pretend_slurm import PretendSlurm, pretended
-from synthetic import write_end, write_start
+from synthetic import write_start
 from toy_campaign import run_quietly, toy_grid
 from toy_training import ENTRY
 from warm import TOYS, Warm
 
-from grid.errors import AblateError, EnvironmentProblem, SpecError
+from grid.errors import EnvironmentProblem, SpecError
 from runners.attempts.manifest import Manifest
 from runners.attempts.submission_record import read_submission_record, write_submission_record
 from runners.cli.app import execute
@@ -27,10 +26,7 @@ from runners.cli.run_on_slurm import queued_line
 from runners.planning.duration import budget_hours
 from runners.slurm.scheduler import SlurmScheduler as Scheduler, release
 from runners.slurm.spec import Needs, Slurm
-from runners.slurm.submit.already_queued import half_submitted
-from runners.slurm.submit.job_arrays import in_words
 from runners.slurm.submit.submit import Drafter, SubmitOptions, SubmittedJobs, submit as queue
-from runners.slurm.worker_records import WorkerRecord, write_worker
 from store.files.layout import Layout
 
 CPU = Slurm(gpus=0, time="1h", workers=2)
@@ -121,27 +117,11 @@ def test_a_dry_run_writes_nothing_and_needs_no_cluster(
         monkeypatch.setenv("PATH", path)
         assert execute([*command, "--dry-run"]) == 0
         output = capsys.readouterr().out
-        assert "limits and queue are not known" in output
+        assert "limits are not known" in output
         assert "#SBATCH --array=0-2%3\n" in output
         assert execute(command) == 5
     assert slurm.jobs() == {}
     assert not (tmp_path / "campaign").exists()
-
-
-def test_a_full_queue_is_said_and_what_fits_is_queued(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """MaxJobCount counts ended jobs too, for as long as the controller keeps them."""
-    slurm = pretended(tmp_path, monkeypatch, max_jobs=5)
-    submit(tmp_path / "first", CPU.changed(workers=1))
-    (slurm.place / "ended").write_text("you|lab|normal|debug|COMPLETED\n" * 2)
-    queued = submit(tmp_path / "campaign", CPU.changed(workers=6))
-    assert queued.draft.workers == 2
-    assert any("keeps 5 jobs (MaxJobCount)" in note for note in queued.draft.notes)
-    (slurm.place / "full").write_text("sbatch: error: Slurm temporarily unable to accept job, sleeping and retrying\n")
-    monkeypatch.setattr("runners.slurm.submit.job_arrays._PATIENCE_S", 0.5)
-    slurm.forget()
-    with pytest.raises(EnvironmentProblem, match=r"MaxJobCount .* temporarily unable to accept job"):
-        submit(tmp_path / "another")
-    assert not (tmp_path / "another" / "submissions").exists() or not any((tmp_path / "another/submissions").iterdir())
 
 
 def test_every_row_belongs_to_one_class_and_classes_are_stretches(tmp_path: Path, slurm: PretendSlurm) -> None:
@@ -157,34 +137,10 @@ def test_every_row_belongs_to_one_class_and_classes_are_stretches(tmp_path: Path
     assert [command_of(scripts[job]).split()[-2] for job in (1, 2)] == ["0", "1"]
 
 
-@pytest.mark.parametrize(("max_array", "expected"), [(1001, ["0-11%12"]), (5, ["0-3%4"] * 3), (1, [None] * 12)])
-def test_arrays_are_as_large_as_allowed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, max_array: int, expected: list[str | None]
-) -> None:
-    slurm = pretended(tmp_path, monkeypatch, max_array=max_array)
-    submit(tmp_path / "campaign", CPU.changed(workers=12), grid=toy_grid(seeds=range(10)))
-    scripts = list(slurm.jobs().values())
-    assert [options_of(each).get("array") for each in scripts] == expected
-    first_workers = sorted(int(command_of(each).split()[-1]) for each in scripts)
-    assert first_workers == list(range(0, 12, 12 // len(expected)))
-
-
-def test_a_limit_of_the_account_lowers_the_workers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    slurm = pretended(tmp_path, monkeypatch, max_submit="4")
-    queued = submit(tmp_path / "campaign", CPU.changed(workers=20), grid=toy_grid(seeds=range(10)))
-    assert options_of(slurm.jobs()[1])["array"] == "0-3%4"
-    assert any("4 workers and not 20" in note and "MaxSubmitJobs" in note for note in queued.draft.notes)
-    with pytest.raises(EnvironmentProblem, match="may queue 0 more jobs"):
-        submit(tmp_path / "other", CPU)
-    assert not (tmp_path / "other").exists()
-
-
 @pytest.mark.parametrize(
     ("request_", "words"),
     [
         ({"partition": "gpus"}, r"no partition 'gpus'.*partitions here: debug, gpu, short; did you mean 'gpu'"),
-        ({"account": "lob"}, r"no account 'lob'.*your accounts: lab"),
-        ({"qos": "fast"}, r"no qos 'fast'.*QOS here: long, normal"),
         ({"partition": "short"}, r"short allows 5 min.*1 h 00 min"),
         ({"gpus": 1}, r"debug has no GPUs; those with GPUs: gpu; --gpus 0"),
         ({"gpus": 1, "partition": "gpu", "gpu_type": "h200"}, r"no GPU of type 'h200'; it has a100, h100"),
@@ -196,9 +152,8 @@ def test_a_limit_of_the_account_lowers_the_workers(tmp_path: Path, monkeypatch: 
     ],
 )
 def test_what_the_cluster_does_not_have_is_refused_before_anything_is_written(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request_: dict[str, Any], words: str
+    tmp_path: Path, slurm: PretendSlurm, request_: dict[str, Any], words: str
 ) -> None:
-    slurm = pretended(tmp_path, monkeypatch, max_submit="100")
     with pytest.raises(SpecError, match=words):
         submit(tmp_path / "campaign", CPU.changed(**request_), grid=toy_grid(checkpoint_s=90.0))
     assert not (tmp_path / "campaign").exists()
@@ -221,6 +176,16 @@ def test_notes_tell_what_may_surprise(tmp_path: Path, slurm: PretendSlurm, monke
     monkeypatch.setenv("SBATCH_GRES", "lab")
     monkeypatch.setenv("SBATCH_ACCOUNT", "lab")
     assert "SBATCH_GRES of the environment is not used" in notes()
+
+
+def test_a_busy_controller_is_not_waited_for_without_end(
+    tmp_path: Path, slurm: PretendSlurm, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (slurm.place / "full").write_text("sbatch: error: Slurm temporarily unable to accept job, sleeping and retrying\n")
+    monkeypatch.setattr("runners.slurm.submit.job_arrays._PATIENCE_S", 0.5)
+    with pytest.raises(EnvironmentProblem, match=r"MaxJobCount .* temporarily unable to accept job"):
+        submit(tmp_path / "campaign")
+    assert not any((tmp_path / "campaign" / "submissions").iterdir())
 
 
 def test_sbatch_is_asked_before_anything_is_written(tmp_path: Path, slurm: PretendSlurm) -> None:
@@ -278,22 +243,6 @@ def test_a_shell_of_another_host_may_still_be_at_it(tmp_path: Path, slurm: Prete
         slurm.forget()
         name = cut_off(root)
         slurm.forget()
-
-
-def test_where_nobody_can_lock_files_it_is_waited_longer_for(tmp_path: Path, slurm: PretendSlurm) -> None:
-    root, layout = tmp_path / "campaign", Layout(tmp_path / "campaign")
-    cancelled: list[str] = []
-    for age_s, certain, over in ((181, True, True), (181, False, False), (601, False, True), (-1000, True, False)):
-        name = cut_off(root, written=time.time() - age_s)
-        if over:
-            (message,) = half_submitted(layout, certain=certain, cancel=cancelled.append)
-            assert f"{name} was cut off" in message
-        else:
-            with pytest.raises(EnvironmentProblem, match=r"in (4[12]|1[12].). s"):
-                half_submitted(layout, certain=certain, cancel=cancelled.append)
-            shutil.rmtree(layout.submission(name))
-        slurm.forget()
-    assert len(cancelled) == 2
 
 
 @pytest.mark.parametrize("released", [0, 1, 3])
@@ -430,48 +379,6 @@ def test_nodes_that_lost_trials_are_avoided_unless_they_are_half_of_all(tmp_path
     assert "too many nodes" in draft.notes[0]
 
 
-def ran(layout: Layout, key: str, node: str, reason: str | None = None, *, days_ago: float = 0.0) -> None:
-    number = max(layout.attempts(key), default=0) + 1
-    write_start(layout, key, number, submission=EARLIER, place={"node": node})
-    ended = time.time() - days_ago * 86_400
-    write_end(layout, key, number, status="failed" if reason else "ok", reason=reason, ended=ended)
-
-
-@pytest.mark.parametrize(
-    ("avoided", "fields"),
-    [
-        (True, {}),
-        (True, {"reason": "killed"}),
-        (True, {"second_try": True}),
-        (False, {"times": 2}),
-        (False, {"reason": "diverged"}),
-        (False, {"elsewhere": "error"}),
-        (False, {"ok_here": True}),
-        (False, {"days_ago": 30.0}),
-    ],
-    ids=str,
-)
-def test_failing_nodes_are_avoided(tmp_path: Path, slurm: PretendSlurm, avoided: bool, fields: dict[str, Any]) -> None:
-    """Trials of one cell fail on g1, and another one is ok on g2."""
-    layout, times = Layout(tmp_path / "campaign"), fields.get("times", 3)
-    gpu, grid = CPU.changed(partition="gpu", exclude="g9"), toy_grid(seeds=range(8))  # four nodes
-    cell = [trial.key for trial in drafter(layout.root, gpu, grid=grid).survey.trials if trial.operator == "rising"]
-    for key in cell[:times]:
-        ran(layout, key, "g1", fields.get("reason", "error"), days_ago=fields.get("days_ago", 0.0))
-        if "second_try" in fields:
-            ran(layout, key, "g2")
-    ran(layout, cell[4], "g2", fields.get("elsewhere"))
-    if "ok_here" in fields:
-        ran(layout, cell[5], "g1")
-    for node in ("g1", "g2"):
-        place = (EARLIER, 0, int(node[1]), 0, "1", node, node, 1, 0.0, time.time(), 9.0, 1, 1)
-        write_worker(layout, WorkerRecord(*place, failed=times, left="done"))
-    layout.manifest(EARLIER).touch()
-    draft = drafter(layout.root, gpu, grid=grid).draft()
-    assert options_of(draft.scripts[0].text)["exclude"] == ("g9,g1" if avoided else "g9")
-    assert any("trials failed that other nodes do well" in note for note in draft.notes) == avoided
-
-
 def test_a_budget_counts_what_workers_have(tmp_path: Path, slurm: PretendSlurm) -> None:
     mixed = Slurm(partition="gpu", gpus=1, needs=(Needs(where={"operator": "rising"}, gpus=0),))
     with pytest.raises(SpecError, match=r"workers of operator=rising have none; .* --budget 200cpuh"):
@@ -500,17 +407,6 @@ def test_options_replace_what_the_file_says(slurm: PretendSlurm, command: list[s
     assert (options["time"], options["array"], options["partition"]) == ("30", "0-1%2", "debug")
     assert "export A=1\nexport B=2\n" in script
     assert "module load cuda" not in script
-
-
-def test_no_gpus_means_no_type_of_them(tmp_path: Path, command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "toys.py").write_text(SPEC.replace("gpus=0, ", "gpus=2, gpu_type='h100', ").replace('"debug"', '"gpu"'))
-    command.append("--dry-run")
-    assert execute([*command, "--per-gpu", "auto", "--mem", "16G"]) == 0
-    resources = "3 workers each with 2 h100 GPUs, as many trials as fit on each GPU, 9 cores, 16 GB, for 2 h 00 min"
-    assert resources in capsys.readouterr().out
-    assert execute([*command, "--gpus", "0", "--workers", "1"]) == 0
-    assert "6 trials on 1 worker with 2 cores, for 2 h 00 min, on gpu" in capsys.readouterr().out
-    assert execute([*command, "--gpus", "0", "--gpu-type", "a100"]) == 2
 
 
 @pytest.mark.parametrize(
@@ -548,40 +444,3 @@ def test_submitting_in_a_job_forgets_it(tmp_path: Path, slurm: PretendSlurm, mon
     assert "SLURM_CONF=/there" in environment
     assert "#SBATCH --partition=gpu\n" in slurm.jobs()[1]
     assert os.environ["SLURM_JOB_ID"] == "77"
-
-
-def test_without_slurm_it_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(EnvironmentProblem, match=r"--on slurm runs on a login node.*sbatch is not among"):
-        submit(tmp_path / "campaign")
-
-
-FAILED = "sbatch: error: Batch job submission failed: "
-
-
-@pytest.mark.parametrize(
-    ("said", "kind", "words"),
-    [
-        (f"{FAILED}Invalid account or account/partition combination specified", SpecError, "the account is not one"),
-        (f"{FAILED}Requested time limit is invalid (missing or exceeds some limit)", SpecError, "lower --time"),
-        (
-            f"sbatch: error: AssocMaxSubmitJobLimit\n{FAILED}Job violates accounting/QOS policy (job submit limit)",
-            EnvironmentProblem,
-            "as many jobs in the queue as you may",
-        ),
-        ("sbatch: error: Invalid generic resource (gres) specification", SpecError, "no node has such GPUs"),
-        (f"{FAILED}Requested node configuration is not available", SpecError, "lower --gpus, --cpus or --mem"),
-        (f"{FAILED}Invalid feature specification", SpecError, "--constraint"),
-        (f"{FAILED}Socket timed out on send/recv operation", EnvironmentProblem, "cannot be reached"),
-        ("sbatch: fatal: Could not establish a configuration source", EnvironmentProblem, "cannot be reached"),
-        ("sbatch: unrecognized option '--reservatoin=x'", SpecError, "extra={...} names an option"),
-        ("sbatch: error: the site says hello", EnvironmentProblem, "the site says hello"),
-        ("", EnvironmentProblem, "did not say why"),
-    ],
-)
-def test_messages_of_sbatch_become_one_sentence(said: str, kind: type[AblateError], words: str) -> None:
-    error = in_words(said)
-    assert type(error) is kind
-    assert words in str(error)
-    assert "\n" not in str(error)
-    assert FAILED not in str(error)

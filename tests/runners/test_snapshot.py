@@ -16,8 +16,7 @@ from user_work_tree import SPEC, TAKE, copied_rooms, dirty_repository, git, memb
 
 from grid.errors import EnvironmentProblem, NotFoundError, StoreError
 from runners.provenance.snapshot import UNUSABLE, Packed, Snapshot, extract, shell_lines, write
-from runners.provenance.snapshot_contents import MOST_BYTES, MOST_BYTES_OF_A_FILE, objection
-from runners.provenance.snapshot_git import work_tree
+from runners.provenance.snapshot_contents import MOST_BYTES, MOST_BYTES_OF_A_FILE, work_tree
 from store.files.layout import Layout
 
 HELPER = "def factor():\n    return 2.0\n"
@@ -157,11 +156,6 @@ def test_what_is_large_odd_or_a_campaign_is_left_out_and_told(repository: Path, 
     }
 
 
-def test_all_files_together_have_a_limit() -> None:
-    assert objection("a", 10, MOST_BYTES - 10) is None
-    assert "all files together would be more than 64" in str(objection("a", 11, MOST_BYTES - 10))
-
-
 def test_a_git_that_refuses_is_told(repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tree = work_tree(repository / "lib")
     assert tree.top == repository
@@ -179,9 +173,9 @@ def test_a_git_that_refuses_is_told(repository: Path, tmp_path: Path, monkeypatc
 def test_a_work_tree_without_a_commit_has_no_head(tmp_path: Path) -> None:
     git(tmp_path, "init", "-q")
     (tmp_path / "a b.py").write_text("")
-    for tracked, untracked, changed in (((), ("a b.py",), ()), (("a b.py",), (), ("a b.py",))):
+    for untracked, changed in ((("a b.py",), ()), ((), ("a b.py",))):
         tree = work_tree(tmp_path)
-        assert (tree.head, tree.tracked, tree.untracked, tree.changed) == (None, tracked, untracked, changed)
+        assert (tree.head, tree.files, tree.untracked, tree.changed) == (None, ("a b.py",), untracked, changed)
         git(tmp_path, "add", ".")
 
 

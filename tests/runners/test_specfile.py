@@ -92,7 +92,7 @@ def test_a_spec_file_imports_modules_of_its_own_directory(tmp_path: Path, neighb
         (
             "from variants import LogScore, Number\nclass A(LogScore):\n    nu = Number(init=1.0)\n",
             2,
-            "a field of a spec says its type, and 'nu' does not; write nu: Number = Number(...)",
+            "non-annotated attribute",
         ),
         ("from grid import over\n\nover('a', [])\n", 3, "axis 'a' has no values"),
         (f"{TRIAL}Trial(**trial, seed=-1)", 6, "Trial: seed should be greater than or equal to 0, got -1"),

@@ -143,42 +143,6 @@ def test_guessing_is_right_as_often_as_the_rows_beside_say(task: QueryTask) -> N
             assert seen.value == pytest.approx(said.value, abs=4.5 * seen.se_items)
 
 
-def test_all_answers_are_equally_likely_and_the_constant_loss_is_theirs() -> None:
-    for task in TASKS:
-        targets = task.changed(batch=6000).open().batch(1, 1).targets
-        counts = torch.bincount(targets[targets != UNASKED])
-        counts = counts[counts > 0].double()
-        assert len(counts) == task.answers
-        assert task.open().constant_loss == pytest.approx(math.log(task.answers))
-        assert torch.allclose(counts / counts.sum(), torch.full_like(counts, 1 / task.answers), atol=0.012)
-
-
-@pytest.mark.parametrize("value", [0.0, math.nan, -math.inf])
-def test_undecided_is_not_right(value: float) -> None:
-    rows = RECALL.open().evaluate(lambda inputs: torch.full((*inputs.shape, RECALL.vocabulary), value))
-    assert {m.value for m in rows if m.name in ("accuracy", "sequence_accuracy")} == {0.0}
-
-    def broken(inputs: Tensor) -> Tensor:
-        """Sure of every answer, but NaN of a token that is none of them, in every other sequence."""
-        said = knows(RECALL, inputs)
-        said[::2, :, 0] = math.nan
-        return said
-
-    found = {m.name: m for m in RECALL.open().evaluate(broken) if m.point["length"] == 21}
-    assert (found["accuracy"].value, found["sequence_accuracy"].value) == (0.5, 0.5)
-    assert math.isnan(found["validation_loss"].value)
-
-
-def test_the_loss_is_over_what_is_asked() -> None:
-    data = RECALL_SOME.changed(batch=7).open()
-    batch = data.batch(1, 1)
-    outputs = torch.randn(*batch.inputs.shape, 15, generator=torch.Generator().manual_seed(1))
-    asked = batch.targets != UNASKED
-    by_hand = -outputs[asked].log_softmax(1).gather(1, batch.targets[asked][:, None])
-    assert data.terms(batch.targets) == len(by_hand) == 14
-    assert float(data.loss(outputs, batch.targets)) == pytest.approx(by_hand.mean().item())
-
-
 @pytest.mark.parametrize("power", [0.01, 0.6, 1.0, 2.0])
 def test_queries_stand_where_the_power_law_puts_them(power: float) -> None:
     """Two places drawn one after another, without repetition, the g-th in proportion to g^(power - 1)."""
@@ -191,19 +155,6 @@ def test_queries_stand_where_the_power_law_puts_them(power: float) -> None:
         for b in range(a + 1, 4):
             p = weights[a] * weights[b] / total * (1 / (total - weights[a]) + 1 / (total - weights[b]))
             assert seen[a, b] / 20_000 == pytest.approx(p, abs=4.5 * math.sqrt(p * (1 - p) / 20_000))
-
-
-def test_both_occurrences_of_a_stretch_and_contents_to_copy_lie_anywhere() -> None:
-    batch = INDUCTION.changed(context=11, batch=20_000).open().batch(1, 1)
-    seen: Counter[tuple[int, int]] = Counter()
-    for row, targets in zip(batch.inputs.tolist(), batch.targets.tolist(), strict=True):
-        again = next(place for place, target in enumerate(targets) if target != UNASKED)
-        seen[row.index(row[again]), again] += 1
-    copied = SelectiveCopy(context=7, copied=2, batch=20_000).open().batch(1, 1)
-    places = (copied.inputs < 14).nonzero()[:, 1].view(-1, 2)
-    for found in (seen, Counter(map(tuple, places.tolist()))):
-        assert len(found) == 4 + 3 + 2 + 1
-        assert max(abs(count - 2000) for count in found.values()) < 4.5 * math.sqrt(2000 * 0.9)
 
 
 @pytest.mark.parametrize("length", [10, 11, 20, 21])
@@ -238,20 +189,3 @@ def test_a_needle_lies_at_its_depth(length: int) -> None:
 def test_what_cannot_be_drawn_is_refused(task: QueryTask, fields: dict[str, object], said: str) -> None:
     with pytest.raises(ValidationError, match=said):
         type(task).model_validate({**task.data(), **fields})
-
-
-@pytest.mark.parametrize("distractors", [0, 1, 2, 3])
-def test_a_needle_is_refused_where_some_place_leaves_no_room_and_drawn_where_all_do(distractors: int) -> None:
-    """By trying every place for the needle and every pair at an even distance."""
-    for length in range(1, 13):
-        places = range(length - 2)
-        room = [len([place for place in places if (place - needle) % 2 == 0]) for needle in places]
-        fields = {"context": length, "distractors": distractors, "depths": (0, 1), "evaluation": {"lengths": (40,)}}
-        if room and min(room) > distractors:
-            batch = Needle.model_validate({**NEEDLE.data(), **fields}).open().batch(1, 1)
-            for row, targets in zip(batch.inputs.tolist(), batch.targets.tolist(), strict=True):
-                pairs = {key: value for key, value in pairwise(row) if key < 5}
-                assert (len(pairs), pairs[row[-1]]) == (1 + distractors, targets[-1])
-        else:
-            with pytest.raises(ValidationError, match=f"it has {length} tokens; lengthen it or lower"):
-                Needle.model_validate({**NEEDLE.data(), **fields})

@@ -139,27 +139,6 @@ def test_long_sequences_cost_what_the_process_says() -> None:
             belief = {state: p / total for state, p in after.items()}
 
 
-@pytest.mark.parametrize("slots", [1, 2, 5])
-def test_a_name_comes_again_from_the_last_slots_each_equally_likely(slots: int) -> None:
-    """With so many names, a new one is not one of before."""
-    task = TINY.changed(names=3_000_000, exponent=0.0, naming=0.9, slots=slots)
-    tokens = Sampler(task, CPU).draw(Draws(2, "names"), 300, 60).tokens
-    again, later, places = 0, 0, [0] * slots
-    for row in tokens.tolist():
-        names = [token for token in row if token >= task.first_name]
-        for mention in range(1, len(names)):
-            last, before = names[max(0, mention - slots) : mention], names[:mention]
-            assert (names[mention] in before) == (names[mention] in last)
-            later += 1
-            again += names[mention] in last
-            if len(set(last)) == slots and names[mention] in last:
-                places[last.index(names[mention])] += 1
-    share = TINY.repeating
-    assert again / later == pytest.approx(share, abs=4.5 * math.sqrt(share * (1 - share) / later))
-    mean = sum(places) / slots
-    assert max(abs(count - mean) for count in places) <= 4.5 * math.sqrt(mean)
-
-
 def test_the_frequencies_of_tokens_are_the_enumerated_ones() -> None:
     counts = [0.0] * VOCABULARY
     for row, p in JOINT.items():
@@ -189,22 +168,6 @@ def test_a_model_that_knows_the_grammar_is_no_bit_above_the_optimum_and_always_a
     assert [found["agreement_accuracy", count].value for count in (0, 1, 2)] == [1, 1, 1]
 
 
-def test_a_model_that_knows_nothing_is_as_far_above_as_its_loss_says() -> None:
-    def nothing(inputs: Tensor, visible: Tensor | None = None) -> Tensor:
-        return torch.zeros(*inputs.shape, VOCABULARY)
-
-    found = {m.name: m.value for m in TINY.open().evaluate(nothing)}
-    assert found["validation_loss"] == pytest.approx(math.log(VOCABULARY))
-    above = (math.log(VOCABULARY) - found["optimal.validation_loss"]) / math.log(2)
-    assert found["bits_above_optimum"] == pytest.approx(above)
-    assert found["constant.validation_loss"] < math.log(VOCABULARY)
-    assert found["agreement_accuracy"] == 0  # undecided is not right
-    batch = TINY.open().batch(seed=3, step=2)
-    assert batch.inputs.shape == batch.targets.shape == (4, 12)
-    assert (batch.inputs[:, 0] == STOP).all()
-    assert torch.equal(batch.inputs[:, 1:], batch.targets[:, :-1])
-
-
 def test_agreement_is_with_the_subject_and_not_with_the_nearest_noun() -> None:
     def plural(token: Tensor) -> Tensor:
         return (token >= 4) & (token < 6)
@@ -221,32 +184,6 @@ def test_agreement_is_with_the_subject_and_not_with_the_nearest_noun() -> None:
     assert measure(lambda inputs: says(plural(inputs[:, 1]), inputs)) == [1, 1, 1]
     assert measure(lambda inputs: says(plural(inputs[:, -1]), inputs)) == [1, 0, 0]
     assert measure(lambda inputs: says(torch.ones(len(inputs), dtype=torch.bool), inputs)) == [0.5, 0.5, 0.5]
-
-
-@pytest.mark.parametrize(
-    "extreme",
-    [
-        {"attractor": 0.0, "transitive": 0.0, "attractors": (0,)},
-        {"naming": 0.0, "transitive": 1.0},
-        {"naming": 1.0, "repeating": 1.0, "attractors": ()},
-        {"topics": 1, "switching": 1.0},
-        {"plural": 1.0, "slots": 40, "strength": 0.0, "attractors": ()},
-        {"strength": 100.0, "switching": 0.0},
-        {"exponent": 100.0, "strength": 100.0},
-        {"context": 1},
-    ],
-    ids=str,
-)
-def test_extremes_are_processes_too(extreme: dict[str, float]) -> None:
-    """Every sample is possible, and tokens are as frequent as they should be."""
-    task = TINY.changed(**extreme)
-    tokens = Sampler(task, CPU).draw(Draws(1, "extreme"), 4000, task.context).tokens
-    assert odds(tokens, task).optimal().isfinite().all()
-    counts = torch.bincount(tokens.flatten(), minlength=VOCABULARY) / tokens.numel()
-    expected = unigrams(task, task.context)
-    assert float(expected.sum()) == pytest.approx(1)
-    assert math.isfinite(task.open().constant_loss)
-    assert torch.allclose(counts.double(), expected, atol=0.015)
 
 
 @pytest.mark.parametrize(

@@ -7,11 +7,8 @@ from torch import Tensor
 
 from grid.errors import SpecError
 from runners.optimisers import Training
-from runners.tasks import Curriculum, LinearFunctions, Quantifiers, ShiftGrid
-from runners.tasks.synthetic.in_context import prompt
+from runners.tasks import Curriculum, LinearFunctions, ShiftGrid
 from runners.tasks.synthetic.linear_functions import (
-    evaluation_draws,
-    evaluation_points,
     least_squares as closed_form,
     squared_errors,
 )
@@ -33,43 +30,10 @@ def test_every_sequence_lies_on_a_line() -> None:
     assert torch.allclose((design @ line)[..., 0], y, atol=1e-5)
 
 
-def test_slope_intercept_and_points_of_training_are_independent_and_normal() -> None:
-    """The line of every sequence by least squares, and its points: means 0, covariance diagonal."""
-    rows, points = 20_000, 4
-    batch = LinearFunctions(points=points, batch=rows, sigma_x=3, sigma_f=0.5).open().batch(seed=1, step=1)
-    x, y = batch.inputs[:, ::2, 0].double() / 3, batch.targets.double() / 0.5
-    x_mean, y_mean = x.mean(1, keepdim=True), y.mean(1, keepdim=True)
-    slope = ((x - x_mean) * (y - y_mean)).sum(1) / (x - x_mean).square().sum(1)
-    drawn = torch.cat((slope[:, None] / 3, y_mean - slope[:, None] * x_mean, x), 1)
-    bound = 5 / rows**0.5
-    assert drawn.mean(0).abs().max() < bound
-    assert (drawn.T.cov() - torch.eye(2 + points, dtype=torch.float64)).abs().max() < bound * 2**0.5
-
-
-@pytest.mark.parametrize("kind", [LinearFunctions, Quantifiers])
-def test_a_curriculum_lengthens_the_same_sequences(kind: type[LinearFunctions | Quantifiers]) -> None:
-    plain = kind(points=9)
-    grown = plain.changed(curriculum=Curriculum(start=3, every=10, increment=4))
-    assert [grown.points_at(step) for step in (1, 10, 11, 20, 21, 1000)] == [3, 3, 7, 7, 9, 9]
-    short, full = grown.open().batch(2, 10), plain.open().batch(2, 10)
-    assert torch.equal(short.targets, full.targets[:, :3])
-    assert torch.equal(short.inputs, full.inputs[:, :5])
-    with pytest.raises(ValidationError, match="must be below 11 points; got 11"):
-        kind(points=11, curriculum=Curriculum())
-
-
 def test_the_loss_is_the_mean_squared_error_over_all_points() -> None:
     data = LinearFunctions(points=3, batch=1).open()
     outputs = torch.tensor([1.0, 99.0, 2.0, 99.0, 4.0])[None, :, None]
     assert data.loss(outputs, torch.tensor([[0.0, 0.0, 1.0]])).item() == pytest.approx((1 + 4 + 9) / 3)
-
-
-@pytest.mark.parametrize(("sigma_x", "sigma_f"), [(1.0, 1.0), (1.0, 7.0), (4.0, 2.0)])
-def test_predicting_nothing_costs_what_theory_says(sigma_x: float, sigma_f: float) -> None:
-    """E[(a x + b)^2] = sigma_f^2 (sigma_x^2 + 1)."""
-    grid = ShiftGrid(sigma_x=(sigma_x,), sigma_f=(sigma_f,), functions=4000, sequences=4, points=12)
-    errors = squared_errors(nothing, grid, sigma_x, sigma_f)
-    assert errors.mean().item() == pytest.approx(sigma_f**2 * (sigma_x**2 + 1), rel=0.06)
 
 
 def test_the_closed_form_is_the_solution_of_least_norm() -> None:
@@ -95,15 +59,6 @@ def test_the_closed_form_makes_no_error_at_all_from_the_third_point_on() -> None
     assert not torch.equal(closed_form(x, y)[:, :2], y[:, :2].double())
 
 
-def test_one_point_is_answered_by_the_posterior_mean() -> None:
-    """Estimate a, b ~ N(0, 1) given a x + b = y: by sampling lines near it."""
-    a, b = torch.randn(2, 2_000_000, generator=torch.Generator().manual_seed(0))
-    near = (a * 0.7 + b - 1.2).abs() < 0.01
-    expected = (a[near] * -2.0 + b[near]).mean().item()
-    found = closed_form(torch.tensor([[0.7, -2.0]]), torch.tensor([[1.2, 0.0]]))[0, 1].item()
-    assert found == pytest.approx(expected, abs=0.02)
-
-
 def test_reference_rows_are_the_errors_of_predictors_on_the_same_prompts() -> None:
     grid = ShiftGrid(sigma_x=(1, 2), sigma_f=(1, 3), functions=30, sequences=4, points=7)
     rows = LinearFunctions(evaluation=grid).open().evaluate(nothing)
@@ -115,34 +70,6 @@ def test_reference_rows_are_the_errors_of_predictors_on_the_same_prompts() -> No
         relative = mse.value / (sigma_f**2 * (sigma_x**2 + 1))
         assert found["relative_mse", sigma_x, sigma_f].value == pytest.approx(relative)
         assert 0 < found["least_squares.mse", sigma_x, sigma_f].value < 1e-9 * zero.value
-
-
-@pytest.mark.parametrize("more", [(7, 2, 4), (3, 9, 4), (3, 2, 8), (100, 11, 5)])
-def test_more_of_anything_leaves_what_was_there_as_it_was(more: tuple[int, int, int]) -> None:
-    few, many = evaluation_draws(5, 3, 2, 4), evaluation_draws(5, *more)
-    assert [tuple(each.shape) for each in many] == [(more[0], 1, 1), (more[0], 1, 1), more]
-    assert all(torch.equal(one, other[:3, :2, :4]) for one, other in zip(few, many, strict=True))
-
-
-def test_the_draws_of_an_evaluation_are_independent_and_normal() -> None:
-    a, b, x = evaluation_draws(1, 400, 30, 5)
-    assert len(torch.cat((a.flatten(), b.flatten(), x.flatten())).unique()) > 0.999 * (800 + x.numel())
-    assert (float(x.std()), float(x.mean())) == (pytest.approx(1, abs=0.02), pytest.approx(0, abs=0.02))
-    assert [float(each.std()) for each in (a, b)] == pytest.approx([1, 1], abs=0.15)
-    beside = torch.cat((a[:, 0], b[:, 0], x[:, 0], x[:, 1]), 1).T
-    assert torch.corrcoef(beside).sub(torch.eye(12)).abs().max() < 4.5 / 400**0.5
-
-
-@pytest.mark.parametrize(("sigma_x", "sigma_f"), [(1.0, 1.0), (3.0, 0.5)])
-def test_examples_are_the_first_functions_spread_as_in_training(sigma_x: float, sigma_f: float) -> None:
-    grid = ShiftGrid(sigma_x=(2,), sigma_f=(2,), functions=5, sequences=2, points=4)
-    data = LinearFunctions(sigma_x=sigma_x, sigma_f=sigma_f, evaluation=grid).open()
-    x, y = evaluation_points(grid, sigma_x, sigma_f)
-    few, many = data.examples(3), data.examples(9)
-    assert torch.equal(few.inputs, prompt(x[:3, 0], y[:3, 0]))
-    assert torch.equal(few.targets, y[:3, 0])
-    assert torch.equal(many.inputs[:5], prompt(x[:, 0], y[:, 0]))
-    assert len(many.inputs.unique(dim=0)) == 9
 
 
 def test_the_summary_is_the_mean_of_the_scored_positions_with_its_error_over_functions() -> None:

@@ -3,7 +3,6 @@
 import json
 import math
 from collections import Counter
-from collections.abc import Callable
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -13,10 +12,10 @@ import torch
 from pydantic import ValidationError
 
 from grid.errors import SpecError
-from runners import AdamW, Cosine, MaskedText, Probing, TokenizerFile, Training, Trial
+from runners import MaskedText, Probing, Trial
+from runners.tasks.counter_rng import Draws
 from runners.tasks.text.encoder import END, SUBSTITUTE, ByteEncoder
-from runners.tasks.text.masking import STEP, MaskedPositions, Masking, Rates, Sentences
-from runners.training.loop import train
+from runners.tasks.text.masking import Masking, Sentences
 from runners.trial import build_model
 from variants import babyberta, softmax
 
@@ -54,9 +53,9 @@ def own(row: list[int], visible: list[bool]) -> list[int]:
 
 def hidden_patterns(size: int, rate: float, count: int) -> Counter[tuple[bool, ...]]:
     """How often each pattern comes, of one sentence of `size` tokens."""
-    masking = Masking(Rates(rate, 0.0, count), ByteEncoder(), size)
-    chosen = MaskedPositions(torch.zeros(count, dtype=torch.int64), torch.arange(count))
-    targets = masking.batch(Sentences([[65] * size]), chosen, 0, "train").targets
+    masking = Masking(ByteEncoder(), size, masked=rate, random=0.0, patterns=count)
+    chosen = torch.zeros(count, dtype=torch.int64)
+    targets = masking.batch(Sentences([[65] * size]), chosen, torch.arange(count), Draws(0)).targets
     return Counter(tuple(row) for row in (targets[:, 1 : size + 1] != UNASKED).tolist())
 
 
@@ -76,10 +75,9 @@ def test_patterns_are_independent_draws_of_which_those_that_hide_nothing_are_lef
 
 
 def test_a_mask_stands_for_nine_in_ten_and_any_ordinary_token_for_the_rest() -> None:
-    encoder, rates = ByteEncoder(), Rates(0.5, 0.1, 4000)
     sentences = Sentences([list(b"ordinary words"), list(b"and more of them")])
-    chosen = MaskedPositions(torch.arange(8000) % 2, torch.arange(8000) // 2)
-    batch = Masking(rates, encoder, 16).batch(sentences, chosen, 5, "train")
+    masking = Masking(ByteEncoder(), 16, masked=0.5, random=0.1, patterns=4000)
+    batch = masking.batch(sentences, torch.arange(8000) % 2, torch.arange(8000) // 2, Draws(5))
     hidden = batch.targets != UNASKED
     shown = batch.inputs[hidden]
     total = len(shown)
@@ -90,21 +88,6 @@ def test_a_mask_stands_for_nine_in_ten_and_any_ordinary_token_for_the_rest() -> 
     expected = len(swapped) / 254
     chi_square = float(((counts - expected) ** 2 / expected).sum()) - 2 * expected
     assert chi_square < 253 + 4 * math.sqrt(2 * 253)
-
-
-def test_what_is_not_hidden_is_the_sentence_and_what_is_hidden_is_asked(prose: Path) -> None:
-    data = small(prose, random_rate=0.5, batch=64).open()
-    lines = PROSE.split("\n")
-    for step in range(3):
-        batch = data.batch(1, step)
-        hidden = batch.targets != UNASKED
-        assert hidden.any(1).all()
-        assert batch.inputs.shape[1] % STEP == 0 or batch.inputs.shape[1] == 40
-        whole = torch.where(hidden, batch.targets, batch.inputs).tolist()
-        for row, visible in zip(whole, batch.visible[:, 0].tolist(), strict=True):
-            assert bytes(own(row, visible)).decode() in lines
-        assert not hidden[:, 0].any()
-        assert not (hidden & ~batch.visible[:, 0]).any()
 
 
 def test_each_sentence_has_its_patterns_whatever_the_step_and_other_seeds_others(prose: Path) -> None:
@@ -193,30 +176,6 @@ def whole(data: Any) -> list[tuple[list[int], list[bool]]]:
     sample = data.examples(10_000)
     shown = torch.where(sample.targets != UNASKED, sample.targets, sample.inputs)
     return list(zip(shown.tolist(), sample.visible[:, 0].tolist(), strict=True))
-
-
-def test_an_encoder_learns_more_than_how_frequent_bytes_are(prose: Path, memory: Callable[..., Any]) -> None:
-    task = small(prose, batch=32, validation_sentences=100)
-    training = Training(steps=150, optimiser=AdamW(lr=1e-2), schedule=Cosine(warmup=10), clip=1.0)
-    world = memory()
-    train(encoder_trial(task, training=training), world)
-    at_end = {name: value for (step, name), (value, *_) in world.evaluations.items() if step == 150}
-    assert at_end["masked_accuracy"] > at_end["unigram.masked_accuracy"] + 0.2
-    assert at_end["validation_loss"] < 0.7 * at_end["unigram.validation_loss"]
-
-
-def test_byte_pairs_have_a_mask_and_a_tokenizer_file_without_one_is_refused(prose: Path, tmp_path: Path) -> None:
-    pairs = small(prose, tokenizer={"kind": "byte_pairs", "vocabulary": 280}).open()
-    batch = pairs.batch(1, 1)
-    assert (batch.inputs[batch.targets != UNASKED] == 1).float().mean() > 0.5
-    assert batch.inputs.shape[1] < 40
-    words = {"<end>": 0, "the": 1, "box": 2, "?": 3}
-    unmasked = tmp_path / "tokenizer.json"
-    model = {"type": "WordLevel", "vocab": words, "unk_token": "?"}
-    whole = {"version": "1.0", "added_tokens": [], "pre_tokenizer": {"type": "Whitespace"}, "model": model}
-    unmasked.write_text(json.dumps(whole))
-    with pytest.raises(ValidationError, match=r"needs a mask token; tokenizer .* has none; name one"):
-        small(prose, tokenizer=TokenizerFile(path=str(unmasked)))
 
 
 def test_what_cannot_be_learned_is_refused(prose: Path, tmp_path: Path) -> None:

@@ -1,8 +1,6 @@
 """Text: what is read, how it is split, what it is called, and what is refused."""
 
-import gzip
 import json
-import os
 import re
 from pathlib import Path
 from typing import Any
@@ -15,10 +13,9 @@ from pydantic import ValidationError
 from torch import Tensor
 
 from grid.errors import EnvironmentProblem, SpecError
-from runners import BytePairs, HubText, MaskedText, MinimalPairs, MultipleChoice, Text, TokenizerFile
+from runners import MultipleChoice, Text
 from runners.evaluations.minimal_pairs import read_pairs
 from runners.tasks.text.corpus import count_repeated, split
-from runners.tasks.text.python_documentation import python_documentation
 from runners.tasks.text.text_source import TextTask
 
 PROSE = "".join(f"Line {number} says that {number * number} is a square.\n" for number in range(400))
@@ -37,14 +34,6 @@ def prose(tmp_path: Path) -> Path:
 
 def small(source: Path, **fields: object) -> Text:
     return Text.model_validate({"source": str(source), "context": 16, "batch": 4, "validation_windows": 9, **fields})
-
-
-def test_targets_are_the_next_bytes_of_the_text(prose: Path) -> None:
-    batch = small(prose).open().batch(seed=1, step=1)
-    assert batch.inputs.shape == batch.targets.shape == (4, 16)
-    assert torch.equal(batch.inputs[:, 1:], batch.targets[:, :-1])
-    for row in batch.inputs.tolist():
-        assert bytes(row) in PROSE.encode()
 
 
 def test_validation_windows_do_not_overlap_and_are_not_trained_on(prose: Path) -> None:
@@ -154,28 +143,6 @@ def test_pythons_documentation_is_real_text_with_its_files_on_record() -> None:
     assert data.record["content_hash"] == Text().content_hash
 
 
-def test_a_module_is_one_document_and_a_topic_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    nested = 'class A:\n    """two"""\n    if 1:\n        def f(self):\n            """three"""\n            x = "no"\n'
-    files = {
-        "module.py": f'"""one"""\ntry:\n    pass\nexcept E:\n    def g():\n        """one and a half"""\n{nested}',
-        "pydoc_data/topics.py": "topics = {'with': 'The with statement', 'if': 'The if statement'}\n",
-        "test/test_module.py": '"""left out"""',
-        "package/tests/more.py": '"""left out"""',
-        "site-packages/other.py": '"""left out"""',
-    }
-    for name, content in files.items():
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_text(content)
-    monkeypatch.setattr("sysconfig.get_path", lambda _: str(tmp_path))
-    origin = python_documentation.__wrapped__()
-    assert set(origin.files) == {"module.py", "pydoc_data/topics.py"}
-    assert list(origin.documents()) == [
-        b"one\n\none and a half\n\ntwo\n\nthree",
-        b"if\n\nThe if statement",
-        b"with\n\nThe with statement",
-    ]
-
-
 BOM = b"\xef\xbb\xbf"
 WORDS = "one two three four five six\n" * 40
 
@@ -224,24 +191,6 @@ def test_a_folder_is_read_whole(tmp_path: Path) -> None:
         small(folder)
 
 
-@pytest.mark.parametrize("name", ["b.jsonl.gz", "b.TXT.ZST", "b.parquet.zip"])
-def test_a_packed_text_is_refused_and_not_passed_over(tmp_path: Path, name: str) -> None:
-    (tmp_path / "a.txt").write_text(WORDS)
-    (tmp_path / name).write_bytes(gzip.compress(WORDS.encode()))
-    for source in (tmp_path, tmp_path / name):
-        with pytest.raises(ValidationError, match=f"a text is read unpacked; got .*{name}; unpack it to .*, or move"):
-            small(source)
-
-
-@pytest.mark.parametrize("kind", [Text, MaskedText, MinimalPairs, MultipleChoice])
-def test_no_source_is_not_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: type[Text]) -> None:
-    (tmp_path / "a.txt").write_text(WORDS)
-    monkeypatch.chdir(tmp_path)
-    for empty in ("", " "):
-        with pytest.raises(ValidationError, match=r"source names a file or a folder; got ' ?'; '.' is the folder you"):
-            kind.model_validate({"source": empty})
-
-
 def test_the_kind_of_a_file_is_in_the_hash_and_its_name_is_not_unless_it_names_a_set_of_items(tmp_path: Path) -> None:
     for name in ("a.txt", "b.txt", "c.TXT", "d.jsonl"):
         (tmp_path / name).write_text(json.dumps({"text": WORDS}))
@@ -252,85 +201,3 @@ def test_the_kind_of_a_file_is_in_the_hash_and_its_name_is_not_unless_it_names_a
         (tmp_path / f"{name}.jsonl").write_text(ITEM)
     first, second = (MultipleChoice(source=str(tmp_path / f"{name}.jsonl"), sets=None) for name in ("one", "two"))
     assert first.content_hash != second.content_hash
-
-
-def test_a_dataset_whose_files_are_broken_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("ABLATE_CACHE", str(tmp_path / "cache"))
-    (tmp_path / "d").mkdir()
-    (tmp_path / "d" / "train.jsonl").write_text('{"text": "a"}\n{"text": \n')
-    with pytest.raises(ValidationError, match=r"dataset .*/d, split train cannot be read: .*; correct its files"):
-        Text(hub=HubText(name=str(tmp_path / "d")))
-
-
-def test_a_dataset_in_a_folder_is_that_folder_wherever_one_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "d").mkdir()
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("HOME", str(tmp_path))
-    assert HubText(name="./d").name == HubText(name="~/d").name == HubText(name=str(tmp_path / "d")).name
-    assert HubText(name="owner/name").name == "owner/name"
-
-
-def word_file(path: Path) -> TokenizerFile:
-    vocabulary = {"<end>": 0, "?": 1, "one": 2, "two": 3, "<mask>": 4}
-    model = {"type": "WordLevel", "vocab": vocabulary, "unk_token": "?"}
-    whole = {"version": "1.0", "added_tokens": [], "pre_tokenizer": {"type": "Whitespace"}, "model": model}
-    path.write_text(json.dumps(whole))
-    return TokenizerFile(path=str(path))
-
-
-@pytest.mark.parametrize("kind", [Text, MaskedText])
-def test_a_tokenizer_that_learns_nothing_needs_no_text(tmp_path: Path, kind: type[TextTask]) -> None:
-    (tmp_path / "a.txt").write_text(WORDS)
-    task = kind.model_validate({"source": str(tmp_path / "a.txt"), "context": 16})
-    tasks = [task, task.changed(tokenizer=word_file(tmp_path / "t.json"))]
-    pairs = task.changed(tokenizer=BytePairs(vocabulary=262))
-    before = pairs.encoder().record
-    (tmp_path / "a.txt").rename(tmp_path / "b.txt")
-    for each in tasks:
-        again = type(each).model_validate(each.data())  # as a finished trial is read
-        assert again.encoder().decode(again.encoder().encode("one two").ids) == "one two"
-    with pytest.raises(SpecError, match=r"'byte_pairs' is learned from the text .* there is no text .*a.txt"):
-        pairs.encoder()
-    (tmp_path / "b.txt").rename(tmp_path / "a.txt")
-    assert pairs.encoder().record == before
-
-
-@pytest.mark.parametrize("asked", ["corpus", "streams", "open"])
-def test_a_text_that_has_changed_is_not_read(tmp_path: Path, asked: str) -> None:
-    (tmp_path / "a.txt").write_text(WORDS)
-    task = small(tmp_path / "a.txt")
-    task.streams()
-    (tmp_path / "a.txt").write_text(WORDS + "seven")
-    os.utime(tmp_path / "a.txt", ns=(1, 1))
-    with pytest.raises(SpecError, match="content_hash is"):
-        getattr(task, asked)()
-
-
-def test_a_text_is_not_cut_among_equal_documents() -> None:
-    long, short = b"long " * 200, b"short"
-    for documents in ([long] * 3 + [short], [short] + [long + b"."] * 2, [long] * 2 + [long + b"!"]):
-        found = split(documents, 0.3)
-        assert min(map(len, found)) > 0
-        assert not (set(found.train.split(b"\0")) & set(found.validation.split(b"\0"))) - {b""}
-    alone = split([long] * 10, 0.3)  # there are no others
-    assert min(map(len, alone)) > 0
-    assert len(alone.train) + len(alone.validation) == 10 * (len(long) + 1)
-
-
-def test_documents_that_are_packed_are_validated_apart(tmp_path: Path) -> None:
-    """A model that copies the first token it may see: it sees the document's own."""
-    lines = [f"{chr(97 + n % 26)}{n}" for n in range(200)]
-    (tmp_path / "a.jsonl").write_text("\n".join(json.dumps({"text": line}) for line in lines))
-    shown: list[Tensor | None] = []
-
-    def predict(inputs: Tensor, visible: Tensor | None = None) -> Tensor:
-        shown.append(visible)
-        first = inputs if visible is None else inputs.gather(1, visible.long().argmax(2))
-        return torch.nn.functional.one_hot(first, 256).float()
-
-    apart, across = (small(tmp_path / "a.jsonl", packing=packing).open() for packing in ("documents", "across"))
-    losses = [next(iter(data.evaluate(predict))).value for data in (apart, across)]
-    assert [each is None for each in shown] == [False, True]
-    document = (apart.windows(16, 9).inputs == 0).cumsum(1)
-    assert torch.equal(shown[0], document[:, :, None] == document[:, None, :])
-    assert losses[0] != losses[1]

@@ -4,11 +4,8 @@ import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
-import huggingface_hub
-import huggingface_hub.errors
 import pyarrow
 import pytest
 from pyarrow import parquet
@@ -83,16 +80,6 @@ def test_a_dataset_is_read_once(dataset: Path, cache: Path, monkeypatch: pytest.
         task.open()
 
 
-def test_a_folder_that_has_changed_is_read_again(dataset: Path) -> None:
-    before = dataset_text(dataset)
-    (dataset / "train.jsonl").write_text("\n".join(json.dumps({"body": text + "!"}) for text in DOCUMENTS))
-    assert dataset_text(dataset).key != before.key
-    with pytest.raises(ValidationError, match="content_hash is"):
-        Text.model_validate(before.data())
-    with pytest.raises(ValidationError, match=r"a text is in one place; got source='.*' and hub='.*'"):
-        Text(source=str(dataset), hub=before.hub)
-
-
 @pytest.mark.parametrize(
     ("fields", "said"),
     [
@@ -129,28 +116,3 @@ def test_a_lost_network_leaves_nothing_behind(dataset: Path, cache: Path, monkey
     with pytest.raises(EnvironmentProblem, match="the hub cannot be reached"):
         Text(hub=HubText(name=str(dataset)))
     assert not [path for path in cache.rglob("*") if path.is_file()]
-
-
-@pytest.mark.parametrize("error", ["RepositoryNotFoundError", "RevisionNotFoundError", "HFValidationError"])
-def test_what_the_hub_does_not_have_is_said(monkeypatch: pytest.MonkeyPatch, error: str) -> None:
-    def refuse(*_: object, **__: object) -> None:
-        kind = getattr(huggingface_hub.errors, error)
-        raise kind.__new__(kind)
-
-    monkeypatch.setattr(huggingface_hub.HfApi, "dataset_info", refuse)
-    with pytest.raises(ValidationError, match="the hub has no dataset a/b, split train of revision v9"):
-        Text(hub=HubText(name="a/b", revision="v9"))
-
-
-def test_the_commit_that_the_hub_names_is_the_one_that_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    calls: list[object] = []
-
-    def load(name: str, config: str | None, **options: object) -> list[dict[str, str]]:
-        calls.append((name, config, options))
-        return [{"text": text} for text in DOCUMENTS]
-
-    monkeypatch.setattr(huggingface_hub.HfApi, "dataset_info", lambda *_, **__: SimpleNamespace(sha="0123abcd"))
-    monkeypatch.setattr("datasets.load_dataset", load)
-    task = Text(hub=HubText(name="a/b", config="en"), context=16)
-    assert calls == [("a/b", "en", {"split": "train", "revision": "0123abcd", "streaming": True})]
-    assert task.corpus() == split([text.encode() for text in DOCUMENTS], 0.1)

@@ -7,13 +7,10 @@ from pathlib import Path
 import pytest
 import torch
 from pydantic import ValidationError
-from torch import Tensor
 
-from grid.errors import SpecError
-from runners import BytePairs, FixedToken, NoIntervention, RandomTokens, Text, TokenizerFile, Training, Trial
+from runners import FixedToken, NoIntervention, RandomTokens, Text, Training, Trial
 from runners.optimisers import AdamW
 from runners.optimisers.schedules import Constant
-from runners.tasks.text.text import _counts
 from runners.trial import build_model
 from variants import gpt2, softmax
 from variants.stages.visible.prefix import Prefix
@@ -43,10 +40,6 @@ def trial(task: Text, **fields: object) -> Trial:
             **fields,
         }
     )
-
-
-def uniform(inputs: Tensor, visible: Tensor | None = None) -> Tensor:
-    return torch.zeros(*inputs.shape, 256)
 
 
 def test_packing_lets_a_query_see_its_own_document_from_the_end_before_it_on(lines: Path) -> None:
@@ -124,36 +117,6 @@ def test_a_fixed_token_is_where_it_is_fixed_in_training_and_evaluation(lines: Pa
         assert (after.targets != UNSCORED).sum() == 20 * len(after.targets) - len(asked) * len(after.targets)
 
 
-def test_what_is_not_asked_is_not_counted(lines: Path) -> None:
-    whole, part = small(lines).open(), small(lines, prefix=9, intervention=FixedToken(position=12)).open()
-    assert len(part._task.scored) == 11
-    assert all((b < a).all() for a, b in zip(_counts(whole._task), _counts(part._task), strict=True))
-    for data in (whole, part):
-        found = {each.name: each.value for each in data.evaluate(uniform)}
-        assert found["validation_loss"] == pytest.approx(torch.tensor(256.0).log().item())
-        assert found["bits_per_byte"] == pytest.approx(8)
-
-
-def test_less_data_are_the_first_tokens_of_the_training_part(lines: Path) -> None:
-    task = small(lines, training_tokens=60)
-    data, train = task.open(), bytes(small(lines).corpus().train)
-    seen = {bytes(row) for step in range(40) for row in data.batch(1, step).inputs.tolist()}
-    assert len(seen) > 20
-    assert all(row in train[:60] for row in seen)
-    assert data.record["trained_on_tokens"] == 60
-    assert data.record["train_tokens"] == len(train)
-    assert torch.equal(data.examples(4).inputs, small(lines).open().examples(4).inputs)
-
-
-def test_byte_pairs_do_not_depend_on_how_much_is_trained_on(lines: Path) -> None:
-    pairs = small(lines, tokenizer=BytePairs(vocabulary=264))
-    less = pairs.changed(training_tokens=100)
-    assert pairs.encoder().record == less.encoder().record
-    assert pairs.key != less.key
-    with pytest.raises(SpecError, match=r"got 2000 and .* \d+"):
-        pairs.changed(training_tokens=2000).open()
-
-
 @pytest.mark.parametrize(
     ("fields", "words"),
     [
@@ -170,14 +133,3 @@ def test_windows_without_meaning_are_refused(lines: Path, fields: dict[str, obje
     assert len(small(lines, prefix=20, intervention=NoIntervention()).scored) == 1
     with pytest.raises(ValidationError, match=words):
         small(lines, **fields)
-
-
-def test_a_fixed_token_needs_one_that_no_text_has(lines: Path, tmp_path: Path) -> None:
-    from tokenizers import Tokenizer, models
-
-    library = Tokenizer(models.WordLevel({"x": 0, "</s>": 1}, unk_token="x"))
-    library.save(str(tmp_path / "t.json"))
-    tokenizer = TokenizerFile(path=str(tmp_path / "t.json"))
-    with pytest.raises(ValidationError, match=r"this tokenizer has none; name it: intervention\.token"):
-        small(lines, tokenizer=tokenizer, intervention=FixedToken())
-    assert small(lines, tokenizer=tokenizer, intervention=FixedToken(token=0))

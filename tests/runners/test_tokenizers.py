@@ -2,12 +2,7 @@
 
 import json
 import math
-import os
-import re
-import subprocess
 import sys
-from collections import Counter
-from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -27,7 +22,6 @@ from runners.tasks.text.corpus import documents_of
 from runners.tasks.text.encoder import Encoder, sizes_of_spans
 from runners.tasks.text.text import sizes_at
 from runners.tasks.text.tokenizers import Tokenizer
-from runners.tasks.text.tokenizers.byte_pairs import LONGEST
 from runners.tasks.text.tokenizers.library_encoder import LibraryEncoder
 
 PROSE = "".join(f"The {n}th line says: don't add {n * n} words — é, 世界 and 🎉.\n" for n in range(200))
@@ -90,34 +84,6 @@ def test_sizes_from_spans() -> None:
         assert sizes_of_spans(text, spans).tolist() == sizes
 
 
-def test_the_most_frequent_pair_is_joined_first() -> None:
-    """By the definition, on words; no two pairs are equally frequent."""
-    text = " ab" * 9 + " ac" * 4 + " abd" * 6
-    pieces = [[bytes([b]) for b in word.encode()] for word in re.findall(r" ?\w+", text)]
-    joined: list[bytes] = []
-    for _ in range(4):
-        counts = Counter(pair for word in pieces for pair in pairwise(word))
-        ((best, _),) = counts.most_common(1)
-        joined.append(b"".join(best))
-        for word in pieces:
-            at = 0
-            while at + 1 < len(word):
-                if (word[at], word[at + 1]) == best:
-                    word[at : at + 2] = [joined[-1]]
-                at += 1
-    encoder = BytePairs(vocabulary=258 + 4).encoder(lambda: [text])
-    assert [encoder._bytes[258 + at] for at in range(4)] == joined
-    assert len(set(joined)) == 4
-
-
-def test_the_same_text_gives_the_same_tokens_in_every_process(learned: LibraryEncoder) -> None:
-    made = f"BytePairs(vocabulary=400).encoder(lambda: [{PROSE!r}]).record['hash']"
-    env = {**os.environ, "PYTHONHASHSEED": "1", "TOKENIZERS_PARALLELISM": "true", "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "-c", f"from runners import BytePairs\nprint({made})"]
-    done = subprocess.run(command, env=env, capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == learned.record["hash"]
-
-
 def write_documents(path: Path, documents: list[str]) -> Path:
     path.write_text("\n".join(json.dumps({"text": text}) for text in documents))
     return path
@@ -133,20 +99,6 @@ def test_only_the_training_part_is_learned_from(tmp_path: Path) -> None:
     everything = BytePairs(vocabulary=300).encoder(lambda: documents)
     assert task.encoder().record == alone.record != everything.record
     assert task.encoder() is task.changed(batch=3).encoder()
-
-
-def test_a_text_is_its_documents_each_with_its_end(tmp_path: Path) -> None:
-    documents = [f"Dokument {number} — é {'wort ' * number}" for number in range(1, 30)]
-    path = write_documents(tmp_path / "a.jsonl", documents)
-    for tokenizer in (Bytes(), BytePairs(vocabulary=300)):
-        task = Text(source=str(path), context=8, tokenizer=tokenizer)
-        encoder, seen = task.encoder(), []
-        for stream in task.streams():
-            ids = stream.ids.tolist()
-            bounds = [*stream.starts.tolist(), len(ids)]
-            assert [ids[end - 1] for end in bounds[1:]] == [encoder.end] * len(stream.starts)
-            seen += [encoder.decode(ids[a:b]) for a, b in pairwise(bounds)]
-        assert sorted(seen) == sorted(documents)
 
 
 def test_a_text_that_is_too_small_or_a_missing_package_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -179,20 +131,6 @@ def test_a_file_is_what_its_hash_says_and_its_place_does_not_matter(tmp_path: Pa
         TokenizerFile.model_validate(spec.data())
     with pytest.raises(SpecError, match=r"tokenizer\.content_hash is"):
         spec.encoder(list)
-
-
-def test_a_file_s_tokens_are_the_package_s_and_unknown_words_are_text(tmp_path: Path) -> None:
-    path = words(tmp_path / "tokenizer.json", the=1, cat=2)
-    encoder = TokenizerFile(path=str(path)).encoder(list)
-    text = "the cat  sees [SEP] the"
-    encoded = encoder.encode(text)
-    raw = Library.from_file(str(path))
-    raw.encode_special_tokens = True
-    assert list(encoded.ids) == raw.encode(text, add_special_tokens=False).ids
-    assert encoder.end == 3
-    assert encoder.special == {3, 4}
-    assert 0 in encoded.ids
-    assert encoder.sizes(text, encoded).sum() == len(text)
 
 
 def test_a_file_made_by_the_package_counts_bytes_exactly(tmp_path: Path) -> None:
@@ -252,15 +190,6 @@ def test_a_vocabulary_may_be_longer_than_its_tokens(tmp_path: Path) -> None:
     (tmp_path / "no.json").write_bytes(path.read_bytes())
     with pytest.raises(SpecError, match=r"it is 3 and .* raise it"):
         unseen.encoder(list)
-
-
-@pytest.mark.parametrize("unit", ["a", " ", "日本"])
-def test_words_that_take_forever_to_learn_from_are_refused(unit: str) -> None:
-    word, spec = unit * (LONGEST // len(unit)), BytePairs(vocabulary=259)
-    spec.encoder(lambda: [PROSE, f"1{word}1"])
-    with pytest.raises(SpecError, match=f"at most {LONGEST} characters; one of {LONGEST + 2 * len(unit)} begins"):
-        spec.encoder(lambda: [PROSE, f"1{word}{unit}{unit}1"])
-    spec.encoder(lambda: [PROSE, f"{word[: LONGEST // 2]}. " * 3, "。".join([word, word])])
 
 
 DOCUMENTS = [
@@ -342,24 +271,6 @@ def test_rows_are_ratios_of_sums_over_the_windows(lines: Path, tokenizer: Tokeni
     }
     assert {name: found[name].value for name in expected} == pytest.approx(expected, rel=1e-5)
     assert {each.items for each in found.values()} == {count}
-
-
-def test_a_text_in_which_no_word_ends_has_no_word_perplexity(tmp_path: Path) -> None:
-    (tmp_path / "a.txt").write_text("x" * 999)
-    data = Text(source=str(tmp_path / "a.txt"), context=16, validation_windows=1).open()
-    found = {each.name: each for each in data.evaluate(lambda x: logits(x)[..., :256])}
-    assert math.isnan(found["word_perplexity"].value)
-    assert found["word_perplexity"].se_items is None
-    assert math.isfinite(found["perplexity"].value)
-
-
-def test_the_error_of_a_ratio_is_that_of_a_mean_where_items_are_alike() -> None:
-    x = torch.tensor([1.0, 4.0, 2.0, 9.0], dtype=torch.float64)
-    found = ratio(x, torch.full((4,), 2.0, dtype=torch.float64))
-    assert found.value == pytest.approx(2.0)
-    assert found.se == pytest.approx(float((x / 2).std()) / 2)
-    assert ratio(x[:1], x[:1]).se is None
-    assert ratio(torch.tensor([1000.0]), torch.tensor([1.0])).exponential().value == math.inf
 
 
 def test_the_error_of_a_ratio_is_the_spread_of_ratios_over_samples() -> None:

@@ -1,4 +1,4 @@
-"""Failures by kind with their advice, messages for no trial, one and several, and queries that select trials."""
+"""Failures by kind with their advice, and queries that select trials."""
 
 import random
 import re
@@ -13,10 +13,7 @@ from synthetic import EPOCH, Campaign, write_campaign, write_end, write_start
 
 from grid.errors import AblateError, NotFoundError, SpecError
 from grid.names import label_of
-from runners.cli.outcome import report_outcome
-from runners.execution.run import RunResult
 from runners.monitoring.failure_groups import TRACE_LINES, FailureGroup, action, failures
-from runners.monitoring.retry import RetrySelection
 from runners.monitoring.trial_query import select
 from store.store import Store
 
@@ -45,13 +42,13 @@ def campaign(tmp_path: Path) -> Campaign:
     return made
 
 
-def clusters(campaign: Campaign, grid: str | None = None) -> dict[str, FailureGroup]:
+def groups(campaign: Campaign, grid: str | None = None) -> dict[str, FailureGroup]:
     with Store.open(campaign.root) as store:
         return {found.fingerprint: found for found in failures(store, grid)}
 
 
 def test_kinds_are_counted_by_host_and_dated(campaign: Campaign) -> None:
-    found = clusters(campaign)
+    found = groups(campaign)
     error, memory = found[FINGERPRINTS["error"]], found[FINGERPRINTS["out_of_memory"]]
     assert list(found) == [error.fingerprint, memory.fingerprint]  # commonest first
     assert (error.n, error.hosts, error.labels) == (6, {"n0": 3, "n1": 3}, ["SSA"])
@@ -72,7 +69,7 @@ def test_a_trial_counts_with_its_latest_failure_and_not_once_it_is_done(campaign
     write_start(campaign.layout, other, 2, host="n7", pid=1, pid_started=1)
     fields = {"reason": "diverged", "message": "nan", "fingerprint": FINGERPRINTS["diverged"]}
     write_end(campaign.layout, other, 2, status="failed", **fields)
-    counted = Counter({found.reason: found.n for found in clusters(campaign).values()})
+    counted = Counter({found.reason: found.n for found in groups(campaign).values()})
     assert counted == {"error": 4, "out_of_memory": 4, "diverged": 1}
 
 
@@ -85,14 +82,14 @@ def test_nodes_of_a_cluster_are_called_as_its_scheduler_calls_them(tmp_path: Pat
         place = {"scheduler": "slurm", "job": f"7_{seed // 4}", "restarts": 0, "node": node, "devices": "0"}
         worker = seed // 4 * 1_000_000 + seed
         fail(made, "SSA", seed, host="h.cluster", reason="killed", at=seed, place=place, worker=worker)
-    (found,) = clusters(made).values()
+    (found,) = groups(made).values()
     assert (found.hosts, found.scheduled) == ({"gpu0": 4, "gpu1": 2}, True)
     for seed in (4, 5):
         key = made.line("SSA", seed)["trial"]
         place = {"scheduler": "slurm", "job": "7_1", "restarts": 0, "node": "gpu1", "devices": "0"}
         write_start(made.layout, key, 2, host="h.cluster", place=place, worker=2_000_000)
         write_end(made.layout, key, 2)
-    (found,) = clusters(made).values()
+    (found,) = groups(made).values()
     assert found.hosts == {"gpu0": 4}
     assert "--exclude gpu0" in found.action
 
@@ -129,32 +126,10 @@ def test_without_a_cluster_no_advice_is_about_one() -> None:
 
 
 def test_what_is_advised_is_a_command_that_selects_these_trials(campaign: Campaign) -> None:
-    from runners.monitoring.trial_query import select
-
     with Store.open(campaign.root) as store:
         for found in failures(store):
             words = found.action.split("`ablate retry ")[1].split("`")[0].split(" --")[0].split()
             assert len(select(store, words)) == found.n
-
-
-def test_a_run_says_what_came_of_it(capsys: pytest.CaptureFixture[str]) -> None:
-    expected = {
-        0: "nothing was trained",
-        1: "1 trained; 1 failed; 1 not finished, the same command goes on with it; 1 was done before; "
-        "1 of these ran other code (--rerun-stale trains it again); "
-        "1 failed before and was not tried again (--retry does)",
-    }
-    for number, words in expected.items():
-        counts = dict.fromkeys(("ok", "failed", "stopped", "skipped", "skipped_other_code", "skipped_failed"), number)
-        report_outcome(RunResult(**counts, interrupted=False, submission=None), Path("here"))
-        assert capsys.readouterr().err.splitlines()[0] == f"{words}; results in here"
-
-
-def test_retry_says_why_trials_are_left() -> None:
-    selection = RetrySelection(frozenset(), {"queued": 1, "running": 2, "done": 1, "lost": 0, "unknown": 2})
-    words = selection.in_words()
-    assert words.startswith("1 is queued; 2 are being trained; 1 is done")
-    assert words.endswith("2 are unknown: the cluster does not answer")
 
 
 @pytest.fixture(scope="module")
@@ -213,7 +188,7 @@ def test_what_means_nothing_is_refused(factored: Campaign, store: Store) -> None
         (["operator=SSB"], NotFoundError, "did you mean 'SSA'"),
         (["seed=9"], NotFoundError, "there are 0, 1, 2"),
         (["sofmax · 2.0 · true"], NotFoundError, "did you mean 'softmax · 2.0 · true'"),
-        (["ffffffffffff"], NotFoundError, "no trial's key begins with 'ffffffffffff'"),
+        (["ffffffffffff"], NotFoundError, "no beginning of a key"),
         ([""], NotFoundError, "no label"),
         (["="], SpecError, "no field ''"),
         (["reason=diverged", "operator=softmax"], NotFoundError, "no trial fits all of"),

@@ -38,7 +38,7 @@ def test_it_goes_on_while_a_worker_waits_or_runs(campaign: Campaign) -> None:
     submit(campaign, SSA[1:3])
     view = look(campaign.root, Scripted({"7_0": RUNS, "7_1": WAITS}))
     assert {state: n for state, n in view.states.items() if n} == {"done": 4, "running": 1, "queued": 3}
-    assert sum(sum(counts.values()) for _, _, counts in view.cells) == 8
+    assert sum(sum(each[state] for state in STATES) for each in view.data()["cells"]) == 8
     assert not view.over
     submit(campaign, SSA, submission=SECOND)
     for seed in range(4):
@@ -87,9 +87,13 @@ def test_of_jobs_that_are_new_the_scheduler_is_asked_at_once(campaign: Campaign)
     asked = Scripted({"7_0": RUNS, "7_1": RUNS, "8_0": WAITS})
     seldom = RateLimitedScheduler(asked)
     submit(campaign, SSA[1:])
-    assert {worker.standing for worker in look(campaign.root, seldom).submissions[0].workers} == {"running"}
+    assert {worker.standing for worker in look(campaign.root, seldom).status.where.submissions[0].workers} == {
+        "running"
+    }
     submit(campaign, [("SSA", 0)], submission=SECOND, classes=[(1, [Array(0, 1, 8)])])
-    assert [worker.standing for worker in look(campaign.root, seldom).submissions[1].workers] == ["pending"]
+    assert [worker.standing for worker in look(campaign.root, seldom).status.where.submissions[1].workers] == [
+        "pending"
+    ]
     seldom.read_queue([8], [])  # a part of what was asked
     assert len(asked.asked) == 2
     seldom.read_queue([7, 8], ["ablate-x"])
@@ -125,9 +129,9 @@ def test_views_follow_files_until_all_has_ended(campaign: Campaign, monkeypatch:
 
 def test_without_a_terminal_it_is_a_line_per_change(campaign: Campaign) -> None:
     found = look(campaign.root, Scripted())
-    later = found._replace(states={**found.states, "done": 5, "running": 0, "queued": 3}, at_work=())
+    later = found._replace(states={**found.states, "done": 5, "running": 0, "queued": 3})
     out = io.StringIO()
-    show(iter([found, found, found._replace(when=found.when + 9), later, later]), Console(file=out, width=60))
+    show(iter([found, found, found._replace(left_s=9.0), later, later]), Console(file=out, width=60))
     assert len(out.getvalue().splitlines()) == 2
 
 
@@ -140,7 +144,7 @@ def test_the_display_has_cells_workers_pace_failures_and_hours(campaign: Campaig
     found = look(campaign.root, Scripted({"7_0": RUNS, "7_1": WAITS}))
     out = io.StringIO()
     Console(file=out, width=160, force_terminal=True, color_system=None).print(render(found))
-    words = ["5/8", "SSA", "step 30/60", "steps/s", "2.0 of 200 GPU-h used", "1 Priority", "1 x diverged", "1 failed"]
+    words = ["5/8", "SSA", "30/60", "steps/s", "2.0 of 200 GPU-h used", "Priority", "1 x diverged", "1 failed"]
     assert [each for each in words if each not in out.getvalue()] == []
 
 

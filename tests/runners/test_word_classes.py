@@ -2,24 +2,22 @@
 
 import re
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 import torch
 from pydantic import ValidationError
-from tokenizers import Tokenizer as Library, decoders, models, normalizers, pre_tokenizers
+from tokenizers import Tokenizer as Library, decoders, models, pre_tokenizers
 
 from grid.errors import EnvironmentProblem
 from runners import BytePairs, Grammar, Induction, Probing, Text, TokenClasses, TokenizerFile, Training, Trial
 from runners.probes import word_classes
 from runners.probes.probe import ProbeInput, look, probe_model as probe_batch
 from runners.probes.word_classes import CLASSES, by_closed_class, by_spacy, classes
-from runners.tasks.task import Batch, Task
-from runners.tasks.text.encoder import ByteEncoder, Encoder
+from runners.tasks.task import Task
+from runners.tasks.text.encoder import Encoder
 from runners.trial import build_model
-from tests.runners.probe_fixtures import make_layer, probe_layer
 from variants import gpt2, softmax
 
 SENTENCE = "He didn't see the dog's 3.5 tails, oh — it’s “well” known."
@@ -29,11 +27,6 @@ TAGGED = {
     "special_punctuation": [",", "—", "“", "”", "."],
     "other": ["3.5", "oh"],
 }
-
-
-@pytest.fixture(scope="module")
-def encoders() -> list[Encoder]:
-    return [ByteEncoder(), BytePairs(vocabulary=300).encoder(lambda: [SENTENCE * 3, "the dog and the tails " * 9])]
 
 
 def trial(task: Task, probe: TokenClasses) -> Trial:
@@ -58,74 +51,6 @@ def test_a_sentence_tagged_by_hand() -> None:
         assert CLASSES[by_closed_class(word)[-1]] == "content"
 
 
-def test_special_tokens_end_a_text(encoders: list[Encoder]) -> None:
-    for encoder in encoders:
-        parts = [list(encoder.encode(text).ids) for text in ("th", "e dog")]
-        apart = classes(encoder, [*parts[0], encoder.end, *parts[1]], "closed_class")
-        expected = [*(classes(encoder, part, "closed_class") for part in parts)]
-        assert apart == [*expected[0], CLASSES.index("special_punctuation"), *expected[1]]
-        assert CLASSES[apart[0]] == "content"  # not the beginning of "the"
-
-
-def falling_back(path: Path) -> Encoder:
-    """As Llama's: blanks are marks of words, and what has no token is bytes."""
-    pieces = ["<unk>", "</s>", *(f"<0x{byte:02X}>" for byte in range(256)), *"▁abcdefghijklmnopqrstuvwxyz", "th", "the"]
-    vocabulary = {piece: number for number, piece in enumerate([*pieces, "▁the"])}
-    joins = [("t", "h"), ("th", "e"), ("▁", "the")]
-    library = Library(models.BPE(vocabulary, joins, unk_token="<unk>", fuse_unk=True, byte_fallback=True))
-    library.normalizer = normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")])
-    library.decoder = decoders.Sequence(
-        [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)]
-    )
-    return saved(library, path, "<unk>", "</s>")
-
-
-MIXED = "the 日, zoo é the 🎉 and 日本 mouse"
-
-
-def by_bytes(tokens: Sequence[bytes]) -> list[int]:
-    """By the definition: the class of the last visible character that a token has a byte of."""
-    text = b"".join(tokens).decode()
-    of_bytes = [
-        None if character.isspace() else kind
-        for character, kind in zip(text, by_closed_class(text), strict=True)
-        for _ in character.encode()
-    ]
-    found, at = [], 0
-    for token in tokens:
-        visible = [kind for kind in of_bytes[at : at + len(token)] if kind is not None]
-        found.append(visible[-1] if visible else CLASSES.index("other"))
-        at += len(token)
-    return found
-
-
-def test_tokens_that_are_bytes_of_a_character_have_its_class(tmp_path: Path, encoders: list[Encoder]) -> None:
-    fallback = falling_back(tmp_path / "t.json")
-    ids = list(fallback.encode(MIXED).ids)
-    pieces = [fallback.piece(token) for token in ids]
-    assert {"<0xE6>", "<0x97>", "<0xA5>", "▁the", "▁"} <= set(pieces)
-    tokens = [
-        bytes.fromhex(piece[3:5]) if piece.startswith("<0x") else piece.replace("▁", " ").encode() for piece in pieces
-    ]
-    tokens[0] = tokens[0].removeprefix(b" ")  # the mark of the beginning
-    assert b"".join(tokens).decode() == MIXED
-    assert fallback.token_bytes(ids) == tokens
-    assert classes(fallback, ids, "closed_class") == by_bytes(tokens)
-    assert [CLASSES[each] for each in classes(fallback, ids[2:5], "closed_class")] == ["content"] * 3  # 日 alone
-    for encoder in encoders:
-        ids = list(encoder.encode(MIXED).ids)
-        assert b"".join(encoder.token_bytes(ids)).decode() == MIXED
-        assert classes(encoder, ids, "closed_class") == by_bytes(encoder.token_bytes(ids))
-
-
-def test_words_are_classed_whatever_follows_a_character_that_is_cut(tmp_path: Path, encoders: list[Encoder]) -> None:
-    for encoder in [*encoders, falling_back(tmp_path / "t.json")]:
-        ids = list(encoder.encode("日 the zoo").ids)
-        start = next(at for at, part in enumerate(encoder.token_bytes(ids)) if b"\xa5" in part)
-        expected = by_bytes([b"?", *encoder.token_bytes(ids)[start + 1 :]])
-        assert classes(encoder, ids[start:], "closed_class")[1:] == expected[1:]
-
-
 def saved(library: Library, path: Path, *special: str) -> Encoder:
     library.add_special_tokens(list(special))
     library.save(str(path))
@@ -140,17 +65,6 @@ def test_a_token_of_two_classes_has_that_of_its_last_visible_character(tmp_path:
     ids = list(encoder.encode("d, d").ids)
     assert ids == [4, 0]
     assert [CLASSES[each] for each in classes(encoder, ids, "closed_class")] == ["special_punctuation", "content"]
-
-
-def test_tokens_of_whole_words_are_words_again(tmp_path: Path) -> None:
-    library = Library(models.WordPiece({"[UNK]": 0, "[SEP]": 1, "the": 2, "##orem": 3}, unk_token="[UNK]"))
-    library.pre_tokenizer = pre_tokenizers.Whitespace()
-    library.decoder = decoders.WordPiece()
-    encoder = saved(library, tmp_path / "t.json", "[UNK]", "[SEP]")
-    ids = list(encoder.encode("the theorem the").ids)
-    assert encoder.token_bytes(ids) == [b"the", b" the", b"orem", b" the"]
-    found = [CLASSES[each] for each in classes(encoder, ids, "closed_class")]
-    assert found == ["function", "content", "content", "function"]
 
 
 @pytest.fixture
@@ -211,29 +125,3 @@ def test_shares_of_uniform_attention_are_counts_of_tokens(tmp_path: Path, tokeni
         values = [each.value for each in found if each.name == f"token_class.closed_class.{name}"]
         assert values == [pytest.approx(share, abs=1e-4)] * 2
     assert len(found) == 8
-
-
-def test_sequences_count_alike_however_many_queries_they_have() -> None:
-    """One sequence has a query that looks at a letter, the other three that look at a digit: half and half."""
-    text = torch.tensor([list(b"a1 "), list(b"1a ")])
-    weights = torch.zeros(2, 1, 3, 3, dtype=torch.float64)
-    weights[..., 0] = 1.0
-    mask = torch.ones(2, 1, 3, 3, dtype=torch.bool).tril()
-    mask[0, :, 1:] = False
-    seen = ProbeInput(None, None, Batch(text, text), 1, [])
-    found = probe_layer(TokenClasses(by="bytes"), make_layer(weights, mask), seen)
-    assert found["token_class.bytes.letter", 1, 0] == pytest.approx(1 / 2)
-    assert found["token_class.bytes.digit", 1, 0] == pytest.approx(1 / 2)
-
-
-def test_grammar_s_tokens_have_the_class_that_made_them() -> None:
-    task = Grammar(prepositions=2, nouns=4, verbs=5, names=3, topics=2)
-    ids = torch.arange(task.inputs.vocabulary)[None]
-    names = [task.class_names[each] for each in task.token_classes(ids)[0].tolist()]
-    assert names == ["stop"] + ["preposition"] * 2 + ["noun"] * 8 + ["verb"] * 10 + ["name"] * 3
-    found = trial(task, TokenClasses())
-    with torch.inference_mode():
-        batch = probe_batch(task.open(), found.probing)
-        rows = list(look(found.probing, ProbeInput(build_model(found), task, batch, 0, [])))
-    assert {row.name for row in rows} == {f"token_class.task.{name}" for name in task.class_names}
-    assert sum(row.value for row in rows if row.head == 0) == pytest.approx(1)

@@ -13,10 +13,10 @@ from synthetic import write_start
 from toy_campaign import run_quietly, toy_grid
 from toy_training import ENTRY, ToyTrial
 
-from grid.errors import EnvironmentProblem, SpecError
+from grid.errors import EnvironmentProblem
 from runners.attempts.attempt import CampaignUnwritable
 from runners.attempts.manifest import submission_id, trial_lines, write_submission
-from runners.attempts.worker import Job, Outcome, Worker, WorkerEntry, resolve
+from runners.attempts.worker import Job, Outcome, Worker, WorkerEntry
 from runners.checkpoint import has_checkpoints, save_checkpoint
 from runners.training.failure import Failure, failure_of
 from runners.training.training_context import Diverged, TrainingContext, TrainingResult
@@ -110,12 +110,6 @@ def test_a_worker_that_cannot_save_leaves_nothing_alive(tmp_path: Path, monkeypa
     monkeypatch.setattr(os, "fsync", no_space)
     with pytest.raises(CampaignUnwritable, match="free some space"):
         worker.run(1)
-
-
-@pytest.mark.parametrize("reference", ["nowhere:train", "toy_training:nothing", "toy_training"])
-def test_an_entry_that_cannot_be_imported_is_refused(reference: str) -> None:
-    with pytest.raises(SpecError, match="an entry is written 'module:name'"):
-        resolve(reference)
 
 
 def too_big(fits: int, **execution: Any) -> list[dict[str, Any]]:

@@ -11,17 +11,11 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 from row_fakes import DONE, FREE, SUBMISSION, Clock, Seen, drained, rows_of
-from slurm_node import send
-from toy_campaign import toy_grid
 
 from runners.attempts.worker import Outcome
-from runners.slurm.worker.assignment import Arguments, Assignment
 from runners.slurm.worker.row_state import CompletedRows as Known
 from runners.slurm.worker.rows import RowShare
-from runners.slurm.worker.task_environment import here
-from runners.slurm.worker.worker_record import WorkerRecordFile
 from runners.slurm.worker_records import (
-    MOST_FINGERPRINTS,
     BudgetTracker,
     Left,
     WorkerRecord,
@@ -31,7 +25,7 @@ from runners.slurm.worker_records import (
     worker_path,
     write_worker,
 )
-from runners.training.failure import Failure, failure_of
+from runners.training.failure import failure_of
 from store.files.atomic import read_json
 from store.files.layout import Layout
 
@@ -114,25 +108,6 @@ def test_files_of_single_lives_are_read_too(layout: Layout) -> None:
     assert read_workers(layout, SUBMISSION) == [LIFE, replace(LIFE, restarts=1)]
 
 
-def test_a_worker_remembers_as_many_kinds_of_failure_as_it_says(layout: Layout) -> None:
-    for restarts in range(3):
-        met = tuple(f"{restarts}-{number}" for number in range(50))
-        write_worker(layout, replace(LIFE, restarts=restarts, failures=met))
-    before, last = read_workers(layout, SUBMISSION)
-    assert len(before.failures) == MOST_FINGERPRINTS
-    assert len(last.failures) == 50
-    sent = send(layout.root / "campaign", toy_grid())
-    environ = {"SLURM_ARRAY_JOB_ID": "100", "SLURM_ARRAY_TASK_ID": "0"}
-    diary = WorkerRecordFile(Assignment(Arguments(str(sent.root), sent.submission, 0, 0), here(environ)))
-    for number in [*range(70), 0]:
-        diary.count(Outcome(number, "failed", failure=Failure("error", "m", None, f"{number}")))
-    assert diary.record.failures == tuple(str(number) for number in range(MOST_FINGERPRINTS))
-    assert diary.record.failed == 71
-
-
-FAR = float("inf")
-
-
 def new_known(layout: Layout, name: str = "0-0", rows: tuple[int, int] = (5, 30), clock: Clock | None = None) -> Known:
     return Known(layout, SUBMISSION, name, rows, clock or Clock())
 
@@ -152,12 +127,12 @@ def test_a_reader_knows_all_that_is_published(tmp_path_factory: pytest.TempPathF
             one.add(row)
         one.publish()
     reader = new_known(layout, "0-9")
-    assert reader.read(FAR)
+    reader.read()
     assert rows_in(reader) == set().union(*parts)
     assert reader.complete == (len(rows_in(reader)) == 25)
     reader.publish()
     again = new_known(layout, "0-9")
-    again.read(FAR)
+    again.read()
     assert rows_in(again) == rows_in(reader)
     shutil.rmtree(layout.root)
 
@@ -174,7 +149,7 @@ def test_a_file_that_is_damaged_or_of_other_rows_says_nothing(layout: Layout) ->
     for number, text in enumerate(["", "{", "{}", *texts]):
         (folder / f"0-{2 + number}.json").write_text(text)
     reader = new_known(layout)
-    assert reader.read(FAR)
+    reader.read()
     assert rows_in(reader) == {7}
 
 
@@ -187,30 +162,17 @@ def test_files_are_written_and_read_now_and_then(layout: Layout) -> None:
     assert not file.exists()
     clock.now += 61
     one.keep()
-    assert reader.read(FAR)
+    reader.read()
     one.add(8)
     one.publish()
-    assert reader.read(FAR)
+    reader.read()
     assert rows_in(reader) == {7}
     clock.now += 61
-    assert reader.read(FAR)
+    reader.read()
     assert rows_in(reader) == {7, 8}
     before = file.stat().st_mtime_ns, file.stat().st_ino
     one.publish()
     assert (file.stat().st_mtime_ns, file.stat().st_ino) == before
-
-
-def test_reading_goes_on_where_its_time_was_up(layout: Layout) -> None:
-    for worker in range(4):
-        one = new_known(layout, f"0-{worker}")
-        one.add(5 + worker)
-        one.publish()
-    reader = new_known(layout, "0-9")
-    turns = 1
-    while not reader.read(0.0):
-        turns += 1
-    assert turns == 5
-    assert rows_in(reader) == {5, 6, 7, 8}
 
 
 def test_a_campaign_that_was_moved_away_does_not_begin_to_exist_again(layout: Layout) -> None:
@@ -255,23 +217,3 @@ def test_what_is_not_final_is_not_told(layout: Layout) -> None:
     rows.came_back(Outcome(4, "failed", 1, memory))
     rows.came_back(Outcome(5, "stopped", 1))
     assert rows_in(found, (0, 6)) == {0, 1, 2, 3, 4}
-
-
-def test_many_lists_are_read_less_often(layout: Layout) -> None:
-    clock = Clock()
-    one = new_known(layout, "0-1", clock=clock)
-    one.add(7)
-    one.publish()
-    folder = layout.submission(SUBMISSION) / "seen"
-    for worker in range(2, 901):
-        (folder / f"0-{worker}.json").write_text("{}")
-    reader = new_known(layout, "0-1000", clock=clock)
-    assert reader.read(FAR)
-    one.add(8)
-    one.publish()
-    clock.now += 80
-    assert reader.read(FAR)
-    assert rows_in(reader) == {7}
-    clock.now += 11  # 0.1 s for each of 900
-    assert reader.read(FAR)
-    assert rows_in(reader) == {7, 8}

@@ -9,8 +9,6 @@ import pytest
 from polars.testing import assert_frame_equal
 from synthetic import Campaign as Written, write_campaign
 
-import store
-from grid import Measure
 from grid.errors import AblateError, NotFoundError, SpecError
 from store import Campaign, Store
 from store.analysis.effects import effects
@@ -99,16 +97,6 @@ def test_compare_effects_and_progress_say_what_the_commands_say(asked: Campaign,
     assert other not in asked.compare(baseline=other)["label"]
 
 
-def test_a_measure_is_a_name_a_measure_or_fields_of_one(asked: Campaign, reading: Store) -> None:
-    changed = {"name": "loss", "point": {}}
-    by_name = asked.compare(measure="loss")
-    assert_frame_equal(by_name, verdicts(reading, "quickstart", measure=changed), check_column_order=False)
-    assert_frame_equal(asked.compare(measure=changed), by_name)
-    whole = Measure(name="loss", scale="log", rope=reading.grid("quickstart")["measure"]["rope"])
-    assert_frame_equal(asked.compare(measure=whole), by_name)
-    assert asked.compare(measure={"alpha": 0.5})["low"].drop_nulls()[0] > asked.compare()["low"].drop_nulls()[0]
-
-
 def test_curves_evaluations_and_probes_hold_what_was_recorded(asked: Campaign, reading: Store) -> None:
     assert_frame_equal(asked.curves("loss"), reading.curves("quickstart", "loss"), check_column_order=False)
     assert asked.evaluations()["sigma_f"].unique().sort().to_list() == [1.0, 5.0]
@@ -165,12 +153,6 @@ def test_answers_stay_as_they_were_until_refresh(campaign: Written) -> None:
             named.trials()
 
 
-def test_a_closed_campaign_opens_again(asked: Campaign) -> None:
-    before = asked.trials()
-    asked.close()
-    assert_frame_equal(asked.trials(), before)
-
-
 def test_a_notebook_shows_the_grids_and_no_markup_of_theirs(tmp_path: Path) -> None:
     hostile = "<script>alert(1)</script>"
     root = tmp_path / "<b>runs"
@@ -181,7 +163,3 @@ def test_a_notebook_shows_the_grids_and_no_markup_of_theirs(tmp_path: Path) -> N
     assert "<b>" not in shown
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in shown  # the baseline
     assert "<td>quickstart</td><td>2</td><td>4</td><td>3</td><td>0</td><td>0</td><td>1</td>" in shown
-
-
-def test_the_campaign_is_among_the_names_of_the_store() -> None:
-    assert "Campaign" in dir(store)

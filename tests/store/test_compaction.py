@@ -1,5 +1,6 @@
 """Small shards become large ones, and nothing else changes: not a row, not a warning, whenever the process dies."""
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -14,12 +15,20 @@ from store.ingest.rebuild import rebuild
 from store.store import Store
 
 
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A campaign of six short trials, with a shard of each of three tables for each."""
+    root = tmp_path_factory.mktemp("trained") / "campaign"
+    run_quietly(root, toy_grid())
+    shutil.rmtree(root / "store", ignore_errors=True)
+    return root
+
+
 @pytest.fixture
-def layout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Layout:
-    """A campaign of six short trials, with a shard of each of three tables for each; two are enough to be joined."""
-    run_quietly(tmp_path, toy_grid())
+def layout(trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Layout:
+    """A copy of the trained campaign; two small shards are enough to be joined."""
     monkeypatch.setattr(compaction, "LEAST", 2)
-    return Layout(tmp_path)
+    return Layout(shutil.copytree(trained, tmp_path / "campaign"))
 
 
 @pytest.fixture

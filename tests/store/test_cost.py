@@ -73,13 +73,6 @@ def test_attempts_that_went_on_from_each_other_add_up(tmp_path: Path, key: str, 
     assert (row["joules"], row["memory_bytes"], row["compile_s"]) == (100, 99, 6)
 
 
-def test_the_latest_result_counts_and_what_came_after_does_not(tmp_path: Path, key: str, opened: OpenStore) -> None:
-    attempt(tmp_path, key, 1, COST)
-    attempt(tmp_path, key, 2, {**COST, "steps": 20})
-    attempt(tmp_path, key, 3, {**COST, "steps": 40}, status="stopped")
-    assert found(opened(tmp_path))["steps"] == 20
-
-
 @pytest.mark.parametrize("name", ["joules", "flops"])
 def test_what_one_attempt_could_not_measure_is_null(tmp_path: Path, key: str, opened: OpenStore, name: str) -> None:
     attempt(tmp_path, key, 1, {each: value for each, value in COST.items() if each != name}, status="stopped")
@@ -89,14 +82,6 @@ def test_what_one_attempt_could_not_measure_is_null(tmp_path: Path, key: str, op
     assert {each for each in row if row[each] is None} == set(gone)
     assert row["flop_utilisation"] == pytest.approx(0.4)  # attempts that have both
     assert row["steps"] == 20
-
-
-def test_a_peak_that_was_not_measured_leaves_the_others_their_utilisation(
-    tmp_path: Path, key: str, opened: OpenStore
-) -> None:
-    attempt(tmp_path, key, 1, {each: COST[each] for each in COST if each != "peak_flops_per_s"}, status="stopped")
-    attempt(tmp_path, key, 2, {**COST, "train_s": 4.0}, resumed=1)
-    assert found(opened(tmp_path))["flop_utilisation"] == pytest.approx(0.2)
 
 
 SUMS = ("steps", "tokens", "train_s", "joules", "compile_s")
@@ -112,13 +97,6 @@ def test_a_sum_over_an_attempt_that_left_no_record_is_null(tmp_path: Path, key: 
     assert (row["tokens_per_s"], row["joules_per_token"]) == (500, pytest.approx(0.05))
 
 
-def test_an_attempt_that_nobody_went_on_from_is_not_missing(tmp_path: Path, key: str, opened: OpenStore) -> None:
-    attempt(tmp_path, key, 1, None, status="failed")
-    attempt(tmp_path, key, 2, COST)
-    row = found(opened(tmp_path))
-    assert (row["attempts"], row["missing_attempts"], row["joules"]) == (1, 0, 50)
-
-
 def test_a_step_that_compiled_is_in_no_rate(tmp_path: Path, key: str, opened: OpenStore) -> None:
     """One of two equal steps took nearly all the time."""
     cost = {**COST, "train_s": 9.0, "compile_s": 8.0, "compile_tokens": 500, "compile_flops": 4e9}
@@ -126,25 +104,3 @@ def test_a_step_that_compiled_is_in_no_rate(tmp_path: Path, key: str, opened: Op
     row = found(opened(tmp_path))
     assert (row["tokens_per_s"], row["flops_per_s"], row["flop_utilisation"]) == (500, 4e9, pytest.approx(0.4))
     assert (row["tokens"], row["train_s"], row["compile_s"]) == (1000, 9, 8)
-
-
-@pytest.mark.parametrize(
-    ("compiled", "why"),
-    [
-        ({"compile_s": 2.0, "compile_tokens": 1000, "compile_flops": 8e9}, "every step compiled"),
-        ({"compile_s": 1.0}, "an older record does not say what the steps that compiled did"),
-    ],
-    ids=["all", "older"],
-)
-def test_without_a_step_that_did_not_compile_there_is_no_rate(
-    tmp_path: Path, key: str, opened: OpenStore, compiled: dict[str, float], why: str
-) -> None:
-    attempt(tmp_path, key, 1, {**COST, **compiled})
-    row = found(opened(tmp_path))
-    gone = {name for name in row if row[name] is None}
-    assert gone == {"tokens_per_s", "flops_per_s", "flop_utilisation"}, why
-
-
-def test_a_trial_that_is_not_ok_has_no_row(tmp_path: Path, key: str, opened: OpenStore) -> None:
-    attempt(tmp_path, key, 1, COST, status="stopped")
-    assert opened(tmp_path).sql("FROM v_cost").is_empty()

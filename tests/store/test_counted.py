@@ -1,7 +1,7 @@
 """Which rows count: those of the attempts that the result of a trial came from, to where the next one went on from."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +11,6 @@ from synthetic import plan_header, plan_lines, publish_grid, write_end, write_st
 from store.campaign import Campaign
 from store.files.layout import Layout
 from store.files.shards import ShardBuffer
-from store.ingest.ingest import ingest
-from store.ingest.rebuild import rebuild
 from store.store import Store
 
 OpenStore = Callable[..., Store]
@@ -86,33 +84,6 @@ def test_of_an_attempt_that_was_gone_on_from_the_rows_to_its_checkpoint_count(
     assert store.sql("FROM v_superfluous").rows() == [(key, 1)]
 
 
-def test_an_attempt_that_trains_a_finished_trial_again_counts_when_it_is_ok(tmp_path: Path, opened: OpenStore) -> None:
-    layout, key = planned(tmp_path)
-    attempted(layout, key, 1, [10, 20])
-    attempted(layout, key, 2, [10, 20, 30], status=None)
-    assert values(opened(tmp_path), "metric") == [(10, 1.0), (20, 1.0)]
-    write_end(layout, key, 2, step=30)
-    assert values(opened(tmp_path), "metric") == [(10, 2.0), (20, 2.0), (30, 2.0)]
-
-
-def test_a_metric_whose_last_row_is_beyond_the_checkpoint_has_the_one_before(tmp_path: Path, opened: OpenStore) -> None:
-    layout, key = planned(tmp_path)
-    attempted(layout, key, 1, [5], status="stopped")
-    attempted(layout, key, 2, [10, 20, 25], status="stopped", resumed=(1, 7))
-    write_start(layout, key, 3, resumed_from={"attempt": 2, "step": 20})
-    write_end(layout, key, 3, step=60)
-    final = opened(tmp_path).sql("SELECT source, step, value FROM v_final ORDER BY ALL").rows()
-    assert final == [("evaluation", 20, 2.0), ("metric", 20, 2.0)]
-
-
-def test_what_went_back_behind_an_earlier_checkpoint_takes_no_row_beyond_it(tmp_path: Path, opened: OpenStore) -> None:
-    layout, key = planned(tmp_path)
-    attempted(layout, key, 1, [10, 20, 30], status="stopped")
-    attempted(layout, key, 2, [30, 40], status="stopped", resumed=(1, 25))
-    attempted(layout, key, 3, [35, 60], resumed=(2, 15))
-    assert values(opened(tmp_path), "metric") == [(10, 1.0), (35, 3.0), (60, 3.0)]
-
-
 def test_a_logged_run_that_was_interrupted_and_begun_again_is_its_last_attempt(
     tmp_path: Path, opened: OpenStore
 ) -> None:
@@ -171,13 +142,6 @@ def test_an_attempt_of_the_result_whose_record_cannot_be_read_is_a_missing_cost(
     assert values(opened(tmp_path), "metric") == [(10, 1.0), (30, 1.0), (40, 2.0), (60, 2.0)]
 
 
-def test_tokens_that_one_attempt_did_not_count_are_null(tmp_path: Path, opened: OpenStore) -> None:
-    layout, key = planned(tmp_path)
-    attempted(layout, key, 1, [30], status="stopped", cost={"steps": 30, "tokens": 300, "train_s": 5.0})
-    attempted(layout, key, 2, [60], resumed=(1, 30), cost={"steps": 30, "train_s": 5.0})
-    assert opened(tmp_path).sql("SELECT steps, tokens FROM v_cost").row(0) == (60, None)
-
-
 def damage(paths: Sequence[Path]) -> None:
     for path in paths:
         path.write_bytes(path.read_bytes()[:-1])
@@ -197,44 +161,3 @@ def test_the_number_of_other_code_is_not_served_for_a_damaged_one(tmp_path: Path
     assert lost(opened(tmp_path)) == (0, 1)
     damage(shards)
     assert lost(opened(tmp_path)) == (1, 0)
-
-
-def test_a_result_that_only_an_attempt_that_failed_later_has_is_unreadable(tmp_path: Path, opened: OpenStore) -> None:
-    layout, key = planned(tmp_path)
-    shards = attempted(layout, key, 1, [10])
-    attempted(layout, key, 2, [10], status="failed")
-    assert lost(opened(tmp_path)) == (0, 1)
-    damage(shards)
-    assert lost(opened(tmp_path)) == (1, 0)
-
-
-def test_a_result_before_the_last_step_is_unreadable_while_a_shard_is(tmp_path: Path, opened: OpenStore) -> None:
-    layout, key = planned(tmp_path)
-    attempted(layout, key, 1, [10], status=None)
-    buffer = ShardBuffer(layout, submission="20260102T030405-0a1b2d", worker=0)
-    buffer.add("evaluation", (key, 1, 20, "mse", {}, 5.0, 10, 0.1))
-    shards = buffer.flush()
-    write_end(layout, key, 1, step=20)
-    assert lost(opened(tmp_path)) == (0, 1)
-    damage(shards)
-    assert lost(opened(tmp_path)) == (1, 0)
-
-
-def hashed(root: Path) -> str:
-    with Store.open(root) as store:
-        return store.content_hash()
-
-
-@pytest.mark.parametrize("name", ["parameters", "operator_parameters"])
-def test_a_record_that_changes_in_one_field_is_followed(tmp_path: Path, name: str) -> None:
-    layout, key = planned(tmp_path)
-    fields: Mapping[str, int] = {"parameters": 1, "operator_parameters": 1}
-    attempted(layout, key, 1, [10], **fields)
-    ingest(tmp_path)
-    write_end(layout, key, 1, **{**fields, "step": 10, name: 2})
-    ingest(tmp_path)
-    before = hashed(tmp_path)
-    with Store.open(tmp_path) as store:
-        assert store.sql(f"SELECT {name} FROM trial").row(0) == (2,)
-    rebuild(tmp_path)
-    assert hashed(tmp_path) == before

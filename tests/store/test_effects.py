@@ -10,8 +10,7 @@ import pytest
 from synthetic import write_campaign, write_grid
 
 from grid import Grid, Spec, over, zipped
-from grid.errors import SpecError
-from store.analysis.effects import analysis, effects, half_normal_data, moving_together
+from store.analysis.effects import analysis, effects, moving_together
 from store.store import Store
 
 GATE = {"constant": 0.0, "layer": -0.1, "head": -0.3}
@@ -44,12 +43,6 @@ def test_effects_find_the_planted_ones_in_the_order_of_the_grid_although_runs_ar
     expected = [-0.1, 0.1, *(GATE[level] - mean for level in ("head", "constant", "layer"))]
     assert found["effect"].to_list() == pytest.approx(expected, abs=0.003)
     assert found["percent"].to_list() == pytest.approx([math.expm1(e) * 100 for e in expected], abs=0.3)
-
-
-def test_levels_that_are_not_text_are_written_as_in_json(tmp_path: Path) -> None:
-    campaign = write_campaign(tmp_path, operators=("softmax",), factors={"signals": (8, 4, 2)}, noise=0.01)
-    with Store.open(campaign.root) as store:
-        assert effects(store, "quickstart")["level"].to_list() == ["8", "4", "2"]
 
 
 def test_columns_move_together_when_they_tell_the_same_cells_apart() -> None:
@@ -88,12 +81,6 @@ def test_the_axes_of_a_real_grid_are_its_factors_by_its_own_labels(tmp_path: Pat
         *[("bias", "true"), ("bias", "false")],
         *[("rate = width", "0.3 / 64"), ("rate = width", "0.1 / 32")],
     ]
-
-
-def test_a_grid_of_one_cell_has_no_main_effects(tmp_path: Path) -> None:
-    write_campaign(tmp_path, operators=("softmax",), seeds=range(3))
-    with Store.open(tmp_path) as store:
-        assert effects(store, store.grids()[0]).is_empty()
 
 
 def test_tests_and_means_come_from_the_grid_with_interactions_when_asked(tmp_path: Path) -> None:
@@ -138,29 +125,3 @@ def test_a_pair_of_levels_that_was_lost_is_named_by_the_grids_own_words(tmp_path
     both = found.terms.row(by_predicate=pl.col("term") == "operator × gate", named=True)
     assert both["note"] == "no run has operator SSA with gate head; 1 of 2 degrees of freedom are tested"
     assert set(both["aliased_with"]) == {"operator", "gate"}
-
-
-def test_one_seed_has_half_normal_data_and_several_have_not(tmp_path: Path) -> None:
-    factors = {"gate": ("head", "constant", "layer"), "sink": ("off", "on")}
-    write_campaign(tmp_path / "one", operators=("softmax", "SSA"), factors=factors, seeds=range(1), noise=0.01)
-    write_campaign(tmp_path / "two", operators=("softmax", "SSA"), factors=factors, seeds=range(2), noise=0.01)
-    with Store.open(tmp_path / "one") as store:
-        found = half_normal_data(store, "quickstart")
-        assert found.contrasts["contrast"][0].startswith("operator[SSA]")
-        assert found.contrasts["beyond"][0] == "simultaneous margin"
-        assert found.contrasts.height == 11
-    with Store.open(tmp_path / "two") as store, pytest.raises(SpecError, match="is for one seed; there are 2"):
-        half_normal_data(store, "quickstart")
-
-
-def test_before_any_run_has_ended_there_is_nothing_to_test(tmp_path: Path) -> None:
-    every = [(operator, seed) for operator in ("softmax", "SSA") for seed in range(3)]
-    write_campaign(tmp_path, operators=("softmax", "SSA"), seeds=range(3), pending=every)
-    with Store.open(tmp_path) as store:
-        found = analysis(store, "quickstart", interactions=True)
-    assert (found.runs, found.noise, found.terms["f"].to_list()) == (0, None, [None])
-    assert found.notes == [
-        "6 of 6 planned runs are left out: 6 pending",
-        "preliminary: 6 of 6 planned runs outstanding",
-    ]
-    assert found.means.is_empty()

@@ -12,7 +12,7 @@ from typing import Any
 
 import duckdb
 import pytest
-from synthetic import SUBMISSION, Campaign, write_campaign
+from synthetic import Campaign
 
 from grid.errors import StoreError
 from store.files.atomic import read_json, write_atomic, write_json
@@ -31,30 +31,6 @@ def rows(store: Store) -> dict[str, int]:
         table: store.sql(f"SELECT count(*) AS n FROM {table}")["n"].item()
         for table in ("metric", "evaluation", "item", "probe")
     }
-
-
-@pytest.mark.parametrize("where", [0.0, 0.5, 1.0])
-def test_one_flipped_byte_is_quarantined_and_the_rest_is_served(
-    campaign: Campaign, opened: OpenStore, where: float
-) -> None:
-    whole = rows(opened(campaign.root))
-    sound = opened(campaign.root).content_hash()
-    path = next(path for path in campaign.layout.shards() if "-evaluation." in path.name)
-    good = path.read_bytes()
-    bad = bytearray(good)
-    bad[round(where * (len(bad) - 1))] ^= 0x10
-    path.write_bytes(bad)
-    found = ingest(campaign.root)
-    assert found.bad_shards == 1
-    store = opened(campaign.root)
-    assert rows(store) == {**whole, "evaluation": 0}
-    assert store.bad_shards().rows() == [(path.name, store.bad_shards()["reason"].item())]
-    assert "do not have the hash in its name" in store.bad_shards()["reason"].item()
-    write_atomic(path, good)  # a later, good delivery
-    assert ingest(campaign.root).shards == 1
-    store = opened(campaign.root)
-    assert store.bad_shards().is_empty()
-    assert store.content_hash() == sound
 
 
 def test_a_byte_that_flips_after_the_ingest_is_found_by_the_next_one(campaign: Campaign, opened: OpenStore) -> None:
@@ -89,18 +65,6 @@ def test_a_twin_serves_when_the_shard_that_counted_is_damaged(campaign: Campaign
     store = opened(campaign.root)
     assert rows(store) == whole
     assert store.bad_shards()["file"].to_list() == [path.name]
-
-
-def test_only_the_rows_of_the_damaged_shard_are_taken_back(tmp_path: Path, opened: OpenStore) -> None:
-    first = write_campaign(tmp_path, operators=("softmax",), seeds=range(2), grid="one")
-    write_campaign(
-        tmp_path, operators=("SSA",), seeds=range(2), grid="two", submission=SUBMISSION.replace("141320", "141321")
-    )
-    assert set(opened(tmp_path).sql("SELECT DISTINCT operator FROM v_final")["operator"]) == {"softmax", "SSA"}
-    for path in first.layout.shards():
-        if path.name.startswith(SUBMISSION):
-            path.write_bytes(path.read_bytes()[:-1])
-    assert opened(tmp_path).sql("SELECT DISTINCT operator FROM v_final")["operator"].to_list() == ["SSA"]
 
 
 def test_a_record_that_is_damaged_after_it_was_read_is_found_by_the_next_ingest(
@@ -150,15 +114,6 @@ def test_a_torn_shard_is_quarantined_until_it_is_whole(campaign: Campaign, opene
         assert opened(campaign.root).bad_shards().is_empty()
 
 
-def test_a_bad_shard_that_is_taken_away_is_forgotten(campaign: Campaign, opened: OpenStore) -> None:
-    stray = campaign.layout.spool / "holiday.parquet"
-    write_atomic(stray, b"photo")
-    assert "its name is not" in opened(campaign.root).bad_shards()["reason"].item()
-    stray.unlink()
-    assert ingest(campaign.root).forgotten == 1
-    assert opened(campaign.root).bad_shards().is_empty()
-
-
 def test_a_shard_delivered_twice_counts_once(campaign: Campaign, opened: OpenStore) -> None:
     before = rows(opened(campaign.root))
     path = campaign.layout.shards()[0]
@@ -170,14 +125,6 @@ def test_a_shard_delivered_twice_counts_once(campaign: Campaign, opened: OpenSto
     store = opened(campaign.root)
     assert rows(store) == before
     assert "whose rows count already" in store.bad_shards()["reason"].item()
-
-
-def test_twins_that_arrive_together_count_once(campaign: Campaign, opened: OpenStore) -> None:
-    path = campaign.layout.shards()[0]
-    write_atomic(path.with_name(path.name.replace("-0000-000000-", "-0007-000000-")), path.read_bytes())
-    store = opened(campaign.root)
-    assert store.bad_shards().height == 1
-    assert store.sql("SELECT count(DISTINCT blake2b) = count(*) AS once FROM shard")["once"].item()
 
 
 def test_a_shard_that_the_engine_refuses_does_not_take_its_batch_along(

@@ -11,8 +11,7 @@ import pytest
 from synthetic import Campaign
 
 from store.files import layout as layouts
-from store.files.atomic import read_json, write_atomic, write_json
-from store.files.layout import Layout
+from store.files.atomic import write_atomic
 from store.files.shards import TABLES, encode_shard
 from store.ingest.ingest import Ingested, ingest
 from store.ingest.rebuild import rebuild
@@ -178,26 +177,9 @@ def test_a_shard_of_another_version_is_named_with_what_helps_and_served_by_its_o
     reason = f"it has schema version {version}, and this ablate reads 1; {remedy}"
     assert opened(campaign.root).bad_shards().rows() == [(path.name, reason)]
     assert ingest(campaign.root) == Ingested()
-    for place in ("shards", "plans"):
-        monkeypatch.setattr(f"store.files.{place}.FILE_SCHEMA", version)
+    monkeypatch.setattr("store.files.shards.FILE_SCHEMA", version)
+    monkeypatch.setattr("store.ingest.ingest_shards.file_signature", lambda _: "of another version")
     ingest(campaign.root)  # by a program of that version
     with Store.open(campaign.root, refresh=False) as store:
         assert path.name not in store.bad_shards()["file"].to_list()
         assert store.sql("SELECT count(*) AS n FROM metric WHERE trial = $key", {"key": "ab" * 16})["n"].item() == 1
-
-
-def test_a_plan_of_a_newer_version_is_read_once_the_program_is_of_that_version(
-    campaign: Campaign, opened: OpenStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = campaign.layout.grid_header("quickstart")
-    write_json(path, {**read_json(path), "schema": 2})
-    ingest(campaign.root)
-    said = Layout(campaign.root)
-    with monkeypatch.context() as patched:
-        patched.setattr("store.store.require_version", lambda *_: None)
-        found = opened(said.root, refresh=False)
-    assert "upgrade ablate" in found.bad_records()["reason"].item()
-    for place in ("record_fields", "plans"):
-        monkeypatch.setattr(f"store.files.{place}.FILE_SCHEMA", 2)
-    ingest(campaign.root)
-    assert opened(campaign.root, refresh=False).grids() == ["quickstart"]

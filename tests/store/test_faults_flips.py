@@ -12,12 +12,10 @@ from synthetic import Campaign, plan_header, plan_lines, write_end, write_start
 
 from grid.errors import AblateError, StoreError
 from runners.attempts.manifest import write_submission
-from store.files.atomic import parse_object, read_json, write_json
-from store.files.attempt_records import read_attempt
-from store.files.checksum import add_seal, is_broken
+from store.files.atomic import add_seal, is_broken, parse_object, read_json, write_json
+from store.files.attempt_records import read_attempt, read_evaluation
 from store.files.layout import Layout
 from store.files.plans import PlanFile, read_plan
-from store.files.posthoc_evaluations import read_evaluation
 from store.files.shards import BadShard, verify_shard, write_shard
 from store.store import Store
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from power_loss import Left, recorded
-from synthetic import plan_lines, write_start
+from synthetic import plan_lines
 
 from runners.attempts.claims import claim
 from runners.attempts.manifest import write_submission
@@ -186,7 +186,7 @@ def test_the_log_of_an_old_database_is_never_beside_a_new_one(root: Path, how: s
 
 def test_a_directory_that_was_made_is_there_with_all_above_it(root: Path) -> None:
     def work(acknowledge: Callable[[], None]) -> None:
-        write_start(Layout(root), KEY, 1)
+        write_json(Layout(root).start(KEY, 1), {})
         acknowledge()
 
     def law(left: Left, place: Path) -> None:

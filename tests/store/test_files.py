@@ -1,5 +1,4 @@
 import errno
-import json
 import os
 import time
 from collections.abc import Callable
@@ -9,22 +8,15 @@ from typing import Any
 
 import pytest
 
-from grid.errors import EnvironmentProblem, NotFoundError, StoreError
+from grid.errors import EnvironmentProblem, StoreError
 from store.files.atomic import (
     PAUSES_S,
-    is_temporary,
     make_directory,
     read_json,
     set_retry_timeout,
-    temporary_name,
     write_atomic,
     write_json,
 )
-
-
-def test_what_is_written_is_read_back(tmp_path: Path) -> None:
-    record = {"a": 1, "b": [1.5, None, True], "c": {"ü": "\udcff lone surrogate"}}
-    assert read_json(write_json(tmp_path / "deep" / "er" / "r.json", record)) == record
 
 
 def test_a_write_replaces_the_whole_file_and_leaves_nothing_beside_it(tmp_path: Path) -> None:
@@ -81,19 +73,19 @@ PLACES = [(os, "fsync"), (Path, "rename"), (Path, "mkdir"), (Path, "open"), (Pat
 Place = tuple[Any, str]
 
 
-@pytest.mark.parametrize("times", [1, len(PAUSES_S)])
 @pytest.mark.parametrize("place", PLACES, ids=lambda place: f"{place[0].__name__}.{place[1]}")
-@pytest.mark.parametrize("number", MOMENTARY, ids=errno.errorcode.get)
 def test_what_a_network_file_system_refuses_for_a_moment_is_done_after_some_tries(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pauses: list[float], place: Place, number: int, times: int
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pauses: list[float], place: Place
 ) -> None:
-    faulty = Failing(getattr(*place), number, times)
-    monkeypatch.setattr(*place, faulty)
-    assert read_json(write_json(tmp_path / "deep" / "r.json", {"a": 1})) == {"a": 1}
-    assert faulty.left == 0
-    assert pauses == list(PAUSES_S[:times])
-    monkeypatch.undo()
-    assert [path.name for path in (tmp_path / "deep").iterdir()] == ["r.json"]
+    for number in MOMENTARY:
+        pauses.clear()
+        faulty = Failing(getattr(*place), number, len(PAUSES_S))
+        with monkeypatch.context() as patched:
+            patched.setattr(*place, faulty)
+            assert read_json(write_json(tmp_path / str(number) / "r.json", {"a": 1})) == {"a": 1}
+        assert faulty.left == 0
+        assert pauses == list(PAUSES_S)
+        assert [path.name for path in (tmp_path / str(number)).iterdir()] == ["r.json"]
 
 
 @pytest.mark.parametrize("name", ["rename", "read_bytes", "mkdir"])
@@ -142,13 +134,6 @@ def test_a_process_that_is_patient_waits_for_a_file_system_that_is_away(
     assert (tmp_path / "f").read_bytes() == b"new"
 
 
-def test_a_full_disk_is_not_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pauses: list[float]) -> None:
-    monkeypatch.setattr(os, "fsync", Failing(os.fsync, errno.ENOSPC, 1))
-    with pytest.raises(EnvironmentProblem, match="free some space"):
-        write_atomic(tmp_path / "f", b"new")
-    assert pauses == []
-
-
 def test_a_rename_that_was_done_and_reported_as_failed_is_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     plain = Path.rename
 
@@ -189,12 +174,6 @@ def test_a_place_one_may_not_write_to_is_an_environment_problem(tmp_path: Path) 
         write_atomic(tmp_path / "f", b"")
 
 
-def test_unfinished_files_are_told_from_finished_ones() -> None:
-    assert is_temporary(Path("spool") / temporary_name("a.parquet"))
-    assert not is_temporary(Path("spool/a.tmp/a.parquet"))
-    assert temporary_name("a") != temporary_name("a")
-
-
 def test_a_record_with_a_nan_is_not_written(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="JSON"):
         write_json(tmp_path / "r.json", {"loss": float("nan")})
@@ -220,19 +199,6 @@ def test_a_record_with_a_nan_is_not_written(tmp_path: Path) -> None:
 def test_torn_or_altered_json_is_a_store_error_that_names_the_file(tmp_path: Path, text: bytes) -> None:
     (tmp_path / "r.json").write_bytes(text)
     with pytest.raises(StoreError, match=r"r\.json .*torn or altered"):
-        read_json(tmp_path / "r.json")
-
-
-@pytest.mark.parametrize("cut", range(0, 45, 5))
-def test_no_beginning_of_a_record_passes_for_the_record(tmp_path: Path, cut: int) -> None:
-    text = json.dumps({"trial": "a" * 20, "n": 12}).encode()
-    (tmp_path / "r.json").write_bytes(text[:cut])
-    with pytest.raises(StoreError):
-        read_json(tmp_path / "r.json")
-
-
-def test_a_missing_file_is_not_found(tmp_path: Path) -> None:
-    with pytest.raises(NotFoundError, match=r"there is no file .*r\.json"):
         read_json(tmp_path / "r.json")
 
 

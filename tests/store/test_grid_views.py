@@ -6,11 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from synthetic import MEASURE, Campaign, plan_header, plan_lines, publish_grid, write_end, write_start
+from synthetic import Campaign, plan_header, plan_lines, publish_grid, write_end, write_start
 
 from store.files.layout import Layout
-from store.files.shards import ShardBuffer, write_shard
-from store.ingest.ingest import ingest
+from store.files.shards import ShardBuffer
 from store.store import Store
 
 OpenStore = Callable[..., Store]
@@ -119,24 +118,6 @@ def test_names_that_collide_say_what_they_are(tmp_path: Path, opened: OpenStore)
     assert None not in meanings.values()
 
 
-def test_two_hundred_evaluations_are_two_hundred_columns(tmp_path: Path, opened: OpenStore) -> None:
-    names = [f"task {i}.accuracy" for i in range(200)]
-    recorded(tmp_path, {name: [({}, float(i))] for i, name in enumerate(names)}, {})
-    found = row(opened(tmp_path), "FROM grid_g WHERE status = 'ok'")
-    assert [found[f"task_{i}_accuracy"] for i in range(200)] == list(map(float, range(200)))
-
-
-def test_what_a_grid_is_judged_by_is_a_column_before_any_trial_has_ended(tmp_path: Path, opened: OpenStore) -> None:
-    lines = plan_lines(("softmax",), [0], "g", {})
-    publish_grid(Layout(tmp_path), plan_header(lines, "g", {}, ("softmax",)), lines)
-    found = row(opened(tmp_path), "FROM grid_g")
-    assert {name: found[name] for name in (MEASURE["name"], *MEASURE["point"])} == {
-        "mse": None,
-        "sigma_f": None,
-        "sigma_x": None,
-    }
-
-
 def test_columns_follow_what_lands_and_what_goes(tmp_path: Path, opened: OpenStore) -> None:
     layout = recorded(tmp_path, {"mse": [({"f": 1}, 1.0)]}, {"loss": 1.0})
     assert "later" not in columns(opened(tmp_path), "grid_g")
@@ -147,21 +128,6 @@ def test_columns_follow_what_lands_and_what_goes(tmp_path: Path, opened: OpenSto
     assert {"later", "g"} <= set(columns(opened(tmp_path), "grid_g"))
     path.write_bytes(b"")
     assert not {"later", "g"} & set(columns(opened(tmp_path), "grid_g"))
-
-
-def test_an_ingest_that_was_killed_before_the_views_were_made_is_finished_by_the_next(
-    tmp_path: Path, opened: OpenStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    recorded(tmp_path, {"mse": [({"f": 1}, 1.0)]}, {})
-
-    def killed(_: object) -> None:
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patched:
-        patched.setattr("store.ingest.ingest.refresh_grid_views", killed)
-        with pytest.raises(KeyboardInterrupt):
-            ingest(tmp_path)
-    assert "f" in columns(opened(tmp_path), "grid_g")
 
 
 def test_an_axis_has_the_type_of_its_values(tmp_path: Path, opened: OpenStore) -> None:
@@ -244,41 +210,3 @@ def test_a_grid_whose_own_name_a_view_has_keeps_it(tmp_path: Path, opened: OpenS
     assert grids("lr_sweep") == ["lr_sweep"]
     assert grids("lr-sweep") == ["lr_sweep", "lr-sweep"]
     assert grids("LR_sweep", "Lr-sweep") == ["lr_sweep", "LR_sweep", "Lr-sweep", "lr-sweep"]
-
-
-def test_columns_follow_the_attempt_that_counts(tmp_path: Path, opened: OpenStore) -> None:
-    layout = recorded(tmp_path, {}, {"loss": 1.0})
-    key = next(iter(layout.trial_keys()))
-    write_start(layout, key, 2)
-    buffer = ShardBuffer(layout, submission="20260102T030406-0a1b2c", worker=0)
-    buffer.extend("metric", [(key, 2, 3, name, 2.0, 0.5) for name in ("loss", "newer")])
-    buffer.flush()
-    assert "newer" not in columns(opened(tmp_path), "grid_g")
-    write_end(layout, key, 2, step=3)
-    assert "newer" in columns(opened(tmp_path), "grid_g")
-
-
-def test_columns_follow_which_shards_are_sound(tmp_path: Path, opened: OpenStore) -> None:
-    layout = recorded(tmp_path, {}, {})
-    key = next(iter(layout.trial_keys()))
-    shards = {}
-    for at, name in enumerate(("aaa", "bbb", "ccc")):
-        buffer = ShardBuffer(layout, submission=f"20260102T030406-0a1b2{at}", worker=0)
-        buffer.add("metric", (key, 1, 3, name, 1.0, 0.5))
-        (shards[name],) = buffer.flush()
-    whole = {name: path.read_bytes() for name, path in shards.items()}
-    shards["ccc"].write_bytes(b"")
-    assert {"aaa", "bbb", "ccc"} & set(columns(opened(tmp_path), "grid_g")) == {"aaa", "bbb"}
-    shards["bbb"].write_bytes(b"")
-    shards["ccc"].write_bytes(whole["ccc"])
-    assert {"aaa", "bbb", "ccc"} & set(columns(opened(tmp_path), "grid_g")) == {"aaa", "ccc"}
-
-
-def test_a_measurement_without_a_name_has_a_column(tmp_path: Path, opened: OpenStore) -> None:
-    layout = recorded(tmp_path, {}, {"loss": 1.0})
-    key = next(iter(layout.trial_keys()))
-    point = {"trial": [key], "attempt": [1], "step": [3], "name": [""], "point": [{"": 2.0}], "value": [5.0]}
-    rows = {**point, "items": [1], "se_items": [None]}
-    write_shard(layout, "evaluation", rows, submission="20260102T030406-0a1b2c", worker=0, sequence=0)
-    found = row(opened(tmp_path), "FROM grid_g WHERE status = 'ok' AND loss = 1")
-    assert (found["_"], found["__evaluation"]) == (2.0, 5.0)

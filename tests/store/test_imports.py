@@ -43,8 +43,3 @@ def test_importing_the_store_imports_nothing_heavy() -> None:
 @pytest.mark.parametrize("name", dir(store))
 def test_every_public_name_is_there_and_documented(name: str) -> None:
     assert getattr(store, name).__doc__
-
-
-def test_an_unknown_name_is_an_attribute_error() -> None:
-    with pytest.raises(AttributeError, match="No store attribute Stroe"):
-        store.Stroe  # noqa: B018

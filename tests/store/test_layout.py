@@ -68,14 +68,6 @@ def test_listings_hold_what_is_published_and_nothing_else(tmp_path: Path) -> Non
     assert layout.shards() == [layout.spool / "a.parquet"]
 
 
-def test_an_empty_place_lists_nothing_and_is_left_as_it_is(tmp_path: Path) -> None:
-    layout = Layout(tmp_path / "nowhere")
-    assert not layout.exists()
-    assert (layout.grid_names(), layout.submission_ids(), list(layout.trial_keys())) == ([], [], [])
-    assert (layout.attempts(KEY), layout.shards()) == ([], [])
-    assert not (tmp_path / "nowhere").exists()
-
-
 def test_a_file_system_that_does_not_answer_is_a_problem_in_one_sentence(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

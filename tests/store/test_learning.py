@@ -78,12 +78,6 @@ def test_the_planted_ratio_is_found_at_equal_steps_and_another_at_equal_tokens(s
     assert tokens["percent"] == pytest.approx(100 * (expected - 1), abs=2)
 
 
-def test_a_level_that_nobody_reaches_is_told_as_censored(store: Store) -> None:
-    found = row(compare_learning(store, "quickstart", "loss", "tokens", level=1e-9), "cost to", "Integral")
-    assert (found["difference"], found["ahead"], found["behind"]) == (None, 0, 0)
-    assert found["note"].count("end before they reach 1e-09") == 2
-
-
 def test_a_cell_worse_in_both_is_dominated_and_survivors_are_not_compared(store: Store) -> None:
     for against in ("loss", "parameters"):
         found = pareto(store, "quickstart", [against])
@@ -113,9 +107,3 @@ def test_what_is_not_there_is_named(store: Store) -> None:
     assert str(caught.value).count("'joules'") == 1
     with pytest.raises(SpecError, match="two objectives or more"):
         pareto(store, "quickstart", ["mse"])
-
-
-def test_without_tokens_another_cost_is_offered(tmp_path: Path) -> None:
-    write_campaign(tmp_path, operators=("softmax", "SSA"), seeds=range(3))
-    with Store.open(tmp_path) as store, pytest.raises(NotFoundError, match="recorded its tokens; compare by steps"):
-        curve_points(store, "quickstart", "loss", "tokens")

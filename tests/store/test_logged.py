@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from dashboards import write_report
-from grid import Measure, canonical_json, content_key
-from grid.errors import AblateError, EnvironmentProblem, SpecError, StoreError
+from grid import Measure
+from grid.errors import EnvironmentProblem, SpecError
 from store import Campaign
 from store.external_runs import logged_plans
 from store.files.layout import Layout
@@ -74,18 +74,6 @@ def test_a_loop_that_logs_two_variants_gets_a_verdict(campaign: Campaign) -> Non
 def ablate(command: str, root: Path) -> subprocess.CompletedProcess[str]:
     words = [sys.executable, "-m", "runners", command, "--campaign", str(root)]
     return subprocess.run(words, capture_output=True, text=True, check=False)
-
-
-def test_the_key_is_that_of_config_label_and_seed(campaign: Campaign) -> None:
-    config = {"width": 8, "rate": 0.1, "seed": 3}
-    with campaign.start("a", label="x", seed=3, config=config) as run:
-        pass
-    same = {"kind": "logged", "label": "x", "config": {"rate": 0.1, "width": 8}}
-    assert run.trial == content_key(canonical_json({**same, "seed": 3}))
-    assert campaign.trials()["cell"].to_list() == [content_key(canonical_json(same))]
-    assert campaign.finished(label="x", seed=3, config=config)
-    assert not campaign.finished(label="x", seed=4, config={**config, "seed": 4})
-    assert not campaign.finished(label="x", seed=3, config={**config, "width": 9})
 
 
 def test_everything_logged_is_there_as_it_was(campaign: Campaign) -> None:
@@ -296,13 +284,9 @@ START: dict[str, Any] = {"grid": "a", "label": "x", "seed": 0}
         ({"grid": "My grid"}, "a grid's name is lower-case letters"),
         ({"label": " "}, "a run has a label, the name of its variant; got ' '"),
         ({"seed": 1.5}, "the seed of a run is a whole number; got 1.5"),
-        ({"seed": True}, "the seed of a run is a whole number; got True"),
         ({"config": {"seed": 1}}, "a run has one seed; got seed=0, and 1 in its config"),
         ({"config": {"path": Path("x")}}, "a spec holds plain data only; PosixPath"),
-        ({"config": {"rate": math.nan}}, "finite numbers only; got nan"),
         ({"config": ["rate"]}, r"config is a mapping of names to values, such as vars\(args\); got list"),
-        ({"axes": {"my axis": 1}}, "an axis is named like a column in SQL"),
-        ({"axes": {"seed": 1}}, "give the axis 'seed' another name="),
         ({"axes": {"width": [1]}}, r"the value on an axis is a number, .*; 'width' has \[1\]"),
         ({"steps": 0}, "the steps of a run are a whole number above 0; got 0"),
     ],
@@ -345,15 +329,10 @@ def test_a_grid_of_a_spec_takes_no_logged_runs(campaign: Campaign) -> None:
     ("log", "told"),
     [
         (lambda run: run.log(3, loss=1.0), "the step of a metric rises; 'loss' was logged at step 3 and now at 3"),
-        (lambda run: run.log(2, other=1.0, loss=1.0), "'loss' was logged at step 3 and now at 2"),
         (lambda run: run.log(-1, lr=1.0), "a step is a whole number from 0; got -1"),
-        (lambda run: run.log(1.0, lr=1.0), "a step is a whole number from 0; got 1.0"),
         (lambda run: run.log(4, lr="1"), "what is logged is a number; 'lr' has '1'"),
-        (lambda run: run.log(4, lr=None), "what is logged is a number; 'lr' has None"),
         (lambda run: run.evaluate(3, "mse", 1.0), "one value has one place; 'mse' at step 3 was recorded there before"),
-        (lambda run: run.evaluate(4, "mse"), "'mse' has none"),
         (lambda run: run.evaluate(4, "mse", 3.0, items={"a": 1, "b": 2}), "'mse' is 3 and their mean 1.5"),
-        (lambda run: run.evaluate(4, "mse", 3.0, items=0), "items is their number, from 1"),
         (lambda run: run.evaluate(4, "mse", 3.0, point={"x": math.inf}), "a point has finite coordinates; 'x' has inf"),
         (lambda run: run.fail("x", "tired"), "one of the reasons diverged, .*; got 'tired'"),
         (lambda run: run.finish() or run.log(9, loss=0.0), "has ended, start another"),
@@ -438,15 +417,6 @@ with Campaign(sys.argv[1]).grid("a", measure={"name": "mse"}).start("a", label="
     )
     assert found.returncode == 0, found.stderr
     assert campaign.trials()["status"].to_list() == ["ok"]
-
-
-def test_a_damaged_declaration_is_told(campaign: Campaign) -> None:
-    campaign.grid("a", baseline="x")
-    (campaign.root / "grids" / "a.judged").write_text("{")
-    with pytest.raises(StoreError, match=r"a\.judged"):
-        campaign.start("a", label="x", seed=0)
-    with pytest.raises(AblateError, match=r"a\.judged"):
-        campaign.grid("a", baseline="y")
 
 
 def test_a_run_that_ended_without_its_evaluation_is_no_lost_shard(tmp_path: Path) -> None:

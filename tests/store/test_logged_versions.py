@@ -6,13 +6,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from synthetic import write_campaign
 
 from grid.errors import SpecError
 from runners.cli.app import execute
-from runners.monitoring.retry import choose
-from runners.monitoring.trial_locations import locate_trials
-from runners.slurm.scheduler import SlurmScheduler
 from store import Campaign
 from store.files.layout import Layout
 from store.files.trial_status import trial_state
@@ -67,16 +63,6 @@ def test_logged_runs_are_for_their_own_program_to_start_again(
     assert "say Campaign(...).grid('a', measure=Measure(name=...)) once" in asked("table")[1]
     campaign.grid("a", measure={"name": "loss"})
     assert "say Campaign(...).grid('a', baseline=LABEL) once; it has 'x'" in asked("table")[1]
-
-
-def test_logged_runs_are_left_out_where_others_are_trained_again(tmp_path: Path) -> None:
-    campaign = Campaign(tmp_path)
-    write_campaign(campaign.root, operators=("softmax",), seeds=(0,), failed={("softmax", 0): "error"})
-    campaign.start("a", label="x", seed=0).fail("bad")
-    where = locate_trials(campaign.store, SlurmScheduler())
-    chosen = choose(where, None, ["failed"])
-    assert [where.trials[key].logged for key in chosen.keys] == [False]
-    assert chosen.in_words() == "1 run logged by a program of your own, to be started by you"
 
 
 def test_the_script_that_logs_is_recorded_with_its_hash(tmp_path: Path) -> None:

@@ -10,11 +10,9 @@ from types import SimpleNamespace
 import pytest
 from synthetic import SUBMISSION, Campaign, write_campaign, write_end
 
-from grid.errors import EnvironmentProblem
 from runners.posthoc.evaluation_records import forget
 from store.database import connection
 from store.files import attempts, change_tracker
-from store.files.atomic import read_json, write_json
 from store.files.layout import Layout
 from store.ingest.ingest import Ingested, ingest
 from store.store import Store
@@ -58,13 +56,6 @@ def test_only_what_has_changed_is_looked_at(campaign: Campaign) -> None:
     assert look(campaign) == Ingested()
     change_tracker.touch_trial(campaign.layout, key)
     assert look(campaign).attempts == 1
-
-
-def test_a_thorough_look_finds_what_nobody_told(campaign: Campaign) -> None:
-    key, _ = finished(campaign)
-    remove_by_hand(campaign.layout, key)
-    assert look(campaign) == Ingested()
-    assert ingest(campaign.root).attempts == 1
 
 
 def test_a_database_that_an_older_version_wrote_is_filled_again_wholly(
@@ -149,10 +140,7 @@ def test_what_could_not_be_read_is_tried_every_time(campaign: Campaign, record: 
     [
         None,
         b"",
-        b"{}",
-        b'{"schema": 1}',
         b'{"schema": 1, "database": [1, 2, 3], "directories": {"ab": [1]}}',
-        b"[]",
         "flip",
     ],
 )
@@ -167,18 +155,6 @@ def test_without_a_sound_memory_everything_is_looked_at(campaign: Campaign, dama
     else:
         memory.write_bytes(damage if isinstance(damage, bytes) else whole.replace(b"0", b"1", 1))
     assert look(campaign).attempts == 1
-
-
-def test_a_memory_of_this_database_that_says_nonsense_counts_for_nothing(campaign: Campaign) -> None:
-    key, _ = finished(campaign)
-    memory = campaign.layout.looked
-    found = read_json(memory)
-    remove_by_hand(campaign.layout, key)
-    for nonsense in ([1], None, {"ab": [1]}, {"ab": 1}, {"ab": [[1], 2]}):
-        write_json(memory, {**found, "directories": nonsense})
-        ingest(campaign.root, thorough=False)
-    with Store.open(campaign.root, refresh=False) as store:
-        assert store.sql("SELECT count(*) AS n FROM attempt WHERE trial = $key", {"key": key})["n"].item() == 0
 
 
 @pytest.mark.parametrize("loss", ["the database", "the way back"])
@@ -196,33 +172,6 @@ def test_a_memory_of_another_database_counts_for_nothing(campaign: Campaign, ope
         layout.live.write_bytes(old)
     look(campaign)
     assert opened(campaign.root, refresh=False).content_hash() == whole
-
-
-def test_an_ingest_that_is_killed_before_it_remembers_costs_a_thorough_look(
-    campaign: Campaign, opened: OpenStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def killed(self: change_tracker.DirectoryCache, *troubled: object) -> None:
-        raise KeyboardInterrupt
-
-    ingest(campaign.root)
-    key, attempt = finished(campaign)
-    begin(campaign.layout, key, attempt + 1)
-    with monkeypatch.context() as patch:
-        patch.setattr(change_tracker.DirectoryCache, "remember", killed)
-        with pytest.raises(KeyboardInterrupt):
-            look(campaign)
-    remove_by_hand(campaign.layout, key)
-    assert look(campaign).attempts == 1
-
-
-def test_a_place_that_cannot_be_told_is_one_sentence(campaign: Campaign, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refused(path: Path) -> None:
-        raise PermissionError(13, "Permission denied", str(path))
-
-    monkeypatch.setattr(change_tracker.os, "utime", refused)
-    key = next(campaign.layout.trial_keys())
-    with pytest.raises(EnvironmentProblem, match=r"cannot change .*trials/.*Permission denied"):
-        change_tracker.touch_trial(campaign.layout, key)
 
 
 def test_looks_of_limited_time_find_everything_in_the_end_and_lose_nothing(

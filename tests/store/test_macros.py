@@ -104,33 +104,6 @@ def test_the_best_level_is_that_of_a_selection_on_all_seeds(tmp_path: Path, open
     assert list(select_then_report(judged, **how).choices) == [row["cell"]]
 
 
-def test_what_is_preferred_turns_the_choice_around(tuned: Store) -> None:
-    worst = tuned.sql("SELECT cell, mean FROM best_over('rate', 'mse', prefer := 'higher')").rows()
-    for cell, value in worst:
-        others = tuned.sql(
-            "SELECT max(mean) AS m FROM v_cell_stats WHERE name = 'mse' AND label[:3] = "
-            "(SELECT any_value(label)[:3] FROM grid_trial WHERE cell = $c)",
-            {"c": cell},
-        )
-        assert value == others["m"].item()
-    assert len(worst) == 2
-
-
-def test_what_the_grid_is_judged_by_says_what_is_better(tmp_path: Path, opened: OpenStore) -> None:
-    campaign = write_campaign(
-        tmp_path, operators=("softmax",), factors={'we"i\\rd': (1, 2)}, seeds=(0,), steps=4, sigma_f=(5,), sigma_x=(1,)
-    )
-    measure = {**campaign.header["measure"], "better": "higher"}
-    publish_grid(campaign.layout, {**campaign.header, "measure": measure}, campaign.lines)
-    store = opened(tmp_path)
-    ends = dict(store.sql("SELECT name, {'least': min(mean), 'most': max(mean)} FROM v_cell_stats GROUP BY 1").rows())
-    for name, better in (("mse", "higher"), ("loss", "lower")):
-        found = store.sql(f"FROM best_over('we\"i\\rd', '{name}')").row(0, named=True)
-        assert found["better"] == better
-        assert found["mean"] == ends[name]["most" if better == "higher" else "least"]
-        assert found["level"] in ("1", "2")
-
-
 def test_an_evaluation_is_not_paired_with_a_metric_of_its_name(tmp_path: Path, opened: OpenStore) -> None:
     layout = Layout(tmp_path)
     lines = plan_lines(("softmax", "SSA"), [0], "g", {})
@@ -179,41 +152,15 @@ def test_curves_and_probes_carry_the_words_of_the_grid(shared: Campaign, reading
     ("asked", "said"),
     [
         ("final('msee')", "'msee'; there are ['grad_norm', 'learning_rate', 'loss', 'mse']; did you mean 'mse'?"),
-        ("final('zzz') WHERE point['sigma_f'] = 5 AND label = 'SSA · 8'", "nothing is recorded as 'zzz'; there are"),
-        ("paired('MSE')", "did you mean 'mse'?"),
         ("paired('mse', 'softmax 8')", "no cell has the label 'softmax 8'; there are ['SSA · 16', 'SSA · 8', 'softmax"),
         (
             "best_over('widht', 'mse')",
             "no axis 'widht'; there are ['operator', 'operator.width', 'width']; did you mean 'width'?",
         ),
-        ("best_over('width', 'mes')", "nothing is recorded as 'mes'; there are"),
         ("best_over('width', 'mse', prefer := 'low')", "not 'low'; there are ['higher', 'lower']"),
         ("curve('los')", "there are ['grad_norm', 'learning_rate', 'loss']; did you mean 'loss'?"),
-        ("last_probe('strength')", "there are ['number.strength']"),
     ],
 )
 def test_a_name_that_nothing_has_is_an_error_that_says_which_there_are(asked: str, said: str, reading: Store) -> None:
     with pytest.raises(SpecError, match=re.escape(said)):
         reading.sql(f"SELECT * FROM {asked}")
-
-
-def test_before_anything_is_recorded_every_question_has_no_rows(tmp_path: Path, opened: OpenStore) -> None:
-    write_campaign(tmp_path, operators=("softmax",), seeds=(0,), pending={("softmax", 0)})
-    store = opened(tmp_path)
-    for asked in ("final('msee')", "paired('msee')", "best_over('operator', 'msee')", "curve('l')", "last_probe('x')"):
-        assert store.sql(f"FROM {asked}").is_empty()
-
-
-def test_what_the_grid_is_judged_by_is_known_before_anything_is_evaluated(tmp_path: Path, opened: OpenStore) -> None:
-    write_campaign(tmp_path, operators=("softmax",), seeds=(0,))
-    for shard in (tmp_path / "spool").rglob("*-evaluation.*"):
-        shard.unlink()
-    store = opened(tmp_path)
-    assert store.sql("FROM final('mse')").is_empty()
-    with pytest.raises(SpecError, match="nothing is recorded as 'msee'"):
-        store.sql("FROM final('msee')")
-
-
-def test_a_macro_without_what_it_needs_names_what_it_takes(reading: Store) -> None:
-    with pytest.raises(SpecError, match=r"Macro final\(\) does not support the supplied arguments"):
-        reading.sql("FROM final()")

@@ -10,7 +10,6 @@ from synthetic import Campaign, write_campaign, write_end, write_start
 from store.analysis.verdicts import verdicts
 from store.files.layout import Layout
 from store.files.shards import ShardBuffer
-from store.ingest.ingest import ingest
 from store.ingest.rebuild import rebuild
 from store.store import Store
 
@@ -79,16 +78,6 @@ def test_an_earlier_value_never_stands_for_one_that_is_lost(
         assert store.warnings() == []
 
 
-def test_a_bad_shard_of_another_trial_hides_no_value_of_a_trial_that_names_its_shards(written: Campaign) -> None:
-    key = written.line("SSA", 3)["trial"]
-    buffer = train(written, 1)
-    write_end(written.layout, key, 1, step=20, wrote=buffer.list_written(key, 1))  # it measured last at step 12
-    other = next(path for path in written.layout.shards() if "-metric." in path.name)
-    damage(other)
-    with Store.open(written.root) as store:
-        assert store.sql(FINAL, {"key": key}).rows() == [(12, LATE)]
-
-
 @pytest.mark.parametrize(
     ("changes", "promised", "counts"),
     [({}, True, False), ({"device": "cuda:0"}, True, True), ({"threads": 2}, True, True), ({}, False, True)],
@@ -127,16 +116,6 @@ def test_attempts_that_agree_or_ran_other_code_are_not_reported(written: Campaig
     with Store.open(written.root) as store:
         assert store.warnings() == []
         assert store.sql(FINAL, {"key": key}).rows() == [(12, LATE)]
-
-
-def test_a_second_ingest_of_a_doubtful_campaign_changes_nothing(written: Campaign) -> None:
-    key = written.line("SSA", 3)["trial"]
-    buffer = train(written, 1)
-    write_end(written.layout, key, 1, step=12, wrote=buffer.list_written(key, 1))
-    last_shard(buffer, written).unlink()
-    assert ingest(written.root).bad_shards == 1
-    again = ingest(written.root)
-    assert (again.bad_shards, again.published) == (0, False)
 
 
 def test_records_that_are_gone_are_reported(written: Campaign) -> None:

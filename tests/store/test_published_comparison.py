@@ -98,16 +98,6 @@ def test_what_is_not_the_same_is_said_with_every_comparison(found: pl.DataFrame)
     assert all("tables 1 and 6" in trust and "equation 2" in trust for trust in judged["trust"])
 
 
-def test_nothing_is_ever_called_reproduced_even_at_the_paper_s_size(tmp_path: Path, found: pl.DataFrame) -> None:
-    cells = {"plain": softmax(), "mine": ssa()}
-    values = {"plain": [mse(s, {5: 0.0}) for s in range(3)], "mine": [mse(2 * s, {5: -4.0}) for s in range(3)]}
-    with planted(tmp_path, cells, values, end={"step": 500_000, "parameters": 22_500_000}) as store:
-        same = of(compare_published(store, "planted", paper="003"), "SSA", "5")
-    assert (same["word"], same["differs"]) == ("same direction", "")
-    for text in [*(str(row) for row in found.rows()), str(same)]:
-        assert "reproduc" not in text.casefold()
-
-
 def test_a_difference_within_the_noise_of_test_items_claims_nothing(tmp_path: Path) -> None:
     def scores(seed: int, gain: float) -> list[Value]:
         point = {"fewshot": 0.0, "context": 64.0}
@@ -142,31 +132,6 @@ def test_sinks_of_probes_are_means_over_heads_in_the_printed_unit(tmp_path: Path
     assert sigmoid[1]["reason"] == "no cell of softmax differs from unlike in the operator only"
 
 
-@pytest.mark.parametrize(
-    ("more", "why"),
-    [
-        (
-            {"probing": {"length": 32}},
-            "sink shares of other lengths are not comparable: of 64 tokens there, of 32 here",
-        ),
-        ({"probing": {"length": 64}}, None),
-    ],
-)
-def test_sinks_of_another_length_are_another_quantity(tmp_path: Path, more: dict[str, Any], why: str | None) -> None:
-    def sinks(seed: int, share: float) -> list[Value]:
-        return [("probe", "sink_share", {"eps": 0.3, "position": 1.0}, share + 0.002 * (seed % 3))]
-
-    cells = {"plain": softmax(), "sigmoid": catalogue()["sigmoid"].make()}
-    values = {"plain": [sinks(s, 0.3) for s in range(4)], "sigmoid": [sinks(2 * s, 0.1) for s in range(4)]}
-    values["plain"] = [[*v, ("evaluation", "validation_loss", {}, 3.0)] for v in values["plain"]]
-    with planted(tmp_path, cells, values, task="text", plain=more, sigmoid=more) as store:
-        found = compare_published(store, "planted", paper="4", table="T4", metric="sink_share")
-    row = found.filter(pl.col("operator") == "sigmoid").row(0, named=True)
-    assert (row["word"], row["reason"]) == (
-        ("not comparable", why) if why else ("same direction", "both differences have the same sign")
-    )
-
-
 def test_an_operator_in_other_layers_makes_another_claim(tmp_path: Path) -> None:
     def scores(seed: int, gain: float) -> list[Value]:
         return [("evaluation", "multiple_choice_acc_full.boolq", {}, 0.5 + gain + 0.001 * (seed % 3))]
@@ -192,13 +157,6 @@ def test_an_interval_excludes_zero_where_holm_rejects() -> None:
                 assert (judged.low > 0 or judged.high < 0) == (judged.p_holm <= ALPHA)
 
 
-def test_what_cannot_be_tested_counts_in_the_family() -> None:
-    part = Paired(np.array(5.0), np.array(2.0), np.array(1.0))
-    alone, beside = next(_judge([part], 1)), next(_judge([part], 4))
-    assert beside.p_holm == pytest.approx(4 * alone.p_holm)
-    assert beside.low < alone.low < alone.high < beside.high
-
-
 def test_a_failed_claim_counts_in_the_family_of_the_others(tmp_path: Path) -> None:
     values = {"plain": [mse(s, {5: 0.0}) for s in range(4)], "mine": [mse(2 * s, {5: -0.05}) for s in range(4)]}
     cells = {"plain": softmax(), "mine": ssa()}
@@ -213,21 +171,6 @@ def test_a_failed_claim_counts_in_the_family_of_the_others(tmp_path: Path) -> No
     assert (failed, judged) == (1, 1)
     assert 0 < alone["p_holm"].drop_nulls().item() < 0.5
     assert beside["p_holm"].drop_nulls().item() == pytest.approx(2 * alone["p_holm"].drop_nulls().item())
-
-
-@pytest.mark.parametrize("order", [("low", "high"), ("high", "low")])
-def test_each_of_several_baselines_has_its_own_row(tmp_path: Path, order: tuple[str, str]) -> None:
-    effects = {"low": -0.7, "high": 0.7}
-    cells = {**{name: softmax().changed(name=name) for name in order}, "SSA": ssa()}
-    values = {name: [mse(s, {5: effects[name]}) for s in range(4)] for name in order}
-    values["SSA"] = [mse(2 * s, {5: 0.0}) for s in range(4)]
-    with planted(tmp_path, cells, values) as store:
-        found = compare_published(store, "planted", paper="003", table="T1")
-    rows = found.filter((pl.col("row_label") == "SSA") & (pl.col("column_label") == "5")).rows(named=True)
-    assert [row["base"] for row in rows] == list(order)
-    for row in rows:
-        assert row["own"] == pytest.approx((np.exp(-effects[row["base"]]) - 1) * 100, abs=5)
-        assert row["word"] == {"low": "differs", "high": "same direction"}[row["base"]]
 
 
 def test_cells_are_known_by_what_they_are_made_of(tmp_path: Path) -> None:
@@ -257,28 +200,3 @@ def test_the_view_puts_published_values_beside_own_means(tmp_path: Path) -> None
     assert [row[:3] for row in rows] == [("SSA", "mine", 0.02), ("Softmax", "plain", 1.62)]
     wanted = (np.exp(logs.mean()), 3, np.exp(logs.mean() - half), np.exp(logs.mean() + half))
     assert [row[3:] for row in rows] == [pytest.approx(wanted)] * 2
-
-
-def test_the_view_has_the_layers_of_the_paper_and_no_interval_of_two_seeds(tmp_path: Path) -> None:
-    integral = catalogue()["integral"].make()
-    scores: list[list[Value]] = [
-        [("evaluation", "multiple_choice_acc_full.boolq", {}, 0.5 + s / 100)] for s in range(2)
-    ]
-    top = {"placement": {"share": 0.5, "side": "top"}}
-    cells = {"all": integral, "top": integral}
-    with planted(tmp_path, cells, dict.fromkeys(cells, scores), task="text", top=top) as store:
-        rows = store.sql(
-            "SELECT placement, label, own_mean, own_low, own_high FROM v_published "
-            "WHERE paper = '002' AND paper_table = 'T1' AND model = '125M' AND operator = 'integral' ORDER BY label"
-        ).rows()
-    assert rows == [
-        ("all layers", "all", pytest.approx(50.5), None, None),
-        ("top 50 %", "top", pytest.approx(50.5), None, None),
-    ]
-
-
-def test_a_grid_without_any_result_has_a_reason_for_everything(tmp_path: Path) -> None:
-    with planted(tmp_path, {"plain": softmax(), "SSA": ssa()}, {}) as store:
-        found = compare_published(store, "planted", paper="003", table="T1")
-    assert set(found["word"]) == {"not comparable"}
-    assert of(found, "SSA", "5")["reason"] == "no finished run of SSA measured mse at sigma_x=1, sigma_f=5"

@@ -44,27 +44,6 @@ def test_a_shard_says_what_it_is_and_reads_back(tmp_path: Path, table: str) -> N
     )
 
 
-@pytest.mark.parametrize("table", sorted(TABLES))
-@pytest.mark.parametrize("where", [0, 0.01, 0.3, 0.5, 0.7, 0.99, 1])
-@pytest.mark.parametrize("bit", [0, 7])
-def test_one_flipped_bit_anywhere_is_found(tmp_path: Path, table: str, where: float, bit: int) -> None:
-    path = shard(Layout(tmp_path), table)
-    data = bytearray(path.read_bytes())
-    data[round(where * (len(data) - 1))] ^= 1 << bit
-    path.write_bytes(data)
-    with pytest.raises(BadShard, match="torn or altered") as caught:
-        verify_shard(path)
-    assert caught.value.reason.startswith(f"its {len(data)} bytes do not have the hash in its name")
-
-
-@pytest.mark.parametrize("kept", [0, 1, 4, 500, -1])
-def test_a_truncated_shard_is_found(tmp_path: Path, kept: int) -> None:
-    path = shard(Layout(tmp_path))
-    path.write_bytes(path.read_bytes()[:kept])
-    with pytest.raises(BadShard, match="torn or altered"):
-        verify_shard(path)
-
-
 def renamed(path: Path, table: str | None = None) -> Path:
     """The file under the name that its bytes deserve."""
     prefix, rest = path.name.rsplit("-", 1)
@@ -89,35 +68,6 @@ def test_a_file_with_a_right_hash_and_a_wrong_footer_is_refused(
     pq.write_table(pa.table({"trial": ["a", "b"]}).replace_schema_metadata(metadata), path)
     with pytest.raises(BadShard, match=reason):
         verify_shard(renamed(path))
-
-
-def test_a_file_that_is_not_parquet_is_refused_whatever_its_name_says(tmp_path: Path) -> None:
-    path = tmp_path / f"{SUBMISSION}-0000-000000-metric.x.parquet"
-    path.write_bytes(b"PAR1 and no more")
-    with pytest.raises(BadShard, match="not a Parquet file"):
-        verify_shard(renamed(path))
-
-
-@pytest.mark.parametrize("name", ["x.parquet", "-".join((SUBMISSION, "1", "1", "metric.parquet"))])
-def test_a_wrong_name_is_refused(tmp_path: Path, name: str) -> None:
-    path = shard(Layout(tmp_path))
-    with pytest.raises(BadShard, match="its name is not"):
-        verify_shard(path.rename(path.with_name(name)))
-
-
-def test_a_shard_under_the_name_of_another_table_is_refused(tmp_path: Path) -> None:
-    path = shard(Layout(tmp_path))
-    with pytest.raises(BadShard, match="its name says 'probe' and its footer b'metric'"):
-        verify_shard(renamed(path, "probe"))
-    with pytest.raises(BadShard, match="the table 'gossip'"):
-        verify_shard(renamed(next(tmp_path.rglob("*.parquet")), "gossip"))
-
-
-def test_a_missing_shard_is_a_bad_shard(tmp_path: Path) -> None:
-    path = shard(Layout(tmp_path))
-    path.unlink()
-    with pytest.raises(BadShard, match="cannot be read"):
-        verify_shard(path)
 
 
 def test_only_the_columns_of_the_wire_format_are_written(tmp_path: Path) -> None:

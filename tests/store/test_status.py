@@ -46,16 +46,6 @@ def test_the_states_of_a_campaign(campaign: Campaign) -> None:
     assert [found.attempt for found in resumed.attempts] == [1, 2]
 
 
-def test_a_trial_without_a_directory_is_pending(layout: Layout) -> None:
-    assert trial_state(layout, KEY) == trial_state(layout, KEY)
-    assert trial_state(layout, KEY).status == "pending"
-
-
-def test_an_attempt_that_has_only_a_directory_is_not_there_yet(layout: Layout) -> None:
-    layout.attempt(KEY, 1).mkdir(parents=True)
-    assert trial_state(layout, KEY).attempts == ()
-
-
 def test_a_live_process_runs_and_its_death_leaves_the_trial_pending(layout: Layout) -> None:
     child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     write_start(layout, KEY, 1, pid=child.pid, pid_started=process_started(child.pid))
@@ -78,20 +68,6 @@ def test_a_process_number_that_is_used_again_is_another_process() -> None:
     assert not process_alive(GONE["pid"], None)
 
 
-def test_a_command_name_with_parentheses_does_not_confuse_the_start_time(tmp_path: Path) -> None:
-    odd = tmp_path / "a) R (b"
-    odd.symlink_to("/bin/sleep")
-    child = subprocess.Popen([odd, "60"])
-    try:
-        started, own = process_started(child.pid), process_started(os.getpid())
-        assert started is not None
-        assert own is not None
-        assert started >= own
-    finally:
-        child.kill()
-        child.wait()
-
-
 def test_an_attempt_on_another_host_lives_while_its_heartbeat_is_young(layout: Layout) -> None:
     write_start(layout, KEY, 1, **ELSEWHERE)
     assert trial_state(layout, KEY).status == "running"
@@ -104,11 +80,6 @@ def test_an_attempt_on_another_host_lives_while_its_heartbeat_is_young(layout: L
     assert found > 100
     layout.heartbeat(KEY, 1).unlink()
     assert heartbeat_age(layout, KEY, 1) is None
-    assert trial_state(layout, KEY).status == "pending"
-
-
-def test_a_young_heartbeat_does_not_outweigh_a_dead_process_on_this_host(layout: Layout) -> None:
-    write_start(layout, KEY, 1, **GONE)
     assert trial_state(layout, KEY).status == "pending"
 
 
@@ -139,13 +110,6 @@ def test_the_latest_attempt_that_ended_decides(layout: Layout, ends: list[str | 
     state = trial_state(layout, KEY)
     assert state.status == status
     assert state.ended is not None
-
-
-def test_a_failed_trial_that_is_tried_again_is_running(layout: Layout) -> None:
-    write_start(layout, KEY, 1)
-    write_end(layout, KEY, 1, status="failed")
-    write_start(layout, KEY, 2)
-    assert trial_state(layout, KEY).status == "running"
 
 
 def test_a_torn_end_is_no_end_and_a_torn_start_no_attempt(layout: Layout) -> None:

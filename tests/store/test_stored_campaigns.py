@@ -8,8 +8,6 @@ says something else on purpose, that row of `rows.json` follows, and the changel
 import json
 import logging
 import shutil
-import subprocess
-import sys
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
@@ -17,8 +15,7 @@ from typing import Any
 import duckdb
 import pytest
 
-from grid.errors import EnvironmentProblem, StoreError
-from runners.cli.app import execute
+from grid.errors import StoreError
 from store.files.layout import FILE_SCHEMA, STORE_SCHEMA, Layout
 from store.ingest.ingest import ingest
 from store.ingest.ingest_lock import ingest_lock
@@ -136,17 +133,6 @@ def test_a_campaign_of_an_older_version_opens_and_one_line_says_that_its_store_i
     assert len(caplog.records) == 1
 
 
-def test_the_line_is_on_stderr_and_the_answer_alone_on_stdout(old: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    command = ["sql", "select count(*) n from trial", "--csv", "--campaign", str(old)]
-    first = subprocess.run([sys.executable, "-m", "runners", *command], capture_output=True, text=True, check=True)
-    assert execute(command) == 0
-    assert first.stdout == "n\n4\n"
-    assert first.stderr.splitlines() == [
-        f"ablate: {Layout(old).live} was written by an older ablate; it is made again from the campaign's files"
-    ]
-    assert capsys.readouterr() == ("n\n4\n", "")  # once it has been made again
-
-
 def test_an_upgrade_that_was_killed_is_finished_by_the_next_command(old: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patched:
         patched.setattr("store.ingest.ingest.ingest_into", _killed)
@@ -178,15 +164,6 @@ def test_a_snapshot_of_an_older_version_is_not_served_while_another_process_make
     with Store.open(old) as store:
         assert store.stale is None
     assert asked == [False, True]
-
-
-def test_where_nothing_can_be_written_the_older_store_is_not_served(old: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(layout: Layout, *, wait: bool, thorough: bool, most_s: float) -> None:
-        raise EnvironmentProblem("the disk is full")
-
-    monkeypatch.setattr("store.store.ingest", full)
-    with pytest.raises(EnvironmentProblem, match="the disk is full"):
-        Store.open(old)
 
 
 def test_a_newer_store_is_refused_and_left_alone(old: Path) -> None:

@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 from synthetic import SUBMISSION, Campaign, write_campaign
 
-from grid.errors import NotFoundError, SpecError
+from grid.errors import SpecError
 from store.analysis.explain_verdict import _bars, why, why_text
 from store.analysis.tuned_verdicts import selected_verdicts
 from store.analysis.verdicts import verdicts
 from store.files.shards import write_shard
-from store.statistics.items import item_bars
+from store.statistics import item_bars
 from store.store import Store
 
 
@@ -72,28 +72,6 @@ def test_one_item_has_no_bar_over_items() -> None:
     )
 
 
-def test_a_bar_over_seeds_and_items_takes_three_of_each() -> None:
-    differences = np.random.default_rng(0).normal(size=(3, 9))
-    low, high = item_bars(differences).interval_both
-    assert _bars(item_bars(differences)._asdict()).endswith(f"for other seeds and other items {low:.3g} to {high:.3g}")
-    two = _bars(item_bars(differences[:2])._asdict())
-    assert two.endswith("over items; three seeds and items are the fewest for a bar over both")
-
-
-def test_items_of_one_arm_are_no_pairs(tmp_path: Path) -> None:
-    campaign = write_campaign(tmp_path, operators=("softmax", "SSA"), seeds=range(3), noise=0.01)
-    with_items(campaign, ("SSA",), range(3))
-    assert asked(campaign)["items"] is None
-
-
-def test_what_has_no_verdict_to_explain_is_named(tmp_path: Path) -> None:
-    campaign = write_campaign(tmp_path, operators=("softmax", "SSA"), seeds=range(3), noise=0.01)
-    with pytest.raises(SpecError, match="'softmax' is a baseline, which has no verdict"):
-        asked(campaign, "softmax")
-    with pytest.raises(NotFoundError, match=r"no cell 'SA'; .*did you mean 'SSA'"):
-        asked(campaign, "SA")
-
-
 def rates(root: Path, seeds: range = range(8), missing: dict[tuple[str, int], str] | None = None) -> Campaign:
     effect = {"SSA": -0.5, "softmax": 0.0}
     return write_campaign(
@@ -102,6 +80,9 @@ def rates(root: Path, seeds: range = range(8), missing: dict[tuple[str, int], st
         factors={"rate": (0.1, 0.2, 0.3)},
         seeds=seeds,
         noise=0.02,
+        steps=4,
+        sigma_f=(5,),
+        sigma_x=(1,),
         effect=lambda axes: effect[axes["operator"]] + abs(axes["rate"] - 0.2),
         failed={who: status for who, status in (missing or {}).items() if status != "pending"},
         pending=[who for who, status in (missing or {}).items() if status == "pending"],
@@ -161,9 +142,3 @@ def test_a_selection_without_a_choice_is_refused(tmp_path: Path) -> None:
     campaign = write_campaign(tmp_path, operators=("softmax", "SSA"), factors={"rate": (0.1,)}, seeds=range(4))
     with Store.open(campaign.root) as store, pytest.raises(SpecError, match="over rate has nothing to choose"):
         selected_verdicts(store, "quickstart", ["rate"])
-
-
-def test_an_axis_that_is_not_there_is_named(tmp_path: Path) -> None:
-    campaign = rates(tmp_path, range(2))
-    with Store.open(campaign.root) as store, pytest.raises(SpecError, match=r"axes of the grid: .*did you mean 'rate'"):
-        selected_verdicts(store, "quickstart", ["rates"])

@@ -1,6 +1,7 @@
 """Attention weights are dropped one by one after normalisation, on every path that computes them, in training only."""
 
 import math
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -50,24 +51,17 @@ def standard_errors(found: Tensor, expected: Tensor) -> float:
 
 
 @pytest.mark.parametrize("name", [*FOLDED, *UNFOLDED])
-def test_the_mean_over_draws_is_the_output_without_dropout(name: str) -> None:
-    operator = Operator(**{**FOLDED, **UNFOLDED}[name])
+def test_draws_have_the_mean_of_the_output_and_the_spread_of_the_definition(name: str) -> None:
+    """Second moments: what is dropped together, and how often, is the same on both paths."""
+    operator, squares = Operator(**{**FOLDED, **UNFOLDED}[name]), []
     for path in ("reference", "sdpa") if name in FOLDED else ("reference",):
-        exact = outputs(operator, path, 0.0, 1)[0]
-        found = outputs(operator, path, P, DRAWS)
+        exact, found = outputs(operator, path, 0.0, 1)[0], outputs(operator, path, P, DRAWS)
         assert standard_errors(found, exact) < 5, path
         assert standard_errors(found * (1 - P), exact) > 5, f"{path}: the test would not see a missing 1 / (1 - p)"
-
-
-@pytest.mark.parametrize("name", FOLDED)
-def test_the_fused_path_spreads_as_the_definition_does(name: str) -> None:
-    """Second moments: what is dropped together, and how often, is the same."""
-    operator = Operator(**FOLDED[name])
-    fused, defined = (
-        (outputs(operator, path, P, DRAWS) - outputs(operator, path, 0.0, 1)).square() for path in ("sdpa", "reference")
-    )
-    se = ((fused.var(0) + defined.var(0)) / DRAWS).sqrt() + 1e-9
-    assert float(((fused.mean(0) - defined.mean(0)) / se).abs().max()) < 5
+        squares.append((found - exact).square())
+    for defined, fused in pairwise(squares):
+        se = ((fused.var(0) + defined.var(0)) / DRAWS).sqrt() + 1e-9
+        assert float(((fused.mean(0) - defined.mean(0)) / se).abs().max()) < 5
 
 
 @pytest.mark.parametrize("name", ["softmax", *UNFOLDED])

@@ -31,7 +31,7 @@ OPERATORS = [
 IDS = [f"{at} {operator.label}" for at, operator in enumerate(OPERATORS)]
 
 
-@pytest.mark.parametrize("length", [1, 63, 65, 130])
+@pytest.mark.parametrize("length", [1, 65, 130])
 @pytest.mark.parametrize("operator", OPERATORS, ids=IDS)
 def test_values_and_gradients_are_those_of_the_definition(operator: Operator, length: int) -> None:
     inputs = random_inputs(operator, length=length)
@@ -62,9 +62,9 @@ def test_a_later_token_changes_no_bit_of_earlier_ones(operator: Operator) -> Non
     assert torch.equal(came[:, :, :70], outcome(operator, cpu.run, inputs)["output"][:, :, :70])
 
 
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
 @pytest.mark.parametrize("operator", OPERATORS, ids=IDS)
-def test_low_precision_rounds_the_output_only(operator: Operator, dtype: torch.dtype) -> None:
+def test_low_precision_rounds_the_output_only(operator: Operator) -> None:
+    dtype = torch.bfloat16
     given = random_inputs(operator, length=65).to(torch.float32)
     inputs = Inputs(given.q.to(dtype), given.k.to(dtype), given.v.to(dtype), given.numbers)
     with torch.autocast("cpu", dtype=dtype):
@@ -72,12 +72,29 @@ def test_low_precision_rounds_the_output_only(operator: Operator, dtype: torch.d
     assert torch.equal(came, outcome(operator, cpu.run, inputs.to(torch.float32))["output"].to(dtype))
 
 
-@pytest.mark.parametrize("scale", [10.0, 100.0])
+@pytest.mark.parametrize("gamma", [0.1, 0.3, -1.7, 2.3])
+def test_an_exact_tie_under_a_margin_counts_as_relevant(gamma: float) -> None:
+    """Every logit is gamma in float32, so a large ground value gets no weight."""
+    operator = Operator(margin={"kind": "log_count"}, **GROUND, readout={"kind": "ground_value"})
+    inputs = random_inputs(operator, length=65).to(torch.float32)
+    one, numbers = torch.ones_like(inputs.q[..., :1]), inputs.numbers
+    values = {"normaliser.threshold": gamma, "readout.ground_value": 1e6}
+    numbers = {name: torch.full_like(x, values[name]) if name in values else x for name, x in numbers.items()}
+    inputs = Inputs(gamma * one, one, inputs.v, numbers)
+    seen = causal(65, 65).to(inputs.v)
+    mean = (seen / seen.sum(-1, keepdim=True)) @ inputs.v
+    torch.testing.assert_close(outcome(operator, cpu.run, inputs)["output"], mean)
+
+
+def test_memory_is_linear_in_the_length() -> None:
+    assert most_entries(OPERATORS[0], cpu.run, 1024) <= 2 * most_entries(OPERATORS[0], cpu.run, 512)
+
+
 @pytest.mark.parametrize(
     "operator", [each for each in OPERATORS if each.normaliser.shared], ids=lambda each: each.label
 )
-def test_large_logits_are_finite(operator: Operator, scale: float) -> None:
-    inputs = random_inputs(operator, length=65, scale=scale).to(torch.float32)
+def test_large_logits_are_finite(operator: Operator) -> None:
+    inputs = random_inputs(operator, length=65, scale=100.0).to(torch.float32)
     blind = causal(65, 65).clone()
     blind[7] = False
     for mask in (None, blind):
@@ -97,21 +114,3 @@ def test_logits_of_zero_tie_with_a_threshold_of_zero(operator: Operator) -> None
     found, expected = outcome(operator, cpu.run, inputs), outcome(operator, defined, inputs)
     for name, value in expected.items():
         torch.testing.assert_close(found[name], value, rtol=1e-9, atol=1e-12, msg=name)
-
-
-@pytest.mark.parametrize("gamma", [0.1, 0.3, -1.7, 2.3])
-def test_an_exact_tie_under_a_margin_counts_as_relevant(gamma: float) -> None:
-    """Every logit is gamma in float32, so a large ground value gets no weight."""
-    operator = Operator(margin={"kind": "log_count"}, **GROUND, readout={"kind": "ground_value"})
-    inputs = random_inputs(operator, length=65).to(torch.float32)
-    one, numbers = torch.ones_like(inputs.q[..., :1]), inputs.numbers
-    values = {"normaliser.threshold": gamma, "readout.ground_value": 1e6}
-    numbers = {name: torch.full_like(x, values[name]) if name in values else x for name, x in numbers.items()}
-    inputs = Inputs(gamma * one, one, inputs.v, numbers)
-    seen = causal(65, 65).to(inputs.v)
-    mean = (seen / seen.sum(-1, keepdim=True)) @ inputs.v
-    torch.testing.assert_close(outcome(operator, cpu.run, inputs)["output"], mean)
-
-
-def test_memory_is_linear_in_the_length() -> None:
-    assert most_entries(OPERATORS[0], cpu.run, 4096) <= 2 * most_entries(OPERATORS[0], cpu.run, 2048)

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from variants import Backbone, Scalars, Tokens, Transformer, principled, softmax, ssa
-from variants.model.named_backbones import babyberta_8m, icl, sink_1b, sink_60m, tiny
+from variants.model.named_backbones import babyberta_8m, tiny
 from variants.stages.positions.t5 import T5
 
 LAYERS, WIDTH, INNER = 3, 64, 160
@@ -50,13 +50,6 @@ def test_both_schemes_scale_the_same_draws() -> None:
         torch.testing.assert_close(weight, gpt2[name] * (expected_spread(name) / own), rtol=1e-5, atol=0)
 
 
-def test_scalars_are_read_in_by_their_fan_in_both() -> None:
-    inputs, backbone = Scalars(), build_sized()
-    gpt2, fan_in = (weights(backbone.changed(initialisation=each), inputs=inputs) for each in ("gpt2", "fan_in"))
-    ratio = expected_spread("read_in", scalars=True) * math.sqrt(3)
-    torch.testing.assert_close(fan_in["read_in"], ratio * gpt2["read_in"], rtol=1e-5, atol=0)
-
-
 def test_biases_are_zero_and_tables_of_logits_small() -> None:
     backbone = build_sized(initialisation="fan_in", bias="all", positions=T5(count=128, max_distance=256))
     model = Transformer(backbone, [softmax()] * LAYERS, inputs=Tokens(64), seed=4)
@@ -66,16 +59,6 @@ def test_biases_are_zero_and_tables_of_logits_small() -> None:
     assert model.position_bias is not None
     table = model.position_bias["4"].weight.detach()
     assert table.std(correction=0).item() == pytest.approx(0.02, rel=5 / math.sqrt(2 * table.numel()))
-
-
-def test_the_models_of_paper_004_are_drawn_as_its_code_draws_them() -> None:
-    assert {sink_60m().initialisation, sink_1b().initialisation} == {"fan_in"}
-
-
-def test_normal_is_hugging_faces_start_of_llama_qwen2_neox_and_roberta() -> None:
-    assert {tiny(name).initialisation for name in ("llama2", "llama3", "qwen2", "pythia", "babyberta")} == {"normal"}
-    for name, weight in weights(build_sized(initialisation="normal")).items():
-        torch.testing.assert_close(weight.std().item(), 0.02, rtol=0.1, atol=0, msg=name)
 
 
 @pytest.mark.parametrize(
@@ -104,14 +87,6 @@ def test_layers_of_their_own_start_are_drawn_as_pytorch_draws_them(
             assert module.bias is None or not module.bias.any(), name
     if scheme == "pytorch":
         assert model.read_in.weight.std().item() == pytest.approx(1, rel=0.05)
-
-
-def test_the_in_context_model_of_paper_003_reads_scalars_as_released() -> None:
-    """Read-in weight and bias are uniform in (-1, 1), and the read-out has a standard deviation of 0.035."""
-    model = Transformer(icl().changed(layers=1), [softmax()], inputs=Scalars(), seed=4)
-    ends = model.get_submodule("read_in"), model.get_submodule("read_out")
-    assert all(0.9 < p.abs().max() <= 1 for p in ends[0].parameters())
-    assert ends[1].weight.std().item() == pytest.approx(0.0361, rel=0.1)
 
 
 def test_a_model_without_feedforward_is_attention_and_its_norm() -> None:

@@ -19,10 +19,9 @@ OPERATORS = [
     Operator(**IDENTITY, product={"kind": "cosformer"}),
     Operator(**IDENTITY, product={"kind": "cosformer", "length": 500}, head_norm={"kind": "rms"}),
 ]
-LENGTHS = (1, 63, 64, 65, 130, 200)
 
 
-@pytest.mark.parametrize("length", LENGTHS)
+@pytest.mark.parametrize("length", [1, 64, 65, 200])
 @pytest.mark.parametrize("operator", OPERATORS, ids=lambda operator: operator.label)
 def test_values_and_gradients_are_those_of_the_definition(operator: Operator, length: int) -> None:
     inputs = random_inputs(operator, length=length)
@@ -39,15 +38,26 @@ def test_a_later_token_changes_no_bit_of_earlier_ones(operator: Operator) -> Non
     assert torch.equal(came[:, :, :70], outcome(operator, linear.run, inputs)["output"][:, :, :70])
 
 
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
 @pytest.mark.parametrize("operator", OPERATORS, ids=lambda operator: operator.label)
-def test_low_precision_rounds_the_output_only(operator: Operator, dtype: torch.dtype) -> None:
+def test_low_precision_rounds_the_output_only(operator: Operator) -> None:
+    dtype = torch.bfloat16
     given = random_inputs(operator, length=200).to(torch.float32)
     inputs = Inputs(given.q.to(dtype), given.k.to(dtype), given.v.to(dtype), given.numbers)
     with torch.autocast("cpu", dtype=dtype):
         came = outcome(operator, linear.run, inputs)["output"]
     wide = outcome(operator, linear.run, inputs.to(torch.float32))["output"]
     assert torch.equal(came, wide.to(dtype))
+
+
+def test_shapes_alone_can_be_computed() -> None:
+    with torch.device("meta"):
+        x = torch.empty(2, 2, 100, 16)
+        found = linear.run(OPERATORS[0], Heads(x, x, x, torch.empty(2, 1, 100, 100, dtype=torch.bool)), {})
+    assert found.shape == x.shape
+
+
+def test_memory_is_linear_in_the_length() -> None:
+    assert most_entries(OPERATORS[0], linear.run, 1024) == 2 * most_entries(OPERATORS[0], linear.run, 512)
 
 
 def test_garbage_in_padding_leaves_no_trace() -> None:
@@ -60,14 +70,3 @@ def test_garbage_in_padding_leaves_no_trace() -> None:
     assert torch.equal(came["output"][0], expected["output"][0])
     assert (came["k"][0].masked_select(hidden[0]) == 0).all()
     assert (came["v"][0].masked_select(hidden[0]) == 0).all()
-
-
-def test_shapes_alone_can_be_computed() -> None:
-    with torch.device("meta"):
-        x = torch.empty(2, 2, 100, 16)
-        found = linear.run(OPERATORS[0], Heads(x, x, x, torch.empty(2, 1, 100, 100, dtype=torch.bool)), {})
-    assert found.shape == x.shape
-
-
-def test_memory_is_linear_in_the_length() -> None:
-    assert most_entries(OPERATORS[0], linear.run, 1024) == 2 * most_entries(OPERATORS[0], linear.run, 512)

@@ -2,8 +2,7 @@
 
 import pytest
 
-from grid.errors import SpecError
-from variants import Placement, integral, softmax, ssa
+from variants import Placement, integral, ssa
 
 THERE = ssa()
 
@@ -34,13 +33,6 @@ def test_a_placement_selects_its_layers(placement: Placement, count: int, expect
     assert layers(placement.on(count), count) == list(expected)
 
 
-def test_the_other_layers_get_the_rest() -> None:
-    rest = integral(2)
-    found = Placement(side="inner", rest=rest).operators(THERE, 4)
-    assert found == (rest, THERE, THERE, rest)
-    assert Placement(side="alternate").operators(THERE, 3) == (THERE, softmax().changed(name=""), THERE)
-
-
 @pytest.mark.parametrize("count", [1, 2, 3, 4, 5, 6, 7, 13])
 def test_placements_of_the_same_layers_are_one_spec(count: int) -> None:
     every = [Placement(side=side, share=share) for side in ("top", "bottom") for share in (0.01, 0.3, 0.5, 0.7, 1)]
@@ -52,12 +44,6 @@ def test_placements_of_the_same_layers_are_one_spec(count: int) -> None:
             assert (one == other) is (layers(one, count) == layers(other, count))
 
 
-def test_an_inner_placement_of_two_layers_is_refused() -> None:
-    for count in (1, 2):
-        with pytest.raises(ValueError, match=f"all layers but the first and the last; {count} layers have none"):
-            Placement(side="inner").on(count)
-
-
 @pytest.mark.parametrize(
     "placement", [Placement(share=0.9, rest=integral(2)), Placement(share=0.01, rest=integral(2))], ids=["most", "few"]
 )
@@ -66,19 +52,3 @@ def test_a_rest_without_layers_is_refused(placement: Placement) -> None:
         placement.on(1)
     with pytest.raises(ValueError, match="side='alternate' of 1 layers is all of them"):
         Placement(side="alternate", rest=integral(2)).on(1)
-
-
-@pytest.mark.parametrize("side", ["inner", "alternate"])
-def test_a_share_that_says_nothing_is_refused(side: str) -> None:
-    with pytest.raises(SpecError, match=rf"side='{side}' says which layers, share=0.5 says nothing; leave it out"):
-        Placement().changed(side=side, share=0.5)
-
-
-def test_labels_tell_placements_apart() -> None:
-    sides = [Placement(), Placement(share=0.5), Placement(share=0.5, side="bottom"), Placement(side="inner")]
-    labels = [placement.label for placement in (*sides, Placement(side="alternate"))]
-    assert labels == ["all layers", "top 50%", "bottom 50%", "inner layers", "every second layer"]
-
-
-def test_a_share_however_small_is_a_layer() -> None:
-    assert Placement(share=1e-12).chosen(4) == range(3, 4)

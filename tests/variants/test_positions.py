@@ -7,13 +7,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from variants import Learned, NoPositions, Operator, Rotary, Tokens, Transformer, Yarn, integral, softmax, ssa
+from variants import Learned, NoPositions, Operator, Rotary, Tokens, Transformer, Yarn, softmax, ssa
 from variants.model.named_backbones import tiny
 from variants.operator import causal, distances
 from variants.papers.integral import differential
 from variants.stages.positions.alibi import Alibi
 from variants.stages.positions.bucket import Bucket
-from variants.stages.positions.scheme import Positions, bucket
+from variants.stages.positions.scheme import Positions
 from variants.stages.positions.sinusoidal import Sinusoidal
 from variants.stages.positions.t5 import T5
 
@@ -59,20 +59,6 @@ def test_a_model_with_any_positions_learns_its_tables(positions: Positions, enco
     assert bool(found) == bool(tables)
 
 
-def test_without_positions_an_encoder_has_no_order() -> None:
-    """Schemes that see |i - j| survive a reversal; no other order survives but without positions."""
-    x = torch.randperm(11, generator=torch.Generator().manual_seed(0))[None]
-    reversal, shuffle = torch.arange(11).flip(0), torch.tensor([3, 0, 7, 1, 10, 2, 9, 4, 8, 5, 6])
-    for positions in EVERY:
-        backbone = tiny("llama2").changed(positions=positions, causal=False)
-        model = Transformer(backbone, [softmax()] * 2, inputs=Tokens(11), seed=0)
-        for layer in model.layers:
-            layer.attention.qkv.weight.data *= 20
-        for order, kept_by in ((reversal, ("none", "alibi", "bucket")), (shuffle, ("none",))):
-            same = torch.allclose(model(x)[:, order], model(x[:, order]), rtol=1e-4, atol=1e-6)
-            assert same is (positions.label in kept_by), positions.label
-
-
 @pytest.mark.parametrize("causal_model", [True, False], ids=["causal", "encoder"])
 @pytest.mark.parametrize("positions", BIASES, ids=by_kind)
 def test_what_is_added_depends_on_the_distance_alone(positions: Positions, causal_model: bool) -> None:
@@ -97,43 +83,6 @@ def test_rotary_products_depend_on_the_distance_alone(positions: Rotary | Yarn, 
         diagonal = products.diagonal(offset)
         torch.testing.assert_close(diagonal, diagonal[:1].expand_as(diagonal), rtol=1e-12, atol=1e-12)
     assert products[0].std() > 0.01
-
-
-def test_rotary_turns_pairs_by_their_frequency() -> None:
-    """Plain Python: two signals of 8 channels, of which the first 4 turn; pairs are (0, 2) and (1, 3)."""
-    x = torch.randn(1, 1, 7, 16, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
-    found = Rotary(share=0.5, base=100.0).rotate(x, signals=2)[0, 0].tolist()
-    for t, row in enumerate(x[0, 0].tolist()):
-        for start in (0, 8):
-            for pair, angle in ((0, float(t)), (1, t / 10)):
-                a, b = row[start + pair], row[start + pair + 2]
-                turned = complex(a, b) * complex(math.cos(angle), math.sin(angle))
-                assert found[t][start + pair] == pytest.approx(turned.real, abs=1e-12)
-                assert found[t][start + pair + 2] == pytest.approx(turned.imag, abs=1e-12)
-            assert found[t][start + 4 : start + 8] == row[start + 4 : start + 8]
-
-
-@pytest.mark.parametrize(
-    ("share", "signals", "said"),
-    [
-        (1.0, 16, r"even number of channels per signal; got 1; nearest is signals.count=8, or .*'before_split'"),
-        (0.25, 4, r"0.25 of 4 channels is 1; nearest is signals.count=2"),
-        (0.25, 8, r"0.25 of 2 channels is 0.5; nearest is signals.count=2"),
-        (0.3, 1, r"0.3 of 16 channels is 4.8; use other heads"),
-    ],
-)
-def test_a_share_that_is_no_even_number_of_channels_is_refused(share: float, signals: int, said: str) -> None:
-    with pytest.raises(ValueError, match=said):
-        integral(signals).check(heads=4, kv_heads=4, head_width=16, positions=Rotary(share=share))
-
-
-def test_a_signal_of_pythia_may_be_rotated_before_the_split() -> None:
-    """96 channels in 8 signals of 12: a quarter of 12 is 3, a quarter of 96 is 24."""
-    pythia = Rotary(share=0.25)
-    with pytest.raises(ValueError, match=r"0.25 of 12 channels is 3; nearest is signals.count=6, or"):
-        integral(8).check(heads=8, kv_heads=8, head_width=96, positions=pythia)
-    integral(6).check(heads=8, kv_heads=8, head_width=96, positions=pythia)
-    integral(8, rotary="before_split").check(heads=8, kv_heads=8, head_width=96, positions=pythia)
 
 
 def test_alibi_of_eight_heads_halves_from_head_to_head() -> None:
@@ -173,21 +122,6 @@ def test_buckets_are_those_of_t5(count: int, max_distance: int, encoder: bool) -
     found = positions.bias(distance, 3, numbered, causal=not encoder)
     expected = [[t5_bucket(d, count, max_distance, encoder=encoder) for d in row] for row in distance.tolist()]
     assert found.tolist() == [expected] * 3
-
-
-def test_bucket_adds_the_index_itself() -> None:
-    found = Bucket().bias(distances(257, 257), 4, None, causal=True)
-    last = [t5_bucket(256 - j, 32, 128, encoder=False) for j in range(257)]
-    assert found[0, 256].tolist() == last
-    assert max(last) == 31
-
-
-@pytest.mark.parametrize(("count", "max_distance"), [(4, 3), (32, 17), (6, 4)])
-def test_every_distance_has_a_bucket_however_few_there_are(count: int, max_distance: int) -> None:
-    found = bucket(torch.arange(300), count, max_distance).tolist()
-    assert found == sorted(found)
-    assert found[: count // 2] == list(range(count // 2))
-    assert found[max_distance:] == [count - 1] * (300 - max_distance)
 
 
 @pytest.mark.parametrize("positions", BIASES, ids=by_kind)

@@ -1,7 +1,6 @@
 """Principled Attention: the numerics that are easy to get wrong, and the forms that the equation may be written in."""
 
 import math
-from collections.abc import Callable
 
 import pytest
 import torch
@@ -12,7 +11,6 @@ from variants import Ground, GroundValue, LogCount, Operator, attend, causal, pr
 from variants.papers.principled import principled_gate, principled_ground, principled_margin
 
 GATE = 4
-GROUND = Operator(normaliser=Ground(), readout=GroundValue())
 
 
 def random_heads(*, gate: int = 0, length: int = 13, seed: int = 0) -> tuple[Tensor, Tensor, Tensor]:
@@ -38,39 +36,6 @@ def only(values: dict[str, Tensor], operator: Operator) -> dict[str, Tensor]:
     return {name: values[name] for name in operator.numbers()}
 
 
-def margins(q: Tensor, k: Tensor, values: dict[str, Tensor]) -> Tensor:
-    """u = a - gamma = c (s - gamma) - b, as the paper writes it; -inf where hidden."""
-    alpha, beta, gamma = (values[name] for name in ("margin.amplification", "gate.strength", "normaliser.threshold"))
-    s = q[..., :8] @ k[..., :8].transpose(-2, -1) / math.sqrt(8)
-    g = q[..., 8:] @ k[..., 8:].transpose(-2, -1) / math.sqrt(GATE)
-    count = torch.arange(1, q.shape[-2] + 1, dtype=q.dtype)[:, None]
-    c = 1 + F.softplus(alpha) * count.log()
-    u = c * (s - gamma) - F.softplus(beta) * F.softplus(-g)
-    return u.masked_fill(~causal(q.shape[-2], q.shape[-2]), -math.inf)
-
-
-def zero_threshold(u: Tensor, v: Tensor, v0: Tensor) -> Tensor:
-    w = u.exp() / torch.where(u > -math.inf, u.exp().clamp(min=1), 0).sum(-1, keepdim=True)
-    return w @ v + (1 - w.sum(-1, keepdim=True)) * v0
-
-
-def clipped_logits(u: Tensor, v: Tensor, v0: Tensor) -> Tensor:
-    p = torch.where(u > -math.inf, u.relu(), -math.inf).softmax(-1)
-    r = torch.where(u > -math.inf, (-(-u).relu()).exp(), 0)
-    return (p * r) @ v + (p * (1 - r)).sum(-1, keepdim=True) * v0
-
-
-def two_sums(u: Tensor, v: Tensor, v0: Tensor) -> Tensor:
-    clipped = torch.where(u > -math.inf, u.relu(), -math.inf)
-    f = (u.logsumexp(-1, keepdim=True) - clipped.logsumexp(-1, keepdim=True)).exp()
-    return f * (u.softmax(-1) @ v) + (1 - f) * v0
-
-
-def shifted_values(u: Tensor, v: Tensor, v0: Tensor) -> Tensor:
-    w = u.exp() / torch.where(u > -math.inf, u.exp().clamp(min=1), 0).sum(-1, keepdim=True)
-    return v0 + w @ (v - v0)
-
-
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
 def test_a_key_at_the_threshold_counts_as_relevant_whatever_the_margin(dtype: torch.dtype) -> None:
     """All logits equal gamma, so nothing is left to the ground state and gradients are those of softmax."""
@@ -89,15 +54,6 @@ def test_a_key_at_the_threshold_counts_as_relevant_whatever_the_margin(dtype: to
     torch.testing.assert_close(found.output, mean)
     (slope,) = torch.autograd.grad(found.output.square().sum(), q)
     assert slope.abs().max() < 1e-5  # equal keys: moving the query moves all logits alike
-
-
-@pytest.mark.parametrize("form", [zero_threshold, clipped_logits, two_sums, shifted_values])
-def test_the_equation_has_equal_forms(form: Callable[[Tensor, Tensor, Tensor], Tensor]) -> None:
-    q, k, v = random_heads(gate=GATE)
-    values = numbers(alpha=-0.5, beta=0.7, gamma=0.3, v0=1.5)
-    found = attend(principled(gate_width=GATE), q, k, v, numbers=values).output
-    expected = form(margins(q, k, values), v, values["readout.ground_value"])
-    torch.testing.assert_close(found, expected, rtol=1e-11, atol=1e-12)
 
 
 def test_a_far_threshold_costs_no_bits_of_the_logit() -> None:
@@ -124,30 +80,6 @@ def test_a_margin_over_one_survives_any_number_of_keys(margin: float, expected: 
     assert (found[1] > found[0]) == (margin > 1)
 
 
-def gradients(operator: Operator, values: dict[str, Tensor]) -> dict[str, Tensor]:
-    leaves = {name: value.clone().requires_grad_() for name, value in values.items()}
-    attend(operator, *random_heads(gate=operator.gate.channels), numbers=leaves).output.square().sum().backward()
-    return {name: leaf.grad for name, leaf in leaves.items() if leaf.grad is not None}
-
-
-@pytest.mark.parametrize("per", ["layer", "head", "query"])
-def test_gradients_are_alive_at_the_default_start(per: str) -> None:
-    operator = principled(per, gate_width=GATE)  # type: ignore[arg-type]
-    values = {
-        name: torch.full((1, 2, 1, 8 if "value" in name else 1), number.init, dtype=torch.float64)
-        for name, number in operator.numbers().items()
-    }
-    found = gradients(operator, values)
-    assert found.keys() == values.keys()
-    assert all(gradient.abs().min() > 0 for gradient in found.values())
-
-
-def test_a_start_that_is_softmax_exactly_is_dead() -> None:
-    found = gradients(GROUND, only(numbers(gamma=-50), GROUND))
-    assert found["normaliser.threshold"].abs() < 1e-12
-    assert (found["readout.ground_value"] == 0).all()
-
-
 @pytest.mark.parametrize("per", ["constant", "layer", "head", "query"])
 @pytest.mark.parametrize("dims", ["add", "split"])
 def test_the_whole_is_its_components(per: str, dims: str) -> None:
@@ -165,8 +97,3 @@ def test_the_whole_is_its_components(per: str, dims: str) -> None:
         assert all(getattr(whole, stage) == getattr(each, stage) for stage in changed)
         assert {number.label for number in each.numbers().values()} <= {per, "head"}
     assert set().union(*stages) == {s for s, choice in whole.stages().items() if choice != getattr(Operator(), s)}
-
-
-def test_the_ground_value_may_be_coarser_than_the_threshold() -> None:
-    assert principled_ground("query").numbers()["readout.ground_value"].label == "head"
-    assert principled_ground("head", ground_value="constant").numbers()["readout.ground_value"].label == "constant"

@@ -9,7 +9,6 @@ from torch import Tensor
 from variants import (
     Exponential,
     Ground,
-    GroundValue,
     Normaliser,
     Number,
     Operator,
@@ -21,15 +20,11 @@ from variants import (
 )
 from variants.laws.oracle import attend_in_floats
 from variants.papers.integral import cog
-from variants.papers.signed_averaging import four_scores, sa_softmax, ssa
+from variants.papers.signed_averaging import four_scores
 from variants.stages.normalisers.absolute import Absolute
-from variants.stages.normalisers.clamped import Clamped
 from variants.stages.normalisers.count import Count
 from variants.stages.normalisers.none import NoNormaliser
-from variants.stages.normalisers.self_adjusted import SelfAdjusted
 from variants.stages.normalisers.sink import Sink
-from variants.stages.products.linear_elu import LinearELU
-from variants.stages.products.relu import ReluFeatures
 from variants.stages.scores.head_groups import HeadGroups
 from variants.stages.scores.identity import Identity
 from variants.stages.scores.relu import Relu
@@ -58,14 +53,6 @@ def weights(operator: Operator, z: Tensor, mask: Tensor | None = None) -> Tensor
 
 def close(came: Tensor, expected: Tensor) -> None:
     torch.testing.assert_close(came, expected, rtol=1e-12, atol=1e-13)
-
-
-def test_cog_is_the_sign_times_softmax_of_sizes_with_no_gradient_of_the_sign() -> None:
-    z = draw(1, 7, 7)
-    close(weights(cog(), z), z.sign() * z.abs().softmax(-1))
-    jacobian = torch.autograd.functional.jacobian(lambda row: weights(cog(), row.expand(1, 7, 7))[0, 0], z[0, 0])
-    s, p = z[0, 0].sign(), z[0, 0].abs().softmax(-1)
-    close(jacobian, s[:, None] * p[:, None] * (torch.eye(7) - p) * s)
 
 
 @pytest.mark.parametrize("more", [(), (Tanh(),)], ids=["alone", "beside a plain score"])
@@ -99,13 +86,6 @@ def test_an_exponential_that_overflows_leaves_other_rows_finite(score: Score, no
     assert z.grad is not None
     assert z.grad[:, [0, 2]].isfinite().all()
     assert (z.grad[:, ~mask] == 0).all()
-
-
-def test_a_weight_that_is_finite_is_so_beside_one_that_is_not() -> None:
-    """e^0 next to e^100, in a group where a plain score is too."""
-    z = torch.tensor([100.0, 0.0, -3.0]).expand(2, 3, 3)
-    w = weights(Operator(score=HeadGroups(parts=(Exponential(), Tanh())), normaliser=NoNormaliser()), z)
-    torch.testing.assert_close(w[0, 0, 1:], torch.tensor([1.0, math.exp(-3)]))
 
 
 GROUPS = {
@@ -166,24 +146,6 @@ def test_groups_of_equal_meaning_have_equal_keys() -> None:
     assert len(groups(shared, shared, e, e).parts) == 4
 
 
-def test_numbers_of_parts_have_names_of_their_own() -> None:
-    operator = Operator(score=HeadGroups(parts=(SSA(n=Number(init=2.0, link="at_least_one")), Exponential(), SSA())))
-    assert list(operator.numbers()) == ["score.0.n", "score.0.b", "score.2.n", "score.2.b"]
-    assert [number.init for number in operator.numbers().values()] == [2.0, 1.0, 1.5, 1.0]
-    assert Operator.model_validate(operator.data()) == operator
-
-
-def test_the_variants_of_ssa_s_released_code() -> None:
-    gpt2 = ssa(math.exp(0.4), math.e, per="layer", n_link="positive").numbers()
-    assert {(number.init, number.per, number.link) for number in gpt2.values()} == {
-        (math.exp(0.4), ("layer",), "positive"),
-        (math.e, ("layer",), "positive"),
-    }
-    later = ssa(1.5, 0.8, per="layer", b_per="constant").numbers()
-    assert [number.trained for number in later.values()] == [True, False]
-    assert not any(number.trained for number in ssa(2.0, per="constant").numbers().values())
-
-
 @pytest.mark.parametrize(("heads", "nearest"), [(1, 4), (3, 4), (6, 8), (9, 8), (11, 12)])
 def test_heads_that_groups_do_not_divide_are_refused(heads: int, nearest: int) -> None:
     score = four_scores().score
@@ -192,11 +154,6 @@ def test_heads_that_groups_do_not_divide_are_refused(heads: int, nearest: int) -
     with pytest.raises(ValueError, match="divisible by 4"):
         attend(four_scores(), *(draw(1, heads, 5, 8) for _ in range(3)))
     score.check(nearest)
-
-
-def qkv(length: int = 13) -> tuple[Tensor, Tensor, Tensor]:
-    q, k, v = (draw(2, 3, length, 5, seed=seed) for seed in range(3))
-    return q, k, v
 
 
 def scores(z: Tensor, mask: Tensor | None = None) -> Scores:
@@ -222,42 +179,6 @@ def test_a_sink_is_finite_far_from_zero(by: float, s: float) -> None:
     assert found.isfinite().all()
 
 
-def test_a_sink_of_negative_score_is_none() -> None:
-    q, k, v = qkv()
-    operator = Operator(product=ReluFeatures(), score=Identity(), normaliser=Sink())
-    plain = operator.changed(normaliser=Operator().normaliser)
-    for s, same in ((-1.0, True), (1.0, False)):
-        numbers = {"normaliser.logit": torch.tensor(s, dtype=torch.float64)}
-        came, expected = attend(operator, q, k, v, numbers=numbers), attend(plain, q, k, v)
-        assert ((came.output - expected.output).abs().max() < 1e-13) == same
-
-
-@pytest.mark.parametrize("by", [200.0, -200.0, 0.0])
-def test_clamped_exponentials_know_where_one_is(by: float) -> None:
-    z = draw(7, 13).float() + by
-    z[0] -= 4
-    exact = z.double().exp() / z.double().exp().sum(-1, keepdim=True).clamp(min=1)
-    torch.testing.assert_close(Clamped().weights(scores(z)).keys, exact.float())
-
-
-@pytest.mark.parametrize(("normaliser", "score"), [(Operator().normaliser, Identity()), (Absolute(), Tanh())])
-def test_scores_that_are_all_zero_give_zero(normaliser: Normaliser, score: Identity | Tanh) -> None:
-    z = torch.zeros(2, 3, requires_grad=True)
-    w = normaliser.weights(score.scores(z, torch.ones(2, 3, dtype=torch.bool))).keys
-    assert (w == 0).all()
-    (found,) = torch.autograd.grad(w.sum(), z)
-    assert (found.abs() <= 1).all()
-
-
-def test_the_plain_variant_is_the_logit_times_softmax() -> None:
-    z, mask = draw(7, 7), causal(7, 7)
-    close(
-        SelfAdjusted(normalised=False).weights(scores(z, mask)).keys,
-        z.tril() * z.masked_fill(~mask, -math.inf).softmax(-1),
-    )
-    assert sa_softmax(normalised=False).key != sa_softmax().key
-
-
 @pytest.mark.parametrize("kind", Normaliser.members())
 def test_a_normaliser_is_free_of_scale_and_averages_where_it_says_so(kind: str) -> None:
     normaliser = Normaliser.members()[kind].example()
@@ -274,15 +195,20 @@ def test_a_normaliser_is_free_of_scale_and_averages_where_it_says_so(kind: str) 
     assert by_powers or ones == normaliser.averages
 
 
-def test_a_ground_state_under_logits_that_are_not_negative_is_empty_and_dead() -> None:
-    q, k, v = qkv()
-    numbers = {
-        "normaliser.threshold": torch.zeros(1, 1, 1, 1, dtype=torch.float64, requires_grad=True),
-        "readout.ground_value": torch.zeros(1, 1, 1, 5, dtype=torch.float64, requires_grad=True),
-    }
-    operator = Operator(product=LinearELU(), normaliser=Ground(), readout=GroundValue())
-    found = attend(operator, q, k, v, numbers=numbers)
-    assert (found.ground == 0).all()
-    slopes = torch.autograd.grad(found.output.square().sum(), list(numbers.values()), materialize_grads=True)
-    assert all((each == 0).all() for each in slopes)
-    assert any("linear_elu" in trap for trap in Ground.traps)
+@pytest.mark.parametrize(("normaliser", "score"), [(Operator().normaliser, Identity()), (Absolute(), Tanh())])
+def test_scores_that_are_all_zero_give_zero(normaliser: Normaliser, score: Identity | Tanh) -> None:
+    z = torch.zeros(2, 3, requires_grad=True)
+    w = normaliser.weights(score.scores(z, torch.ones(2, 3, dtype=torch.bool))).keys
+    assert (w == 0).all()
+    (found,) = torch.autograd.grad(w.sum(), z)
+    assert (found.abs() <= 1).all()
+
+
+@pytest.mark.parametrize("kind", Score.members())
+def test_a_score_is_homogeneous_where_it_says_so(kind: str) -> None:
+    """Under the sum of sizes, 3 times the logits give the same weights."""
+    score = Score.members()[kind].example()
+    numbers = {name: torch.tensor(number.init).double() for name, number in score.numbers().items()}
+    z, mask = draw(4, 7, 7), causal(7, 7)
+    w, larger = (Absolute().weights(score.scores(x, mask, **numbers)).keys for x in (z, 3 * z))
+    assert torch.allclose(w, larger, rtol=1e-12, atol=1e-14) == score.homogeneous

@@ -10,11 +10,7 @@ from torch.nn import functional as F
 from grid.errors import SpecError
 from variants import (
     Backbone,
-    Ground,
-    Learned,
-    LogCount,
     NoPositions,
-    Number,
     Operator,
     Placement,
     Rotary,
@@ -58,18 +54,6 @@ def test_adding_a_component_leaves_all_other_weights_alone() -> None:
     assert all(torch.equal(rich[name], value) for name, value in plain.items())
 
 
-def test_adding_a_layer_leaves_the_projections_of_the_others_alone() -> None:
-    short = build(softmax()).state_dict()
-    long = build(softmax(), gpt2(layers=3, heads=2, width=16, max_positions=32)).state_dict()
-    assert torch.equal(short["layers.1.attention.qkv.weight"], long["layers.1.attention.qkv.weight"])
-
-
-def test_another_seed_is_another_model() -> None:
-    one, other = build(softmax()).state_dict(), build(softmax(), seed=1).state_dict()
-    matrices = [name for name in one if name.endswith("weight") and "norm" not in name]
-    assert not any(torch.equal(one[name], other[name]) for name in matrices)
-
-
 def test_the_top_half_may_differ_from_the_bottom() -> None:
     placed = Placement(share=0.5).operators(ssa(), 2)
     model = Transformer(TINY, placed, inputs=Scalars(), seed=0)
@@ -95,12 +79,6 @@ def test_a_sequence_longer_than_the_positions_is_refused() -> None:
         build(softmax())(torch.zeros(1, 33, 1))
 
 
-def test_tokens_share_the_read_out_when_tied() -> None:
-    model = build(softmax(), inputs=Tokens(11))
-    assert model(torch.zeros(2, 5, dtype=torch.int64)).shape == (2, 5, 11)
-    assert model.read_out.weight is model.read_in.weight
-
-
 @pytest.mark.parametrize(
     "backbone", [TINY, llama2(layers=1, heads=2, width=16, feedforward_width=16)], ids=["gpt2", "llama2"]
 )
@@ -110,24 +88,6 @@ def test_a_model_first_seen_in_an_evaluation_can_be_trained(backbone: Backbone) 
         model(x)
     model(x).sum().backward()
     assert model.read_in.weight.grad is not None
-
-
-def test_a_constant_may_lie_on_the_border_of_its_range() -> None:
-    model = build(ssa(n=1.0, per="constant"))  # n >= 1; training could only approach 1
-    assert model.number_parameters() == []
-    assert model(torch.ones(1, 3, 1)).isfinite().all()
-
-
-def test_different_operators_share_no_constant() -> None:
-    learned = Ground(threshold=Number(init=0.0, learned=True))
-    rest, top = Operator(normaliser=learned), Operator(margin=LogCount(), normaliser=learned)
-    model = Transformer(TINY, Placement(share=0.5, rest=rest).operators(top, 2), inputs=SCALARS, seed=0)
-    assert len(model.number_parameters()) == 2
-
-
-def test_a_large_exponent_can_be_trained() -> None:
-    model = build(ssa(n=1000.0))
-    assert {round(value, 2) for _, _, name, value in model.numbers() if name == "score.n"} == {1000.0}
 
 
 TOKENS = Tokens(11)
@@ -173,13 +133,6 @@ def test_grouped_queries_are_heads_that_share_keys_and_values(operator: Operator
     full.load_state_dict(state)
     torch.testing.assert_close(model(words()), full(words()), rtol=1e-5, atol=1e-6)
     assert parameters(model) < parameters(full)
-
-
-def test_queries_start_alike_however_keys_are_grouped() -> None:
-    grouped, full = (build(softmax(), tiny("llama3").changed(kv_heads=count)) for count in (1, None))
-    one, other = (model.layers[1].attention.qkv.weight for model in (grouped, full))
-    assert one.shape == (6 * 16, 64)
-    assert torch.equal(one[:64], other[:64])
 
 
 def test_added_heads_are_concatenated_ones_with_one_output_projection() -> None:
@@ -250,15 +203,6 @@ def test_projections_have_the_biases_of_their_family(bias: str, expected: list[s
         name for name, part in block.attention.named_children() if getattr(part, "bias", None) is not None
     ) == (expected)
     assert (block.feedforward.up.bias is not None) is (bias == "all")
-
-
-@pytest.mark.parametrize("family", ["gpt2", "llama2", "pythia", "babyberta"])
-def test_sink_tokens_are_not_read_out(family: str) -> None:
-    model = build(softmax(), tiny(family).changed(sink_tokens=3), inputs=TOKENS)
-    predictions = model(words())
-    assert predictions.shape == (2, 13, 11)
-    predictions.square().sum().backward()
-    assert (model.sink.weight.grad.abs().amax(-1) > 0).all()
 
 
 @pytest.mark.parametrize("family", ["gpt2", "llama2"])
@@ -335,21 +279,6 @@ def test_a_masked_read_out_is_dense_gelu_norm_and_a_tied_projection_with_bias() 
     torch.testing.assert_close(predictions, expected, rtol=1e-5, atol=1e-5)
 
 
-def test_embeddings_are_normalised_where_the_family_does() -> None:
-    model = build(softmax(), tiny("babyberta"), inputs=TOKENS).eval()
-    embedded = model.embed(words())
-    torch.testing.assert_close(embedded.std(-1, correction=0), torch.ones(2, 13), rtol=2e-2, atol=0)
-
-
-def test_a_family_without_positions_has_no_table() -> None:
-    backbone = tiny("gpt2")
-    names = {
-        positions.label: set(build(softmax(), backbone.changed(positions=positions)).state_dict())
-        for positions in (NoPositions(), Learned(count=63))
-    }
-    assert names["learned"] - names["none"] == {"position.weight"}
-
-
 @pytest.mark.parametrize(
     ("operator", "decayed"),
     [(ssa(), set()), (principled("query", gate_width=4), set()), (affine_scaled(), {16 * 2}), (mlp_kernel(), {8 * 8})],
@@ -359,13 +288,6 @@ def test_matrices_among_the_numbers_are_weights(operator: Operator, decayed: set
     model = build(operator)
     spared = {id(p) for p in model.undecayed_parameters()}
     assert {p.numel() for p in model.number_parameters() if id(p) not in spared} == decayed
-
-
-def test_an_operator_s_parameters_are_what_softmax_has_not() -> None:
-    backbone = TINY.changed(head_outputs="added")
-    joined = build(differential(), backbone)
-    assert joined.operator_parameters() == parameters(joined) - parameters(build(softmax(), backbone))
-    assert build(softmax(), backbone).operator_parameters() == 0
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,6 @@ import torch
 from torch import Tensor
 
 from variants import Tokens, Transformer, gpt2, integral, principled, softmax, ssa
-from variants.model.named_backbones import tiny
 from variants.operator import Operator
 
 OPERATORS = [softmax(), ssa(), integral(2), principled("query", gate_width=2)]
@@ -29,28 +28,6 @@ def test_padding_at_the_end_changes_no_prediction_before_it(operator: Operator, 
     padded = model(whole, visible)
     for row, length in enumerate(lengths.tolist()):
         torch.testing.assert_close(padded[row, :length], model(whole[row : row + 1, :length])[0])
-
-
-@pytest.mark.parametrize("operator", OPERATORS, ids=lambda operator: operator.label)
-def test_documents_side_by_side_do_not_see_each_other(operator: Operator) -> None:
-    model = (
-        Transformer(tiny("llama2"), [operator] * tiny("llama2").layers, inputs=Tokens(11), seed=3).double().eval()
-    )  # rotary: a place in the document does not matter
-    whole = ids(1, 10)
-    document = torch.tensor([0] * 4 + [1] * 6)
-    visible = (document[:, None] == document)[None]
-    together = model(whole, visible)[0]
-    apart = torch.cat([model(whole[:, :4])[0], model(whole[:, 4:])[0]])
-    torch.testing.assert_close(together, apart)
-
-
-def test_sink_tokens_are_seen_whatever_is_hidden() -> None:
-    model = model_of(softmax(), sink_tokens=2)
-    whole = ids(2, 6)
-    torch.testing.assert_close(model(whole, torch.ones(2, 1, 6, dtype=torch.bool)), model(whole))
-    alone = model(whole, torch.eye(6, dtype=torch.bool)[None])
-    torch.testing.assert_close(alone[:, :1], model(whole[:, :1]))
-    assert not torch.allclose(alone[:, 1:], model(whole)[:, 1:])
 
 
 @pytest.mark.parametrize("operator", OPERATORS, ids=lambda operator: operator.label)

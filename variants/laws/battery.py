@@ -82,12 +82,3 @@ def _place(operator: Operator, error: Exception) -> str:
 def prove(operator: Operator) -> Iterator[LawFinding]:
     """Try every law on `operator`."""
     return (find(operator, law) for law in LAWS)
-
-
-def check(operator: Operator, law: Law) -> None:
-    """Raise LawBroken unless the law holds or is broken as declared."""
-    found = find(operator, law)
-    if found.declared is not None and found.kept:
-        raise LawBroken(f"{operator.label!r} says it breaks {law.name!r} ({found.declared}), and keeps it")
-    if not found.proved:
-        raise LawBroken(found.words)

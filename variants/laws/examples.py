@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from functools import lru_cache
-from itertools import combinations, product
+from itertools import chain, combinations, product
 
 from grid.errors import SpecError
 from variants.laws.inputs import fit
@@ -30,8 +30,7 @@ def every_choice() -> Iterator[Operator]:
 def around(stage: str, choice: Stage) -> Operator:
     """Build an operator with `choice` at `stage` that changes at most two other stages of softmax.
 
-    Raises:
-        SpecError: no change of two other stages makes a valid operator.
+    Raises SpecError if no change of two other stages makes a valid operator.
     """
     reason = ""
     for more in _surroundings():
@@ -100,36 +99,33 @@ def combinations_of_choices(only: tuple[Stage, ...] = ()) -> Iterator[Operator]:
     if not only:
         yield principled("head", gate_width=4, gate_dims="split").changed(name="principled split")
     for base, stages, start in _combinations():
-        if not only or chosen & {type(choice) for choice in stages.values()}:
-            yield from _legal(base, stages, start)
+        if only and not chosen & {type(choice) for choice in stages.values()}:
+            continue
+        name = start + " ".join(f"{stage} {choice.label}" for stage, choice in stages.items())
+        for more in ({}, {"signals": {"count": 2}}):  # one signal, or else two
+            try:
+                operator = base.changed(**stages, **more, name=name)
+                fit(operator)
+            except SpecError:
+                continue
+            yield operator
+            break
 
 
 def _combinations() -> Iterator[tuple[Operator, dict[str, Stage], str]]:
     """Yield (base operator, changed stages, start of the name)."""
-    ours = principled("head", gate_width=4)
     for first, second in _PAIRS:
         for a, b in product(family(first).members().values(), family(second).members().values()):
             yield Operator(), {first: a.example(), second: b.example()}, ""
-    for stage in ("product", "score", "transform"):
-        for member in family(stage).members().values():
-            yield Operator().changed(signals={"count": 2}), {stage: member.example()}, "two signals "
-    for stage in KINDS:
-        if stage not in ("margin", "gate"):
+    two, ours = Operator().changed(signals={"count": 2}), principled("head", gate_width=4)
+    others = [stage for stage in KINDS if stage not in ("margin", "gate")]
+    for base, start, stages in (
+        (two, "two signals ", ["product", "score", "transform"]),
+        (ours, "principled ", others),
+    ):
+        for stage in stages:
             for member in family(stage).members().values():
-                yield ours, {stage: member.example()}, "principled "
-
-
-def _legal(base: Operator, stages: dict[str, Stage], start: str) -> Iterator[Operator]:
-    """Yield the operator with these stages, with one or else two signals, if it is valid."""
-    name = start + " ".join(f"{stage} {choice.kind}" for stage, choice in stages.items())  # type: ignore[attr-defined]
-    for more in ({}, {"signals": {"count": 2}}):
-        try:
-            operator = base.changed(**stages, **more, name=name)
-            fit(operator)
-        except SpecError:
-            continue
-        yield operator
-        return
+                yield base, {stage: member.example()}, start
 
 
 def distinct(operators: Iterator[Operator]) -> list[Operator]:
@@ -143,10 +139,4 @@ def distinct(operators: Iterator[Operator]) -> list[Operator]:
 @lru_cache(maxsize=1)
 def examples() -> tuple[Operator, ...]:
     """List all example operators, each once."""
-
-    def every() -> Iterator[Operator]:
-        yield from named_operators()
-        yield from every_choice()
-        yield from combinations_of_choices()
-
-    return tuple(distinct(every()))
+    return tuple(distinct(chain(named_operators(), every_choice(), combinations_of_choices())))

@@ -1,19 +1,24 @@
-"""Inputs of the laws: the smallest heads that fit an operator, and random values for its numbers."""
+"""Inputs of the laws: the smallest heads and models that fit an operator, and random values for its numbers."""
 
 from collections.abc import Callable, Mapping
 from functools import lru_cache
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import torch
 from torch import Tensor
 
 from grid.errors import SpecError
 from variants.granularity import Axis
+from variants.model.backbone import Backbone, gpt2, llama2
+from variants.model.block import Attention, Block
+from variants.model.transformer import Scalars, Transformer
 from variants.number import HeadShape, Matrix, Number
 from variants.operator import Operator, head_shape
 from variants.stages.positions.none import NoPositions
 from variants.stages.positions.rotary import Rotary
 
+LAYERS, LENGTH = 2, 11
+"""Layers and tokens of the models."""
 _WIDTHS = (8, 16, 24, 32, 48, 64, 96, 128)
 _HEADS = (2, 4, 3, 6, 8, 12, 16)
 
@@ -119,8 +124,7 @@ class Inputs(NamedTuple):
 
     def prefix(self, length: int) -> "Inputs":
         """Return the first `length` positions."""
-        whole = self.q.shape[2]
-        return self.map(lambda x: x[:, :, :length] if x.shape[2] == whole else x)
+        return self.map(lambda x: x[:, :, :length] if x.shape[2] == self.q.shape[2] else x)
 
     def to(self, dtype: torch.dtype) -> "Inputs":
         """Convert to another precision."""
@@ -141,13 +145,9 @@ class Inputs(NamedTuple):
 
     def join(self, other: "Inputs", after: int) -> "Inputs":
         """Join these inputs up to position `after` with `other` from there on, numbers of every token too."""
-        length, others = self.q.shape[2], other.tensors()
-        joined = {
-            name: torch.cat((x[:, :, :after], others[name][:, :, after:]), 2)
-            for name, x in self.tensors().items()
-            if x.shape[2] == length
-        }
-        return self.replace(joined)
+        mine = {name: x for name, x in self.tensors().items() if x.shape[2] == self.q.shape[2]}
+        others = other.tensors()
+        return self.replace({n: torch.cat((x[:, :, :after], others[n][:, :, after:]), 2) for n, x in mine.items()})
 
 
 def random_inputs(
@@ -185,3 +185,51 @@ def _draw(
     spread = 0.3 if isinstance(number, Matrix) else 0.5
     raw = raw + spread * torch.randn(raw.shape, generator=made, dtype=torch.float64)
     return at.value(raw, 0) if at.trained else raw
+
+
+def tiny(operator: Operator) -> Backbone:
+    """Build the smallest backbone of two layers that fits the operator."""
+    found = fit(operator)
+    width, heads = found.heads * found.channels, found.heads * operator.merge.heads_joined
+    if found.rotary:
+        return llama2(layers=LAYERS, heads=heads, width=width, feedforward_width=8)
+    return gpt2(layers=LAYERS, heads=heads, width=width, max_positions=16)
+
+
+def model_of(operator: Operator, seed: int = 5) -> Transformer:
+    """Build a float64 model at step 0 with the operator in both layers."""
+    return Transformer(tiny(operator), [operator] * LAYERS, inputs=Scalars(), seed=seed).double()
+
+
+def sequences() -> Tensor:
+    """Draw three sequences [3, T, 1]."""
+    return torch.randn(3, LENGTH, 1, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
+
+
+def attentions(model: Transformer) -> list[Attention]:
+    """List the attention of every layer, bottom first."""
+    return [cast(Block, layer).attention for layer in model.layers]
+
+
+def table(tables: torch.nn.ParameterDict, name: str) -> torch.nn.Parameter:
+    """Return the parameter of the number "stage.field"."""
+    found = tables[name.replace(".", "_")]
+    assert isinstance(found, torch.nn.Parameter)
+    return found
+
+
+def predict_numbers(operator: Operator, axis: str) -> Operator:
+    """Return the operator with every number along the axis "query" or "token" if the number can be."""
+    for name, number in operator.numbers().items():
+        try:
+            operator = with_number(operator, name, number.at(("layer", "head", axis)))  # type: ignore[arg-type]
+        except SpecError:
+            continue
+    return operator
+
+
+def own_heads(operator: Operator, name: str) -> list[int]:
+    """List the heads that the number "stage.field" is for: all, or those of one part of a score."""
+    stage, _, field = name.partition(".")
+    heads, score = range(fit(operator).heads), operator.score
+    return [h for h in heads if stage != "score" or field.startswith(score.of_head(h, len(heads))[1])]

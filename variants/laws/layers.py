@@ -7,25 +7,25 @@ import torch
 from torch import Tensor
 
 from grid.errors import SpecError
+from variants.laws.inputs import LENGTH, attentions, model_of, own_heads, predict_numbers, sequences, tiny
 from variants.laws.law import Law, near
-from variants.laws.oracle import Added, Rows, attend_in_floats
-from variants.laws.tiny import LENGTH, attentions, model_of, own_heads, predict_numbers, sequences, tiny
+from variants.laws.oracle import Added, attend_in_floats
 from variants.laws.values import EXACT
 from variants.links import Link
 from variants.model.backbone import Backbone
 from variants.model.block import Attention, LayerPosition
-from variants.number import Contrast, Matrix, Number
+from variants.number import Contrast, Matrix
 from variants.operator import Operator, causal
 from variants.stages.positions.rotary import Rotary
 
 _TOKENS = 5
 _CHANGED = 7
-_LINKS: Mapping[Link, Callable[[float], float]] = {
+_LINKS: Mapping[Link, Callable[[Tensor], Tensor]] = {
     "identity": lambda raw: raw,
-    "positive": math.exp,
-    "at_least_one": lambda raw: 1 + math.log1p(math.exp(raw)),
-    "unit": lambda raw: 1 / (1 + math.exp(-raw)),
-    "clipped": lambda raw: min(1.0, max(0.0, 0.1 * raw + 0.5)),
+    "positive": lambda raw: math.e**raw,
+    "at_least_one": lambda raw: 1 + (1 + raw.exp()).log(),
+    "unit": lambda raw: 1 / (1 + (-raw).exp()),
+    "clipped": lambda raw: (0.1 * raw + 0.5).maximum(0 * raw).minimum(0 * raw + 1),
 }
 
 
@@ -42,9 +42,8 @@ def _layer(operator: Operator) -> None:
         each, backbone = (turned, backbone) if backbone is not None else (each, tiny(each))
         attention = _draw_weights(Attention(backbone, each, LayerPosition(1, {}, "auto")).double().eval())
         x = torch.randn(_TOKENS, backbone.width, generator=torch.Generator().manual_seed(4), dtype=torch.float64)
-        words = f"a layer of {backbone.positions.kind} positions, numbers per {axis}"  # type: ignore[attr-defined]
-        expected = torch.tensor(_in_floats(attention, x), dtype=torch.float64)
-        near(attention(x[None])[0], expected, words, **EXACT, oracle=True)
+        words = f"a layer of {backbone.positions.label} positions, numbers per {axis}"
+        near(attention(x[None])[0], _in_floats(attention, x), words, **EXACT, oracle=True)
 
 
 def _rotary(operator: Operator, wider: int) -> Backbone | None:
@@ -52,8 +51,7 @@ def _rotary(operator: Operator, wider: int) -> Backbone | None:
     try:
         small = tiny(operator)
         backbone = small.changed(positions=Rotary(), width=small.width * wider)
-        heads, positions = backbone.heads, backbone.positions
-        operator.check(heads=heads, kv_heads=heads, head_width=backbone.head_width, positions=positions)
+        backbone.check(operator)
     except (ValueError, SpecError):
         return None
     return backbone
@@ -70,74 +68,41 @@ def _draw_weights(attention: Attention) -> Attention:
     return attention
 
 
-def _in_floats(attention: Attention, x: Tensor) -> Rows:
-    """Compute the layer's output [T][W] in plain floats."""
-    heads, size, gate = attention.heads, attention.channels, attention.gate_channels
-    rows = x.tolist()
-    projected = _linear(attention.qkv, rows)
-    parts = [_by_head(projected, part * heads * size, heads, size) for part in range(3)]
+def _in_floats(attention: Attention, x: Tensor) -> Tensor:
+    """Compute the layer's output [T, W]; what is between the projections in plain floats."""
+    heads, gate = attention.heads, attention.gate_channels
+    q, k, v = (_by_head(part, heads) for part in attention.qkv(x).chunk(3, -1))
     if attention.gate is not None:
-        gates = _linear(attention.gate, rows)
-        for part in range(2):
-            added = _by_head(gates, part * heads * gate, heads, gate)
-            parts[part] = [[a + b for a, b in zip(*both, strict=True)] for both in zip(parts[part], added, strict=True)]
-    q, k, v = parts
-    numbers = {name: _number(attention, name, q, rows) for name in attention.operator.numbers()}
-    seen = causal(len(rows), len(rows)).tolist()
+        added = (_by_head(part, heads) for part in attention.gate(x).split(heads * gate, -1))
+        q, k = (torch.cat(both, -1) for both in zip((q, k), added, strict=True))
+    numbers = {name: _number(attention, name, q, x) for name in attention.operator.numbers()}
     positions = attention.positions if isinstance(attention.positions, Rotary) else None
-    found = attend_in_floats(attention.operator, (q, k, v), seen, numbers, Added(positions))
-    return _linear(attention.out, [[each for head in found for each in head[t]] for t in range(len(rows))])
+    rows, seen = (q.tolist(), k.tolist(), v.tolist()), causal(len(x), len(x)).tolist()
+    found = attend_in_floats(attention.operator, rows, seen, numbers, Added(positions))
+    return attention.out(torch.tensor(found, dtype=x.dtype).transpose(0, 1).flatten(1))  # type: ignore[no-any-return]
 
 
-def _linear(layer: torch.nn.Linear, rows: Rows) -> Rows:
-    weight: Rows = layer.weight.tolist()
-    bias: list[float] = [0.0] * len(weight) if layer.bias is None else layer.bias.tolist()
-    return [[_dot(w, row) + b for w, b in zip(weight, bias, strict=True)] for row in rows]
+def _by_head(x: Tensor, heads: int) -> Tensor:
+    """Return [T, H D] as [H, T, D]."""
+    return x.view(len(x), heads, -1).transpose(0, 1)
 
 
-def _dot(a: list[float], b: list[float]) -> float:
-    return sum(x * y for x, y in zip(a, b, strict=True))
-
-
-def _by_head(rows: Rows, start: int, heads: int, size: int) -> list[Rows]:
-    """Split the columns from `start` on into [H][T][size]."""
-    return [[row[start + h * size :][:size] for row in rows] for h in range(heads)]
-
-
-def _number(attention: Attention, name: str, q: list[Rows], x: Rows) -> Tensor:
+def _number(attention: Attention, name: str, q: Tensor, x: Tensor) -> Tensor:
     """Compute a number [H or 1, T or 1, entries] from its table and projection; a matrix is [H or 1, D, D]."""
     parameters, number, place = attention.numbers, attention.operator.numbers()[name], name.replace(".", "_")
     if not number.trained:
         return parameters.get_buffer(place)[0]
-    table: list[Rows] = (parameters.table[place] if number.bias else parameters.get_buffer(place))[0].tolist()
-    if isinstance(number, Matrix):
-        return torch.tensor(table, dtype=torch.float64)
+    raw: Tensor = (parameters.table[place] if number.bias else parameters.get_buffer(place))[0]
     if isinstance(number, Contrast) and number.form == "vectors":
-        return torch.tensor([[[_contrast(number, parameters.layer, *rows)]] for rows in table], dtype=torch.float64)
-    if not {"query", "token"} & set(number.per):
-        return torch.tensor([[_apply_link(number, row) for row in rows] for rows in table], dtype=torch.float64)
-    projection: Rows = parameters.projection[place].tolist()
-    found = []
-    for at, (start,) in enumerate(table):
-        if "query" in number.per:
-            head = own_heads(attention.operator, name)[at]
-            added = [[_dot(projection[at], each)] for each in q[head]]
-        else:
-            own = projection[at * len(start) :][: len(start)]
-            added = [[_dot(row, x[t]) for row in own] for t in range(len(x))]
-        found.append([_apply_link(number, [a + b for a, b in zip(start, row, strict=True)]) for row in added])
-    return torch.tensor(found, dtype=torch.float64)
-
-
-def _apply_link(number: Number, raw: list[float]) -> list[float]:
-    return [_LINKS[number.link](each) for each in raw]
-
-
-def _contrast(
-    number: Contrast, layer: int, q_up: list[float], k_up: list[float], q_down: list[float], k_down: list[float]
-) -> float:
-    start = number.deep + (number.init - number.deep) * math.exp(-number.rate * layer)
-    return start + math.exp(_dot(q_up, k_up)) - math.exp(_dot(q_down, k_down))
+        start = number.deep + (number.init - number.deep) * math.exp(-number.rate * parameters.layer)
+        up, down = ((raw[:, i] * raw[:, i + 1]).sum(-1).exp() for i in (0, 2))
+        return (start + up - down)[:, None, None]
+    if "query" in number.per:
+        own = q[own_heads(attention.operator, name)]
+        raw = raw + (own * parameters.projection[place][:, None]).sum(-1, keepdim=True)
+    elif "token" in number.per:
+        raw = raw + torch.stack([x @ u.T for u in parameters.projection[place].unflatten(0, (len(raw), -1))])
+    return raw if isinstance(number, Matrix) else _LINKS[number.link](raw)
 
 
 def _causality_in_a_model(operator: Operator) -> None:
@@ -158,6 +123,6 @@ def _causality_in_a_model(operator: Operator) -> None:
 
 
 LAWS = (
-    Law("layer", "A layer is the plain floats of its projections, rotary positions and predicted numbers.", _layer),
+    Law("layer", "A layer is the oracle between its projections, with rotary positions and predicted numbers.", _layer),
     Law("causality in a model", "In a model, what comes later changes nothing, not by one bit.", _causality_in_a_model),
 )

@@ -9,7 +9,7 @@ from torch import Tensor
 from variants.attend import attend
 from variants.laws.inputs import Inputs, random_inputs
 from variants.laws.law import Law, NothingStated, near, require
-from variants.number import Number, Vector
+from variants.number import Vector
 from variants.operator import Operator, head_shape
 from variants.papers.catalogue import Limit, Where, catalogue
 
@@ -19,13 +19,8 @@ def _key(make: Callable[[], Operator]) -> str:
     return make().key
 
 
-def limits_of(operator: Operator) -> tuple[Limit, ...]:
-    """Return the limits of the named operator that equals this one."""
-    return tuple(limit for known in catalogue().values() for limit in known.limits if _key(known.make) == operator.key)
-
-
 def _limits(operator: Operator) -> None:
-    stated = limits_of(operator)
+    stated = [limit for known in catalogue().values() for limit in known.limits if _key(known.make) == operator.key]
     if not stated:
         raise NothingStated
     for limit in stated:
@@ -38,48 +33,44 @@ def _limit(operator: Operator, limit: Limit) -> None:
     inputs = _WHERE[limit.where](operator, drawn)
     unknown = set(limit.numbers) - set(operator.numbers())
     require(not unknown, f"the limit {limit.words} names numbers that {operator.label!r} has not: {sorted(unknown)}")
-    numbers = at_start(operator, inputs)
+    numbers = _at_start(operator, inputs)
     for name, value in limit.numbers.items():
         numbers[name] = torch.full_like(numbers[name], value)
     there = operator.changed(**{stage: getattr(operator, stage).changed(**to) for stage, to in limit.fields.items()})
     came = attend(there, inputs.q, inputs.k, inputs.v, numbers=numbers).output
     own = inputs.q.shape[-1] - operator.gate.channels + other.gate.channels
     theirs = inputs._replace(q=inputs.q[..., :own], k=inputs.k[..., :own])
-    expected = attend(other, theirs.q, theirs.k, theirs.v, numbers=at_start(other, theirs)).output
+    expected = attend(other, theirs.q, theirs.k, theirs.v, numbers=_at_start(other, theirs)).output
     near(came, expected, f"{limit.words}: {operator.label} as {other.label}", atol=limit.within)
 
 
-def at_start(operator: Operator, inputs: Inputs) -> dict[str, Tensor]:
+def _at_start(operator: Operator, inputs: Inputs) -> dict[str, Tensor]:
     """Return every number at its start; draw the random ones."""
-    shape = head_shape(operator, heads=inputs.q.shape[1], query=inputs.q.shape[-1], value=inputs.v.shape[-1], width=1)
-
-    def start(name: str, number: Number) -> Tensor:
-        if not number.trained:
-            plain = not isinstance(number, Vector)  # a scalar without the rounding of float32
-            fixed = number.fixed_value(shape, 0).double()
-            return torch.full_like(fixed, number.init_at(0)) if plain else fixed
-        raw = number.table(shape, 0)
-        number.disturb(raw, torch.Generator().manual_seed(len(name)))
-        return number.value(raw.double(), 0)
-
-    return {name: start(name, number) for name, number in operator.numbers().items()}
+    shape, found = (
+        head_shape(operator, heads=inputs.q.shape[1], query=inputs.q.shape[-1], value=inputs.v.shape[-1], width=1),
+        dict[str, Tensor](),
+    )
+    for name, number in operator.numbers().items():
+        if number.trained:
+            raw = number.table(shape, 0)
+            number.disturb(raw, torch.Generator().manual_seed(len(name)))
+            found[name] = number.value(raw.double(), 0)
+        else:
+            fixed = number.fixed_value(shape, 0).double()  # a scalar without the rounding of float32
+            found[name] = fixed if isinstance(number, Vector) else torch.full_like(fixed, number.init_at(0))
+    return found
 
 
 def _equal_signals(operator: Operator, inputs: Inputs) -> Inputs:
-    count = operator.signals.count
-
     def repeat_first(x: Tensor) -> Tensor:
-        return x[..., : x.shape[-1] // count].repeat(1, 1, 1, count)
+        return x[..., : x.shape[-1] // operator.signals.count].repeat(1, 1, 1, operator.signals.count)
 
     return inputs._replace(q=repeat_first(inputs.q), k=repeat_first(inputs.k))
 
 
 def _first_signal(operator: Operator, inputs: Inputs) -> Inputs:
-    def first(x: Tensor) -> Tensor:
-        kept = torch.arange(x.shape[-1]) < x.shape[-1] // operator.signals.count
-        return x * kept
-
-    return inputs._replace(q=first(inputs.q), k=first(inputs.k))
+    kept = torch.arange(inputs.q.shape[-1]) < inputs.q.shape[-1] // operator.signals.count
+    return inputs._replace(q=inputs.q * kept, k=inputs.k * kept)
 
 
 def _unit(x: Tensor) -> Tensor:

@@ -2,22 +2,15 @@
 
 import torch
 
-from variants.laws.inputs import fit, granularity_levels
+from variants.laws.inputs import LAYERS, attentions, fit, granularity_levels, model_of, own_heads, sequences, table
 from variants.laws.law import Law, LawBroken, NothingStated, near, require
-from variants.laws.tiny import LAYERS, attentions, model_of, own_heads, sequences, table
-from variants.model.block import Attention
 from variants.model.transformer import Transformer
-from variants.number import Contrast, KeyVector, Matrix, Number, Vector
+from variants.number import Contrast, KeyVector, Matrix, Vector
 from variants.operator import Operator, head_shape
 
 _SEEDS = 12
 _OF_LOGITS = ("preparation", "product", "transform", "forgetting", "margin", "gate", "normaliser")
 """Stages whose numbers act on logits only."""
-
-
-def _shape(operator: Operator) -> tuple[int, int]:
-    found = fit(operator)
-    return found.heads, found.channels + operator.added_channels
 
 
 def _granularity(operator: Operator) -> None:
@@ -49,8 +42,9 @@ def _remove_noise(model: Transformer, operator: Operator, name: str, start: dict
             table(attention.numbers.projection, name).data.zero_()
     if not (number.trained and number.random):
         return
-    heads, query = _shape(operator)
-    shape = head_shape(operator, heads=heads, query=query, value=fit(operator).channels, width=model.backbone.width)
+    heads, channels, _ = fit(operator)
+    query, width = channels + operator.added_channels, model.backbone.width
+    shape = head_shape(operator, heads=heads, query=query, value=channels, width=width)
     tables = [table(attention.numbers.table, name) for attention in attentions(model)]
     if isinstance(number, Matrix):
         wanted = start.setdefault(name, [each.detach().clone() for each in tables])
@@ -100,25 +94,17 @@ def _slopes(operator: Operator, seed: int) -> dict[tuple[str, int, str, int], fl
         for each in attention.numbers.table.values():
             each.data += 0.5 * 4 ** (seed % 3) * torch.randn(each.shape, generator=made, dtype=torch.float64)
     model(sequences()).square().sum().backward()
-    trained = {name: number for name, number in operator.numbers().items() if number.trained}
-    return {
-        (name, layer, what, head): slope
-        for layer, attention in enumerate(attentions(model))
-        for name, number in trained.items()
-        for what, by_head in _slopes_of_number(attention, name, number).items()
-        for head, slope in enumerate(by_head)
-    }
-
-
-def _slopes_of_number(attention: Attention, name: str, number: Number) -> dict[str, list[float]]:
-    own = table(attention.numbers.table, name)
-    gradients, heads = {"table": own.grad}, own.shape[1]
-    if {"query", "token"} & set(number.per):
-        gradients["projection"] = table(attention.numbers.projection, name).grad
-    return {
-        what: [0.0] * heads if gradient is None else gradient.reshape(heads, -1).abs().amax(1).tolist()
-        for what, gradient in gradients.items()
-    }
+    found = dict[tuple[str, int, str, int], float]()
+    for name, number in operator.numbers().items():
+        for layer, attention in enumerate(attentions(model) if number.trained else ()):
+            own = table(attention.numbers.table, name)
+            gradients, heads = {"table": own.grad}, own.shape[1]
+            if number.predicted:
+                gradients["projection"] = table(attention.numbers.projection, name).grad
+            for what, gradient in gradients.items():
+                sizes = [0.0] * heads if gradient is None else gradient.reshape(heads, -1).abs().amax(1).tolist()
+                found.update({(name, layer, what, head): size for head, size in enumerate(sizes)})
+    return found
 
 
 def _parameters(operator: Operator) -> None:
@@ -134,29 +120,22 @@ def _parameters(operator: Operator) -> None:
 
 def _size(operator: Operator, name: str, width: int) -> int:
     """Count the parameters of a trained number from its axes."""
-    number, heads, (_, query) = operator.numbers()[name], len(own_heads(operator, name)), _shape(operator)
+    number, heads, value = operator.numbers()[name], len(own_heads(operator, name)), fit(operator).channels
+    semantic = value - operator.split_channels
+    signal, entries = semantic // operator.signals.count, 1
+    if isinstance(number, Contrast):
+        entries = 4 * signal if number.random else 1
+    elif isinstance(number, Matrix):
+        entries = signal**2
+    elif isinstance(number, Vector):
+        entries = semantic if isinstance(number, KeyVector) else value
     layers = LAYERS if "layer" in number.per else 1
-    entries = _entries(operator, number)
     size = layers * (heads if "head" in number.per else 1) * entries if number.bias else 0
     if "query" in number.per:
-        size += layers * heads * query
+        size += layers * heads * (value + operator.added_channels)
     if "token" in number.per:
         size += layers * heads * entries * width
     return size
-
-
-def _entries(operator: Operator, number: Number) -> int:
-    """Count the entries of a number for one head and layer."""
-    value = fit(operator).channels
-    semantic = value - operator.split_channels
-    signal = semantic // operator.signals.count
-    if isinstance(number, Contrast):
-        return 4 * signal if number.random else 1
-    if isinstance(number, Matrix):
-        return signal**2
-    if isinstance(number, Vector):
-        return semantic if isinstance(number, KeyVector) else value
-    return 1
 
 
 def _evaluation(operator: Operator) -> None:
@@ -172,9 +151,7 @@ def _evaluation(operator: Operator) -> None:
 
 LAWS = (
     Law("granularity", "At step 0 every granularity of every number computes the same function.", _granularity),
-    Law(
-        "training", "Every trained number receives a gradient in every layer and head, at every granularity.", _training
-    ),
+    Law("training", "Every trained number has a gradient in every layer and head, at every granularity.", _training),
     Law("evaluation", "An evaluation changes nothing.", _evaluation),
     Law("parameters", "It has as many parameters as the axes of its numbers say.", _parameters),
 )

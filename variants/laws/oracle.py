@@ -1,7 +1,7 @@
 """The oracle: any operator in plain floats, with every term from its stage's own oracle and no tensors."""
 
 import cmath
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, NamedTuple, final
 
 from torch import Tensor
@@ -36,7 +36,8 @@ def attend_in_floats(
     `numbers` by "stage.field" without the batch's axis: scalars [H or 1, T or 1, 1], vectors and matrices alike.
     `added` holds the effects of positions, None for none.
     """
-    return _Floats(operator, heads, seen, numbers, added or Added()).output()
+    floats = _Floats(operator, heads, seen, numbers, added or Added())
+    return [[floats.row(h, i) for i in range(len(rows))] for h, rows in enumerate(heads[0])]
 
 
 def _rotate(row: Row, position: int, base: float, slices: int) -> Row:
@@ -64,42 +65,57 @@ class _Floats:
         rotary, self._bias = added
         self._operator, self._tensors, self._numbers = operator, numbers, operator.numbers()
         self._known: dict[tuple[str, int, int | None], dict[str, Any]] = {}
-        self._heads, self._length = len(q), len(q[0])
-        tokens = range(self._length)
-        self._seen = [[operator.visible.oracle(seen, i, j) for j in tokens] for i in tokens]
+        self._heads, self._tokens = len(q), range(len(q[0]))
+        self._seen = [[operator.visible.oracle(seen, i, j) for j in self._tokens] for i in self._tokens]
         semantic = len(q[0][0]) - operator.gate.channels
         self._gate_q, self._gate_k = ([[row[semantic:] for row in rows] for rows in x] for x in (q, k))
-        pairs = [
-            [
-                operator.preparation.oracle(a[:semantic], b[:semantic], **self._own("preparation", h, i))
-                for i, (a, b) in enumerate(zip(q[h], k[h], strict=True))
+        self._q, self._k = list[Rows](), list[Rows]()
+        slices = operator.signals.count if operator.signals.rotary == "per_signal" else 1
+        for h in range(self._heads):
+            own = [self._own("preparation", h, i) for i in self._tokens]
+            pairs = [
+                operator.preparation.oracle(q[h][i][:semantic], k[h][i][:semantic], **own[i]) for i in self._tokens
             ]
-            for h in range(self._heads)
-        ]
-        self._q, self._k = ([[pair[which] for pair in rows] for rows in pairs] for which in (0, 1))
-        if rotary is not None:
-            slices = operator.signals.count if operator.signals.rotary == "per_signal" else 1
-            self._q, self._k = (
-                [[_rotate(row, i, rotary.base, slices) for i, row in enumerate(rows)] for rows in x]
-                for x in (self._q, self._k)
-            )
-        self._z = [[self._map(h, s) for h in range(self._heads)] for s in range(self._signals)]
+            for into, which in ((self._q, 0), (self._k, 1)):
+                rows = [list(pair[which]) for pair in pairs]
+                into.append(
+                    rows if rotary is None else [_rotate(row, i, rotary.base, slices) for i, row in enumerate(rows)]
+                )
+        self._signals = range(1 if operator.merge.of_logits else operator.signals.count)
+        self._z = [[self._map(h, s) for h in range(self._heads)] for s in self._signals]
 
-    @property
-    def _signals(self) -> int:
-        return 1 if self._operator.merge.of_logits else self._operator.signals.count
+    def row(self, head: int, i: int) -> Row:
+        """Compute the output of one query."""
+        operator = self._operator
 
-    def output(self) -> list[Rows]:
-        return [[self._row(h, i) for i in range(self._length)] for h in range(self._heads)]
+        def own(stage: str) -> dict[str, Any]:
+            return self._own(stage, head, i)
+
+        maps = [self._weights(head, i, s) for s in self._signals]
+        weights, ground = maps[0]
+        if not operator.merge.of_logits:
+            weights, ground = operator.merge.oracle([m[0] for m in maps], [m[1] for m in maps], **own("merge"))
+        extra = operator.extra.oracle(**own("extra"))
+        length = len(self._tokens) + (extra is not None)
+        weights, ground = operator.rescale.oracle(weights, ground, length, **own("rescale"))
+        left, values = iter(weights), [list(row) for row in self._v[head]]
+        spread = [next(left)] if extra is not None else []
+        if extra is not None:
+            values.insert(0, [0.0] * len(values[0]) if extra[1] is None else list(extra[1]))
+        spread += [next(left) if self._seen[i][j] else 0.0 for j in self._tokens]
+        output = operator.readout.oracle(spread, ground, values, **own("readout"))
+        output = operator.head_norm.oracle(output, **own("head_norm"))
+        return operator.output_gate.oracle(output, **own("output_gate"))
 
     def _own(self, stage: str, head: int, token: int | None, prefix: str = "") -> dict[str, Any]:
         """Return the numbers of a stage at one head and token; for token None, lists over all tokens."""
         at = (f"{stage}.{prefix}", head, token)
         if at not in self._known:
-            start, tokens = at[0], range(self._length) if token is None else [token]
-            names = [name for name in self._numbers if name.startswith(start)]
-            values = {name.removeprefix(start): [self._at(name, head, t) for t in tokens] for name in names}
-            self._known[at] = values if token is None else {name: value for name, (value,) in values.items()}
+            names = {name.removeprefix(at[0]): name for name in self._numbers if name.startswith(at[0])}
+            self._known[at] = {
+                short: [self._at(name, head, t) for t in self._tokens] if token is None else self._at(name, head, token)
+                for short, name in names.items()
+            }
         return self._known[at]
 
     def _at(self, name: str, head: int, token: int) -> Value:
@@ -114,75 +130,46 @@ class _Floats:
 
     def _product(self, head: int, q: Row, k: Row, distance: int, signal: int) -> float:
         """Compute the product of one signal, or the mean over signals if logits merge."""
-        operator, width = self._operator, len(q) // self._operator.signals.count
+        operator, width, length = self._operator, len(q) // self._operator.signals.count, len(self._tokens)
         slices = range(operator.signals.count) if operator.merge.of_logits else [signal]
         own = self._own("product", head, 0)
         found = [
-            operator.product.oracle(q[s * width :][:width], k[s * width :][:width], distance, self._length, **own)
+            operator.product.oracle(q[s * width :][:width], k[s * width :][:width], distance, length, **own)
             for s in slices
         ]
         return sum(found) / len(found)
 
+    def _transform(self, head: int, i: int, z: float) -> float:
+        return self._operator.transform.oracle(z, **self._own("transform", head, i))
+
     def _map(self, head: int, signal: int) -> Rows:
-        q, k, tokens = self._q[head], self._k[head], range(self._length)
+        q, k = self._q[head], self._k[head]
 
         def logit(i: int, j: int) -> float:
             z = self._transform(head, i, self._product(head, q[i], k[j], i - j, signal))
             return z if self._bias is None else z + self._bias[head][i][j]
 
-        return [[logit(i, j) if self._seen[i][j] else 0.0 for j in tokens] for i in tokens]
-
-    def _transform(self, head: int, i: int, z: float) -> float:
-        return self._operator.transform.oracle(z, **self._own("transform", head, i))
-
-    def _logit(self, head: int, i: int, z: float, suppression: float) -> float:
-        operator = self._operator
-        gamma = operator.normaliser.relevance_oracle(**self._own("normaliser", head, i))
-        c = operator.margin.oracle(sum(self._seen[i]), **self._own("margin", head, i))
-        return gamma + c * (z - gamma) - suppression
+        return [[logit(i, j) if self._seen[i][j] else 0.0 for j in self._tokens] for i in self._tokens]
 
     def _weights(self, head: int, i: int, signal: int) -> tuple[Row, float]:
         """Compute the weights of the learned key, if any, the visible keys, and the ground state."""
-        operator, logits = self._operator, []
+        operator, logits = self._operator, list[float]()
+        gamma = operator.normaliser.relevance_oracle(**self._own("normaliser", head, i))
+        c = operator.margin.oracle(sum(self._seen[i]), **self._own("margin", head, i))
         extra = operator.extra.oracle(**self._own("extra", head, i))
         if extra is not None:
-            z = self._product(head, self._q[head][i], extra[0], 0, signal)
-            logits.append(self._logit(head, i, self._transform(head, i, z), 0.0))
-        for j in (j for j in range(self._length) if self._seen[i][j]):
+            z = self._transform(head, i, self._product(head, self._q[head][i], list(extra[0]), 0, signal))
+            logits.append(gamma + c * (z - gamma))
+        for j in (j for j in self._tokens if self._seen[i][j]):
             own = self._own("forgetting", head, None)
-            lowering = operator.forgetting.oracle(self._z[signal][0], self._seen, i, j, **own)
+            z = self._z[signal][head][i][j] - operator.forgetting.oracle(self._z[signal][0], self._seen, i, j, **own)
             b = operator.gate.oracle(self._gate_q[head][i], self._gate_k[head][j], **self._own("gate", head, i))
-            logits.append(self._logit(head, i, self._z[signal][head][i][j] - lowering, b))
+            logits.append(gamma + c * (z - gamma) - b)
         member, prefix = operator.score.of_head(head, self._heads)
-        own = self._own("score", head, i, prefix)
+        own, numbers = self._own("score", head, i, prefix), self._own("normaliser", head, i)
         f = [member.oracle(a, **own) for a in logits]
-        given = [member.size_oracle(a, **own) for a in logits] if operator.normaliser.needs == "signs" else f
-        weights, ground = operator.normaliser.oracle(
-            given, lambda a: member.oracle(a, **own), **self._own("normaliser", head, i)
-        )
-        if operator.normaliser.needs == "signs":
-            weights = [(each > 0) * weight - (each < 0) * weight for each, weight in zip(f, weights, strict=True)]
-        return weights, ground
-
-    def _row(self, head: int, i: int) -> Row:
-        operator = self._operator
-
-        def stage(name: str) -> dict[str, Any]:
-            return self._own(name, head, i)
-
-        maps = [self._weights(head, i, s) for s in range(self._signals)]
-        weights, ground = maps[0]
-        if not operator.merge.of_logits:
-            weights, ground = operator.merge.oracle([m[0] for m in maps], [m[1] for m in maps], **stage("merge"))
-        extra = operator.extra.oracle(**stage("extra"))
-        length = self._length + (extra is not None)
-        weights, ground = operator.rescale.oracle(weights, ground, length, **stage("rescale"))
-        left = iter(weights)
-        values: list[Sequence[float]] = list(self._v[head])
-        spread = [next(left)] if extra is not None else []
-        if extra is not None:
-            values.insert(0, extra[1] if extra[1] is not None else [0.0] * len(values[0]))
-        spread += [next(left) if self._seen[i][j] else 0.0 for j in range(self._length)]
-        output = operator.readout.oracle(spread, ground, [list(row) for row in values], **stage("readout"))
-        output = operator.head_norm.oracle(output, **stage("head_norm"))
-        return operator.output_gate.oracle(output, **stage("output_gate"))
+        if operator.normaliser.needs != "signs":
+            return operator.normaliser.oracle(f, lambda a: member.oracle(a, **own), **numbers)
+        sizes = [member.size_oracle(a, **own) for a in logits]
+        weights, ground = operator.normaliser.oracle(sizes, lambda a: member.oracle(a, **own), **numbers)
+        return [(each > 0) * weight - (each < 0) * weight for each, weight in zip(f, weights, strict=True)], ground

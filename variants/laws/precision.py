@@ -48,17 +48,11 @@ def _low_precision(operator: Operator) -> None:
     exact = run_path("reference", operator, rounded.to(torch.float64))
     with EveryStepRounded():  # type: ignore[no-untyped-call]
         naive = run_path("reference", operator, wide)
+    most = 2 * float((naive.double() - exact).abs().max())
     for path in others:
-        came, most = run_path(path.name, operator, rounded), 2 * _error(naive, exact)
-        require(
-            _error(came, exact) <= most,
-            f"expected an error of at most {most:.3g}, twice that of rounding every step, came "
-            f"{_error(came, exact):.3g}, for bfloat16 inputs on path {path.name!r}",
-        )
-
-
-def _error(came: Tensor, exact: Tensor) -> float:
-    return float((came.double() - exact).abs().max())
+        error = float((run_path(path.name, operator, rounded).double() - exact).abs().max())
+        rule = f"expected an error of at most {most:.3g}, twice that of rounding every step"
+        require(error <= most, f"{rule}, came {error:.3g}, for bfloat16 inputs on path {path.name!r}")
 
 
 def _small_weights(operator: Operator) -> None:
@@ -66,11 +60,9 @@ def _small_weights(operator: Operator) -> None:
     if not operator.normaliser.has_ground or not operator.merge.of_logits:
         raise NothingStated
     given = random_inputs(operator, scale=2.5, seed=3).to(torch.float32)
-    exact = given.to(torch.float64)
-    came, expected = (attend(operator, x.q, x.k, x.v, numbers=x.numbers).ground for x in (given, exact))
-    assert came is not None
-    assert expected is not None
-    near(came.double(), expected, "the ground state's or sink's weight in float32", rtol=1e-3, atol=1e-30)
+    found = (attend(operator, x.q, x.k, x.v, numbers=x.numbers).ground for x in (given, given.to(torch.float64)))
+    came, expected = (torch.empty(0) if x is None else x.double() for x in found)
+    near(came, expected, "the ground state's or sink's weight in float32", rtol=1e-3, atol=1e-30)
 
 
 LAWS = (
@@ -80,9 +72,5 @@ LAWS = (
         "rounding every step does.",
         _low_precision,
     ),
-    Law(
-        "small weights",
-        "A small weight of a ground state or sink has no fewer digits than a large one.",
-        _small_weights,
-    ),
+    Law("small weights", "A small weight of a ground state or sink has as many digits as a large one.", _small_weights),
 )

@@ -27,7 +27,8 @@ def _score(operator: Operator) -> None:
     """Compare each score with its oracle. Only this law finds a factor that a normaliser divides out again."""
     for member, own in _members(operator):
         numbers = {name: value.tolist() if value.numel() > 1 else value.item() for name, value in own.items()}
-        f, words = _values(member, _LOGITS, own), "".join(f", {name}={value:.3g}" for name, value in numbers.items())
+        f = _scores(member, _LOGITS, own).values().flatten()
+        words = "".join(f", {name}={value:.3g}" for name, value in numbers.items())
         for a, came in zip(_LOGITS, f.tolist(), strict=True):
             expected = member.oracle(a, **numbers)
             require(
@@ -55,10 +56,6 @@ def _scores(member: Score, logits: Iterable[float] | Tensor, own: dict[str, Tens
     """Compute the scores of N logits as one row [1, 1, 1, N]."""
     a = logits if isinstance(logits, Tensor) else torch.tensor([*logits], dtype=torch.float64)
     return member.scores(a[None, None, None], torch.ones(1, len(a), dtype=torch.bool), **own)
-
-
-def _values(member: Score, logits: Iterable[float], own: dict[str, Tensor]) -> Tensor:
-    return _scores(member, logits, own).values().flatten()
 
 
 def _gives(member: Score, a: float, own: dict[str, Tensor]) -> str:
@@ -95,7 +92,9 @@ def _identities(operator: Operator) -> None:
         other = Score.members().get(identity.to)
         if other is None:
             raise LawBroken(f"{operator.score.label!r} tends to {identity.to!r}, and there is no such score")
-        came, expected = _values(operator.score, logits, numbers), _values(other.example(), logits, {})
+        came, expected = (
+            _scores(*each).values() for each in ((operator.score, logits, numbers), (other.example(), logits, {}))
+        )
         near(came, expected, f"{operator.score.label} with {dict(identity.numbers)}", rtol=identity.within)
 
 

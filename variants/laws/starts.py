@@ -6,9 +6,8 @@ from statistics import fmean
 import torch
 from torch import Tensor
 
-from variants.laws.inputs import fit
+from variants.laws.inputs import LAYERS, attentions, fit, model_of, predict_numbers, table
 from variants.laws.law import Law, NothingStated, near, require
-from variants.laws.tiny import LAYERS, attentions, model_of, predict_numbers, table
 from variants.model.block import Attention
 from variants.number import ByDepth, Contrast, Matrix, Number, RunningMean, Vector
 from variants.operator import Operator
@@ -19,26 +18,18 @@ _BATCH, _LENGTH = 3, 7
 
 
 def _start(operator: Operator) -> None:
-    if not operator.numbers():
+    numbers = operator.numbers()
+    if not numbers:
         raise NothingStated
-    drawn = [name for name, number in operator.numbers().items() if number.trained and number.random]
-    projected = [name for name, number in operator.numbers().items() if number.projection_std]
-    tables = {name: list[list[Tensor]]() for name in drawn}
-    projections = {name: list[list[Tensor]]() for name in projected}
-    for seed in range(_SEEDS if drawn or projected else 1):
-        found = attentions(model_of(operator, seed))
-        for name in drawn:
-            tables[name].append([table(each.numbers.table, name).detach() for each in found])
-        for name in projected:
-            projections[name].append([table(each.numbers.projection, name).detach() for each in found])
-        if not seed:
-            _check_start(operator, found)
-    for name in drawn:
-        number = operator.numbers()[name]
-        _check_spread(_spread_of(number, tables[name]), tables[name], name, layers="layer" in number.per)
-    for name in projected:
-        expected = operator.numbers()[name].projection_std
-        _check_spread(expected, projections[name], f"the projection of {name}", layers=True)
+    drawn = [(name, "table") for name, number in numbers.items() if number.trained and number.random]
+    drawn += [(name, "projection") for name, number in numbers.items() if number.projection_std]
+    models = [attentions(model_of(operator, seed)) for seed in range(_SEEDS if drawn else 1)]
+    _check_start(operator, models[0])
+    for name, what in drawn:
+        number = numbers[name]
+        tables = [[table(getattr(each.numbers, what), name).detach() for each in layers] for layers in models]
+        expected = number.projection_std if what == "projection" else _spread(number, tables[0][0])
+        _check_spread(expected, tables, f"the {what} of {name}", layers=what == "projection" or "layer" in number.per)
 
 
 def _check_start(operator: Operator, found: list[Attention]) -> None:
@@ -71,10 +62,10 @@ def _init(number: Number, layer: int) -> float:
     return number.init
 
 
-def _spread_of(number: Number, tables: list[list[Tensor]]) -> float:
+def _spread(number: Number, drawn: Tensor) -> float:
     """Return the spread that a number says its table has."""
     if isinstance(number, Matrix):
-        return number.init / math.sqrt(tables[0][0].shape[-1])
+        return number.init / math.sqrt(drawn.shape[-1])
     assert isinstance(number, Vector | Contrast)
     return number.spread
 
@@ -106,10 +97,11 @@ def _running_means(operator: Operator) -> None:
         numbers, made = attentions(model_of(each))[0].numbers, torch.Generator().manual_seed(9)
         for parameter in numbers.parameters():
             parameter.data.copy_(torch.randn(parameter.shape, generator=made, dtype=torch.float64))
-        heads = fit(each).heads
+        heads, channels = fit(each).heads, fit(each).channels
+        sizes = (_BATCH, heads, _LENGTH, channels + each.added_channels), (_BATCH, _LENGTH, heads * channels)
         state = {name: [number.init] * heads for name, number in means.items()}
         for step in (1, 2):
-            q, x = _queries(each, made)
+            q, x = (torch.randn(size, generator=made, dtype=torch.float64) for size in sizes)
             given = numbers.eval().values(q, x)
             came = numbers.train().values(q, x)
             for name, number in means.items():
@@ -120,15 +112,6 @@ def _running_means(operator: Operator) -> None:
                 expected = torch.tensor(state[name], dtype=torch.float64)[None, :, None, None]
                 near(came[name], expected, f"{name} in step {step} of training", rtol=1e-6)
                 require(not came[name].requires_grad, f"expected no gradient, came one, through {name}")
-
-
-def _queries(operator: Operator, made: torch.Generator) -> tuple[Tensor, Tensor]:
-    """Draw queries [B, H, T, D + G] and the layer's input [B, T, W]."""
-    shape = fit(operator)
-    q = (_BATCH, shape.heads, _LENGTH, shape.channels + operator.added_channels)
-    x = (_BATCH, _LENGTH, shape.heads * shape.channels)
-    made_q, made_x = (torch.randn(size, generator=made, dtype=torch.float64) for size in (q, x))
-    return made_q, made_x
 
 
 LAWS = (

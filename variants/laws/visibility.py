@@ -79,9 +79,8 @@ def _fill_hidden(x: Tensor, value: float) -> Tensor:
 
 def _one_other(x: Tensor, other: Tensor) -> Tensor:
     """A number with another value at the hidden token, where it varies by token."""
-    if x.shape[2] != _LENGTH:
-        return x
-    return x.index_copy(2, torch.tensor([_HIDDEN]), other[:, :, _HIDDEN : _HIDDEN + 1])
+    there = torch.tensor([_HIDDEN])
+    return x.index_copy(2, there, other.index_select(2, there)) if x.shape[2] == _LENGTH else x
 
 
 def _with_gradients(operator: Operator, inputs: Inputs, mask: Tensor, *, of_others: bool = False) -> dict[str, Tensor]:

@@ -82,16 +82,16 @@ class Attention(nn.Module):
         return self.out(joined)  # type: ignore[no-any-return]
 
     def _output(self, heads: Heads, numbers: NumberValues) -> Tensor:
-        if self.watched is None:
-            compiled = torch.compiler.is_compiling()  # the choice itself cannot be traced
-            if compiled:
-                path = self._compiled.get(heads.q.device.type, PATHS[-1])
-            else:
-                path = choose(self.operator, Case.of(heads), self.path).path
-            return path.run(self.operator, heads, numbers)
-        attended = definition(self.operator, heads, numbers)
-        self.watched.append(AttentionTrace(heads, numbers, attended))
-        return attended.output
+        if self.watched is not None:
+            attended = definition(self.operator, heads, numbers)
+            self.watched.append(AttentionTrace(heads, numbers, attended))
+            return attended.output
+        compiled = torch.compiler.is_compiling()  # the choice itself cannot be traced
+        if compiled:
+            path = self._compiled.get(heads.q.device.type, PATHS[-1])
+        else:
+            path = choose(self.operator, Case.of(heads), self.path).path
+        return path.run(self.operator, heads, numbers)
 
     def case(self, length: int, *, compiled: bool = False) -> Case:
         """Return the case of a call in training on sequences of `length`."""

@@ -31,9 +31,7 @@ class Placement(Spec):
     def _meaning_is_unique(self) -> Self:
         if self.side in ("inner", "alternate"):
             if self.share != 1:
-                raise ValueError(
-                    f"side={self.side!r} says which layers, share={self.share:g} says nothing; leave it out"
-                )
+                raise ValueError(f"side={self.side!r} says which layers, share={self.share:g} nothing; leave it out")
             return self
         if self.share == 1 and self.rest != Operator():
             raise ValueError("with share=1 no layer is left for `rest`; leave it out or lower the share")
@@ -57,9 +55,8 @@ class Placement(Spec):
         """
         chosen = self.chosen(layers)
         if not chosen:
-            raise ValueError(
-                f"side='inner' is all layers but the first and the last; {layers} layers have none, 3 have one"
-            )
+            rule = "side='inner' is all layers but the first and the last"
+            raise ValueError(f"{rule}; {layers} layers have none, 3 have one")
         if len(chosen) == layers and self.rest != Operator():
             what = f"side={self.side!r}" if self.side == "alternate" else f"share {self.share:g}"
             raise ValueError(f"{what} of {layers} layers is all of them; leave `rest` out or take fewer")

@@ -11,7 +11,7 @@ from typing import NamedTuple, final
 import torch
 from torch import Tensor
 
-from variants.model.block import present_tokens
+from variants.model.block import Block, present_tokens
 from variants.model.transformer import Transformer
 
 Pooled = Callable[[Tensor], Tensor]
@@ -47,9 +47,13 @@ class RunningMeans:
         if not self._layers:
             return
         parts = [_Passing(self._model, share) for share in shares]
-        _weigh_by_tokens(parts, pooled)
+        tokens = [part.tokens for part in parts if part.tokens is not None]
+        if tokens:  # some are padding: weigh each part by its share of the batch's tokens
+            total = pooled(torch.stack(tokens).sum())
+            for part, count in zip(parts, tokens, strict=True):
+                part.weight = count / total
         for layer, block in enumerate(self._model.blocks()[: self._layers]):
-            averages = zip(*(part.averages(layer) for part in parts), strict=True)
+            averages = zip(*(part.averages(block) for part in parts), strict=True)
             block.attention.numbers.move([pooled(torch.stack(each).sum(0)) for each in averages])
             if layer < self._layers - 1:
                 for part in parts:
@@ -61,7 +65,6 @@ class _Passing:
     """One part on its way through the layers, with the state of its own random numbers."""
 
     def __init__(self, model: Transformer, share: BatchShare) -> None:
-        self._blocks = model.blocks()
         self.weight: float | Tensor = share.weight
         share.noise()
         self._hidden = model.embed(share.inputs)
@@ -71,32 +74,21 @@ class _Passing:
         present = present_tokens(self._mask)
         self.tokens = None if present is None else present.expand(batch, 1, length, 1).sum(dtype=torch.float32)
         """Its tokens without padding; None if nothing is hidden."""
-        self._draws = _draws(self._hidden.device)
+        self._draws = _draws(device)
 
-    def averages(self, layer: int) -> list[Tensor]:
-        return [self.weight * each for each in self._blocks[layer].averages(self._hidden, self._mask)]
+    def averages(self, block: Block) -> list[Tensor]:
+        return [self.weight * each for each in block.averages(self._hidden, self._mask)]
 
     def passes(self, layer: int) -> None:
-        _restore(self._hidden.device, self._draws)
+        device = self._hidden.device
+        if device.type == "cuda":
+            torch.cuda.set_rng_state(self._draws, device)
+        else:
+            torch.set_rng_state(self._draws)
         self._hidden = self._layers[layer](self._hidden)
-        self._draws = _draws(self._hidden.device)
-
-
-def _weigh_by_tokens(parts: Sequence[_Passing], pooled: Pooled) -> None:
-    """Weigh each part by its share of the batch's tokens, if some are padding."""
-    tokens = [part.tokens for part in parts if part.tokens is not None]
-    if tokens:
-        total = pooled(torch.stack(tokens).sum())
-        for part, count in zip(parts, tokens, strict=True):
-            part.weight = count / total
+        self._draws = _draws(device)
 
 
 def _draws(device: torch.device) -> Tensor:
+    """Return the state of the random numbers of a device."""
     return torch.cuda.get_rng_state(device) if device.type == "cuda" else torch.get_rng_state()
-
-
-def _restore(device: torch.device, draws: Tensor) -> None:
-    if device.type == "cuda":
-        torch.cuda.set_rng_state(draws, device)
-    else:
-        torch.set_rng_state(draws)

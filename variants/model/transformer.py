@@ -110,8 +110,7 @@ class Transformer(nn.Module):
         `visible` is boolean and broadcasts to [B, T, T]: True = query i may see key j if the model allows it. It hides
         padding and other documents.
 
-        Raises:
-            SpecError: the sequence, sink tokens included, is longer than the learned positions.
+        Raises SpecError if the sequence, sink tokens included, is longer than the learned positions.
         """
         hidden = self.embed(x)
         for layer in self.bind_layers(hidden.shape[1], hidden.device, visible):
@@ -135,8 +134,7 @@ class Transformer(nn.Module):
     def use_positions(self, positions: Positions) -> Iterator[None]:
         """Use another position scheme with the same weights while the context is open.
 
-        Raises:
-            SpecError: the scheme has learned parameters of its own.
+        Raises SpecError if the scheme has learned parameters of its own.
         """
         own = self.backbone.positions
         if positions == own:
@@ -184,10 +182,8 @@ class Transformer(nn.Module):
         length, positions = hidden.shape[1], self.backbone.positions
         if self.position is not None:
             if length > positions.table:
-                raise SpecError(
-                    f"a sequence of {length} is longer than the {positions.table} learned positions; "
-                    "raise max_positions"
-                )
+                rule = f"a sequence of {length} is longer than the {positions.table} learned positions"
+                raise SpecError(f"{rule}; raise max_positions")
             hidden = hidden + self.position.weight[:length]
         fixed = positions.embedding(length, self.backbone.width, hidden.device)
         hidden = hidden if fixed is None else hidden + fixed
@@ -210,16 +206,15 @@ class Transformer(nn.Module):
 
     def number_parameters(self) -> list[nn.Parameter]:
         """List the parameters of the operators' numbers, each once."""
-        found = {id(p): p for table in self._tables() for p in table.parameters()}
-        return list(found.values())
+        return list(dict.fromkeys(p for table in self._tables() for p in table.parameters()))
 
     def undecayed_parameters(self) -> list[nn.Parameter]:
         """List the parameters without weight decay: numbers whose neutral value is not zero.
 
         A kernel's matrices and projections from the layer's input are decayed like other weights.
         """
-        weights = {id(p) for table in self._tables() for p in table.weights()}
-        return [p for p in self.number_parameters() if id(p) not in weights]
+        weights = {p for table in self._tables() for p in table.weights()}
+        return [p for p in self.number_parameters() if p not in weights]
 
     def operator_parameters(self) -> int:
         """Count the parameters beyond those of the same backbone with softmax in every layer."""
@@ -234,8 +229,7 @@ class Transformer(nn.Module):
     def paths(self, length: int, *, compiled: bool = False) -> list[str]:
         """Return the execution path of every layer, bottom first, in training on sequences of `length`.
 
-        Raises:
-            SpecError: a path given by name cannot compute it.
+        Raises SpecError if a path given by name cannot compute it.
         """
         cases = [(each, each.case(length, compiled=compiled)) for each in self._attentions()]
         return [choose(each.operator, case, each.path).path.name for each, case in cases]
@@ -269,25 +263,22 @@ class Transformer(nn.Module):
 
     def _bound(self, name: str, module: nn.Linear | nn.Embedding) -> float | None:
         """Return the bound of PyTorch's own start of a linear layer; None if weights are drawn by `_spread`."""
-        scheme, ends = (
-            self.backbone.initialisation,
-            name in ("read_in", "read_out") and isinstance(self.inputs, Scalars),
-        )
-        own = scheme == "pytorch" or (scheme == "gpt2_scalars" and ends)
+        scheme, ends = self.backbone.initialisation, name in ("read_in", "read_out")
+        own = scheme == "pytorch" or (scheme == "gpt2_scalars" and ends and isinstance(self.inputs, Scalars))
         return 1 / math.sqrt(module.in_features) if own and isinstance(module, nn.Linear) else None
 
     def _spread(self, name: str, weight: Tensor) -> float:
         """Return the standard deviation of an initial weight [out, fan in] or embedding [entries, width]."""
-        layers, fan = self.backbone.layers, weight.shape[1]
+        scheme, layers, fan = self.backbone.initialisation, self.backbone.layers, weight.shape[1]
         if name.startswith("position_bias"):
             return 0.02  # a table of logits has no fan
-        if self.backbone.initialisation == "fan_in":
+        if scheme == "fan_in":
             return 1 / (layers * math.sqrt(fan)) if name.endswith("feedforward.down") else math.sqrt(0.4 / fan)
         if name == "read_in" and isinstance(self.inputs, Scalars):
             return 1 / math.sqrt(3 * self.inputs.width)  # the spread of PyTorch's default for this fan
-        if self.backbone.initialisation == "pytorch":
+        if scheme == "pytorch":
             return 1.0  # an embedding
-        by_depth = self.backbone.initialisation != "normal" and name.endswith(("attention.out", "feedforward.down"))
+        by_depth = scheme != "normal" and name.endswith(("attention.out", "feedforward.down"))
         return 0.02 / math.sqrt(2 * layers) if by_depth else 0.02
 
 

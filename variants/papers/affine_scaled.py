@@ -60,8 +60,7 @@ _GONE = Limit("s -> -inf", {"normaliser.logit": -60.0}, softmax)
 def off_by_one(n: float = 1.0, *, name: str = "Off by one") -> Operator:
     """Softmax with n added to the sum: n = 1 is off by one, and the same as n more keys and values of zero.
 
-    Raises:
-        SpecError: n is not above 0.
+    Raises SpecError if n is not above 0.
     """
     if not n > 0:
         raise SpecError(f"what is added to the sum is above 0; got {n}, and for 0 there is softmax()")

@@ -59,9 +59,7 @@ def key_value_bias(*, shared: bool = False, name: str = "KV biases") -> Operator
     return Operator(name=name, extra=KeyValueBias(learned_key=_key(shared=shared), learned_value=value))
 
 
-@named_operator(
-    "004", limits=(Limit("m = 0", {"extra.learned_value": 0.0}, key_bias),), traps=("At m = 0 it is the K biases.",)
-)
+@named_operator("004", limits=(Limit("m = 0", {"extra.learned_value": 0.0}, key_bias),))
 def fixed_value_bias(
     m: float = 1.0,
     *,
@@ -78,7 +76,7 @@ def fixed_value_bias(
 
 
 _SMALL = "small logits, whose sum is within 1"
-_DIVERGED = "The paper reports that its training failed."
+_FAILED = "The paper reports that training failed."
 
 
 @named_operator(
@@ -89,7 +87,7 @@ def linear_elu(*, name: str = "linear ELU") -> Operator:
     return Operator(name=name, product=LinearELU(), score=Identity())
 
 
-@named_operator("004", traps=(_DIVERGED,))
+@named_operator("004", traps=(_FAILED,))
 def linear_elu_unnormalised(*, name: str = "linear ELU, not normalised") -> Operator:
     """Weights phi(q) . phi(k) / sqrt(d), phi(x) = elu(x) + 1, that need not sum to 1."""
     return Operator(name=name, product=LinearELU(), score=Identity(), normaliser=NoNormaliser())
@@ -121,7 +119,6 @@ def mlp_kernel(gain: float = _RELEASED_GAIN, *, name: str = "MLP kernel") -> Ope
 
 
 _GROWS = "Outputs grow with the number of visible keys: a fresh model's weights sum to"
-_FAILED = "The paper reports that training failed."
 
 
 def _sigmoid(shift: float, per: PerVector) -> Sigmoid:
@@ -184,7 +181,7 @@ def identity(*, name: str = "Identity") -> Operator:
 
 @named_operator(
     "004",
-    limits=(Limit("small logits, whose sum is within 1", {}, identity, where="small logits"),),
+    limits=(Limit(_SMALL, {}, identity, where="small logits"),),
     traps=(_FAILED, "The sum of logits has either sign; the size of a row's sum is at most 1."),
 )
 def identity_clamped(*, name: str = "Identity clamped") -> Operator:

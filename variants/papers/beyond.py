@@ -75,8 +75,7 @@ def fox(
 def fox_decay_times(shortest: float = 2.0, longest: float = 128.0, *, name: str = "FoX, decay times") -> Operator:
     """A learned decay per head whose time, in tokens, starts between `shortest` and `longest`, spaced in logarithm.
 
-    Raises:
-        SpecError: a time is not above 0.
+    Raises SpecError if a time is not above 0.
     """
     for time in (shortest, longest):
         if not time > 0:

@@ -83,8 +83,7 @@ def named_operator(paper: Paper, *, limits: tuple[Limit, ...] = (), traps: tuple
 
     The function raises SpecError for an argument that its annotation excludes.
 
-    Raises:
-        SpecError: an argument has no default, the docstring is missing, or the name is taken.
+    Raises SpecError if an argument has no default, the docstring is missing, or the name is taken.
     """
     if paper not in PAPERS:
         hint = "write @named_operator('beyond')" if callable(paper) else f"yours is 'beyond'; got {paper!r}"

@@ -29,12 +29,13 @@ def cog(*, name: str = "Cog") -> Operator:
     return Operator(name=name, score=SignedExponential(), normaliser=Absolute())
 
 
+_NORM = RMS(factor=ByDepth(init=0.8, deep=0.2))
+
+
 def _first_map() -> Operator:
     """Softmax on half of the channels, at their own scale, normed."""
     half = Temperature(tau=Number(init=math.sqrt(0.5), link="positive"))
-    return Operator(
-        name="softmax on the first signal", transform=half, head_norm=RMS(factor=ByDepth(init=0.8, deep=0.2))
-    )
+    return Operator(name="softmax on the first signal", transform=half, head_norm=_NORM)
 
 
 @named_operator(
@@ -60,12 +61,8 @@ def differential(
     Raises pydantic's ValidationError for per="query" with form="vectors".
     """
     factor = Contrast(init=0.2, deep=0.8, per=per, form=form)
-    return Operator(
-        name=name,
-        signals=Signals(count=2),
-        merge=Difference(factor=factor, heads=heads),
-        head_norm=RMS(factor=ByDepth(init=0.8, deep=0.2)),
-    )
+    merge = Difference(factor=factor, heads=heads)
+    return Operator(name=name, signals=Signals(count=2), merge=merge, head_norm=_NORM)
 
 
 @named_operator("002", limits=(Limit("tau = 1", {"transform.tau": 1.0}, softmax),))

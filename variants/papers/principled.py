@@ -12,11 +12,8 @@ from variants.stages.readouts.ground_value import GroundValue
 
 Dims = Literal["add", "split"]
 
-_NO_MARGIN, _NO_GATE, _NO_GROUND = (
-    {"margin.amplification": -60.0},
-    {"gate.strength": -60.0},
-    {"normaliser.threshold": -60.0},
-)
+_NO_MARGIN, _NO_GATE = {"margin.amplification": -60.0}, {"gate.strength": -60.0}
+_NO_GROUND = {"normaliser.threshold": -60.0}
 
 _SPLIT = "A split gate takes channels from the logit, so a gate that is off is softmax on the channels that are left."
 _MASS = (

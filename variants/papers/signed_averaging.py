@@ -24,10 +24,12 @@ from variants.stages.scores.tanh import Tanh
 from variants.stages.scores.uniform import Uniform
 from variants.stages.transforms.temperature import Temperature
 
+_EQUAL = Limit("all logits equal", {}, softmax, where="logits of 0")
+
 
 @named_operator(
     "003",
-    limits=(Limit("all logits equal", {}, softmax, where="logits of 0"),),
+    limits=(_EQUAL,),
     traps=(
         "The second half's projections of queries and keys are parameters without a purpose.",
         "Averaging is over the visible tokens, not over the whole length.",
@@ -50,11 +52,8 @@ def four_scores(divided: Literal["count", "absolute"] = "count", *, name: str = 
 
     `divided` by the number of visible keys, or by the sum of the scores' sizes.
     """
-    return Operator(
-        name=name,
-        score=HeadGroups(parts=(Tanh(), Uniform(), Relu(), Square())),
-        normaliser=Count() if divided == "count" else Absolute(),
-    )
+    score = HeadGroups(parts=(Tanh(), Uniform(), Relu(), Square()))
+    return Operator(name=name, score=score, normaliser=Count() if divided == "count" else Absolute())
 
 
 def _relu_features() -> Operator:
@@ -88,7 +87,6 @@ def sa_softmax(*, normalised: bool = True, name: str = "SA-Softmax") -> Operator
 _SCALED = (
     "Unlike softmax they are not smooth in the scale: with 1 / sqrt(d) kept, a fresh model's weights are all nonzero."
 )
-_EQUAL = Limit("all logits equal", {}, softmax, where="logits of 0")
 
 
 @named_operator(
@@ -113,9 +111,12 @@ def entmax15(*, name: str = "Entmax-1.5") -> Operator:
     return Operator(name=name, normaliser=Entmax15())
 
 
+_TENDS = Limit("n, 1/b -> inf", {"score.n": 1e7, "score.b": 1e-7}, softmax, within=1e-4)
+
+
 @named_operator(
     "003",
-    limits=(Limit("n, 1/b -> inf", {"score.n": 1e7, "score.b": 1e-7}, softmax, within=1e-4),),
+    limits=(_TENDS,),
     traps=(
         "The paper trains n and b per head from 1.5 and 1. Its released GPT-2 code trains them per layer from e^0.4 "
         "and e, as exponentials without n >= 1. Its later code trains n per layer from 1.5, with b fixed at 0.8.",
@@ -137,20 +138,11 @@ def ssa(
     "constant" is fixed. `b_per` is b's own granularity, by default n's. `ssa_released` has the values of the released
     script. Later variants are `ssa(1.5, 0.8, per="layer", b_per="constant")` and `ssa(2.0, per="constant")`.
     """
-    return Operator(
-        name=name,
-        score=SSA(
-            n=Number(init=n, per=per, link=n_link),
-            b=Number(init=b, per=per if b_per is None else b_per, link="positive"),
-        ),
-    )
+    slope = Number(init=b, per=per if b_per is None else b_per, link="positive")
+    return Operator(name=name, score=SSA(n=Number(init=n, per=per, link=n_link), b=slope))
 
 
-@named_operator(
-    "003",
-    limits=(Limit("n, 1/b -> inf", {"score.n": 1e7, "score.b": 1e-7}, softmax, within=1e-4),),
-    traps=("n may fall below 1, which the paper excludes.",),
-)
+@named_operator("003", limits=(_TENDS,), traps=("n may fall below 1, which the paper excludes.",))
 def ssa_released(*, name: str = "SSA, released") -> Operator:
     """SSA as in the released script: n = e^a and b = e^c per layer, starting at a = 0.4 and c = 1."""
     return ssa(math.exp(0.4), math.e, per="layer", n_link="positive", name=name)

@@ -1,10 +1,13 @@
-"""A call of attention as far as the choice of its execution path depends on it."""
+"""A call of attention as far as the choice of its path depends on it, and what paths have in common."""
 
+from collections.abc import Mapping
 from typing import NamedTuple, Self
 
 import torch
+from torch import Tensor
 
-from variants.attend import Heads
+from variants.attend import Heads, Keywords
+from variants.operator import Operator
 
 
 class Case(NamedTuple):
@@ -36,3 +39,19 @@ class Case(NamedTuple):
         beside = [word for word, there in (("a position bias", self.biased), ("dropout", self.dropout)) if there]
         more = f", with {' and '.join(beside)}" if beside else ""
         return f"{self.keys} tokens on {self.device} in {str(self.dtype).removeprefix('torch.')}{more}"
+
+
+def refuse_kinds(path: str, kinds: Mapping[str, tuple[str, ...]], operator: Operator) -> str | None:
+    """Return why a path that computes `kinds` of some stages cannot run `operator`, or None if it can."""
+    for stage, known in kinds.items():
+        if (given := getattr(operator, stage).kind) not in known:
+            return f"{path} computes {stage} {' or '.join(map(repr, known))} only, not {given!r}"
+    return None
+
+
+def row_factor(operator: Operator, c: Tensor | None, value: Keywords) -> Tensor | None:
+    """Return the factor of a query's logits, c_i / tau; None for 1."""
+    if operator.transform.label != "temperature":
+        return c
+    tau = value["transform"]["tau"]
+    return 1 / tau if c is None else c / tau

@@ -32,10 +32,6 @@ class Path(NamedTuple):
         return self.cannot(operator) or self.cannot_call(case)
 
 
-def _run_definition(operator: Operator, heads: Heads, numbers: NumberValues) -> Tensor:
-    return definition(operator, heads, numbers).output
-
-
 def _nothing(_: object) -> None:
     return None
 
@@ -45,7 +41,7 @@ PATHS = (
     Path("linear", linear.cannot, linear.cannot_call, linear.slower, linear.run),
     Path("triton", triton.cannot, triton.cannot_call, triton.slower, triton.run),
     Path("cpu", cpu.cannot, cpu.cannot_call, cpu.slower, cpu.run),
-    Path("reference", _nothing, _nothing, _nothing, _run_definition),
+    Path("reference", _nothing, _nothing, _nothing, lambda *given: definition(*given).output),
 )
 """Fastest first. The last is the definition in plain tensor operations, which runs every operator."""
 
@@ -65,11 +61,7 @@ class PathChoice(NamedTuple):
 
 @lru_cache(maxsize=4096)
 def choose(operator: Operator, case: Case, name: PathName = "auto") -> PathChoice:
-    """Choose the path for a call of `operator`.
-
-    Raises:
-        SpecError: the named path cannot run it or does not exist.
-    """
+    """Choose the path for a call of `operator`; raise SpecError if the named path cannot run it or does not exist."""
     if name != "auto":
         path = find_path(operator, name)
         if (reason := path.cannot_call(case)) is not None:
@@ -85,11 +77,7 @@ def choose(operator: Operator, case: Case, name: PathName = "auto") -> PathChoic
 
 
 def find_path(operator: Operator, name: PathName) -> Path:
-    """Return the path with this name.
-
-    Raises:
-        SpecError: it cannot run `operator` or does not exist.
-    """
+    """Return the path with this name; raise SpecError if it cannot run `operator` or does not exist."""
     for path in PATHS:
         if path.name == name:
             if (reason := path.cannot(operator)) is not None:

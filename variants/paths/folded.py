@@ -13,6 +13,7 @@ from torch.nn import functional
 
 from variants.attend import Heads, Keywords, postprocess
 from variants.operator import Operator
+from variants.paths.case import refuse_kinds
 from variants.paths.tiles import Normalised, Rule
 from variants.stages.products.dot import Dot
 
@@ -34,10 +35,8 @@ _NORMALISED: dict[str, Normalised] = {"total": "total", "absolute": "total", "gr
 
 def cannot_fold(operator: Operator, path: str) -> str | None:
     """Return why `path` cannot run `operator`, or None if it can."""
-    for stage, kinds in _KINDS.items():
-        given = getattr(operator, stage)
-        if given.kind not in kinds:
-            return f"{path} computes {stage} {' or '.join(map(repr, kinds))} only, not {given.kind!r}"
+    if (reason := refuse_kinds(path, _KINDS, operator)) is not None:
+        return reason
     score, normaliser = operator.score.label, operator.normaliser.label
     if normaliser == "ground" and operator.margin.label != "none" and score != "exponential":
         return f"{path} computes a margin over the threshold with score 'exponential' only, not {score!r}"

@@ -17,9 +17,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from variants.attend import Heads, Keywords, definition, postprocess, without_autocast
+from variants.attend import Heads, definition, postprocess, without_autocast
 from variants.operator import NumberValues, Operator, by_stage, causal
-from variants.paths.case import Case
+from variants.paths.case import Case, refuse_kinds, row_factor
 from variants.stages.families import FeatureProduct
 from variants.stages.products.cosformer import CosFormer
 from variants.stages.products.dot import Dot
@@ -52,10 +52,8 @@ class Seen(NamedTuple):
 
 def cannot(operator: Operator) -> str | None:
     """Return why this path cannot run `operator`, or None if it can."""
-    for stage, kinds in _KINDS.items():
-        given = getattr(operator, stage)
-        if given.kind not in kinds:
-            return f"linear computes {stage} {' or '.join(map(repr, kinds))} only, not {given.kind!r}"
+    if (reason := refuse_kinds("linear", _KINDS, operator)) is not None:
+        return reason
     if operator.signals.count > 1:
         return f"linear computes one signal only, not {operator.signals.count}"
     if not isinstance(operator.product, Dot | CosFormer | FeatureProduct):
@@ -90,7 +88,7 @@ def run(operator: Operator, heads: Heads, numbers: NumberValues) -> Tensor:
         if seen.keys is not None:
             k, v = k.masked_fill(~seen.keys, 0), v.masked_fill(~seen.keys, 0)
         count = count_seen(seen, q)
-        factor = _factor(operator, count, value)
+        factor = row_factor(operator, operator.margin.factor(count, **value["margin"]), value)
         q = q if factor is None else q * factor
         if operator.normaliser.shared:
             v = F.pad(v, (0, 1), value=1.0)  # its sum is that of the logits; hidden keys have features of 0
@@ -123,14 +121,11 @@ def _features(operator: Operator, q: Tensor, k: Tensor, numbers: dict[str, Tenso
         angle = torch.arange(length, dtype=torch.float64, device=q.device)[:, None]
         angle = angle * (math.pi / (2 * product.reach(length)))
         waves = torch.stack((angle.cos(), angle.sin())).to(q.dtype)  # [2, T, 1]
-        return _turn(q.relu(), waves), _turn(k.relu(), waves)
+        q, k = (torch.cat((x.relu() * waves[0], x.relu() * waves[1]), -1) for x in (q, k))
+        return q, k
     if isinstance(product, FeatureProduct):
         return product.features(q, **numbers) * scale, product.features(k, **numbers)
     return q * scale, k
-
-
-def _turn(x: Tensor, waves: Tensor) -> Tensor:
-    return torch.cat((x * waves[0], x * waves[1]), -1)
 
 
 def count_seen(seen: Seen, q: Tensor) -> Tensor:
@@ -138,15 +133,6 @@ def count_seen(seen: Seen, q: Tensor) -> Tensor:
     length = q.shape[-2]
     there = q.new_ones(length, 1) if seen.keys is None else seen.keys.to(q.dtype)
     return there.sum(-2, keepdim=True).expand_as(there) if seen.ahead else there.cumsum(-2)
-
-
-def _factor(operator: Operator, count: Tensor, value: Keywords) -> Tensor | None:
-    """Return the factor of a query's logits: c_i / tau."""
-    c = operator.margin.factor(count, **value["margin"])
-    if operator.transform.label != "temperature":
-        return c
-    tau = value["transform"]["tau"]
-    return 1 / tau if c is None else c / tau
 
 
 def _sums(q: Tensor, k: Tensor, v: Tensor, seen: Seen) -> Tensor:

@@ -20,6 +20,7 @@ from torch.nn import functional as F
 
 from variants.attend import Heads, Keywords, postprocess, without_autocast
 from variants.operator import NumberValues, Operator, by_stage
+from variants.paths.case import refuse_kinds, row_factor
 from variants.stages.families import split_signals
 from variants.stages.products.dot import Dot
 from variants.stages.rescales.affine import Affine
@@ -45,11 +46,7 @@ _AFTER_KERNEL = {"merge": "logits", "rescale": "none", "readout": "values", "hea
 
 def cannot(operator: Operator) -> str | None:
     """Return why this path cannot run `operator`, or None if it can."""
-    for stage, kinds in _KINDS.items():
-        given = getattr(operator, stage)
-        if given.kind not in kinds:
-            return f"sdpa computes {stage} {' or '.join(map(repr, kinds))} only, not {given.kind!r}"
-    return None
+    return refuse_kinds("sdpa", _KINDS, operator)
 
 
 def run(operator: Operator, heads: Heads, numbers: NumberValues) -> Tensor:
@@ -109,15 +106,6 @@ class _Folded:
         factor = rescale.get("factor", rescale.get("scale"))
         return output[..., :-1], ground if factor is None else factor * ground
 
-    @property
-    def _factor(self) -> Tensor | None:
-        """Factor of a query: c_i / tau."""
-        c = self._margin
-        if self._operator.transform.label != "temperature":
-            return c
-        tau = self._value["transform"]["tau"]
-        return 1 / tau if c is None else c / tau
-
     def _run_fused(self) -> Tensor:
         """Run the kernel: [S, B, H, T, D], or [B, H, T, D] if logits are merged."""
         operator, heads, signals = self._operator, self._heads, self._operator.signals.count
@@ -127,7 +115,8 @@ class _Folded:
         if self._pair is not None:
             k = torch.cat((self._pair.key.to(k).expand_as(k[..., :1, :]), k), -2)
             v = torch.cat((self._column(self._pair.value), v), -2)
-        q = q if self._factor is None else (q * self._factor).to(q.dtype)
+        factor = row_factor(operator, self._margin, self._value)
+        q = q if factor is None else (q * factor).to(q.dtype)
         if not plain:
             q, k = split_signals(q, signals), split_signals(k, signals)
         if operator.normaliser.label == "sink":

@@ -15,11 +15,14 @@ from torch import Tensor
 from variants.score_map import Scores
 from variants.stages.stage import Stage, Tends
 
+Rows = list[list[float]]
+"""A matrix in plain floats."""
+FloatScore = Callable[[float], float]
+"""A score in plain floats."""
+
 
 class Visible(Stage):
     """Which keys a query sees, among those that the model allows."""
-
-    functions: ClassVar[tuple[str, ...]] = ()
 
     @property
     def ahead(self) -> int:
@@ -41,8 +44,6 @@ class Visible(Stage):
 class Preparation(Stage):
     """Change of queries and keys before positions."""
 
-    functions: ClassVar[tuple[str, ...]] = ("prepare", "oracle")
-
     @abstractmethod
     def prepare(self, q: Tensor, k: Tensor, *args: Any, **numbers: Any) -> tuple[Tensor, Tensor]:
         """Prepare the semantic channels [B, H, T, D] of queries and keys."""
@@ -62,8 +63,6 @@ class QueryKey(NamedTuple):
 class Extra(Stage):
     """A learned key and value that every query sees besides the sequence's. It is not counted in K_i."""
 
-    functions: ClassVar[tuple[str, ...]] = ("pair", "oracle")
-
     @property
     def has_value(self) -> bool:
         """True if the pair's value can differ from 0."""
@@ -81,7 +80,6 @@ class Extra(Stage):
 class Product(Stage):
     """The logit of a query and a key."""
 
-    functions: ClassVar[tuple[str, ...]] = ("logits", "oracle")
     nonnegative: ClassVar[bool] = False
     """True if no logit is below 0."""
 
@@ -101,8 +99,6 @@ class Product(Stage):
 class FeatureProduct(Product):
     """The scaled product of features: z_ij = phi(q_i) . phi(k_j) / sqrt(d), with one phi for queries and keys."""
 
-    functions: ClassVar[tuple[str, ...]] = ("features", "oracle")
-
     @abstractmethod
     def features(self, x: Tensor, *args: Any, **numbers: Any) -> Tensor:
         """Compute phi(x) [..., T, D] of queries or keys [..., T, D]."""
@@ -119,8 +115,6 @@ def split_signals(x: Tensor, signals: int) -> Tensor:
 class Transform(Stage):
     """Change of a logit before the position bias."""
 
-    functions: ClassVar[tuple[str, ...]] = ("transform", "oracle")
-
     @abstractmethod
     def transform(self, z: Tensor, *args: Any, **numbers: Any) -> Tensor:
         """Transform logits; keep the shape of `z`."""
@@ -133,16 +127,12 @@ class Transform(Stage):
 class Forgetting(Stage):
     """Lowers a logit because of the tokens between key and query."""
 
-    functions: ClassVar[tuple[str, ...]] = ("lowering", "oracle")
-
     @abstractmethod
     def lowering(self, z: Tensor, mask: Tensor, *args: Any, **numbers: Any) -> Tensor | None:
         """Compute what to subtract from z [..., B, H, T, T]; None for 0. Hidden entries of z are 0."""
 
     @abstractmethod
-    def oracle(
-        self, first: list[list[float]], seen: list[list[bool]], i: int, j: int, *args: Any, **numbers: Any
-    ) -> float:
+    def oracle(self, first: Rows, seen: list[list[bool]], i: int, j: int, *args: Any, **numbers: Any) -> float:
         """Compute what to subtract from z_ij.
 
         `first` holds the logits of the first head, 0 if hidden; `seen` is the mask by query and key. Every number is a
@@ -152,8 +142,6 @@ class Forgetting(Stage):
 
 class Margin(Stage):
     """Growth of a logit's margin over the relevance threshold with the number of visible keys."""
-
-    functions: ClassVar[tuple[str, ...]] = ("factor", "oracle")
 
     @abstractmethod
     def factor(self, count: Tensor, *args: Any, **numbers: Any) -> Tensor | None:
@@ -166,8 +154,6 @@ class Margin(Stage):
 
 class Gate(Stage):
     """Lowers a logit by a second, gating product of query and key."""
-
-    functions: ClassVar[tuple[str, ...]] = ("suppression", "oracle")
 
     @property
     def takes_channels(self) -> bool:
@@ -228,7 +214,6 @@ class Score(Stage):
 class LogScore(Score):
     """A score given by the logarithm of its magnitude, so that nothing overflows."""
 
-    functions: ClassVar[tuple[str, ...]] = ("log_score", "oracle")
     range: ClassVar[Range] = "positive"
 
     @abstractmethod
@@ -247,7 +232,6 @@ class LogScore(Score):
 class PlainScore(Score):
     """A score given by its value: it may be zero or negative, and grows too slowly to overflow."""
 
-    functions: ClassVar[tuple[str, ...]] = ("score", "oracle")
     range: ClassVar[Range] = "any"
 
     @abstractmethod
@@ -268,7 +252,6 @@ class AttentionWeights(NamedTuple):
 class Normaliser(Stage):
     """Maps scores to weights. Hidden keys get weight 0 and have no effect."""
 
-    functions: ClassVar[tuple[str, ...]] = ("weights", "oracle")
     needs: ClassVar[Literal["exponential", "logarithm", "nonnegative", "signs", "any"]] = "nonnegative"
     """Requirement on the score. "exponential": its logarithm is the logit. "logarithm": it is a positive `LogScore`.
     "nonnegative": it is never below 0. "signs": it can be below 0."""
@@ -294,9 +277,7 @@ class Normaliser(Stage):
         """Compute weights from scores; a row that sees nothing gets 0, or weight 1 in the ground state."""
 
     @abstractmethod
-    def oracle(
-        self, f: list[float], score: Callable[[float], float], *args: Any, **numbers: Any
-    ) -> tuple[list[float], float]:
+    def oracle(self, f: list[float], score: FloatScore, *args: Any, **numbers: Any) -> tuple[list[float], float]:
         """Compute weights of the visible keys and of the ground state (0 without one).
 
         `score` maps further logits to scores. A normaliser that needs "signs" gets the scores' sizes; the caller then
@@ -307,17 +288,10 @@ class Normaliser(Stage):
 class Merge(Stage):
     """Merges the maps of several signals into one."""
 
-    functions: ClassVar[tuple[str, ...]] = ("merge", "oracle")
-
-    @property
-    def of_logits(self) -> bool:
-        """True if the logits of the signals are averaged before the score, so that there is one map."""
-        return False
-
-    @property
-    def signals(self) -> int | None:
-        """Number of signals it merges; None for any."""
-        return None
+    of_logits: ClassVar[bool] = False
+    """True if the logits of the signals are averaged before the score, so that there is one map."""
+    signals: ClassVar[int | None] = None
+    """Number of signals it merges; None for any."""
 
     @property
     def heads_joined(self) -> int:
@@ -329,16 +303,13 @@ class Merge(Stage):
         """Merge maps [S, B, H, T, T] into one [B, H, T, T], and ground weights likewise."""
 
     @abstractmethod
-    def oracle(
-        self, maps: list[list[float]], grounds: list[float], *args: Any, **numbers: Any
-    ) -> tuple[list[float], float]:
+    def oracle(self, maps: Rows, grounds: list[float], *args: Any, **numbers: Any) -> tuple[list[float], float]:
         """Do the same for one query, with one row and one ground weight per signal."""
 
 
 class Rescale(Stage):
     """Change of a row of weights after normalisation."""
 
-    functions: ClassVar[tuple[str, ...]] = ("rescale", "oracle")
     only_scales: ClassVar[bool] = False
     """True if a row and its ground state are multiplied by one number."""
 
@@ -356,7 +327,6 @@ class Rescale(Stage):
 class Readout(Stage):
     """Maps weights and values to the output of a head."""
 
-    functions: ClassVar[tuple[str, ...]] = ("output", "oracle")
     needs_ground: ClassVar[bool] = False
 
     @abstractmethod
@@ -364,16 +334,13 @@ class Readout(Stage):
         """Compute the output [B, H, T, D] from weights and values [B, H, T, D]."""
 
     @abstractmethod
-    def oracle(
-        self, weights: list[float], ground: float, v: list[list[float]], *args: Any, **numbers: Any
-    ) -> list[float]:
+    def oracle(self, weights: list[float], ground: float, v: Rows, *args: Any, **numbers: Any) -> list[float]:
         """Compute the output of one query from the weights (0 if hidden) and values of all keys."""
 
 
 class HeadNorm(Stage):
     """Norm of the output vector of each head."""
 
-    functions: ClassVar[tuple[str, ...]] = ("normalise", "oracle")
     ignores_size: ClassVar[bool] = False
     """True if a positive factor on the output has no effect."""
 
@@ -388,8 +355,6 @@ class HeadNorm(Stage):
 
 class OutputGate(Stage):
     """Factor of a head's output before heads are joined."""
-
-    functions: ClassVar[tuple[str, ...]] = ("gate", "oracle")
 
     @abstractmethod
     def gate(self, output: Tensor, *args: Any, **numbers: Any) -> Tensor:

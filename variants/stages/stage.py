@@ -2,8 +2,8 @@
 
 import inspect
 import re
-from collections.abc import Iterator, Mapping
-from typing import Any, ClassVar, Literal, NamedTuple, Self, get_args, get_origin
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, ClassVar, NamedTuple, Self, get_args
 
 from pydantic import model_validator
 
@@ -17,8 +17,6 @@ class Stage(Choice):
 
     source: ClassVar[str]
     """Source of the formula, with the equation's number."""
-    functions: ClassVar[tuple[str, ...]] = ("oracle",)
-    """The methods that take the member's numbers as keywords by field name."""
     advice: ClassVar[str] = ""
     """Advice for a member's class that lacks a method."""
     traps: ClassVar[tuple[str, ...]] = ()
@@ -85,26 +83,20 @@ def _find_faults(cls: type[Stage]) -> Iterator[str]:
         return
     if missing:
         yield f"{name} does not define {', '.join(missing)}{f'; {cls.advice}' if cls.advice else ''}"
-    yield from _find_unknown_words(cls)
     if not source:
         yield f'{name} does not say where its formula is from; add source: ClassVar[str] = "..."'
     for field, info in cls.model_fields.items():
         if any(isinstance(part, type) and issubclass(part, Number) for part in get_args(info.annotation)):
             yield f"{name}.{field} holds a Number inside another type; give each its own field"
-    for function in cls.functions:
-        yield from _find_other_numbers(cls, function)
+    for parent in cls.__mro__[1:]:
+        for function, method in vars(parent).items():
+            if inspect.isfunction(method) and getattr(method, "__isabstractmethod__", False) and _takes_any(method):
+                yield from _find_other_numbers(cls, function)
 
 
-def _find_unknown_words(cls: type[Stage]) -> Iterator[str]:
-    """Check class variables that are annotated with a Literal."""
-    for parent in cls.__mro__:
-        for name, annotation in inspect.get_annotations(parent).items():
-            inner = get_args(annotation)[:1] if str(annotation).startswith("typing.ClassVar[") else ()
-            if not inner or get_origin(inner[0]) is not Literal:
-                continue
-            words, given = get_args(inner[0]), getattr(cls, name, None)
-            if given not in words and not isinstance(given, property):
-                yield f"{cls.__qualname__}.{name} is one of {', '.join(words)}; got {given!r}"
+def _takes_any(method: Callable[..., Any]) -> bool:
+    """Return True if a method takes the numbers of any member, as those that a family declares do."""
+    return any(each.kind is inspect.Parameter.VAR_KEYWORD for each in inspect.signature(method).parameters.values())
 
 
 def _find_other_numbers(cls: type[Stage], name: str) -> Iterator[str]:
@@ -113,7 +105,7 @@ def _find_other_numbers(cls: type[Stage], name: str) -> Iterator[str]:
     numbers = {field for field, kind in annotations.items() if isinstance(kind, type) and issubclass(kind, Number)}
     parameters = inspect.signature(getattr(cls, name)).parameters.values()
     taken = {each.name for each in parameters if each.kind is inspect.Parameter.KEYWORD_ONLY}
-    if taken != numbers and not any(each.kind is inspect.Parameter.VAR_KEYWORD for each in parameters):
+    if taken != numbers and not _takes_any(getattr(cls, name)):
         fields = sorted((taken - numbers) & annotations.keys())
         advice = f"; declare {', '.join(fields)} as a Number, or read it from self" if fields else ""
         yield (

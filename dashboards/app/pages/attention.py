@@ -9,8 +9,7 @@ import numpy as np
 import polars as pl
 
 from dashboards.app.address import Address
-from dashboards.app.page import AppPage, PageView, Slot, SlotContent, grid_of, memoise
-from dashboards.app.parts import Control, options
+from dashboards.app.page import AppPage, Control, PageView, Slot, SlotContent, grid_of, memoise, options
 from dashboards.data.formatting import count, join_words
 from dashboards.data.user_errors import Unknown, require
 from dashboards.figures import attention
@@ -45,22 +44,26 @@ class AttentionSelection(NamedTuple):
     steps: Sequence[int]
     step: int
 
+    def words(self, view: PageView) -> str:
+        """Name cell, seed, sequence and step."""
+        return f"{self.cell}, seed {self.seed}, sequence {view.address.sequence}, step {self.step:,}."
+
 
 @memoise
 def _runs(view: PageView) -> pl.DataFrame:
-    """Trials that are to have maps, with the names of their cells; those that are done first."""
+    """List trials with the probe and the names of their cells; finished trials first."""
     about = grid_of(view)
-    found = with_artefacts(view.store, about.grid, _KIND)
+    cell, names = pl.col("cell"), dict(about.look.names)
     places = {cell.cell: i for i, cell in enumerate(about.cells)}
-    kept = found.with_columns(
-        pl.col("cell").replace_strict(dict(about.look.names), default=None, return_dtype=pl.String).alias("name"),
-        pl.col("cell").replace_strict(places, default=None, return_dtype=pl.Int64).alias("place"),
+    found = with_artefacts(view.store, about.grid, _KIND).with_columns(
+        cell.replace_strict(names, default=None, return_dtype=pl.String).alias("name"),
+        cell.replace_strict(places, default=None, return_dtype=pl.Int64).alias("place"),
     )
-    return kept.sort((pl.col("status") != "ok"), "place", "seed")
+    return found.sort(pl.col("status") != "ok", "place", "seed")
 
 
 def _select_run(view: PageView) -> AttentionSelection:
-    """The run and its files. Raises Unknown where there is no such run, or it has none."""
+    """Choose the run and its files. Raises Unknown if there is no such run, or it has none."""
     about, address, runs = grid_of(view), view.address, _runs(view)
     if runs.is_empty():
         raise Unknown(
@@ -85,14 +88,16 @@ def _select_run(view: PageView) -> AttentionSelection:
 
 @memoise
 def _maps(view: PageView) -> tuple[AttentionSelection, Maps]:
-    looked = _select_run(view)
-    found = view.store.sql("SELECT (spec->'$.task')::VARCHAR FROM trial WHERE trial = $trial", {"trial": looked.trial})
+    selection = _select_run(view)
+    found = view.store.sql(
+        "SELECT (spec->'$.task')::VARCHAR FROM trial WHERE trial = $trial", {"trial": selection.trial}
+    )
     task = dict(json.loads(found.item() or "{}"))
-    return looked, attention.read_maps(view.store, looked.files, looked.step, view.address.sequence, task)
+    return selection, attention.read_maps(view.store, selection.files, selection.step, view.address.sequence, task)
 
 
 def _head(view: PageView, maps: Maps) -> tuple[int, int]:
-    """The layer and head that the address says. Raises Unknown for one that is not there."""
+    """Return the layer and head of the address. Raises Unknown for a missing one."""
     said = view.address.head or f"{maps.layers[0]}.0"
     layer, _, head = said.partition(".")
     if not (layer.isdigit() and head.isdigit() and int(layer) in maps.layers and int(head) < maps.weights.shape[1]):
@@ -103,63 +108,54 @@ def _head(view: PageView, maps: Maps) -> tuple[int, int]:
     return int(layer), int(head)
 
 
-def _which(looked: AttentionSelection, view: PageView) -> str:
-    return f"{looked.cell}, seed {looked.seed}, sequence {view.address.sequence}, step {looked.step:,}."
-
-
 def _mosaic(view: PageView) -> SlotContent:
-    looked, maps = _maps(view)
-    found = attention.summary(maps)
-    signed = bool((maps.weights < 0).any())
-    colors = " Orange is above zero, blue below." if signed else ""
+    selection, maps = _maps(view)
     caption = (
-        f"{_which(looked, view)} Each picture is a head: keys to the right, queries down. Opacity is the square root "
-        f"of a weight over the largest.{colors}"
+        f"{selection.words(view)} Each picture is a head: keys to the right, queries down. Opacity is the square root "
+        "of a weight over the largest."
     )
-    own = len(maps.keys) - len(maps.queries)
-    if own:
+    if (maps.weights < 0).any():
+        caption += " Orange is above zero, blue below."
+    if own := len(maps.keys) - len(maps.queries):
         caption += f" Without the weight of {join_words(list(maps.keys[:own]))}."
-    lost = int((~np.isfinite(maps.weights)).sum())
-    if lost:
+    if lost := int((~np.isfinite(maps.weights)).sum()):
         caption += f" {count(lost, 'weight')} not finite: left empty."
-    hint = "A click on a head shows its map."
-    return SlotContent(attention.draw_mosaic(maps, _head(view, maps)), caption, found, hint=hint)
+    figure = attention.draw_mosaic(maps, _head(view, maps))
+    return SlotContent(figure, caption, attention.summary(maps), hint="A click on a head shows its map.")
 
 
 def _map(view: PageView) -> SlotContent:
-    looked, maps = _maps(view)
+    selection, maps = _maps(view)
     layer, head = _head(view, maps)
-    found = attention.one_map(maps, layer, head)
     row = attention.summary(maps).row(by_predicate=(pl.col("layer") == layer) & (pl.col("head") == head), named=True)
-    own = len(maps.keys) - len(maps.queries)
-    beside = f" Sums are with {join_words(list(maps.keys[:own]))}." if own else ""
-    many = len(maps.queries) > MOST_TOKENS
-    blocks = f" Means of blocks of tokens, since there are more than {MOST_TOKENS}." if many else ""
-    sums = attention.sum_words(row["sum_low"], row["sum_high"])
     caption = (
-        f"Layer {layer}, head {head}. {_which(looked, view)} Colours follow the square root of a weight's size. "
-        f"{sums}{beside}{blocks}"
+        f"Layer {layer}, head {head}. {selection.words(view)} Colours follow the square root of a weight's size. "
+        f"{attention.sum_words(row['sum_low'], row['sum_high'])}"
     )
-    return SlotContent(attention.draw_map(maps, layer, head), caption, found)
+    if own := len(maps.keys) - len(maps.queries):
+        caption += f" Sums are with {join_words(list(maps.keys[:own]))}."
+    if len(maps.queries) > MOST_TOKENS:
+        caption += f" Means of blocks of tokens, since there are more than {MOST_TOKENS}."
+    return SlotContent(attention.draw_map(maps, layer, head), caption, attention.one_map(maps, layer, head))
 
 
 def _controls(view: PageView) -> Sequence[Control]:
     runs = _runs(view)
     if runs.is_empty():
         return ()
-    looked, maps = _maps(view)
+    selection, maps = _maps(view)
     names = list(dict.fromkeys(runs.sort("place")["name"]))
-    seeds = [str(seed) for seed in runs.filter(pl.col("name") == looked.cell)["seed"].sort()]
+    seeds = [str(seed) for seed in runs.filter(pl.col("name") == selection.cell)["seed"].sort()]
     heads = {
         f"{layer}.{head}": f"layer {layer}, head {head}"
         for layer, head in product(maps.layers, range(maps.weights.shape[1]))
     }
     many = [str(i + 1) for i in range(maps.sequences)]
     return (
-        Control("cell", "Cell", "choice", options(names), usual=looked.cell, resets=("seed", "step")),
-        Control("seed", "Seed", "choice", options(seeds), usual=str(looked.seed), resets=("step",)),
+        Control("cell", "Cell", "choice", options(names), usual=selection.cell, resets=("seed", "step")),
+        Control("seed", "Seed", "choice", options(seeds), usual=str(selection.seed), resets=("step",)),
         Control("sequence", "Sequence", "choice", options(many), usual="1"),
-        Control("step", "Step", "choice", options(map(str, looked.steps)), usual=str(looked.step)),
+        Control("step", "Step", "choice", options(map(str, selection.steps)), usual=str(selection.step)),
         Control("head", "Head", "choice", heads, "Or click on one", usual=next(iter(heads))),
     )
 

@@ -6,8 +6,7 @@ from typing import Final, Literal
 import polars as pl
 from pydantic import Field
 
-from dashboards.app.page import AppPage, Key, PageView, Slot, SlotContent, grid_of
-from dashboards.app.parts import Control, options
+from dashboards.app.page import AppPage, Control, Key, PageView, Slot, SlotContent, grid_of, options
 from dashboards.app.run_groups import (
     CELL,
     MOST,

@@ -7,13 +7,12 @@ from typing import Any, Final, NamedTuple
 import polars as pl
 
 from dashboards.app.address import Address
-from dashboards.app.page import AppPage, PageView, Slot, SlotContent
+from dashboards.app.page import AppPage, Control, PageView, Slot, SlotContent, columns, options
 from dashboards.app.pages.run import environment
-from dashboards.app.parts import Control, columns, options
 from dashboards.data.formatting import count, point
 from dashboards.data.result_table import flat
 from dashboards.data.run_keys import key_of, shorten_keys
-from dashboards.data.user_errors import Unknown, catch_user_error
+from dashboards.data.user_errors import Unknown
 from store import Store
 
 MOST: Final = 20
@@ -28,8 +27,6 @@ class DiffAddress(Address):
     """Beginnings of their keys."""
     all: bool = False
     """Include fields that do not differ."""
-    ignore: tuple[str, ...] = ()
-    """Fields that do not count, with all below them."""
 
 
 class _DiffRun(NamedTuple):
@@ -57,19 +54,19 @@ def _runs(view: PageView) -> list[_DiffRun]:
 
 
 def specs(store: Store, key: str) -> dict[str, Any]:
-    """The spec of a trial, empty where no plan has it."""
+    """Read the spec of a trial; empty if no plan has it."""
     text = store.sql("SELECT spec FROM trial WHERE trial = $key", {"key": key})["spec"][0]
     return {} if text is None else dict(json.loads(text))
 
 
 def environments(store: Store, key: str) -> dict[str, Any]:
-    """Where the last attempt of a trial ran, and the code it ran; empty where none has begun."""
+    """Describe host and code of the last attempt of a trial; empty if none has begun."""
     found = store.sql("SELECT * FROM attempt WHERE trial = $key ORDER BY attempt DESC LIMIT 1", {"key": key})
     return environment(found.row(0, named=True)) if found.height else {}
 
 
 def results(store: Store, key: str) -> dict[str, Any]:
-    """How a trial ended: its state and the last value of everything that was measured."""
+    """Read the state of a trial and the last value of everything that was measured."""
     state = store.sql(
         "SELECT status, reason, attempts, step, wall_s, parameters, operator_parameters FROM trial WHERE trial = $key",
         {"key": key},
@@ -86,21 +83,19 @@ def results(store: Store, key: str) -> dict[str, Any]:
     return {name: value for name, value in state.items() if value is not None} | values
 
 
-def table(fields: Mapping[str, Mapping[str, Any]], ignore: Sequence[str], *, whole: bool) -> pl.DataFrame:
+def table(fields: Mapping[str, Mapping[str, Any]], *, whole: bool) -> pl.DataFrame:
     """Compare runs: field, and a column of texts per run; only fields that differ unless `whole`."""
     flats = {run: flat(given) if given else {} for run, given in fields.items()}
-    paths = list(dict.fromkeys(path for each in flats.values() for path in each))
     rows = []
-    for path in paths:
+    for path in dict.fromkeys(path for each in flats.values() for path in each):
         values = [_text(each[path]) if path in each else MISSING for each in flats.values()]
-        ignored = any(path == name or path.startswith(f"{name}.") for name in ignore)
-        if not ignored and (whole or len(set(values)) > 1):
+        if whole or len(set(values)) > 1:
             rows.append([path, *values])
     return pl.DataFrame(rows, schema=dict.fromkeys(("field", *flats), pl.String), orient="row")
 
 
 def _text(value: Any) -> str:
-    """A value in words: texts stand without quotes unless they read like another value, as "1" does, or like none."""
+    """Write a value; a text has quotes only if it reads like another value, as "1" does, or like none."""
     if isinstance(value, str) and value != MISSING:
         try:
             json.loads(value)
@@ -109,34 +104,26 @@ def _text(value: Any) -> str:
     return json.dumps(value)
 
 
-def _compare(view: PageView, of: Callable[[Store, str], dict[str, Any]], what: str) -> SlotContent:
+def _compare(view: PageView, read: Callable[[Store, str], dict[str, Any]], what: str) -> SlotContent:
     runs = _runs(view)
-    found = table({run.short: of(view.store, run.key) for run in runs}, view.address.ignore, whole=view.address.all)
-    ignored = f" {count(len(view.address.ignore), 'field')} and all below ignored." if view.address.ignore else ""
+    found = table({run.short: read(view.store, run.key) for run in runs}, whole=view.address.all)
     if found.is_empty():
-        return SlotContent(message=f"The {what} of these {len(runs)} runs do not differ.{ignored}")
+        return SlotContent(message=f"The {what} of these {len(runs)} runs do not differ.")
     differ = found.filter(pl.concat_list(pl.exclude("field")).list.n_unique() > 1).height
-    said = f"{count(differ, 'field')} of the {what} of {len(runs)} runs {'differs' if differ == 1 else 'differ'}."
+    caption = f"{count(differ, 'field')} of the {what} of {len(runs)} runs {'differs' if differ == 1 else 'differ'}."
     own: dict[str, dict[str, Any]] = {"field": {"pinned": "left", "width": 320, **_FLEX}}
     for run in runs:
         own[run.short] = {"headerName": f"{run.name} ({run.short})", "headerTooltip": run.key, "minWidth": 180, **_FLEX}
-    return SlotContent(caption=said + ignored, data=found, columns=columns(found, own))
+    return SlotContent(caption=caption, data=found, columns=columns(found, own))
 
 
 _FLEX: Final = {"floatingFilter": True, "tooltipValueGetter": {"function": "params.value"}}
 
 
 def _controls(view: PageView) -> Sequence[Control]:
-    runs, _ = catch_user_error(lambda: _runs(view))  # the slots say why; what was wrong can be taken out here
-    paths = {
-        path for of in (specs, environments, results) for path in table(
-            {run.short: of(view.store, run.key) for run in runs or ()}, (), whole=False)["field"]
-    }  # fmt: skip
-    above = {path.rpartition(".")[0] for path in paths} - {""}
     return (
-        Control("run", "Runs", "choices", options(view.address.run), resets=()),
-        Control("all", "Show all", "switch", hint="Also what they have in common", resets=()),
-        Control("ignore", "Ignore", "choices", options(sorted(paths | above | set(view.address.ignore))), resets=()),
+        Control("run", "Runs", "choices", options(view.address.run)),
+        Control("all", "Show all", "switch", hint="Also what they have in common"),
     )
 
 

@@ -8,18 +8,30 @@ import polars as pl
 
 from dashboards.app.address import entries
 from dashboards.app.measures import MeasuredAddress, judged_by, measure_controls, measure_title, measure_words, unit_of
-from dashboards.app.page import AppPage, Key, PageView, Slot, SlotContent, grid_of, memoise
-from dashboards.app.parts import WRAP, Control, Pick, columns, link, options
+from dashboards.app.page import (
+    WRAP,
+    AppPage,
+    Control,
+    Key,
+    PageView,
+    Pick,
+    Slot,
+    SlotContent,
+    columns,
+    grid_of,
+    link,
+    memoise,
+    options,
+)
 from dashboards.data.answers import rank_axes
 from dashboards.data.captions import effects_words, n_words
 from dashboards.data.formatting import count, join_words, number, p_value
 from dashboards.data.seed_averages import average_words, interval_words
 from dashboards.data.user_errors import Unknown, catch_user_error, require
-from dashboards.figures import effects as effects_figure, half_normal, interactions, pivot
+from dashboards.figures import effects as effects_figure, interactions, pivot
 from dashboards.figures.canvas import is_cut
-from dashboards.theme.styles import Style, level_styles
-from store.analysis.effects import analysis, half_normal_data
-from store.analysis.verdicts import GridMeasure
+from dashboards.theme.styles import level_styles
+from store.analysis.effects import analysis
 from store.statistics import Factorial
 
 
@@ -35,104 +47,79 @@ def _axes(view: PageView) -> tuple[str, str] | None:
     for name in (x, y):
         if name is not None:
             require(repr(grid_of(view).grid), "axis", name, levels)
+    if x is not None and x == y:
+        raise Unknown(f"a map needs two axes; the address says {x!r} for both")
     if x is not None and y is not None:
-        if x == y:
-            raise Unknown(f"a map needs two axes; the address says {x!r} for both")
         return x, y
-    wide = [name for name, of in levels.items() if len(of) > 1]
-    nested = None
+    wide, nested = _wide(levels), None
     for pair in product([x] if x else wide, [y] if y else wide):
-        if pair[0] == pair[1]:
-            continue
-        tied = [pivot.follows(found, *order) for order in (pair, pair[::-1])]
-        if not any(tied):
-            return pair
-        nested = nested or (None if all(tied) else pair)
+        if pair[0] != pair[1]:
+            tied = [pivot.follows(found, *order) for order in (pair, pair[::-1])]
+            if not any(tied):
+                return pair
+            nested = nested or (None if all(tied) else pair)
     return nested
 
 
-def _no_map(levels: Mapping[str, Sequence[str]]) -> str:
-    wide = [name for name, of in levels.items() if len(of) > 1]
-    why = f"{join_words(wide)} always move together" if len(wide) > 1 else f"{wide[0] if wide else 'none'} alone varies"
-    return f"A map needs two axes that vary apart; in this grid {why}."
+def _wide(levels: Mapping[str, Sequence[str]]) -> list[str]:
+    return [name for name, of in levels.items() if len(of) > 1]
 
 
 def _read_fixed(view: PageView, axes: tuple[str, str], levels: Mapping[str, Sequence[str]]) -> dict[str, str]:
     """Return levels that the address fixes, of axes that the map does not show."""
-    found = entries(view.address.fix)
-    for name, level in found.items():
+    fixed = entries(view.address.fix)
+    for name, level in fixed.items():
         require(repr(grid_of(view).grid), "axis", name, levels)
         require(f"axis {name!r}", "level", level, levels[name])
-    return {name: level for name, level in found.items() if name not in axes}
+    return {name: level for name, level in fixed.items() if name not in axes}
 
 
-def map_of(view: PageView) -> SlotContent:
-    """The map, the other axes averaged, fixed or best."""
+def _map(view: PageView) -> SlotContent:
+    """Draw the map, the other axes averaged, fixed or best."""
     measure, best = judged_by(view), view.address.others == "best"
-    found, levels = _table(view)
-    axes = _axes(view)
+    (found, levels), axes = _table(view), _axes(view)
     if axes is None:
-        return SlotContent(message=_no_map(levels))
+        wide = _wide(levels)
+        alone = f"{wide[0] if wide else 'none'} alone varies"
+        why = f"{join_words(wide)} always move together" if len(wide) > 1 else alone
+        return SlotContent(message=f"A map needs two axes that vary apart; in this grid {why}.")
     fixed = _read_fixed(view, axes, levels)
     made = pivot.pivot(found, levels, measure, axes, fixed=fixed, best=best)
-    log = (view.address.colours or _usual_colours(measure)) == "log"
-    figure = pivot.draw_pivot(made, axes, measure.name, log=log, shared=view.address.shared)
+    log = measure.scale == "log"
+    figure = pivot.draw_pivot(made, axes, measure.name, log=log, shared=False)
+    others, settings = join_words(made.rest.names), count(len(made.rest.every), "setting")
+    over = f", averaged over {others} ({settings}, each counted alike)"
+    if best:
+        over = f", the best of {settings} of {others}, named in the cell: of those with the most values, the best mean"
     fewest = " of the setting with the fewest" if made.rest.names and not best else ""
     caption = (
-        f"{measure_words(view)} by {axes[0]} and {axes[1]}{_over(made, best=best)}"
+        f"{measure_words(view)} by {axes[0]} and {axes[1]}{over if made.rest.names else ''}"
         f"{''.join(f', at {name} = {level}' for name, level in fixed.items())}. "
         f"{average_words(measure.scale).capitalize()} over seeds, ± half of the "
         f"{interval_words(measure.scale, measure.alpha)}; n: seeds{fewest}. A sign marks a cell without a value."
         f"{''.join(f' Each level of {by} has one of {name}.' for name, by in made.followers.items())}"
     )
-    warning = f"Winner's curse: {made.warning}." if made.warning else ""
-    said = [warning, _partial(made, best=best), _count_uncoloured(made) if log else ""]
+    warnings = [f"Winner's curse: {made.warning}."] if made.warning else []
+    if lacking := int(made.frame["partial"].sum()):
+        what = "were chosen among fewer than there are" if best else "average over other things"
+        few = ", or have too few values of some to choose them," if best else ","
+        warnings.append(
+            f"{lacking} of {count(made.frame['value'].count(), 'cell')} with a value lack settings of {others} that "
+            f"there are{few} and say so (an open diamond where words have no room): they {what}, "
+            "so do not compare them with others."
+        )
+    if log and (lost := int((made.frame["value"] <= 0).sum())):
+        have = "has a mean that is" if lost == 1 else "have means that are"
+        warnings.append(f"{count(lost, 'cell')} {have} not positive, without a colour on a logarithmic scale.")
     hint = "The pointer tells why; a click on a cell lists its runs."
     data = made.frame.drop("key", "text", "partial", *([] if best else ["best"]))
-    return SlotContent(figure, caption, data, message=" ".join(filter(None, said)), hint=hint)
+    return SlotContent(figure, caption, data, message=" ".join(warnings), hint=hint)
 
 
-def _over(made: pivot.Pivot, *, best: bool) -> str:
-    """Explain how the other axes are reduced."""
-    if not made.rest.names:
-        return ""
-    settings = count(len(made.rest.every), "setting")
-    if best:
-        names = join_words(made.rest.names)
-        return f", the best of {settings} of {names}, named in the cell: of those with the most values, the best mean"
-    return f", averaged over {join_words(made.rest.names)} ({settings}, each counted alike)"
-
-
-def _partial(made: pivot.Pivot, *, best: bool) -> str:
-    lacking, known = int(made.frame["partial"].sum()), made.frame["value"].count()
-    if not lacking:
-        return ""
-    what = "were chosen among fewer than there are" if best else "average over other things"
-    few = ", or have too few values of some to choose them," if best else ","
-    return (
-        f"{lacking} of {count(known, 'cell')} with a value lack settings of {join_words(made.rest.names)} that there "
-        f"are{few} and say so (an open diamond where words have no room): they {what}, "
-        "so do not compare them with others."
-    )
-
-
-def _count_uncoloured(made: pivot.Pivot) -> str:
-    lost = int((made.frame["value"] <= 0).sum())
-    if not lost:
-        return ""
-    have = "has a mean that is" if lost == 1 else "have means that are"
-    return f"{count(lost, 'cell')} {have} not positive, without a colour on a logarithmic scale; take linear colours."
-
-
-def _usual_colours(measure: GridMeasure) -> str:
-    return "log" if measure.scale == "log" else "linear"
-
-
-def runs_of(view: PageView) -> SlotContent:
-    """The runs behind the cell of the map that the address names."""
+def _runs(view: PageView) -> SlotContent:
+    """List the runs of the cell of the map that the address names."""
     measure = judged_by(view)
-    found, levels = _table(view)
-    axes = _axes(view)
+    (found, levels), axes = _table(view), _axes(view)
     if axes is None or view.address.at is None:
         return SlotContent(message="A click on a cell of the map lists its runs here.")
     found = pivot.at_levels(found, _read_fixed(view, axes, levels))
@@ -143,15 +130,13 @@ def runs_of(view: PageView) -> SlotContent:
     shown = rows.select("trial", "label", "seed", "status", pl.col("why").alias("reason"), "value")
     if measure.name not in shown.columns:
         shown = shown.rename({"value": measure.name})
-    kept = columns(shown, {"trial": link("run", "run")})
-    return SlotContent(caption=f"{count(shown.height, 'run')} at {where}.", data=shown, columns=kept)
+    caption = f"{count(shown.height, 'run')} at {where}."
+    return SlotContent(caption=caption, data=shown, columns=columns(shown, {"trial": link("run", "run")}))
 
 
-def map_controls(view: PageView) -> list[Control]:
-    """Make controls for the axes of the map, for the other axes, and for its colours."""
-    measure = judged_by(view)
-    found, levels = _table(view)
-    axes = _axes(view)
+def _map_controls(view: PageView) -> list[Control]:
+    """Make controls for the axes of the map and for the other axes."""
+    (found, levels), axes = _table(view), _axes(view)
     if axes is None:
         return []
     fixed = _read_fixed(view, axes, levels)
@@ -161,22 +146,18 @@ def map_controls(view: PageView) -> list[Control]:
         for name in wide
         if name not in axes and (name in fixed or not any(pivot.follows(found, name, by) for by in axes))
     ]
-    colours = {"log": "logarithmic", "linear": "linear"}
-    fixes = {name: {"": "averaged", **options(levels[name])} for name in free}
+    fixes = [(name, {"": "averaged", **options(levels[name])}) for name in free]
     return [
         Control("x", "Map across", "choice", options(wide), usual=axes[0], resets=("at",)),
         Control("y", "Map down", "choice", options(wide), usual=axes[1], resets=("at",)),
         Control("others", "Other axes", "choice", {"averaged": "averaged", "best": "best cell"}),
-        *(Control(f"fix:{name}", name, "choice", of, "Fix this axis", "") for name, of in fixes.items()),
-        Control("colours", "Colours", "choice", colours, usual=_usual_colours(measure)),
-        Control("shared", "Colours span the whole grid", "switch"),
+        *(Control(f"fix:{name}", name, "choice", of, "Fix this axis", "") for name, of in fixes),
         Control("at", "", "hidden"),
     ]
 
 
 _MOST_COLUMNS: Final = 800
 """Coefficients of interactions; more take minutes to estimate."""
-_MOST_RUNS: Final = 1000
 _P_WORDS: Final = "params.value == null ? '–' : params.value < 0.001 ? '< 0.001' : d3.format('.2~g')(params.value)"
 
 
@@ -191,16 +172,13 @@ class FactorsAddress(MeasuredAddress):
     others: Literal["averaged", "best"] = "averaged"
     fix: tuple[str, ...] = ()
     """Entries AXIS=LEVEL."""
-    colours: Literal["log", "linear"] | None = None
-    shared: bool = False
-    """Whether colours span the whole grid, so that they mean the same for every choice of the others."""
     at: str | None = None
     """A cell of the map."""
 
 
 @memoise
 def analyse(view: PageView) -> Factorial:
-    """The grid's terms; with interactions unless there are too many of them to estimate."""
+    """Estimate the terms of the grid; with interactions unless there are too many of them."""
     about, measure = grid_of(view), judged_by(view)
     sizes = [len(axis["labels"]) - 1 for axis in about.header["axes"]]
     few = sum(a * b for a, b in combinations(sizes, 2)) <= _MOST_COLUMNS
@@ -212,20 +190,16 @@ def _effects(view: PageView) -> SlotContent:
     found = effects_figure.effects(view.store, about.grid, measure)
     if found.is_empty():
         return SlotContent(message="No axis has two levels with results yet, so there is no effect to show.")
-    notes = effects_figure.notes(view.store, about.grid, measure)
-    caption = effects_words(measure, unit_of(view), notes)
+    caption = effects_words(measure, unit_of(view), effects_figure.notes(view.store, about.grid, measure))
     answer = rank_axes(analyse(view), found, measure)
     return SlotContent(effects_figure.draw_effects(found, measure), caption, found, answer=answer)
 
 
 def _importance(view: PageView) -> SlotContent:
-    found = analyse(view)
-    runs = {
-        name: int(rows["n"].sum())
-        for (name,), rows in found.means.filter(pl.col("term").is_in(interactions.mains(found))).group_by("term")
-    }
+    found, measure = analyse(view), judged_by(view)
+    mains = found.means.filter(pl.col("term").is_in(interactions.mains(found)))
+    runs = dict(mains.group_by("term").agg(pl.col("n").sum()).iter_rows())
     terms = found.terms.sort("order", pl.col("omega_squared"), descending=[False, True], nulls_last=True)
-    counts = [runs.get(term, found.runs) for term in terms["term"]]
     rows = terms.select(
         pl.col("term").alias("axis"),
         pl.col("omega_squared").alias("partial omega²"),
@@ -234,10 +208,9 @@ def _importance(view: PageView) -> SlotContent:
         pl.col("f").alias("F"),
         "df",
         pl.col("p_holm").alias("p (Holm)"),
-        pl.Series("n", counts, pl.Int64),
+        pl.Series("n", [runs.get(term, found.runs) for term in terms["term"]], pl.Int64),
         "note",
     )
-    measure = judged_by(view)
     error = f" and {found.terms['df_error'][0]} degrees of freedom of error" if found.terms.height else ""
     noise = "" if found.noise is None else f" Noise of a run: standard deviation {number(found.noise)} on this scale."
     caption = (
@@ -247,8 +220,7 @@ def _importance(view: PageView) -> SlotContent:
         f"{100 - 200 * measure.alpha:g} % interval; below zero where a term does nothing. "
         f"p is adjusted (Holm) over all axes, and over all pairs.{noise}{_sentences(found.notes)}"
     )
-    own = {"note": WRAP, "partial omega²": {"width": 150}}
-    own["p (Holm)"] = {"valueFormatter": {"function": _P_WORDS}}
+    own = {"note": WRAP, "partial omega²": {"width": 150}, "p (Holm)": {"valueFormatter": {"function": _P_WORDS}}}
     return SlotContent(caption=caption, data=rows, columns=columns(rows, own))
 
 
@@ -256,12 +228,11 @@ def _matrix(view: PageView) -> SlotContent:
     found, measure = analyse(view), judged_by(view)
     if len(interactions.mains(found)) < 2:
         return SlotContent(message="Fewer than two axes vary, so none can act together.")
-    listed_pairs = interactions.pairs(found, measure.alpha)
-    if not listed_pairs:
+    pairs = interactions.pairs(found, measure.alpha)
+    if not pairs:
         many = " There may be too many pairs of levels to estimate."
         return SlotContent(message=f"No pair of axes can be tested together.{_sentences(found.notes)}{many}")
-    frame = interactions.matrix(found)
-    passing = [each.name for each in listed_pairs if each.passes]
+    frame, passing = interactions.matrix(found), [each.name for each in pairs if each.passes]
     said = f"Shown to act together: {join_words(passing)}." if passing else "No two axes are shown to act together."
     caption = (
         f"{said} Partial omega² in {measure.name} of each axis (on the diagonal) and of each pair, with its p after "
@@ -273,74 +244,31 @@ def _matrix(view: PageView) -> SlotContent:
 
 def _pair(view: PageView) -> SlotContent:
     found, measure = analyse(view), judged_by(view)
-    known = interactions.pairs(found, measure.alpha)
-    by_key = {each.key: each for each in known}
-    chosen = next((each for each in known if each.passes), None)
+    known = {each.key: each for each in interactions.pairs(found, measure.alpha)}
+    chosen = next((each for each in known.values() if each.passes), None)
     if view.address.pair is not None:
-        chosen = by_key[require(repr(grid_of(view).grid), "pair of axes", view.address.pair, by_key)]
+        chosen = known[require(repr(grid_of(view).grid), "pair of axes", view.address.pair, known)]
     if chosen is None:
-        tested = [f"{each.name} (p {p_value(each.p_holm)})" for each in known]
+        tested = [f"{each.name} (p {p_value(each.p_holm)})" for each in known.values()]
         return SlotContent(message=f"No pair passes, so none is proposed{': ' + join_words(tested) if tested else ''}.")
+    across, by = chosen.axes
     frame = interactions.means(found, chosen.axes)
-    levels = list(dict.fromkeys(frame["series"]))[: interactions.MOST_LINES]
-    drawn = frame.filter(pl.col("series").is_in(levels))
-    styles = _styles(view, levels)
+    every = frame["series"].unique(maintain_order=True).to_list()
+    levels = every[: interactions.MOST_LINES]
+    known_styles = {level: view.operators[level] for level in levels if level in view.operators}
+    styles = known_styles if len(known_styles) == len(levels) else level_styles(levels)  # operators look as elsewhere
     figure = interactions.draw_means(frame, styles, chosen.axes, measure_title(view), measure.scale)
     message = "" if chosen.passes else f"{chosen.name} is not shown to act together: lines may cross by noise alone."
-    more = (
-        f" The first {len(levels)} levels of {chosen.axes[1]} are drawn."
-        if len(levels) < frame["series"].n_unique()
-        else ""
-    )
+    more = f" The first {len(levels)} levels of {by} are drawn." if len(levels) < len(every) else ""
+    drawn = frame.filter(pl.col("series").is_in(levels))
     cut = " Intervals that end at the edge of the figure go on beyond it." if is_cut(drawn, measure.scale) else ""
     caption = (
-        f"{measure_words(view)} by {chosen.axes[0]}, a line per level of "
-        f"{chosen.axes[1]}: estimated marginal means ({average_words(measure.scale)}), all else averaged. Band: "
-        f"{(1 - measure.alpha) * 100:g} % t interval of a mean, {n_words(frame)} runs. p after Holm "
-        f"{p_value(chosen.p_holm)}. Parallel lines are no interaction.{cut}{more}"
-        f"{_sentences([chosen.note] if chosen.note else [])}"
+        f"{measure_words(view)} by {across}, a line per level of {by}: estimated marginal means "
+        f"({average_words(measure.scale)}), all else averaged. Band: {(1 - measure.alpha) * 100:g} % t interval of a "
+        f"mean, {n_words(frame)} runs. p after Holm {p_value(chosen.p_holm)}. Parallel lines are no interaction."
+        f"{cut}{more}{_sentences([chosen.note] if chosen.note else [])}"
     )
-    legend = [Key(styles[level], level, level) for level in levels]
-    return SlotContent(figure, caption, frame, legend, message)
-
-
-def _styles(view: PageView, levels: Sequence[str]) -> dict[str, Style]:
-    """Levels that are operators look as they do everywhere."""
-    known = {level: view.operators[level] for level in levels if level in view.operators}
-    return known if len(known) == len(levels) else level_styles(levels)
-
-
-def _half_normal(view: PageView) -> SlotContent:
-    about, measure = grid_of(view), judged_by(view)
-    if analyse(view).seeds > 1:
-        return SlotContent(message="Several seeds tell the noise, so effects are tested above, not here.")
-    if (runs := analyse(view).runs) > _MOST_RUNS:
-        return SlotContent(message=f"{count(runs, 'run')} have too many contrasts to be made orthogonal here.")
-    found = half_normal_data(view.store, about.grid, measure=measure._asdict())
-    frame = half_normal.contrasts(found)
-    if frame.is_empty():
-        return SlotContent(message="No effect can be told from the runs at hand.")
-    aliased = found.contrasts["size"].null_count()
-    lost = f" {count(aliased, 'contrast')} cannot be told from others." if aliased else ""
-    judged = (
-        "Grey line: noise alone, by Lenth's pseudo standard error. An effect without truth is beyond the margin with "
-        f"probability {measure.alpha:g}, any of all beyond the simultaneous one. To look at, not for verdicts."
-        if found.pseudo_error is not None
-        else "Fewer than three contrasts cannot tell the noise, so none is tested."
-        if frame.height < 3
-        else "Most contrasts are zero and tell of no noise, so none is tested."
-    )
-    caption = (
-        f"{measure_words(view)}: {count(frame.height, 'contrast')} of "
-        f"{count(found.runs, 'run')} of one seed by size: the root mean square over the runs of what a contrast "
-        f"changes (of two levels half of their difference){half_normal.units_of(measure.scale)}. {judged}{lost}"
-    )
-    legend = [
-        Key(style, words, kind or "noise")
-        for kind, (words, style) in half_normal.KINDS.items()
-        if kind in frame["beyond"].to_list()
-    ]
-    return SlotContent(half_normal.draw_half_normal(found, measure.scale), caption, frame, legend)
+    return SlotContent(figure, caption, frame, [Key(styles[level], level, level) for level in levels], message)
 
 
 def _sentences(notes: Sequence[str]) -> str:
@@ -353,7 +281,7 @@ def _controls(view: PageView) -> Sequence[Control]:
     passing = {each.key: each.name for each in known or () if each.passes or each.key == view.address.pair}
     usual, hint = next(iter(passing), ""), "Those shown to act together"
     pair = Control("pair", "Pair of axes", "choice", passing or {"": "none passes"}, hint, usual)
-    return [*measure_controls(view), pair, *map_controls(view)]
+    return [*measure_controls(view), pair, *_map_controls(view)]
 
 
 FACTORS = AppPage(
@@ -369,8 +297,7 @@ FACTORS = AppPage(
         Slot("importance", "Importance", _importance, "table"),
         Slot("matrix", "Which axes act together", _matrix, sets="pair", half=True),
         Slot("pair", "Two axes together", _pair, half=True),
-        Slot("pivot", "Map over two axes", map_of, sets="at"),
-        Slot("chosen", "Runs of the chosen cell", runs_of, "table", picks=(Pick("Compare curves", "curves", "run"),)),
-        Slot("half-normal", "Effects against noise, with one seed", _half_normal),
+        Slot("pivot", "Map over two axes", _map, sets="at"),
+        Slot("chosen", "Runs of the chosen cell", _runs, "table", picks=(Pick("Compare curves", "curves", "run"),)),
     ),
 )

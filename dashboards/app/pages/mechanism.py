@@ -1,14 +1,13 @@
 """Mechanism: what attention does inside the models, by what probes recorded."""
 
 from collections.abc import Sequence
-from typing import Final, Literal
+from typing import Final
 
 import polars as pl
 
 from dashboards.app.address import entries
 from dashboards.app.measures import MeasuredAddress, judged_by, measure_controls, measure_title
-from dashboards.app.page import AppPage, Key, PageView, Slot, SlotContent, cell_key, grid_of, memoise
-from dashboards.app.parts import Control, options
+from dashboards.app.page import AppPage, Control, Key, PageView, Slot, SlotContent, cell_key, grid_of, memoise, options
 from dashboards.app.run_groups import cells_control, chosen_cells, chosen_words
 from dashboards.data.captions import n_words, name_cells
 from dashboards.data.formatting import count, join_words, number
@@ -34,10 +33,10 @@ _BINS: Final = "sum"
 
 
 class MechanismAddress(MeasuredAddress):
-    """A probe, where it looks, and which cells are shown."""
+    """A probe, its coordinates, and which cells are shown."""
 
     probe: str | None = None
-    """None is the one that tells cells apart most."""
+    """None is the one that differs most between cells."""
     at: tuple[str, ...] = ()
     """Entries COORDINATE=VALUE, such as eps=0.3."""
     layer: int | None = None
@@ -46,23 +45,16 @@ class MechanismAddress(MeasuredAddress):
     """None is the end of training."""
     cells: tuple[str, ...] = ()
     """Names of cells; empty: the baseline and the best."""
-    band: Literal["seeds", "heads"] = "seeds"
-    """Bands are t intervals over seeds, or the standard deviation over heads."""
     along: str | None = None
-    """A coordinate of several values; None is that with the most."""
-
-
-@memoise
-def _names(view: PageView) -> list[str]:
-    return probe_curves.names(view.store, grid_of(view).grid)
+    """A coordinate of several values; None is the one with the most."""
 
 
 def _probe(view: PageView) -> str:
-    """The probe that is shown. Raises Unknown where there is none at all."""
+    """Return the shown probe. Raises Unknown if no probe is recorded."""
     if view.address.probe is not None:
         return str(view.address.probe)
-    there = _names(view)
-    if not there:
+    names = probe_curves.names(view.store, grid_of(view).grid)
+    if not names:
         raise Unknown(
             f"no run of {grid_of(view).grid!r} has recorded a probe yet; a trial without `probing` has the default "
             "ones at its end, others are listed in its spec: Trial(probing=Probing(probes=(SinkShare(), ...))) with "
@@ -70,7 +62,7 @@ def _probe(view: PageView) -> str:
         )
     found = _differing(view).drop_nulls("share")
     best = found.filter(pl.col("share").round(3) == pl.col("share").round(3).max())["name"].to_list()
-    return next((name for name in (*_FIRST, *best) if name in best), there[0])
+    return next((name for name in (*_FIRST, *best) if name in best), names[0])
 
 
 @memoise
@@ -80,7 +72,7 @@ def _differing(view: PageView) -> pl.DataFrame:
 
 
 def _answer(view: PageView) -> str:
-    """Between which cells the probe differs most, and whether that is more than the seeds do."""
+    """Name the cells between which the probe differs most, and the share of variance between cells."""
     rows = _differing(view).filter(pl.col("name") == _probe(view)).drop_nulls("share")
     if rows.is_empty() or rows["low_cell"][0] == rows["high_cell"][0]:
         return ""
@@ -98,11 +90,11 @@ def _places(view: PageView) -> probe_curves.Places:
 
 def _reading(view: PageView) -> probe_curves.ProbeReading:
     """Read the choices of a view. Raises Unknown for a probe, place, step or layer that is not recorded."""
-    there, address = _places(view), view.address
-    for field, values in (("step", there.steps), ("layer", there.layers)):
+    places, address = _places(view), view.address
+    for field, values in (("step", places.steps), ("layer", places.layers)):
         if getattr(address, field) is not None:
             require(repr(_probe(view)), field, getattr(address, field), values)
-    at = probe_curves.choose_places(there, entries(address.at))
+    at = probe_curves.choose_places(places, entries(address.at))
     return probe_curves.ProbeReading(grid_of(view).grid, _probe(view), at, address.step, address.layer)
 
 
@@ -114,18 +106,17 @@ def _title(reading: probe_curves.ProbeReading) -> str:
 
 
 def _legend(found: pl.DataFrame, look: CellLook) -> list[Key]:
-    cells = dict.fromkeys(found["cell"].to_list())
-    return [cell_key(look, cell) for cell in cells if look.styles[cell] != REST]
+    return [cell_key(look, cell) for cell in found["cell"].unique(maintain_order=True) if look.styles[cell] != REST]
 
 
 def _over(view: PageView) -> str:
-    """Over what a value is averaged before seeds."""
-    there, layer = _places(view), view.address.layer
-    if not there.layers:
+    """Say over which layers and heads a value is averaged before seeds."""
+    places, layer = _places(view), view.address.layer
+    if not places.layers:
         return "Of the whole model."
     if layer is not None:
-        return f"Mean over heads of layer {layer}." if there.heads else f"Of layer {layer}."
-    return "Mean over layers and heads." if there.heads else "Mean over layers."
+        return f"Mean over heads of layer {layer}." if places.heads else f"Of layer {layer}."
+    return "Mean over layers and heads." if places.heads else "Mean over layers."
 
 
 def _holes(view: PageView, cells: Sequence[str], *, without: str = "", last: bool = True) -> str:
@@ -134,23 +125,28 @@ def _holes(view: PageView, cells: Sequence[str], *, without: str = "", last: boo
 
 
 def _notes(view: PageView, found: pl.DataFrame, *, without: str = "", last: bool = True) -> str:
-    """When values were recorded, and what is left out. Raises Unknown if there is no value.
+    """Say when values were recorded and what is left out. Raises Unknown if there is no value.
 
     Args:
         view: what is shown.
         found: the values.
         without: a coordinate that is not fixed.
-        last: whether they are of one step.
+        last: True if they are of one step.
     """
     cells, look = chosen_cells(view)
     holes, step, name = _holes(view, cells, without=without, last=last), view.address.step, _probe(view)
     if found.is_empty():
         when = "recorded" if not last else "finished with" if step is None else f"recorded at step {step:,}"
         raise Unknown(f"no trial that is shown has {when} {name!r} at this place yet.{holes}")
-    when = " At the end of training, of trials that are done." if step is None else f" At step {step:,}."
     lost = [look.names[cell] for cell in cells if cell not in set(found["cell"].to_list())]
     missing = f" Not recorded: {join_words(lost)}." if lost else ""
-    return f"{when if last else ' Failed trials are left out.'}{holes}{missing}{chosen_words(view)}"
+    when = _when(view) if last else "Failed trials are left out."
+    return f" {when}{holes}{missing}{chosen_words(view)}"
+
+
+def _when(view: PageView) -> str:
+    step = view.address.step
+    return "At the end of training, of trials that are done." if step is None else f"At step {step:,}."
 
 
 def _refuse_bins(view: PageView) -> None:
@@ -159,14 +155,7 @@ def _refuse_bins(view: PageView) -> None:
         raise Unknown(f"{_probe(view)!r} counts by bins, which stand below: {ALONG.lower()}")
 
 
-def _band(view: PageView) -> Literal["seeds", "heads"]:
-    """Return the kind of bands; a probe without heads has no spread over them."""
-    return view.address.band if _places(view).heads else "seeds"
-
-
-def _band_words(view: PageView, found: pl.DataFrame) -> str:
-    if _band(view) == "heads":
-        return f"Band: one standard deviation over heads, each averaged over seeds, {n_words(found)} heads."
+def _band_words(found: pl.DataFrame) -> str:
     cut = " Bands that end at the edge go on beyond it." if is_cut(found, "linear") else ""
     return f"Band: {interval_words('linear')}, {n_words(found)}.{cut}"
 
@@ -187,34 +176,29 @@ def _training(view: PageView) -> SlotContent:
     _refuse_bins(view)
     found = probe_curves.along(view.store, reading, cells, "step")
     notes = _notes(view, found, last=False)
-    caption = f"{_over(view)} Line: mean over seeds. {_band_words(_over_seeds(view), found)}{notes}"
+    caption = f"{_over(view)} Line: mean over seeds. {_band_words(found)}{notes}"
     if found["x"].n_unique() == 1:
         caption += " Recorded at one step only; `training.evaluate_every` has probes look on the way, too."
     return _lines(view, found, caption, "training step", reading)._replace(answer=_answer(view))
 
 
-def _over_seeds(view: PageView) -> PageView:
-    return view._replace(address=view.address.model_copy(update={"band": "seeds"}))
-
-
 def _layers(view: PageView) -> SlotContent:
-    reading, there, (cells, _) = _reading(view)._replace(layer=None), _places(view), chosen_cells(view)
+    reading, places, (cells, _) = _reading(view)._replace(layer=None), _places(view), chosen_cells(view)
     _refuse_bins(view)
-    if not there.layers:
+    if not places.layers:
         raise Unknown(f"{_probe(view)!r} is of whole models; it has no layers")
-    found = probe_curves.along(view.store, reading, cells, "layer", _band(view))
+    found = probe_curves.along(view.store, reading, cells, "layer")
     notes = _notes(view, found)
-    mean = "mean over heads and seeds" if there.heads else "mean over seeds"
-    shown = _lines(view, found, f"Line: {mean}. {_band_words(view, found)}{notes}", "layer", reading)
-    if shown.figure is not None and len(there.layers) <= 40:
-        shown.figure.update_xaxes(tickvals=list(there.layers))
+    mean = "mean over heads and seeds" if places.heads else "mean over seeds"
+    shown = _lines(view, found, f"Line: {mean}. {_band_words(found)}{notes}", "layer", reading)
+    if shown.figure is not None and len(places.layers) <= 40:
+        shown.figure.update_xaxes(tickvals=list(places.layers))
     return shown
 
 
 def _coordinate(view: PageView) -> str:
-    """The coordinate with the most values; empty where no coordinate has several."""
-    there = _places(view).coordinates
-    wide = {axis: len(values) for axis, values in there.items() if len(values) > 1}
+    """Return the coordinate with the most values; empty if no coordinate has several."""
+    wide = {axis: len(values) for axis, values in _places(view).coordinates.items() if len(values) > 1}
     if view.address.along is not None:
         return require(repr(_probe(view)), "coordinate of several values", str(view.address.along), wide)
     return max(wide, key=lambda axis: wide[axis], default="")
@@ -224,7 +208,7 @@ def _along(view: PageView) -> SlotContent:
     reading, axis, (cells, look) = _reading(view), _coordinate(view), chosen_cells(view)
     if not axis:
         raise Unknown(f"{reading.name!r} looks at one place only")
-    found = probe_curves.along(view.store, reading, cells, axis, _band(view))
+    found = probe_curves.along(view.store, reading, cells, axis)
     notes = f"{_over(view)}{_notes(view, found, without=axis)}"
     if axis == _BINS:
         unit = probe_label(reading.name).unit
@@ -233,13 +217,9 @@ def _along(view: PageView) -> SlotContent:
         rule = "Full rule: mean; dashed: median, both by the middles of bins."
         data = name_cells(found.rename({"x": axis}), grid_of(view))
         return SlotContent(figure, f"Bars: {unit} by bin, mean over seeds. {rule} {notes}", data)
-    at = reading._replace(at={name: value for name, value in reading.at.items() if name != axis})
-    return _lines(view, found, f"Line: mean over seeds. {_band_words(view, found)} {notes}", axis, at)
-
-
-def _require_heads(view: PageView) -> None:
-    if not _places(view).heads:
-        raise Unknown(f"{_probe(view)!r} does not tell heads apart")
+    at = {name: value for name, value in reading.at.items() if name != axis}
+    caption = f"Line: mean over seeds. {_band_words(found)} {notes}"
+    return _lines(view, found, caption, axis, reading._replace(at=at))
 
 
 def _heads(view: PageView) -> SlotContent:
@@ -254,10 +234,15 @@ def _heads(view: PageView) -> SlotContent:
         "value",
         ("n " + pl.col("n").cast(pl.String)).alias("note"),
     )
-    signed = bool((found["value"] < 0).any())
-    ramp = heat_ramp(drawn["value"], probe_label(reading.name).unit or reading.name, diverging=signed)
+    diverging = bool((found["value"] < 0).any())
+    ramp = heat_ramp(drawn["value"], probe_label(reading.name).unit or reading.name, diverging=diverging)
     caption = f"Each head by layer, mean over seeds, {n_words(found)}; one scale of colours.{notes}"
     return SlotContent(draw_heat(drawn, ramp, x="head", y="layer"), caption, name_cells(found, grid_of(view)))
+
+
+def _require_heads(view: PageView) -> None:
+    if not _places(view).heads:
+        raise Unknown(f"{_probe(view)!r} does not tell heads apart")
 
 
 def _histogram(view: PageView) -> SlotContent:
@@ -284,16 +269,12 @@ def _against(view: PageView) -> SlotContent:
         raise Unknown(f"no trial has finished with both {reading.name!r} and {measure.name!r} yet")
     means = probe_curves.by_cell(found, measure.scale)
     rho = probe_curves.rank_correlation(means["x"], means["y"])
-    said = (
-        f"Rank correlation (Spearman) over {count(means.height, 'cell')}: {number(rho, 2)}."
-        if rho is not None
-        else "A rank correlation takes three cells that differ."
-    )
+    said = "A rank correlation takes three cells that differ."
+    if rho is not None:
+        said = f"Rank correlation (Spearman) over {count(means.height, 'cell')}: {number(rho, 2)}."
     grey = "Grey: cells beyond those shown above. " if any(look.styles[cell] == REST for cell in means["cell"]) else ""
-    step = view.address.step
-    when = "At the end of training, of trials that are done." if step is None else f"At step {step:,}."
     caption = (
-        f"{said} Large marks: cells, mean over seeds; small ones: runs. {_over(view)} {when}"
+        f"{said} Large marks: cells, mean over seeds; small ones: runs. {_over(view)} {_when(view)}"
         f"{_holes(view, cells)} {grey}That two quantities go together is no proof that one makes the other."
     )
     figure = probe_curves.draw_against(found, look, x=_title(reading), y=measure_title(view), scale=measure.scale)
@@ -301,40 +282,32 @@ def _against(view: PageView) -> SlotContent:
 
 
 def _controls(view: PageView) -> Sequence[Control]:
-    there = _names(view)
-    if not there:
+    names = probe_curves.names(view.store, grid_of(view).grid)
+    if not names:
         return ()
-    found, name = _places(view), _probe(view)
-    chosen = probe_curves.choose_places(found, entries(view.address.at))
-    choices = {each: f"{each}: {probe_label(each).title}" if probe_label(each).probe else each for each in there}
-    at = [
-        Control(f"at:{axis}", axis, "choice", _choices(found, axis, values), usual=_usual(chosen[axis]))
-        for axis, values in found.coordinates.items()
-        if axis in chosen and len(values) > 1 and axis != _BINS
-    ]
-    wide = [axis for axis, values in found.coordinates.items() if len(values) > 1]
+    places = _places(view)
+    chosen = probe_curves.choose_places(places, entries(view.address.at))
+    labels = {each: f"{each}: {probe_label(each).title}" if probe_label(each).probe else each for each in names}
+    wide = {axis: values for axis, values in places.coordinates.items() if len(values) > 1}
+    at = []
+    for axis, values in wide.items():
+        if axis in chosen and axis != _BINS:
+            offered = ({"": "all"} if places.bare[axis] else {}) | options(f"{value:g}" for value in values)
+            usual = "" if chosen[axis] is None else f"{chosen[axis]:g}"
+            at.append(Control(f"at:{axis}", axis, "choice", offered, usual=usual))
     along = [Control("along", "Along", "choice", options(wide), usual=_coordinate(view))] if len(wide) > 1 else []
-    layers = {"": "all", **options(map(str, found.layers))}
-    steps = {"": "the end", **options(map(str, found.steps))}
-    bands = {"seeds": "over seeds", "heads": "over heads"}
+    layers = {"": "all", **options(map(str, places.layers))}
+    steps = {"": "the end", **options(map(str, places.steps))}
+    resets = ("at", "layer", "step", "along")
     return (
-        Control("probe", "Probe", "choice", choices, usual=name, resets=("at", "layer", "step", "along")),
+        Control("probe", "Probe", "choice", labels, usual=_probe(view), resets=resets),
         *at,
         Control("layer", "Layer", "choice", layers, usual=""),
         Control("step", "Step", "choice", steps, usual=""),
         *along,
-        Control("band", "Band", "choice", bands, usual="seeds"),
         cells_control(view),
         *measure_controls(view),
     )
-
-
-def _choices(found: probe_curves.Places, axis: str, values: Sequence[float]) -> dict[str, str]:
-    return ({"": "all"} if found.bare[axis] else {}) | options(f"{value:g}" for value in values)
-
-
-def _usual(value: float | None) -> str:
-    return "" if value is None else f"{value:g}"
 
 
 MECHANISM = AppPage(

@@ -2,15 +2,26 @@
 
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, Literal
 from urllib.parse import quote
 
 import polars as pl
 
 from dashboards.app.address import Address, entries, write_query
-from dashboards.app.page import AppPage, Component, Key, PageView, Slot, SlotContent, html
-from dashboards.app.parts import WRAP, Control, columns, options
+from dashboards.app.page import (
+    WRAP,
+    AppPage,
+    Component,
+    Control,
+    Key,
+    PageView,
+    Slot,
+    SlotContent,
+    columns,
+    html,
+    options,
+)
 from dashboards.data.formatting import count, number
 from dashboards.data.grid_context import CellLook
 from dashboards.data.user_errors import Unknown, require
@@ -24,7 +35,7 @@ from dashboards.figures.weights import (
     weight_rows,
 )
 from dashboards.theme.styles import INK, Style
-from grid.operator_view import OperatorCatalogue, OperatorNumber, OperatorPart, OperatorSetting, OperatorView, Profile
+from grid.operator_view import OperatorCatalogue, OperatorSetting, OperatorView, Profile
 
 LOGITS: Final = "0.2, 4, 1.9, 2, -0.5, 0.1, -1.5, -3"
 """A clear winner, a near tie and distractors."""
@@ -32,10 +43,6 @@ OWN: Final = "grid:"
 """Begins the names of operators of the campaign's grids; those of papers have no colon."""
 _POINTS: Final = 121
 _MOST: Final = 64
-_NOTHING_KNOWN: Final = (
-    "This dashboard was started without anything that knows the operators, so their formulas and weights are not here; "
-    "`ablate dash` shows them, and `ablate operators NAME` in a terminal."
-)
 _NEUTRAL: Final = Style(INK, "#e8ebee", "dash", "circle")
 
 
@@ -46,42 +53,40 @@ class OperatorsAddress(Address):
     arguments: tuple[str, ...] = ()
     numbers: tuple[str, ...] = ()
     logits: str | None = None
-    log: bool = False
-    """Whether scores have a log axis, on which those that are not positive are missing."""
 
 
 def maths_of(view: PageView) -> OperatorCatalogue:
     """Return the operator catalogue. Raises Unknown if there is none."""
     if view.maths is None:
-        raise Unknown(_NOTHING_KNOWN)
+        raise Unknown(
+            "This dashboard was started without anything that knows the operators, so their formulas and weights are "
+            "not here; `ablate dash` shows them, and `ablate operators NAME` in a terminal."
+        )
     return view.maths
 
 
 def own_operators(view: PageView) -> dict[str, Mapping[str, Any]]:
-    """The operators of the campaign's grids as data, each once, by a name that tells them apart."""
+    """Return the operators of the campaign's grids as data, each once, by a unique name."""
     rows = view.store.sql(
         "SELECT g.operator, min(g.label) AS label, (t.spec->'operator')::VARCHAR AS spec FROM grid_trial g "
         "JOIN trial t USING (trial) WHERE t.spec IS NOT NULL GROUP BY ALL ORDER BY g.operator, label, spec"
-    )
-    rows = rows.drop_nulls("spec")
-    several = rows.filter(pl.col("operator").is_duplicated())["operator"].unique().to_list()
-    found: dict[str, Mapping[str, Any]] = {}
+    ).drop_nulls("spec")
+    several = rows.filter(pl.col("operator").is_duplicated())["operator"].to_list()
+    own: dict[str, Mapping[str, Any]] = {}
     for operator, label, text in rows.iter_rows():
         spec = json.loads(text)
         name = OWN + (label if operator in several else operator)
-        while name in found:
+        while name in own:
             name += "'"
-        found[name] = spec if isinstance(spec, dict) else {}
-    return found
+        own[name] = spec if isinstance(spec, dict) else {}
+    return own
 
 
 def operator_of(view: PageView) -> str | Mapping[str, Any]:
-    """The operator that the address names. Raises Unknown."""
+    """Return the operator that the address names. Raises Unknown."""
     name: str = view.address.operator
-    if not name.startswith(OWN):
-        return name
-    own = own_operators(view)
-    return own[require("this campaign", "operator", name, own)]
+    own = own_operators(view) if name.startswith(OWN) else {}
+    return own[require("this campaign", "operator", name, own)] if name.startswith(OWN) else name
 
 
 def describe_view(view: PageView) -> OperatorView:
@@ -90,12 +95,12 @@ def describe_view(view: PageView) -> OperatorView:
 
 
 def numbers_of(view: PageView) -> dict[str, float]:
-    """The values that the address gives to numbers. Raises Unknown."""
+    """Return the values that the address gives to numbers. Raises Unknown."""
     return {name: _number(text) for name, text in entries(view.address.numbers).items()}
 
 
 def logits_of(view: PageView) -> list[float]:
-    """The row of logits. Raises Unknown."""
+    """Return the row of logits. Raises Unknown."""
     values = [_number(part) for part in (view.address.logits or LOGITS).replace(",", " ").split()]
     if not 2 <= len(values) <= _MOST:
         raise Unknown(f"a row of logits is 2 to {_MOST} finite numbers with commas between them; got {len(values)}")
@@ -119,11 +124,11 @@ def _weights(view: PageView) -> SlotContent:
     frame = weight_rows(rows, [None] * len(logits) if is_softmax else usual, logits, found.apart)
     heads = [row.heads for row in rows]
     styles = head_styles(heads, found.label, view.operators)
-    legend = [Key(styles[key], _name(found, key), key) for key in heads]
-    legend = [each for each in legend if each.key] or [Key(styles[heads[0]], _name(found, heads[0]), "")]
-    legend += [] if is_softmax else [Key(_NEUTRAL, f"{SOFTMAX} (dash)", SOFTMAX)]
+    legend = [Key(styles[key], _name(found, key), key) for key in heads if key or len(heads) == 1]
     alike = "Here its weights are softmax's." if all(tuple(row.keys) == tuple(usual) for row in rows) else ""
     message = "" if is_softmax else " ".join(filter(None, (alike, found.unseen)))
+    if not is_softmax:
+        legend.append(Key(_NEUTRAL, f"{SOFTMAX} (dash)", SOFTMAX))
     caption = f"Bar: weight of a key for the last query, which sees all {len(logits)}. {_sums(rows, found.apart)}"
     return SlotContent(draw_weights(frame, styles), caption, frame, legend, message)
 
@@ -133,14 +138,15 @@ def _name(found: OperatorView, heads: str) -> str:
 
 
 def _sums(rows: Sequence[Profile], apart: str) -> str:
-    told = []
+    """Say to what the keys sum, and the weights beside them."""
+    sums = []
     for row in rows:
-        who = f"{row.heads[:1].upper()}{row.heads[1:]}: keys" if row.heads else "Keys"
-        one = math.isclose(row.total, 1.0, abs_tol=1e-9)
+        keys = f"{row.heads[:1].upper()}{row.heads[1:]}: keys" if row.heads else "Keys"
+        one = "" if math.isclose(row.total, 1.0, abs_tol=1e-9) else ", not to 1"
         rest = [(apart, row.ground), (LEARNED_KEY, row.extra)]
-        beside = [f"the {name} has {number(weight, 4)}" for name, weight in rest if weight is not None]
-        told.append("; ".join([f"{who} sum to {number(row.total, 4)}{'' if one else ', not to 1'}", *beside]))
-    return ". ".join(told) + "."
+        beside = [f"; the {name} has {number(weight, 4)}" for name, weight in rest if weight is not None]
+        sums.append(f"{keys} sum to {number(row.total, 4)}{one}{''.join(beside)}.")
+    return " ".join(sums)
 
 
 def _scores(view: PageView) -> SlotContent:
@@ -160,42 +166,60 @@ def _scores(view: PageView) -> SlotContent:
         "Line: what a key with this logit counts before weights are normalised; softmax's is eᵃ"
         f"{', and so is this one' * alike}. What stands before the score (margin, gate, temperature) is not in it."
     )
-    return SlotContent(draw_scores(frame, CellLook(names, styles), log=view.address.log), caption, frame, legend)
+    return SlotContent(draw_scores(frame, CellLook(names, styles)), caption, frame, legend)
 
 
 def _numbers(view: PageView) -> SlotContent:
-    found = describe_view(view).numbers
+    found, given = describe_view(view).numbers, numbers_of(view)
     if not found:
         return SlotContent(message="It has no numbers.")
-    given = numbers_of(view)
+    rows = []
+    for each in found:
+        here = "no slider" if each.span is None else f"{given.get(each.name, each.init):g}"
+        rows.append((each.name, each.start, here, each.varies, each.range, each.what))
     names = ("number", "starts at", "here", "varies", "range", "description")
-    rows = [(each.name, each.start, _here(each, given), each.varies, each.range, each.what) for each in found]
     frame = pl.DataFrame(rows, dict.fromkeys(names, pl.String), orient="row")
     caption = f"{count(len(rows), 'number')}. A slider moves one for the query that is shown, whatever it varies along."
     return SlotContent(caption=caption, data=frame, columns=columns(frame, {"description": WRAP}))
 
 
-def _here(each: OperatorNumber, given: Mapping[str, float]) -> str:
-    return "no slider" if each.span is None else f"{given.get(each.name, each.init):g}"
-
-
 def _words(view: PageView) -> SlotContent:
+    """Show what is known about an operator; its numbers have a table."""
+    found = describe_view(view)
+    parts = [html.P(found.line)]
+    if found.paper:
+        parts.append(html.P(["Source: ", found.paper], className="note"))
+    if found.use:
+        parts.append(html.P(html.Code(found.use)))
+    for each in found.parts:
+        source = [] if "Source:" in each.formula or not each.source else [f"\nSource: {each.source}."]
+        parts += [html.H3([f"{each.stage} ", html.Code(each.kind)]), html.Pre([each.formula, *source])]
+    if found.options:
+        listed = ", ".join(f"{name} = {value}" for name, value in found.options.items())
+        parts += [html.H3("Options"), html.P(html.Code(listed))]
+    if found.settings:
+        settings = [html.Li(_setting(view, each)) for each in found.settings]
+        parts += [html.H3("Where it is another operator"), html.Ul(settings)]
+    if found.notes:
+        parts += [html.H3("What has misled people"), html.Ul([html.Li(note) for note in found.notes])]
+    parts.append(html.Details([html.Summary("The whole equation, one choice per stage"), html.Pre(found.equation)]))
+    return SlotContent(parts=[html.Div(parts, className="operator")])
+
+
+def _setting(view: PageView, setting: OperatorSetting) -> Component:
+    """Link the page with the numbers of a setting."""
     here = view.address
-
-    def link(setting: OperatorSetting) -> str:
-        there = OperatorsAddress(
-            operator=here.operator,
-            arguments=_list_entries({**entries(here.arguments), **setting.arguments}),
-            numbers=_list_entries({name: f"{value:g}" for name, value in setting.numbers.items()}),
-            logits=here.logits,
-        )
-        return f"/{quote(view.campaign)}/operators{write_query(there)}"
-
-    return SlotContent(parts=_view_parts(describe_view(view), link))
-
-
-def _list_entries(found: Mapping[str, str]) -> tuple[str, ...]:
-    return tuple(f"{name}={value}" for name, value in found.items())
+    if not setting.numbers and not setting.arguments:
+        return setting.words
+    arguments = {**entries(here.arguments), **setting.arguments}
+    there = OperatorsAddress(
+        operator=here.operator,
+        arguments=tuple(f"{name}={value}" for name, value in arguments.items()),
+        numbers=tuple(f"{name}={value:g}" for name, value in setting.numbers.items()),
+        logits=here.logits,
+    )
+    href = f"/{quote(view.campaign)}/operators{write_query(there)}"
+    return html.A(setting.words, href=href, title="Set the numbers so")
 
 
 def _controls(view: PageView) -> Sequence[Control]:
@@ -203,58 +227,26 @@ def _controls(view: PageView) -> Sequence[Control]:
         return ()
     known = {each.name: f"{each.label} · {each.paper}" for each in view.maths.list_operators()}
     own = {name: f"{name.removeprefix(OWN)} · in this campaign" for name in own_operators(view)}
-    chosen = Control("operator", "Operator", "choice", own | known, resets=("arguments", "numbers"))
-    found = describe_view(view)
-    given, asked = numbers_of(view), entries(view.address.arguments)
-    row = Control("logits", "Logits (nats)", "text", hint="2 to 64 numbers with commas between them", usual=LOGITS)
-    arguments = []
+    found, given, arguments = describe_view(view), numbers_of(view), entries(view.address.arguments)
+    hint = "2 to 64 numbers with commas between them"
+    controls = [
+        Control("operator", "Operator", "choice", own | known, resets=("arguments", "numbers")),
+        Control("logits", "Logits (nats)", "text", hint=hint, usual=LOGITS),
+    ]
     for each in found.arguments:
         kind: Literal["choice", "number"] = "choice" if each.values else "number"
-        usual = asked.get(each.name, each.default)
+        usual = arguments.get(each.name, each.default)
         field = f"arguments:{each.name}"
-        arguments.append(Control(field, each.name, kind, options(each.values), "", usual, resets=("numbers",)))
-    log = Control("log", "Log axis of scores", "switch")
-    return (chosen, row, *arguments, log, *(_slider(each, given) for each in found.numbers if each.span is not None))
-
-
-def _slider(each: OperatorNumber, given: Mapping[str, float]) -> Control:
-    low, high, step = each.span or (0.0, 1.0, 0.01)
-    value = given.get(each.name, each.init)
-    span = min(low, value), max(high, value), step
-    return Control(f"numbers:{each.name}", each.name, "slider", hint=each.what, usual=each.init, span=span)
-
-
-_Link = Callable[[OperatorSetting], str]
-"""The address of the page at a setting."""
-
-
-def _view_parts(found: OperatorView, link: _Link) -> list[Component]:
-    """Show what is known about an operator; its numbers have a table."""
-    paper = html.P(["Source: ", found.paper], className="note") if found.paper else None
-    use = html.P(html.Code(found.use)) if found.use else None
-    parts = [html.P(found.line), paper, use, *(part for each in found.parts for part in _part(each))]
-    if found.options:
-        parts += [
-            html.H3("Options"),
-            html.P(html.Code(", ".join(f"{name} = {value}" for name, value in found.options.items()))),
-        ]
-    if found.settings:
-        parts += [html.H3("Where it is another operator"), html.Ul([_setting(each, link) for each in found.settings])]
-    if found.notes:
-        parts += [html.H3("What has misled people"), html.Ul([html.Li(note) for note in found.notes])]
-    parts.append(html.Details([html.Summary("The whole equation, one choice per stage"), html.Pre(found.equation)]))
-    return [html.Div([each for each in parts if each is not None], className="operator")]
-
-
-def _part(each: OperatorPart) -> list[Component]:
-    source = [] if "Source:" in each.formula or not each.source else [f"\nSource: {each.source}."]
-    return [html.H3([f"{each.stage} ", html.Code(each.kind)]), html.Pre([each.formula, *source])]
-
-
-def _setting(each: OperatorSetting, link: _Link) -> Component:
-    if not each.numbers and not each.arguments:
-        return html.Li(each.words)
-    return html.Li(html.A(each.words, href=link(each), title="Set the numbers so"))
+        controls.append(Control(field, each.name, kind, options(each.values), "", usual, resets=("numbers",)))
+    for slider in found.numbers:
+        if slider.span is not None:
+            low, high, step = slider.span
+            value = given.get(slider.name, slider.init)
+            span = min(low, value), max(high, value), step
+            controls.append(
+                Control(f"numbers:{slider.name}", slider.name, "slider", {}, slider.what, slider.init, span)
+            )
+    return controls
 
 
 OPERATORS: Final = AppPage(

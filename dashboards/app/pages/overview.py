@@ -8,10 +8,9 @@ from typing import Final
 import polars as pl
 
 from dashboards.app.address import Address
-from dashboards.app.page import AppPage, Key, PageView, Slot, SlotContent, grid_of, memoise
+from dashboards.app.page import WIDE, WRAP, AppPage, Key, PageView, Slot, SlotContent, columns, grid_of, link, memoise
 from dashboards.app.pages.compare import VERDICT_COLUMNS, CompareAddress, by_effect, differences_of, judge_view
 from dashboards.app.pages.factors import FactorsAddress, analyse
-from dashboards.app.parts import WIDE, WRAP, columns, link
 from dashboards.data.answers import count_words, name_best, rank_axes
 from dashboards.data.captions import describe_measure, progress_words, summarise_verdicts, verdict_words
 from dashboards.data.formatting import change, count, in_odds
@@ -39,66 +38,42 @@ def _judge_view(view: PageView) -> tuple[GridContext, GridMeasure, pl.DataFrame]
 
 
 def _lead(view: PageView) -> SlotContent:
-    """Which variant differs, by how much, and is it real; with the axes of a grid that has several."""
-    about, progress = grid_of(view), f"{_progress_words(view)} {_sizes(view)}"
-    judged, problem = catch_user_error(lambda: _judge_view(view))
-    if judged is None:
-        return SlotContent(above=progress, message=problem or "")
-    _, measure, found = judged
-    drawn = differences_of(view._replace(address=CompareAddress(grid=view.address.grid)))
+    """Show which variant differs, by how much, and if it is real; with the axes of a grid that has several."""
+    about = grid_of(view)
+    result, problem = catch_user_error(lambda: _judge_view(view))
+    if result is None:
+        return SlotContent(above=_progress_words(view), message=problem or "")
+    _, measure, found = result
     answer = name_best(about, measure, found, str(about.baseline_name))
-    ranks, _ = catch_user_error(lambda: _rank_axes(view))
-    above = f"{progress} {count_words(found)}."
-    return drawn._replace(answer="\n".join(filter(None, (answer, ranks))), above=above, hint="")
-
-
-def _rank_axes(view: PageView) -> str:
-    """Which axes matter, where several vary."""
-    about = grid_of(view)
-    if about.measure is None:
-        return ""
-    found = analyse(view._replace(address=FactorsAddress(grid=view.address.grid)))
-    if found.effects["factor"].n_unique() < 2:
-        return ""
-    return rank_axes(found, found.effects, about.measure)
-
-
-def _sizes(view: PageView) -> str:
-    about = grid_of(view)
-    return f"{count(len(about.cells), 'cell')}, {count(len(about.header['seeds']), 'seed')}."
+    terms, _ = catch_user_error(lambda: analyse(view._replace(address=FactorsAddress(grid=view.address.grid))))
+    if terms is not None and terms.effects["factor"].n_unique() > 1:
+        answer = f"{answer}\n{rank_axes(terms, terms.effects, measure)}"
+    drawn = differences_of(view._replace(address=CompareAddress(grid=view.address.grid)))
+    return drawn._replace(answer=answer.strip(), above=f"{_progress_words(view)} {count_words(found)}.", hint="")
 
 
 def _progress_words(view: PageView) -> str:
-    return progress_words(_count_states(view))
-
-
-def _count_states(view: PageView) -> dict[str, int]:
-    """How many trials are in which state."""
-    found, counts = _states(view)
-    lost = max(0, grid_of(view).header["trials"] - found.height)  # their lines of the plan cannot be read
-    return {
+    about, (found, counts) = grid_of(view), _states(view)
+    lost = max(0, about.header["trials"] - found.height)  # their lines of the plan cannot be read
+    done = {
         "planned": found.height + lost,
         "ok": counts["ok"] + counts["unreadable"],
         "failed": counts["failed"] + counts["not finite"],
         "running": counts["running"],
         "pending": counts["pending"] + lost,
     }
+    return f"{progress_words(done)} {count(len(about.cells), 'cell')}, {count(len(about.header['seeds']), 'seed')}."
 
 
 def _progress(view: PageView) -> SlotContent:
-    about = grid_of(view)
-    found, counts = _states(view)
+    about, (found, counts) = grid_of(view), _states(view)
     single = fits_rows(found)
-    legend = [
-        Key(
-            Style(state.color, dark_partners([])[state.color], "solid", "square"),
-            f"{state.sign} {state.word}",
-            name if single else "",
-        )
-        for name, state in STATES.items()
-        if counts[name]
-    ]
-    said = f"{_progress_words(view)} {_sizes(view)}"
+    legend = []
+    for name, state in STATES.items():
+        if counts[name]:
+            style = Style(state.color, dark_partners([])[state.color], "solid", "square")
+            legend.append(Key(style, f"{state.sign} {state.word}", name if single else ""))
+    said = _progress_words(view)
     if counts["not finite"] and about.measure is not None:
         ended = count(counts["not finite"], "trial")
         said += f" Counted as failed: {ended} that ended with {about.measure.name} that is no finite number."
@@ -128,59 +103,63 @@ def _noise(view: PageView) -> SlotContent:
     about = grid_of(view)
     found = noise_floor(view.store, about.grid)
     if not found.comparisons:
-        whys = [f"{why} ({count(n, 'variant')})" for why, n in found.unknown.items()]
-        why = "; ".join(whys) or "there is no variant beside the baseline"
-        return SlotContent(message=f"Nothing is known of the noise yet: {why}.")
-    words = [
-        (n, *(change(value, found.scale).removeprefix("+") for value in ends)) for n, *ends in found.frame.iter_rows()
-    ]
-    seeds = count(found.planned, "seed")
-    middle, low, high = next(ends for n, *ends in words if n == found.planned)
-    between = f" ({low} to {high} by comparison)" if low != high else ""
-    what = "the measure" if about.measure is None else f"{'odds of ' * (found.scale == 'logit')}{about.measure.name}"
-    equal = ""
-    if about.measure is not None and about.measure.rope:
-        rope = rope_words(about.measure.rope, about.measure.scale, about.unit)
+        why = "; ".join(f"{why} ({count(n, 'variant')})" for why, n in found.unknown.items())
+        return SlotContent(
+            message=f"Nothing is known of the noise yet: {why or 'there is no variant beside the baseline'}."
+        )
+    rows = []
+    said = equal = ""
+    measure, seeds = about.measure, count(found.planned, "seed")
+    if measure is not None and measure.rope:
+        rope = rope_words(measure.rope, measure.scale, about.unit)
         equal = f", unless the seeds show that it lies within the {rope} that count as equal"
-    said = (
-        f"The {seeds} of this grid find a true difference of {middle} in {what} in four of five "
-        f"repetitions{between}. Smaller ones are found less often: what is not found stays undecided{equal}."
-        if middle != "–"
-        else f"With {seeds} no verdict can be had; it needs three."
-    )
+    for n, *ends in found.frame.iter_rows():
+        middle, low, high = (change(value, found.scale).removeprefix("+") for value in ends)
+        between = f"{low} to {high}" if low != high else ""
+        rows.append((f"{n}, planned" if n == found.planned else str(n), middle, between or middle))
+        if n == found.planned and middle == "–":
+            said = f"With {seeds} no verdict can be had; it needs three."
+        elif n == found.planned:
+            name = "the measure" if measure is None else f"{'odds of ' * (found.scale == 'logit')}{measure.name}"
+            said = (
+                f"The {seeds} of this grid find a true difference of {middle} in {name} in four of five repetitions"
+                f"{between and f' ({between} by comparison)'}. Smaller ones are found less often: what is not found "
+                f"stays undecided{equal}."
+            )
     caption = (
         f"{said} Computed from the spread of {found.comparisons} of {count(found.family, 'comparison')}, for the "
         "hardest step of Holm's correction; from few seeds the spread itself is rough."
     )
-    data = pl.DataFrame(
-        [
-            (f"{n}, planned" if n == found.planned else str(n), middle, f"{low} to {high}" if low != high else middle)
-            for n, middle, low, high in words
-        ],
-        schema=["paired seeds", "smallest difference that is found", "over comparisons"],
-        orient="row",
-    )
+    names = ["paired seeds", "smallest difference that is found", "over comparisons"]
+    data = pl.DataFrame(rows, schema=names, orient="row")
     return SlotContent(caption=caption, data=data, columns=columns(data))
 
 
 def _next(view: PageView) -> SlotContent:
-    about = grid_of(view)
     trials, counts = _states(view)
     found, problem = catch_user_error(lambda: _judge_view(view)[2])
     outstanding = trials.filter(pl.col("state").is_in(["running", "pending"]))
-    steps = next_steps(about, counts, found, set(outstanding["cell"]))
+    steps = next_steps(grid_of(view), counts, found, set(outstanding["cell"]))
     why = "" if problem is None else f"What is undecided is not known: {problem}"
     if steps.is_empty():
         nothing = "Nothing is left to do: every trial has ended well and every variant has a verdict."
         return SlotContent(message=why or nothing)
-    own = {"what": WRAP, "why": WIDE, "how": WIDE}
     caption = "What stands in the way of verdicts first."
+    own = {"what": WRAP, "why": WIDE, "how": WIDE}
     return SlotContent(caption=caption, message=why, data=steps, columns=columns(steps, own))
 
 
 def _failures(view: PageView) -> SlotContent:
-    about = grid_of(view)
-    found = pl.concat([view.store.failures(about.grid), _not_finite(view)], how="diagonal")
+    store, (trials, _) = view.store, _states(view)
+    lost = trials.filter(pl.col("state") == "not finite")
+    not_finite = lost.group_by(pl.col("why").alias("message"), maintain_order=True).agg(
+        pl.lit("no finite value").alias("reason"),
+        pl.len().cast(pl.Int64).alias("n"),
+        pl.col("trial").first().alias("example"),
+        pl.col("label").unique(maintain_order=True).alias("labels"),
+    )
+    not_finite = not_finite.with_columns(pl.format("it ended, and measured {}", "message").alias("message"))
+    found = pl.concat([store.failures(grid_of(view).grid), not_finite], how="diagonal")
     if found.is_empty():
         return SlotContent(message="No trial has failed.")
     found = found.with_columns(pl.col("reason").fill_null("unknown"))
@@ -193,25 +172,13 @@ def _failures(view: PageView) -> SlotContent:
     total = count(int(found["n"].sum()), "failed trial")
     caption = f"{total} of {count(found.height, 'kind')} ({by}). Averages leave failed trials out."
     own = {"reason": {"width": 150}, "n": {"width": 80}, "cells": WRAP, "message": WIDE}
-    own["example"] = link("run", "run", width=150)
-    return SlotContent(caption=caption, data=rows, columns=columns(rows, own))
-
-
-def _not_finite(view: PageView) -> pl.DataFrame:
-    """Trials that ended, with what is no number, as a kind of failure: reason, n, example, labels, message."""
-    found, _ = _states(view)
-    lost = found.filter(pl.col("state") == "not finite")
-    kinds = lost.group_by(pl.col("why").alias("message"), maintain_order=True).agg(
-        pl.lit("no finite value").alias("reason"),
-        pl.len().cast(pl.Int64).alias("n"),
-        pl.col("trial").first().alias("example"),
-        pl.col("label").unique(maintain_order=True).alias("labels"),
+    return SlotContent(
+        caption=caption, data=rows, columns=columns(rows, {**own, "example": link("run", "run", width=150)})
     )
-    return kinds.with_columns(pl.format("it ended, and measured {}", "message").alias("message"))
 
 
 def _left_out(view: PageView) -> SlotContent:
-    """Files in quarantine, and what else readers of these results must know."""
+    """List files in quarantine, and other warnings about these results."""
     store = view.store
     shards = store.bad_shards().with_columns(what=pl.lit("results that are not served"))
     records = store.bad_records().with_columns(what=pl.lit("a record that cannot be read"))
@@ -263,15 +230,21 @@ def next_steps(
     Args:
         about: the grid.
         states: how many trials are in each state of `figures.states.STATES`.
-        verdicts: those of the grid; None where it cannot be judged.
-        unfinished: cells of which trials run or are outstanding: what they show is not the last word.
+        verdicts: the verdicts of the grid; None if it cannot be judged.
+        unfinished: cells with running or outstanding trials: their verdicts are not final.
     """
     steps = [*_retry_steps(about), *_outstanding(states)]
     if verdicts is not None:
         waits = pl.lit(value=True) if about.baseline in unfinished else pl.col("cell").is_in(list(unfinished))
-        steps += _waiting(verdicts.filter(waits))
+        if n := verdicts.filter(waits, pl.col("verdict").is_in(["undecided", "no verdict"])).height:
+            why = "undecided or without a verdict so far, with trials of theirs or of the baseline outstanding"
+            steps.append((f"wait for {count(n, 'verdict')}", why, ""))
         settled = verdicts.filter(~waits)
-        steps += [*_without(settled), *_seed_steps(about, settled)]
+        reasons = Counter(settled.filter(pl.col("verdict") == "no verdict")["reason"].to_list())
+        for reason, n in reasons.most_common(MOST_REASONS):
+            how = _MORE_SEEDS if TOO_FEW in reason else ""
+            steps.append((f"see to {count(n, 'variant')} without a verdict", reason, how))
+        steps += _seed_steps(about, settled)
     return pl.DataFrame(steps, schema=SCHEMA, orient="row")
 
 
@@ -301,36 +274,17 @@ def _outstanding(states: Mapping[str, int]) -> Iterator[Step]:
         yield f"train {count(n, 'outstanding trial')}", "not begun, or to be tried again", how
 
 
-def _waiting(verdicts: pl.DataFrame) -> Iterator[Step]:
-    """List unfinished variants without a decision."""
-    if n := verdicts.filter(pl.col("verdict").is_in(["undecided", "no verdict"])).height:
-        why = "undecided or without a verdict so far, with trials of theirs or of the baseline outstanding"
-        yield f"wait for {count(n, 'verdict')}", why, ""
-
-
 def _seed_steps(about: GridContext, verdicts: pl.DataFrame) -> Iterator[Step]:
     """List variants by p, then those that no affordable number of seeds decides, then count the rest."""
     open_ = verdicts.filter(pl.col("verdict") == "undecided").sort("p", nulls_last=True, maintain_order=True)
-    told = [
-        (about.look.names[cell], _what_decides(reason)) for cell, reason in open_.select("cell", "reason").iter_rows()
-    ]
-    told.sort(key=lambda each: each[1].startswith(_HOPELESS))
-    for name, why in told[:MOST_UNDECIDED]:
+    listed = []
+    for cell, reason in open_.select("cell", "reason").iter_rows():  # how many seeds would decide, and their cost
+        listed.append((about.look.names[cell], reason.rpartition("; Holm p ")[2].partition("; ")[2]))
+    listed.sort(key=lambda each: each[1].startswith(_HOPELESS))
+    for name, why in listed[:MOST_UNDECIDED]:
         if why.startswith(_HOPELESS):
             yield f"leave {name} undecided", why, ""
         else:
             yield f"more seeds for {name}", why, _MORE_SEEDS
-    if (more := len(told) - MOST_UNDECIDED) > 0:
+    if (more := len(listed) - MOST_UNDECIDED) > 0:
         yield f"see to {count(more, 'more undecided cell')}", "listed under Compare", ""
-
-
-def _without(verdicts: pl.DataFrame) -> Iterator[Step]:
-    """Why others have no verdict, the commonest reason first."""
-    found = verdicts.filter(pl.col("verdict") == "no verdict")
-    for reason, n in Counter(found["reason"].to_list()).most_common(MOST_REASONS):
-        yield f"see to {count(n, 'variant')} without a verdict", reason, _MORE_SEEDS if TOO_FEW in reason else ""
-
-
-def _what_decides(reason: str) -> str:
-    """Extract how many seeds would decide, and their cost, from the reason for no decision."""
-    return reason.rpartition("; Holm p ")[2].partition("; ")[2]

@@ -7,8 +7,20 @@ import plotly.graph_objects as go
 import polars as pl
 
 from dashboards.app.address import Address
-from dashboards.app.page import AppPage, Component, Key, PageView, Slot, SlotContent, grid_of, html, memoise
-from dashboards.app.parts import Control, columns, options
+from dashboards.app.page import (
+    AppPage,
+    Component,
+    Control,
+    Key,
+    PageView,
+    Slot,
+    SlotContent,
+    columns,
+    grid_of,
+    html,
+    memoise,
+    options,
+)
 from dashboards.data.formatting import change, count
 from dashboards.data.seed_averages import Scale
 from dashboards.data.user_errors import require
@@ -27,9 +39,7 @@ from dashboards.papers.paper_tables import (
     printed_table,
 )
 from store.analysis.published_comparison import WORDS, compare_published
-from store.published.claims import claims
-from store.published.filter import chosen
-from store.published.tables import Note, PublishedCell, notes, papers
+from store.published.tables import Note, PublishedCell, chosen as filter_published, claims, notes, papers
 
 _MOST_REASONS: Final = 6
 
@@ -46,17 +56,20 @@ class PublishedAddress(Address):
 
 def chosen_item(view: PageView) -> Item:
     """Read the choices of a view. Raises Unknown if there is no grid, paper or item."""
-    paper, name = view.address.paper, view.address.item
-    most = _most(view)
+    paper, name, most = view.address.paper, view.address.item, _most(view)
     if paper is None:
         paper = most[0][0] if most else next(iter(papers()))
     require("the list of papers", "paper", paper, papers())
-    of_paper = [each for each in ITEMS if each.paper == paper]
-    if name is None:
-        tables = [table.partition("-")[0].removeprefix("T") for of, table in most if of == paper]
-        return item(paper, "table", int(tables[0])) if tables else next(e for e in of_paper if e.kind == "table")
-    require(f"paper {paper}", "item", name, [each.name for each in of_paper])
-    return next(each for each in of_paper if each.name == name)
+    items = {each.name: each for each in ITEMS if each.paper == paper}
+    if name is not None:
+        return items[require(f"paper {paper}", "item", name, items)]
+    tables = [table.partition("-")[0].removeprefix("T") for of, table in most if of == paper]
+    first = next(each for each in items.values() if each.kind == "table")
+    return item(paper, "table", int(tables[0])) if tables else first
+
+
+def _has_no_values(chosen: Item) -> bool:
+    return chosen.kind == "figure" or chosen.number is None
 
 
 @memoise
@@ -71,39 +84,36 @@ def _most(view: PageView) -> list[tuple[str, str]]:
 
 
 def _show_item(view: PageView) -> SlotContent:
-    chosen_ = chosen_item(view)
-    if chosen_.kind == "figure" or chosen_.number is None:
-        return _draw_item(view, chosen_)
-    about = grid_of(view)
+    chosen, about = chosen_item(view), grid_of(view)
+    drawn = chosen.make(about)
+    files = {"tex": lambda: drawn.latex} if drawn.latex else {}
+    if _has_no_values(chosen):
+        return _draw_item(view, chosen, drawn)._replace(files=files)
     found = _find_printed(view)
     data = compare_with_printed(frame(about, found), found, _compare_claims(view))
     caption = (
-        f"Above in each place: what the paper prints. Below: your own runs. {own_words(about, _cells_of(chosen_))} "
+        f"Above in each place: what the paper prints. Below: your own runs. {own_words(about, _cells_of(chosen))} "
         "Below that: your mean less the printed value (their ratio where the table spans decades), and where the "
         "printed value lies, inside your interval, above or below it. Where the table claims a difference from a "
         "baseline, words say whether yours has the same direction, is within noise, or differs (see Claims). The "
         "two are of other models, data and budgets, and the noise of a printed value is unknown: neither says that a "
         "result was obtained again. Bold: own cells that are not shown to be worse than the best."
     )
-    sheet = table_sheet(data, columns_of(_cells_of(chosen_)))
-    drawn = chosen_.make(about)
-    files = {"tex": lambda: drawn.latex} if drawn.latex else {}
+    sheet = table_sheet(data, columns_of(_cells_of(chosen)))
     return SlotContent(caption=caption, data=data.rename(_OWN), parts=[_table(sheet, _bands(data))], files=files)
 
 
-def _draw_item(view: PageView, chosen_: Item) -> SlotContent:
-    """A figure, or the design table, from one's own runs; printed values are hollow marks."""
-    drawn: Drawn = chosen_.make(grid_of(view))
+def _draw_item(view: PageView, chosen: Item, drawn: Drawn) -> SlotContent:
+    """Show a figure, or the design table, of the grid's runs; printed values are hollow marks."""
     figure, caption, data = drawn.figure, drawn.caption, drawn.data
-    if figure is not None and chosen_.printed is not None:
-        marks = overlaid(grid_of(view), chosen_)
+    if figure is not None and chosen.printed is not None:
+        marks = overlaid(grid_of(view), chosen)
         if not marks.is_empty():
-            figure, caption = _add_marks(figure, marks, data), f"{caption} Hollow: printed in {chosen_.printed.words}."
+            figure, caption = _add_marks(figure, marks, data), f"{caption} Hollow: printed in {chosen.printed.words}."
             data = pl.concat([data, marks], how="diagonal_relaxed")
     legend = [Key(each.style, each.name, each.group or key) for key, each in drawn.legend.items()]
     parts = [_table(drawn.sheet, {})] if drawn.sheet is not None else []
-    files = {"tex": lambda: drawn.latex} if drawn.latex else {}
-    return SlotContent(figure, caption, data, legend, drawn.message, parts=parts, files=files)
+    return SlotContent(figure, caption, data, legend, drawn.message, parts=parts)
 
 
 def _add_marks(figure: go.Figure, marks: pl.DataFrame, data: pl.DataFrame) -> go.Figure:
@@ -134,8 +144,8 @@ def _find_printed(view: PageView) -> list[Beside]:
 @memoise
 def _compare_claims(view: PageView) -> pl.DataFrame:
     """Say if the grid agrees with the claims of a table; empty if the table makes none."""
-    item_ = chosen_item(view)
-    return compare_published(view.store, grid_of(view).grid, paper=item_.paper, table=f"T{item_.number}")
+    chosen = chosen_item(view)
+    return compare_published(view.store, grid_of(view).grid, paper=chosen.paper, table=f"T{chosen.number}")
 
 
 _OWN: Final = {
@@ -148,40 +158,32 @@ _OWN: Final = {
 
 
 def _bands(data: pl.DataFrame) -> Mapping[tuple[str, str], Sequence[str]]:
-    """The lines that stand below one's own value, by row and column."""
-    words = {"inside": "printed inside", "above": "printed above", "below": "printed below", None: ""}
-    found = {}
-    for row in data.iter_rows(named=True):
-        if row["difference"] is not None:
-            told = (change(row["difference"], row["scale"]), words[row["band"]])
-            claim = f"against the baseline: {row['word']}" if row["word"] else ""
-            found[row["row"], row["column"]] = (", ".join(filter(None, told)), claim)
-    return found
+    """Write the lines below the grid's own values, by row and column."""
+    bands = {}
+    for row in data.drop_nulls("difference").iter_rows(named=True):
+        band = f"printed {row['band']}" if row["band"] else ""
+        claim = f"against the baseline: {row['word']}" if row["word"] else ""
+        lines = ", ".join(filter(None, (change(row["difference"], row["scale"]), band)))
+        bands[row["row"], row["column"]] = lines, claim
+    return bands
 
 
 def _table(sheet: Sheet, below: Mapping[tuple[str, str], Sequence[str]]) -> Component:
-    heads = [html.Td(sheet.corner), *(html.Th(name, scope="col") for name in sheet.columns)]
-    rows = [
-        html.Tr(
-            [
-                html.Th(name, scope="row"),
-                *(
-                    html.Td(_entry(each, below.get((name, column), ())), title=each.hint)
-                    for column, each in zip(sheet.columns, entries, strict=True)
-                ),
-            ]
-        )
-        for name, entries in zip(sheet.rows, sheet.entries, strict=True)
-    ]
-    table = html.Table([html.Thead(html.Tr(heads)), html.Tbody(rows)], className="published")
+    rows = [html.Tr([html.Td(sheet.corner), *(html.Th(name, scope="col") for name in sheet.columns)])]
+    for name, texts in zip(sheet.rows, sheet.entries, strict=True):
+        places = zip(sheet.columns, texts, strict=True)
+        cells = [html.Td(_entry(each, below.get((name, column), ())), title=each.hint) for column, each in places]
+        rows.append(html.Tr([html.Th(name, scope="row"), *cells]))
+    table = html.Table([html.Thead(rows[0]), html.Tbody(rows[1:])], className="published")
     label = {"aria-label": "Printed and own"}
-    scrolled = html.Div(table, className="scroll tall", tabIndex="0", role="region", **label)
-    legend = [html.Li([_sign(sign), words]) for sign, words in sheet.legend]
-    return html.Div([scrolled, html.Ul(legend, className="marks")] if legend else [scrolled])
-
-
-def _sign(sign: str) -> Component:
-    return html.Sup(f"{sign} ") if sign.isalpha() and sign.islower() else html.Span(f"{sign}: ")
+    parts = [html.Div(table, className="scroll tall", tabIndex="0", role="region", **label)]
+    if sheet.legend:
+        signs = [
+            (html.Sup(f"{sign} ") if sign.isalpha() and sign.islower() else html.Span(f"{sign}: "), words)
+            for sign, words in sheet.legend
+        ]
+        parts.append(html.Ul([html.Li([*each]) for each in signs], className="marks"))
+    return html.Div(parts)
 
 
 def _entry(each: TableText, below: Sequence[str]) -> list[Component]:
@@ -193,10 +195,10 @@ def _entry(each: TableText, below: Sequence[str]) -> list[Component]:
 
 
 def _claims(view: PageView) -> SlotContent:
-    chosen_ = chosen_item(view)
-    if chosen_.kind == "figure" or chosen_.number is None:
+    chosen = chosen_item(view)
+    if _has_no_values(chosen):
         return SlotContent(message="It prints no table of values, and claims nothing of an operator and a baseline.")
-    if not claims(chosen(chosen_.paper, f"T{chosen_.number}")):
+    if not claims(filter_published(chosen.paper, f"T{chosen.number}")):
         return SlotContent(message="This table compares no operator with a baseline.")
     found = _compare_claims(view)
     counts = dict(found.group_by("word").len().iter_rows())
@@ -220,52 +222,48 @@ _CLAIMED: Final = (
 )
 
 
-def notes_of(chosen_: Item) -> list[Note]:
+def _notes_of(chosen: Item) -> list[Note]:
     """Collect known problems of an item: of its printed values, of its table, or of itself."""
-    numbers = {n for cell in _cells_of(chosen_) for n in cell.notes}
-    return [
-        each for each in notes() if each.note in numbers or (each.paper == chosen_.paper and each.place == chosen_.name)
-    ]
+    numbers = {n for cell in _cells_of(chosen) for n in cell.notes}
+    own = (chosen.paper, chosen.name)
+    return [each for each in notes() if each.note in numbers or (each.paper, each.place) == own]
 
 
-def _cells_of(chosen_: Item) -> Sequence[PublishedCell]:
+def _cells_of(chosen: Item) -> Sequence[PublishedCell]:
     """Describe what a paper prints for an item; for a figure, explain its marks."""
-    number = chosen_.printed.number if chosen_.printed is not None else chosen_.number
-    if number is None or (chosen_.kind == "figure" and chosen_.printed is None):
+    number = chosen.printed.number if chosen.printed is not None else chosen.number
+    if number is None or (chosen.kind == "figure" and chosen.printed is None):
         return ()
-    return printed_table(chosen_.paper, number)
+    return printed_table(chosen.paper, number)
 
 
 def _doubts(view: PageView) -> SlotContent:
-    chosen_ = chosen_item(view)
-    found = notes_of(chosen_)
-    title = html.P(f"{papers()[chosen_.paper]}, {chosen_.name}: {chosen_.shows}.", className="note")
-    marked = f"Its marks are of {chosen_.printed.words}: " if chosen_.printed is not None else ""
-    captions = dict.fromkeys(f"{marked}{cell.caption}" for cell in _cells_of(chosen_))
-    words = [title, *(html.P(text, className="note") for text in captions)]
-    if not found:
-        known = "Nothing is known against the printed values. No paper says how many seeds they are of."
-        return SlotContent(parts=[*words, html.P(known if captions else "It prints no values.")])
-    told = [html.Li(f"{each.place}: {each.text}" + (_UNUSABLE if each.unusable else "")) for each in found]
-    return SlotContent(parts=[*words, html.Ul(told)])
-
-
-_UNUSABLE: Final = " (nothing is compared with these values)"
+    chosen = chosen_item(view)
+    marked = f"Its marks are of {chosen.printed.words}: " if chosen.printed is not None else ""
+    captions = list(dict.fromkeys(f"{marked}{cell.caption}" for cell in _cells_of(chosen)))
+    texts = [f"{papers()[chosen.paper]}, {chosen.name}: {chosen.shows}.", *captions]
+    parts = [html.P(text, className="note") for text in texts]
+    if found := _notes_of(chosen):
+        unusable = " (nothing is compared with these values)"
+        listed = [html.Li(f"{each.place}: {each.text}{unusable if each.unusable else ''}") for each in found]
+        return SlotContent(parts=[*parts, html.Ul(listed)])
+    known = "Nothing is known against the printed values. No paper says how many seeds they are of."
+    return SlotContent(parts=[*parts, html.P(known if captions else "It prints no values.")])
 
 
 def _lacks(view: PageView) -> SlotContent:
-    chosen_ = chosen_item(view)
+    chosen = chosen_item(view)
     parts: list[Component] = []
-    if chosen_.kind == "table" and chosen_.number is not None:
+    if not _has_no_values(chosen):
         found = frame(grid_of(view), _find_printed(view))
         have = found.height - found["mean"].null_count()
         parts.append(html.P(f"{have} of {count(found.height, 'printed cell')} have a value of this grid beside them."))
         reasons = found.filter(pl.col("mean").is_null())["why"].value_counts(sort=True).head(_MOST_REASONS)
         parts.append(html.Ul([html.Li(f"{count(n, 'cell')}: {why}") for why, n in reasons.iter_rows()]))
-    needs = ", ".join(chosen_.needs)
+    needs = ", ".join(chosen.needs)
     parts.append(html.P(f"It is drawn from: {needs}." if needs else "It is drawn from formulas; no run is needed."))
-    if chosen_.spec:
-        parts.append(html.P(["A spec that fills some of it: ", html.Code(f"ablate run {chosen_.spec}")]))
+    if chosen.spec:
+        parts.append(html.P(["A spec that fills some of it: ", html.Code(f"ablate run {chosen.spec}")]))
     elif needs:
         axes = "whose axes are those that the table or figure tells apart"
         parts.append(html.P(f"No spec of this repository fills it: a grid does that records these names, {axes}."))
@@ -278,7 +276,7 @@ def _controls(view: PageView) -> Sequence[Control]:
     titles = {key: f"{key} {title}" for key, title in papers().items()}
     return (
         Control("paper", "Paper", "choice", titles, usual=now.paper, resets=("item",)),
-        Control("item", "Figure or table", "choice", named, usual=now.name, resets=()),
+        Control("item", "Figure or table", "choice", named, usual=now.name),
         Control("claims", "Claims", "choice", options(("compared", "all"))),
     )
 

@@ -7,16 +7,26 @@ import shlex
 import unicodedata
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 from urllib.parse import quote, urlencode
 
 import polars as pl
 
 from dashboards.app.address import Address
-from dashboards.app.page import AppPage, Component, PageView, Slot, SlotContent, html, memoise
+from dashboards.app.page import (
+    AppPage,
+    Component,
+    Control,
+    PageView,
+    Slot,
+    SlotContent,
+    columns,
+    html,
+    memoise,
+    options,
+)
 from dashboards.app.pages.curves import CurvesAddress, draw_curves
 from dashboards.app.pages.runs import ICONS
-from dashboards.app.parts import Control, columns, options
 from dashboards.data.formatting import count, duration, join_words, point
 from dashboards.data.grid_context import grid_context
 from dashboards.data.result_table import flat
@@ -26,22 +36,14 @@ from store.files.layout import Layout
 
 LINES: Final = 200
 _BYTES: Final = 256 * 1024
-"""So much of the end is read at most."""
+"""The part at the end that is read."""
 _LONGEST: Final = 2000
 """Letters of a line; the rest is cut."""
 _COLOUR: Final = re.compile(r"\x1b\[[0-9;]*m")
 
 
-class LogTail(NamedTuple):
-    """The last lines of a log."""
-
-    text: str
-    told: str
-    """Says how much of the log is shown, or why there is none."""
-
-
-def log_tail(layout: Layout, key: str, attempt: int, lines: int = LINES) -> LogTail:
-    """The last `lines` lines of the log of an attempt.
+def log_tail(layout: Layout, key: str, attempt: int) -> tuple[str, str]:
+    """Return the last lines of the log of an attempt, and how much of it they are, or why there is none.
 
     Only a plain file inside the campaign is read. Colours are left out; every other control character, and those that
     change the direction of writing, stand as visible signs.
@@ -56,29 +58,28 @@ def log_tail(layout: Layout, key: str, attempt: int, lines: int = LINES) -> LogT
             file.seek(max(size - _BYTES, 0))
             held = file.read(_BYTES)
     except FileNotFoundError:
-        return LogTail("", f"Attempt {attempt} has no log.")
+        return "", f"Attempt {attempt} has no log."
     except OSError as error:
         raise Unknown(f"the log of attempt {attempt} cannot be read: {error.strerror}") from error
     if not held.strip():
-        return LogTail("", f"The log of attempt {attempt} is empty.")
+        return "", f"The log of attempt {attempt} is empty."
     whole = held.decode("utf-8", "replace").replace("\r\n", "\n").replace("\r", "\n").rstrip("\n").split("\n")
     if size > len(held):
         whole = whole[1:] or whole  # the first line is cut somewhere
-    shown = [visible(line[:_LONGEST]) + ("…" if len(line) > _LONGEST else "") for line in whole[-lines:]]
-    every = size == len(held) and len(shown) == len(whole)
-    told = f"All of {len(shown)}" if every else f"The last {len(shown)}"
-    return LogTail("\n".join(shown), f"{told} line{'s' * (len(shown) != 1)} of {size:,} bytes.")
+    shown = [visible(line[:_LONGEST]) + ("…" if len(line) > _LONGEST else "") for line in whole[-LINES:]]
+    part = "All of" if size == len(held) and len(shown) == len(whole) else "The last"
+    return "\n".join(shown), f"{part} {count(len(shown), 'line')} of {size:,} bytes."
 
 
 def visible(line: str) -> str:
-    """A line of text in which every character is seen, and none acts."""
-    return "".join(map(_sign, _COLOUR.sub("", line)))
+    """Replace characters that act on a terminal or on the direction of writing by visible signs."""
 
+    def sign(letter: str) -> str:
+        if letter == "\t" or letter.isprintable():
+            return letter
+        return " " if unicodedata.category(letter) == "Zs" else f"<U+{ord(letter):04X}>"
 
-def _sign(letter: str) -> str:
-    if letter == "\t" or letter.isprintable():
-        return letter
-    return " " if unicodedata.category(letter) == "Zs" else f"<U+{ord(letter):04X}>"
+    return "".join(map(sign, _COLOUR.sub("", line)))
 
 
 _MOST_PANELS: Final = 4
@@ -97,7 +98,6 @@ class RunAddress(Address):
     """Empty: the loss, or the first there are."""
     attempt: int | None = None
     """The attempt whose log and environment are shown; None is the last."""
-    linear: bool = False
 
 
 @memoise
@@ -108,40 +108,35 @@ def _key(view: PageView) -> str:
 
 
 @memoise
-def _trial(view: PageView) -> dict[str, Any]:
-    return view.store.sql("SELECT * FROM trial WHERE trial = $key", {"key": _key(view)}).row(0, named=True)
-
-
-@memoise
 def _attempts(view: PageView) -> pl.DataFrame:
     return view.store.sql("SELECT * FROM attempt WHERE trial = $key ORDER BY attempt", {"key": _key(view)})
 
 
 def _what(view: PageView) -> SlotContent:
-    trial = _trial(view)
-    key = str(trial["trial"])
+    key = _key(view)
+    trial = view.store.sql("SELECT * FROM trial WHERE trial = $key", {"key": key}).row(0, named=True)
     planned = view.store.sql(
         "SELECT grid, label, cell, axes::VARCHAR AS axes FROM grid_trial WHERE trial = $key ORDER BY grid", {"key": key}
     )
     axes = {} if planned.is_empty() else json.loads(planned["axes"][0])
-    last = _attempts(view).tail(1).to_dicts()
-    facts: list[tuple[str, Any]] = [
-        ("Cell", join_words(list(dict.fromkeys(planned["label"]))) or "in no grid of this campaign"),
-        ("Seed", trial["seed"]),
-        ("Status", f"{ICONS.get(trial['status'], '')} {trial['status']}"),
-        *([("Reason", trial["reason"])] if trial["reason"] else []),
-        *([("Message", last[0]["message"])] if last and last[0]["message"] else []),
-        ("Grid", join_words(planned["grid"].to_list()) or "–"),
-        *((f"Axis {name}", value) for name, value in axes.items()),
-        ("Steps", "–" if trial["step"] is None else f"{trial['step']:,}"),
-        ("Took", "–" if trial["wall_s"] is None else duration(trial["wall_s"])),
-        ("Parameters", "–" if trial["parameters"] is None else f"{trial['parameters']:,}"),
-        ("Key", key),
-    ]
-    rows = [html.Tr([html.Th(name, scope="row"), html.Td(str(value))]) for name, value in facts]
+    last = next(iter(_attempts(view).tail(1).to_dicts()), {"message": None, "traceback": None})
+    facts: dict[str, Any] = {
+        "Cell": join_words(list(dict.fromkeys(planned["label"]))) or "in no grid of this campaign",
+        "Seed": trial["seed"],
+        "Status": f"{ICONS.get(trial['status'], '')} {trial['status']}",
+        **({"Reason": trial["reason"]} if trial["reason"] else {}),
+        **({"Message": last["message"]} if last["message"] else {}),
+        "Grid": join_words(planned["grid"].to_list()) or "–",
+        **{f"Axis {name}": value for name, value in axes.items()},
+        "Steps": "–" if trial["step"] is None else f"{trial['step']:,}",
+        "Took": "–" if trial["wall_s"] is None else duration(trial["wall_s"]),
+        "Parameters": "–" if trial["parameters"] is None else f"{trial['parameters']:,}",
+        "Key": key,
+    }
+    rows = [html.Tr([html.Th(name, scope="row"), html.Td(str(value))]) for name, value in facts.items()]
     parts: list[Component] = [html.Table(html.Tbody(rows)), *_ways_on(view, key)]
-    if last and last[0]["traceback"]:
-        parts.append(html.Details([html.Summary("Traceback"), html.Pre(last[0]["traceback"])], open=True))
+    if last["traceback"]:
+        parts.append(html.Details([html.Summary("Traceback"), html.Pre(last["traceback"])], open=True))
     begins = shorten_keys(view.store, [key])[0]
     command = f"ablate repro {begins} --campaign {shlex.quote(str(view.store.layout.root))}"
     parts += [html.P("To run it again with the code that it was submitted with:"), html.Pre(command)]
@@ -149,7 +144,7 @@ def _what(view: PageView) -> SlotContent:
 
 
 def _ways_on(view: PageView, key: str) -> list[Component]:
-    """Links to what this run can be seen beside: the other seeds of its cell, and the baseline's run of its seed."""
+    """Link the other seeds of its cell, and the baseline's run of its seed."""
     beside = view.store.sql(
         """
         SELECT g.grid, o.trial, o.cell = g.cell AS same FROM grid_trial g JOIN grid h USING (grid)
@@ -158,14 +153,14 @@ def _ways_on(view: PageView, key: str) -> list[Component]:
         """,
         {"key": key},
     )
-    links = []
+    links: list[Component] = []
     for (grid, same), rows in beside.group_by("grid", "same", maintain_order=True):
         runs = shorten_keys(view.store, [key, *rows["trial"].to_list()])[:_MOST_LINKED]
         given = urlencode([("grid", str(grid)), *(("run", run) for run in runs)])
         words = "Curves of all seeds of this cell" if same else "What differs from the baseline's run of this seed"
         page = "curves" if same else "diff"
-        links.append(html.A(f"{words} ({grid})", href=f"/{quote(view.campaign)}/{page}?{given}"))
-    return [html.P([part for link in links for part in (link, html.Br())])] if links else []
+        links += [html.A(f"{words} ({grid})", href=f"/{quote(view.campaign)}/{page}?{given}"), html.Br()]
+    return [html.P(links)] if links else []
 
 
 def _curves(view: PageView) -> SlotContent:
@@ -176,8 +171,8 @@ def _curves(view: PageView) -> SlotContent:
     wanted = view.address.metric or tuple(known[:_MOST_PANELS])
     for name in wanted:
         require("this run", "logged metric", name, known)
-    address = CurvesAddress(grid=grid, run=(key,), metric=wanted, linear=view.address.linear)
     about = grid_context(view.store, grid, view.operators)
+    address = CurvesAddress(grid=grid, run=(key,), metric=wanted)
     shown = draw_curves(view._replace(address=address, about=about))
     left = f" {len(known) - len(wanted)} more metrics can be picked." if len(known) > len(wanted) else ""
     return shown._replace(caption=shown.caption + left)
@@ -203,16 +198,19 @@ def _attempts_table(view: PageView) -> SlotContent:
     found = _attempts(view)
     if found.is_empty():
         return SlotContent(message="It has not begun.")
-    when = [pl.col(name).map_elements(_clock, return_dtype=pl.String) for name in ("started", "ended")]
+    clock = "%Y-%m-%d %H:%M:%S"
+    when = [
+        pl.col(name).map_elements(lambda at: f"{datetime.fromtimestamp(at):{clock}}", return_dtype=pl.String)
+        for name in ("started", "ended")
+    ]
     state = pl.coalesce("status", pl.when("alive").then(pl.lit("running")).otherwise(pl.lit("killed or lost")))
-    rows = found.with_columns(*when, state.alias("status")).select(_TOLD)
-    rows = rows.select(each for each in rows if each.null_count() < rows.height)
+    rows = _without_empty(found.with_columns(*when, state.alias("status")).select(_TOLD))
     caption = f"{count(found.height, 'attempt')}; times are of this machine's clock."
     return SlotContent(caption=caption, data=rows, columns=columns(rows))
 
 
-def _clock(seconds: float) -> str:
-    return f"{datetime.fromtimestamp(seconds):%Y-%m-%d %H:%M:%S}"
+def _without_empty(found: pl.DataFrame) -> pl.DataFrame:
+    return found.select(each for each in found if each.null_count() < found.height)
 
 
 def _list_measurements(view: PageView, table: str, keys: Sequence[str]) -> pl.DataFrame:
@@ -231,7 +229,7 @@ def _evaluations(view: PageView) -> SlotContent:
     found = _list_measurements(view, "evaluation", ("point", "items", "se_items", "later"))
     if found.is_empty():
         return SlotContent(message="It has not been evaluated.")
-    found = found.select(each for each in found if each.null_count() < found.height)
+    found = _without_empty(found)
     said = "The last value at each point, with how many items it is the mean of and the standard error over them."
     return SlotContent(caption=said, data=found, columns=columns(found))
 
@@ -260,7 +258,7 @@ _LISTED: Final[list[dict[str, Any]]] = [
 
 
 def _spec(view: PageView) -> SlotContent:
-    text = _trial(view)["spec"]
+    text = view.store.sql("SELECT spec FROM trial WHERE trial = $key", {"key": _key(view)}).item()
     if text is None:
         return SlotContent(message="No plan that can be read has its spec.")
     spec = json.loads(text)
@@ -269,7 +267,7 @@ def _spec(view: PageView) -> SlotContent:
 
 
 def _chosen_attempt(view: PageView) -> dict[str, Any] | None:
-    """The attempt that the address names, or the last; None where none has begun. Raises Unknown."""
+    """Return the attempt that the address names, or the last; None if none has begun. Raises Unknown."""
     found = _attempts(view)
     if found.is_empty():
         return None
@@ -296,18 +294,16 @@ def _log(view: PageView) -> SlotContent:
     attempt = _chosen_attempt(view)
     if attempt is None:
         return SlotContent(message="It has not begun.")
-    tail = log_tail(view.store.layout, _key(view), int(attempt["attempt"]))
-    return SlotContent(caption=tail.told, parts=[html.Pre(tail.text)]) if tail.text else SlotContent(message=tail.told)
+    text, said = log_tail(view.store.layout, _key(view), int(attempt["attempt"]))
+    return SlotContent(caption=said, parts=[html.Pre(text)]) if text else SlotContent(message=said)
 
 
 def _controls(view: PageView) -> Sequence[Control]:
-    attempts = [str(number) for number in _attempts(view)["attempt"]]
-    known = _metrics(view)
+    attempts, known = [str(number) for number in _attempts(view)["attempt"]], _metrics(view)
     return (
         Control("run", "Run", "text", hint="The beginning of its key", resets=("metric", "attempt")),
         Control("metric", "Metrics", "choices", options(known), usual=tuple(known[:_MOST_PANELS])),
         Control("attempt", "Attempt", "choice", options(attempts), usual=attempts[-1] if attempts else None),
-        Control("linear", "Linear axis", "switch"),
     )
 
 

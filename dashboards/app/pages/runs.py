@@ -7,8 +7,7 @@ import polars as pl
 
 from dashboards.app.address import Address
 from dashboards.app.measures import measurements, text_of
-from dashboards.app.page import AppPage, PageView, Slot, SlotContent, grid_of
-from dashboards.app.parts import Control, Pick, columns, link
+from dashboards.app.page import AppPage, Control, PageView, Pick, Slot, SlotContent, columns, grid_of, link
 from dashboards.data.formatting import BETWEEN, count, join_words
 from dashboards.data.grid_context import GridContext, in_order
 from dashboards.data.row_filter import HELP, keep_rows
@@ -177,7 +176,7 @@ def _controls(view: PageView) -> Sequence[Control]:
     return (
         Control("filter", "Filter", "text", hint=HELP),
         Control("sort", "Sort by", "choice", orders, usual=""),
-        Control("columns", "Columns", "choices", names, hint, usual, resets=()),
+        Control("columns", "Columns", "choices", names, hint, usual),
         Control("selected", "", "hidden"),
     )
 

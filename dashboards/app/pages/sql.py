@@ -1,14 +1,13 @@
 """Page SQL: a query to the store, its result as a table and as a chart, and the schema."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final, Literal
 from urllib.parse import quote
 
 import polars as pl
 
-from dashboards.app.address import Address, write_query
-from dashboards.app.page import AppPage, Component, Key, PageView, Slot, SlotContent, html
-from dashboards.app.parts import Control, options
+from dashboards.app.address import LONGEST, Address, write_query
+from dashboards.app.page import AppPage, Component, Control, Key, PageView, Slot, SlotContent, html, options
 from dashboards.app.query_runner import LIMITS, LIVE_S, QueryAnswer, QueryRunner
 from dashboards.data import result_table
 from dashboards.data.formatting import count, duration
@@ -27,7 +26,7 @@ from dashboards.figures.chart import (
 from dashboards.theme.styles import REST, Style
 from store import Store
 from store.database.query_log import logged_queries
-from store.database.schema_docs import Relation, meaning, relations
+from store.database.schema_docs import meaning, relations
 from store.database.sql_page import example
 from store.files.saved_texts import QUERIES
 
@@ -35,7 +34,6 @@ SHOWN_ROWS: Final = 1_000
 FILE_ROWS: Final = 200_000
 LONGEST_QUERY: Final = 2_500
 """Characters; encoded, it has to fit into an address."""
-_LONGEST_ADDRESS: Final = 4_000
 
 _EMPTY: Final = (
     "Write one SELECT statement above and press Ctrl+Enter, or take an example from the schema. Nothing can be "
@@ -60,14 +58,14 @@ class SqlAddress(Address):
 
 
 def query_of(view: PageView) -> str:
-    """The text of the query; empty where there is none.
+    """Return the text of the query; empty if there is none.
 
-    Raises Unknown if it is too long for an address; NotFoundError and SpecError for a saved query that is not there.
+    Raises Unknown if it is too long for an address; NotFoundError and SpecError for a missing saved query.
     """
     if view.address.query is None and view.address.saved is not None:
         return QUERIES.text(view.store.layout, view.address.saved).strip()
     text: str = (view.address.query or "").strip()
-    if len(text) > LONGEST_QUERY or len(write_query(view.address)) > _LONGEST_ADDRESS:
+    if len(text) > LONGEST_QUERY or len(write_query(view.address)) > LONGEST:
         raise Unknown(
             f"a query in an address has at most {LONGEST_QUERY:,} characters, and fewer with many signs in it; this "
             f"one has {len(text):,}: keep it with `ablate sql --save NAME -f FILE` and open it from the schema"
@@ -76,7 +74,7 @@ def query_of(view: PageView) -> str:
 
 
 def answer_of(view: PageView) -> QueryAnswer | None:
-    """The result of the query; None where there is no query. Raises as `query_of` and `Questions.answer`."""
+    """Return the result of the query; None if there is no query. Raises as `query_of` and `QueryRunner.answer`."""
     text = query_of(view)
     return QUESTIONS.answer(view.store, text, MOST_POINTS + 1, again=view.again) if text else None
 
@@ -87,29 +85,20 @@ def _result(view: PageView) -> SlotContent:
     answer = answer_of(view)
     if answer is None:
         return SlotContent(message=_EMPTY)
-    frame = answer.frame.head(SHOWN_ROWS)
-    shown = result_table.as_browser_table(frame)
-    message = "The query has no rows." if frame.is_empty() else ""
-    return SlotContent(
-        message=message, caption=_describe_answer(answer), data=shown, columns=result_table.definitions(shown)
-    )
-
-
-def _describe_answer(answer: QueryAnswer) -> str:
     height = answer.frame.height
-    words = [f"{count(height, 'row')}, {count(answer.frame.width, 'column')}"]
+    size = f"{count(height, 'row')}, {count(answer.frame.width, 'column')}"
     if height > SHOWN_ROWS:
         many = f"more than {MOST_POINTS:,}" if height > MOST_POINTS else f"{height:,}"
-        files = f"files have all, up to {FILE_ROWS:,}"
-        words = [f"the first {SHOWN_ROWS:,} of {many} rows; {files}"]
+        size = f"The first {SHOWN_ROWS:,} of {many} rows; files have all, up to {FILE_ROWS:,}"
     live = "new results refresh it" if answer.took_s <= LIVE_S else "Run, not new results, asks it again"
-    words.append(f"asked at {answer.at:%H:%M:%S}, took {duration(answer.took_s)}: {live}")
-    text = "; ".join(words)
-    return f"{text[:1].upper()}{text[1:]}."
+    caption = f"{size}; asked at {answer.at:%H:%M:%S}, took {duration(answer.took_s)}: {live}."
+    shown = result_table.as_browser_table(answer.frame.head(SHOWN_ROWS))
+    message = "The query has no rows." if shown.is_empty() else ""
+    return SlotContent(caption=caption, data=shown, message=message, columns=result_table.definitions(shown))
 
 
 def _whole(view: PageView) -> pl.DataFrame:
-    """All rows, for a file. Raises Unknown where they are too many."""
+    """Return all rows, for a file. Raises Unknown if they are too many."""
     text = query_of(view)
     if not text:
         raise Unknown("there is no query yet, so no result to write")
@@ -123,37 +112,34 @@ def _whole(view: PageView) -> pl.DataFrame:
 
 
 def _chart(view: PageView) -> SlotContent:
-    chosen = view.address
+    kind: Kind | Literal[""] = view.address.chart
     answer, problem = catch_user_error(lambda: answer_of(view))
     if problem is not None or answer is None:
         return SlotContent(message="There is no result to draw." if problem else "Any result can be drawn here.")
-    if not chosen.chart:
+    if not kind:
         return SlotContent(message="Choose points, lines, bars or a heat map as chart, and which columns are drawn.")
     if answer.frame.is_empty():
         return SlotContent(message="The query has no rows to draw.")
-    kind: Kind = chosen.chart
-    columns = columns_of(view, answer.frame)
-    drawn = select_rows(answer.frame, kind, columns)
+    chosen = _columns_of(view, answer.frame)
+    drawn = select_rows(answer.frame, kind, chosen)
     if drawn.is_empty():
-        return SlotContent(message=f"No row has finite numbers to draw in {columns.x!r} and {columns.y!r}.", data=drawn)
+        return SlotContent(message=f"No row has finite numbers to draw in {chosen.x!r} and {chosen.y!r}.", data=drawn)
     styles = {} if kind == "heat" else group_styles(drawn, _known_styles(view, drawn["group"].drop_nulls().unique()))
-    figure = draw_chart(drawn, kind, columns, styles, log=chosen.log)
-    named = [name for name, style in styles.items() if style is not REST]
-    legend = [Key(styles[name], name, name) for name in named]
-    return SlotContent(
-        figure, _drawn_words(answer.frame, drawn, kind, columns, len(styles) - len(named)), drawn, legend
-    )
+    figure = draw_chart(drawn, kind, chosen, styles, log=view.address.log)
+    legend = [Key(style, name, name) for name, style in styles.items() if style is not REST]
+    caption = _drawn_words(answer.frame, drawn, kind, chosen, len(styles) - len(legend))
+    return SlotContent(figure, caption, drawn, legend)
 
 
 def _known_styles(view: PageView, groups: pl.Series) -> Mapping[str, Style]:
-    """The looks that other pages have for `groups`: as operators, or as cells of a grid that draws them all."""
+    """Return the styles of `groups` on other pages: as operators, or as cells of a grid that draws them all."""
     if set(groups) <= view.operators.keys():
         return view.operators
     with logged_queries():  # this query is not the SQL of the chart
         found = view.store.sql(_GRIDS, {"labels": groups.to_list(), "n": len(groups)})["grid"]
-        about = None if found.is_empty() else grid_context(view.store, found[0], view.operators)
-    if about is None:
-        return {}
+        if found.is_empty():
+            return {}
+        about = grid_context(view.store, found[0], view.operators)
     styles = {cell.label: about.look.styles[cell.cell] for cell in about.cells}
     return {} if any(styles[group] == REST for group in groups) else styles
 
@@ -164,10 +150,9 @@ _GRIDS: Final = """
 """
 
 
-def columns_of(view: PageView, frame: pl.DataFrame) -> ChartColumns:
+def _columns_of(view: PageView, frame: pl.DataFrame) -> ChartColumns:
     """Choose the columns of the chart; by default the first, and the first other one with numbers."""
-    chosen, names = view.address, frame.columns
-    numbers = numeric(frame)
+    chosen, names, numbers = view.address, frame.columns, numeric(frame)
     x = chosen.x or names[0]
     if chosen.chart == "heat":
         y = chosen.y or next((name for name in names if name != x), x)
@@ -193,15 +178,43 @@ def _drawn_words(frame: pl.DataFrame, drawn: pl.DataFrame, kind: Kind, columns: 
 
 
 def _schema(view: PageView) -> SlotContent:
-    saved = QUERIES.every(view.store.layout)
+    """List examples, saved queries, and every relation with its meaning, its columns and a query that uses it."""
     here = f"/{quote(view.campaign)}/sql"
-    parts = schema(
-        view.store,
-        saved,
-        lambda query: here + write_query(SqlAddress(query=query)),
-        lambda name: here + write_query(SqlAddress(saved=name)),
-    )
-    return SlotContent(parts=parts)
+
+    def item(words: str, query: str, address: SqlAddress) -> Component:
+        return html.Li(html.A(words, href=here + write_query(address), title=query))
+
+    saved = [item(name, query, SqlAddress(saved=name)) for name, query in QUERIES.every(view.store.layout).items()]
+    how = html.P(["None yet: ", html.Code("ablate sql --save NAME QUERY"), " keeps one."], className="note")
+    examples = [item(words, query, SqlAddress(query=query)) for words, query in EXAMPLES.items()]
+    parts: list[Component] = [html.H3("Examples"), html.Ul(examples)]
+    parts += [html.H3("Saved queries"), html.Ul(saved) if saved else how]
+    types = _list_columns(view.store)
+    own = types.keys() - {each.name for each in relations()}
+    for kind, title in _RELATION_KINDS.items():
+        parts.append(html.H3(title))
+        for each in sorted((each for each in relations() if each.kind == kind), key=lambda each: each.name):
+            called = f"{each.name}({each.arguments})" if each.kind == "macro" else each.name
+            kinds = types.get(each.name, {})
+            rows = [(name, kinds.get(name, ""), meaning(each, name) or "") for name in kinds or each.columns]
+            parts.append(_relation(called, each.meaning, here + write_query(SqlAddress(query=example(each))), rows))
+    if own:
+        parts.append(html.H3("Of your grids"))
+    for name in filter(own.__contains__, types):
+        quoted = '"' + name.replace('"', '""') + '"'
+        query = here + write_query(SqlAddress(query=f"from {quoted} limit 20"))
+        parts.append(_relation(name, "", query, [(column, kind, "") for column, kind in types[name].items()]))
+    label = {"aria-label": "Schema"}
+    return SlotContent(parts=[html.Div(parts, className="schema", tabIndex="0", role="region", **label)])
+
+
+def _relation(called: str, words: str, query: str, rows: Sequence[tuple[str, str, str]]) -> Component:
+    body = []
+    for name, kind, said in rows:
+        described = html.Td([html.Span(kind, className="kind"), " ", said])
+        body.append(html.Tr([html.Th(html.Code(name), scope="row"), described]))
+    parts = [html.Summary(html.Code(called)), html.P(words, className="note"), html.P(html.A("Example", href=query))]
+    return html.Details([*parts, html.Table(html.Tbody(body))])
 
 
 def _controls(view: PageView) -> Sequence[Control]:
@@ -240,7 +253,6 @@ SQL = AppPage(
 
 
 _RELATION_KINDS: Final = {"view": "Views", "macro": "Macros", "table": "Tables"}
-_GRID_VIEWS: Final = "Of your grids"
 
 EXAMPLES: Final = {
     "Averages of every cell": "select grid, label, name, n, mean, low, high from v_cell_stats order by name, mean",
@@ -253,61 +265,14 @@ EXAMPLES: Final = {
 }
 """Example queries that work on any campaign, by title."""
 
-Link = Callable[[str], str]
-"""The address of the page with a query."""
 
-
-def schema(store: Store, saved: Mapping[str, str], link: Link, link_saved: Link) -> list[Component]:
-    """Saved queries by name, then every relation with its meaning, its columns and a query that uses it."""
-    types = columns(store)
-    examples = [html.Li(html.A(words, href=link(query), title=query)) for words, query in EXAMPLES.items()]
-    names = [html.Li(html.A(name, href=link_saved(name), title=query)) for name, query in saved.items()]
-    how = html.P(["None yet: ", html.Code("ablate sql --save NAME QUERY"), " keeps one."], className="note")
-    parts: list[Component] = [html.H3("Examples"), html.Ul(examples)]
-    parts += [html.H3("Saved queries"), html.Ul(names) if names else how]
-    known = {each.name for each in relations()}
-    for kind, title in _RELATION_KINDS.items():
-        members = sorted((each for each in relations() if each.kind == kind), key=lambda each: each.name)
-        parts += [html.H3(title), *(_relation(each, types.get(each.name, {}), link) for each in members)]
-    own = {name: of for name, of in types.items() if name not in known}
-    if own:
-        parts += [html.H3(_GRID_VIEWS), *(_own(name, of, link) for name, of in own.items())]
-    return [html.Div(parts, className="schema", tabIndex="0", role="region", **{"aria-label": "Schema"})]
-
-
-def columns(store: Store) -> dict[str, dict[str, str]]:
+def _list_columns(store: Store) -> dict[str, dict[str, str]]:
     """List name and type of the columns of every table and view; macros are left out."""
     rows = store.sql(
         "SELECT table_name, column_name, data_type FROM duckdb_columns() WHERE database_name = 'store' "
         "AND NOT internal ORDER BY table_name, column_index"
     )
-    found: dict[str, dict[str, str]] = {}
+    types: dict[str, dict[str, str]] = {}
     for table, column, kind in rows.iter_rows():
-        found.setdefault(table, {})[column] = kind
-    return found
-
-
-def _relation(each: Relation, types: Mapping[str, str], link: Link) -> Component:
-    called = f"{each.name}({each.arguments})" if each.kind == "macro" else each.name
-    said = {name: meaning(each, name) or "" for name in types or each.columns}
-    rows = [_row(name, types.get(name, ""), words) for name, words in said.items()]
-    query = example(each)
-    return html.Details(
-        [
-            html.Summary(html.Code(called)),
-            html.P(each.meaning, className="note"),
-            html.P([html.A("Example", href=link(query), title=query)]),
-            html.Table(html.Tbody(rows)) if rows else None,
-        ]
-    )
-
-
-def _own(name: str, types: Mapping[str, str], link: Link) -> Component:
-    quoted = '"' + name.replace('"', '""') + '"'
-    rows = [_row(column, kind, "") for column, kind in types.items()]
-    look = html.P([html.A("First rows", href=link(f"from {quoted} limit 20"))])
-    return html.Details([html.Summary(html.Code(name)), look, html.Table(html.Tbody(rows))])
-
-
-def _row(name: str, kind: str, words: str) -> Component:
-    return html.Tr([html.Th(html.Code(name), scope="row"), html.Td([html.Span(kind, className="kind"), " ", words])])
+        types.setdefault(table, {})[column] = kind
+    return types

@@ -16,8 +16,20 @@ from dashboards.app.measures import (
     text_of,
     warn_of_guess,
 )
-from dashboards.app.page import AppPage, Key, PageView, Slot, SlotContent, cell_key, grid_of, memoise
-from dashboards.app.parts import WRAP, Control, columns, link
+from dashboards.app.page import (
+    WRAP,
+    AppPage,
+    Control,
+    Key,
+    PageView,
+    Slot,
+    SlotContent,
+    cell_key,
+    columns,
+    grid_of,
+    link,
+    memoise,
+)
 from dashboards.data.captions import name_cells
 from dashboards.data.formatting import count, join_words
 from dashboards.data.grid_context import in_order
@@ -45,16 +57,12 @@ _MOST_AXES: Final = 8
 
 
 class TradeOffsAddress(MeasuredAddress):
-    """The measure, what it is held against, and the scales of both axes."""
+    """The measure and the quantity beside it."""
 
     against: str | None = None
-    """A cost of `COST_WORDS`, or a measurement or probe as `text_of` writes it; None is the first cost there is."""
+    """A cost of `COST_WORDS`, or a measurement or probe as `text_of` writes it; None is the first cost."""
     against_better: Literal["lower", "higher"] | None = None
     """None: that of the grid for its own measure; of others what is known, else lower."""
-    x_scale: Literal["log", "linear"] | None = None
-    """None: that on which it is compared: log for costs."""
-    y_scale: Literal["log", "linear"] | None = None
-    """None: that of the measure."""
 
 
 class _Against(NamedTuple):
@@ -79,6 +87,7 @@ def _quantities(view: PageView) -> dict[str, tuple[str, dict[str, float]]]:
     return found | {text_of(*row): row for row in rows}
 
 
+@memoise
 def _against(view: PageView) -> _Against:
     about, better = grid_of(view), view.address.against_better
     wanted = view.address.against or _first_cost(view)
@@ -86,12 +95,10 @@ def _against(view: PageView) -> _Against:
         quantity = Quantity(wanted, better=better)
         return _Against(quantity, COST_WORDS[wanted], rule(view.store, about.grid, wanted))
     known = _quantities(view)
-    require(repr(about.grid), "quantity", wanted, [*COST_WORDS, *known])
-    name, at = known[wanted]
+    name, at = known[require(repr(about.grid), "quantity", wanted, known | COST_WORDS)]
     return _Against(Quantity(name, at, better, wanted), wanted, rule(view.store, about.grid, name))
 
 
-@memoise
 def _first_cost(view: PageView) -> str:
     return next(iter(known_costs(view.store, grid_of(view).grid)), "train_s")
 
@@ -112,42 +119,40 @@ def _compare(view: PageView) -> TradeOffs:
 
 
 def _logs(view: PageView) -> tuple[bool, bool]:
-    address = view.address
-    x = address.x_scale or ("log" if _against(view).way.scale == "log" else "linear")
-    y = address.y_scale or ("log" if judged_by(view).scale == "log" else "linear")
-    return x == "log", y == "log"
+    return _against(view).way.scale == "log", judged_by(view).scale == "log"
 
 
 def _scatter(view: PageView) -> SlotContent:
     about, measure, against = grid_of(view), judged_by(view), _against(view)
     found, log = _compare(view), _logs(view)
-    lost = sum(int((found.frame[name] <= 0).sum()) for name, is_log in zip(("x", "value"), log, strict=True) if is_log)
-    hidden = f" {count(lost, 'value')} cannot be shown on a logarithmic axis." if lost else ""
+    frame = found.frame
     figure = draw_trade_offs(found, about.look, (against.title, measure_title(view)), log)
-    counts = dict(found.frame["standing"].value_counts().iter_rows())
+    counts = dict(frame["standing"].value_counts().iter_rows())
     said = join_words([f"{counts[word]} {word}" for word in STANDINGS if counts.get(word)])
     caption = (
         f"{measure_words(view)} against {against.title} ({found.x.better} is better); "
-        f"{count(found.frame.height, 'cell')}, {_n(found.frame)}. Point: {_averages(found)}; bars "
+        f"{count(frame.height, 'cell')}, {_n(frame)}. Point: {_averages(found)}; bars "
         f"of cells on the line: {(1 - measure.alpha) * 100:g} % t intervals of each alone. "
         f"{'Bars that end at the frame go on beyond it. ' if is_cut(found, log) else ''}"
         "Line: the cells to which no other is at least equal in both averages and better in one. What the seeds show "
-        f"is another matter: {said} (paired tests, see the table). Faint: dominated."
-        f"{_ring_words(found.frame)}{hidden}{_guesses(view)}"
+        f"is another matter: {said} (paired tests, see the table). Faint: dominated.{_ring_words(frame)}"
     )
-    drawn = set(about.drawn)
-    legend = [cell_key(about.look, cell) for cell in found.frame["cell"] if cell in drawn]
+    unsaid = not against.way.known and view.address.against_better is None
+    other = f"The direction of {against.title} is unknown; lower is taken as better." if unsaid else ""
+    caption = " ".join(filter(None, (caption, warn_of_guess(view), other)))
+    legend = [cell_key(about.look, cell) for cell in frame["cell"] if cell in set(about.drawn)]
     legend.append(Key(Style(INK, dark_partners([])[INK], "solid", "circle"), "best of both", "steps"))
-    missing = count(len(about.cells) - found.frame.height, "cell")
-    message = f"{missing} without both values in any run: not drawn, and counted in Holm's correction."
-    data = name_cells(found.frame.drop("label"), about)
-    message = message if found.frame.height < len(about.cells) else ""
-    best = [about.look.names[cell] for cell in found.frame.filter("step").sort("value")["cell"]]
-    shown = join_words(best) if len(best) <= _MOST_BEST else f"{join_words(best[:_MOST_BEST])} and others"
-    verb = "is" if len(best) == 1 else "are"
-    answer = f"{len(best)} of {count(found.frame.height, 'cell')} {verb} best of both: {shown}."
+    message = answer = ""
+    if missing := len(about.cells) - frame.height:
+        message = (
+            f"{count(missing, 'cell')} without both values in any run: not drawn, and counted in Holm's correction."
+        )
+    if best := [about.look.names[cell] for cell in frame.filter("step").sort("value")["cell"]]:
+        names = join_words(best) if len(best) <= _MOST_BEST else f"{join_words(best[:_MOST_BEST])} and others"
+        verb = "is" if len(best) == 1 else "are"
+        answer = f"{len(best)} of {count(frame.height, 'cell')} {verb} best of both: {names}."
     hint = "The pointer tells the intervals of the others."
-    return SlotContent(figure, caption, data, legend, message, hint, answer=answer if best else "")
+    return SlotContent(figure, caption, name_cells(frame.drop("label"), about), legend, message, hint, answer=answer)
 
 
 _MOST_BEST: Final = 5
@@ -171,22 +176,11 @@ def _ring_words(frame: pl.DataFrame) -> str:
     )
 
 
-def _guesses(view: PageView) -> str:
-    """Which directions nothing says."""
-    against = _against(view)
-    unsaid = not against.way.known and view.address.against_better is None
-    other = f"The direction of {against.title} is unknown; lower is taken as better." if unsaid else ""
-    return "".join(f" {each}" for each in (warn_of_guess(view), other) if each)
-
-
 def _n(found: pl.DataFrame) -> str:
-    """'n 3 to 5 of 5 seeds'."""
+    """Write 'n 3 to 5 of 5 seeds'."""
     n, planned = (sorted(set(found[name].to_list())) for name in ("n", "planned"))
-    return f"n {_ends(n)} of {_ends(planned)} {'seed' if planned == [1] else 'seeds'}"
-
-
-def _ends(values: Sequence[int]) -> str:
-    return " to ".join(map(str, dict.fromkeys([*values[:1], *values[-1:]]))) or "0"
+    ends = (" to ".join(map(str, dict.fromkeys([*values[:1], *values[-1:]]))) or "0" for values in (n, planned))
+    return f"n {' of '.join(ends)} {'seed' if planned == [1] else 'seeds'}"
 
 
 def _parallel(view: PageView) -> SlotContent:
@@ -237,30 +231,25 @@ def _standings(view: PageView) -> SlotContent:
 
 
 def _apart(names: Sequence[str]) -> list[str]:
-    """Names of columns beside those of cells; one that is taken gets marks."""
+    """Mark names that columns of cells have, too, or an earlier name has."""
     taken = {"cell", "n", "planned", "variant"}
-    found = []
+    apart = []
     for name in names:
         while name in taken:
             name += " (value)"
         taken.add(name)
-        found.append(name)
-    return found
+        apart.append(name)
+    return apart
 
 
 def _controls(view: PageView) -> Sequence[Control]:
     against = _against(view)
-    scales = {"log": "logarithmic", "linear": "linear"}
-    x, y = ("log" if each else "linear" for each in _logs(view))
     ways = {"lower": "lower" if against.way.known else "lower, a guess", "higher": "higher"}
     quantities = COST_WORDS | label_measurements(_quantities(view))
-    hint, resets = "What the measure is held against", ("against_better", "x_scale")
     return (
         *measure_controls(view),
-        Control("against", "Against", "choice", quantities, hint, _first_cost(view), None, resets),
+        Control("against", "Against", "choice", quantities, usual=_first_cost(view), resets=("against_better",)),
         Control("against_better", "Of that, better is", "choice", ways, usual=against.way.better),
-        Control("x_scale", "Axis across", "choice", scales, usual=x),
-        Control("y_scale", "Axis up", "choice", scales, usual=y),
     )
 
 

@@ -154,7 +154,7 @@
     else if (at("#help")) keys().showModal();
     else if (at("#close-keys")) keys().close();
     else if (at(".ag-root-wrapper summary")) return; // rows come and go as a table scrolls
-    else if (at(".slot summary")) folds.set(fold(at("details")), !at("details").open);
+    else if (at("#page summary")) folds.set(fold(at("details")), !at("details").open);
     else if (at("button.run")) run(at("button.run"));
     else if (at("button[data-image]")) image(at("button[data-image]"));
     else if (at("a[href]")) go(event, at("a[href]"));
@@ -211,11 +211,6 @@
 
   window.dash_clientside = Object.assign({}, window.dash_clientside, {
     ablate: {
-      reload: (seen) => {
-        Object.entries((seen && seen.moved) || {}).forEach(([field, value]) => control(field, value)); // usual by now
-        document.querySelectorAll(".files details[open]").forEach(load); // data and SQL that are open are those of before
-        return window.dash_clientside.no_update;
-      },
       clicked: (data, field) => {
         const given = data && data.points && data.points[0].customdata;
         const value = Array.isArray(given) ? given[0] : given;

@@ -5,7 +5,7 @@ import os
 import shutil
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import final
 
@@ -14,13 +14,11 @@ from runners.attempts.manifest import Manifest
 from runners.attempts.submission_record import Submission, submission_records, write_submission_record
 from runners.output import format_count
 from runners.planning.survey import Surveyed
-from runners.slurm.scheduler import Scheduler
+from runners.slurm.scheduler import QueueStatus, Scheduler
 from runners.slurm.submissions import SubmissionStatus, read_submission_status
 from runners.slurm.worker_records import read_cancelled
 from store.files.layout import Layout
 from store.files.trial_status import local_process, trial_state
-
-NOTHING: Mapping[str, Collection[str]] = {}
 
 _BY_NOW_S = 600.0
 """Without locks, a submission whose record is older than this is abandoned."""
@@ -40,10 +38,8 @@ class AlreadyQueued:
     notes: list[str] = field(default_factory=list)
 
 
-def queued_elsewhere(
-    layout: Layout, wanted: Sequence[Surveyed], scheduler: Scheduler, planned: Mapping[str, Collection[str]] = NOTHING
-) -> AlreadyQueued:
-    """Find which of `wanted` workers of earlier submissions will take; `planned` are the keys of grids.
+def queued_elsewhere(layout: Layout, wanted: Sequence[Surveyed], scheduler: Scheduler) -> AlreadyQueued:
+    """Find which of `wanted` workers of earlier submissions will take.
 
     Raises:
         EnvironmentProblem: the scheduler does not answer.
@@ -56,35 +52,17 @@ def queued_elsewhere(
         rows = _live_rows(status, notes)
         try:
             manifest = Manifest(layout, submission) if rows else None
-            keys = [manifest.trial(row) for row in rows] if manifest is not None else []
-            outdated = _count_outdated(layout, manifest, rows, planned) if manifest is not None else 0
+            keys = {manifest.trial(row) for row in rows} if manifest is not None else set()
         except StoreError as error:  # its workers cannot read it either; a trial that is queued twice is trained once
             queued.notes.append(f"which trials submission {submission} has queued is not known: {error}")
             continue
-        taken = {key for key in keys if key in by_key and _takes(layout, status, by_key[key])} - queued.trials
-        if taken:
-            queued.submissions[submission] = len(taken)
-            queued.trials |= taken
-        if outdated:
-            queued.notes.append(
-                f"{format_count(outdated, 'trial')} of submission {submission} that {'is' if outdated == 1 else 'are'} "
-                "queued or running left the grid when the spec was edited; `ablate cancel --outdated` cancels them"
-            )
+        new = {key for key in keys & by_key.keys() - queued.trials if _takes(layout, status, by_key[key])}
+        if new:
+            queued.submissions[submission] = len(new)
+            queued.trials |= new
         if status.held is not None:
             queued.notes.append(status.held)
     return queued
-
-
-def _count_outdated(
-    layout: Layout, manifest: Manifest, rows: Sequence[int], planned: Mapping[str, Collection[str]]
-) -> int:
-    """Count the unfinished trials of `rows` that their grid, if it is among `planned`, does not have any more."""
-    known = {key for keys in planned.values() for key in keys}
-    strays = [manifest.line(row) for row in rows if manifest.trial(row) not in known]
-    return sum(
-        line["grid"] in planned and trial_state(layout, line["trial"]).status in ("pending", "running")
-        for line in strays
-    )
 
 
 def _live_rows(status: SubmissionStatus, notes: Sequence[str]) -> list[int]:
@@ -159,9 +137,13 @@ def let_go(layout: Layout, scheduler: Scheduler, release: Callable[[int], object
     """
     notes = []
     for record in _slurm_records(layout):
-        if record.released or record.has_unknown_jobs or _is_cancelled(layout, record.submission):
+        if record.released or record.has_unknown_jobs:
             continue
-        queue = scheduler.read_queue(record.jobs, ())
+        try:
+            is_cancelled = read_cancelled(layout, record.submission).all
+        except StoreError:  # it may have been cancelled
+            is_cancelled = True
+        queue = QueueStatus({}, None) if is_cancelled else scheduler.read_queue(record.jobs, ())
         if queue.asked is None:  # the next question reports that the scheduler does not answer
             continue
         held = {name for name, task in queue.tasks.items() if task.state == "held" and "JobHeldUser" in task.words}
@@ -175,14 +157,6 @@ def let_go(layout: Layout, scheduler: Scheduler, release: Callable[[int], object
     return notes
 
 
-def _is_cancelled(layout: Layout, submission: str) -> bool:
-    """Return True if all of it was cancelled, or may have been."""
-    try:
-        return read_cancelled(layout, submission).all
-    except StoreError:
-        return True
-
-
 def _slurm_records(layout: Layout) -> Iterator[Submission]:
     """Yield the readable records of submissions to a cluster."""
     for record in submission_records(layout):
@@ -190,13 +164,12 @@ def _slurm_records(layout: Layout) -> Iterator[Submission]:
             yield record
 
 
-def describe_already_queued(found: AlreadyQueued, of: Collection[Surveyed]) -> str | None:
+def describe_already_queued(queued: AlreadyQueued, of: Collection[Surveyed]) -> str | None:
     """Describe in a sentence which of the trials are queued already."""
-    if not found.trials:
+    if not queued.trials:
         return None
-    names = ", ".join(sorted(found.submissions))
-    plural = "s" if len(found.submissions) > 1 else ""
-    verb = "is" if len(found.trials) == 1 else "are"
-    return (
-        f"{len(found.trials)} of {format_count(len(of), 'trial')} {verb} queued in submission{plural} {names} already"
-    )
+    names = ", ".join(sorted(queued.submissions))
+    plural = "s" if len(queued.submissions) > 1 else ""
+    verb = "is" if len(queued.trials) == 1 else "are"
+    count = f"{len(queued.trials)} of {format_count(len(of), 'trial')}"
+    return f"{count} {verb} queued in submission{plural} {names} already"

@@ -2,13 +2,13 @@
 
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from itertools import accumulate
 from pathlib import Path
 from typing import NamedTuple, final
 
 from grid import Grid
-from grid.errors import EnvironmentProblem, SpecError
+from grid.errors import SpecError
 from runners.attempts.disk_space import require_disk_space
 from runners.attempts.manifest import submission_id
 from runners.attempts.submission_record import Array, ResourceClass
@@ -24,7 +24,7 @@ from runners.slurm.submit import workload
 from runners.slurm.submit.already_queued import AlreadyQueued, queued_elsewhere
 from runners.slurm.submit.cluster_checks import (
     choose_excluded,
-    count_faults,
+    nodes_that_lost,
     partitions_of,
     require_allowed,
     warn_if_not_shared,
@@ -114,7 +114,6 @@ class Drafter:
         self.survey = survey(self.layout, self.grids, cells, retry=options.retry, again=options.again, kept=self.lines)
         only = options.only
         self._wanted = tuple(trial for trial in self.survey.to_do if only is None or trial.key in only)
-        self._faults = count_faults(self.layout, self._wanted, self.survey.trials)
         self.packed = pack(options.files) if options.files else None
         self._trial_s: dict[str, float | None] = {}
         self._exclude: str | None = None
@@ -140,8 +139,7 @@ class Drafter:
     def make_draft(self) -> Draft:
         """Draft a submission without a test by sbatch."""
         known = bool(self._limits.partitions)
-        planned = {grid.name: frozenset(trial.key for trial in self.survey.trials) for grid in self.grids}
-        elsewhere = queued_elsewhere(self.layout, self._wanted, self.scheduler, planned) if known else AlreadyQueued()
+        elsewhere = queued_elsewhere(self.layout, self._wanted, self.scheduler) if known else AlreadyQueued()
         groups = self._demands.groups(self.layout, [each for each in self._wanted if each.key not in elsewhere.trials])
         checked = groups
         if not groups and self.options.flags:  # check the flags even if nothing is left to queue
@@ -162,7 +160,7 @@ class Drafter:
             notes.append(warning)
         scripts = tuple(self._scripts(submission, groups, classes, at_once))
         asleep = dict.fromkeys(filter(None, (self._limits.asleep(group.resources.partition) for group in groups)))
-        notes = [*self._remarks, *_unused_variables(), *remarks, *self._limits.problems, *asleep, *notes]
+        notes = [*self._remarks, *_unused_variables(), *remarks, *filter(None, [self._limits.problem]), *asleep, *notes]
         notes += elsewhere.notes
         return Draft(submission, tuple(groups), tuple(classes), scripts, elsewhere, self._wanted, tuple(notes))
 
@@ -176,36 +174,20 @@ class Drafter:
             )
 
     def _avoid_nodes(self, groups: Sequence[Group]) -> list[str]:
-        """Exclude nodes that lost or failed trials, from this submission only; it is not part of the request."""
+        """Exclude nodes that lost trials, from this submission only; it is not part of the request."""
         partitions = [each for group in groups for each in partitions_of(group.resources.partition, self._limits)]
-        nodes, remarks = choose_excluded(self._faults, partitions)
+        nodes, remarks = choose_excluded(nodes_that_lost(self.layout, self._wanted), partitions)
         self._exclude = ",".join(filter(None, (self.asked.exclude, *nodes))) or None
         return remarks
 
     def _sizes(self, groups: Sequence[Group]) -> tuple[list[int], list[str]]:
-        """Return the workers of every class, and notes if they differ from the request."""
+        """Return the workers of every class, and a note if they differ from the request."""
         sizes = workload.workers(workload.loads(groups, self.asked, self._trial_seconds), self.asked.workers)
-        notes = []
         requested, total = self.asked.workers, sum(sizes)
-        if requested is not None and groups and total != requested:
-            why = "there are not trials for more" if total < requested else "each class of trials needs one at least"
-            notes.append(f"{format_count(total, 'worker')} and not {requested}: {why}")
-        names = [name for group in groups for name in (group.resources.partition or "").split(",")]
-        rooms = [self._limits.room(self.asked.account, self.asked.qos, name or None) for name in names]
-        room = min(rooms, key=lambda each: each.tasks, default=None)
-        if room is not None and total > room.tasks:
-            if room.tasks < len(groups):
-                raise EnvironmentProblem(
-                    f"at least {format_count(len(groups), 'worker')} must be queued, one for each class of trials, and "
-                    f"you may queue {format_count(room.tasks, 'more job')}: "
-                    f"{room.because}; wait until some of yours have ended, or cancel some"
-                )
-            sizes = workload.split(room.tasks, [float(size) for size in sizes], sizes)
-            notes.append(
-                f"{format_count(room.tasks, 'worker')} and not {total}, each of which trains more trials: "
-                f"{room.because}"
-            )
-        return sizes, notes
+        if requested is None or not groups or total == requested:
+            return sizes, []
+        why = "there are not trials for more" if total < requested else "each class of trials needs one at least"
+        return sizes, [f"{format_count(total, 'worker')} and not {requested}: {why}"]
 
     def _trial_seconds(self, group: Group) -> float | None:
         """Estimate a trial of a class, once for several drafts."""
@@ -222,7 +204,7 @@ class Drafter:
             firsts = [0, *accumulate(tasks)]
             parts = tuple(Array(first, count) for first, count in zip(firsts, tasks, strict=False))
             rows = (begin, begin + len(group.trials))
-            classes.append(ResourceClass(group.name, rows, group.resources.data(), size, parts))
+            classes.append(ResourceClass(group.name, rows, asdict(group.resources), size, parts))
             begin = rows[1]
         counts = [array.tasks for each in classes for array in each.arrays]
         return classes, workload.at_once(counts, self.asked.max_parallel)

@@ -1,7 +1,4 @@
-"""Batch scripts and job arrays: submitit writes the scripts, sbatch reads them from stdin.
-
-The record of the submission keeps the scripts.
-"""
+"""Batch scripts of job arrays, which sbatch reads from stdin and the record of the submission keeps."""
 
 import os
 import re
@@ -13,9 +10,6 @@ from collections.abc import Sequence
 from importlib.resources import files
 from pathlib import Path
 from typing import final
-
-from submitit.helpers import clean_env
-from submitit.slurm.slurm import SlurmExecutor
 
 from grid.errors import AblateError, EnvironmentProblem, SpecError
 from runners.attempts.submission_record import Array, job_name
@@ -30,75 +24,75 @@ MOST_DEATHS = 10
 MOST_REFUSALS = 3
 """Nodes that may refuse a worker; each is excluded."""
 
-TEARDOWN = ["exit $?"]
-"""Lines after the worker; submitit's comment before them keeps the worker's status."""
-
-_KEPT = ("SLURM_CONF", "SLURM_CLUSTERS", "SLURM_JWT")
-"""SLURM variables of the environment that choose the cluster and the user."""
+_JOB_VARIABLES = re.compile(
+    r"(SLURMD?|SRUN|SBATCH)_(?!(CONF|CLUSTERS|JWT)$)|MASTER_(ADDR|PORT)$|(LOCAL_)?RANK$|(LOCAL_)?WORLD_SIZE$"
+)
+"""Variables of a job that its own submissions must not inherit; three others choose the cluster and the user."""
 
 _PATIENCE_S = 120.0
 """Time limit of sbatch; it waits by itself while the controller is busy."""
 
 
 @final
-class Arrays(SlurmExecutor):
+class Arrays:
     """Writes and submits the scripts of a submission; `tree` are the shell lines that extract its code on a node."""
 
     def __init__(self, layout: Layout, submission: str, slurm: Slurm, tree: Sequence[str], *, single: bool) -> None:
-        folder = logs(layout, submission)
-        if re.search(r"[%\\\n]", str(folder.absolute())):
-            raise SpecError(f"SLURM gives % and \\ in a path a meaning of their own; choose another campaign: {folder}")
-        super().__init__(folder)
+        self._logs = logs(layout, submission).absolute()
+        if re.search(r"[%\\\n]", str(self._logs)):
+            raise SpecError(
+                f"SLURM gives % and \\ in a path a meaning of their own; choose another campaign: {self._logs}"
+            )
         self._submission = submission
         self._root = layout.root.absolute()
         self._slurm = slurm
         self._tree = tree
         self._single = single
 
-    @classmethod
-    def affinity(cls) -> int:
-        """Let submitit write scripts also on a machine without SLURM."""
-        return 1
-
     def script(self, number: int, array: Array, at_once: int, resources: Resources) -> str:
         """Return the script of an array of class `number`, or of a job if the cluster has no arrays."""
         slurm = self._slurm
-        self.update_parameters(
-            job_name=job_name(self._submission, slurm.option("job-name")),
-            partition=resources.partition,
-            account=slurm.account,
-            qos=slurm.qos,
-            constraint=slurm.constraint,
-            exclude=slurm.exclude,
-            time=resources.time,
-            cpus_per_task=resources.cpus,
-            signal_delay_s=slurm.signal_s,
-            array_parallelism=at_once,
-            wckey=None,
-            stderr_to_stdout=True,
-            setup=setup_lines(
-                slurm.setup,
-                _tree_on_nodes(self._tree, slurm, resources.nodes),
-                logs=self.folder.absolute(),
-                partition=resources.partition,
-                exclude=slurm.exclude,
-            ),
-            teardown=TEARDOWN,
-            nodes=resources.nodes,
-            srun_args=[
-                "--open-mode=append",
-                "--export=ALL",
-                f"--cpus-per-task={resources.cpus}",
-                *(["--nodes=1", "--ntasks=1", "--relative=0"] if resources.nodes > 1 else ()),
-            ],
-            additional_parameters=_additional(slurm, resources),
-        )
-        self.parameters.pop("map_count", None)
+        output = f"{self._logs}/{'%j' if self._single else '%A_%a'}_%t_log.out"
+        options = self._options(resources) | {"output": output.replace("%t", "0")}
         if not self._single:
-            self.parameters["map_count"] = array.tasks
-        words = [*_interpreter(slurm), "-u", "-m", "runners.slurm.node", str(self._root), self._submission]
-        text = self._make_submission_file_text(shlex.join([*words, str(number), str(array.first)]), "")
-        return f"{text}\n"
+            options["array"] = f"0-{array.tasks - 1}%{min(array.tasks, at_once)}"
+        setup = setup_lines(
+            slurm.setup,
+            _tree_on_nodes(self._tree, slurm, resources.nodes),
+            logs=self._logs,
+            partition=resources.partition,
+            exclude=slurm.exclude,
+        )
+        srun = ["srun", "--unbuffered", "--output", output, "--open-mode=append", "--export=ALL"]
+        first_node = ["--nodes=1", "--ntasks=1", "--relative=0"] if resources.nodes > 1 else []
+        worker = [*_interpreter(slurm), "-u", "-m", "runners.slurm.node", str(self._root), self._submission]
+        command = [*srun, f"--cpus-per-task={resources.cpus}", *first_node, *worker, str(number), str(array.first)]
+        flags = [f"#SBATCH --{name}" + (f"={shlex.quote(text)}" if text else "") for name, text in options.items()]
+        return "\n".join(["#!/bin/bash", *sorted(flags), *setup, shlex.join(command), "exit $?", ""])
+
+    def _options(self, resources: Resources) -> dict[str, str]:
+        slurm = self._slurm
+        options = {
+            "job-name": job_name(self._submission, slurm.option("job-name")),
+            "partition": resources.partition,
+            "account": slurm.account,
+            "qos": slurm.qos,
+            "constraint": slurm.constraint,
+            "exclude": slurm.exclude,
+            "time": str(resources.time),
+            "nodes": str(resources.nodes),
+            "ntasks": str(resources.nodes),
+            "cpus-per-task": str(resources.cpus),
+            "mem": f"{resources.mem}M" if resources.mem else None,
+            "open-mode": "append",
+            "requeue": "",
+            "signal": f"USR2@{slurm.signal_s}",
+        }
+        if resources.gpus:
+            kind = f"{resources.gpu_type}:" if resources.gpu_type else ""
+            options[slurm.gpu_option] = f"{'gpu:' if slurm.gpu_option == 'gres' else ''}{kind}{resources.gpus}"
+        extra = {name.replace("_", "-"): value for name, value in slurm.extra.items()}
+        return {name: value for name, value in {**extra, **options}.items() if value is not None}
 
     def test(self, script: str) -> None:
         """Let bash and sbatch test the script; nothing is queued.
@@ -135,7 +129,7 @@ class Arrays(SlurmExecutor):
         """Return why sbatch refused; excluded nodes may be the reason."""
         nodes = self._slurm.exclude
         if nodes is None or not re.search(_TOO_MUCH, str(refused)):
-            return refused.told
+            return refused.explanation
         names = nodes if len(nodes) < _MOST_NAMES else f"{nodes[:_MOST_NAMES]}..."
         own = _own_words(str(refused))
         partition = re.search(r"^#SBATCH --partition=(\S+)", script, re.MULTILINE)
@@ -203,17 +197,6 @@ def _tree_on_nodes(tree: Sequence[str], slurm: Slurm, nodes: int) -> list[str]:
     return [*exports, f"{shlex.join(extract)} || exit $?", *tree] if tree else exports
 
 
-def _additional(slurm: Slurm, resources: Resources) -> dict[str, str | bool]:
-    options: dict[str, str | bool] = {name.replace("_", "-"): value or True for name, value in slurm.extra.items()}
-    options.pop("job-name", None)
-    if resources.gpus:
-        kind = f"{resources.gpu_type}:" if resources.gpu_type else ""
-        options[slurm.gpu_option] = f"{'gpu:' if slurm.gpu_option == 'gres' else ''}{kind}{resources.gpus}"
-    if resources.mem is not None:
-        options["mem"] = f"{resources.mem}M"
-    return {**options, "ntasks": str(resources.nodes), "requeue": True, "signal": f"USR2@{slurm.signal_s}"}
-
-
 def require_commands() -> None:
     """Raise EnvironmentProblem on a machine without SLURM's commands."""
     missing = [name for name in ("sbatch", "srun", "squeue", "scontrol", "scancel") if shutil.which(name) is None]
@@ -226,11 +209,11 @@ def require_commands() -> None:
 
 @final
 class Refused(Exception):
-    """sbatch refused a script; `told` explains it, `passing` is True if it may accept later."""
+    """sbatch refused a script; `explanation` says why, `passing` is True if it may accept later."""
 
     def __init__(self, said: str) -> None:
         super().__init__(said)
-        self.told = in_words(said)
+        self.explanation = in_words(said)
         self.passing = re.search(_PASSING, said) is not None
 
 
@@ -241,14 +224,11 @@ def sbatch(script: str, *options: str) -> str:
         Refused: sbatch refused the script.
         EnvironmentProblem: sbatch gave no answer.
     """
-    with clean_env():
-        environment = dict(os.environ)
-    environment |= {name: os.environ[name] for name in _KEPT if name in os.environ}
     try:
         done = subprocess.run(
             ["sbatch", *options],
             input=script,
-            env=environment,
+            env={name: value for name, value in os.environ.items() if not _JOB_VARIABLES.match(name)},
             capture_output=True,
             text=True,
             timeout=_PATIENCE_S,

@@ -43,7 +43,7 @@ class SubmittedJobs(NamedTuple):
     done: int
 
 
-def submit(drafter: Drafter, told: Callable[[str], None]) -> SubmittedJobs:
+def submit(drafter: Drafter, notify: Callable[[str], None]) -> SubmittedJobs:
     """Queue the missing trials. A lock admits one shell at a time; the second finds everything queued.
 
     Raises:
@@ -51,11 +51,11 @@ def submit(drafter: Drafter, told: Callable[[str], None]) -> SubmittedJobs:
     """
     drafter.draft()  # report errors before anything is written
     trust_new(drafter.layout)
-    with submit_lock(drafter.layout, told) as enforced:
+    with submit_lock(drafter.layout, notify) as enforced:
         for remark in half_submitted(drafter.layout, certain=enforced, cancel=_cancel_named):
-            told(remark)
+            notify(remark)
         for remark in let_go(drafter.layout, drafter.scheduler, lambda job: release(TaskId(job))):
-            told(remark)
+            notify(remark)
         draft = drafter.make_draft()
         for grid in drafter.grids:  # a grid of finished trials is recorded, too
             write_grid(drafter.layout, grid, drafter.lines[grid.name])
@@ -101,12 +101,12 @@ def _queue(drafter: Drafter, draft: Draft) -> Submission:
 
 
 def _update(layout: Layout, record: Submission) -> None:
+    """Write the record, unless another shell removed the submission because it took this one for dead."""
     _require_manifest(layout, record)
     write_submission_record(layout, record)
 
 
 def _require_manifest(layout: Layout, record: Submission) -> None:
-    """Raise EnvironmentProblem if another shell removed the submission, because it took this one for dead."""
     if not layout.manifest(record.submission).exists():
         raise EnvironmentProblem(
             f"submission {record.submission} was taken back while it was being queued, by a shell on another host that "

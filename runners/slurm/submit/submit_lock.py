@@ -14,7 +14,7 @@ _NO_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS, errno.EBADF)
 
 
 @contextmanager
-def submit_lock(layout: Layout, told: Callable[[str], None]) -> Iterator[bool]:
+def submit_lock(layout: Layout, notify: Callable[[str], None]) -> Iterator[bool]:
     """Wait for the lock; yield True if it is enforced. The lock file exists only while it is held.
 
     Raises:
@@ -22,36 +22,29 @@ def submit_lock(layout: Layout, told: Callable[[str], None]) -> Iterator[bool]:
     """
     path = layout.submissions / ".lock"
     make_directory(path.parent)
-    file, enforced = _acquire(path, told)
-    try:
-        yield enforced
-    finally:
-        path.unlink(missing_ok=True)  # before the release, so that a waiting shell sees that it is gone
-        os.close(file)
-
-
-def _acquire(path: Path, told: Callable[[str], None]) -> tuple[int, bool]:
     while True:
         try:
             file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         except OSError as error:
             raise environment_problem("write", path, error) from error
         try:
-            enforced = _lock(file, told)
-        except BaseException:
+            enforced = _lock(file, notify)
+            if not enforced or _is_current(file, path):
+                try:
+                    yield enforced
+                finally:
+                    path.unlink(missing_ok=True)  # before the release, so that a waiting shell sees that it is gone
+                return
+        finally:
             os.close(file)
-            raise
-        if not enforced or _is_current(file, path):
-            return file, enforced
-        os.close(file)
 
 
-def _lock(file: int, told: Callable[[str], None]) -> bool:
+def _lock(file: int, notify: Callable[[str], None]) -> bool:
     try:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            told("another shell is submitting to this campaign, or cancels; waiting for it")
+            notify("another shell is submitting to this campaign, or cancels; waiting for it")
             fcntl.flock(file, fcntl.LOCK_EX)
     except OSError as error:
         if error.errno in _NO_LOCKS:

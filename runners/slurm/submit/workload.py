@@ -1,6 +1,6 @@
 """The work of resource classes: how long their trials take, and how many workers and parallel tasks they get."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from math import ceil
 from typing import NamedTuple
@@ -76,27 +76,33 @@ def at_once(sizes: Sequence[int], limit: int | None) -> list[int]:
 
 
 def trial_s(found: Survey, grids: Sequence[Grid], group: Group) -> float | None:
-    """Seconds of a usual trial of `group`; None where nobody knows."""
-    sample = _sample(group.trials)
-    known = _finished_before(found)[-MOST_FINISHED:]
+    """Estimate the seconds of a usual trial of `group`; None: unknown."""
+    cells = list(dict.fromkeys((trial.grid, trial.cell) for trial in group.trials))
+    chosen = set(cells[:: -(-len(cells) // MOST_CELLS)])  # spread over all
+    sample = [trial for trial in group.trials if (trial.grid, trial.cell) in chosen]
+    known = [trial for trial in found.trials if not found.wants(trial) and trial.status == "ok"][-MOST_FINISHED:]
     options = EstimateOptions(pool=lambda _: _pool(group, 1))
     estimated = estimate(replace(found, trials=(*known, *sample)), grids, options)
     return None if estimated.trial_s is None else estimated.trial_s / (len(sample) - estimated.unknown)
 
 
 def loads(groups: Sequence[Group], slurm: Slurm, seconds: Callable[[Group], float | None]) -> list[Load]:
-    """The work of each group, by the `seconds` of a usual trial of it.
+    """Return the work of each group; `seconds` estimates a usual trial of a group.
 
-    They are not asked for where all the workers that `slurm` names are for one group.
+    It is not called if all the workers that `slurm` names are for one group.
     """
-    needless = slurm.workers is not None and len(groups) == 1
-    return [_load(group, slurm, None if needless else seconds(group)) for group in groups]
+    is_shared = slurm.workers is None or len(groups) > 1
+    work = []
+    for group in groups:
+        each, count = seconds(group) if is_shared else None, len(group.trials)
+        limit_s = float(group.resources.time * 60 - slurm.signal_s)
+        work.append(Load(count, group.resources.slots, limit_s, each and each * count))
+    return work
 
 
-def _load(group: Group, slurm: Slurm, each: float | None) -> Load:
-    limit_s = float(group.resources.time * 60 - slurm.signal_s)
-    count = len(group.trials)
-    return Load(count, group.resources.slots, limit_s, each and each * count)
+def _pool(group: Group, workers: int) -> PlannedWorkers:
+    resources = group.resources
+    return PlannedWorkers(workers, resources.slots, resources.gpus * resources.nodes / resources.slots, group.name)
 
 
 def pools(groups: Sequence[Group], workers: Sequence[int], slurm: Slurm) -> Callable[[Surveyed], PlannedWorkers]:
@@ -118,37 +124,3 @@ def plan_allocation(found: Survey, grids: Sequence[Grid], demands: Demands, slur
     groups = demands.groups(found.layout, found.to_do)
     work = loads(groups, slurm, lambda group: trial_s(found, grids, group))
     return EstimateOptions(pool=pools(groups, workers(work, slurm.workers), slurm))
-
-
-def forecast_lines(
-    found: Survey, grids: Sequence[Grid], groups: Sequence[Group], workers: Sequence[int], slurm: Slurm
-) -> Iterator[str]:
-    """Yield what a submission of `groups` would take: hours, wall time, the differences that its seeds resolve."""
-    from runners.planning.forecast_text import resolution_lines, time_line
-    from runners.planning.power import resolutions
-
-    queued = [trial for group in groups for trial in group.trials]
-    if not queued:
-        return
-    options = EstimateOptions(pool=pools(groups, workers, slurm))
-    estimated = estimate(replace(found, trials=(*_finished_before(found), *queued)), grids, options)
-    yield f"estimate: {time_line(estimated)}"
-    yield from (f"  could not be counted: {problem}" for problem in estimated.problems)
-    for each in resolutions(found.layout, grids):
-        yield from (f"  {each.grid}: {line}" for line in resolution_lines(each))
-
-
-def _pool(group: Group, workers: int) -> PlannedWorkers:
-    resources = group.resources
-    return PlannedWorkers(workers, resources.slots, resources.gpus * resources.nodes / resources.slots, group.name)
-
-
-def _finished_before(found: Survey) -> list[Surveyed]:
-    return [trial for trial in found.trials if not found.wants(trial) and trial.status == "ok"]
-
-
-def _sample(trials: Sequence[Surveyed]) -> list[Surveyed]:
-    """The trials of `MOST_CELLS` cells, spread over all."""
-    cells = list(dict.fromkeys((trial.grid, trial.cell) for trial in trials))
-    chosen = set(cells[:: -(-len(cells) // MOST_CELLS)])
-    return [trial for trial in trials if (trial.grid, trial.cell) in chosen]

@@ -85,11 +85,6 @@ def side_by_side(trial_bytes: int, device_bytes: int, cpus: int) -> int:
     return max(1, min(fits, cpus, MOST_SIDE_BY_SIDE))
 
 
-def slots(groups: Sequence[str | None], per_group: int) -> list[str | None]:
-    """Return the CUDA_VISIBLE_DEVICES of each worker: every group `per_group` times, in turn."""
-    return list(groups) * per_group
-
-
 def device_groups(devices: Sequence[str], per_trial: int) -> list[str | None]:
     """Cut devices into groups of `per_trial`; one None without devices."""
     if not devices:
@@ -122,7 +117,7 @@ class Packing:
         devices = [device for group in self._groups for device in (group or "").split(",") if device]
         if not devices:
             host_bytes = self._memory_bytes or os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-            return slots(self._groups, side_by_side(trial_bytes, host_bytes, self._cpus) - 1)
+            return list(self._groups) * (side_by_side(trial_bytes, host_bytes, self._cpus) - 1)
         sizes = _gpu_bytes(devices)
         if sizes is None:
             self._notify(
@@ -130,17 +125,16 @@ class Packing:
                 "time; --per-gpu N trains N side by side"
             )
             return []
-        return slots(self._groups, side_by_side(trial_bytes + CONTEXT_BYTES, min(sizes), self._cpus) - 1)
+        return list(self._groups) * (side_by_side(trial_bytes + CONTEXT_BYTES, min(sizes), self._cpus) - 1)
 
 
 def _gpu_bytes(devices: Sequence[str]) -> list[int] | None:
     """Return the memory of each GPU, named as in CUDA_VISIBLE_DEVICES; None if nvidia-smi does not know one."""
-    rows = [row for row in ask_gpus("index", "uuid", "memory.total") or [] if len(row) == 3]
-    known = [(index, uuid, int(size) << 20) for index, uuid, size in rows if size.isdecimal()]
+    rows = [row for row in ask_gpus("index", "uuid", "memory.total") or [] if len(row) == 3 and row[2].isdecimal()]
     sizes = [
-        size
+        int(size) << 20
         for device in devices
-        for index, uuid, size in known
+        for index, uuid, size in rows
         if device == index or (device.startswith("GPU-") and uuid.startswith(device))  # CUDA accepts shortened UUIDs
     ]
     return sizes if len(sizes) == len(devices) else None

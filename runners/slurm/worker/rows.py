@@ -161,8 +161,7 @@ class NodeRows(RowSource):
         if not self._published:
             self._published = True
             self._completed.publish()
-        if not self._completed.read(until):
-            return None
+        self._completed.read()
         while self._others:
             row = self._others.popleft()
             if row in self._completed:

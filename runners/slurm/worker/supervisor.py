@@ -13,7 +13,7 @@ from runners.attempts.worker import NodeUnsuitable, Outcome
 from runners.execution import Local
 from runners.execution.fork_client import CannotStart, ServerDied
 from runners.output import format_count
-from runners.slurm.worker.assignment import Arguments, Assignment, Packing, device_groups, slots
+from runners.slurm.worker.assignment import Arguments, Assignment, Packing, device_groups
 from runners.slurm.worker.row_state import CompletedRows, RowStates
 from runners.slurm.worker.rows import NodeRows, RowShare
 from runners.slurm.worker.signals import SignalState
@@ -27,7 +27,6 @@ DONE, UNEXPECTED, AGAIN, SOME_FAILED, REFUSED, LATE, FULL = 0, 1, 85, 86, 87, 88
 
 _LOOK_EVERY_S = 0.2
 _MOST_SERVERS = 3
-_MOST_PROBED = 50
 _MOST_FORKS = 1000
 _PATIENCE_S = 300.0
 """Time to wait for a file system that does not answer, until a signal comes."""
@@ -97,8 +96,8 @@ class _Supervisor:
         self._budget = budget and BudgetTracker(self._layout, submission, float(budget["hours"]), budget["unit"])
         name = f"{assignment.task.resource_class}-{assignment.worker}"
         self._completed = CompletedRows(self._layout, submission, name, wanted.rows)
-        self._share = RowShare(wanted.rows, assignment.worker, wanted.workers)
-        self._rows = NodeRows(self._states, self._share, self._may_begin, self._completed)
+        share = RowShare(wanted.rows, assignment.worker, wanted.workers)
+        self._rows = NodeRows(self._states, share, self._may_begin, self._completed)
         is_only_node = partial(only_node, assignment.resources.partition)
         self._health = NodeHealth(record_file.record, lambda: read_workers(self._layout, submission), is_only_node)
         self._node_problem: str | None = None
@@ -114,7 +113,9 @@ class _Supervisor:
         groups = device_groups(place.devices(resources.gpus), resources.per_node)
         self._packing = Packing(groups, place.cpus // trial_cpus, place.memory_bytes, self.note)
         self._auto = resources.per_gpu == "auto"
-        self._machine = self._local(slots(groups, 1 if resources.per_gpu == "auto" else resources.per_gpu))
+        devices = groups * (1 if resources.per_gpu == "auto" else resources.per_gpu)
+        self._machine = Local(len(devices), devices=devices)
+        record_file.set_slots(len(devices))
 
     def run(self) -> int:
         """Work; return the exit code."""
@@ -161,13 +162,6 @@ class _Supervisor:
             f"{task.slurm.signal_s:.0f} s are to save in, so nothing was begun; ask for more --time, or see whether "
             f"the clock of {task.place.node} is right"
         )
-
-    def _local(self, devices: list[str | None]) -> Local:
-        if self._auto:
-            known = self._states.memory_bytes(self._share.own[:_MOST_PROBED], gpu=devices[0] is not None)
-            devices = devices + self._packing.grow(known)
-        self._record_file.set_slots(len(devices))
-        return Local(len(devices), devices=devices)
 
     def _check_environment(self) -> str | None:
         """Return why this node's environment must not train these trials; note other differences."""

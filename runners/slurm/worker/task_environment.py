@@ -81,22 +81,18 @@ def seconds_left(limit_s: float, environ: Mapping[str, str] = os.environ, now: f
     except ValueError:
         end = math.nan
     left = end - (time.time() if now is None else now)
-    return left if 0 < left <= limit_s else limit_s - _process_age_s()
-
-
-def _process_age_s() -> float:
-    """Return the seconds since this process began; 0 if the system does not say."""
-    started = process_started(os.getpid())
-    if started is None:
-        return 0.0
-    return max(0.0, time.clock_gettime(time.CLOCK_BOOTTIME) - started / os.sysconf("SC_CLK_TCK"))
+    if 0 < left <= limit_s:
+        return left
+    started = process_started(os.getpid())  # None if the system does not say
+    booted_s = time.clock_gettime(time.CLOCK_BOOTTIME)
+    return limit_s if started is None else limit_s - max(0.0, booted_s - started / os.sysconf("SC_CLK_TCK"))
 
 
 @final
 class TimeBudget:
     """Decides if there is time for one more trial in a task that ends in `seconds`.
 
-    A trial needs as long as 95 of 100 trials took here, at most a quarter of `limit_s`: longer trials take several
+    A trial needs as long as the longest that ended here, at most a quarter of `limit_s`: longer trials take several
     lives of a worker anyway. `signal_s` is for saving.
     """
 
@@ -105,9 +101,10 @@ class TimeBudget:
     ) -> None:
         self._clock = clock
         self._end = clock() + seconds
-        self._limit_s = limit_s
+        self._most_s = limit_s / 4
         self._signal_s = signal_s
-        self._durations: list[float] = []
+        self.needed_s = 0.0
+        """Seconds that the next trial needs."""
 
     @property
     def left_s(self) -> float:
@@ -116,14 +113,7 @@ class TimeBudget:
 
     def add(self, seconds: float) -> None:
         """Count a trial that took `seconds`."""
-        self._durations.append(seconds)
-
-    @property
-    def needed_s(self) -> float:
-        """Seconds that the next trial needs."""
-        durations = sorted(self._durations)
-        percentile = durations[math.ceil(0.95 * len(durations)) - 1] if durations else 0.0
-        return min(percentile, self._limit_s / 4)
+        self.needed_s = min(max(self.needed_s, seconds), self._most_s)
 
     def is_enough(self) -> bool:
         """Return True if another trial may begin."""

@@ -6,7 +6,6 @@ that trains well has met it; if no node trains well, if another node has met it.
 
 import os
 import socket
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -16,6 +15,7 @@ from typing import final
 from grid.errors import EnvironmentProblem
 from runners.attempts.attempt import require_there
 from runners.attempts.worker import Outcome
+from runners.slurm.scheduler import ask
 from runners.slurm.worker.assignment import Assignment
 from runners.slurm.worker_records import MOST_FINGERPRINTS, Left, WorkerRecord, write_worker
 
@@ -23,7 +23,6 @@ MOST_FAILURES = 3
 """Failures in a row, for reasons unknown elsewhere, that stop a node without a finished trial."""
 
 _EVERY_S = 60.0
-_PATIENCE_S = 30.0
 
 
 @final
@@ -65,11 +64,11 @@ class WorkerRecordFile:
     def count(self, outcome: Outcome) -> None:
         """Count a row that came back."""
         if outcome.status in ("ok", "failed", "stopped"):
-            name = outcome.status
-            self.record = replace(self.record, **{name: getattr(self.record, name) + 1})
-        known = self.record.failures
-        if outcome.failure is not None and outcome.failure.fingerprint not in known and len(known) < MOST_FINGERPRINTS:
-            self.record = replace(self.record, failures=(*known, outcome.failure.fingerprint))
+            count = getattr(self.record, outcome.status) + 1
+            self.record = replace(self.record, **{outcome.status: count})
+        if outcome.failure is not None:
+            failures = dict.fromkeys((*self.record.failures, outcome.failure.fingerprint))
+            self.record = replace(self.record, failures=tuple(failures)[:MOST_FINGERPRINTS])
 
     def close(self, left: Left, says: str | None = None) -> None:
         """Record why the task leaves."""
@@ -145,9 +144,5 @@ class NodeHealth:
 def only_node(partitions: str | None, environ: Mapping[str, str] = os.environ) -> bool:
     """Return True if the requested partitions (None: the current one) have a single node."""
     names = partitions or environ.get("SLURM_JOB_PARTITION", "")
-    command = ["sinfo", "--noheader", "--Node", f"--partition={names}", "--format=%N"]
-    try:
-        answer = subprocess.run(command, capture_output=True, text=True, timeout=_PATIENCE_S, check=False)
-    except (OSError, subprocess.TimeoutExpired):
-        return False
-    return answer.returncode == 0 and len(set(answer.stdout.split())) == 1
+    said = ask("sinfo", "--noheader", "--Node", f"--partition={names}", "--format=%N")
+    return said.problem is None and len(set(said.text.split())) == 1

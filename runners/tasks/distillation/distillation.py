@@ -10,14 +10,13 @@ This is the forward divergence of Hinton, Vinyals and Dean (2015). Its tau^2 kee
 tau^2 kl tends to half the variance over the vocabulary of t - s. The paper's losses of 2.6 to 2.8 look like soft
 cross-entropy, so both are recorded. Their difference, the teacher's entropy, is the same for all students.
 
-The teacher predicts one part of a batch at a time, right before the student trains on it, so micro-batches take less
-memory. Loss and gradient of a part need about six float32 numbers per token and entry of the vocabulary, outputs and
-targets included; cross-entropy without a teacher needs four.
+The teacher predicts one part of a batch at a time, so micro-batches take less memory. A part needs about six float32
+numbers per token and entry of the vocabulary; cross-entropy without a teacher needs four.
 """
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple, Self, final
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, final
 
 import torch
 from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt, model_validator
@@ -27,7 +26,7 @@ from torch.nn import functional as F
 from runners.tasks.counter_rng import CPU
 from runners.tasks.distillation.teacher import Teacher, Teaching, require_sound
 from runners.tasks.task import UNSCORED, Batch, Data, Items, Measurements, Predict, Task, over_items
-from variants import Tokens
+from variants import Backbone, Operator, Tokens
 
 _NUMBERS = 1 << 24
 """Logits of one forward pass of an evaluation."""
@@ -69,8 +68,7 @@ class Distillation(Task):
     def _can_be_taught(self) -> Self:
         if not isinstance(self.task.inputs, Tokens):
             raise ValueError(  # noqa: TRY004  (a rule of the spec)
-                f"a teacher predicts tokens; the task {self.task.label!r} has {self.task.inputs}; distil a task of "
-                "tokens"
+                f"a teacher predicts tokens; {self.task.label!r} has {self.task.inputs}; distil a task of tokens"
             )
         if self.task.sees_ahead or isinstance(self.task, Distillation):
             why = "has a teacher already" if isinstance(self.task, Distillation) else "sees what comes next"
@@ -78,9 +76,7 @@ class Distillation(Task):
         self.teacher.check(self.task)
         for name in _ALSO_SAID:
             if hasattr(self.task, name):
-                self.__dict__[name] = getattr(
-                    self.task, name
-                )  # present where the task has it: `Encodes` and others ask
+                self.__dict__[name] = getattr(self.task, name)  # protocols such as `Encodes` then hold here, too
         return self
 
     @property
@@ -100,8 +96,11 @@ class Distillation(Task):
         own = self.task.measures()
         if own is None:
             return None
-        taught = {f"teacher.{name}": points for name, points in own.items() if _of_a_model(name)}
+        taught = {f"teacher.{name}": points for name, points in own.items() if "." not in name}
         return {**own, **taught, "validation_kl": [{}], "validation_soft_cross_entropy": [{}]}
+
+    def teachers(self) -> Sequence[tuple[Backbone, tuple[Operator, ...]]]:
+        return self.teacher.models()
 
     def open(self) -> "DistillationData":
         inner, teaching = self.task.open(), self.teacher.open(self.task)
@@ -109,25 +108,14 @@ class Distillation(Task):
         return DistillationData(self, inner, teaching)
 
 
-def _of_a_model(name: str) -> bool:
-    """Return False for rows of reference predictors."""
-    return "." not in name
+def divergence(student: Tensor, teacher: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
+    """Compute the divergence of the student's logits [B, T, V] from the teacher's, and the teacher's entropy.
 
-
-class Divergence(NamedTuple):
-    """Divergence of teacher and student by token [B, T], nats."""
-
-    kl: Tensor
-    """Divergence of the student from the teacher."""
-    entropy: Tensor
-    """Entropy of the teacher."""
-
-
-def divergence(student: Tensor, teacher: Tensor, temperature: float) -> Divergence:
-    """Compute the divergence of logits [B, T, V] at a temperature; gradients reach the student."""
+    Both are nats by token [B, T]; gradients reach the student.
+    """
     logits = student.float()
-    found = _Forward.apply(logits, teacher.to(logits.dtype), temperature)  # type: ignore[no-untyped-call]
-    return Divergence(*found)
+    kl, entropy = _Forward.apply(logits, teacher.to(logits.dtype), temperature)  # type: ignore[no-untyped-call]
+    return kl, entropy
 
 
 @final
@@ -212,8 +200,8 @@ class DistillationData(Data):
         yield from self._inner.evaluate(predict)
         yield from self._compare(predict)
         if self._of_teacher is None:  # at the device of the student by now
-            found = (row for row in self._inner.evaluate(self._teaching.predict) if not isinstance(row, Items))
-            self._of_teacher = [row._replace(name=f"teacher.{row.name}") for row in found if _of_a_model(row.name)]
+            rows = (row for row in self._inner.evaluate(self._teaching.predict) if not isinstance(row, Items))
+            self._of_teacher = [row._replace(name=f"teacher.{row.name}") for row in rows if "." not in row.name]
         yield from self._of_teacher
 
     def _compare(self, predict: Predict) -> Iterator[Measurements]:

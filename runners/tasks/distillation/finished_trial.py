@@ -1,10 +1,7 @@
-"""A teacher from a campaign: a finished trial that kept its weights (`execution.keep_weights`).
-
-It computes as it was evaluated: its own operators in its own backbone, without dropout.
-"""
+"""A teacher from a campaign: a finished trial that kept its weights, computed as it was evaluated."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, Self, final
@@ -91,6 +88,10 @@ class FinishedTrial(Teacher):
         what = "trial" if self.architecture is None else self.architecture.operator.label
         return f"{what} {str(self.trial)[:8]}"
 
+    def models(self) -> Sequence[tuple[Backbone, tuple[Operator, ...]]]:
+        known = self.known_architecture()
+        return [(known.model, known.operators())]
+
     def check(self, task: Task) -> None:
         known = self.known_architecture()
         require_tokens(self.name(), known.vocabulary, task)
@@ -124,11 +125,7 @@ class FinishedTrial(Teacher):
         return self.architecture
 
     def _file(self) -> Path:
-        """Find the file of the weights.
-
-        Raises:
-            SpecError: there is none, or the trial has not finished.
-        """
+        """Find the file of the weights; SpecError if there is none, or the trial has not finished."""
         if self.weights is None:
             return _find_weights(Layout(Path(str(self.campaign))), str(self.trial), self.content_hash)
         path = Path(self.weights)
@@ -214,21 +211,15 @@ def _require_same_tokens(name: str, about: _About, task: Task) -> None:
     if encoder is not None and isinstance(task, Encodes):
         require_tokenizer(name, encoder, task)
         return
-    differ = _describe_difference(own, task)
-    if differ:
-        raise SpecError(f"{rule}; {name} learned {differ}; use the teacher's vocabulary in the task")
-
-
-def _describe_difference(teachers: Task, task: Task) -> str | None:
-    """Name a difference in the tokens of two tasks: their kind, or a field that changes the number of tokens."""
-    if type(teachers) is not type(task) or isinstance(task, Encodes):
-        return f"the task {teachers.label!r} and the student's is {task.label!r}"
-    fields = {name: getattr(teachers, name) for name in type(teachers).model_fields}
-    for name, value in fields.items():
-        wanted = getattr(task, name)
-        if value != wanted and type(teachers).model_construct(**{**fields, name: wanted}).inputs != teachers.inputs:
-            return f"{name}={value} and the student's task has {name}={wanted}"
-    return None
+    if type(own) is not type(task) or isinstance(task, Encodes):
+        raise SpecError(f"{rule}; {name} learned the task {own.label!r} and the student's is {task.label!r}")
+    fields = {field: getattr(own, field) for field in type(own).model_fields}
+    for field, value in fields.items():  # a field that changes the number of tokens
+        wanted = getattr(task, field)
+        if value != wanted and type(own).model_construct(**{**fields, field: wanted}).inputs != own.inputs:
+            raise SpecError(
+                f"{rule}; {name} learned {field}={value}, the student's task has {wanted}; use the teacher's"
+            )
 
 
 def _hash_of(path: Path) -> str:

@@ -141,7 +141,6 @@ def _transformers() -> Any:
 
 
 def _encoder(path: Path) -> Any:
-    """Read the tokenizer of a teacher."""
     from runners.tasks.text.tokenizers.library_encoder import LibraryEncoder, Special, library
 
     try:
@@ -155,7 +154,6 @@ def _encoder(path: Path) -> Any:
 
 @lru_cache(maxsize=16)
 def _sizes(directory: str, found: str) -> tuple[int, int | None]:
-    """Read the vocabulary and the number of positions, if limited."""
     del found  # other content is another entry
     transformers = _transformers()
     with _quietly(transformers), _as_loaded(directory):
@@ -166,7 +164,6 @@ def _sizes(directory: str, found: str) -> tuple[int, int | None]:
 
 @contextmanager
 def _as_loaded(directory: str) -> Iterator[None]:
-    """Turn errors of the package into SpecError."""
     try:
         yield
     except (EnvironmentProblem, SpecError, MemoryError):

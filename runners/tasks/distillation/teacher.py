@@ -1,11 +1,10 @@
 """The family of teachers: trained models whose predictions a student learns.
 
-The hash of a teacher's weights is part of the key, their path is not. A teacher computes logits in inference mode, on
-the device of its inputs.
+The hash of a teacher's weights is part of the key, their path is not.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import torch
@@ -16,7 +15,7 @@ from grid.spec import Choice
 from runners.tasks.counter_rng import CPU
 from runners.tasks.task import Batch, Task
 from runners.tasks.text.encoder import Encoder, Encodes
-from variants import Tokens
+from variants import Backbone, Operator, Tokens
 
 _TRIED = 8
 """Number of predicted tokens that a teacher is tried on."""
@@ -38,21 +37,19 @@ class Teacher(Choice):
 
     @abstractmethod
     def check(self, task: Task) -> None:
-        """Refuse a task that it cannot teach, without reading its weights.
-
-        Raises:
-            ValueError: it cannot teach the task.
-        """
+        """Refuse a task that it cannot teach, without reading its weights; ValueError if it cannot teach the task."""
 
     @abstractmethod
     def open(self, task: Task) -> "Teaching":
         """Read the weights.
 
-        Raises:
-            SpecError: they are missing, differ from the spec, are not finite, or use another tokenizer.
-            StoreError: a file was altered.
-            EnvironmentProblem: a package is missing.
+        SpecError if they are missing, differ from the spec, are not finite, or use another tokenizer. StoreError if a
+        file was altered. EnvironmentProblem if a package is missing.
         """
+
+    def models(self) -> Sequence[tuple[Backbone, tuple[Operator, ...]]]:
+        """Return its model, if known without its weights, with the operator of each layer."""
+        return ()
 
     def name(self) -> str:
         """Return its name in errors."""
@@ -129,8 +126,7 @@ def require_tokenizer(name: str, teacher: Encoder, task: Task) -> None:
 def require_sound(name: str, teaching: Teaching, task: Task, example: Batch) -> None:
     """Try a teacher on the beginning of an example.
 
-    Raises:
-        SpecError: its logits have another shape, are not finite, or depend on later tokens.
+    SpecError if its logits have another shape, are not finite, or depend on later tokens.
     """
     tried = task.unscored + _TRIED
     inputs = example.inputs[:1, :tried]

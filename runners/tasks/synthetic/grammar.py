@@ -27,7 +27,7 @@ from torch.nn import functional as F
 from grid.validation import INCREASING
 from runners.tasks.counter_rng import CPU, Draws
 from runners.tasks.synthetic.grammar_sentences import STOP, GrammarProcess, Sampler, SentenceSample, odds, unigrams
-from runners.tasks.task import Batch, Data, Measurements, Predict, in_chunks, over_items, token_losses
+from runners.tasks.task import Batch, Measurements, Predict, TokenData, in_chunks, over_items, token_losses
 
 _TOKENS = 1 << 14
 """Tokens per forward pass of an evaluation."""
@@ -92,7 +92,7 @@ class Grammar(GrammarProcess):
 
 
 @final
-class GrammarData(Data):
+class GrammarData(TokenData):
     """Draws windows and computes the losses of reference predictors."""
 
     def __init__(self, task: Grammar) -> None:
@@ -113,10 +113,6 @@ class GrammarData(Data):
     def examples(self, count: int) -> Batch:
         """Draw windows that no trial trains on."""
         return _predictions(self._sampler(CPU).draw(Draws(0, "data", 0), count, self._task.context).tokens)
-
-    def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        """Compute nats per token; outputs [B, T, vocabulary], targets [B, T]."""
-        return F.cross_entropy(outputs.flatten(0, 1), targets.flatten())
 
     def evaluate(self, predict: Predict) -> Iterator[Measurements]:
         """Yield losses in nats per token over windows, and `agreement_accuracy` at {attractors} over sentences."""

@@ -104,7 +104,7 @@ class GrammarProcess(Task):
 
 
 def zipf(count: int, exponent: float) -> Tensor:
-    """rank^-exponent / sum, float64 [count]."""
+    """Return rank^-exponent / sum, float64 [count]."""
     weights = torch.arange(1, count + 1, dtype=torch.float64) ** -exponent
     return weights / weights.sum()
 
@@ -135,7 +135,7 @@ class Sampler:
         self._prepositions = _cumulate(zipf(process.prepositions, process.exponent)[None], device)
 
     def draw(self, draws: Draws, sequences: int, length: int) -> SentenceSample:
-        """`sequences` times the first `length` tokens of the process."""
+        """Draw the first `length` tokens of the process `sequences` times."""
         process = self._process
         shape = sequences, -(-length // 3)  # no sentence is shorter than subject, verb, stop
         attractors = self._attractors(draws, *shape, most=length)
@@ -163,7 +163,7 @@ class Sampler:
         return SentenceSample(torch.where(named, self._draw_names(draws, named, lemma), tokens), topics)
 
     def agreement(self, draws: Draws, pairs: int, attractors: int) -> tuple[Tensor, Tensor, Tensor]:
-        """A sentence up to its verb [B, 1 + 2 attractors], the verb of its lemma that agrees and the one that does not.
+        """Draw sentences up to their verb [B, 1 + 2 attractors], the verb that agrees, and its other form.
 
         Every noun in between has the other number than the subject; half of the subjects are plural. int64 [B].
         """
@@ -278,7 +278,7 @@ def odds(tokens: Tensor, process: GrammarProcess) -> Odds:
 
 
 def unigrams(process: GrammarProcess, length: int) -> Tensor:
-    """How often each token is expected among the first `length` of a sequence, float64 [vocabulary], sums to 1."""
+    """Return the expected share of each token among the first `length` of a sequence, float64 [vocabulary]."""
     first, before_verb, between, after_verb, end = 1.0, 0.0, 0.0, 0.0, 0.0
     seen = torch.zeros(5, dtype=torch.float64)
     for _ in range(length):
@@ -306,12 +306,12 @@ def unigrams(process: GrammarProcess, length: int) -> Tensor:
 
 
 def _after(which: Tensor, *, start: bool = False) -> Tensor:
-    """Where the token before is one of `which`; `start` says so of the very first."""
+    """Return True if the token before is one of `which`; `start` is the value of the first."""
     return F.pad(which[:, :-1], (1, 0), value=start)
 
 
 def _naming(tokens: Tensor, name: Tensor, process: GrammarProcess) -> Tensor:
-    """The probability of a name [B, T] where there is one, given the last mentions."""
+    """Return the probability of each name [B, T], given the last mentions."""
     new = zipf(process.names, process.exponent)[(tokens - process.first_name).clamp(min=0)]
     mention = name.cumsum(1) - 1
     mentioned = torch.full_like(tokens, -1).scatter_reduce(

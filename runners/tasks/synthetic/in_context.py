@@ -36,11 +36,11 @@ class Curriculum(Spec):
     """Points that each length has more than the one before."""
 
     def points(self, step: int) -> int:
-        """The number of points at training step `step`, counted from 1, before the task's own limit."""
+        """Return the points at training step `step`, counted from 1, before the task's own limit."""
         return self.start + self.increment * ((step - 1) // self.every)
 
     def step_of(self, points: int) -> int:
-        """The first training step, counted from 1, whose sequences have `points` points or more."""
+        """Return the first training step, counted from 1, with `points` points or more."""
         return 1 + self.every * max(0, math.ceil((points - self.start) / self.increment))
 
 
@@ -71,10 +71,10 @@ class InContext(Task):
             )
 
     def points_at(self, step: int) -> int:
-        """The number of points at training step `step`, counted from 1."""
+        """Return the points at training step `step`, counted from 1."""
         return self.points if self.curriculum is None else min(self.points, self.curriculum.points(step))
 
 
 def prompt(x: Tensor, y: Tensor) -> Tensor:
-    """x1, y1, x2, y2, ..., xn as scalars [B, 2n - 1, 1] from x and y [B, n]; yn predicts nothing and is left out."""
+    """Interleave x and y [B, n]: x1, y1, x2, y2, ..., xn as scalars [B, 2n - 1, 1]; yn is left out."""
     return torch.stack((x, y), dim=-1).flatten(1)[:, :-1, None]

@@ -67,11 +67,11 @@ class ShiftGrid(Spec):
         return self
 
     def conditions(self) -> list[tuple[float, float]]:
-        """Every (sigma_x, sigma_f)."""
+        """Return every (sigma_x, sigma_f)."""
         return list(product(self.sigma_x, self.sigma_f))
 
     def by_position(self) -> tuple[tuple[float, float], ...]:
-        """The conditions recorded position by position."""
+        """Return the conditions recorded position by position."""
         return ((self.sigma_x[0], self.sigma_f[0]),) if self.per_position is None else self.per_position
 
 
@@ -124,11 +124,11 @@ class LinearFunctionsData(Data):
 
     @property
     def constant_loss(self) -> float:
-        """The best constant is 0."""
+        """Return the loss of 0, the best constant."""
         return error_of_zero(self._task.sigma_x, self._task.sigma_f)
 
     def batch(self, seed: int, step: int, device: torch.device = CPU) -> Batch:
-        """Prompts [B, 2n - 1, 1] and function values [B, n]; a shorter n has the same first points."""
+        """Draw prompts [B, 2n - 1, 1] and function values [B, n]; a shorter n has the same first points."""
         task = self._task
         draws = Draws(seed, "data", step, device=device).normal(task.batch, 2 + task.points)
         x = task.sigma_x * draws[:, 2 : 2 + task.points_at(step)]
@@ -136,11 +136,11 @@ class LinearFunctionsData(Data):
         return Batch(prompt(x, y), y)
 
     def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        """Mean squared error over all points; outputs [B, 2n - 1, 1], targets [B, n]."""
+        """Compute the mean squared error over all points; outputs [B, 2n - 1, 1], targets [B, n]."""
         return torch.nn.functional.mse_loss(outputs[:, ::2, 0], targets)
 
     def examples(self, count: int) -> Batch:
-        """Prompts of the evaluation's first functions, spread as in training."""
+        """Draw prompts of the evaluation's first functions, spread as in training."""
         task, grid = self._task, self._task.evaluation
         a, b, x = (each[:, 0] for each in evaluation_draws(grid.sample, count, 1, grid.points))
         x = task.sigma_x * x
@@ -184,17 +184,13 @@ def least_squares(x: Tensor, y: Tensor) -> Tensor:
     u, v = x - first_x, y - first_y
     count = torch.arange(x.shape[-1], dtype=torch.float64, device=x.device)
     some = count.clamp(min=1)
-    u_sum, v_sum, uu, uv = (_before(each) for each in (u, v, u * u, u * v))
+    before = (torch.nn.functional.pad(each[..., :-1].cumsum(-1), (1, 0)) for each in (u, v, u * u, u * v))
+    u_sum, v_sum, uu, uv = before
     spread = count * uu - u_sum.square()
     slope = (count * uv - u_sum * v_sum) / torch.where(spread > 0, spread, 1)
     line = slope * u + (v_sum - slope * u_sum) / some + first_y
     flat = (v_sum / some + first_y) * (1 + first_x * x) / (1 + first_x.square())
     return torch.where(spread > 0, line, torch.where(count > 0, flat, 0))
-
-
-def _before(each: Tensor) -> Tensor:
-    """The sum over earlier positions."""
-    return torch.nn.functional.pad(each[..., :-1].cumsum(-1), (1, 0))
 
 
 @lru_cache(maxsize=8)

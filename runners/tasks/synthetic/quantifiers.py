@@ -57,7 +57,7 @@ class LengthGrid(Spec):
     """Chooses another draw."""
 
     def points(self) -> list[dict[str, float]]:
-        """Every {length, sigma}."""
+        """Return every {length, sigma}."""
         return [_at(length, sigma) for sigma, length in product(self.sigma, self.lengths)]
 
 
@@ -84,11 +84,11 @@ class Quantifiers(InContext):
         return self.tokens(max(self.points, *self.evaluation.lengths))
 
     def tokens(self, numbers: int) -> int:
-        """How many positions a prompt of `numbers` numbers takes."""
+        """Return the positions of a prompt of `numbers` numbers."""
         return 2 * numbers - 1 if self.labels == "shown" else numbers
 
     def prompt(self, x: Tensor) -> Batch:
-        """Prompts [B, T, 1] of numbers x [B, n], and the labels [B, n] as 0 and 1."""
+        """Make prompts [B, T, 1] of numbers x [B, n], and the labels [B, n] as 0 and 1."""
         y = running(self.quantifier, x).to(x.dtype)
         return Batch(prompt(x, 2 * y - 1) if self.labels == "shown" else x[..., None], y)
 
@@ -105,7 +105,7 @@ class Quantifiers(InContext):
 
 
 def running(quantifier: Quantifier, x: Tensor) -> Tensor:
-    """Whether every (some) number up to each position is positive: boolean [..., n]."""
+    """Return True if every (some) number up to a position is positive: boolean [..., n]."""
     positive = x > 0
     return positive.cummin(-1).values if quantifier == "every" else positive.cummax(-1).values
 
@@ -119,23 +119,23 @@ class QuantifiersData(Data):
 
     @property
     def constant_loss(self) -> float:
-        """A share of (1 - 2^-n) / n of the labels of `every` is true, as many of those of `some` are false."""
+        """Use the share of the rarer label, (1 - 2^-n) / n."""
         share = (1 - 2.0**-self._task.points) / self._task.points
         return -share * math.log(share) - (1 - share) * math.log1p(-share)
 
     def batch(self, seed: int, step: int, device: torch.device = CPU) -> Batch:
-        """Prompts [B, T, 1] and labels [B, n], 0 or 1; a shorter n has the same first numbers."""
+        """Draw prompts [B, T, 1] and labels [B, n], 0 or 1; a shorter n has the same first numbers."""
         task = self._task
         x = task.sigma * Draws(seed, "data", step, device=device).normal(task.batch, task.points)
         return task.prompt(x[:, : task.points_at(step)])
 
     def examples(self, count: int) -> Batch:
-        """The first sequences of the evaluation, of the length and spread of training."""
+        """Return the first sequences of the evaluation, of the length and spread of training."""
         task = self._task
         return task.prompt(task.sigma * evaluation_draws(task.evaluation.sample, count, task.points))
 
     def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        """Binary cross entropy in nats over all positions; outputs [B, T, 1], targets [B, n]."""
+        """Compute binary cross entropy in nats over all positions; outputs [B, T, 1], targets [B, n]."""
         return binary_cross_entropy_with_logits(self._task.logits(outputs), targets)
 
     def evaluate(self, predict: Predict) -> Iterator[Measurements]:
@@ -159,7 +159,7 @@ class QuantifiersData(Data):
 
 
 def logits_of(predict: Predict, task: Quantifiers, x: Tensor) -> Tensor:
-    """The logit of "true" at each of the numbers x [B, n]: float64 [B, n] on the CPU."""
+    """Return the logit of "true" at each of the numbers x [B, n]: float64 [B, n] on the CPU."""
     inputs = task.prompt(x).inputs
 
     def reduce(_: slice, outputs: Tensor) -> Tensor:
@@ -169,17 +169,16 @@ def logits_of(predict: Predict, task: Quantifiers, x: Tensor) -> Tensor:
 
 
 def answers_of(logits: Tensor, labels: Tensor) -> Tensor:
-    """Whether a model says "true", boolean in the shape of both; where a logit is NaN, what is wrong."""
+    """Return True if a model says "true"; NaN gives the wrong answer."""
     return torch.where(logits.isnan(), ~labels, logits > 0)
 
 
 def _wrong(answers: Tensor, labels: Tensor) -> Tensor:
-    """1 for a sequence with any answer that is not its label."""
     return (answers != labels).any(-1).double()
 
 
 def balanced_accuracy(answers: Tensor, labels: Tensor, point: Mapping[str, float]) -> Measurements:
-    """Half the share of true labels that are found and half that of false ones, over all scored positions.
+    """Compute the mean of two shares of right answers: on true and on false labels, over all scored positions.
 
     A constant gets 1/2; NaN where one of the classes does not occur. Sequences are the items of the standard error, to
     first order in their deviations.
@@ -197,7 +196,7 @@ def balanced_accuracy(answers: Tensor, labels: Tensor, point: Mapping[str, float
 
 @lru_cache(maxsize=4)
 def evaluation_draws(sample: int, sequences: int, length: int) -> Tensor:
-    """Standard normal [sequences, length]; more of either leaves the numbers that were there as they were."""
+    """Draw standard normal [sequences, length]; larger sizes keep the numbers of smaller ones."""
     with torch.inference_mode(mode=False):
         rows = torch.arange(sequences)
         columns = [Draws(sample, "evaluation", "numbers", place).normal_at(rows) for place in range(length)]

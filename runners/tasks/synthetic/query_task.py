@@ -12,7 +12,7 @@ sequence are not independent. A tie or a NaN among the logits is a wrong answer.
 import math
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Annotated, ClassVar, NamedTuple, Self, final
+from typing import Annotated, ClassVar, Self, final
 
 import torch
 from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
@@ -22,7 +22,7 @@ from torch.nn import functional as F
 from grid.spec import Spec
 from grid.validation import INCREASING
 from runners.tasks.counter_rng import CPU, Draws
-from runners.tasks.task import UNSCORED, Batch, Data, Measurements, Predict, Task, in_chunks, over_items
+from runners.tasks.task import UNSCORED, Batch, Measurements, Predict, Task, TokenData, in_chunks, over_items
 from variants import Tokens
 
 _TOKENS = 1 << 14
@@ -117,7 +117,7 @@ class QueryTask(Task):
 
 
 @final
-class AskedData(Data):
+class AskedData(TokenData):
     """Draws sequences and counts right answers."""
 
     def __init__(self, task: QueryTask) -> None:
@@ -135,13 +135,6 @@ class AskedData(Data):
     def examples(self, count: int) -> Batch:
         """Draw sequences of the training distribution that no trial trains on."""
         return self._task.draw(Draws(0, "data", 0), count, {})
-
-    def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        """Compute nats per asked token; outputs [B, T, vocabulary], targets [B, T]."""
-        return F.cross_entropy(outputs.flatten(0, 1), targets.flatten(), ignore_index=UNSCORED)
-
-    def terms(self, targets: Tensor) -> int:
-        return int((targets != UNSCORED).sum())
 
     def evaluate(self, predict: Predict) -> Iterator[Measurements]:
         """Yield the three measures at every point, and the exact `<guesser>.accuracy`."""
@@ -163,15 +156,8 @@ def asking(inputs: Tensor, places: Tensor, answers: Tensor) -> Batch:
     return Batch(inputs, torch.full_like(inputs, UNSCORED).scatter_(1, places, answers))
 
 
-class Answered(NamedTuple):
-    """Correctness and loss (nats) of answers, float64."""
-
-    right: Tensor
-    loss: Tensor
-
-
-def score_answers(predict: Predict, sample: Batch, rows: int) -> Answered:
-    """Score a model's answers at all scored targets, in order, on the CPU; a tie or a NaN is wrong."""
+def score_answers(predict: Predict, sample: Batch, rows: int) -> tuple[Tensor, Tensor]:
+    """Return correctness and loss (nats) at all scored targets, float64 on the CPU; a tie or a NaN is wrong."""
 
     def reduce(chunk: slice, outputs: Tensor) -> tuple[Tensor, Tensor]:
         wanted = sample.targets[chunk].to(outputs.device)
@@ -181,18 +167,9 @@ def score_answers(predict: Predict, sample: Batch, rows: int) -> Answered:
         loss = F.cross_entropy(logits, answers, reduction="none")
         return (as_likely.sum(1) == 1).to("cpu", torch.float64), loss.to("cpu", torch.float64)
 
-    right, loss = zip(
-        *(found for _, found in in_chunks(predict, sample.inputs, rows, reduce, sample.visible)), strict=True
-    )
-    return Answered(torch.cat(right), torch.cat(loss))
-
-
-class KeyValueSample(NamedTuple):
-    """Distinct keys and values [B, pairs], and sequences of filler [B, T]."""
-
-    keys: Tensor
-    values: Tensor
-    filler: Tensor
+    chunks = in_chunks(predict, sample.inputs, rows, reduce, sample.visible)
+    right, loss = zip(*(scores for _, scores in chunks), strict=True)
+    return torch.cat(right), torch.cat(loss)
 
 
 class KeyValues(QueryTask):
@@ -227,9 +204,9 @@ class KeyValues(QueryTask):
             if pairs > there:
                 raise ValueError(f"pairs have different {name}; got {pairs} pairs of {there} {name}; raise {name}")
 
-    def draw_pairs(self, draws: Draws, sequences: int, point: Point) -> KeyValueSample:
-        """Draw keys, values and filler."""
+    def draw_pairs(self, draws: Draws, sequences: int, point: Point) -> tuple[Tensor, Tensor, Tensor]:
+        """Draw distinct keys and values [B, pairs], and sequences of filler [B, T]."""
         pairs, length = self.pairs_at(point), self.tokens(point)
         keys = draws.order(self.keys, sequences)[:, :pairs]
         values = self.keys + draws.order(self.values, sequences)[:, :pairs]
-        return KeyValueSample(keys, values, self.keys + self.values + draws.below(self.filler, sequences, length))
+        return keys, values, (self.keys + self.values + draws.below(self.filler, sequences, length))

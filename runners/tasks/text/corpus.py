@@ -1,7 +1,6 @@
-"""Corpora: documents and their split into a training and a validation part.
+"""Corpora: documents, ordered by content hash, and their split into a training and a validation part.
 
-Documents are ordered by content hash, so the split does not depend on names and order of files. A zero byte ends every
-document; documents contain no zero byte and no SUB.
+A zero byte ends every document; documents contain no zero byte and no SUB.
 """
 
 import json
@@ -99,8 +98,7 @@ def _chosen(ordered: Sequence[bytes], wanted: float) -> tuple[list[bytes], list[
 
 
 def _beside_equals(ordered: Sequence[bytes], cut: int) -> int:
-    """Where to cut the text of the documents: at `cut`, or where that is among equal ones, at their nearer end that
-    leaves something on both sides."""
+    """Return the place to cut the joined documents: `cut`, or the nearer end of equal documents around it."""
     begin, size = 0, sum(len(document) + 1 for document in ordered)
     for document, equals in groupby(ordered):
         count = sum(1 for _ in equals)
@@ -113,7 +111,7 @@ def _beside_equals(ordered: Sequence[bytes], cut: int) -> int:
 
 
 def count_repeated(corpus: Corpus) -> int:
-    """How many documents say what another one before them says."""
+    """Count the documents that equal an earlier one."""
     found = [document for part in corpus for document in part.split(b"\0") if document]
     return len(found) - len(set(found))
 

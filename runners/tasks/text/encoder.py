@@ -87,8 +87,7 @@ class Encodes(Protocol):
     def encoder(self) -> Encoder:
         """Read or train its tokenizer; cheap after the first time in a process.
 
-        Raises:
-            SpecError: a file that it names is missing or differs from the spec.
+        SpecError if a file that it names is missing or differs from the spec.
         """
 
 

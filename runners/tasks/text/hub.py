@@ -1,7 +1,6 @@
-"""Text of a Hugging Face dataset, downloaded once and kept as a local text.
+"""Text of a Hugging Face dataset, downloaded once and kept as .jsonl in the user's cache.
 
-The text is kept in the user's cache as .jsonl. Later reads need neither a network nor the package `datasets`: on a
-cluster, build the spec once on a machine with a network. The cache is `$ABLATE_CACHE`, else `ablate` in
+Later reads need neither a network nor the package `datasets`. The cache is `$ABLATE_CACHE`, else `ablate` in
 `$XDG_CACHE_HOME` or `~/.cache`.
 """
 
@@ -20,9 +19,6 @@ from runners.tasks.text.corpus import Origin, content_hash
 from runners.tasks.text.local_files import as_document, local_files
 from store.files.atomic import environment_problem, temporary_name
 
-_NETWORK: Final = frozenset({"aiohttp", "httpx", "httpx2", "huggingface_hub", "requests"})
-_FORMATS: Final = frozenset({"datasets", "pyarrow"})
-"""Packages that raise errors of their own."""
 TIMEOUT_S: Final = 5.0
 """Timeout of the hub's answer about a dataset."""
 
@@ -73,9 +69,8 @@ class HubText(Spec):
 def hub_text(hub: HubText) -> Origin:
     """Return the text of `hub` from the cache; download it if it is not there.
 
-    Raises:
-        SpecError: the dataset, configuration, split, revision or column does not exist.
-        EnvironmentProblem: it is not cached and the hub cannot be reached, or the package is missing.
+    SpecError if the dataset, configuration, split, revision or column does not exist. EnvironmentProblem if it is not
+    cached and the hub cannot be reached, or the package is missing.
     """
     if not hub.cached.exists():
         _keep(hub)
@@ -89,33 +84,25 @@ def _cache() -> Path:
 
 def _keep(hub: HubText) -> None:
     datasets = require_package("datasets", by=hub.told, extra="datasets")
-    rows = _rows(hub, datasets)
     target = hub.cached
     unfinished = target.with_name(temporary_name(target.name))
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         with unfinished.open("w", encoding="utf-8") as file:
-            for text in rows:
+            for text in _rows(hub, datasets):
                 file.write(json.dumps({"text": text}, ensure_ascii=False) + "\n")
             file.flush()
             os.fsync(file.fileno())
         unfinished.replace(target)
-    except Exception as error:
-        home = type(error).__module__.partition(".")[0]
-        if isinstance(error, ConnectionError) or home in _NETWORK:
-            raise _unreachable(hub) from error
-        if isinstance(error, OSError):
-            raise environment_problem("write", target, error) from error
-        of_content = isinstance(error, ValueError | KeyError | TypeError | RecursionError) or home in _FORMATS
-        if isinstance(error, AblateError) or not of_content:
-            raise
-        raise _unread(hub, error) from error
+    except (AblateError, MemoryError):
+        raise
+    except Exception as error:  # one of many classes of several libraries
+        raise _problem(hub, error) from error
     finally:
         unfinished.unlink(missing_ok=True)
 
 
 def _rows(hub: HubText, datasets: Any) -> Iterator[str]:
-    """Yield the documents, in the order of the dataset."""
     for number, row in enumerate(_open(hub, datasets), start=1):
         if hub.column not in row:
             names = ", ".join(row)
@@ -136,12 +123,7 @@ def _open(hub: HubText, datasets: Any) -> Any:
     revision = hub.revision if hub.folder or offline else _commit(hub)
     streaming = bool(hub.folder) or not offline  # the hub's own cache cannot be streamed
     options = {"split": hub.split, "revision": revision, "streaming": streaming}
-    try:
-        return datasets.load_dataset(str(hub.folder or hub.name), hub.config, **options)
-    except ConnectionError as error:
-        raise _unreachable(hub) from error
-    except (ValueError, FileNotFoundError, KeyError, TypeError) as error:
-        raise _unread(hub, error) from error
+    return datasets.load_dataset(str(hub.folder or hub.name), hub.config, **options)
 
 
 def _commit(hub: HubText) -> str:
@@ -153,17 +135,18 @@ def _commit(hub: HubText) -> str:
     except (errors.RepositoryNotFoundError, errors.RevisionNotFoundError, errors.HFValidationError) as error:
         raise SpecError(f"the hub has no {hub.told} of revision {hub.revision or 'newest'}; check hub.name") from error
     except Exception as error:  # one of the many classes of two HTTP libraries
-        raise _unreachable(hub) from error
+        raise _problem(hub, ConnectionError()) from error
 
 
-def _unread(hub: HubText, error: Exception) -> SpecError:
-    first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+def _problem(hub: HubText, error: Exception) -> EnvironmentProblem | SpecError:
+    if isinstance(error, OSError) and not isinstance(error, ConnectionError) and error.errno is not None:
+        return environment_problem("write", hub.cached, error)
+    package = type(error).__module__.partition(".")[0]
+    if isinstance(error, ConnectionError) or package in {"aiohttp", "httpx", "httpx2", "huggingface_hub", "requests"}:
+        return EnvironmentProblem(
+            f"{hub.told} is not in {hub.cached.parent} and the hub cannot be reached; build this spec once where it "
+            f"can be (all machines that share {_cache()} have it then), or give a local copy as `source`"
+        )
+    first = str(error).strip().partition("\n")[0] or type(error).__name__
     mend = "correct its files" if hub.folder else "check hub.config, hub.split and hub.column, or take another revision"
     return SpecError(f"{hub.told} cannot be read: {first}; {mend}")
-
-
-def _unreachable(hub: HubText) -> EnvironmentProblem:
-    return EnvironmentProblem(
-        f"{hub.told} is not in {hub.cached.parent} and the hub cannot be reached; build this spec once where it can be "
-        f"(all machines that share {_cache()} have it then), or give a local copy as `source`"
-    )

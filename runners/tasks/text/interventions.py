@@ -1,7 +1,6 @@
-"""Interventions: replace tokens of text windows.
+"""Interventions: replace tokens of text windows; positions count from 1, as in paper 004.
 
-Positions count the tokens of a window from 1, as in paper 004. A replaced token is no target, because it cannot be
-learned from text. The paper's loss includes all targets.
+A replaced token is no target, because it cannot be learned from text. The paper's loss includes all targets.
 """
 
 from abc import abstractmethod
@@ -39,8 +38,7 @@ class Intervention(Choice):
     def tokens(self, draws: Draws, windows: int, encoder: Encoder) -> Tensor | int:
         """Draw the replacements: ids [windows, replaced] on the device of `draws`, or one id for all.
 
-        Raises:
-            SpecError: the tokenizer has no such token.
+        SpecError if the tokenizer has no such token.
         """
 
 

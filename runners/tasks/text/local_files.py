@@ -1,8 +1,4 @@
-"""Local text: a .txt, .jsonl or .parquet file, or a folder of these.
-
-A folder is read with its subfolders and links; suffixes may be in capitals. A packed file (.jsonl.gz) is an error. A
-byte order mark is ignored.
-"""
+"""Local text: a .txt, .jsonl or .parquet file, or a folder of these with its subfolders and links."""
 
 import os
 from collections.abc import Iterator
@@ -17,7 +13,6 @@ from runners.tasks.text.encoder import END, SUBSTITUTE
 from runners.tasks.user_files import cache_by_file, unreadable
 
 SUFFIXES = (".jsonl", ".parquet", ".txt")
-_PACKED = (".bz2", ".gz", ".lz4", ".xz", ".zip", ".zst")
 _COLUMN = "text"
 
 
@@ -28,9 +23,8 @@ def local_files(source: Path) -> Origin:
     in its column `text`; null is no document. `documents` raises SpecError for text that is not UTF-8, has a NUL or SUB
     character, or lacks the field or column.
 
-    Raises:
-        SpecError: there is no such file, it has another suffix, or the folder holds none, or a packed one.
-        EnvironmentProblem: it cannot be read.
+    SpecError if there is no such file, it has another suffix, or the folder holds none.
+    EnvironmentProblem if it cannot be read.
     """
     paths = _paths(source)
     folder = source if source.is_dir() else source.parent
@@ -43,10 +37,6 @@ def _paths(source: Path) -> list[Path]:
     if not source.exists():
         raise SpecError(f"there is no text {source}; {rule}")
     files = sorted(_inside(source)) if source.is_dir() else [source]
-    for path in files:
-        inner = path.with_suffix("").suffix.lower()
-        if path.suffix.lower() in _PACKED and inner in SUFFIXES:
-            raise SpecError(f"a text is read unpacked; got {path}; unpack it to {inner}, or move it elsewhere")
     paths = [path for path in files if path.suffix.lower() in SUFFIXES]
     if not paths:
         raise SpecError(f"{rule}; got {source}")
@@ -71,11 +61,7 @@ def _inside(folder: Path) -> Iterator[Path]:
 
 
 def as_document(text: object, where: str, rule: str) -> bytes:
-    """Encode a text as UTF-8.
-
-    Raises:
-        SpecError: it is no string, has half a character, or has a NUL or SUB character.
-    """
+    """Encode a text as UTF-8; SpecError if it is no string, has half a character, or has a NUL or SUB character."""
     if not isinstance(text, str):
         raise SpecError(f"{rule}; {where} has {text!r:.60}; write a string there, or drop it")
     try:

@@ -15,20 +15,19 @@ Inputs are padded to a multiple of 16, and padding is hidden as a key.
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property, lru_cache
-from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self, final
+from typing import Annotated, Any, ClassVar, Literal, Self, final
 
 import torch
 from pydantic import Field, PositiveInt, model_validator
 from torch import Tensor
-from torch.nn import functional as F
 
 from grid.errors import SpecError
 from runners.tasks.counter_rng import CPU, Draws
 from runners.tasks.synthetic.query_task import score_answers
-from runners.tasks.task import UNSCORED, Batch, Data, Measurements, Predict, ratio, spread_evenly
+from runners.tasks.task import UNSCORED, Batch, Measurements, Predict, TokenData, ratio, spread_evenly
 from runners.tasks.text.corpus import Corpus, count_repeated, documents_of
 from runners.tasks.text.encoder import Encoder
-from runners.tasks.text.masking import MaskedPositions, Masking, Rates, Sentences
+from runners.tasks.text.masking import Masking, Sentences
 from runners.tasks.text.text_source import TextTask
 
 _TOKENS = 1 << 13
@@ -85,17 +84,12 @@ class MaskedText(TextTask):
                 )
 
 
-class MaskedPart(NamedTuple):
-    """A part of the text."""
-
-    sentences: Sentences
-    dropped: int
-    """Lines that are too long."""
+MaskedPart = tuple[Sentences, int]
+"""The sentences of a part of the text, and the number of lines that are too long."""
 
 
 @lru_cache(maxsize=4)
 def _parts(encoder: Encoder, corpus: Corpus, context: int) -> tuple[MaskedPart, MaskedPart]:
-    """Return the training and the validation part."""
     return _part(encoder, corpus.train, context), _part(encoder, corpus.validation, context)
 
 
@@ -103,24 +97,24 @@ def _part(encoder: Encoder, text: bytes, context: int) -> MaskedPart:
     lines = [line.strip() for document in documents_of(text) for line in document.split("\n")]
     found = [ids for ids in encoder.ids([line for line in lines if line]) if len(ids)]
     kept = [ids for ids in found if len(ids) + 2 <= context]
-    return MaskedPart(Sentences(kept), len(found) - len(kept))
+    return Sentences(kept), len(found) - len(kept)
 
 
 @final
-class MaskedTextData(Data):
+class MaskedTextData(TokenData):
     """Sentences and what is hidden of them."""
 
     def __init__(self, task: MaskedText) -> None:
         self._task, self._origin, self._encoder = task, task.origin(), task.encoder()
         self._parts = _parts(self._encoder, task.corpus(), task.context)
-        for name, part in zip(("train", "validation"), self._parts, strict=True):
-            if not len(part.sentences):
+        for name, (sentences, dropped) in zip(("train", "validation"), self._parts, strict=True):
+            if not len(sentences):
                 raise SpecError(
                     f"no line of the {name} part of {self._origin.name} has at most task.context={task.context} tokens "
-                    f"with ends; {part.dropped} are longer; raise context or give more text"
+                    f"with ends; {dropped} are longer; raise context or give more text"
                 )
-        rates = Rates(task.mask_rate, task.random_rate, task.patterns)
-        self._masking = Masking(rates, self._encoder, task.context - 2)
+        rates = {"masked": task.mask_rate, "random": task.random_rate}
+        self._masking = Masking(self._encoder, task.context - 2, **rates, patterns=task.patterns)
 
     @property
     def record(self) -> Mapping[str, Any]:
@@ -129,9 +123,9 @@ class MaskedTextData(Data):
             "source": self._origin.name,
             "content_hash": self._origin.content_hash,
             "repeated_documents": count_repeated(self._task.corpus()),
-            **{f"{name}_sentences": len(part.sentences) for name, part in parts.items()},
-            **{f"{name}_dropped": part.dropped for name, part in parts.items()},
-            **{f"{name}_tokens": len(part.sentences.ids) for name, part in parts.items()},
+            **{f"{name}_sentences": len(sentences) for name, (sentences, _) in parts.items()},
+            **{f"{name}_dropped": dropped for name, (_, dropped) in parts.items()},
+            **{f"{name}_tokens": len(sentences.ids) for name, (sentences, _) in parts.items()},
             "tokenizer": dict(self._encoder.record),
             "files": dict(self._origin.files),
         }
@@ -144,22 +138,15 @@ class MaskedTextData(Data):
 
     def batch(self, seed: int, step: int, device: torch.device = CPU) -> Batch:
         """Sentences with hidden tokens: ids [B, T], targets [B, T] and visible keys [B, 1, T]."""
-        sentences, draws = self._parts[0].sentences, Draws(seed, "data", step)
+        sentences, draws = self._parts[0][0], Draws(seed, "data", step)
         sentences.to(device)
         which = draws.below(len(sentences), self._task.batch)
         patterns = draws.below(self._task.patterns, self._task.batch)
-        return self._masking.batch(sentences, MaskedPositions(which, patterns), seed, "train")
+        return self._masking.batch(sentences, which, patterns, Draws(seed, "masks", "train"))
 
     def examples(self, count: int) -> Batch:
         """The first sentences that are validated on."""
         return self._validation_batch(count)
-
-    def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        """Nats per hidden token; outputs [B, T, vocabulary], targets [B, T]."""
-        return F.cross_entropy(outputs.flatten(0, 1), targets.flatten(), ignore_index=UNSCORED)
-
-    def terms(self, targets: Tensor) -> int:
-        return int((targets != UNSCORED).sum())
 
     def evaluate(self, predict: Predict) -> Iterator[Measurements]:
         """Yield `validation_loss` (nats per hidden token) and `masked_accuracy`, and both of the `unigram.` predictor.
@@ -175,20 +162,18 @@ class MaskedTextData(Data):
         yield ratio(nats.sum(1), count).to_measurement("validation_loss")
         yield ratio(right.sum(1), count).to_measurement("masked_accuracy")
         cheapest = tokens == self._unigram.argmin()
-        yield ratio(torch.where(hidden, self._unigram[tokens], 0).sum(1), count).to_measurement(
-            "unigram.validation_loss"
-        )
+        guessed = torch.where(hidden, self._unigram[tokens], 0).sum(1)
+        yield ratio(guessed, count).to_measurement("unigram.validation_loss")
         yield ratio((cheapest & hidden).sum(1).double(), count).to_measurement("unigram.masked_accuracy")
 
     def _validation_batch(self, count: int) -> Batch:
-        sentences = self._parts[1].sentences
+        sentences = self._parts[1][0]
         which = spread_evenly(min(self._task.validation_sentences, len(sentences)), len(sentences) - 1)[:count]
-        return self._masking.batch(sentences, MaskedPositions(which, torch.zeros_like(which)), 0, "validation")
+        return self._masking.batch(sentences, which, torch.zeros_like(which), Draws(0, "masks", "validation"))
 
     @cached_property
     def _counts(self) -> Tensor:
-        """Count of each token in the training part, float64 [vocabulary]."""
-        return torch.bincount(self._parts[0].sentences.ids.cpu(), minlength=self._encoder.vocabulary).double()
+        return torch.bincount(self._parts[0][0].ids.cpu(), minlength=self._encoder.vocabulary).double()
 
     @cached_property
     def _unigram(self) -> Tensor:

@@ -11,7 +11,7 @@ Source: BabyBERTa (Huebner et al. 2021, Using Child-Directed Language to Learn R
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple, final
+from typing import final
 
 import numpy as np
 import torch
@@ -23,24 +23,6 @@ from runners.tasks.text.encoder import Encoder
 
 STEP = 16
 """Batches are padded to a multiple of this, so that they have few shapes."""
-
-
-class Rates(NamedTuple):
-    """Rates of hidden and replaced tokens."""
-
-    masked: float
-    """The probability p of each token."""
-    random: float
-    """Share of hidden tokens that are replaced by a random token instead of the mask."""
-    patterns: int
-    """Patterns per sentence."""
-
-
-class MaskedPositions(NamedTuple):
-    """Sentences of a batch and the pattern of each, int64 [B] on the CPU."""
-
-    sentences: Tensor
-    patterns: Tensor
 
 
 @final
@@ -83,28 +65,30 @@ def inside(column: Tensor, sizes: Tensor) -> Tensor:
 class Masking:
     """Hides tokens of sentences of at most `longest` tokens; a pattern follows from a seed, a sentence and a number."""
 
-    def __init__(self, rates: Rates, encoder: Encoder, longest: int) -> None:
+    def __init__(self, encoder: Encoder, longest: int, *, masked: float, random: float, patterns: int) -> None:
+        """Hide each token with probability `masked`; a share `random` of these is replaced by a random token."""
         assert encoder.mask is not None
-        self._rates, self._mask, self._end, self._longest = rates, encoder.mask, encoder.end, longest
+        self._masked, self._random, self._patterns = masked, random, patterns
+        self._mask, self._end, self._longest = encoder.mask, encoder.end, longest
         self._ordinary = torch.tensor([token for token in range(encoder.vocabulary) if token not in encoder.special])
         left = torch.arange(longest + 1, dtype=torch.float64)
-        self._next = rates.masked / -torch.expm1(left * math.log1p(-rates.masked))
+        self._next = masked / -torch.expm1(left * math.log1p(-masked))
         self._next[:2] = 1.0  # the last token has to be hidden where no other is, whatever the rounding
 
-    def batch(self, sentences: Sentences, chosen: MaskedPositions, seed: int, part: str) -> Batch:
-        """Ids, targets (-100 where nothing is hidden) [B, T] and which keys are no padding [B, 1, T].
+    def batch(self, sentences: Sentences, chosen: Tensor, pattern: Tensor, draws: Draws) -> Batch:
+        """Return ids, targets (-100 if not hidden) [B, T] and visible keys [B, 1, T] of the `chosen` sentences.
 
-        Patterns follow from `seed`, `part` and the number of the sentence, the same bits on every device.
+        The `pattern` of each, int64 [B] on the CPU, and its number decide which words of `draws` are used.
         """
-        ids, sizes = sentences.frame(chosen.sentences, self._end, self._longest + 2)
+        ids, sizes = sentences.frame(chosen, self._end, self._longest + 2)
         self._ordinary, self._next = self._ordinary.to(ids.device), self._next.to(ids.device)
         column = torch.arange(ids.shape[1], device=ids.device)
-        number = (chosen.sentences * self._rates.patterns + chosen.patterns)[:, None].to(ids.device)
+        number = (chosen * self._patterns + pattern)[:, None].to(ids.device)
         places = 3 * (number * (self._longest + 1) + column)
-        which, how, other = Draws(seed, "masks", part).words_at(torch.stack((places, places + 1, places + 2)))
+        which, how, other = draws.words_at(torch.stack((places, places + 1, places + 2)))
         hidden = self._hidden(unit(which), inside(column, sizes), sizes - column + 1)
         swapped = self._ordinary[map_below(other, len(self._ordinary))]
-        instead = torch.where(unit(how) < self._rates.random, swapped, self._mask)
+        instead = torch.where(unit(how) < self._random, swapped, self._mask)
         inputs, targets = torch.where(hidden, instead, ids), torch.where(hidden, ids, UNSCORED)
         return Batch(inputs, targets, (column < sizes + 2)[:, None])
 
@@ -112,4 +96,4 @@ class Masking:
         """`left` is the number of tokens from here to the end of the sentence, this one included."""
         begins = own & (drawn < self._next[left.clamp(0, self._longest)])
         first = begins & (begins.cumsum(1) == 1)
-        return first | (own & (drawn < self._rates.masked))
+        return first | (own & (drawn < self._masked))

@@ -1,7 +1,7 @@
 """Real text that every machine has: the documentation inside the Python standard library.
 
-One document per module, its docstrings in order, and one per topic of `pydoc`'s reference. Tests and installed
-packages are left out. It is about 2 MB, and different for every version of Python.
+One document per module, its docstrings in order, and one per topic of `pydoc`. It is about 2 MB, and different for
+every version of Python.
 """
 
 import ast
@@ -25,14 +25,14 @@ _TOPICS: Final = "pydoc_data/topics.py"
 
 @cache
 def python_documentation() -> Origin:
-    """The standard library of the Python that runs."""
+    """Return the standard library of the running Python."""
     root = Path(sysconfig.get_path("stdlib"))
     files = {name: content_hash(_FORM, (root / name).read_bytes()) for name in _names(root)}
     return Origin(f"documentation of Python {platform.python_version()}", files, lambda: _documents(root, files))
 
 
 def _names(root: Path) -> list[str]:
-    """Python files below `root`; what a distribution or a build generates is left out, it documents nothing."""
+    """List Python files below `root` without those that a distribution or a build generates."""
     found = []
     for folder, inside, files in os.walk(root):
         inside[:] = sorted(set(inside) - _LEFT_OUT)
@@ -47,23 +47,17 @@ def _names(root: Path) -> list[str]:
 def _documents(root: Path, names: dict[str, str]) -> Iterator[bytes]:
     for name in names:
         tree = ast.parse((root / name).read_bytes())
-        yield from _topics(tree) if name == _TOPICS else (_docstrings(tree),)
-
-
-def _topics(tree: ast.Module) -> Iterator[bytes]:
-    for statement in tree.body:
-        if isinstance(statement, ast.Assign):
-            for topic, text in sorted(ast.literal_eval(statement.value).items()):
-                yield f"{topic}\n\n{text}".encode()
-
-
-def _docstrings(tree: ast.Module) -> bytes:
-    text = "\n\n".join(_find_docstrings(tree)).translate({END: None, SUBSTITUTE: None})
-    return text.encode("utf-8", errors="replace")
+        if name == _TOPICS:
+            for statement in tree.body:
+                if isinstance(statement, ast.Assign):
+                    for topic, text in sorted(ast.literal_eval(statement.value).items()):
+                        yield f"{topic}\n\n{text}".encode()
+        else:
+            text = "\n\n".join(_find_docstrings(tree)).translate({END: None, SUBSTITUTE: None})
+            yield text.encode("utf-8", errors="replace")
 
 
 def _find_docstrings(node: ast.AST) -> Iterator[str]:
-    """Docstrings of `node` and of what is defined inside, in order; expressions hold none and are not entered."""
     if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
         text = ast.get_docstring(node)
         if text:

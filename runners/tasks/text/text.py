@@ -26,11 +26,10 @@ import numpy as np
 import torch
 from pydantic import PositiveInt, model_validator
 from torch import Tensor
-from torch.nn import functional as F
 
 from grid.errors import SpecError
 from runners.tasks.counter_rng import CPU, Draws
-from runners.tasks.task import UNSCORED, Batch, Data, Measurements, Predict, ratio, spread_evenly, token_losses
+from runners.tasks.task import UNSCORED, Batch, Measurements, Predict, TokenData, ratio, spread_evenly, token_losses
 from runners.tasks.text.corpus import Corpus, count_repeated, documents_of
 from runners.tasks.text.encoder import Encoder
 from runners.tasks.text.interventions import Intervention, NoIntervention
@@ -114,13 +113,12 @@ class Text(TextTask):
         """Return at most `count` validation windows of `length` predictions, without prefix and intervention, on the
         CPU.
 
-        Raises:
-            SpecError: the validation text is too short.
+        SpecError if the validation text is too short.
         """
         return self.open().windows(length, count)
 
     def check_corpus(self, corpus: Corpus) -> None:
-        """A part has no more tokens than bytes."""
+        """Check bytes, since a part has no more tokens than bytes."""
         for part, text in corpus._asdict().items():
             self.check_part(part, len(text), "bytes")
 
@@ -140,7 +138,7 @@ class Text(TextTask):
 
 
 @final
-class TextData(Data):
+class TextData(TokenData):
     """Windows into a corpus."""
 
     def __init__(self, task: Text) -> None:
@@ -168,11 +166,11 @@ class TextData(Data):
 
     @property
     def constant_loss(self) -> float:
-        """Every token equally likely."""
+        """Return the loss if every token is equally likely."""
         return math.log(self._encoder.vocabulary)
 
     def batch(self, seed: int, step: int, device: torch.device = CPU) -> Batch:
-        """Windows at random places of the training text: ids [B, T] and the ids that follow them, int64."""
+        """Draw windows of the training text: ids [B, T] and the ids that follow them, int64."""
         if self._train.device != device:
             self._train, self._window = self._train.to(device), self._window.to(device)
         places = len(self._train) - len(self._window) + 1
@@ -181,15 +179,8 @@ class TextData(Data):
         return self._as_shown(self._train[starts + self._window], draws)
 
     def examples(self, count: int) -> Batch:
-        """The first windows that are validated on."""
+        """Return the first validation windows."""
         return self._validated.first(count)
-
-    def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        """Nats per token; outputs [B, T, vocabulary], targets [B, T]."""
-        return F.cross_entropy(outputs.flatten(0, 1), targets.flatten(), ignore_index=UNSCORED)
-
-    def terms(self, targets: Tensor) -> int:
-        return targets.shape[0] * len(self._task.scored)
 
     def evaluate(self, predict: Predict) -> Iterator[Measurements]:
         """Yield loss and perplexity per token, byte and word; items are windows.
@@ -206,12 +197,12 @@ class TextData(Data):
         yield of_words.exponential().to_measurement("word_perplexity")
 
     def windows(self, length: int, count: int) -> Batch:
-        """As `Text.windows`."""
+        """Return windows as `Text.windows` does."""
         return self._split(self._streams.validation.ids[self.places(length, count)])
 
     @cached_property
     def _validated(self) -> Batch:
-        """The validation windows, as the model reads them."""
+        """Return the validation windows, as the model reads them."""
         places = self.places(self._task.context, self._task.validation_windows)
         return self._as_shown(self._streams.validation.ids[places], Draws(0, "evaluation", "text", "intervention"))
 
@@ -226,7 +217,6 @@ class TextData(Data):
         return starts[:, None] + torch.arange(length + 1)
 
     def _split(self, windows: Tensor) -> Batch:
-        """Split ids [B, T + 1] into inputs and targets."""
         ids = windows.long()
         inputs, targets = ids[:, :-1], ids[:, 1:]
         if self._task.packing == "across":

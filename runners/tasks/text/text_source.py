@@ -1,7 +1,6 @@
-"""Base of text tasks: source, split and tokenizer of the text.
+"""Base of text tasks: source, split and tokenizer of the text, read and encoded once per process.
 
-The content hash of the text is part of the key, its path is not. Building the spec fills in the hash; a text with
-another hash is an error. Text is read, split and encoded once per process.
+The content hash of the text is part of the key, its path is not.
 """
 
 from functools import lru_cache
@@ -67,19 +66,11 @@ class TextTask(Task):
         return Tokens(self.tokenizer.size)
 
     def origin(self) -> Origin:
-        """Find the text.
-
-        Raises:
-            SpecError: there is none.
-        """
+        """Find the text; SpecError if there is none."""
         return _origin(self.source, self.hub)
 
     def corpus(self) -> Corpus:
-        """Return the training and the validation part.
-
-        Raises:
-            SpecError: the text is missing or has another hash.
-        """
+        """Return the training and the validation part; SpecError if the text is missing or has another hash."""
         self._require_text()
         return _corpus(self._place)
 
@@ -90,7 +81,7 @@ class TextTask(Task):
             SpecError: as for the tokenizer and, if it is learned, as for `corpus`.
         """
         if not self.tokenizer.learned:
-            return _read_encoder(self.tokenizer)
+            return _encoder(self.tokenizer, None)
         try:
             self._require_text()
         except SpecError as error:
@@ -98,7 +89,7 @@ class TextTask(Task):
                 f"tokenizer {self.tokenizer.label!r} is learned from the text anew wherever a model of it is used, so "
                 f"the text has to be where it was; {error}"
             ) from error
-        return _learned_encoder(self.tokenizer, self._place)
+        return _encoder(self.tokenizer, self._place)
 
     def streams(self) -> "Streams":
         """Return the text as tokens; cheap after the first time in a process. Raises as `encoder`."""
@@ -133,12 +124,11 @@ class Streams(NamedTuple):
 
 
 class _TextPosition(NamedTuple):
-    """A text and its split: key of the caches."""
+    """A text and its split: key of the caches. Changed content is another entry."""
 
     source: str | None
     hub: HubText | None
     content_hash: str
-    """Changed content is another entry of the caches."""
     share: float
 
 
@@ -154,13 +144,10 @@ def _corpus(place: _TextPosition) -> Corpus:
 
 
 @lru_cache(maxsize=4)
-def _read_encoder(tokenizer: Tokenizer) -> Encoder:
-    return tokenizer.encoder(list)
-
-
-@lru_cache(maxsize=4)
-def _learned_encoder(tokenizer: Tokenizer, place: _TextPosition) -> Encoder:
-    return tokenizer.encoder(lambda: [text for text in documents_of(_corpus(place).train) if text])
+def _encoder(tokenizer: Tokenizer, place: _TextPosition | None) -> Encoder:
+    return tokenizer.encoder(
+        lambda: [] if place is None else [text for text in documents_of(_corpus(place).train) if text]
+    )
 
 
 @lru_cache(maxsize=4)

@@ -10,9 +10,9 @@ from store_export_reader import rows, shown, tokens
 
 from grid.errors import SpecError
 from store.export import latex, markdown
+from store.export.cells import round_to_spread
 from store.export.escape_control import escape_control
 from store.export.formats import encode
-from store.export.rounding import round_to_spread
 
 HOSTILE = [
     r"\input{/etc/passwd}", "100 % & more", "a_b^c", "#1 $x$ {y} ~z", "<script>alert(1)</script>", "a|b`c`", "[0]", "*",
@@ -23,7 +23,7 @@ HOSTILE = [
 
 @pytest.mark.parametrize("name", HOSTILE)
 def test_a_hostile_name_is_typeset_as_itself(name: str) -> None:
-    text = latex.table([name, "n"], [[name, "1"], ["b", name]], [False, True], name)
+    text = encode(pl.DataFrame({name: [name, "b"], "n": ["1", name]}), "tex").decode()
     assert [len(row) for row in rows(text)] == [2, 2, 2]
     if all(character.isascii() for character in name):
         assert shown(latex.escape(name)) == name.replace("\n", " ").replace("\t", " ")
@@ -39,23 +39,6 @@ def test_any_text_is_one_balanced_line_of_latex(text: str) -> None:
 @given(st.text(st.characters(min_codepoint=32, max_codepoint=126), max_size=30))
 def test_ascii_comes_back(text: str) -> None:
     assert shown(latex.escape(text)) == text
-
-
-@pytest.mark.parametrize(
-    ("text", "written"),
-    [
-        ('a "b c" d', "a ``b c'' d"),
-        ("it's 'so'", "it's `so'"),
-        ("""{"a": ["b"]}""", r"\{``a'': {[}``b''{]}\}"),
-        ("""\"'b'\"""", "``{}`b'{}''"),
-        ('""', "``{}''"),
-        ("a''", "a'{}'"),
-        ("‘“b”’", "`{}``b''{}'"),
-        ("?‘", "?{}`"),
-    ],
-)
-def test_quotation_marks_open_and_close_and_none_becomes_another(text: str, written: str) -> None:
-    assert latex.escape(text) == written
 
 
 @pytest.mark.parametrize("character", ["\x00", "\x07", "\x1b", "\x7f", "\x9b", "\u202e", "\u2066"])
@@ -74,13 +57,6 @@ def test_markdown_is_escaped_where_it_would_mean_something(text: str, written: s
     assert markdown.escape(text) == written
 
 
-@pytest.mark.parametrize("name", ["www.a.org", "see www.a.org", "(WWW.a.org)", "*www.a.org*"])
-def test_a_name_is_no_link_where_github_makes_links_of_addresses(name: str) -> None:
-    assert "www." not in markdown.escape(name).lower()
-    cells = [token for token in MarkdownIt("commonmark").parse(markdown.escape(name)) if token.type == "inline"]
-    assert "".join(child.content for child in cells[0].children or []) == name
-
-
 def test_characters_that_need_packages_are_written_as_their_number() -> None:
     assert latex.escape("中") == r"\texttt{U+4E2D}"
     assert latex.escape("σ\u00a0Λ") == r"$\sigma$~$\Lambda$"
@@ -89,7 +65,7 @@ def test_characters_that_need_packages_are_written_as_their_number() -> None:
 
 @pytest.mark.parametrize("name", HOSTILE)
 def test_a_hostile_name_is_shown_as_itself_in_markdown(name: str) -> None:
-    text = markdown.table([name, "n"], [[name, "1"], ["b", "x"]], [False, True])
+    text = encode(pl.DataFrame({name: [name, "b"], "n": ["1", "x"]}), "md").decode()
     parsed = MarkdownIt("commonmark").enable(["table", "strikethrough"]).parse(text)
     assert [token.type for token in parsed].count("tr_open") == 3
     cells = [token for token in parsed if token.type == "inline"]
@@ -129,13 +105,6 @@ def test_rounding_changes_neither_number_by_more_than_a_twentieth_of_the_spread(
         assert abs(Decimal(found.spread) * unit - Decimal(repr(spread))) <= Decimal(repr(spread)) * Decimal("0.0501")
     digits = found.spread.lstrip("0.").replace(".", "").rstrip("0")
     assert 1 <= len(digits) <= 2
-
-
-def test_bytes_are_hexadecimal_digits_in_every_text() -> None:
-    frame = pl.DataFrame({"x": [b"\xab\x00", None], "y": [{"a": b"\xff"}, None]})
-    assert encode(frame, "csv").decode().splitlines() == ["x,y", 'ab00,"{""a"": ""ff""}"', ","]
-    assert "| ab00 |" in encode(frame, "md").decode()
-    assert "b'" not in encode(frame, "tex").decode()
 
 
 def test_more_rows_than_a_page_holds_are_refused_on_a_page_only() -> None:

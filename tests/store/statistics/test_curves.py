@@ -128,29 +128,6 @@ def test_pairs_that_failures_left_in_one_arm_get_no_p_and_no_interval(broken: st
     assert str(both["note"]).startswith("5 of 8 shared seeds have no value there; caution: with fewer than 5 pairs")
 
 
-def test_a_claim_from_fewer_than_five_pairs_carries_a_caution_and_no_claim_does_not() -> None:
-    for seeds, shift, told in ((4, 1.0, True), (5, 1.0, False), (4, 0.0, False)):
-        values = points({"softmax": noisy(0, 3.0, seeds), "SSA": noisy(1, 3.0 - shift, seeds)})
-        end = row(compare_curves(values, LINEAR, baseline="key of softmax"), "value at")
-        assert (float(str(end["p_holm"])) < 0.05) == (shift > 0)
-        assert end["note"] == ("caution: with fewer than 5 pairs this holds for normal noise only" if told else "")
-
-
-def test_a_run_that_failed_before_it_recorded_anything_is_a_failure_and_one_to_come_is_preliminary() -> None:
-    cells = {"softmax": noisy(0, 3.0, 5), "SSA": noisy(1, 2.0, 5)}
-    for status, told in (
-        ("failed", "1 of 5 shared seeds have no value there; failures differ between the groups (1 failed only here)"),
-        ("pending", "preliminary: 4 of 5 seeds"),
-    ):
-        values = points(cells, status={"SSA 4": status}).filter((pl.col("label") != "SSA") | (pl.col("seed") < 4))
-        lost = pl.DataFrame([{"cell": "key of SSA", "label": "SSA", "seed": 4, "status": status}])
-        found = row(
-            compare_curves(pl.concat([values, lost], how="diagonal"), LINEAR, baseline="key of softmax"), "value at"
-        )
-        assert str(found["note"]).startswith(told)
-        assert (found["p"] is None) == (status != "pending")
-
-
 def test_differences_that_vary_by_rounding_only_are_no_evidence() -> None:
     """Offsets and ratios that are the same on every seed but for the last digits, on 4,000 recorded values."""
     base = (3 + np.random.default_rng(5).normal(0, 1, (4, 4000))).tolist()
@@ -173,14 +150,6 @@ def test_differences_that_vary_by_rounding_only_are_no_evidence() -> None:
     assert "the same on every seed" in str(reached["note"])
 
 
-def test_the_area_begins_where_every_run_has_a_value() -> None:
-    late = points({"softmax": [[9.0, 1, 1, 1]] * 3, "SSA": [[9.0, 1, 1, 1]] * 3}).filter(
-        (pl.col("label") == "softmax") | (pl.col("cost") > 10)
-    )
-    area = row(compare_curves(late, LINEAR, baseline="key of softmax"), "mean until")
-    assert (area["pairs"], area["value"], area["baseline_value"]) == (3, 1, 1), "from 20, the first cost of SSA"
-
-
 @pytest.mark.parametrize("budget", [9.9, 40.1, -5.0, math.nan, math.inf])
 def test_a_budget_is_among_the_recorded_costs_and_a_level_is_a_number(budget: float) -> None:
     values = points({"softmax": [[3.0, 2, 1, 1]] * 3, "SSA": [[3.0, 2, 1, 1]] * 3})
@@ -189,17 +158,6 @@ def test_a_budget_is_among_the_recorded_costs_and_a_level_is_a_number(budget: fl
     for level in (math.nan, math.inf):
         with pytest.raises(SpecError, match="a level to be reached is a finite number; got"):
             compare_curves(values, LINEAR, baseline="key of softmax", level=level)
-
-
-def test_holm_is_over_the_cells_of_one_question() -> None:
-    rng = np.random.default_rng(1)
-    cells = {
-        name: rng.normal(shift, 1, (6, 3)).tolist() for name, shift in (("softmax", 0), ("SSA", 2), ("Integral", 3))
-    }
-    found = compare_curves(points(cells), LINEAR, baseline="key of softmax")
-    for _, of in found.group_by("question"):
-        p = sorted(zip(of["p"], of["p_holm"], strict=True))
-        assert p[0][1] == pytest.approx(2 * p[0][0])
 
 
 def test_intervals_cover_the_planted_difference_as_often_as_they_say() -> None:
@@ -223,15 +181,3 @@ def test_what_is_missing_is_named() -> None:
         compare_curves(points({"softmax": [[1.0]]}), LINEAR, baseline="key of sofmax")
     with pytest.raises(NotFoundError, match="no run has a curve with a finite value"):
         compare_curves(points({"softmax": [[math.nan]]}), LINEAR, baseline="key of softmax")
-
-
-@pytest.mark.parametrize(("broken", "where"), [("SSA", "here"), ("softmax", "in the baseline")])
-def test_a_cell_that_fails_on_every_seed_is_said_to(broken: str, where: str) -> None:
-    cells = {"softmax": noisy(0, 3.0, 4), "SSA": noisy(1, 2.0, 4)}
-    cells[broken] = [curve[:2] for curve in cells[broken]]
-    status = {f"{broken} {seed}": "failed" for seed in range(4)}
-    found = row(
-        compare_curves(points(cells, status=status), LINEAR, baseline="key of softmax", budget=40.0), "value at"
-    )
-    assert f"all 4 runs {where} failed, so there is nothing to compare" in found["note"]
-    assert "survivors" not in found["note"]

@@ -1,13 +1,11 @@
 """Main effects: what each level of each axis adds to the mean of the grid."""
 
-import math
 from itertools import product
 
 import numpy as np
 import polars as pl
 import pytest
 
-from grid.errors import SpecError
 from store.statistics import factorial
 
 GATE = {"constant": 0.0, "layer": -0.1, "head": -0.2, "query": 0.3}
@@ -62,23 +60,10 @@ def test_per_cent_are_of_the_grid_mean_whichever_runs_are_missing(scale: str) ->
     assert effect(found, "percent") == pytest.approx(effect(whole, "percent"))
 
 
-def test_in_a_complete_grid_an_effect_is_the_mean_of_the_level_minus_the_grid_mean() -> None:
-    values = runs(noise=0.2)
-    found = effect(main_effects(values, ["gate", "sink"], scale="linear"))
-    for factor in ("gate", "sink"):
-        for level, mean in values.group_by(factor).agg(pl.col("value").mean()).iter_rows():
-            assert found[factor, level] == pytest.approx(mean - values["value"].mean())
-
-
-def test_effects_of_a_factor_sum_to_zero() -> None:
-    found = main_effects(runs(noise=0.3).sample(17, seed=1), ["gate", "sink"], scale="linear")
-    assert found.group_by("factor").agg(pl.col("effect").sum())["effect"].to_numpy() == pytest.approx(0, abs=1e-12)
-
-
 def test_the_interval_covers_the_planted_effect_as_often_as_it_says() -> None:
     from scipy import stats
 
-    rng, reps, missed = np.random.default_rng(8), 800, 0
+    rng, reps, missed = np.random.default_rng(8), 200, 0
     for _ in range(reps):
         found = main_effects(runs(0.2, rng)[3:], ["gate", "sink"], scale="linear").row(1, named=True)
         missed += not found["low"] <= GATE[found["level"]] <= found["high"]
@@ -91,15 +76,6 @@ def test_the_log_scale_gives_log_ratios_and_per_cent_of_the_grid_mean() -> None:
     found = main_effects(values, ["gate", "sink"], scale="log")
     assert effect(found) == pytest.approx(PLANTED)
     assert effect(found, "percent")["gate", "query"] == pytest.approx(np.expm1(0.3) * 100)
-
-
-def test_runs_without_a_finite_value_are_missing_and_are_not_counted() -> None:
-    values = runs().with_columns(
-        pl.when(pl.col("gate") == "layer").then(pl.Series([None, np.nan, np.inf] * 8)).otherwise("value").alias("value")
-    )
-    found = main_effects(values, ["gate", "sink"], scale="linear")
-    assert ("gate", "layer") not in effect(found)
-    assert effect(found)["sink", "on"] == pytest.approx(-0.25)
 
 
 def test_an_axis_that_does_not_apply_somewhere_compares_its_own_levels() -> None:
@@ -122,40 +98,3 @@ def test_what_the_present_cells_cannot_tell_apart_is_null() -> None:
     alone = effect(main_effects(runs().filter(pl.col("sink") == "on"), ["gate", "sink"], scale="linear"))
     assert ("sink", "on") not in alone
     assert alone["gate", "query"] == pytest.approx(0.3)
-
-
-def test_without_a_replicate_there_is_an_effect_and_no_interval() -> None:
-    values = pl.DataFrame({"seed": [0, 0], "gate": ["a", "b"], "value": [1.0, 3.0]})
-    found = main_effects(values, ["gate"], scale="linear")
-    assert found["effect"].to_list() == pytest.approx([-1.0, 1.0])
-    assert found["low"].to_list() == [None, None]
-
-
-def test_without_noise_there_is_an_effect_and_no_interval() -> None:
-    found = main_effects(runs(), ["gate", "sink"], scale="linear")
-    assert effect(found) == pytest.approx(PLANTED)
-    assert found["low"].null_count() == found["high"].null_count() == found.height
-
-
-def test_no_runs_give_no_rows() -> None:
-    assert main_effects(runs().clear(), ["gate", "sink"], scale="linear").height == 0
-
-
-def test_a_zero_on_the_log_scale_and_an_unknown_factor_are_named() -> None:
-    with pytest.raises(SpecError, match="log scale needs values above 0; got 0; give the measure scale='linear'"):
-        main_effects(runs().with_columns(value=pl.lit(0.0)), ["gate"], scale="log")
-    with pytest.raises(SpecError, match=r"need the column 'gat'.*did you mean 'gate'"):
-        main_effects(runs(), ["gat"], scale="linear")
-
-
-def test_the_logit_scale_gives_log_odds_ratios_and_refuses_what_has_no_odds() -> None:
-    rows = [
-        {"seed": seed, "gate": gate, "value": 1 / (1 + math.exp(-(0.2 * seed + shift)))}
-        for seed in range(3)
-        for gate, shift in (("on", 0.4), ("off", -0.4))
-    ]
-    found = main_effects(pl.DataFrame(rows), ["gate"], scale="logit")
-    assert found["effect"].to_list() == pytest.approx([0.4, -0.4])
-    assert found["percent"][0] == pytest.approx(100 * ((1 / (1 + math.exp(-0.6))) / (1 / (1 + math.exp(-0.2))) - 1))
-    with pytest.raises(SpecError, match=r"the logit scale needs values between 0 and 1; got 1; give"):
-        main_effects(pl.DataFrame([*rows, {"seed": 0, "gate": "on", "value": 1.0}]), ["gate"], scale="logit")

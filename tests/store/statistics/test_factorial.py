@@ -9,11 +9,8 @@ import pytest
 from scipy import special, stats
 
 from grid.errors import SpecError
-from store.statistics.design import build, read_factors
-from store.statistics.factorial import Factorial, factorial
-from store.statistics.least_squares import fit, wald
-from store.statistics.multiple_testing import holm
-from store.statistics.omega import omega_interval, partial_omega_squared
+from store.statistics.design import build, fit, read_factors, wald
+from store.statistics.factorial import Factorial, factorial, omega_interval, partial_omega_squared
 
 AXES = {"gate": ["constant", "head", "query"], "sink": ["off", "on"], "norm": ["l1", "l2", "sum"]}
 GATE = {"constant": 0.3, "head": -0.1, "query": -0.2}
@@ -188,17 +185,6 @@ def test_an_axis_that_applies_to_one_kind_only_is_tested_among_its_own() -> None
     assert (centre[0] - centre[1]) / 2 == pytest.approx(contrast)
 
 
-def test_axes_that_the_plan_varies_one_at_a_time_have_no_interaction() -> None:
-    values = runs(0.1).filter((pl.col("gate") == "constant") | (pl.col("sink") == "off"))
-    found = factorial(values, TWO, scale="linear")
-    assert found.notes == ["the plan varies gate and sink one at a time, so their interaction is not in it"]
-    lost = runs(0.1).with_columns(
-        pl.when((pl.col("gate") == "constant") | (pl.col("sink") == "off")).then("value").alias("value")
-    )
-    both = row(factorial(lost, TWO, scale="linear"), "gate × sink")
-    assert (both["df"], both["f"]) == (0, None), "what was planned and lost stays in the table and in Holm's family"
-
-
 def test_what_is_left_out_is_told_with_its_status() -> None:
     values = runs(0.1).with_columns(
         status=pl.when(pl.int_range(pl.len()) < 2).then(pl.lit("failed")).otherwise(pl.lit("ok"))
@@ -266,11 +252,6 @@ def test_what_has_no_meaning_is_refused_in_a_sentence() -> None:
         factorial(runs().with_columns(value=pl.lit(2.0)), AXES, scale="logit")
 
 
-def test_no_runs_and_no_axes_give_no_rows() -> None:
-    assert factorial(runs().clear(), AXES, scale="linear").terms.is_empty()
-    assert factorial(runs(0.1), {}, scale="linear").terms.is_empty()
-
-
 REPS = 4000
 SIZES = [2, 1, 2, 2, 4, 2]
 
@@ -331,17 +312,6 @@ def test_terms_without_effect_are_claimed_five_times_in_a_hundred_and_planted_on
     assert (p["gate × sink"] <= 0.05).mean() > 0.2
 
 
-def test_holm_keeps_the_rate_of_any_false_claim_within_an_order() -> None:
-    rng = np.random.default_rng(5)
-    keep = rng.permutation(54) < 42
-    f, _, _, freedom = simulated(rng.normal(0, 1, (REPS, 54)) - runs()["value"].to_numpy(), keep)
-    p = np.array([stats.f.sf(of, size, freedom) for of, size in zip(f, SIZES, strict=True)])
-    for order in (slice(0, 3), slice(3, 6)):
-        wrong = (holm(p[order].T) <= 0.05).any(-1).sum()
-        assert stats.binom.ppf(0.001, REPS, 0.03) <= wrong <= stats.binom.ppf(0.999, REPS, 0.05)
-        assert (p[order] <= 0.05).any(0).sum() > stats.binom.ppf(0.999, REPS, 0.05), "without Holm it must fail"
-
-
 def test_omega_squared_is_nearly_unbiased_and_its_interval_covers_the_truth() -> None:
     rng = np.random.default_rng(2)
     df, left, n = 3, 40, 60
@@ -374,14 +344,3 @@ def test_p_is_adjusted_within_its_order_by_the_number_of_planned_terms() -> None
         p = part["p"].to_numpy()
         assert part["p_holm"].to_numpy()[p.argmin()] == pytest.approx(min(1, 3 * p.min()))
         assert part["p_holm"].to_numpy()[p.argmax()] > p.min()
-
-
-def test_a_level_that_fails_on_every_seed_is_said_to() -> None:
-    lost = pl.col("sink") == "on"
-    values = runs(0.1).with_columns(
-        status=pl.when(lost).then(pl.lit("failed")).otherwise(pl.lit("ok")),
-        value=pl.when(lost).then(None).otherwise("value"),
-    )
-    note = row(factorial(values, AXES, scale="linear", order=1), "sink")["note"]
-    assert "every run with on failed, so it has no mean" in note
-    assert "survivors" not in note

@@ -3,7 +3,6 @@ import math
 import pytest
 from scipy import stats
 
-from grid.errors import NotFoundError
 from store.statistics import failures, fisher_p, holm, wilson_interval
 
 COUNTS = [(0, 1), (0, 5), (1, 5), (5, 5), (3, 8), (17, 40)]
@@ -14,10 +13,6 @@ COUNTS = [(0, 1), (0, 5), (1, 5), (5, 5), (3, 8), (17, 40)]
 def test_the_wilson_interval_is_scipys(events: int, n: int, alpha: float) -> None:
     expected = stats.binomtest(events, n).proportion_ci(1 - alpha, method="wilson")
     assert wilson_interval(events, n, alpha) == pytest.approx((expected.low, expected.high), abs=1e-12)
-
-
-def test_the_rate_of_nothing_has_no_interval() -> None:
-    assert all(map(math.isnan, wilson_interval(0, 0)))
 
 
 @pytest.mark.parametrize(("events", "n"), COUNTS)
@@ -47,8 +42,3 @@ def holm_of_two(p: float) -> float:
     import numpy as np
 
     return float(holm(np.array([p, math.nan]))[0])
-
-
-def test_an_unknown_baseline_is_named(frame) -> None:
-    with pytest.raises(NotFoundError, match="'key of sofmax' is not among the 1 cells; did you mean 'key of softmax'"):
-        failures(frame({"softmax": [1.0]}), baseline="key of sofmax")

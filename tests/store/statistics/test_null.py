@@ -17,7 +17,7 @@ from store.statistics import Judgement, compare, judge, p_zero, power, summarise
 REPS = 4000
 ALPHA = 0.05
 SEEDS = [3, 5, 8]
-VARIANTS = [1, 5, 20]
+VARIANTS = [1, 20]
 CLAIMS = ["better", "worse", "real, size unproven"]
 
 
@@ -47,7 +47,7 @@ def within_the_promise(wrong: np.ndarray) -> bool:
 
 @pytest.mark.parametrize("n", SEEDS)
 @pytest.mark.parametrize("variants", VARIANTS)
-@pytest.mark.parametrize("rope", [0.0, 0.2, 1.0])
+@pytest.mark.parametrize("rope", [0.0, 1.0])
 def test_a_grid_without_effects_gets_any_false_verdict_at_most_five_times_in_a_hundred(
     n: int, variants: int, rope: float
 ) -> None:
@@ -110,13 +110,6 @@ def test_an_effect_at_the_edge_of_the_rope_is_rarely_called_equivalent_or_beyond
 
 
 @pytest.mark.parametrize("n", SEEDS)
-def test_the_wrong_sign_is_within_the_promise_for_effects_of_any_size(n: int) -> None:
-    truth = np.array([0.01, 0.1, 0.3, 1.0, 3.0])
-    words = judged(grids(n, truth), 0.0).words
-    assert within_the_promise(words == "better")
-
-
-@pytest.mark.parametrize("n", SEEDS)
 def test_the_interval_covers_the_truth_as_often_as_it_says(n: int) -> None:
     low, high = t_interval(summarise(grids(n, np.array([0.7]))), ALPHA)
     missed = int(((low > 0.7) | (high < 0.7)).sum())
@@ -139,15 +132,10 @@ def exchangeable(noise: str, n: int, variants: int) -> np.ndarray:
 
 
 @pytest.mark.parametrize("noise", NOISES)
-@pytest.mark.parametrize("n", [5, 8])
+@pytest.mark.parametrize("n", [5])
 @pytest.mark.parametrize("variants", VARIANTS)
 def test_from_five_seeds_noise_that_is_not_normal_keeps_the_promise(noise: str, n: int, variants: int) -> None:
     assert within_the_promise(np.isin(judged(exchangeable(noise, n, variants), 0.0).words, CLAIMS))
-
-
-def test_three_seeds_do_not_keep_it_when_half_of_the_runs_are_lost_which_the_reason_warns_of() -> None:
-    words = judged(exchangeable("half of the runs are lost", 3, 5), 0.0).words
-    assert not within_the_promise(np.isin(words, CLAIMS))
 
 
 def test_skewed_noise_of_unequal_spread_breaks_the_promise_as_the_page_says() -> None:

@@ -53,11 +53,6 @@ def test_a_p_below_alpha_is_the_same_as_the_interval_beside_or_inside_the_rope(r
         assert ((p_within(pairs, rope) < alpha) == ((low > -rope) & (high < rope))).all()
 
 
-def test_p_beyond_a_rope_of_zero_is_p_zero() -> None:
-    pairs = summarise(np.random.default_rng(4).normal(0.3, 0.5, (50, 4)))
-    assert p_beyond(pairs, 0.0) == pytest.approx(p_zero(pairs))
-
-
 @pytest.mark.parametrize("n", [3, 5, 20])
 def test_hedges_g_is_unbiased_by_the_mean_of_the_noncentral_t(n: int) -> None:
     pairs = Paired(np.array(float(n)), np.array(1.0), np.array(1.0))

@@ -16,11 +16,6 @@ def test_power_is_the_rate_at_which_simulated_grids_find_the_difference(n: int, 
     assert low <= found <= high
 
 
-def test_power_without_a_difference_is_the_level() -> None:
-    for n in (3.0, 10.0):
-        assert power(np.array([0.0]), ONE, np.array([n]), alpha=0.05) == pytest.approx(0.05)
-
-
 @pytest.mark.parametrize("alpha", [0.05, 0.05 / 191, 1e-6])
 @pytest.mark.parametrize("n", [3.0, 4.0, 10.0, 1e3, 1e6])
 def test_power_rises_with_the_difference_from_the_level_to_one_without_gaps(alpha: float, n: float) -> None:

@@ -26,15 +26,12 @@ class Difference(Merge):
         "The layer is counted in the whole model, also where only the top layers have this operator.",
         "A query that sees one key has weight 1 - lambda on it, which is negative once lambda is above 1.",
     )
+    signals: ClassVar[int | None] = 2
 
     kind: Literal["difference"] = "difference"
     factor: Contrast = Contrast(init=0.2, deep=0.8)
     """lambda: what the second map is multiplied by."""
     heads: Literal["halved", "kept"] = "halved"
-
-    @property
-    def signals(self) -> int:
-        return 2
 
     @property
     def heads_joined(self) -> int:

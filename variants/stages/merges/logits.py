@@ -12,12 +12,9 @@ class MeanLogits(Merge):
     """Logits are averaged; one signal is the ordinary product."""
 
     source: ClassVar[str] = "Integral Transformer, section 3"
+    of_logits: ClassVar[bool] = True
 
     kind: Literal["logits"] = "logits"
-
-    @property
-    def of_logits(self) -> bool:
-        return True
 
     def merge(self, weights: AttentionWeights) -> AttentionWeights:
         raise NotImplementedError("logits are merged before the score; attend() has one map already")

@@ -5,11 +5,10 @@
 If a score has a size and a sign, as the signed exponential, its size counts also if its sign is 0.
 """
 
-from collections.abc import Callable
 from typing import ClassVar, Literal
 
 from variants.score_map import Scores
-from variants.stages.families import AttentionWeights, Normaliser
+from variants.stages.families import AttentionWeights, FloatScore, Normaliser
 
 
 class Absolute(Normaliser):
@@ -27,6 +26,6 @@ class Absolute(Normaliser):
         total = found.size.sum(-1, keepdim=True)
         return AttentionWeights(found.f / total.masked_fill(total == 0, 1), None)
 
-    def oracle(self, f: list[float], score: Callable[[float], float]) -> tuple[list[float], float]:  # noqa: ARG002
+    def oracle(self, f: list[float], score: FloatScore) -> tuple[list[float], float]:  # noqa: ARG002
         total = sum(f)
         return [each / total if total else 0.0 for each in f], 0.0

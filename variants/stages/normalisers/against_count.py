@@ -5,11 +5,10 @@
 Keys do not compete; K keys of logit 0 have weights that sum to K / (K + 1). A learned key counts as one of the K_i.
 """
 
-from collections.abc import Callable
 from typing import ClassVar, Literal
 
 from variants.score_map import Scores
-from variants.stages.families import AttentionWeights, Normaliser
+from variants.stages.families import AttentionWeights, FloatScore, Normaliser
 
 
 class AgainstCount(Normaliser):
@@ -27,5 +26,5 @@ class AgainstCount(Normaliser):
     def weights(self, scores: Scores) -> AttentionWeights:
         return AttentionWeights((scores.visible_log() - scores.visible_count.clamp(min=1).log()).sigmoid(), None)
 
-    def oracle(self, f: list[float], score: Callable[[float], float]) -> tuple[list[float], float]:  # noqa: ARG002
+    def oracle(self, f: list[float], score: FloatScore) -> tuple[list[float], float]:  # noqa: ARG002
         return [each / (each + len(f)) for each in f], 0.0

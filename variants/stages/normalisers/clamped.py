@@ -3,13 +3,12 @@
 w_ij = f_ij / max(|sum_j f_ij|, 1)
 """
 
-from collections.abc import Callable
 from typing import ClassVar, Literal
 
 import torch
 
 from variants.score_map import Scores
-from variants.stages.families import AttentionWeights, Normaliser
+from variants.stages.families import AttentionWeights, FloatScore, Normaliser
 
 
 class Clamped(Normaliser):
@@ -26,6 +25,6 @@ class Clamped(Normaliser):
         total = found.f.sum(-1, keepdim=True).abs()
         return AttentionWeights(found.f / torch.maximum(total, found.unit()), None)
 
-    def oracle(self, f: list[float], score: Callable[[float], float]) -> tuple[list[float], float]:  # noqa: ARG002
+    def oracle(self, f: list[float], score: FloatScore) -> tuple[list[float], float]:  # noqa: ARG002
         total = max(abs(sum(f)), 1.0)
         return [each / total for each in f], 0.0

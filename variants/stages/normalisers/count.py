@@ -3,11 +3,10 @@
 w_ij = f_ij / K_i          a learned key counts as one of the K_i
 """
 
-from collections.abc import Callable
 from typing import ClassVar, Literal
 
 from variants.score_map import Scores
-from variants.stages.families import AttentionWeights, Normaliser
+from variants.stages.families import AttentionWeights, FloatScore, Normaliser
 
 
 class Count(Normaliser):
@@ -23,5 +22,5 @@ class Count(Normaliser):
     def weights(self, scores: Scores) -> AttentionWeights:
         return AttentionWeights(scores.values() / scores.visible_count.clamp(min=1), None)
 
-    def oracle(self, f: list[float], score: Callable[[float], float]) -> tuple[list[float], float]:  # noqa: ARG002
+    def oracle(self, f: list[float], score: FloatScore) -> tuple[list[float], float]:  # noqa: ARG002
         return [each / len(f) for each in f], 0.0

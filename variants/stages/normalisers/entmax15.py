@@ -7,13 +7,12 @@ changes nothing.
 """
 
 import math
-from collections.abc import Callable
 from typing import ClassVar, Literal
 
 import entmax  # type: ignore[import-untyped]
 
 from variants.score_map import Scores
-from variants.stages.families import AttentionWeights, Normaliser
+from variants.stages.families import AttentionWeights, FloatScore, Normaliser
 
 
 class Entmax15(Normaliser):
@@ -31,7 +30,7 @@ class Entmax15(Normaliser):
     def weights(self, scores: Scores) -> AttentionWeights:
         return AttentionWeights(scores.project(entmax.entmax15), None)
 
-    def oracle(self, f: list[float], score: Callable[[float], float]) -> tuple[list[float], float]:  # noqa: ARG002
+    def oracle(self, f: list[float], score: FloatScore) -> tuple[list[float], float]:  # noqa: ARG002
         a = [math.log(each) if each else -math.inf for each in f]
         low, high = max(a, default=0.0) / 2 - 1, max(a, default=0.0) / 2
         for _ in range(200):  # halves the interval that tau is in

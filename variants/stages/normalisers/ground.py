@@ -7,7 +7,6 @@ the key counts as relevant. The shortfall is summed directly, because 1 - sum w 
 state has weight 1 for a query that sees nothing. gamma -> -inf is the plain sum.
 """
 
-from collections.abc import Callable
 from typing import ClassVar, Literal
 
 import torch
@@ -15,7 +14,7 @@ from torch import Tensor
 
 from variants.number import Number
 from variants.score_map import Scores
-from variants.stages.families import AttentionWeights, Normaliser
+from variants.stages.families import AttentionWeights, FloatScore, Normaliser
 
 
 class Ground(Normaliser):
@@ -51,7 +50,7 @@ class Ground(Normaliser):
     def relevance_oracle(self, *, threshold: float) -> float:
         return threshold
 
-    def oracle(self, f: list[float], score: Callable[[float], float], *, threshold: float) -> tuple[list[float], float]:
+    def oracle(self, f: list[float], score: FloatScore, *, threshold: float) -> tuple[list[float], float]:
         if not f:
             return [], 1.0
         floor = score(threshold)

@@ -3,11 +3,10 @@
 w_ij = f_ij          Z_i = 1
 """
 
-from collections.abc import Callable
 from typing import ClassVar, Literal
 
 from variants.score_map import Scores
-from variants.stages.families import AttentionWeights, Normaliser
+from variants.stages.families import AttentionWeights, FloatScore, Normaliser
 
 
 class NoNormaliser(Normaliser):
@@ -25,5 +24,5 @@ class NoNormaliser(Normaliser):
     def weights(self, scores: Scores) -> AttentionWeights:
         return AttentionWeights(scores.values(), None)
 
-    def oracle(self, f: list[float], score: Callable[[float], float]) -> tuple[list[float], float]:  # noqa: ARG002
+    def oracle(self, f: list[float], score: FloatScore) -> tuple[list[float], float]:  # noqa: ARG002
         return f, 0.0

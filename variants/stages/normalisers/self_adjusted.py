@@ -7,13 +7,12 @@ through both. normalised=False is the plain variant w = a p. Rows do not sum to 
 """
 
 import math
-from collections.abc import Callable
 from typing import ClassVar, Literal
 
 import torch
 
 from variants.score_map import Scores
-from variants.stages.families import AttentionWeights, Normaliser
+from variants.stages.families import AttentionWeights, FloatScore, Normaliser
 
 
 class SelfAdjusted(Normaliser):
@@ -45,7 +44,7 @@ class SelfAdjusted(Normaliser):
         factor = torch.where(zero, 1, (a - low) / (high - low).masked_fill(zero, 1))
         return AttentionWeights(factor * p, None)
 
-    def oracle(self, f: list[float], score: Callable[[float], float]) -> tuple[list[float], float]:  # noqa: ARG002
+    def oracle(self, f: list[float], score: FloatScore) -> tuple[list[float], float]:  # noqa: ARG002
         a, total = [math.log(each) for each in f], sum(f)
         if not self.normalised:
             return [each * one / total for each, one in zip(a, f, strict=True)], 0.0

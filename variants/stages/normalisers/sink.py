@@ -7,14 +7,13 @@ whose scores are all 0. A fixed s = 0 is off by one: it adds e^0 = 1 to the sum,
 exponential, adding c to all logits and to s changes nothing, and s -> -inf is the plain sum.
 """
 
-from collections.abc import Callable
 from typing import ClassVar, Literal
 
 from torch import Tensor
 
 from variants.number import Number
 from variants.score_map import Scores
-from variants.stages.families import AttentionWeights, Normaliser
+from variants.stages.families import AttentionWeights, FloatScore, Normaliser
 
 
 class Sink(Normaliser):
@@ -39,7 +38,7 @@ class Sink(Normaliser):
         total = total.masked_fill(nothing, 1)
         return AttentionWeights(found.f / total, (own / total).masked_fill(nothing, 1))
 
-    def oracle(self, f: list[float], score: Callable[[float], float], *, logit: float) -> tuple[list[float], float]:
+    def oracle(self, f: list[float], score: FloatScore, *, logit: float) -> tuple[list[float], float]:
         own = max(score(logit), 0.0)
         total = sum(f) + own
         return ([each / total for each in f], own / total) if total else ([0.0] * len(f), 1.0)

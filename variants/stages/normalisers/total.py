@@ -3,11 +3,10 @@
 w_ij = f_ij / sum_j f_ij          a query that sees nothing, or whose scores are all 0, gets 0
 """
 
-from collections.abc import Callable
 from typing import ClassVar, Literal
 
 from variants.score_map import Scores
-from variants.stages.families import AttentionWeights, Normaliser
+from variants.stages.families import AttentionWeights, FloatScore, Normaliser
 
 
 class Total(Normaliser):
@@ -24,6 +23,6 @@ class Total(Normaliser):
         total = f.sum(-1, keepdim=True)
         return AttentionWeights(f / total.masked_fill(total == 0, 1), None)
 
-    def oracle(self, f: list[float], score: Callable[[float], float]) -> tuple[list[float], float]:  # noqa: ARG002
+    def oracle(self, f: list[float], score: FloatScore) -> tuple[list[float], float]:  # noqa: ARG002
         total = sum(f)
         return [each / total if total else 0.0 for each in f], 0.0

@@ -17,12 +17,9 @@ class Alibi(Positions):
     """A penalty that is linear in the distance; an encoder uses the absolute distance."""
 
     source: ClassVar[str] = "Train Short, Test Long, section 3; When Attention Sink Emerges, eq. 8"
+    adds_bias: ClassVar[bool] = True
 
     kind: Literal["alibi"] = "alibi"
-
-    @property
-    def adds_bias(self) -> bool:
-        return True
 
     def bias(self, distance: Tensor, heads: int, learned: Tensor | None, *, causal: bool) -> Tensor:  # noqa: ARG002
         h = torch.arange(1, heads + 1, device=distance.device)

@@ -7,31 +7,19 @@ learns a number per bucket (kind "t5"). The buckets are those of the paper's cod
 it multiplies, which leaves one bucket for all distances from half the buckets to `max_distance`.
 """
 
-from typing import Annotated, ClassVar, Literal, Self
+from typing import ClassVar, Literal
 
-from pydantic import Field, PositiveInt, model_validator
 from torch import Tensor
 
-from variants.stages.positions.scheme import Positions, bucket, check_buckets
+from variants.stages.positions.scheme import Bucketed, bucket
 
 
-class Bucket(Positions):
+class Bucket(Bucketed):
     """The bucket's index as a bias; an encoder uses the absolute distance."""
 
     source: ClassVar[str] = "When Attention Sink Emerges, eq. 7, and its code"
 
     kind: Literal["bucket"] = "bucket"
-    count: Annotated[int, Field(ge=4, multiple_of=2)] = 32
-    max_distance: PositiveInt = 128
-
-    @model_validator(mode="after")
-    def _buckets_have_room(self) -> Self:
-        check_buckets(self.count, self.max_distance)
-        return self
-
-    @property
-    def adds_bias(self) -> bool:
-        return True
 
     def bias(self, distance: Tensor, heads: int, learned: Tensor | None, *, causal: bool) -> Tensor:  # noqa: ARG002
         return bucket(distance.abs(), self.count, self.max_distance).float()[None]

@@ -1,9 +1,10 @@
 """The family of position schemes."""
 
 from functools import lru_cache
-from typing import ClassVar
+from typing import Annotated, ClassVar, Self
 
 import torch
+from pydantic import Field, PositiveInt, model_validator
 from torch import Tensor
 
 from grid.spec import Choice
@@ -14,6 +15,10 @@ class Positions(Choice):
 
     source: ClassVar[str]
     """Source of the formula."""
+    rotates: ClassVar[bool] = False
+    """True if the scheme rotates queries and keys."""
+    adds_bias: ClassVar[bool] = False
+    """True if the scheme adds a bias to the logits."""
 
     @property
     def table(self) -> int:
@@ -24,30 +29,12 @@ class Positions(Choice):
         """Return fixed vectors [T, width] to add to the embeddings; None for none."""
         return None
 
-    @property
-    def rotates(self) -> bool:
-        """True if the scheme rotates queries and keys."""
-        return False
-
     def rotate(self, x: Tensor, *, signals: int) -> Tensor:  # noqa: ARG002  (the family's signature)
         """Rotate queries or keys [B, H, T, D] by positions 0..T-1, each of `signals` slices on its own."""
         return x
 
     def check_width(self, width: int) -> None:
         """Raise ValueError if slices of `width` channels cannot be rotated."""
-
-    def fits(self, width: int) -> bool:
-        """Return True if slices of `width` channels can be rotated."""
-        try:
-            self.check_width(width)
-        except ValueError:
-            return False
-        return True
-
-    @property
-    def adds_bias(self) -> bool:
-        """True if the scheme adds a bias to the logits."""
-        return False
 
     @property
     def buckets(self) -> int:
@@ -61,6 +48,24 @@ class Positions(Choice):
         later keys is arbitrary.
         """
         return None
+
+
+class Bucketed(Positions):
+    """Adds a number for each bucket of distances; at most `count` buckets up to `max_distance`."""
+
+    adds_bias: ClassVar[bool] = True
+
+    count: Annotated[int, Field(ge=4, multiple_of=2)] = 32
+    max_distance: PositiveInt = 128
+
+    @model_validator(mode="after")
+    def _buckets_have_room(self) -> Self:
+        if self.max_distance <= self.count // 2:
+            raise ValueError(
+                "max_distance lies beyond the first half of the buckets, which hold one distance each; got "
+                f"{self.max_distance} with count={self.count}, nearest is {self.count // 2 + 1}"
+            )
+        return self
 
 
 def bucket(distance: Tensor, count: int, max_distance: int) -> Tensor:
@@ -86,12 +91,3 @@ def _starts(count: int, max_distance: int) -> tuple[int, ...]:
             n += 1
         starts.append(n)
     return tuple(starts)
-
-
-def check_buckets(count: int, max_distance: int) -> None:
-    """Raise ValueError if `bucket` has no meaning for this count and distance."""
-    if max_distance <= count // 2:
-        raise ValueError(
-            f"max_distance lies beyond the first half of the buckets, which hold one distance each; got {max_distance} "
-            f"with count={count}, nearest is {count // 2 + 1}"
-        )

@@ -7,31 +7,21 @@ with the same number of heads. It starts at N(0, 0.02) and is under weight decay
 neutral point is zero.
 """
 
-from typing import Annotated, ClassVar, Literal, Self
+from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field, PositiveInt, model_validator
+from pydantic import Field
 from torch import Tensor
 
-from variants.stages.positions.scheme import Positions, bucket, check_buckets
+from variants.stages.positions.scheme import Bucketed, bucket
 
 
-class T5(Positions):
+class T5(Bucketed):
     """Buckets as in T5's code."""
 
     source: ClassVar[str] = "Exploring the Limits of Transfer Learning, section 2.1"
 
     kind: Literal["t5"] = "t5"
     count: Annotated[int, Field(ge=4, multiple_of=4)] = 32
-    max_distance: PositiveInt = 128
-
-    @model_validator(mode="after")
-    def _buckets_have_room(self) -> Self:
-        check_buckets(self.count, self.max_distance)
-        return self
-
-    @property
-    def adds_bias(self) -> bool:
-        return True
 
     @property
     def buckets(self) -> int:

@@ -6,7 +6,7 @@ are left as they are. With S signals each slice of D/S channels turns by its own
 
 from abc import abstractmethod
 from functools import lru_cache
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 import torch
 from pydantic import Field
@@ -18,11 +18,9 @@ from variants.stages.positions.scheme import Positions
 class Turning(Positions):
     """Half-split pairing as in Llama, a share of the channels as in GPT-NeoX."""
 
-    share: Annotated[float, Field(gt=0, le=1)] = 1.0
+    rotates: ClassVar[bool] = True
 
-    @property
-    def rotates(self) -> bool:
-        return True
+    share: Annotated[float, Field(gt=0, le=1)] = 1.0
 
     @property
     def scale(self) -> float:

@@ -44,11 +44,7 @@ class CosFormer(Product):
         return None if self.length is None else self.length + 1
 
     def reach(self, keys: int) -> int:
-        """Return M for a sequence of `keys`.
-
-        Raises:
-            SpecError: its tokens are further apart.
-        """
+        """Return M for a sequence of `keys`; raise SpecError if its tokens are further apart."""
         m = self.length or keys
         if keys - 1 > m:
             raise SpecError(

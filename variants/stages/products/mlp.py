@@ -9,7 +9,7 @@ from typing import ClassVar, Literal
 from torch import Tensor
 
 from variants.number import Matrix
-from variants.stages.families import FeatureProduct
+from variants.stages.families import FeatureProduct, Rows
 
 
 class MLP(FeatureProduct):
@@ -31,16 +31,7 @@ class MLP(FeatureProduct):
         hidden = (x @ inner.to(x).transpose(-2, -1)).relu()
         return hidden @ outer.to(x).transpose(-2, -1)
 
-    def oracle(
-        self,
-        q: list[float],
-        k: list[float],
-        distance: int,  # noqa: ARG002
-        length: int,  # noqa: ARG002
-        *,
-        inner: list[list[float]],
-        outer: list[list[float]],
-    ) -> float:
+    def oracle(self, q: list[float], k: list[float], distance: int, length: int, *, inner: Rows, outer: Rows) -> float:  # noqa: ARG002
         def phi(x: list[float]) -> list[float]:
             hidden = [max(0.0, sum(w * each for w, each in zip(row, x, strict=True))) for row in inner]
             return [sum(w * each for w, each in zip(row, hidden, strict=True)) for row in outer]

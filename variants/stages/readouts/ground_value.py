@@ -8,7 +8,7 @@ from typing import ClassVar, Literal
 from torch import Tensor
 
 from variants.number import Vector
-from variants.stages.families import AttentionWeights, Readout
+from variants.stages.families import AttentionWeights, Readout, Rows
 
 
 class GroundValue(Readout):
@@ -26,10 +26,8 @@ class GroundValue(Readout):
             raise ValueError("a ground value needs a normaliser with a ground state")
         return weights.keys @ v + weights.ground * ground_value
 
-    def oracle(
-        self, weights: list[float], ground: float, v: list[list[float]], *, ground_value: list[float]
-    ) -> list[float]:
+    def oracle(self, weights: list[float], ground: float, v: Rows, *, ground_value: list[float]) -> list[float]:
         return [
-            ground * ground_value[d] + sum(w * row[d] for w, row in zip(weights, v, strict=True))
-            for d in range(len(ground_value))
+            ground * value + sum(w * row[d] for w, row in zip(weights, v, strict=True))
+            for d, value in enumerate(ground_value)
         ]

@@ -8,7 +8,7 @@ from typing import ClassVar, Literal
 from torch import Tensor
 
 from variants.number import Vector
-from variants.stages.families import AttentionWeights, Readout
+from variants.stages.families import AttentionWeights, Readout, Rows
 
 
 class ValueBias(Readout):
@@ -26,12 +26,5 @@ class ValueBias(Readout):
     def output(self, weights: AttentionWeights, v: Tensor, *, value_bias: Tensor) -> Tensor:
         return weights.keys @ v + value_bias
 
-    def oracle(
-        self,
-        weights: list[float],
-        ground: float,  # noqa: ARG002
-        v: list[list[float]],
-        *,
-        value_bias: list[float],
-    ) -> list[float]:
+    def oracle(self, weights: list[float], ground: float, v: Rows, *, value_bias: list[float]) -> list[float]:  # noqa: ARG002
         return [bias + sum(w * row[d] for w, row in zip(weights, v, strict=True)) for d, bias in enumerate(value_bias)]

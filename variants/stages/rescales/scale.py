@@ -28,12 +28,5 @@ class Scale(Rescale):
     def rescale(self, weights: AttentionWeights, mask: Tensor, *, factor: Tensor) -> AttentionWeights:  # noqa: ARG002
         return AttentionWeights(factor * weights.keys, None if weights.ground is None else factor * weights.ground)
 
-    def oracle(
-        self,
-        weights: list[float],
-        ground: float,
-        length: int,  # noqa: ARG002
-        *,
-        factor: float,
-    ) -> tuple[list[float], float]:
+    def oracle(self, weights: list[float], ground: float, length: int, *, factor: float) -> tuple[list[float], float]:  # noqa: ARG002
         return [each * factor for each in weights], ground * factor

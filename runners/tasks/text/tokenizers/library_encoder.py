@@ -16,11 +16,7 @@ _BYTE: Final = re.compile("<0x([0-9A-F]{2})>")
 
 
 def library(by: str) -> Any:
-    """Import the package `tokenizers` for tokenizer `by`.
-
-    Raises:
-        EnvironmentProblem: it is not installed.
-    """
+    """Import the package `tokenizers` for tokenizer `by`; EnvironmentProblem if it is not installed."""
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # its threads would not survive a fork
     return require_package("tokenizers", by=f"tokenizer {by!r}", extra="tokenizers")
 

@@ -31,9 +31,8 @@ class Tokenizer(Choice):
     def encoder(self, training: Texts) -> Encoder:
         """Make the encoder; `training` is called if the tokenizer is learned.
 
-        Raises:
-            SpecError: a file is missing or differs from the spec, or the text has too few tokens.
-            EnvironmentProblem: a package is missing.
+        SpecError if a file is missing or differs from the spec, or the text has too few tokens. EnvironmentProblem if a
+        package is missing.
         """
 
 

@@ -124,7 +124,6 @@ def _parse(path: str, text: str) -> Any:
 
 @lru_cache(maxsize=4)
 def _try_parse(text: str) -> Any:
-    """Return the tokenizer, or the error."""
     tokenizers = library("tokenizer_file")
     try:
         return tokenizers.Tokenizer.from_str(text)

@@ -1,4 +1,4 @@
-"""Cost of results: learning curves at equal cost, and dominated cells."""
+"""Commands about factors and cost: main effects, learning curves at equal cost, dominated cells."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -6,21 +6,95 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, final
 
 from cyclopts import Parameter
 
-from runners.cli.listing import BY_EFFECT, LISTING, Listing, Query, keep_cells
-from runners.cli.options import GRID_FLAGS, ONE_GRID
-from runners.cli.verdict_text import format_number, format_p, format_percent, name_cells, write_remarks
-from runners.output import describe_measure, format_count, write, write_frame, write_table
+from runners.cli.options import BY_EFFECT, ONE_GRID, Cells, Flag, GridFlags, Listing
+from runners.cli.resolve import open_grid
+from runners.cli.verdict_text import (
+    format_number,
+    format_p,
+    format_percent,
+    keep_cells,
+    name_cells,
+    select_columns,
+    sort_cells,
+    write_remarks,
+)
+from runners.output import (
+    average_of,
+    describe_measure,
+    format_count,
+    round_value,
+    say,
+    write,
+    write_frame,
+    write_json,
+    write_table,
+)
 
 if TYPE_CHECKING:
     import polars as pl
 
     from store.analysis.pareto import Way
     from store.analysis.verdicts import GridMeasure
+    from store.statistics import Factorial
     from store.store import Store
 
-Against = Annotated[tuple[str, ...], Parameter(negative="")]
+
+def effects(*, of: GridFlags = ONE_GRID, interactions: Flag = False) -> int:
+    """Show the effect of each axis, with seeds as blocks: F tests, effect sizes, means. docs/factorial.md.
+
+    JSON has tests and means, CSV the tests.
+
+    Parameters
+    ----------
+    interactions
+        Test also whether what one axis does depends on another.
+    """
+    from store.analysis.effects import analysis
+
+    with open_grid(of) as (store, name, warnings):
+        header = store.grid(name)
+        found = analysis(store, name, interactions=interactions)
+    if of.as_json:
+        data = {"terms": found.terms.rows(named=True), "means": found.means.rows(named=True)}
+        write_json("effects", {**data, "runs": found.runs, "noise": found.noise}, [*warnings, *found.notes])
+    elif of.as_csv:
+        write_frame("effects", found.terms, as_json=False, as_csv=True)
+    else:
+        write(
+            f"{describe_measure(header)} on the {header['measure']['scale']} scale, {format_count(found.runs, 'run')}"
+        )
+        _write_tests(found, header["measure"])
+        _write_means(found.means, header["measure"])
+        for note in found.notes:
+            say(f"ablate: {note}")
+    return 0
 
 
+def _write_tests(found: "Factorial", measure: dict[str, Any]) -> None:
+    if found.terms.is_empty():
+        write("no axis of this grid varies")
+        return
+    headings = ["axis", "df", "F", "p (Holm)", "partial omega²", _level(1 - 2 * measure["alpha"]), "to", "note"]
+    columns = ["term", "df", "f", "p_holm", "omega_squared", "omega_low", "omega_high", "note"]
+    write_table(headings, [tuple(map(round_value, row)) for row in found.terms.select(columns).rows()])
+    if found.noise is not None:
+        freedom = format_count(found.terms["df_error"][0], "degree of freedom", "degrees of freedom")
+        write(f"noise of a run: standard deviation {found.noise:.3g} on this scale, {freedom}")
+
+
+def _write_means(means: "pl.DataFrame", measure: dict[str, Any]) -> None:
+    if means.is_empty():
+        return
+    write("")
+    headings = ["axis", "level", "runs", average_of(measure), _level(1 - measure["alpha"]), "to", "note"]
+    write_table(headings, [tuple(map(round_value, row)) for row in means.rows()])
+
+
+def _level(share: float) -> str:
+    return f"{100 * share:g} % from"
+
+
+@Parameter(name="*")
 @final
 @dataclass(frozen=True)
 class CostAxis:
@@ -42,14 +116,13 @@ class CostAxis:
     level: float | None = None
 
 
-Costs = Annotated[CostAxis, Parameter(name="*")]
-"""Flattened."""
-
-ALL = CostAxis()
-
-
 def curves(
-    metric: str = "loss", /, *query: Query, at: Costs = ALL, of: GRID_FLAGS = ONE_GRID, rows: LISTING = BY_EFFECT
+    metric: str = "loss",
+    /,
+    *query: Cells,
+    at: CostAxis = CostAxis(),
+    of: GridFlags = ONE_GRID,
+    rows: Listing = BY_EFFECT,
 ) -> int:
     """Learning curves against the baseline's at equal cost, paired by seed. docs/factorial.md says what is compared.
 
@@ -64,24 +137,22 @@ def curves(
 
     if "=" in metric:
         metric, query = "loss", (metric, *query)
-    with of.open() as (store, name, warnings):
+    with open_grid(of) as (store, name, warnings):
         found = compare_learning(store, name, metric, at.by, budget=at.budget, level=at.level)
         rule = rule_of(store, name, metric)
         parts = keep_cells(store, name, found, query).partition_by("question", maintain_order=True)
-        order = rows.order(parts[0], rule.better)["cell"].to_list()
+        order = sort_cells(parts[0], rows.sort, rule.better)["cell"].to_list()
         rank = pl.col("cell").replace_strict(order, range(len(order)), return_dtype=pl.Int64)
-        shown, columns = pl.concat(part.sort(rank) for part in parts), rows.names(found)
-        if of.as_text and columns is None:
-            write(
-                f"{name}: {metric} at equal {at.by}, {rule.better} is better; the last value recorded at or before it"
-            )
+        shown = select_columns(pl.concat(part.sort(rank) for part in parts), rows.columns)
+        if rows.columns is None and of.as_text:
+            title = f"{name}: {metric} at equal {at.by}, {rule.better} is better"
+            write(f"{title}; the last value recorded at or before it")
             write(
                 f"differences on the {rule.scale} scale, of costs by ratios, paired by seed; Holm over "
                 f"{format_count(found['cell'].n_unique(), 'cell')} of a question, alpha {rule.alpha:g}"
             )
             _write_curves(store, name, parts, order, at.by)
             return 0
-    shown = shown if columns is None else shown.select(columns)
     write_frame("curves", shown, as_json=of.as_json, as_csv=of.as_csv, warnings=warnings)
     return 0
 
@@ -93,24 +164,28 @@ def _write_curves(store: "Store", grid: str, parts: "Sequence[pl.DataFrame]", or
     questions = [
         f"{row['question']} {row['at']:g}{'' if row['question'] == 'cost to' else f' {costs}'}" for row in firsts
     ]
-    names = name_cells(store, grid, [answers[0][cell] for cell in order])
-    headings = [*names.headings, "n", *(name for question in questions for name in (question, "%", "p (Holm)"))]
+    labels, names = name_cells(store, grid, [answers[0][cell] for cell in order])
+    headings = [*labels, "n", *(name for question in questions for name in (question, "%", "p (Holm)"))]
     baseline = [value for row in firsts for value in (format_number(row["baseline_value"]), None, None)]
     several = store.grid(grid).get("baselines")
-    cells = [] if several else [["baseline", *[""] * (len(names.headings) - 1), None, *baseline]]
-    for name, cell in zip(names.rows, order, strict=True):
-        cells.append([*name, answers[0][cell]["pairs"], *(value for rows in answers for value in _answer(rows[cell]))])
+    cells = [] if several else [["baseline", *[""] * (len(labels) - 1), None, *baseline]]
+    for name, cell in zip(names, order, strict=True):
+        values = [
+            form(rows[cell][column])
+            for rows in answers
+            for column, form in (("value", format_number), ("percent", format_percent), ("p_holm", format_p))
+        ]
+        cells.append([*name, answers[0][cell]["pairs"], *values])
     write_table(headings, cells)
     write_remarks(note for part in parts for note in part["note"] if note)
     write("--json and --columns have intervals too: --columns label,question,difference,low,high")
 
 
-def _answer(row: Mapping[str, Any]) -> tuple[str | None, str | None, str | None]:
-    return format_number(row["value"]), format_percent(row["percent"]), format_p(row["p_holm"])
-
-
 def pareto(
-    *query: Query, against: Against = ("train_s",), of: GRID_FLAGS = ONE_GRID, columns: str | None = None
+    *query: Cells,
+    against: Annotated[tuple[str, ...], Parameter(negative="")] = ("train_s",),
+    of: GridFlags = ONE_GRID,
+    columns: str | None = None,
 ) -> int:
     """Show which cells are worse than another in the measure and in cost, which are not, and which are inconclusive.
 
@@ -125,17 +200,16 @@ def pareto(
     from store.analysis.pareto import pareto as pareto_of, rule
     from store.analysis.verdicts import measure_of
 
-    with of.open() as (store, name, warnings):
+    with open_grid(of) as (store, name, warnings):
         found = pareto_of(store, name, against)
         header, rules = store.grid(name), measure_of(store, name, None)
         ways = {each: rule(store, name, each) for each in against if each != rules.name}
-        shown, names = keep_cells(store, name, found, query), Listing(columns=columns).names(found)
-        if of.as_text and names is None:
+        shown = keep_cells(store, name, found, query)
+        if columns is None and of.as_text:
             _write_pareto_title(header, rules, ways)
             _write_standings(store, name, shown, [rules.name, *ways], rules.better)
             return 0
-    shown = shown if names is None else shown.select(names)
-    write_frame("pareto", shown, as_json=of.as_json, as_csv=of.as_csv, warnings=warnings)
+    write_frame("pareto", select_columns(shown, columns), as_json=of.as_json, as_csv=of.as_csv, warnings=warnings)
     return 0
 
 
@@ -143,11 +217,11 @@ def _write_standings(store: "Store", grid: str, found: "pl.DataFrame", numbers: 
     """Write the front first, then what is inconclusive, then what is dominated; rivals are named by the first."""
     ordered = found.sort(numbers[0], descending=better == "higher", nulls_last=True)
     rows = sorted(ordered.rows(named=True), key=lambda row: _STANDINGS.index(row["standing"]))
-    names = name_cells(store, grid, rows)
-    headings = [*names.headings, "n", *numbers, "standing"]
+    labels, names = name_cells(store, grid, rows)
+    headings = [*labels, "n", *numbers, "standing"]
     cells = [
         (*name, row["n"], *(format_number(row[each]) for each in numbers), _standing(row))
-        for name, row in zip(names.rows, rows, strict=True)
+        for name, row in zip(names, rows, strict=True)
     ]
     write_table(headings, cells)
     write_remarks(row["note"] for row in rows if row["note"])

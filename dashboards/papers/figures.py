@@ -1,0 +1,281 @@
+"""Figures of 000, 002 and 003 that lines of a probe alone do not make."""
+
+import math
+from typing import Final, Literal
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from dashboards.data.formatting import count, join_words
+from dashboards.data.grid_context import MOST_CURVES, GridContext
+from dashboards.figures.attention import layers_of
+from dashboards.figures.heat import heat_ramp
+from dashboards.figures.histogram import draw_histogram, of_bins
+from dashboards.figures.lines import Drawing, Panel, Series
+from dashboards.figures.probe_curves import names
+from dashboards.figures.training import curves
+from dashboards.papers.drawing import (
+    OVER_SEEDS,
+    ProbeLines,
+    by_model,
+    cells_as_panels,
+    draw_lines,
+    draw_maps,
+    draw_with_legend,
+    join_parts,
+    lacking,
+)
+from dashboards.papers.item import Drawn
+from dashboards.papers.reading import (
+    loss_words,
+    read_final,
+    read_measurement,
+    read_probe,
+    series_of,
+)
+from dashboards.theme.styles import REST
+from store.analysis.artefacts import arrays, artefacts
+
+
+def training_lines(about: GridContext, name: str, y: str, begin: float = 0.0) -> Drawn:
+    """A training metric on a log axis, a panel per model, from a share of the steps on."""
+    found = curves(about.store, about.grid, name, about.drawn, scale="log")
+    if found.frame.is_empty():
+        return lacking(name)
+    rows = found.frame.rename({"cell": "series", "step": "x"})
+    first = begin * max(rows["x"])
+    y = loss_words(about, y) if name == "loss" else y
+    panels, series, drawing = by_model(about, rows.filter(pl.col("x") >= first), y, "log")
+    late = f" From step {math.ceil(first):,}, where the last two ninths begin." if begin else ""
+    caption = (
+        f"Line: geometric mean over seeds, on a log axis. {OVER_SEEDS} Each point averages "
+        f"{count(int(found.width), 'step')}.{late}"
+    )
+    return draw_lines(panels, series, x="training step", caption=caption, drawing=drawing)
+
+
+def heads_map(about: GridContext, name: str, title: str, caption: str) -> Drawn:
+    """A probe by layer and head, a panel per cell."""
+    found = cells_as_panels(about, read_probe(about, name, "head"))
+    if found.is_empty():
+        return lacking(name)
+    return draw_maps(found, heat_ramp(found["value"], title), x="head", y="layer", caption=caption)
+
+
+def weight_sums(about: GridContext) -> Drawn:
+    """000, figure 3: counts of all layers, with the recorded mean and median."""
+    found = read_probe(about, "weight_sum_count", "sum")
+    if found.is_empty():
+        return lacking("weight_sum_count")
+    mean, median = (
+        read_final(about, f"weight_sum_{name}").select("series", pl.col("value").alias(name))
+        for name in ("mean", "median")
+    )
+    caption = (
+        "Bars: queries per layer and run, mean over layers and seeds. Full rule: mean; dashed rule: median, each of a "
+        "layer's queries, averaged over layers and seeds."
+    )
+    rules = mean.join(median, on="series", how="full", coalesce=True)
+    return _histogram(about, found, rules, ("sum of the weights of a query", "queries per layer"), caption)
+
+
+def embedding_norms(about: GridContext) -> Drawn:
+    """003, figure 8: how many tokens have an embedding of which norm, on a log axis."""
+    found = read_measurement(about, "embedding_norm_count", "norm")
+    if found.is_empty():
+        return lacking("embedding_norm_count")
+    caption = "Bars: tokens per bin, mean over seeds. Full rule: mean; dashed rule: median, of bins."
+    return _histogram(about, found, None, ("norm of the embedding", "tokens (log axis)"), caption)
+
+
+def _histogram(
+    about: GridContext, found: pl.DataFrame, rules: pl.DataFrame | None, titles: tuple[str, str], caption: str
+) -> Drawn:
+    counts, of_counts = of_bins(found)
+    rules = of_counts if rules is None else rules
+    series = {key: each for key, each in series_of(about).items() if key in set(counts["series"])}
+    figure = draw_histogram(counts, rules, series, x=titles[0], y=titles[1], log="(log axis)" in titles[1])
+    data = counts.hstack(found.select("n")).join(rules.drop("n", strict=False), on="series", how="left")
+    return draw_with_legend(caption, data, figure, series)
+
+
+Layer = Literal["middle", "last"]
+"""The middle one is the last of the lower half: layer 8 of the 16 that paper 000 shows."""
+
+
+def attention_panels(about: GridContext, *, layer: Layer, most: int = 64, more: str = "") -> Drawn:
+    """Attention maps: the mean over the heads of one layer, a panel per cell.
+
+    They are of the first sequence of the first seed that has any, its first `most` tokens. Key 0 has the weights that
+    no token has: of a learned key, of a ground state or a sink.
+    """
+    maps = {cell: given for cell in about.drawn if (given := _read_map(about, cell, layer)) is not None}
+    if not maps:
+        return lacking("attention_maps")
+    others = any(other is not None for _, other, _ in maps.values())
+    found = pl.concat(
+        _map_cells(weights[:most, :most], other, about.look.names[cell], others=others)
+        for cell, (weights, other, _) in maps.items()
+    )
+    layers = join_words(list(dict.fromkeys(words for *_, words in maps.values())))
+    first = " Key 0 is no token: a sink, a ground state or a learned key." if others else ""
+    caption = (
+        f"Weight of each key (across) for each query (down) in {layers}, mean over its heads; the first "
+        f"sequence of one seed.{first} The weights of tokens need not sum to 1.{more}"
+    )
+    ramp = heat_ramp(found["value"], "weight", diverging=bool((found["value"] < 0).any()))
+    return draw_maps(found, ramp, x="key", y="query", caption=caption)
+
+
+_Weights = npt.NDArray[np.float64]
+
+
+def _map_cells(weights: _Weights, other: _Weights | None, name: str, *, others: bool) -> pl.DataFrame:
+    """panel, x (key), y (query, from above), value (null for keys that a query cannot see), reason."""
+    rows = [
+        (name, key, str(query), float(weights[query - 1, key - 1]) if key <= query else None, "masked: a later key")
+        for query in range(1, len(weights) + 1)
+        for key in range(1, len(weights) + 1)
+    ]
+    if others:
+        why = "masked: it has no weights beside its tokens"
+        at = [None if other is None else float(other[query]) for query in range(len(weights))]
+        rows = [(name, 0, str(query), value, why) for query, value in enumerate(at, start=1)] + rows
+    return pl.DataFrame(rows, schema=["panel", "x", "y", "value", "reason"], orient="row")
+
+
+def _read_map(about: GridContext, cell: str, layer: Layer) -> tuple[_Weights, _Weights | None, str] | None:
+    """The weights of tokens [queries, keys], those of no token [queries], and the layer in words, counted from 1."""
+    runs = about.store.sql(
+        "SELECT g.trial FROM grid_trial g JOIN trial t USING (trial) WHERE g.grid = $grid AND g.cell = $cell "
+        "AND t.status = 'ok' ORDER BY g.seed",
+        {"grid": about.grid, "cell": cell},
+    )
+    for trial in runs["trial"]:
+        files = artefacts(about.store, trial)
+        layers = list(layers_of(files, max((each.step for each in files), default=0)).values())
+        if layers:
+            place = place_of(layer, len(layers))
+            held = arrays(about.store, layers[place])
+            first = {name: np.asarray(held[name], dtype=np.float64)[0].mean(0) for name in held}
+            others = [first[name] for name in ("extra", "ground") if name in first]
+            words = f"layer {place + 1} of {len(layers)}"
+            return first["weights"], np.sum(others, axis=0) if others else None, words
+    return None
+
+
+def place_of(layer: Layer, layers: int) -> int:
+    """Return the place of a layer among so many, counted from 0."""
+    return layers - 1 if layer == "last" else (layers - 1) // 2
+
+
+def token_classes(about: GridContext) -> Drawn:
+    """002, figure 3: a panel per class of token, those of the paper first."""
+    recorded = [name.split(".", 2) for name in names(about.store, about.grid) if name.startswith("token_class.")]
+    if not recorded:
+        return lacking("token_class.BY.CLASS")
+    by = recorded[0][1]
+    paper = ("special_punctuation", "content", "function", "other")
+    there = sorted(each for _, other, each in recorded if other == by)
+    classes = [*(each for each in paper if each in there), *(each for each in there if each not in paper)]
+    panels = {f"token_class.{by}.{each}": f"share, {each}" for each in classes}
+    caption = f"Line: mean share of the attention over heads, by class of token as told by {by}."
+    return ProbeLines(panels, "layer", caption, "heads", height=260).draw(about)
+
+
+def last_entropy(about: GridContext) -> Drawn:
+    """002, figure 4: the band has a measurement of its own."""
+    found = read_probe(about, "entropy_last", "layer").drop("low", "high")
+    if found.is_empty():
+        return lacking("entropy_last")
+    sd = read_probe(about, "entropy_last_sd", "layer").select("series", "x", sd="value")
+    ends = {"low": pl.col("value") - pl.col("sd"), "high": pl.col("value") + pl.col("sd")}
+    both = found.join(sd, on=["series", "x"], how="left", maintain_order="left").with_columns(**ends).drop("sd")
+    caption = (
+        "Line: mean over heads, sequences and seeds. Band: one standard deviation over sequences of the mean over "
+        "heads; it is no interval over seeds."
+    )
+    return draw_lines([Panel(both, "entropy, nats")], series_of(about), x="layer", caption=caption)
+
+
+_PREDICTION: Final = "boundary_prediction"
+_TARGET: Final = "target"
+_USUAL: Final = 10.0
+"""The largest |x| of the middle panel of 003, figure 9."""
+
+
+def boundaries(about: GridContext, *, ranges: bool = False) -> Drawn:
+    """003, figure 1: the steepest function that was asked for, a panel per model.
+
+    With `ranges` it is figure 9: the least slope at high x, the steepest at usual and at low x; all models in each.
+    """
+    found = about.store.sql(
+        "SELECT DISTINCT point['a'] AS a FROM v_final WHERE grid = $grid AND name = $name ORDER BY a",
+        {"grid": about.grid, "name": _PREDICTION},
+    )
+    slopes = found["a"].drop_nulls().to_list()
+    if not slopes:
+        return lacking(_PREDICTION)
+    least, most = (read_measurement(about, _PREDICTION, "x", at={"a": slopes[end]}) for end in (0, -1))
+    x = pl.col("x")
+    panels = [
+        Panel(_add_target(rows, slopes[-1]), f"prediction, {about.look.names[str(cell)]}")
+        for (cell,), rows in most.group_by("series", maintain_order=True)
+    ]
+    if ranges:
+        panels = [
+            Panel(_add_target(rows.filter(where), slope), f"prediction of {slope:g} x, {words} x")
+            for slope, rows, words, where in (
+                (slopes[0], least, "high", x >= 0),
+                (slopes[-1], most, "usual", x.abs() <= _USUAL),
+                (slopes[-1], most, "low", x <= 0),
+            )
+        ]
+    words = f"Usual x are those within {_USUAL:g} of 0." if ranges else f"Asked for: {slopes[-1]:g} x."
+    caption = f"Line: mean prediction over prompts and seeds, and the target: what was asked for. {words} {OVER_SEEDS}"
+    series = {_TARGET: Series("target", REST), **series_of(about)}
+    drawing = Drawing(300, min(len(panels), 3), own_x=ranges)
+    return draw_lines(panels, series, x="x", caption=caption, drawing=drawing)
+
+
+def _add_target(found: pl.DataFrame, slope: float) -> pl.DataFrame:
+    truth = found.select(pl.col("x").unique().sort()).with_columns(series=pl.lit(_TARGET), value=slope * pl.col("x"))
+    return pl.concat([truth, found], how="diagonal")
+
+
+def errors_by_shift(about: GridContext) -> Drawn:
+    """Both halves of 003, figures 3 and 11: the curve at sigma_x = 1, and the maps."""
+    curve = read_measurement(about, "mse", "sigma_f", at={"sigma_x": 1.0}, scale="log")
+    if curve.is_empty():
+        return lacking("mse")
+    words = "squared error"
+    line = draw_lines([Panel(curve, words, "log")], series_of(about), x="sigma_f", drawing=Drawing(300))
+    found = cells_as_panels(about, read_measurement(about, "mse", "sigma_f", "sigma_x", scale="log"))
+    heat = draw_maps(found, heat_ramp(found["value"], words, log=True), x="sigma_f", y="sigma_x")
+    caption = f"Geometric means over seeds. {OVER_SEEDS} Maps share one logarithmic scale of colours."
+    return join_parts({"At sigma_x = 1": line, "Over both shifts": heat}, caption)
+
+
+def errors_map(about: GridContext, quantifier: str, widest: int) -> Drawn:
+    """Maps of the cells whose task asks about `quantifier`; `widest` is the greatest sigma of the paper's map."""
+    found = about.store.sql(
+        "SELECT DISTINCT g.cell FROM grid_trial g JOIN trial t USING (trial) WHERE g.grid = $grid "
+        "AND t.spec->>'$.task.quantifier' = $quantifier",
+        {"grid": about.grid, "quantifier": quantifier},
+    )
+    kept = [cell.cell for cell in about.cells if cell.cell in set(found["cell"])]
+    if not kept:
+        return Drawn(message=f'No cell of this grid has `task.quantifier` "{quantifier}", which this figure is about.')
+    shown = [cell for cell in about.drawn if cell in kept] or kept[:MOST_CURVES]
+    about = about._replace(drawn=shown)
+    errors = cells_as_panels(about, read_measurement(about, "error_rate", "length", "sigma"))
+    if errors.is_empty():
+        return lacking("error_rate")
+    more = f" {count(len(kept) - len(shown), 'further cell')} not shown." if len(kept) > len(shown) else ""
+    caption = (
+        f'Share of wrong answers on the task "{quantifier}", mean over seeds; one scale of colours for all maps. '
+        f"Lengths and sigmas are those at which the task was evaluated; the paper's are 10 to 200 and 1 to {widest}."
+        f"{more}"
+    )
+    return draw_maps(errors, heat_ramp(errors["value"], "error rate"), x="length", y="sigma", caption=caption)

@@ -1,0 +1,145 @@
+"""Commands that change a campaign: tags, notes, removed trials, names of grids."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
+
+from cyclopts import Parameter
+
+from grid.errors import SpecError
+from runners.cli.options import Campaign, Json, WholeGrid
+from runners.cli.resolve import choose_grid, find_several, open_campaign
+from runners.output import format_count, say, write, write_frame
+
+if TYPE_CHECKING:
+    from store.files.annotations import Subject
+
+_TAGGED = """
+    SELECT a.grid, left(a.trial, 8) AS run, a.label, a.seed, array_to_string(a.tags, ' ') AS tags, a.note, a.trial
+    FROM v_annotation a JOIN grid_trial g USING (grid, trial) WHERE $grid IS NULL OR grid = $grid
+    ORDER BY grid, position
+"""
+"""Trials with tags or notes, in the order of the plan."""
+
+
+def tag(
+    *words: Annotated[str, Parameter(allow_leading_hyphen=True)],
+    grid: WholeGrid = None,
+    campaign: Campaign = None,
+    as_json: Json = False,
+) -> int:
+    """Add or remove tags of trials or of a grid: `ablate tag operator=SSA +good -bad`. Without tags, list what has any.
+
+    Every query takes tag=good as a condition.
+
+    Parameters
+    ----------
+    words
+        A query, then +TAG to add and -TAG to remove.
+    """
+    from store.files.annotations import check_tag
+
+    add = [check_tag(word[1:]) for word in words if word.startswith("+")]
+    remove = [check_tag(word[1:]) for word in words if word.startswith("-")]
+    query = [word for word in words if not word.startswith(("+", "-"))]
+    if not add and not remove:
+        with open_campaign(campaign) as store:
+            keys = find_several(store, query) if query else None
+            rows = store.sql(_TAGGED, {"grid": None if grid is None else choose_grid(store, grid)})
+        write_frame("tag", rows if keys is None else rows.filter(rows["trial"].is_in(keys)), as_json=as_json)
+        return 0
+    if both := sorted(set(add) & set(remove)):
+        raise SpecError(f"a tag is added or removed; got +{both[0]} and -{both[0]}")
+    return _annotate(query, grid, campaign, add, remove)
+
+
+def note(*words: str, grid: WholeGrid = None, campaign: Campaign = None) -> int:
+    """Write a note on trials or on a grid: `ablate note operator=SSA seed=3 "loss spikes at step 900"`.
+
+    Parameters
+    ----------
+    words
+        A query, then the text in quotes.
+    """
+    if not words or not words[-1].strip():
+        raise SpecError('a note has a text, in quotes after the query: `ablate note operator=SSA "loss spikes"`')
+    return _annotate(words[:-1], grid, campaign, note=words[-1].strip())
+
+
+def _annotate(
+    query: Sequence[str],
+    grid: str | None,
+    campaign: Campaign,
+    add: Sequence[str] = (),
+    remove: Sequence[str] = (),
+    note: str | None = None,
+) -> int:
+    from store.files.annotations import annotate
+    from store.ingest.ingest_lock import ingest_lock
+
+    if bool(query) == (grid is not None):
+        raise SpecError("tags and notes are about the trials of a query, or about --grid NAME; give one of the two")
+    with open_campaign(campaign) as store:
+        subjects: list[Subject] = [(key, None) for key in find_several(store, query)] if query else [(None, grid)]
+        if grid is not None:
+            store.grid(grid)
+        layout = store.layout
+    with ingest_lock(layout, wait=True):
+        annotate(layout, subjects, add=add, remove=remove, note=note)
+    say(f"ablate: written on {f'grid {grid}' if grid is not None else format_count(len(subjects), 'trial')}")
+    return 0
+
+
+def rm(*query: str, grid: str | None = None, campaign: Campaign = None) -> int:
+    """Remove trials, or a grid, into the campaign's trash; nothing else is lost.
+
+    A trial that another grid plans keeps its results. Trials that are queued or running are not removed.
+
+    Parameters
+    ----------
+    query
+        Which trials: the beginning of a key, a label, or conditions such as operator=SSA seed=3. With grid=NAME, only
+        that grid loses them.
+    grid
+        A grid as a whole, with the results that no other grid plans.
+    """
+    from runners.monitoring.remove import remove_trials, trials_of
+    from runners.monitoring.trial_locations import locate_trials
+    from runners.monitoring.trial_query import select_planned
+    from runners.slurm.scheduler import SlurmScheduler
+
+    if bool(query) == (grid is not None):
+        raise SpecError("`ablate rm` takes a query of trials, or --grid NAME; a query takes grid=NAME as a condition")
+    with open_campaign(campaign) as store:
+        keys = find_several(store, query) if query else []
+        planned = [] if query else trials_of(store, str(grid))
+        known = set(store.sql("SELECT DISTINCT trial FROM grid_trial")["trial"])
+        if known.intersection(keys):
+            planned = select_planned(store, query)
+        where = locate_trials(store, SlurmScheduler())
+        removed, kept, place = remove_trials(store, planned, [key for key in keys if key not in known], where)
+    write(f"{format_count(removed, 'trial')} removed" if grid is None else f"grid {grid} and {removed} trials removed")
+    if kept:
+        say(f"ablate: another grid plans {format_count(kept, 'more trial')}; the results stay")
+    say(f"ablate: the files lie in {place}; `cp -a trash/{place.name}/. .` in the campaign restores them")
+    return 0
+
+
+def rename(old: str, new: str, /, *, campaign: Campaign = None) -> int:
+    """Give a grid another name; every result stays. Change the name in the spec file, too.
+
+    Parameters
+    ----------
+    old
+        The grid.
+    new
+        Its new name.
+    """
+    from runners.monitoring.remove import rename_grid
+    from runners.monitoring.trial_locations import locate_trials
+    from runners.slurm.scheduler import SlurmScheduler
+
+    with open_campaign(campaign) as store:
+        rename_grid(store, old, new, locate_trials(store, SlurmScheduler()))
+    write(f"grid {old} is called {new}")
+    say("ablate: change the name in the spec file, too; otherwise the next run plans the old name again")
+    return 0
