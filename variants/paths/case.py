@@ -24,7 +24,7 @@ class Case(NamedTuple):
     compiled: bool = False
     """True if torch.compile traces the call."""
     channels: int = 64
-    """Of a head's values; its queries have no more, beside those of a gate."""
+    """Channels of a head's values. Queries have no more, beside those of a gate."""
 
     @classmethod
     def of(cls, heads: Heads) -> Self:

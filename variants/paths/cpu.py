@@ -1,4 +1,4 @@
-"""Operators of one score on the CPU: `variants.paths.folded` by `variants.paths.tiles`.
+"""Operators of one score on the CPU: `variants.paths.score_rows` by `variants.paths.tiles`.
 
 All is float32 or more, and only the output is rounded to the precision of the values.
 """
@@ -9,8 +9,8 @@ from torch import Tensor
 from variants.attend import Heads, Keywords, definition, without_autocast
 from variants.operator import NumberValues, Operator, by_stage
 from variants.paths.case import Case
-from variants.paths.folded import Folded, cannot_fold, fold, rule_of, unfold
 from variants.paths.linear import count_seen, find_seen
+from variants.paths.score_rows import ScoreRows, cannot_fold, fold, rule_of, unfold
 from variants.paths.tiles import ROWS, Given, attend_by_tiles
 
 
@@ -66,7 +66,7 @@ def _compute(operator: Operator, heads: Heads, value: Keywords) -> Tensor:
     return unfold(operator, output.view(*shape, -1), ground.view(*shape, 1), count, value)
 
 
-def _flatten(folded: Folded) -> Given:
+def _flatten(folded: ScoreRows) -> Given:
     """Write heads as [N, T, D], queries scaled, and numbers as rows [N, T, 1]."""
     q, q_gate, k_gate = folded.q, folded.q_gate, folded.k_gate
     return Given(

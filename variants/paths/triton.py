@@ -1,4 +1,4 @@
-"""Operators of one score on GPUs: `variants.paths.folded` by `variants.paths.triton_ops`. Memory is linear in T.
+"""Operators of one score on GPUs: `variants.paths.score_rows` by `variants.paths.triton_ops`. Memory is linear in T.
 
 Queries, keys and values stay in their precision; logits, numbers, weights and sums are float32.
 """
@@ -14,7 +14,7 @@ from grid.errors import EnvironmentProblem
 from variants.attend import Heads, definition, without_autocast
 from variants.operator import NumberValues, Operator, by_stage
 from variants.paths.case import Case
-from variants.paths.folded import Folded, cannot_fold, fold, rule_of, unfold
+from variants.paths.score_rows import ScoreRows, cannot_fold, fold, rule_of, unfold
 from variants.paths.tiles import Given
 
 WIDEST = 128
@@ -50,11 +50,11 @@ def cannot_call(case: Case) -> str | None:
 def slower(case: Case) -> str | None:
     """Return why this path does not run here, or None if it does."""
     del case
-    return None if _installed() else "triton is not installed; the CUDA build of torch brings it"
+    return None if _is_installed() else "triton is not installed; the CUDA build of torch brings it"
 
 
 @lru_cache(maxsize=1)
-def _installed() -> bool:
+def _is_installed() -> bool:
     return find_spec("triton") is not None
 
 
@@ -66,7 +66,7 @@ def run(operator: Operator, heads: Heads, numbers: NumberValues) -> Tensor:
     """
     if heads.q.is_meta:
         return definition(operator, heads, numbers).output
-    if not _installed():
+    if not _is_installed():
         raise EnvironmentProblem(
             "path 'triton' needs the package triton, which the CUDA build of torch brings; install it"
         )
@@ -88,7 +88,7 @@ def run(operator: Operator, heads: Heads, numbers: NumberValues) -> Tensor:
         return unfold(operator, output.float(), ground.view(*output.shape[:3], 1), count, value).to(given)
 
 
-def _in_base_2(folded: Folded, *, ssa: bool) -> Given:
+def _in_base_2(folded: ScoreRows, *, ssa: bool) -> Given:
     """Return numbers as rows [B H, T] for scores in base 2. SSA takes the logits themselves, in natural units."""
     unit = 1.0 if ssa else _LOG2_E
     scale = folded.scale * unit

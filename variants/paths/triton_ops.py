@@ -145,7 +145,7 @@ def _strides(x: Tensor) -> tuple[int, int, int]:
 
 
 class _Call:
-    """What the kernels of one call have in common."""
+    """Arguments that the kernels of one call share."""
 
     def __init__(self, given: Given, shown: Tensor | None) -> None:
         absent = given.q.new_empty(0, dtype=torch.float32)

@@ -48,7 +48,7 @@ def rule_of(operator: Operator, *, causal: bool) -> Rule:
     return Rule(operator.score.label, _NORMALISED.get(operator.normaliser.label, "none"), causal)  # type: ignore[arg-type]
 
 
-class Folded(NamedTuple):
+class ScoreRows(NamedTuple):
     """Heads without gate channels, the gate's channels, and numbers that broadcast to [B, H, T, 1]; None if absent."""
 
     q: Tensor
@@ -72,7 +72,7 @@ class Folded(NamedTuple):
     """The logarithm of the score at the ground state's threshold."""
 
 
-def fold(operator: Operator, heads: Heads, value: Keywords, count: Tensor) -> Folded:
+def fold(operator: Operator, heads: Heads, value: Keywords, count: Tensor) -> ScoreRows:
     """Write the operator's numbers as rows of queries. `count` [..., T, 1] is the number of visible keys."""
     own, score = operator.gate.channels, value["score"]
     q, k = heads.q, heads.k
@@ -87,7 +87,7 @@ def fold(operator: Operator, heads: Heads, value: Keywords, count: Tensor) -> Fo
         if operator.score.label != "exponential":
             floor = operator.score.log_score(gamma, **score)  # type: ignore[attr-defined]
     gate = value["gate"].get("strength")
-    return Folded(
+    return ScoreRows(
         q=q_own,
         k=k_own,
         v=heads.v,
