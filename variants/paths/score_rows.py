@@ -1,8 +1,10 @@
-"""Operators of one score as rows of queries: what the paths "cpu" and "triton" compute.
+"""Numbers of operators with one score as rows of queries, for the paths "cpu" and "triton".
 
-margin c_i over gamma    logits c_i z_ij and threshold c_i gamma: a constant added to both changes no weight
-SSA's slope b            a factor of the queries and of the gate, as b |a| = |b a|
-ground value v0          the ground state's weight times v0, outside of the tiles
+    margin c_i over gamma    logits c_i z_ij and threshold c_i gamma
+    SSA's slope b            a factor of the queries and of the gate, as b |a| = |b a|
+    ground value v0          the ground state's weight times v0, outside of the tiles
+
+The margin leaves out a constant that it adds to logits and threshold alike, since that changes no weight.
 """
 
 import math

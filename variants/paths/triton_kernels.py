@@ -8,8 +8,8 @@ All is in base 2, where an exponential is one instruction. For query i and key j
     Z = sum_j 2^max(l, t)                   "ground"; without t: "total"
 
 A tile has ROWS queries and KEYS keys. Channels of queries, values and the gate are WIDTH, WIDTH_V and WIDTH_G, and the
-next powers of 2 are BLOCK, BLOCK_V and BLOCK_G. Entries beyond the length are 0 and are not stored. What is in capitals
-is known to the compiler. Arguments that an operator does not need are empty tensors.
+next powers of 2 are BLOCK, BLOCK_V and BLOCK_G. Entries beyond the length are 0 and are not stored. Names in
+capitals are constants of the compiler. Arguments that an operator does not need are empty tensors.
 """
 
 import triton
