@@ -53,8 +53,8 @@ class Attention(nn.Module):
         self.channels, self.gate_channels = backbone.head_width * joined, operator.added_channels
         devices = ("cpu", "cuda") if place.path in ("auto", "reference", "sdpa", "linear") else (device_of(place.path),)
         biased, dropout = backbone.positions.adds_bias, self.dropout > 0
-        beside = {"biased": biased, "dropout": dropout, "compiled": True, "channels": self.channels}
-        cases = [Case(*_LONG, device, **beside) for device in devices]
+        beside = Case(*_LONG, biased=biased, dropout=dropout, compiled=True, channels=self.channels)
+        cases = [beside._replace(device=device) for device in devices]
         self._compiled = {case.device: choose(operator, case, place.path).path for case in cases}
         bias = backbone.bias != "none"
         self.qkv = nn.Linear(width, (self.heads + 2 * self.key_heads) * self.channels, bias=bias)

@@ -76,7 +76,7 @@ def score_attention(
     output, logs = torch.empty_like(v), torch.empty_like(factor)
     ground, floors = torch.zeros_like(factor), torch.zeros_like(factor)
     tile, results = call.tiles.forward, (output, logs, ground, floors)
-    call.launch(forward, tile, tile.rows, Rule(score, normalised, causal), [results], [output])
+    call.launch(forward, tile, tile.rows, (score, normalised, causal), [results], [output])
     return results
 
 
@@ -97,11 +97,12 @@ def score_attention_backward(
     doutput = doutput if doutput.stride(-1) == 1 else doutput.contiguous()
     gradients = _empty(q, k, v, factor, q_gate, k_gate, strength, exponent, shift)
     dq, dk, dv, dfactor, dq_gate, dk_gate, dstrength, dexponent, dshift = gradients
-    rule, slopes = Rule(score, normalised, causal), (logs, shared, dground)
-    tile, results = call.tiles.queries, (dq, dq_gate, dfactor, dstrength, dexponent, dshift)
-    call.launch(backward_queries, tile, tile.rows, rule, [slopes, doutput, results], [doutput, dq, dq_gate])
-    tile, results = call.tiles.keys, (dk, dv, dk_gate)
-    call.launch(backward_keys, tile, tile.keys, rule, [slopes, doutput, results], [doutput, dk, dv, dk_gate])
+    rule, given = (score, normalised, causal), [(logs, shared, dground), doutput]
+    of_queries, of_keys = (dq, dq_gate, dfactor, dstrength, dexponent, dshift), (dk, dv, dk_gate)
+    tile = call.tiles.queries
+    call.launch(backward_queries, tile, tile.rows, rule, [*given, of_queries], [doutput, dq, dq_gate])
+    tile = call.tiles.keys
+    call.launch(backward_keys, tile, tile.keys, rule, [*given, of_keys], [doutput, *of_keys])
     return gradients
 
 
@@ -165,7 +166,7 @@ class _Call:
         self._switches = (gate > 0, given.shift is not None, shown is not None, precision, given.q.is_cuda)
 
     def launch(
-        self, kernel: Any, tile: Tile, block: int, rule: Rule, more: list[Any], strided: list[Tensor]
+        self, kernel: Any, tile: Tile, block: int, rule: tuple[str, str, bool], more: list[Any], strided: list[Tensor]
     ) -> None:  # fmt: skip
         """Run `kernel` in blocks of `block`, with `more` arguments and the strides of `strided`."""
         device = self._tensors[0].device
