@@ -119,25 +119,22 @@ def backward_queries(
     dq_at, dq_gate_at, _, _, _, _ = results
     n, first = tl.program_id(1), (tl.num_programs(0) - 1 - tl.program_id(0)) * ROWS  # longest rows first
     queries = first + tl.arange(0, ROWS)
-    factor, strength, exponent, shift, floor = load_numbers(
-        numbers, n, queries, length, SCORE, NORMALISED, GATED, SHIFTED
-    )
-    wide = (factor[:, None], strength[:, None], exponent[:, None], shift[:, None], floor[:, None])
+    values = load_numbers(numbers, n, queries, length, SCORE, NORMALISED, GATED, SHIFTED)
+    wide = (values[0][:, None], values[1][:, None], values[2][:, None], values[3][:, None], values[4][:, None])
     logs, shared, dground = _load_slopes(slopes, n, queries, length, NORMALISED)
     wide_slopes = (logs[:, None], shared[:, None], dground[:, None])
     own = load(head_of(q, q_strides, n, heads), queries, q_strides[2], length, WIDTH, BLOCK)
     gate = own
     if GATED:
         gate = load(head_of(q_gate, q_gate_strides, n, heads), queries, q_gate_strides[2], length, WIDTH_G, BLOCK_G)
-    slope = load(
-        head_of(doutput, doutput_strides, n, heads), queries, doutput_strides[2], length, WIDTH_V, BLOCK_V
-    )  # fmt: skip
+    doutput = head_of(doutput, doutput_strides, n, heads)
+    query = (queries, own, gate, load(doutput, queries, doutput_strides[2], length, WIDTH_V, BLOCK_V))
     others = (
         head_of(k, k_strides, n, heads), head_of(v, v_strides, n, heads), head_of(k_gate, k_gate_strides, n, heads),
         head_of(shown, shown_strides, n, heads),
     )  # fmt: skip
     strides = (k_strides[2], v_strides[2], k_gate_strides[2], shown_strides[2])
-    zero, query = tl.zeros([ROWS], tl.float32), (queries, own, gate, slope)
+    zero = tl.zeros([ROWS], tl.float32)
     state = (tl.zeros([ROWS, BLOCK], tl.float32), tl.zeros([ROWS, BLOCK_G], tl.float32), zero, zero, zero)
     stop = tl.minimum(first + ROWS, length) if CAUSAL else length
     inner = (first if CAUSAL else length) // KEYS * KEYS
@@ -153,12 +150,11 @@ def backward_queries(
     gain = 1.0 if SCORE == "ssa" else LN2
     by_row = (tl.sum(dq * own.to(tl.float32), 1) * gain, dstrength * gain, dexponent * LN2, dshift * gain)
     _store_numbers(results, by_row, n, queries, length, SCORE, GATED, SHIFTED)
-    dq *= (factor * gain)[:, None]
+    dq *= (values[0] * gain)[:, None]
     store(head_of(dq_at, dq_strides, n, heads), queries, dq_strides[2], length, dq, WIDTH, BLOCK)
     if GATED:
-        dq_gate *= gate_scale * gain
         at = head_of(dq_gate_at, dq_gate_strides, n, heads)
-        store(at, queries, dq_gate_strides[2], length, dq_gate, WIDTH_G, BLOCK_G)
+        store(at, queries, dq_gate_strides[2], length, dq_gate * (gate_scale * gain), WIDTH_G, BLOCK_G)
 
 
 @triton.jit

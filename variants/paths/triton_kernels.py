@@ -179,7 +179,7 @@ def forward(
     """Compute a block of queries: the output, L, the ground state's weight, and the part of Z that is t."""
     heads, length, gate_scale = sizes
     q, k, v, q_gate, k_gate = tensors
-    output_at, logs, ground, floors = results
+    output_at, _, _, _ = results
     n, first = tl.program_id(1), (tl.num_programs(0) - 1 - tl.program_id(0)) * ROWS  # longest rows first
     queries = first + tl.arange(0, ROWS)
     values = load_numbers(numbers, n, queries, length, SCORE, NORMALISED, GATED, SHIFTED)
@@ -206,9 +206,17 @@ def forward(
         state, inner, stop, query, values, others, strides, length, gate_scale, WIDTH, WIDTH_V, WIDTH_G, BLOCK,
         BLOCK_V, BLOCK_G, KEYS, SCORE, NORMALISED, CAUSAL, GATED, SHIFTED, MASKED, PRECISION, FAST, True,
     )  # fmt: skip
+    output = _normalise(state, values[4], results, n, queries, length, NORMALISED)
+    store(head_of(output_at, output_strides, n, heads), queries, output_strides[2], length, output, WIDTH_V, BLOCK_V)
+
+
+@triton.jit
+def _normalise(state, floor, results, n, queries, length, NORMALISED: tl.constexpr):
+    """Divide sums by Z; store L, the ground state's weight, and the part of Z that is t."""
     output, largest, total, short, below = state
+    _, logs, ground, floors = results
     if NORMALISED == "none":
-        store_row(logs, n, queries, length, zero)
+        store_row(logs, n, queries, length, total)  # 0
     else:
         whole = total + short
         empty = whole == 0.0
@@ -218,5 +226,5 @@ def forward(
         store_row(logs, n, queries, length, largest + tl.log2(whole))
         if NORMALISED == "ground":
             store_row(ground, n, queries, length, tl.where(empty, 1.0, short / whole))
-            store_row(floors, n, queries, length, below * tl.exp2(values[4] - largest) / whole)
-    store(head_of(output_at, output_strides, n, heads), queries, output_strides[2], length, output, WIDTH_V, BLOCK_V)
+            store_row(floors, n, queries, length, below * tl.exp2(floor - largest) / whole)
+    return output
