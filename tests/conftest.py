@@ -15,6 +15,7 @@ from runners import slow_notice
 
 # tensors here are tiny, and threads that wait for one another on busy cores took ten times as long as one thread
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("TRITON_INTERPRET", "1")  # counts when triton is imported
 os.environ.pop("COLUMNS", None)  # xdist sets it; tables are as wide in every process
 torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
 settings.register_profile("untimed", deadline=None)

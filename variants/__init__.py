@@ -1,7 +1,8 @@
 """The maths: attention operators as points of one space, and the host Transformer they run in.
 
 An operator is one choice per stage of the equation in `variants.attend`, each choice with its numbers.
-Every module below this package but the laws is imported here, so every choice in it is known by its `kind`.
+Every module below this package but the laws and the Triton kernels is imported here, so every choice in it is known by
+its `kind`.
 """
 
 from importlib import import_module
@@ -12,7 +13,7 @@ import lazy_loader
 __getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
 
 for _module in walk_packages(__path__, f"{__name__}."):
-    if not _module.name.startswith(f"{__name__}.laws."):
+    if not _module.name.startswith((f"{__name__}.laws.", f"{__name__}.paths.triton_")):
         import_module(_module.name)
 
 from variants.attend import attend  # noqa: E402, F401  # the function, not the module of its name

@@ -4,7 +4,7 @@ from grid.errors import SpecError
 from runners.tasks.task import Task
 from variants import Backbone, Operator, Scalars
 from variants.paths.case import Case
-from variants.paths.choose import PathName, choose
+from variants.paths.choose import PathName, choose, device_of
 
 
 def require_model_fits(task: Task, model: Backbone, length: int) -> None:
@@ -38,7 +38,7 @@ def require_operator_fits(task: Task, model: Backbone, operator: Operator, lengt
     try:
         model.check(operator)
         operator.check_length(length + model.sink_tokens)
-        choose(operator, _case(model, length), path)
+        choose(operator, _case(model, length, path), path)
     except (ValueError, SpecError) as error:
         raise ValueError(f"{where}: {error}") from error
     if task.sees_ahead:
@@ -55,6 +55,8 @@ def require_operator_fits(task: Task, model: Backbone, operator: Operator, lengt
             raise ValueError(f"{what} from position {task.unscored} on, and {seen}; leave {ahead} out of the loss")
 
 
-def _case(model: Backbone, length: int) -> Case:
+def _case(model: Backbone, length: int, path: PathName) -> Case:
+    """Return the case of attention in training, on any device that the path computes on."""
     tokens = length + model.sink_tokens
-    return Case(tokens, tokens, biased=model.positions.adds_bias, dropout=model.attention_dropout > 0)
+    case = Case(tokens, tokens, device_of(path), channels=model.head_width)
+    return case._replace(biased=model.positions.adds_bias, dropout=model.attention_dropout > 0)

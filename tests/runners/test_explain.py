@@ -281,7 +281,7 @@ def test_paths_say_which_is_chosen_and_why_others_are_not(capsys: pytest.Capture
     assert execute(["operators", "ssa", "--paths", "--json"]) == 0
     rows = json.loads(capsys.readouterr().out)["data"]
     assert [(row["path"], row["chosen"]) for row in rows] == [
-        ("sdpa", "no"), ("linear", "no"), ("cpu", "yes"), ("reference", "no")
+        ("sdpa", "no"), ("linear", "no"), ("triton", "no"), ("cpu", "yes"), ("reference", "no")
     ]  # fmt: skip
     assert rows[0]["reason"] == "sdpa computes score 'exponential' only, not 'ssa'"
-    assert rows[3]["reason"] == "cpu is faster"
+    assert rows[4]["reason"] == "cpu is faster"

@@ -13,7 +13,7 @@ from variants.model.backbone import Backbone
 from variants.model.parameters import NumberParameters
 from variants.operator import NumberValues, Operator, head_shape
 from variants.paths.case import Case
-from variants.paths.choose import PathName, choose
+from variants.paths.choose import PATHS, PathName, choose, device_of
 
 _LONG = (4096, 4096)
 """Queries and keys of the calls that a path is chosen for in a compiled model, whatever their length."""
@@ -49,10 +49,13 @@ class Attention(nn.Module):
         self.operator, self.positions = operator, backbone.positions
         self.dropout = backbone.attention_dropout
         self.path = place.path
-        case = Case(*_LONG, biased=backbone.positions.adds_bias, dropout=self.dropout > 0, compiled=True)
-        self._compiled = choose(operator, case, place.path).path
         self.added = backbone.head_outputs == "added"
         self.channels, self.gate_channels = backbone.head_width * joined, operator.added_channels
+        devices = ("cpu", "cuda") if place.path in ("auto", "reference", "sdpa", "linear") else (device_of(place.path),)
+        biased, dropout = backbone.positions.adds_bias, self.dropout > 0
+        beside = Case(*_LONG, biased=biased, dropout=dropout, compiled=True, channels=self.channels)
+        cases = [beside._replace(device=device) for device in devices]
+        self._compiled = {case.device: choose(operator, case, place.path).path for case in cases}
         bias = backbone.bias != "none"
         self.qkv = nn.Linear(width, (self.heads + 2 * self.key_heads) * self.channels, bias=bias)
         self.out = nn.Linear(self.channels * (1 if self.added else self.heads), width, bias=backbone.bias == "all")
@@ -84,13 +87,16 @@ class Attention(nn.Module):
             self.watched.append(AttentionTrace(heads, numbers, attended))
             return attended.output
         compiled = torch.compiler.is_compiling()  # the choice itself cannot be traced
-        path = self._compiled if compiled else choose(self.operator, Case.of(heads), self.path).path
+        if compiled:
+            path = self._compiled.get(heads.q.device.type, PATHS[-1])
+        else:
+            path = choose(self.operator, Case.of(heads), self.path).path
         return path.run(self.operator, heads, numbers)
 
     def case(self, length: int, *, compiled: bool = False) -> Case:
         """Return the case of a call in training on sequences of `length`."""
         weight = self.out.weight
-        beside = self.positions.adds_bias, self.dropout > 0, compiled
+        beside = self.positions.adds_bias, self.dropout > 0, compiled, self.channels
         return Case(length, length, weight.device.type, weight.dtype, *beside)
 
     def averages(self, x: Tensor, mask: Tensor | None = None) -> list[Tensor]:

@@ -23,12 +23,15 @@ class Case(NamedTuple):
     """True if weights are dropped."""
     compiled: bool = False
     """True if torch.compile traces the call."""
+    channels: int = 64
+    """Channels of a head's values. Queries have no more, beside those of a gate."""
 
     @classmethod
     def of(cls, heads: Heads) -> Self:
         """Return the case of a call with these heads."""
         (queries, keys), device = (heads.q.shape[-2], heads.k.shape[-2]), heads.q.device.type
-        return cls(queries, keys, device, heads.v.dtype, heads.bias is not None, heads.dropout > 0)
+        biased, dropout = heads.bias is not None, heads.dropout > 0
+        return cls(queries, keys, device, heads.v.dtype, biased, dropout, channels=heads.v.shape[-1])
 
     @property
     def words(self) -> str:

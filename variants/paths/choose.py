@@ -9,10 +9,10 @@ from torch import Tensor
 from grid.errors import SpecError
 from variants.attend import Heads, definition
 from variants.operator import NumberValues, Operator
-from variants.paths import cpu, linear, sdpa
+from variants.paths import cpu, linear, sdpa, triton
 from variants.paths.case import Case
 
-PathName = Literal["auto", "reference", "sdpa", "linear", "cpu"]
+PathName = Literal["auto", "reference", "sdpa", "linear", "triton", "cpu"]
 
 
 class Path(NamedTuple):
@@ -39,10 +39,16 @@ def _nothing(_: object) -> None:
 PATHS = (
     Path("sdpa", sdpa.cannot, _nothing, _nothing, sdpa.run),
     Path("linear", linear.cannot, linear.cannot_call, linear.slower, linear.run),
+    Path("triton", triton.cannot, triton.cannot_call, triton.slower, triton.run),
     Path("cpu", cpu.cannot, cpu.cannot_call, cpu.slower, cpu.run),
     Path("reference", _nothing, _nothing, _nothing, lambda *given: definition(*given).output),
 )
 """Fastest first. The last is the definition in plain tensor operations, which runs every operator."""
+
+
+def device_of(name: PathName) -> str:
+    """Return a device on which the path computes."""
+    return "cuda" if name == "triton" else "cpu"
 
 
 class PathChoice(NamedTuple):

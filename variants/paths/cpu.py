@@ -1,50 +1,22 @@
-"""Operators of one score on the CPU, by `variants.paths.tiles`. Margin, threshold and numbers become rows of queries.
-
-    margin c_i over gamma    logits c_i z_ij and threshold c_i gamma: a constant added to both changes no weight
-    SSA's slope b            a factor of the queries and of the gate, as b |a| = |b a|
-    ground value v0          the ground state's weight times v0, outside of the tiles
+"""Operators of one score on the CPU: `variants.paths.score_rows` by `variants.paths.tiles`.
 
 All is float32 or more, and only the output is rounded to the precision of the values.
 """
 
-import math
-
 import torch
 from torch import Tensor
-from torch.nn import functional
 
-from variants.attend import Heads, Keywords, definition, postprocess, without_autocast
+from variants.attend import Heads, Keywords, definition, without_autocast
 from variants.operator import NumberValues, Operator, by_stage
-from variants.paths.case import Case, refuse_kinds
+from variants.paths.case import Case
 from variants.paths.linear import count_seen, find_seen
-from variants.paths.tiles import ROWS, Given, Normalised, Rule, attend_by_tiles
-from variants.stages.products.dot import Dot
-
-_DOT = Dot()
-_KINDS = {
-    "extra": ("none",),
-    "product": ("dot",),
-    "transform": ("none", "temperature"),
-    "forgetting": ("none",),
-    "margin": ("none", "log_count", "ssmax"),
-    "gate": ("none", "suppress"),
-    "score": ("exponential", "ssa", "signed_exponential", "sigmoid", "elu_plus_one"),
-    "normaliser": ("total", "absolute", "ground", "none", "count"),
-    "merge": ("logits",),
-    "rescale": ("none", "scale"),
-    "readout": ("values", "ground_value", "value_bias"),
-}
-_NORMALISED: dict[str, Normalised] = {"total": "total", "absolute": "total", "ground": "ground"}
+from variants.paths.score_rows import ScoreRows, cannot_fold, fold, rule_of, unfold
+from variants.paths.tiles import ROWS, Given, attend_by_tiles
 
 
 def cannot(operator: Operator) -> str | None:
     """Return why this path cannot run `operator`, or None if it can."""
-    if (reason := refuse_kinds("cpu", _KINDS, operator)) is not None:
-        return reason
-    score, normaliser = operator.score.label, operator.normaliser.label
-    if normaliser == "ground" and operator.margin.label != "none" and score != "exponential":
-        return f"cpu computes a margin over the threshold with score 'exponential' only, not {score!r}"
-    return None
+    return cannot_fold(operator, "cpu")
 
 
 def cannot_call(case: Case) -> str | None:
@@ -88,49 +60,26 @@ def _compute(operator: Operator, heads: Heads, value: Keywords) -> Tensor:
         shown = None if seen.keys is None else seen.keys.transpose(-2, -1)
         if seen.keys is not None:
             heads = heads._replace(k=heads.k.masked_fill(~seen.keys, 0), v=heads.v.masked_fill(~seen.keys, 0))
-    rule = Rule(operator.score.label, _NORMALISED.get(operator.normaliser.label, "none"), causal)  # type: ignore[arg-type]
-    tensors = _fold(operator, heads, value, count)
-    output, ground = attend_by_tiles(rule, tensors, None if shown is None else _maps(shown, heads))
-    output, ground = output.view(*shape, -1), ground.view(*shape, 1)
-    if operator.normaliser.label == "count":
-        output = output / count.clamp(min=1)
-    if operator.rescale.label == "scale":
-        output, ground = output * value["rescale"]["factor"], ground * value["rescale"]["factor"]
-    if operator.readout.label == "ground_value":
-        output = output + ground * value["readout"]["ground_value"]
-    if operator.readout.label == "value_bias":
-        output = output + value["readout"]["value_bias"]
-    return postprocess(operator, output, value)
+    given = _flatten(fold(operator, heads, value, count))
+    maps = None if shown is None else _maps(shown, heads)
+    output, ground = attend_by_tiles(rule_of(operator, causal=causal), given, maps)
+    return unfold(operator, output.view(*shape, -1), ground.view(*shape, 1), count, value)
 
 
-def _fold(operator: Operator, heads: Heads, value: Keywords, count: Tensor) -> Given:
-    """Write the operator's numbers as rows [N, T, 1], and heads as [N, T, D]."""
-    own, score = operator.gate.channels, value["score"]
-    q, k = heads.q, heads.k
-    q_own, k_own = (q[..., :-own], k[..., :-own]) if own else (q, k)
-    c = operator.margin.factor(count, **value["margin"])
-    factors = [] if c is None else [c]
-    factors += [1 / value["transform"]["tau"]] if operator.transform.label == "temperature" else []
-    factors += [score["b"]] if operator.score.label == "ssa" else []
-    factor = math.prod(factors) if factors else None
-    floor = None
-    if (gamma := operator.normaliser.relevance(**value["normaliser"])) is not None:
-        floor = gamma if c is None else c * gamma
-        if operator.score.label != "exponential":
-            floor = operator.score.log_score(gamma, **score)  # type: ignore[attr-defined]
-    gate = value["gate"].get("strength")
-    strength = None if gate is None else functional.softplus(gate) * score.get("b", 1)
+def _flatten(folded: ScoreRows) -> Given:
+    """Write heads as [N, T, D], queries scaled, and numbers as rows [N, T, 1]."""
+    q, q_gate, k_gate = folded.q, folded.q_gate, folded.k_gate
     return Given(
-        q=_flat(q_own * _DOT.scale(q_own.shape[-1], operator.signals.count)),
-        k=_flat(k_own),
-        v=_flat(heads.v),
-        factor=_row(factor, q),
-        q_gate=_flat(q[..., -own:] / math.sqrt(own)) if own else None,
-        k_gate=_flat(k[..., -own:]) if own else None,
-        strength=_row(strength, q),
-        exponent=_row(score.get("n"), q),
-        shift=_row(score.get("shift"), q),
-        floor=_row(floor, q),
+        q=_flat(q * folded.scale),
+        k=_flat(folded.k),
+        v=_flat(folded.v),
+        factor=_row(folded.factor, q),
+        q_gate=None if q_gate is None else _flat(q_gate * folded.gate_scale),
+        k_gate=None if k_gate is None else _flat(k_gate),
+        strength=_row(folded.strength, q),
+        exponent=_row(folded.exponent, q),
+        shift=_row(folded.shift, q),
+        floor=_row(folded.floor, q),
     )
 
 

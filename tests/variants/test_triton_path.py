@@ -1,0 +1,112 @@
+"""Triton kernels compute the definition, here through Triton's interpreter, in float32 and float16."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from path_outcomes import defined, masks, most_entries, outcome
+
+from variants import Operator, principled, ssa
+from variants.laws.inputs import Inputs, random_inputs
+from variants.papers.principled import principled_ground, principled_margin
+from variants.paths import triton as path
+
+pytest.importorskip("triton")
+
+GROUND = {"normaliser": {"kind": "ground"}}
+GATE = {"gate": {"kind": "suppress", "width": 4}}
+OPERATORS = [
+    *(principled(per, gate_width=4) for per in ("constant", "query")),
+    principled("head", gate_width=4, gate_dims="split").changed(name="split gate"),
+    principled_ground("query"),
+    principled_margin("head"),
+    ssa(),
+    Operator(score={"kind": "ssa"}, **GROUND, readout={"kind": "ground_value"}),
+    Operator(score={"kind": "ssa"}, margin={"kind": "ssmax"}, transform={"kind": "temperature"}, **GATE),
+    Operator(score={"kind": "signed_exponential"}, normaliser={"kind": "absolute"}, signals={"count": 2}),
+    Operator(score={"kind": "signed_exponential"}, normaliser={"kind": "absolute"}, **GATE),
+    Operator(score={"kind": "sigmoid"}, normaliser={"kind": "none"}, margin={"kind": "log_count"}),
+    Operator(score={"kind": "sigmoid"}, normaliser={"kind": "total"}, **GATE),
+    Operator(score={"kind": "elu_plus_one"}, rescale={"kind": "scale"}, readout={"kind": "value_bias"}),
+    Operator(**GROUND, visible={"kind": "window", "size": 5}, preparation={"kind": "rms_norm"}),
+]
+IDS = [f"{at} {operator.label}" for at, operator in enumerate(OPERATORS)]
+
+
+def errors(came: dict[str, Any], exact: dict[str, Any]) -> dict[str, float]:
+    """Return the largest error of each result, in units of its largest entry."""
+    return {name: float((came[name] - x).abs().max() / (x.abs().max() + 1e-30)) for name, x in exact.items()}
+
+
+@pytest.mark.parametrize("operator", OPERATORS, ids=IDS)
+def test_float32_errs_no_more_than_the_definition(operator: Operator) -> None:
+    inputs = random_inputs(operator, length=70, scale=2.0).to(torch.float32)
+    exact = outcome(operator, defined, inputs.to(torch.float64))
+    usual = errors(outcome(operator, defined, inputs), exact)
+    for name, error in errors(outcome(operator, path.run, inputs), exact).items():
+        assert error <= 4 * usual[name] + 1e-6, name
+
+
+@pytest.mark.parametrize("mask", ["padding", "encoder", "holes"])
+@pytest.mark.parametrize("operator", OPERATORS[:2], ids=IDS[:2])
+def test_masks_hide_keys(operator: Operator, mask: str) -> None:
+    inputs = random_inputs(operator, length=33)
+    exact = outcome(operator, defined, inputs, masks(33)[mask])
+    for name, error in errors(outcome(operator, path.run, inputs.to(torch.float32), masks(33)[mask]), exact).items():
+        assert error <= 1e-5, name
+
+
+@pytest.mark.parametrize("operator", OPERATORS[1::4], ids=IDS[1::4])
+def test_float16_errs_at_most_twice_as_much_as_the_definition(operator: Operator) -> None:
+    """The definition gets the same rounded inputs; both round the output."""
+    given = random_inputs(operator, length=70).to(torch.float32)
+    inputs = Inputs(*(x.half() for x in given[:3]), given.numbers)
+    exact = outcome(operator, defined, Inputs(*(x.double() for x in inputs[:3]), given.to(torch.float64).numbers))
+    usual = errors(outcome(operator, defined, inputs), exact)
+    for name, error in errors(outcome(operator, path.run, inputs), exact).items():
+        assert error <= 2 * usual[name] + 2**-10, name
+
+
+@pytest.mark.parametrize("operator", OPERATORS[:1] + OPERATORS[5:6], ids=IDS[:1] + IDS[5:6])
+def test_results_are_the_same_bits_whatever_else_is_in_the_batch(operator: Operator) -> None:
+    inputs, other = (random_inputs(operator, length=33, seed=seed).to(torch.float32) for seed in (0, 1))
+    numbers = {name: x[:1] if x.shape[0] > 1 else x for name, x in inputs.numbers.items()}
+    alone = outcome(operator, path.run, Inputs(inputs.q[:1], inputs.k[:1], inputs.v[:1], numbers))["output"]
+    both = (torch.cat((mine[:1], its)) for mine, its in zip(inputs[:3], other[:3], strict=True))
+    wide = {
+        name: x[:1].expand(len(other.q) + 1, *x.shape[1:]) if x.shape[0] > 1 else x
+        for name, x in inputs.numbers.items()
+    }
+    assert torch.equal(outcome(operator, path.run, Inputs(*both, wide))["output"][:1], alone)
+
+
+def test_pytorch_accepts_the_operations() -> None:
+    from variants.paths.triton_ops import score_attention
+
+    rows = torch.rand(2, 17)
+    q, k, v, q_gate, k_gate = (torch.randn(1, 2, 17, width) for width in (8, 8, 8, 4, 4))
+    given = [q, k, v, rows, q_gate, k_gate, rows, None, None, rows]
+    given = [None if x is None else x.clone().requires_grad_() for x in given]
+    torch.library.opcheck(score_attention, (*given, None, "exponential", "ground", True))
+
+
+def test_memory_is_linear_in_the_length() -> None:
+    assert most_entries(OPERATORS[0], path.run, 256) <= 2 * most_entries(OPERATORS[0], path.run, 128)
+
+
+@pytest.mark.slow
+def test_kernels_fit_an_h100() -> None:
+    """Compiled for it without a GPU, no thread spills registers, and a block has its 227 KiB of shared memory."""
+    script = Path(__file__).parent.parent / "compile_kernels.py"
+    environment = {**os.environ, "TRITON_INTERPRET": "0", "PYTHONPATH": str(script.parent.parent)}
+    lines = subprocess.run([sys.executable, str(script)], env=environment, capture_output=True, text=True, check=True)
+    kernels = [json.loads(line) for line in lines.stdout.splitlines()]
+    assert len(kernels) == 12
+    for each in kernels:
+        assert each["spilled"] == 0, each
+        assert each["shared"] <= 227 * 1024, each

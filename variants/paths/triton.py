@@ -1,0 +1,114 @@
+"""Operators of one score on GPUs: `variants.paths.score_rows` by `variants.paths.triton_ops`. Memory is linear in T.
+
+Queries, keys and values stay in their precision; logits, numbers, weights and sums are float32.
+"""
+
+import math
+from functools import lru_cache
+from importlib.util import find_spec
+
+import torch
+from torch import Tensor
+
+from grid.errors import EnvironmentProblem
+from variants.attend import Heads, definition, without_autocast
+from variants.operator import NumberValues, Operator, by_stage
+from variants.paths.case import Case
+from variants.paths.score_rows import ScoreRows, cannot_fold, fold, rule_of, unfold
+from variants.paths.tiles import Given
+
+WIDEST = 128
+"""Channels of the widest head, and of the widest gate."""
+_LOG2_E = 1 / math.log(2)
+
+
+def cannot(operator: Operator) -> str | None:
+    """Return why this path cannot run `operator`, or None if it can."""
+    if operator.gate.channels > WIDEST:
+        return f"triton computes gates of up to {WIDEST} channels, not {operator.gate.channels}"
+    score, normaliser = operator.score.label, operator.normaliser.label
+    if not operator.normaliser.shared and score not in ("sigmoid", "elu_plus_one"):
+        return f"triton computes score {score!r} only where weights are divided by their sum, not {normaliser!r}"
+    return cannot_fold(operator, "triton")
+
+
+def cannot_call(case: Case) -> str | None:
+    """Return why this path cannot compute a call, or None if it can."""
+    if case.device != "cuda":
+        return f"triton computes on GPUs only, not on {case.device}"
+    if case.dtype not in (torch.float32, torch.bfloat16, torch.float16):
+        return f"triton computes in float32, bfloat16 and float16, not in {str(case.dtype).removeprefix('torch.')}"
+    if case.channels > WIDEST:
+        return f"triton computes heads of up to {WIDEST} channels, not {case.channels}"
+    if case.biased:
+        return "triton computes logits without a position bias only"
+    if case.dropout:
+        return "triton drops no weights"
+    return "triton needs as many queries as keys" if case.queries != case.keys else None
+
+
+def slower(case: Case) -> str | None:
+    """Return why this path does not run here, or None if it does."""
+    del case
+    return None if _is_installed() else "triton is not installed; the CUDA build of torch brings it"
+
+
+@lru_cache(maxsize=1)
+def _is_installed() -> bool:
+    return find_spec("triton") is not None
+
+
+def run(operator: Operator, heads: Heads, numbers: NumberValues) -> Tensor:
+    """Compute the output [B, H, T, D]; of shapes alone, by the definition.
+
+    Raises:
+        EnvironmentProblem: triton is not installed.
+    """
+    if heads.q.is_meta:
+        return definition(operator, heads, numbers).output
+    if not _is_installed():
+        raise EnvironmentProblem(
+            "path 'triton' needs the package triton, which the CUDA build of torch brings; install it"
+        )
+    from variants.paths.triton_ops import attend_by_triton
+
+    given, value = heads.v.dtype, by_stage(numbers)
+    working = torch.promote_types(given, torch.promote_types(heads.q.dtype, heads.k.dtype))
+    heads = heads._replace(q=heads.q.to(working), k=heads.k.to(working), v=heads.v.to(working))
+    with without_autocast(heads.q.device.type):
+        causal = heads.mask is None and operator.visible.label == "everything"
+        if causal:
+            shown, length = None, heads.q.shape[-2]
+            count = torch.arange(1, length + 1, dtype=torch.float32, device=heads.q.device)[:, None]
+        else:
+            shown = operator.visible.restrict(heads.model_mask, heads.distance)
+            count = shown.sum(-1, keepdim=True, dtype=torch.float32)
+        rows = _in_base_2(fold(operator, heads, value, count), ssa=operator.score.label == "ssa")
+        output, ground = attend_by_triton(rule_of(operator, causal=causal), rows, shown)
+        return unfold(operator, output.float(), ground.view(*output.shape[:3], 1), count, value).to(given)
+
+
+def _in_base_2(folded: ScoreRows, *, ssa: bool) -> Given:
+    """Return numbers as rows [B H, T] for scores in base 2. SSA takes the logits themselves, in natural units."""
+    unit = 1.0 if ssa else _LOG2_E
+    scale = folded.scale * unit
+    return Given(
+        q=folded.q,
+        k=folded.k,
+        v=folded.v,
+        factor=_row(scale if folded.factor is None else scale * folded.factor, folded.q),
+        q_gate=folded.q_gate,
+        k_gate=folded.k_gate,
+        strength=_row(None if folded.strength is None else folded.strength * (unit / _LOG2_E), folded.q),
+        exponent=_row(folded.exponent, folded.q),
+        shift=_row(None if folded.shift is None else folded.shift * unit, folded.q),
+        floor=_row(None if folded.floor is None else folded.floor * _LOG2_E, folded.q),
+    )
+
+
+def _row(x: Tensor | float | None, q: Tensor) -> Tensor | None:
+    """Return a number as rows [B H, T] in float32."""
+    if x is None:
+        return None
+    wide = torch.as_tensor(x, dtype=torch.float32, device=q.device).expand(*q.shape[:-1], 1)
+    return wide.reshape(-1, q.shape[-2]).contiguous()

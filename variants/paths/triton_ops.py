@@ -1,0 +1,187 @@
+"""The kernels of `triton_kernels` and `triton_backward` as operations of PyTorch, with gradients and tile sizes.
+
+With w, L, t, do as there, the backward kernels are given, per query:
+
+    D = do.o - dground (1 - ground)        dground: gradient of the ground state's weight
+    dt = -D (the part of Z that is t)
+
+Gradients have one writer each, so that results are the same bits every time, whatever else is in the batch.
+"""
+
+from contextlib import nullcontext
+from typing import Any, NamedTuple
+
+import torch
+import triton
+from torch import Tensor
+
+from variants.paths.tiles import Given, Rule
+from variants.paths.triton_backward import backward_keys, backward_queries
+from variants.paths.triton_kernels import forward
+
+LN2 = 0.6931471805599453
+
+
+class Tile(NamedTuple):
+    """Queries and keys of a tile, and how the kernel runs on a GPU."""
+
+    rows: int
+    keys: int
+    warps: int = 8
+    stages: int = 2
+
+
+class Tiles(NamedTuple):
+    """Tiles of the three kernels."""
+
+    forward: Tile
+    queries: Tile
+    keys: Tile
+
+
+TILES = {
+    ("half", 64, False): Tiles(Tile(128, 64), Tile(128, 64), Tile(64, 128)),
+    ("half", 64, True): Tiles(Tile(128, 128), Tile(128, 32), Tile(32, 64)),
+    ("half", 128, False): Tiles(Tile(128, 64), Tile(128, 64), Tile(16, 128)),
+    ("half", 128, True): Tiles(Tile(128, 64), Tile(128, 16), Tile(16, 64)),
+    ("single", 64, False): Tiles(Tile(64, 32, 4), Tile(64, 32, 4), Tile(32, 64, 4)),
+    ("single", 64, True): Tiles(Tile(64, 32, 4), Tile(64, 32, 4), Tile(32, 64, 4)),
+    ("single", 128, False): Tiles(Tile(64, 32, 4), Tile(64, 32, 4), Tile(32, 64, 4)),
+    ("single", 128, True): Tiles(Tile(64, 32, 4), Tile(32, 32, 4), Tile(32, 32, 4)),
+}
+"""By precision of the inputs, channels of a head (at most) and presence of a gate."""
+
+WIDEST = 128
+"""Channels of the widest head."""
+
+
+def attend_by_triton(rule: Rule, given: Given, shown: Tensor | None) -> tuple[Tensor, Tensor]:
+    """Compute sum_j w_ij v_j [B, H, T, D_v] and the ground state's weight [B H, T], 0 without one.
+
+    q, k are [B, H, T, D], v [B, H, T, D_v], gates [B, H, T, G], of one dtype. Numbers are [B H, T] in float32 and in
+    base 2; `factor` is not None. `shown` is boolean and broadcasts to [B, H, T, T].
+    """
+    output, _, ground, _ = score_attention(*given, shown, *rule)
+    return output, ground
+
+
+@torch.library.custom_op("ablate::score_attention", mutates_args=())
+def score_attention(
+    q: Tensor, k: Tensor, v: Tensor, factor: Tensor, q_gate: Tensor | None, k_gate: Tensor | None,
+    strength: Tensor | None, exponent: Tensor | None, shift: Tensor | None, floor: Tensor | None, shown: Tensor | None,
+    score: str, normalised: str, causal: bool,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
+    """Compute the output, L, the ground state's weight and the part of Z that is t."""
+    call = _Call(Given(q, k, v, factor, q_gate, k_gate, strength, exponent, shift, floor), shown)
+    output, logs = torch.empty_like(v), torch.empty_like(factor)
+    ground, floors = torch.zeros_like(factor), torch.zeros_like(factor)
+    tile, results = call.tiles.forward, (output, logs, ground, floors)
+    call.launch(forward, tile, tile.rows, (score, normalised, causal), [results], [output])
+    return results
+
+
+@score_attention.register_fake
+def _(q: Tensor, k: Tensor, v: Tensor, factor: Tensor, *_: object) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    del q, k
+    return torch.empty_like(v), *(torch.empty_like(factor) for _ in range(3))  # type: ignore[return-value]
+
+
+@torch.library.custom_op("ablate::score_attention_backward", mutates_args=())
+def score_attention_backward(
+    q: Tensor, k: Tensor, v: Tensor, factor: Tensor, q_gate: Tensor | None, k_gate: Tensor | None,
+    strength: Tensor | None, exponent: Tensor | None, shift: Tensor | None, floor: Tensor | None, shown: Tensor | None,
+    logs: Tensor, doutput: Tensor, shared: Tensor, dground: Tensor, score: str, normalised: str, causal: bool,
+) -> list[Tensor]:  # fmt: skip
+    """Compute the gradients of q, k, v, factor, q_gate, k_gate, strength, exponent, shift; empty for what is absent."""
+    call = _Call(Given(q, k, v, factor, q_gate, k_gate, strength, exponent, shift, floor), shown)
+    doutput = doutput if doutput.stride(-1) == 1 else doutput.contiguous()
+    gradients = _empty(q, k, v, factor, q_gate, k_gate, strength, exponent, shift)
+    dq, dk, dv, dfactor, dq_gate, dk_gate, dstrength, dexponent, dshift = gradients
+    rule, given = (score, normalised, causal), [(logs, shared, dground), doutput]
+    of_queries, of_keys = (dq, dq_gate, dfactor, dstrength, dexponent, dshift), (dk, dv, dk_gate)
+    tile = call.tiles.queries
+    call.launch(backward_queries, tile, tile.rows, rule, [*given, of_queries], [doutput, dq, dq_gate])
+    tile = call.tiles.keys
+    call.launch(backward_keys, tile, tile.keys, rule, [*given, of_keys], [doutput, *of_keys])
+    return gradients
+
+
+@score_attention_backward.register_fake
+def _(*arguments: Any) -> list[Tensor]:
+    return _empty(*arguments[:9])
+
+
+def _empty(*given: Tensor | None) -> list[Tensor]:
+    """Make an array for the gradient of each tensor; without entries for None."""
+    return [given[0].new_empty(0) if x is None else torch.empty_like(x) for x in given]  # type: ignore[union-attr]
+
+
+def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+    *tensors, score, normalised, causal = inputs
+    ctx.rule = Rule(score, normalised, causal)
+    ctx.save_for_backward(*tensors, *output)
+    ctx.mark_non_differentiable(*output[1:2], *output[3:], *([] if normalised == "ground" else output[2:3]))
+
+
+def _differentiate(
+    ctx: Any, doutput: Tensor, _logs: Tensor, dground: Tensor, _floors: Tensor
+) -> tuple[Tensor | None, ...]:
+    *tensors, output, logs, ground, floors = ctx.saved_tensors
+    shared = (doutput.float() * output.float()).sum(-1).reshape(logs.shape)  # D
+    dfloor = None
+    if ctx.rule.normalised == "ground":
+        shared = shared - dground * (1 - ground)
+        dfloor = -LN2 * shared * floors
+    slopes = score_attention_backward(*tensors, logs, doutput, shared.contiguous(), dground.contiguous(), *ctx.rule)
+    found = [None if x is None else slope for x, slope in zip(tensors[:9], slopes, strict=True)]
+    return (*found, dfloor, None, None, None, None)
+
+
+score_attention.register_autograd(_differentiate, setup_context=_keep)
+
+
+def _strides(x: Tensor) -> tuple[int, int, int]:
+    """Return the strides of [B, H, T, D] but the last, which is 1; zeros for an absent tensor."""
+    return (x.stride(0), x.stride(1), x.stride(2)) if x.dim() == 4 else (0, 0, 0)
+
+
+class _Call:
+    """Arguments that the kernels of one call share."""
+
+    def __init__(self, given: Given, shown: Tensor | None) -> None:
+        absent = given.q.new_empty(0, dtype=torch.float32)
+        tensors = [x if x is None or x.stride(-1) == 1 else x.contiguous() for x in (*given[:3], *given[4:6])]
+        self._tensors = tuple(absent if x is None else x for x in tensors)
+        numbers = (given.factor, given.strength, given.exponent, given.shift, given.floor)
+        self._numbers = tuple(absent if x is None else x for x in numbers)
+        self._shown = absent if shown is None else _spread(shown, given.q)
+        self._batch, self._heads, self._length, width = given.q.shape
+        gate = 0 if given.q_gate is None else given.q_gate.shape[-1]
+        widths = (width, given.v.shape[-1], gate)
+        self._shape = (*widths, *(max(16, triton.next_power_of_2(each)) for each in widths))
+        self._gate_scale = 1 / (LN2 * gate**0.5) if gate else 1.0
+        single = given.q.dtype == torch.float32
+        self.tiles = TILES["single" if single else "half", 64 if max(widths) <= 64 else WIDEST, gate > 0]
+        precision = "ieee" if single else "tf32"  # half precision has no choice
+        self._switches = (gate > 0, given.shift is not None, shown is not None, precision, given.q.is_cuda)
+
+    def launch(
+        self, kernel: Any, tile: Tile, block: int, rule: tuple[str, str, bool], more: list[Any], strided: list[Tensor]
+    ) -> None:  # fmt: skip
+        """Run `kernel` in blocks of `block`, with `more` arguments and the strides of `strided`."""
+        device = self._tensors[0].device
+        strides = map(_strides, (*self._tensors, self._shown, *strided))
+        sizes = (self._heads, self._length, self._gate_scale)
+        with torch.cuda.device(device) if device.type == "cuda" else nullcontext():
+            kernel[triton.cdiv(self._length, block), self._batch * self._heads](
+                self._tensors, self._numbers, self._shown, *more, *strides, sizes, *self._shape, tile.rows, tile.keys,
+                *rule, *self._switches, num_warps=tile.warps, num_stages=tile.stages,
+            )  # fmt: skip
+
+
+def _spread(shown: Tensor, q: Tensor) -> Tensor:
+    """Return a mask as bytes [B, H, T, T] without a copy of what repeats."""
+    shown = shown[(None,) * (4 - shown.dim())]
+    shown = shown.expand(*shown.shape[:-1], q.shape[2])
+    shown = shown if shown.stride(-1) == 1 else shown.contiguous()
+    return shown.view(torch.uint8).expand(*q.shape[:3], q.shape[2])
