@@ -28,8 +28,8 @@ def over_seeds(source: str, keys: Sequence[str], scale: Scale, band: Band = "int
     return f"""
     WITH per_seed AS (SELECT {names}, {_to_units("value", scale)} AS scaled_ FROM ({source})),
     summed AS (
-        SELECT {names}, count(scaled_) AS n, count(*) - count(scaled_) AS lost, avg(scaled_) AS centre,
-               CASE WHEN count(scaled_) > 1 THEN stddev_samp(scaled_) END AS sd,
+        SELECT {names}, count(scaled_) AS n, count(*) - count(scaled_) AS lost, avg(scaled_ ORDER BY scaled_) AS centre,
+               CASE WHEN count(scaled_) > 1 THEN stddev_samp(scaled_ ORDER BY scaled_) END AS sd,
                min(scaled_) AS least, max(scaled_) AS greatest
         FROM per_seed GROUP BY {names}
     ),

@@ -53,7 +53,7 @@ def test_a_result_has_four_formats(campaign: Path, tmp_path: Path, capsys: pytes
     assert capsys.readouterr().out.strip() == str(file)
     assert pl.read_parquet(file).rows() == rows
     assert ask(campaign, QUERY, "--md") == 0
-    assert capsys.readouterr().out.splitlines()[1:] == ["| ------- | --: |", "| SSA     |   2 |", "| softmax |   2 |"]
+    assert capsys.readouterr().out.splitlines()[1:] == ["| --- | --: |", "| SSA | 2 |", "| softmax | 2 |"]
 
 
 def test_saved_queries_are_listed_and_replaced(campaign: Path, capsys: pytest.CaptureFixture[str]) -> None:
