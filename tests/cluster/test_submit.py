@@ -128,8 +128,8 @@ def test_a_cancelled_worker_stays_cancelled(cluster: Cluster, user: User) -> Non
 
 
 REFUSED = {
-    "account='moon'": "the account is not one you may use there",
-    "qos='moon'": "the qos is not one you may use",
+    "account='moon'": "your accounts: research, root, small",
+    "qos='moon'": "QOS here: few, normal",
     "constraint='moon'": "no node has what --constraint asks for",
     "exclude='moon'": "--exclude names a node that does not exist",
     "exclude='n[1-2]'": "--exclude n[1-2] leaves no node to train on; exclude fewer (sbatch: ",
@@ -149,11 +149,13 @@ def test_what_the_cluster_does_not_have_is_said_and_nothing_is_left(cluster: Clu
         assert (said.code, said.out) == (2, "")
         assert words in said.sentence
     assert nothing_happened(cluster, user)
-    said = user.writes("seeds=range(5)", "workers=10, account='small'").does(*user.run)
-    assert said.code == 5
-    assert "you have as many jobs in the queue as you may; wait, cancel some, or lower --workers" in said.sentence
-    assert cluster.run("squeue", "-h") == ""
-    assert user.layout.submission_ids() == []
+
+
+def test_an_account_that_takes_few_jobs_gets_as_many_workers(cluster: Cluster, user: User) -> None:
+    request = "workers=10, account='small', max_parallel=3, partition='short,debug', time='4m'"
+    assert user.writes("seeds=range(5)", request).does(*user.run, "--wait").code == 0
+    assert len(user.workers()) == 4
+    assert user.ok() == 10
 
 
 REAL = """

@@ -155,3 +155,13 @@ def test_another_process_reads_whole_snapshots_while_this_one_ingests(
     assert all(rows == promised for rows, promised in seen)
     assert [rows for rows, _ in seen] == sorted(rows for rows, _ in seen)
     assert opened(layout.root).sql(COUNT)["n"].item() == 150
+
+
+def test_a_path_may_have_a_question_mark(tmp_path: Path) -> None:
+    layout = Layout(tmp_path / "better?")
+    for delivered in (1, 2):
+        deliver(layout, delivered)
+        ingest(layout)
+        with Store.open(layout.root) as store:
+            assert store.sql(COUNT).item() == 10 * delivered
+    assert [path.name for path in tmp_path.iterdir()] == ["better?"]
