@@ -105,6 +105,22 @@ def test_what_a_reader_closed_stays_so_while_the_words_around_it_change(page: Pa
     assert not trace.evaluate("(one) => one.open")
 
 
+def test_a_run_has_its_own_folds(page: Page, live: Live) -> None:
+    campaign = live.write(failed={("SSA", 0): "error", ("SSA", 1): "error"})
+    first, second = (campaign.line("SSA", seed)["trial"] for seed in range(2))
+    trace = page.locator("#slot-what details")
+    page.goto(f"{live.url}/run?run={first}")
+    trace.get_by_text("Traceback").first.click()
+    assert not trace.evaluate("(one) => one.open")
+    leave = "(run) => { const a = document.createElement('a'); a.href = `/runs/run?run=${run}`; a.className = 'on';"
+    page.evaluate(f"{leave} document.querySelector('#page').append(a); a.click(); }}", second)
+    page.locator("#slot-what td", has_text=second).wait_for()
+    assert trace.evaluate("(one) => one.open")
+    page.go_back()
+    page.locator("#slot-what td", has_text=first).wait_for()
+    assert trace.evaluate("(one) => one.open")
+
+
 def test_a_table_that_had_nothing_to_show_is_shown_once_it_has(page: Page, live: Live) -> None:
     live.write()
     table = page.locator("#slot-failures .ag-theme-quartz")

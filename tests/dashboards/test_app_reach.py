@@ -128,6 +128,20 @@ def test_a_walk_by_keyboard_alone(page: Page, site: Site) -> None:
     page.keyboard.press("t")
 
 
+def test_back_and_forward_go_through_pages(page: Page, site: Site) -> None:
+    at(page, site, "overview")
+    heading = "() => document.querySelector('#page h1').textContent"
+    for each in LISTED[1:4]:
+        page.get_by_role("navigation", name="Pages").get_by_text(each.title, exact=True).click()
+        page.wait_for_function(f"() => document.querySelector('#page h1')?.textContent === '{each.title}'")
+    for each in reversed(LISTED[:3]):
+        page.go_back()
+        page.wait_for_function(f"() => document.querySelector('#page h1')?.textContent === '{each.title}'")
+    page.go_forward()
+    page.wait_for_function(f"() => document.querySelector('#page h1')?.textContent === '{LISTED[1].title}'")
+    assert page.evaluate(heading) == LISTED[1].title
+
+
 def test_a_download_holds_what_is_drawn(page: Page, site: Site) -> None:
     at(page, site, "overview")
     with page.expect_download() as waited:

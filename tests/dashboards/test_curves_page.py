@@ -7,8 +7,10 @@ from statistics import fmean, geometric_mean, stdev
 
 import polars as pl
 import pytest
+from dashboard_site import ServeSite
 from known_campaign import open_view, show_slot
-from synthetic import plan_header, plan_lines, publish_grid, write_end, write_start
+from playwright.sync_api import Page as Tab
+from synthetic import plan_header, plan_lines, publish_grid, write_campaign, write_end, write_start
 
 from dashboards.app.page import PageView, SlotContent
 from dashboards.app.pages.curves import CURVES
@@ -224,3 +226,45 @@ def test_parts_of_a_second_are_averages_too_and_their_extremes_are_of_finite_val
     assert data["least"].min() == 1.0
     assert data["greatest"].max() == 4.0
     assert data["lost"].sum() == sum(step % 10 in wild for step in range(6, 4000))
+
+
+AXIS = "() => document.querySelector('.js-plotly-plot').layout.yaxis.range"
+
+
+@pytest.mark.browser
+def test_axes_follow_new_results_until_the_reader_zooms(page: Tab, serve_site: ServeSite, tmp_path: Path) -> None:
+    root = tmp_path / "live"
+
+    def write(seeds: int, height: float, stored: str) -> None:
+        write_campaign(root, operators=("softmax",), seeds=range(seeds), steps=4, sigma_f=(5,), submission=stored)
+        layout = Layout(root)
+        buffer = ShardBuffer(layout, submission=stored, worker=7)
+        key = layout.trial_keys().__next__()
+        buffer.add("metric", (key, 1, seeds, "height", height, 0.0))
+        buffer.add("metric", (key, 1, seeds + 10, "height", 2 * height, 0.0))
+        buffer.flush()
+
+    write(1, 1.0, "20260921T141320-0a1b2c")
+    with serve_site([root]) as site:
+        page.goto(f"{site.url}/live/curves?metric=height&linear=1")
+        page.wait_for_selector(".js-plotly-plot .scatterlayer")
+        low, high = page.evaluate(AXIS)
+        assert high == pytest.approx(2.05)
+        write(2, 50.0, "20260921T141320-0a1b2d")
+        site.campaigns.look()
+        page.wait_for_function(f"() => ({AXIS})()[1] > 90", timeout=20000)
+        box = page.locator(".js-plotly-plot .nsewdrag").bounding_box()
+        assert box is not None
+        page.mouse.move(box["x"] + 50, box["y"] + 50)
+        page.mouse.down()
+        page.mouse.move(box["x"] + 300, box["y"] + 200, steps=5)
+        page.mouse.up()
+        zoomed = page.evaluate(AXIS)
+        assert zoomed != pytest.approx([low, high])
+        write(3, 500.0, "20260921T141320-0a1b2e")
+        site.campaigns.look()
+        page.wait_for_function(
+            "() => Math.max(...document.querySelector('.js-plotly-plot').calcdata.flat().map((at) => at.y || 0)) > 900",
+            timeout=20000,
+        )
+        assert page.evaluate(AXIS) == zoomed
