@@ -5,20 +5,26 @@ OMP_NUM_THREADS=1 python benchmarks/attention.py [--lengths 256 1024] [--rounds 
 All sides take turns, so that a busy machine slows all alike. Time is the processor time of this process, which other
 processes change little. A result is the median of the rounds in milliseconds, for forward alone and for forward and
 backward. Its ratio is to fused attention. Inputs are random, causal and float32. `--write` stores all as one JSON file.
+
+With `--device cuda`, inputs are bfloat16, and time is that of the GPU between two events. Fused attention is measured
+with each backend of PyTorch, and the fastest counts; FlexAttention is compiled. Memory is the most that forward and
+backward allocate beyond their inputs. The definition is left out above 2,048 tokens.
 """
 
 import argparse
 import json
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from measurement import machine, tell
 from torch import Tensor
 from torch.nn import functional as F
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
 from variants import Heads, Operator
 from variants.model.seeding import generator
@@ -27,7 +33,8 @@ from variants.papers.catalogue import catalogue
 from variants.paths.case import Case
 from variants.paths.choose import PATHS, Path as ExecutionPath, choose
 
-BATCH, HEADS, CHANNELS = 2, 4, 64
+LONGEST_DEFINITION = 2048
+"""Tokens up to which the definition is measured on a GPU; beyond, its maps take too much memory."""
 OPERATORS = (
     "softmax", "affine_scaled", "learned_sink", "principled", "principled_ground", "ssa", "cog", "sigmoid",
     "linear_elu", "identity", "mlp_kernel", "cosformer", "entmax15",
@@ -37,26 +44,65 @@ WARM_UP = 2
 Step = Callable[[], None]
 
 
-def heads_of(operator: Operator, length: int) -> tuple[Heads, dict[str, Tensor]]:
+class Setup(NamedTuple):
+    """Sizes, device and precision of all sides."""
+
+    batch: int
+    heads: int
+    channels: int
+    device: str
+    dtype: torch.dtype
+
+    def draw(self, heads: int, length: int, channels: int, made: torch.Generator) -> Tensor:
+        """Draw [B, H, T, D] with gradients."""
+        drawn = torch.randn(self.batch, heads, length, channels, generator=made)
+        return drawn.to(self.device, self.dtype).requires_grad_()
+
+    def seconds(self, step: Step) -> float:
+        """Return the seconds of a step: of the processor, or of the GPU between two events."""
+        if self.device == "cpu":
+            began = time.process_time()
+            step()
+            return time.process_time() - began
+        first, last = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        first.record()
+        step()
+        last.record()
+        torch.cuda.synchronize()
+        return first.elapsed_time(last) / 1e3
+
+    def extra_bytes(self, step: Step) -> int | None:
+        """Return the most bytes that a step allocates on the GPU."""
+        if self.device == "cpu":
+            return None
+        torch.cuda.synchronize()
+        torch.cuda.reset_peak_memory_stats()
+        before = torch.cuda.memory_allocated()
+        step()
+        torch.cuda.synchronize()
+        return torch.cuda.max_memory_allocated() - before
+
+
+def heads_of(operator: Operator, length: int, setup: Setup) -> tuple[Heads, dict[str, Tensor]]:
     """Draw heads and numbers of `operator`, with gradients."""
     made = torch.Generator().manual_seed(0)
     joined = operator.merge.heads_joined
-    heads, value = HEADS // joined, CHANNELS * joined
+    heads, value = setup.heads // joined, setup.channels * joined
     query = value + operator.added_channels
-    sizes = ((heads, query), (heads, query), (heads, value))
-    q, k, v = (torch.randn(BATCH, count, length, size, generator=made).requires_grad_() for count, size in sizes)
+    q, k, v = (setup.draw(heads, length, channels, made) for channels in (query, query, value))
     shape = head_shape(operator, heads=heads, query=query, value=value, width=1)
     numbers = {}
     for name, number in operator.numbers().items():
         table = number.table(shape, 0) if number.trained else number.fixed_value(shape, 0)
         if number.trained:
             number.disturb(table, generator(0, "benchmark", name))
-        numbers[name] = (number.value(table, 0) if number.trained else table).detach().requires_grad_()
+        value_of = number.value(table, 0) if number.trained else table
+        numbers[name] = value_of.detach().to(setup.device).requires_grad_()
     return Heads(q, k, v), numbers
 
 
-def steps_of(run: Callable[[], Tensor], inputs: Sequence[Tensor]) -> dict[str, Step]:
-    """Return the forward pass, and the forward and backward pass."""
+def steps_of(run: Callable[[], Tensor], inputs: list[Tensor]) -> dict[str, Step]:
+    """Return a forward pass, and a forward and a backward pass."""
 
     def forward() -> None:
         with torch.no_grad():
@@ -71,42 +117,63 @@ def steps_of(run: Callable[[], Tensor], inputs: Sequence[Tensor]) -> dict[str, S
     return {"forward": forward, "both": both}
 
 
-def on_path(operator: Operator, path: ExecutionPath, length: int) -> dict[str, Step]:
+def on_path(operator: Operator, path: ExecutionPath, length: int, setup: Setup) -> dict[str, Step]:
     """Return the steps of `operator` on `path`."""
-    heads, numbers = heads_of(operator, length)
+    heads, numbers = heads_of(operator, length, setup)
     return steps_of(lambda: path.run(operator, heads, numbers), [*heads[:3], *numbers.values()])
 
 
-def fused(length: int) -> dict[str, Step]:
-    """Return the steps of PyTorch's fused attention alone."""
-    q, k, v = inputs = [torch.randn(BATCH, HEADS, length, CHANNELS).requires_grad_() for _ in range(3)]
-    return steps_of(lambda: F.scaled_dot_product_attention(q, k, v, is_causal=True), inputs)
+def fused(length: int, setup: Setup) -> dict[str, dict[str, Step]]:
+    """Return the steps of PyTorch's fused attention alone, by backend."""
+    made = torch.Generator().manual_seed(0)
+    q, k, v = inputs = [setup.draw(setup.heads, length, setup.channels, made) for _ in range(3)]
+    if setup.device == "cpu":
+        return {"": steps_of(lambda: F.scaled_dot_product_attention(q, k, v, is_causal=True), inputs)}
+
+    def by(backend: SDPBackend) -> Callable[[], Tensor]:
+        def run() -> Tensor:
+            with sdpa_kernel(backend):
+                return F.scaled_dot_product_attention(q, k, v, is_causal=True)
+
+        return run
+
+    backends = (SDPBackend.CUDNN_ATTENTION, SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION)
+    mask = create_block_mask(lambda _b, _h, i, j: i >= j, None, None, length, length, device=setup.device)
+    flex = torch.compile(flex_attention, dynamic=False)
+    found = {backend.name: steps_of(by(backend), inputs) for backend in backends}
+    return found | {"FLEX": steps_of(lambda: flex(q, k, v, block_mask=mask), inputs)}
 
 
-def measure(length: int, names: tuple[str, ...], rounds: int) -> list[dict[str, Any]]:
+def measure(length: int, names: tuple[str, ...], rounds: int, setup: Setup) -> list[dict[str, Any]]:
     """Measure every operator on every path that can run it, in turns."""
-    case, known = Case(length, length), catalogue()
-    every = {("fused attention", ""): fused(length)}
+    case, known = Case(length, length, setup.device, setup.dtype, channels=setup.channels), catalogue()
+    every = {("fused attention", name): steps for name, steps in fused(length, setup).items()}
     operators = {name: known[name].make() for name in names}
     for name, operator in operators.items():
-        able = (path for path in PATHS if path.reason(operator, case) is None)
-        every |= {(name, path.name): on_path(operator, path, length) for path in able}
+        able = [path for path in PATHS if path.reason(operator, case) is None]
+        if setup.device == "cuda" and length > LONGEST_DEFINITION:
+            able.remove(PATHS[-1])
+        every |= {(name, path.name): on_path(operator, path, length, setup) for path in able}
     taken: dict[tuple[str, str, str], list[float]] = {}
     for turn in range(WARM_UP + rounds):
         for (name, path), steps in every.items():
             for what, step in steps.items():
-                began = time.process_time()
-                step()
+                took = setup.seconds(step)
                 if turn >= WARM_UP:
-                    taken.setdefault((name, path, what), []).append(time.process_time() - began)
+                    taken.setdefault((name, path, what), []).append(took)
     median = {at: statistics.median(each) for at, each in taken.items()}
+    fastest = {
+        what: min(took for (name, path, of), took in median.items() if (name, of) == ("fused attention", what))
+        for what in ("forward", "both")
+    }
     rows = []
     for name, path in every:
         row: dict[str, Any] = {"length": length, "operator": name, "path": path}
         row["chosen"] = name in operators and choose(operators[name], case).path.name == path
-        for what in ("forward", "both"):
+        for what, best in fastest.items():
             row[f"{what}_ms"] = round(1e3 * median[name, path, what], 3)
-            row[f"{what}_ratio"] = round(median[name, path, what] / median["fused attention", "", what], 3)
+            row[f"{what}_ratio"] = round(median[name, path, what] / best, 3)
+        row["extra_bytes"] = setup.extra_bytes(every[name, path]["both"])
         rows.append(row)
     return rows
 
@@ -114,15 +181,23 @@ def measure(length: int, names: tuple[str, ...], rounds: int) -> list[dict[str, 
 def main() -> None:
     """Print one JSON line for the machine and one for each operator, path and length; write them if asked."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--lengths", type=int, nargs="+", default=[256, 1024])
+    parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
+    parser.add_argument("--channels", type=int, default=64)
+    parser.add_argument("--lengths", type=int, nargs="+")
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--operators", nargs="+", default=list(OPERATORS))
     parser.add_argument("--write", type=Path)
     asked = parser.parse_args()
-    shape = {"batch": BATCH, "heads": HEADS, "channels": CHANNELS, "dtype": "float32", "causal": True}
-    about = {**machine(), "threads": torch.get_num_threads(), "torch": torch.__version__, "shape": shape}
+    on_gpu = asked.device == "cuda"
+    sizes = (8, 16) if on_gpu else (2, 4)
+    setup = Setup(*sizes, asked.channels, asked.device, torch.bfloat16 if on_gpu else torch.float32)
+    lengths = asked.lengths or ([1024, 2048, 4096, 8192] if on_gpu else [256, 1024])
+    shape = {**setup._asdict(), "dtype": str(setup.dtype).removeprefix("torch."), "causal": True}
+    about = {**machine(), "threads": torch.get_num_threads(), "shape": shape}
+    if on_gpu:
+        about |= {"gpu": torch.cuda.get_device_name(), "cuda": torch.version.cuda}
     tell(about)
-    rows = [row for length in asked.lengths for row in measure(length, tuple(asked.operators), asked.rounds)]
+    rows = [row for length in lengths for row in measure(length, tuple(asked.operators), asked.rounds, setup)]
     for row in rows:
         tell(row)
     if asked.write:

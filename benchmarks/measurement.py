@@ -9,13 +9,13 @@ import json
 import os
 import platform
 import statistics
+import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import NamedTuple
-
-import duckdb
-import pyarrow as pa
 
 
 def machine() -> dict[str, object]:
@@ -26,9 +26,17 @@ def machine() -> dict[str, object]:
         "load": round(os.getloadavg()[0], 1),
         "system": platform.platform(),
         "python": platform.python_version(),
-        "duckdb": duckdb.__version__,
-        "pyarrow": pa.__version__,
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "commit": subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True).stdout.strip() or None,
+        **{name: _version(name) for name in ("torch", "triton", "duckdb", "pyarrow")},
     }
+
+
+def _version(name: str) -> str | None:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return None
 
 
 def read_options(doc: str | None, **defaults: int | None) -> argparse.Namespace:
