@@ -35,6 +35,8 @@ class Ramp(NamedTuple):
     high: float
     diverging: bool = False
     """From blue over neutral to orange, with the neutral colour in the middle."""
+    high_is_better: bool = False
+    """A diverging ramp ends in blue, the colour of better values."""
     log: bool = False
     """Colours follow the logarithm, and values that are not positive have none."""
     title: str = ""
@@ -47,7 +49,9 @@ class Ramp(NamedTuple):
     @property
     def colors(self) -> Sequence[str]:
         """From low to high, at equal distances."""
-        return DIVERGING if self.diverging else SEQUENTIAL
+        if not self.diverging:
+            return SEQUENTIAL
+        return DIVERGING[::-1] if self.high_is_better else DIVERGING
 
     @property
     def ends(self) -> tuple[float, float]:

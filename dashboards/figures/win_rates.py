@@ -65,8 +65,12 @@ def draw_win_rates(found: pl.DataFrame, look: CellLook) -> go.Figure:
     ]
     kinds: dict[str, Any] = {**dict.fromkeys(("text", "note", "reason"), pl.String), "value": pl.Float64}
     levels = {"x": pl.Enum(names), "y": pl.Enum(names)}
-    ramp = Ramp(0.0, 1.0, diverging=True, title="won", words=lambda value: "–" if value is None else f"{value:.0%}")
+    ramp = Ramp(0.0, 1.0, diverging=True, high_is_better=True, title="won", words=_percent)
     return draw_heat(pl.DataFrame(rows, schema_overrides=kinds | levels), ramp, x="against", y="")
+
+
+def _percent(value: float | None) -> str:
+    return "–" if value is None else f"{value:.0%}"
 
 
 def _seeds(row: Mapping[str, Any]) -> str:
