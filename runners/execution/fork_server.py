@@ -29,7 +29,7 @@ from typing import Any, NoReturn, final
 
 from runners.child_lifetime import GROUP_SIGNALS, die_with
 
-MOST_BYTES = 4096
+MOST_BYTES = 65_536
 
 
 def main() -> None:

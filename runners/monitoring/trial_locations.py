@@ -159,9 +159,10 @@ def _outdated_notes(store: "Store", active: int) -> Iterator[str]:
     ended = store.sql("SELECT count(*) FROM trial ANTI JOIN grid_trial USING (trial) WHERE status = 'ok'").item()
     since = "in no grid any more, since the spec was edited"
     if active:
-        yield f"{format_count(active, 'queued or running trial')} {since}; `ablate cancel --outdated` cancels"
+        active_words = format_count(active, "queued or running trial")
+        yield f"{active_words} {'is' if active == 1 else 'are'} {since}; `ablate cancel --outdated` cancels them"
     if ended:
-        yield f"{format_count(ended, 'finished trial')} {since}; no table shows these results"
+        yield f"{format_count(ended, 'finished trial')} {'is' if ended == 1 else 'are'} {since}; no table shows these results"
 
 
 @final

@@ -140,7 +140,7 @@ def look(root: Path, scheduler: Scheduler) -> WatchView:
     total = Counter(each.state for each in where.trials.values())
     cells = {key: (grid, cell) for grid, cell, key in rows}
     return WatchView(
-        status, {state: total[state] for state in STATES}, _left_s(where, dict(seconds), cells), where.notes
+        status, {state: total[state] for state in STATES}, _left_s(where, dict(seconds), cells), tuple(status.warnings)
     )
 
 
@@ -206,4 +206,4 @@ def render(view: WatchView) -> RenderableType:
     with redirect_stdout(text):
         write_status(view.status, most_cells=_MOST_CELLS)
     notes = Text("\n".join(view.notes), style="yellow")
-    return Group(head, Text(text.getvalue(), no_wrap=True, overflow="ellipsis"), notes)
+    return Group(head, notes, Text(text.getvalue())) if view.notes else Group(head, Text(text.getvalue()))

@@ -294,6 +294,12 @@ class Resources:
         gpu = factors.gpu if self.gpus else 1
         fewer = max(gpu, factors.host if self.mem is None else 1)
         side_by_side = 2 if self.per_gpu == "auto" else self.per_gpu
+        if side_by_side < gpu:
+            raise SpecError(
+                f"oom='bigger' gives a trial that ran out of a GPU's memory {gpu} x its share of it, and with "
+                f"per_gpu={self.per_gpu} there is no larger one; say oom='halve', or another gpu_type without "
+                "oom='bigger'"
+            )
         if side_by_side < fewer:
             raise SpecError(
                 f"oom='bigger' gives a trial that ran out of memory {fewer} x as much, and its class has neither mem= "

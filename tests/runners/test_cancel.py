@@ -248,7 +248,7 @@ def test_trials_of_an_edited_grid_are_told_and_can_be_called_off(campaign: Campa
     write_json(header, {**read_json(header), "trials": len(lines)})
     call = Cancelled(campaign, {"7_0": RUNS})
     assert call.where.outdated == tuple(keys(campaign, 1))
-    assert any("1 queued or running trial in no grid any more" in note for note in call.where.notes)
+    assert any("1 queued or running trial is in no grid any more" in note for note in call.where.notes)
     call.trials(call.where.outdated)
     assert read_cancelled(campaign.layout, FIRST).trials == set(keys(campaign, 1))
     assert not Cancelled(campaign, {"7_0": RUNS}).where.outdated

@@ -368,7 +368,7 @@ def test_trials_side_by_side_have_their_devices(tmp_path: Path) -> None:
     (record,) = sent.records()
     assert (record.gpus, record.slots) == (2, 2)
     rows = CompletedRows(sent.layout, sent.submission, "0-1", (0, len(starts)))
-    rows.read()
+    rows.read(float("inf"))
     assert rows.complete  # which it tells the others
 
 

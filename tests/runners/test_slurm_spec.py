@@ -187,9 +187,13 @@ def test_more_is_given_of_what_ran() -> None:
     assert more(CUDA, HOST) == (2000, 2)
     assert more(CUDA, per_gpu="auto") == (1000, 1)
     assert more(CUDA, gpus=0, per_gpu=1) == (1000, 1)  # it was on a GPU then and is not now
-    for ends, changes in (([CUDA], {"per_gpu": 1}), ([CUDA] * 3, {}), ([HOST], {"mem": None, "per_gpu": 1})):
-        with pytest.raises(SpecError, match="neither mem= to multiply nor enough trials side by side"):
-            more(*ends, **changes)
+    for times, ends, per_gpu in ((2, [CUDA], 1), (8, [CUDA] * 3, 4)):
+        with pytest.raises(
+            SpecError, match=f"{times} x its share of it, and with per_gpu={per_gpu} there is no larger"
+        ):
+            more(*ends, per_gpu=per_gpu)
+    with pytest.raises(SpecError, match="neither mem= to multiply nor enough trials side by side"):
+        more(HOST, mem=None, per_gpu=1)
 
 
 LOADS = st.builds(

@@ -6,10 +6,11 @@ workers examine few trials of others. A row that is missing in these files costs
 
 import base64
 import binascii
+import random
 import socket
 import time
 import zlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, final
 
@@ -96,6 +97,19 @@ class RowStates:
             return RowLook("held", sure=self._is_alive(key, state.live))
         return RowLook("free", lost_here=bool(state.attempts) and self._was_lost_here(state.attempts[-1]))
 
+    def memory_bytes(self, rows: Iterable[int], *, gpu: bool) -> int | None:
+        """Return the most memory that a finished trial of `rows` needed on a GPU or the host; None: unknown."""
+        states = (trial_state(self._layout, self.key(row), self._leases.alive) for row in rows if self.begun(row))
+        needed = [
+            int(attempt.end.get("memory_bytes") or 0)
+            for state in states
+            for attempt in state.attempts
+            if attempt.end
+            and attempt.end["status"] == "ok"
+            and str(attempt.start.get("device")).startswith("cuda") == gpu
+        ]
+        return max(needed, default=None)
+
     def record_out_of_memory(self, rows: Iterable[int], place: Mapping[str, Any]) -> list[str]:
         """Record that attempts of earlier lives of the task at `place` ran out of memory; return their trials."""
         found = []
@@ -149,6 +163,7 @@ class CompletedRows:
         self._bits = 0
         """Bit i is set if row `first + i` is done."""
         self._clock = clock
+        self._to_read: Iterator[Path] = iter(())
         self._read_next = -float("inf")
         self._new = False
         self._due = clock() + _EVERY_S
@@ -171,16 +186,19 @@ class CompletedRows:
         """Read the file of this worker's earlier lives."""
         self._merge(self._path)
 
-    def read(self) -> None:
-        """Read the other workers' files if that is due."""
-        if self._clock() < self._read_next or self.complete:
-            return
-        files = self._files()
-        self._read_next = self._clock() + max(_EVERY_S, _READ_S_PER_FILE * len(files))
-        for path in files:
+    def read(self, until: float) -> bool:
+        """Read the other workers' files until that time; return True if all files that are due were read."""
+        if self._clock() >= self._read_next:
+            files = self._files()
+            self._read_next = self._clock() + max(_EVERY_S, _READ_S_PER_FILE * len(files))
+            self._to_read = iter(files)
+        for path in self._to_read:
             self._merge(path)
             if self.complete:
-                return
+                self._to_read = iter(())
+            elif self._clock() >= until:
+                return False
+        return True
 
     def keep(self) -> None:
         """Publish every minute."""
@@ -202,13 +220,16 @@ class CompletedRows:
         self._new = False
 
     def _files(self) -> list[Path]:
-        """List the files of the class's other workers."""
-        prefix = self._path.name.partition("-")[0]
+        """List the files of the class's other workers, in random order."""
         try:
-            listed = list(self._path.parent.glob(f"{prefix}-*.json"))
+            listed = list(self._path.parent.iterdir())
         except OSError:
             return []
-        return [path for path in listed if path != self._path and not is_temporary(path)]
+        prefix = self._path.name.partition("-")[0] + "-"
+        others = (path for path in listed if path.name.startswith(prefix) and path != self._path)
+        files = sorted(path for path in others if not is_temporary(path))
+        random.Random(self._path.name).shuffle(files)
+        return files
 
     def _merge(self, path: Path) -> None:
         try:

@@ -161,7 +161,8 @@ class NodeRows(RowSource):
         if not self._published:
             self._published = True
             self._completed.publish()
-        self._completed.read()
+        if not self._completed.read(until):
+            return None
         while self._others:
             row = self._others.popleft()
             if row in self._completed:

@@ -27,6 +27,7 @@ DONE, UNEXPECTED, AGAIN, SOME_FAILED, REFUSED, LATE, FULL = 0, 1, 85, 86, 87, 88
 
 _LOOK_EVERY_S = 0.2
 _MOST_SERVERS = 3
+_MOST_PROBED = 50
 _MOST_FORKS = 1000
 _PATIENCE_S = 300.0
 """Time to wait for a file system that does not answer, until a signal comes."""
@@ -96,8 +97,8 @@ class _Supervisor:
         self._budget = budget and BudgetTracker(self._layout, submission, float(budget["hours"]), budget["unit"])
         name = f"{assignment.task.resource_class}-{assignment.worker}"
         self._completed = CompletedRows(self._layout, submission, name, wanted.rows)
-        share = RowShare(wanted.rows, assignment.worker, wanted.workers)
-        self._rows = NodeRows(self._states, share, self._may_begin, self._completed)
+        self._share = RowShare(wanted.rows, assignment.worker, wanted.workers)
+        self._rows = NodeRows(self._states, self._share, self._may_begin, self._completed)
         is_only_node = partial(only_node, assignment.resources.partition)
         self._health = NodeHealth(record_file.record, lambda: read_workers(self._layout, submission), is_only_node)
         self._node_problem: str | None = None
@@ -113,9 +114,7 @@ class _Supervisor:
         groups = device_groups(place.devices(resources.gpus), resources.per_node)
         self._packing = Packing(groups, place.cpus // trial_cpus, place.memory_bytes, self.note)
         self._auto = resources.per_gpu == "auto"
-        devices = groups * (1 if resources.per_gpu == "auto" else resources.per_gpu)
-        self._machine = Local(len(devices), devices=devices)
-        record_file.set_slots(len(devices))
+        self._machine = self._local(groups * (1 if resources.per_gpu == "auto" else resources.per_gpu))
 
     def run(self) -> int:
         """Work; return the exit code."""
@@ -162,6 +161,13 @@ class _Supervisor:
             f"{task.slurm.signal_s:.0f} s are to save in, so nothing was begun; ask for more --time, or see whether "
             f"the clock of {task.place.node} is right"
         )
+
+    def _local(self, devices: list[str | None]) -> Local:
+        if self._auto:
+            known = self._states.memory_bytes(self._share.own[:_MOST_PROBED], gpu=devices[0] is not None)
+            devices = devices + self._packing.grow(known)
+        self._record_file.set_slots(len(devices))
+        return Local(len(devices), devices=devices)
 
     def _check_environment(self) -> str | None:
         """Return why this node's environment must not train these trials; note other differences."""

@@ -92,7 +92,7 @@ def seconds_left(limit_s: float, environ: Mapping[str, str] = os.environ, now: f
 class TimeBudget:
     """Decides if there is time for one more trial in a task that ends in `seconds`.
 
-    A trial needs as long as the longest that ended here, at most a quarter of `limit_s`: longer trials take several
+    A trial needs as long as 95 of 100 trials took here, at most a quarter of `limit_s`: longer trials take several
     lives of a worker anyway. `signal_s` is for saving.
     """
 
@@ -101,10 +101,9 @@ class TimeBudget:
     ) -> None:
         self._clock = clock
         self._end = clock() + seconds
-        self._most_s = limit_s / 4
+        self._limit_s = limit_s
         self._signal_s = signal_s
-        self.needed_s = 0.0
-        """Seconds that the next trial needs."""
+        self._durations: list[float] = []
 
     @property
     def left_s(self) -> float:
@@ -113,7 +112,14 @@ class TimeBudget:
 
     def add(self, seconds: float) -> None:
         """Count a trial that took `seconds`."""
-        self.needed_s = min(max(self.needed_s, seconds), self._most_s)
+        self._durations.append(seconds)
+
+    @property
+    def needed_s(self) -> float:
+        """Seconds that the next trial needs."""
+        durations = sorted(self._durations)
+        percentile = durations[math.ceil(0.95 * len(durations)) - 1] if durations else 0.0
+        return min(percentile, self._limit_s / 4)
 
     def is_enough(self) -> bool:
         """Return True if another trial may begin."""
