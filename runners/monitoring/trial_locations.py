@@ -162,7 +162,8 @@ def _outdated_notes(store: "Store", active: int) -> Iterator[str]:
         active_words = format_count(active, "queued or running trial")
         yield f"{active_words} {'is' if active == 1 else 'are'} {since}; `ablate cancel --outdated` cancels them"
     if ended:
-        yield f"{format_count(ended, 'finished trial')} {'is' if ended == 1 else 'are'} {since}; no table shows these results"
+        ended_words = format_count(ended, "finished trial")
+        yield f"{ended_words} {'is' if ended == 1 else 'are'} {since}; no table shows these results"
 
 
 @final

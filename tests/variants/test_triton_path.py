@@ -10,9 +10,11 @@ from typing import Any
 import pytest
 import torch
 from path_outcomes import defined, masks, most_entries, outcome
+from torch import Tensor
 
-from variants import Operator, principled, ssa
+from variants import Heads, Operator, causal, principled, ssa
 from variants.laws.inputs import Inputs, random_inputs
+from variants.operator import NumberValues
 from variants.papers.principled import principled_ground, principled_margin
 from variants.paths import triton as path
 
@@ -85,6 +87,44 @@ def test_results_are_the_same_bits_whatever_else_is_in_the_batch(operator: Opera
     assert torch.equal(outcome(operator, path.run, Inputs(*both, wide))["output"][:1], alone)
 
 
+@pytest.mark.parametrize("operator", [OPERATORS[1], OPERATORS[5]], ids=[IDS[1], IDS[5]])
+def test_any_strides_and_shared_heads_give_the_same(operator: Operator) -> None:
+    inputs = random_inputs(operator, length=17).to(torch.float32)
+    turned = inputs._replace(q=turn(inputs.q), k=turn(inputs.k), v=turn(inputs.v))
+    shared = inputs._replace(k=inputs.k[:, :1], v=inputs.v[:, :1])
+    for given in (turned, shared):
+        exact = outcome(operator, defined, given.to(torch.float64))
+        for name, error in errors(outcome(operator, path.run, given), exact).items():
+            assert error <= 1e-5, name
+
+
+def turn(x: Tensor) -> Tensor:
+    """Return the same values with channels that are not contiguous."""
+    return x.transpose(-1, -2).contiguous().transpose(-1, -2)
+
+
+@pytest.mark.parametrize("gamma", [0.3, 0.7, 1.1])
+def test_an_exact_tie_under_a_margin_counts_as_relevant(gamma: float) -> None:
+    operator = Operator(margin={"kind": "log_count"}, **GROUND, readout={"kind": "ground_value"})
+    inputs = random_inputs(operator, length=38).to(torch.float32)
+    one = torch.ones_like(inputs.q[..., :1])
+    values = {"normaliser.threshold": gamma, "readout.ground_value": 1e6}
+    numbers = {name: torch.full_like(x, values.get(name, 0.3)) for name, x in inputs.numbers.items()}
+    inputs = Inputs(gamma * one, one, inputs.v, numbers)
+    seen = causal(38, 38).to(inputs.v)
+    mean = (seen / seen.sum(-1, keepdim=True)) @ inputs.v
+    torch.testing.assert_close(outcome(operator, path.run, inputs)["output"], mean)
+
+
+def test_a_compiler_traces_the_path() -> None:
+    operator = OPERATORS[5]
+    inputs = random_inputs(operator, length=17).to(torch.float32)
+    compiled = torch.compile(path.run, backend="aot_eager", fullgraph=True)
+    found, expected = outcome(operator, compiled, inputs), outcome(operator, path.run, inputs)
+    for name, value in expected.items():
+        torch.testing.assert_close(found[name], value, msg=name)
+
+
 def test_pytorch_accepts_the_operations() -> None:
     from variants.paths.triton_ops import score_attention
 
@@ -96,7 +136,10 @@ def test_pytorch_accepts_the_operations() -> None:
 
 
 def test_memory_is_linear_in_the_length() -> None:
-    assert most_entries(OPERATORS[0], path.run, 256) <= 2 * most_entries(OPERATORS[0], path.run, 128)
+    def run(operator: Operator, heads: Heads, numbers: NumberValues) -> Tensor:
+        return path.run(operator, Heads(*(x.float() for x in heads[:3])), numbers)
+
+    assert most_entries(OPERATORS[0], run, 256) <= 2 * most_entries(OPERATORS[0], run, 128)
 
 
 @pytest.mark.slow

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from grid.errors import SpecError
 from variants.attend import AttentionOutput, Heads, definition, prepare
 from variants.model.backbone import Backbone
 from variants.model.parameters import NumberParameters
@@ -88,7 +89,10 @@ class Attention(nn.Module):
             return attended.output
         compiled = torch.compiler.is_compiling()  # the choice itself cannot be traced
         if compiled:
-            path = self._compiled.get(heads.q.device.type, PATHS[-1])
+            device = heads.q.device.type
+            if device not in self._compiled and self.path != "auto":
+                raise SpecError(f"path {self.path!r} does not compute on {device}; use path='auto'")
+            path = self._compiled.get(device, PATHS[-1])
         else:
             path = choose(self.operator, Case.of(heads), self.path).path
         return path.run(self.operator, heads, numbers)

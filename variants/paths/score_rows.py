@@ -32,6 +32,7 @@ _KINDS = {
     "rescale": ("none", "scale"),
     "readout": ("values", "ground_value", "value_bias"),
 }
+_DOT = Dot()
 _NORMALISED: dict[str, Normalised] = {"total": "total", "absolute": "total", "ground": "ground"}
 
 
@@ -70,8 +71,10 @@ class ScoreRows(NamedTuple):
     """n of "ssa"."""
     shift: Tensor | float | None
     """Added to the logits."""
+    gamma: Tensor | None
+    """The ground state's threshold."""
     floor: Tensor | None
-    """The logarithm of the score at the ground state's threshold."""
+    """The logarithm of the score at the threshold, under the margin."""
 
 
 def fold(operator: Operator, heads: Heads, value: Keywords, count: Tensor) -> ScoreRows:
@@ -93,7 +96,7 @@ def fold(operator: Operator, heads: Heads, value: Keywords, count: Tensor) -> Sc
         q=q_own,
         k=k_own,
         v=heads.v,
-        scale=Dot().scale(q_own.shape[-1], operator.signals.count),
+        scale=_DOT.scale(q_own.shape[-1], operator.signals.count),
         q_gate=q[..., -own:] if own else None,
         k_gate=k[..., -own:] if own else None,
         gate_scale=1 / math.sqrt(own) if own else 1.0,
@@ -101,6 +104,7 @@ def fold(operator: Operator, heads: Heads, value: Keywords, count: Tensor) -> Sc
         strength=None if gate is None else functional.softplus(gate) * score.get("b", 1),
         exponent=score.get("n"),
         shift=score.get("shift"),
+        gamma=gamma,
         floor=floor,
     )
 

@@ -4,13 +4,12 @@ Queries, keys and values stay in their precision; logits, numbers, weights and s
 """
 
 import math
-from functools import lru_cache
 from importlib.util import find_spec
 
 import torch
 from torch import Tensor
 
-from grid.errors import EnvironmentProblem
+from grid.errors import EnvironmentProblem, SpecError
 from variants.attend import Heads, definition, without_autocast
 from variants.operator import NumberValues, Operator, by_stage
 from variants.paths.case import Case
@@ -19,6 +18,8 @@ from variants.paths.tiles import Given
 
 WIDEST = 128
 """Channels of the widest head, and of the widest gate."""
+_INSTALLED = find_spec("triton") is not None
+_DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 _LOG2_E = 1 / math.log(2)
 
 
@@ -36,7 +37,7 @@ def cannot_call(case: Case) -> str | None:
     """Return why this path cannot compute a call, or None if it can."""
     if case.device != "cuda":
         return f"triton computes on GPUs only, not on {case.device}"
-    if case.dtype not in (torch.float32, torch.bfloat16, torch.float16):
+    if case.dtype not in _DTYPES:
         return f"triton computes in float32, bfloat16 and float16, not in {str(case.dtype).removeprefix('torch.')}"
     if case.channels > WIDEST:
         return f"triton computes heads of up to {WIDEST} channels, not {case.channels}"
@@ -48,14 +49,9 @@ def cannot_call(case: Case) -> str | None:
 
 
 def slower(case: Case) -> str | None:
-    """Return why this path does not run here, or None if it does."""
+    """Return why path "auto" does not take this path."""
     del case
-    return None if _is_installed() else "triton is not installed; the CUDA build of torch brings it"
-
-
-@lru_cache(maxsize=1)
-def _is_installed() -> bool:
-    return find_spec("triton") is not None
+    return "triton has not run on a GPU yet, so it computes only by name, path='triton'"
 
 
 def run(operator: Operator, heads: Heads, numbers: NumberValues) -> Tensor:
@@ -63,10 +59,11 @@ def run(operator: Operator, heads: Heads, numbers: NumberValues) -> Tensor:
 
     Raises:
         EnvironmentProblem: triton is not installed.
+        SpecError: inputs have another precision than float32, bfloat16 or float16.
     """
     if heads.q.is_meta:
         return definition(operator, heads, numbers).output
-    if not _is_installed():
+    if not _INSTALLED:
         raise EnvironmentProblem(
             "path 'triton' needs the package triton, which the CUDA build of torch brings; install it"
         )
@@ -74,10 +71,14 @@ def run(operator: Operator, heads: Heads, numbers: NumberValues) -> Tensor:
 
     given, value = heads.v.dtype, by_stage(numbers)
     working = torch.promote_types(given, torch.promote_types(heads.q.dtype, heads.k.dtype))
-    heads = heads._replace(q=heads.q.to(working), k=heads.k.to(working), v=heads.v.to(working))
+    if working not in _DTYPES:
+        raise SpecError(f"path 'triton' computes in float32, bfloat16 and float16, not in {working}; use path='auto'")
+    front = heads.q.shape[:2]
+    k, v = (x.to(working).expand(*front, *x.shape[2:]) for x in (heads.k, heads.v))
+    heads = heads._replace(q=heads.q.to(working), k=k, v=v)
     with without_autocast(heads.q.device.type):
-        causal = heads.mask is None and operator.visible.label == "everything"
-        if causal:
+        causal = heads.mask is None
+        if causal and operator.visible.label == "everything":
             shown, length = None, heads.q.shape[-2]
             count = torch.arange(1, length + 1, dtype=torch.float32, device=heads.q.device)[:, None]
         else:
@@ -92,17 +93,21 @@ def _in_base_2(folded: ScoreRows, *, ssa: bool) -> Given:
     """Return numbers as rows [B H, T] for scores in base 2. SSA takes the logits themselves, in natural units."""
     unit = 1.0 if ssa else _LOG2_E
     scale = folded.scale * unit
+    factor = _row(scale if folded.factor is None else scale * folded.factor, folded.q)
+    floor = _row(None if folded.floor is None else folded.floor * _LOG2_E, folded.q)
+    if factor is not None and folded.factor is not None and folded.gamma is not None and not ssa:
+        floor = factor * _row(folded.gamma / folded.scale, folded.q)  # a logit of gamma gives these bits
     return Given(
         q=folded.q,
         k=folded.k,
         v=folded.v,
-        factor=_row(scale if folded.factor is None else scale * folded.factor, folded.q),
+        factor=factor,
         q_gate=folded.q_gate,
         k_gate=folded.k_gate,
         strength=_row(None if folded.strength is None else folded.strength * (unit / _LOG2_E), folded.q),
         exponent=_row(folded.exponent, folded.q),
         shift=_row(None if folded.shift is None else folded.shift * unit, folded.q),
-        floor=_row(None if folded.floor is None else folded.floor * _LOG2_E, folded.q),
+        floor=floor,
     )
 
 
@@ -110,5 +115,7 @@ def _row(x: Tensor | float | None, q: Tensor) -> Tensor | None:
     """Return a number as rows [B H, T] in float32."""
     if x is None:
         return None
-    wide = torch.as_tensor(x, dtype=torch.float32, device=q.device).expand(*q.shape[:-1], 1)
+    if not isinstance(x, Tensor):  # filled on the device, without a wait for the host
+        x = torch.full((), x, dtype=torch.float32, device=q.device)
+    wide = x.to(torch.float32).expand(*q.shape[:-1], 1)
     return wide.reshape(-1, q.shape[-2]).contiguous()

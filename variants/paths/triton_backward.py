@@ -117,7 +117,7 @@ def backward_queries(
     heads, length, gate_scale = sizes
     q, k, v, q_gate, k_gate = tensors
     dq_at, dq_gate_at, _, _, _, _ = results
-    n, first = tl.program_id(1), (tl.num_programs(0) - 1 - tl.program_id(0)) * ROWS  # longest rows first
+    n, first = tl.program_id(0), (tl.num_programs(1) - 1 - tl.program_id(1)) * ROWS  # longest rows first
     queries = first + tl.arange(0, ROWS)
     values = load_numbers(numbers, n, queries, length, SCORE, NORMALISED, GATED, SHIFTED)
     wide = (values[0][:, None], values[1][:, None], values[2][:, None], values[3][:, None], values[4][:, None])
@@ -226,7 +226,7 @@ def backward_keys(
     heads, length, gate_scale = sizes
     q, k, v, q_gate, k_gate = tensors
     dk_at, dv_at, dk_gate_at = results
-    n, first = tl.program_id(1), tl.program_id(0) * KEYS
+    n, first = tl.program_id(0), tl.program_id(1) * KEYS
     keys = first + tl.arange(0, KEYS)
     own = load(head_of(k, k_strides, n, heads), keys, k_strides[2], length, WIDTH, BLOCK)
     gate = own

@@ -87,7 +87,7 @@ def visible_keys(queries, keys, length, shown, shown_stride, CAUSAL: tl.constexp
     if CAUSAL:
         visible = visible & (queries >= keys)
     if MASKED:
-        visible = visible & (tl.load(shown + queries * shown_stride + keys, mask=visible, other=0) != 0)
+        visible = visible & (tl.load(shown + queries.to(tl.int64) * shown_stride + keys, mask=visible, other=0) != 0)
     return visible
 
 
@@ -180,7 +180,7 @@ def forward(
     heads, length, gate_scale = sizes
     q, k, v, q_gate, k_gate = tensors
     output_at, _, _, _ = results
-    n, first = tl.program_id(1), (tl.num_programs(0) - 1 - tl.program_id(0)) * ROWS  # longest rows first
+    n, first = tl.program_id(0), (tl.num_programs(1) - 1 - tl.program_id(1)) * ROWS  # longest rows first
     queries = first + tl.arange(0, ROWS)
     values = load_numbers(numbers, n, queries, length, SCORE, NORMALISED, GATED, SHIFTED)
     zero = tl.zeros([ROWS], tl.float32)

@@ -73,7 +73,7 @@ def score_attention(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
     """Compute the output, L, the ground state's weight and the part of Z that is t."""
     call = _Call(Given(q, k, v, factor, q_gate, k_gate, strength, exponent, shift, floor), shown)
-    output, logs = torch.empty_like(v), torch.empty_like(factor)
+    output, logs = _output(v, normalised), torch.empty_like(factor)
     ground, floors = torch.zeros_like(factor), torch.zeros_like(factor)
     tile, results = call.tiles.forward, (output, logs, ground, floors)
     call.launch(forward, tile, tile.rows, (score, normalised, causal), [results], [output])
@@ -81,9 +81,15 @@ def score_attention(
 
 
 @score_attention.register_fake
-def _(q: Tensor, k: Tensor, v: Tensor, factor: Tensor, *_: object) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def _(q: Tensor, k: Tensor, v: Tensor, factor: Tensor, *more: Any) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     del q, k
-    return torch.empty_like(v), *(torch.empty_like(factor) for _ in range(3))  # type: ignore[return-value]
+    return _output(v, more[-2]), *(torch.empty_like(factor) for _ in range(3))  # type: ignore[return-value]
+
+
+def _output(v: Tensor, normalised: str) -> Tensor:
+    """Make the array of the output. Sums of scores that nothing divides may be beyond float16."""
+    dtype = torch.float32 if normalised == "none" else v.dtype
+    return torch.empty_like(v, dtype=dtype, memory_format=torch.contiguous_format)
 
 
 @torch.library.custom_op("ablate::score_attention_backward", mutates_args=())
@@ -94,6 +100,7 @@ def score_attention_backward(
 ) -> list[Tensor]:  # fmt: skip
     """Compute the gradients of q, k, v, factor, q_gate, k_gate, strength, exponent, shift; empty for what is absent."""
     call = _Call(Given(q, k, v, factor, q_gate, k_gate, strength, exponent, shift, floor), shown)
+    doutput = doutput.to(v.dtype)
     doutput = doutput if doutput.stride(-1) == 1 else doutput.contiguous()
     gradients = _empty(q, k, v, factor, q_gate, k_gate, strength, exponent, shift)
     dq, dk, dv, dfactor, dq_gate, dk_gate, dstrength, dexponent, dshift = gradients
@@ -113,7 +120,10 @@ def _(*arguments: Any) -> list[Tensor]:
 
 def _empty(*given: Tensor | None) -> list[Tensor]:
     """Make an array for the gradient of each tensor; without entries for None."""
-    return [given[0].new_empty(0) if x is None else torch.empty_like(x) for x in given]  # type: ignore[union-attr]
+    return [
+        given[0].new_empty(0) if x is None else torch.empty_like(x, memory_format=torch.contiguous_format)
+        for x in given
+    ]  # type: ignore[union-attr]
 
 
 def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
@@ -173,7 +183,7 @@ class _Call:
         strides = map(_strides, (*self._tensors, self._shown, *strided))
         sizes = (self._heads, self._length, self._gate_scale)
         with torch.cuda.device(device) if device.type == "cuda" else nullcontext():
-            kernel[triton.cdiv(self._length, block), self._batch * self._heads](
+            kernel[self._batch * self._heads, triton.cdiv(self._length, block)](
                 self._tensors, self._numbers, self._shown, *more, *strides, sizes, *self._shape, tile.rows, tile.keys,
                 *rule, *self._switches, num_warps=tile.warps, num_stages=tile.stages,
             )  # fmt: skip
