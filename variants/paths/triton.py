@@ -95,8 +95,11 @@ def _in_base_2(folded: ScoreRows, *, ssa: bool) -> Given:
     scale = folded.scale * unit
     factor = _row(scale if folded.factor is None else scale * folded.factor, folded.q)
     floor = _row(None if folded.floor is None else folded.floor * _LOG2_E, folded.q)
-    if factor is not None and folded.factor is not None and folded.gamma is not None and not ssa:
-        floor = factor * _row(folded.gamma / folded.scale, folded.q)  # a logit of gamma gives these bits
+    if folded.factor is not None and folded.gamma is not None and not ssa:
+        at_gamma = _row(folded.gamma / folded.scale, folded.q)
+        assert factor is not None
+        assert at_gamma is not None
+        floor = factor * at_gamma  # the bits that a logit of gamma has
     return Given(
         q=folded.q,
         k=folded.k,

@@ -118,12 +118,10 @@ def _(*arguments: Any) -> list[Tensor]:
     return _empty(*arguments[:9])
 
 
-def _empty(*given: Tensor | None) -> list[Tensor]:
+def _empty(q: Tensor, *given: Tensor | None) -> list[Tensor]:
     """Make an array for the gradient of each tensor; without entries for None."""
-    return [
-        given[0].new_empty(0) if x is None else torch.empty_like(x, memory_format=torch.contiguous_format)
-        for x in given
-    ]  # type: ignore[union-attr]
+    dense = torch.contiguous_format
+    return [q.new_empty(0) if x is None else torch.empty_like(x, memory_format=dense) for x in (q, *given)]
 
 
 def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
