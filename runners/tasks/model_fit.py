@@ -4,7 +4,7 @@ from grid.errors import SpecError
 from runners.tasks.task import Task
 from variants import Backbone, Operator, Scalars
 from variants.paths.case import Case
-from variants.paths.choose import PathName, choose, device_of
+from variants.paths.choose import PathName, choose, devices_of
 
 
 def require_model_fits(task: Task, model: Backbone, length: int) -> None:
@@ -58,5 +58,5 @@ def require_operator_fits(task: Task, model: Backbone, operator: Operator, lengt
 def _case(model: Backbone, length: int, path: PathName) -> Case:
     """Return the case of attention in training, on any device that the path computes on."""
     tokens = length + model.sink_tokens
-    case = Case(tokens, tokens, device_of(path), channels=model.head_width)
+    case = Case(tokens, tokens, devices_of(path)[0], channels=model.head_width)
     return case._replace(biased=model.positions.adds_bias, dropout=model.attention_dropout > 0)

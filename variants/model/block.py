@@ -14,7 +14,7 @@ from variants.model.backbone import Backbone
 from variants.model.parameters import NumberParameters
 from variants.operator import NumberValues, Operator, head_shape
 from variants.paths.case import Case
-from variants.paths.choose import PATHS, PathName, choose, device_of
+from variants.paths.choose import PATHS, PathName, choose, devices_of
 
 _LONG = (4096, 4096)
 """Queries and keys of the calls that a path is chosen for in a compiled model, whatever their length."""
@@ -52,10 +52,9 @@ class Attention(nn.Module):
         self.path = place.path
         self.added = backbone.head_outputs == "added"
         self.channels, self.gate_channels = backbone.head_width * joined, operator.added_channels
-        devices = ("cpu", "cuda") if place.path in ("auto", "reference", "sdpa", "linear") else (device_of(place.path),)
         biased, dropout = backbone.positions.adds_bias, self.dropout > 0
         beside = Case(*_LONG, biased=biased, dropout=dropout, compiled=True, channels=self.channels)
-        cases = [beside._replace(device=device) for device in devices]
+        cases = [beside._replace(device=device) for device in devices_of(place.path)]
         self._compiled = {case.device: choose(operator, case, place.path).path for case in cases}
         bias = backbone.bias != "none"
         self.qkv = nn.Linear(width, (self.heads + 2 * self.key_heads) * self.channels, bias=bias)

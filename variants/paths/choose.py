@@ -46,9 +46,10 @@ PATHS = (
 """Fastest first. The last is the definition in plain tensor operations, which runs every operator."""
 
 
-def device_of(name: PathName) -> str:
-    """Return a device on which the path computes."""
-    return "cuda" if name == "triton" else "cpu"
+def devices_of(name: PathName) -> tuple[str, ...]:
+    """Return the types of devices on which the path computes."""
+    own: dict[str, tuple[str, ...]] = {"triton": ("cuda",), "cpu": ("cpu",)}
+    return own.get(name, ("cpu", "cuda"))
 
 
 class PathChoice(NamedTuple):

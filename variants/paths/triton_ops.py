@@ -51,9 +51,6 @@ TILES = {
 }
 """By precision of the inputs, channels of a head (at most) and presence of a gate."""
 
-WIDEST = 128
-"""Channels of the widest head."""
-
 
 def attend_by_triton(rule: Rule, given: Given, shown: Tensor | None) -> tuple[Tensor, Tensor]:
     """Compute sum_j w_ij v_j [B, H, T, D_v] and the ground state's weight [B H, T], 0 without one.
@@ -169,7 +166,7 @@ class _Call:
         self._shape = (*widths, *(max(16, triton.next_power_of_2(each)) for each in widths))
         self._gate_scale = 1 / (LN2 * gate**0.5) if gate else 1.0
         single = given.q.dtype == torch.float32
-        self.tiles = TILES["single" if single else "half", 64 if max(widths) <= 64 else WIDEST, gate > 0]
+        self.tiles = TILES["single" if single else "half", 64 if max(widths) <= 64 else 128, gate > 0]
         precision = "ieee" if single else "tf32"  # half precision has no choice
         self._switches = (gate > 0, given.shift is not None, shown is not None, precision, given.q.is_cuda)
 
