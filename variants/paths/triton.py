@@ -77,7 +77,7 @@ def run(operator: Operator, heads: Heads, numbers: NumberValues) -> Tensor:
     k, v = (x.to(working).expand(*front, *x.shape[2:]) for x in (heads.k, heads.v))
     heads = heads._replace(q=heads.q.to(working), k=k, v=v)
     with without_autocast(heads.q.device.type):
-        causal = heads.mask is None
+        causal = heads.mask is None and operator.visible.label in ("everything", "window")  # others may show later keys
         if causal and operator.visible.label == "everything":
             shown, length = None, heads.q.shape[-2]
             count = torch.arange(1, length + 1, dtype=torch.float32, device=heads.q.device)[:, None]
