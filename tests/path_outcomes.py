@@ -7,11 +7,34 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from variants import Heads, Operator, causal
+from variants import Heads, Operator, causal, principled, ssa
 from variants.attend import definition, prepare
 from variants.laws.inputs import Inputs, random_inputs
 from variants.operator import NumberValues
+from variants.papers.principled import principled_ground, principled_margin
 from variants.stages.positions.none import NoPositions
+
+GROUND: dict[str, Any] = {"normaliser": {"kind": "ground"}}
+GATE: dict[str, Any] = {"gate": {"kind": "suppress", "width": 4}}
+ONE_SCORE_OPERATORS = [
+    *(principled(per, gate_width=4) for per in ("constant", "layer", "head", "query")),
+    principled("head", gate_width=4, gate_dims="split").changed(name="split gate"),
+    principled_ground("query"),
+    principled_margin("head"),
+    ssa(),
+    Operator(score={"kind": "ssa"}, **GROUND, readout={"kind": "ground_value"}),
+    Operator(score={"kind": "ssa"}, margin={"kind": "ssmax"}, transform={"kind": "temperature"}, **GATE),
+    Operator(score={"kind": "signed_exponential"}, normaliser={"kind": "absolute"}, signals={"count": 2}),
+    Operator(score={"kind": "signed_exponential"}, normaliser={"kind": "count"}),
+    Operator(score={"kind": "sigmoid"}, normaliser={"kind": "none"}, margin={"kind": "log_count"}),
+    Operator(score={"kind": "sigmoid"}, normaliser={"kind": "total"}, **GATE),
+    Operator(score={"kind": "elu_plus_one"}, rescale={"kind": "scale"}, readout={"kind": "value_bias"}),
+    Operator(score={"kind": "elu_plus_one"}, normaliser={"kind": "none"}),
+    Operator(**GROUND, visible={"kind": "window", "size": 5}, preparation={"kind": "rms_norm"}),
+    Operator(score={"kind": "ssa"}, visible={"kind": "prefix", "length": 7}, output_gate={"kind": "per_head"}),
+    Operator(score={"kind": "signed_exponential"}, normaliser={"kind": "absolute"}, **GATE),
+]
+"""Operators that the paths "cpu" and "triton" compute."""
 
 Run = Callable[[Operator, Heads, NumberValues], Tensor]
 

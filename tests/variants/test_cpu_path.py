@@ -2,32 +2,13 @@
 
 import pytest
 import torch
-from path_outcomes import defined, masks, most_entries, outcome
+from path_outcomes import GROUND, ONE_SCORE_OPERATORS as OPERATORS, defined, masks, most_entries, outcome
 
-from variants import Operator, causal, principled, ssa
+from variants import Operator, causal, principled
 from variants.laws.inputs import Inputs, random_inputs
-from variants.papers.principled import principled_ground, principled_margin
+from variants.papers.principled import principled_ground
 from variants.paths import cpu
 
-GROUND = {"normaliser": {"kind": "ground"}}
-GATE = {"gate": {"kind": "suppress", "width": 4}}
-OPERATORS = [
-    *(principled(per, gate_width=4) for per in ("constant", "layer", "head", "query")),
-    principled("head", gate_width=4, gate_dims="split").changed(name="split gate"),
-    principled_ground("query"),
-    principled_margin("head"),
-    ssa(),
-    Operator(score={"kind": "ssa"}, **GROUND, readout={"kind": "ground_value"}),
-    Operator(score={"kind": "ssa"}, margin={"kind": "ssmax"}, transform={"kind": "temperature"}, **GATE),
-    Operator(score={"kind": "signed_exponential"}, normaliser={"kind": "absolute"}, signals={"count": 2}),
-    Operator(score={"kind": "signed_exponential"}, normaliser={"kind": "count"}),
-    Operator(score={"kind": "sigmoid"}, normaliser={"kind": "none"}, margin={"kind": "log_count"}),
-    Operator(score={"kind": "sigmoid"}, normaliser={"kind": "total"}, **GATE),
-    Operator(score={"kind": "elu_plus_one"}, rescale={"kind": "scale"}, readout={"kind": "value_bias"}),
-    Operator(score={"kind": "elu_plus_one"}, normaliser={"kind": "none"}),
-    Operator(**GROUND, visible={"kind": "window", "size": 5}, preparation={"kind": "rms_norm"}),
-    Operator(score={"kind": "ssa"}, visible={"kind": "prefix", "length": 7}, output_gate={"kind": "per_head"}),
-]
 IDS = [f"{at} {operator.label}" for at, operator in enumerate(OPERATORS)]
 
 

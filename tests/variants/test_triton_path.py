@@ -9,34 +9,19 @@ from typing import Any
 
 import pytest
 import torch
-from path_outcomes import defined, masks, most_entries, outcome
+from path_outcomes import GROUND, ONE_SCORE_OPERATORS, defined, masks, most_entries, outcome
 from torch import Tensor
 
-from variants import Heads, Operator, causal, principled, ssa
+from variants import Heads, Operator, causal
 from variants.laws.inputs import Inputs, random_inputs
 from variants.operator import NumberValues
-from variants.papers.principled import principled_ground, principled_margin
 from variants.paths import triton as path
 
 pytest.importorskip("triton")
 
-GROUND = {"normaliser": {"kind": "ground"}}
-GATE = {"gate": {"kind": "suppress", "width": 4}}
-OPERATORS = [
-    *(principled(per, gate_width=4) for per in ("constant", "query")),
-    principled("head", gate_width=4, gate_dims="split").changed(name="split gate"),
-    principled_ground("query"),
-    principled_margin("head"),
-    ssa(),
-    Operator(score={"kind": "ssa"}, **GROUND, readout={"kind": "ground_value"}),
-    Operator(score={"kind": "ssa"}, margin={"kind": "ssmax"}, transform={"kind": "temperature"}, **GATE),
-    Operator(score={"kind": "signed_exponential"}, normaliser={"kind": "absolute"}, signals={"count": 2}),
-    Operator(score={"kind": "signed_exponential"}, normaliser={"kind": "absolute"}, **GATE),
-    Operator(score={"kind": "sigmoid"}, normaliser={"kind": "none"}, margin={"kind": "log_count"}),
-    Operator(score={"kind": "sigmoid"}, normaliser={"kind": "total"}, **GATE),
-    Operator(score={"kind": "elu_plus_one"}, rescale={"kind": "scale"}, readout={"kind": "value_bias"}),
-    Operator(**GROUND, visible={"kind": "window", "size": 5}, preparation={"kind": "rms_norm"}),
-]
+OPERATORS = [each for each in ONE_SCORE_OPERATORS if path.cannot(each) is None]
+CONSTANT, PER_QUERY, SSA, SIGNED = (OPERATORS[at] for at in (0, 3, 7, -1))
+WINDOW = next(each for each in OPERATORS if each.visible.kind == "window")
 IDS = [f"{at} {operator.label}" for at, operator in enumerate(OPERATORS)]
 
 
@@ -55,7 +40,7 @@ def test_float32_errs_no_more_than_the_definition(operator: Operator) -> None:
 
 
 @pytest.mark.parametrize("mask", ["padding", "encoder", "holes"])
-@pytest.mark.parametrize("operator", OPERATORS[:2], ids=IDS[:2])
+@pytest.mark.parametrize("operator", [CONSTANT, PER_QUERY], ids=["constant", "query"])
 def test_masks_hide_keys(operator: Operator, mask: str) -> None:
     inputs = random_inputs(operator, length=33)
     exact = outcome(operator, defined, inputs, masks(33)[mask])
@@ -63,7 +48,7 @@ def test_masks_hide_keys(operator: Operator, mask: str) -> None:
         assert error <= 1e-5, name
 
 
-@pytest.mark.parametrize("operator", OPERATORS[1::4], ids=IDS[1::4])
+@pytest.mark.parametrize("operator", [PER_QUERY, SSA, SIGNED, WINDOW], ids=lambda each: each.label)
 def test_float16_errs_at_most_twice_as_much_as_the_definition(operator: Operator) -> None:
     """The definition gets the same rounded inputs; both round the output."""
     given = random_inputs(operator, length=70).to(torch.float32)
@@ -74,7 +59,7 @@ def test_float16_errs_at_most_twice_as_much_as_the_definition(operator: Operator
         assert error <= 2 * usual[name] + 2**-10, name
 
 
-@pytest.mark.parametrize("operator", OPERATORS[:1] + OPERATORS[5:6], ids=IDS[:1] + IDS[5:6])
+@pytest.mark.parametrize("operator", [CONSTANT, SSA], ids=lambda each: each.label)
 def test_results_are_the_same_bits_whatever_else_is_in_the_batch(operator: Operator) -> None:
     inputs, other = (random_inputs(operator, length=33, seed=seed).to(torch.float32) for seed in (0, 1))
     numbers = {name: x[:1] if x.shape[0] > 1 else x for name, x in inputs.numbers.items()}
@@ -87,7 +72,7 @@ def test_results_are_the_same_bits_whatever_else_is_in_the_batch(operator: Opera
     assert torch.equal(outcome(operator, path.run, Inputs(*both, wide))["output"][:1], alone)
 
 
-@pytest.mark.parametrize("operator", [OPERATORS[1], OPERATORS[5]], ids=[IDS[1], IDS[5]])
+@pytest.mark.parametrize("operator", [PER_QUERY, SSA], ids=lambda each: each.label)
 def test_any_strides_and_shared_heads_give_the_same(operator: Operator) -> None:
     inputs = random_inputs(operator, length=17).to(torch.float32)
     turned = inputs._replace(q=turn(inputs.q), k=turn(inputs.k), v=turn(inputs.v))
@@ -117,7 +102,7 @@ def test_an_exact_tie_under_a_margin_counts_as_relevant(gamma: float) -> None:
 
 
 def test_a_compiler_traces_the_path() -> None:
-    operator = OPERATORS[5]
+    operator = SSA
     inputs = random_inputs(operator, length=17).to(torch.float32)
     compiled = torch.compile(path.run, backend="aot_eager", fullgraph=True)
     found, expected = outcome(operator, compiled, inputs), outcome(operator, path.run, inputs)
@@ -139,7 +124,7 @@ def test_memory_is_linear_in_the_length() -> None:
     def run(operator: Operator, heads: Heads, numbers: NumberValues) -> Tensor:
         return path.run(operator, Heads(*(x.float() for x in heads[:3])), numbers)
 
-    assert most_entries(OPERATORS[0], run, 256) <= 2 * most_entries(OPERATORS[0], run, 128)
+    assert most_entries(CONSTANT, run, 256) <= 2 * most_entries(CONSTANT, run, 128)
 
 
 @pytest.mark.slow
