@@ -1,6 +1,7 @@
 """The file of a worker: all its lives in one, whichever of them was killed, and as much as was used."""
 
 import json
+import math
 import random
 import shutil
 from collections.abc import Iterator
@@ -127,12 +128,12 @@ def test_a_reader_knows_all_that_is_published(tmp_path_factory: pytest.TempPathF
             one.add(row)
         one.publish()
     reader = new_known(layout, "0-9")
-    reader.read()
+    assert reader.read(math.inf)
     assert rows_in(reader) == set().union(*parts)
     assert reader.complete == (len(rows_in(reader)) == 25)
     reader.publish()
     again = new_known(layout, "0-9")
-    again.read()
+    assert again.read(math.inf)
     assert rows_in(again) == rows_in(reader)
     shutil.rmtree(layout.root)
 
@@ -149,7 +150,7 @@ def test_a_file_that_is_damaged_or_of_other_rows_says_nothing(layout: Layout) ->
     for number, text in enumerate(["", "{", "{}", *texts]):
         (folder / f"0-{2 + number}.json").write_text(text)
     reader = new_known(layout)
-    reader.read()
+    assert reader.read(math.inf)
     assert rows_in(reader) == {7}
 
 
@@ -162,13 +163,13 @@ def test_files_are_written_and_read_now_and_then(layout: Layout) -> None:
     assert not file.exists()
     clock.now += 61
     one.keep()
-    reader.read()
+    assert reader.read(math.inf)
     one.add(8)
     one.publish()
-    reader.read()
+    assert reader.read(math.inf)
     assert rows_in(reader) == {7}
     clock.now += 61
-    reader.read()
+    assert reader.read(math.inf)
     assert rows_in(reader) == {7, 8}
     before = file.stat().st_mtime_ns, file.stat().st_ino
     one.publish()
