@@ -106,7 +106,8 @@ def effects_words(measure: GridMeasure, unit: str, notes: Sequence[str]) -> str:
         f"What each level of an axis does to {describe_measure(measure, unit)}, the other axes averaged out, against "
         f"the mean of all{in_odds(measure.scale)}. Where an axis does not apply to a cell, it adds nothing there. Bar: "
         f"{(1 - measure.alpha) * 100:g} % interval of an additive model with the seed as block, not corrected for the "
-        "number of levels; interactions count as noise."
+        "number of levels; interactions count as noise. Blue lies on the better side of the mean, orange on the worse "
+        "one."
     )
     return said + "".join(f" {note[:1].upper()}{note[1:]}." for note in notes)
 

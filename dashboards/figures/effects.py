@@ -1,7 +1,7 @@
 """Main effects: what each level of each axis adds against the mean of the grid."""
 
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
 
 import plotly.graph_objects as go
 import polars as pl
@@ -16,12 +16,13 @@ from dashboards.figures.canvas import (
     name_rows,
     ratio_ticks,
 )
-from dashboards.theme.styles import MUTED, ROPE, Style
+from dashboards.theme.styles import MUTED, REST, ROPE, VERDICT_STYLES, Style
 from store import Store
 from store.analysis.effects import analysis, effects as main_effects
 from store.analysis.verdicts import GridMeasure, runs
 
-_BLUE: Final = Style("#0072b2", "#56b0ea", "solid", "circle")
+_BY_SIGN: Final = {-1: VERDICT_STYLES["better"], 0: REST, 1: VERDICT_STYLES["worse"]}
+"""Style of an interval below zero, over it and above it, if lower is better."""
 
 
 def effects(store: Store, grid: str, measure: GridMeasure) -> pl.DataFrame:
@@ -47,6 +48,13 @@ def notes(store: Store, grid: str, measure: GridMeasure) -> list[str]:
     return [*found.notes, *(f"for {term}: {note}" for term, note in said)]
 
 
+def _style(row: Mapping[str, Any], measure: GridMeasure) -> Style:
+    if row["low"] is None or row["high"] is None:
+        return REST
+    sign = (row["low"] > 0) - (row["high"] < 0)
+    return _BY_SIGN[sign if measure.better == "lower" else -sign]
+
+
 def draw_effects(found: pl.DataFrame, measure: GridMeasure) -> go.Figure:
     """One row per level, a block per axis, with the interval of the additive model."""
     factors: Sequence[str] = found["factor"].to_list()
@@ -59,7 +67,7 @@ def draw_effects(found: pl.DataFrame, measure: GridMeasure) -> go.Figure:
     figure.add_vline(x=0, line={"color": ROPE, "width": 1})
     for place, row in zip(places, found.iter_rows(named=True), strict=True):
         tooltip = f"{describe_change(row['effect'], row, measure.scale)}<br>n {row['n']}"
-        figure.add_trace(interval_point(place, row, _BLUE, tooltip, "effect"))
+        figure.add_trace(interval_point(place, row, _style(row, measure), tooltip, "effect"))
     heading = {"x": 0, "xref": "paper", "showarrow": False, "xanchor": "left", "font": {"color": MUTED, "size": 12}}
     for factor in block:
         figure.add_annotation(y=places[factors.index(factor)] - 1, text=f"<b>{plain(factor)}</b>", **heading)
