@@ -282,6 +282,8 @@
     return text.startsWith("÷") ? 100 * (1 / value - 1) : text.startsWith("<") ? 0 : value;
   };
   const functions = (window.dashAgGridFunctions = window.dashAgGridFunctions || {});
+  // a number with 17 digits as one reads it; files have all
+  functions.ablateShort = (text) => (/^-?\d+\.\d{6,}(e[-+]?\d+)?$/.test(text) ? String(Number(Number(text).toPrecision(6))) : text);
   functions.ablateOrder = (one, other) => (size(one) === size(other) ? 0 : size(one) - size(other));
 
   system.addEventListener("change", tell);
