@@ -98,7 +98,7 @@ def _maps(view: PageView) -> tuple[AttentionSelection, Maps]:
     return selection, attention.read_maps(view.store, selection.files, selection.step, view.address.sequence, task)
 
 
-def _beside(view: PageView) -> PageView | None:
+def _other_view(view: PageView) -> PageView | None:
     """The view of the same head, seed and step of another cell; None if no other cell has maps."""
     runs, selection, address = _runs(view), _select_run(view), view.address
     names = runs.filter(pl.col("name") != selection.cell).sort("place")["name"].unique(maintain_order=True).to_list()
@@ -115,7 +115,7 @@ def _beside(view: PageView) -> PageView | None:
 
 
 def _other_map(view: PageView) -> SlotContent:
-    other = _beside(view)
+    other = _other_view(view)
     return SlotContent(message="No other cell has attention maps.") if other is None else _map(other)
 
 
@@ -182,7 +182,7 @@ def _controls(view: PageView) -> Sequence[Control]:
         f"{layer}.{head}": f"layer {layer}, head {head}"
         for layer, head in product(maps.layers, range(maps.weights.shape[1]))
     }
-    beside = _beside(view)
+    beside = _other_view(view)
     other = None if beside is None else beside.address.cell
     many = [str(i + 1) for i in range(maps.sequences)]
     return (

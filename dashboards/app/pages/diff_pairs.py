@@ -48,11 +48,12 @@ def pair_cells(view: PageView, one: str, other: str) -> SlotContent:
         "difference",
         *(pl.Series(name, list(map(or_null, end)), pl.Float64) for name, end in (("low", low), ("high", high))),
     )
-    texts = data.with_columns(_signed(data["difference"]), pl.Series("95 % interval", _intervals(low, high)))
+    texts = data.with_columns(_add_signs(data["difference"]), pl.Series("95 % interval", _intervals(low, high)))
     shown = texts.drop("low", "high")
     caption = (
         f"Means of the cells over {count(max(rows['pairs'].to_list()), 'shared seed')}, and {about['other_label']} "
-        f"minus {about['one_label']} seed by seed. 95 % t interval of each measurement alone, not corrected for their number."
+        f"minus {about['one_label']} seed by seed. 95 % t interval of each measurement alone, not corrected for "
+        "their number."
     )
     first = texts.row(0, named=True)
     span = "" if first["95 % interval"] == "–" else f" ({first['95 % interval']})"
@@ -64,7 +65,7 @@ def pair_cells(view: PageView, one: str, other: str) -> SlotContent:
     return SlotContent(caption=caption, data=data if view.whole else shown, columns=listed, answer=answer)
 
 
-def _signed(differences: pl.Series) -> pl.Series:
+def _add_signs(differences: pl.Series) -> pl.Series:
     return pl.Series("difference", [("+" if each > 0 else "") + number(each) for each in differences])
 
 

@@ -1,4 +1,4 @@
-"""What a run did to its machine: speed over its time, and memory, energy and utilisation of the whole run."""
+"""Load of a run on its machine: speed over its time, and memory, energy and utilisation of the whole run."""
 
 from typing import Any, Final
 
