@@ -53,6 +53,19 @@ def describe_measure(measure: GridMeasure, unit: str) -> str:
     return f"{measure.name}{where} ({unit + '; ' if unit else ''}{measure.better} is better)"
 
 
+def axis_title(measure: GridMeasure, unit: str, what: str = "") -> str:
+    """An axis of the measure: 'loss, nats per token (lower is better)'; `what` stands before it."""
+    where = f" at {point(dict(measure.point))}" if measure.point else ""
+    named = ", ".join(filter(None, (f"{what} {measure.name}{where}".strip(), unit)))
+    return f"{named} ({measure.better} is better)"
+
+
+def change_title(measure: GridMeasure, unit: str, what: str) -> str:
+    """An axis of changes of the measure: on the log scale they are ratios, which have no unit."""
+    log = "" if measure.scale == "linear" else f", log axis{in_odds(measure.scale)}"
+    return axis_title(measure, "" if log else unit, what).replace(" (", f"{log} (", 1)
+
+
 def paired_words(verdicts: pl.DataFrame) -> str:
     """How variants are compared with the baseline: 'paired by seed', and how many are not."""
     unpaired = verdicts.filter(pl.col("method") == "Welch").height

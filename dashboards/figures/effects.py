@@ -6,7 +6,8 @@ from typing import Any, Final
 import plotly.graph_objects as go
 import polars as pl
 
-from dashboards.data.formatting import in_odds, plain
+from dashboards.data.captions import change_title
+from dashboards.data.formatting import plain
 from dashboards.figures.canvas import (
     break_name,
     canvas,
@@ -55,14 +56,14 @@ def _style(row: Mapping[str, Any], measure: GridMeasure) -> Style:
     return _BY_SIGN[sign if measure.better == "lower" else -sign]
 
 
-def draw_effects(found: pl.DataFrame, measure: GridMeasure) -> go.Figure:
+def draw_effects(found: pl.DataFrame, measure: GridMeasure, unit: str = "") -> go.Figure:
     """One row per level, a block per axis, with the interval of the additive model."""
     factors: Sequence[str] = found["factor"].to_list()
     # a heading before the levels of each axis takes a line, and so does nearly half of one behind them
     block = {factor: i for i, factor in enumerate(dict.fromkeys(factors))}
     places = [i + 1 + 1.4 * block[factor] for i, factor in enumerate(factors)]
     log = measure.scale != "linear"
-    title = f"against the mean{in_odds(measure.scale)}{' (log axis)' if log else ''}"
+    title = change_title(measure, unit, "effect on")
     figure = canvas(round(60 + 28 * (len(places) + 1.4 * len(block))), x=title)
     figure.add_vline(x=0, line={"color": ROPE, "width": 1})
     for place, row in zip(places, found.iter_rows(named=True), strict=True):

@@ -5,7 +5,15 @@ from typing import Any, Final
 
 import polars as pl
 
-from dashboards.app.measures import MeasuredAddress, judged_by, measure_controls, measure_title, measure_words, unit_of
+from dashboards.app.measures import (
+    MeasuredAddress,
+    judged_by,
+    measure_controls,
+    measure_title,
+    measure_words,
+    measured,
+    unit_of,
+)
 from dashboards.app.page import (
     BY_SIZE,
     FOLD,
@@ -117,9 +125,11 @@ def differences_of(view: PageView) -> SlotContent:
         caption += f" Shown: the {drawn.height} of {found.height} with the smallest p, best first."
     if forest.is_cut(drawn, measure):
         caption += " Bars that end at the edge of the axis go on beyond it."
-    figure = forest.draw_differences(drawn, about.look, measure, {word: mark_verdict(word) for word in ICONS})
+    figure = forest.draw_differences(
+        drawn, about.look, measure, {word: mark_verdict(word) for word in ICONS}, unit_of(view)
+    )
     hint = "A click on a point shows why it has its verdict."
-    return SlotContent(figure, caption, name_cells(drawn, about), hint=hint)
+    return SlotContent(figure, caption, name_cells(drawn, about), hint=hint, measured=measured(view))
 
 
 def _verdict_rows(view: PageView) -> SlotContent:
@@ -132,7 +142,7 @@ def _verdict_rows(view: PageView) -> SlotContent:
         f"comparisons of the table.{' Differences are ratios of odds.' if measure.scale == 'logit' else ''}"
     )
     own = {**VERDICT_COLUMNS, "value": {"headerName": measure.name}}
-    return SlotContent(caption=caption, data=rows, columns=columns(rows, own))
+    return SlotContent(caption=caption, data=rows, columns=columns(rows, own), measured=measured(view))
 
 
 VERDICT_COLUMNS: Final[dict[str, dict[str, Any]]] = {
@@ -196,7 +206,7 @@ def _draw_pairs(view: PageView) -> SlotContent:
     ]
     figure = seed_pairs.draw_paired(found, about.look, (cell, base), measure, measure_title(view))
     answer = f"{own} against {other}: {row['verdict']}, {size_of(row, measure)}."
-    return SlotContent(figure, caption + _explain_choice(view), found, legend, answer=answer)
+    return SlotContent(figure, caption + _explain_choice(view), found, legend, answer=answer, measured=measured(view))
 
 
 def _items(view: PageView) -> SlotContent:

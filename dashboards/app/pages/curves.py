@@ -120,7 +120,7 @@ def _reduce(view: PageView, name: str, of: RunGroups, panels: int) -> tuple[Redu
 
 def _panel(view: PageView, name: str, found: Reduced, scale: Scale) -> Panel:
     address: CurvesAddress = view.address
-    frame, title = found.frame, name
+    frame, title = found.frame, _title(view, name)
     if address.smooth != "none":
         amount = _amount(address)
         frame = smooth(frame, address.smooth, amount, scale)
@@ -130,6 +130,15 @@ def _panel(view: PageView, name: str, found: Reduced, scale: Scale) -> Panel:
         frame = frame.drop("least", "greatest")
     runs = found.runs.drop("series").rename({"trial": "series"})
     return Panel(pl.concat([runs, frame], how="diagonal_relaxed") if runs.height else frame, title, scale)
+
+
+def _title(view: PageView, name: str) -> str:
+    """A metric with its unit, if the grid measures it, and its direction, if it is known."""
+    about, way = grid_of(view), direction(name)
+    measure = about.measure if about.measure is not None and about.measure.name == name else None
+    unit = f", {about.unit}" if measure is not None and about.unit else ""
+    better = way if measure is None else measure.better
+    return f"{name}{unit}{'' if better is None else f' ({better} is better)'}"
 
 
 def _averages_buckets(address: CurvesAddress, found: Reduced) -> bool:

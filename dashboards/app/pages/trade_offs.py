@@ -10,10 +10,11 @@ from dashboards.app.measures import (
     judged_by,
     label_measurements,
     measure_controls,
-    measure_title,
     measure_words,
+    measured,
     measurements,
     text_of,
+    unit_of,
     warn_of_guess,
 )
 from dashboards.app.page import (
@@ -125,8 +126,8 @@ def _logs(view: PageView) -> tuple[bool, bool]:
 def _scatter(view: PageView) -> SlotContent:
     about, measure, against = grid_of(view), judged_by(view), _against(view)
     found, log = _compare(view), _logs(view)
-    frame = found.frame
-    figure = draw_trade_offs(found, about.look, (against.title, measure_title(view)), log)
+    frame, title = found.frame, ", ".join(filter(None, (measure.name, unit_of(view))))  # arrows say what is better
+    figure = draw_trade_offs(found, about.look, (against.title, title), log)
     counts = dict(frame["standing"].value_counts().iter_rows())
     said = join_words([f"{counts[word]} {word}" for word in STANDINGS if counts.get(word)])
     caption = (
@@ -152,7 +153,8 @@ def _scatter(view: PageView) -> SlotContent:
         verb = "is" if len(best) == 1 else "are"
         answer = f"{len(best)} of {count(frame.height, 'cell')} {verb} best of both: {names}."
     hint = "The pointer tells the intervals of the others."
-    return SlotContent(figure, caption, name_cells(frame.drop("label"), about), legend, message, hint, answer=answer)
+    data = name_cells(frame.drop("label"), about)
+    return SlotContent(figure, caption, data, legend, message, hint, answer=answer, measured=measured(view))
 
 
 _MOST_BEST: Final = 5
