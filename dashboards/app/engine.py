@@ -27,6 +27,8 @@ from store.files.saved_texts import QUERIES
 
 _LOG: Final = logging.getLogger(__name__)
 
+_LONGEST_QUERY: Final = 20_000
+"""Characters of a query that the browser may save."""
 _LEGEND: Final = Control("hide", "", "hidden")
 """Fields that entries of legends set."""
 
@@ -166,6 +168,8 @@ class Engine:
             raise PreventUpdate
         campaign, _ = self.place(path)
         layout = Layout(self.campaigns.root(campaign))
+        if not (text or "").strip() or len(text or "") > _LONGEST_QUERY:
+            return [f"A query of 1 to {_LONGEST_QUERY:,} characters can be saved."]
         _, problem = catch_user_error(lambda: QUERIES.save(layout, name or "", text or ""))
         saved = html.A(f"Saved as {name}", href=f"/{quote(campaign)}/sql?saved={name}")
         return [problem or saved]

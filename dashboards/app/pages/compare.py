@@ -146,7 +146,7 @@ def _verdict_rows(view: PageView) -> SlotContent:
 
 
 VERDICT_COLUMNS: Final[dict[str, dict[str, Any]]] = {
-    "variant": {"minWidth": 200, "flex": 1, "wrapText": True, "autoHeight": True},
+    "variant": {"minWidth": 200, "flex": 2, "wrapText": True, "autoHeight": True},
     **dict.fromkeys(("difference", "interval", "p (Holm)"), BY_SIZE),
     "reason": FOLD,
 }
@@ -255,9 +255,12 @@ def _controls(view: PageView) -> Sequence[Control]:
     chosen, _ = catch_user_error(lambda: _chosen(view)[0])
     labels = {each.cell: each.label for each in about.cells}
     hint = "Why, seed by seed, item by item"
+    usual = labels.get(about.baseline or "")
+    if about.header.get("baselines"):  # each cell has one of its own
+        own, usual = {"": str(about.baseline_name), **own}, ""
     return (
         *measure_controls(view),
-        Control("baseline", "Baseline", "choice", own, usual=labels.get(about.baseline or "")),
+        Control("baseline", "Baseline", "choice", own, usual=usual),
         Control("cell", "Look closely at", "choice", theirs, hint, usual=labels.get(chosen or "")),
     )
 

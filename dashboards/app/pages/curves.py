@@ -93,7 +93,8 @@ def _answer(view: PageView, name: str, found: Reduced, of: RunGroups) -> str:
     if way is None or ends.height < 2:
         return ""
     values = dict(ends.select("series", "value").iter_rows())
-    best, base = next(iter(values)), baseline_group(grid_of(view), of.found)
+    best = next(iter(values))
+    base = baseline_group(grid_of(view), of.found, best)
     beside = (
         f" ({of.names[base]}: {number(values[base])})" if base is not None and base in values and base != best else ""
     )

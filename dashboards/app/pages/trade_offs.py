@@ -18,6 +18,7 @@ from dashboards.app.measures import (
     warn_of_guess,
 )
 from dashboards.app.page import (
+    FOLD,
     WRAP,
     AppPage,
     Control,
@@ -151,7 +152,10 @@ def _scatter(view: PageView) -> SlotContent:
     if best := [about.look.names[cell] for cell in frame.filter("step").sort("value")["cell"]]:
         names = join_words(best) if len(best) <= _MOST_BEST else f"{join_words(best[:_MOST_BEST])} and others"
         verb = "is" if len(best) == 1 else "are"
-        answer = f"{len(best)} of {count(frame.height, 'cell')} {verb} best of both: {names}."
+        proven = [about.look.names[cell] for cell in frame.filter(standing="on the front")["cell"]]
+        shown = f"of {join_words(proven[:_MOST_BEST])}" if proven else "of none yet"
+        answer = f"{len(best)} of {count(frame.height, 'cell')} {verb} best of both on average: {names}."
+        answer += f"\nThe seeds show it {shown}{' and others' if len(proven) > _MOST_BEST else ''}."
     hint = "The pointer tells the intervals of the others."
     data = name_cells(frame.drop("label"), about)
     return SlotContent(figure, caption, data, legend, message, hint, answer=answer, measured=measured(view))
@@ -220,7 +224,7 @@ def _standings(view: PageView) -> SlotContent:
     several = pl.col("dominated_by").list.join(", ").alias("dominated by")
     seeds = pl.format("{} of {}", "n", "planned").alias("seeds")
     rows = name_cells(found.drop("label"), about).select("variant", "standing", several, seeds, "note")
-    own = {"variant": link("compare", "cell", width=220), "dominated by": WRAP, "note": WRAP}
+    own = {"variant": link("compare", "cell", minWidth=220, flex=1), "dominated by": WRAP, "note": FOLD}
     exact = ", or equal in parameters, which have no noise" if _against(view).quantity.name == "parameters" else ""
     cells = len(about.cells)
     caption = (
