@@ -102,12 +102,12 @@ def measure_title(view: PageView) -> str:
     return axis_title(judged_by(view), unit_of(view))
 
 
-def measured(view: PageView) -> dict[str, str]:
+def measure_columns(view: PageView) -> dict[str, str]:
     """Measure, unit and direction as columns of a file."""
-    return measured_by(judged_by(view), unit_of(view))
+    return name_measure(judged_by(view), unit_of(view))
 
 
-def measured_by(measure: GridMeasure, unit: str) -> dict[str, str]:
+def name_measure(measure: GridMeasure, unit: str) -> dict[str, str]:
     """Measure, unit and direction by the name of their column."""
     return {"measure": text_of(measure.name, measure.point), "unit": unit, "better": measure.better}
 

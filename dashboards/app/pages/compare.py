@@ -8,10 +8,10 @@ import polars as pl
 from dashboards.app.measures import (
     MeasuredAddress,
     judged_by,
+    measure_columns,
     measure_controls,
     measure_title,
     measure_words,
-    measured,
     unit_of,
 )
 from dashboards.app.page import (
@@ -129,7 +129,7 @@ def differences_of(view: PageView) -> SlotContent:
         drawn, about.look, measure, {word: mark_verdict(word) for word in ICONS}, unit_of(view)
     )
     hint = "A click on a point shows why it has its verdict."
-    return SlotContent(figure, caption, name_cells(drawn, about), hint=hint, measured=measured(view))
+    return SlotContent(figure, caption, name_cells(drawn, about), hint=hint, measured=measure_columns(view))
 
 
 def _verdict_rows(view: PageView) -> SlotContent:
@@ -142,7 +142,7 @@ def _verdict_rows(view: PageView) -> SlotContent:
         f"comparisons of the table.{' Differences are ratios of odds.' if measure.scale == 'logit' else ''}"
     )
     own = {**VERDICT_COLUMNS, "value": {"headerName": measure.name}}
-    return SlotContent(caption=caption, data=rows, columns=columns(rows, own), measured=measured(view))
+    return SlotContent(caption=caption, data=rows, columns=columns(rows, own), measured=measure_columns(view))
 
 
 VERDICT_COLUMNS: Final[dict[str, dict[str, Any]]] = {
@@ -206,7 +206,9 @@ def _draw_pairs(view: PageView) -> SlotContent:
     ]
     figure = seed_pairs.draw_paired(found, about.look, (cell, base), measure, measure_title(view))
     answer = f"{own} against {other}: {row['verdict']}, {size_of(row, measure)}."
-    return SlotContent(figure, caption + _explain_choice(view), found, legend, answer=answer, measured=measured(view))
+    return SlotContent(
+        figure, caption + _explain_choice(view), found, legend, answer=answer, measured=measure_columns(view)
+    )
 
 
 def _items(view: PageView) -> SlotContent:

@@ -10,10 +10,10 @@ from dashboards.app.address import entries
 from dashboards.app.measures import (
     MeasuredAddress,
     judged_by,
+    measure_columns,
     measure_controls,
     measure_title,
     measure_words,
-    measured,
     unit_of,
 )
 from dashboards.app.page import (
@@ -201,7 +201,7 @@ def _effects(view: PageView) -> SlotContent:
     caption = effects_words(measure, unit_of(view), effects_figure.notes(view.store, about.grid, measure))
     answer = rank_axes(analyse(view), found, measure)
     figure = effects_figure.draw_effects(found, measure, unit_of(view))
-    return SlotContent(figure, caption, found, answer=answer, measured=measured(view))
+    return SlotContent(figure, caption, found, answer=answer, measured=measure_columns(view))
 
 
 def _importance(view: PageView) -> SlotContent:

@@ -191,7 +191,7 @@ def _table(
         places = zip(sheet.columns, texts, strict=True)
         cells = [html.Td(_entry(each, below.get((name, column), ())), title=each.hint) for column, each in places]
         if name in reasons:  # dashes below what is printed would say no more
-            cells = [html.Td(_printed(each) or "–", title=each.hint) for each in texts]
+            cells = [html.Td(_show_printed(each) or "–", title=each.hint) for each in texts]
         if reasons:
             cells.append(html.Td(reasons.get(name, ""), className="why"))
         rows.append(html.Tr([html.Th(name, scope="row"), *cells]))
@@ -207,7 +207,7 @@ def _table(
     return html.Div(parts)
 
 
-def _printed(each: TableText) -> list[Component]:
+def _show_printed(each: TableText) -> list[Component]:
     doubts = [html.Sup(f" {each.printed_marks}")] if each.printed_marks else []
     return [html.Span([each.printed, *doubts], className="printed")] if each.printed else []
 
@@ -215,7 +215,7 @@ def _printed(each: TableText) -> list[Component]:
 def _entry(each: TableText, below: Sequence[str]) -> list[Component]:
     own = [each.words, *([html.Sup(f" {each.marks}")] if each.marks else [])]
     value = html.Strong(own) if each.best else html.Span(own)
-    return [*_printed(each), value, *(html.Small(words) for words in (*below, each.note) if words)]
+    return [*_show_printed(each), value, *(html.Small(words) for words in (*below, each.note) if words)]
 
 
 def _claims(view: PageView) -> SlotContent:

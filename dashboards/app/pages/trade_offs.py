@@ -9,9 +9,9 @@ from dashboards.app.measures import (
     MeasuredAddress,
     judged_by,
     label_measurements,
+    measure_columns,
     measure_controls,
     measure_words,
-    measured,
     measurements,
     text_of,
     unit_of,
@@ -158,7 +158,7 @@ def _scatter(view: PageView) -> SlotContent:
         answer += f"\nThe seeds show it {shown}{' and others' if len(proven) > _MOST_BEST else ''}."
     hint = "The pointer tells the intervals of the others."
     data = name_cells(frame.drop("label"), about)
-    return SlotContent(figure, caption, data, legend, message, hint, answer=answer, measured=measured(view))
+    return SlotContent(figure, caption, data, legend, message, hint, answer=answer, measured=measure_columns(view))
 
 
 _MOST_BEST: Final = 5
