@@ -75,6 +75,11 @@ def typeset(text: str) -> list[Piece]:
     return found
 
 
+def inline(text: str) -> list[Piece]:
+    """Split a sentence into words and the symbols of formulas."""
+    return list(_prose(text))
+
+
 def display(lines: Sequence[str]) -> list[Piece]:
     """Each line as a formula and the notes behind it, which three blanks separate."""
     found = []

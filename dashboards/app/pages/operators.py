@@ -34,7 +34,7 @@ from dashboards.figures.weights import (
     score_rows,
     weight_rows,
 )
-from dashboards.html.typeset import Piece, display, typeset
+from dashboards.html.typeset import Piece, display, inline, typeset
 from dashboards.theme.styles import INK, Style
 from grid.operator_view import OperatorCatalogue, OperatorSetting, OperatorView, Profile
 
@@ -131,7 +131,7 @@ def _weights(view: PageView) -> SlotContent:
     if not is_softmax:
         legend.append(Key(_NEUTRAL, f"{SOFTMAX} (dash)", SOFTMAX))
     caption = f"Bar: weight of a key for the last query, which sees all {len(logits)}. {_sums(rows, found.apart)}"
-    return SlotContent(draw_weights(frame, styles), caption, frame, legend, message, answer=found.line)
+    return SlotContent(draw_weights(frame, styles), caption, frame, legend, message, answer=found.line.replace("`", ""))
 
 
 def _name(found: OperatorView, heads: str) -> str:
@@ -203,10 +203,14 @@ def _words(view: PageView) -> SlotContent:
         settings = [html.Li(_setting(view, each)) for each in found.settings]
         parts += [html.H3("Where it is another operator"), html.Ul(settings)]
     if found.notes:
-        parts += [html.H3("What has misled people"), html.Ul([html.Li(note) for note in found.notes])]
+        parts += [html.H3("What has misled people"), html.Ul([html.Li(_inline(note)) for note in found.notes])]
     whole = html.Div([_set(each) for each in display(found.equation.split("\n"))], className="maths")
     parts.append(html.Details([html.Summary("The whole equation, one choice per stage"), whole]))
     return SlotContent(parts=[html.Div(parts, className="operator")])
+
+
+def _inline(text: str) -> list[Component]:
+    return [_set(each) for each in inline(text)]
 
 
 def _set(piece: Piece) -> Component:
@@ -236,7 +240,7 @@ def _setting(view: PageView, setting: OperatorSetting) -> Component:
         logits=here.logits,
     )
     href = f"/{quote(view.campaign)}/operators{write_query(there)}"
-    return html.A(setting.words, href=href, title="Set the numbers so")
+    return html.A(_inline(setting.words), href=href, title="Set the numbers so")
 
 
 def _controls(view: PageView) -> Sequence[Control]:
