@@ -59,7 +59,7 @@ _REPORTED = sys.stdlib_module_names | {*ROOMS, *(Path(name).stem for name in FAC
 """Packages that open files by Python, which reports them."""
 
 _BREAKS = re.compile(r"[\s'\"(),;]+")
-"""What may lie around a path in a query."""
+"""Separators around a path in a query."""
 
 
 def named_files(file: str, found: Sequence[ast.stmt], left_out: Iterable[str]) -> Iterator[Path]:

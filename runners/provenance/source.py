@@ -70,9 +70,9 @@ def relevant(found: Sequence[ast.stmt], wanted: str, left_out: Iterable[str]) ->
 def effects(found: Sequence[ast.stmt], left_out: Iterable[str], acting: Iterable[str] = ()) -> list[ast.stmt]:
     """Select the statements that may change anything beyond this file, and what they use, in order.
 
-    These are statements that do more than bind names, such as `Softmax.forward = mine`. A definition or an assignment
-    counts if what it runs at once calls `setattr` or its like, assigns to an attribute, or uses a function or class of
-    `acting` or of `acting_names`. Names in `left_out` and `if __name__ == "__main__"` never count.
+    These are statements that do more than bind names, such as `Softmax.forward = mine`. Definitions and assignments
+    count if they call `setattr` or its like, or use a function or class of `acting` or `acting_names`. Bodies of
+    functions do not, since they run later. Names in `left_out` and `if __name__ == "__main__"` never count.
     """
     acting, left_out = acting_names(found, acting), frozenset(left_out)
     kept = {
