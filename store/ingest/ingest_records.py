@@ -27,7 +27,7 @@ from store.ingest.derived_rows import derive_trials
 _ELSEWHERE = "left(trial, 2) NOT IN (SELECT unnest(CAST($same AS VARCHAR[])))"
 
 MOST_PLAN_BYTES = 40 << 20
-"""What an ingest of limited time reads of plans at most: it takes about 2 s."""
+"""Most bytes of plans that an ingest of limited time reads; it takes about 2 s."""
 
 
 @final
