@@ -73,8 +73,8 @@ def _queue(drafter: Drafter, draft: Draft) -> Submission:
         write_submission(layout, draft.submission, lines)
         if drafter.packed is not None:
             write(layout, drafter.packed)
-        make_directory(logs(layout, draft.submission))
         write_submission_record(layout, record)
+        make_directory(logs(layout, draft.submission))
         arrays = drafter.arrays(draft.submission)
         for script in draft.scripts:
             if jobs:  # show other shells that this one is alive
