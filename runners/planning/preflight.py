@@ -10,6 +10,7 @@ from grid import Grid, Planned, Spec
 from grid.errors import SpecError
 from grid.suggestions import suggest_name
 from runners.slow_notice import slow_notice
+from store.analysis.metrics import direction
 from store.files.layout import Layout
 from store.files.trial_status import trial_state
 
@@ -80,7 +81,8 @@ _MOST_SHOWN = 12
 def check_measure(grid: Grid, judged: Iterable[Sequence[object]]) -> None:
     """Refuse `grid` if none of its trials records its measure at its point; `judged` is what measures each of them.
 
-    With a baseline there are verdicts, so then also if several points agree with it.
+    With a baseline there are verdicts, so then also if several points agree with it. Refuse a measure with the wrong
+    direction, too: all its verdicts would be reversed.
 
     Raises:
         SpecError: the text says what is recorded, and the nearest.
@@ -95,6 +97,12 @@ def check_measure(grid: Grid, judged: Iterable[Sequence[object]]) -> None:
         raise SpecError(
             f"grid {grid.name!r} is compared by {measure.name!r}, which none of its trials records; they record "
             f"{', '.join(known)}{suggest_name(measure.name, known)}"
+        )
+    better = direction(measure.name)
+    if better not in (None, measure.better):
+        raise SpecError(
+            f"grid {grid.name!r} is compared by {measure.name!r}, where {better} is better; its measure has "
+            f'better="{measure.better}": set better="{better}"'
         )
     agreeing = [[point for point in points if measure.point.items() <= point.items()] for points in named]
     wanted = f"grid {grid.name!r} is compared by {measure.name!r} at {_format_point(measure.point)}"

@@ -16,15 +16,15 @@ from runners.evaluations import BoundaryValues
 from runners.execution import Inline
 from runners.execution.run import run_campaign
 from runners.planning.preflight import METRICS
-from runners.tasks import Distillation, MaskedText, Task, Text
+from runners.tasks import AskedLengths, AssociativeRecall, Distillation, MaskedText, Task, Text
 from runners.trial import Trial
 from variants import gpt2
 
 
 def grid(trial: Trial, name: str, point: dict[str, float] | None = None, **more: Any) -> Grid:
     measure = Measure(name=name, point=point or {})
-    more = {"axes": [over("training.steps", [12, 13])], "baseline": {"steps": 12}, **more}
-    return Grid(name="judged", base=trial, seeds=[0], measure=measure, **more)
+    more = {"axes": [over("training.steps", [12, 13])], "baseline": {"steps": 12}, "measure": measure, **more}
+    return Grid(name="judged", base=trial, seeds=[0], **more)
 
 
 @pytest.fixture
@@ -93,6 +93,16 @@ def test_what_an_evaluation_records_can_judge_a_grid(tiny: Trial, tmp_path: Path
     plan_campaign(tmp_path, [grid(beside, "mse", {"sigma_f": 3})])
     assert "on its evaluation grid: a=1; a=2" in refused(grid(beside, "boundary_upper", {"a": 3}))
     assert "none of its trials records" in refused(grid(tiny, "boundary_upper", {"a": 2}))
+
+
+def test_a_measure_with_the_wrong_direction_is_refused(tiny: Trial, tmp_path: Path, refused: Any) -> None:
+    recall = tiny.changed(
+        task=AssociativeRecall(context=12, pairs=2, evaluation=AskedLengths(lengths=(12,), sequences=2))
+    )
+    wrong = grid(recall, "accuracy", {"length": 12})
+    assert 'where higher is better; its measure has better="lower": set better="higher"' in refused(wrong)
+    right = Measure(name="accuracy", point={"length": 12}, better="higher")
+    plan_campaign(tmp_path, [grid(recall, "accuracy", measure=right)])
 
 
 OURS = sorted(kind for kind, member in Task.members().items() if member.__module__.startswith("runners."))
