@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any, NamedTuple, final
 
 from grid import Grid, Planned
-from runners.attempts.unreadable_results import find_unreadable
 from runners.monitoring.trial_locations import State
 from runners.output import format_count
 from runners.planning.duration import Estimate, EstimateOptions, estimate
@@ -141,8 +140,7 @@ def plan_campaign(root: Path | str, grids: Sequence[Grid], options: PlanOptions 
             demands.look(grid, planned)
 
     cells = walk(grids, look, options.files)
-    lost = find_unreadable(layout.root, [grid.name for grid in grids]) if options.again else ()
-    found = survey(layout, grids, cells, retry=options.retry, again=options.again).without_results(lost)
+    found = survey(layout, grids, cells, retry=options.retry, again=options.again)
     if options.slurm is not None and demands is not None:
         means = replace(plan_allocation(found, grids, demands, options.slurm), seconds=options.seconds)
     else:
