@@ -54,7 +54,9 @@ def test_a_trial_whose_shard_was_damaged_is_trained_again(tmp_path: Path) -> Non
         assert store.sql("SELECT * FROM v_final ORDER BY ALL").equals(before)
 
 
-def test_it_is_queued_on_a_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_is_queued_on_a_cluster(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setenv("PATH", PretendSlurm(tmp_path / "slurm").path)
     path, root = tmp_path / "toys.py", tmp_path / "campaign"
     path.write_text(SPEC)
@@ -64,6 +66,7 @@ def test_it_is_queued_on_a_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     shard.write_bytes(shard.read_bytes()[:-1])
     command = ["run", str(path), "--on", "slurm", "--campaign", str(root), "--rerun-stale"]
     assert execute([*command, "--dry-run"]) == 0
+    assert "\n1 trial in 1 class" in f"\n{capsys.readouterr().out}"
     for refused in (["--budget", "much"], ["--partition", "none"]):
         assert execute([*command, *refused]) == 2
     assert execute([*command[:2], "--workers", "0", *command[4:]]) == 2
