@@ -96,7 +96,9 @@ functions = Trial(
     probing=Probing(probes=(LearnedNumbers(),), sequences=8),
 )
 
-ACCURACY = Measure(name="accuracy", point={"length": 128}, scale="linear", better="higher", rope=0.05, unit="share of 1")
+ACCURACY = Measure(
+    name="accuracy", point={"length": 128}, scale="linear", better="higher", rope=0.05, unit="share of 1"
+)
 LOSS = Measure(name="validation_loss", scale="linear", rope=0.03, unit="nats per token")
 ERROR = Measure(name="mse", point={"sigma_x": 1, "sigma_f": 1}, scale="log", rope=0.1, unit="squared output units")
 
@@ -114,7 +116,9 @@ def components(name: str, base: Trial, measure: Measure) -> Grid:
         ],
         rules=[
             forbid(
-                lambda trial: trial.operator.readout.kind == "ground_value" and not has("operator.normaliser.threshold")(trial),
+                lambda trial: (
+                    trial.operator.readout.kind == "ground_value" and not has("operator.normaliser.threshold")(trial)
+                ),
                 reason="only a threshold leaves weight to the ground value",
             )
         ],
