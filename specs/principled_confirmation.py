@@ -5,8 +5,9 @@ together had the best mean. Eight seeds and 11 comparisons left the cells undeci
 that chose nothing, and SSMax, which amplifies all logits by the logarithm of the number of keys, too.
 """
 
-from ablate import Grid, Operator, Values, over, softmax, ssmax
 from principled_components import ACCURACY, gate, ground, induction, margin
+
+from ablate import Grid, Operator, Values, over, softmax, ssmax
 
 _operators = {
     "softmax": softmax(),

@@ -128,20 +128,27 @@ def _number(value: float | None) -> str:
 
 
 def _write_effects(result: GridResult, measure: GridMeasure) -> str:
-    found = analyse_runs(result.runs(measure), result.header, measure, interactions=True)
+    """Test main effects in the model without interactions, and interactions in the model with them."""
+    main, both = (
+        analyse_runs(result.runs(measure), result.header, measure, interactions=each) for each in (False, True)
+    )
     terms = [
         (row["term"], f"{row['f']:.3g}", format_p(row["p_holm"]) or "", f"{row['omega_squared']:.3f}")
-        for row in found.terms.rows(named=True)
+        for row in (*main.terms.rows(named=True), *both.terms.filter(order=2).rows(named=True))
         if row["f"] is not None
     ]
     levels = [
-        (row["factor"], row["level"], str(row["n"]), _change(row["effect"], measure),
-         f"{_change(row['low'], measure)} to {_change(row['high'], measure)}")
-        for row in analyse_runs(result.runs(measure), result.header, measure).effects.rows(named=True)
-    ]  # fmt: skip
-    heads = ("axis", "level", "runs", "effect on the mean", f"{100 * (1 - measure.alpha):g} % interval")
+        (
+            row["factor"],
+            row["level"],
+            str(row["n"]),
+            *(_change(row[each], measure) for each in ("effect", "low", "high")),
+        )
+        for row in main.effects.rows(named=True)
+    ]
+    level = f"{100 * (1 - measure.alpha):g} %"
     tests = table(("term", "F", "p (Holm)", "partial omega²"), terms)
-    return f"{tests}\n{table(heads, levels)}"
+    return f"{tests}\n{table(('axis', 'level', 'runs', 'effect on the mean', f'{level} from', 'to'), levels)}"
 
 
 def _write_numbers(result: GridResult, _: GridMeasure) -> str:
