@@ -1,9 +1,9 @@
 """Principled Attention (paper 001), component by component, on three tasks that two cores train in half a minute.
 
 The induction task is trained on 32 tokens and compared on 128: the paper's third claim is about length. Grammar is
-language modelling with a known optimum; functions are regression in context. For each task there are two grids:
-components (gate, margin, threshold, ground value: each on or off, 8 seeds) and granularity (one component at a time,
-at each granularity, beside its traps and other authors' answers to the same question, 5 seeds).
+language modelling with a known optimum; functions are regression in context. Each task has two grids. In
+"components", gate, margin, threshold and ground value are on or off (8 seeds). In "granularity", one component at a
+time has each granularity, beside its traps and the answers of other papers to the same question (5 seeds).
 
 All numbers start at 0, the paper's reference value. The neutral start of `principled()`, -5, is among the traps:
 softplus is so flat there that a short run cannot leave it.
@@ -96,7 +96,9 @@ functions = Trial(
     probing=Probing(probes=(LearnedNumbers(),), sequences=8),
 )
 
-ACCURACY = Measure(name="accuracy", point={"length": 128}, scale="linear", better="higher", rope=0.05, unit="share of 1")
+ACCURACY = Measure(
+    name="accuracy", point={"length": 128}, scale="linear", better="higher", rope=0.05, unit="share of 1"
+)
 LOSS = Measure(name="validation_loss", scale="linear", rope=0.03, unit="nats per token")
 ERROR = Measure(name="mse", point={"sigma_x": 1, "sigma_f": 1}, scale="log", rope=0.1, unit="squared output units")
 
@@ -114,7 +116,9 @@ def components(name: str, base: Trial, measure: Measure) -> Grid:
         ],
         rules=[
             forbid(
-                lambda trial: trial.operator.readout.kind == "ground_value" and not has("operator.normaliser.threshold")(trial),
+                lambda trial: (
+                    trial.operator.readout.kind == "ground_value" and not has("operator.normaliser.threshold")(trial)
+                ),
                 reason="only a threshold leaves weight to the ground value",
             )
         ],

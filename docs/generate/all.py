@@ -6,12 +6,15 @@ from pathlib import Path
 
 from choice_pages import make_probes_page, make_tasks_page
 from operators_page import make_operators_page
+from results_page import make_results_page
+
+from grid.errors import AblateError
 
 
 def main(folder: Path) -> None:
     """Write all pages and remove pictures that no page shows any more."""
-    files = {**make_operators_page(), **make_probes_page(), **make_tasks_page()}
-    for name in ("operators", "probes", "tasks"):
+    files = {**make_operators_page(), **make_probes_page(), **make_results_page(), **make_tasks_page()}
+    for name in ("operators", "probes", "results", "tasks"):
         (folder / name).mkdir(parents=True, exist_ok=True)
         for path in (folder / name).glob("*.svg"):
             if f"{name}/{path.name}" not in files:
@@ -24,4 +27,8 @@ def main(folder: Path) -> None:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path, nargs="?", default=Path(__file__).parent.parent)
-    main(parser.parse_args().folder)
+    try:
+        main(parser.parse_args().folder)
+    except AblateError as error:
+        sys.stderr.write(f"{error}\n")
+        sys.exit(error.exit_code)

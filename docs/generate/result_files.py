@@ -1,0 +1,119 @@
+"""Results of finished campaigns as files for a repository: `python docs/generate/result_files.py CAMPAIGN FOLDER`.
+
+    FOLDER/GRID.json       header of the grid, versions, device and cost
+    FOLDER/GRID.parquet    a row per run and measurement; a run without one has a row, too
+    FOLDER/*.py            the spec files as they ran
+    FOLDER/about.md        written by hand: question, setting, findings, and places for tables and figures
+
+`results_page.py` makes docs/results.md from these folders.
+"""
+
+import argparse
+import json
+import tarfile
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import polars as pl
+
+from grid.errors import NotFoundError, StoreError
+from store.analysis.verdicts import GridMeasure, measure_of, runs
+from store.store import Store
+
+SCHEMA: Final = 1
+"""Version of the files."""
+_RUN: Final = ("trial", "cell", "label", "operator", "baseline", "seed", "axes", "status", "budget", "code", "wall_s")
+_VALUES: Final = """
+SELECT cell, seed, source, name, point::JSON::VARCHAR AS point, value FROM v_final
+WHERE grid = $grid AND source = 'evaluation'
+UNION ALL
+SELECT g.cell, g.seed, 'probe', p.name, json_object('layer', p.layer, 'head', p.head)::VARCHAR, p.value
+FROM v_probe p JOIN grid_trial g USING (trial) WHERE g.grid = $grid AND p.name LIKE 'number.%'
+ORDER BY ALL
+"""
+_COST: Final = """
+SELECT count(DISTINCT trial) AS trials, sum(wall_s) / 3600 AS hours, list(DISTINCT device ORDER BY device) AS devices,
+       list(DISTINCT threads ORDER BY threads) AS threads, list(DISTINCT path ORDER BY path) AS paths,
+       list(DISTINCT versions::VARCHAR ORDER BY versions::VARCHAR) AS versions
+FROM attempt SEMI JOIN (FROM grid_trial WHERE grid = $grid) USING (trial) WHERE status = 'ok'
+"""
+
+
+class GridResult(NamedTuple):
+    """The runs of one grid."""
+
+    header: dict[str, Any]
+    cost: dict[str, Any]
+    rows: pl.DataFrame
+
+    def measure(self, **changes: Any) -> GridMeasure:
+        """Return the measure of the grid with some fields replaced."""
+        fields = {**self.header["measure"], **changes}
+        return GridMeasure(**{name: fields[name] for name in GridMeasure._fields})
+
+    def runs(self, measure: GridMeasure) -> pl.DataFrame:
+        """Return the planned runs with their `value` of the measure, as `store.statistics.compare` takes them."""
+        planned = self.rows.select(*_RUN).unique(["cell", "seed"], maintain_order=True)
+        named = self.rows.filter((pl.col("name") == measure.name) & (pl.col("source") == "evaluation"))
+        points = [json.loads(point) for point in named["point"]]
+        at = pl.Series([all(point.get(axis) == value for axis, value in measure.point.items()) for point in points])
+        values = named.filter(at).select("cell", "seed", "value")
+        return planned.join(values, on=["cell", "seed"], how="left", maintain_order="left", validate="1:1")
+
+    @property
+    def baselines(self) -> str | dict[str, str]:
+        """The baseline cell, or that of each cell."""
+        several: dict[str, str] = self.header.get("baselines") or {}
+        return several or str(self.header["baseline"])
+
+
+def read(folder: Path, grid: str) -> GridResult:
+    """Read the result of a grid.
+
+    Raises:
+        NotFoundError: the folder has no such grid; names those that it has.
+        StoreError: the files have another version.
+    """
+    known = sorted(path.stem for path in folder.glob("*.json"))
+    if grid not in known:
+        raise NotFoundError(f"{folder} has no result of a grid {grid!r}; it has {known}")
+    about = json.loads((folder / f"{grid}.json").read_text(encoding="utf-8"))
+    if about["schema"] != SCHEMA:
+        raise StoreError(
+            f"this version reads result files of version {SCHEMA}; {folder / grid}.json has version "
+            f"{about['schema']}: collect the results of the campaign again"
+        )
+    return GridResult(about["header"], about["cost"], pl.read_parquet(folder / f"{grid}.parquet"))
+
+
+def collect(campaign: Path, folder: Path) -> None:
+    """Write the results of all grids of a campaign, and its newest spec files."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with Store.open(campaign) as store:
+        for grid in store.grids():
+            header = store.grid(grid)
+            about = store.sql("SELECT cell, seed, trial, baseline FROM grid_trial WHERE grid = $grid", {"grid": grid})
+            planned = runs(store, grid, measure_of(store, grid, None))
+            planned = planned.join(about, on=["cell", "seed"], how="left", maintain_order="left").select(*_RUN)
+            values = store.sql(_VALUES, {"grid": grid})
+            rows = planned.join(values, on=["cell", "seed"], how="left", maintain_order="left_right")
+            rows.write_parquet(folder / f"{grid}.parquet", compression="zstd", compression_level=19)
+            cost = store.sql(_COST, {"grid": grid}).row(0, named=True)
+            cost["hours"] = round(cost["hours"], 3)
+            cost["versions"] = [json.loads(each) for each in cost["versions"]]
+            text = json.dumps({"schema": SCHEMA, "cost": cost, "header": header}, ensure_ascii=False)
+            (folder / f"{grid}.json").write_text(text + "\n", encoding="utf-8")
+    for snapshot in sorted(campaign.glob("snapshots/*.tar"), key=lambda path: path.stat().st_mtime):
+        with tarfile.open(snapshot) as archive:
+            members = [each for each in archive if each.name.startswith("user/") and each.name.endswith(".py")]
+            for member in members:
+                member.name = Path(member.name).name
+            archive.extractall(folder, members, filter="data")
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("campaign", type=Path)
+    parser.add_argument("folder", type=Path)
+    arguments = parser.parse_args()
+    collect(arguments.campaign, arguments.folder)

@@ -1,0 +1,233 @@
+"""docs/results.md and its pictures, from the files in results/.
+
+`about.md` of each result is its section. A line of it that is one of these calls is replaced:
+
+    {verdicts GRID}                  every cell against the baseline, sorted by effect, and what each verdict says
+    {verdicts GRID accuracy length=64}   the same for another measurement or point
+    {figure GRID}                    the same as a picture; takes a measurement, too
+    {effects GRID}                   F tests and means of the axes
+    {numbers GRID}                   learned numbers: the range over runs, layers and heads
+    {cost GRID ...}                  trials, hours, device and versions
+"""
+
+import itertools
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import polars as pl
+from figures import COLOURS, draw_picture
+from markdown import fill_template, table
+from matplotlib.figure import SubFigure
+from result_files import GridResult, read
+
+from runners.cli.verdict_text import format_number, format_p, format_percent
+from store.analysis.effects import analyse_runs
+from store.analysis.verdicts import GridMeasure, judge_runs
+
+RESULTS: Final = Path(__file__).parent.parent.parent / "results"
+_CALL: Final = re.compile(r"^\{(\w+) ([^}]+)\}$", re.MULTILINE)
+_STYLE: Final = {"better": "mark", "worse": "odd"}
+_WORDS: Final = ("better", "worse", "real, size unproven", "equivalent", "undecided", "no verdict")
+
+
+def make_results_page() -> dict[str, str]:
+    """Write the page and its pictures, by path below docs/."""
+    pictures: dict[str, str] = {}
+    sections = [_fill(about, pictures) for about in sorted(RESULTS.glob("*/about.md"))]
+    return {"results.md": fill_template("results", {"sections": "\n".join(sections)}), **pictures}
+
+
+def _fill(about: Path, pictures: dict[str, str]) -> str:
+    def answer(call: re.Match[str]) -> str:
+        grid, *words = call[2].split()
+        if call[1] == "cost":
+            return _describe_cost([read(about.parent, each) for each in (grid, *words)])
+        result = read(about.parent, grid)
+        measure = _measure(result, words)
+        if call[1] == "figure":
+            name = "-".join(re.sub(r"\W+", "-", word) for word in (grid, *words))
+            pictures[f"results/{name}.svg"] = _draw(result, measure)
+            return f"![{grid}: difference from the baseline by cell](results/{name}.svg)"
+        return _TABLES[call[1]](result, measure)
+
+    return _CALL.sub(answer, about.read_text(encoding="utf-8")).rstrip("\n") + "\n"
+
+
+def _measure(result: GridResult, words: Sequence[str]) -> GridMeasure:
+    if not words:
+        return result.measure()
+    point = {axis: float(value) for axis, value in (word.split("=") for word in words[1:])}
+    return result.measure(name=words[0], point=point)
+
+
+def _verdicts(result: GridResult, measure: GridMeasure) -> pl.DataFrame:
+    found = judge_runs(result.runs(measure), result.baselines, measure)
+    return found.sort("difference", descending=measure.better == "higher", nulls_last=True, maintain_order=True)
+
+
+def _write_verdicts(result: GridResult, measure: GridMeasure) -> str:
+    found = _verdicts(result, measure)
+    base = found.row(0, named=True)
+    rows = [("baseline", str(base["baseline_runs"]), _number(base["baseline_value"]), "", "", "", "baseline")]
+    for row in found.rows(named=True):
+        interval = f"{_change(row['low'], measure)} to {_change(row['high'], measure)}"
+        about = (_change(row["difference"], measure), interval, format_p(row["p_holm"]) or "")
+        rows.append((row["label"], str(row["pairs"]), _number(row["value"]), *about, row["verdict"]))
+    level = f"{100 * (1 - measure.alpha):g} % interval"
+    heads = ("cell", "pairs", "mean", "difference", level, "p (Holm)", "verdict")
+    return f"{_describe(result, measure, found)}\n\n{table(heads, rows)}\n{_sum_up(found, measure)}"
+
+
+def _describe(result: GridResult, measure: GridMeasure, found: pl.DataFrame) -> str:
+    labels = dict(result.rows.select("cell", "label").unique().rows())
+    baselines = list(dict.fromkeys(found["baseline"]))
+    against = labels[baselines[0]] if len(baselines) == 1 else "the baseline of the same other levels"
+    unit = result.header["measure"]["unit"] if measure.name == result.header["measure"]["name"] else ""
+    band = f"{measure.rope:g}" if measure.scale == "linear" else f"{100 * measure.rope:g} %"
+    return (
+        f"{_name(measure)}{f', {unit}' if unit else ''}; {measure.better} is better. Against {against}, "
+        f"paired by seed; differences below {band} count as equal; p by Holm over {found['family'][0]} comparisons."
+    )
+
+
+def _name(measure: GridMeasure) -> str:
+    point = ", ".join(f"{axis} {value:g}" for axis, value in measure.point.items())
+    return f"`{measure.name}`{f' at {point}' if point else ''}"
+
+
+def _sum_up(found: pl.DataFrame, measure: GridMeasure) -> str:
+    """List the cells by verdict, and the difference that the undecided ones could have shown."""
+    lines = []
+    for word in _WORDS:
+        part = found.filter(verdict=word)
+        if part.height:
+            shown = "; ".join(part["label"])
+            lines.append(f"- **{word}** ({part.height}): {shown}")
+            if word == "undecided":
+                sizes = part["detectable"].sort().to_list()
+                least, most = _size(sizes[0], measure), _size(sizes[-1], measure)
+                lines[-1] += f". With 80 % power these seeds find differences of {least} to {most}"
+    return "\n".join(lines) + "\n"
+
+
+def _size(value: float, measure: GridMeasure) -> str:
+    return f"{value:.2g}" if measure.scale == "linear" else f"{100 * math.expm1(value):.2g} %"
+
+
+def _change(value: float | None, measure: GridMeasure) -> str:
+    if value is None:
+        return ""
+    return f"{value:+.3f}" if measure.scale == "linear" else f"{format_percent(100 * math.expm1(value))} %"
+
+
+def _number(value: float | None) -> str:
+    return format_number(value) or ""
+
+
+def _write_effects(result: GridResult, measure: GridMeasure) -> str:
+    """Test main effects in the model without interactions, and interactions in the model with them."""
+    main, both = (
+        analyse_runs(result.runs(measure), result.header, measure, interactions=each) for each in (False, True)
+    )
+    terms = [
+        (row["term"], f"{row['f']:.3g}", format_p(row["p_holm"]) or "", f"{row['omega_squared']:.3f}")
+        for row in (*main.terms.rows(named=True), *both.terms.filter(order=2).rows(named=True))
+        if row["f"] is not None
+    ]
+    levels = [
+        (
+            row["factor"],
+            row["level"],
+            str(row["n"]),
+            *(_change(row[each], measure) for each in ("effect", "low", "high")),
+        )
+        for row in main.effects.rows(named=True)
+    ]
+    level = f"{100 * (1 - measure.alpha):g} %"
+    tests = table(("term", "F", "p (Holm)", "partial omega²"), terms)
+    return f"{tests}\n{table(('axis', 'level', 'runs', 'effect on the mean', f'{level} from', 'to'), levels)}"
+
+
+def _write_numbers(result: GridResult, _: GridMeasure) -> str:
+    numbers = result.rows.filter(pl.col("source") == "probe").group_by("name").agg(
+        cells=pl.col("cell").n_unique(),
+        low=pl.col("value").quantile(0.1, "linear"),
+        median=pl.col("value").median(),
+        high=pl.col("value").quantile(0.9, "linear"),
+    )  # fmt: skip
+    rows = [
+        (f"`{name.removeprefix('number.')}`", str(cells), *(f"{value:+.2f}" for value in values))
+        for name, cells, *values in numbers.sort("name").rows()
+    ]
+    return table(("number", "cells", "10th percentile", "median", "90th percentile"), rows)
+
+
+def _describe_cost(results: Sequence[GridResult]) -> str:
+    costs = [result.cost for result in results]
+    trials, hours = (sum(cost[name] for cost in costs) for name in ("trials", "hours"))
+    devices, threads = (
+        sorted(set(itertools.chain(*(cost[name] for cost in costs)))) for name in ("devices", "threads")
+    )
+    versions = {name: each for cost in costs for version in cost["versions"] for name, each in version.items()}
+    made = ", ".join(f"{name} {version}" for name, version in versions.items())
+    each = f"{threads[0]} thread" if threads == [1] else f"{threads} threads"
+    return f"{trials} trials, {hours:.1f} hours of one {', '.join(devices)} process with {each}; {made}."
+
+
+class _Forest(NamedTuple):
+    """Differences from the baseline with their intervals: thick uncorrected, thin corrected."""
+
+    found: pl.DataFrame
+    measure: GridMeasure
+
+    @property
+    def height(self) -> float:
+        return 0.18 * self.found.height + 0.7
+
+    def draw(self, figure: SubFigure) -> None:
+        """Draw a row per cell; the band of equality is grey."""
+        rows, height = self.found.rows(named=True), self.height
+        axes = figure.add_axes((0.42, 0.55 / height, 0.55, 1 - 0.6 / height))
+        linear = self.measure.scale == "linear"
+        band = self.measure.rope if linear else math.log1p(self.measure.rope)
+        axes.axvspan(-band, band, color="#eef0f2")
+        axes.axvline(0, color=COLOURS["plain"], linewidth=0.6)
+        for place, row in enumerate(rows):
+            colour = COLOURS[_STYLE.get(row["verdict"], "plain")]
+            for low, high, width in (
+                (row["corrected_low"], row["corrected_high"], 0.7),
+                (row["low"], row["high"], 2.4),
+            ):
+                if low is not None:
+                    axes.plot((low, high), (place, place), color=colour, linewidth=width, solid_capstyle="butt")
+            if row["difference"] is not None:
+                axes.plot(row["difference"], place, "o", color=colour, markersize=3.5)
+        axes.set(ylim=(len(rows) - 0.4, -0.6), yticks=range(len(rows)))
+        axes.set_yticklabels([f"{row['label']}   {row['verdict']}" for row in rows], fontsize=6.5)
+        axes.tick_params(length=0)
+        axes.tick_params(axis="x", labelsize=7)
+        if not linear:
+            ticks = [tick for tick in axes.get_xticks() if axes.get_xlim()[0] <= tick <= axes.get_xlim()[1]]
+            axes.set_xticks(ticks, [f"{100 * math.expm1(tick):+.0f} %" for tick in ticks])
+        pairs, family = self.found["pairs"].max(), self.found["family"].max()
+        unit = "difference" if linear else "difference in per cent"
+        axes.set_xlabel(
+            f"{unit} of {self.measure.name}; {self.measure.better} is better; {pairs} pairs; grey counts as equal\n"
+            f"thick: {100 * (1 - self.measure.alpha):g} % interval, thin: corrected for {family} comparisons",
+            fontsize=7,
+        )
+
+
+def _draw(result: GridResult, measure: GridMeasure) -> str:
+    title = f"{result.header['grid']}: {_name(measure).replace('`', '')}"
+    return draw_picture(title, [_Forest(_verdicts(result, measure), measure)])
+
+
+_TABLES: Final[Mapping[str, Callable[[GridResult, GridMeasure], str]]] = {
+    "verdicts": _write_verdicts,
+    "effects": _write_effects,
+    "numbers": _write_numbers,
+}
