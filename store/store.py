@@ -121,7 +121,8 @@ class Store:
         if found.is_empty():
             self.require_plan(name)
             known = self.grids()
-            raise NotFoundError(f"there is no grid {name!r}; there are {known}{suggest_name(name, known)}")
+            stale = "" if self.stale in (None, _AS_IT_IS) else f"; {self.stale}"
+            raise NotFoundError(f"there is no grid {name!r}; there are {known}{suggest_name(name, known)}{stale}")
         header: dict[str, Any] = json.loads(found["header"][0])
         return header
 
@@ -302,7 +303,13 @@ def _refresh(layout: Layout, *, thorough: bool, most_s: float) -> str | None:
         if waits or _is_older(layout.snapshot):
             raise
         return f"the newest files are not in ({problem})"
+    if found.unread_plans:
+        plans = f"the large plan {found.unread_plans[0]}"
+        plans += f" and {len(found.unread_plans) - 1} more" if found.unread_plans[1:] else ""
+        return f"{plans} is not read yet, nor is what came later; `ablate table` reads all"
     if found.unread_fans:
-        left = f"at least {found.unread} new attempts, in {len(found.unread_fans)} of {len(layout.fans())} directories"
-        return f"{left} of trials, are not read yet; `ablate status` again reads more, `ablate table` all"
+        left = f"{found.unread_shards} new shards of results" if found.unread_shards else ""
+        left = left or f"at least {found.unread} new attempts"
+        left += f", in {len(found.unread_fans)} of {len(layout.fans())} directories of trials,"
+        return f"{left} are not read yet; `ablate status` again reads more, `ablate table` all"
     return "another process is ingesting; its next snapshot has the newest files" if found.busy else None

@@ -167,8 +167,8 @@ def rows(old: Mapping[str, str], new: Mapping[str, str], moves: Mapping[str, set
     return found
 
 
-NEW_KINDS = {"decay_times"}
-"""Choices that release 0.1.0 lacks."""
+NEW_KINDS = {"decay_times", "sink"}
+"""Choices that release 0.1.0 lacks, or computes with other last bits. Their old results count as other code."""
 
 
 def as_before(spec: Spec) -> dict[str, Any] | None:

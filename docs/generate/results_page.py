@@ -99,18 +99,12 @@ def _name(measure: GridMeasure) -> str:
 
 
 def _sum_up(found: pl.DataFrame, measure: GridMeasure) -> str:
-    """List the cells by verdict, and the difference that the undecided ones could have shown."""
-    lines = []
-    for word in _WORDS:
-        part = found.filter(verdict=word)
-        if part.height:
-            shown = "; ".join(part["label"])
-            lines.append(f"- **{word}** ({part.height}): {shown}")
-            if word == "undecided":
-                sizes = part["detectable"].sort().to_list()
-                least, most = _size(sizes[0], measure), _size(sizes[-1], measure)
-                lines[-1] += f". With 80 % power these seeds find differences of {least} to {most}"
-    return "\n".join(lines) + "\n"
+    """Count the cells by verdict; of the undecided ones, say which differences their seeds would have shown."""
+    counts = [f"{found.filter(verdict=word).height} {word}" for word in _WORDS if word in found["verdict"]]
+    sizes = found.filter(verdict="undecided")["detectable"].sort().to_list()
+    power = f" With 80 % power, the seeds of undecided cells find {_size(sizes[0], measure)}" if sizes else ""
+    power += f" to {_size(sizes[-1], measure)}." if len(sizes) > 1 else "." if sizes else ""
+    return f"Cells: {', '.join(counts)}.{power}\n"
 
 
 def _size(value: float, measure: GridMeasure) -> str:

@@ -167,12 +167,17 @@ class Unreadable(NamedTuple):
 
 
 def submission_records(layout: Layout) -> Iterator[Submission | Unreadable]:
-    """Yield the records of a campaign's submissions, oldest first; those of old releases have none."""
+    """Yield the records of a campaign's submissions, oldest first; those of old releases have none.
+
+    On a cluster, the record is written before the directory of the logs.
+    """
     for submission in layout.submission_ids():
         try:
             yield read_submission_record(layout, submission)
-        except NotFoundError:
-            continue
+        except NotFoundError as error:
+            if (layout.submission(submission) / "logs").is_dir():
+                name = job_name(submission)
+                yield Unreadable(submission, f"{error}; restore it, or end its jobs with `scancel --name={name}`")
         except StoreError as error:
             yield Unreadable(submission, str(error))
 

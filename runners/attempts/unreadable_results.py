@@ -1,8 +1,9 @@
 """Finished trials whose results cannot be read, or are in doubt: given back, so that a run trains them again."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from pathlib import Path
 
+from runners.output import format_count, say
 from store.files.attempts import write_end
 from store.files.layout import Layout
 from store.files.trial_status import trial_state
@@ -10,24 +11,32 @@ from store.files.trial_status import trial_state
 WHY = "its result cannot be read, or another attempt disagrees with it"
 
 
-def give_back_unreadable(root: Path, grids: Iterable[str]) -> int:
-    """Turn the ok attempts of such trials into stopped ones; returns how many trials that were.
+def find_unreadable(root: Path, grids: Iterable[str]) -> frozenset[str]:
+    """Return the keys of such trials of the grids.
 
     Raises:
-        EnvironmentProblem: the campaign cannot be written.
         StoreError: the store cannot be read.
     """
     from store.store import Store
 
-    layout = Layout(root)
-    if not layout.exists():
-        return 0
+    if not Layout(root).exists():
+        return frozenset()
     with Store.open(root) as store:
         planned = set(store.grids())
-        lost = {key for name in grids if name in planned for key in store.unreadable(name)}
+        return frozenset(key for name in grids if name in planned for key in store.unreadable(name))
+
+
+def give_back(layout: Layout, lost: Collection[str]) -> None:
+    """Turn the ok attempts of the trials `lost` into stopped ones, and say so. Nothing may refuse the run after that.
+
+    Raises:
+        EnvironmentProblem: the campaign cannot be written.
+    """
     for key in sorted(lost):
         for attempt in trial_state(layout, key).attempts:
             if attempt.end is not None and attempt.end["status"] == "ok":
-                end = {**attempt.end, "status": "stopped", "message": WHY}
-                write_end(layout, end)
-    return len(lost)
+                write_end(layout, {**attempt.end, "status": "stopped", "message": WHY})
+    if lost:
+        verbs = ("has", "is") if len(lost) == 1 else ("have", "are")
+        trials = format_count(len(lost), "finished trial")
+        say(f"ablate: {trials} {verbs[0]} no readable result and {verbs[1]} trained again")

@@ -46,7 +46,7 @@ def status(*query: Cells, campaign: Campaign = None, grid: AnyGrid = None, as_js
 
     with open_campaign(campaign, thorough=False, most_s=_MOST_INGEST_S) as store:
         names = store.grids() if grid is None else [choose_grid(store, grid)]
-        state = read_status(store, locate_trials(store, SlurmScheduler()), names, grid)
+        state = read_status(store, locate_trials(store, SlurmScheduler(), done=False), names, grid)
         state = state.keep(store, select_planned(store, query)) if query else state
     if as_json:
         write_json("status", state.data(), state.warnings)

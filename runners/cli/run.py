@@ -23,7 +23,7 @@ from runners.cli.options import (
 )
 from runners.cli.papers import locate_spec
 from runners.cli.resolve import find_campaign, load_grids, worker_count
-from runners.output import format_count, say, write, write_json
+from runners.output import say, write, write_json
 from runners.slow_notice import slow_notice
 
 if TYPE_CHECKING:
@@ -158,8 +158,6 @@ def run(
     check_machine(where.on, where.workers, cluster)
     spec, grid = locate_spec(spec, of.grid, of.scale)
     root, grids = load_grids(spec, overrides, grid, of.campaign, one=True)
-    if repeat.again and not cluster.dry_run:
-        _retrain_unreadable(root, grids)  # before trials are surveyed, because their results are missing from then on
     if where.on == "slurm":
         from runners.cli.run_on_slurm import draft_or_queue, submit_options
         from runners.slurm.spec import cluster_of
@@ -180,17 +178,6 @@ def run_here(root: Path, grids: "Sequence[Grid]", on: str, workers: int | None, 
 
     machine = Inline() if on == "inline" else Local(worker_count(workers))
     return report_outcome(run_campaign(root, grids, machine, options), root)
-
-
-def _retrain_unreadable(root: Path, grids: "Sequence[Grid]") -> None:
-    """With --rerun-stale, trials whose results cannot be read are trained anew."""
-    from runners.attempts.unreadable_results import give_back_unreadable
-
-    count = give_back_unreadable(root, [each.name for each in grids])
-    if count:
-        verbs = ("has", "is") if count == 1 else ("have", "are")
-        trials = format_count(count, "finished trial")
-        say(f"ablate: {trials} {verbs[0]} no readable result and {verbs[1]} trained again")
 
 
 def report_outcome(result: "RunResult", root: Path, reason: str = CODE_CHANGED, *, called_off: int = 0) -> int:

@@ -16,6 +16,7 @@ from runners.attempts.disk_space import require_disk_space
 from runners.attempts.leases import Leases
 from runners.attempts.manifest import submission_id, write_submission
 from runners.attempts.submission_record import record_end, record_run
+from runners.attempts.unreadable_results import find_unreadable, give_back
 from runners.attempts.worker import Job, Outcome, WorkerEntry
 from runners.execution import Inline, Local, Machine, Queue
 from runners.execution.background_ingest import BackgroundIngest
@@ -40,7 +41,10 @@ class RunOptions:
 
     retry: bool = False
     again: bool = False
-    """Train trials again that other code finished: new attempts, from the beginning. The latest that is ok counts."""
+    """Train trials again that other code finished, and those with no readable result: new attempts, from the beginning.
+
+    The latest that is ok counts.
+    """
     only: frozenset[str] | None = None
     """Keys of the trials to train, of those that are to be trained; None: all."""
     oom: Literal["fail", "halve"] = "fail"
@@ -96,6 +100,8 @@ def run_campaign(
     make_directory(layout.root)
     require_disk_space(layout.root)
     trust_new(layout)
+    if options.again:
+        give_back(layout, find_unreadable(layout.root, [grid.name for grid in wanted]))
     survey = publish(layout, wanted, cells, retry=options.retry, again=options.again)
     return _ActiveRun(layout, survey.narrow_to(options.only), machine or Inline(), options).result()
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from grid.errors import NotFoundError, StoreError
 from runners.output import age, write
-from runners.slurm.worker_records import given_up, read_workers, worker_logs
+from runners.slurm.worker_records import given_up, read_workers, worker_log, worker_logs
 from store.files.atomic import read_json
 from store.files.layout import Layout
 
@@ -197,6 +197,8 @@ class WorkerRejection(NamedTuple):
     last: float
     """Seconds since the epoch."""
     action: str
+    output: str | None = None
+    """File with the output of one of them; None if none left any."""
 
 
 def worker_rejections(layout: Layout) -> list[WorkerRejection]:
@@ -209,7 +211,9 @@ def worker_rejections(layout: Layout) -> list[WorkerRejection]:
         for record in records:
             if record.left in ("refused", "late", "error"):
                 says = record.says or "it did not say why"
-                kinds.setdefault((record.left, says), []).append((record.node, record.touched, ""))
+                path = worker_log(layout, submission, record.job) if record.job else None
+                output = str(path) if path and path.is_file() else ""
+                kinds.setdefault((record.left, says), []).append((record.node, record.touched, output))
         last = {record.job: record.left for record in records}
         for job, path in worker_logs(layout, submission).items():
             printed = given_up(layout, submission, job, last.get(job))
@@ -219,20 +223,21 @@ def worker_rejections(layout: Layout) -> list[WorkerRejection]:
     rejections = []
     for (left, says), workers in kinds.items():
         hosts = dict(Counter(node for node, _, _ in workers))
-        advice = _advise(left, says, hosts, suitable, workers[0][2])
-        rejections.append(WorkerRejection(left, says, len(workers), hosts, max(at for _, at, _ in workers), advice))
+        file = next((output for *_, output in workers if output), None)
+        advice, latest = _advise(left, says, hosts, suitable), max(at for _, at, _ in workers)
+        rejections.append(WorkerRejection(left, says, len(workers), hosts, latest, advice, file))
     return sorted(rejections, key=lambda each: (-each.n, each.left, each.says))
 
 
-def _advise(left: str, says: str, hosts: Mapping[str, int], suitable: set[str], output: str) -> str:
+def _advise(left: str, says: str, hosts: Mapping[str, int], suitable: set[str]) -> str:
     """Return advice. Exclude nodes only if others are known to accept these trials."""
     where = ",".join(sorted(hosts))
     if left == "late":
         return "ask for more --time, or a lower --signal-s, then `ablate run`"
     if left == "unsaid":
-        return f"{output} says more; correct it (--setup, setup= of the spec file), then `ablate run`"
+        return "correct what its output says (--setup, setup= of the spec file), then `ablate run`"
     if left == "error":
-        return "the output of the task says more: `ablate logs KEY --worker` for a trial that it began"
+        return "read its output, then `ablate run`"
     if suitable - set(hosts):
         return f"install what was submitted on {where}, or leave it out with --exclude {where}"
     if _NO_GPU.search(says):
@@ -264,6 +269,8 @@ def _paragraph(group: FailureGroup | WorkerRejection) -> Iterator[str]:
     if isinstance(group, WorkerRejection):
         yield f"{group.n} x {_LEFT[group.left]}: {group.says}"
         yield f"    on     {_hosts(group.hosts, group.n)}, last {ago}"
+        if group.output:
+            yield f"    output {group.output}"
     else:
         span = _format_time(group.first) if group.n == 1 else f"{_format_time(group.first)} to {ago}"
         yield f"{group.n} x {group.reason}  {group.fingerprint}  {group.message}"

@@ -114,11 +114,17 @@ def read_status(store: "Store", where: TrialLocations, grids: Sequence[str], gri
 
 
 def cells(store: "Store", grid: str, where: TrialLocations) -> "pl.DataFrame":
-    """Return one row per cell of `grid`: label, planned, the number of trials in each state, and their tags."""
+    """Return one row per cell of `grid`: label, planned, the number of trials in each state, and their tags.
+
+    The store counts trials that it knows as done; `where` has the others.
+    """
     import polars as pl
 
     frame = store.progress(grid)
-    trials = store.sql("SELECT cell, trial FROM grid_trial WHERE grid = $grid", {"grid": grid})
+    trials = store.sql(
+        "SELECT g.cell, trial FROM grid_trial g JOIN trial t USING (trial) WHERE g.grid = $grid AND t.status <> 'ok'",
+        {"grid": grid},
+    )
     tags = store.sql(
         "SELECT cell, array_to_string(list_sort(list_distinct(flatten(list(tags)))), ' ') AS tags FROM v_annotation "
         "WHERE grid = $grid GROUP BY cell",
@@ -130,8 +136,11 @@ def cells(store: "Store", grid: str, where: TrialLocations) -> "pl.DataFrame":
     counts = trials.join(states, on="trial").group_by("cell").agg(*counted)
     shown = [*frame.columns, *(name for name in OF_STATE if name not in frame.columns)]
     return (
-        frame.drop(*OF_STATE, strict=False)
+        frame.rename({"ok": "known"})
+        .drop(*OF_STATE, strict=False)
         .join(counts, on="cell", how="left", maintain_order="left")
+        .with_columns(pl.col(*OF_STATE).fill_null(0))
+        .with_columns(pl.col("ok") + pl.col("known"))
         .select(shown)
         .join(tags, on="cell", how="left", maintain_order="left")
         .with_columns(pl.col("tags").fill_null(""))

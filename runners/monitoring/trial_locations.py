@@ -94,8 +94,11 @@ class TrialLocations:
         return [key for key, place in self.trials.items() if place.state == state]
 
 
-def locate_trials(store: "Store", scheduler: Scheduler) -> TrialLocations:
-    """Locate every trial that the store knows; the scheduler is asked about workers on a cluster."""
+def locate_trials(store: "Store", scheduler: Scheduler, *, done: bool = True) -> TrialLocations:
+    """Locate every trial that the store knows; the scheduler is asked about workers on a cluster.
+
+    Without `done`, trials that the store knows as done are left out: there may be many, and it counts them faster.
+    """
     layout, full = store.layout, disk_problem(store.layout.root)
     submissions, notes = read_submission_status(layout, scheduler)
     rows, unplanned = _trials(store, None), _trials(store, None, planned=False)
@@ -106,7 +109,7 @@ def locate_trials(store: "Store", scheduler: Scheduler) -> TrialLocations:
     owners = _PendingOwners(store, submissions, runs, open_states)
     trials: dict[str, TrialLocation] = {}
     again: set[str] = set()
-    for key, recorded, _, logged in (*rows, *_trials(store, "failed"), *_trials(store, "ok")):
+    for key, recorded, _, logged in (*rows, *_trials(store, "failed"), *(_trials(store, "ok") if done else ())):
         state = open_states.get(key)
         status = state.status if state else recorded
         if status == "failed" and owners.will_retry(key):

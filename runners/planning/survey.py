@@ -122,6 +122,13 @@ class Survey:
         """Keep only the trials of these keys; None: all."""
         return self if only is None else replace(self, trials=tuple(each for each in self.trials if each.key in only))
 
+    def without_results(self, lost: Collection[str]) -> "Survey":
+        """Take the trials of these keys as not begun."""
+        begun = (
+            each if each.key not in lost else each._replace(status="pending", other_code=False) for each in self.trials
+        )
+        return replace(self, trials=tuple(begun))
+
     @property
     def other_code(self) -> int:
         """Number of finished trials that ran other code."""

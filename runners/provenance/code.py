@@ -8,6 +8,7 @@ Loading a spec file can also change a trial: by statements that do more than bin
 data files and by environment variables. These count for every trial of the file, as "spec", "file NAME" and "$NAME".
 """
 
+import ast
 import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping
@@ -21,9 +22,17 @@ from typing import final
 from grid import Grid, Spec
 from grid.key import canonical_json
 from grid.spec import field_names
-from runners.provenance.loading import read_by
+from runners.provenance.loading import named_files, read_by
 from runners.provenance.origin import PROJECT, is_installed, room_of
-from runners.provenance.source import digest, effects, hash_text, imported_modules, relevant, statements
+from runners.provenance.source import (
+    acting_names,
+    digest,
+    effects,
+    hash_text,
+    imported_modules,
+    relevant,
+    statements,
+)
 from store.files.code_aliases import current_sources
 from store.files.trial_status import TrialState
 
@@ -160,7 +169,7 @@ class Codes:
 def sources_of_loading(files: Iterable[Path]) -> dict[str, str]:
     """Hash what the loaded spec files did, and the modules that they import, beyond binding names."""
     found: dict[str, str] = {}
-    readers: set[str] = set()
+    readers, named = set[str](), set[Path]()
     for module in filter(None, (sys.modules.get(spec_module_name(file)) for file in files)):
         whole, partly, waiting = set[str](), set[str](), [(module, False)]
         while waiting:
@@ -170,13 +179,31 @@ def sources_of_loading(files: Iterable[Path]) -> dict[str, str]:
             (whole if all_of_it else partly).add(each.__name__)
             readers.add(_file(each))
             text = statements(source_text(each))
-            part = text if all_of_it else effects(text, _grids_in(each))
+            grids = _grids_in(each)
+            named |= {*named_files(_file(each), text, grids)}
+            part = text if all_of_it else effects(text, grids, _acting_imports(text, each, set()))
             if part:
                 found[_display_name(each)] = digest(part)
             used = {other.__name__ for other in imported_modules(part, each)}
             waiting += [(other, other.__name__ in used) for other in imported_modules(text, each)]
     spec = {"spec": hash_text(canonical_json(found))} if found else {}
-    return {**spec, **read_by(readers)}
+    return {**spec, **read_by(readers, named)}
+
+
+def _acting_imports(found: Iterable[ast.stmt], importer: ModuleType, seen: set[str]) -> set[str]:
+    """Name what a user's file imports from other user files that may change anything beyond its own variables."""
+    names: set[str] = set()
+    for statement in found:
+        if isinstance(statement, ast.Import | ast.ImportFrom):
+            for other in imported_modules([statement], importer):
+                if other.__name__ not in seen and _is_users(other) and has_source(other):
+                    text = statements(source_text(other))
+                    acting = acting_names(text, _acting_imports(text, other, {*seen, other.__name__}))
+                    for each in statement.names:
+                        whole = isinstance(statement, ast.Import) or f".{other.__name__}".endswith(f".{each.name}")
+                        if (whole and acting) or each.name in acting:
+                            names.add(each.asname or each.name.partition(".")[0])
+    return names
 
 
 def loaded_spec_files() -> list[Path]:

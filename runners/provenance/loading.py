@@ -2,19 +2,24 @@
 
 A file counts if user code opens it, or if a library opens it below the directory of the spec file or the working
 directory. A variable counts if user code reads it. Reads by the project and by imports do not count.
+
+Python does not report what a library in native code reads, such as polars or duckdb. An existing file counts as read by
+it if a string of the statements that use the library names it, relative to the spec file or the working directory.
 """
 
+import ast
 import os
+import re
 import sys
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from hashlib import blake2b, file_digest
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from runners.provenance.origin import is_installed, is_project, is_standard
-from runners.provenance.source import hash_text
+from runners.provenance.origin import FACADE, ROOMS, is_installed, is_project, is_standard
+from runners.provenance.source import hash_text, texts_in, uses_of
 
 _reads: dict[str, set[tuple[str, str]]] = {}
 """By file of user code: pairs ("file" or "variable", path or name)."""
@@ -38,9 +43,9 @@ def record_reads(file: Path) -> Iterator[None]:
         os.environ.__class__, _home = kind, before
 
 
-def read_by(files: Iterable[str]) -> dict[str, str]:
-    """Hash what the user files `files` read: "file NAME" by the content, "$NAME" by the value."""
-    reads = sorted({each for file in files for each in _reads.get(file, ())})
+def read_by(files: Iterable[str], named: Iterable[Path] = ()) -> dict[str, str]:
+    """Hash what the user files `files` read, and the files `named`: "file NAME" by content, "$NAME" by value."""
+    reads = sorted({("file", str(path)) for path in named}.union(*(_reads.get(file, ()) for file in files)))
     found: dict[str, list[str]] = {}
     for kind, name in reads:
         if kind == "variable":
@@ -48,6 +53,27 @@ def read_by(files: Iterable[str]) -> dict[str, str]:
         else:
             found.setdefault(f"file {Path(name).name}", []).append(_of_content(Path(name)))
     return {name: hash_text("\n".join(sorted(values))) for name, values in found.items()}
+
+
+_REPORTED = sys.stdlib_module_names | {*ROOMS, *(Path(name).stem for name in FACADE), "numpy", "torch"}
+"""Packages that open files by Python, which reports them."""
+
+_BREAKS = re.compile(r"[\s'\"(),;]+")
+"""Separators around a path in a query."""
+
+
+def named_files(file: str, found: Sequence[ast.stmt], left_out: Iterable[str]) -> Iterator[Path]:
+    """Yield the files that the statements of a user's file name where they use a library in native code."""
+    texts = texts_in(uses_of(found, _REPORTED, left_out))
+    words = {word for text in texts for word in (text, *_BREAKS.split(text)) if word.strip("/") and "\0" not in word}
+    places = {Path(file).parent, Path.cwd()}
+    for folder in (True, False):
+        for path in [place / name for place in places for word in words for name in {word, word.lstrip("/")}]:
+            with suppress(OSError):  # such as a name that is too long
+                if folder and path.is_dir():
+                    places.add(path)
+                elif not folder and path.suffix != ".py" and path.is_file():
+                    yield Path(os.path.abspath(path))  # noqa: PTH100  # links are kept, as in `_hear`
 
 
 def _of_content(path: Path) -> str:
@@ -69,11 +95,21 @@ class _Recording(type(os.environ)):  # type: ignore[misc]
         return value
 
 
+_EVENTS = ("open", "sqlite3.connect")
+
+
 def _hear(event: str, details: tuple[Any, ...]) -> None:
-    if event != "open" or _home is None or not isinstance(details[0], str | bytes) or _writes(details):
+    if event not in _EVENTS or _home is None or not isinstance(details[0], str | bytes | os.PathLike):
+        return
+    if event == "open" and _writes(details):
         return
     reader, own, imports = _find_reader(sys._getframe(1))
-    path = Path(os.path.abspath(os.fsdecode(details[0])))  # noqa: PTH100  # no file access within the hook
+    name = os.fsdecode(details[0])
+    if event != "open":  # a database may be a URI, or in memory
+        name = name.removeprefix("file:").partition("?")[0]
+        if name in ("", ":memory:"):
+            return
+    path = Path(os.path.abspath(name))  # noqa: PTH100  # no file access within the hook
     if imports or not reader or is_project(reader):
         return
     if own or path.is_relative_to(_home) or path.is_relative_to(Path.cwd()):

@@ -2,12 +2,13 @@
 
 import ast
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence, Set
 from hashlib import blake2b
 from importlib.util import resolve_name
 from types import ModuleType
 
 _SAYS_NOTHING = frozenset({"ctx", "kind", "type_comment", "type_ignores"})
+_FUNCTION = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
 def statements(text: str) -> list[ast.stmt]:
@@ -66,27 +67,75 @@ def relevant(found: Sequence[ast.stmt], wanted: str, left_out: Iterable[str]) ->
     return _reach(found, kept, {wanted}, left_out)
 
 
-def effects(found: Sequence[ast.stmt], left_out: Iterable[str]) -> list[ast.stmt]:
+def effects(found: Sequence[ast.stmt], left_out: Iterable[str], acting: Iterable[str] = ()) -> list[ast.stmt]:
     """Select the statements that may change anything beyond this file, and what they use, in order.
 
-    These are statements that do more than bind names, such as `Softmax.forward = mine`, and calls of functions of
-    this file that contain such statements. Names in `left_out` and `if __name__ == "__main__"` never count.
+    These are statements that do more than bind names, such as `Softmax.forward = mine`. Definitions and assignments
+    count if they call `setattr` or its like, or use a function or class of `acting` or `acting_names`. Bodies of
+    functions do not, since they run later. Names in `left_out` and `if __name__ == "__main__"` never count.
     """
-    acting = {each.name for each in found if isinstance(each, ast.FunctionDef) and _acts(each)}
+    acting, left_out = acting_names(found, acting), frozenset(left_out)
     kept = {
         at
         for at, statement in enumerate(found)
         if not _is_main(statement)
         and (
-            _bound(statement) is None
-            or (
-                isinstance(statement, ast.Assign | ast.AnnAssign)
-                and not (_bound(statement) or frozenset()) & frozenset(left_out)
-                and acting & _names_called(statement)
-            )
+            (bound := _bound(statement)) is None
+            or (not bound & left_out and _acts(_run_at_once(statement), frozenset(), acting))
         )
     }
-    return _reach(found, kept, set(), frozenset(left_out))
+    return _reach(found, kept, set(), left_out)
+
+
+def acting_names(found: Sequence[ast.stmt], known: Iterable[str] = ()) -> set[str]:
+    """Name the functions and classes of this file that may change anything but their own variables.
+
+    Functions that use one of them or of `known` do so, too.
+    """
+    acting, before = set(known), -1
+    while before != len(acting):
+        before = len(acting)
+        for statement in found:
+            if isinstance(statement, _FUNCTION):
+                acts = _acts(statement.body, _made_in(statement), acting, calls=True)
+            elif isinstance(statement, ast.ClassDef):
+                methods = [each for each in statement.body if isinstance(each, _FUNCTION)]
+                acts = any(_acts(each.body, _locals(each), ()) for each in methods)
+            else:
+                acts = isinstance(statement, ast.Assign) and _acts(_lambdas(statement), frozenset(), acting)
+            acting |= (acts and _bound(statement)) or set()
+    return acting
+
+
+def uses_of(found: Sequence[ast.stmt], reported: Container[str], left_out: Iterable[str]) -> list[ast.stmt]:
+    """Select the statements that run at once and use a package outside `reported`, and what they use, in order.
+
+    Names bound to what such a package returned count as its uses.
+    """
+    left_out = frozenset(left_out)
+    imports = [each for each in found if isinstance(each, ast.Import | ast.ImportFrom)]
+    names = {name for each in imports if _package(each) not in reported for name in _bound(each) or ()}
+    before = -1
+    while before != len(names):
+        before = len(names)
+        names |= {name for each in found if names & _used(each) for name in _bound(each) or ()}
+    kept = {
+        at
+        for at, each in enumerate(found)
+        if not isinstance(each, _FUNCTION) and names & _used(each) and not (_bound(each) or frozenset()) & left_out
+    }
+    return _reach(found, kept, set(), left_out)
+
+
+def _package(statement: ast.Import | ast.ImportFrom) -> str:
+    name = statement.names[0].name if isinstance(statement, ast.Import) else statement.module or ""
+    return name.partition(".")[0]
+
+
+def texts_in(found: Iterable[ast.stmt]) -> list[str]:
+    """List the string constants of statements, with the constant parts of f-strings."""
+    nodes = (node for statement in found for node in ast.walk(statement))
+    return [node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)]
 
 
 def _reach(found: Sequence[ast.stmt], kept: set[int], wanted: set[str], left_out: frozenset[str]) -> list[ast.stmt]:
@@ -106,20 +155,74 @@ def _reach(found: Sequence[ast.stmt], kept: set[int], wanted: set[str], left_out
     return [found[at] for at in sorted(kept)]
 
 
-def _acts(function: ast.FunctionDef) -> bool:
-    """Return True if `function` may change anything but its own variables."""
-    inside = [node for statement in function.body for node in ast.walk(statement)]
+_SETTERS = frozenset(
+    {"setattr", "delattr", "__setattr__", "__delattr__", "__dict__", "vars", "globals", "exec", "eval", "patch"}
+)
+"""Names by which code changes what belongs to others; `patch` is that of `unittest.mock`."""
+
+
+def _acts(parts: Iterable[ast.AST], own: Set[str], acting: Container[str], *, calls: bool = False) -> bool:
+    """Return True if code may change anything but its variables `own`; with `calls`, by a call that is a statement."""
+    nodes = [node for part in parts for node in ast.walk(part)]
+    on_own = {node.func for node in nodes if isinstance(node, ast.Call) and node.args and _root(node.args[0]) in own}
     return any(
-        isinstance(node, ast.Global | ast.Delete | ast.Import | ast.ImportFrom)
-        or (isinstance(node, ast.Expr) and isinstance(node.value, ast.Call))
-        or (isinstance(node, ast.Attribute | ast.Subscript) and isinstance(node.ctx, ast.Store))
-        for node in inside
+        isinstance(node, ast.Global)
+        or (calls and isinstance(node, ast.Expr) and isinstance(node.value, ast.Call) and _root(node.value) not in own)
+        or (isinstance(node, ast.Name) and node.id in acting)
+        or (isinstance(node, ast.Name | ast.Attribute) and _last_name(node) in _SETTERS and node not in on_own)
+        or (
+            isinstance(node, ast.Attribute | ast.Subscript)
+            and not isinstance(node.ctx, ast.Load)
+            and _root(node) not in own
+        )
+        for node in nodes
     )
 
 
-def _names_called(statement: ast.stmt) -> set[str]:
-    calls = (node.func for node in ast.walk(statement) if isinstance(node, ast.Call))
-    return {func.id for func in calls if isinstance(func, ast.Name)}
+def _run_at_once(statement: ast.stmt) -> list[ast.AST]:
+    """List the parts of a statement that run when it is reached, without bodies of functions."""
+    if isinstance(statement, _FUNCTION):
+        return [*statement.decorator_list, statement.args]
+    if isinstance(statement, ast.ClassDef):
+        inside = [part for each in statement.body for part in _run_at_once(each)]
+        return [*statement.decorator_list, *statement.bases, *statement.keywords, *inside]
+    return [] if isinstance(statement, ast.Import | ast.ImportFrom) else [statement]
+
+
+def _lambdas(statement: ast.stmt) -> list[ast.AST]:
+    return [node for node in ast.walk(statement) if isinstance(node, ast.Lambda)]
+
+
+def _locals(function: ast.FunctionDef | ast.AsyncFunctionDef) -> set[str]:
+    """Name the parameters and variables of a function."""
+    nodes = list(ast.walk(function))
+    names = {node.id for node in nodes if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load)}
+    return names | {node.arg for node in nodes if isinstance(node, ast.arg)}
+
+
+def _made_in(function: ast.FunctionDef | ast.AsyncFunctionDef) -> set[str]:
+    """Name the variables that a function only ever assigns new containers to."""
+    made = {ast.List, ast.Dict, ast.Set, ast.ListComp, ast.DictComp, ast.SetComp}
+    assigned = [node for node in ast.walk(function) if isinstance(node, ast.Assign | ast.AnnAssign)]
+    targets = {id(target) for node in assigned if type(node.value) in made for target in _targets_of(node)}
+    names = [node for node in ast.walk(function) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)]
+    fresh = {node.id for node in names if id(node) in targets}
+    return fresh - {node.id for node in names if id(node) not in targets}
+
+
+def _targets_of(node: ast.Assign | ast.AnnAssign) -> list[ast.expr]:
+    return node.targets if isinstance(node, ast.Assign) else [node.target]
+
+
+def _root(node: ast.expr) -> str:
+    """Return the name that an expression such as `a.b[0].c()` begins with."""
+    while isinstance(node, ast.Attribute | ast.Subscript | ast.Call):
+        node = node.func if isinstance(node, ast.Call) else node.value
+    return node.id if isinstance(node, ast.Name) else ""
+
+
+def _last_name(node: ast.Name | ast.Attribute) -> str:
+    return node.id if isinstance(node, ast.Name) else node.attr
 
 
 def _is_main(statement: ast.stmt) -> bool:

@@ -134,6 +134,7 @@ def read_submission_status(layout: Layout, scheduler: Scheduler) -> tuple[list[S
     active = [reader for reader in readers if reader.may_work]
     if not active:
         return [reader.status(None, {}) for reader in readers], notes
+    notes += [note for reader in active if (note := reader.missing_snapshot) is not None]
     unnumbered = [reader.record.job_name for reader in active if reader.record.has_unknown_jobs]
     queue = scheduler.read_queue([job for reader in active for job in reader.record.jobs], unnumbered)
     if queue.asked is None:
@@ -209,6 +210,18 @@ class _StatusReader:
     def may_work(self) -> bool:
         """True if some worker has not left for good."""
         return any(worker.left not in FOR_GOOD for worker in self._workers(None))
+
+    @property
+    def missing_snapshot(self) -> str | None:
+        """A sentence if the code that its workers unpack is gone."""
+        tar = (self.record.snapshot or {}).get("tar")
+        if tar is None or self.cancelled.all or self.layout.snapshot_tar(tar).is_file():
+            return None
+        name = self.record.submission
+        return (
+            f"the snapshot {self.layout.snapshot_tar(tar)} is missing, so no further worker of submission {name} can "
+            f"begin; restore it, or run `ablate cancel submission={name}` and `ablate run` again"
+        )
 
     def missing_jobs(self, queue: QueueStatus) -> Iterator[int]:
         """Yield jobs of workers that are neither in the queue nor have a record of their end."""

@@ -4,6 +4,7 @@ import struct
 import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any, final
 
@@ -17,6 +18,7 @@ from store.files.record_fields import (
     check_schema,
     fields,
     file_signature,
+    json_text,
     relative,
 )
 
@@ -37,6 +39,7 @@ class PlanFile:
     header: dict[str, Any] | None = None
     lines: list[dict[str, Any]] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
+    known: dict[bytes, dict[str, Any]] | None = None
 
 
 def plan_signatures(layout: Layout) -> dict[str, str]:
@@ -46,10 +49,14 @@ def plan_signatures(layout: Layout) -> dict[str, str]:
     return {source: " ".join(map(file_signature, paths)) for source, paths in files.items()}
 
 
-def read_plan(layout: Layout, source: str) -> PlanFile:
-    """The plan `source`; what cannot be read is among its problems and the rest is there."""
+def read_plan(layout: Layout, source: str, known: dict[bytes, dict[str, Any]] | None = None) -> PlanFile:
+    """The plan `source`; what cannot be read is among its problems and the rest is there.
+
+    With `known`, the spec of a line is its JSON text, and lines are taken from there and added to it, by hash. A
+    submission repeats the lines of its grid, and decoded specs of very many trials slow down the interpreter.
+    """
     folder, name = source.split("/", 1)
-    plan = PlanFile(source)
+    plan = PlanFile(source, known=known)
     if folder == "grids":
         header = plan.header = _read_header(layout, name, plan)
         _read_lines(layout, layout.grid_trials(name), plan)
@@ -127,7 +134,7 @@ def _read_lines(layout: Layout, path: Path, plan: PlanFile) -> list[int]:
         offsets.append(start)
         start += len(text)
         try:
-            line = _line(text, f"line {number}", seen, plan.source)
+            line = _line(text, f"line {number}", seen, plan)
         except StoreError as error:
             plan.problems.append((file, f"line {number}: {error}"))
             continue
@@ -135,15 +142,28 @@ def _read_lines(layout: Layout, path: Path, plan: PlanFile) -> list[int]:
     return offsets
 
 
-def _line(text: bytes, where: str, seen: set[str], source: str) -> dict[str, Any]:
-    line = parse_object(text, where)
-    check_record(line, _LINE)
-    if source.startswith("grids/") and line["grid"] != source.removeprefix("grids/"):
+def _line(text: bytes, where: str, seen: set[str], plan: PlanFile) -> dict[str, Any]:
+    line = _read_line(text, where) if plan.known is None else _known_line(text, where, plan.known)
+    if plan.source.startswith("grids/") and line["grid"] != plan.source.removeprefix("grids/"):
         raise StoreError(f"it belongs to the grid {line['grid']!r}")
     if line["trial"] in seen:
         raise StoreError(f"the trial {line['trial']} stands there twice")
     seen.add(line["trial"])
     return line
+
+
+def _read_line(text: bytes, where: str) -> dict[str, Any]:
+    line = parse_object(text, where)
+    check_record(line, _LINE)
+    return line
+
+
+def _known_line(text: bytes, where: str, known: dict[bytes, dict[str, Any]]) -> dict[str, Any]:
+    digest = blake2b(text, digest_size=16).digest()
+    if digest not in known:
+        line = _read_line(text, where)
+        known[digest] = {**line, "spec": json_text(line["spec"])}
+    return known[digest]
 
 
 def _check_index(layout: Layout, path: Path, offsets: list[int], plan: PlanFile) -> None:

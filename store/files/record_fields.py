@@ -86,12 +86,16 @@ def _short(value: object) -> str:
 
 def clean_text(text: str | None) -> str | None:
     """`text` as valid Unicode: a lone surrogate, as in an undecodable file name, becomes a question mark."""
-    return None if text is None else text.encode("utf-8", "replace").decode("utf-8")
+    return text if text is None or text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
 
 
 def json_text(value: Any) -> str | None:
     """`value` as JSON text for the database; null stays null."""
-    return None if value is None else clean_text(json.dumps(value, ensure_ascii=False, separators=(",", ":")))
+    return None if value is None else clean_text(_ENCODER.encode(value))
+
+
+_ENCODER: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
+"""One for all: `json.dumps` would make one per value."""
 
 
 def relative(layout: Layout, path: Path) -> str:
@@ -109,3 +113,8 @@ def file_signature(path: Path | str) -> str:
     except (FileNotFoundError, NotADirectoryError):
         return "absent"
     return f"{FILE_SCHEMA}:{found.st_ino}:{found.st_size}:{found.st_mtime_ns}:{found.st_ctime_ns}"
+
+
+def signed_size(signature: str) -> int:
+    """The size of the file that has `signature`; 0 if it is absent."""
+    return 0 if signature == "absent" else int(signature.split(":")[2])

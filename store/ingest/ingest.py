@@ -1,6 +1,7 @@
 """From files to the live database: what is new since the last time, each fact once, by one process at a time."""
 
 import math
+import time
 from collections.abc import Collection
 from contextlib import suppress
 from pathlib import Path
@@ -45,6 +46,10 @@ class Ingested(NamedTuple):
     """New attempts that were left for the next ingest, since the time was over."""
     unread_fans: frozenset[str] = frozenset()
     """Directories of trials that were left for the next ingest, or not read wholly."""
+    unread_shards: int = 0
+    """New shards that were left for the next ingest; then no new attempt is read either."""
+    unread_plans: tuple[str, ...] = ()
+    """New or changed plans that are too large for the time; then nothing newer is read."""
     published: bool = False
     """Whether readers have a new snapshot."""
     busy: bool = False
@@ -69,7 +74,8 @@ def ingest(
         snapshot: whether to publish.
         thorough: whether to look at every trial, or only where something has changed by what
         `store.files.change_tracker` remembers.
-        most_s: seconds after which it reads no more new attempts; `unread` and `unread_fans` say what is left.
+        most_s: seconds after which it reads no more new shards and attempts, and no plans that are too large for them;
+        what begins with `unread` says what is left.
 
     Raises StoreError: another version wrote the database, or it cannot be read; says what to do; EnvironmentProblem:
     the disk is full or not writable; what was there stays.
@@ -105,6 +111,14 @@ def ingest_into(
     The directories `same` of trials hold nothing new.
     """
     records, shards = RecordIngest(layout, connection, same, most_s), ShardIngest(layout, connection)
+    if math.isfinite(most_s):
+        left = Ingested(unread_fans=frozenset(layout.fans()), unread_plans=records.large_plans())
+        if left.unread_plans:
+            return left
+        shards.run(time.monotonic() + most_s / 2)  # first, since a result that is known without them looks damaged
+        if shards.unread:
+            records.run_plans()
+            return left._replace(rows=shards.rows, shards=shards.shards, unread_shards=shards.unread)
     records.run()
     restore_rows(connection)
     shards.run()

@@ -20,11 +20,14 @@ from store.files.attempt_records import (
 )
 from store.files.layout import Layout
 from store.files.plans import PlanFile, baseline_of_cell, column_type, plan_signatures, read_plan
-from store.files.record_fields import Problem, clean_text, json_text
+from store.files.record_fields import Problem, clean_text, json_text, signed_size
 from store.files.removals import removed_attempts
 from store.ingest.derived_rows import derive_trials
 
 _ELSEWHERE = "left(trial, 2) NOT IN (SELECT unnest(CAST($same AS VARCHAR[])))"
+
+MOST_PLAN_BYTES = 40 << 20
+"""Most bytes of plans that an ingest of limited time reads; it takes about 2 s."""
 
 
 @final
@@ -69,17 +72,34 @@ class RecordIngest:
                 derive_trials(self._connection)
             self._annotations()
 
-    def _plans(self) -> None:
+    def run_plans(self) -> None:
+        """Read new, changed and vanished plans alone."""
+        with transaction(self._connection):
+            self._plans()
+            if self.plans:
+                derive_trials(self._connection)
+
+    def large_plans(self) -> tuple[str, ...]:
+        """Name the new and changed plans if they are too large to be read in a few seconds."""
+        changed, _, on_disk = self._changed_plans()
+        size = sum(signed_size(each) for source in changed for each in on_disk[source].split())
+        return tuple(changed) if size > MOST_PLAN_BYTES else ()
+
+    def _changed_plans(self) -> tuple[list[str], list[str], dict[str, str]]:
         on_disk = plan_signatures(self._layout)
         known = dict(self._connection.execute("SELECT source, signature FROM plan_file").fetchall())
         changed = [source for source, signature in on_disk.items() if known.get(source) != signature]
-        vanished = [source for source in known if source not in on_disk]
+        return changed, [source for source in known if source not in on_disk], on_disk
+
+    def _plans(self) -> None:
+        changed, vanished, on_disk = self._changed_plans()
         if not changed and not vanished:
             return
         for source in [*vanished, *changed]:
             self._drop_plan(source)
+        lines: dict[bytes, dict[str, Any]] = {}
         for source in changed:
-            self._insert_plan(read_plan(self._layout, source), on_disk[source])
+            self._insert_plan(read_plan(self._layout, source, lines), on_disk[source])
         self.plans += len(changed) + len(vanished)
 
     def _drop_plan(self, source: str) -> None:
@@ -96,9 +116,9 @@ class RecordIngest:
     def _insert_plan(self, plan: PlanFile, signature: str) -> None:
         self._insert("plan_file", [{"source": plan.source, "signature": signature}])
         same = ("trial", "cell", "seed", "operator")
-        rows = [{name: _plain(line[name]) for name in same} | {"source": plan.source} for line in plan.lines]
-        specs = (json_text(line["spec"]) for line in plan.lines)
-        self._insert("planned", [{**row, "spec": spec} for row, spec in zip(rows, specs, strict=True)])
+        about = {"source": plan.source}
+        rows = [{name: _plain(line[name]) for name in same} | about | {"spec": line["spec"]} for line in plan.lines]
+        self._insert("planned", rows)
         header = plan.header or {}
         if plan.source.startswith("grids/"):
             name = plan.source.removeprefix("grids/")

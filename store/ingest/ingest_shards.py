@@ -1,5 +1,6 @@
 """Shards into tables: verified, inserted together with their ledger rows, or quarantined with a reason."""
 
+import math
 import time
 from collections.abc import Collection, Mapping, Sequence
 from itertools import accumulate
@@ -39,9 +40,11 @@ class ShardIngest:
         self.bad_shards = 0
         self.forgotten = 0
         """Quarantined shards whose file is gone."""
+        self.unread = 0
+        """New shards that were left, since the time was over."""
 
-    def run(self) -> None:
-        """Insert every new sound shard; quarantine the others.
+    def run(self, until: float = math.inf) -> None:
+        """Insert every new sound shard; quarantine the others. `until` is when to begin no more.
 
         Raises EnvironmentProblem: the disk is full; what was inserted before stays.
         """
@@ -65,6 +68,9 @@ class ShardIngest:
             if name in members and members[name] in files:
                 path.unlink(missing_ok=True)  # left by an ingest that was killed
             if name in ledger or name in joined_files or (before is not None and before[0] == file_signature(path)):
+                continue
+            if time.monotonic() > until:
+                self.unread += 1
                 continue
             info = self._verify(path, known)
             if info is None:

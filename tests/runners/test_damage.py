@@ -17,6 +17,7 @@ from real_spec import real_spec
 from warm import REAL, Warm
 
 from grid import Measure
+from grid.errors import StoreError
 from runners.cli.app import execute
 from store.campaign import Campaign
 from store.files.atomic import write_json
@@ -169,6 +170,9 @@ class Sound(NamedTuple):
 
     root: Path
     table: dict[str, Any]
+    status: dict[str, Any]
+    content: str
+    """Hash of all rows of the store, from which the dashboard takes every number."""
     files: dict[str, Path]
 
 
@@ -178,9 +182,11 @@ def sound(rich: Path) -> Sound:
     assert json.loads(ablate("check", "--campaign", rich, "--json"))["data"] == []
     with Store.open(rich) as store:
         ok = store.sql("SELECT trial FROM grid_trial WHERE grid = 'small' ORDER BY position LIMIT 1")["trial"][0]
+        content = store.content_hash()
+    status = json.loads(ablate("status", "--campaign", rich, "--json"))
     names = {"ok": ok, "run": submission_of_small(Layout(rich))}
     files = {kind: min(rich.glob(pattern.format(**names))).relative_to(rich) for kind, pattern in PATTERNS.items()}
-    return Sound(rich, table, files)
+    return Sound(rich, table, status, content, files)
 
 
 CASES = [
@@ -212,6 +218,9 @@ def test_damage_is_reported_or_changes_nothing(
 
     code, table = answer(capsys, "table", "--campaign", str(root), "--grid", "small")
     if table.get("data") == sound.table["data"]:
+        check_that_nothing_else_changed(
+            sound, root, capsys, () if harm == "deleted" and {*kinds} & UNPROMISED else kinds
+        )
         return
     (kind,) = kinds
     told = re.compile(f"{re.escape(path.name)}|{path.parent.name}/{path.name}")
@@ -223,6 +232,28 @@ def test_damage_is_reported_or_changes_nothing(
     assert told.search(json.dumps(answer(capsys, "status", "--campaign", str(root))[1]))
     with Store.open(root) as store:
         assert any(told.search(warning) for warning in store.warnings())  # as the header of the dashboard says
+
+
+def check_that_nothing_else_changed(
+    sound: Sound, root: Path, capsys: pytest.CaptureFixture[str], kinds: tuple[str, ...]
+) -> None:
+    """`status` and the rows of the store are as before the damage, or each names one of the files."""
+    _, status = answer(capsys, "status", "--campaign", str(root))
+    content = ""
+    with Store.open(root) as store:
+        warnings = " ".join(store.warnings())
+        try:
+            content = store.content_hash()
+        except StoreError as error:  # a damaged block that no query has read so far
+            warnings = str(error)
+    for same, said in (
+        (status["data"]["grids"] == sound.status["data"]["grids"], json.dumps(status["warnings"])),
+        (content == sound.content, warnings),
+    ):
+        told = any(sound.files[kind].name in said for kind in kinds) or (
+            REBUILT & {*kinds} and "ablate rebuild" in said
+        )
+        assert same or not kinds or told, (kinds, said)
 
 
 def test_a_lost_shard_is_mended_as_check_says(sound: Sound, tmp_path: Path) -> None:

@@ -56,7 +56,8 @@ def test_set_up_that_fails_everywhere_is_told(campaign: Campaign, capsys: pytest
     assert f"gave up: 1 worker (1 x {REASON}, see {path})" in status(campaign, Scripted({}), capsys)
     (found,) = worker_rejections(campaign.layout)
     assert (found.left, found.says, found.hosts) == ("unsaid", REASON, {"n2": 1})
-    assert found.action.startswith(f"{path} says more; correct it (--setup")
+    assert found.action.startswith("correct what its output says (--setup")
+    assert found.output == str(path)
     assert execute(["failures", "--campaign", str(campaign.root)]) == 0
     assert f"1 x worker was given up: {REASON}" in capsys.readouterr().out
 
@@ -106,7 +107,11 @@ def test_workers_without_time_or_disk_say_so(campaign: Campaign, capsys: pytest.
     write_record(campaign.layout, 1, left="full", says="the disk is full")
     said = status(campaign, Scripted({}), capsys)
     assert "gave up: 2 workers (1 x nothing was begun; 1 x the disk is full)" in said
-    assert [found.left for found in worker_rejections(campaign.layout)] == ["late"]
+    (found,) = worker_rejections(campaign.layout)
+    assert (found.left, found.output) == ("late", None)
+    path = prints(campaign, "7_0", "something\n")
+    assert execute(["failures", "--campaign", str(campaign.root)]) == 0
+    assert f"output {path}" in capsys.readouterr().out.replace("\n", "")
     assert "1 full" not in status(campaign, Scripted({"7_1": WAITS}), capsys)
 
 

@@ -5,6 +5,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import polars
 import pytest
 
 from runners.cli.app import execute
@@ -105,6 +106,14 @@ def test_reads_of_the_file_and_of_its_imports_count_by_content(files: Files, mon
         "setattr(ShiftGrid, 'patched', FACTOR)",
         "_ = patch(ShiftGrid)",
         "for each in (ShiftGrid,):\n    each.patched = FACTOR",
+        "_ = setattr(ShiftGrid, 'patched', FACTOR)",
+        "_ = [type.__setattr__(each, 'patched', FACTOR) for each in (ShiftGrid,)]",
+        "put = lambda cls: setattr(cls, 'patched', FACTOR)\n_ = put(ShiftGrid)",
+        "def within(cls):\n    return patch(cls)\n_ = list(map(within, [ShiftGrid]))",
+        "def give(f):\n    setattr(ShiftGrid, 'patched', f)\n    return f\n@give\ndef patched(): return FACTOR",
+        "class P:\n    def go(self):\n        ShiftGrid.patched = FACTOR\n_ = P().go()",
+        "class P:\n    ShiftGrid.patched = FACTOR",
+        "from unittest import mock\n_ = mock.patch.object(ShiftGrid, 'patched', FACTOR, create=True).start()",
     ],
 )
 def test_a_patch_and_what_it_uses_count(files: Files, effect: str) -> None:
@@ -123,6 +132,49 @@ def test_a_patch_from_an_imported_module_counts_with_that_module(files: Files) -
     assert files.sources()["spec"] != before
     files.write(helper=HELPER + "\nos.environ.setdefault('ABLATE_TEST_HELPER', '8')")
     assert "spec" in files.sources()
+
+
+def test_a_patch_by_an_imported_function_counts_with_that_function(files: Files) -> None:
+    helper = HELPER + "\ndef patch_of(cls):\n    cls.patched = 4\n    return cls\n"
+    effect = f"import {files.helper}\n_ = {files.helper}.patch_of(ShiftGrid)"
+    files.write(effect, helper=helper)
+    before = files.sources()["spec"]
+    files.write(effect, edit=("patched = 4", "patched = 5"), helper=helper)
+    assert files.sources()["spec"] != before
+
+
+@pytest.mark.parametrize(
+    ("read", "name"),
+    [
+        ("import polars\nrows = polars.read_csv(here / 'rows.csv')", "rows.csv"),
+        (
+            "import polars\nPATH = f'{here}/rows.csv'\ndef read():\n    return polars.read_csv(PATH)\nx = read()",
+            "rows.csv",
+        ),
+        ("import polars\nrows = polars.read_parquet(here / 'data' / 'rows.parquet')", "rows.parquet"),
+        ("import duckdb\nrows = duckdb.sql(f\"SELECT * FROM '{here}/rows.csv'\").fetchall()", "rows.csv"),
+        ("import sqlite3\nrows = sqlite3.connect(f'file:{here}/rows.db?mode=ro', uri=True)", "rows.db"),
+    ],
+)
+def test_files_that_native_code_reads_count_by_content(files: Files, read: str, name: str) -> None:
+    path = files.place / ("data" if name.endswith(".parquet") else ".") / name
+    path.parent.mkdir(exist_ok=True)
+    seen = []
+    for value in (1, 1, 2):
+        frame = polars.DataFrame({"a": [value]})
+        if path.suffix == ".parquet":
+            frame.write_parquet(path)
+        else:
+            frame.write_csv(path)
+        files.write(f"here = Path(__file__).parent\n{read}")
+        seen.append(files.sources()[f"file {name}"])
+    assert seen[0] == seen[1] != seen[2]
+
+
+def test_a_file_that_no_library_reads_at_load_does_not_count(files: Files) -> None:
+    (files.place / "losses.csv").write_text("a\n1\n")
+    files.write("import polars\nLOG = 'losses.csv'\ndef on_step(step):\n    polars.DataFrame().write_csv(LOG)")
+    assert "file losses.csv" not in files.sources()
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from toy_training import ENTRY
 from grid import Measure
 from runners.attempts.manifest import Manifest
 from runners.attempts.submission_record import submission_records
-from runners.attempts.unreadable_results import give_back_unreadable
+from runners.attempts.unreadable_results import find_unreadable, give_back
 from runners.cli.app import execute
 from runners.execution.run import RunOptions, run_campaign
 from store.files.layout import Layout
@@ -35,16 +35,18 @@ slurm = Slurm(gpus=0, time="2h", workers=1)
 
 
 def test_a_trial_whose_shard_was_damaged_is_trained_again(tmp_path: Path) -> None:
-    assert give_back_unreadable(tmp_path, ["toy"]) == 0
+    assert find_unreadable(tmp_path, ["toy"]) == frozenset()
     assert run_campaign(tmp_path, [GRID], options=OPTIONS).ok == 4
-    assert give_back_unreadable(tmp_path, ["toy"]) == 0
+    assert find_unreadable(tmp_path, ["toy"]) == frozenset()
     with Store.open(tmp_path) as store:
         before = store.sql("SELECT * FROM v_final ORDER BY ALL")
     shard = next(path for path in Layout(tmp_path).shards() if "-evaluation." in path.name)
     data = bytearray(shard.read_bytes())
     data[len(data) // 2] ^= 1
     shard.write_bytes(data)
-    assert give_back_unreadable(tmp_path, [GRID.name, "another"]) == 1
+    lost = find_unreadable(tmp_path, [GRID.name, "another"])
+    assert len(lost) == 1
+    give_back(Layout(tmp_path), lost)
     again = run_campaign(tmp_path, [GRID], options=OPTIONS)
     assert (again.ok, again.skipped) == (1, 3)
     with Store.open(tmp_path) as store:
@@ -52,7 +54,9 @@ def test_a_trial_whose_shard_was_damaged_is_trained_again(tmp_path: Path) -> Non
         assert store.sql("SELECT * FROM v_final ORDER BY ALL").equals(before)
 
 
-def test_it_is_queued_on_a_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_is_queued_on_a_cluster(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setenv("PATH", PretendSlurm(tmp_path / "slurm").path)
     path, root = tmp_path / "toys.py", tmp_path / "campaign"
     path.write_text(SPEC)
@@ -62,6 +66,10 @@ def test_it_is_queued_on_a_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     shard.write_bytes(shard.read_bytes()[:-1])
     command = ["run", str(path), "--on", "slurm", "--campaign", str(root), "--rerun-stale"]
     assert execute([*command, "--dry-run"]) == 0
+    assert "\n1 trial in 1 class" in f"\n{capsys.readouterr().out}"
+    for refused in (["--budget", "much"], ["--partition", "none"]):
+        assert execute([*command, *refused]) == 2
+    assert execute([*command[:2], "--workers", "0", *command[4:]]) == 2
     assert {trial_state(layout, key).status for key in layout.trial_keys()} == {"ok"}
     assert execute(command) == 0
     lost = [key for key in layout.trial_keys() if trial_state(layout, key).status != "ok"]

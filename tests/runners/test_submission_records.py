@@ -217,6 +217,22 @@ def test_a_worker_that_left_has_ended_once_the_queue_says_so_or_nobody_queues_it
     assert read_submission_status(campaign.layout, Scripted(tasks))[0][0].workers[0].standing == standing
 
 
+def test_a_record_or_a_snapshot_that_is_gone_is_told(campaign: Campaign) -> None:
+    gone = submit(campaign, SSA, snapshot={"tar": "0" * 32})
+    layout, asked = campaign.layout, Scripted({"7_0": RUNS})
+    (note,) = read_submission_status(layout, asked)[1]
+    assert note.startswith(f"the snapshot {layout.snapshot_tar('0' * 32)} is missing")
+    layout.snapshots.mkdir()
+    layout.snapshot_tar("0" * 32).touch()
+    assert read_submission_status(layout, asked)[1] == []
+    layout.submission_record(FIRST).unlink()
+    assert read_submission_status(layout, asked) == ([], [])  # as a release that wrote no records, or a local run
+    (layout.submission(FIRST) / "logs").mkdir()
+    (note,) = look(campaign).notes
+    assert note.startswith(f"what became of submission {FIRST} is not known: there is no file")
+    assert f"scancel --name={gone.job_name}" in note
+
+
 @pytest.mark.parametrize("released", [False, True])
 def test_trials_of_workers_that_a_shell_has_not_let_go_yet_are_theirs(campaign: Campaign, released: bool) -> None:
     submit(campaign, SSA, released=released)

@@ -1,11 +1,14 @@
 import errno
 import json
+import math
 import os
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import duckdb
@@ -20,7 +23,7 @@ from synthetic import (
     write_start,
 )
 
-from grid.errors import EnvironmentProblem, StoreError
+from grid.errors import EnvironmentProblem, NotFoundError, StoreError
 from store.files.atomic import read_json
 from store.files.layout import Layout
 from store.ingest.ingest import Ingested, ingest
@@ -327,3 +330,33 @@ def test_an_ingest_whose_time_is_over_says_what_is_left_and_the_next_goes_on(cam
     shutil.rmtree(campaign.layout.store)
     with Store.open(campaign.root) as store:
         assert store.content_hash() == whole
+
+
+def test_an_ingest_of_limited_time_leaves_large_plans_and_all_that_is_newer(
+    campaign: Campaign, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("store.ingest.ingest_records.MOST_PLAN_BYTES", 0)
+    with Store.open(campaign.root, most_s=60) as store:
+        assert store.grids() == []
+        (warning,) = store.warnings()
+        assert "is not read yet, nor is what came later; `ablate table` reads all" in warning
+        with pytest.raises(NotFoundError, match="is not read yet"):
+            store.grid(campaign.layout.grid_names()[0])
+    with Store.open(campaign.root) as store:
+        assert store.progress(campaign.layout.grid_names()[0])["planned"].sum() == len(campaign.lines)
+    with Store.open(campaign.root, most_s=60) as store:
+        assert store.warnings() == []
+
+
+def test_a_result_is_known_only_with_its_shards(campaign: Campaign, monkeypatch: pytest.MonkeyPatch) -> None:
+    grid = campaign.layout.grid_names()[0]
+    with monkeypatch.context() as late:
+        late.setattr("store.ingest.ingest_shards.time", SimpleNamespace(monotonic=lambda: math.inf, time=time.time))
+        with Store.open(campaign.root, most_s=60) as store:
+            progress = store.progress(grid)
+            assert (progress["planned"].sum(), progress["ok"].sum()) == (len(campaign.lines), 0)
+            (warning,) = store.warnings()
+            assert f"{len(campaign.layout.shards())} new shards of results" in warning
+    with Store.open(campaign.root, most_s=60) as store:
+        assert store.warnings() == []
+        assert store.progress(grid)["ok"].sum() > 0

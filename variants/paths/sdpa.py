@@ -2,8 +2,9 @@
 
     margin, temperature      row factors c_i / tau go into the queries
     learned key and value    one more column
-    sink with logit s        one more column and channel: the query's is s / scale, the sink's own is 1, others 0
-    its value v0             one more channel of the values, which is the sink's weight
+    sink with logit s        on the CPU from the log of the sum (`fused_sink`); else one more column and channel: the
+                             query's is s / scale, the sink's own is 1, others 0
+    its value v0             a column, and one more channel of the values, which is the sink's weight
     several signals          logits: the scale says it all; maps: slices are one more batch, values are shared
     affine                   alpha o + (mean - alpha) / N times a running sum of the values
 
@@ -20,6 +21,7 @@ from torch.nn import functional as F
 
 from variants.attend import Heads, Keywords, postprocess, without_autocast
 from variants.operator import NumberValues, Operator, by_stage
+from variants.paths import fused_sink
 from variants.paths.case import refuse_kinds, row_factor
 from variants.stages.families import split_signals
 from variants.stages.products.dot import Dot
@@ -119,19 +121,22 @@ class _Folded:
         q = q if factor is None else (q * factor).to(q.dtype)
         if not plain:
             q, k = split_signals(q, signals), split_signals(k, signals)
+        sink = None
         if operator.normaliser.label == "sink":
-            q, k = _with_sink(q, k, self._value["normaliser"]["logit"].to(q) / scale)
-            v = torch.cat((self._column(None), v), -2)
+            sink = self._value["normaliser"]["logit"].to(q).expand_as(q[..., :1])
+            if self._grounded or not fused_sink.fits(q, v, heads.dropout):
+                q, k = _with_sink(q, k, sink / scale)
+                v, sink = torch.cat((self._column(None), v), -2), None
             if self._grounded:
                 v = torch.cat((v, F.pad(torch.zeros_like(v[..., 1:, :1]), (0, 0, 1, 0), value=1.0)), -1)
-        return self._attention(q, k, v.expand(*k.shape[:-1], -1), scale)
+        return self._attention(q, k, v.expand(*k.shape[:-1], -1), sink, scale)
 
     def _column(self, value: Tensor | None) -> Tensor:
         """Return the value of a learned column, [B, H, 1, D]."""
         one = self._heads.v[..., :1, :]
         return torch.zeros_like(one) if value is None else value.to(one).expand_as(one)
 
-    def _attention(self, q: Tensor, k: Tensor, v: Tensor, scale: float) -> Tensor:
+    def _attention(self, q: Tensor, k: Tensor, v: Tensor, sink: Tensor | None, scale: float) -> Tensor:
         columns, front = k.shape[-2] - self._heads.k.shape[-2], q.shape[:-2]
         mask = self._mask()
         if columns and mask is None:
@@ -141,9 +146,14 @@ class _Folded:
         if mask is not None and mask.ndim == 4 and len(front) == 3:
             mask = mask.expand(front[1], *mask.shape[1:]).repeat(front[0], 1, 1, 1)
         q, k, v = (x.reshape(-1, *x.shape[-3:]) for x in (q, k, v))  # fused kernels know four dimensions
-        output = F.scaled_dot_product_attention(
-            q, k, v, attn_mask=mask, dropout_p=self._heads.dropout, is_causal=mask is None, scale=scale
-        )
+        if sink is not None:
+            rows = sink.reshape(-1, *sink.shape[-3:])[..., 0]
+            rows = F.pad(rows, (columns, 0)) if mask is None else rows
+            output = fused_sink.attend_with_sink(q, k, v, rows, mask, scale)
+        else:
+            output = F.scaled_dot_product_attention(
+                q, k, v, attn_mask=mask, dropout_p=self._heads.dropout, is_causal=mask is None, scale=scale
+            )
         output = output.reshape(*front, *output.shape[-2:])
         return output[..., columns:, :] if columns and mask is None else output
 
@@ -184,7 +194,6 @@ class _Folded:
 
 
 def _with_sink(q: Tensor, k: Tensor, logit: Tensor) -> tuple[Tensor, Tensor]:
-    """Add one channel and, in front, one key whose product with each query is `logit`."""
-    own = logit.to(q).expand_as(q[..., :1])
+    """Add one channel and, in front, one key whose product with each query is `logit` [..., T, 1]."""
     sink = F.pad(torch.zeros_like(k[..., :1, :]), (0, 1), value=1.0)
-    return torch.cat((q, own), -1), torch.cat((sink, F.pad(k, (0, 1))), -2)
+    return torch.cat((q, logit), -1), torch.cat((sink, F.pad(k, (0, 1))), -2)

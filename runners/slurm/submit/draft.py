@@ -12,6 +12,7 @@ from grid.errors import EnvironmentProblem, SpecError
 from runners.attempts.disk_space import require_disk_space
 from runners.attempts.manifest import submission_id
 from runners.attempts.submission_record import Array, ResourceClass
+from runners.attempts.unreadable_results import find_unreadable
 from runners.attempts.worker import WorkerEntry
 from runners.output import format_count
 from runners.planning.duration import Budget
@@ -111,7 +112,10 @@ class Drafter:
         cells = walk(self.grids, self._demands.look, options.files)
         self._remarks = self._demands.check()
         self.lines: dict[str, list[bytes]] = {}
-        self.survey = survey(self.layout, self.grids, cells, retry=options.retry, again=options.again, kept=self.lines)
+        names = [grid.name for grid in self.grids]
+        self.lost = find_unreadable(self.layout.root, names) if options.again else frozenset[str]()
+        found = survey(self.layout, self.grids, cells, retry=options.retry, again=options.again, kept=self.lines)
+        self.survey = found.without_results(self.lost)
         only = options.only
         self._wanted = tuple(trial for trial in self.survey.to_do if only is None or trial.key in only)
         self._faults = count_faults(self.layout, self._wanted, self.survey.trials)

@@ -18,6 +18,7 @@ from typing import NamedTuple
 from grid.errors import EnvironmentProblem
 from runners.attempts.manifest import write_grid, write_submission
 from runners.attempts.submission_record import Submission, job_data, write_submission_record
+from runners.attempts.unreadable_results import give_back
 from runners.attempts.worker import Job
 from runners.provenance.environment import record
 from runners.provenance.snapshot import write
@@ -57,6 +58,7 @@ def submit(drafter: Drafter, notify: Callable[[str], None]) -> SubmittedJobs:
         for remark in let_go(drafter.layout, drafter.scheduler, lambda job: release(TaskId(job))):
             notify(remark)
         draft = drafter.make_draft()
+        give_back(drafter.layout, drafter.lost)
         for grid in drafter.grids:  # a grid of finished trials is recorded, too
             write_grid(drafter.layout, grid, drafter.lines[grid.name])
         done = sum(trial.status == "ok" for trial in drafter.survey.trials)
@@ -73,8 +75,8 @@ def _queue(drafter: Drafter, draft: Draft) -> Submission:
         write_submission(layout, draft.submission, lines)
         if drafter.packed is not None:
             write(layout, drafter.packed)
-        make_directory(logs(layout, draft.submission))
         write_submission_record(layout, record)
+        make_directory(logs(layout, draft.submission))
         arrays = drafter.arrays(draft.submission)
         for script in draft.scripts:
             if jobs:  # show other shells that this one is alive

@@ -9,6 +9,7 @@ exponential, adding c to all logits and to s changes nothing, and s -> -inf is t
 
 from typing import ClassVar, Literal
 
+import torch
 from torch import Tensor
 
 from variants.number import Number
@@ -37,6 +38,11 @@ class Sink(Normaliser):
         nothing = total == 0
         total = total.masked_fill(nothing, 1)
         return AttentionWeights(found.f / total, (own / total).masked_fill(nothing, 1))
+
+    @staticmethod
+    def key_share(log_sum: Tensor, logit: Tensor) -> Tensor:
+        """Return the weight of all keys together, from the logarithm of the sum of their exponential scores."""
+        return torch.sigmoid(log_sum - logit)
 
     def oracle(self, f: list[float], score: FloatScore, *, logit: float) -> tuple[list[float], float]:
         own = max(score(logit), 0.0)
