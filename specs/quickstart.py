@@ -1,4 +1,4 @@
-"""Attention on a grammar: what helps, what hurts, what is equivalent, and what five seeds leave undecided.
+"""Attention on a grammar: what helps, what hurts, and what is equivalent.
 
 Verbs of the grammar agree with distant subjects, and names return within a window. Own token only is a control that
 cannot look back. FoX forgets distant tokens. Two cores need about 90 seconds.
