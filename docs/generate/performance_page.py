@@ -60,12 +60,12 @@ def _write_section(name: str, about: Row, pictures: dict[str, str]) -> str:
 def _describe(name: str, about: Row) -> str:
     shape, device = about["shape"], about.get("gpu", about.get("device", about.get("cpu")))
     clock = "time of the GPU between two events" if "gpu" in about else "processor time of one process"
+    versions = f"torch {about['torch']}, Python {about['python']}, {about['threads']} thread"
+    sizes = f"batch {shape['batch']}, {shape['heads']} heads of {shape['channels']} channels, {shape['dtype']}, causal"
     return (
         f"## {device}\n\n"
-        f"`benchmarks/results/{name}.json`, {about['date'][:10]}, commit {about['commit'][:8]}: "
-        f"torch {about['torch']}, Python {about['python']}, {about['threads']} thread; batch {shape['batch']}, {shape['heads']} heads of "
-        f"{shape['channels']} channels, {shape['dtype']}, causal. Medians of {clock}; other work ran beside it (load "
-        f"{about['load']:.1f}).\n"
+        f"`benchmarks/results/{name}.json`, {about['date'][:10]}, commit {about['commit'][:8]}: {versions}; {sizes}.\n"
+        f"Medians of {clock}; other work ran beside it (load {about['load']:.1f}).\n"
     )
 
 
